@@ -19,6 +19,10 @@
 
 #include "base/error.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Reads SDTRAIN_FAULT; to be called once, early in main(). */
 int fault_open(Error *err);
 
@@ -28,3 +32,7 @@ void fault_lend(int (*visit)(const char *point));
 /* Returns 0 unless a fault strikes here. A caller treats a negative result as the failure of the
  * operation that follows. */
 int fault(const char *point);
+
+#ifdef __cplusplus
+}
+#endif

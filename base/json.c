@@ -326,3 +326,37 @@ JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_
                    i);
     return c;
 }
+
+/* ---- keys of one value ---- */
+
+static bool json_same(const json_t *a, const json_t *b)
+{
+    if (json_is_number(a) && json_is_number(b))
+        return json_number_value(a) == json_number_value(b);
+    return json_equal(a, b) == 1;
+}
+
+void json_check_fixed(JsonReader *r, const JsonFixed *fixed, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        json_t *value = json_object_get(r->object, fixed[i].key);
+        if (!value)
+            continue;
+        _cleanup_json_ json_t *wanted = json_loads(fixed[i].value, JSON_DECODE_ANY, NULL);
+        assert(wanted);
+        if (json_same(value, wanted))
+            continue;
+        _cleanup_free_ char *text =
+            json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
+        json_refuse(r, fixed[i].key, "%.80s is not supported, only %s", text ? text : "?",
+                    fixed[i].value);
+    }
+}
+
+bool json_is_fixed(const JsonFixed *fixed, size_t n, const char *key)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(fixed[i].key, key) == 0)
+            return true;
+    return false;
+}

@@ -86,6 +86,14 @@ JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);
 /* Opens the i-th element of an array that json_get_array() found under key; it must be an object. */
 JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i);
 
+/* A key that may have one value alone, given as JSON: what reads the object is built for it. */
+typedef struct JsonFixed {
+    const char *key, *value;
+} JsonFixed;
+/* Refuses the first of the keys that is there with another value, null among them; numbers are compared by value. */
+void json_check_fixed(JsonReader *r, const JsonFixed *fixed, size_t n);
+bool json_is_fixed(const JsonFixed *fixed, size_t n, const char *key);
+
 /* Makes "<source>: <path.key>: <text>" the reader's error, for a check that spans keys. */
 void json_refuse(JsonReader *r, const char *key, const char *format, ...) _printf_(3, 4);
 /* For those who copy what they read. */

@@ -3,6 +3,7 @@
 #include "base/log.h"
 
 #include "base/clock.h"
+#include "base/printable.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -225,6 +226,7 @@ void log_text(LogLevel level, const char *message_id, const char *format, const 
     memcpy(line, prefix, sizeof(prefix));
     char *text = line + sizeof(prefix) - 1;
     (void)snprintf(text, sizeof(line) - sizeof(prefix), "%s", formatted); /* cut at 2 KiB */
+    printable_make(text); /* file names, keys and what others said are in it */
 
     Word words[WORDS_MAX];
     size_t n_words = split_fields(format, text, words);

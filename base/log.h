@@ -5,6 +5,7 @@
  *            upper-case `KEY=value` words without spaces and stand last in the format;
  *            log_set_field() adds fields that every later line of this process carries (JOB, RANK,
  *            NODE, GENERATION) unless it says them itself.
+ *            Control characters become '?' or a blank (printable.h): no text from outside forges a line.
  * Journal:   when standard error is the journal's stream (JOURNAL_STREAM), a line begins with a <N>
  *            priority instead of time and name. After log_use_journal() a line becomes a journal
  *            entry whose fields are the journal's own (journalctl JOB=x NODE=y); if the journal

@@ -204,7 +204,7 @@ typedef struct CordonRecord {
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
 
-enum { RECORD_SOURCES_MAX = 33 * 65 }; /* dataset_sources_format() */
+enum { RECORD_SOURCES_MAX = 33 * 129 }; /* dataset_sources_format() */
 
 typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
@@ -212,7 +212,7 @@ typedef struct SpecRecord {
     uint64_t submitted_usec;
     /* 128 random bits, drawn at each submission, so that two jobs of one name are told apart. */
     char submission[SUBMISSION_BYTES];
-    /* Hashes of empty_text and of each stream's index.json, as submitted; empty: not told. */
+    /* Hashes of empty_text and of each stream's index.json and encoder.json, as submitted; empty: not told. */
     char sources[RECORD_SOURCES_MAX];
 } SpecRecord;
 

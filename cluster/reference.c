@@ -142,8 +142,9 @@ static const FieldHelp helps[] = {
     {"specs.submitted_usec", "when it was submitted"},
     {"specs.submission",
      "128 random bits; a job that is submitted again under its name has others"},
-    {"specs.sources",
-     "hashes of `data.empty_text` and of each `index.json`, as submitted; ranks refuse others"},
+    {"specs.sources", "hashes of `data.empty_text` and of each `index.json`, as submitted, and of "
+                      "each `encoder.json` "
+                      "that says what the job file leaves out; ranks refuse others"},
 
     {"desired.state", "what shall become of the job"},
     {"desired.min", "least ranks"},

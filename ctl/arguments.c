@@ -12,6 +12,7 @@
 typedef enum OptionKind {
     TAKES_NOTHING, /* bool */
     TAKES_TEXT,    /* const char * */
+    TAKES_TEXTS,   /* ArgumentTexts: it may be given again */
     TAKES_WHOLE,   /* int in min..max */
     TAKES_SECONDS, /* double */
     TAKES_TIME,    /* uint64_t, realtime */
@@ -41,6 +42,16 @@ static const OptionText texts[] = {
      WHOLE(world, 1, INT32_MAX, "a number of ranks, 1 or more")},
     {OPTION_FOR, "for", 0, "PHASE|step=N", "what to wait for", TAKES(TEXT, wanted)},
     {OPTION_OUT, "out", 0, "FILE", "where to write", TAKES(TEXT, out)},
+    {OPTION_PIPELINE, "pipeline", 0, "FOLDER", "instead: a folder that diffusers loads, with what --model has",
+     TAKES(TEXT, pipeline)},
+    {OPTION_MODEL, "model", 0, "FOLDER", "a diffusers folder, path or URI: VAE, text encoder, tokenizer",
+     TAKES(TEXT, model)},
+    {OPTION_DRAW, "caption", 0, "TEXT", "instead of the dataset's first ones; again: images take them in turn",
+     TAKES(TEXTS, captions)},
+    {OPTION_DRAW, "samples", 0, "N", "how many images; 16 by default, or one a caption",
+     WHOLE(samples, 1, ARGUMENT_SAMPLES_MAX, "1 to 400 images")},
+    {OPTION_DRAW, "seed", 0, "N", "of the starting noise; 1 by default",
+     WHOLE(seed, 0, INT32_MAX, "a number, 0 or more")},
     {OPTION_RESUME, "resume", 0, "URI", "go on from this manifest.json, of any job", TAKES(TEXT, resume)},
     {OPTION_QUEUE, "priority", 0, "N", "in the queue, more goes first; the job file's by default",
      WHOLE(priority, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, "-1000 to 1000")},
@@ -201,12 +212,18 @@ static bool parse_format(const char *text, bool *ret_json)
 static const char *take(const OptionText *t, const char *value, Arguments *a)
 {
     void *field = (char *)a + t->offset;
+    ArgumentTexts *list = field;
     switch (t->kind) {
     case TAKES_NOTHING:
         *(bool *)field = true;
         return NULL;
     case TAKES_TEXT:
         *(const char **)field = value;
+        return NULL;
+    case TAKES_TEXTS:
+        if (list->n == ARGUMENT_CAPTIONS_MAX)
+            return "64 texts at most";
+        list->items[list->n++] = value;
         return NULL;
     case TAKES_WHOLE:
         return parse_int(value, t->min, t->max, field) ? NULL : t->wanted;
@@ -270,6 +287,8 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
     list_options(verb, options, letters);
     *ret = (Arguments){.verb = verb,
                        .priority = ARGUMENT_NO_PRIORITY,
+                       .samples = -1,
+                       .seed = -1,
                        .world = -1,
                        .rank = -1,
                        .generation = -1,

@@ -34,13 +34,27 @@ typedef enum Option {
     OPTION_TIMES = 1 << 16,      /* --from, --until TIME */
     OPTION_VERBOSE = 1 << 17,    /* --verbose */
     OPTION_WHAT_IF = 1 << 18,    /* --lose, --cordon, --drain NODE,... */
+    OPTION_MODEL = 1 << 19,      /* --model FOLDER */
     OPTION_SINK = 1 << 20,       /* --sink NAME */
     OPTION_FORCE = 1 << 21,      /* --force */
     OPTION_CLEAR = 1 << 22,      /* --clear */
+    OPTION_DRAW = 1 << 23,       /* --caption TEXT, --samples N, --seed N */
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
+    OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
 } Option;
 
-enum { ARGUMENT_NODES_MAX = 64, ARGUMENT_NO_PRIORITY = INT32_MIN };
+enum {
+    ARGUMENT_NODES_MAX = 64,
+    ARGUMENT_CAPTIONS_MAX = 64,
+    ARGUMENT_SAMPLES_MAX = 400, /* as sdtrainer sample */
+    ARGUMENT_NO_PRIORITY = INT32_MIN,
+};
+
+/* What an option that may be given again was given. */
+typedef struct ArgumentTexts {
+    const char *items[ARGUMENT_CAPTIONS_MAX];
+    int n;
+} ArgumentTexts;
 
 struct Arguments {
     const CtlVerb *verb;
@@ -48,6 +62,9 @@ struct Arguments {
     bool json, watch, follow, ema, verbose, force, clear, queue;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
+    const char *model, *pipeline;
+    ArgumentTexts captions;
+    int samples, seed;                 /* -1: not given */
     int world, rank, generation;       /* -1: not given */
     int nodes, slots, controllers;     /* -1: not given */
     double timeout_sec;                /* < 0: not given */

@@ -66,7 +66,9 @@ int completion(const Arguments *a)
     print_verbs();
     printf("        esac\n"
            "        case ${COMP_WORDS[COMP_CWORD-1]} in\n"
-           "        -f|--file|--out|--dir) COMPREPLY=($(compgen -f -- \"$current\")); return ;;\n"
+           "        -f|--file|--out|--dir|--model|--pipeline) COMPREPLY=($(compgen -f -- "
+           "\"$current\")); "
+           "return ;;\n"
            "        esac\n"
            "        [[ $names && $current != -* ]] &&\n"
            "            words=$(sdctl $names 2>/dev/null | awk 'NR > 1 { print $1 }') ;;\n"

@@ -4,11 +4,12 @@
 
 #include "base/cleanup.h"
 
-#include <spawn.h>
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
-
-enum { ARGUMENTS_MAX = 16 };
+#include <unistd.h>
 
 int programs_folder(char ret[PATH_MAX], Error *err)
 {
@@ -20,28 +21,41 @@ int programs_folder(char ret[PATH_MAX], Error *err)
     return 0;
 }
 
+/* It ends with sdctl, however that ends: nobody waits for what it computes. */
+_noreturn_ static void become(char *const argv[], pid_t parent)
+{
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent)
+        (void)execv(argv[0], argv); /* sdctl tells of 127 */
+    _exit(127);
+}
+
 int programs_run_trainer(const char *const *arguments, Error *err)
 {
     char folder[PATH_MAX], program[PATH_MAX + 16];
-    char *argv[ARGUMENTS_MAX] = {program};
+    char *argv[PROGRAMS_ARGUMENTS_MAX + 2] = {program};
     int n = 1, status;
-    pid_t pid;
     int r = programs_folder(folder, err);
     if (r < 0)
         return r;
     (void)snprintf(program, sizeof(program), "%s/sdtrainer", folder);
     for (; *arguments; arguments++) {
-        assert(n < ARGUMENTS_MAX - 1);
-        argv[n++] = (char *)*arguments; /* posix_spawn() does not write to them */
+        assert(n <= PROGRAMS_ARGUMENTS_MAX);
+        argv[n++] = (char *)*arguments; /* execv() does not write to them */
     }
-    r = posix_spawn(&pid, program, NULL, NULL, argv, environ);
-    if (r != 0)
-        return error_errno(err, -r, "cannot run %s", program);
+    if (access(program, X_OK) < 0)
+        return error_errno(err, -errno, "cannot run %s", program);
+    const pid_t parent = getpid(), pid = fork();
+    if (pid < 0)
+        return error_errno(err, -errno, "cannot run %s", program);
+    if (pid == 0)
+        become(argv, parent);
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return error_errno(err, -errno, "cannot wait for %s", program);
     if (WIFSIGNALED(status))
         return error_set(err, -EIO, "%s %s was ended by signal %d", program, argv[1],
                          WTERMSIG(status));
+    if (WEXITSTATUS(status) == 127)
+        return error_set(err, -ENOEXEC, "cannot run %s", program);
     return WEXITSTATUS(status);
 }

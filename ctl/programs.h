@@ -13,7 +13,10 @@
 
 #include <limits.h>
 
+enum { PROGRAMS_ARGUMENTS_MAX = 160 };
+
 /* Returns the folder of the running program, where the other programs lie. */
 int programs_folder(char ret[PATH_MAX], Error *err);
-/* Runs sdtrainer with the arguments, which begin with the verb and end with NULL, and waits for its end. */
+/* Runs sdtrainer with the arguments, which begin with the verb and end with NULL, and waits for its end. It inherits
+ * every descriptor that is not closed on exec, and is killed when sdctl ends first. */
 int programs_run_trainer(const char *const *arguments, Error *err);

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe-host.c - memory, the kernel's out-of-memory killer, processes stuck in the kernel.
  *
- * State: {"oom_kills", "stuck": {"<pid>": start time}}. A process is stuck when two runs in a row
- * find it in D state with the same start time. */
+ * State: {"oom_kills", "stuck": {"<pid>-<start time>": how often it has slept}}. A process is stuck when two runs in a
+ * row find it in D state and it has not been woken between them: one that reads a disk all day is found in that
+ * state as well. */
 #include "health/probe.h"
 
 #include "base/cleanup.h"
 #include "health/sysfs.h"
 
 #include <dirent.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <string.h>
 
@@ -22,7 +24,7 @@ static bool find_number(const char *path, const char *name, uint64_t *ret)
     while (f && fgets(line, sizeof(line), f)) {
         size_t n = strlen(name);
         if (strncmp(line, name, n) == 0 && strchr(": ", line[n]))
-            return sysfs_parse_number(line + n + strspn(line + n, ": "), ret) == 0;
+            return sysfs_parse_number(line + n + strspn(line + n, ":\t "), ret) == 0;
     }
     return false;
 }
@@ -73,8 +75,8 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
     int stuck = 0, seen = 0;
     DIR *dir = opendir(context->proc);
     for (struct dirent *e; dir && seen < PROCESSES_MAX && (e = readdir(dir));) {
-        char line[SYSFS_LINE_MAX], name[SYSFS_NAME_MAX];
-        uint64_t start;
+        char line[SYSFS_LINE_MAX], name[SYSFS_NAME_MAX], path[PATH_MAX], key[SYSFS_NAME_MAX + 24];
+        uint64_t start, sleeps = 0;
         double known;
         if (e->d_name[0] < '1' || e->d_name[0] > '9')
             continue;
@@ -82,9 +84,13 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
         if (sysfs_read_line(line, "%s/%s/stat", context->proc, e->d_name) < 0 ||
             !is_blocked(line, name, sizeof(name), &start))
             continue;
+        (void)snprintf(path, sizeof(path), "%s/%s/status", context->proc, e->d_name);
+        (void)find_number(path, "voluntary_ctxt_switches",
+                          &sleeps); /* it may have ended: never again */
+        (void)snprintf(key, sizeof(key), "%.10s-%" PRIu64, e->d_name, start);
         if (json_object_size(now) < STUCK_MAX)
-            (void)json_object_set_new(now, e->d_name, json_real((double)start));
-        if (!probe_recall(before, e->d_name, &known) || known != (double)start)
+            (void)json_object_set_new(now, key, json_real((double)sleeps));
+        if (!probe_recall(before, key, &known) || known != (double)sleeps)
             continue;
         if (stuck++ == 0)
             (void)snprintf(first, sizeof(first), "%s (%.10s)", name, e->d_name);

@@ -44,9 +44,13 @@ extern "C" {
     X(device_fence)                                                                                \
     X(device_wait)                                                                                 \
     X(device_reached)                                                                              \
-    X(device_await)
+    X(device_await)                                                                                \
+    X(device_time_launches)                                                                        \
+    X(device_timed_launches)                                                                       \
+    X(device_read_launches)
 #define KERNELS_COMPUTE_OPERATIONS(X)                                                              \
     X(gradient_take)                                                                               \
+    X(fingerprint)                                                                                 \
     X(conv_new)                                                                                    \
     X(conv_free)                                                                                   \
     X(conv_packed_bytes)                                                                           \
@@ -56,6 +60,7 @@ extern "C" {
     X(conv_backward_data)                                                                          \
     X(conv_gradient_form)                                                                          \
     X(conv_backward_weight)                                                                        \
+    X(conv_plan_text)                                                                              \
     X(linear_new)                                                                                  \
     X(linear_free)                                                                                 \
     X(linear_packed_bytes)                                                                         \
@@ -65,12 +70,14 @@ extern "C" {
     X(linear_backward_data)                                                                        \
     X(linear_gradient_form)                                                                        \
     X(linear_backward_weight)                                                                      \
+    X(linear_plan_text)                                                                            \
     X(attention_new)                                                                               \
     X(attention_free)                                                                              \
     X(attention_workspace_bytes)                                                                   \
     X(attention_saved_bytes)                                                                       \
     X(attention_forward)                                                                           \
     X(attention_backward)                                                                          \
+    X(attention_plan_text)                                                                         \
     X(group_norm_forward)                                                                          \
     X(group_norm_backward)                                                                         \
     X(group_norm_workspace_bytes)                                                                  \
@@ -79,6 +86,8 @@ extern "C" {
     X(layer_norm_workspace_bytes)                                                                  \
     X(geglu_forward)                                                                               \
     X(geglu_backward)                                                                              \
+    X(gelu_forward)                                                                                \
+    X(embedding_forward)                                                                           \
     X(silu_forward)                                                                                \
     X(silu_backward)                                                                               \
     X(accumulate)                                                                                  \

@@ -125,10 +125,30 @@ int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
     return device->backend->device_await(device, fence, timeout_usec, err);
 }
 
+int device_time_launches(Device *device, size_t n_max, Error *err)
+{
+    return device->backend->device_time_launches(device, n_max, err);
+}
+
+size_t device_timed_launches(const Device *device)
+{
+    return device->backend->device_timed_launches(device);
+}
+
+int device_read_launches(Device *device, const DeviceLaunch **ret, Error *err)
+{
+    return device->backend->device_read_launches(device, ret, err);
+}
+
 void gradient_take(Device *device, const GradientForm *form, const void *gradient,
                    const GradientPlace *place, const GradientSink *sink)
 {
     device->backend->gradient_take(device, form, gradient, place, sink);
+}
+
+void fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t *sum)
+{
+    device->backend->fingerprint(device, n_bytes, data, sum);
 }
 
 int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
@@ -171,6 +191,11 @@ void conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweig
                           void *workspace)
 {
     backend_of(conv)->conv_backward_weight(conv, x, dy, dweight, dbias, workspace);
+}
+
+void conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size)
+{
+    backend_of(conv)->conv_plan_text(conv, pass, text, size);
 }
 
 int linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err)
@@ -221,6 +246,11 @@ void linear_backward_weight(Linear *linear, const void *x, const void *dy, void 
     backend_of(linear)->linear_backward_weight(linear, x, dy, dweight, dbias, workspace);
 }
 
+void linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t size)
+{
+    backend_of(linear)->linear_plan_text(linear, pass, text, size);
+}
+
 int attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err)
 {
     return device->backend->attention_new(device, shape, ret, err);
@@ -253,6 +283,11 @@ void attention_backward(Attention *attention, const void *q, const void *k, cons
 {
     backend_of(attention)->attention_backward(attention, q, k, v, out, saved, dout, dq, dk, dv,
                                               workspace);
+}
+
+void attention_plan_text(const Attention *attention, KernelPass pass, char *text, size_t size)
+{
+    backend_of(attention)->attention_plan_text(attention, pass, text, size);
 }
 
 void group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
@@ -301,6 +336,17 @@ void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
 void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx)
 {
     device->backend->geglu_backward(device, rows, f, x, dy, dx);
+}
+
+void gelu_forward(Device *device, int64_t n, const void *x, void *y)
+{
+    device->backend->gelu_forward(device, n, x, y);
+}
+
+void embedding_forward(Device *device, int n, int tokens, int c, const float *words,
+                       const float *positions, const int32_t *ids, void *y)
+{
+    device->backend->embedding_forward(device, n, tokens, c, words, positions, ids, y);
 }
 
 void silu_forward(Device *device, int64_t n, const void *x, void *y)

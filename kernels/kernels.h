@@ -33,6 +33,8 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 
+#include <limits.h>
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -54,6 +56,9 @@ typedef struct DeviceOptions {
     DataType type; /* of activations */
     /* CUDA: which GPU, as "0000:3b:00"; NULL: the one of `index`. A CPU ignores it. */
     const char *pci_address;
+    /* CUDA: makes plans: each object that is made tries its libraries' algorithms, and device_plans() then has the best
+     * ones. For sdtrainer plan; a CPU ignores it. */
+    bool tune;
 } DeviceOptions;
 
 /* Errors say whose fault it is that there is no device (trainer/device-exit.h makes an exit code of it):
@@ -147,6 +152,25 @@ bool device_reached(Device *device, Fence fence);
  * for ever. */
 int device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err);
 
+/* ---- what launches take ---- */
+
+/* A kernel, or an operation of a library, that was put on LANE_COMPUTE. */
+typedef struct DeviceLaunch {
+    const char
+        *name;   /* the kernel's, or the operation's in the plans; lives as long as the device */
+    double usec; /* from the end of what came before it to its own */
+    double bytes, flop; /* the least that the shape of a library's operation needs; 0: a kernel's */
+} DeviceLaunch;
+
+/* Times each of the next n_max launches; 0: no more. What was kept before is forgotten. A CPU times nothing: -ENOTSUP.
+ * It makes a launch about a microsecond longer. */
+int device_time_launches(Device *device, size_t n_max, Error *err);
+/* How many have been timed so far, done or not. */
+size_t device_timed_launches(const Device *device);
+/* Waits until they are done; *ret is the device's until the next device_time_launches(). -ENOSPC: there were more than
+ * n_max; those of a broken device. */
+int device_read_launches(Device *device, const DeviceLaunch **ret, Error *err);
+
 /* ---- gradients of parameters ---- */
 
 /* The order of a weight's gradient where its operation leaves it. */
@@ -195,14 +219,56 @@ size_t gradient_form_bytes(const GradientForm *form);
 void gradient_take(Device *device, const GradientForm *form, const void *gradient,
                    const GradientPlace *place, const GradientSink *sink);
 
-/* ---- convolution, 3x3 (padding 1, stride 1 or 2) and 1x1 ---- */
+/* ---- what an operation did, for who compares two runs ---- */
+
+/* *sum (device memory) += the fingerprint of n_bytes of memory, which is aligned to 4 bytes: equal bytes have equal
+ * ones on every device, and others differ but for one pair in 2^64 or so. */
+void fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t *sum);
+
+typedef enum KernelPass {
+    KERNEL_FORWARD,
+    KERNEL_BACKWARD_DATA, /* of an attention: all of its backward */
+    KERNEL_BACKWARD_WEIGHT
+} KernelPass;
+
+/* conv_plan_text() and its like write for people which algorithm of a library computes a pass, with its entry in
+ * the device's plans; "": this project's own kernels do. Text that has no room is cut. */
+
+/* ---- convolution, 3x3 (padding 1, stride 1 or 2; or pad_end) and 1x1 ---- */
 
 typedef struct ConvShape {
     int n, h, w; /* of the input */
     int c_in, c_out;
     int kernel; /* 3 or 1 */
     int stride; /* 1 or 2 */
+    /* Zeros lie at the right and the bottom alone, one column and one row, and the sides become h / 2 and w / 2,
+     * rounded down: the downsampling of diffusers' AutoencoderKL, F.pad(x, (0, 1, 0, 1)) and no padding. Kernel 3,
+     * stride 2. */
+    bool pad_end;
+    bool
+        forward_only; /* none of the backward operations is called: they get no workspace and need no plan */
 } ConvShape;
+
+/* Rows (columns) of y where x has `side`. */
+static inline int conv_output_side(const ConvShape *shape, int side)
+{
+    return shape->pad_end ? side / 2 : (side - 1) / shape->stride + 1;
+}
+
+/* Rows (columns) of zeros before x. */
+static inline int conv_padding(const ConvShape *shape)
+{
+    return shape->pad_end ? 0 : shape->kernel / 2;
+}
+
+/* What every device refuses. */
+static inline bool conv_shape_valid(const ConvShape *s)
+{
+    return s->n >= 1 && s->h >= 1 && s->w >= 1 && s->c_in >= 1 && s->c_out >= 1 &&
+           (s->kernel == 1 || s->kernel == 3) && (s->stride == 1 || s->stride == 2) &&
+           (int64_t)s->n * s->h <= INT_MAX / s->w &&
+           (!s->pad_end || (s->kernel == 3 && s->stride == 2 && s->h >= 2 && s->w >= 2));
+}
 
 typedef struct Conv Conv;
 
@@ -224,12 +290,14 @@ GradientForm conv_gradient_form(const Conv *conv);
 /* Overwrites dweight, in conv_gradient_form(), and, unless NULL, dbias [c_out] fp32. */
 void conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweight, float *dbias,
                           void *workspace);
+void conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size);
 
 /* ---- linear: y[rows][out] = x[rows][in] * weight[out][in]^T ---- */
 
 typedef struct LinearShape {
     int64_t rows;
     int in, out;
+    bool forward_only; /* as ConvShape's, and the next one */
 } LinearShape;
 
 typedef struct Linear Linear;
@@ -249,14 +317,19 @@ void linear_backward_data(Linear *linear, const void *dy, const float *weight, c
 GradientForm linear_gradient_form(const Linear *linear);
 void linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
                             float *dbias, void *workspace);
+void linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t size);
 
-/* ---- attention: softmax(q k^T / sqrt(d)) v, no mask ---- */
+/* ---- attention: softmax(q k^T / sqrt(d)) v, for heads of up to 512 and more ---- */
 
 typedef struct AttentionShape {
     int n, heads, head_dim;
     int64_t q_tokens, kv_tokens;
     int q_stride, kv_stride; /* elements from token to token, inside which heads lie side by side:
                                 heads * head_dim, or more when q, k, v share rows */
+    /* Token i sees the tokens 0 to i alone, as in CLIP's text encoder: the scores of later ones are -infinity before
+     * the softmax. There are as many keys as queries. */
+    bool causal;
+    bool forward_only;
 } AttentionShape;
 
 typedef struct Attention Attention;
@@ -273,6 +346,7 @@ void attention_forward(Attention *attention, const void *q, const void *k, const
 void attention_backward(Attention *attention, const void *q, const void *k, const void *v,
                         const void *out, const void *saved, const void *dout, void *dq, void *dk,
                         void *dv, void *workspace);
+void attention_plan_text(const Attention *attention, KernelPass pass, char *text, size_t size);
 
 /* ---- normalisation ---- */
 
@@ -310,6 +384,15 @@ size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *sh
 /* y = hidden * gelu(gate), f wide, for rows x = [hidden | gate], 2 * f wide; gelu by erf. */
 void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y);
 void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx);
+
+/* y = x * (1 + erf(x / sqrt(2))) / 2: torch.nn.GELU() without approximation, which is geglu_forward()'s gelu. */
+void gelu_forward(Device *device, int64_t n, const void *x, void *y);
+
+/* y[n][tokens][c] = words[ids[n][tokens]][c] + positions[tokens][c], as CLIPTextEmbeddings: the sum in fp32, rounded
+ * once. words and positions are parameters, of `c` wide rows. ids: device memory; that each has a row of words is the
+ * caller's promise. */
+void embedding_forward(Device *device, int n, int tokens, int c, const float *words,
+                       const float *positions, const int32_t *ids, void *y);
 
 void silu_forward(Device *device, int64_t n, const void *x, void *y);
 void silu_backward(Device *device, int64_t n, const void *x, const void *dy, void *dx,

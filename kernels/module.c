@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define MODULE_NAME "libsdtrain-cuda.so"
@@ -28,6 +29,20 @@ static void program_folder(char *ret, size_t size)
     char *slash = strrchr(ret, '/');
     if (slash)
         *slash = '\0';
+}
+
+/* NULL, and why; at a pipe dlopen() would wait for its writer. */
+static void *library_open(const char *path, char *why, size_t size)
+{
+    struct stat st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        (void)snprintf(why, size, "%s is not a regular file", path);
+        return NULL;
+    }
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    const char *said = handle ? NULL : dlerror(); /* names the path */
+    (void)snprintf(why, size, "%s", said ? said : path);
+    return handle;
 }
 
 /* Asks an open file for its table. */
@@ -73,16 +88,15 @@ int kernels_module_open(const KernelsBackend **ret, Error *err)
     char tried[1024] = "";
     size_t used = 0;
     for (size_t i = 0; i < n_paths; i++) {
-        void *handle = dlopen(paths[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+        char why[400];
+        void *handle = library_open(paths[i], why, sizeof(why));
         if (handle) {
             int r = module_enter(handle, paths[i], &opened, err);
             if (r == 0)
                 *ret = opened;
             return r;
         }
-        const char *why = dlerror(); /* names the path */
-        int n = snprintf(tried + used, sizeof(tried) - used, "%s%.400s", i ? "; " : "",
-                         why ? why : paths[i]);
+        int n = snprintf(tried + used, sizeof(tried) - used, "%s%s", i ? "; " : "", why);
         used = MIN(used + (size_t)MAX(n, 0), sizeof(tried) - 1);
     }
     return error_set(err, -ENODEV, "no CUDA module: %s", tried);

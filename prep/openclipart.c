@@ -4,177 +4,27 @@
 #include "prep/openclipart.h"
 
 #include "base/clock.h"
-#include "base/file.h"
+#include "base/half.h"
 #include "base/log.h"
 #include "encoders/codec.h"
 #include "encoders/hashed-text.h"
+#include "prep/openclipart-pictures.h"
 #include "prep/picture.h"
 #include "trainer/data/index-open.h"
-#include "trainer/data/mds/half.h"
 #include "trainer/data/mds/mds-writer.h"
 #include "trainer/data/mds/npy.h"
 
-#include <ftw.h>
-#include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <strings.h>
 
 enum {
     SIDE = 128,
-    SIDE_MIN = 64,
     LATENT_SIDE = SIDE / CODEC_BLOCK,
     N_LATENTS = CODEC_CHANNELS * LATENT_SIDE * LATENT_SIDE,
     BATCH = 256,
     THREADS_MAX = 16,
-    FILES_MAX = 1 << 20,
-    SVG_BYTES_MAX = 64 << 20,
-    CAPTION_MAX = 1000,
 };
-
-/* ---- captions ---- */
-
-static const char *find(const char *p, const char *end, const char *word)
-{
-    return p && p < end ? memmem(p, (size_t)(end - p), word, strlen(word)) : NULL;
-}
-
-/* Adds the text between p and end: trimmed, blanks joined, the five entities of XML resolved. */
-static void add_text(const char *p, const char *end, char *text, size_t *n)
-{
-    static const struct {
-        const char *name;
-        char c;
-    } entities[] = {
-        {"&amp;", '&'}, {"&lt;", '<'}, {"&gt;", '>'}, {"&quot;", '"'}, {"&apos;", '\''}};
-    size_t start = *n;
-    bool blank = false;
-    while (p < end && *n < CAPTION_MAX - 4) {
-        char c = *p++;
-        if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
-            blank = true;
-            continue;
-        }
-        for (size_t i = 0; c == '&' && i < ELEMENTSOF(entities); i++) {
-            size_t length = strlen(entities[i].name) - 1;
-            if ((size_t)(end - p) >= length && memcmp(p, entities[i].name + 1, length) == 0) {
-                c = entities[i].c;
-                p += length;
-                break;
-            }
-        }
-        if (*n == start && start > 0)
-            text[(*n)++] = ',';
-        if ((blank && *n > start) || (*n == start + 1 && start > 0))
-            text[(*n)++] = ' ';
-        blank = false;
-        text[(*n)++] = c;
-    }
-}
-
-int openclipart_caption(const char *svg, size_t n_bytes, char **ret)
-{
-    char *text = malloc(CAPTION_MAX + 1);
-    if (!text)
-        return -ENOMEM;
-    size_t n = 0;
-    const char *p = find(svg, svg + n_bytes, "<metadata");
-    const char *end = find(p, svg + n_bytes, "</metadata>");
-    if (end) {
-        /* The first title is the work's own; later ones are its publisher's and author's. */
-        const char *title = find(p, end, "<dc:title>"), *close = find(title, end, "</dc:title>");
-        if (close)
-            add_text(title + strlen("<dc:title>"), close, text, &n);
-        for (const char *item = p; (item = find(item, end, "<rdf:li"));) {
-            const char *open = find(item, end, ">");
-            close = find(open, end, "</rdf:li>");
-            if (!close)
-                break;
-            add_text(open + 1, close, text, &n);
-            item = close;
-        }
-    }
-    text[n] = '\0';
-    *ret = text;
-    return 0;
-}
-
-/* ---- the list of pictures ---- */
-
-typedef struct Paths {
-    char **paths;
-    size_t n, room;
-} Paths;
-
-static Paths found; /* nftw() passes no context */
-
-static int add_path(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)ftw;
-    size_t length = strlen(path);
-    int width, height;
-    if (type != FTW_F || length < 4 || strcmp(path + length - 4, ".png") != 0)
-        return 0;
-    if (picture_size(path, &width, &height, NULL) < 0 || MIN(width, height) < SIDE_MIN)
-        return 0;
-    if (found.n == found.room) {
-        size_t room = MAX(2 * found.room, (size_t)1024);
-        char **grown = room <= FILES_MAX ? realloc(found.paths, room * sizeof(*grown)) : NULL;
-        if (!grown)
-            return -ENOMEM;
-        found.paths = grown;
-        found.room = room;
-    }
-    found.paths[found.n] = strdup(path);
-    return found.paths[found.n++] ? 0 : -ENOMEM;
-}
-
-static void paths_clear(Paths *paths)
-{
-    for (size_t i = 0; i < paths->n; i++)
-        free(paths->paths[i]);
-    free(paths->paths);
-    *paths = (Paths){0};
-}
-
-static int compare_paths(const void *a, const void *b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* Sorted; at most n of them, spread evenly. */
-static int list_pictures(const char *source, int64_t n, Paths *ret, Error *err)
-{
-    char folder[PATH_MAX];
-    (void)snprintf(folder, sizeof(folder), "%.4000s/png", source);
-    found = (Paths){0};
-    int r = nftw(folder, add_path, 16, 0);
-    Paths paths = found;
-    found = (Paths){0};
-    if (r != 0 || paths.n == 0) {
-        r = r < -1 ? r : -ENOENT;
-        paths_clear(&paths);
-        return error_set(err, r,
-                         "%s holds no pictures: install Debian's openclipart-png and "
-                         "openclipart-svg (apt-get install openclipart-png openclipart-svg)",
-                         folder);
-    }
-    qsort(paths.paths, paths.n, sizeof(paths.paths[0]), compare_paths);
-    if (n > 0 && (size_t)n < paths.n) {
-        size_t taken = 0;
-        for (size_t i = 0; i < paths.n; i++) {
-            if (i * (size_t)n / paths.n != (i + 1) * (size_t)n / paths.n)
-                paths.paths[taken++] = paths.paths[i];
-            else
-                free(paths.paths[i]);
-        }
-        paths.n = taken;
-    }
-    *ret = paths;
-    return 0;
-}
 
 /* ---- samples ---- */
 
@@ -196,27 +46,6 @@ typedef struct Batch {
     Sample samples[BATCH];
 } Batch;
 
-/* The caption of png/A/B.png is in svg/A/B.svg; where that says nothing, the file's name. */
-static int read_caption(const Batch *batch, const char *path, char **ret)
-{
-    char svg[PATH_MAX];
-    const char *inner = path + strlen(batch->source) + strlen("/png");
-    (void)snprintf(svg, sizeof(svg), "%.2000s/svg%.*s.svg", batch->source,
-                   (int)MIN(strlen(inner) - 4, (size_t)2000), inner);
-    _cleanup_free_ char *text = NULL;
-    size_t n = 0;
-    if (file_read(svg, SVG_BYTES_MAX, &text, &n, NULL) < 0)
-        n = 0;
-    int r = openclipart_caption(text ? text : "", n, ret);
-    if (r < 0 || **ret)
-        return r;
-    const char *name = strrchr(path, '/') + 1;
-    (void)snprintf(*ret, CAPTION_MAX, "%.*s", (int)(strlen(name) - 4), name);
-    for (char *p = *ret; *p; p++)
-        *p = *p == '_' || *p == '-' ? ' ' : *p;
-    return 0;
-}
-
 static void to_halves(const float *values, size_t n, uint16_t *ret)
 {
     for (size_t i = 0; i < n; i++)
@@ -237,7 +66,7 @@ static int make_sample(const Batch *batch, const char *path, Sample *sample, Err
     float latents[N_LATENTS];
     codec_encode(pixels, SIDE, SIDE, latents);
     to_halves(latents, N_LATENTS, sample->latents);
-    r = read_caption(batch, path, &sample->caption);
+    r = openclipart_read_caption(batch->source, path, &sample->caption);
     if (r < 0)
         return error_errno(err, r, "%s: no caption", path);
     hashed_text_embed(batch->words, sample->caption, text);
@@ -306,8 +135,8 @@ static void show_progress(size_t done, size_t n, bool last)
         (void)fprintf(stderr, "pictures %zu of %zu\n", done, n);
 }
 
-static int write_samples(const OpenclipartOptions *options, const Paths *paths, Store *store,
-                         const HashedText *words, Error *err)
+static int write_samples(const OpenclipartOptions *options, const OpenclipartPaths *paths,
+                         Store *store, const HashedText *words, Error *err)
 {
     char encoding[48];
     MdsColumn columns[3];
@@ -377,7 +206,7 @@ int openclipart_make(const OpenclipartOptions *options, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(hashed_text_freep) HashedText *words = NULL;
-    _cleanup_(paths_clear) Paths paths = {0};
+    _cleanup_(openclipart_paths_clear) OpenclipartPaths paths = {0};
     uint64_t n_bytes;
     int r = hashed_text_new(options->text_dim, &words, err);
     if (r == 0)
@@ -386,7 +215,7 @@ int openclipart_make(const OpenclipartOptions *options, Error *err)
         return r;
     if (store_head(store, "index.json", &n_bytes, NULL) == 0)
         return error_set(err, -EEXIST, "%s already holds a dataset", store_uri(store));
-    r = list_pictures(options->source, options->n_samples, &paths, err);
+    r = openclipart_list(options->source, options->n_samples, &paths, err);
     /* index.json is what makes a dataset, so it comes after everything that belongs to it. */
     if (r == 0)
         r = write_empty_text(options, store, words, err);

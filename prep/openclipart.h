@@ -7,6 +7,8 @@
  * caption (the title and keywords of the SVG of the same name). Beside the shards: empty.npy, the
  * embedding of the empty caption, and the compact index. The same packages give the same bytes.
  *
+ * openclipart_make_raw() writes the pictures as they lie and their captions into tars instead.
+ *
  * Ownership: none.
  * Units:     bytes, samples.
  * Errors:    -ENOENT the packages are not installed; -EEXIST out holds a dataset; the store's.
@@ -18,7 +20,8 @@
 
 typedef struct OpenclipartOptions {
     const char *source; /* /usr/share/openclipart */
-    const char *out;    /* a store's URI */
+    const char *out;    /* a store's URI; openclipart_make() */
+    const char *raw;    /* the same for openclipart_make_raw() */
     int64_t n_samples;  /* pictures taken, spread evenly over all; 0: all */
     int text_dim;
     uint64_t size_limit;     /* bytes of a shard */
@@ -26,6 +29,8 @@ typedef struct OpenclipartOptions {
 } OpenclipartOptions;
 
 int openclipart_make(const OpenclipartOptions *options, Error *err);
+/* A tar holds 256 samples, KEY.png and KEY.txt, and fewer where they are large. -EEXIST: raw holds tars. */
+int openclipart_make_raw(const OpenclipartOptions *options, Error *err);
 
 /* Returns "title, keyword, keyword" of an SVG's metadata element, an empty string where it has none; the caller frees
  * it. */

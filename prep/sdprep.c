@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sdprep.c - the program that makes and looks at training data: openclipart, index, inspect. */
+/* sdprep.c - the program that makes and looks at training data: openclipart, encode, check, index, inspect. */
 #include "base/fault.h"
+#include "base/half.h"
 #include "base/log.h"
+#include "base/printable.h"
+#include "prep/encode/decoders.h"
+#include "prep/encode/encode.h"
 #include "prep/openclipart.h"
 #include "trainer/data/index-open.h"
-#include "trainer/data/mds/half.h"
 #include "trainer/data/stream/shards.h"
 
 #include <getopt.h>
@@ -28,8 +31,11 @@ static int usage_error(const char *verb, const char *text)
 
 static int finish(int r, const Error *err)
 {
-    if (r < 0)
-        log_error("%s", err->text);
+    if (r < 0) {
+        Error printable = *err; /* names in a tar may hold anything */
+        printable_make(printable.text);
+        log_error("%s", printable.text);
+    }
     return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
@@ -49,13 +55,16 @@ static int64_t parse_count(const char *text)
 /* ---- openclipart ---- */
 
 static const char openclipart_help[] =
-    "usage: sdprep openclipart --out URI [OPTION...]\n\n"
+    "usage: sdprep openclipart --out URI [OPTION...]\n"
+    "       sdprep openclipart --raw URI [--samples N] [--source DIR]\n\n"
     "Makes the demo's dataset from Debian's packages openclipart-png and openclipart-svg (public "
     "domain).\n"
     "Latents come from a fixed codec and text from hashes of words: they stand in for Stable "
     "Diffusion's\n"
-    "VAE and text encoder, and are good for trying the machinery, not for good pictures.\n\n"
+    "VAE and text encoder, and are good for trying the machinery, not for good pictures.\n"
+    "With --raw the pictures and captions are written as they are, into tars.\n\n"
     "  --out URI            folder of the dataset; must not hold one\n"
+    "  --raw URI            folder of the tars: 00000.tar with 000000000.png, 000000000.txt, ...\n"
     "  --samples N          only N pictures, spread evenly over all\n"
     "  --text-dim N         width of the text embedding (64)\n"
     "  --size-limit BYTES   of a shard (4M)\n"
@@ -66,6 +75,7 @@ static int run_openclipart(int argc, char **argv)
 {
     static const struct option options[] = {
         {"out", required_argument, NULL, 'o'},
+        {"raw", required_argument, NULL, 'r'},
         {"samples", required_argument, NULL, 'n'},
         {"text-dim", required_argument, NULL, 'd'},
         {"size-limit", required_argument, NULL, 'l'},
@@ -81,6 +91,8 @@ static int run_openclipart(int argc, char **argv)
     for (int c; (c = getopt_long(argc, argv, "", options, NULL)) != -1;) {
         if (c == 'o')
             o.out = optarg;
+        else if (c == 'r')
+            o.raw = optarg;
         else if (c == 'n')
             o.n_samples = parse_count(optarg);
         else if (c == 'd')
@@ -96,14 +108,155 @@ static int run_openclipart(int argc, char **argv)
         else
             return EXIT_USAGE;
     }
-    if (!o.out || optind != argc)
-        return usage_error("openclipart", "--out is needed");
+    if (!o.out == !o.raw || optind != argc)
+        return usage_error("openclipart", "either --out or --raw is needed");
     if (o.n_samples < 0 || dim < 0 || dim > INT32_MAX || limit < 0 || limit > UINT32_MAX)
         return usage_error("openclipart", "a number is not one, or too large");
     o.text_dim = (int)dim;
     o.size_limit = (uint64_t)limit;
     Error err = ERROR_INIT;
-    return finish(openclipart_make(&o, &err), &err);
+    return finish(o.raw ? openclipart_make_raw(&o, &err) : openclipart_make(&o, &err), &err);
+}
+
+/* ---- encode and check ---- */
+
+static const char encode_help[] =
+    "usage: sdprep encode --recipe FILE --in URI --out URI [OPTION...]\n\n"
+    "Makes an MDS dataset of latents and text embeddings from pictures and captions, by the VAE "
+    "and the\n"
+    "text encoder of a diffusers folder. Killed and started again it goes on where it was, and "
+    "ends with\n"
+    "the same bytes.\n\n"
+    "  --recipe FILE        how: model, side, tokenizer, filters, ...\n"
+    "  --in URI             folder of WebDataset tars, or an MDS dataset with pictures\n"
+    "  --out URI            folder of the dataset\n"
+    "  --units I/N          only every N-th tar or shard, from the I-th on (1 to N): N processes "
+    "may work\n"
+    "                       in one folder. None of them finishes the dataset\n"
+    "  --finish             encode nothing; finish the dataset\n"
+    "  --reject KEY         leave the sample of this key out; may be given again\n"
+    "  --device NAME        cpu or cuda (cpu)\n"
+    "  --threads N          threads of the networks (as the recipe says)\n"
+    "  --decoders N         processes that decode pictures (as many as threads; with cuda as "
+    "processors;\n"
+    "                       at most 16)\n"
+    "  --cost-per-hour X    what this process costs, for the lines on its progress\n";
+
+static const char check_help[] =
+    "usage: sdprep check --recipe FILE --in URI [OPTION...]\n\n"
+    "Reads every picture and caption as sdprep encode does, without the networks. Prints a line of "
+    "JSON\n"
+    "for each sample that would be left out, and how many there are of each reason.\n\n"
+    "  --recipe FILE        as of sdprep encode; needs no model\n"
+    "  --in URI             folder of WebDataset tars, or an MDS dataset with pictures\n"
+    "  --units I/N          only every N-th tar or shard, from the I-th on (1 to N)\n"
+    "  --reject KEY         leave the sample of this key out; may be given again\n"
+    "  --decoders N         processes that decode pictures (as many as processors, at most 16)\n";
+
+static bool parse_units(const char *text, EncodeOptions *o)
+{
+    char end;
+    return sscanf(text, "%d/%d%c", &o->unit, &o->n_units, &end) == 2 && o->unit >= 1 &&
+           o->unit <= o->n_units;
+}
+
+static const struct option encode_options[] = {
+    {"recipe", required_argument, NULL, 'r'},   {"in", required_argument, NULL, 'i'},
+    {"out", required_argument, NULL, 'o'},      {"units", required_argument, NULL, 'u'},
+    {"finish", no_argument, NULL, 'f'},         {"reject", required_argument, NULL, 'j'},
+    {"device", required_argument, NULL, 'd'},   {"threads", required_argument, NULL, 't'},
+    {"decoders", required_argument, NULL, 'p'}, {"cost-per-hour", required_argument, NULL, 'c'},
+    {"help", no_argument, NULL, 'h'},           {0},
+};
+
+/* false: the value is none. */
+static bool take_encode(EncodeOptions *o, int c, char *value)
+{
+    char *end = NULL;
+    switch (c) {
+    case 'r':
+        o->recipe = value;
+        return true;
+    case 'i':
+        o->in = value;
+        return true;
+    case 'o':
+        o->out = value;
+        return true;
+    case 'u':
+        return parse_units(value, o);
+    case 'f':
+        o->finish = true;
+        return true;
+    case 'j':
+        if (o->n_named == ENCODE_NAMED_MAX)
+            return false;
+        o->named[o->n_named++] = value;
+        return true;
+    case 'd':
+        o->cuda = strcmp(value, "cuda") == 0;
+        return o->cuda || strcmp(value, "cpu") == 0;
+    case 't':
+        o->threads = (int)CLAMP(parse_count(value), -1, 1025);
+        return o->threads > 0 && o->threads <= 1024;
+    case 'p':
+        o->decoders = (int)CLAMP(parse_count(value), -1, 65);
+        return o->decoders > 0 && o->decoders <= PICTURES_CHILDREN_MAX;
+    default:
+        o->cost_per_hour = strtod(value, &end);
+        return isfinite(o->cost_per_hour) && o->cost_per_hour >= 0 && end != value && !*end;
+    }
+}
+
+/* 0; 1: something is wrong with an argument, which was said, 2: help was asked for. */
+static int parse_encode(int argc, char **argv, EncodeOptions *o)
+{
+    int at;
+    for (int c; (c = getopt_long(argc, argv, "", encode_options, &at)) != -1;) {
+        if (c == 'h')
+            return 2;
+        if (c == '?')
+            return 1;
+        if (take_encode(o, c, optarg))
+            continue;
+        (void)fprintf(stderr, "sdprep %s: --%s %.200s: %s; see sdprep %s --help\n", argv[0],
+                      encode_options[at].name, optarg,
+                      c == 'j' ? "too many are named" : "no such value", argv[0]);
+        return 1;
+    }
+    return optind == argc ? 0 : (usage_error(argv[0], "an argument that is no option"), 1);
+}
+
+static int run_encode(int argc, char **argv)
+{
+    _cleanup_free_ EncodeOptions *o = calloc(1, sizeof(*o));
+    int r = o ? parse_encode(argc, argv, o) : 1;
+    if (r == 2)
+        return fputs(encode_help, stdout) < 0;
+    if (r == 1)
+        return EXIT_USAGE;
+    if (!o->recipe || !o->in || !o->out)
+        return usage_error("encode", "--recipe, --in and --out are needed");
+    if (o->finish && o->n_units)
+        return usage_error("encode", "--finish is for all units, --units for some");
+    Error err = ERROR_INIT;
+    return finish(encode_run(o, &err), &err);
+}
+
+static int run_check(int argc, char **argv)
+{
+    _cleanup_free_ EncodeOptions *o = calloc(1, sizeof(*o));
+    int r = o ? parse_encode(argc, argv, o) : 1;
+    if (r == 2)
+        return fputs(check_help, stdout) < 0;
+    if (r == 1)
+        return EXIT_USAGE;
+    if (!o->recipe || !o->in)
+        return usage_error("check", "--recipe and --in are needed");
+    if (o->out || o->finish)
+        return usage_error("check", "it writes nothing: neither --out nor --finish is possible");
+    Error err = ERROR_INIT;
+    return finish(encode_check(o, &err), &err);
 }
 
 /* ---- index ---- */
@@ -300,6 +453,8 @@ static int run_inspect(int argc, char **argv)
 
 static const Verb verbs[] = {
     {"openclipart", run_openclipart, "make the demo's dataset from Debian's openclipart packages"},
+    {"encode", run_encode, "make a dataset of pictures and captions by a VAE and a text encoder"},
+    {"check", run_check, "read pictures and captions, and say which ones cannot be used"},
     {"index", run_index, "make the compact index of an MDS dataset"},
     {"inspect", run_inspect, "print what an MDS dataset holds"},
 };
@@ -315,6 +470,7 @@ static int help(FILE *to)
 
 int main(int argc, char **argv)
 {
+    pictures_child(argc, argv);
     log_open("sdprep");
     Error err = ERROR_INIT;
     if (fault_open(&err) < 0)

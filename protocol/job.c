@@ -95,12 +95,20 @@ static void parse_streams(JsonReader *r, Job *job)
     }
 }
 
+/* Its name where the file gives none is that of the key. */
+static char *take_column(JsonReader *r, const char *key, bool *ret_named)
+{
+    char *name = take_string(r, key, JSON_OPTIONAL, NULL);
+    *ret_named = name != NULL;
+    return name || r->r < 0 ? name : memory_text(key);
+}
+
 static void parse_data(JsonReader *root, Job *job)
 {
     JsonReader r = json_get_object(root, "data", JSON_REQUIRED);
     parse_streams(&r, job);
-    job->data.latents = take_string(&r, "latents", JSON_OPTIONAL, "latents");
-    job->data.text = take_string(&r, "text", JSON_OPTIONAL, "text");
+    job->data.latents = take_column(&r, "latents", &job->data.names_latents);
+    job->data.text = take_column(&r, "text", &job->data.names_text);
     job->data.latent_scale = 1.0;
     json_get_double(&r, "latent_scale", JSON_OPTIONAL, 1e-6, 1e6, &job->data.latent_scale);
     job->data.empty_text_uri = take_string(&r, "empty_text", JSON_OPTIONAL, NULL);
@@ -213,6 +221,7 @@ static void parse_train(JsonReader *root, Job *job)
     json_get_int(&r, "seed", JSON_OPTIONAL, 0, INT64_MAX, &seed);
     job->train.seed = (uint64_t)seed;
     parse_train_kinds(&r, job);
+    job->train.plans_uri = take_string(&r, "plans", JSON_OPTIONAL, NULL);
     job->train.zero_stage = take_int(&r, "zero_stage", JSON_OPTIONAL, 0, 2, 1);
     job->train.threads = take_int(&r, "threads", JSON_OPTIONAL, 1, 256, 1);
     parse_optimizer(&r, job);
@@ -275,6 +284,8 @@ static void check_device(JsonReader *root, const Job *job)
     if (job->train.precision == PRECISION_BF16 && !gpu)
         json_refuse(root, "train.precision",
                     "bf16 needs train.device \"cuda\"; only fp32 is possible on CPUs");
+    if (job->train.plans_uri && job->train.precision != PRECISION_BF16)
+        json_refuse(root, "train.plans", "only what computes in bf16 (train.precision) has plans");
     if (job->train.reduction == REDUCTION_FLOAT && gpu)
         json_refuse(root, "train.reduction",
                     "\"float\" is for CPUs alone; train.device \"cuda\" needs exact or exact64");
@@ -290,14 +301,11 @@ static void check_across(JsonReader *root, const Job *job)
             "%d ranks are more than the %lld grains of a step (global_batch %lld / grain %lld)",
             job->world.max, (long long)job->train.n_grains, (long long)job->train.global_batch,
             (long long)job->train.grain);
-    if (job->train.caption_drop > 0 && !job->data.empty_text_uri)
-        json_refuse(root, "data.empty_text", "missing; train.caption_drop %g needs it",
-                    job->train.caption_drop);
     check_device(root, job);
 }
 
 /* Everything that may change a bit, defaults filled in, as canonical text. */
-static json_t *identity_json(const Job *job)
+static json_t *identity_json(const Job *job, const char *latents, const char *text)
 {
     _cleanup_json_ json_t *streams = json_array();
     for (size_t i = 0; i < job->data.n_streams; i++)
@@ -309,8 +317,8 @@ static json_t *identity_json(const Job *job)
                      "s:{s:f, s:f, s:f, s:f, s:f, s:I, s:f}, s:{s:b, s:f, s:I}}",
                      "model", "init", (int)job->model.init, "optimizer",
                      (int)job->model.init_optimizer, //
-                     "data", "streams", streams, "latents", job->data.latents, "text",
-                     job->data.text, "latent_scale", job->data.latent_scale, "shuffle_window",
+                     "data", "streams", streams, "latents", latents, "text", text, "latent_scale",
+                     job->data.latent_scale, "shuffle_window",
                      (json_int_t)job->data.shuffle_window, //
                      "train", "global_batch", (json_int_t)job->train.global_batch, "grain",
                      (json_int_t)job->train.grain, "seed", (json_int_t)job->train.seed, "precision",
@@ -329,16 +337,16 @@ static json_t *identity_json(const Job *job)
                      "start", (json_int_t)job->train.ema.start_step);
 }
 
-static void job_identify(Job *job)
+Hash job_identity(const Job *job, const char *latents, const char *text)
 {
-    _cleanup_json_ json_t *json = identity_json(job);
+    _cleanup_json_ json_t *json = identity_json(job, latents, text);
     if (job->train.device != JOB_DEVICE_CPU) /* jobs from before there was a choice keep theirs */
         json_object_set_new(json_object_get(json, "train"), "device",
                             json_integer((json_int_t)job->train.device));
-    _cleanup_free_ char *text =
+    _cleanup_free_ char *canonical =
         json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    assert(text); /* finite numbers, and texts that JSON gave */
-    job->identity = hash_bytes(text, strlen(text));
+    assert(canonical); /* finite numbers, and texts that JSON gave */
+    return hash_bytes(canonical, strlen(canonical));
 }
 
 static int job_fill(const char *source, json_t *json, Job *job, Error *err)
@@ -360,7 +368,7 @@ static int job_fill(const char *source, json_t *json, Job *job, Error *err)
     int q = json_close(&r);
     if (q < 0)
         return q;
-    job_identify(job);
+    job->identity = job_identity(job, job->data.latents, job->data.text);
     return 0;
 }
 
@@ -395,6 +403,7 @@ Job *job_free(Job *job)
     free(job->data.text);
     free(job->data.empty_text_uri);
     free(job->data.cache_dir);
+    free(job->train.plans_uri);
     free(job->checkpoint.uri);
     free(job->checkpoint.local_dir);
     free(job);

@@ -23,7 +23,7 @@ enum {
     JOB_READ_AHEAD_MAX = 4096,
     JOB_READ_AHEAD_BYTES = 64 << 20,
     JOB_TEXT_MAX = 1 << 20,
-    JOB_SOURCES_MAX = 33 * (JOB_STREAMS_MAX + 1), /* dataset_sources_format() */
+    JOB_SOURCES_MAX = 33 * (2 * JOB_STREAMS_MAX + 1), /* dataset_sources_format() */
 };
 
 typedef enum JobDevice { JOB_DEVICE_CPU, JOB_DEVICE_CUDA } JobDevice;
@@ -55,9 +55,10 @@ typedef struct Job {
     struct {
         JobStream streams[JOB_STREAMS_MAX];
         size_t n_streams;
-        char *latents, *text; /* column names; "latents" and "text" by default */
+        char *latents, *text;           /* column names; "latents" and "text" by default */
+        bool names_latents, names_text; /* the file does; else a dataset's encoder.json may */
         double latent_scale;
-        char *empty_text_uri; /* NULL only when caption_drop is 0 */
+        char *empty_text_uri; /* NULL: encoder.json names it, or caption_drop is 0 */
         int64_t shuffle_window;
         char *cache_dir;     /* folder on each node; NULL: no cache */
         int64_t cache_bytes; /* bound of cache_dir */
@@ -71,6 +72,7 @@ typedef struct Job {
         uint64_t seed;
         JobDevice device;
         Precision precision;
+        char *plans_uri; /* the device's plans; NULL: it looks for some by itself */
         Reduction reduction;
         int zero_stage; /* 0, 1 or 2 */
         int threads;    /* OpenMP threads per rank */
@@ -108,7 +110,8 @@ typedef struct Job {
         int64_t store_patience_sec;
     } recovery;
 
-    /* Hash of everything that may change a bit of the weights. Two jobs with equal identities train the same. */
+    /* Hash of everything in the file that may change a bit of the weights. Two jobs with equal identities train the
+     * same. */
     Hash identity;
 } Job;
 
@@ -117,3 +120,5 @@ int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, E
 int job_read_file(const char *path, Job **ret, Error *err);
 Job *job_free(Job *job);
 DEFINE_CLEANUP(Job, job_free)
+/* The identity of a job file that names these columns and is else the same. */
+Hash job_identity(const Job *job, const char *latents, const char *text);

@@ -2,8 +2,8 @@
 /* manifest-limits.h - bounds on a checkpoint's manifest, shared by its readers and its writer.
  *
  * Ownership: none.
- * Units:     *_BYTES_MAX and SAFETENSORS_HEADER_MAX are bytes of text; *_VALUES_MAX are JSON values
- *            (json_parse_bounded()); the others are numbers of entries.
+ * Units:     *_BYTES_MAX are bytes of text; *_VALUES_MAX are JSON values (json_parse_bounded()); the others are
+ *            numbers of entries.
  * Errors:    none here. A reader refuses a larger text before it parses it (JSON in memory is up to 50 times as
  *            large as its text), and a writer refuses a model that does not fit.
  * Threads:   any.
@@ -23,7 +23,4 @@ enum {
     MANIFEST_COMMITTED_MAX = 64,
     MANIFEST_PLANS_BYTES_MAX = 4 << 20, /* of the object */
     MANIFEST_VALUES_MAX = 1 << 18,
-    SAFETENSORS_HEADER_MAX = 4 << 20, /* the format allows 100 MB */
-    SAFETENSORS_TENSORS_MAX = MANIFEST_TENSORS_MAX,
-    SAFETENSORS_VALUES_MAX = 1 << 17,
 };

@@ -123,6 +123,8 @@ static int check(const Allowed *a, const char *resume_uri)
     if (r == 0)
         r = check_read(a, "data.empty_text", job->data.empty_text_uri);
     if (r == 0)
+        r = check_read(a, "train.plans", job->train.plans_uri);
+    if (r == 0)
         r = check_read(a, "the manifest to resume", resume_uri);
     if (r == 0)
         r = check_write(a, "data.cache_dir", job->data.cache_dir);

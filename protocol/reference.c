@@ -20,11 +20,16 @@ const JobKey job_keys[] = {
      "or a `.safetensors` file, or `{\"checkpoint\": MANIFEST, \"optimizer\": false}`"},
     {"data.streams", NULL, NULL, true,
      "1 to 64 of `{\"uri\": FOLDER, \"proportion\": 1.0}`; each folder is an MDS dataset"},
-    {"data.latents", "\"latents\"", NULL, false, "column of latents, 4 x h x w"},
-    {"data.text", "\"text\"", NULL, false, "column of text embeddings, tokens x dim"},
-    {"data.latent_scale", "1.0", NULL, false, "multiplies the latents, for data that are not scaled yet"},
-    {"data.empty_text", NULL, "required unless `train.caption_drop` is 0", false,
-     "`.npy` with the embedding of the empty caption"},
+    {"data.latents", "\"latents\"", NULL, false, "column of latents, 4 x h x w; `encoder.json` names it"},
+    {"data.text", "\"text\"", NULL, false,
+     "column of text embeddings, tokens x dim; `encoder.json` names it"},
+    {"data.latent_scale", "1.0", NULL, false,
+     "multiplies the latents, for data that are not scaled yet; those of `sdprep encode` are"},
+    {"data.empty_text", NULL,
+     "what the first `encoder.json` names; required without one, unless `train.caption_drop` is 0",
+     false,
+     "`.npy` with the embedding of the empty caption. Nodes and controllers of 0.2.0 refuse a job "
+     "that drops captions without this key"},
     {"data.shuffle_window", "262144", NULL, false,
      "samples that are mixed with each other inside a pass"},
     {"data.cache_dir", NULL, "none: in memory", false,
@@ -42,6 +47,10 @@ const JobKey job_keys[] = {
      "or `\"cuda\"`: a GPU for each rank. Such a job gets only slots that have one; the CUDA module has never run on "
      "a GPU. Nodes and controllers of 0.2.0 refuse this key"},
     {"train.precision", "\"fp32\"", NULL, false, "or `\"bf16\"` with `train.device` `\"cuda\"`"},
+    {"train.plans", NULL, "none: the set for its GPU that is installed", false,
+     "a plan set: which of its libraries' algorithms each operation of a bf16 job uses. `sdtrainer plan --job FILE "
+     "--plans FILE` makes one. A job that goes on uses what its checkpoint holds. Nodes and controllers of 0.2.0 "
+     "refuse this key"},
     {"train.reduction", "\"exact\"", NULL, false,
      "`\"exact\"` (int32), `\"exact64\"` (int64), or on CPUs `\"float\"`, which gives up equal bits"},
     {"train.zero_stage", "1", NULL, false, "0, 1 or 2: how the optimizer's state is divided among the ranks"},

@@ -20,9 +20,7 @@ static const char *const up_types[] = {"UpBlock2D", "CrossAttnUpBlock2D"};
 
 /* Keys that would change the network, with the value (as JSON) that it is built for, which is also
  * diffusers' default. An explicit null is not the default: "mid_block_type": null means none. */
-static const struct {
-    const char *key, *value;
-} fixed[] = {
+static const JsonFixed fixed[] = {
     {"addition_embed_type", "null"},
     {"addition_embed_type_num_heads", "64"},
     {"addition_time_embed_dim", "null"},
@@ -65,38 +63,12 @@ static const char *const own_keys[] = {
     "freq_shift",          "use_linear_projection", "upcast_attention",
 };
 
-static bool json_same(const json_t *a, const json_t *b)
-{
-    if (json_is_number(a) && json_is_number(b))
-        return json_number_value(a) == json_number_value(b);
-    return json_equal(a, b) == 1;
-}
-
-static void check_fixed_keys(JsonReader *reader)
-{
-    for (size_t i = 0; i < ELEMENTSOF(fixed); i++) {
-        json_t *value = json_object_get(reader->object, fixed[i].key);
-        if (!value)
-            continue;
-        _cleanup_json_ json_t *wanted = json_loads(fixed[i].value, JSON_DECODE_ANY, NULL);
-        if (wanted && json_same(value, wanted))
-            continue;
-        _cleanup_free_ char *text =
-            json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(15));
-        json_refuse(reader, fixed[i].key, "%.80s is not supported, only %s", text ? text : "?",
-                    fixed[i].value);
-    }
-}
-
 static bool is_known_key(const char *key)
 {
     for (size_t i = 0; i < ELEMENTSOF(own_keys); i++)
         if (strcmp(own_keys[i], key) == 0)
             return true;
-    for (size_t i = 0; i < ELEMENTSOF(fixed); i++)
-        if (strcmp(fixed[i].key, key) == 0)
-            return true;
-    return key[0] == '_';
+    return json_is_fixed(fixed, ELEMENTSOF(fixed), key) || key[0] == '_';
 }
 
 static void check_unknown_keys(JsonReader *reader)
@@ -248,7 +220,7 @@ int unet_config_parse(const char *source, const char *text, size_t n_bytes, Unet
     get_class_name(&reader);
     check_unknown_keys(&reader);
     check_nulls(&reader);
-    check_fixed_keys(&reader);
+    json_check_fixed(&reader, fixed, ELEMENTSOF(fixed));
     (void)get_count(&reader, "sample_size", JSON_OPTIONAL, &config.sample_size);
     (void)get_count(&reader, "in_channels", JSON_OPTIONAL, &config.in_channels);
     (void)get_count(&reader, "out_channels", JSON_OPTIONAL, &config.out_channels);

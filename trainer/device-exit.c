@@ -2,6 +2,9 @@
 /* device-exit.c - see device-exit.h. */
 #include "trainer/device-exit.h"
 
+#include "base/fault.h"
+#include "trainer/state/device-patience.h"
+
 #include <errno.h>
 
 ExitCode device_exit_code(int r)
@@ -21,4 +24,22 @@ ExitCode device_exit_code(int r)
     default:
         return EXIT_DEVICE_FAULT;
     }
+}
+
+bool device_exit_blames(Device *device, int *r, ExitCode *exit, Error *err)
+{
+    Error why = ERROR_INIT;
+    int broken = fault("device.broken");
+    if (broken < 0)
+        (void)error_errno(&why, broken, "the device is broken"); /* returned below */
+    else
+        broken = device_await(device, device_fence(device, LANE_COMPUTE), 0, &why);
+    const bool computes = broken == 0 || broken == -ETIMEDOUT;
+    if (computes && *exit == EXIT_STORE_UNREACHABLE && !device_is_idle(device))
+        broken = error_set(&why, -EIO, "the device hangs: %s", err->text);
+    else if (computes)
+        return false;
+    *exit = device_exit_code(broken);
+    *r = error_set(err, broken, "%s", why.text);
+    return true;
 }

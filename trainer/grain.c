@@ -9,6 +9,10 @@
 #include "base/exactmath.h"
 #include "base/fault.h"
 #include "base/philox.h"
+#include "trainer/nn/comparison.h"
+#include "trainer/start-times.h"
+#include "trainer/state/device-patience.h"
+#include "trainer/state/device-staging.h"
 
 #include <math.h>
 #include <string.h>
@@ -135,9 +139,14 @@ static int allocate_device(GrainWork *w, Error *err)
         r = allocate_set(w, &w->sets[i], err);
     if (r < 0)
         return r;
-    device_upload(w->device, w->signal, w->schedule->signal, schedule);
-    device_upload(w->device, w->sigma, w->schedule->noise, schedule);
-    return 0;
+    _cleanup_(device_staging_freep) DeviceStaging *staging = NULL;
+    static const char what[] = "sending the noise schedule";
+    r = device_staging_new(w->device, &staging, err);
+    if (r == 0)
+        r = device_staging_upload(staging, w->signal, w->schedule->signal, schedule, what, err);
+    return r < 0
+               ? r
+               : device_staging_upload(staging, w->sigma, w->schedule->noise, schedule, what, err);
 }
 
 int grain_work_new(Device *device, Network *network, const Job *job, const DatasetShape *shape,
@@ -174,11 +183,12 @@ GrainWork *grain_work_free(GrainWork *w)
 {
     if (!w)
         return NULL;
+    const bool idle = device_is_idle(w->device);
     void *buffers[] = {w->noise, w->x_t,     w->target,     w->signal,      w->sigma,
                        w->input, w->context, w->prediction, w->dprediction, w->workspace};
-    for (size_t i = 0; i < ELEMENTSOF(buffers); i++)
+    for (size_t i = 0; idle && i < ELEMENTSOF(buffers); i++)
         device_release(w->device, buffers[i]);
-    for (int i = 0; i < SETS; i++) {
+    for (int i = 0; idle && i < SETS; i++) {
         const SampleSet *set = &w->sets[i];
         void *host[] = {set->latents, set->text, set->timesteps, set->positions};
         void *device[] = {set->x0, set->device_text, set->device_timesteps, set->device_positions};
@@ -299,15 +309,26 @@ typedef struct Canned {
     uint32_t
         *maxima;    /* device memory: [2][tensors], of the plain gradients and of the second pass */
     double *losses; /* device memory: [2] */
-    StatePlan *plan; /* of all parameters, in one chunk */
+    StatePlan *plan;            /* of all parameters, in one chunk */
+    TapeComparison *comparison; /* NULL on a CPU, which computes by no library and no plan */
+    DeviceStaging *staging;
 } Canned;
 
 static void canned_close(const GrainWork *w, Canned *c)
 {
-    c->plan = state_plan_free(c->plan);
-    device_release(w->device, c->gradients);
-    device_release(w->device, c->maxima);
-    device_release(w->device, c->losses);
+    /* What a device that hangs may use, until the process ends; volatile, since nobody reads it. */
+    static _unused_ void *volatile kept[2];
+    c->staging = device_staging_free(c->staging);
+    kept[0] = c->plan;
+    kept[1] = c->comparison;
+    if (device_is_idle(w->device)) {
+        kept[0] = kept[1] = NULL;
+        c->plan = state_plan_free(c->plan);
+        c->comparison = tape_comparison_free(c->comparison);
+        device_release(w->device, c->gradients);
+        device_release(w->device, c->maxima);
+        device_release(w->device, c->losses);
+    }
     free(c->latents);
     free(c->text);
 }
@@ -329,46 +350,63 @@ static int canned_open(const GrainWork *w, const ParameterList *list, Canned *c,
                             err);
     if (r == 0)
         r = device_allocate(w->device, 2 * sizeof(*c->losses), (void **)&c->losses, err);
+    if (r == 0 && device_kind(w->device) == DEVICE_CUDA)
+        r = tape_comparison_new(network_tape(w->network), &c->comparison, err);
+    if (r == 0)
+        r = device_staging_new(w->device, &c->staging, err);
     const StatePlanShape whole = {.n_ranks = 1, .n_shards = 1};
     return r == 0 ? parameter_list_plan(list, w->device, whole, &c->plan, err) : r;
 }
 
 /* Of all gradients, then the loss. */
-static int canned_hash(const GrainWork *w, const Canned *c, int64_t n, Hash *ret, Error *err)
+static int canned_hash(const Canned *c, int64_t n, Hash *ret, Error *err)
 {
+    static const char what[] = "fetching its gradients";
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
     _cleanup_free_ float *piece = malloc((size_t)MIN(n, 1 << 20) * sizeof(float));
     double loss;
     if (!piece || hasher_new(&hasher) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    for (int64_t i = 0; i < n; i += 1 << 20) {
+    int r = 0;
+    for (int64_t i = 0; r == 0 && i < n; i += 1 << 20) {
         size_t bytes = (size_t)MIN(n - i, 1 << 20) * sizeof(float);
-        device_download(w->device, piece, c->gradients + i, bytes);
-        hasher_update(hasher, piece, bytes);
+        r = device_staging_download(c->staging, piece, c->gradients + i, bytes, what, err);
+        if (r == 0)
+            hasher_update(hasher, piece, bytes);
     }
-    device_download(w->device, &loss, c->losses, sizeof(loss));
+    if (r == 0)
+        r = device_staging_download(c->staging, &loss, c->losses, sizeof(loss), what, err);
+    if (r < 0)
+        return r;
     hasher_update(hasher, &loss, sizeof(loss));
     *ret = hasher_digest(hasher);
-    return device_synchronise(w->device, err);
+    return 0;
 }
 
-/* What the kernels leave in a plain gradient is what they give to the sinks of a step. */
-static int canned_compare(const GrainWork *w, const ParameterList *list, const Canned *c,
-                          Error *err)
+/* What the kernels leave in a plain gradient is what they give to the sinks of a step. The results of operations, where
+ * they are compared, say more than the loss and the maxima, and more of them is seen. */
+static int canned_compare(const ParameterList *list, const Canned *c, Error *err)
 {
+    static const char what[] = "fetching its maxima";
     const size_t n = list->n_items;
     _cleanup_free_ uint32_t *maxima = calloc(2 * n, sizeof(*maxima));
     double losses[2];
     if (!maxima)
         return error_set(err, -ENOMEM, "out of memory");
-    device_download(w->device, maxima, c->maxima, 2 * n * sizeof(*maxima));
-    device_download(w->device, losses, c->losses, sizeof(losses));
-    int r = device_synchronise(w->device, err);
+    int r =
+        device_staging_download(c->staging, maxima, c->maxima, 2 * n * sizeof(*maxima), what, err);
+    if (r == 0)
+        r = device_staging_download(c->staging, losses, c->losses, sizeof(losses), what, err);
+    if (r == 0 && c->comparison)
+        r = tape_comparison_tell(c->comparison, TAPE_FORWARD, err);
     if (r < 0)
         return r;
     if (memcmp(&losses[0], &losses[1], sizeof(losses[0])) != 0)
         return error_set(err, -EXDEV, "the loss is %.17g, and %.17g when it is computed again",
                          losses[0], losses[1]);
+    r = c->comparison ? tape_comparison_tell(c->comparison, TAPE_BACKWARD, err) : 0;
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < n; i++)
         if (maxima[i] != maxima[n + i])
             return error_set(err, -EXDEV,
@@ -378,17 +416,30 @@ static int canned_compare(const GrainWork *w, const ParameterList *list, const C
     return 0;
 }
 
+/* One of the two passes. */
+static int canned_pass(GrainWork *w, const Canned *c, int pass, const GradientSink *sink,
+                       Error *err)
+{
+    if (c->comparison)
+        tape_comparison_watch(c->comparison, pass);
+    int r = submit(w, &c->grain, false, sink, &c->losses[pass], DEVICE_TIMEOUT_USEC, err);
+    if (c->comparison)
+        tape_comparison_end(c->comparison);
+    return r;
+}
+
 /* Once with plain gradients, once with maxima alone. */
 static int canned_compute(GrainWork *w, const ParameterList *list, const Canned *c, Error *err)
 {
     const GradientSink plain = {.kind = SINK_PLAIN, .to = c->gradients};
     const GradientSink of_plain = {.kind = SINK_MAXIMA, .maxima = c->maxima};
     const GradientSink again = {.kind = SINK_MAXIMA, .maxima = c->maxima + list->n_items};
-    int r = submit(w, &c->grain, false, &plain, &c->losses[0], USEC_INFINITY, err);
+    int r = canned_pass(w, c, 0, &plain, err);
     if (r < 0)
         return r;
     state_count(c->plan, c->gradients, 0, list->n_elements, &of_plain);
-    return submit(w, &c->grain, false, &again, &c->losses[1], USEC_INFINITY, err);
+    r = canned_pass(w, c, 1, &again, err);
+    return r == 0 ? grain_work_await(w, 0, DEVICE_TIMEOUT_USEC, err) : r; /* before a download */
 }
 
 int canned_grain(GrainWork *w, Hash *ret, Error *err)
@@ -399,9 +450,10 @@ int canned_grain(GrainWork *w, Hash *ret, Error *err)
     if (r == 0)
         r = canned_compute(w, list, &c, err);
     if (r == 0)
-        r = canned_hash(w, &c, list->n_elements, ret, err);
+        r = canned_hash(&c, list->n_elements, ret, err);
     if (r == 0)
-        r = canned_compare(w, list, &c, err);
+        r = canned_compare(list, &c, err);
     canned_close(w, &c);
+    start_part("canned grain");
     return r < 0 ? error_prefix(err, r, "the canned grain") : 0;
 }

@@ -2,8 +2,11 @@
 /* initial-state.c - see initial-state.h. */
 #include "trainer/initial-state.h"
 
-#include "trainer/checkpoint/format/safetensors.h"
-#include "trainer/data/mds/half.h"
+#include "base/half.h"
+#include "store/safetensors.h"
+#include "trainer/device-exit.h"
+#include "trainer/start-times.h"
+#include "trainer/state/device-staging.h"
 
 #include <string.h>
 
@@ -22,19 +25,24 @@ static void restart_scalars(TrainState *state, bool keep_optimizer)
     state->ema_active = false;
 }
 
-int init_random(const Job *job, TrainState *state, Error *err)
+int init_random(const Job *job, TrainState *state, ExitCode *ret_exit, Error *err)
 {
     const int64_t n = state->parameters->n_elements;
+    _cleanup_(device_staging_freep) DeviceStaging *staging = NULL;
     _cleanup_free_ float *piece = malloc(PIECE_ELEMENTS * sizeof(*piece));
-    if (!piece)
-        return error_set(err, -ENOMEM, "initial weights: out of memory");
-    for (int64_t begin = 0; begin < n; begin += PIECE_ELEMENTS) {
+    start_part("memory");
+    int r = piece ? device_staging_new(state->device, &staging, err)
+                  : error_set(err, -ENOMEM, "initial weights: out of memory");
+    for (int64_t begin = 0; r == 0 && begin < n; begin += PIECE_ELEMENTS) {
         const int64_t end = MIN(begin + PIECE_ELEMENTS, n);
         parameters_initialise_range(state->parameters, job->train.seed, begin, end, piece);
-        device_upload(state->device, state->weights + begin, piece,
-                      (size_t)(end - begin) * sizeof(*piece));
+        r = device_staging_upload(staging, state->weights + begin, piece,
+                                  (size_t)(end - begin) * sizeof(*piece),
+                                  "sending the initial weights", err);
     }
-    return 0;
+    start_part("weights");
+    *ret_exit = r < 0 && r != -ENOMEM ? device_exit_code(r) : EXIT_RETRY;
+    return r;
 }
 
 static int init_from_manifest(const Manifest *manifest, Store *store, bool optimizer,
@@ -80,17 +88,19 @@ typedef struct WeightsFile {
     Safetensors *tensors;
     char *piece;   /* PIECE_ELEMENTS of the widest type */
     float *floats; /* and what becomes of them */
+    DeviceStaging *staging;
 } WeightsFile;
 
 static void weights_file_close(WeightsFile *f)
 {
     (void)safetensors_free(f->tensors);
     (void)store_free(f->store);
+    (void)device_staging_free(f->staging);
     free(f->piece);
     free(f->floats);
 }
 
-static int weights_file_open(const char *uri, WeightsFile *f, Error *err)
+static int weights_file_open(const char *uri, Device *device, WeightsFile *f, Error *err)
 {
     const char *slash = strrchr(uri, '/');
     _cleanup_free_ char *folder = slash ? strndup(uri, (size_t)(slash - uri)) : strdup(".");
@@ -100,11 +110,13 @@ static int weights_file_open(const char *uri, WeightsFile *f, Error *err)
     f->floats = malloc(PIECE_ELEMENTS * sizeof(float));
     if (!folder || !f->piece || !f->floats)
         return error_set(err, -ENOMEM, "out of memory");
-    int r = store_open(folder, &f->store, err);
+    int r = device_staging_new(device, &f->staging, err);
+    if (r == 0)
+        r = store_open(folder, &f->store, err);
     if (r == 0)
         r = store_head(f->store, f->key, &n_bytes, err);
     if (r == 0)
-        r = safetensors_read(f->store, f->key, uri, n_bytes, &f->tensors, err);
+        r = safetensors_read(f->store, f->key, uri, n_bytes, SAFETENSORS_FLOATS, &f->tensors, err);
     return r < 0 && r != -EBADMSG ? error_prefix(err, exit_errno_of_named(r), "model.init") : r;
 }
 
@@ -137,8 +149,11 @@ static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *sta
             memcpy(&h, f->piece + i * sizeof(h), sizeof(h));
             f->floats[i] = widen(h, e->type == SAFETENSORS_BF16);
         }
-        device_upload(state->device, state->weights + p->offset + at,
-                      wide ? (const void *)f->piece : f->floats, n * sizeof(float));
+        r = device_staging_upload(f->staging, state->weights + p->offset + at,
+                                  wide ? (const void *)f->piece : f->floats, n * sizeof(float),
+                                  "sending the initial weights", err);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -148,7 +163,7 @@ static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *sta
 static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
 {
     _cleanup_(weights_file_close) WeightsFile file;
-    int r = weights_file_open(uri, &file, err);
+    int r = weights_file_open(uri, state->device, &file, err);
     if (r < 0)
         return r;
     const ParameterList *list = state->parameters;

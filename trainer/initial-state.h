@@ -14,7 +14,7 @@
 #include "trainer/checkpoint/checkpoint.h"
 
 /* Fills state->weights with the job's random initial weights. */
-int init_random(const Job *job, TrainState *state, Error *err);
+int init_random(const Job *job, TrainState *state, ExitCode *ret_exit, Error *err);
 /* state->weights hold the job's random initial weights when this is called. resume may be NULL; else
  * the caller has checked that it is of this job, its data and algorithms. It lies in store, and local
  * (may be NULL) has this node's copies of it. */

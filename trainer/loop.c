@@ -8,7 +8,8 @@
 #include "base/probe.h"
 #include "trainer/device-exit.h"
 #include "trainer/saver.h"
-#include "trainer/state/device-comm.h"
+#include "trainer/start-times.h"
+#include "trainer/state/device-patience.h"
 
 #include <math.h>
 #include <string.h>
@@ -303,6 +304,7 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
     int r = first_save(l, err);
     if (r < 0)
         return r;
+    start_part("first save");
     network_set_weights(s->network, s->state->weights);
     l->step_began_usec = clock_boottime_usec();
 
@@ -312,6 +314,8 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
         r = run_step(l, s->state->scalars.step, &flags, err);
         if (r < 0)
             return r;
+        start_part("step");
+        start_tell(); /* of the first one */
         *l->exit = EXIT_STORE_UNREACHABLE;
         if (flags & STEP_SAVE)
             r = save(l, s->state->scalars.step, flags, err);
@@ -389,22 +393,6 @@ static int publish_metrics(Loop *l, Error *err)
     return r < 0 ? r : publish(l, store, manifest, err);
 }
 
-/* A device that breaks fails whatever waits for it next, a collective or a save too: it explains
- * what failed after it. */
-static int blame_device(const Session *s, int r, ExitCode *ret_exit, Error *err)
-{
-    Error why = ERROR_INIT;
-    int broken = fault("device.broken");
-    if (broken < 0)
-        (void)error_errno(&why, broken, "the device is broken"); /* returned below */
-    else
-        broken = device_await(s->device, device_fence(s->device, LANE_COMPUTE), 0, &why);
-    if (broken == 0 || broken == -ETIMEDOUT) /* it computes still */
-        return r;
-    *ret_exit = device_exit_code(broken);
-    return error_set(err, broken, "%s", why.text);
-}
-
 int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
 {
     _cleanup_(saver_freep) Saver *saver = NULL;
@@ -424,5 +412,7 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
         *ret_exit = EXIT_PEER_LOST;
     if (r == -CHECKPOINT_NOT_OWNER)
         *ret_exit = EXIT_NOT_OWNER;
-    return r < 0 ? blame_device(session, r, ret_exit, err) : r;
+    if (r < 0)
+        (void)device_exit_blames(session->device, &r, ret_exit, err); /* or as it was */
+    return r;
 }

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan-verb.c - `sdtrainer plan`: what a rank of a job will need of memory. */
+/* plan-verb.c - `sdtrainer plan`: what a rank of a job will need of memory; and the plans of its operations, made on
+ * this machine's GPU. */
+#include "base/file.h"
 #include "base/log.h"
 #include "protocol/exit-code.h"
 #include "store/store.h"
 #include "trainer/data/dataset-look.h"
+#include "trainer/device-exit.h"
 #include "trainer/plan/memory-plan.h"
 #include "trainer/run.h"
 
 #include <getopt.h>
 #include <limits.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void help(void)
 {
     printf(
-        "usage: sdtrainer plan --job FILE [--ranks N]\n\n"
+        "usage: sdtrainer plan --job FILE [--ranks N] [--plans FILE]\n\n"
         "Prints what a rank needs of memory, by use and in all, as the only one of its world and "
         "as one of N\n"
         "(world.max by default; of those that need most). It reads the job file, the network's "
@@ -22,10 +28,67 @@ static void help(void)
         "describes the data, and takes none of that memory. What is mapped from files, which the "
         "kernel may take\n"
         "back, is not in it.\n\n"
-        "Exit codes: 0, 75 retry, 78 bad job, 83 store unreachable.\n");
+        "With --plans it also tries the algorithms that the libraries of this machine's first GPU "
+        "have for each\n"
+        "operation of a bf16 job, and writes the fastest to FILE, which train.plans may name. Run "
+        "it while nothing\n"
+        "else uses the GPU.\n\n"
+        "Exit codes: 0, 75 retry, 78 bad job, 80 GPU broken, 83 store unreachable, 85 no GPU or "
+        "library.\n");
 }
 
-static int print_plan(const Job *job, int n_ranks, ExitCode *code, Error *err)
+/* Tuning takes minutes: whether its result can be written is looked at before. */
+static int check_target(const char *path, Error *err)
+{
+    char folder[PATH_MAX];
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    (void)snprintf(folder, sizeof(folder), "%.*s", slash ? (int)(slash - path) + 1 : 1,
+                   slash ? path : ".");
+    if (stat(path, &st) == 0 && S_ISDIR(st.st_mode))
+        return error_set(err, -EISDIR, "--plans %s is a folder", path);
+    return access(folder, W_OK) < 0
+               ? error_errno(err, -errno, "--plans %s: cannot write to %s", path, folder)
+               : 0;
+}
+
+/* Each operation's object tries its algorithms when it is made. */
+static int make_plans(const Job *job, const UnetConfig *config, const DatasetShape *data,
+                      const char *path, ExitCode *code, Error *err)
+{
+    const DeviceOptions options = {.kind = DEVICE_CUDA,
+                                   .threads = job->train.threads,
+                                   .type = DATA_BF16,
+                                   .tune = true};
+    const NetworkShape shape = {.grain = (int)job->train.grain,
+                                .height = data->height,
+                                .width = data->width,
+                                .text_tokens = data->text_tokens,
+                                .backward = true};
+    _cleanup_(device_freep) Device *device = NULL;
+    _cleanup_(network_freep) Network *network = NULL;
+    _cleanup_free_ char *text = NULL;
+    if (job->train.precision != PRECISION_BF16)
+        return error_set(err, -EINVAL,
+                         "only a job that computes in bf16 (train.precision) has plans");
+    int r = check_target(path, err);
+    if (r < 0)
+        return r;
+    r = device_open(&options, &device, err);
+    if (r == 0)
+        r = network_plan(device, config, &shape, &network, err);
+    if (r < 0) { /* memory of an open device may be others' for now, as when a rank starts */
+        *code = device && r == -ENOMEM ? EXIT_RETRY : device_exit_code(r);
+        return r;
+    }
+    r = device_plans(device, &text);
+    if (r < 0)
+        return error_errno(err, r, "cannot tell the device's plans");
+    return file_write(path, text, strlen(text), FILE_SYNC, err);
+}
+
+static int print_plan(const Job *job, int n_ranks, const char *plans_path, ExitCode *code,
+                      Error *err)
 {
     DatasetLook look;
     UnetConfig config;
@@ -49,12 +112,16 @@ static int print_plan(const Job *job, int n_ranks, ExitCode *code, Error *err)
     const MemoryData data = {.compressed = look.compressed, .n_samples = look.n_samples};
     if (r == 0)
         r = memory_plan_worlds(job, &config, &look.shape, &data, worlds, n, plans, err);
-    if (r == 0)
-        memory_print(stdout, plans, n);
-    return r;
+    if (r < 0)
+        return r;
+    memory_print(stdout, plans, n);
+    if (job->train.device == JOB_DEVICE_CUDA)
+        printf("(as a CPU needs it, in fp32; what a GPU needs its ranks say when they start)\n");
+    (void)fflush(stdout); /* before what tuning says */
+    return plans_path ? make_plans(job, &config, &look.shape, plans_path, code, err) : 0;
 }
 
-static int run_plan(const char *path, int n_ranks)
+static int run_plan(const char *path, int n_ranks, const char *plans_path)
 {
     Error err = ERROR_INIT;
     ExitCode code = EXIT_NEVER_RETRY;
@@ -64,7 +131,7 @@ static int run_plan(const char *path, int n_ranks)
         r = error_set(&err, -EINVAL, "--ranks %d is more than the %lld grains of a step", n_ranks,
                       (long long)job->train.n_grains);
     if (r == 0)
-        r = print_plan(job, n_ranks ? n_ranks : job->world.max, &code, &err);
+        r = print_plan(job, n_ranks ? n_ranks : job->world.max, plans_path, &code, &err);
     if (r < 0)
         log_error("%s", err.text);
     return r < 0 ? (int)code : EXIT_DONE;
@@ -74,18 +141,19 @@ int verb_plan(int argc, char **argv)
 {
     static const struct option options[] = {{"job", required_argument, NULL, 'j'},
                                             {"ranks", required_argument, NULL, 'r'},
+                                            {"plans", required_argument, NULL, 'p'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    const char *path = NULL, *ranks = NULL;
+    const char *path = NULL, *ranks = NULL, *plans_path = NULL;
     char *end = NULL;
-    for (int c; (c = getopt_long(argc, argv, "j:r:h", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "j:r:p:h", options, NULL)) != -1;) {
         if (c == 'h') {
             help();
             return 0;
         }
-        if (c != 'j' && c != 'r')
+        if (c != 'j' && c != 'r' && c != 'p')
             return 2;
-        *(c == 'j' ? &path : &ranks) = optarg;
+        *(c == 'j' ? &path : c == 'r' ? &ranks : &plans_path) = optarg;
     }
     const long n_ranks = ranks ? strtol(ranks, &end, 10) : 0;
     if (!path || optind < argc || (ranks && (*end || end == ranks || n_ranks < 1)) ||
@@ -93,5 +161,5 @@ int verb_plan(int argc, char **argv)
         fprintf(stderr, "sdtrainer plan: --job FILE is needed; --ranks N is 1 or more\n");
         return 2;
     }
-    return run_plan(path, (int)n_ranks);
+    return run_plan(path, (int)n_ranks, plans_path);
 }

@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "trainer/loop.h"
+#include "trainer/start-times.h"
 
 #include <getopt.h>
 #include <signal.h>
@@ -57,6 +58,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
     if (r < 0)
         return r;
     *code = EXIT_RETRY;
+    start_part("restoring");
     r = say_ready(link, *s, err);
     if (r < 0)
         return r;
@@ -64,9 +66,11 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
     r = daemon_link_wait_go(link, GO_SEC * USEC_PER_SEC, address, err);
     if (r < 0)
         return r;
+    start_part("waiting");
     r = session_join(*s, address, a->bind_address, code, err);
     if (r < 0)
         return r;
+    start_part("joining");
 
     LoopResult result;
     r = loop_run(*s, &result, code, err);

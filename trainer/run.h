@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* run.h - the verbs of sdtrainer.
+/* run.h - the verbs of sdtrainer, but for sample (sample/sample.h).
  *
  * Ownership: none.
  * Units:     as each verb's --help says.
@@ -16,5 +16,3 @@ int verb_run(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 /* `order --job F --step N`: which samples a step trains. */
 int verb_order(int argc, char **argv);
-/* `sample --job F --out grid.png`: a DDIM grid from the newest EMA weights. */
-int verb_sample(int argc, char **argv);

@@ -3,6 +3,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "trainer/run.h"
+#include "trainer/sample/sample.h"
+#include "trainer/start-times.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -30,6 +32,7 @@ static int usage(FILE *to, int code)
 
 int main(int argc, char **argv)
 {
+    start_begin();
     log_open("sdtrainer");
     (void)prctl(PR_SET_NAME, "sdtrainer"); /* sdtraind executes a descriptor, which has none */
     Error err = ERROR_INIT;

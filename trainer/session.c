@@ -13,6 +13,8 @@
 #include "trainer/folder-lock.h"
 #include "trainer/found.h"
 #include "trainer/initial-state.h"
+#include "trainer/start-times.h"
+#include "trainer/state/device-patience.h"
 
 #include <string.h>
 
@@ -23,6 +25,8 @@ enum {
     REPORTS_SEC = 1800, /* of the writers: one may upload for long while its store comes and goes */
     PREFETCH_BYTES = 256 << 20,
 };
+static_assert(DEVICE_TIMEOUT_SEC + 60 <= COLLECTIVE_SEC,
+              "a rank says that its device hangs before the others say that they lost it");
 
 /* The job's own folder by another path, a link or another mount, is known by the manifest: it lies in
  * both. */
@@ -185,13 +189,27 @@ static int pass_over(Session *s, int r, ExitCode *ret_exit, Error *err)
     return r;
 }
 
-/* The checkpoint's plans, before the device chooses some for the network. */
+/* The job's own plans, with which it begins. */
+static int use_job_plans(Session *s, ExitCode *ret_exit, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    const char *uri = s->job->train.plans_uri;
+    int r = uri ? store_get_uri(uri, DEVICE_PLANS_MAX, &text, NULL, err) : 0;
+    *ret_exit = exit_code_of_store(exit_errno_of_named(r));
+    if (text) {
+        r = device_use_plans(s->device, text, err);
+        *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
+    }
+    return r < 0 ? error_prefix(err, r, "train.plans %s", uri) : 0;
+}
+
+/* The checkpoint's plans, or the job's, before the device chooses some for the network. */
 static int use_plans(Session *s, ExitCode *ret_exit, Error *err)
 {
     _cleanup_free_ char *text = NULL;
     int r;
     if (!s->resume)
-        return 0;
+        return use_job_plans(s, ret_exit, err);
     while ((r = checkpoint_restore_plans(s->resume_store, session_resumes_own(s) ? s->local : NULL,
                                          s->resume, &text, err)) < 0) {
         *ret_exit = exit_code_of_store(r);
@@ -207,11 +225,15 @@ static int use_plans(Session *s, ExitCode *ret_exit, Error *err)
                         (long long)manifest_step(s->resume));
 }
 
+static bool on_gpu(const Session *s) { return device_kind(s->device) == DEVICE_CUDA; }
+
 static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
     const DatasetShape *data = dataset_shape(s->dataset);
+    start_part("data");
     int r = open_device(s, gpu, ret_exit, err);
+    start_part("device");
     if (r == 0)
         r = use_plans(s, ret_exit, err);
     if (r < 0)
@@ -224,21 +246,25 @@ static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *
                           .text_tokens = data->text_tokens,
                           .backward = true};
     r = network_plan(s->device, &s->config, &shape, &s->network, err);
+    start_part("plans");
+    if (r == -EPROTO || r == -EIO) /* plans for other libraries than this node's; a broken GPU */
+        *ret_exit = device_exit_code(r);
     if (r < 0)
         return r;
     r = memory_plan(job, s->network, data, NULL, s->world_size, &s->memory, err);
     if (r == 0)
-        r = memory_check(&s->memory, device_memory_bytes(s->device),
-                         device_kind(s->device) == DEVICE_CUDA ? "this GPU" : "this machine", err);
+        r = memory_check(&s->memory, device_memory_bytes(s->device), on_gpu(s), err);
     if (r < 0)
         return error_prefix(err, r, "%s", job->model.config_uri);
 
     *ret_exit = EXIT_RETRY; /* another time there may be memory */
     r = network_allocate(s->network, err);
-    if (r < 0)
-        return r;
-    return grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset),
-                          &s->work, err);
+    if (r == 0)
+        r = grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset),
+                           &s->work, err);
+    if (r < 0 && r != -ENOMEM)
+        *ret_exit = device_exit_code(r);
+    return r == -ENOMEM ? memory_short(&s->memory, on_gpu(s), r, err) : r;
 }
 
 /* They are what the numerics name. */
@@ -305,6 +331,8 @@ static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
                        s->state, ret_exit, err);
         if (r == 0)
             return 0;
+        if (device_exit_blames(s->device, &r, ret_exit, err))
+            return r; /* the checkpoint may be good */
         r = pass_over(s, r, ret_exit, err);
         if (r < 0)
             return r;
@@ -319,11 +347,11 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     int r = train_state_new(s->device, parameters, s->rank, s->world_size, job->train.zero_stage,
                             job->train.ema.enabled, &s->state, err);
     if (r < 0)
-        return r;
+        return r == -ENOMEM ? memory_short(&s->memory, on_gpu(s), r, err) : r;
 
     /* The canned grain runs on the job's random initial weights, whatever is restored after it. */
     daemon_link_stage(s->link, 0, STAGE_STARTING);
-    r = init_random(job, s->state, err);
+    r = init_random(job, s->state, ret_exit, err);
     if (r < 0)
         return r;
     network_set_weights(s->network, s->state->weights);
@@ -343,8 +371,8 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
     return restore_state(s, ret_exit, err);
 }
 
-/* What the job's text names but does not hold belongs to its identity too: the network's config and the embedding of
- * the empty caption. */
+/* What the job's text names but does not hold belongs to its identity too: the network's config, the embedding of the
+ * empty caption, and what encoder.json says of the data. */
 static int identify(const Session *s, Hash *ret, Error *err)
 {
     const DatasetShape *data = dataset_shape(s->dataset);
@@ -353,7 +381,8 @@ static int identify(const Session *s, Hash *ret, Error *err)
     _cleanup_(hasher_freep) Hasher *hasher = NULL;
     if (unet_config_format(&s->config, &config) < 0 || hasher_new(&hasher) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    hasher_update(hasher, &s->job->identity, sizeof(s->job->identity));
+    const Hash job = dataset_job_identity(s->dataset, s->job);
+    hasher_update(hasher, &job, sizeof(job));
     hasher_update(hasher, config, strlen(config));
     if (empty)
         hasher_update(hasher, empty,
@@ -384,10 +413,7 @@ static int open_rendezvous(Session *s, const char *bind_address, Error *err)
     if (s->rank != 0 || s->world_size == 1)
         return 0;
     const CommKey key = key_of(s);
-    int r = rendezvous_new(bind_address, s->world_size, &key, &s->rendezvous, err);
-    if (r < 0)
-        return r;
-    return 0;
+    return rendezvous_new(bind_address, s->world_size, &key, &s->rendezvous, err);
 }
 
 int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, ExitCode *ret_exit,
@@ -406,12 +432,9 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Ex
     s->folder_lock = -EBADF;
 
     int r = job_parse(a->job_source, a->job_text, strlen(a->job_text), &s->job, err);
-    if (r < 0) {
-        *ret_exit = EXIT_NEVER_RETRY;
-        return r;
-    }
-    r = paths_check_job(s->job, a->resume_uri, getenv(PATHS_READ_VARIABLE),
-                        getenv(PATHS_WRITE_VARIABLE), err);
+    if (r == 0)
+        r = paths_check_job(s->job, a->resume_uri, getenv(PATHS_READ_VARIABLE),
+                            getenv(PATHS_WRITE_VARIABLE), err);
     if (r < 0) {
         *ret_exit = EXIT_NEVER_RETRY;
         return r;
@@ -469,7 +492,6 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
         int r = comm_open_self(&s->train, err);
         return r < 0 ? r : comm_open_self(&s->reports, err);
     }
-
     char prefix[64];
     CommOptions options = {.rank = s->rank,
                            .size = s->world_size,
@@ -633,24 +655,27 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
     if (r < 0)
         return r;
     r = update_new(s->state, s->train, s->bulk, s->job, &s->update, err);
-    if (r < 0)
-        return r;
-    return loader_new(s->dataset, s->job, s->state->scalars.step, s->first_grain, s->n_grains,
-                      PREFETCH_BYTES, &s->loader, err);
+    if (r == -ETIMEDOUT || r == -EIO)
+        *ret_exit = device_exit_code(r);
+    return r < 0 ? r
+                 : loader_new(s->dataset, s->job, s->state->scalars.step, s->first_grain,
+                              s->n_grains, PREFETCH_BYTES, &s->loader, err);
 }
 
 Session *session_free(Session *s)
 {
+    /* What a device that hangs may use, until the process ends; volatile, since nobody reads it. */
+    static _unused_ Session *volatile kept;
     if (!s)
         return NULL;
-    if (s->device) /* a grain may be under way when something else has failed */
-        (void)device_synchronise(s->device, NULL);
+    /* A grain may be under way when something else has failed. */
+    if (s->device && !device_is_idle(s->device)) {
+        kept = s;
+        return NULL;
+    }
     (void)loader_free(s->loader);
     (void)checkpoint_writer_free(s->writer);
     (void)update_free(s->update);
-    if (s->device) /* where a start failed, grains may still use what is released below */
-        (void)device_await(s->device, device_fence(s->device, LANE_COMPUTE), 10 * USEC_PER_SEC,
-                           NULL);
     (void)comm_free(s->reports);
     (void)comm_free(s->bulk);
     (void)comm_free(s->train);

@@ -103,6 +103,27 @@ static void only_the_format_makes_fields(_unused_ void **state)
     assert_string_equal(text, "");
 }
 
+/* Keys of a model's config and of samples are strangers'. Neither a terminal nor a reader of lines takes them for more
+ * than text. */
+static void controls_do_not_pass(_unused_ void **state)
+{
+    static const char evil[] = "\033[2Jkey\302\233\177\n2026-01-31 error\ttester: forged";
+    static const char said[] = "?[2Jkey??? 2026-01-31 error\ttester: forged is ignored";
+    char wanted[256];
+    int old = catch_lines(path, true);
+    log_warning("%s is ignored", evil);
+    _cleanup_free_ char *text = caught(path, old);
+    assert_string_equal(text, "");
+    (void)snprintf(wanted, sizeof(wanted), "MESSAGE=%s", said);
+    assert_true(has(wanted));
+
+    old = catch_lines(path, false);
+    log_warning("%s is ignored", evil);
+    _cleanup_free_ char *line = caught(path, old);
+    (void)snprintf(wanted, sizeof(wanted), "Z warning tester: %s\n", said);
+    assert_non_null(strstr(line, wanted));
+}
+
 static void a_long_message_is_cut(_unused_ void **state)
 {
     char big[4000];
@@ -169,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(trailing_words_become_fields),
         cmocka_unit_test(only_the_format_makes_fields),
+        cmocka_unit_test(controls_do_not_pass),
         cmocka_unit_test(a_long_message_is_cut),
         cmocka_unit_test(without_a_journal_there_are_lines),
         cmocka_unit_test(fields_of_the_process_come_with_every_entry),

@@ -8,7 +8,9 @@
  * Ownership: none.
  * Units:     allocations, counted from 1.
  * Errors:    the chosen one fails as the real function would: NULL, or -1 with ENOMEM.
- * Threads:   alloc_fail_at() arms the calling thread alone, alloc_fail_at_anywhere() all of them.
+ * Threads:   alloc_fail_at() arms the calling thread alone, alloc_fail_at_anywhere() all of them. While
+ *            alloc_sweep() runs, no other thread of the process may allocate: a child would find the allocator's
+ *            locks as they were at its fork().
  */
 #pragma once
 

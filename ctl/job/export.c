@@ -1,184 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* export.c - `sdctl job export`: the weights of the newest committed checkpoint as one
- * safetensors file.
- *
- * A checkpoint keeps them as one or several such files; the result holds their tensors in the same
- * order, byte for byte. Every file's hash is checked on the way, and the result appears only when
- * all is well.
- * Source: the safetensors format: 8 bytes length of the header, little-endian; a JSON header, name
- * to {dtype, shape, data_offsets}; the data. */
+/* export.c - `sdctl job export`: the weights of the newest committed checkpoint as one safetensors
+ * file, or as the U-Net of a pipeline's folder. */
 #include "ctl/arguments.h"
+#include "ctl/export/interrupt.h"
+#include "ctl/export/pipeline.h"
+#include "ctl/export/weights.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
-#include "base/file.h"
-#include "trainer/checkpoint/format/manifest.h"
-#include "trainer/checkpoint/format/safetensors.h"
+#include "base/fault.h"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <string.h>
 
-enum {
-    COPY_BYTES = 64 << 20, /* S3 reads them as parts that come together */
-    STORE_KEY_MAX = CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX + 1,
-};
+enum { CHECKPOINTS_MAX = 4 }; /* that are tried */
 
-/* A weight file of the checkpoint. */
-typedef struct ExportPart {
-    const ObjectRecord *object;
-    char key[STORE_KEY_MAX]; /* in the store */
-    Safetensors *file;
-} ExportPart;
+typedef struct Exported {
+    int64_t step;
+    bool ema;
+} Exported;
 
-typedef struct Export {
-    Store *store;
-    ExportPart *parts;
-    size_t n_parts;
-    SafetensorsEntry *entries; /* of the result; names are the parts' */
-    size_t n_entries;
-} Export;
-
-static int read_part(Export *x, const Manifest *manifest, ExportPart *part, Error *err)
+static int export_pipeline(const Arguments *a, Store *store, const Manifest *manifest,
+                           const ModelJob *of, bool ema, Error *err)
 {
-    char folder[CHECKPOINT_FOLDER_MAX];
-    manifest_folder(manifest, folder);
-    (void)snprintf(part->key, sizeof(part->key), "%s/%s", folder, part->object->key);
-    int r =
-        safetensors_read(x->store, part->key, part->key, part->object->n_bytes, &part->file, err);
+    _cleanup_(job_freep) Job *job = NULL;
+    int r = job_parse(a->operand, of->spec.spec, strlen(of->spec.spec), &job, err);
     if (r < 0)
         return r;
-    const size_t n = safetensors_count(part->file);
-    if (n == 0 || safetensors_at(part->file, 0)->offset != object_header_bytes(part->object))
-        return error_set(err, -EBADMSG, "%s: its header is not as long as the manifest says",
-                         part->key);
-    SafetensorsEntry *grown = reallocarray(x->entries, x->n_entries + n + 1, sizeof(*grown));
-    if (!grown)
-        return error_set(err, -ENOMEM, "out of memory");
-    x->entries = grown;
-    for (size_t i = 0; i < n; i++)
-        x->entries[x->n_entries++] = *safetensors_at(part->file, i);
-    return 0;
+    const PipelineOptions options = {.folder = a->pipeline,
+                                     .model = a->model,
+                                     .job = job,
+                                     .ema = ema};
+    return pipeline_write(store, manifest, &options, err);
 }
 
-/* The object's data to fd; all of it is hashed. */
-static int copy_data(Export *x, const ExportPart *part, int fd, Error *err)
+static int export_commit(const Arguments *a, const ModelJob *job, const CheckpointCommit *commit,
+                         Exported *ret, Error *err)
 {
-    const ObjectRecord *o = part->object;
-    const uint64_t data_at = object_header_bytes(o);
-    _cleanup_(hasher_freep) Hasher *hasher = NULL;
-    _cleanup_free_ char *buffer = malloc(COPY_BYTES);
-    if (!buffer || hasher_new(&hasher) < 0)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (uint64_t at = 0, n; at < o->n_bytes; at += n) {
-        n = MIN(o->n_bytes - at, (uint64_t)COPY_BYTES);
-        int r = store_get_range(x->store, part->key, at, n, buffer, err);
-        if (r < 0)
-            return r;
-        hasher_update(hasher, buffer, n);
-        uint64_t skip = data_at > at ? MIN(data_at - at, n) : 0;
-        r = fd_write_all(fd, buffer + skip, n - skip);
-        if (r < 0)
-            return error_errno(err, r, "cannot write");
-    }
-    if (!hash_equal(hasher_digest(hasher), o->hash))
-        return error_set(err, -EBADMSG, "%s/%s: its hash is not what the manifest says",
-                         store_uri(x->store), part->key);
-    return 0;
-}
-
-static int write_header(const Export *x, int fd, Error *err)
-{
-    _cleanup_free_ char *header = NULL;
-    size_t n_bytes;
-    int r = safetensors_header(x->entries, x->n_entries, &header, &n_bytes, err);
-    if (r < 0)
-        return r;
-    r = fd_write_all(fd, header, n_bytes);
-    return r < 0 ? error_errno(err, r, "cannot write") : 0;
-}
-
-static int write_all(Export *x, const char *out, Error *err)
-{
-    char path[PATH_MAX];
-    if (snprintf(path, sizeof(path), "%s.part", out) >= (int)sizeof(path))
-        return error_set(err, -ENAMETOOLONG, "%s is too long a path", out);
-    _cleanup_fd_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-    if (fd < 0)
-        return error_errno(err, -errno, "cannot write %s", path);
-    int r = write_header(x, fd, err);
-    for (size_t i = 0; i < x->n_parts && r == 0; i++)
-        r = copy_data(x, &x->parts[i], fd, err);
-    if (r == 0 && (fsync(fd) < 0 || rename(path, out) < 0))
-        r = error_errno(err, -errno, "cannot write %s", out);
-    if (r < 0) {
-        (void)unlink(path); /* half a file is of no use */
-        return error_prefix(err, r, "%s", out);
-    }
-    return 0;
-}
-
-static void export_clear(Export *x)
-{
-    for (size_t i = 0; i < x->n_parts; i++)
-        (void)safetensors_free(x->parts[i].file);
-    free(x->parts);
-    free(x->entries);
-}
-
-/* Fills x->parts with the manifest's objects of a kind. */
-static int find_parts(Export *x, const Manifest *manifest, ObjectKind kind, Error *err)
-{
-    const ObjectRecord *objects;
-    const size_t n = manifest_objects(manifest, &objects);
-    x->parts = calloc(n, sizeof(*x->parts));
-    if (!x->parts)
-        return error_set(err, -ENOMEM, "out of memory");
-    for (size_t i = 0; i < n; i++)
-        if (objects[i].kind == kind)
-            x->parts[x->n_parts++].object = &objects[i];
-    return 0;
-}
-
-static int export(const CheckpointCommit *commit, const Arguments *a, Error *err)
-{
-    Export x = {0};
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, err);
     if (r < 0)
         return r;
-    x.store = store;
-    r = find_parts(&x, manifest, a->ema ? OBJECT_EMA_WEIGHTS : OBJECT_WEIGHTS, err);
-    if (r == 0 && x.n_parts == 0) /* a manifest without weights is refused */
-        r = error_set(err, -ENOENT,
-                      "the checkpoint of step %lld has no averaged weights: "
-                      "train.ema.start_step is not reached",
-                      (long long)commit->step);
-    for (size_t i = 0; i < x.n_parts && r == 0; i++)
-        r = read_part(&x, manifest, &x.parts[i], err);
+    *ret = (Exported){.step = commit->step,
+                      .ema = a->ema || (a->pipeline && manifest_has_ema(manifest))};
+    if (a->pipeline)
+        return export_pipeline(a, store, manifest, job, ret->ema, err);
+    return weights_write(store, manifest, ret->ema, a->out, err);
+}
+
+static int find_commit(const Arguments *a, Model **ret_model, ModelJob **ret_job,
+                       CheckpointCommit *ret, Error *err)
+{
+    int r = model_open(&a->client, ret_model, err);
     if (r == 0)
-        r = write_all(&x, a->out, err);
-    export_clear(&x);
+        r = model_find_job(*ret_model, a->operand, ret_job, err);
+    if (r < 0)
+        return r;
+    const CheckpointCommit *commit = checkpoints_latest(&(*ret_job)->checkpoints);
+    if (!commit)
+        return error_set(err, -ENOENT, "job %s has no checkpoint yet", a->operand);
+    *ret = *commit;
+    return 0;
+}
+
+/* A job that runs removes old checkpoints, and may remove the one that is being read. Then a newer one is committed. */
+static int export_newest(const Arguments *a, Exported *ret, Error *err)
+{
+    int r = 0;
+    Hash before = {0};
+    for (int i = 0; i < CHECKPOINTS_MAX; i++) {
+        _cleanup_(model_freep) Model *model = NULL;
+        CheckpointCommit commit;
+        ModelJob *job;
+        Error of_search = ERROR_INIT;
+        int found = find_commit(a, &model, &job, &commit, i == 0 ? err : &of_search);
+        if (i > 0 && (found < 0 || hash_equal(commit.hash, before)))
+            return r; /* there is none: what is wrong is something else */
+        if (found < 0)
+            return found;
+        before = commit.hash;
+        r = export_commit(a, job, &commit, ret, err);
+        if (r == 0 || r == -EINTR)
+            return r;
+    }
     return r;
 }
 
 int job_export(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    ModelJob *job;
-    _cleanup_(model_freep) Model *model = NULL;
-    int r = model_open(&a->client, &model, &err);
+    Exported exported = {0};
+    if (!a->out == !a->pipeline)
+        return arguments_refuse(a->verb, "either --out FILE or --pipeline FOLDER is needed");
+    if (!a->pipeline != !a->model)
+        return arguments_refuse(a->verb, "--pipeline FOLDER and --model FOLDER belong together");
+    int r = fault_open(&err);
+    interrupt_begin();
     if (r == 0)
-        r = model_find_job(model, a->operand, &job, &err);
-    const CheckpointCommit *commit = r == 0 ? checkpoints_latest(&job->checkpoints) : NULL;
-    if (r == 0 && !commit)
-        r = error_set(&err, -ENOENT, "job %s has no checkpoint yet", a->operand);
-    if (r == 0)
-        r = export(commit, a, &err);
+        r = export_newest(a, &exported, &err);
+    interrupt_end();
     if (r < 0)
         return ctl_fail(&err, r);
     printf("job %s: %s of step %lld are in %s\n", a->operand,
-           a->ema ? "averaged weights" : "weights", (long long)commit->step, a->out);
+           exported.ema ? "averaged weights" : "weights", (long long)exported.step,
+           a->pipeline ? a->pipeline : a->out);
     return CTL_DONE;
 }

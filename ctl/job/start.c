@@ -114,8 +114,10 @@ static int check_model(JobDraft *d, Error *err)
         r = job_memory_plan(job, &config, &d->look, &d->memory, err);
     if (r < 0)
         return error_prefix(err, r, "%s: model.config", d->source);
-    if (job->model.init == INIT_RANDOM)
-        return 0;
+    if (job->train.plans_uri)
+        r = check_object(d, "train.plans", job->train.plans_uri, err);
+    if (r < 0 || job->model.init == INIT_RANDOM)
+        return r;
     return check_object(d, "model.init", job->model.init_uri, err);
 }
 

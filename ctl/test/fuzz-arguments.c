@@ -19,6 +19,9 @@ static void check(const CtlVerb *verb, const Arguments *a)
     assert(a->world == -1 || a->world >= 1);
     assert(a->rank >= -1 && (a->generation == -1 || a->generation >= 1));
     assert(a->nodes >= -1 && a->nodes <= 64 && a->slots >= -1 && a->slots <= 64);
+    assert(a->captions.n >= 0 && a->captions.n <= ARGUMENT_CAPTIONS_MAX);
+    assert(a->samples == -1 || (a->samples >= 1 && a->samples <= ARGUMENT_SAMPLES_MAX));
+    assert(a->seed >= -1);
     assert(a->controllers >= -1 && a->controllers <= 7);
     assert(a->timeout_sec == -1 || (a->timeout_sec >= 0 && a->timeout_sec < 1e9));
 }

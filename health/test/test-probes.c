@@ -485,8 +485,15 @@ static void test_host(_unused_ void **state)
     expect(&m.result, FAULT_STUCK_PROCESSES, -1, "a) b (77)");
     assert_null(found(&m.result, FAULT_OOM_KILLS));
     write_file("77 (a) b) D 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 999 0\n", "proc/77/stat");
+    write_file("voluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t1\n", "proc/77/status");
     probe(&m, &probe_host); /* another process of that number */
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
+    write_file("voluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t1\n", "proc/77/status");
+    probe(&m, &probe_host); /* it was woken, and waits for a disk once more */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
+    write_file("voluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t2\n", "proc/77/status");
+    probe(&m, &probe_host);
+    expect(&m.result, FAULT_STUCK_PROCESSES, -1, "1 process stuck");
     clear_machine(&m);
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 
 #include <math.h>
+#include <stdio.h>
 #ifdef _OPENMP
 #include <omp.h>
 #endif
@@ -94,12 +95,13 @@ static int check_shape(const AttentionShape *s, Error *err)
 {
     if (s->n < 1 || s->heads < 1 || s->head_dim < 1 || s->q_tokens < 1 || s->kv_tokens < 1 ||
         (int64_t)s->heads * s->head_dim > s->q_stride ||
-        (int64_t)s->heads * s->head_dim > s->kv_stride)
+        (int64_t)s->heads * s->head_dim > s->kv_stride ||
+        (s->causal && s->q_tokens != s->kv_tokens))
         return error_set(err, -EINVAL,
-                         "attention of %d heads of %d, %lld to %lld tokens, strides %d and %d is "
+                         "%sattention of %d heads of %d, %lld to %lld tokens, strides %d and %d is "
                          "not supported",
-                         s->heads, s->head_dim, (long long)s->q_tokens, (long long)s->kv_tokens,
-                         s->q_stride, s->kv_stride);
+                         s->causal ? "causal " : "", s->heads, s->head_dim, (long long)s->q_tokens,
+                         (long long)s->kv_tokens, s->q_stride, s->kv_stride);
     return 0;
 }
 
@@ -114,7 +116,8 @@ int cpu_attention_new(Device *device, const AttentionShape *shape, Attention **r
         return error_set(err, -ENOMEM, "no memory for an attention");
     char *forward = NULL, *backward = NULL;
     (void)forward_space(shape, &forward); /* for its size */
-    (void)backward_space(shape, &backward);
+    if (!shape->forward_only)
+        (void)backward_space(shape, &backward);
     *attention = (Attention){.device = device,
                              .shape = *shape,
                              .scale = (float)(1.0 / sqrt((double)shape->head_dim)),
@@ -269,16 +272,27 @@ static float row_exponentials(float *row, size_t n, float maximum, float scale)
     return lanes_sum(lane);
 }
 
+/* Of the first n keys, those that the query sees. */
+static size_t seen_keys(const Head *h, size_t query, size_t n)
+{
+    return h->attention->shape.causal ? MIN(query + 1, n) : n;
+}
+
 static void forward_block(const Head *h, const ForwardSpace *space, size_t first, size_t rows,
                           float *out)
 {
-    multiply_rows(h->q + first * h->q_stride, h->q_stride, rows, space->k_columns, panels(h->keys),
+    /* What any row of the block sees. */
+    const size_t keys = h->attention->shape.causal ? first + rows : h->keys;
+    multiply_rows(h->q + first * h->q_stride, h->q_stride, rows, space->k_columns, panels(keys),
                   h->d, space->probabilities, space->keys_stride);
     for (size_t row = 0; row < rows; row++) {
         float *p = space->probabilities + row * space->keys_stride;
         float *saved = h->saved + 2 * (first + row);
-        saved[0] = row_maximum(p, h->keys);
-        saved[1] = 1.0f / row_exponentials(p, h->keys, saved[0], h->attention->scale);
+        const size_t seen = seen_keys(h, first + row, keys);
+        saved[0] = row_maximum(p, seen);
+        saved[1] = 1.0f / row_exponentials(p, seen, saved[0], h->attention->scale);
+        for (size_t i = seen; i < keys; i++)
+            p[i] = 0.0f;
     }
     for (size_t panel = 0; panel < h->d_panels; panel++) {
         const size_t columns = MIN((size_t)TILE_COLUMNS, h->d - panel * TILE_COLUMNS);
@@ -286,7 +300,7 @@ static void forward_block(const Head *h, const ForwardSpace *space, size_t first
             Segment s = row_segment(space->probabilities, space->keys_stride, row, rows);
             Tile tile;
             tile_multiply(&s, 1, 0, 1, space->v_panels + panel * h->keys * TILE_COLUMNS,
-                          TILE_COLUMNS, h->keys, &tile);
+                          TILE_COLUMNS, keys, &tile);
             for (size_t i = 0; i < MIN((size_t)TILE_ROWS, rows - row); i++) {
                 const float inverse = h->saved[2 * (first + row + i) + 1];
                 float *to = out + (first + row + i) * h->out_stride + panel * TILE_COLUMNS;
@@ -360,11 +374,13 @@ static void block_slopes(const Head *h, const BackwardSpace *space, size_t first
         const float maximum = h->saved[2 * (first_query + row)];
         const float inverse = h->saved[2 * (first_query + row) + 1];
         const float delta = space->delta[first_query + row];
-        for (size_t i = 0; i < keys; i++) {
+        const size_t end = seen_keys(h, first_query + row, first_key + keys);
+        const size_t seen = end > first_key ? end - first_key : 0;
+        for (size_t i = 0; i < seen; i++) {
             p[i] = vector_exp(scale * (p[i] - maximum)) * inverse;
             slope[i] = p[i] * (slope[i] - delta) * scale;
         }
-        for (size_t i = keys; i < ROUND_UP(keys, (size_t)TILE_ROWS); i++)
+        for (size_t i = seen; i < ROUND_UP(keys, (size_t)TILE_ROWS); i++)
             p[i] = slope[i] = 0.0f;
     }
 }
@@ -429,6 +445,7 @@ void cpu_attention_backward(Attention *attention, const void *q, const void *k, 
 {
     const AttentionShape *shape = &attention->shape;
     const int team = attention_team(attention);
+    assert(!shape->forward_only);
 
 #pragma omp parallel for num_threads(team) schedule(dynamic)
     for (int task = 0; task < shape->n * shape->heads; task++) {
@@ -440,4 +457,10 @@ void cpu_attention_backward(Attention *attention, const void *q, const void *k, 
                       (float *)dk + (h.k - (const float *)k),
                       (float *)dv + (h.v - (const float *)v));
     }
+}
+
+void cpu_attention_plan_text(const Attention *attention, KernelPass pass, char *text, size_t size)
+{
+    (void)attention, (void)pass; /* a CPU has no libraries */
+    (void)snprintf(text, size, "%s", "");
 }

@@ -13,7 +13,7 @@
 #include "kernels/cpu/tile.h"
 #include "kernels/kernels.h"
 
-#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 enum {
@@ -86,18 +86,18 @@ static size_t pixels(const Conv *conv, Extent e)
 
 static Pass plan_forward(const ConvShape *shape, Extent out)
 {
+    const int pad = conv_padding(shape);
     Pass pass = {.h = out.h, .w = out.w, .step = 1, .source_step = shape->stride};
     for (int ky = 0; ky < shape->kernel; ky++)
         for (int kx = 0; kx < shape->kernel; kx++)
-            pass.tap[pass.n_taps++] =
-                (Tap){ky * shape->kernel + kx, ky - shape->kernel / 2, kx - shape->kernel / 2};
+            pass.tap[pass.n_taps++] = (Tap){ky * shape->kernel + kx, ky - pad, kx - pad};
     return pass;
 }
 
 /* Pixels of x whose coordinates are (y0, x0) modulo the stride take the same taps of dy. */
 static Pass plan_backward(const ConvShape *shape, int y0, int x0)
 {
-    const int pad = shape->kernel / 2, stride = shape->stride;
+    const int pad = conv_padding(shape), stride = shape->stride;
     Pass pass = {.h = DIV_ROUND_UP(shape->h - y0, stride),
                  .w = DIV_ROUND_UP(shape->w - x0, stride),
                  .y0 = y0,
@@ -115,13 +115,12 @@ static Pass plan_backward(const ConvShape *shape, int y0, int x0)
 
 static int check_shape(const ConvShape *s, Error *err)
 {
-    if (s->n < 1 || s->h < 1 || s->w < 1 || s->c_in < 1 || s->c_out < 1 ||
-        (s->kernel != 1 && s->kernel != 3) || (s->stride != 1 && s->stride != 2) ||
-        (int64_t)s->n * s->h > INT_MAX / s->w)
+    if (!conv_shape_valid(s))
         return error_set(err, -EINVAL,
-                         "convolution %dx%dx%d, %d to %d channels, kernel %d, stride %d is not "
+                         "convolution %dx%dx%d, %d to %d channels, kernel %d, stride %d%s is not "
                          "supported",
-                         s->n, s->h, s->w, s->c_in, s->c_out, s->kernel, s->stride);
+                         s->n, s->h, s->w, s->c_in, s->c_out, s->kernel, s->stride,
+                         s->pad_end ? ", padded at the end" : "");
     return 0;
 }
 
@@ -140,7 +139,7 @@ int cpu_conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
     conv->shape = *shape;
     conv->taps = shape->kernel * shape->kernel;
     conv->in = (Extent){shape->h, shape->w, shape->c_in};
-    conv->out = (Extent){(shape->h - 1) / shape->stride + 1, (shape->w - 1) / shape->stride + 1,
+    conv->out = (Extent){conv_output_side(shape, shape->h), conv_output_side(shape, shape->w),
                          shape->c_out};
     conv->zeros = calloc((size_t)MAX(shape->c_in, shape->c_out), sizeof(float));
     if (!conv->zeros)
@@ -393,6 +392,7 @@ void cpu_conv_backward_data(Conv *conv, const void *dy, const float *weight, con
                             void *dx, bool accumulate, void *workspace)
 {
     (void)packed; /* it is the forward's */
+    assert(!conv->shape.forward_only);
     pack_backward(conv, weight, workspace);
     for (int i = 0; i < conv->n_backward; i++) {
         if (conv->backward[i].h == 0 || conv->backward[i].w == 0)
@@ -443,6 +443,8 @@ static Gradient gradient_layout(const Conv *conv, void *workspace, size_t *ret_b
 size_t cpu_conv_workspace_bytes(const Conv *conv)
 {
     size_t bytes;
+    if (conv->shape.forward_only)
+        return 0;
     (void)gradient_layout(conv, NULL, &bytes);
     return MAX(bytes, backward_packed_bytes(conv));
 }
@@ -454,7 +456,7 @@ static size_t locate_runs(const Gradient *g, size_t block, int t, Segment *segme
                           size_t *ret_depth)
 {
     const Conv *conv = g->conv;
-    const int stride = conv->shape.stride, pad = conv->shape.kernel / 2;
+    const int stride = conv->shape.stride, pad = conv_padding(&conv->shape);
     const int dy = t / conv->shape.kernel - pad, dx = t % conv->shape.kernel - pad;
     size_t n = 0;
 
@@ -557,6 +559,7 @@ void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *d
                               float *dbias, void *workspace)
 {
     size_t bytes;
+    assert(!conv->shape.forward_only);
     const Gradient g = gradient_layout(conv, workspace, &bytes);
     const size_t n_panels = panels(conv->in.c), n_sixes = sixes(conv->out.c);
     const size_t n_in = pixels(conv, conv->in), n_out = pixels(conv, conv->out);
@@ -581,4 +584,10 @@ void cpu_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *d
     }
     if (dbias)
         sum_columns(conv->device, 1, (int64_t)n_out, conv->out.c, dy, dbias);
+}
+
+void cpu_conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size)
+{
+    (void)conv, (void)pass; /* a CPU has no libraries */
+    (void)snprintf(text, size, "%s", "");
 }

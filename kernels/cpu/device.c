@@ -210,3 +210,23 @@ int cpu_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *
 {
     return cpu_lane_await(((CpuDevice *)device)->out, fence.serial, timeout_usec, err);
 }
+
+/* ---- launches: a CPU has none ---- */
+
+int cpu_device_time_launches(Device *device, size_t n_max, Error *err)
+{
+    (void)device;
+    return n_max == 0 ? 0 : error_set(err, -ENOTSUP, "a CPU has no launches to time");
+}
+
+size_t cpu_device_timed_launches(const Device *device)
+{
+    (void)device;
+    return 0;
+}
+
+int cpu_device_read_launches(Device *device, const DeviceLaunch **ret, Error *err)
+{
+    (void)device, (void)ret;
+    return error_set(err, -ENOTSUP, "a CPU has no launches to time");
+}

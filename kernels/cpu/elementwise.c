@@ -61,6 +61,13 @@ void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, cons
         }                                                                                          \
     } while (0)
 
+void cpu_gelu_forward(Device *device, int64_t n, const void *x, void *y)
+{
+    const float *from = x;
+    float *to = y;
+    FOR_RANGES(device, n, 8, to[i] = vector_gelu(from[i]));
+}
+
 void cpu_silu_forward(Device *device, int64_t n, const void *x, void *y)
 {
     const float *from = x;
@@ -84,6 +91,23 @@ void cpu_accumulate(Device *device, int64_t n, const void *x, void *y)
     const float *from = x;
     float *to = y;
     FOR_RANGES(device, n, 1, to[i] += from[i]);
+}
+
+void cpu_embedding_forward(Device *device, int n, int tokens, int c, const float *words,
+                           const float *positions, const int32_t *ids, void *y)
+{
+    const size_t width = (size_t)c;
+    const int64_t rows = (int64_t)n * tokens;
+    const int team = device_team(device, rows * c);
+
+#pragma omp parallel for num_threads(team) schedule(static)
+    for (int64_t row = 0; row < rows; row++) {
+        const float *word = words + (size_t)ids[row] * width;
+        const float *position = positions + (size_t)(row % tokens) * width;
+        float *to = (float *)y + (size_t)row * width;
+        for (size_t i = 0; i < width; i++)
+            to[i] = word[i] + position[i];
+    }
 }
 
 static void add_row(size_t n, const float *from, float *to)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient.c - brings gradients of parameters into a sink. */
 #include "kernels/cpu/ranges.h"
+#include "kernels/fingerprint.h"
 
 /* The part of a sink that one tensor's range goes to. */
 typedef struct Target {
@@ -106,4 +107,21 @@ void cpu_gradient_take(Device *device, const GradientForm *form, const void *gra
     for (int i = 0; i < place->n_tensors; i++)
         sink_range(device, (const float *)gradient + i * each, each, place->offset + i * each,
                    place->tensor + i, sink);
+}
+
+void cpu_fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t *sum)
+{
+    const int64_t n = (int64_t)(n_bytes / sizeof(uint32_t));
+    const int team = device_team(device, n);
+    uint64_t all = 0;
+#pragma omp parallel for num_threads(team) schedule(static) reduction(+ : all)
+    for (int64_t i = 0; i < n; i++) {
+        uint32_t word;
+        memcpy(&word, (const char *)data + i * (int64_t)sizeof(word), sizeof(word));
+        all += mixed_word((uint64_t)i, word);
+    }
+    const char *left = (const char *)data + n * (int64_t)sizeof(uint32_t);
+    if (n_bytes % sizeof(uint32_t) != 0)
+        all += mixed_word((uint64_t)n, partial_word(left, n_bytes % sizeof(uint32_t)));
+    *sum += all;
 }

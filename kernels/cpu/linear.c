@@ -3,6 +3,7 @@
 #include "kernels/cpu/device.h"
 
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct Linear {
@@ -23,7 +24,14 @@ int cpu_linear_new(Device *device, const LinearShape *shape, Linear **ret, Error
     if (!linear)
         return error_set(err, -ENOMEM, "no memory for a linear layer");
     linear->device = device;
-    const ConvShape conv = {1, 1, (int)shape->rows, shape->in, shape->out, 1, 1};
+    const ConvShape conv = {.n = 1,
+                            .h = 1,
+                            .w = (int)shape->rows,
+                            .c_in = shape->in,
+                            .c_out = shape->out,
+                            .kernel = 1,
+                            .stride = 1,
+                            .forward_only = shape->forward_only};
     r = cpu_conv_new(device, &conv, &linear->conv, err);
     if (r < 0)
         return error_prefix(err, r, "linear layer as a convolution");
@@ -74,4 +82,10 @@ void cpu_linear_backward_weight(Linear *linear, const void *x, const void *dy, v
                                 float *dbias, void *workspace)
 {
     cpu_conv_backward_weight(linear->conv, x, dy, dweight, dbias, workspace);
+}
+
+void cpu_linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t size)
+{
+    (void)linear, (void)pass; /* a CPU has no libraries */
+    (void)snprintf(text, size, "%s", "");
 }

@@ -68,6 +68,13 @@ _device_ static inline void vector_normal(float x, float *density, float *distri
     *distribution = x > 0.0f ? 1.0f - tail : tail;
 }
 
+_device_ static inline float vector_gelu(float x)
+{
+    float density, distribution;
+    vector_normal(x, &density, &distribution);
+    return x * distribution;
+}
+
 /* Sums and maxima over many elements run in LANES lanes that are combined by this tree, whatever
  * the width of the machine's registers. */
 enum { LANES = 16 };

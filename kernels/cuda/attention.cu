@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention.cu - softmax(q k^T / sqrt(d)) v without a library: any length, fp32 and bf16, deterministic, not fast.
+/* attention.cu - softmax(q k^T / sqrt(d)) v: by cuDNN or cuBLASLt where the device's plans have it (attention-library.h,
+ * attention-unfused.h), else without a library: any length, fp32 and bf16, deterministic, not fast.
  *
  * A block of one warp takes one query of one head (forward, dq) or one key (dk, dv). Probabilities of a row lie in shared
  * memory; backward makes them again from the row's maximum and 1 / sum, which forward saved. */
+#include "kernels/cuda/attention/attention-library.h"
+#include "kernels/cuda/attention/attention-unfused.h"
 #include "kernels/cuda/kernel.cuh"
 #include "kernels/cuda/operations.h"
 
@@ -18,14 +21,74 @@ enum {
 struct Attention {
     Device *device;
     AttentionShape shape;
+    AttentionLibrary *library; /* this, the next, or, where both are NULL, the kernels below */
+    AttentionUnfused *unfused;
 };
+
+#ifndef SDTRAIN_CUDA_ATTENTION
+/* This build has no cuDNN for it: every attention is the kernels'. */
+int attention_library_new(Device *, const AttentionShape *, AttentionLibrary **ret, Error *)
+{
+    *ret = NULL;
+    return 0;
+}
+
+AttentionLibrary *attention_library_free(AttentionLibrary *library) { return library; }
+
+size_t attention_library_workspace_bytes(const AttentionLibrary *) { return 0; }
+
+void attention_library_plan_text(const AttentionLibrary *, KernelPass, char *, size_t) {}
+
+size_t attention_library_saved_bytes(const AttentionLibrary *) { return 0; }
+
+void attention_library_forward(AttentionLibrary *, const void *, const void *, const void *, void *,
+                               void *, void *)
+{
+}
+
+void attention_library_backward(AttentionLibrary *, const void *, const void *, const void *,
+                                const void *, const void *, const void *, void *, void *, void *,
+                                void *)
+{
+}
+#endif
+
+#ifndef SDTRAIN_CUDA_LIBRARIES
+bool attention_unfused_serves(const AttentionShape *) { return false; }
+
+int attention_unfused_new(Device *, const AttentionShape *, AttentionUnfused **, Error *err)
+{
+    return error_set(err, -ENODEV, "this module was built without cuBLASLt");
+}
+
+AttentionUnfused *attention_unfused_free(AttentionUnfused *unfused) { return unfused; }
+
+size_t attention_unfused_workspace_bytes(const AttentionUnfused *) { return 0; }
+
+void attention_unfused_forward(AttentionUnfused *, const void *, const void *, const void *, void *,
+                               void *)
+{
+}
+#endif
 
 /* What the kernels want of an AttentionShape. */
 struct Heads {
     int64_t queries, keys, q_stride, kv_stride, out_stride;
     int heads, d;
     float scale;
+    bool causal;
 };
+
+/* The keys that a query sees are the first so many, and the queries that see a key those from this one on. */
+__device__ static inline int64_t keys_of(const Heads &h, int64_t query)
+{
+    return h.causal ? query + 1 : h.keys;
+}
+
+__device__ static inline int64_t first_query_of(const Heads &h, int64_t key)
+{
+    return h.causal ? key : 0;
+}
 
 static Heads heads_of(const Attention *attention)
 {
@@ -37,7 +100,8 @@ static Heads heads_of(const Attention *attention)
                  (int64_t)s.heads * s.head_dim,
                  s.heads,
                  s.head_dim,
-                 (float)(1.0 / sqrt((double)s.head_dim))};
+                 (float)(1.0 / sqrt((double)s.head_dim)),
+                 s.causal};
 }
 
 int cuda_attention_new(Device *device, const AttentionShape *shape, Attention **ret, Error *err)
@@ -45,22 +109,41 @@ int cuda_attention_new(Device *device, const AttentionShape *shape, Attention **
     if (shape->n < 1 || shape->heads < 1 || shape->head_dim < 1 || shape->head_dim > HEAD_MAX ||
         shape->q_tokens < 1 || shape->kv_tokens < 1 || shape->q_tokens > TOKENS_MAX ||
         shape->kv_tokens > TOKENS_MAX || shape->q_stride < shape->heads * shape->head_dim ||
-        shape->kv_stride < shape->heads * shape->head_dim)
+        shape->kv_stride < shape->heads * shape->head_dim ||
+        (shape->causal && shape->q_tokens != shape->kv_tokens))
         return error_set(err, -EINVAL,
-                         "attention of %d heads of %d, %lld to %lld tokens, is not supported",
-                         shape->heads, shape->head_dim, (long long)shape->q_tokens,
-                         (long long)shape->kv_tokens);
+                         "%sattention of %d heads of %d, %lld to %lld tokens, is not supported",
+                         shape->causal ? "causal " : "", shape->heads, shape->head_dim,
+                         (long long)shape->q_tokens, (long long)shape->kv_tokens);
+    AttentionLibrary *library = NULL;
+    AttentionUnfused *unfused = NULL;
+    int r = cuda_compute_begin(cuda_compute(device), err);
+    if (r > 0 && attention_unfused_serves(shape))
+        r = attention_unfused_new(device, shape, &unfused, err);
+    else if (r > 0)
+        r = attention_library_new(device, shape, &library, err);
+    if (r < 0)
+        return r;
     Attention *attention = (Attention *)calloc(1, sizeof(*attention));
-    if (!attention)
+    if (!attention) {
+        (void)attention_library_free(library);
+        (void)attention_unfused_free(unfused);
         return error_set(err, -ENOMEM, "no memory for an attention");
+    }
     attention->device = device;
     attention->shape = *shape;
+    attention->library = library;
+    attention->unfused = unfused;
     *ret = attention;
     return 0;
 }
 
 Attention *cuda_attention_free(Attention *attention)
 {
+    if (attention) {
+        (void)attention_library_free(attention->library);
+        (void)attention_unfused_free(attention->unfused);
+    }
     free(attention);
     return NULL;
 }
@@ -73,11 +156,19 @@ static size_t rows_of(const Attention *attention)
 
 size_t cuda_attention_workspace_bytes(const Attention *attention)
 {
+    if (attention->library)
+        return attention_library_workspace_bytes(attention->library);
+    if (attention->unfused)
+        return attention_unfused_workspace_bytes(attention->unfused);
+    if (attention->shape.forward_only)
+        return 0;
     return rows_of(attention) * sizeof(float); /* of each query: sum of dout * out */
 }
 
 size_t cuda_attention_saved_bytes(const Attention *attention)
 {
+    if (attention->library)
+        return attention_library_saved_bytes(attention->library);
     return rows_of(attention) * 2 * sizeof(float);
 }
 
@@ -119,15 +210,15 @@ __global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const 
                                          float *saved)
 {
     SHARED_FLOATS(weights); /* [keys] */
-    const int64_t query = blockIdx.x;
+    const int64_t query = blockIdx.x, seen = keys_of(h, query);
     const T *mine = token(q, h.queries, h.q_stride, query, h.d);
     float most = -INFINITY, sum = 0;
-    for (int64_t i = threadIdx.x; i < h.keys; i += LANES_OF_QUERY) {
+    for (int64_t i = threadIdx.x; i < seen; i += LANES_OF_QUERY) {
         weights[i] = h.scale * dot(mine, token(k, h.keys, h.kv_stride, i, h.d), h.d);
         most = fmaxf(most, weights[i]);
     }
     most = warp_max(most);
-    for (int64_t i = threadIdx.x; i < h.keys; i += LANES_OF_QUERY) {
+    for (int64_t i = threadIdx.x; i < seen; i += LANES_OF_QUERY) {
         weights[i] = vector_exp(weights[i] - most);
         sum += weights[i];
     }
@@ -136,7 +227,7 @@ __global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const 
     const float inverse = 1.0f / sum;
     for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
         float value = 0;
-        for (int64_t i = 0; i < h.keys; i++)
+        for (int64_t i = 0; i < seen; i++)
             value = fmaf(weights[i], widen(token(v, h.keys, h.kv_stride, i, h.d)[j]), value);
         token(out, h.queries, h.out_stride, query, h.d)[j] = narrow<T>(value * inverse);
     }
@@ -149,7 +240,14 @@ __global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const 
 void cuda_attention_forward(Attention *attention, const void *q, const void *k, const void *v,
                             void *out, void *saved, void *workspace)
 {
-    (void)workspace;
+    if (attention->library) {
+        attention_library_forward(attention->library, q, k, v, out, saved, workspace);
+        return;
+    }
+    if (attention->unfused) {
+        attention_unfused_forward(attention->unfused, q, k, v, out, workspace);
+        return;
+    }
     Device *device = attention->device;
     const AttentionShape &s = attention->shape;
     const dim3 grid((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
@@ -173,7 +271,7 @@ __global__ void attention_query_kernel(Heads h, const T *q, const T *k, const T 
                                        const float *saved, const T *dout, T *dq, float *deltas)
 {
     SHARED_FLOATS(slopes); /* [keys] */
-    const int64_t query = blockIdx.x, row = row_number(h, query);
+    const int64_t query = blockIdx.x, row = row_number(h, query), seen = keys_of(h, query);
     const T *mine = token(q, h.queries, h.q_stride, query, h.d);
     const T *result = token(out, h.queries, h.out_stride, query, h.d);
     const T *dresult = token(dout, h.queries, h.out_stride, query, h.d);
@@ -181,7 +279,7 @@ __global__ void attention_query_kernel(Heads h, const T *q, const T *k, const T 
     for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY)
         delta = fmaf(widen(result[j]), widen(dresult[j]), delta);
     delta = warp_sum(delta);
-    for (int64_t i = threadIdx.x; i < h.keys; i += LANES_OF_QUERY) {
+    for (int64_t i = threadIdx.x; i < seen; i += LANES_OF_QUERY) {
         float probability;
         pair_slope(h, mine, token(k, h.keys, h.kv_stride, i, h.d),
                    token(v, h.keys, h.kv_stride, i, h.d), dresult, saved + 2 * row, delta,
@@ -190,7 +288,7 @@ __global__ void attention_query_kernel(Heads h, const T *q, const T *k, const T 
     __syncwarp();
     for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
         float value = 0;
-        for (int64_t i = 0; i < h.keys; i++)
+        for (int64_t i = 0; i < seen; i++)
             value = fmaf(slopes[i], widen(token(k, h.keys, h.kv_stride, i, h.d)[j]), value);
         token(dq, h.queries, h.q_stride, query, h.d)[j] = narrow<T>(value);
     }
@@ -204,11 +302,11 @@ __global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v
                                      T *dv)
 {
     SHARED_FLOATS(columns); /* of the key: probabilities [queries], or slopes */
-    const int64_t key = blockIdx.x;
+    const int64_t key = blockIdx.x, first = first_query_of(h, key);
     const T *mine = token(k, h.keys, h.kv_stride, key, h.d);
     const T *value = token(v, h.keys, h.kv_stride, key, h.d);
     for (int pass = 0; pass < 2; pass++) {
-        for (int64_t i = threadIdx.x; i < h.queries; i += LANES_OF_QUERY) {
+        for (int64_t i = first + threadIdx.x; i < h.queries; i += LANES_OF_QUERY) {
             const int64_t row = row_number(h, i);
             float probability, slope;
             pair_slope(h, token(q, h.queries, h.q_stride, i, h.d), mine, value,
@@ -219,7 +317,7 @@ __global__ void attention_key_kernel(Heads h, const T *q, const T *k, const T *v
         __syncwarp();
         for (int j = (int)threadIdx.x; j < h.d; j += LANES_OF_QUERY) {
             float sum = 0;
-            for (int64_t i = 0; i < h.queries; i++) {
+            for (int64_t i = first; i < h.queries; i++) {
                 const T *from = pass == 0 ? token(dout, h.queries, h.out_stride, i, h.d)
                                           : token(q, h.queries, h.q_stride, i, h.d);
                 sum = fmaf(columns[i], widen(from[j]), sum);
@@ -234,6 +332,12 @@ void cuda_attention_backward(Attention *attention, const void *q, const void *k,
                              const void *out, const void *saved, const void *dout, void *dq,
                              void *dk, void *dv, void *workspace)
 {
+    assert(!attention->shape.forward_only);
+    if (attention->library) {
+        attention_library_backward(attention->library, q, k, v, out, saved, dout, dq, dk, dv,
+                                   workspace);
+        return;
+    }
     Device *device = attention->device;
     const AttentionShape &s = attention->shape;
     const Heads h = heads_of(attention);
@@ -248,4 +352,12 @@ void cuda_attention_backward(Attention *attention, const void *q, const void *k,
                attention_key_kernel<T>, h, (const T *)q, (const T *)k, (const T *)v,
                (const float *)saved, (const T *)dout, (const float *)deltas, (T *)dk, (T *)dv);
     });
+}
+
+void cuda_attention_plan_text(const Attention *attention, KernelPass pass, char *text, size_t size)
+{
+    if (attention->library)
+        attention_library_plan_text(attention->library, pass, text, size);
+    else
+        cuda_plan_text(cuda_compute(attention->device), "", NULL, text, size);
 }

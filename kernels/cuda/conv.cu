@@ -1,18 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv.cu - convolution and linear layers without a library: a thread for each element of the result.
- *
- * They are slow, deterministic and take any shape: the yardstick of the fast ones, and what the emulator runs. The
- * packed weight has the device's type and lies as [c_out][k][k][c_in]. */
+/* conv.cu - see plain.h. A thread computes an element of the result. */
 #include "kernels/cuda/kernel.cuh"
 #include "kernels/cuda/operations.h"
-
-#include <limits.h>
-#include <stdlib.h>
-
-struct Conv {
-    Device *device;
-    ConvShape shape;
-};
+#include "kernels/cuda/plain.h"
 
 /* What the kernels want of a ConvShape. */
 struct Extents {
@@ -20,60 +10,23 @@ struct Extents {
     int h, w, c_in, to_h, to_w, c_out, k, pad, stride;
 };
 
-static Extents extents_of(const Conv *conv)
+static Extents extents_of(const ConvShape &s)
 {
-    const ConvShape &s = conv->shape;
     return Extents{s.n,
                    s.h,
                    s.w,
                    s.c_in,
-                   DIV_ROUND_UP(s.h, s.stride),
-                   DIV_ROUND_UP(s.w, s.stride),
+                   conv_output_side(&s, s.h),
+                   conv_output_side(&s, s.w),
                    s.c_out,
                    s.kernel,
-                   s.kernel / 2,
+                   conv_padding(&s),
                    s.stride};
 }
 
-int cuda_conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
+static int64_t weight_elements(const ConvShape &s)
 {
-    if (shape->n < 1 || shape->h < 1 || shape->w < 1 || shape->c_in < 1 || shape->c_out < 1 ||
-        (int64_t)shape->n * shape->h * shape->w > INT_MAX ||
-        (shape->kernel != 1 && shape->kernel != 3) || (shape->stride != 1 && shape->stride != 2))
-        return error_set(err, -EINVAL,
-                         "convolution %dx%dx%d %d->%d, kernel %d, stride %d is not supported",
-                         shape->n, shape->h, shape->w, shape->c_in, shape->c_out, shape->kernel,
-                         shape->stride);
-    Conv *conv = (Conv *)calloc(1, sizeof(*conv));
-    if (!conv)
-        return error_set(err, -ENOMEM, "no memory for a convolution");
-    conv->device = device;
-    conv->shape = *shape;
-    *ret = conv;
-    return 0;
-}
-
-Conv *cuda_conv_free(Conv *conv)
-{
-    free(conv);
-    return NULL;
-}
-
-static int64_t weight_elements(const Conv *conv)
-{
-    const ConvShape &s = conv->shape;
     return (int64_t)s.c_out * s.c_in * s.kernel * s.kernel;
-}
-
-size_t cuda_conv_packed_bytes(const Conv *conv)
-{
-    return (size_t)weight_elements(conv) * data_type_bytes(conv->device->type);
-}
-
-size_t cuda_conv_workspace_bytes(const Conv *conv)
-{
-    (void)conv; /* everything is in registers */
-    return 0;
 }
 
 template <typename T> __global__ void pack_kernel(Extents e, const float *weight, T *packed)
@@ -86,12 +39,11 @@ template <typename T> __global__ void pack_kernel(Extents e, const float *weight
     }
 }
 
-void cuda_conv_pack(Conv *conv, const float *weight, void *packed)
+void cuda_plain_pack(Device *device, const ConvShape *shape, const float *weight, void *packed)
 {
-    Device *device = conv->device;
-    const Extents e = extents_of(conv);
-    WITH_TYPE(device, LAUNCH(device, blocks_for(weight_elements(conv)), THREADS, 0, pack_kernel<T>,
-                             e, weight, (T *)packed));
+    const Extents e = extents_of(*shape);
+    WITH_TYPE(device, LAUNCH(device, blocks_for(weight_elements(*shape)), THREADS, 0,
+                             pack_kernel<T>, e, weight, (T *)packed));
 }
 
 template <typename T>
@@ -123,12 +75,10 @@ __global__ void conv_forward_kernel(Extents e, const T *x, const T *packed, cons
     }
 }
 
-void cuda_conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
-                       const void *per_image, const void *residual, void *y, void *workspace)
+void cuda_plain_forward(Device *device, const ConvShape *shape, const void *x, const void *packed,
+                        const float *bias, const void *per_image, const void *residual, void *y)
 {
-    (void)workspace;
-    Device *device = conv->device;
-    const Extents e = extents_of(conv);
+    const Extents e = extents_of(*shape);
     WITH_TYPE(device, LAUNCH(device, blocks_for(e.n * e.to_h * e.to_w * e.c_out), THREADS, 0,
                              conv_forward_kernel<T>, e, (const T *)x, (const T *)packed, bias,
                              (const T *)per_image, (const T *)residual, (T *)y));
@@ -162,25 +112,16 @@ __global__ void conv_backward_data_kernel(Extents e, const T *dy, const T *packe
     }
 }
 
-void cuda_conv_backward_data(Conv *conv, const void *dy, const float *weight, const void *packed,
-                             void *dx, bool accumulate, void *workspace)
+void cuda_plain_backward_data(Device *device, const ConvShape *shape, const void *dy,
+                              const void *packed, void *dx, bool accumulate)
 {
-    (void)weight;
-    (void)workspace;
-    Device *device = conv->device;
-    const Extents e = extents_of(conv);
+    const Extents e = extents_of(*shape);
     WITH_TYPE(device, LAUNCH(device, blocks_for(e.n * e.h * e.w * e.c_in), THREADS, 0,
                              conv_backward_data_kernel<T>, e, (const T *)dy, (const T *)packed,
                              (T *)dx, accumulate));
 }
 
 /* In double, since a chain of all pixels is long. */
-GradientForm cuda_conv_gradient_form(const Conv *conv)
-{
-    const ConvShape &s = conv->shape;
-    return GradientForm{DATA_F32, GRADIENT_CHANNELS_LAST, s.c_out, s.c_in, s.kernel * s.kernel};
-}
-
 template <typename T>
 __global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, float *dweight)
 {
@@ -203,81 +144,13 @@ __global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, 
     }
 }
 
-void cuda_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweight,
-                               float *dbias, void *workspace)
+void cuda_plain_backward_weight(Device *device, const ConvShape *shape, const void *x,
+                                const void *dy, float *dweight, float *dbias)
 {
-    (void)workspace;
-    Device *device = conv->device;
-    const Extents e = extents_of(conv);
-    WITH_TYPE(device, LAUNCH(device, blocks_for(weight_elements(conv)), THREADS, 0,
-                             conv_backward_weight_kernel<T>, e, (const T *)x, (const T *)dy,
-                             (float *)dweight));
+    const Extents e = extents_of(*shape);
+    WITH_TYPE(device,
+              LAUNCH(device, blocks_for(weight_elements(*shape)), THREADS, 0,
+                     conv_backward_weight_kernel<T>, e, (const T *)x, (const T *)dy, dweight));
     if (dbias)
         cuda_column_sums(device, 1, e.n * e.to_h * e.to_w, e.c_out, dy, dbias);
-}
-
-/* ---- linear: a convolution of one image of 1 x rows pixels ---- */
-
-struct Linear {
-    Device *device;
-    Conv conv;
-};
-
-int cuda_linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err)
-{
-    if (shape->rows < 1 || shape->rows > INT_MAX || shape->in < 1 || shape->out < 1)
-        return error_set(err, -EINVAL, "linear layer %lld x %d -> %d is not supported",
-                         (long long)shape->rows, shape->in, shape->out);
-    Linear *linear = (Linear *)calloc(1, sizeof(*linear));
-    if (!linear)
-        return error_set(err, -ENOMEM, "no memory for a linear layer");
-    linear->device = linear->conv.device = device;
-    linear->conv.shape = ConvShape{1, 1, (int)shape->rows, shape->in, shape->out, 1, 1};
-    *ret = linear;
-    return 0;
-}
-
-Linear *cuda_linear_free(Linear *linear)
-{
-    free(linear);
-    return NULL;
-}
-
-size_t cuda_linear_packed_bytes(const Linear *linear)
-{
-    return cuda_conv_packed_bytes(&linear->conv);
-}
-
-size_t cuda_linear_workspace_bytes(const Linear *linear)
-{
-    return cuda_conv_workspace_bytes(&linear->conv);
-}
-
-void cuda_linear_pack(Linear *linear, const float *weight, void *packed)
-{
-    cuda_conv_pack(&linear->conv, weight, packed);
-}
-
-void cuda_linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
-                         const float *bias, const void *residual, void *y, void *workspace)
-{
-    (void)weight;
-    cuda_conv_forward(&linear->conv, x, packed, bias, NULL, residual, y, workspace);
-}
-
-void cuda_linear_backward_data(Linear *linear, const void *dy, const float *weight,
-                               const void *packed, void *dx, bool accumulate, void *workspace)
-{
-    cuda_conv_backward_data(&linear->conv, dy, weight, packed, dx, accumulate, workspace);
-}
-
-GradientForm cuda_linear_gradient_form(const Linear *linear)
-{
-    return cuda_conv_gradient_form(&linear->conv);
-}
-
-void cuda_linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
-                                 float *dbias, void *workspace)
-{
-    cuda_conv_backward_weight(&linear->conv, x, dy, dweight, dbias, workspace);
 }

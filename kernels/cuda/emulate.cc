@@ -53,7 +53,7 @@ dim3 block_dim, grid_dim;
 
 namespace
 {
-enum State { READY, AT_BLOCK, AT_WARP, ENDED };
+enum State { READY, AT_WARP, AT_BLOCK, AT_CLUSTER, ENDED, N_STATES };
 enum { STACK_BYTES = 64 << 10, SAVED_REGISTERS = 6 };
 
 struct Fiber {
@@ -61,17 +61,19 @@ struct Fiber {
     void *at;    /* its stack pointer while another one runs */
     void *fake_stack;
     State state;
-    uint3 index;
+    uint3 index, block;
+    unsigned rank;         /* of its block in the cluster */
     uint64_t given, taken; /* by a shuffle */
     unsigned from;
 };
 
-std::vector<Fiber> fibers;
+std::vector<Fiber> fibers; /* of a cluster: block after block */
 /* A thread takes the stack that was left last, which is in the cache: those of a kernel without barriers share one. */
 std::vector<char *> free_stacks;
 std::vector<unsigned> order;
-alignas(256) char shared_memory[SHARED_MAX];
+alignas(256) char shared_memory[CLUSTER_MAX][SHARED_MAX];
 size_t shared_size;
+unsigned block_threads, cluster_blocks;
 const std::function<void()> *body;
 Fiber *running;
 void *scheduler; /* its stack pointer while a fiber runs */
@@ -149,6 +151,7 @@ void resume(Fiber *fiber)
         begin(fiber);
     running = fiber;
     thread_index = fiber->index;
+    block_index = fiber->block;
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_start_switch_fiber(&scheduler_fake_stack, fiber->stack, STACK_BYTES);
 #endif
@@ -162,11 +165,14 @@ void resume(Fiber *fiber)
     }
 }
 
-void prepare(Fiber *fiber, unsigned number)
+/* first: the block of rank 0 */
+void prepare(Fiber *fiber, uint3 first, unsigned rank, unsigned number)
 {
     fiber->state = READY;
     fiber->index = {number % block_dim.x, number / block_dim.x % block_dim.y,
                     number / (block_dim.x * block_dim.y)};
+    fiber->block = {first.x + rank, first.y, first.z};
+    fiber->rank = rank;
 }
 
 void shuffle_order(std::vector<unsigned> &to, unsigned n)
@@ -194,34 +200,70 @@ bool release_warp(unsigned first, unsigned end)
     return true;
 }
 
-/* Nothing is ready: lets warps go on, or, if all that live are at the barrier, the block. */
-void release(unsigned n)
+/* How many threads of the fibers [first, end) are in each state. */
+void count_states(unsigned first, unsigned end, unsigned n[N_STATES])
 {
-    unsigned at_block = 0, ended = 0;
-    bool any = false;
-    for (unsigned first = 0; first < n; first += WARP)
-        any = release_warp(first, std::min(first + WARP, n)) || any;
-    if (any)
-        return;
-    for (unsigned i = 0; i < n; i++) {
-        at_block += fibers[i].state == AT_BLOCK;
-        ended += fibers[i].state == ENDED;
-    }
-    if (at_block == 0 || at_block + ended != n)
-        misuse("some threads of a warp are not at its shuffle");
-    if (ended > 0)
-        misuse("some threads ended before a barrier that others wait at");
-    for (unsigned i = 0; i < n; i++)
+    std::fill_n(n, (unsigned)N_STATES, 0);
+    for (unsigned i = first; i < end; i++)
+        n[fibers[i].state]++;
+}
+
+void set_ready(unsigned first, unsigned end)
+{
+    for (unsigned i = first; i < end; i++)
         fibers[i].state = READY;
 }
 
-void run_block(unsigned n)
+/* Nothing of the block is ready: lets warps go on, or, if all are at the barrier, the block. False: it has ended, or
+ * waits for its cluster. */
+bool release_block(unsigned first, unsigned end)
 {
-    memset(shared_memory, 0xff, shared_size); /* NaN: what nobody wrote */
-    for (unsigned i = 0; i < n; i++)
-        prepare(&fibers[i], i);
-    shuffle_order(order, n);
-    for (unsigned live = n; live > 0;) {
+    bool any = false;
+    unsigned n[N_STATES];
+    for (unsigned i = first; i < end; i += WARP)
+        any = release_warp(i, std::min(i + (unsigned)WARP, end)) || any;
+    if (any)
+        return true;
+    count_states(first, end, n);
+    if (n[AT_WARP] > 0)
+        misuse("some threads of a warp are not at its shuffle");
+    if (n[AT_BLOCK] > 0 && n[AT_CLUSTER] > 0)
+        misuse("some threads are at the block's barrier, others at the cluster's");
+    if (n[AT_BLOCK] > 0 && n[ENDED] > 0)
+        misuse("some threads ended before a barrier that others wait at");
+    if (n[AT_BLOCK] > 0)
+        set_ready(first, end);
+    return n[AT_BLOCK] > 0;
+}
+
+/* Nothing is ready: lets blocks go on, or, if all threads are at the cluster's barrier, the cluster. */
+void release()
+{
+    const unsigned all = block_threads * cluster_blocks;
+    bool any = false;
+    unsigned n[N_STATES];
+    for (unsigned first = 0; first < all; first += block_threads) {
+        block_index = fibers[first].block;
+        any = release_block(first, first + block_threads) || any;
+    }
+    if (any)
+        return;
+    count_states(0, all, n);
+    if (n[AT_CLUSTER] != all)
+        misuse("some threads ended before a barrier of the cluster that others wait at");
+    set_ready(0, all);
+}
+
+void run_cluster(uint3 first)
+{
+    const unsigned all = block_threads * cluster_blocks;
+    for (unsigned rank = 0; rank < cluster_blocks; rank++) {
+        memset(shared_memory[rank], 0xff, shared_size); /* NaN: what nobody wrote */
+        for (unsigned i = 0; i < block_threads; i++)
+            prepare(&fibers[rank * block_threads + i], first, rank, i);
+    }
+    shuffle_order(order, all);
+    for (unsigned live = all; live > 0;) {
         bool any = false;
         for (unsigned i : order) {
             if (fibers[i].state != READY)
@@ -231,7 +273,7 @@ void run_block(unsigned n)
             live -= fibers[i].state == ENDED;
         }
         if (!any)
-            release(n);
+            release();
     }
 }
 } // namespace
@@ -242,29 +284,58 @@ void set_seed(uint64_t seed_)
     drawn = 0;
 }
 
-void *shared() { return shared_memory; }
+void *shared() { return shared_memory[running->rank]; }
 
-void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel)
+unsigned cluster_rank() { return running->rank; }
+
+unsigned cluster_size() { return cluster_blocks; }
+
+const void *shared_of(const void *mine, size_t n_bytes, unsigned rank)
 {
-    const unsigned n = block.x * block.y * block.z, blocks = grid.x * grid.y * grid.z;
+    const size_t at = (size_t)((const char *)mine - shared_memory[running->rank]);
+    unsigned n[N_STATES];
+    if (rank >= cluster_blocks)
+        misuse("a read of a block that the cluster has not");
+    if (at + n_bytes > shared_size)
+        misuse("a read of a block's memory that is not shared");
+    count_states(rank * block_threads, (rank + 1) * block_threads, n);
+    if (n[ENDED] > 0)
+        misuse("a read of the shared memory of a block that ends");
+    return shared_memory[rank] + at;
+}
+
+void launch_clusters(unsigned cluster, dim3 grid, dim3 block, size_t shared_bytes,
+                     const std::function<void()> &kernel)
+{
+    const unsigned n = block.x * block.y * block.z;
+    const uint64_t blocks = (uint64_t)grid.x * grid.y * grid.z;
     grid_dim = grid;
     block_dim = block;
     block_index = {0, 0, 0};
-    if (n < 1 || n > BLOCK_MAX || blocks < 1 || shared_bytes > SHARED_MAX)
+    if (n < 1 || n > BLOCK_MAX || blocks < 1 || shared_bytes > SHARED_MAX || cluster < 1 ||
+        cluster > CLUSTER_MAX || grid.x % cluster != 0 || blocks > UINT32_MAX)
         misuse("a launch beyond what a GPU takes");
     body = &kernel;
     shared_size = shared_bytes;
-    if (fibers.size() < n)
-        fibers.resize(n);
+    block_threads = n;
+    cluster_blocks = cluster;
+    if (fibers.size() < n * cluster)
+        fibers.resize(n * cluster);
     std::vector<unsigned> numbers;
-    shuffle_order(numbers, blocks);
-    for (unsigned i : numbers) {
-        block_index = {i % grid.x, i / grid.x % grid.y, i / (grid.x * grid.y)};
-        run_block(n);
-    }
+    const unsigned wide = grid.x / cluster;
+    shuffle_order(numbers, wide * grid.y * grid.z);
+    for (unsigned i : numbers)
+        run_cluster({i % wide * cluster, i / wide % grid.y, i / (wide * grid.y)});
+}
+
+void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel)
+{
+    launch_clusters(1, grid, block, shared_bytes, kernel);
 }
 
 void sync_block() { pause(AT_BLOCK); }
+
+void sync_cluster() { pause(AT_CLUSTER); }
 
 uint64_t shuffle(uint64_t bits, unsigned from)
 {

@@ -4,10 +4,14 @@
  * Each thread of a block is a fiber with a stack of its own. A fiber runs until it ends or meets a barrier or a
  * shuffle; which one runs next is drawn from a seed, so that a kernel whose result depends on the order of its
  * threads shows another result with another seed. Blocks run one after another, in an order drawn from the
- * seed, too.
+ * seed, too; those of a cluster run together, their threads in one order.
  *
- * What a GPU leaves undefined ends the process with a text here: threads of a block at different barriers, a
- * shuffle that not all 32 lanes of a warp reach, shared memory beyond what was asked for.
+ * What a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
+ * barriers, a shuffle that not all 32 lanes of a warp reach, shared memory beyond what was asked for, a read of the
+ * shared memory of a block that ends.
+ *
+ * The blocks of a cluster have dynamic shared memory of their own (shared()). What a kernel declares __shared__ is one
+ * for all: a kernel of clusters declares none.
  *
  * Ownership: none.
  * Units:     bytes, threads.
@@ -34,17 +38,25 @@ namespace emulate
 extern uint3 thread_index, block_index;
 extern dim3 block_dim, grid_dim;
 
-enum { WARP = 32, BLOCK_MAX = 1024, SHARED_MAX = 227 << 10 };
+enum { WARP = 32, BLOCK_MAX = 1024, SHARED_MAX = 227 << 10, CLUSTER_MAX = 16 };
 
 /* The order of threads and blocks in the launches from now on; 0: as they are numbered. */
 void set_seed(uint64_t seed);
 void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void()> &kernel);
+/* Clusters of `cluster` blocks that lie side by side in x. */
+void launch_clusters(unsigned cluster, dim3 grid, dim3 block, size_t shared_bytes,
+                     const std::function<void()> &kernel);
 void sync_block();
+void sync_cluster();
 void sync_warp();
 /* The bits that the lane `from` of the warp gave. */
 uint64_t shuffle(uint64_t bits, unsigned from);
-/* The shared memory that the launch asked for. */
+/* The shared memory that the launch asked for: this block's. */
 void *shared();
+/* The place in shared memory that block `rank` of the cluster has where this block has `mine`; to be read. */
+const void *shared_of(const void *mine, size_t n_bytes, unsigned rank);
+unsigned cluster_rank();
+unsigned cluster_size();
 } // namespace emulate
 
 #define __global__

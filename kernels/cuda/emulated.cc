@@ -2,27 +2,177 @@
 /* emulated.cc - see emulated.h. */
 #include "kernels/cuda/emulated.h"
 
+#include "base/fault.h"
+#include "kernels/cuda/compute.h"
 #include "kernels/cuda/emulate.h"
+#include "kernels/cuda/emulated-stream.h"
+#include "kernels/cuda/environment.h"
+#include "kernels/cuda/launch-times.h"
 #include "kernels/cuda/operations.h"
 
 #include <cstdio>
+#include <cstdlib>
+#include <mutex>
+#include <vector>
 
-static KernelsBackend table;
+extern "C" {
+#include "base/clock.h"
+}
+
+/* What a device has beside the CPU's Device: a table of its own, by which it is found. */
+struct EmulatedDevice {
+    KernelsBackend table;
+    CudaCompute *compute;
+    struct CUstream_st stream;
+    double marks[2]; /* cuda_clock_mark() */
+    std::mutex lock; /* of failure */
+    Error failure;   /* code 0: none */
+    CudaTimes times;
+    std::vector<uint64_t> moments; /* as the launches of `times`, whose time is the host's */
+};
+
+static EmulatedDevice *emulated(const Device *device)
+{
+    return (EmulatedDevice *)(uintptr_t)device->backend; /* table is its first member */
+}
+
+extern "C" CudaCompute *cuda_compute(const Device *device) { return emulated(device)->compute; }
+
+extern "C" struct CUstream_st *cuda_compute_stream(const Device *device)
+{
+    return &emulated(device)->stream;
+}
+
+extern "C" void cuda_clock_mark(Device *device, int mark)
+{
+    emulated(device)->marks[mark] = emulated(device)->stream.usec;
+}
+
+static void fail(EmulatedDevice *e, int r, const char *what, const char *why)
+{
+    std::lock_guard<std::mutex> guard(e->lock);
+    if (e->failure.code == 0)
+        (void)error_set(&e->failure, r, "%s%s", what, why);
+}
+
+extern "C" void cuda_device_break(Device *device, const char *text)
+{
+    fail(emulated(device), -EIO, text, "");
+}
+
+/* A kernel that traps (efault), or a GPU that breaks under it. */
+extern "C" void cuda_launched(const Device *device, const CudaWork *work)
+{
+    EmulatedDevice *e = emulated(device);
+    int r = fault("emulated.kernel");
+    if (r < 0)
+        fail(e, r, work->name, ": the emulated GPU is broken");
+    if (cuda_times_put(&e->times, work) > 0)
+        e->moments.push_back(clock_monotonic_usec());
+}
+
+static int emulated_time_launches(Device *device, size_t n_max, Error *err)
+{
+    EmulatedDevice *e = emulated(device);
+    e->moments.assign(1, clock_monotonic_usec());
+    return cuda_times_begin(&e->times, n_max, err);
+}
+
+static size_t emulated_timed_launches(const Device *device) { return emulated(device)->times.n; }
+
+static int emulated_read_launches(Device *device, const DeviceLaunch **ret, Error *err)
+{
+    EmulatedDevice *e = emulated(device);
+    int r = cuda_times_check(&e->times, err);
+    for (size_t i = 0; r == 0 && i < e->times.n; i++)
+        e->times.launches[i].usec = (double)(e->moments[i + 1] - e->moments[i]);
+    if (r == 0)
+        *ret = e->times.launches;
+    return r;
+}
+
+static int failure_of(Device *device, Error *err)
+{
+    EmulatedDevice *e = emulated(device);
+    std::lock_guard<std::mutex> guard(e->lock);
+    return e->failure.code < 0 ? error_set(err, e->failure.code, "%s", e->failure.text) : 0;
+}
+
+extern "C" int cuda_clock_usec(Device *device, double *ret, Error *err)
+{
+    int r = failure_of(device, err);
+    *ret = emulated(device)->marks[1] - emulated(device)->marks[0];
+    return r;
+}
+
+static int emulated_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+{
+    int r = fault("emulated.allocate");
+    if (r < 0)
+        return error_set(err, r, "the emulated GPU has no memory for %zu bytes", n_bytes);
+    return cpu_backend.device_allocate(device, n_bytes, ret, err);
+}
+
+static int emulated_synchronise(Device *device, Error *err)
+{
+    int r = failure_of(device, err);
+    return r < 0 ? r : cpu_backend.device_synchronise(device, err);
+}
+
+static int emulated_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
+{
+    int r = failure_of(device, err);
+    return r < 0 ? r : cpu_backend.device_await(device, fence, timeout_usec, err);
+}
 
 /* What depends on the type that the CPU knows nothing of. */
 static int emulated_numerics(const Device *device, char **ret)
 {
-    int n = asprintf(ret, "{\"backend\":\"cuda-emulated\",\"numerics\":%d,\"type\":\"%s\"}",
-                     CUDA_NUMERICS_VERSION, device->type == DATA_BF16 ? "bf16" : "f32");
+    char *plans;
+    int r = cuda_compute_numerics(cuda_compute(device), &plans);
+    if (r < 0)
+        return r;
+    int n = asprintf(ret, "{\"backend\":\"cuda-emulated\",\"numerics\":%d,\"type\":\"%s\"%s}",
+                     CUDA_NUMERICS_VERSION, device->type == DATA_BF16 ? "bf16" : "f32", plans);
+    free(plans);
     return n < 0 ? -ENOMEM : 0;
 }
 
-static void fill_table()
+static int emulated_plans(const Device *device, char **ret)
 {
-    table = cpu_backend;
-    table.open = emulated_device_open;
-    table.device_numerics = emulated_numerics;
-#define EMULATED_MEMBER(name) table.name = cuda_##name;
+    return cuda_compute_plans(cuda_compute(device), ret);
+}
+
+static int emulated_use_plans(Device *device, const char *text, Error *err)
+{
+    return cuda_compute_use_plans(cuda_compute(device), text, err);
+}
+
+static Device *emulated_free(Device *device)
+{
+    EmulatedDevice *e = emulated(device);
+    (void)cuda_compute_free(e->compute);
+    (void)cuda_times_begin(&e->times, 0, nullptr); /* an end cannot fail */
+    device->backend = &cpu_backend;
+    delete e;
+    return cpu_backend.device_free(device);
+}
+
+static void fill_table(KernelsBackend *table)
+{
+    *table = cpu_backend;
+    table->open = emulated_device_open;
+    table->device_free = emulated_free;
+    table->device_numerics = emulated_numerics;
+    table->device_plans = emulated_plans;
+    table->device_use_plans = emulated_use_plans;
+    table->device_allocate = emulated_allocate;
+    table->device_synchronise = emulated_synchronise;
+    table->device_await = emulated_await;
+    table->device_time_launches = emulated_time_launches;
+    table->device_timed_launches = emulated_timed_launches;
+    table->device_read_launches = emulated_read_launches;
+#define EMULATED_MEMBER(name) table->name = cuda_##name;
     KERNELS_COMPUTE_OPERATIONS(EMULATED_MEMBER)
 #undef EMULATED_MEMBER
 }
@@ -30,23 +180,35 @@ static void fill_table()
 extern "C" int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err)
 {
     DeviceOptions cpu = *options;
+    cuda_environment_clear();
     if (options->type == DATA_F16)
         return error_set(err, -ENOTSUP, "no kernel computes in fp16");
     cpu.kind = DEVICE_CPU;
     cpu.type = DATA_F32;
-    int r = cpu_backend.open(&cpu, ret, err);
+    Device *device;
+    int r = cpu_backend.open(&cpu, &device, err);
     if (r < 0)
         return r;
-    fill_table();
-    (*ret)->backend = &table;
-    (*ret)->kind = DEVICE_CUDA;
-    (*ret)->type = options->type;
+    EmulatedDevice *e = new EmulatedDevice();
+    fill_table(&e->table);
+    device->backend = &e->table;
+    device->kind = DEVICE_CUDA;
+    device->type = options->type;
+    const CudaComputeOptions compute = {"emulated", "emulator", 1, getenv("SDTRAIN_CUDA_PLANS"),
+                                        options->tune};
+    r = cuda_compute_new(device, &compute, &e->compute, err);
+    if (r < 0) {
+        (void)emulated_free(device);
+        return r;
+    }
+    *ret = device;
     return 0;
 }
 
 extern "C" const KernelsBackend *emulated_backend(void)
 {
-    fill_table();
+    static KernelsBackend table;
+    fill_table(&table);
     return &table;
 }
 

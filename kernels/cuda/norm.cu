@@ -1,70 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.cu - GroupNorm, with SiLU when asked, and LayerNorm; sums of columns.
+/* norm.cu - GroupNorm, with SiLU when asked, and LayerNorm.
  *
- * Sums run in double where they are long, in each thread over its share and then over the block by a fixed
- * tree. Whatever a sum is of is made again from x and dy, so that nothing is kept but two floats a group or
- * row. */
+ * Whatever a sum is of is made again from x and dy, so that nothing is kept but two floats a group or row.
+ *
+ * GroupNorm lies on the pixels of a part of an image: a block takes CHUNK of them, its threads' x is the pack of
+ * channels, their y the line, every LINES-th pixel. A warp so reads what lies side by side, and a thread keeps what
+ * its channels need in registers. A sum over the pixels of an image has one tree, which the number of pixels alone
+ * determines: a line's in fp32, at most CHUNK / LINES of them; lines, chunks and the channels of a group in double. */
 #include "kernels/cuda/kernel.cuh"
 #include "kernels/cuda/operations.h"
 
 #include <math.h>
 
-/* ---- sums of columns: a block takes COLUMNS of them, and its LINES of threads every LINES-th row ---- */
+/* ---- GroupNorm: its parts ---- */
 
-enum { COLUMNS = 32, LINES = THREADS / COLUMNS };
-
-/* The sum of x over the block's lines, in their order; of use where threadIdx.x < COLUMNS. */
-__device__ static inline double sum_lines(double x, double (*lines)[COLUMNS])
-{
-    __syncthreads(); /* who reads lines still from the sum before */
-    lines[threadIdx.x / COLUMNS][threadIdx.x % COLUMNS] = x;
-    __syncthreads();
-    double sum = 0;
-    for (int i = 0; i < LINES; i++)
-        sum += lines[i][threadIdx.x % COLUMNS];
-    return sum;
-}
-
-template <typename From, typename To>
-__global__ void column_sums_kernel(int64_t rows, int c, const From *from, To *to)
-{
-    __shared__ double lines[LINES][COLUMNS];
-    const int column = (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS;
-    const int64_t matrix = blockIdx.y;
-    double sum = 0;
-    for (int64_t row = threadIdx.x / COLUMNS; row < rows && column < c; row += LINES)
-        sum += (double)widen(from[(matrix * rows + row) * c + column]);
-    sum = sum_lines(sum, lines);
-    if (threadIdx.x < COLUMNS && column < c)
-        to[matrix * c + column] = narrow<To>((float)sum);
-}
-
-template <typename From, typename To>
-static void column_sums(Device *device, int64_t n_matrices, int64_t rows, int c, const From *from,
-                        To *to)
-{
-    const dim3 grid((unsigned)DIV_ROUND_UP(c, (int)COLUMNS), (unsigned)n_matrices);
-    LAUNCH(device, grid, THREADS, 0, (column_sums_kernel<From, To>), rows, c, from, to);
-}
-
-void cuda_column_sums(Device *device, int64_t n_matrices, int64_t rows, int c, const void *from,
-                      float *to)
-{
-    WITH_TYPE(device, column_sums(device, n_matrices, rows, c, (const T *)from, to));
-}
-
-void cuda_spatial_sum(Device *device, int n, int64_t pixels, int c, const void *dy,
-                      void *dper_image)
-{
-    WITH_TYPE(device, column_sums(device, n, pixels, c, (const T *)dy, (T *)dper_image));
-}
-
-/* ---- GroupNorm ---- */
+enum {
+    COLUMNS = 32,   /* channels of a block that adds parts */
+    LINES = 8,      /* of a block's threads */
+    CHUNK = 128,    /* pixels of a block */
+    WIDTH_MAX = 32, /* packs of a block, side by side */
+};
 
 /* What its kernels want of a GroupNormShape. */
 struct Groups {
-    int64_t n, pixels;
-    int c, groups, size; /* channels: of a pixel; groups; channels of a group */
+    int64_t n, pixels, chunks;
+    int c, groups;
+    Divisor size; /* channels of a group */
     double eps;
     bool silu;
 };
@@ -72,153 +33,382 @@ struct Groups {
 static Groups groups_of(const GroupNormShape *s)
 {
     assert(s->c % s->groups == 0);
-    return Groups{s->n, (int64_t)s->h * s->w, s->c, s->groups, s->c / s->groups, s->eps, s->silu};
+    const int64_t pixels = (int64_t)s->h * s->w;
+    return Groups{s->n,   pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
+                  s->c,   s->groups, divisor(s->c / s->groups),
+                  s->eps, s->silu};
 }
 
-/* Mean and 1 / sqrt(variance + eps) of a group: a block of it each. */
-template <typename T> __global__ void group_moments_kernel(Groups g, const T *x, float *saved)
+/* Threads and blocks where a thread has N channels: the widest blocks that share a pixel evenly. grid: x part of the
+ * channels, y chunk, z image. */
+static dim3 threads_of(const Groups &g, int n)
 {
-    __shared__ double part[WARPS];
-    const int group = (int)blockIdx.x;
-    const int64_t image = blockIdx.y, n = g.pixels * g.size;
-    const T *from = x + image * g.pixels * g.c + group * g.size;
-    double sum = 0, squares = 0;
-    for (int64_t i = threadIdx.x; i < n; i += THREADS) {
-        const double v = (double)widen(from[i / g.size * g.c + i % g.size]);
-        sum += v;
-        squares += v * v;
-    }
-    sum = block_sum(sum, part);
-    squares = block_sum(squares, part);
-    if (threadIdx.x == 0) {
-        const double mean = sum / (double)n;
-        const double variance = fmax(squares / (double)n - mean * mean, 0.0);
-        float *to = saved + (image * g.groups + group) * 2;
-        to[0] = (float)mean;
-        to[1] = (float)(1.0 / sqrt(variance + g.eps));
+    const int packs = g.c / n;
+    const int parts = DIV_ROUND_UP(packs, (int)WIDTH_MAX);
+    return dim3((unsigned)DIV_ROUND_UP(packs, parts), LINES);
+}
+
+static dim3 blocks_of(const Groups &g, int n)
+{
+    const unsigned width = threads_of(g, n).x, packs = (unsigned)(g.c / n);
+    return dim3(DIV_ROUND_UP(packs, width), (unsigned)g.chunks, (unsigned)g.n);
+}
+
+/* The first channel of this thread. */
+template <int N> __device__ static inline int own_channel(void)
+{
+    return (int)(blockIdx.x * blockDim.x + threadIdx.x) * N;
+}
+
+__device__ static inline int64_t group_of(const Groups &g, int channel)
+{
+    return (int64_t)blockIdx.z * g.groups + divide(channel, g.size).whole;
+}
+
+/* Gives use(at, load(at, pixel)) the place of each pack of this thread in turn: a channel's pixels in their order. AHEAD
+ * of them are loaded before the first is used. */
+template <int AHEAD, typename Load, typename Use>
+__device__ static inline void for_pixels(const Groups &g, int channel, Load load, Use use)
+{
+    const int64_t first = (int64_t)blockIdx.y * CHUNK, end = MIN(first + CHUNK, g.pixels);
+    const int64_t line = (int64_t)LINES * g.c;
+    for (int64_t pixel = first + threadIdx.y; pixel < end; pixel += AHEAD * LINES) {
+        const int64_t at = (blockIdx.z * g.pixels + pixel) * g.c + channel;
+        decltype(load(at, pixel)) loaded[AHEAD];
+        UNROLL for (int k = 0; k < AHEAD; k++) if (pixel + k * LINES < end) loaded[k] =
+            load(at + k * line, pixel + k * LINES);
+        UNROLL for (int k = 0; k < AHEAD; k++) if (pixel + k * LINES < end)
+            use(at + k * line, loaded[k]);
     }
 }
 
+/* Two sums of each channel over the pixels of a chunk: parts[image][chunk][which][channel]. */
+__device__ static inline int64_t part_at(const Groups &g, int64_t image, int64_t chunk, int which)
+{
+    return ((image * g.chunks + chunk) * 2 + which) * g.c;
+}
+
+/* Adds the lines of a block, and writes parts. */
+template <int N>
+__device__ static inline void write_parts(const Groups &g, const Pack<N> &plain,
+                                          const Pack<N> &scaled, float *parts)
+{
+    enum { PITCH = WIDTH_MAX + 1 }; /* odd: neighbouring channels lie in different banks */
+    __shared__ float lines[LINES][2 * N][PITCH];
+    for (int k = 0; k < N; k++) {
+        lines[threadIdx.y][k][threadIdx.x] = plain.at[k];
+        lines[threadIdx.y][N + k][threadIdx.x] = scaled.at[k];
+    }
+    __syncthreads();
+    const int width = (int)blockDim.x;
+    for (int i = (int)threadIdx.y; i < 2 * N; i += LINES) {
+        const int which = i / N,
+                  mine = i % N * width + (int)threadIdx.x; /* of the block's channels */
+        const int channel = (int)blockIdx.x * width * N + mine;
+        if (channel >= g.c)
+            continue;
+        double sum = 0;
+        for (int line = 0; line < LINES; line++)
+            sum += (double)lines[line][which * N + mine % N][mine / N];
+        parts[part_at(g, blockIdx.z, blockIdx.y, which) + channel] = (float)sum;
+    }
+}
+
+/* The sum of term(channel, chunk) over a group, by a warp, whose lanes all get it. */
+template <typename Term>
+__device__ static inline double sum_group(const Groups &g, int group, Term term)
+{
+    double sum = 0;
+    for (int64_t i = threadIdx.x % 32; i < g.chunks * g.size.by; i += 32) {
+        const Quotient at = divide(i, g.size);
+        sum += term(group * (int)g.size.by + (int)at.rest, at.whole);
+    }
+    return warp_sum(sum);
+}
+
+/* A warp's group, of n * groups; beyond the last for some warps of the last block. */
+__device__ static inline int64_t warp_number(void)
+{
+    return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
+}
+
+static unsigned blocks_of_warps(int64_t n) { return (unsigned)DIV_ROUND_UP(n, (int64_t)WARPS); }
+
+static size_t parts_bytes(const Groups &g)
+{
+    return (size_t)(g.n * g.chunks * 2 * g.c) * sizeof(float);
+}
+
+/* ---- GroupNorm: forward ---- */
+
+/* The sums of x and of its square, less the channel's value in the image's first pixel: means far above the
+ * deviation cancel before they are squared. */
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS, 3) group_parts_kernel(Groups g, const T *x, float *parts)
+{
+    const int channel = own_channel<N>();
+    Pack<N> plain = {}, squares = {};
+    if (channel < g.c) {
+        const Pack<N> pivot = load<N>(x + blockIdx.z * g.pixels * g.c + channel);
+        for_pixels<4>(
+            g, channel, [=](int64_t at, int64_t) { return load<N>(x + at); },
+            [&](int64_t, const Pack<N> &in) {
+                for (int k = 0; k < N; k++) {
+                    const float d = in.at[k] - pivot.at[k];
+                    plain.at[k] += d;
+                    squares.at[k] += d * d;
+                }
+            });
+    }
+    write_parts<N>(g, plain, squares, parts);
+}
+
+/* What group_parts_kernel would have written, where parts is NULL: of an image of LINES pixels at most. */
 template <typename T>
-__global__ void group_normalise_kernel(Groups g, const T *x, const float *gamma, const float *beta,
-                                       const float *saved, T *y)
+__device__ static inline double moment_part(const Groups &g, const T *x, const float *parts,
+                                            int64_t image, int64_t chunk, int channel, int which)
 {
-    FOR_ELEMENTS(i, g.n * g.pixels * g.c)
-    {
-        const int channel = (int)(i % g.c);
-        const int64_t image = i / g.c / g.pixels;
-        const float *moments = saved + (image * g.groups + channel / g.size) * 2;
-        const float z = (widen(x[i]) - moments[0]) * (moments[1] * gamma[channel]) + beta[channel];
-        y[i] = narrow<T>(g.silu ? vector_silu(z) : z);
+    if (parts)
+        return (double)parts[part_at(g, image, chunk, which) + channel];
+    const T *first = x + image * g.pixels * g.c + channel;
+    double sum = 0;
+    for (int64_t i = 0; i < g.pixels; i++) {
+        const float d = widen(first[i * g.c]) - widen(first[0]);
+        sum += (double)(which == 0 ? d : d * d);
     }
+    return (double)(float)sum;
+}
+
+/* Mean and 1 / sqrt(variance + eps) of a group, by a warp. */
+template <typename T>
+__global__ void group_moments_kernel(Groups g, const T *x, const float *parts, float *saved)
+{
+    const int64_t number = warp_number();
+    if (number >= g.n * g.groups)
+        return;
+    const int64_t image = number / g.groups;
+    const int group = (int)(number % g.groups);
+    const double pixels = (double)g.pixels, n = pixels * (double)g.size.by;
+    const T *pivot = x + image * g.pixels * g.c; /* [channel] */
+    const double sum = sum_group(g, group, [=](int channel, int64_t chunk) {
+        const double plain = moment_part(g, x, parts, image, chunk, channel, 0);
+        return plain + (chunk == 0 ? pixels * (double)widen(pivot[channel]) : 0);
+    });
+    const double mean = sum / n;
+    const double squares = sum_group(g, group, [=](int channel, int64_t chunk) {
+        const double plain = moment_part(g, x, parts, image, chunk, channel, 0);
+        const double square = moment_part(g, x, parts, image, chunk, channel, 1);
+        const double off = mean - (double)widen(pivot[channel]);
+        return square - 2 * off * plain + (chunk == 0 ? pixels * off * off : 0);
+    });
+    if (threadIdx.x % 32 == 0) {
+        saved[2 * number] = (float)mean;
+        saved[2 * number + 1] = (float)(1.0 / sqrt(fmax(squares / n, 0.0) + g.eps));
+    }
+}
+
+/* y = scale x + shift, per channel. */
+template <int N> struct Line {
+    Pack<N> scale, shift;
+};
+
+template <int N>
+__device__ static inline Line<N> line_of(const Groups &g, int channel, const float *gamma,
+                                         const float *beta, const float *saved)
+{
+    Line<N> line;
+    for (int k = 0; k < N; k++) {
+        const int64_t group = group_of(g, channel + k);
+        line.scale.at[k] = saved[2 * group + 1] * gamma[channel + k];
+        line.shift.at[k] = fmaf(-saved[2 * group], line.scale.at[k], beta[channel + k]);
+    }
+    return line;
+}
+
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS, 3)
+    group_normalise_kernel(Groups g, const T *x, const float *gamma, const float *beta,
+                           const float *saved, T *y)
+{
+    const int channel = own_channel<N>();
+    if (channel >= g.c)
+        return;
+    const Line<N> line = line_of<N>(g, channel, gamma, beta, saved);
+    for_pixels<4>(
+        g, channel, [=](int64_t at, int64_t) { return load<N>(x + at); },
+        [=](int64_t at, Pack<N> pack) {
+            for (int k = 0; k < N; k++) {
+                const float z = fmaf(pack.at[k], line.scale.at[k], line.shift.at[k]);
+                pack.at[k] = g.silu ? vector_silu(z) : z;
+            }
+            store(y + at, pack);
+        });
+}
+
+/* Until y is written, the parts lie in it: 8 bytes a channel of the 2 or 4 that each of CHUNK pixels has. An image of
+ * few pixels has no room for them, and needs none. */
+template <typename T> static float *parts_in(const Groups &g, T *y)
+{
+    if (g.pixels <= LINES)
+        return NULL;
+    float *parts = (float *)ROUND_UP((uintptr_t)y, sizeof(float));
+    assert((char *)parts + parts_bytes(g) <= (char *)(y + g.n * g.pixels * g.c));
+    return parts;
 }
 
 void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
                              const float *gamma, const float *beta, void *y, float *saved)
 {
     const Groups g = groups_of(shape);
-    const dim3 grid((unsigned)g.groups, (unsigned)g.n);
-    WITH_TYPE(device, {
-        LAUNCH(device, grid, THREADS, 0, group_moments_kernel<T>, g, (const T *)x, saved);
-        LAUNCH(device, blocks_for(g.n * g.pixels * g.c), THREADS, 0, group_normalise_kernel<T>, g,
-               (const T *)x, gamma, beta, saved, (T *)y);
+    assert(x != y);
+    WITH_PACKS(device, (g.c, x, y), {
+        float *parts = parts_in(g, (T *)y);
+        if (parts)
+            LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_parts_kernel<N, T>), g,
+                   (const T *)x, parts);
+        LAUNCH(device, blocks_of_warps(g.n * g.groups), THREADS, 0, group_moments_kernel<T>, g,
+               (const T *)x, (const float *)parts, saved);
+        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_normalise_kernel<N, T>), g,
+               (const T *)x, gamma, beta, (const float *)saved, (T *)y);
     });
 }
 
-/* The normalised value of an element and the gradient before SiLU. */
-__device__ static inline void group_slope(const Groups &g, float x, float dy, const float *moments,
-                                          float gamma, float beta, float *normal, float *dz)
+/* ---- GroupNorm: backward ---- */
+
+template <int N> struct Slopes {
+    Pack<N> x, dy, dx;
+};
+
+/* The gradient before SiLU. */
+__device__ static inline float before_silu(const Groups &g, float x, float dy, float scale,
+                                           float shift)
 {
-    *normal = (x - moments[0]) * moments[1];
-    *dz = g.silu ? dy * vector_silu_slope(*normal * gamma + beta) : dy;
+    return g.silu ? dy * vector_silu_slope(fmaf(x, scale, shift)) : dy;
 }
 
-/* sums[image][0][channel] = the sum over pixels of dz, sums[image][1][channel] = of dz * normalised x. */
-template <typename T>
-__global__ void group_slopes_kernel(Groups g, const T *x, const float *gamma, const float *beta,
-                                    const float *saved, const T *dy, float *sums)
+/* The sums of dz and of dz (x - mean). */
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS, 2)
+    group_slopes_kernel(Groups g, const T *x, const float *gamma, const float *beta,
+                        const float *saved, const T *dy, float *parts)
 {
-    __shared__ double lines[LINES][COLUMNS];
-    const int channel = (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS;
-    const int64_t image = blockIdx.y;
+    const int channel = own_channel<N>();
+    Pack<N> plain = {}, scaled = {}, mean;
+    if (channel < g.c) {
+        const Line<N> line = line_of<N>(g, channel, gamma, beta, saved);
+        for (int k = 0; k < N; k++)
+            mean.at[k] = saved[2 * group_of(g, channel + k)];
+        for_pixels<2>(
+            g, channel,
+            [=](int64_t at, int64_t) {
+                return Slopes<N>{load<N>(x + at), load<N>(dy + at), {}};
+            },
+            [&](int64_t, const Slopes<N> &in) {
+                for (int k = 0; k < N; k++) {
+                    const float dz =
+                        before_silu(g, in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
+                    plain.at[k] += dz;
+                    scaled.at[k] += dz * (in.x.at[k] - mean.at[k]);
+                }
+            });
+    }
+    write_parts<N>(g, plain, scaled, parts);
+}
+
+/* means[image][group] = the means over the group of gamma dz and of gamma dz * normalised x, by a warp. */
+__global__ void group_means_kernel(Groups g, const float *gamma, const float *saved,
+                                   const float *parts, float *means)
+{
+    const int64_t number = warp_number();
+    if (number >= g.n * g.groups)
+        return;
+    const int64_t image = number / g.groups;
+    const int group = (int)(number % g.groups);
+    const double n = (double)g.pixels * (double)g.size.by;
+    for (int which = 0; which < 2; which++) {
+        const double sum = sum_group(g, group, [=](int channel, int64_t chunk) {
+            return (double)gamma[channel] *
+                   (double)parts[part_at(g, image, chunk, which) + channel];
+        });
+        const double factor = which == 0 ? 1.0 : (double)saved[2 * number + 1];
+        if (threadIdx.x % 32 == 0)
+            means[2 * number + which] = (float)(sum * factor / n);
+    }
+}
+
+/* dx = scale dz + (slope x + offset): inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). */
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS, 2)
+    group_backward_kernel(Groups g, const T *x, const float *gamma, const float *beta,
+                          const float *saved, const float *means, const T *dy, T *dx, bool add)
+{
+    const int channel = own_channel<N>();
+    if (channel >= g.c)
+        return;
+    const Line<N> line = line_of<N>(g, channel, gamma, beta, saved);
+    Line<N> rest;
+    for (int k = 0; k < N; k++) {
+        const int64_t group = group_of(g, channel + k);
+        const float mean = saved[2 * group], inverse = saved[2 * group + 1];
+        rest.scale.at[k] = -inverse * inverse * means[2 * group + 1];
+        rest.shift.at[k] = fmaf(-mean, rest.scale.at[k], -inverse * means[2 * group]);
+    }
+    for_pixels<2>(
+        g, channel,
+        [=](int64_t at, int64_t) {
+            return Slopes<N>{load<N>(x + at), load<N>(dy + at), add ? load<N>(dx + at) : Pack<N>{}};
+        },
+        [=](int64_t at, const Slopes<N> &in) {
+            Pack<N> out;
+            for (int k = 0; k < N; k++) {
+                const float dz =
+                    before_silu(g, in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
+                const float other = fmaf(in.x.at[k], rest.scale.at[k], rest.shift.at[k]);
+                const float d = fmaf(line.scale.at[k], dz, other);
+                out.at[k] = add ? in.dx.at[k] + d : d;
+            }
+            store(dx + at, out);
+        });
+}
+
+/* dbeta and dgamma: the sums over images and chunks. A thread's y is one of PARAMETER_LINES, which take every
+ * PARAMETER_LINES-th part each. */
+enum { PARAMETER_LINES = 32 };
+
+__global__ void group_parameters_kernel(Groups g, const float *saved, const float *parts,
+                                        float *dgamma, float *dbeta)
+{
+    __shared__ double lines[2][PARAMETER_LINES][COLUMNS];
+    const int channel = (int)(blockIdx.x * COLUMNS + threadIdx.x);
     double plain = 0, scaled = 0;
-    for (int64_t i = threadIdx.x / COLUMNS; i < g.pixels && channel < g.c; i += LINES) {
-        const int64_t at = (image * g.pixels + i) * g.c + channel;
-        float normal, dz;
-        group_slope(g, widen(x[at]), widen(dy[at]),
-                    saved + (image * g.groups + channel / g.size) * 2, gamma[channel],
-                    beta[channel], &normal, &dz);
-        plain += (double)dz;
-        scaled += (double)dz * (double)normal;
+    for (int64_t i = threadIdx.y; i < g.n * g.chunks && channel < g.c; i += PARAMETER_LINES) {
+        const int64_t image = i / g.chunks,
+                      group = image * g.groups + divide(channel, g.size).whole;
+        const double factor = saved ? (double)saved[2 * group + 1] : 1.0;
+        plain += (double)parts[part_at(g, 0, i, 0) + channel];
+        scaled += factor * (double)parts[part_at(g, 0, i, 1) + channel];
     }
-    plain = sum_lines(plain, lines);
-    scaled = sum_lines(scaled, lines);
-    if (threadIdx.x < COLUMNS && channel < g.c) {
-        sums[image * 2 * g.c + channel] = (float)plain;
-        sums[(image * 2 + 1) * g.c + channel] = (float)scaled;
-    }
+    lines[0][threadIdx.y][threadIdx.x] = plain;
+    lines[1][threadIdx.y][threadIdx.x] = scaled;
+    __syncthreads();
+    if (threadIdx.y >= 2 || channel >= g.c)
+        return;
+    double sum = 0;
+    for (int i = 0; i < PARAMETER_LINES; i++)
+        sum += lines[threadIdx.y][i][threadIdx.x];
+    (threadIdx.y == 0 ? dbeta : dgamma)[channel] = (float)sum;
 }
 
-/* means[image][group] = the means over the group of gamma dz and of gamma dz * normalised x. */
-__global__ void group_means_kernel(Groups g, const float *gamma, const float *sums, float *means)
+static size_t slopes_bytes(const Groups &g)
 {
-    FOR_ELEMENTS(i, g.n * g.groups)
-    {
-        const int64_t image = i / g.groups, first = i % g.groups * g.size;
-        const double size = (double)g.size * (double)g.pixels;
-        double plain = 0, scaled = 0;
-        for (int64_t channel = first; channel < first + g.size; channel++) {
-            plain += (double)gamma[channel] * (double)sums[image * 2 * g.c + channel];
-            scaled += (double)gamma[channel] * (double)sums[(image * 2 + 1) * g.c + channel];
-        }
-        means[2 * i] = (float)(plain / size);
-        means[2 * i + 1] = (float)(scaled / size);
-    }
-}
-
-template <typename T>
-__global__ void group_backward_kernel(Groups g, const T *x, const float *gamma, const float *beta,
-                                      const float *saved, const float *means, const T *dy, T *dx,
-                                      bool add)
-{
-    FOR_ELEMENTS(i, g.n * g.pixels * g.c)
-    {
-        const int channel = (int)(i % g.c);
-        const int64_t group = i / g.c / g.pixels * g.groups + channel / g.size;
-        float normal, dz;
-        group_slope(g, widen(x[i]), widen(dy[i]), saved + 2 * group, gamma[channel], beta[channel],
-                    &normal, &dz);
-        const float d = saved[2 * group + 1] *
-                        ((dz * gamma[channel] - means[2 * group]) - normal * means[2 * group + 1]);
-        dx[i] = narrow<T>(add ? widen(dx[i]) + d : d);
-    }
-}
-
-/* dbeta and dgamma: the sums over the images. */
-__global__ void group_parameters_kernel(Groups g, const float *sums, float *dgamma, float *dbeta)
-{
-    FOR_ELEMENTS(channel, g.c)
-    {
-        double plain = 0, scaled = 0;
-        for (int64_t image = 0; image < g.n; image++) {
-            plain += (double)sums[image * 2 * g.c + channel];
-            scaled += (double)sums[(image * 2 + 1) * g.c + channel];
-        }
-        dbeta[channel] = (float)plain;
-        dgamma[channel] = (float)scaled;
-    }
-}
-
-static size_t group_sums_bytes(const GroupNormShape *shape)
-{
-    return ROUND_UP((size_t)shape->n * 2 * (size_t)shape->c * sizeof(float),
-                    (size_t)DEVICE_ALIGNMENT);
+    return ROUND_UP(parts_bytes(g), (size_t)DEVICE_ALIGNMENT);
 }
 
 size_t cuda_group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
 {
     (void)device;
-    return group_sums_bytes(shape) + (size_t)shape->n * (size_t)shape->groups * 2 * sizeof(float);
+    const Groups g = groups_of(shape);
+    return slopes_bytes(g) + (size_t)(g.n * g.groups) * 2 * sizeof(float);
 }
 
 void cuda_group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
@@ -227,134 +417,215 @@ void cuda_group_norm_backward(Device *device, const GroupNormShape *shape, const
                               float *dbeta, void *workspace)
 {
     const Groups g = groups_of(shape);
-    const dim3 grid((unsigned)DIV_ROUND_UP(g.c, (int)COLUMNS), (unsigned)g.n);
-    float *sums = (float *)workspace;
-    float *means = (float *)((char *)workspace + group_sums_bytes(shape));
-    WITH_TYPE(device, LAUNCH(device, grid, THREADS, 0, group_slopes_kernel<T>, g, (const T *)x,
-                             gamma, beta, saved, (const T *)dy, sums));
-    LAUNCH(device, blocks_for(g.n * g.groups), THREADS, 0, group_means_kernel, g, gamma, sums,
-           means);
-    WITH_TYPE(device, LAUNCH(device, blocks_for(g.n * g.pixels * g.c), THREADS, 0,
-                             group_backward_kernel<T>, g, (const T *)x, gamma, beta, saved, means,
-                             (const T *)dy, (T *)dx, accumulate));
-    LAUNCH(device, blocks_for(g.c), THREADS, 0, group_parameters_kernel, g, sums, dgamma, dbeta);
+    float *parts = (float *)workspace, *means = (float *)((char *)workspace + slopes_bytes(g));
+    WITH_PACKS(device, (g.c, x, dy, dx), {
+        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_slopes_kernel<N, T>), g,
+               (const T *)x, gamma, beta, saved, (const T *)dy, parts);
+        LAUNCH(device, blocks_of_warps(g.n * g.groups), THREADS, 0, group_means_kernel, g, gamma,
+               saved, (const float *)parts, means);
+        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_backward_kernel<N, T>), g,
+               (const T *)x, gamma, beta, saved, (const float *)means, (const T *)dy, (T *)dx,
+               accumulate);
+    });
+    LAUNCH(device, (unsigned)DIV_ROUND_UP(g.c, (int)COLUMNS), dim3(COLUMNS, PARAMETER_LINES), 0,
+           group_parameters_kernel, g, saved, (const float *)parts, dgamma, dbeta);
 }
 
-/* ---- LayerNorm: a warp for each row ---- */
+/* ---- LayerNorm: a warp for each row, which its lanes hold, so that it is read once ---- */
 
-enum { ROWS = 64 }; /* of one partial sum of the gradients of gamma and beta */
+/* A row of c elements: its lanes' packs lie side by side, round after round. HELD rounds are kept; where HELD is 0, there
+ * are any number, and each is read again when it is used. */
+template <int HELD, bool WHOLE, typename T> struct Row {
+    enum { N = pack_elements<T>() };
+    const T *from;
+    int c;
+    Pack<N> held[MAX(HELD, 1)];
 
-/* The row of this warp; a whole warp has one, or is beyond the last. */
-__device__ static inline int64_t warp_row(void)
+    __device__ Row(const T *row, int c_) : from(row), c(c_)
+    {
+        UNROLL for (int k = 0; k < HELD; k++)
+        {
+            const int column = (k * 32 + (int)threadIdx.x % 32) * N;
+            held[k] = column < c ? load_some<WHOLE>(from + column, c - column) : Pack<N>{};
+        }
+    }
+    __device__ Pack<N> at(int k, int column) const
+    {
+        return HELD > 0 ? held[HELD > 0 ? k : 0] : load_some<WHOLE>(from + column, c - column);
+    }
+};
+
+/* Gives use(k, column) the packs of this lane. */
+template <int HELD, int N, typename Use> __device__ static inline void for_row(int c, Use use)
 {
-    return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-}
-
-static unsigned blocks_of_rows(int64_t rows)
-{
-    return (unsigned)DIV_ROUND_UP(rows, (int64_t)WARPS);
-}
-
-template <typename T>
-__global__ void layer_norm_forward_kernel(int64_t rows, int c, double eps, const T *x,
-                                          const float *gamma, const float *beta, T *y, float *saved)
-{
-    const int64_t row = warp_row();
-    if (row >= rows)
-        return;
-    const int lane = (int)threadIdx.x % 32;
-    const T *from = x + row * c;
-    float sum = 0, squares = 0;
-    for (int i = lane; i < c; i += 32)
-        sum += widen(from[i]);
-    const float mean = warp_sum(sum) / (float)c;
-    for (int i = lane; i < c; i += 32)
-        squares += (widen(from[i]) - mean) * (widen(from[i]) - mean);
-    const double variance = (double)warp_sum(squares) / (double)c;
-    const float inverse = (float)(1.0 / sqrt(variance + eps));
-    for (int i = lane; i < c; i += 32)
-        y[row * c + i] = narrow<T>((widen(from[i]) - mean) * inverse * gamma[i] + beta[i]);
-    if (lane == 0) {
-        saved[2 * row] = mean;
-        saved[2 * row + 1] = inverse;
+    const int rounds = HELD > 0 ? HELD : DIV_ROUND_UP(c, 32 * N);
+    UNROLL for (int k = 0; k < rounds; k++)
+    {
+        const int column = (k * 32 + (int)threadIdx.x % 32) * N;
+        if (column < c)
+            use(k, column);
     }
 }
+
+template <bool WHOLE, int N>
+__device__ static inline Pack<N> load_parameters(const float *from, int there)
+{
+    if constexpr (WHOLE) {
+        (void)there;
+        return load<N>(from);
+    } else {
+        Pack<N> pack;
+        for (int i = 0; i < N; i++)
+            pack.at[i] = i < there ? from[i] : 0.0f;
+        return pack;
+    }
+}
+
+template <int HELD, bool WHOLE, typename T>
+__global__ void __launch_bounds__(THREADS, 2)
+    layer_norm_forward_kernel(int64_t rows, int c, double eps, const T *x, const float *gamma,
+                              const float *beta, T *y, float *saved)
+{
+    constexpr int N = pack_elements<T>();
+    const int64_t number = warp_number();
+    if (number >= rows)
+        return;
+    const Row<HELD, WHOLE, T> row(x + number * c, c);
+    float sum = 0, squares = 0;
+    for_row<HELD, N>(c, [&](int k, int column) {
+        const Pack<N> in = row.at(k, column);
+        for (int i = 0; i < N; i++)
+            sum += in.at[i];
+    });
+    const float mean = warp_sum(sum) / (float)c;
+    for_row<HELD, N>(c, [&](int k, int column) {
+        const Pack<N> in = row.at(k, column);
+        for (int i = 0; i < N; i++)
+            if (WHOLE || column + i < c)
+                squares += (in.at[i] - mean) * (in.at[i] - mean);
+    });
+    const double variance = (double)warp_sum(squares) / (double)c;
+    const float inverse = (float)(1.0 / sqrt(variance + eps));
+    for_row<HELD, N>(c, [&](int k, int column) {
+        const Pack<N> in = row.at(k, column);
+        const Pack<N> scale = load_parameters<WHOLE, N>(gamma + column, c - column);
+        Pack<N> out = load_parameters<WHOLE, N>(beta + column, c - column);
+        for (int i = 0; i < N; i++)
+            out.at[i] = (in.at[i] - mean) * inverse * scale.at[i] + out.at[i];
+        store_some<WHOLE>(y + number * c + column, out, c - column);
+    });
+    if (threadIdx.x % 32 == 0) {
+        saved[2 * number] = mean;
+        saved[2 * number + 1] = inverse;
+    }
+}
+
+/* Runs a statement with HELD and WHOLE for rows of c, which are packs if in_packs<T> has `row` so. */
+#define WITH_ROWS(device, c, row, ...)                                                             \
+    WITH_PACKS(device, row, {                                                                      \
+        constexpr bool WHOLE = N > 1;                                                              \
+        const int rounds = DIV_ROUND_UP(c, 32 * N);                                                \
+        if (WHOLE && rounds <= 3) {                                                                \
+            constexpr int HELD = WHOLE ? 3 : 0;                                                    \
+            __VA_ARGS__;                                                                           \
+        } else if (WHOLE && rounds <= 5) {                                                         \
+            constexpr int HELD = WHOLE ? 5 : 0;                                                    \
+            __VA_ARGS__;                                                                           \
+        } else if (WHOLE && N == 4 && rounds <= 10) {                                              \
+            constexpr int HELD = WHOLE && N == 4 ? 10 : 0;                                         \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            constexpr int HELD = 0;                                                                \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    })
 
 void cuda_layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
                              const float *gamma, const float *beta, void *y, float *saved)
 {
-    WITH_TYPE(device,
-              LAUNCH(device, blocks_of_rows(shape->rows), THREADS, 0, layer_norm_forward_kernel<T>,
-                     shape->rows, shape->c, shape->eps, (const T *)x, gamma, beta, (T *)y, saved));
+    const int c = shape->c;
+    WITH_ROWS(device, c, (c, x, y, gamma, beta),
+              LAUNCH(device, blocks_of_warps(shape->rows), THREADS, 0,
+                     (layer_norm_forward_kernel<HELD, WHOLE, T>), shape->rows, c, shape->eps,
+                     (const T *)x, gamma, beta, (T *)y, saved));
 }
 
-template <typename T>
-__global__ void layer_norm_backward_kernel(int64_t rows, int c, const T *x, const float *gamma,
-                                           const float *saved, const T *dy, T *dx, bool add)
+template <int HELD, bool WHOLE, typename T>
+__global__ void __launch_bounds__(THREADS, 2)
+    layer_norm_backward_kernel(int64_t rows, int c, const T *x, const float *gamma,
+                               const float *saved, const T *dy, T *dx, bool add)
 {
-    const int64_t row = warp_row();
-    if (row >= rows)
+    constexpr int N = pack_elements<T>();
+    const int64_t number = warp_number();
+    if (number >= rows)
         return;
-    const int lane = (int)threadIdx.x % 32;
-    const float mean = saved[2 * row], inverse = saved[2 * row + 1];
+    const Row<HELD, WHOLE, T> row(x + number * c, c), slopes(dy + number * c, c);
+    const float mean = saved[2 * number], inverse = saved[2 * number + 1];
     float plain = 0, scaled = 0;
-    for (int i = lane; i < c; i += 32) {
-        const float g = widen(dy[row * c + i]) * gamma[i];
-        plain += g;
-        scaled += g * ((widen(x[row * c + i]) - mean) * inverse);
-    }
+    for_row<HELD, N>(c, [&](int k, int column) {
+        const Pack<N> in = row.at(k, column), slope = slopes.at(k, column);
+        const Pack<N> scale = load_parameters<WHOLE, N>(gamma + column, c - column);
+        for (int i = 0; i < N; i++) {
+            const float g = slope.at[i] * scale.at[i]; /* 0 beyond the row */
+            plain += g;
+            scaled += g * ((in.at[i] - mean) * inverse);
+        }
+    });
     plain = warp_sum(plain) / (float)c;
     scaled = warp_sum(scaled) / (float)c;
-    for (int i = lane; i < c; i += 32) {
-        const int64_t at = row * c + i;
-        const float normal = (widen(x[at]) - mean) * inverse;
-        const float d = inverse * ((widen(dy[at]) * gamma[i] - plain) - normal * scaled);
-        dx[at] = narrow<T>(add ? widen(dx[at]) + d : d);
-    }
-}
-
-/* sums[block of ROWS][0][i] = the sum of dy, [1][i] = of dy * normalised x. */
-template <typename T>
-__global__ void layer_slopes_kernel(int64_t rows, int c, const T *x, const float *saved,
-                                    const T *dy, float *sums)
-{
-    __shared__ double lines[LINES][COLUMNS];
-    const int column = (int)blockIdx.x * COLUMNS + (int)threadIdx.x % COLUMNS;
-    const int64_t first = (int64_t)blockIdx.y * ROWS, end = MIN(first + ROWS, rows);
-    double plain = 0, scaled = 0;
-    for (int64_t row = first + threadIdx.x / COLUMNS; row < end && column < c; row += LINES) {
-        const int64_t at = row * c + column;
-        const float normal = (widen(x[at]) - saved[2 * row]) * saved[2 * row + 1];
-        plain += (double)widen(dy[at]);
-        scaled += (double)(widen(dy[at]) * normal);
-    }
-    plain = sum_lines(plain, lines);
-    scaled = sum_lines(scaled, lines);
-    if (threadIdx.x < COLUMNS && column < c) {
-        sums[(int64_t)blockIdx.y * 2 * c + column] = (float)plain;
-        sums[((int64_t)blockIdx.y * 2 + 1) * c + column] = (float)scaled;
-    }
-}
-
-__global__ void layer_parameters_kernel(int64_t blocks, int c, const float *sums, float *dgamma,
-                                        float *dbeta)
-{
-    FOR_ELEMENTS(i, c)
-    {
-        double plain = 0, scaled = 0;
-        for (int64_t block = 0; block < blocks; block++) {
-            plain += (double)sums[block * 2 * c + i];
-            scaled += (double)sums[(block * 2 + 1) * c + i];
+    for_row<HELD, N>(c, [&](int k, int column) {
+        const Pack<N> in = row.at(k, column), slope = slopes.at(k, column);
+        const Pack<N> scale = load_parameters<WHOLE, N>(gamma + column, c - column);
+        T *to = dx + number * c + column;
+        Pack<N> out = add ? load_some<WHOLE>(to, c - column) : Pack<N>{};
+        for (int i = 0; i < N; i++) {
+            const float normal = (in.at[i] - mean) * inverse;
+            const float d = inverse * ((slope.at[i] * scale.at[i] - plain) - normal * scaled);
+            out.at[i] = add ? out.at[i] + d : d;
         }
-        dbeta[i] = (float)plain;
-        dgamma[i] = (float)scaled;
-    }
+        store_some<WHOLE>(to, out, c - column);
+    });
+}
+
+/* The rows as the pixels of one image: their sums for gamma and beta have GroupNorm's tree. */
+static Groups rows_of(const LayerNormShape *s)
+{
+    return Groups{1,      s->rows, DIV_ROUND_UP(s->rows, (int64_t)CHUNK), s->c, 1, divisor(s->c),
+                  s->eps, false};
+}
+
+template <int N> struct RowSlopes {
+    Pack<N> x, dy;
+    float mean, inverse;
+};
+
+/* The sums of dy and of dy * normalised x. */
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS, 2)
+    layer_slopes_kernel(Groups g, const T *x, const float *saved, const T *dy, float *parts)
+{
+    const int channel = own_channel<N>();
+    Pack<N> plain = {}, scaled = {};
+    if (channel < g.c)
+        for_pixels<4>(
+            g, channel,
+            [=](int64_t at, int64_t row) {
+                return RowSlopes<N>{load<N>(x + at), load<N>(dy + at), saved[2 * row],
+                                    saved[2 * row + 1]};
+            },
+            [&](int64_t, const RowSlopes<N> &in) {
+                for (int k = 0; k < N; k++) {
+                    plain.at[k] += in.dy.at[k];
+                    scaled.at[k] += in.dy.at[k] * ((in.x.at[k] - in.mean) * in.inverse);
+                }
+            });
+    write_parts<N>(g, plain, scaled, parts);
 }
 
 size_t cuda_layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
 {
     (void)device;
-    return (size_t)DIV_ROUND_UP(shape->rows, (int64_t)ROWS) * 2 * (size_t)shape->c * sizeof(float);
+    return parts_bytes(rows_of(shape));
 }
 
 void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
@@ -362,15 +633,15 @@ void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const
                               bool accumulate, float *dgamma, float *dbeta, void *workspace)
 {
     const int c = shape->c;
-    const int64_t blocks = DIV_ROUND_UP(shape->rows, (int64_t)ROWS);
-    const dim3 grid((unsigned)DIV_ROUND_UP(c, (int)COLUMNS), (unsigned)blocks);
-    float *sums = (float *)workspace;
-    WITH_TYPE(device, {
-        LAUNCH(device, grid, THREADS, 0, layer_slopes_kernel<T>, shape->rows, c, (const T *)x,
-               saved, (const T *)dy, sums);
-        LAUNCH(device, blocks_of_rows(shape->rows), THREADS, 0, layer_norm_backward_kernel<T>,
-               shape->rows, c, (const T *)x, gamma, saved, (const T *)dy, (T *)dx, accumulate);
-    });
-    LAUNCH(device, blocks_for(c), THREADS, 0, layer_parameters_kernel, blocks, c, sums, dgamma,
-           dbeta);
+    const Groups g = rows_of(shape);
+    float *parts = (float *)workspace;
+    WITH_PACKS(device, (c, x, dy),
+               LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (layer_slopes_kernel<N, T>), g,
+                      (const T *)x, saved, (const T *)dy, parts));
+    WITH_ROWS(device, c, (c, x, dy, dx, gamma),
+              LAUNCH(device, blocks_of_warps(shape->rows), THREADS, 0,
+                     (layer_norm_backward_kernel<HELD, WHOLE, T>), shape->rows, c, (const T *)x,
+                     gamma, saved, (const T *)dy, (T *)dx, accumulate));
+    LAUNCH(device, (unsigned)DIV_ROUND_UP(c, (int)COLUMNS), dim3(COLUMNS, PARAMETER_LINES), 0,
+           group_parameters_kernel, g, (const float *)NULL, (const float *)parts, dgamma, dbeta);
 }

@@ -9,38 +9,84 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <type_traits>
 
 enum { SEGMENTS = 64 }; /* partial sums of a chunk's squares */
 
 /* ---- sinks ---- */
 
-/* One element; returns its magnitude for the maximum. */
-__device__ static inline uint32_t sink_element(const GradientSink &sink, float g, int64_t element,
-                                               int exponent, bool fresh)
+/* to += counts, or = counts; wraps. */
+template <int N>
+__device__ static inline void add_counts(uint32_t *to, const uint32_t *counts, bool fresh)
+{
+    if constexpr (N == 1) {
+        *to = (fresh ? 0 : *to) + counts[0];
+    } else {
+        Words<16> sum = fresh ? Words<16>{} : load_words<16>(to);
+        for (int i = 0; i < 4; i++)
+            sum.at[i] += counts[i];
+        store_words(to, sum);
+    }
+}
+
+template <int N>
+__device__ static inline void add_counts(uint64_t *to, const uint64_t *counts, bool fresh)
+{
+    if constexpr (N == 1) {
+        *to = (fresh ? 0 : *to) + counts[0];
+    } else {
+        for (int i = 0; i < N; i += 2) {
+            Words<16> words = fresh ? Words<16>{} : load_words<16>(to + i);
+            for (int j = 0; j < 4; j += 2) {
+                const uint64_t before = (uint64_t)words.at[j + 1] << 32 | words.at[j];
+                const uint64_t sum = before + counts[i + j / 2];
+                words.at[j] = (uint32_t)sum;
+                words.at[j + 1] = (uint32_t)(sum >> 32);
+            }
+            store_words(to + i, words);
+        }
+    }
+}
+
+/* The gradients of elements [element, element + N); returns the largest magnitude. */
+template <int N>
+__device__ static inline uint32_t sink_pack(const GradientSink &sink, const Pack<N> &g,
+                                            int64_t element, int exponent, bool fresh)
 {
     const int64_t at = element - sink.first;
-    switch (sink.kind) {
-    case SINK_PLAIN:
-        ((float *)sink.to)[at] = g;
-        break;
-    case SINK_ADD: {
+    uint32_t most = 0;
+    for (int k = 0; k < N; k++)
+        most = MAX(most, magnitude_bits(g.at[k]));
+    if (sink.kind == SINK_PLAIN) {
+        store((float *)sink.to + at, g);
+    } else if (sink.kind == SINK_ADD) {
         float *to = (float *)sink.to + at;
-        *to = (fresh ? 0.0f : *to) + g;
-        break;
+        Pack<N> sum = fresh ? Pack<N>{} : load<N>(to);
+        for (int k = 0; k < N; k++)
+            sum.at[k] += g.at[k];
+        store(to, sum);
+    } else if (sink.kind == SINK_COUNT && sink.bits == 64) {
+        uint64_t counts[N];
+        for (int k = 0; k < N; k++)
+            counts[k] = (uint64_t)count_one64(g.at[k], power_of_two(exponent));
+        add_counts<N>((uint64_t *)sink.to + at, counts, fresh);
+    } else if (sink.kind == SINK_COUNT) {
+        uint32_t counts[N];
+        for (int k = 0; k < N; k++)
+            counts[k] = (uint32_t)count_one(g.at[k], (float)power_of_two(exponent));
+        add_counts<N>((uint32_t *)sink.to + at, counts, fresh);
     }
-    case SINK_COUNT:
-        if (sink.bits == 64) {
-            uint64_t *to = (uint64_t *)sink.to + at;
-            *to = (fresh ? 0 : *to) + (uint64_t)count_one64(g, power_of_two(exponent));
-        } else {
-            uint32_t *to = (uint32_t *)sink.to + at;
-            *to = (fresh ? 0 : *to) + (uint32_t)count_one(g, (float)power_of_two(exponent));
-        }
-        break;
-    case SINK_MAXIMA:
-        break;
-    }
-    return magnitude_bits(g);
+    return most;
+}
+
+enum { SINK_ELEMENTS = 4 }; /* of a pack: 16 bytes of fp32 */
+
+/* Whether packs of the sink that begin at `element` lie on their boundaries. */
+static bool sink_in_packs(const GradientSink *sink, int64_t element)
+{
+    const int64_t each = sink->kind == SINK_COUNT ? sink->bits / 8 : (int64_t)sizeof(float);
+    const int64_t at = (element - sink->first) * each;
+    return sink->kind == SINK_MAXIMA || ((uintptr_t)sink->to + (uintptr_t)at) % ACCESS_BYTES == 0;
 }
 
 /* Raises *to to the largest of the block's threads. */
@@ -54,29 +100,97 @@ __device__ static inline void raise_maximum(uint32_t most, uint32_t *to)
         atomicMax(to, most);
 }
 
-/* blockIdx.y: the tensor of the place. */
-template <typename G>
-__global__ void gradient_take_kernel(GradientForm form, const G *gradient, GradientPlace place,
+/* blockIdx.y: the tensor of the place. n: packs of one. */
+template <int N, typename G>
+__global__ void gradient_take_kernel(int64_t n, const G *gradient, GradientPlace place,
                                      GradientSink sink)
 {
-    const int64_t each = place.n / place.n_tensors, first = each * blockIdx.y;
+    const int64_t first = n * N * blockIdx.y;
     const int tensor = place.tensor + (int)blockIdx.y;
     const int exponent = sink.kind == SINK_COUNT ? sink.exponents[tensor] : 0;
     const bool fresh = sink.fresh && *sink.fresh != 0;
     uint32_t most = 0;
-    FOR_ELEMENTS(i, each)
-    {
-        int64_t from = first + i;
-        if (form.order == GRADIENT_CHANNELS_LAST) {
-            const int64_t row = (int64_t)form.in * form.taps, rest = from % row;
-            from = from - rest + rest % form.taps * form.in + rest / form.taps;
+    for_packs(
+        n, [=](int64_t i) { return load<N>(gradient + first + i * N); },
+        [&](int64_t i, const Pack<N> &pack) {
+            const int64_t element = place.offset + first + i * N;
+            const uint32_t bits = sink_pack<N>(sink, pack, element, exponent, fresh);
+            most = MAX(most, bits);
+        });
+    if (sink.kind != SINK_PLAIN)
+        raise_maximum(most, sink.maxima + tensor);
+}
+
+/* The same where the gradient is [out][taps][in]. A tile is TILE_CHANNELS of `in` for one of `out`, with all taps: it is
+ * read along `in`, turned in shared memory, and taken along [in][taps]. tiles: of a row [taps][in]. */
+enum { TILE_CHANNELS = 128, TAPS_MAX = 9 };
+
+template <int N, typename G>
+__global__ void __launch_bounds__(THREADS, 4)
+    gradient_turn_kernel(int64_t rows, Divisor tiles, int channels, int taps, const G *gradient,
+                         GradientPlace place, GradientSink sink)
+{
+    alignas(16) __shared__ Pack<N> turned[TILE_CHANNELS * TAPS_MAX / N]; /* [channel][tap] */
+    const int tensor = place.tensor + (int)blockIdx.y;
+    const int exponent = sink.kind == SINK_COUNT ? sink.exponents[tensor] : 0;
+    const bool fresh = sink.fresh && *sink.fresh != 0;
+    const int64_t row_elements = (int64_t)channels * taps;
+    uint32_t most = 0;
+    for (int64_t tile = blockIdx.x; tile < rows * tiles.by; tile += gridDim.x) {
+        const Quotient at = divide(tile, tiles);
+        const int first = (int)at.rest * TILE_CHANNELS;
+        const int width = MIN((int)TILE_CHANNELS, channels - first); /* channels of this tile */
+        const int64_t row = (blockIdx.y * rows + at.whole) * row_elements;
+        enum { ACROSS = TILE_CHANNELS / N }; /* threads that read a tap */
+        const int channel = (int)threadIdx.x % ACROSS * N;
+        for (int tap = (int)threadIdx.x / ACROSS; tap < taps; tap += THREADS / ACROSS) {
+            if (channel >= width)
+                break;
+            const Pack<N> in = load<N>(gradient + row + (int64_t)tap * channels + first + channel);
+            for (int k = 0; k < N; k++)
+                ((float *)turned)[(channel + k) * taps + tap] = in.at[k];
         }
-        const uint32_t bits =
-            sink_element(sink, widen(gradient[from]), place.offset + first + i, exponent, fresh);
-        most = MAX(most, bits);
+        __syncthreads();
+        for (int i = (int)threadIdx.x; i < width * taps / N; i += THREADS) {
+            const int64_t element = place.offset + row + (int64_t)first * taps + i * N;
+            const uint32_t bits = sink_pack<N>(sink, turned[i], element, exponent, fresh);
+            most = MAX(most, bits);
+        }
+        __syncthreads();
     }
     if (sink.kind != SINK_PLAIN)
         raise_maximum(most, sink.maxima + tensor);
+}
+
+template <int N, typename G>
+static void take(Device *device, const GradientForm *form, const G *gradient,
+                 const GradientPlace *place, const GradientSink *sink)
+{
+    const unsigned tensors = (unsigned)place->n_tensors;
+    if (form->order == GRADIENT_AS_STATE || form->taps == 1) {
+        const int64_t n = place->n / place->n_tensors / N;
+        LAUNCH(device, dim3(blocks_for_packs(n), tensors), THREADS, 0, (gradient_take_kernel<N, G>),
+               n, gradient, *place, *sink);
+        return;
+    }
+    const int64_t rows = form->out / place->n_tensors;
+    const int64_t tiles = DIV_ROUND_UP(form->in, (int)TILE_CHANNELS);
+    const dim3 grid((unsigned)MIN(rows * tiles, (int64_t)GRID_MAX), tensors);
+    LAUNCH(device, grid, THREADS, 0, (gradient_turn_kernel<N, G>), rows, divisor(tiles), form->in,
+           form->taps, gradient, *place, *sink);
+}
+
+template <typename G>
+static void take_in_packs(Device *device, const GradientForm *form, const G *gradient,
+                          const GradientPlace *place, const GradientSink *sink)
+{
+    const int64_t each = place->n / place->n_tensors;
+    if (form->in % SINK_ELEMENTS == 0 && each % SINK_ELEMENTS == 0 &&
+        (uintptr_t)gradient % (SINK_ELEMENTS * sizeof(G)) == 0 &&
+        sink_in_packs(sink, place->offset))
+        take<SINK_ELEMENTS>(device, form, gradient, place, sink);
+    else
+        take<1>(device, form, gradient, place, sink);
 }
 
 void cuda_gradient_take(Device *device, const GradientForm *form, const void *gradient,
@@ -84,13 +198,11 @@ void cuda_gradient_take(Device *device, const GradientForm *form, const void *gr
 {
     assert(place->n == (int64_t)form->out * form->in * form->taps);
     assert(place->n_tensors > 0 && form->out % place->n_tensors == 0);
-    const dim3 grid(blocks_for(place->n / place->n_tensors), (unsigned)place->n_tensors);
+    assert(form->taps <= TAPS_MAX);
     if (form->type == DATA_BF16)
-        LAUNCH(device, grid, THREADS, 0, gradient_take_kernel<Bf16>, *form, (const Bf16 *)gradient,
-               *place, *sink);
+        take_in_packs(device, form, (const Bf16 *)gradient, place, sink);
     else
-        LAUNCH(device, grid, THREADS, 0, gradient_take_kernel<float>, *form,
-               (const float *)gradient, *place, *sink);
+        take_in_packs(device, form, (const float *)gradient, place, sink);
 }
 
 /* ---- the plan ---- */
@@ -186,28 +298,46 @@ __device__ static inline int tensor_at(const Layout &layout, int64_t i)
     return low;
 }
 
-/* blockIdx.x takes THREADS * 16 elements, most often of one tensor: one atomic a warp. */
-enum { COUNT_ELEMENTS = THREADS * 16 };
+/* A block takes TILE elements, most often of one tensor. */
+enum { TILE = THREADS * 16 };
 
+/* Gives use(element, number) all of [first, last): packs of N, and one by one what is left behind them. */
+template <int N, typename Use>
+__device__ static inline void for_tile(int64_t first, int64_t last, Use use)
+{
+    const int64_t whole = first + (last - first) / N * N;
+    for (int64_t i = first + threadIdx.x * N; i < whole; i += THREADS * N)
+        use(i, std::integral_constant<int, N>());
+    for (int64_t i = whole + threadIdx.x; i < last; i += THREADS)
+        use(i, std::integral_constant<int, 1>());
+}
+
+template <int N>
 __global__ void state_count_kernel(Layout layout, const float *gradient, int64_t begin, int64_t end,
                                    GradientSink sink)
 {
-    const int64_t first = begin + (int64_t)blockIdx.x * COUNT_ELEMENTS;
-    const int64_t last = MIN(first + COUNT_ELEMENTS, end);
+    const int64_t first = begin + (int64_t)blockIdx.x * TILE, last = MIN(first + TILE, end);
     const bool fresh = sink.fresh && *sink.fresh != 0;
     const int tensor = tensor_at(layout, first);
-    const bool alone = last <= layout.offsets[tensor + 1];
-    uint32_t most = 0;
-    for (int64_t i = first + threadIdx.x; i < last; i += THREADS) {
-        const int mine = alone ? tensor : tensor_at(layout, i);
-        const int exponent = sink.kind == SINK_COUNT ? sink.exponents[mine] : 0;
-        const uint32_t bits = sink_element(sink, gradient[i - begin], i, exponent, fresh);
-        if (alone)
-            most = MAX(most, bits);
-        else if (sink.kind != SINK_PLAIN)
-            atomicMax(sink.maxima + mine, bits);
+    if (last > layout.offsets[tensor + 1]) {
+        for (int64_t i = first + threadIdx.x; i < last; i += THREADS) {
+            const int mine = tensor_at(layout, i);
+            const int exponent = sink.kind == SINK_COUNT ? sink.exponents[mine] : 0;
+            const Pack<1> pack = load<1>(gradient + i - begin);
+            const uint32_t bits = sink_pack<1>(sink, pack, i, exponent, fresh);
+            if (sink.kind != SINK_PLAIN)
+                atomicMax(sink.maxima + mine, bits);
+        }
+        return;
     }
-    if (alone && sink.kind != SINK_PLAIN)
+    const int exponent = sink.kind == SINK_COUNT ? sink.exponents[tensor] : 0;
+    uint32_t most = 0;
+    for_tile<N>(first, last, [&](int64_t i, auto number) {
+        const auto pack = load<decltype(number)::value>(gradient + i - begin);
+        const uint32_t bits = sink_pack(sink, pack, i, exponent, fresh);
+        most = MAX(most, bits);
+    });
+    if (sink.kind != SINK_PLAIN)
         raise_maximum(most, sink.maxima + tensor);
 }
 
@@ -218,49 +348,154 @@ void cuda_state_count(StatePlan *plan, const float *gradient, int64_t begin, int
     if (begin >= end)
         return;
     Device *device = plan->device;
-    LAUNCH(device, (unsigned)DIV_ROUND_UP(end - begin, (int64_t)COUNT_ELEMENTS), THREADS, 0,
-           state_count_kernel, plan->layout, gradient, begin, end, *sink);
+    const unsigned blocks = (unsigned)DIV_ROUND_UP(end - begin, (int64_t)TILE);
+    if ((uintptr_t)gradient % ACCESS_BYTES == 0 && sink_in_packs(sink, begin))
+        LAUNCH(device, blocks, THREADS, 0, state_count_kernel<SINK_ELEMENTS>, plan->layout,
+               gradient, begin, end, *sink);
+    else
+        LAUNCH(device, blocks, THREADS, 0, state_count_kernel<1>, plan->layout, gradient, begin,
+               end, *sink);
 }
 
 /* ---- the reduced gradient ---- */
 
-/* Of element i of the state, which lies in a chunk of this rank's shard. */
-__device__ static inline float mean_gradient(const Layout &layout, const GradientSums &sums,
-                                             int64_t i)
+/* A chunk: its elements of the state, and where its sums begin. */
+struct Chunk {
+    int64_t first, n, sums;
+};
+
+__device__ static inline Chunk chunk_of(const Layout &layout, bool is_shard, int64_t number)
 {
-    const int64_t chunk = i / layout.chunk_elements;
-    const int64_t in_shard =
-        chunk / layout.n_shards * layout.chunk_elements + i % layout.chunk_elements;
-    const int64_t at = sums.is_shard ? in_shard : i;
-    if (sums.type == SUM_F32)
-        return ((const float *)sums.data)[at];
-    const double factor = power_of_two(-sums.exponents[tensor_at(layout, i)]);
-    const double sum = sums.type == SUM_I64 ? (double)((const int64_t *)sums.data)[at]
-                                            : (double)((const int32_t *)sums.data)[at];
-    return (float)(sum * factor * sums.scale);
+    const int64_t first = number * layout.chunk_elements;
+    return Chunk{first, MIN(layout.chunk_elements, layout.n_elements - first),
+                 is_shard ? number / layout.n_shards * layout.chunk_elements : first};
 }
 
-/* grid: x group of SEGMENTS_EACH segments, y slot. A segment has LANES threads, whose chains and tree are those of
- * a CPU's LANES lanes: the squares have the same bits on both. */
-enum { SEGMENTS_EACH = THREADS / LANES };
-
-__global__ void state_squares_kernel(Layout layout, GradientSums sums, double *parts)
+/* The gradients whose sums begin at `at`; factor(k): what one of element k's sums counts for. */
+template <int N, SumType TYPE, typename Factor>
+__device__ static inline Pack<N> mean_gradients(const GradientSums &sums, int64_t at, Factor factor)
 {
-    const int64_t begin =
-        (layout.rank + (int64_t)blockIdx.y * layout.n_ranks) * layout.chunk_elements;
-    const int64_t length = MIN(layout.chunk_elements, layout.n_elements - begin);
-    const int64_t each = ROUND_UP(DIV_ROUND_UP(length, (int64_t)SEGMENTS), (int64_t)LANES);
-    const int segment = (int)blockIdx.x * SEGMENTS_EACH + (int)threadIdx.x / LANES;
-    const int64_t first = MIN(segment * each, length), end = MIN(first + each, length);
-    double sum = 0;
-    for (int64_t i = first + threadIdx.x % LANES; i < end; i += LANES) {
-        const double g = (double)mean_gradient(layout, sums, begin + i);
-        sum += g * g;
+    if constexpr (TYPE == SUM_F32) {
+        return load<N>((const float *)sums.data + at);
+    } else {
+        int64_t sum[N];
+        if constexpr (N == 1) {
+            sum[0] = TYPE == SUM_I64 ? ((const int64_t *)sums.data)[at]
+                                     : ((const int32_t *)sums.data)[at];
+        } else if constexpr (TYPE == SUM_I32) {
+            const Words<16> words = load_words<16>((const int32_t *)sums.data + at);
+            for (int k = 0; k < N; k++)
+                sum[k] = (int32_t)words.at[k];
+        } else {
+            for (int k = 0; k < N; k += 2) {
+                const Words<16> words = load_words<16>((const int64_t *)sums.data + at + k);
+                sum[k] = (int64_t)((uint64_t)words.at[1] << 32 | words.at[0]);
+                sum[k + 1] = (int64_t)((uint64_t)words.at[3] << 32 | words.at[2]);
+            }
+        }
+        Pack<N> mean;
+        for (int k = 0; k < N; k++) {
+            const double value = TYPE == SUM_I64 ? (double)sum[k] : (double)(int32_t)sum[k];
+            mean.at[k] = (float)(value * factor(k) * sums.scale);
+        }
+        return mean;
     }
-    for (int mask = LANES / 2; mask > 0; mask /= 2)
-        sum += __shfl_xor_sync(0xffffffffu, sum, mask);
-    if (threadIdx.x % LANES == 0)
-        parts[(int64_t)blockIdx.y * SEGMENTS + segment] = sum;
+}
+
+/* 2^-exponent of the tensor that a thread's elements lie in, which come in their order. */
+struct Factors {
+    const int32_t *exponents;
+    const int64_t *offsets;
+    int tensor;
+    int64_t end; /* of the tensor */
+    double factor;
+};
+
+template <SumType TYPE>
+__device__ static inline Factors factors_from(const Layout &layout, const GradientSums &sums,
+                                              int64_t element)
+{
+    if (TYPE == SUM_F32)
+        return Factors{NULL, NULL, 0, INT64_MAX, 1};
+    const int tensor = tensor_at(layout, element);
+    return Factors{sums.exponents, layout.offsets, tensor, layout.offsets[tensor + 1],
+                   power_of_two(-sums.exponents[tensor])};
+}
+
+__device__ static inline double factor_of(Factors *f, int64_t element)
+{
+    while (element >= f->end) {
+        f->tensor++;
+        f->end = f->offsets[f->tensor + 1];
+        f->factor = power_of_two(-f->exponents[f->tensor]);
+    }
+    return f->factor;
+}
+
+/* Runs a statement with TYPE as the type of the sums, and N as the elements of a pack of them. */
+#define WITH_SUMS(sums, layout, pointers, ...)                                                     \
+    do {                                                                                           \
+        if ((layout).chunk_elements % 4 == 0 && in_packs<float> pointers) {                        \
+            constexpr int N = 4;                                                                   \
+            WITH_SUM_TYPE(sums, __VA_ARGS__);                                                      \
+        } else {                                                                                   \
+            constexpr int N = 1;                                                                   \
+            WITH_SUM_TYPE(sums, __VA_ARGS__);                                                      \
+        }                                                                                          \
+    } while (0)
+#define WITH_SUM_TYPE(sums, ...)                                                                   \
+    if ((sums)->type == SUM_F32) {                                                                 \
+        constexpr SumType TYPE = SUM_F32;                                                          \
+        __VA_ARGS__;                                                                               \
+    } else if ((sums)->type == SUM_I32) {                                                          \
+        constexpr SumType TYPE = SUM_I32;                                                          \
+        __VA_ARGS__;                                                                               \
+    } else {                                                                                       \
+        constexpr SumType TYPE = SUM_I64;                                                          \
+        __VA_ARGS__;                                                                               \
+    }
+
+/* A block takes a chunk, LANES / 4 threads one of its SEGMENTS, a thread four of the lanes that a CPU has: chains and
+ * tree are the CPU's, and so are the bits. */
+enum { THREADS_OF_SEGMENT = LANES / 4 };
+
+template <int N, SumType TYPE>
+__global__ void __launch_bounds__(THREADS, 4)
+    state_squares_kernel(Layout layout, GradientSums sums, double *parts)
+{
+    const Chunk chunk =
+        chunk_of(layout, sums.is_shard, layout.rank + (int64_t)blockIdx.x * layout.n_ranks);
+    const int64_t each = ROUND_UP(DIV_ROUND_UP(chunk.n, (int64_t)SEGMENTS), (int64_t)LANES);
+    const int segment = (int)threadIdx.x / THREADS_OF_SEGMENT;
+    const int lane = (int)threadIdx.x % THREADS_OF_SEGMENT * 4;
+    const int64_t first = MIN(segment * each, chunk.n), end = MIN(first + each, chunk.n);
+    double sum[4] = {};
+    int64_t i = first + lane;
+    if (i < end) {
+        Factors f = factors_from<TYPE>(layout, sums, chunk.first + i);
+#ifdef __CUDACC__
+#pragma unroll 4
+#endif
+        for (; N > 1 && i + 4 <= end; i += LANES) {
+            const auto g = mean_gradients<4, TYPE>(sums, chunk.sums + i, [&](int k) {
+                return TYPE == SUM_F32 ? 1.0 : factor_of(&f, chunk.first + i + k);
+            });
+            for (int k = 0; k < 4; k++)
+                sum[k] += (double)g.at[k] * (double)g.at[k];
+        }
+        for (; i < end; i += LANES)
+            for (int k = 0; k < 4 && i + k < end; k++) {
+                const auto g = mean_gradients<1, TYPE>(sums, chunk.sums + i + k, [&](int) {
+                    return TYPE == SUM_F32 ? 1.0 : factor_of(&f, chunk.first + i + k);
+                });
+                sum[k] += (double)g.at[0] * (double)g.at[0];
+            }
+    }
+    for (int mask = THREADS_OF_SEGMENT / 2; mask > 0; mask /= 2)
+        for (int k = 0; k < 4; k++)
+            sum[k] += __shfl_xor_sync(0xffffffffu, sum[k], mask);
+    if (lane == 0)
+        parts[(int64_t)blockIdx.x * SEGMENTS + segment] = (sum[0] + sum[2]) + (sum[1] + sum[3]);
 }
 
 __global__ void state_squares_sum_kernel(int64_t n, const double *parts, double *squares)
@@ -281,8 +516,10 @@ void cuda_state_squares(StatePlan *plan, const GradientSums *sums, double *squar
     const int64_t own = every(n_chunks(layout), layout.n_ranks, layout.rank);
     if (own == 0)
         return;
-    const dim3 grid(SEGMENTS / SEGMENTS_EACH, (unsigned)own);
-    LAUNCH(device, grid, THREADS, 0, state_squares_kernel, layout, *sums, plan->parts);
+    static_assert(SEGMENTS * THREADS_OF_SEGMENT == THREADS, "a block takes a chunk");
+    WITH_SUMS(sums, layout, (0, sums->data),
+              LAUNCH(device, (unsigned)own, THREADS, 0, (state_squares_kernel<N, TYPE>), layout,
+                     *sums, plan->parts));
     LAUNCH(device, blocks_for(own), THREADS, 0, state_squares_sum_kernel, own,
            (const double *)plan->parts, squares);
 }
@@ -300,26 +537,52 @@ static Rates rates_of(const AdamW *a, double ema_decay)
                  (float)ema_decay,        (float)(1.0 - ema_decay)};
 }
 
-__global__ void state_update_kernel(Layout layout, Rates r, GradientSums sums, int64_t n,
-                                    float *weights, float *m, float *v, float *ema)
+/* Element by element: the state at i, the shard at `at`, the sums at `sum`. */
+template <int N, SumType TYPE, typename Factor>
+__device__ static inline void update(const Rates &r, const GradientSums &sums, int64_t sum,
+                                     Factor factor, float *weights, float *m, float *v, float *ema)
 {
-    FOR_ELEMENTS(at, n)
-    {
-        const int64_t chunk = layout.shard + at / layout.chunk_elements * layout.n_shards;
-        const int64_t i = chunk * layout.chunk_elements + at % layout.chunk_elements;
-        if (i >= layout.n_elements)
-            continue;
-        const float gradient = mean_gradient(layout, sums, i) * r.scale;
-        const float weight = weights[i] - r.decay * weights[i];
-        const float mean = r.beta1 * m[at] + r.rest1 * gradient;
-        const float square = r.beta2 * v[at] + r.rest2 * (gradient * gradient);
-        const float updated = weight - r.rate * (mean / (sqrtf(square / r.correction2) + r.eps));
-        m[at] = mean;
-        v[at] = square;
-        weights[i] = updated;
-        if (ema)
-            ema[at] = r.keep * ema[at] + r.rest * updated;
+    const Pack<N> gradients = mean_gradients<N, TYPE>(sums, sum, factor);
+    Pack<N> weight = load<N>(weights), mean = load<N>(m), square = load<N>(v);
+    Pack<N> average = ema ? load<N>(ema) : Pack<N>{};
+    for (int k = 0; k < N; k++) {
+        const float gradient = gradients.at[k] * r.scale;
+        const float decayed = weight.at[k] - r.decay * weight.at[k];
+        mean.at[k] = r.beta1 * mean.at[k] + r.rest1 * gradient;
+        square.at[k] = r.beta2 * square.at[k] + r.rest2 * (gradient * gradient);
+        weight.at[k] =
+            decayed - r.rate * (mean.at[k] / (sqrtf(square.at[k] / r.correction2) + r.eps));
+        average.at[k] = r.keep * average.at[k] + r.rest * weight.at[k];
     }
+    store(m, mean);
+    store(v, square);
+    store(weights, weight);
+    if (ema)
+        store(ema, average);
+}
+
+/* tiles: of TILE elements, in a chunk. */
+template <int N, SumType TYPE>
+__global__ void __launch_bounds__(THREADS, 3)
+    state_update_kernel(Layout layout, Rates r, GradientSums sums, unsigned tiles, float *weights,
+                        float *m, float *v, float *ema)
+{
+    const int64_t slot = blockIdx.x / tiles;
+    const Chunk chunk = chunk_of(layout, sums.is_shard, layout.shard + slot * layout.n_shards);
+    const int64_t first = (int64_t)(blockIdx.x % tiles) * TILE, last = MIN(first + TILE, chunk.n);
+    if (first >= last)
+        return;
+    const int64_t kept = slot * layout.chunk_elements;
+    const Factors tensor = factors_from<TYPE>(layout, sums, chunk.first + first);
+    const bool alone = chunk.first + last <= tensor.end;
+    for_tile<N>(first, last, [&](int64_t i, auto number) {
+        Factors mine = tensor;
+        const int64_t at = kept + i;
+        update<decltype(number)::value, TYPE>(
+            r, sums, chunk.sums + i,
+            [&](int k) { return alone ? tensor.factor : factor_of(&mine, chunk.first + i + k); },
+            weights + chunk.first + i, m + at, v + at, ema ? ema + at : NULL);
+    });
 }
 
 void cuda_state_update(StatePlan *plan, const AdamW *adamw, double ema_decay,
@@ -328,9 +591,11 @@ void cuda_state_update(StatePlan *plan, const AdamW *adamw, double ema_decay,
     Device *device = plan->device;
     const Layout layout = plan->layout;
     const int64_t kept = every(n_chunks(layout), layout.n_shards, layout.shard);
-    const int64_t n = kept * layout.chunk_elements;
-    if (n == 0)
+    const int64_t tiles = DIV_ROUND_UP(layout.chunk_elements, (int64_t)TILE);
+    if (kept == 0)
         return;
-    LAUNCH(device, blocks_for(n), THREADS, 0, state_update_kernel, layout,
-           rates_of(adamw, ema_decay), *sums, n, weights, m, v, ema);
+    WITH_SUMS(sums, layout, (0, sums->data, weights, m, v, ema),
+              LAUNCH(device, (unsigned)(kept * tiles), THREADS, 0, (state_update_kernel<N, TYPE>),
+                     layout, rates_of(adamw, ema_decay), *sums, (unsigned)tiles, weights, m, v,
+                     ema));
 }

@@ -16,6 +16,9 @@ enum { UNFETCHED = 0xa5, DELAY_USEC = 300, EACH = 64, DELAY_MAX = 1000000 };
 
 static const char *const lane_name[] = {"compute", "in", "out", "comm"};
 static_assert(ELEMENTSOF(lane_name) == N_LANES, "each lane has a name");
+static const char *const hang_point[] = {"shadow.hang.compute", "shadow.hang.in", "shadow.hang.out",
+                                         "shadow.hang.comm"};
+static_assert(ELEMENTSOF(hang_point) == N_LANES, "each lane has a point");
 
 /* ---- open, free ---- */
 
@@ -203,11 +206,23 @@ ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const 
     return call;
 }
 
+/* Visits the points of what is put on the lane. */
+static bool hangs(const ShadowCall *call, Lane lane)
+{
+    char point[64];
+    if (call->is_copy)
+        return fault(hang_point[lane]) < 0;
+    if (!call->is_operation)
+        return false;
+    (void)snprintf(point, sizeof(point), "shadow.hang.%s", call->name);
+    return fault("shadow.hang") < 0 || fault(point) < 0;
+}
+
 void shadow_call_put(Device *base, Lane lane, ShadowCall *call)
 {
     ShadowDevice *device = shadow_of(base);
     ShadowLane *to = &device->lane[lane];
-    if (call->is_operation && fault("shadow.hang") < 0)
+    if (hangs(call, lane))
         shadow_hang(base, lane);
     shadow_lane_put(to, call);
     if (device->lanes.options.takes_host)
@@ -255,6 +270,7 @@ void shadow_device_send(Device *device, Lane lane, void *to, const void *from, s
                                               .n_bytes = n_bytes,
                                               .hash = hash64_bytes(from, n_bytes, 0),
                                               .lane = lane};
+    call->is_copy = true;
     shadow_call_host(device, call, from);
     shadow_call_put(device, lane, call);
 }
@@ -269,6 +285,7 @@ void shadow_device_fetch(Device *device, Lane lane, void *to, const void *from, 
                    .from = shadow_call_memory(device, call, from, n_bytes),
                    .n_bytes = n_bytes,
                    .lane = lane};
+    call->is_copy = true;
     if (!shadow_call_host(device, call, to)) /* else the lane may still read there, in its order */
         memset(to, UNFETCHED, n_bytes);
     call->begin = fetch_begin;
@@ -352,4 +369,24 @@ int shadow_device_synchronise(Device *device, Error *err)
         r = shadow_device_await(device, shadow_device_fence(device, (Lane)lane), USEC_INFINITY,
                                 err);
     return r;
+}
+
+/* ---- launches: a CPU has none ---- */
+
+int shadow_device_time_launches(Device *device, size_t n_max, Error *err)
+{
+    (void)device;
+    return n_max == 0 ? 0 : error_set(err, -ENOTSUP, "the shadow device has no launches to time");
+}
+
+size_t shadow_device_timed_launches(const Device *device)
+{
+    (void)device;
+    return 0;
+}
+
+int shadow_device_read_launches(Device *device, const DeviceLaunch **ret, Error *err)
+{
+    (void)device, (void)ret;
+    return error_set(err, -ENOTSUP, "the shadow device has no launches to time");
 }

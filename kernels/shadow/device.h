@@ -85,3 +85,6 @@ __typeof__(device_fence) shadow_device_fence;
 __typeof__(device_wait) shadow_device_wait;
 __typeof__(device_reached) shadow_device_reached;
 __typeof__(device_await) shadow_device_await;
+__typeof__(device_time_launches) shadow_device_time_launches;
+__typeof__(device_timed_launches) shadow_device_timed_launches;
+__typeof__(device_read_launches) shadow_device_read_launches;

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_USEC = 1000 }; /* between looks at what nobody tells of */
+enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* between looks at what nobody tells of */
 
 /* ---- waiting for a counter ---- */
 
@@ -36,6 +36,10 @@ static void counter_wake(const _Atomic(uint64_t) *counter)
 
 /* ---- the lane's side ---- */
 
+static const char *const break_point[] = {"shadow.break.compute", "shadow.break.in",
+                                          "shadow.break.out", "shadow.break.comm"};
+static_assert(ELEMENTSOF(break_point) == N_LANES, "each lane has a point");
+
 static void delay(const ShadowLane *lane, const ShadowCall *call, uint64_t serial)
 {
     const ShadowOptions *o = &lane->lanes->options;
@@ -49,7 +53,9 @@ static void delay(const ShadowLane *lane, const ShadowCall *call, uint64_t seria
 static void run(const ShadowLane *lane, const ShadowCall *call)
 {
     ShadowLanes *lanes = lane->lanes;
-    const int error = call->is_operation ? fault("shadow.break") : 0;
+    const int error = call->is_operation ? fault("shadow.break")
+                      : call->is_copy    ? fault(break_point[lane->number])
+                                         : 0;
     if (error < 0)
         atomic_store_explicit(&lanes->broken, error, memory_order_relaxed);
     if (call->runs_broken || !atomic_load_explicit(&lanes->broken, memory_order_relaxed))
@@ -104,8 +110,14 @@ void shadow_lane_put(ShadowLane *lane, ShadowCall *call)
         lane_start(lane);
     const uint64_t n = atomic_load_explicit(&lane->put, memory_order_relaxed);
     _Atomic(ShadowCall *) *slot = &lane->calls[n % SHADOW_LANE_ROOM];
-    while (atomic_load_explicit(slot, memory_order_relaxed))
+    for (int naps = 0; atomic_load_explicit(slot, memory_order_relaxed); naps++) {
+        if (naps >= (lane->dropped ? 0 : NAPS_HUNG) && lane->lanes->hung && !lane->lanes->ending) {
+            lane->dropped = true;
+            free(call); /* what it uses stays in use: nothing behind the hang is ever done */
+            return;
+        }
         (void)usleep(NAP_USEC); /* a signal may shorten it */
+    }
     atomic_store_explicit(slot, call, memory_order_release);
     atomic_store_explicit(&lane->put, n + 1, memory_order_release);
     counter_wake(&lane->put);

@@ -28,6 +28,7 @@ typedef struct ShadowCall {
     void (*begin)(const void *arguments); /* before it is late; or NULL */
     const char *name;                     /* of the function of kernels.h */
     bool is_operation;                    /* not a copy or a wait */
+    bool is_copy;                         /* of device_send() or device_fetch() */
     bool runs_broken;                     /* also on a broken device: a wait */
     int n_uses;
     atomic_int *uses[SHADOW_USES_MAX]; /* of memory and objects; each was raised by one */
@@ -46,11 +47,13 @@ struct ShadowLane {
     int number;
     pthread_t thread;
     bool thread_runs;
+    bool dropped; /* a call, for want of room behind one that hangs; the filler's */
     _Atomic(uint64_t) put, done;
     _Atomic(ShadowCall *) calls[SHADOW_LANE_ROOM];
 };
 
-/* Waits while SHADOW_LANE_ROOM calls are in the queue. */
+/* Waits while SHADOW_LANE_ROOM calls are in the queue; where one hangs, a second at most, and drops that call
+ * and those after it. */
 void shadow_lane_put(ShadowLane *lane, ShadowCall *call);
 /* Waits until a thread has run all, and ends it. */
 void shadow_lane_end(ShadowLane *lane);

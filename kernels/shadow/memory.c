@@ -98,7 +98,7 @@ static void release(ShadowDevice *device, void *address, bool is_host)
     }
     (void)pthread_mutex_unlock(&device->lock); /* as above */
 
-    if (in_use && shadow_is_lost(device))
+    if (in_use && atomic_load_explicit(&device->lanes.broken, memory_order_relaxed) < 0)
         return; /* device_free() releases it */
     if (in_use)
         shadow_fail("%p, %zu bytes, was released while queued work uses it", address, m->n_bytes);

@@ -127,7 +127,19 @@ OPERATION(device_clear, (DATA, void *, memory), (VALUE, size_t, n_bytes))
 OPERATION(gradient_take, (SHAPE, GradientForm, form), (DATA, const void *, gradient),
           (SHAPE, GradientPlace, place), (SINK, GradientSink, sink))
 
+OPERATION(fingerprint, (VALUE, size_t, n_bytes), (DATA, const void *, data),
+          (DATA, uint64_t *, sum))
+
+/* Of all objects: the CPU has no plans. */
+#define PLAN_TEXT(Type, stem)                                                                      \
+    static void shadow_##stem##_plan_text(const Type *object, KernelPass pass, char *text,         \
+                                          size_t size)                                             \
+    {                                                                                              \
+        cpu_backend.stem##_plan_text(((const ShadowObject *)object)->inner, pass, text, size);     \
+    }
+
 OBJECT(Conv, ConvShape, conv)
+PLAN_TEXT(Conv, conv)
 OBJECT_ANSWER(size_t, Conv, conv_packed_bytes)
 OBJECT_ANSWER(size_t, Conv, conv_workspace_bytes)
 OBJECT_OPERATION(Conv, conv_pack, (DATA, const float *, weight), (DATA, void *, packed))
@@ -142,6 +154,7 @@ OBJECT_OPERATION(Conv, conv_backward_weight, (DATA, const void *, x), (DATA, con
                  (DATA, void *, dweight), (DATA, float *, dbias), (DATA, void *, workspace))
 
 OBJECT(Linear, LinearShape, linear)
+PLAN_TEXT(Linear, linear)
 OBJECT_ANSWER(size_t, Linear, linear_packed_bytes)
 OBJECT_ANSWER(size_t, Linear, linear_workspace_bytes)
 OBJECT_OPERATION(Linear, linear_pack, (DATA, const float *, weight), (DATA, void *, packed))
@@ -156,6 +169,7 @@ OBJECT_OPERATION(Linear, linear_backward_weight, (DATA, const void *, x), (DATA,
                  (DATA, void *, dweight), (DATA, float *, dbias), (DATA, void *, workspace))
 
 OBJECT(Attention, AttentionShape, attention)
+PLAN_TEXT(Attention, attention)
 OBJECT_ANSWER(size_t, Attention, attention_workspace_bytes)
 OBJECT_ANSWER(size_t, Attention, attention_saved_bytes)
 OBJECT_OPERATION(Attention, attention_forward, (DATA, const void *, q), (DATA, const void *, k),
@@ -185,6 +199,10 @@ OPERATION(geglu_forward, (VALUE, int64_t, rows), (VALUE, int, f), (DATA, const v
           (DATA, void *, y))
 OPERATION(geglu_backward, (VALUE, int64_t, rows), (VALUE, int, f), (DATA, const void *, x),
           (DATA, const void *, dy), (DATA, void *, dx))
+OPERATION(gelu_forward, (VALUE, int64_t, n), (DATA, const void *, x), (DATA, void *, y))
+OPERATION(embedding_forward, (VALUE, int, n), (VALUE, int, tokens), (VALUE, int, c_),
+          (DATA, const float *, words), (DATA, const float *, positions),
+          (DATA, const int32_t *, ids), (DATA, void *, y))
 OPERATION(silu_forward, (VALUE, int64_t, n), (DATA, const void *, x), (DATA, void *, y))
 OPERATION(silu_backward, (VALUE, int64_t, n), (DATA, const void *, x), (DATA, const void *, dy),
           (DATA, void *, dx), (VALUE, bool, accumulate))

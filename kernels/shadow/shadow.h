@@ -52,5 +52,5 @@ extern const KernelsBackend shadow_backend;
 
 /* From now on queued work is dropped, and device_await() and device_synchronise() return `error` (-EIO, -EFAULT). */
 void shadow_break(Device *device, int error);
-/* What is put on the lane from now on does not run before device_free(). */
+/* What is put on the lane from now on does not run before device_free(), which also releases what it uses. */
 void shadow_hang(Device *device, Lane lane);

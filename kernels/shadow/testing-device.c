@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-device.c - stands between a test and device_open() (ld --wrap): with SDTRAIN_TEST_DEVICE=shadow[:OPTIONS]
  * the CPU that a test opens is a shadow device, with emulated[:SEED] the emulator of the CUDA kernels, with cuda the
- * first GPU, by the module. CMake's sdtrain_test(... DEVICE shadow EMULATED) registers a test for the first two. */
+ * first GPU, by the module. emulated-bf16 and cuda-bf16 compute in bf16. The emulator makes plans for the libraries of
+ * SDTRAIN_CUDA_LIBRARIES, if it is set; a GPU makes some unless SDTRAIN_CUDA_PLANS is set. CMake's
+ * sdtrain_test(... DEVICE shadow EMULATED) registers a test for the first two. */
 #include "kernels/cuda/emulated.h"
 #include "kernels/shadow/shadow.h"
 
@@ -25,19 +27,24 @@ int __wrap_device_open(const DeviceOptions *options, Device **ret, Error *err)
     if (!wanted || options->kind != DEVICE_CPU || options->type != DATA_F32)
         return __real_device_open(options, ret, err);
     const char *seed = behind(wanted, "emulated"), *rest = behind(wanted, "shadow");
-    if (seed) {
-        emulated_device_seed(strtoull(seed, NULL, 10));
-        return emulated_device_open(options, ret, err);
+    const char *narrow_seed = behind(wanted, "emulated-bf16");
+    DeviceOptions other = *options;
+    if (narrow_seed || strcmp(wanted, "cuda-bf16") == 0)
+        other.type = DATA_BF16;
+    if (seed || narrow_seed) {
+        emulated_device_seed(strtoull(seed ? seed : narrow_seed, NULL, 10));
+        other.tune = narrow_seed && getenv("SDTRAIN_CUDA_LIBRARIES");
+        return emulated_device_open(&other, ret, err);
     }
-    if (strcmp(wanted, "cuda") == 0) {
-        DeviceOptions gpu = *options;
-        gpu.kind = DEVICE_CUDA;
-        return __real_device_open(&gpu, ret, err);
+    if (strcmp(wanted, "cuda") == 0 || strcmp(wanted, "cuda-bf16") == 0) {
+        other.kind = DEVICE_CUDA;
+        other.tune = other.type == DATA_BF16 && !getenv("SDTRAIN_CUDA_PLANS");
+        return __real_device_open(&other, ret, err);
     }
     if (!rest)
         return error_set(err, -EINVAL,
-                         "SDTRAIN_TEST_DEVICE=%.100s is not shadow[:OPTIONS], emulated[:SEED] or "
-                         "cuda",
+                         "SDTRAIN_TEST_DEVICE=%.100s is not shadow[:OPTIONS], "
+                         "emulated[-bf16][:SEED] or cuda[-bf16]",
                          wanted);
     ShadowOptions shadow;
     int r = shadow_options_parse(rest, &shadow, err);

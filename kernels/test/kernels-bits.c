@@ -2,16 +2,16 @@
 /* kernels-bits.c - runs every operation on fixed inputs and prints a digest of what each wrote.
  *
  *     kernels-bits THREADS OFFSET [f32|bf16 SEED]
- *     kernels-bits cuda OFFSET f32|bf16 0
+ *     kernels-bits cuda OFFSET f32|bf16 0 [brief]
  *
  * The first line is the device's numerics. tests/golden/kernels-bits.txt holds what must come out.
  * test-bits compares what this prints for other numbers of threads, other alignments (inputs and
- * outputs lie OFFSET floats behind a 64-byte boundary), other neighbours (random, here) and the
+ * outputs lie OFFSET elements behind a 64-byte boundary), other neighbours (random, here) and the
  * library built without vectors.
  *
  * kernels-bits-emulated is the same for the CUDA kernels, by their emulator: activations have the type that is named,
  * and SEED draws the order in which threads and blocks run. `cuda` runs them on a GPU, which must print the same but
- * for the first line. */
+ * for the first line. `brief`: each kind of operation at a few small shapes, for tools that are slow. */
 #include "base/exactmath.h"
 #include "base/hash.h"
 #include "base/philox.h"
@@ -22,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFERS = 8, BUFFER_FLOATS = 1 << 18 };
+enum { BUFFERS = 8, BUFFER_FLOATS = 1 << 20, FILLED_FLOATS = 1 << 18 };
 
 enum { WORDS_BYTES = 256 };
 
@@ -31,18 +31,22 @@ typedef struct Space {
     float *host[BUFFERS]; /* what fill() puts into b */
     /* Device memory. */
     float *memory[BUFFERS], *b[BUFFERS]; /* as allocated; as used, OFFSET behind */
-    void *a[BUFFERS]; /* the same values in the device's type: b itself, or memory of its own */
+    void *a_memory[BUFFERS],
+        *a[BUFFERS]; /* the same in the device's type, if b is not it: then a is b */
     void *packed, *workspace;
     char *words; /* [8] of WORDS_BYTES: what is small */
+
+    const char *prefix; /* of the names that are printed */
+    size_t n_filled;    /* elements of a buffer */
 } Space;
 
-/* Brings what the host has to the device, in both types. */
+/* Brings what was filled on the host to the device, in both types. */
 static void upload(Space *s)
 {
     for (int i = 0; i < BUFFERS; i++) {
-        device_upload(s->device, s->b[i], s->host[i], BUFFER_FLOATS * sizeof(float));
+        device_upload(s->device, s->b[i], s->host[i], s->n_filled * sizeof(float));
         if (s->a[i] != s->b[i])
-            cast_from_f32(s->device, BUFFER_FLOATS, s->b[i], s->a[i]);
+            cast_from_f32(s->device, (int64_t)s->n_filled, s->b[i], s->a[i]);
     }
 }
 
@@ -54,11 +58,17 @@ static void *word(Space *s, int i, const void *value, size_t n_bytes)
     return to;
 }
 
+/* On the host. What an element holds does not depend on n. */
+static void fill_one(Space *s, int i, size_t n)
+{
+    for (size_t j = 0; j < n; j++)
+        s->host[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+}
+
 static void fill(Space *s)
 {
     for (int i = 0; i < BUFFERS; i++)
-        for (size_t j = 0; j < BUFFER_FLOATS; j++)
-            s->host[i][j] = 2 * philox_uniform(philox4x32(99, (uint64_t)i, j).word[0]) - 1;
+        fill_one(s, i, s->n_filled);
     upload(s);
 }
 
@@ -72,6 +82,7 @@ static void print_host(const char *name, const void *data, size_t n_bytes)
 static void print(const Space *s, const char *name, const void *data, size_t n_bytes)
 {
     _cleanup_free_ void *copy = device_copy_of(s->device, data, n_bytes);
+    (void)fputs(s->prefix, stdout); /* a pipe that is broken is seen by its reader */
     print_host(name, copy, n_bytes);
 }
 
@@ -98,21 +109,25 @@ static void run_conv(Space *s, const ConvShape *shape)
     Error err = ERROR_INIT;
     const size_t taps = (size_t)(shape->kernel * shape->kernel);
     const size_t n_x = (size_t)(shape->n * shape->h * shape->w * shape->c_in);
-    const size_t ho = (size_t)((shape->h - 1) / shape->stride + 1);
-    const size_t wo = (size_t)((shape->w - 1) / shape->stride + 1);
+    const size_t ho = (size_t)conv_output_side(shape, shape->h);
+    const size_t wo = (size_t)conv_output_side(shape, shape->w);
     const size_t n_y = (size_t)shape->n * ho * wo * (size_t)shape->c_out;
+    const size_t n_w = taps * (size_t)shape->c_in * (size_t)shape->c_out;
 
     if (conv_new(s->device, shape, &conv, &err) < 0)
         stop(&err);
     fill(s);
+    if (n_w > s->n_filled) { /* the weights alone are so many */
+        fill_one(s, 1, n_w);
+        device_upload(s->device, s->b[1], s->host[1], n_w * sizeof(float));
+    }
     conv_pack(conv, s->b[1], s->packed);
     conv_forward(conv, s->a[0], s->packed, s->b[2], s->a[3], s->a[4], s->a[5], s->workspace);
     print_values(s, "conv forward", s->a[5], n_y);
     conv_backward_data(conv, s->a[4], s->b[1], s->packed, s->a[6], true, s->workspace);
     print_values(s, "conv backward by data", s->a[6], n_x);
     conv_backward_weight(conv, s->a[0], s->a[4], s->b[7], s->b[3], s->workspace);
-    print_floats(s, "conv backward by weight", s->b[7],
-                 taps * (size_t)shape->c_in * (size_t)shape->c_out);
+    print_floats(s, "conv backward by weight", s->b[7], n_w);
     print_floats(s, "conv bias", s->b[3], (size_t)shape->c_out);
 }
 
@@ -135,28 +150,38 @@ static void run_attention(Space *s, const AttentionShape *shape)
     print_values(s, "attention dv", s->packed, n_kv);
 }
 
-static void run_norms(Space *s)
+static void run_group_norm(Space *s, const GroupNormShape *shape)
 {
-    const GroupNormShape group = {3, 9, 11, 120, 12, 1e-5, true};
-    const LayerNormShape layer = {211, 93, 1e-5};
-    const size_t n_group = 3 * 9 * 11 * 120, n_layer = 211 * 93;
+    const size_t n = (size_t)(shape->n * shape->h * shape->w * shape->c), c = (size_t)shape->c;
 
     fill(s);
-    group_norm_forward(s->device, &group, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
-    print_values(s, "group norm forward", s->a[3], n_group);
-    group_norm_backward(s->device, &group, s->a[0], s->b[1], s->b[2], s->b[4], s->a[3], s->a[5],
+    group_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    print_values(s, "group norm forward", s->a[3], n);
+    group_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[2], s->b[4], s->a[3], s->a[5],
                         false, s->b[6], s->b[7], s->workspace);
-    print_values(s, "group norm dx", s->a[5], n_group);
-    print_floats(s, "group norm dgamma", s->b[6], 120);
-    print_floats(s, "group norm dbeta", s->b[7], 120);
+    print_values(s, "group norm dx", s->a[5], n);
+    print_floats(s, "group norm dgamma", s->b[6], c);
+    print_floats(s, "group norm dbeta", s->b[7], c);
+}
+
+static void run_layer_norm(Space *s, const LayerNormShape *shape)
+{
+    const size_t n = (size_t)shape->rows * (size_t)shape->c, c = (size_t)shape->c;
+
     fill(s);
-    layer_norm_forward(s->device, &layer, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
-    print_values(s, "layer norm forward", s->a[3], n_layer);
-    layer_norm_backward(s->device, &layer, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
+    layer_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    print_values(s, "layer norm forward", s->a[3], n);
+    layer_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
                         s->b[6], s->b[7], s->workspace);
-    print_values(s, "layer norm dx", s->a[5], n_layer);
-    print_floats(s, "layer norm dgamma", s->b[6], 93);
-    print_floats(s, "layer norm dbeta", s->b[7], 93);
+    print_values(s, "layer norm dx", s->a[5], n);
+    print_floats(s, "layer norm dgamma", s->b[6], c);
+    print_floats(s, "layer norm dbeta", s->b[7], c);
+}
+
+static void run_norms(Space *s)
+{
+    run_group_norm(s, &(GroupNormShape){3, 9, 11, 120, 12, 1e-5, true});
+    run_layer_norm(s, &(LayerNormShape){211, 93, 1e-5});
 }
 
 static void run_elementwise(Space *s)
@@ -274,6 +299,150 @@ static void run_state(Space *s)
     run_sums(s, plan, n, 64, 57, "quantised to 64 bits", "dequantised from 64 bits");
 }
 
+/* What moves 16 bytes at once, if the rows consist of such packs and begin on their boundaries. */
+static void run_packs(Space *s)
+{
+    const size_t n = 99 * 40;
+
+    fill(s);
+    geglu_forward(s->device, 99, 40, s->a[0], s->a[2]);
+    print_values(s, "geglu forward in packs", s->a[2], n);
+    geglu_backward(s->device, 99, 40, s->a[0], s->a[1], s->a[2]);
+    print_values(s, "geglu backward in packs", s->a[2], 2 * n);
+    silu_forward(s->device, (int64_t)n, s->a[0], s->a[2]);
+    print_values(s, "silu forward in packs", s->a[2], n);
+    silu_backward(s->device, (int64_t)n, s->a[0], s->a[1], s->a[3], true);
+    print_values(s, "silu backward in packs", s->a[3], n);
+    accumulate(s->device, (int64_t)n, s->a[0], s->a[3]);
+    print_values(s, "sum in packs", s->a[3], n);
+    concat_forward(s->device, 99, 16, 24, s->a[0], s->a[1], s->a[2]);
+    print_values(s, "concat forward in packs", s->a[2], n);
+    concat_backward(s->device, 99, 16, 24, s->a[2], s->a[3], true, s->a[4], false);
+    print_values(s, "concat backward in packs, left", s->a[3], 99 * 16);
+    print_values(s, "concat backward in packs, right", s->a[4], 99 * 24);
+    upsample_forward(s->device, 3, 17, 22, 24, s->a[0], s->a[2]);
+    print_values(s, "upsample forward in packs", s->a[2], 3 * 17 * 22 * 24);
+    upsample_backward(s->device, 3, 18, 21, 24, s->a[2], s->a[3], true);
+    print_values(s, "upsample backward in packs", s->a[3], 3 * 9 * 11 * 24);
+    run_group_norm(s, &(GroupNormShape){2, 13, 23, 160, 16, 1e-5, true});
+    cast_from_f32(s->device, (int64_t)n, s->b[0], s->a[3]);
+    print_values(s, "cast in packs", s->a[3], n);
+    cast_to_f32(s->device, (int64_t)n, s->a[3], s->b[4]);
+    print_floats(s, "cast back in packs", s->b[4], n);
+}
+
+/* ---- the shapes of sd2-base, with fewer samples and smaller sides ---- */
+
+enum { SD2_FILLED = 1 << 15 };
+
+static void run_sd2_matrices(Space *s)
+{
+    static const ConvShape convs[] = {{1, 4, 4, 320, 320, 3, 1}, {1, 8, 8, 4, 320, 3, 1},
+                                      {1, 8, 8, 320, 4, 3, 1},   {1, 4, 4, 320, 320, 3, 2},
+                                      {1, 3, 3, 960, 320, 1, 1}, {1, 1, 77, 320, 640, 1, 1}};
+    static const AttentionShape attentions[] = {
+        {1, 2, 64, 64, 64, 384, 384}, {1, 2, 64, 16, 16, 384, 384}, {1, 1, 64, 256, 256, 192, 192},
+        {1, 1, 64, 64, 77, 64, 128},  {2, 1, 64, 16, 77, 64, 128},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(convs); i++)
+        run_conv(s, &convs[i]);
+    s->n_filled = (size_t)2 * SD2_FILLED;
+    for (size_t i = 0; i < ELEMENTSOF(attentions); i++)
+        run_attention(s, &attentions[i]);
+}
+
+/* Rows are few; a row's width is what a kernel chooses its ways by. */
+static void run_sd2_rows(Space *s)
+{
+    static const int geglu[] = {1280, 2560, 5120};
+    static const int concat[][2] = {{320, 320}, {640, 320}, {640, 640}, {1280, 640}, {1280, 1280}};
+    static const int64_t rows = 3;
+
+    for (size_t i = 0; i < ELEMENTSOF(geglu); i++) {
+        fill(s);
+        geglu_forward(s->device, rows, geglu[i], s->a[0], s->a[2]);
+        print_values(s, "geglu forward", s->a[2], (size_t)(rows * geglu[i]));
+        geglu_backward(s->device, rows, geglu[i], s->a[0], s->a[1], s->a[2]);
+        print_values(s, "geglu backward", s->a[2], (size_t)(2 * rows * geglu[i]));
+    }
+    for (size_t i = 0; i < ELEMENTSOF(concat); i++) {
+        const int ca = concat[i][0], cb = concat[i][1];
+        fill(s);
+        concat_forward(s->device, rows, ca, cb, s->a[0], s->a[1], s->a[2]);
+        print_values(s, "concat forward", s->a[2], (size_t)(rows * (ca + cb)));
+        concat_backward(s->device, rows, ca, cb, s->a[2], s->a[3], true, s->a[4], false);
+        print_values(s, "concat da", s->a[3], (size_t)(rows * ca));
+        print_values(s, "concat db", s->a[4], (size_t)(rows * cb));
+    }
+    fill(s);
+    upsample_forward(s->device, 1, 4, 4, 1280, s->a[0], s->a[2]);
+    print_values(s, "upsample forward", s->a[2], (size_t)4 * 4 * 1280);
+    upsample_backward(s->device, 1, 4, 4, 1280, s->a[2], s->a[3], false);
+    print_values(s, "upsample backward", s->a[3], (size_t)2 * 2 * 1280);
+    spatial_sum(s->device, 2, 9, 1280, s->a[0], s->a[4]);
+    print_values(s, "spatial sum", s->a[4], (size_t)2 * 1280);
+    silu_forward(s->device, 2 * 1280, s->a[0], s->a[5]);
+    print_values(s, "silu forward", s->a[5], (size_t)2 * 1280);
+}
+
+static void run_sd2(Space *s)
+{
+    static const GroupNormShape groups[] = {
+        {2, 5, 6, 320, 32, 1e-5, true},  {1, 4, 5, 640, 32, 1e-5, true},
+        {1, 4, 4, 960, 32, 1e-5, true},  {1, 4, 4, 1280, 32, 1e-5, true},
+        {1, 3, 3, 1920, 32, 1e-5, true}, {1, 2, 4, 2560, 32, 1e-5, true},
+        {1, 4, 4, 640, 32, 1e-6, false},
+    };
+    static const int layers[] = {320, 640, 1280};
+
+    s->prefix = "sd2 ";
+    s->n_filled = SD2_FILLED;
+    for (size_t i = 0; i < ELEMENTSOF(groups); i++)
+        run_group_norm(s, &groups[i]);
+    for (size_t i = 0; i < ELEMENTSOF(layers); i++)
+        run_layer_norm(s, &(LayerNormShape){9, layers[i], 1e-5});
+    run_sd2_rows(s);
+    run_sd2_matrices(s);
+}
+
+/* ---- what an autoencoder and a text encoder have beyond a U-Net ---- */
+
+static void run_encoders(Space *s)
+{
+    enum { TEXTS = 3, TOKENS = 21, ROWS = 50 };
+    static const ConvShape convs[] = {{2, 10, 14, 30, 50, 3, 2, true},
+                                      {1, 7, 9, 20, 33, 3, 2, true}};
+    static const AttentionShape attentions[] = {{2, 3, 20, 77, 77, 60, 60, true},
+                                                {1, 2, 8, 130, 130, 32, 32, true},
+                                                {1, 1, 512, 40, 40, 512, 512, false}};
+    const size_t n = 20011;
+    int32_t ids[TEXTS * TOKENS];
+    static_assert(sizeof(ids) <= WORDS_BYTES, "they are a word");
+
+    s->prefix = "encoder ";
+    s->n_filled = (size_t)1 << 16;
+    for (size_t i = 0; i < ELEMENTSOF(convs); i++)
+        run_conv(s, &convs[i]);
+    for (size_t i = 0; i < ELEMENTSOF(attentions); i++)
+        run_attention(s, &attentions[i]);
+    fill(s);
+    for (size_t i = 0; i < n; i++)
+        s->host[0][i] *= 12;
+    upload(s);
+    for (size_t i = 0; i < ELEMENTSOF(ids); i++)
+        ids[i] = (int32_t)(i * 37 % ROWS);
+    gelu_forward(s->device, (int64_t)n, s->a[0], s->a[2]);
+    print_values(s, "gelu", s->a[2], n);
+    gelu_forward(s->device, (int64_t)n - 3, s->a[0], s->a[2]); /* whole packs */
+    print_values(s, "gelu in packs", s->a[2], n - 3);
+    embedding_forward(s->device, TEXTS, TOKENS, 99, s->b[0], s->b[1], word(s, 0, ids, sizeof(ids)),
+                      s->a[2]);
+    print_values(s, "embedding", s->a[2], (size_t)(TEXTS * TOKENS * 99));
+    embedding_forward(s->device, TEXTS, TOKENS, 104, s->b[0], s->b[1], word(s, 0, ids, sizeof(ids)),
+                      s->a[2]);
+    print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
+}
+
 /* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */
 static void run_base(void)
 {
@@ -325,11 +494,14 @@ int main(int argc, char **argv)
                                       {1, 8, 8, 4, 64, 3, 1},   {3, 5, 5, 270, 17, 3, 1}};
     static const AttentionShape attentions[] = {{2, 3, 20, 130, 77, 60, 60},
                                                 {1, 2, 16, 100, 210, 32, 32}};
-    Space s = {0};
+    Space s = {.prefix = "", .n_filled = FILLED_FLOATS};
     Error err = ERROR_INIT;
 
+    const bool brief = argc == 6 && strcmp(argv[5], "brief") == 0;
+    const size_t n_shapes = brief ? 1 : ELEMENTSOF(convs);
+    argc -= brief;
     if (argc != 3 && argc != 5) {
-        (void)fprintf(stderr, "usage: kernels-bits THREADS OFFSET [f32|bf16 SEED]\n");
+        (void)fprintf(stderr, "usage: kernels-bits THREADS OFFSET [f32|bf16 SEED [brief]]\n");
         return EXIT_FAILURE;
     }
     const bool is_bf16 = argc == 5 && strcmp(argv[3], "bf16") == 0;
@@ -348,28 +520,36 @@ int main(int argc, char **argv)
         s.host[i] = memory_given(calloc(BUFFER_FLOATS, sizeof(float)));
         s.memory[i] = memory;
         s.a[i] = s.b[i] = s.memory[i] + offset;
-        if (is_bf16 && device_allocate(s.device, bytes, &s.a[i], &err) < 0)
+        if (is_bf16 && device_allocate(s.device, bytes, &s.a_memory[i], &err) < 0)
             stop(&err);
+        if (is_bf16)
+            s.a[i] = (char *)s.a_memory[i] + (size_t)offset * data_type_bytes(DATA_BF16);
     }
     if (device_allocate(s.device, 8 * WORDS_BYTES, (void **)&s.words, &err) < 0 ||
-        device_allocate(s.device, 8 * bytes, &s.packed, &err) < 0 ||
-        device_allocate(s.device, 32 * bytes, &s.workspace, &err) < 0)
+        device_allocate(s.device, 2 * bytes, &s.packed, &err) < 0 ||
+        device_allocate(s.device, 8 * bytes, &s.workspace, &err) < 0)
         stop(&err);
 
     print_numerics(&s);
     run_base();
-    for (size_t i = 0; i < ELEMENTSOF(convs); i++)
+    for (size_t i = 0; i < n_shapes; i++)
         run_conv(&s, &convs[i]);
-    for (size_t i = 0; i < ELEMENTSOF(attentions); i++)
+    for (size_t i = 0; i < MIN(n_shapes, ELEMENTSOF(attentions)); i++)
         run_attention(&s, &attentions[i]);
     run_norms(&s);
     run_elementwise(&s);
     run_diffusion(&s);
     run_state(&s);
+    if (argc == 5 && !brief)
+        run_packs(&s);
+    if (argc == 5 && !brief)
+        run_sd2(&s);
+    if (!brief)
+        run_encoders(&s);
 
     for (int i = 0; i < BUFFERS; i++) {
-        if (s.a[i] != s.b[i])
-            device_release(s.device, s.a[i]);
+        if (is_bf16)
+            device_release(s.device, s.a_memory[i]);
         device_release(s.device, s.memory[i]);
         free(s.host[i]);
     }

@@ -35,7 +35,7 @@ typedef struct Reference {
 
 static void reference_row(Head h, const Reference *r, int64_t token)
 {
-    const int64_t keys = h.s->kv_tokens;
+    const int64_t keys = h.s->causal ? token + 1 : h.s->kv_tokens;
     const int d = h.s->head_dim;
     const double scale = 1.0 / sqrt((double)d);
     double *p = doubles_new((size_t)keys), *dp = doubles_new((size_t)keys);
@@ -143,13 +143,75 @@ static void test_attention(void **state)
 {
     (void)state;
     static const AttentionShape shapes[] = {
-        {1, 1, 1, 1, 1, 1, 1},         {2, 2, 4, 7, 1, 8, 8},        {1, 3, 10, 7, 16, 30, 30},
-        {2, 2, 16, 64, 77, 32, 40},    {1, 1, 64, 77, 64, 64, 64},   {1, 2, 17, 16, 7, 40, 35},
-        {1, 1, 30, 97, 193, 30, 30},   {1, 2, 3, 200, 390, 7, 9},    {3, 5, 8, 64, 64, 120, 120},
-        {1, 1, 160, 49, 13, 160, 160}, {1, 2, 40, 100, 209, 80, 240}};
+        {1, 1, 1, 1, 1, 1, 1},
+        {2, 2, 4, 7, 1, 8, 8},
+        {1, 3, 10, 7, 16, 30, 30},
+        {2, 2, 16, 64, 77, 32, 40},
+        {1, 1, 64, 77, 64, 64, 64},
+        {1, 2, 17, 16, 7, 40, 35},
+        {1, 1, 30, 97, 193, 30, 30},
+        {1, 2, 3, 200, 390, 7, 9},
+        {3, 5, 8, 64, 64, 120, 120},
+        {1, 1, 160, 49, 13, 160, 160},
+        {1, 2, 40, 100, 209, 80, 240},
+        /* sd2-base's: q, k and v in one row, or k and v in one */
+        {1, 2, 64, 64, 64, 384, 384},
+        {1, 2, 64, 16, 16, 384, 384},
+        {1, 1, 64, 256, 256, 192, 192},
+        {2, 1, 64, 64, 77, 64, 128},
+        {1, 2, 64, 16, 77, 128, 256},
+        /* one head of an autoencoder */
+        {1, 1, 512, 36, 36, 1536, 1536},
+        {2, 1, 512, 5, 5, 512, 512}};
     Device *device = cpu_open(2);
     for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
         check(device, &shapes[i], 1.0f);
+    device = device_free(device);
+}
+
+/* A text encoder's, and lengths about what is computed at once. */
+static void test_causal(void **state)
+{
+    (void)state;
+    static const AttentionShape shapes[] = {{1, 1, 3, 1, 1, 3, 3, true},
+                                            {2, 2, 4, 7, 7, 8, 8, true},
+                                            {1, 3, 10, 24, 24, 30, 30, true},
+                                            {2, 2, 64, 77, 77, 384, 384, true},
+                                            {1, 1, 20, 193, 193, 20, 60, true},
+                                            {1, 2, 8, 390, 390, 16, 20, true},
+                                            {1, 1, 512, 25, 25, 512, 512, true}};
+    Device *device = cpu_open(2);
+    for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
+        check(device, &shapes[i], 1.0f);
+    device = device_free(device);
+}
+
+/* What is 0 in exact arithmetic alone: a token's result has the same bits whatever follows it. */
+static void test_later_tokens(void **state)
+{
+    (void)state;
+    enum { TOKENS = 77, C = 16, FIRST = 33 * C, ALL = TOKENS * C };
+    static const AttentionShape shape = {1, 2, 8, TOKENS, TOKENS, C, C, true};
+    Device *device = cpu_open(1);
+    Attention *attention;
+    Error err = ERROR_INIT;
+    assert_int_equal(attention_new(device, &shape, &attention, &err), 0);
+    const size_t n_space = workspace_floats(attention_workspace_bytes(attention));
+    const size_t n_saved = workspace_floats(attention_saved_bytes(attention));
+    float *space = floats_new(n_space), *saved = floats_new(n_saved);
+    float *x = random_new(ALL, 1), *a = floats_new(ALL), *b = floats_new(ALL);
+    attention_forward(attention, x, x, x, a, saved, space);
+    for (size_t i = FIRST; i < ALL; i++)
+        x[i] = 1e4f * x[i] + 3.0f;
+    attention_forward(attention, x, x, x, b, saved, space);
+    assert_memory_equal(a, b, FIRST * sizeof(float));
+    assert_memory_not_equal(a + FIRST, b + FIRST, (ALL - FIRST) * sizeof(float));
+    floats_free(x, ALL);
+    floats_free(a, ALL);
+    floats_free(b, ALL);
+    floats_free(space, n_space);
+    floats_free(saved, n_saved);
+    attention = attention_free(attention);
     device = device_free(device);
 }
 
@@ -191,7 +253,8 @@ static void test_refuses_shapes(void **state)
     static const AttentionShape bad[] = {{0, 1, 8, 4, 4, 8, 8},
                                          {1, 0, 8, 4, 4, 8, 8},
                                          {1, 2, 8, 4, 4, 15, 16},
-                                         {1, 2, 8, 4, 0, 16, 16}};
+                                         {1, 2, 8, 4, 0, 16, 16},
+                                         {1, 2, 8, 4, 5, 16, 16, true}};
     Device *device = cpu_open(1);
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
         Attention *attention = NULL;
@@ -206,8 +269,8 @@ static void test_refuses_shapes(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_attention),
-        cmocka_unit_test(test_large_scores),
+        cmocka_unit_test(test_attention),      cmocka_unit_test(test_causal),
+        cmocka_unit_test(test_later_tokens),   cmocka_unit_test(test_large_scores),
         cmocka_unit_test(test_refuses_shapes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -7,7 +7,7 @@
 typedef struct Case {
     Device *device;
     ConvShape s;
-    int ho, wo;
+    int ho, wo, pad;
     size_t n_x, n_y, n_w;
     float *x, *w, *bias, *per_image, *residual, *dy;
     float *packed, *workspace;
@@ -20,8 +20,9 @@ static Case case_new(Device *device, const ConvShape *s)
     Error err = ERROR_INIT;
     Case c = {.device = device,
               .s = *s,
-              .ho = (s->h - 1) / s->stride + 1,
-              .wo = (s->w - 1) / s->stride + 1};
+              .ho = s->pad_end ? s->h / 2 : (s->h - 1) / s->stride + 1,
+              .wo = s->pad_end ? s->w / 2 : (s->w - 1) / s->stride + 1,
+              .pad = s->pad_end ? 0 : s->kernel / 2};
     c.n_x = (size_t)s->n * (size_t)s->h * (size_t)s->w * (size_t)s->c_in;
     c.n_y = (size_t)s->n * (size_t)c.ho * (size_t)c.wo * (size_t)s->c_out;
     c.n_w = (size_t)s->c_out * (size_t)s->c_in * (size_t)(s->kernel * s->kernel);
@@ -61,8 +62,8 @@ static void case_free(Case *c)
             for (int ox = 0; ox < (c)->wo; ox++)                                                   \
                 for (int ky = 0; ky < (c)->s.kernel; ky++)                                         \
                     for (int kx = 0; kx < (c)->s.kernel; kx++) {                                   \
-                        int iy = oy * (c)->s.stride + ky - (c)->s.kernel / 2;                      \
-                        int ix = ox * (c)->s.stride + kx - (c)->s.kernel / 2;                      \
+                        int iy = oy * (c)->s.stride + ky - (c)->pad;                               \
+                        int ix = ox * (c)->s.stride + kx - (c)->pad;                               \
                         if (iy < 0 || iy >= (c)->s.h || ix < 0 || ix >= (c)->s.w)                  \
                             continue;                                                              \
                         for (int o = 0; o < (c)->s.c_out; o++)                                     \
@@ -162,14 +163,43 @@ static void check_backward_weight(Case *c)
 
 /* Every size that is one off a tile, a panel, a block or a run, both kernels and strides. */
 static const ConvShape shapes[] = {
-    {1, 1, 1, 1, 1, 3, 1},    {2, 5, 7, 3, 5, 3, 1},     {1, 8, 8, 16, 16, 3, 1},
-    {2, 4, 4, 17, 33, 3, 1},  {1, 3, 9, 257, 7, 3, 1},   {1, 2, 1, 5, 260, 3, 1},
-    {3, 1, 5, 10, 30, 3, 1},  {1, 33, 37, 4, 8, 3, 1},   {1, 2, 1030, 3, 4, 3, 1},
-    {2, 130, 2, 4, 3, 3, 1},  {2, 8, 8, 6, 12, 3, 2},    {1, 7, 5, 9, 20, 3, 2},
-    {2, 1, 1, 4, 4, 3, 2},    {1, 1, 6, 3, 17, 3, 2},    {1, 9, 2, 30, 10, 3, 2},
-    {2, 6, 6, 5, 18, 1, 1},   {1, 1, 1, 2310, 3, 1, 1},  {1, 33, 32, 7, 97, 1, 1},
-    {1, 5, 6, 8, 7, 1, 2},    {2, 3, 3, 40, 2, 1, 2},    {1, 16, 16, 64, 4, 3, 1},
-    {1, 16, 16, 4, 64, 3, 1}, {2, 12, 12, 48, 112, 3, 1}};
+    {1, 1, 1, 1, 1, 3, 1},
+    {2, 5, 7, 3, 5, 3, 1},
+    {1, 8, 8, 16, 16, 3, 1},
+    {2, 4, 4, 17, 33, 3, 1},
+    {1, 3, 9, 257, 7, 3, 1},
+    {1, 2, 1, 5, 260, 3, 1},
+    {3, 1, 5, 10, 30, 3, 1},
+    {1, 33, 37, 4, 8, 3, 1},
+    {1, 2, 1030, 3, 4, 3, 1},
+    {2, 130, 2, 4, 3, 3, 1},
+    {2, 8, 8, 6, 12, 3, 2},
+    {1, 7, 5, 9, 20, 3, 2},
+    {2, 1, 1, 4, 4, 3, 2},
+    {1, 1, 6, 3, 17, 3, 2},
+    {1, 9, 2, 30, 10, 3, 2},
+    {2, 6, 6, 5, 18, 1, 1},
+    {1, 1, 1, 2310, 3, 1, 1},
+    {1, 33, 32, 7, 97, 1, 1},
+    {1, 5, 6, 8, 7, 1, 2},
+    {2, 3, 3, 40, 2, 1, 2},
+    {1, 16, 16, 64, 4, 3, 1},
+    {1, 16, 16, 4, 64, 3, 1},
+    {2, 12, 12, 48, 112, 3, 1},
+    /* sd2-base's channels */
+    {1, 4, 4, 320, 320, 3, 1},
+    {1, 6, 8, 4, 320, 3, 1},
+    {1, 6, 8, 320, 4, 3, 1},
+    {1, 4, 4, 320, 320, 3, 2},
+    {1, 3, 3, 960, 320, 1, 1},
+    /* padded at the end; an autoencoder's, and sides that are odd, or all padding */
+    {2, 8, 12, 6, 12, 3, 2, true},
+    {1, 2, 2, 3, 5, 3, 2, true},
+    {3, 2, 10, 17, 33, 3, 2, true},
+    {1, 7, 5, 9, 20, 3, 2, true},
+    {1, 6, 9, 4, 3, 3, 2, true},
+    {1, 4, 66, 128, 128, 3, 2, true},
+    {1, 4, 2062, 3, 4, 3, 2, true}};
 
 static void test_convolution(void **state)
 {
@@ -189,8 +219,10 @@ static void test_convolution(void **state)
 static void test_linear(void **state)
 {
     (void)state;
-    static const LinearShape linears[] = {{1, 1, 1},     {7, 5, 3},    {16, 64, 64}, {77, 130, 31},
-                                          {1025, 10, 6}, {8, 2305, 9}, {64, 16, 512}};
+    static const LinearShape linears[] = {{1, 1, 1},     {7, 5, 3},      {16, 64, 64},
+                                          {77, 130, 31}, {1025, 10, 6},  {8, 2305, 9},
+                                          {64, 16, 512}, {16, 320, 960}, {9, 320, 2560},
+                                          {9, 1280, 320}};
     Device *device = cpu_open(2);
     for (size_t i = 0; i < ELEMENTSOF(linears); i++) {
         const LinearShape *l = &linears[i];
@@ -233,11 +265,11 @@ static void test_linear(void **state)
 static void test_refuses_shapes(void **state)
 {
     (void)state;
-    static const ConvShape bad[] = {{0, 4, 4, 4, 4, 3, 1},
-                                    {1, 4, 4, 4, 4, 5, 1},
-                                    {1, 4, 4, 4, 4, 3, 3},
-                                    {1, 4, 4, 0, 4, 3, 1},
-                                    {65536, 1024, 64, 4, 4, 3, 1}};
+    static const ConvShape bad[] = {{0, 4, 4, 4, 4, 3, 1},         {1, 4, 4, 4, 4, 5, 1},
+                                    {1, 4, 4, 4, 4, 3, 3},         {1, 4, 4, 0, 4, 3, 1},
+                                    {65536, 1024, 64, 4, 4, 3, 1}, {1, 4, 4, 4, 4, 3, 1, true},
+                                    {1, 4, 4, 4, 4, 1, 2, true},   {1, 1, 4, 4, 4, 3, 2, true},
+                                    {1, 4, 1, 4, 4, 3, 2, true}};
     static const LinearShape bad_linear[] = {{0, 4, 4}, {INT64_C(1) << 32, 4, 4}, {4, 0, 4}};
     Device *device = cpu_open(1);
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {

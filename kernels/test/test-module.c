@@ -6,9 +6,11 @@
 #include "base/test/testing.h"
 #include "kernels/kernels.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -96,11 +98,13 @@ static void test_refuses(void **state)
         {"/nowhere/libsdtrain-cuda.so",
          -ENODEV,
          {"/nowhere/libsdtrain-cuda.so", "No such file", ""}},
+        {MODULE_PIPE, -ENODEV, {MODULE_PIPE, "no CUDA module", "not a regular file"}},
         {"libsdtrain-cuda.so", -ENODEV, {"SDTRAIN_CUDA_MODULE=libsdtrain-cuda.so", "absolute", ""}},
         {NULL,
          -ENODEV,
          {"/bin/libsdtrain-cuda.so", "/../lib/sdtrain/libsdtrain-cuda.so", "No such file"}},
     };
+    assert_true(mkfifo(MODULE_PIPE, 0600) == 0 || errno == EEXIST);
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Answer answer = answer_with(cases[i].path, "");
         assert_int_equal(answer.r[0], cases[i].r);

@@ -164,16 +164,34 @@ static void check_group_norm(Device *device, const GroupNormShape *s, float offs
 static void test_group_norm(void **state)
 {
     (void)state;
-    static const GroupNormShape shapes[] = {
-        {2, 3, 5, 32, 32, 1e-5, true},  {1, 4, 4, 64, 32, 1e-5, true},
-        {3, 7, 3, 96, 32, 1e-6, false}, {2, 5, 5, 320, 32, 1e-5, true},
-        {1, 6, 9, 60, 2, 1e-5, true},   {1, 1, 1, 40, 4, 1e-5, false},
-        {2, 8, 8, 6, 1, 1e-5, false},   {1, 9, 9, 200, 2, 1e-5, true},
-        {1, 2, 33, 130, 1, 1e-6, true}, {1, 1, 1, 5, 5, 1e-2, false}};
+    static const GroupNormShape shapes[] = {{2, 3, 5, 32, 32, 1e-5, true},
+                                            {1, 4, 4, 64, 32, 1e-5, true},
+                                            {3, 7, 3, 96, 32, 1e-6, false},
+                                            {2, 5, 5, 320, 32, 1e-5, true},
+                                            {1, 6, 9, 60, 2, 1e-5, true},
+                                            {1, 1, 1, 40, 4, 1e-5, false},
+                                            {2, 8, 8, 6, 1, 1e-5, false},
+                                            {1, 9, 9, 200, 2, 1e-5, true},
+                                            {1, 2, 33, 130, 1, 1e-6, true},
+                                            {1, 1, 1, 5, 5, 1e-2, false},
+                                            /* sd2-base's channels */
+                                            {1, 5, 6, 320, 32, 1e-5, true},
+                                            {1, 4, 5, 640, 32, 1e-5, true},
+                                            {2, 3, 5, 960, 32, 1e-5, true},
+                                            {1, 4, 4, 1280, 32, 1e-5, true},
+                                            {1, 3, 3, 1920, 32, 1e-5, true},
+                                            {1, 2, 4, 2560, 32, 1e-5, true},
+                                            {1, 4, 4, 640, 32, 1e-6, false},
+                                            /* many pixels, and about as few as there are lines */
+                                            {2, 17, 19, 80, 8, 1e-5, true},
+                                            {1, 16, 16, 33, 3, 1e-5, false},
+                                            {2, 2, 4, 40, 4, 1e-5, true},
+                                            {2, 3, 3, 40, 4, 1e-5, true}};
     Device *device = cpu_open(2);
     for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
         check_group_norm(device, &shapes[i], 0);
     check_group_norm(device, &shapes[3], 100); /* a mean far above the deviation */
+    check_group_norm(device, &shapes[17], 100);
     device = device_free(device);
 }
 
@@ -205,7 +223,8 @@ static void test_layer_norm(void **state)
     (void)state;
     static const LayerNormShape shapes[] = {{1, 7, 1e-5},    {5, 16, 1e-5},   {64, 64, 1e-5},
                                             {65, 33, 1e-5},  {130, 10, 1e-6}, {200, 320, 1e-5},
-                                            {3, 1280, 1e-5}, {4, 1, 1e-2}};
+                                            {3, 1280, 1e-5}, {9, 2048, 1e-5}, {300, 40, 1e-5},
+                                            {4, 1, 1e-2},    {9, 640, 1e-5}};
     Device *device = cpu_open(2);
     for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
         check_layer_norm(device, &shapes[i], 0);

@@ -16,6 +16,7 @@ import unittest
 BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(os.path.dirname(__file__), "../../build/release"))
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 BIN = os.path.join(BUILD, "bin")
+MODULE = os.path.join(BUILD, "cuda/libsdtrain-cuda.so")  # where it is built
 PROGRAMS = {"sdtraind": "node", "sdtrainer": "node", "sdcontroller": "controller", "sdctl": "ctl", "sdprep": "ctl"}
 
 
@@ -58,7 +59,8 @@ class Package(unittest.TestCase):
         return found.group(1) if found else ""
 
     def test_what_is_where(self):
-        self.assertEqual(set(self.files), {"sdtrain-common", "sdtrain-node", "sdtrain-controller", "sdtrain-ctl"})
+        made = {"sdtrain-common", "sdtrain-node", "sdtrain-controller", "sdtrain-ctl"}
+        self.assertEqual(set(self.files), made | ({"sdtrain-cuda"} if os.path.exists(MODULE) else set()))
         for program, component in PROGRAMS.items():
             files = self.files["sdtrain-" + component]
             self.assertIn("/usr/bin/" + program, files)
@@ -110,6 +112,27 @@ class Package(unittest.TestCase):
                 self.assertIn("libgrpc", self.field(package, "Depends"))
         for package in ("sdtrain-node", "sdtrain-controller"):
             self.assertIn("sdtrain-common", self.field(package, "Depends"))
+
+    @unittest.skipUnless(os.path.exists(MODULE), "the CUDA module is not built here")
+    def test_cuda(self):
+        """The module lies where the trainer looks for it, with its plans, and asks for no library of NVIDIA's."""
+        module = "/usr/lib/sdtrain/libsdtrain-cuda.so"
+        files = self.files["sdtrain-cuda"]
+        self.assertIn(module, files)
+        plans = {"/usr/lib/sdtrain/plans/" + os.path.basename(path)
+                 for path in glob.glob(os.path.join(SOURCE, "kernels/cuda/plans/*.json"))}
+        self.assertEqual({path for path in files if path.endswith(".json")}, plans)
+        depends = self.field("sdtrain-cuda", "Depends")
+        self.assertIn("sdtrain-node (= %s)" % self.field("sdtrain-node", "Version"), depends)
+        self.assertNotRegex(depends, "cuda|cudnn|cublas|nvidia")
+        path = self.tree + module
+        self.assertNotRegex(run("readelf", "-dW", path), r"NEEDED.*(cuda|cudnn|cublas)")
+        self.assertIn("GNU_RELRO", run("readelf", "-lW", path))
+        defined = run("nm", "-D", "--defined-only", path).split()[2::3]
+        self.assertEqual(defined, ["sdtrain_kernels_backend"])
+        # What a trainer that lies there finds is this one: without a GPU it says what this machine lacks.
+        trainer = os.path.join(self.tree, "usr/bin/sdtrainer")
+        self.assertTrue(os.path.samefile(os.path.join(os.path.dirname(trainer), "../lib/sdtrain/libsdtrain-cuda.so"), path))
 
     def test_programs_are_hardened(self):
         for program in PROGRAMS:

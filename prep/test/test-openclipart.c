@@ -206,6 +206,36 @@ static void assert_same_tree(const Scratch *s, const char *name)
     free(q);
 }
 
+static void a_tar_is_as_img2dataset_writes_it(const Scratch *s)
+{
+    Error err = ERROR_INIT;
+    char a[PATH_MAX], b[PATH_MAX], *tar, *again, *png;
+    size_t n, m, n_png;
+    assert_good(file_read(scratch_path(s, "raw-one/00000.tar", a), 1 << 24, &tar, &n, &err), err);
+    assert_good(file_read(scratch_path(s, "raw-two/00000.tar", b), 1 << 24, &again, &m, &err), err);
+    assert_int_equal(n, m);
+    assert_memory_equal(tar, again, n);
+    assert_int_equal(n % 512, 0);
+    assert_string_equal(tar, "000000000.png");
+    assert_memory_equal(tar + 257, "ustar\00000", 8);
+    assert_good(file_read(scratch_path(s, "src/png/b/p_00.png", a), 1 << 24, &png, &n_png, &err),
+                err);
+    assert_int_equal(strtoul(tar + 124, NULL, 8), n_png);
+    assert_memory_equal(tar + 512, png, n_png);
+    const char *text = tar + 512 + ROUND_UP(n_png, (size_t)512);
+    assert_string_equal(text, "000000000.txt");
+    assert_memory_equal(text + 512, "p 00\0", 5);
+    size_t n_names = 0;
+    for (size_t i = 0; i + 512 <= n; i += 512)
+        n_names += memcmp(tar + i + 257, "ustar", 6) == 0;
+    assert_int_equal(n_names, 40);
+    for (size_t i = n - 1024; i < n; i++)
+        assert_int_equal(tar[i], 0);
+    free(tar);
+    free(again);
+    free(png);
+}
+
 static void a_dataset_is_made(void **state)
 {
     (void)state;
@@ -264,6 +294,15 @@ static void a_dataset_is_made(void **state)
         free(caption);
     }
     dataset_free(dataset);
+
+    /* The same pictures as tars: one that cannot be decoded is in, one that is too small is not. */
+    o.raw = scratch_path(&s, "raw-one", one);
+    assert_good(openclipart_make_raw(&o, &err), err);
+    assert_int_equal(openclipart_make_raw(&o, &err), -EEXIST);
+    assert_names(err, "already holds tars");
+    o.raw = scratch_path(&s, "raw-two", one);
+    assert_good(openclipart_make_raw(&o, &err), err);
+    a_tar_is_as_img2dataset_writes_it(&s);
 
     o.source = scratch_path(&s, "nowhere", path);
     o.out = scratch_path(&s, "three", two);

@@ -50,6 +50,8 @@ static void defaults_are_the_recipe(void **state)
     assert_int_equal(job->train.precision, PRECISION_FP32);
     assert_int_equal(job->train.zero_stage, 1);
     assert_string_equal(job->data.latents, "latents");
+    assert_string_equal(job->data.text, "text");
+    assert_false(job->data.names_latents || job->data.names_text);
     assert_int_equal(job->checkpoint.keep_last, 3);
     assert_false(job->checkpoint.blocking);
     assert_null(job->checkpoint.local_dir);
@@ -83,8 +85,6 @@ static void bad_files_are_refused_by_key_and_value(void **state)
          "job.json: checkpoint.blocking: expected true or false, got 1"},
         {"\"demo\"", "\"De mo\"",
          "job.json: name: \"De mo\" must be lower-case letters, digits and inner '-'"},
-        {", \"empty_text\": \"/data/empty.npy\"", "",
-         "job.json: data.empty_text: missing; train.caption_drop 0.1 needs it"},
         {"[{\"uri\": \"/data\"}]", "[]", "job.json: data.streams: no stream is given"},
         {"{\"uri\": \"/data\"}", "{\"uri\": \"/data\", \"weight\": 1}",
          "job.json: data.streams[0].weight: unknown key"},
@@ -110,6 +110,13 @@ static void bad_files_are_refused_by_key_and_value(void **state)
          "or exact64"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"gpu\"",
          "job.json: train.device: gpu is not one of cpu, cuda"},
+        {"\"steps\": 100", "\"steps\": 1, \"plans\": \"/p.json\"",
+         "job.json: train.plans: only what computes in bf16 (train.precision) has plans"},
+        {"\"steps\": 100", "\"steps\": 1, \"device\": \"cuda\", \"plans\": \"/p.json\"",
+         "job.json: train.plans: only what computes in bf16 (train.precision) has plans"},
+        {"\"steps\": 100",
+         "\"steps\": 1, \"device\": \"cuda\", \"precision\": \"bf16\", \"plans\": 1",
+         "job.json: train.plans: expected a string, got 1"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"CUDA\"",
          "job.json: train.device: CUDA is not one of cpu, cuda"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"\"",
@@ -176,6 +183,22 @@ static void identity_of_a_job_without_newer_keys_stays(void **state)
     assert_string_equal(hash_format(job->identity, text), "5f56ea44c2c70620abe47235ebd16ed2");
 }
 
+/* What encoder.json may say, a file need not; where both say the same it is the same job. */
+static void names_of_the_data_may_be_left_out(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *bare = with(", \"empty_text\": \"/data/empty.npy\"", "");
+    _cleanup_free_ char *named =
+        with("\"empty_text\"", "\"latents\": \"a\", \"text\": \"b\", \"empty_text\"");
+    _cleanup_(job_freep) Job *a = parse(bare);
+    _cleanup_(job_freep) Job *b = parse(named);
+    assert_null(a->data.empty_text_uri);
+    assert_true(b->data.names_latents && b->data.names_text);
+    assert_false(hash_equal(a->identity, b->identity));
+    assert_true(hash_equal(job_identity(a, "a", "b"), b->identity));
+    assert_true(hash_equal(job_identity(b, "latents", "text"), a->identity));
+}
+
 static void gpu_jobs_choose_a_precision(void **state)
 {
     (void)state;
@@ -193,6 +216,15 @@ static void gpu_jobs_choose_a_precision(void **state)
     assert_int_equal(b->train.precision, PRECISION_BF16);
     assert_int_equal(b->train.reduction, REDUCTION_EXACT64);
     assert_false(hash_equal(b->identity, c->identity)); /* the precision alone */
+
+    /* A set may move; what it says is in the numerics. */
+    _cleanup_free_ char *planned =
+        with("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\", \"precision\": \"bf16\", "
+                               "\"reduction\": \"exact64\", \"plans\": \"s3://b/p.json\"");
+    _cleanup_(job_freep) Job *d = parse(planned);
+    assert_null(b->train.plans_uri);
+    assert_string_equal(d->train.plans_uri, "s3://b/p.json");
+    assert_true(hash_equal(d->identity, b->identity));
 }
 
 static void model_init_takes_its_three_forms(void **state)
@@ -226,6 +258,7 @@ int main(void)
         cmocka_unit_test(bad_files_are_refused_by_key_and_value),
         cmocka_unit_test(identity_covers_what_changes_bits_and_nothing_else),
         cmocka_unit_test(identity_of_a_job_without_newer_keys_stays),
+        cmocka_unit_test(names_of_the_data_may_be_left_out),
         cmocka_unit_test(gpu_jobs_choose_a_precision),
         cmocka_unit_test(model_init_takes_its_three_forms),
         cmocka_unit_test(exit_codes_have_classes),

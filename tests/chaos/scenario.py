@@ -160,9 +160,12 @@ class ChaosCase(LabCase):
         """Ends the test by the scenario's name."""
         path = os.path.join(RESULTS, "failed-%s-%s.txt" % (self.group, name))
         os.makedirs(RESULTS, exist_ok=True)
+        records = self.cluster.records()
         with open(path, "w") as file:
-            file.write(json.dumps(self.cluster.records(), indent=1) + "\n" + self.cluster.story())
-        raise AssertionError("scenario %s: %s\nwhat the programs said is in %s" % (name, error, path)) from error
+            file.write(json.dumps(records, indent=1) + "\n" + self.cluster.story())
+        told = {key: value for key, value in records.items() if key.startswith(("phases/", "progress/", "incidents/"))}
+        raise AssertionError("scenario %s: %s\n%s\nwhat the programs said is in %s" %
+                             (name, error, json.dumps(told)[-3000:], path)) from error
 
     def _scenario(self, name, inject, row, heal, watch):
         self.records = self.settle("what was before " + name)
@@ -175,9 +178,7 @@ class ChaosCase(LabCase):
         if isinstance(told, float):
             at = told
         if row.causes:
-            incident = until(lambda: next((i for i in self.incidents(generation)
-                                           if i.get("first_step_usec") and i["state"] == "resolved"), None),
-                             "recovery from " + name, 180)
+            incident = until(lambda: self.recovery(generation), "recovery from " + name, 180)
             row.by = said(incident)
         if row.causes and row.timed:
             row.detected = max(0.0, incident["at_usec"] / 1e6 + incident.get("detect_s", 0) - at)
@@ -189,6 +190,16 @@ class ChaosCase(LabCase):
             heal()
         self.records = self.settle(name, row.size)
         self.check(name, generation, row)
+
+    def recovery(self, generation):
+        """The incident that a later world has recovered from; a job that failed for good says why at once."""
+        for incident in self.incidents(generation):
+            if incident.get("first_step_usec") and incident["state"] == "resolved":
+                return incident
+        phase = self.cluster.records("phases/")["phases/" + self.job["name"]]
+        if phase["phase"] == "failed":
+            raise AssertionError("%s failed: %s" % (self.job["name"], phase["reason"]))
+        return None
 
     def incidents(self, generation):
         """Of this scenario: one before it may have had a trouble in the same generation."""

@@ -27,8 +27,8 @@ WEATHER = [{"fault": "status", "status": 503, "code": "SlowDown", "probability":
            {"fault": "reset", "where": "request", "after": 900, "probability": 0.05},
            {"fault": "reset", "where": "reply", "after": 300, "probability": 0.05},
            {"fault": "truncate", "after": 1000, "probability": 0.05},
-           {"fault": "corrupt", "match": {"method": "GET"}, "at": 77, "probability": 0.05},
-           {"fault": "corrupt", "match": {"method": "PUT"}, "where": "request", "at": 77, "probability": 0.05},
+           {"fault": "corrupt", "match": {"method": "GET"}, "at": None, "probability": 0.05},
+           {"fault": "corrupt", "match": {"method": "PUT"}, "where": "request", "at": None, "probability": 0.05},
            {"fault": "slow", "delay_sec": 0.2, "probability": 0.1}]
 
 

@@ -23,10 +23,15 @@ FORMATS = {
     "journal": (JSON, ["controller/journal/*.c", "cluster/records.c", "cluster/keys.c"]),
     "channel": (JSON, ["protocol/channel.c", "protocol/train-stage.c"]),
     "job": (JSON, ["protocol/job.c", "protocol/paths.c"]),
+    "recipe": (JSON, ["protocol/recipe.c"]),
+    "encoder-facts": (JSON, ["trainer/data/encoder-facts.c"]),
+    "encode-report": (JSON, ["prep/encode/report.c"]),
     "unet-config": (JSON, ["protocol/unet-config.c"]),
     "manifest": (JSON, ["trainer/checkpoint/format/*.c"]),
     "owner": (JSON, ["protocol/owner.c"]),
-    "safetensors": (JSON, ["trainer/checkpoint/format/safetensors.c"]),
+    "safetensors": (JSON, ["store/safetensors.c"]),
+    "model-config": (JSON, ["encoders/networks/*-config.c"]),
+    "cuda-plans": (JSON, ["kernels/cuda/plans.c"]),
     "mds-index": (JSON, ["trainer/data/mds/*.c"]),
     "daemon-config": (JSON, ["daemon/config/*.c"]),
     "controller-config": (JSON, ["controller/config/config.c"]),
@@ -36,6 +41,10 @@ FORMATS = {
     "s3-reply": (XML, ["store/s3/protocol/reply.c"]),
     "s3-headers": (HEADERS, ["store/s3/protocol/reply-headers.c"]),
     "s3-config": (INI, ["store/s3/settings/*.c"]),
+    "merges": (["#version: 0.2\n", "\"bpe_simple_vocab_16e6.txt", "</w>\n", "{\"", "\": "], ["encoders/tokenizer/bpe-read.c"]),
+    "caption": (["&amp;", "&#x", "&#", "&eacute;", ";", "\x1b[", "'s", "'ll", "\u0301", "\u0323", "\u1161", "\u03a3", "\ufb01",
+                 "\u00c3", "\u00a9", "\u00e2\u20ac", "\u0153", "\ufffd", "\u221a", "\u0432\u0402", "\u00a0", "\u0192", "\u00ed"],
+                ["encoders/tokenizer/tokenizer.c"]),
     "arguments": (["\n", "--", "=", "-f", "-o", "json"], ["ctl/*.c", "ctl/*/*.c"]),
 }
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -56,8 +65,8 @@ def words_of(path):
 
 
 def quoted(word):
-    """As libFuzzer reads it: printable, \\\\ and \\", the rest in hex."""
-    made = "".join("\\" + c if c in '"\\' else c if c.isprintable() else f"\\x{ord(c):02x}" for c in word)
+    """As libFuzzer reads it: printable ASCII, \\\\ and \\", the other bytes in hex."""
+    made = "".join("\\" + chr(b) if chr(b) in '"\\' else chr(b) if 0x20 <= b < 0x7F else f"\\x{b:02x}" for b in word.encode())
     return f'"{made}"'
 
 

@@ -30,7 +30,8 @@ message's first, its head included; `after` null: the whole message has passed.
              "acted": true the server does it, and its answer is replaced
   reset      "where" (request, reply), "after": both connections are reset there
   truncate   "after": the reply ends there, in order
-  corrupt    "where", "at": offset in the body (of the whole body; negative from its declared end): a bit is turned
+  corrupt    "where", "at": offset in the body (of the whole body; negative from its declared end; null: drawn each time
+             anew): a bit is turned
   stall      "where", "after": nothing passes until it is released or the client goes
   slow       "where", "bytes_per_sec", "delay_sec": so long before the first byte
   lose       the server has answered in full; the client gets a reset
@@ -172,10 +173,11 @@ class Request(Head):
 class Relay:
     """What goes one way, with the faults that strike on it."""
 
-    def __init__(self, writer, rules, gone, released):
+    def __init__(self, writer, rules, gone, released, randomness):
         self.writer, self.gone, self.released = writer, gone, released  # gone(): nobody waits for it any more
         self.n_sent, self.n_body, self.length = 0, 0, 0
-        self.corrupt = [r for r in rules if r.fault == "corrupt"]
+        self.randomness = randomness
+        self.corrupt = [r.says.get("at", 0) for r in rules if r.fault == "corrupt"]
         self.slow = [r.says for r in rules if r.fault == "slow"]
         self.cuts = [r for r in rules if r.fault in ("reset", "truncate", "stall")]
 
@@ -204,8 +206,8 @@ class Relay:
 
     def _corrupted(self, data):
         data = bytearray(data)
-        for rule in self.corrupt:
-            at = rule.says.get("at", 0)
+        self.corrupt = [self.randomness.randrange(max(self.length, 1)) if at is None else at for at in self.corrupt]
+        for at in self.corrupt:
             at = (at + self.length if at < 0 else at) - self.n_body
             if 0 <= at < len(data):
                 data[at] ^= 1
@@ -379,7 +381,8 @@ class Connection:
             if rule.fault == "clock":
                 request = self.signed_anew(request)
         reader, writer = await self.connect()
-        up = Relay(writer, [r for r in rules if r.where == "request"], self.client_gone, released)
+        up = Relay(writer, [r for r in rules if r.where == "request"], self.client_gone, released,
+                   self.proxy.randomness)
         sending = asyncio.create_task(self.send(request, up))
         receiving = asyncio.create_task(self.receive(request, reader, rules, status, released))
         try:
@@ -406,7 +409,8 @@ class Connection:
     async def receive(self, request, reader, rules, status, released):
         lose = any(rule.fault == "lose" for rule in rules)
         relay = Relay(Nowhere() if lose or status else self.writer,
-                      [] if lose or status else [r for r in rules if r.where == "reply"], self.client_gone, released)
+                      [] if lose or status else [r for r in rules if r.where == "reply"], self.client_gone, released,
+                      self.proxy.randomness)
         try:
             while True:
                 head = await read_head(reader, Head)
@@ -443,7 +447,7 @@ class Connection:
         request.status, answer = answer_of(says, request)
         expects = "expect" in request.headers
         if not expects:
-            await pass_body(self.reader, request, Relay(Nowhere(), [], self.client_gone, None))
+            await pass_body(self.reader, request, Relay(Nowhere(), [], self.client_gone, None, None))
         self.writer.write(answer)
         await self.writer.drain()
         if expects and request.has_body:

@@ -118,6 +118,8 @@ class FaultProxy(unittest.TestCase):
             got = self.get()[2]
             wrong = [i for i in range(len(BODY)) if got[i] != BODY[i]]
             self.assertEqual(wrong, [at % len(BODY)])
+        self.proxy.add("corrupt", {"method": "GET"}, at=None, count=4)
+        self.assertEqual(len({self.get()[2] for _ in range(4)} - {BODY}), 4)
         self.proxy.add("corrupt", {"method": "PUT"}, where="request", at=100000)
         status, _, answer = self.put("corrupted")
         self.assertEqual(status, 400, answer)

@@ -250,12 +250,15 @@ class Lab:
         return self.manifests(job)[-1][1]["digest"]
 
     def manifests(self, job):
-        """[(path, manifest)] in the order of steps."""
+        """[(path, manifest)] in the order of steps. A job that runs may sweep one that was just listed."""
         found = []
-        for folder, _, names in os.walk(job["checkpoint"]["uri"]):
-            if "manifest.json" in names:
-                with open(os.path.join(folder, "manifest.json")) as file:
-                    found.append((os.path.join(folder, "manifest.json"), json.load(file)))
+        for folder, _, _ in os.walk(job["checkpoint"]["uri"]):
+            path = os.path.join(folder, "manifest.json")
+            try:
+                with open(path) as file:
+                    found.append((path, json.load(file)))
+            except FileNotFoundError:
+                pass
         return sorted(found, key=lambda item: (item[1]["step"], item[1]["generation"]))
 
     def metrics(self, job):

@@ -65,7 +65,7 @@ class BadJobs(LabCase):
         self.refused(self.job(checkpoint__uri="gopher://a/b"), path, "checkpoint.uri", "gopher://a/b")
         job = self.job()
         del job["data"]["empty_text"]
-        self.refused(job, path, "data.empty_text", "caption_drop 0.1")
+        self.refused(job, "data.empty_text: missing", "train.caption_drop 0.1 needs it", "no stream has an encoder.json")
         del job["train"]["steps"]
         self.refused(job, path, "train.steps")
         self.refused(dict(self.job(), name="Bad_"), self.lab.path("jobs/Bad_.json"), "name", '"Bad_"')

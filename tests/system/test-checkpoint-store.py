@@ -5,6 +5,7 @@ which are damaged in between; sampled, exported and reported from there.
 
 Needs an S3 server: tests/s3/with-gateway tests/system/test-checkpoint-store.py
 """
+import hashlib
 import json
 import os
 import re
@@ -12,7 +13,9 @@ import signal
 import sys
 import unittest
 
-from lab import BIN, SOURCE, LabCase
+import dataset
+from encoded import MODEL
+from lab import BIN, SOURCE, UNET, LabCase
 
 sys.path.insert(0, os.path.join(SOURCE, "tests/s3"))
 
@@ -138,6 +141,30 @@ class Store(LabCase):
                                   picture, "--samples", "1", "--steps", "2")
         self.assertEqual(code, 0, text)
         self.assertGreater(os.path.getsize(picture), 100)
+
+    def test_a_model_in_s3(self):
+        """Pictures, captions and a pipeline by a model that no file holds: as by the same model's folder."""
+        dataset.write(self.lab.path("latents"), 8, 1, latents=(4, 8, 8), text=(77, 64))
+        config = self.lab.write("wide.json", json.dumps(dict(UNET, cross_attention_dim=64)))
+        job = self.s3_job("modelled", model__config=config)
+        job["data"].update(streams=[{"uri": self.lab.path("latents")}], empty_text=self.lab.path("latents/empty.npy"))
+        cluster = self.lab.cluster(nodes=1)
+        self.addCleanup(cluster.down)
+        cluster.submit(job)
+        cluster.wait(job, "succeeded", 90)
+        self.client.put_folder(MODEL, self.uri + "/model")
+        found = []
+        for i, model in enumerate((MODEL, self.uri + "/model")):
+            out, pipeline = self.lab.path("modelled%d.png" % i), self.lab.path("pipeline%d" % i)
+            cluster.ctl("job", "sample", "modelled", "--out", out, "--model", model, "--samples", "1", "--caption", "a cat")
+            cluster.ctl("job", "export", "modelled", "--pipeline", pipeline, "--model", model)
+            files = [os.path.join(folder, name) for folder, _, names in os.walk(pipeline) for name in names]
+            self.assertEqual(len(files), 12)
+            found.append([])
+            for path in [out] + sorted(files):
+                with open(path, "rb") as file:
+                    found[i].append(hashlib.sha256(file.read()).hexdigest())
+        self.assertEqual(*found)
 
     def weights_of(self, job):
         return max(key[len(job["name"]) + 1:] for key in self.keys(job)

@@ -46,9 +46,13 @@ class Orphans(LabCase):
         self.cluster = self.lab.cluster(nodes=3)
         self.addCleanup(self.cluster.down)
 
-    def temporaries(self):
+    def temporaries(self, job):
+        """But for those of the jobs of other tests, which were killed while they saved."""
+        others = os.path.join(self.lab.folder, "checkpoints", "")
+        own = os.path.join(others, job, "")
         return [os.path.join(where, name) for where, _, names in os.walk(self.lab.folder)
-                for name in names if "/etcd/" not in where and name.startswith((".put-", ".tmp"))]
+                for name in names if "/etcd/" not in where and name.startswith((".put-", ".tmp"))
+                and ((where + "/").startswith(own) or not where.startswith(others))]
 
     def slots(self):
         """The cgroups of the trainers that run, once all of them do."""
@@ -68,7 +72,7 @@ class Orphans(LabCase):
         self.cluster.wait(job, "succeeded")
         until(lambda: not self.cluster.trainers(), "the end of the trainers of a job that is done")
         self.check_gone(slots)
-        self.assertEqual(self.temporaries(), [])
+        self.assertEqual(self.temporaries("ends"), [])
 
     def test_after_a_node(self):
         """SIGKILL to a daemon ends its trainer too, at once and without anybody's help."""

@@ -2,8 +2,8 @@
 /* plan.c - see plan.h. */
 #include "trainer/checkpoint/plan.h"
 
+#include "store/safetensors.h"
 #include "trainer/checkpoint/format/manifest-internal.h"
-#include "trainer/checkpoint/format/safetensors.h"
 
 #include <string.h>
 

@@ -2,6 +2,8 @@
 /* reader.c - see reader.h: a ring of slots, each with a piece under way. */
 #include "trainer/checkpoint/reader.h"
 
+#include "trainer/state/device-patience.h"
+
 enum { SLOTS = 16 };
 
 size_t reader_piece_bytes = 8 << 20; /* what S3 serves well: one part */
@@ -60,11 +62,12 @@ static void drop_first(Reader *r)
     r->n--;
 }
 
-static void slot_release(Reader *r, ReaderSlot *slot)
+/* A piece may be on its way to a device that hangs: then its memory is kept. */
+static void slot_release(const Reader *r, ReaderSlot *slot, bool idle)
 {
-    if (r->device)
+    if (r->device && idle)
         device_host_release(r->device, slot->buffer);
-    else
+    else if (!r->device)
         free(slot->buffer);
     slot->buffer = NULL;
     slot->buffer_bytes = 0;
@@ -76,8 +79,9 @@ Reader *reader_free(Reader *reader)
         return NULL;
     while (reader->n > 0)
         drop_first(reader);
+    const bool idle = !reader->device || device_is_idle(reader->device);
     for (size_t i = 0; i < ELEMENTSOF(reader->slots); i++)
-        slot_release(reader, &reader->slots[i]);
+        slot_release(reader, &reader->slots[i], idle);
     free(reader);
     return NULL;
 }
@@ -97,7 +101,7 @@ static int slot_reserve(Reader *r, ReaderSlot *slot, size_t n_bytes, Error *err)
     int q = 0;
     if (slot->buffer_bytes >= n_bytes)
         return 0;
-    slot_release(r, slot);
+    slot_release(r, slot, true); /* whoever took the piece has waited until it arrived */
     if (r->device)
         q = device_host_allocate(r->device, n_bytes, &buffer, err);
     else

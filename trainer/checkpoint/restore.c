@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "trainer/checkpoint/format/manifest-internal.h"
 #include "trainer/checkpoint/weight-file.h"
+#include "trainer/state/device-patience.h"
 
 #include <string.h>
 
@@ -33,6 +34,7 @@ typedef struct Restore {
     const ParameterList *parameters;
     TrainState *state; /* NULL: weights alone */
     RestoreTarget weights;
+    bool device_failed;              /* an error says nothing about what was read */
     Hasher *hasher;                  /* owned; of the object being read */
     char *header;                    /* owned; of the weight file being read */
     char *text;                      /* of the one PART_TEXT that is kept; NULL: none is */
@@ -158,8 +160,12 @@ static int take_piece(Restore *rs, const Part *part, const ReaderPiece *piece)
     if (rs->mended.path && local_file_write(&rs->mended, piece->data, piece->n_bytes, NULL) < 0)
         (void)local_file_close(&rs->mended, false, NULL); /* a full disk: there is no copy */
     Device *device = rs->weights.device;
-    return device ? device_await(device, device_fence(device, LANE_IN), PIECE_TIMEOUT_USEC, rs->err)
-                  : 0;
+    if (!device)
+        return 0;
+    int r = device_await(device, device_fence(device, LANE_IN), device_patience(PIECE_TIMEOUT_USEC),
+                         rs->err);
+    rs->device_failed = r < 0;
+    return r;
 }
 
 /* ---- what a part has to be ---- */
@@ -197,9 +203,10 @@ static int check_header(Restore *rs, const ObjectRecord *o)
  */
 static int check_chunk(Restore *rs, const Part *part, const ReaderRange *range)
 {
-    Hash found;
+    Hash found = {0};
     int r = train_state_chunk_hash(rs->state, part->chunk, &found, rs->err);
     rs->found = found;
+    rs->device_failed = r < 0;
     if (r < 0 || hash_equal(found, rs->plan.manifest->chunks[part->chunk]))
         return r;
     char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
@@ -258,7 +265,7 @@ static int read_again(Restore *rs, Reader *reader, size_t index, int r)
 {
     const size_t again = rs->plan.parts[index].again;
     bool was_local = false;
-    if (r == -ENOMEM)
+    if (r == -ENOMEM || rs->device_failed)
         return r; /* says nothing about what was read */
     for (size_t i = again; i <= index; i++)
         if (rs->plan.ranges[i].local) {

@@ -13,6 +13,7 @@
 #include "trainer/checkpoint/writer.h"
 
 #include "base/fault.h"
+#include "trainer/state/device-patience.h"
 
 #include <string.h>
 
@@ -52,8 +53,7 @@ void snapshot_clear(CheckpointWriter *w)
 {
     Snapshot *p = &w->snapshot;
     /* Copies that never arrive keep their memory: the device may still write to it. */
-    const bool idle =
-        p->device && device_await(p->device, p->copied, snapshot_timeout_usec, NULL) == 0;
+    const bool idle = p->device && device_is_idle(p->device);
     for (SnapshotKind kind = 0; kind < SNAPSHOT_KINDS; kind++) {
         if (idle)
             device_host_release(p->device, p->parts[kind].memory);
@@ -207,7 +207,7 @@ int snapshot_await(CheckpointWriter *w, Error *err)
         *err = p->error;
         return err->code;
     }
-    int r = device_await(p->device, p->copied, snapshot_timeout_usec, err);
+    int r = device_await(p->device, p->copied, device_patience(snapshot_timeout_usec), err);
     if (r == 0) {
         r = fault("checkpoint.copied");
         if (r < 0)

@@ -3,9 +3,12 @@
 #include "trainer/checkpoint/weight-file.h"
 
 #include "base/json.h"
-#include "trainer/checkpoint/format/safetensors.h"
+#include "protocol/manifest-limits.h"
+#include "store/safetensors.h"
 
 #include <string.h>
+
+static_assert((int)SAFETENSORS_TENSORS_MAX >= (int)MANIFEST_TENSORS_MAX, "one file may hold all");
 
 /* The parameters that lie in the record's range: [*ret_first, *ret_first + return value). */
 static size_t parameters_in(const ParameterList *parameters, const ObjectRecord *record,
@@ -47,7 +50,8 @@ int weight_file_check(const char *source, const ParameterList *parameters,
                       const ObjectRecord *record, const void *header, size_t n_bytes, Error *err)
 {
     _cleanup_(safetensors_freep) Safetensors *file = NULL;
-    int r = safetensors_open(source, header, n_bytes, record->n_bytes, &file, err);
+    int r =
+        safetensors_open(source, header, n_bytes, record->n_bytes, SAFETENSORS_FLOATS, &file, err);
     if (r < 0)
         return r;
 

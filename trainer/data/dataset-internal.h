@@ -10,6 +10,7 @@
  */
 #pragma once
 
+#include "trainer/data/dataset-terms.h"
 #include "trainer/data/dataset.h"
 #include "trainer/data/stream/sample-read.h"
 
@@ -28,6 +29,7 @@ struct Dataset {
     size_t n_latents, n_text; /* floats of a sample */
     Order order;
     Hash digest;
+    DatasetTerms terms;
     float latent_scale;
     float *empty_text;
     /* Samples that are asked for before they are wanted, of a store elsewhere. */

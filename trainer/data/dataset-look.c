@@ -3,6 +3,7 @@
  * dataset-look.h. */
 #include "trainer/data/dataset-look.h"
 
+#include "trainer/data/dataset-terms.h"
 #include "trainer/data/index-open.h"
 #include "trainer/data/stream/fetch.h"
 
@@ -175,8 +176,8 @@ static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size
     return r;
 }
 
-static int look_at_stream(const Job *job, const char *uri, FirstLook *first, DatasetLook *look,
-                          Hash *ret_hash, Error *err)
+static int look_at_stream(const Job *job, const DatasetTerms *terms, const char *uri,
+                          FirstLook *first, DatasetLook *look, Hash *ret_hash, Error *err)
 {
     char source[512];
     size_t latents, text;
@@ -191,10 +192,7 @@ static int look_at_stream(const Job *job, const char *uri, FirstLook *first, Dat
     look->compressed = look->compressed || *first->entry.compression;
     look->n_samples += first->n_samples;
     if (r == 0)
-        r = dataset_find_column(schema, store_uri(store), "latents", job->data.latents, &latents,
-                                err);
-    if (r == 0)
-        r = dataset_find_column(schema, store_uri(store), "text", job->data.text, &text, err);
+        r = dataset_terms_find(terms, job, schema, store_uri(store), &latents, &text, err);
     if (r < 0)
         return r;
     r = dataset_learn_latents(&schema->columns[latents], NULL, &look->shape, err);
@@ -209,24 +207,27 @@ static int look_at_stream(const Job *job, const char *uri, FirstLook *first, Dat
 int dataset_look(const Job *job, DatasetLook *ret, Error *err)
 {
     DatasetLook look = {.sources.n_streams = job->data.n_streams};
+    _cleanup_(dataset_terms_clear) DatasetTerms terms = {0};
     _cleanup_free_ FirstLook *first = malloc(sizeof(*first));
     if (!first)
         return error_set(err, -ENOMEM, "out of memory");
-    if (job->data.empty_text_uri) {
+    int r = dataset_terms_learn(job, NULL, &terms, &look.sources, err);
+    if (r == 0 && terms.empty_text_uri) {
         _cleanup_free_ float *values = NULL;
-        int r = dataset_read_empty_text(job->data.empty_text_uri, NULL, &look.shape, &values,
-                                        &look.sources.empty_text, err);
-        if (r < 0)
-            return r;
+        r = dataset_terms_read_empty(&terms, job, NULL, &look.shape, &values,
+                                     &look.sources.empty_text, err);
         look.sources.has_empty_text = true;
     }
-    for (size_t i = 0; i < job->data.n_streams; i++) {
-        int r = look_at_stream(job, job->data.streams[i].uri, first, &look, &look.sources.index[i],
-                               err);
+    for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
+        r = look_at_stream(job, &terms, job->data.streams[i].uri, first, &look,
+                           &look.sources.index[i], err);
         if (r < 0)
-            return error_prefix(err, r, "data.streams[%zu].uri", i);
+            r = error_prefix(err, r, "data.streams[%zu].uri", i);
     }
     look.sides_known = look.shape.channels > 0 && look.shape.text_dim > 0;
-    *ret = look;
-    return 0;
+    if (r == 0 && look.sides_known)
+        r = dataset_terms_check(&terms, &look.shape, err);
+    if (r == 0)
+        *ret = look;
+    return r;
 }

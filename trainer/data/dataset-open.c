@@ -3,7 +3,7 @@
  * refuses what cannot be meant. See loader.h. */
 #include "base/log.h"
 #include "trainer/data/dataset-internal.h"
-#include "trainer/data/dataset-shape.h"
+#include "trainer/data/dataset-terms.h"
 #include "trainer/data/index-open.h"
 
 #include <inttypes.h>
@@ -103,11 +103,8 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, const 
     if (r == 0)
         r = index_open_submitted(stream->store, d->cache, submitted, &stream->index, err);
     if (r == 0)
-        r = dataset_find_column(index_schema(stream->index), store_uri(stream->store), "latents",
-                                job->data.latents, &stream->latents, err);
-    if (r == 0)
-        r = dataset_find_column(index_schema(stream->index), store_uri(stream->store), "text",
-                                job->data.text, &stream->text, err);
+        r = dataset_terms_find(&d->terms, job, index_schema(stream->index),
+                               store_uri(stream->store), &stream->latents, &stream->text, err);
     if (r == 0)
         r = shards_new(stream->store, stream->index,
                        &(ShardsOptions){.cache = d->cache,
@@ -162,6 +159,9 @@ static int learn_shape(Dataset *d, Error *err)
         if (r < 0)
             return error_prefix(err, r, "data.streams[%zu]: %s", i, store_uri(d->streams[i].store));
     }
+    int r = dataset_terms_check(&d->terms, &d->shape, err);
+    if (r < 0)
+        return r;
     d->n_latents = (size_t)d->shape.channels * (size_t)d->shape.height * (size_t)d->shape.width;
     d->n_text = (size_t)d->shape.text_tokens * (size_t)d->shape.text_dim;
     d->planes = malloc(d->n_latents * sizeof(float));
@@ -264,7 +264,7 @@ static int init_order(Dataset *d, const Job *job, Error *err)
         uint64_t n = index_n_valid(s->index, s->latents);
         if (n == 0)
             return error_set(err, -EINVAL, "data.streams[%zu]: %s: no sample has %s", i,
-                             store_uri(s->store), job->data.latents);
+                             store_uri(s->store), d->terms.latents);
         streams[i] = (OrderStream){.n_samples = (int64_t)n,
                                    .unit = (int64_t)DIV_ROUND_UP(n, index_n_shards(s->index)),
                                    .proportion = job->data.streams[i].proportion};
@@ -277,6 +277,20 @@ static int init_order(Dataset *d, const Job *job, Error *err)
                              " cannot be used",
                              job->data.shuffle_window)
                  : 0;
+}
+
+/* Where the samples' names come from, and what goes with them. */
+static int open_terms(Dataset *d, const Job *job, const DatasetSources *submitted, Error *err)
+{
+    int r = dataset_terms_learn(job, submitted, &d->terms, NULL, err);
+    if (r < 0)
+        return r;
+    if (submitted && submitted->has_empty_text != (d->terms.empty_text_uri != NULL))
+        return error_set(err, -EINVAL, "the job's record: sources: they are not those of its spec");
+    if (!d->terms.empty_text_uri)
+        return 0;
+    return dataset_terms_read_empty(&d->terms, job, submitted ? &submitted->empty_text : NULL,
+                                    &d->shape, &d->empty_text, NULL, err);
 }
 
 static int open_as(const Job *job, const DatasetSources *submitted, Dataset **ret, Error *err)
@@ -299,13 +313,8 @@ static int open_as(const Job *job, const DatasetSources *submitted, Dataset **re
         return error_errno(err, r, "cannot read data");
     if (job->data.cache_dir)
         r = cache_new(job->data.cache_dir, (uint64_t)MAX(job->data.cache_bytes, 0), &d->cache, err);
-    if (r == 0 && job->data.empty_text_uri)
-        r = dataset_read_empty_text(job->data.empty_text_uri,
-                                    submitted ? &submitted->empty_text : NULL, &d->shape,
-                                    &d->empty_text, NULL, err);
-    else if (r == 0 && job->train.caption_drop > 0)
-        r = error_set(err, -EINVAL, "data.empty_text: missing, train.caption_drop is %g",
-                      job->train.caption_drop);
+    if (r == 0)
+        r = open_terms(d, job, submitted, err);
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
         d->n_streams++;
         r = open_stream(d, job, &job->data.streams[i], submitted ? &submitted->index[i] : NULL,
@@ -335,8 +344,7 @@ int dataset_open_submitted(const Job *job, const char *text, Dataset **ret, Erro
     int r = dataset_sources_parse(text, &sources, err);
     if (r < 0)
         return r;
-    if (sources.n_streams != job->data.n_streams ||
-        sources.has_empty_text != (job->data.empty_text_uri != NULL))
+    if (sources.n_streams != job->data.n_streams)
         return error_set(err, -EINVAL, "the job's record: sources: they are not those of its spec");
     return open_as(job, &sources, ret, err);
 }

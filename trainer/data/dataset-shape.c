@@ -194,37 +194,52 @@ int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape
 
 const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX])
 {
-    char hash[HASH_TEXT_BYTES];
+    char hash[HASH_TEXT_BYTES], encoder[HASH_TEXT_BYTES];
     int n = snprintf(text, JOB_SOURCES_MAX, "%s",
                      sources->has_empty_text ? hash_format(sources->empty_text, hash) : "-");
     for (size_t i = 0; i < sources->n_streams; i++)
-        n += snprintf(text + n, (size_t)(JOB_SOURCES_MAX - n), " %s",
-                      hash_format(sources->index[i], hash));
+        n += snprintf(text + n, (size_t)(JOB_SOURCES_MAX - n), " %s%s%s",
+                      hash_format(sources->index[i], hash), sources->has_encoder[i] ? "+" : "",
+                      sources->has_encoder[i] ? hash_format(sources->encoder[i], encoder) : "");
     assert(n < JOB_SOURCES_MAX);
     return text;
+}
+
+static int take_hash(const char *p, size_t n, Hash *ret)
+{
+    char word[HASH_TEXT_BYTES];
+    if (n >= sizeof(word))
+        return -EINVAL;
+    memcpy(word, p, n);
+    word[n] = '\0';
+    return hash_parse(word, ret);
+}
+
+static int take_stream(const char *p, size_t n, DatasetSources *sources)
+{
+    const char *plus = memchr(p, '+', n);
+    const size_t i = sources->n_streams, n_index = plus ? (size_t)(plus - p) : n;
+    if (i == JOB_STREAMS_MAX || take_hash(p, n_index, &sources->index[i]) < 0)
+        return -EINVAL;
+    sources->has_encoder[i] = plus != NULL;
+    sources->n_streams++;
+    return plus ? take_hash(plus + 1, n - n_index - 1, &sources->encoder[i]) : 0;
 }
 
 int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err)
 {
     DatasetSources sources = {0};
     for (const char *p = text;; p++) {
-        char word[HASH_TEXT_BYTES];
         const size_t n = strcspn(p, " ");
-        Hash hash = {0};
-        bool first = p == text, none = first && n == 1 && *p == '-';
-        if (n < sizeof(word)) {
-            memcpy(word, p, n);
-            word[n] = '\0';
+        int r = 0;
+        if (p != text) {
+            r = take_stream(p, n, &sources);
+        } else if (n != 1 || *p != '-') {
+            sources.has_empty_text = true;
+            r = take_hash(p, n, &sources.empty_text);
         }
-        if ((!none && (n >= sizeof(word) || hash_parse(word, &hash) < 0)) ||
-            (!first && sources.n_streams == JOB_STREAMS_MAX))
+        if (r < 0)
             return error_set(err, -EINVAL, "the job's record: sources: \"%.40s\" is no hash", p);
-        if (!first) {
-            sources.index[sources.n_streams++] = hash;
-        } else {
-            sources.has_empty_text = !none;
-            sources.empty_text = hash;
-        }
         p += n;
         if (*p == '\0')
             break;

@@ -36,7 +36,10 @@ typedef struct DatasetSources {
     Hash empty_text; /* of data.empty_text's file */
     size_t n_streams;
     Hash index[JOB_STREAMS_MAX]; /* of each stream's index.json, which has the shards' hashes */
+    /* Of those encoder.json that tell what the job file does not: dataset_terms_learn(). */
+    bool has_encoder[JOB_STREAMS_MAX];
+    Hash encoder[JOB_STREAMS_MAX];
 } DatasetSources;
-/* Writes "<empty text or -> <index.json> ...", as in the job's record. */
+/* Writes "<empty text or -> <index.json>[+<encoder.json>] ...", as in the job's record. */
 const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX]);
 int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err);

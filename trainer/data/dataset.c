@@ -3,7 +3,7 @@
  * makes it. */
 #include "trainer/data/dataset-internal.h"
 
-#include "trainer/data/mds/half.h"
+#include "base/half.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,6 +11,10 @@
 const DatasetShape *dataset_shape(const Dataset *d) { return &d->shape; }
 const Order *dataset_order(const Dataset *d) { return &d->order; }
 Hash dataset_digest(const Dataset *d) { return d->digest; }
+Hash dataset_job_identity(const Dataset *d, const Job *job)
+{
+    return job_identity(job, d->terms.latents, d->terms.text);
+}
 const float *dataset_empty_text(const Dataset *d) { return d->empty_text; }
 
 Dataset *dataset_free(Dataset *d)
@@ -26,6 +30,7 @@ Dataset *dataset_free(Dataset *d)
         (void)pthread_mutex_destroy(&d->mutex); /* nobody holds it any more */
     (void)cache_free(d->cache);
     (void)event_count_free(d->events);
+    dataset_terms_clear(&d->terms);
     free(d->empty_text);
     free(d->planes);
     free(d);

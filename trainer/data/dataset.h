@@ -19,7 +19,8 @@
 
 typedef struct Dataset Dataset;
 
-/* Maps each stream's compact index (index-open.h), reads the first samples to learn the shapes, checks that the streams
+/* Learns from encoder.json what the job file leaves out (dataset-terms.h), maps each stream's compact index
+ * (index-open.h), reads the first samples to learn the shapes, checks that the streams
  * agree, reads empty_text. Refuses first samples whose latents' standard deviation is far from 1, with a hint about
  * latent_scale. */
 int dataset_open(const Job *job, Dataset **ret, Error *err);
@@ -31,7 +32,10 @@ DEFINE_CLEANUP(Dataset, dataset_free)
 const DatasetShape *dataset_shape(const Dataset *dataset);
 const Order *dataset_order(const Dataset *dataset);
 Hash dataset_digest(const Dataset *dataset); /* over the compact indices, bitmaps included */
-/* [text_tokens][text_dim]; NULL when the job names none. */
+/* The identity of a job file that says all that the data's encoder.json says; job is the one that the dataset was
+ * opened for. */
+Hash dataset_job_identity(const Dataset *dataset, const Job *job);
+/* [text_tokens][text_dim]; NULL when the job drops no caption and names none. */
 const float *dataset_empty_text(const Dataset *dataset);
 /* A sample's name for people, "shard.00012.mds[37]"; "1:shard..." where there are several streams. */
 const char *dataset_sample_name(const Dataset *dataset, OrderSample sample, char *text,

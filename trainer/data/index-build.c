@@ -29,7 +29,7 @@ typedef struct Build {
     Bytes first, records, names;
     Bytes bits[MDS_COLUMNS_MAX]; /* one bit a sample: its payload is not empty */
     Bytes hashes;
-    bool scan, sample_hashes;
+    bool scan, sample_hashes; /* the latter: are to be made of the shards */
 } Build;
 
 static uint8_t *bytes_grow(Bytes *b, size_t n)
@@ -365,6 +365,20 @@ static int build(Build *b, const char *text, size_t n_bytes, IndexProgress progr
     return assemble(b, &header, ret, ret_bytes, err);
 }
 
+int index_build_text(Store *store, const char *text, size_t n_text, const uint64_t *sample_hashes,
+                     size_t n_hashes, char **ret, size_t *ret_bytes, Error *err)
+{
+    _cleanup_free_ Build *b = calloc(1, sizeof(*b));
+    if (!b || bytes_add(&b->hashes, sample_hashes, n_hashes * sizeof(*sample_hashes)) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    b->store = store;
+    int r = build(b, text, n_text, NULL, NULL, ret, ret_bytes, err);
+    if (r == 0)
+        assert(n_hashes == b->n_samples);
+    build_clear(b);
+    return r;
+}
+
 int index_build(Store *store, bool sample_hashes, IndexProgress progress, void *context, char **ret,
                 size_t *ret_bytes, Error *err)
 {
@@ -376,7 +390,6 @@ int index_build(Store *store, bool sample_hashes, IndexProgress progress, void *
                          store_uri(store));
     if (r < 0)
         return r;
-
     _cleanup_free_ Build *b = calloc(1, sizeof(*b));
     if (!b)
         return error_set(err, -ENOMEM, "out of memory");

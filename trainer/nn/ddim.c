@@ -13,6 +13,7 @@ typedef struct Sampler {
     const DdimOptions *options;
     int64_t n_each, n_text; /* elements of one sample's latents and text */
     int grain;
+    int64_t n_done, n_all; /* steps of grains */
     /* device memory */
     void *x, *text, *empty_text, *prediction; /* compute type, one grain */
     float *staging;                           /* fp32, one grain of latents or texts */
@@ -131,6 +132,8 @@ static void sample_grain(Sampler *s, int64_t first_position)
         if (s->options->guidance != 1.0)
             predict(s, s->empty_text, s->unconditional);
         update(s, t, MAX(t - stride, 0));
+        if (s->options->progress)
+            s->options->progress(s->options->context, ++s->n_done, s->n_all);
     }
 }
 
@@ -181,6 +184,7 @@ int ddim_sample(Network *network, const NoiseSchedule *schedule, const DdimOptio
             memcpy(s.host_text + i * s.n_text, empty_text, (size_t)s.n_text * sizeof(float));
         upload(&s, s.host_text, s.grain * s.n_text, s.empty_text);
     }
+    s.n_all = DIV_ROUND_UP(n_samples, (int64_t)s.grain) * options->steps;
     sample_all(&s, n_samples, text, latents);
     return device_synchronise(s.device, err);
 }

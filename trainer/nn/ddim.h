@@ -23,6 +23,9 @@ typedef struct DdimOptions {
     double guidance; /* 1: no guidance, the text alone */
     bool v_prediction;
     uint64_t seed; /* sample i starts from normal_noise(seed, i) */
+    /* Called after each step of each grain; NULL: nobody wants to know. */
+    void (*progress)(void *context, int64_t done, int64_t all);
+    void *context;
 } DdimOptions;
 
 /* Draws n_samples, in grains of the network's shape. empty_text [tokens][dim] may be NULL where

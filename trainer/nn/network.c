@@ -81,6 +81,8 @@ size_t network_arena_bytes(const Network *network)
 
 size_t network_packed_bytes(const Network *network) { return network->tape->packed_bytes; }
 
+size_t network_workspace_bytes(const Network *network) { return network->tape->workspace_bytes; }
+
 const char *network_policy(const Network *network)
 {
     (void)network; /* one policy so far */

@@ -65,6 +65,7 @@ static int64_t rows_of(const Value *value) { return (int64_t)value->n * value->h
 
 static int conv_plan(Tape *tape, Operation *op, Error *err)
 {
+    op->shape.conv.forward_only = !tape->trains;
     int r = conv_new(tape->device, &op->shape.conv, &op->kernel.conv, err);
     if (r < 0)
         return r;
@@ -110,8 +111,13 @@ static void conv_describe(const Tape *tape, const Operation *op, char *text, siz
 {
     (void)tape; /* the shape says all */
     const ConvShape *s = &op->shape.conv;
-    (void)snprintf(text, size, "%dx%dx%d %d->%d k%d s%d", s->n, s->h, s->w, s->c_in, s->c_out,
-                   s->kernel, s->stride);
+    (void)snprintf(text, size, "%dx%dx%d %d->%d k%d s%d%s", s->n, s->h, s->w, s->c_in, s->c_out,
+                   s->kernel, s->stride, s->pad_end ? " end" : "");
+}
+
+static void conv_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
+{
+    conv_plan_text(op->kernel.conv, pass, text, size);
 }
 
 static const OperationKind conv_kind = {
@@ -123,10 +129,11 @@ static const OperationKind conv_kind = {
     .backward = conv_run_backward,
     .release = conv_release,
     .describe = conv_describe,
+    .plan_text = conv_tell_plan,
 };
 
-ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
-                  ValueId residual)
+static ValueId emit_conv(Tape *tape, Layer layer, ValueId x, int stride, bool pad_end,
+                         ValueId per_image, ValueId residual)
 {
     const Value v = *tape_value(tape, x);
     Operation op = operation_of(&conv_kind, layer, x);
@@ -138,16 +145,29 @@ ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_im
                                 .c_in = layer.in,
                                 .c_out = layer.out,
                                 .kernel = layer.kernel,
-                                .stride = stride};
+                                .stride = stride,
+                                .pad_end = pad_end};
     assert(tape->r < 0 || v.c == layer.in);
-    return tape_emit(tape, op, v.n, DIV_ROUND_UP(v.h, stride), DIV_ROUND_UP(v.w, stride),
-                     layer.out);
+    return tape_emit(tape, op, v.n, conv_output_side(&op.shape.conv, v.h),
+                     conv_output_side(&op.shape.conv, v.w), layer.out);
+}
+
+ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
+                  ValueId residual)
+{
+    return emit_conv(tape, layer, x, stride, false, per_image, residual);
+}
+
+ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x)
+{
+    return emit_conv(tape, layer, x, 2, true, NO_VALUE, NO_VALUE);
 }
 
 /* ---- linear ---- */
 
 static int linear_plan(Tape *tape, Operation *op, Error *err)
 {
+    op->shape.linear.forward_only = !tape->trains;
     int r = linear_new(tape->device, &op->shape.linear, &op->kernel.linear, err);
     if (r < 0)
         return r;
@@ -183,6 +203,11 @@ static void linear_run_backward(const Tape *tape, const Operation *op)
 
 static void linear_release(Operation *op) { op->kernel.linear = linear_free(op->kernel.linear); }
 
+static void linear_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
+{
+    linear_plan_text(op->kernel.linear, pass, text, size);
+}
+
 static const OperationKind linear_kind = {
     .name = "linear",
     .backward_reads = 1u << IN_X,
@@ -191,6 +216,7 @@ static const OperationKind linear_kind = {
     .forward = linear_run_forward,
     .backward = linear_run_backward,
     .release = linear_release,
+    .plan_text = linear_tell_plan,
 };
 
 ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual)
@@ -221,6 +247,7 @@ static Heads attention_heads(const Tape *tape, const Operation *op, char *first,
 
 static int attention_plan(Tape *tape, Operation *op, Error *err)
 {
+    op->shape.attention.forward_only = !tape->trains;
     int r = attention_new(tape->device, &op->shape.attention, &op->kernel.attention, err);
     if (r < 0)
         return r;
@@ -256,8 +283,13 @@ static void attention_describe(const Tape *tape, const Operation *op, char *text
 {
     (void)tape; /* the shape says all */
     const AttentionShape *s = &op->shape.attention;
-    (void)snprintf(text, size, "n%d h%d d%d %" PRId64 "x%" PRId64, s->n, s->heads, s->head_dim,
-                   s->q_tokens, s->kv_tokens);
+    (void)snprintf(text, size, "n%d h%d d%d %" PRId64 "x%" PRId64 "%s", s->n, s->heads, s->head_dim,
+                   s->q_tokens, s->kv_tokens, s->causal ? " causal" : "");
+}
+
+static void attention_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
+{
+    attention_plan_text(op->kernel.attention, pass, text, size);
 }
 
 static const OperationKind attention_kind = {
@@ -268,9 +300,10 @@ static const OperationKind attention_kind = {
     .backward = attention_run_backward,
     .release = attention_release,
     .describe = attention_describe,
+    .plan_text = attention_tell_plan,
 };
 
-static ValueId emit_attention(Tape *tape, ValueId first, ValueId second, int heads)
+static ValueId emit_attention(Tape *tape, ValueId first, ValueId second, int heads, bool causal)
 {
     const Value q = *tape_value(tape, first);
     const Value kv = second == NO_VALUE ? q : *tape_value(tape, second);
@@ -283,19 +316,25 @@ static ValueId emit_attention(Tape *tape, ValueId first, ValueId second, int hea
                                           .q_tokens = (int64_t)q.h * q.w,
                                           .kv_tokens = (int64_t)kv.h * kv.w,
                                           .q_stride = q.c,
-                                          .kv_stride = kv.c};
+                                          .kv_stride = kv.c,
+                                          .causal = causal};
     assert(tape->r < 0 || (c % heads == 0 && kv.c == (second == NO_VALUE ? 3 : 2) * c));
     return tape_emit(tape, op, q.n, q.h, q.w, c);
 }
 
 ValueId tape_self_attention(Tape *tape, ValueId qkv, int heads)
 {
-    return emit_attention(tape, qkv, NO_VALUE, heads);
+    return emit_attention(tape, qkv, NO_VALUE, heads, false);
+}
+
+ValueId tape_causal_attention(Tape *tape, ValueId qkv, int heads)
+{
+    return emit_attention(tape, qkv, NO_VALUE, heads, true);
 }
 
 ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads)
 {
-    return emit_attention(tape, q, kv, heads);
+    return emit_attention(tape, q, kv, heads, false);
 }
 
 /* ---- normalisation ---- */
@@ -440,6 +479,43 @@ ValueId tape_silu(Tape *tape, ValueId x)
 {
     const Value v = *tape_value(tape, x);
     return tape_emit(tape, operation_of(&silu_kind, no_layer, x), v.n, v.h, v.w, v.c);
+}
+
+static void gelu_run_forward(const Tape *tape, const Operation *op)
+{
+    gelu_forward(tape->device, value_elements(&tape->values[op->out]), in_data(tape, op, IN_X),
+                 out_data(tape, op));
+}
+
+static const OperationKind gelu_kind = {
+    .name = "gelu",
+    .forward = gelu_run_forward,
+};
+
+ValueId tape_gelu(Tape *tape, ValueId x)
+{
+    const Value v = *tape_value(tape, x);
+    return tape_emit(tape, operation_of(&gelu_kind, no_layer, x), v.n, v.h, v.w, v.c);
+}
+
+/* The words are its weight, the positions its bias. */
+static void embedding_run_forward(const Tape *tape, const Operation *op)
+{
+    const Value *y = &tape->values[op->out];
+    embedding_forward(tape->device, y->n, y->w, y->c, weight(tape, op), bias(tape, op),
+                      in_data(tape, op, IN_X), out_data(tape, op));
+}
+
+static const OperationKind embedding_kind = {
+    .name = "embedding",
+    .forward = embedding_run_forward,
+};
+
+ValueId tape_embedding(Tape *tape, Layer layer, ValueId ids)
+{
+    const Value v = *tape_value(tape, ids);
+    assert(tape->r < 0 || (v.h == 1 && v.c == 1 && v.w <= layer.in && v.is_bound));
+    return tape_emit(tape, operation_of(&embedding_kind, layer, ids), v.n, 1, v.w, layer.out);
 }
 
 static void concat_run_forward(const Tape *tape, const Operation *op)

@@ -102,6 +102,43 @@ Layer tape_norm_layer(Tape *tape, const char *name, int c)
     return declare_layer(tape, name, c, c, 1, true, (int64_t[PARAMETER_DIMS_MAX]){c}, true);
 }
 
+Layer tape_linear_layers(Tape *tape, const char *const *names, int n, int in, int out)
+{
+    const int64_t start = tape->parameters->n_elements;
+    Layer layer = {.first_parameter = tape->parameters->n_items,
+                   .weight = start,
+                   .n_weights = n,
+                   .in = in,
+                   .out = n * out,
+                   .kernel = 1};
+    for (int i = 0; i < n; i++)
+        declare(tape, PARAMETER_WEIGHT, names[i], ".weight", (int64_t[PARAMETER_DIMS_MAX]){out, in},
+                in);
+    layer.bias = tape->parameters->n_elements;
+    for (int i = 0; i < n; i++)
+        declare(tape, PARAMETER_BIAS, names[i], ".bias", (int64_t[PARAMETER_DIMS_MAX]){out}, in);
+    layer.n_elements = tape->parameters->n_elements - start;
+    return layer;
+}
+
+Layer tape_embedding_layer(Tape *tape, const char *words, int n_words, const char *positions,
+                           int n_positions, int c)
+{
+    const int64_t start = tape->parameters->n_elements;
+    Layer layer = {.first_parameter = tape->parameters->n_items,
+                   .weight = start,
+                   .n_weights = 1,
+                   .in = n_positions,
+                   .out = c,
+                   .kernel = 1};
+    declare(tape, PARAMETER_WEIGHT, words, ".weight", (int64_t[PARAMETER_DIMS_MAX]){n_words, c}, c);
+    layer.bias = tape->parameters->n_elements;
+    declare(tape, PARAMETER_WEIGHT, positions, ".weight",
+            (int64_t[PARAMETER_DIMS_MAX]){n_positions, c}, c);
+    layer.n_elements = tape->parameters->n_elements - start;
+    return layer;
+}
+
 Layer tape_join(Layer a, Layer b)
 {
     assert(a.in == b.in && a.kernel == 1 && b.kernel == 1);
@@ -178,7 +215,6 @@ ValueId tape_emit(Tape *tape, Operation op, int n, int h, int w, int c)
         return NO_VALUE;
     op.saved = NO_BUFFER;
     op.runs_backward = wants_gradient;
-    assert(!wants_gradient || op.kind->backward);
     assert(op.in[IN_RESIDUAL] == NO_VALUE || op.in[IN_RESIDUAL] != op.in[IN_X]);
     tape->operations[tape->n_operations++] = op;
     return op.out;
@@ -296,6 +332,18 @@ static int make_kernels(Tape *tape, Error *err)
     return 0;
 }
 
+static int check_backward(const Tape *tape, Error *err)
+{
+    for (size_t i = 0; i < tape->n_operations; i++)
+        if (tape->operations[i].runs_backward && !tape->operations[i].kind->backward) {
+            char text[PARAMETER_NAME_MAX + 64];
+            tape_describe(tape, i, text, sizeof(text));
+            return error_set(err, -ENOTSUP,
+                             "%s: it has no backward, so this network is not trained", text);
+        }
+    return 0;
+}
+
 static int allocate(Tape *tape, size_t n_bytes, char **ret, Error *err)
 {
     void *memory = NULL;
@@ -312,8 +360,11 @@ int tape_measure(Tape *tape, Device *device, bool backward, Error *err)
     if (tape->r < 0)
         return error_errno(err, tape->r, "emitting the network");
     tape->device = device;
+    tape->trains = backward;
     tape->element_bytes = data_type_bytes(device_type(device));
-    int r = make_kernels(tape, err);
+    int r = backward ? check_backward(tape, err) : 0;
+    if (r == 0)
+        r = make_kernels(tape, err);
     if (r < 0)
         return r;
 
@@ -439,7 +490,7 @@ void tape_take_gradients(const Tape *tape, const Operation *op)
     const GradientPlace bias = {.offset = layer->bias,
                                 .n = n_bias,
                                 .tensor = (int)layer->first_parameter + layer->n_weights,
-                                .n_tensors = 1};
+                                .n_tensors = layer->n_weights};
     gradient_take(tape->device, &form, tape_bias_gradient(tape, op), &bias, &tape->sink);
 }
 
@@ -486,7 +537,7 @@ void tape_backward(Tape *tape, const GradientSink *sink,
                    void (*on_ready)(int64_t offset, int64_t n_elements, void *userdata),
                    void *userdata)
 {
-    assert(tape->device && (tape->weights || tape->parameters->n_items == 0));
+    assert(tape->trains && (tape->weights || tape->parameters->n_items == 0));
     tape->sink = *sink;
     for (size_t i = tape->n_operations; i-- > 0;) {
         const Operation *op = &tape->operations[i];

@@ -50,8 +50,8 @@ typedef struct Layer {
     size_t first_parameter; /* index in the parameter list, for names */
     int64_t weight;         /* offset in the flat buffer */
     int64_t bias;           /* offset in the flat buffer; -1: none */
-    int n_weights;          /* tensors that the weight is joined of, all of one shape */
-    int64_t n_elements;     /* weight and bias together; 0: an operation without parameters */
+    int n_weights;      /* tensors that the weight is joined of, all of one shape; and the bias */
+    int64_t n_elements; /* weight and bias together; 0: an operation without parameters */
     int in, out, kernel;
 } Layer;
 
@@ -95,10 +95,12 @@ struct OperationKind {
     int (*plan)(Tape *tape, Operation *op, Error *err);  /* kernel objects and sizes; may be NULL */
     void (*pack)(const Tape *tape, const Operation *op); /* may be NULL */
     void (*forward)(const Tape *tape, const Operation *op);
-    void (*backward)(const Tape *tape, const Operation *op); /* may be NULL */
+    void (*backward)(const Tape *tape, const Operation *op); /* NULL: such a tape is not trained */
     void (*release)(Operation *op);                          /* may be NULL */
     /* Writes its shape; NULL: that of x, and the output's channels. */
     void (*describe)(const Tape *tape, const Operation *op, char *text, size_t size);
+    /* As conv_plan_text() of kernels.h; NULL: no library computes it. */
+    void (*plan_text)(const Operation *op, KernelPass pass, char *text, size_t size);
 };
 
 enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
@@ -109,6 +111,7 @@ typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation
 
 struct Tape {
     Device *device; /* NULL until tape_measure() */
+    bool trains;    /* it runs backward */
     ParameterList *parameters;
     Value *values;
     size_t n_values;
@@ -142,6 +145,13 @@ Layer tape_norm_layer(Tape *tape, const char *name, int c);
  * is [a | b]. */
 Layer tape_join(Layer a, Layer b);
 
+/* n linear layers with bias over one input, as one whose output is [a | b | ...]. The weights are declared one after
+ * another, then the biases. */
+Layer tape_linear_layers(Tape *tape, const char *const *names, int n, int in, int out);
+/* Two tables of rows of c: of words, and of positions. */
+Layer tape_embedding_layer(Tape *tape, const char *words, int n_words, const char *positions,
+                           int n_positions, int c);
+
 /* ---- emit: values and operations ---- */
 
 /* A value that the caller binds, without a gradient. */
@@ -155,16 +165,25 @@ const Value *tape_value(const Tape *tape, ValueId value);
 /* conv(x) + bias + per_image + residual; 3x3 with padding 1. The last two may be NO_VALUE. */
 ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
                   ValueId residual);
+/* The same without them, 3x3 with stride 2, padded at the right and the bottom alone (ConvShape.pad_end). */
+ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x);
 /* A linear layer of every token or pixel, which is a 1x1 convolution, too. residual may be
  * NO_VALUE. */
 ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual);
 /* Self-attention; qkv is [q | k | v]. */
 ValueId tape_self_attention(Tape *tape, ValueId qkv, int heads);
+/* The same, but a token sees itself and the ones before it. */
+ValueId tape_causal_attention(Tape *tape, ValueId qkv, int heads);
 /* Attention of q to kv, which is [k | v]. */
 ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads);
 ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu);
 ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps);
 ValueId tape_geglu(Tape *tape, ValueId x);
+/* For inference: it has no backward, as the next has none. */
+ValueId tape_gelu(Tape *tape, ValueId x);
+/* ids: an input of n x 1 x tokens x 1 of int32_t, each of which has a row of words; as many tokens as positions at the
+ * most. The result is n x 1 x tokens x c. */
+ValueId tape_embedding(Tape *tape, Layer layer, ValueId ids);
 ValueId tape_silu(Tape *tape, ValueId x);
 ValueId tape_concat(Tape *tape, ValueId a, ValueId b);
 /* Doubles x to h x w; x has half of each side, rounded up. */
@@ -175,7 +194,7 @@ ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_
 /* ---- plan ---- */
 
 /* Makes the kernels and plans the schedule with all sizes. A value that nothing reads keeps its place for
- * one step. */
+ * one step. -ENOTSUP: an operation that `backward` would have to run has none. */
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
 /* Allocates the memory, without which nothing below works. */
 int tape_allocate(Tape *tape, Error *err);

@@ -132,19 +132,20 @@ static void mark_files(const Counting *c, const ObjectTable *table, int rank, ui
     }
 }
 
-/* As writer.c copies, and save.c gathers. */
+/* As snapshot.c copies, and gathers: what blocks is written from the state itself where the host may read it. */
 static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
 {
-    const bool blocking = c->job->checkpoint.blocking, ema = c->job->train.ema.enabled;
+    const bool ema = c->job->train.ema.enabled;
+    const bool lent = c->job->checkpoint.blocking && c->job->train.device == JOB_DEVICE_CPU;
     const bool complete = c->job->train.zero_stage == 0 || c->world_size == 1;
     const bool all_ema = !complete && c->n <= EMA_AT_ONCE_BYTES;
     uint64_t elements = 0;
     for (int64_t k = 0; k < c->layout.n_chunks; k++) {
         const bool owned = chunk_owner(k, c->world_size) == rank;
         uint64_t copies = 0;
-        if (!blocking)
+        if (!lent)
             copies += 2 * (uint64_t)owned + (owned || (marks[k] & COPIES_WEIGHTS));
-        if (ema && (!blocking || !complete))
+        if (ema && (!lent || !complete))
             copies += owned || all_ema || (marks[k] & COPIES_EMA);
         elements += copies * (uint64_t)chunk_length(&c->layout, k);
     }
@@ -189,7 +190,10 @@ int memory_plan(const Job *job, const Network *network, const DatasetShape *shap
                   .share = DIV_ROUND_UP(job->train.n_grains, world_size)};
     c.chunk = (uint64_t)c.layout.chunk_elements * sizeof(float);
     c.shard = (uint64_t)shard_slots(&c.layout, c.shards) * c.chunk;
-    MemoryPlan plan = {.n_parameters = parameters->n_elements, .world_size = world_size};
+    MemoryPlan plan = {.n_parameters = parameters->n_elements,
+                       .world_size = world_size,
+                       .grain = job->train.grain,
+                       .workspace_bytes = network_workspace_bytes(network)};
     plan.bytes[MEMORY_WEIGHTS] = c.n;
     plan.bytes[MEMORY_PACKED] = network_packed_bytes(network);
     plan.bytes[MEMORY_MOMENTS] = 2 * c.shard;
@@ -241,21 +245,55 @@ uint64_t memory_least(const MemoryPlan *plan)
 
 static double gib(uint64_t n_bytes) { return (double)n_bytes / 0x1p30; }
 
-int memory_check(const MemoryPlan *plan, uint64_t available, const char *where, Error *err)
+static uint64_t least_of(const MemoryPlan *plan, bool gpu)
 {
-    char text[512] = "";
+    return memory_least(plan) - (gpu ? plan->bytes[MEMORY_SNAPSHOT] : 0);
+}
+
+/* What a job may change. A grain of half the size has half the activations; its workspace need not shrink. */
+static void advise(const MemoryPlan *plan, char *ret, size_t size)
+{
+    const uint64_t grown = plan->bytes[MEMORY_ACTIVATIONS] - plan->workspace_bytes;
+    const uint64_t freed = grown - grown / (uint64_t)plan->grain * (uint64_t)(plan->grain / 2);
+    int n = 0;
+    *ret = '\0';
+    if (plan->grain > 1)
+        n = snprintf(ret, size, "; train.grain %lld frees %.2f", (long long)(plan->grain / 2),
+                     gib(freed));
+    if (plan->bytes[MEMORY_EMA] > 0 && n < (int)size)
+        n += snprintf(ret + n, size - (size_t)n, "; no train.ema frees %.2f",
+                      gib(plan->bytes[MEMORY_EMA]));
+    if (n < (int)size)
+        (void)snprintf(ret + n, size - (size_t)n, "; %.2f are workspace",
+                       gib(plan->workspace_bytes));
+}
+
+int memory_check(const MemoryPlan *plan, uint64_t available, bool gpu, Error *err)
+{
+    char text[512] = "", advice[128];
     size_t used = 0;
-    if (memory_least(plan) <= available)
+    if (least_of(plan, gpu) <= available)
         return 0;
     for (int i = 0; i < MEMORY_DATA; i++)
-        if (plan->bytes[i] > 0 && used < sizeof(text))
+        if (plan->bytes[i] > 0 && used < sizeof(text) && !(gpu && i == MEMORY_SNAPSHOT))
             used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%s %.2f",
                                      used ? ", " : "", name_of[i], gib(plan->bytes[i]));
+    advise(plan, advice, sizeof(advice));
     return error_set(err, -E2BIG,
                      "train.grain, model.config: one of %d ranks needs at least %.2f GiB for %lld "
-                     "parameters: %s; %s has %.2f GiB, swap included",
-                     plan->world_size, gib(memory_least(plan)), (long long)plan->n_parameters, text,
-                     where, gib(available));
+                     "parameters: %s; %s %.2f GiB%s%s",
+                     plan->world_size, gib(least_of(plan, gpu)), (long long)plan->n_parameters,
+                     text, gpu ? "this GPU has" : "this machine has", gib(available),
+                     gpu ? "" : ", swap included", advice);
+}
+
+int memory_short(const MemoryPlan *plan, bool gpu, int r, Error *err)
+{
+    char advice[128];
+    Error said = err ? *err : ERROR_INIT;
+    advise(plan, advice, sizeof(advice));
+    return error_set(err, r, "%.280s; one of %d ranks needs %.2f GiB in all%s", said.text,
+                     plan->world_size, gib(least_of(plan, gpu)), advice);
 }
 
 uint64_t memory_peak(void)

@@ -34,7 +34,9 @@ typedef enum MemoryUse {
 typedef struct MemoryPlan {
     int64_t n_parameters;
     int world_size;
+    int64_t grain;
     uint64_t bytes[MEMORY_USES];
+    uint64_t workspace_bytes; /* part of the activations' */
 } MemoryPlan;
 
 /* Facts that only the data themselves tell. NULL below stands for local data, not compressed, without
@@ -55,8 +57,11 @@ int memory_plan_worlds(const Job *job, const UnetConfig *config, const DatasetSh
 uint64_t memory_total(const MemoryPlan *plan);
 /* The total without the uses that may need less than planned: data and libraries. */
 uint64_t memory_least(const MemoryPlan *plan);
-/* 0: `available` bytes could hold the plan; -E2BIG. where: names them in the error ("this machine"). */
-int memory_check(const MemoryPlan *plan, uint64_t available, const char *where, Error *err);
+/* 0: `available` bytes could hold the plan; -E2BIG, with what each use needs, and what needs less. gpu: the bytes are a
+ * GPU's, which does not hold the copy that a save makes. */
+int memory_check(const MemoryPlan *plan, uint64_t available, bool gpu, Error *err);
+/* Adds to the error of an allocation that failed what the rank needs in all, and what needs less; returns r. */
+int memory_short(const MemoryPlan *plan, bool gpu, int r, Error *err);
 
 /* The peak resident size of this process; 0: not known. */
 uint64_t memory_peak(void);

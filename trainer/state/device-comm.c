@@ -8,6 +8,7 @@
 #include "trainer/state/device-comm.h"
 
 #include "base/memory.h"
+#include "trainer/state/device-patience.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -331,21 +332,12 @@ int device_comm_open(Device *device, Comm *comm, Comm *bulk, DeviceComm *ret, Er
     return r;
 }
 
-/* Waits for what may still use the memory that an end releases; a device that hangs keeps nobody. */
-static void await_lanes(Device *device)
-{
-    int r = 0;
-    for (int lane = 0; lane < N_LANES && r == 0; lane++)
-        r = device_await(device, device_fence(device, (Lane)lane), 10 * USEC_PER_SEC, NULL);
-}
-
 void device_comm_close(DeviceComm *dc)
 {
     dc->thread = thread_free(dc->thread);
-    if (dc->device)
-        await_lanes(dc->device);
+    const bool idle = dc->device && device_is_idle(dc->device);
     for (int i = 0; i < 2; i++) {
-        if (dc->staging[i])
+        if (dc->staging[i] && idle)
             device_host_release(dc->device, dc->staging[i]);
         dc->staging[i] = NULL;
     }

@@ -9,7 +9,7 @@
  * Data are staged through two pieces of host memory, except on a CPU, whose device memory is host memory.
  *
  * Ownership: a value of its owner, which does not move it; device_comm_close() ends the thread, aborting what
- *            it runs. Borrows the rest.
+ *            it runs, and keeps the memory of a device that hangs. Borrows the rest.
  * Units:     as comm.h; usec is the microseconds that collectives took since the owner last set it to 0.
  * Errors:    those of comm.h, and for ever; those of device_await(), with device_failed; -ENOMEM, -EAGAIN.
  * Threads:   the training thread. LANE_COMM is the thread's own from begin to finish.
@@ -19,9 +19,6 @@
 #include "base/clock.h"
 #include "kernels/kernels.h"
 #include "trainer/comm/comm.h"
-
-/* How long a device may take to reach a fence. A daemon that sees a hang kills long before. */
-#define DEVICE_TIMEOUT_USEC (600 * USEC_PER_SEC)
 
 typedef enum DeviceCommKind {
     DEVICE_ALL_REDUCE,

@@ -6,6 +6,7 @@
 #include "trainer/state/gradient-sum.h"
 
 #include "trainer/comm/combine.h"
+#include "trainer/state/device-staging.h"
 
 #include <string.h>
 
@@ -76,10 +77,13 @@ static int make_plan(GradientSum *sum, Error *err)
 static int allocate_words(GradientSum *sum, Error *err)
 {
     static const uint32_t words[] = {0, 1};
+    _cleanup_(device_staging_freep) DeviceStaging *staging = NULL;
     int r = device_allocate(sum->state->device, sizeof(words), (void **)&sum->fresh_words, err);
-    if (r >= 0)
-        device_upload(sum->state->device, sum->fresh_words, words, sizeof(words));
-    return r;
+    if (r == 0)
+        r = device_staging_new(sum->state->device, &staging, err);
+    return r < 0 ? r
+                 : device_staging_upload(staging, sum->fresh_words, words, sizeof(words),
+                                         "preparing the sums of gradients", err);
 }
 
 static int allocate_buckets(GradientSum *sum, Error *err)
@@ -256,8 +260,8 @@ int gradient_sum_finish_reduce(GradientSum *sum, Error *err)
     TrainState *state = sum->state;
     int r = device_comm_finish(sum->dc, err);
     if (r == 0 && sum->exponents && bucketed(state) && sum->shard_sums != sum->sums)
-        device_upload(state->device, sum->sums, sum->shard_sums,
-                      (size_t)shard_elements(state) * element_bytes(sum));
+        device_send(state->device, LANE_COMPUTE, sum->sums, sum->shard_sums,
+                    (size_t)shard_elements(state) * element_bytes(sum)); /* the squares wait */
     return r;
 }
 

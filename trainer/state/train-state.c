@@ -4,13 +4,12 @@
 #include "trainer/state/train-state.h"
 
 #include "base/clock.h"
+#include "trainer/state/device-patience.h"
 
 #include <string.h>
 
 size_t train_state_piece_bytes = 8 << 20;
 static const uint64_t HASH_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of one piece */
-
-static const uint64_t COPY_TIMEOUT_USEC = 120 * USEC_PER_SEC; /* of a save's copies, at the end */
 
 struct StateTraffic {
     float *pieces[2]; /* host memory for copies that are hashed; NULL until the first hash */
@@ -81,9 +80,7 @@ TrainState *train_state_free(TrainState *state)
     if (!state)
         return NULL;
     train_state_release_staging(state);
-    /* Memory from which a copy never ends is kept: the device still reads it. */
-    if (!state->traffic ||
-        device_await(state->device, state->traffic->copied, COPY_TIMEOUT_USEC, NULL) == 0) {
+    if (device_is_idle(state->device)) {
         device_release(state->device, state->weights);
         device_release(state->device, state->m);
         device_release(state->device, state->v);
@@ -131,8 +128,10 @@ void train_state_release_staging(const TrainState *state)
 {
     if (!state->traffic)
         return;
+    const bool idle = device_is_idle(state->device);
     for (size_t i = 0; i < ELEMENTSOF(state->traffic->pieces); i++) {
-        device_host_release(state->device, state->traffic->pieces[i]);
+        if (idle)
+            device_host_release(state->device, state->traffic->pieces[i]);
         state->traffic->pieces[i] = NULL;
     }
 }
@@ -182,8 +181,7 @@ static int64_t fetch_piece(const TrainState *state, const HashedRanges *h, HashP
     return part;
 }
 
-/* The next piece is copied while this one is hashed. No copy is under way when it returns, unless the device
- * is broken. */
+/* The next piece is copied while this one is hashed. No copy is under way when it returns 0. */
 static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
 {
     float *const *pieces = state->traffic->pieces;
@@ -196,12 +194,29 @@ static int hash_ranges(const TrainState *state, const HashedRanges *h, Hasher *h
     for (size_t k = 0; n[k] > 0; k = 1 - k) {
         n[1 - k] = fetch_piece(state, h, &place, pieces[1 - k]);
         fences[1 - k] = device_fence(state->device, LANE_OUT);
-        int r = device_await(state->device, fences[k], HASH_TIMEOUT_USEC, err);
+        int r = device_await(state->device, fences[k], device_patience(HASH_TIMEOUT_USEC), err);
         if (r < 0)
             return r;
         hasher_update(hasher, pieces[k], (size_t)n[k] * sizeof(float));
     }
     return 0;
+}
+
+/* Where the host may read device memory itself. */
+static int hash_in_place(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
+{
+    Device *device = state->device;
+    int r = device_await(device, device_fence(device, LANE_COMPUTE),
+                         device_patience(HASH_TIMEOUT_USEC), err);
+    for (size_t i = 0; r == 0 && i < h->n_ranges; i++)
+        hasher_update(hasher, device_host_view(device, h->ranges[i]), (size_t)h->n * sizeof(float));
+    return r;
+}
+
+static int hash_copies(const TrainState *state, const HashedRanges *h, Hasher *hasher, Error *err)
+{
+    int r = stage(state, err);
+    return r == 0 ? hash_ranges(state, h, hasher, err) : r;
 }
 
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err)
@@ -217,9 +232,8 @@ int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Er
         h.ranges[h.n_ranges++] = train_state_chunk(state, state->ema, chunk);
     if (hasher_new(&hasher) < 0)
         return error_set(err, -ENOMEM, "hash of chunk %lld: out of memory", (long long)chunk);
-    int r = stage(state, err);
-    if (r == 0)
-        r = hash_ranges(state, &h, hasher, err);
+    int r = device_host_view(state->device, state->weights) ? hash_in_place(state, &h, hasher, err)
+                                                            : hash_copies(state, &h, hasher, err);
     if (r < 0)
         return error_prefix(err, r, "hash of chunk %lld", (long long)chunk);
     *ret = hasher_digest(hasher);

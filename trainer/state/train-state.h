@@ -60,7 +60,7 @@ uint64_t train_state_waited_usec(const TrainState *state);
 /* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. What LANE_COMPUTE
  * holds is part of it. */
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err);
-/* How much of a chunk is copied at once to be hashed; tests lower it. */
+/* How much of a chunk is copied at once to be hashed where the host may not read it; tests lower it. */
 extern size_t train_state_piece_bytes;
 /* Gives back the host memory that hashes keep from call to call. */
 void train_state_release_staging(const TrainState *state);

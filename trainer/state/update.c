@@ -6,6 +6,7 @@
 
 #include "trainer/state/update.h"
 
+#include "trainer/state/device-patience.h"
 #include "trainer/state/exponent.h"
 #include "trainer/state/gradient-sum.h"
 
@@ -136,10 +137,12 @@ Update *update_free(Update *update)
         return NULL;
     Device *device = update->state->device;
     device_comm_close(&update->dc); /* nobody reduces what is freed */
-    update->sum = gradient_sum_free(update->sum);
+    const bool idle = device_is_idle(device);
+    if (idle)
+        update->sum = gradient_sum_free(update->sum);
     void *memory[] = {update->sum_exponents, update->maxima, update->losses, update->chunk_sums};
     void *host[] = {update->exponents, update->grain_maxima, update->grain_losses, update->squares};
-    for (size_t i = 0; i < ELEMENTSOF(memory); i++) {
+    for (size_t i = 0; idle && i < ELEMENTSOF(memory); i++) {
         device_release(device, memory[i]);
         device_host_release(device, host[i]);
     }

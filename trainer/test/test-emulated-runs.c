@@ -107,6 +107,63 @@ static void bf16_has_one_digest(void **state)
     one_digest("bf16");
 }
 
+/* A trap is the program's fault wherever it comes, and a GPU that breaks is the node's: the canned grain, or a step. */
+static void a_kernel_that_traps_ends_the_rank(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fault;
+        int code;
+    } cases[] = {
+        {"emulated.kernel=efault", EXIT_ABORTED},
+        {"emulated.kernel=efault@4000", EXIT_ABORTED},
+        {"emulated.kernel=eio@4000", EXIT_DEVICE_FAULT},
+    };
+    if (getenv("SDTRAIN_RUNS_MODULE"))
+        skip(); /* the fault point is the emulator's */
+    _cleanup_free_ char *text = job("fp32", "trapped", 0);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        bool ready = false;
+        rank_start(&ranks[0], cases[i].fault);
+        rank_assign(&ranks[0], text, 1, 0, 1, NULL);
+        ChannelMessage m = rank_hear(&ranks[0]);
+        while (m.type == CHANNEL_READY || m.type == CHANNEL_SAVED) {
+            if (m.type == CHANNEL_READY)
+                rank_say(&ranks[0], (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
+            else
+                rank_commit(&ranks[0], 1);
+            ready = true;
+            m = rank_hear(&ranks[0]);
+        }
+        assert_int_equal(m.type, CHANNEL_ERROR);
+        assert_int_equal(m.exit_code, cases[i].code);
+        assert_int_equal(ready, i > 0);
+        if (!strstr(m.text, "_kernel") || !strstr(m.text, "the emulated GPU is broken"))
+            fail_msg("%s", m.text);
+        assert_int_equal(rank_end(&ranks[0]), cases[i].code);
+    }
+}
+
+/* The network's memory, and the state's. The text tells what needs less. */
+static void too_little_memory_says_what_needs_less(void **state)
+{
+    (void)state;
+    static const char *const faults[] = {"emulated.allocate=enomem", "emulated.allocate=enomem@20"};
+    if (getenv("SDTRAIN_RUNS_MODULE"))
+        skip(); /* the fault point is the emulator's */
+    _cleanup_free_ char *text = job("fp32", "small", 0);
+    for (size_t i = 0; i < ELEMENTSOF(faults); i++) {
+        rank_start(&ranks[0], faults[i]);
+        rank_assign(&ranks[0], text, 1, 0, 1, NULL);
+        const ChannelMessage m = rank_expect(&ranks[0], CHANNEL_ERROR);
+        assert_int_equal(m.exit_code, EXIT_RETRY);
+        if (!strstr(m.text, "has no memory for ") || !strstr(m.text, "of 1 ranks needs ") ||
+            !strstr(m.text, " are workspace"))
+            fail_msg("%s", m.text);
+        assert_int_equal(rank_end(&ranks[0]), EXIT_RETRY);
+    }
+}
+
 static void the_digests_are_golden(void **state)
 {
     (void)state;
@@ -125,6 +182,8 @@ static void the_digests_are_golden(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_kernel_that_traps_ends_the_rank, ranks_end),
+        cmocka_unit_test_teardown(too_little_memory_says_what_needs_less, ranks_end),
         cmocka_unit_test_teardown(fp32_has_one_digest, ranks_end),
         cmocka_unit_test_teardown(bf16_has_one_digest, ranks_end),
         cmocka_unit_test(the_digests_are_golden),

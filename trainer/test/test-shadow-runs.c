@@ -11,14 +11,11 @@
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"
 
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-enum { STEPS = 20, RUNS = 8, KILLS_MAX = 2, PATIENCE_MSEC = 120000 };
+enum { STEPS = 20, RUNS = 8, KILLS_MAX = 2 };
 
 static TestingJob files;
 static Hash reference;
@@ -42,86 +39,6 @@ static uint32_t draw(Draws *draws, uint32_t below)
     return philox4x32(draws->seed, 0, draws->n++).word[0] % below;
 }
 
-/* A life of the world: until all are done, or somebody is gone. */
-typedef struct Life {
-    int64_t generation;
-    int size;
-    int n_done;
-    bool done[RANKS_MAX];
-    bool lost;
-    ChannelMessage saved; /* the newest checkpoint that a daemon commits; type 0: none yet */
-} Life;
-
-/* Waits until the rank says something, or has ended. */
-static bool is_gone(const Rank *rank)
-{
-    char byte;
-    return recv(rank->fd, &byte, sizeof(byte), MSG_PEEK) <= 0;
-}
-
-static void serve(Life *life, int number)
-{
-    Rank *rank = &ranks[number];
-    if (is_gone(rank)) {
-        life->lost = true;
-        return;
-    }
-    const ChannelMessage m = rank_hear_any(rank);
-    switch (m.type) {
-    case CHANNEL_SAVED:
-        life->saved = m;
-        rank_commit(rank, life->generation);
-        break;
-    case CHANNEL_DONE:
-        assert_string_equal(m.text, "finished");
-        assert_int_equal(m.step, STEPS);
-        if (!hash_equal(m.digest, reference))
-            fail_msg("another digest");
-        life->done[number] = true;
-        life->n_done++;
-        break;
-    case CHANNEL_ERROR: /* beside one that was killed */
-        assert_int_equal(m.exit_code, EXIT_PEER_LOST);
-        life->lost = true;
-        break;
-    default:
-        break;
-    }
-}
-
-static void live(Life *life)
-{
-    while (!life->lost && life->n_done < life->size) {
-        struct pollfd fds[RANKS_MAX];
-        for (int i = 0; i < life->size; i++)
-            fds[i] = (struct pollfd){.fd = life->done[i] ? -1 : ranks[i].fd, .events = POLLIN};
-        if (poll(fds, (nfds_t)life->size, PATIENCE_MSEC) < 1)
-            fail_msg("nobody says anything after step %d", (int)ranks[0].step);
-        for (int i = 0; i < life->size && !life->lost; i++)
-            if (fds[i].revents)
-                serve(life, i);
-    }
-}
-
-/* fault: of the last rank. */
-static void begin(Life *life, const char *text, const char *fault)
-{
-    for (int i = 0; i < life->size; i++)
-        rank_start(&ranks[i], i == life->size - 1 ? fault : NULL);
-    for (int i = 0; i < life->size; i++)
-        rank_assign(&ranks[i], text, life->generation, i, life->size,
-                    life->saved.type == CHANNEL_SAVED ? &life->saved : NULL);
-    ChannelMessage go = {.type = CHANNEL_GO, .generation = life->generation};
-    if (life->size > 1) {
-        const ChannelMessage rendezvous = rank_expect(&ranks[0], CHANNEL_RENDEZVOUS);
-        memcpy(go.address, rendezvous.address, sizeof(go.address));
-    }
-    for (int i = 0; i < life->size; i++)
-        (void)rank_expect(&ranks[i], CHANNEL_READY);
-    for (int i = 0; i < life->size; i++)
-        rank_say(&ranks[i], go);
-}
-
 static void run_seed(uint64_t seed)
 {
     char name[32], shadow[32];
@@ -133,7 +50,7 @@ static void run_seed(uint64_t seed)
     text = testing_job_text_of(&files, name, train, STEPS, 2 + (int)draw(&draws, 7));
     const uint32_t n_kills = draw(&draws, KILLS_MAX + 1);
 
-    Life life = {0};
+    RanksLife life = {0};
     for (uint32_t i = 0;; i++) {
         char fault[64];
         const uint32_t k = draw(&draws, ELEMENTSOF(points));
@@ -141,17 +58,19 @@ static void run_seed(uint64_t seed)
                        1 + draw(&draws, points[k].visits));
         (void)snprintf(shadow, sizeof(shadow), "seed=%llu", (unsigned long long)(seed * 8 + i));
         assert_int_equal(setenv("SDTRAIN_SHADOW", shadow, 1), 0);
-        life = (Life){.generation = i + 1, .size = 1 + (int)draw(&draws, 4), .saved = life.saved};
+        life =
+            (RanksLife){.generation = i + 1, .size = 1 + (int)draw(&draws, 4), .saved = life.saved};
         print_message("seed %llu: %d ranks%s, from step %d, %s\n", (unsigned long long)seed,
                       life.size, train, (int)life.saved.step, i < n_kills ? fault : "no fault");
-        begin(&life, text, i < n_kills ? fault : NULL);
-        live(&life);
+        ranks_begin(&life, text, life.size - 1, i < n_kills ? fault : NULL);
+        ranks_live(&life);
         if (!life.lost)
             break;
         if (i >= n_kills)
             fail_msg("a rank was lost: %s", ranks[0].error.text);
         (void)ranks_end(NULL);
     }
+    assert_true(hash_equal(life.digest, reference));
     for (int i = 0; i < life.size; i++)
         assert_int_equal(rank_end(&ranks[i]), EXIT_DONE);
 }
@@ -170,7 +89,7 @@ static bool survives(uint64_t seed, const char *drop)
     rank_assign(rank, text, 1, 0, 1, NULL);
     ChannelMessage m;
     bool same = false;
-    while (!is_gone(rank)) {
+    while (!rank_is_gone(rank)) {
         m = rank_hear_any(rank);
         if (m.type == CHANNEL_READY)
             rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});

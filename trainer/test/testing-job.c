@@ -4,9 +4,9 @@
 
 #include "base/exactmath.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "base/philox.h"
 #include "base/test/testing.h"
-#include "trainer/data/mds/half.h"
 #include "trainer/data/mds/mds-writer.h"
 #include "trainer/data/mds/npy.h"
 

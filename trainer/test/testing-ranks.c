@@ -155,3 +155,75 @@ void rank_commit(Rank *rank, int64_t generation)
                                     .generation = generation,
                                     .step = rank->saved.step});
 }
+
+/* ---- a world's life ---- */
+
+void ranks_begin(RanksLife *life, const char *text, int of, const char *fault)
+{
+    for (int i = 0; i < life->size; i++)
+        rank_start(&ranks[i], i == of ? fault : NULL);
+    for (int i = 0; i < life->size; i++)
+        rank_assign(&ranks[i], text, life->generation, i, life->size,
+                    life->saved.type == CHANNEL_SAVED ? &life->saved : NULL);
+    ChannelMessage go = {.type = CHANNEL_GO, .generation = life->generation};
+    if (life->size > 1) {
+        const ChannelMessage rendezvous = rank_expect(&ranks[0], CHANNEL_RENDEZVOUS);
+        memcpy(go.address, rendezvous.address, sizeof(go.address));
+    }
+    for (int i = 0; i < life->size; i++)
+        (void)rank_expect(&ranks[i], CHANNEL_READY);
+    for (int i = 0; i < life->size; i++)
+        rank_say(&ranks[i], go);
+}
+
+bool rank_is_gone(const Rank *rank)
+{
+    char byte;
+    return recv(rank->fd, &byte, sizeof(byte), MSG_PEEK) <= 0;
+}
+
+static void serve(RanksLife *life, int number)
+{
+    Rank *rank = &ranks[number];
+    if (rank_is_gone(rank)) {
+        life->lost = true;
+        return;
+    }
+    const ChannelMessage m = rank_hear_any(rank);
+    switch (m.type) {
+    case CHANNEL_SAVED:
+        life->saved = m;
+        rank_commit(rank, life->generation);
+        break;
+    case CHANNEL_DONE:
+        assert_string_equal(m.text, "finished");
+        assert_int_equal(m.step, ranks_steps);
+        if (life->n_done > 0 && !hash_equal(m.digest, life->digest))
+            fail_msg("two ranks have two digests");
+        life->digest = m.digest;
+        life->done[number] = true;
+        life->n_done++;
+        break;
+    case CHANNEL_ERROR: /* beside one that was killed */
+        if (m.exit_code != EXIT_PEER_LOST)
+            fail_msg("rank %d: %s", number, m.text);
+        life->lost = true;
+        break;
+    default:
+        break;
+    }
+}
+
+void ranks_live(RanksLife *life)
+{
+    while (!life->lost && life->n_done < life->size) {
+        struct pollfd fds[RANKS_MAX];
+        for (int i = 0; i < life->size; i++)
+            fds[i] = (struct pollfd){.fd = life->done[i] ? -1 : ranks[i].fd, .events = POLLIN};
+        if (poll(fds, (nfds_t)life->size, 2 * PATIENCE_MSEC) < 1)
+            fail_msg("nobody says anything after step %d", (int)ranks[0].step);
+        for (int i = 0; i < life->size && !life->lost; i++)
+            if (fds[i].revents)
+                serve(life, i);
+    }
+}

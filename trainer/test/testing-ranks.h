@@ -31,6 +31,8 @@ void ranks_look_at_data(const char *text);
 
 /* Starts sdtrainer. fault: SDTRAIN_FAULT for it, or NULL. */
 void rank_start(Rank *rank, const char *fault);
+/* Waits until it says something, or has ended. */
+bool rank_is_gone(const Rank *rank);
 /* Waits for its end: the exit code, or minus the signal. */
 int rank_end(Rank *rank);
 /* A cmocka teardown. */
@@ -42,6 +44,22 @@ ChannelMessage rank_hear_any(Rank *rank);
 /* The next one that is neither stage nor step. */
 ChannelMessage rank_hear(Rank *rank);
 ChannelMessage rank_expect(Rank *rank, ChannelType type);
+/* A life of a world: until all are done, or somebody is gone. */
+typedef struct RanksLife {
+    int64_t generation;
+    int size;
+    int n_done;
+    bool done[RANKS_MAX];
+    bool lost;
+    Hash digest;          /* that all who are done have */
+    ChannelMessage saved; /* the newest checkpoint that a daemon commits; type 0: none yet */
+} RanksLife;
+
+/* Starts the world of life->size ranks, which goes on from life->saved; fault: of the rank `of`, or NULL. */
+void ranks_begin(RanksLife *life, const char *text, int of, const char *fault);
+/* Commits what is saved, until all are done or one is gone. A rank beside one that is gone says EXIT_PEER_LOST. */
+void ranks_live(RanksLife *life);
+
 /* text: the job's; resume: the `saved` of an earlier life, or NULL. */
 void rank_assign(Rank *rank, const char *text, int64_t generation, int number, int size,
                  const ChannelMessage *resume);

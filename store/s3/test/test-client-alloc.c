@@ -5,7 +5,12 @@
 #include "store/s3/test/testing-client.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 enum { ALLOCATIONS_MAX = 2000 };
 
@@ -76,16 +81,44 @@ static AllocLife life(unsigned n, _unused_ void *arg)
     return r == -ENOMEM && struck ? ALLOC_FAILED : ALLOC_WRONG;
 }
 
+/* A server in a process of its own. Its threads allocate while lives are forked: a child of a process that has such
+ * threads can find the allocator locked for ever. */
+static pid_t server_start(int *port)
+{
+    int channel[2];
+    assert_int_equal(pipe2(channel, O_CLOEXEC), 0);
+    pid_t self = getpid(), pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        char location[128];
+        if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || getppid() != self)
+            _exit(1);
+        Fake *fake = fake_start(script, location);
+        fake_put(fake, "/bucket/blob", world_blob, sizeof(world_blob));
+        (void)snprintf(location, sizeof(location), "Location: http://127.0.0.1:%d/bucket/blob\r\n",
+                       fake_port(fake));
+        if (write(channel[1], &(int){fake_port(fake)}, sizeof(int)) != sizeof(int))
+            _exit(1);
+        for (;;)
+            (void)pause();
+    }
+    (void)close(channel[1]);
+    assert_int_equal(read(channel[0], port, sizeof(*port)), sizeof(*port));
+    (void)close(channel[0]);
+    return pid;
+}
+
 static void test_allocations(_unused_ void **state)
 {
-    char endpoint[64], location[128];
-    Fake *fake = fake_start(script, location);
-    fake_put(fake, "/bucket/blob", world_blob, sizeof(world_blob));
-    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", fake_port(fake));
-    (void)snprintf(location, sizeof(location), "Location: %s/bucket/blob\r\n", endpoint);
+    char endpoint[64];
+    int port, status;
+    pid_t server = server_start(&port);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", port);
     options.endpoint = endpoint;
     assert_true(alloc_sweep(life, NULL, ALLOCATIONS_MAX) > 30);
-    fake_stop(fake);
+    assert_return_code(kill(server, SIGKILL), errno);
+    assert_int_equal(waitpid(server, &status, 0), server);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
 int main(void)

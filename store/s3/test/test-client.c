@@ -544,7 +544,8 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_close_under_way),
         cmocka_unit_test(test_sharing),
-#ifndef __SANITIZE_THREAD__ /* it does not bear threads after fork() */
+/* Neither sanitizer bears threads and a fork(). */
+#if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(test_fork),
 #endif
         cmocka_unit_test(test_bad_endpoints),

@@ -336,6 +336,40 @@ static void test_failed_save(void **unused)
     clear();
 }
 
+/* In a process of its own: the device stays broken. */
+static int restore_on_bad_device(_unused_ World *world, _unused_ Comm *comm, void *arg)
+{
+    const CheckpointResult *saved = arg;
+    Error err = ERROR_INIT;
+    Node n;
+    node_open(&n, saved);
+    TrainState *state = testing_state(&fixture, 77, 0, 1, 2, false);
+    (void)setenv("SDTRAIN_FAULT", "shadow.break.in=eio@3", 1); /* a valid name */
+    world_check(fault_open(&err) == 0, "%s", err.text);
+    int r = checkpoint_restore(n.store, n.local, n.manifest, state, &err);
+    world_check(r == -EIO, "%d: %s", r, err.text);
+    _exit(0);
+}
+
+/* Nothing is known about what was read. */
+static void test_bad_device(void **unused)
+{
+    (void)unused;
+    if (!getenv("SDTRAIN_TEST_DEVICE"))
+        skip(); /* a CPU does not break */
+    const SaveCase *c = run_saves(2, (SaveCase){.n_saves = 1, .local_bytes = MANY_BYTES});
+    World world = {.size = 1, .run = restore_on_bad_device, .arg = (void *)&c->results[0]};
+    look_at_local();
+    const size_t before = n_files;
+    assert_true(before > 0);
+    far_begin();
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+    assert_int_equal(atomic_load(&far->reads), 0);
+    look_at_local();
+    assert_int_equal(n_files, before);
+    clear();
+}
+
 static int setup(void **unused)
 {
     (void)unused;
@@ -361,6 +395,7 @@ int main(void)
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_failed_save),
+        cmocka_unit_test(test_bad_device),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

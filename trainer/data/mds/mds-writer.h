@@ -15,16 +15,11 @@
 #pragma once
 
 #include "store/store.h"
-#include "trainer/data/mds/mds-index.h"
+#include "trainer/data/mds/mds-shard.h"
 
 typedef struct MdsWriter MdsWriter;
 
-typedef struct MdsWriterOptions {
-    const char *compression;   /* NULL, "zstd" or "zstd:<1..22>" */
-    const char *const *hashes; /* [n_hashes] names of algorithms, sorted */
-    size_t n_hashes;
-    uint64_t size_limit; /* bytes of a shard, under 2^32; 0: one shard holds everything */
-} MdsWriterOptions;
+typedef MdsShardOptions MdsWriterOptions;
 
 enum { MDS_SIZE_LIMIT_DEFAULT = 1 << 26 };
 

@@ -3,8 +3,8 @@
 #include "trainer/data/mds/mds.h"
 
 #include "base/cleanup.h"
+#include "base/half.h"
 #include "base/json.h"
-#include "trainer/data/mds/half.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -17,11 +17,11 @@
  * `read` and `start` print one line of JSON. Who wants them cold empties CACHE but for the index. */
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/half.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "trainer/data/index-open.h"
 #include "trainer/data/loader.h"
-#include "trainer/data/mds/half.h"
 #include "trainer/data/mds/mds-writer.h"
 #include "trainer/data/test/testing-huge-index.h"
 

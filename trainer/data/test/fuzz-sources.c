@@ -27,7 +27,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     assert(r == 0 && again.n_streams == sources.n_streams);
     assert(again.has_empty_text == sources.has_empty_text);
     assert(hash_equal(again.empty_text, sources.empty_text));
-    for (size_t i = 0; i < sources.n_streams; i++)
+    for (size_t i = 0; i < sources.n_streams; i++) {
         assert(hash_equal(again.index[i], sources.index[i]));
+        assert(again.has_encoder[i] == sources.has_encoder[i]);
+        assert(hash_equal(again.encoder[i], sources.encoder[i]));
+    }
     return 0;
 }

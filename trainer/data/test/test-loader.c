@@ -112,7 +112,7 @@ static void bad_jobs_are_refused_by_name(void **state)
     f.job.data.empty_text_uri = scratch_path(&f.scratch, "none.npy", missing);
     open_refused(&f, -EINVAL, "data.empty_text", "none.npy");
     f.job.data.empty_text_uri = NULL;
-    open_refused(&f, -EINVAL, "data.empty_text: missing", "train.caption_drop is 0.1");
+    open_refused(&f, -EINVAL, "data.empty_text: missing", "train.caption_drop 0.1 needs it");
     f.job.train.caption_drop = 0;
     Dataset *dataset = open_dataset(&f);
     assert_null(dataset_empty_text(dataset));

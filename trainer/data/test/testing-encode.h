@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "trainer/data/mds/half.h"
+#include "base/half.h"
 #include "trainer/data/mds/mds.h"
 
 #include <string.h>

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "base/file.h"
+#include "base/half.h"
 #include "base/test/testing.h"
-#include "trainer/data/mds/half.h"
 #include "trainer/data/mds/mds-writer.h"
 
 #include <limits.h>

@@ -7,7 +7,7 @@
 #include "trainer/nn/parameters.h"
 #include "trainer/nn/planner.h"
 #include "trainer/nn/schedule.h"
-#include "trainer/nn/unet.h"
+#include "trainer/nn/test/testing-sd2.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -23,22 +23,6 @@ static int parameter_find(const ParameterList *list, const char *name, const Par
         }
     return -ENOENT;
 }
-
-static const UnetConfig sd2_base = {
-    .in_channels = 4,
-    .out_channels = 4,
-    .n_levels = 4,
-    .block_out_channels = {320, 640, 1280, 1280},
-    .down_attention = {true, true, true, false},
-    .up_attention = {false, true, true, true},
-    .layers_per_block = 2,
-    .heads = {5, 10, 20, 20},
-    .cross_attention_dim = 1024,
-    .norm_num_groups = 32,
-    .norm_eps = 1e-5,
-    .flip_sin_to_cos = true,
-    .use_linear_projection = true,
-};
 
 static const UnetConfig tiny = {
     .in_channels = 4,

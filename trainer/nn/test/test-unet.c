@@ -16,7 +16,10 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-static const double tolerance = 1e-4;
+/* Of the device that bench_open() opened. In bf16 a gradient has come through some 50 roundings to 8 bits: all of them
+ * together are near, and one that is small beside the others may be off by `of_each`. */
+static double tolerance, of_each;
+
 /* A gradient that is zero in exact arithmetic has nothing but rounding in it. */
 static const double negligible = 1e-7;
 
@@ -136,11 +139,16 @@ static double relative_error(const float *a, const float *b, int64_t n)
     return sqrt(sum) / norm_of(b, n);
 }
 
-static void assert_close(const char *what, const float *a, const float *b, int64_t n)
+static void assert_within(const char *what, const float *a, const float *b, int64_t n, double most)
 {
     double error = relative_error(a, b, n);
-    if (!(error < tolerance))
+    if (!(error < most))
         fail_msg("%s: relative error %g", what, error);
+}
+
+static void assert_close(const char *what, const float *a, const float *b, int64_t n)
+{
+    assert_within(what, a, b, n, tolerance);
 }
 
 /* ---- a network with what a training step needs ---- */
@@ -151,8 +159,8 @@ typedef struct Bench {
     const ParameterList *list;
     NoiseSchedule *schedule;
     int64_t n_latents, n_text, n_parameters;
-    float *weights, *gradients; /* device memory, as all below */
-    float *x0, *noise, *target;
+    float *weights, *gradients;                 /* device memory, as all below */
+    float *x0, *noise, *noised, *wide, *target; /* fp32 */
     void *x, *text, *prediction, *dprediction, *workspace;
     float *alpha, *sigma;
     int32_t *timesteps;
@@ -178,6 +186,9 @@ static Bench bench_open(const UnetConfig *config, const NetworkShape *shape)
         network_new(b.device, config, shape, &b.network, &err) < 0 ||
         noise_schedule_new(0.00085, 0.012, 1000, &b.schedule, &err) < 0)
         fail_msg("%s", err.text);
+    const bool wide = device_type(b.device) == DATA_F32;
+    tolerance = wide ? 1e-4 : 3e-2;
+    of_each = wide ? 1e-4 : 0.3;
     b.list = network_parameters(b.network);
     b.n_parameters = b.list->n_elements;
     if (parameter_list_plan(b.list, b.device, (StatePlanShape){.n_ranks = 1, .n_shards = 1},
@@ -192,6 +203,8 @@ static Bench bench_open(const UnetConfig *config, const NetworkShape *shape)
     b.gradients = allocate(b.device, (size_t)b.n_parameters * sizeof(float));
     b.x0 = allocate(b.device, latent_bytes);
     b.noise = allocate(b.device, latent_bytes);
+    b.noised = allocate(b.device, latent_bytes);
+    b.wide = allocate(b.device, MAX(latent_bytes, (size_t)b.n_text * sizeof(float)));
     b.target = allocate(b.device, latent_bytes);
     b.x = allocate(b.device, latent_bytes);
     b.prediction = allocate(b.device, latent_bytes);
@@ -209,9 +222,10 @@ static Bench bench_open(const UnetConfig *config, const NetworkShape *shape)
 
 static void bench_close(Bench *b)
 {
-    void *const memory[] = {b->weights, b->gradients,  b->x0,          b->noise, b->target,
-                            b->x,       b->prediction, b->dprediction, b->text,  b->timesteps,
-                            b->loss,    b->workspace,  b->alpha,       b->sigma};
+    void *const memory[] = {b->weights,    b->gradients,   b->x0,     b->noise,
+                            b->noised,     b->wide,        b->target, b->x,
+                            b->prediction, b->dprediction, b->text,   b->timesteps,
+                            b->loss,       b->workspace,   b->alpha,  b->sigma};
     for (size_t i = 0; i < ELEMENTSOF(memory); i++)
         device_release(b->device, memory[i]);
     (void)state_plan_free(b->plan);
@@ -244,10 +258,12 @@ static void load_step(Bench *b, const Golden *g, int i)
     size_t latent_bytes = (size_t)b->n_latents * sizeof(float);
     device_upload(b->device, b->x0, x0 + i * b->n_latents, latent_bytes);
     device_upload(b->device, b->noise, noise + i * b->n_latents, latent_bytes);
-    device_upload(b->device, b->text, text + i * b->n_text, (size_t)b->n_text * sizeof(float));
+    device_upload(b->device, b->wide, text + i * b->n_text, (size_t)b->n_text * sizeof(float));
+    cast_from_f32(b->device, b->n_text, b->wide, b->text);
     device_upload(b->device, b->timesteps, timesteps + i * g->n, (size_t)g->n * sizeof(int32_t));
     diffuse(b->device, g->n, b->n_latents / g->n, b->x0, b->noise, b->timesteps, b->alpha, b->sigma,
-            v_prediction(g), b->x, b->target);
+            v_prediction(g), b->noised, b->target);
+    cast_from_f32(b->device, b->n_latents, b->noised, b->x);
 }
 
 static double forward_backward(Bench *b, NetworkGradientReady on_ready, void *userdata)
@@ -273,6 +289,7 @@ static float *download(Bench *b, const void *from, int64_t n)
 /* ---- tests over every golden file ---- */
 
 static const char *const golden_names[] = {"two-levels", "three-levels", "one-level", "odd-sides"};
+static size_t n_goldens = ELEMENTSOF(golden_names);
 
 static void check_gradients(const Bench *b, const float *found, const float *wanted)
 {
@@ -288,21 +305,23 @@ static void check_gradients(const Bench *b, const float *found, const float *wan
         if (norm_of(wanted + p->offset, p->n_elements) < negligible * largest) {
             print_message("  excluded: %s\n", p->name);
             n_excluded++;
-            assert_true(norm_of(found + p->offset, p->n_elements) < 1e-5 * largest);
+            assert_true(norm_of(found + p->offset, p->n_elements) < tolerance / 10 * largest);
             continue;
         }
-        assert_close(p->name, found + p->offset, wanted + p->offset, p->n_elements);
+        assert_within(p->name, found + p->offset, wanted + p->offset, p->n_elements, of_each);
         worst = fmax(worst, relative_error(found + p->offset, wanted + p->offset, p->n_elements));
     }
-    print_message("  %zu gradients, worst relative error %.2g\n", b->list->n_items - n_excluded,
-                  worst);
+    print_message("  %zu gradients, worst relative error %.2g, of all %.2g\n",
+                  b->list->n_items - n_excluded, worst,
+                  relative_error(found, wanted, b->n_parameters));
+    assert_close("all gradients", found, wanted, b->n_parameters);
     assert_true(n_excluded * 20 <= b->list->n_items);
 }
 
 static void gradients_are_diffusers(void **state)
 {
     (void)state;
-    for (size_t i = 0; i < ELEMENTSOF(golden_names); i++) {
+    for (size_t i = 0; i < n_goldens; i++) {
         print_message("%s\n", golden_names[i]);
         _cleanup_(golden_close) Golden g = golden_open(golden_names[i]);
         _cleanup_(bench_close) Bench b = bench_golden(&g, true);
@@ -312,10 +331,11 @@ static void gradients_are_diffusers(void **state)
         load_step(&b, &g, 0);
         double loss = forward_backward(&b, NULL, NULL);
 
-        _cleanup_free_ float *prediction = download(&b, b.prediction, b.n_latents);
+        cast_to_f32(b.device, b.n_latents, b.prediction, b.wide);
+        _cleanup_free_ float *prediction = download(&b, b.wide, b.n_latents);
         assert_close("prediction", prediction, tensor(&g, "prediction"), b.n_latents);
         double wanted_loss = (double)((const float *)tensor(&g, "losses"))[0];
-        assert_true(fabs(loss / wanted_loss - 1) < 1e-5);
+        assert_true(fabs(loss / wanted_loss - 1) < tolerance / 10);
         _cleanup_free_ float *gradients = download(&b, b.gradients, b.n_parameters);
         check_gradients(&b, gradients, wanted);
     }
@@ -631,8 +651,10 @@ static void bad_shapes_are_refused(void **state)
     (void)device_free(device);
 }
 
-int main(void)
+/* `test-unet brief`: the gradients of one network, for tools that are slow. */
+int main(int argc, char **argv)
 {
+    const struct CMUnitTest brief[] = {cmocka_unit_test(gradients_are_diffusers)};
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_are_diffusers),
         cmocka_unit_test(ten_optimizer_steps_are_torchs),
@@ -644,5 +666,16 @@ int main(void)
         cmocka_unit_test(no_step_reads_dead_memory),
         cmocka_unit_test(bad_shapes_are_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    /* What is asked of bf16: the others look at values as fp32, or at nothing that depends on the type. */
+    const struct CMUnitTest narrow[] = {
+        cmocka_unit_test(gradients_are_diffusers),
+        cmocka_unit_test(ten_optimizer_steps_are_torchs),
+    };
+    const char *device = getenv("SDTRAIN_TEST_DEVICE");
+    if (argc == 2 && strcmp(argv[1], "brief") == 0) {
+        n_goldens = 1;
+        return cmocka_run_group_tests(brief, NULL, NULL);
+    }
+    return device && strstr(device, "-bf16") ? cmocka_run_group_tests(narrow, NULL, NULL)
+                                             : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,11 +2,12 @@
 /* bench-update.c - what the exact reduction costs and how exact it is, on a real network's
  * gradients:
  *
- *     bench-update [GRAINS [ZERO_STAGE [RANKS]]]
+ *     bench-update [GRAINS [ZERO_STAGE [RANKS [WIDTH]]]]
  *
  * Each rank computes its grains of 8 samples, noise, with a mid-size U-Net at its random start, and
  * then takes steps with their gradients, one after the other with each reduction, so that all see
- * the same machine. Prints one JSON line a figure; medians of rank 0. */
+ * the same machine. WIDTH is the first level's channels: 64 makes 18 million parameters, 160 make
+ * 112 million. Prints one JSON line a figure; medians of rank 0. */
 
 #include "base/clock.h"
 #include "trainer/comm/test/testing-world.h"
@@ -21,19 +22,19 @@ enum { ROUNDS = 21, KINDS = 3, SEED = 17 };
 static const char *const kind_names[KINDS] = {"exact", "exact64", "float"};
 static const Reduction kinds[KINDS] = {REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT};
 
-static const UnetConfig config = {.in_channels = 4,
-                                  .out_channels = 4,
-                                  .n_levels = 3,
-                                  .block_out_channels = {64, 128, 256},
-                                  .heads = {4, 8, 8},
-                                  .down_attention = {true, true, false},
-                                  .up_attention = {false, true, true},
-                                  .layers_per_block = 2,
-                                  .cross_attention_dim = 256,
-                                  .norm_num_groups = 32,
-                                  .norm_eps = 1e-5f,
-                                  .flip_sin_to_cos = true,
-                                  .use_linear_projection = true};
+static UnetConfig config = {.in_channels = 4,
+                            .out_channels = 4,
+                            .n_levels = 3,
+                            .block_out_channels = {64, 128, 256},
+                            .heads = {4, 8, 8},
+                            .down_attention = {true, true, false},
+                            .up_attention = {false, true, true},
+                            .layers_per_block = 2,
+                            .cross_attention_dim = 256,
+                            .norm_num_groups = 32,
+                            .norm_eps = 1e-5f,
+                            .flip_sin_to_cos = true,
+                            .use_linear_projection = true};
 static const NetworkShape shape = {
     .grain = 8, .height = 32, .width = 32, .text_tokens = 77, .backward = true};
 
@@ -313,9 +314,11 @@ int main(int argc, char **argv)
                    .run = run,
                    .arg = &options,
                    .timeout_usec = 300 * USEC_PER_SEC};
+    for (int level = 0; argc > 4 && level < config.n_levels; level++)
+        config.block_out_channels[level] = atoi(argv[4]) << level;
     if (world.size < 1 || world.size > WORLD_MAX || options.n_grains < world.size ||
         options.n_grains > 256 || options.zero_stage < 0 || options.zero_stage > 2) {
-        (void)fprintf(stderr, "usage: bench-update [GRAINS [ZERO_STAGE [RANKS]]]\n");
+        (void)fprintf(stderr, "usage: bench-update [GRAINS [ZERO_STAGE [RANKS [WIDTH]]]]\n");
         return 2;
     }
     return world_run(&world, 600) == 0 ? 0 : 1;

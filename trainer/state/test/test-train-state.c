@@ -212,6 +212,22 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     f.device = device_free(f.device);
 }
 
+/* Else each byte of a restore is copied once more. */
+static void a_hash_copies_nothing_where_the_host_may_read(void **state)
+{
+    (void)state;
+    Fixture f;
+    open_fixture(&f);
+    TrainState *s = open_state(&f, 0, 1, 0);
+    const uint64_t before = device_fence(f.device, LANE_OUT).serial;
+    s->ema_active = true;
+    check_hash(s, 2);
+    const bool copied = device_fence(f.device, LANE_OUT).serial != before;
+    assert_int_equal(copied, !device_host_view(f.device, s->weights));
+    s = train_state_free(s);
+    f.device = device_free(f.device);
+}
+
 /* The last test: the lane stays late. */
 static void a_hash_waits_for_late_pieces(void **state)
 {
@@ -221,7 +237,7 @@ static void a_hash_waits_for_late_pieces(void **state)
     open_fixture(&f);
     TrainState *s = open_state(&f, 0, 1, 0);
     s->ema_active = true;
-    assert_int_equal(setenv("SDTRAIN_FAULT", "device.copy=slow@*", 1), 0);
+    assert_int_equal(setenv("SDTRAIN_FAULT", "device.copy=slow@*,shadow.break.out=slow@*", 1), 0);
     assert_int_equal(fault_open(&err), 0);
     train_state_piece_bytes = 20000;
     check_hash(s, 2);
@@ -236,6 +252,7 @@ int main(void)
         cmocka_unit_test(the_digest_does_not_depend_on_the_world),
         cmocka_unit_test(the_digest_covers_everything),
         cmocka_unit_test(a_hash_does_not_depend_on_the_pieces),
+        cmocka_unit_test(a_hash_copies_nothing_where_the_host_may_read),
         cmocka_unit_test(a_hash_waits_for_late_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,10 +3,12 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/test/testing.h"
+#include "trainer/state/device-patience.h"
 #include "trainer/state/test/testing-update.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- beside a save's copies ---- */
 
@@ -155,11 +157,76 @@ static void a_step_waits_for_its_device_twice(void **state)
     }
 }
 
+/* ---- a device that hangs ---- */
+
+typedef struct Hang {
+    Case c;
+    const char *fault; /* of the last rank */
+    int r;             /* what its step ends with */
+} Hang;
+
+static int step(Rank *rank, Error *err)
+{
+    UpdateVerdict verdict = UPDATE_REDO;
+    UpdateResult result;
+    uint32_t word;
+    int r = 0;
+    update_begin(rank->update);
+    while (r == 0 && verdict != UPDATE_ACCEPT) {
+        rank_compute_grains(rank, false);
+        r = update_collect(rank->update, err);
+        if (r == 0)
+            r = update_decide(rank->update, &verdict, &result, err);
+    }
+    return r == 0 ? update_apply(rank->update, 0, &word, &result, err) : r;
+}
+
+/* The shadow device aborts when memory is released that a lane uses. */
+static int free_what_hangs(World *world, Comm *comm, void *arg)
+{
+    const Hang *hang = arg;
+    Error err = ERROR_INIT;
+    Rank rank = {0};
+    rank_open(&rank, &hang->c, comm);
+    const bool hangs = world->rank == world->size - 1;
+    if (hangs) {
+        device_patience_most_usec = 2 * USEC_PER_SEC;
+        (void)setenv("SDTRAIN_FAULT", hang->fault, 1); /* a valid name */
+        world_check(fault_open(&err) == 0, "%s", err.text);
+    }
+    int r = step(&rank, &err);
+    world_check(!hangs || r == hang->r, "%d: %s", r, err.text);
+    world_check(!hangs || !device_is_idle(rank.device), "nothing hangs");
+    rank.update = update_free(rank.update);
+    rank.state = train_state_free(rank.state);
+    _exit(0); /* as a trainer does */
+}
+
+static void what_a_device_that_hangs_uses_is_kept(void **state)
+{
+    (void)state;
+    if (!getenv("SDTRAIN_TEST_DEVICE"))
+        skip(); /* a CPU does not hang */
+    Hang cases[] = {
+        {{4, 0, REDUCTION_EXACT, 0, 1.0}, "shadow.hang.state_update=eio", 0},
+        {{4, 0, REDUCTION_EXACT, 0, 1.0}, "shadow.hang.state_squares=eio", -ETIMEDOUT},
+        {{4, 0, REDUCTION_EXACT, 0, 1.0}, "shadow.hang.comm=eio", -ETIMEDOUT},
+        {{4, 1, REDUCTION_EXACT, 0, 1.0}, "shadow.hang.comm=eio@4", -ETIMEDOUT},
+        {{4, 2, REDUCTION_EXACT, 0, 1.0}, "shadow.hang.state_update=eio", -ETIMEDOUT},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        World world = {.size = i == 0 ? 1 : 2, .run = free_what_hangs, .arg = &cases[i]};
+        if (world_run(&world, WORLD_SEC) > 0)
+            fail_msg("%s", cases[i].fault);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_update_waits_for_the_copies_of_a_save),
         cmocka_unit_test(a_step_waits_for_its_device_twice),
+        cmocka_unit_test(what_a_device_that_hangs_uses_is_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include "trainer/state/test/testing-update.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* What a world reports of each step. */
@@ -147,6 +148,34 @@ static void bits_do_not_depend_on_the_world(void **state)
                                  zero_stage, step + 1);
                 }
             }
+        }
+    }
+}
+
+/* Plain floats: the same bits for one world size and ZeRO stage, whether or not sums cross the network beside the
+ * training thread, and on a device that stages them, as long as they fit its staging. That others differ shows that the
+ * gradients tell orders of addition apart. */
+static void floats_repeat_for_one_world_and_stage(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *device =
+        getenv("SDTRAIN_TEST_DEVICE") ? strdup(getenv("SDTRAIN_TEST_DEVICE")) : NULL;
+    Run *on_cpu = world_share(sizeof(Run)), *run = world_share(sizeof(Run));
+    Hash seen[9];
+    int n = 0;
+    for (int size = 2; size <= 4; size++) {
+        for (int zero_stage = 0; zero_stage <= 2; zero_stage++) {
+            const Case c = {8, zero_stage, REDUCTION_FLOAT, EMA_START, 1.0};
+            (void)unsetenv("SDTRAIN_TEST_DEVICE"); /* a valid name */
+            run_world(size, &c, false, on_cpu);
+            if (device)
+                (void)setenv("SDTRAIN_TEST_DEVICE", device, 1); /* as above */
+            run_world(size, &c, true, run);
+            if (memcmp(run->records, on_cpu->records, sizeof(run->records)) != 0)
+                fail_msg("world %d, ZeRO %d: the same job differs", size, zero_stage);
+            seen[n++] = run->records[STEPS - 1].digest;
+            for (int i = 0; i < n - 1; i++) /* two numbers have one sum */
+                assert_int_equal(hash_equal(seen[i], seen[n - 1]), i == 0 && n == 2);
         }
     }
 }
@@ -414,6 +443,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shares_cover_all_grains),
         cmocka_unit_test(bits_do_not_depend_on_the_world),
+        cmocka_unit_test(floats_repeat_for_one_world_and_stage),
         cmocka_unit_test(planted_bugs_are_found),
         cmocka_unit_test(steps_follow_adamw),
         cmocka_unit_test(growth_is_redone_before_it_overflows),

@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* interrupt.c - see interrupt.h. */
+#include "ctl/export/interrupt.h"
+
+#include <errno.h>
+#include <signal.h>
+
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+static struct sigaction before[ELEMENTSOF(signals)];
+static volatile sig_atomic_t received; /* 0: none */
+
+static void note(int number) { received = number; }
+
+void interrupt_begin(void)
+{
+    struct sigaction noted = {.sa_handler = note, .sa_flags = SA_RESTART};
+    (void)sigemptyset(&noted.sa_mask); /* it only fails for a bad argument, as sigaction() here */
+    for (size_t i = 0; i < ELEMENTSOF(signals); i++)
+        (void)sigaction(signals[i], &noted, &before[i]);
+}
+
+int interrupt_check(Error *err) { return received ? error_set(err, -EINTR, "interrupted") : 0; }
+
+void interrupt_end(void)
+{
+    for (size_t i = 0; i < ELEMENTSOF(signals); i++)
+        (void)sigaction(signals[i], &before[i], NULL); /* as above */
+    if (received)
+        (void)raise(received); /* else the verb's exit code tells */
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clip-text-config.h - transformers' CLIPTextModel config.json, for the text encoder of Stable Diffusion 2.
+ *
+ * Ownership: a ClipTextConfig is a value.
+ * Units:     elements, tokens.
+ * Errors:    -EINVAL naming file, key and value, for a value that we cannot compute. transformers writes many keys that
+ *            change nothing (a table names them); one that is in no table is logged as a warning and ignored.
+ * Threads:   any; immutable.
+ * Source:    transformers CLIPTextConfig, its defaults included; PretrainedConfig.
+ */
+#pragma once
+
+#include "base/error.h"
+
+typedef struct ClipTextConfig {
+    int vocab_size, max_position_embeddings;
+    int hidden_size, intermediate_size;
+    int num_hidden_layers, num_attention_heads;
+    double layer_norm_eps;
+} ClipTextConfig;
+
+int clip_text_config_parse(const char *source, const char *text, size_t n_bytes,
+                           ClipTextConfig *ret, Error *err);

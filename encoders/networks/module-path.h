@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* module-path.h - the names of a network's modules while it is emitted.
+ *
+ * Ownership: a ModulePath is a value.
+ * Units:     bytes.
+ * Errors:    none: too long a path ends in too long a parameter name, which the list of parameters refuses.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "trainer/nn/parameters.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+typedef struct ModulePath {
+    char text[PARAMETER_NAME_MAX];
+} ModulePath;
+
+_printf_(1, 2) static inline ModulePath module_path(const char *format, ...)
+{
+    ModulePath path;
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(path.text, sizeof(path.text), format, ap);
+    va_end(ap);
+    return path;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* bpe.h - byte-pair encoding: a table of merges, and what becomes of one word (Sennrich et al., 2016).
+ *
+ * A word begins as its bytes, the last one marked as its end. The adjacent pair of the lowest rank is merged, all of
+ * its occurrences from left to right, until no pair is in the table. As a merge only joins what merges before it have
+ * made, that is the order of a heap of (rank, place), in n log n.
+ *
+ * Ids: 256 bytes in the order of OpenAI's bytes_to_unicode(), the same 256 at the end of a word, merges, begin, end.
+ *
+ * Ownership: bpe_new() gives the caller a Bpe and copies what it needs; bpe_free() accepts NULL. A BpeScratch begins as
+ *            zeros and ends with bpe_scratch_free().
+ * Units:     ids; bytes of UTF-8.
+ * Errors:    -EINVAL with "<source>:<line>: ..." ; -ENOMEM.
+ * Threads:   any, after bpe_new(); a BpeScratch belongs to one thread.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "base/hash.h"
+
+enum {
+    BPE_BYTES = 256,
+    BPE_MERGES_FIRST = 2 * BPE_BYTES,
+    BPE_VOCABULARY_MIN = BPE_MERGES_FIRST + 2,
+    BPE_VOCABULARY_MAX = 65536,
+    BPE_WORD_BYTES_MAX = 65536, /* of a longer word the rest does not count */
+};
+
+typedef struct Bpe Bpe;
+
+typedef struct BpeScratch {
+    struct BpeNode *nodes;
+    uint64_t *heap;
+    size_t room; /* bytes of a word that they are made for */
+} BpeScratch;
+
+/* Reads `vocabulary` - BPE_VOCABULARY_MIN merges, one a line, below a line that says "#version". Lines beyond them are
+ * refused, unless the first line says that this is OpenAI's bpe_simple_vocab_16e6.txt, which has more than are used. */
+int bpe_new(const char *source, const char *text, size_t n_bytes, int vocabulary, Bpe **ret,
+            Error *err);
+Bpe *bpe_free(Bpe *bpe);
+DEFINE_CLEANUP(Bpe, bpe_free)
+
+int bpe_vocabulary(const Bpe *bpe);
+/* The hash of the merges, whichever file they came from. */
+Hash bpe_hash(const Bpe *bpe);
+/* The id of a text as vocab.json writes it, "cat</w>"; -ENOENT. begin and end have the names of diffusers' files. */
+int bpe_find(const Bpe *bpe, const char *text, size_t n_bytes);
+
+/* Writes at most `room` ids of the word, which has at least one byte; returns how many, or -ENOMEM. */
+int bpe_word(const Bpe *bpe, BpeScratch *scratch, const uint8_t *word, size_t n_bytes, int32_t *ret,
+             size_t room);
+void bpe_scratch_free(BpeScratch *scratch);

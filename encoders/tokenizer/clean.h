@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* clean.h - what open_clip does to a caption before it is lower-cased: ftfy's fixes and HTML's entities.
+ *
+ * Of ftfy 6's fix_text() this has, per line and until nothing changes: entities (until a line has a "<"), the repair of
+ * mojibake (mojibake.h), C1 controls read as windows-1252, Latin ligatures, full and half width, curly quotes, line
+ * breaks, terminal escapes, control characters (U+0000 among them) and NFC. Python's html.unescape() follows, twice.
+ *
+ * After CLEAN_ROUNDS rounds a line stays as it is: an entity in an entity in an entity would take a round for each.
+ *
+ * Ownership: the caller's Cleaning, which begins as zeros and ends with cleaning_free().
+ * Units:     code points.
+ * Errors:    -ENOMEM.
+ * Threads:   any; a Cleaning belongs to one thread.
+ */
+#pragma once
+
+#include "encoders/tokenizer/mojibake.h"
+
+enum { CLEAN_ROUNDS = 8, CLEAN_LINE_MAX = 1000000 /* ftfy cuts longer lines there */ };
+
+/* Buffers that are used again. */
+typedef struct Cleaning {
+    CodePoints out, line, mapped, scratch;
+    Mojibake mojibake;
+} Cleaning;
+
+void cleaning_free(Cleaning *cleaning);
+/* Replaces text. */
+_must_check_ int clean_caption(Cleaning *cleaning, CodePoints *text);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-choice.c - see attention-choice.h. */
+#include "kernels/cuda/attention/attention-choice.h"
+
+#include "base/memory.h"
+#include "kernels/cuda/convolution/conv-entry.h"
+
+#include <inttypes.h>
+
+/* ---- entries ---- */
+
+/* An entry is a convolution's with one more key. */
+int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
+                          Error *err)
+{
+    _cleanup_json_ json_t *engine = json_copy((json_t *)(uintptr_t)entry);
+    const json_t *images = json_object_get(entry, "images");
+    const json_int_t value = json_integer_value(images);
+    AttentionChoice choice;
+    if (images && (!json_is_integer(images) || value < 1 || value > n || n % value))
+        return error_set(err, -EINVAL, "%s: images: must be a divisor of %d", operation, n);
+    choice.images = images ? (int)value : n;
+    if (images)
+        (void)json_object_del(engine, "images"); /* it is there */
+    int r = conv_entry_read(operation, engine, &choice.engine, err);
+    if (r == 0)
+        *ret = choice;
+    return r;
+}
+
+json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_bytes)
+{
+    json_t *entry = conv_entry_new(&choice->engine, workspace_bytes);
+    int r = json_object_set_new(entry, "images", json_integer(choice->images));
+    assert(r == 0);
+    return entry;
+}
+
+/* ---- images at once ---- */
+
+int attention_choice_graph(const AttentionTarget *target, const AttentionShape *shape,
+                           AttentionPass pass, const AttentionChoice *choice, AttentionGraph **ret,
+                           Error *err)
+{
+    AttentionShape part = *shape;
+    part.n = choice->images;
+    return attention_graph_new(target, &part, pass, &choice->engine, ret, err);
+}
+
+int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
+                     int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
+                     Error *err)
+{
+    int64_t bytes_of_image = 0; /* as far as it is known: a graph takes a while */
+    for (int images = shape->n; images >= 1; images--) {
+        _cleanup_(attention_graph_freep) AttentionGraph *graph = NULL;
+        AttentionShape part = *shape;
+        part.n = images;
+        if (shape->n % images || bytes_of_image * images > workspace_max_bytes)
+            continue;
+        int r = attention_graph_new(target, &part, pass, NULL, &graph, err);
+        if (r < 0)
+            return r;
+        const int64_t wanted = attention_graph_workspace_bytes(graph);
+        if (wanted > workspace_max_bytes) {
+            bytes_of_image = wanted / images;
+            continue;
+        }
+        AttentionChoice choice = {.images = images};
+        r = attention_graph_choice(graph, &choice.engine, err);
+        if (r < 0)
+            return r;
+        *ret = choice;
+        *ret_graph = TAKE_PTR(graph);
+        return 0;
+    }
+    char name[ATTENTION_NAME_MAX];
+    attention_pass_name(shape, pass, name);
+    return error_set(err, -ENOENT, "%s: one image needs more than %" PRId64 " bytes of workspace",
+                     name, workspace_max_bytes);
+}
+
+size_t attention_image_bytes(const AttentionShape *s, AttentionTensor tensor)
+{
+    const size_t queries = (size_t)s->q_tokens, keys = (size_t)s->kv_tokens;
+    switch (tensor) {
+    case ATTENTION_Q:
+    case ATTENTION_DQ:
+        return queries * (size_t)s->q_stride * data_type_bytes(DATA_BF16);
+    case ATTENTION_K:
+    case ATTENTION_V:
+    case ATTENTION_DK:
+    case ATTENTION_DV:
+        return keys * (size_t)s->kv_stride * data_type_bytes(DATA_BF16);
+    case ATTENTION_OUT:
+    case ATTENTION_DOUT:
+        return queries * (size_t)s->heads * (size_t)s->head_dim * data_type_bytes(DATA_BF16);
+    case ATTENTION_SUMS:
+        return queries * (size_t)s->heads * data_type_bytes(DATA_F32);
+    case N_ATTENTION_TENSORS:
+        break;
+    }
+    assert(false);
+}
+
+AttentionTensors attention_images(const AttentionShape *shape, const AttentionTensors *tensors,
+                                  int64_t first)
+{
+    AttentionTensors part = {{NULL}};
+    for (AttentionTensor i = 0; i < N_ATTENTION_TENSORS; i++)
+        if (tensors->of[i])
+            part.of[i] = (char *)tensors->of[i] + (size_t)first * attention_image_bytes(shape, i);
+    return part;
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-choice.h - an attention's entry in a plan set:
+ * {"engine":6,"images":4,"knobs":{"24":26},"workspace":671416576}.
+ *
+ * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images of
+ * 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how many.
+ *
+ * Ownership: attention_choice_entry() gives the caller a reference, attention_choose() a graph.
+ * Units:     workspace in bytes.
+ * Errors:    0 or -errno; the text names the operation.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/json.h"
+#include "kernels/cuda/attention/attention-graph.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a plan that is made here may take of memory that all operations share. */
+enum { ATTENTION_WORKSPACE_MAX = 1 << 30 };
+
+typedef struct AttentionChoice {
+    ConvChoice engine;
+    int images; /* that the pass takes at once: a divisor of all */
+} AttentionChoice;
+
+/* operation names the entry in errors, and is of n images. -EINVAL. */
+int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
+                          Error *err);
+json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_bytes);
+
+/* The choice's graph, of `images` images. */
+int attention_choice_graph(const AttentionTarget *target, const AttentionShape *shape,
+                           AttentionPass pass, const AttentionChoice *choice, AttentionGraph **ret,
+                           Error *err);
+/* For who makes a plan set where no GPU is: the most images at once whose workspace is at most so large, and the first
+ * deterministic engine for them, with its graph. -ENOENT: not even one image, or no engine. */
+int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
+                     int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
+                     Error *err);
+
+/* What a tensor has of each image. */
+size_t attention_image_bytes(const AttentionShape *shape, AttentionTensor tensor);
+/* The tensors of the images from `first` on. */
+AttentionTensors attention_images(const AttentionShape *shape, const AttentionTensors *tensors,
+                                  int64_t first);
+
+#ifdef __cplusplus
+}
+#endif

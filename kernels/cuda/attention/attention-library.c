@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-library.c - see attention-library.h. */
+#include "kernels/cuda/attention/attention-library.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "kernels/cuda/attention/attention-choice.h"
+#include "kernels/cuda/attention/attention-tune.h"
+#include "kernels/cuda/plans.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct AttentionLibrary {
+    Device *device;
+    AttentionShape shape;
+    cudnnHandle_t handle;
+    struct {
+        AttentionChoice choice;
+        AttentionGraph *graph; /* of choice.images images */
+        CudaWork work;         /* of one graph */
+    } passes[N_ATTENTION_PASSES];
+    size_t workspace_bytes;
+    int users;
+    AttentionLibrary *next; /* in CudaCompute.attentions */
+};
+
+/* ---- sharing ---- */
+
+/* cuDNN compiles a kernel for each graph, which takes half a second, and a network has many attentions of few shapes.
+ * They run one after the other and may share their graphs. */
+static AttentionLibrary *find_shared(const CudaCompute *compute, const AttentionShape *shape)
+{
+    char name[ATTENTION_NAME_MAX], other[ATTENTION_NAME_MAX];
+    attention_pass_name(shape, ATTENTION_FORWARD, name);
+    for (AttentionLibrary *l = compute->attentions; l; l = l->next) {
+        attention_pass_name(&l->shape, ATTENTION_FORWARD, other);
+        if (strcmp(name, other) == 0 && l->shape.forward_only == shape->forward_only)
+            return l;
+    }
+    return NULL;
+}
+
+static void share(CudaCompute *compute, AttentionLibrary *l)
+{
+    l->next = compute->attentions;
+    compute->attentions = l;
+}
+
+/* It may not be among them: then it is half-built. */
+static void unshare(CudaCompute *compute, const AttentionLibrary *l)
+{
+    for (AttentionLibrary **at = &compute->attentions; *at; at = &(*at)->next)
+        if (*at == l) {
+            *at = l->next;
+            return;
+        }
+}
+
+/* ---- planning ---- */
+
+/* The passes of what runs, forward first. */
+static AttentionPass passes_of(const AttentionLibrary *l)
+{
+    return l->shape.forward_only ? ATTENTION_BACKWARD : N_ATTENTION_PASSES;
+}
+
+static int architecture_of(const CudaCompute *compute)
+{
+    return atoi(compute->machine->architecture + strlen("sm_"));
+}
+
+/* Scores and what they weigh, two products forward and five backward. Every tensor is moved once. */
+static CudaWork work_of(const AttentionLibrary *l, AttentionPass pass, int images)
+{
+    const AttentionShape *s = &l->shape;
+    char name[ATTENTION_NAME_MAX];
+    attention_pass_name(s, pass, name);
+    const double lines = (double)images * s->heads, width = s->head_dim;
+    const double q = lines * (double)s->q_tokens, kv = lines * (double)s->kv_tokens;
+    const bool back = pass == ATTENTION_BACKWARD; /* reads out and dout, too, and writes three */
+    return (CudaWork){.name = cuda_compute_name(cuda_compute(l->device), name),
+                      .bytes = 2 * width * (back ? 4 * q + 4 * kv : 2 * q + 2 * kv) + 4 * q,
+                      .flop = (back ? 10 : 4) * width * q * (double)s->kv_tokens};
+}
+
+/* One pass by its entry; on a device that makes plans, by what is proposed. */
+static int make_pass(AttentionLibrary *l, const AttentionTarget *target, AttentionPass pass,
+                     Error *err)
+{
+    const CudaCompute *compute = cuda_compute(l->device);
+    AttentionChoice *choice = &l->passes[pass].choice;
+    AttentionGraph **graph = &l->passes[pass].graph;
+    char name[ATTENTION_NAME_MAX];
+    const json_t *entry;
+    int r;
+    attention_pass_name(&l->shape, pass, name);
+    if (compute->tune && cuda_plans_take(compute->plans, name, &entry, NULL) < 0) {
+        r = attention_tune(cuda_compute(l->device), target, &l->shape, pass,
+                           ATTENTION_WORKSPACE_MAX, choice, graph, err);
+    } else {
+        r = cuda_plans_take(compute->plans, name, &entry, err);
+        if (r == 0)
+            r = attention_choice_read(name, l->shape.n, entry, choice, err);
+        if (r == 0)
+            r = attention_choice_graph(target, &l->shape, pass, choice, graph, err);
+    }
+    if (r == 0)
+        l->workspace_bytes =
+            MAX(l->workspace_bytes, (size_t)attention_graph_workspace_bytes(*graph));
+    if (r == 0)
+        l->passes[pass].work = work_of(l, pass, choice->images);
+    return r;
+}
+
+static void give_entries(const AttentionLibrary *l)
+{
+    for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
+        char name[ATTENTION_NAME_MAX];
+        attention_pass_name(&l->shape, pass, name);
+        cuda_plans_give(cuda_compute(l->device)->plans, name,
+                        attention_choice_entry(&l->passes[pass].choice,
+                                               attention_graph_workspace_bytes(
+                                                   l->passes[pass].graph)));
+    }
+}
+
+static bool has_entry(const AttentionLibrary *l)
+{
+    Error why = ERROR_INIT;
+    char name[ATTENTION_NAME_MAX];
+    const json_t *entry;
+    attention_pass_name(&l->shape, ATTENTION_FORWARD, name);
+    if (cuda_plans_take(cuda_compute(l->device)->plans, name, &entry, &why) == 0)
+        return true;
+    log_warning("our own kernels, which are slow, compute an attention: %s", why.text);
+    return false;
+}
+
+int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,
+                          Error *err)
+{
+    CudaCompute *compute = cuda_compute(device);
+    AttentionTarget target = {.architecture = architecture_of(compute)};
+    AttentionLibrary *l = find_shared(compute, shape);
+    if (l) {
+        l->users++;
+        *ret = l;
+        return 0;
+    }
+    l = memory_new(AttentionLibrary);
+    l->device = device;
+    l->shape = *shape;
+    l->users = 1;
+    if (!compute->tune && !has_entry(l)) {
+        *ret = attention_library_free(l);
+        return 0;
+    }
+    int r = cuda_compute_cudnn(compute, &target.handle, err);
+    l->handle = target.handle;
+    for (AttentionPass pass = 0; r == 0 && pass < passes_of(l); pass++)
+        r = make_pass(l, &target, pass, err);
+    if (r == 0 && compute->tune)
+        give_entries(l);
+    if (r == 0)
+        share(compute, l);
+    if (r < 0)
+        l = attention_library_free(l);
+    if (compute->tune && (r == -EINVAL || r == -ENOENT)) {
+        log_warning("our own kernels, which are slow, compute an attention: %s", err->text);
+        r = 0;
+    }
+    if (r == 0)
+        *ret = l;
+    return r;
+}
+
+AttentionLibrary *attention_library_free(AttentionLibrary *l)
+{
+    if (!l || --l->users > 0)
+        return NULL;
+    unshare(cuda_compute(l->device), l);
+    for (int pass = 0; pass < N_ATTENTION_PASSES; pass++)
+        (void)attention_graph_free(l->passes[pass].graph);
+    free(l);
+    return NULL;
+}
+
+size_t attention_library_workspace_bytes(const AttentionLibrary *l) { return l->workspace_bytes; }
+
+size_t attention_library_saved_bytes(const AttentionLibrary *l)
+{
+    return (size_t)l->shape.n * (size_t)l->shape.heads * (size_t)l->shape.q_tokens * sizeof(float);
+}
+
+void attention_library_plan_text(const AttentionLibrary *l, KernelPass pass, char *text,
+                                 size_t size)
+{
+    char name[ATTENTION_NAME_MAX];
+    attention_pass_name(&l->shape, pass == KERNEL_FORWARD ? ATTENTION_FORWARD : ATTENTION_BACKWARD,
+                        name);
+    cuda_plan_text(cuda_compute(l->device), "cuDNN", name, text, size);
+}
+
+/* ---- running ---- */
+
+/* One group of images after the other, in the same workspace. */
+static void run(AttentionLibrary *l, AttentionPass pass, const AttentionTensors *tensors,
+                void *workspace)
+{
+    (void)cuda_compute_stream(l->device); /* its GPU becomes current */
+    for (int first = 0; first < l->shape.n; first += l->passes[pass].choice.images) {
+        Error err = ERROR_INIT;
+        AttentionGraph *graph = l->passes[pass].graph;
+        const AttentionTensors part = attention_images(&l->shape, tensors, first);
+        if (attention_graph_execute(graph, l->handle, &part, workspace, &err) < 0) {
+            cuda_compute_break(cuda_compute(l->device), attention_graph_name(graph), "cuDNN",
+                               err.text);
+            return;
+        }
+        cuda_launched(l->device, &l->passes[pass].work);
+    }
+}
+
+/* What a pass reads has the same type as what it writes. */
+static void *tensor(const void *memory) { return (void *)(uintptr_t)memory; }
+
+void attention_library_forward(AttentionLibrary *l, const void *q, const void *k, const void *v,
+                               void *out, void *saved, void *workspace)
+{
+    const AttentionTensors tensors = {.of = {[ATTENTION_Q] = tensor(q),
+                                             [ATTENTION_K] = tensor(k),
+                                             [ATTENTION_V] = tensor(v),
+                                             [ATTENTION_OUT] = out,
+                                             [ATTENTION_SUMS] = saved}};
+    run(l, ATTENTION_FORWARD, &tensors, workspace);
+}
+
+void attention_library_backward(AttentionLibrary *l, const void *q, const void *k, const void *v,
+                                const void *out, const void *saved, const void *dout, void *dq,
+                                void *dk, void *dv, void *workspace)
+{
+    const AttentionTensors tensors = {.of = {[ATTENTION_Q] = tensor(q),
+                                             [ATTENTION_K] = tensor(k),
+                                             [ATTENTION_V] = tensor(v),
+                                             [ATTENTION_OUT] = tensor(out),
+                                             [ATTENTION_SUMS] = tensor(saved),
+                                             [ATTENTION_DOUT] = tensor(dout),
+                                             [ATTENTION_DQ] = dq,
+                                             [ATTENTION_DK] = dk,
+                                             [ATTENTION_DV] = dv}};
+    run(l, ATTENTION_BACKWARD, &tensors, workspace);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-library.h - an attention in bf16 by cuDNN, by the engines that the device's plans name.
+ *
+ * Ownership: attention_library_new() gives the caller a share of the object of that shape, which
+ *            attention_library_free() gives back; it accepts NULL. It borrows its device.
+ * Units:     bytes.
+ * Errors:    see attention_library_new(). A call that fails while it runs breaks the device.
+ * Threads:   LANE_COMPUTE's.
+ */
+#pragma once
+
+#include "kernels/cuda/compute.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct AttentionLibrary AttentionLibrary;
+
+/* *ret is NULL where the plans have no entry for the shape: it is computed without the library. Only where
+ * cuda_compute_begin() has given 1. -ENOENT: they have one pass alone; -EINVAL: cuDNN refuses the entry, or it is not
+ * deterministic; both name the operation. A device that makes plans gets entries, if cuDNN takes the shape. */
+int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,
+                          Error *err);
+AttentionLibrary *attention_library_free(AttentionLibrary *library);
+size_t attention_library_workspace_bytes(const AttentionLibrary *library);
+size_t attention_library_saved_bytes(const AttentionLibrary *library);
+/* As attention_plan_text() of kernels.h. */
+void attention_library_plan_text(const AttentionLibrary *library, KernelPass pass, char *text,
+                                 size_t size);
+/* As attention_forward() and attention_backward() of kernels.h. */
+void attention_library_forward(AttentionLibrary *library, const void *q, const void *k,
+                               const void *v, void *out, void *saved, void *workspace);
+void attention_library_backward(AttentionLibrary *library, const void *q, const void *k,
+                                const void *v, const void *out, const void *saved, const void *dout,
+                                void *dq, void *dk, void *dv, void *workspace);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-tune.c - see attention-tune.h. */
+#include "kernels/cuda/attention/attention-tune.h"
+
+#include "base/memory.h"
+#include "kernels/cuda/tune/tune.h"
+
+#include <stdlib.h>
+
+enum { SIZES_MAX = 3, ENGINES_MAX = 3, TUNED_MAX = SIZES_MAX * ENGINES_MAX };
+
+typedef struct AttentionTuning {
+    CudaCompute *compute;
+    const AttentionTarget *target;
+    const AttentionShape *shape;
+    AttentionPass pass;
+    int64_t workspace_max_bytes;
+    AttentionGraph *graphs[SIZES_MAX]; /* one for each number of images at once */
+    int images[SIZES_MAX];
+    int n_graphs;
+    struct {
+        int graph, engine;
+    } of[TUNED_MAX];
+    TuneCandidate candidates[TUNED_MAX];
+    int n;
+    AttentionTensors tensors;
+    void *workspace;
+} AttentionTuning;
+
+/* ---- candidates ---- */
+
+/* The engines of the newest graph that fit; how many, or -errno. */
+static int add_engines(AttentionTuning *t, int64_t *least_bytes, Error *err)
+{
+    const int wanted = MIN(tune_candidates_max(t->compute), (int)ENGINES_MAX);
+    int n = 0;
+    for (int engine = 0; engine < wanted; engine++) {
+        AttentionGraph *graph = t->graphs[t->n_graphs - 1];
+        int r = attention_graph_select(graph, engine, err);
+        if (r == -ENOENT && engine > 0)
+            break;
+        if (r < 0)
+            return r;
+        const int64_t bytes = attention_graph_workspace_bytes(graph);
+        *least_bytes = engine == 0 ? bytes : MIN(*least_bytes, bytes);
+        if (bytes > t->workspace_max_bytes)
+            continue;
+        t->of[t->n].graph = t->n_graphs - 1;
+        t->of[t->n].engine = engine;
+        t->candidates[t->n++].workspace_bytes = bytes;
+        n++;
+    }
+    return n;
+}
+
+/* Only backward needs a workspace that grows with the images. */
+static int find_candidates(AttentionTuning *t, Error *err)
+{
+    const bool late = tune_candidates_max(t->compute) < TUNED_MAX;
+    const int sizes = t->pass == ATTENTION_BACKWARD && !late ? SIZES_MAX : 1;
+    int64_t bytes_of_image = 0; /* as far as it is known */
+    for (int images = t->shape->n; images >= 1 && t->n_graphs < sizes; images--) {
+        AttentionShape part = *t->shape;
+        int64_t bytes = 0;
+        if (t->shape->n % images || bytes_of_image * images > t->workspace_max_bytes)
+            continue;
+        part.n = images;
+        int r = attention_graph_new(t->target, &part, t->pass, NULL, &t->graphs[t->n_graphs], err);
+        if (r < 0)
+            return r;
+        t->images[t->n_graphs++] = images;
+        r = add_engines(t, &bytes, err);
+        if (r < 0)
+            return r;
+        if (r == 0) {
+            t->graphs[t->n_graphs - 1] = attention_graph_free(t->graphs[t->n_graphs - 1]);
+            t->n_graphs--;
+            bytes_of_image = bytes / images;
+        }
+    }
+    if (t->n > 0)
+        return 0;
+    char name[ATTENTION_NAME_MAX];
+    attention_pass_name(t->shape, t->pass, name);
+    return error_set(err, -ENOENT, "%s: one image needs more than %lld bytes of workspace", name,
+                     (long long)t->workspace_max_bytes);
+}
+
+static int make_operands(AttentionTuning *t, Error *err)
+{
+    Device *device = t->compute->device;
+    const AttentionTensor n =
+        t->pass == ATTENTION_FORWARD ? ATTENTION_SUMS + 1 : N_ATTENTION_TENSORS;
+    int64_t workspace = 1;
+    int r = 0;
+    for (AttentionTensor i = 0; r == 0 && i < n; i++)
+        r = tune_operand(device, (size_t)t->shape->n * attention_image_bytes(t->shape, i),
+                         &t->tensors.of[i], err);
+    for (int i = 0; i < t->n; i++)
+        workspace = MAX(workspace, t->candidates[i].workspace_bytes);
+    return r < 0 ? r : device_allocate(device, (size_t)workspace, &t->workspace, err);
+}
+
+/* ---- time ---- */
+
+static bool start(void *userdata, int candidate)
+{
+    AttentionTuning *t = userdata;
+    Error refused = ERROR_INIT; /* another one is taken */
+    AttentionGraph *graph = t->graphs[t->of[candidate].graph];
+    int r = attention_graph_select(graph, t->of[candidate].engine, &refused);
+    (void)cuda_compute_stream(t->compute->device); /* its GPU becomes current */
+    for (int first = 0; r == 0 && first < t->shape->n; first += t->images[t->of[candidate].graph]) {
+        const AttentionTensors part = attention_images(t->shape, &t->tensors, first);
+        r = attention_graph_execute(graph, t->target->handle, &part, t->workspace, &refused);
+    }
+    return r == 0;
+}
+
+static int choose(AttentionTuning *t, AttentionChoice *ret, AttentionGraph **ret_graph, Error *err)
+{
+    char name[ATTENTION_NAME_MAX];
+    attention_pass_name(t->shape, t->pass, name);
+    const Tuning tuning = {t->compute, name, t->candidates, t->n, start, t};
+    const int best = tune_choose(&tuning, err);
+    if (best < 0)
+        return best;
+    AttentionGraph **graph = &t->graphs[t->of[best].graph];
+    AttentionChoice choice = {.images = t->images[t->of[best].graph]};
+    int r = attention_graph_select(*graph, t->of[best].engine, err);
+    if (r == 0)
+        r = attention_graph_choice(*graph, &choice.engine, err);
+    if (r < 0)
+        return r;
+    *ret = choice;
+    *ret_graph = TAKE_PTR(*graph);
+    return 0;
+}
+
+int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
+                   AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
+                   AttentionGraph **ret_graph, Error *err)
+{
+    AttentionTuning *t = memory_new(AttentionTuning);
+    t->compute = compute;
+    t->target = target;
+    t->shape = shape;
+    t->pass = pass;
+    t->workspace_max_bytes = workspace_max_bytes;
+    int r = find_candidates(t, err);
+    if (r == 0)
+        r = make_operands(t, err);
+    if (r == 0)
+        r = choose(t, ret, ret_graph, err);
+    for (AttentionTensor i = 0; i < N_ATTENTION_TENSORS; i++)
+        device_release(compute->device, t->tensors.of[i]);
+    device_release(compute->device, t->workspace);
+    for (int i = 0; i < t->n_graphs; i++)
+        (void)attention_graph_free(t->graphs[i]);
+    free(t);
+    return r;
+}

@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-tune.h - the fastest way to compute a pass of an attention: which deterministic engine of cuDNN for how
+ * many images at once.
+ *
+ * Ownership: borrows everything; the graph is the caller's.
+ * Units:     workspace in bytes.
+ * Errors:    as tune.h. -EINVAL, -ENOENT: cuDNN does not take the shape, or has no engine for it.
+ * Threads:   LANE_COMPUTE's.
+ */
+#pragma once
+
+#include "kernels/cuda/attention/attention-choice.h"
+#include "kernels/cuda/compute.h"
+
+/* Candidates need at most so much workspace. A graph takes half a second to make: a few sizes of groups are tried, the
+ * largest that fits and the next smaller ones, and a few engines for each. */
+int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
+                   AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
+                   AttentionGraph **ret_graph, Error *err);

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conv-graph.h - a convolution in the terms of cuDNN's backend: its three passes as operation graphs, and the execution
+ * plan that one engine with chosen knobs makes of a graph.
+ *
+ * Tensors are bf16 and lie as kernels.h says: activations NHWC, the packed weight and its gradient [c_out][k][k][c_in].
+ * cuDNN counts dimensions in the order n, c, h, w whatever the memory; the strides say how it lies. Sums are fp32.
+ *
+ * Ownership: conv_graph_new() and conv_plan_new() give objects to conv_graph_free() and conv_plan_free(), which accept
+ *            NULL. A plan borrows its graph; both borrow the target.
+ * Units:     elements; workspace in bytes.
+ * Errors:    0 or -errno; the text names the operation and what cuDNN said.
+ * Threads:   one at a time for each object.
+ */
+#pragma once
+
+#include "kernels/kernels.h"
+
+#include <stdbool.h> /* cudnn.h does not include it */
+
+#include <cudnn.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum ConvPass {
+    CONV_FORWARD,
+    CONV_BACKWARD_DATA,
+    CONV_BACKWARD_WEIGHT,
+    N_CONV_PASSES
+} ConvPass;
+
+/* Rows and columns of zeros around x: above and left of it, below and right of it. */
+typedef struct ConvPads {
+    int before, after;
+} ConvPads;
+
+static inline ConvPads conv_pads_same(const ConvShape *shape)
+{
+    return (ConvPads){shape->kernel / 2, shape->kernel / 2};
+}
+
+static inline ConvPads conv_pads_of(const ConvShape *shape)
+{
+    return shape->pad_end ? (ConvPads){0, 1} : conv_pads_same(shape);
+}
+
+/* The operation's name in a plan set: "conv bf16 n32 64x64 320->320 k3 s1 backward_data". Pads other than
+ * conv_pads_same() are named, too: " p0,1" behind the stride. */
+enum { CONV_NAME_MAX = 160 };
+void conv_pass_name(const ConvShape *shape, ConvPads pads, ConvPass pass, char name[CONV_NAME_MAX]);
+
+/* For what plans are made: for the GPU of a handle, or for one that is not there, of which a record tells. One of the
+ * two is set. */
+typedef struct ConvTarget {
+    cudnnHandle_t handle;
+    cudnnBackendDescriptor_t record;
+} ConvTarget;
+
+/* record: JSON text, as cuDNN itself gives it of a GPU. -EINVAL: cuDNN refuses it. */
+int conv_target_of_record(const char *record, ConvTarget *ret, Error *err);
+void conv_target_close(ConvTarget *target); /* the record; a handle is its owner's */
+
+typedef struct ConvGraph ConvGraph;
+
+/* add: the result is added to what lies in its place, before it is rounded. -EINVAL: cuDNN has no graph of such a
+ * shape. */
+int conv_graph_new(const ConvTarget *target, const ConvShape *shape, ConvPads pads, ConvPass pass,
+                   bool add, ConvGraph **ret, Error *err);
+ConvGraph *conv_graph_free(ConvGraph *graph);
+DEFINE_CLEANUP(ConvGraph, conv_graph_free)
+const char *conv_graph_name(const ConvGraph *graph);
+const ConvTarget *conv_graph_target(const ConvGraph *graph);
+cudnnBackendDescriptor_t conv_graph_descriptor(const ConvGraph *graph);
+
+enum { CONV_KNOBS_MAX = 64 };
+
+/* What a plan set holds of an operation. */
+typedef struct ConvChoice {
+    int64_t engine;
+    int n_knobs;
+    struct {
+        int type; /* cudnnBackendKnobType_t */
+        int64_t value;
+    } knobs[CONV_KNOBS_MAX];
+} ConvChoice;
+
+typedef struct ConvPlan ConvPlan;
+
+/* What cuDNN notes of an engine's descriptor. 1; 0: its results may differ from run to run; -errno. */
+int conv_engine_is_deterministic(const ConvGraph *graph, cudnnBackendDescriptor_t engine,
+                                 Error *err);
+
+/* -EINVAL: cuDNN refuses the engine or a knob, or the engine's results are not the same each time by its own notes. */
+int conv_plan_new(const ConvGraph *graph, const ConvChoice *choice, ConvPlan **ret, Error *err);
+ConvPlan *conv_plan_free(ConvPlan *plan);
+DEFINE_CLEANUP(ConvPlan, conv_plan_free)
+int64_t conv_plan_workspace_bytes(const ConvPlan *plan);
+
+/* Runs it on the handle's stream. x, w, y: activations, weight, result; the one that the pass computes is
+ * overwritten. */
+int conv_plan_execute(const ConvPlan *plan, const void *x, const void *w, const void *y,
+                      void *workspace, Error *err);
+
+#ifdef __cplusplus
+}
+#endif

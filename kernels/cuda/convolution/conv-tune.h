@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* conv-tune.h - the fastest of the deterministic engines that cuDNN proposes for a pass of a convolution.
+ *
+ * Ownership: borrows everything.
+ * Units:     workspace in bytes.
+ * Errors:    as tune.h. -EINVAL: no engine serves.
+ * Threads:   LANE_COMPUTE's.
+ */
+#pragma once
+
+#include "kernels/cuda/compute.h"
+#include "kernels/cuda/convolution/conv-graph.h"
+
+/* An entry serves the graph that overwrites, graphs[0], and the one that adds, graphs[1], if there is one: a candidate
+ * makes plans of both. Gives the plans an entry of the operation, unless they have one. */
+int conv_tune(CudaCompute *compute, const ConvShape *shape, ConvPass pass,
+              ConvGraph *const graphs[2], Error *err);

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* environment.c - see environment.h. */
+#include "kernels/cuda/environment.h"
+
+#include "base/log.h"
+#include "base/memory.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *const prefixes[] = {"CUBLAS_", "CUBLASLT_", "CUDNN_", "NVRTC_"};
+
+static const char *const names[] = {
+    "NVIDIA_TF32_OVERRIDE",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
+    /* Other machine code than the one that was compiled, tested and hashed. */
+    "CUDA_FORCE_JIT",
+    "CUDA_FORCE_PTX_JIT",
+    "CUDA_DISABLE_JIT",
+    "CUDA_DISABLE_PTX_JIT",
+    /* Fewer multiprocessors: libraries choose other algorithms. */
+    "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE",
+    "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
+};
+
+static bool must_go(const char *entry, size_t name_length)
+{
+    for (size_t i = 0; i < ELEMENTSOF(prefixes); i++)
+        if (strncmp(entry, prefixes[i], strlen(prefixes[i])) == 0)
+            return true;
+    for (size_t i = 0; i < ELEMENTSOF(names); i++)
+        if (strlen(names[i]) == name_length && memcmp(entry, names[i], name_length) == 0)
+            return true;
+    return false;
+}
+
+void cuda_environment_clear(void)
+{
+    /* unsetenv() moves the entries behind it. */
+    for (size_t i = 0; environ && environ[i];) {
+        const size_t length = strcspn(environ[i], "=");
+        if (length == 0 || !must_go(environ[i], length)) {
+            i++;
+            continue;
+        }
+        log_warning("the environment's %.300s is removed: it changes bits or the GPU", environ[i]);
+        char *name = memory_bytes(environ[i], length);
+        int r = unsetenv(name);
+        assert(r == 0); /* a name that is not empty and has no '=' */
+        free(name);
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* environment.h - removes the variables by which a shell would change bits or the choice of a GPU.
+ *
+ * NVIDIA's driver and libraries read variables: NVIDIA_TF32_OVERRIDE computes fp32 products in 10 bits of mantissa,
+ * NVRTC_APPEND_FLAGS compiles cuDNN's engines with other flags, CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER number the
+ * GPUs anew. One node with such a variable would train with other bits than its peers. A job has no use for any:
+ * it says what it wants in its own file.
+ *
+ * What makes a fault easier to find and changes no bit stays: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*, CUDA_CACHE_PATH.
+ *
+ * Ownership: none.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   one, before the first call of the driver and before the first library is opened. A thread that calls
+ *            getenv() at that moment may miss a variable, and reads no freed memory; of the trainer's threads only
+ *            the S3 client's ask, for proxies.
+ */
+#pragma once
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Logs each variable that it removes as a warning, with its value. Removed variables are not found a second time. */
+void cuda_environment_clear(void);
+
+#ifdef __cplusplus
+}
+#endif

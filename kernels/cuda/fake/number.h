@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* number.h - elements of the fake libraries' matrices and tensors: fp32 or bf16.
+ *
+ * Ownership: none.
+ * Units:     elements.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+/* Element i of an array of fp32 or of bf16. */
+static inline float fake_read(const void *array, bool is_f32, int64_t i)
+{
+    uint32_t bits;
+    float value;
+    if (is_f32)
+        return ((const float *)array)[i];
+    bits = (uint32_t)((const uint16_t *)array)[i] << 16;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
+
+/* Rounds half to even; a NaN stays one. */
+static inline void fake_write(float value, void *array, bool is_f32, int64_t i)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    if (is_f32)
+        ((float *)array)[i] = value;
+    else if (isnan(value))
+        ((uint16_t *)array)[i] = (uint16_t)(bits >> 16 | 0x40u);
+    else
+        ((uint16_t *)array)[i] = (uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16);
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stubs.c - a libcudnn (FAKE_CUDNN) or libcublasLt (FAKE_CUBLASLT) that has each function of kernels/cuda/forward.h,
+ * says that it is not initialised, and does nothing. What another source of the same library defines replaces the
+ * stub of that name. */
+#include "kernels/cuda/forward.h"
+
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
+#ifdef FAKE_CUDNN
+#define FAKE_FUNCTIONS FORWARD_CUDNN
+#else
+#define FAKE_FUNCTIONS FORWARD_CUBLASLT
+#endif
+
+#define FAKE_STUB(type, none, name, parameters, arguments)                                         \
+    __attribute__((weak)) type name parameters { return none; }
+FAKE_FUNCTIONS(FAKE_STUB)

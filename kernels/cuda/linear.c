@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* linear.c - linear layers: three products by cuBLASLt where the device has plans, else the plain kernels.
+ *
+ * Products are column-major (matmul.h), so a row-major matrix is its transpose there:
+ *     y^T[out][rows]  = W[out][in] x^T[in][rows]      W lies as [in][out]
+ *     dx^T[in][rows]  = W^T[in][out] dy^T[out][rows]
+ *     dW^T[in][out]   = x^T[in][rows] dy[rows][out]   dy lies as [out][rows]
+ * The library takes a bias in D's type alone, so that of bf16 outputs is rounded as the weight is. dW is fp32: the
+ * library sums in it. dbias has the fixed tree of the project's own column sums. */
+#include "base/memory.h"
+#include "kernels/cuda/compute.h"
+#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/operations.h"
+#include "kernels/cuda/plain.h"
+
+#include <limits.h>
+#include <stdlib.h>
+
+struct Linear {
+    Device *device;
+    LinearShape shape;
+    ConvShape plain;
+    CudaMatmul *forward, *backward_data, *backward_weight; /* NULL: plain */
+};
+
+#ifdef SDTRAIN_CUDA_LIBRARIES
+static int make_product(Linear *l, const char *what, const CudaMatmulShape *shape, CudaMatmul **ret,
+                        Error *err)
+{
+    _cleanup_free_ char *operation =
+        memory_format("linear bf16 %lldx%d->%d %s", (long long)l->shape.rows, l->shape.in,
+                      l->shape.out, what);
+    return cuda_matmul_new(l->device, operation, shape, ret, err);
+}
+
+static int make_products(Linear *l, Error *err)
+{
+    const int64_t rows = l->shape.rows, in = l->shape.in, out = l->shape.out;
+    const CudaMatmulShape forward = {out, rows, in, true, false, true, DATA_BF16};
+    const CudaMatmulShape backward_data = {in, rows, out, false, false, false, DATA_BF16};
+    const CudaMatmulShape backward_weight = {in, out, rows, false, true, false, DATA_F32};
+    int r = make_product(l, "forward", &forward, &l->forward, err);
+    if (r == 0 && !l->shape.forward_only)
+        r = make_product(l, "backward_data", &backward_data, &l->backward_data, err);
+    if (r == 0 && !l->shape.forward_only)
+        r = make_product(l, "backward_weight", &backward_weight, &l->backward_weight, err);
+    return r;
+}
+#else
+/* No device has plans in such a build, so nobody calls these. */
+static int make_products(Linear *l, Error *err)
+{
+    (void)l;
+    return error_set(err, -ENODEV, "this module was built without cuBLASLt");
+}
+
+CudaMatmul *cuda_matmul_free(CudaMatmul *matmul) { return matmul; }
+
+size_t cuda_matmul_workspace_bytes(const CudaMatmul *matmul)
+{
+    (void)matmul;
+    return 0;
+}
+
+const char *cuda_matmul_operation(const CudaMatmul *matmul)
+{
+    (void)matmul;
+    return NULL;
+}
+
+void cuda_matmul_run(CudaMatmul *matmul, const void *a, const void *b, const void *bias,
+                     const void *c, void *d, void *workspace)
+{
+    (void)matmul, (void)a, (void)b, (void)bias, (void)c, (void)d, (void)workspace;
+}
+#endif
+
+int cuda_linear_new(Device *device, const LinearShape *shape, Linear **ret, Error *err)
+{
+    if (shape->rows < 1 || shape->rows > INT_MAX || shape->in < 1 || shape->out < 1)
+        return error_set(err, -EINVAL, "linear layer %lld x %d -> %d is not supported",
+                         (long long)shape->rows, shape->in, shape->out);
+    int r = cuda_compute_begin(cuda_compute(device), err);
+    if (r < 0)
+        return r;
+    Linear *linear = memory_new(Linear);
+    linear->device = device;
+    linear->shape = *shape;
+    linear->plain = (ConvShape){.n = 1,
+                                .h = 1,
+                                .w = (int)shape->rows,
+                                .c_in = shape->in,
+                                .c_out = shape->out,
+                                .kernel = 1,
+                                .stride = 1};
+    r = r > 0 ? make_products(linear, err) : 0;
+    if (r < 0) {
+        (void)cuda_linear_free(linear);
+        return r;
+    }
+    *ret = linear;
+    return 0;
+}
+
+Linear *cuda_linear_free(Linear *linear)
+{
+    if (!linear)
+        return NULL;
+    (void)cuda_matmul_free(linear->forward);
+    (void)cuda_matmul_free(linear->backward_data);
+    (void)cuda_matmul_free(linear->backward_weight);
+    free(linear);
+    return NULL;
+}
+
+size_t cuda_linear_packed_bytes(const Linear *linear)
+{
+    return (size_t)linear->shape.in * (size_t)linear->shape.out *
+           data_type_bytes(linear->device->type);
+}
+
+/* What the bias in bf16 takes of the workspace, before the product's own. */
+static size_t bias_bytes(const Linear *linear)
+{
+    return ROUND_UP((size_t)linear->shape.out * 2, (size_t)DEVICE_ALIGNMENT);
+}
+
+size_t cuda_linear_workspace_bytes(const Linear *linear)
+{
+    if (!linear->forward)
+        return 0; /* everything is in registers */
+    const size_t forward = bias_bytes(linear) + cuda_matmul_workspace_bytes(linear->forward);
+    if (linear->shape.forward_only)
+        return forward;
+    const size_t backward = MAX(cuda_matmul_workspace_bytes(linear->backward_data),
+                                cuda_matmul_workspace_bytes(linear->backward_weight));
+    return MAX(forward, backward);
+}
+
+void cuda_linear_pack(Linear *linear, const float *weight, void *packed)
+{
+    cuda_plain_pack(linear->device, &linear->plain, weight, packed);
+}
+
+void cuda_linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
+                         const float *bias, const void *residual, void *y, void *workspace)
+{
+    (void)weight;
+    if (!linear->forward) {
+        cuda_plain_forward(linear->device, &linear->plain, x, packed, bias, NULL, residual, y);
+        return;
+    }
+    if (bias)
+        cuda_cast_from_f32(linear->device, linear->shape.out, bias, workspace);
+    cuda_matmul_run(linear->forward, packed, x, bias ? workspace : NULL, residual, y,
+                    (char *)workspace + bias_bytes(linear));
+}
+
+void cuda_linear_backward_data(Linear *linear, const void *dy, const float *weight,
+                               const void *packed, void *dx, bool accumulate, void *workspace)
+{
+    (void)weight;
+    assert(!linear->shape.forward_only);
+    if (!linear->forward)
+        cuda_plain_backward_data(linear->device, &linear->plain, dy, packed, dx, accumulate);
+    else
+        cuda_matmul_run(linear->backward_data, packed, dy, NULL, accumulate ? dx : NULL, dx,
+                        workspace);
+}
+
+/* Channels last, which is the state's order with one tap: what is in the state's order may be left in the state itself,
+ * where it is not aligned. */
+GradientForm cuda_linear_gradient_form(const Linear *linear)
+{
+    return (GradientForm){DATA_F32, GRADIENT_CHANNELS_LAST, linear->shape.out, linear->shape.in, 1};
+}
+
+void cuda_linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
+                                 float *dbias, void *workspace)
+{
+    assert(!linear->shape.forward_only);
+    if (!linear->forward) {
+        cuda_plain_backward_weight(linear->device, &linear->plain, x, dy, dweight, dbias);
+        return;
+    }
+    cuda_matmul_run(linear->backward_weight, x, dy, NULL, NULL, dweight, workspace);
+    if (dbias)
+        cuda_column_sums(linear->device, 1, linear->shape.rows, linear->shape.out, dy, dbias);
+}
+
+void cuda_linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t size)
+{
+    const CudaMatmul *product = pass == KERNEL_FORWARD         ? linear->forward
+                                : pass == KERNEL_BACKWARD_DATA ? linear->backward_data
+                                                               : linear->backward_weight;
+    cuda_plan_text(cuda_compute(linear->device), "cuBLASLt",
+                   product ? cuda_matmul_operation(product) : NULL, text, size);
+}

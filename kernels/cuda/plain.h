@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plain.h - convolutions by this project's own kernels, without a library.
+ *
+ * They are slow, deterministic and take any shape: the yardstick of the fast ones, what computes in fp32, and what the
+ * emulator runs. A linear layer is the convolution of one image of 1 x rows pixels with a kernel of 1x1. The packed
+ * weight has the device's type and lies as [c_out][k][k][c_in]; dweight is fp32 and lies so, too.
+ *
+ * Ownership: as kernels.h.
+ * Units:     elements.
+ * Errors:    as kernels.h.
+ * Threads:   as kernels.h.
+ */
+#pragma once
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void cuda_plain_pack(Device *device, const ConvShape *shape, const float *weight, void *packed);
+/* As conv_forward(): bias, per_image and residual may be NULL, residual may be y. */
+void cuda_plain_forward(Device *device, const ConvShape *shape, const void *x, const void *packed,
+                        const float *bias, const void *per_image, const void *residual, void *y);
+void cuda_plain_backward_data(Device *device, const ConvShape *shape, const void *dy,
+                              const void *packed, void *dx, bool accumulate);
+/* dbias may be NULL. */
+void cuda_plain_backward_weight(Device *device, const ConvShape *shape, const void *x,
+                                const void *dy, float *dweight, float *dbias);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plans.h - a plan set: which of the libraries' algorithms each operation uses, on one model of GPU.
+ *
+ * The libraries choose by what they measured and by their version, so the same shape may get other bits on another
+ * day. A plan set fixes the choice: for each operation, which its name tells with type and shape, an entry says
+ * what to ask the library for. A plain set has no entries: all operations are this project's own kernels.
+ *
+ * Its text is canonical JSON (sorted keys, no blanks):
+ *     {"architecture":"sm_90","cublaslt":130200,"cudnn":91900,"device":"NVIDIA H200","operations":
+ *     {"linear bf16 131072x320->320 forward":{"algorithm":{"cluster_shape":2,"custom":0,"id":66,"inner_shape":0,
+ *     "reduction":0,"split_k":1,"stages":36,"swizzling":0,"tile":20},"workspace":0}},"sms":132,"version":1}
+ * or {"plain":true,"version":1}. Entries that nobody timed on a GPU make a set with "tuned":false.
+ *
+ * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
+ *            borrowed from their set.
+ * Units:     workspace in bytes.
+ * Errors:    -EINVAL: a bad text, with its source, key and value; a set for another GPU. -EPROTO: a set for another
+ *            version of a library. -ENOENT: no such entry or set.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "base/json.h"
+
+enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096 };
+
+/* What plans hold for. */
+typedef struct CudaMachine {
+    char architecture[16]; /* "sm_90" */
+    char device[256];      /* the GPU's name */
+    int sms;               /* multiprocessors */
+    int cudnn, cublaslt;   /* versions, as the libraries tell them */
+} CudaMachine;
+
+typedef struct CudaPlans CudaPlans;
+
+/* A set for the machine that has no entries yet; NULL: a plain one. */
+CudaPlans *cuda_plans_new(const CudaMachine *machine);
+CudaPlans *cuda_plans_free(CudaPlans *plans);
+DEFINE_CLEANUP(CudaPlans, cuda_plans_free)
+/* source names the text in errors. */
+int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Error *err);
+/* Reads a folder's set for the machine: the file of the GPU's name, its blanks as '-' (NVIDIA-H200.json), else the
+ * first by name of a GPU with the same architecture and number of multiprocessors. -ENOENT: none. A file of the GPU's
+ * own name that is bad or does not fit is an error; others are passed over. */
+int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err);
+
+/* Whether the machine may use the set: architecture, multiprocessors and libraries are equal. The GPU's name may
+ * differ. A plain set fits every machine. */
+int cuda_plans_check(const CudaPlans *plans, const CudaMachine *machine, Error *err);
+bool cuda_plans_plain(const CudaPlans *plans);
+/* The entry of an operation, such as "linear bf16 77x1024->320 forward". */
+int cuda_plans_take(const CudaPlans *plans, const char *operation, const json_t **ret, Error *err);
+/* Adds an entry, or puts it in the place of the operation's one; takes the reference. */
+void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry);
+/* The canonical text of the set with all its entries, which the caller frees. */
+char *cuda_plans_text(const CudaPlans *plans);

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-attention-library.c - which graphs an attention asks for, and with which tensors it runs them: groups of images,
+ * shared shapes, entries, failures. The graphs are doubles that record: what real ones compute needs a GPU. */
+#include "base/test/testing.h"
+#include "kernels/cuda/attention/attention-choice.h"
+#include "kernels/cuda/attention/attention-library.h"
+#include "kernels/cuda/emulated-stream.h"
+#include "kernels/cuda/emulated.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- doubles ---- */
+
+struct AttentionGraph {
+    AttentionShape shape;
+    AttentionPass pass;
+    ConvChoice choice;
+    int engine;
+    char name[ATTENTION_NAME_MAX];
+};
+
+static struct {
+    int n_graphs, n_made, n_runs, fail_at;
+    AttentionPass refused;     /* N_ATTENTION_PASSES: none */
+    struct CUstream_st *clock; /* NULL: nothing takes time */
+    double usec[2][2];         /* of backward's engines, by the groups' size: of 2 images, of 1 */
+    bool has_run[2][2];
+    struct {
+        AttentionPass pass;
+        int images;
+        AttentionTensors tensors;
+    } runs[16];
+} seen;
+
+void attention_pass_name(const AttentionShape *s, AttentionPass pass, char name[ATTENTION_NAME_MAX])
+{
+    (void)snprintf(name, ATTENTION_NAME_MAX, "attention n%d h%d %" PRId64 "x%" PRId64 " %d", s->n,
+                   s->heads, s->q_tokens, s->kv_tokens, (int)pass);
+}
+
+int attention_graph_new(const AttentionTarget *target, const AttentionShape *shape,
+                        AttentionPass pass, const ConvChoice *choice, AttentionGraph **ret,
+                        Error *err)
+{
+    assert_non_null(target->handle);
+    if (pass == seen.refused)
+        return error_set(err, -EINVAL, "refused");
+    AttentionGraph *g = calloc(1, sizeof(*g));
+    assert_non_null(g);
+    g->shape = *shape;
+    g->pass = pass;
+    g->choice = choice ? *choice : (ConvChoice){.engine = pass == ATTENTION_FORWARD ? 9 : 6};
+    attention_pass_name(shape, pass, g->name);
+    seen.n_graphs++;
+    seen.n_made++;
+    *ret = g;
+    return 0;
+}
+
+/* There are two engines, of which the second needs less. */
+int attention_graph_select(AttentionGraph *graph, int engine, Error *err)
+{
+    if (engine > 1)
+        return error_set(err, -ENOENT, "no more");
+    graph->engine = engine;
+    graph->choice.engine = (graph->pass == ATTENTION_FORWARD ? 9 : 6) + engine;
+    return 0;
+}
+
+AttentionGraph *attention_graph_free(AttentionGraph *graph)
+{
+    seen.n_graphs -= graph != NULL;
+    free(graph);
+    return NULL;
+}
+
+const char *attention_graph_name(const AttentionGraph *graph) { return graph->name; }
+
+/* Of backward: a third of what is allowed for each image of more than two, so that four are too many; a byte less by
+ * the second engine. */
+int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
+{
+    const int64_t each = graph->shape.n > 2 ? ATTENTION_WORKSPACE_MAX / 3 : 1024;
+    return graph->pass == ATTENTION_FORWARD ? 256 : graph->shape.n * each - graph->engine;
+}
+
+int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *err)
+{
+    (void)err;
+    *ret = graph->choice;
+    return 0;
+}
+
+int attention_graph_execute(AttentionGraph *graph, cudnnHandle_t handle,
+                            const AttentionTensors *tensors, void *workspace, Error *err)
+{
+    assert_non_null(handle);
+    assert_non_null(workspace);
+    if (seen.clock) {
+        const int size = graph->shape.n == 1;
+        for (int i = 0; i < N_ATTENTION_TENSORS; i++)
+            assert_int_equal(tensors->of[i] != NULL,
+                             graph->pass == ATTENTION_BACKWARD || i <= ATTENTION_SUMS);
+        seen.has_run[graph->engine][size] = true;
+        seen.clock->usec +=
+            graph->pass == ATTENTION_FORWARD ? 5000 : seen.usec[graph->engine][size];
+        return 0;
+    }
+    assert_true(seen.n_runs < (int)ELEMENTSOF(seen.runs));
+    seen.runs[seen.n_runs].pass = graph->pass;
+    seen.runs[seen.n_runs].images = graph->shape.n;
+    seen.runs[seen.n_runs].tensors = *tensors;
+    return ++seen.n_runs == seen.fail_at ? error_set(err, -EIO, "it failed") : 0;
+}
+
+/* ---- tests ---- */
+
+static const AttentionShape shape = {4, 2, 8, 16, 24, 48, 32};
+
+static Device *open_device(bool tune, const char *plans)
+{
+    const DeviceOptions options = {.kind = DEVICE_CUDA,
+                                   .threads = 1,
+                                   .type = DATA_BF16,
+                                   .tune = tune};
+    Device *device;
+    Error err = ERROR_INIT;
+    memset(&seen, 0, sizeof(seen));
+    seen.refused = N_ATTENTION_PASSES;
+    if (emulated_device_open(&options, &device, &err) < 0 ||
+        (plans && device_use_plans(device, plans, &err) < 0))
+        fail_msg("%s", err.text);
+    assert_int_equal(cuda_compute_begin(cuda_compute(device), &err), 1);
+    seen.clock = tune ? cuda_compute_stream(device) : NULL;
+    return device;
+}
+
+static AttentionLibrary *library_of(Device *device)
+{
+    Error err = ERROR_INIT;
+    AttentionLibrary *library = NULL;
+    if (attention_library_new(device, &shape, &library, &err) < 0)
+        fail_msg("%s", err.text);
+    return library;
+}
+
+/* What is made where backward's engines take so long for a group. usec: see seen. */
+static char *plans_of(const double usec[2][2])
+{
+    Device *device = open_device(true, NULL);
+    memcpy(seen.usec, usec, sizeof(seen.usec));
+    AttentionLibrary *library = library_of(device);
+    char *plans = NULL;
+    assert_int_equal(device_plans(device, &plans), 0);
+    library = attention_library_free(library);
+    assert_int_equal(seen.n_graphs, 0);
+    device = device_free(device);
+    return plans;
+}
+
+/* What a device makes, another one replays: 4 images, 2 at once backward, since 3 is no divisor. */
+static char *plans_made(void)
+{
+    static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
+    char *plans = plans_of(usec);
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 0\":{\"engine\":9,\"images\":4,"));
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":6,\"images\":2,"));
+    return plans;
+}
+
+/* The time of all images counts: 2 groups of 2, or 4 of 1. */
+static void the_fastest_group_and_engine_are_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        double usec[2][2];
+        const char *entry;
+    } cases[] = {
+        {{{5000, 5000}, {4000, 5000}}, "1\":{\"engine\":7,\"images\":2,"},
+        {{{5000, 2600}, {5100, 2400}}, "1\":{\"engine\":7,\"images\":1,"},
+        {{{5000, 2524}, {5060, 2530}}, "1\":{\"engine\":6,\"images\":1,"}, /* 1 % for less */
+        {{{5000, 2530}, {5040, 2530}}, "1\":{\"engine\":7,\"images\":2,"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_free_ char *plans = plans_of(cases[i].usec);
+        if (!strstr(plans, cases[i].entry))
+            fail_msg("%zu: %s", i, plans);
+        assert_true(seen.has_run[0][0] && seen.has_run[0][1]);
+        assert_true(seen.has_run[1][0] && seen.has_run[1][1]);
+    }
+}
+
+/* A graph takes half a second: a set that is late has no time for those that it would not measure. */
+static void a_late_set_makes_one_graph_that_fits(void **state)
+{
+    (void)state;
+    static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
+    assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
+    _cleanup_free_ char *plans = plans_of(usec);
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":6,\"images\":2,"));
+    assert_int_equal(seen.n_made,
+                     3); /* forward; backward, of 4 images, which are too many, and of 2 */
+    assert_true(seen.has_run[0][0]);
+    assert_false(seen.has_run[1][0]);
+}
+
+static void images_are_taken_in_groups(void **state)
+{
+    (void)state;
+    static char memory[64], workspace[1];
+    _cleanup_free_ char *plans = plans_made();
+    Device *device = open_device(false, plans);
+    AttentionLibrary *library = library_of(device);
+    assert_int_equal(seen.n_made, 2);
+    assert_int_equal(attention_library_workspace_bytes(library), 2 * 1024);
+    assert_int_equal(attention_library_saved_bytes(library), 4 * 2 * 16 * 4);
+    attention_library_forward(library, memory, memory + 1, memory + 2, memory + 3, memory + 4,
+                              workspace);
+    assert_int_equal(seen.n_runs, 1);
+    assert_int_equal(seen.runs[0].images, 4);
+    static const int of_forward[] = {ATTENTION_Q, ATTENTION_K, ATTENTION_V, ATTENTION_OUT,
+                                     ATTENTION_SUMS};
+    for (int i = 0; i < 5; i++)
+        assert_ptr_equal(seen.runs[0].tensors.of[of_forward[i]], memory + i);
+    assert_null(seen.runs[0].tensors.of[ATTENTION_DQ]);
+
+    attention_library_backward(library, memory, memory + 1, memory + 2, memory + 3, memory + 4,
+                               memory + 5, memory + 6, memory + 7, memory + 8, workspace);
+    assert_int_equal(seen.n_runs, 3);
+    /* bytes of an image */
+    static const ptrdiff_t image[] = {16 * 48 * 2, 24 * 32 * 2, 24 * 32 * 2,
+                                      16 * 16 * 2, 2 * 16 * 4,  16 * 16 * 2,
+                                      16 * 48 * 2, 24 * 32 * 2, 24 * 32 * 2};
+    for (int group = 0; group < 2; group++)
+        for (int i = 0; i < N_ATTENTION_TENSORS; i++) {
+            assert_int_equal(seen.runs[1 + group].pass, ATTENTION_BACKWARD);
+            assert_int_equal(seen.runs[1 + group].images, 2);
+            assert_int_equal((char *)seen.runs[1 + group].tensors.of[i] - (memory + i),
+                             group * 2 * image[i]);
+        }
+    library = attention_library_free(library);
+    device = device_free(device);
+}
+
+static void attentions_of_one_shape_share_their_graphs(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans = plans_made();
+    Device *device = open_device(false, plans);
+    AttentionLibrary *first = library_of(device), *second = library_of(device);
+    assert_ptr_equal(first, second);
+    assert_int_equal(seen.n_made, 2);
+    first = attention_library_free(first);
+    assert_int_equal(seen.n_graphs, 2);
+    second = attention_library_free(second);
+    assert_int_equal(seen.n_graphs, 0);
+    first = library_of(device); /* again */
+    assert_int_equal(seen.n_made, 4);
+    first = attention_library_free(first);
+    device = device_free(device);
+}
+
+static void what_has_no_entry_is_left_to_the_kernels(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans = plans_made();
+    Device *device = open_device(false, plans);
+    const AttentionShape other = {5, 2, 8, 16, 24, 48, 32};
+    Error err = ERROR_INIT;
+    AttentionLibrary *library = (AttentionLibrary *)plans;
+    assert_int_equal(attention_library_new(device, &other, &library, &err), 0);
+    assert_null(library);
+
+    seen.refused = ATTENTION_BACKWARD; /* an entry that cuDNN refuses is an error */
+    assert_int_equal(attention_library_new(device, &shape, &library, &err), -EINVAL);
+    assert_int_equal(seen.n_graphs, 0);
+    device = device_free(device);
+
+    device = open_device(true, NULL); /* a shape that it refuses gets no entry, in neither pass */
+    seen.refused = ATTENTION_BACKWARD;
+    library = (AttentionLibrary *)plans;
+    assert_int_equal(attention_library_new(device, &shape, &library, &err), 0);
+    assert_null(library);
+    assert_int_equal(seen.n_graphs, 0);
+    _cleanup_free_ char *made = NULL;
+    assert_int_equal(device_plans(device, &made), 0);
+    assert_null(strstr(made, "attention n"));
+    device = device_free(device);
+}
+
+static void a_pass_without_an_entry_is_an_error(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans = plans_made();
+    char *backward = strstr(plans, "16x24 1\"");
+    assert_non_null(backward);
+    backward[strlen("16x24 ")] = '2';
+    Device *device = open_device(false, plans);
+    Error err = ERROR_INIT;
+    AttentionLibrary *library = NULL;
+    assert_int_equal(attention_library_new(device, &shape, &library, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "attention n4 h2 16x24 1"));
+    assert_int_equal(seen.n_graphs, 0);
+    device = device_free(device);
+}
+
+/* It does without backward's entry, and is no share of what trains, nor that of it. */
+static void a_forward_alone_has_one_graph(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans = plans_made();
+    char *backward = strstr(plans, "16x24 1\"");
+    assert_non_null(backward);
+    backward[strlen("16x24 ")] = '2';
+    Device *device = open_device(false, plans);
+    AttentionShape alone = shape;
+    alone.forward_only = true;
+    Error err = ERROR_INIT;
+    AttentionLibrary *library = NULL, *trained = NULL;
+    if (attention_library_new(device, &alone, &library, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(seen.n_made, 1);
+    assert_int_equal(attention_library_workspace_bytes(library), 256);
+    assert_int_equal(attention_library_new(device, &shape, &trained, &err), -ENOENT);
+    assert_null(trained);
+    library = attention_library_free(library);
+    device = device_free(device);
+
+    device = open_device(true, NULL);
+    _cleanup_free_ char *made = NULL;
+    assert_int_equal(attention_library_new(device, &alone, &library, &err), 0);
+    assert_int_equal(device_plans(device, &made), 0);
+    assert_non_null(strstr(made, "\"attention n4 h2 16x24 0\""));
+    assert_null(strstr(made, "16x24 1\""));
+    library = attention_library_free(library);
+    device = device_free(device);
+}
+
+static void a_failing_run_breaks_the_device(void **state)
+{
+    (void)state;
+    static char memory[1];
+    _cleanup_free_ char *plans = plans_made();
+    Device *device = open_device(false, plans);
+    AttentionLibrary *library = library_of(device);
+    Error err = ERROR_INIT;
+    seen.fail_at = 1;
+    attention_library_backward(library, memory, memory, memory, memory, memory, memory, memory,
+                               memory, memory, memory);
+    assert_int_equal(seen.n_runs, 1); /* no second group */
+    assert_int_equal(device_synchronise(device, &err), -EIO);
+    assert_non_null(strstr(err.text, "attention n2 h2 16x24 1: cuDNN: it failed"));
+    library = attention_library_free(library);
+    device = device_free(device);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_group_and_engine_are_taken),
+        cmocka_unit_test(a_late_set_makes_one_graph_that_fits),
+        cmocka_unit_test(images_are_taken_in_groups),
+        cmocka_unit_test(attentions_of_one_shape_share_their_graphs),
+        cmocka_unit_test(what_has_no_entry_is_left_to_the_kernels),
+        cmocka_unit_test(a_pass_without_an_entry_is_an_error),
+        cmocka_unit_test(a_forward_alone_has_one_graph),
+        cmocka_unit_test(a_failing_run_breaks_the_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,167 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-tune.c - which candidate is taken by the emulated device's clock, which these candidates move themselves. */
+#include "base/clock.h"
+#include "base/test/testing.h"
+#include "kernels/cuda/emulated-stream.h"
+#include "kernels/cuda/emulated.h"
+#include "kernels/cuda/tune/tune.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { CANDIDATES = 4 };
+
+/* A table of candidates; what happened to them. */
+typedef struct Case {
+    CudaCompute *compute;
+    double usec[CANDIDATES];
+    int64_t workspace[CANDIDATES];
+    int late_every; /* n: each n-th run of any candidate takes 50 times as long; 0: none */
+    int refuses;    /* a candidate that does not run; -1: none */
+    int breaks;     /* a candidate that breaks the device; -1: none */
+    int runs[CANDIDATES], all;
+} Case;
+
+static bool start(void *userdata, int i)
+{
+    Case *c = userdata;
+    if (i == c->refuses)
+        return false;
+    if (i == c->breaks)
+        cuda_device_break(c->compute->device, "it fell off the bus");
+    c->runs[i]++;
+    const bool late = c->late_every && ++c->all % c->late_every == 0;
+    cuda_compute_stream(c->compute->device)->usec += c->usec[i] * (late ? 50 : 1);
+    return true;
+}
+
+static int choose(Case *c, Error *err)
+{
+    TuneCandidate candidates[CANDIDATES];
+    const DeviceOptions options = {.kind = DEVICE_CUDA, .threads = 1, .type = DATA_BF16};
+    Device *device;
+    *err = (Error)ERROR_INIT;
+    if (emulated_device_open(&options, &device, err) < 0)
+        fail_msg("%s", err->text);
+    c->compute = cuda_compute(device);
+    for (int i = 0; i < CANDIDATES; i++)
+        candidates[i].workspace_bytes = c->workspace[i];
+    const Tuning tuning = {c->compute, "an operation", candidates, CANDIDATES, start, c};
+    const int best = tune_choose(&tuning, err);
+    device = device_free(device);
+    return best;
+}
+
+static void the_fastest_is_taken(void **state)
+{
+    (void)state;
+    Error err;
+    Case c = {.usec = {400, 300, 200, 350}, .workspace = {0, 1, 2, 0}, .refuses = -1, .breaks = -1};
+    assert_int_equal(choose(&c, &err), 2);
+}
+
+/* At most 1 % slower, the least of them; the library's order among equals. */
+static void less_workspace_is_worth_one_per_cent(void **state)
+{
+    (void)state;
+    Error err;
+    Case c = {.usec = {1009, 1011, 1000, 1009},
+              .workspace = {5, 0, 9, 5},
+              .refuses = -1,
+              .breaks = -1};
+    assert_int_equal(choose(&c, &err), 0);
+    c.workspace[3] = 4;
+    assert_int_equal(choose(&c, &err), 3);
+    c.usec[0] = c.usec[3] = 1011;
+    assert_int_equal(choose(&c, &err), 2);
+}
+
+/* A round is late now and then: the median does not see it, as a mean or the slowest round would. */
+static void a_late_round_does_not_count(void **state)
+{
+    (void)state;
+    Error err;
+    for (int every = 4; every < 12; every++) {
+        Case c = {.usec = {3000, 2500, 2900, 2800},
+                  .late_every = every,
+                  .refuses = -1,
+                  .breaks = -1};
+        const int best = choose(&c, &err);
+        assert_int_equal(best, 1);
+    }
+}
+
+/* A slow one has its warm runs alone, a fast one many runs. */
+static void runs_are_bounded(void **state)
+{
+    (void)state;
+    Error err;
+    Case c = {.usec = {100, 1, 301, 9000}, .refuses = -1, .breaks = -1};
+    assert_int_equal(choose(&c, &err), 1);
+    assert_int_equal(c.runs[0], 2 + 5 * 20);
+    assert_int_equal(c.runs[1], 2 + 5 * 64);
+    assert_int_equal(c.runs[2], 2);
+    assert_int_equal(c.runs[3], 2);
+}
+
+static void what_does_not_run_is_passed_over(void **state)
+{
+    (void)state;
+    Error err;
+    Case c = {.usec = {400, 300, 200, 350}, .refuses = 2, .breaks = -1};
+    assert_int_equal(choose(&c, &err), 1);
+
+    Case broken = {.usec = {400, 300, 200, 350}, .refuses = -1, .breaks = 1};
+    assert_int_equal(choose(&broken, &err), -EIO);
+    assert_string_equal(err.text, "an operation: it fell off the bus");
+    assert_int_equal(broken.runs[2], 0);
+
+    const DeviceOptions options = {.kind = DEVICE_CUDA, .threads = 1, .type = DATA_BF16};
+    Device *device;
+    assert_int_equal(emulated_device_open(&options, &device, &err), 0);
+    Case none = {.compute = cuda_compute(device), .refuses = 0, .breaks = -1};
+    TuneCandidate candidate;
+    const Tuning tuning = {none.compute, "an operation", &candidate, 1, start, &none};
+    assert_int_equal(tune_choose(&tuning, &err), -EINVAL);
+    assert_string_equal(err.text, "an operation: none of 1 algorithms runs");
+    device = device_free(device);
+}
+
+/* When the time is up, the first that runs. */
+static void the_whole_is_bounded(void **state)
+{
+    (void)state;
+    Error err;
+    Case c = {.usec = {400, 300, 200, 350}, .refuses = 0, .breaks = -1};
+    assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
+    assert_int_equal(choose(&c, &err), 1);
+    assert_int_equal(c.runs[1], 1);
+    assert_int_equal(c.runs[2], 0);
+
+    CudaCompute compute = {.tuned = 0};
+    assert_int_equal(tune_candidates_max(&compute), 2); /* the first may refuse */
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
+    assert_int_equal(tune_candidates_max(&compute), TUNE_CANDIDATES_MAX);
+    compute =
+        (CudaCompute){.tuned = 1, .tune_began_usec = clock_monotonic_usec() - 301 * 1000000ull};
+    assert_int_equal(tune_candidates_max(&compute), 2);
+    static const char *const bad[] = {"", "1s", "-1", "100000000"};
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", bad[i], 1), 0);
+        assert_int_equal(choose(&c, &err), 2);
+    }
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_fastest_is_taken),
+        cmocka_unit_test(less_workspace_is_worth_one_per_cent),
+        cmocka_unit_test(a_late_round_does_not_count),
+        cmocka_unit_test(runs_are_bounded),
+        cmocka_unit_test(what_does_not_run_is_passed_over),
+        cmocka_unit_test(the_whole_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

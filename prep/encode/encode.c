@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* encode.c - see encode.h. Opens what a run needs, and goes through its units. */
+#include "prep/encode/encode.h"
+
+#include "base/json.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "prep/encode/run-internal.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <string.h>
+#include <sys/stat.h>
+
+enum { BLOCK_SAMPLES = 10000 };
+
+static void run_clear(EncodeRun *run)
+{
+    part_maker_free(run->maker);
+    pictures_free(run->decoders);
+    raw_set_free(run->set);
+    store_free(run->folder.store);
+    encoding_clear(&run->encoding);
+    for (size_t i = 0; i < run->n_named; i++)
+        free(run->named[i]);
+    free(run->named);
+    recipe_free(run->recipe);
+}
+
+/* ---- too many rejects ---- */
+
+/* Reasons that speak of data which are not what somebody thought. Filters and sizes are wishes. */
+static bool counts_as_bad(const char *reason)
+{
+    static const char *const bad[] = {"decode", "truncated", "no-image", "no-caption", "not-utf8"};
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+        if (strcmp(reason, bad[i]) == 0)
+            return true;
+    return false;
+}
+
+int run_count(EncodeRun *run, int64_t n_raw, const RejectRow *rows, size_t n_rows, Error *err)
+{
+    char reasons[300];
+    for (int64_t i = 0; i < n_raw; i++, run->unit_index++) {
+        for (; n_rows > 0 && rows->index <= run->unit_index; rows++, n_rows--) {
+            bool bad = counts_as_bad(rows->reason);
+            run->block_bad += bad;
+            if (bad)
+                reasons_add(&run->block_reasons, rows->reason, 1);
+        }
+        run->block_samples++;
+        if ((double)run->block_bad > run->recipe->max_rejected * BLOCK_SAMPLES)
+            return error_set(err, -EDOM,
+                             "more than max_rejected, %.4g of %d samples: of %" PRId64
+                             " samples %" PRId64 " were rejected: %s",
+                             run->recipe->max_rejected, BLOCK_SAMPLES, run->block_samples,
+                             run->block_bad,
+                             reasons_format(&run->block_reasons, reasons, sizeof(reasons)));
+        if (run->block_samples == BLOCK_SAMPLES) {
+            run->block_samples = run->block_bad = 0;
+            run->block_reasons = (Reasons){0};
+        }
+    }
+    return 0;
+}
+
+/* ---- opening ---- */
+
+static int open_input(EncodeRun *run, Error *err)
+{
+    const Recipe *recipe = run->recipe;
+    RawOptions options = {.image = recipe->image,
+                          .caption = recipe->caption,
+                          .keep_missing = recipe->empty_for_missing};
+    static_assert(RAW_COLUMNS_MAX >= 2 * RECIPE_COLUMNS_MAX, "filters and columns that are kept");
+    for (size_t i = 0; i < recipe->n_filters; i++)
+        options.columns[options.n_columns++] = recipe->filters[i].column;
+    for (size_t i = 0; i < recipe->n_keep; i++)
+        if (strcmp(recipe->keep[i].column, "caption") != 0 &&
+            strcmp(recipe->keep[i].column, "key") != 0)
+            options.columns[options.n_columns++] = recipe->keep[i].column;
+    options.fields = options.n_columns > 0;
+    return raw_set_open(run->options->in, &options, &run->set, err);
+}
+
+static void tell_progress(void *context, const RawUnit *unit, const PartReport *part)
+{
+    EncodeRun *run = context;
+    ProgressPart under_way = {part, raw_unit_done(unit), run->unit_bytes};
+    progress_tell(&run->progress, &under_way, false);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* With the networks on processors as many as these have threads: more would take from them. */
+static int n_decoders(const EncodeRun *run)
+{
+    const EncodeOptions *o = run->options;
+    if (o->decoders > 0 || o->cuda || !run->encoding.encoder)
+        return o->decoders;
+    return MIN(o->threads > 0 ? o->threads : run->recipe->threads, DECODERS_UNASKED_MAX);
+}
+
+static int open_decoders(EncodeRun *run, Error *err)
+{
+    if (run->n_named > 0)
+        qsort(run->named, run->n_named, sizeof(*run->named), compare_texts);
+    int r = decoders_open(&run->encoding.picture, n_decoders(run), &run->decoders, err);
+    PartOptions part = {.encoding = &run->encoding,
+                        .columns = run->encoding.encoder ? &run->columns : NULL,
+                        .decoders = run->decoders,
+                        .named = run->named,
+                        .n_named = run->n_named,
+                        .tell = tell_progress,
+                        .context = run};
+    return r < 0 ? r : part_maker_new(&part, &run->maker, err);
+}
+
+static void format_claim(const EncodeRun *run, FolderClaim *ret)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *names = memory_given(open_memstream(&text, &n_bytes));
+    for (size_t i = 0; i < raw_set_n_units(run->set); i++)
+        (void)fprintf(names, "%s %" PRIu64 "\n", raw_set_unit_name(run->set, i),
+                      raw_set_unit_bytes(run->set, i)); /* into memory */
+    (void)fclose(names);
+    hash_format(hash_bytes(memory_given(text), n_bytes), ret->input);
+    free(text);
+    hash_format(run->encoding.identity, ret->identity);
+}
+
+static bool stat_folder(Store *store, struct stat *ret)
+{
+    char path[PATH_MAX];
+    if (store_local_path(store, "x", path, sizeof(path), NULL) < 0)
+        return false;
+    *strrchr(path, '/') = '\0';
+    return stat(path, ret) == 0; /* a folder that is not there is not the input */
+}
+
+/* Whether two folders are one, also by other names. */
+static bool is_same_folder(Store *store, const char *uri)
+{
+    _cleanup_(store_freep) Store *other = NULL;
+    struct stat a, b;
+    if (strcmp(store_uri(store), uri) == 0)
+        return true;
+    return store_open(uri, &other, NULL) == 0 && stat_folder(store, &a) && stat_folder(other, &b) &&
+           a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+}
+
+/* 1: the dataset is there. */
+static int open_output(EncodeRun *run, Error *err)
+{
+    FolderClaim claim;
+    format_claim(run, &claim);
+    int r = store_open(run->options->out, &run->folder.store, err);
+    if (r == 0 && is_same_folder(run->folder.store, raw_set_uri(run->set)))
+        r = error_set(err, -EINVAL, "--in and --out are one folder, %s", raw_set_uri(run->set));
+    if (r < 0)
+        return r;
+    int finished = folder_claim(&run->folder, &claim, err);
+    if (finished > 0)
+        r = dataset_check_named(run, err);
+    if (r < 0 || finished != 0)
+        return r < 0 ? r : finished;
+    for (size_t i = 0; r == 0 && i < run->options->n_named; i++) {
+        _cleanup_free_ char *key = report_name(run->options->named[i]);
+        r = folder_name(&run->folder, key, err);
+    }
+    return r < 0 ? r : folder_named(&run->folder, &run->named, &run->n_named, err);
+}
+
+static int open_run(EncodeRun *run, bool networks, Error *err)
+{
+    EncodingOptions encoding = {.networks = networks,
+                                .device = run->options->cuda ? DEVICE_CUDA : DEVICE_CPU,
+                                .threads = run->options->threads};
+    int r = recipe_read_file(run->options->recipe, &run->recipe, err);
+    if (r == 0)
+        r = open_input(run, err);
+    if (r == 0)
+        r = encoding_open(run->recipe, &encoding, &run->encoding, err);
+    if (r == 0 && networks)
+        r = columns_init(run->recipe, &run->encoding.shape, &run->columns, err);
+    return r;
+}
+
+/* ---- units ---- */
+
+static bool is_mine(const EncodeOptions *options, size_t unit)
+{
+    return options->n_units == 0 || unit % (size_t)options->n_units == (size_t)(options->unit - 1);
+}
+
+static void begin_progress(EncodeRun *run)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < raw_set_n_units(run->set); i++)
+        if (is_mine(run->options, i))
+            bytes += raw_set_unit_bytes(run->set, i);
+    progress_begin(&run->progress, bytes, run->options->cost_per_hour);
+}
+
+/* r: what has ended the run; 0: nothing, all units were gone through. */
+static int name_open_keys(const EncodeRun *run, int r, Error *err)
+{
+    char *const *keys;
+    size_t n = part_maker_open(run->maker, &keys);
+    for (size_t i = 0; i < n; i++) {
+        _cleanup_json_ json_t *key = memory_given(json_string(keys[i]));
+        _cleanup_free_ char *text = memory_given(json_dumps(key, JSON_ENCODE_ANY));
+        log_error("its picture killed a decoder twice: %s", text); /* a key may hold line ends */
+    }
+    if (r < 0)
+        return r;
+    return error_set(err, -ENOTRECOVERABLE,
+                     "the pictures of %s%zu samples killed their decoders twice: try again, or "
+                     "leave them out with --reject KEY",
+                     n == PART_OPEN_MAX ? "at least " : "", n);
+}
+
+static int encode_units(EncodeRun *run, Error *err)
+{
+    bool open = false;
+    begin_progress(run);
+    for (size_t i = 0; i < raw_set_n_units(run->set); i++) {
+        if (!is_mine(run->options, i))
+            continue;
+        int r = unit_encode(run, i, err);
+        open |= r == -ENOTRECOVERABLE;
+        if (r < 0 && r != -ENOTRECOVERABLE)
+            return name_open_keys(run, r, err);
+    }
+    progress_tell(&run->progress, &(ProgressPart){0}, true);
+    return open ? name_open_keys(run, 0, err) : 0;
+}
+
+int encode_run(const EncodeOptions *options, Error *err)
+{
+    _cleanup_(run_clear) EncodeRun run = {.options = options};
+    int r = open_run(&run, true, err);
+    if (r < 0)
+        return r;
+    r = open_output(&run, err);
+    if (r > 0) {
+        dataset_tidy(&run);
+        log_info("%s is finished", store_uri(run.folder.store));
+    }
+    if (r != 0)
+        return MIN(r, 0);
+    if (!options->finish) {
+        r = open_decoders(&run, err);
+        if (r == 0)
+            r = encode_units(&run, err);
+    }
+    if (r == 0 && (options->finish || options->n_units == 0))
+        r = dataset_finish(&run, err);
+    return r;
+}
+
+/* ---- without the networks ---- */
+
+static int check_unit(EncodeRun *run, size_t number, Error *err)
+{
+    _cleanup_(raw_unit_freep) RawUnit *unit = NULL;
+    char damage[400];
+    uint64_t n_bytes = raw_set_unit_bytes(run->set, number);
+    bool open = false;
+    run->unit_bytes = n_bytes;
+    run->unit_index = 0;
+    int r = raw_unit_open(run->set, number, &unit, err);
+    if (r < 0)
+        return r;
+    for (int64_t number_of_part = 0; r == 0; number_of_part++) {
+        _cleanup_(part_report_clear) PartReport part = {.part = number_of_part};
+        _cleanup_free_ char *none = NULL;
+        size_t n_none;
+        r = part_make(run->maker, unit, &part, &none, &n_none, err);
+        open |= r == -ENOTRECOVERABLE;
+        if (r < 0 && r != -ENOTRECOVERABLE)
+            return r;
+        if (part.n_raw == 0)
+            break;
+        _cleanup_free_ char *rows = part_report_rows(&part);
+        if (fputs(rows, stdout) < 0)
+            return error_errno(err, -errno, "standard output");
+        progress_add(&run->progress, &part);
+        r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
+    }
+    run->progress.bytes += n_bytes;
+    if (raw_unit_damage(unit, damage, sizeof(damage)))
+        log_warning("damaged: %s", damage);
+    return r < 0 ? r : open ? -ENOTRECOVERABLE : 0;
+}
+
+int encode_check(const EncodeOptions *options, Error *err)
+{
+    _cleanup_(run_clear) EncodeRun run = {.options = options};
+    int r = open_run(&run, false, err);
+    for (size_t i = 0; i < options->n_named; i++) {
+        run.named = memory_resize(run.named, i + 1, sizeof(*run.named));
+        run.named[run.n_named++] = report_name(options->named[i]);
+    }
+    if (r == 0)
+        r = open_decoders(&run, err);
+    if (r < 0)
+        return r;
+    bool open = false;
+    begin_progress(&run);
+    for (size_t i = 0; i < raw_set_n_units(run.set); i++) {
+        r = is_mine(options, i) ? check_unit(&run, i, err) : 0;
+        open |= r == -ENOTRECOVERABLE;
+        if (r < 0 && r != -ENOTRECOVERABLE)
+            return name_open_keys(&run, r, err);
+    }
+    progress_tell(&run.progress, &(ProgressPart){0}, true);
+    if (fflush(stdout) < 0)
+        return error_errno(err, -errno, "standard output");
+    return open ? name_open_keys(&run, 0, err) : 0;
+}

@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* encoder-json.h - writes encoder.json: what a dataset of latents and text embeddings was made of, by what.
+ *
+ * Ownership: the text is the caller's.
+ * Units:     samples.
+ * Errors:    none.
+ * Threads:   any.
+ * Source:    docs/reference/encoder-json.md.
+ */
+#pragma once
+
+#include "prep/encode/encoding.h"
+#include "prep/encode/report.h"
+
+#define ENCODER_JSON "encoder.json"
+
+typedef struct EncoderTotals {
+    int64_t n_raw, n_samples;
+    Reasons reasons;
+} EncoderTotals;
+
+/* The dataset's: keys that were left out by name decide on samples as the recipe does. */
+Hash encoder_json_identity(const Encoding *encoding, char *const *named, size_t n_named);
+char *encoder_json_format(const Encoding *encoding, const EncoderTotals *totals, char *const *named,
+                          size_t n_named);

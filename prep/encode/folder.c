@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* folder.c - see folder.h. */
+#include "prep/encode/folder.h"
+
+#include "base/fault.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "prep/encode/encode.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define IDENTITY_KEY "encoding/identity.json"
+#define NAMED_PREFIX "encoding/named/"
+
+enum { IDENTITY_BYTES_MAX = 64 << 10, NAMED_KEY_MAX = 1 << 20, PUT_TRIES = 16 };
+
+void folder_shard_key(int64_t unit, int64_t part, char ret[FOLDER_KEY_MAX])
+{
+    (void)snprintf(ret, FOLDER_KEY_MAX, "u%05" PRId64 "-p%04" PRId64 ".mds", unit, part);
+}
+
+void folder_part_key(int64_t unit, int64_t part, char ret[FOLDER_KEY_MAX])
+{
+    (void)snprintf(ret, FOLDER_KEY_MAX, "encoding/u%05" PRId64 "-p%04" PRId64 ".json", unit, part);
+}
+
+void folder_unit_key(int64_t unit, char ret[FOLDER_KEY_MAX])
+{
+    (void)snprintf(ret, FOLDER_KEY_MAX, "encoding/u%05" PRId64 ".json", unit);
+}
+
+void folder_rejects_key(int64_t unit, char ret[FOLDER_KEY_MAX])
+{
+    (void)snprintf(ret, FOLDER_KEY_MAX, "rejects/u%05" PRId64 ".jsonl", unit);
+}
+
+int folder_get(Folder *folder, const char *key, char **ret, size_t *ret_bytes, Error *err)
+{
+    return store_wait_get(&folder->wait, folder->store, key, FOLDER_OBJECT_MAX, ret, ret_bytes,
+                          err);
+}
+
+int folder_reads(const Folder *folder, const char *key, int r, Error *err)
+{
+    return r < 0 ? error_prefix(err, r, "remove %s/%s, and start again", store_uri(folder->store),
+                                key)
+                 : r;
+}
+
+int folder_head(Folder *folder, const char *key, uint64_t *ret_bytes, Error *err)
+{
+    int r;
+    do
+        r = store_head(folder->store, key, ret_bytes, err);
+    while (store_wait(&folder->wait, folder->store, key, r, err));
+    return r;
+}
+
+int folder_put(Folder *folder, const char *key, const void *data, size_t n_bytes, Error *err)
+{
+    struct iovec part = {(void *)(uintptr_t)data, n_bytes}; /* read only */
+    _cleanup_free_ char *there = NULL;
+    size_t n_there;
+    int r = -ENOENT;
+    /* A part's report may go between the two, since another process has ended the unit. */
+    for (int tries = 0; r == -ENOENT && tries < PUT_TRIES; tries++) {
+        r = store_wait_put(&folder->put_wait, folder->store, key, &part, 1, STORE_IF_ABSENT, err);
+        if (r != -EEXIST)
+            return r;
+        /* Another process was here, or this one before it died, or before the answer to its put was lost. */
+        r = fault("encode.put.there");
+        if (r == 0)
+            r = folder_get(folder, key, &there, &n_there, err);
+    }
+    if (r < 0)
+        return r;
+    if (n_there == n_bytes && memcmp(there, data, n_bytes) == 0)
+        return 0;
+    char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
+    return error_set(err, -EEXIST,
+                     "%s/%s is there already with other bytes: its xxh3_128 is %s, not %s",
+                     store_uri(folder->store), key, hash_format(hash_bytes(there, n_there), a),
+                     hash_format(hash_bytes(data, n_bytes), b));
+}
+
+/* ---- whose it is ---- */
+
+static int parse_claim(const char *text, size_t n_bytes, FolderClaim *ret, Error *err)
+{
+    _cleanup_json_ json_t *json = NULL;
+    Hash identity = {0}, input = {0};
+    int r = json_parse_bounded(IDENTITY_KEY, text, n_bytes, 100, &json, err);
+    if (r < 0)
+        return r;
+    JsonReader reader = json_open(IDENTITY_KEY, json, JSON_ANY_KEYS, err);
+    json_get_hash(&reader, "identity", &identity);
+    json_get_hash(&reader, "input", &input);
+    r = json_close(&reader);
+    hash_format(identity, ret->identity);
+    hash_format(input, ret->input);
+    return r;
+}
+
+static int compare_claims(const Folder *folder, const FolderClaim *there, const FolderClaim *ours,
+                          Error *err)
+{
+    const char *uri = store_uri(folder->store);
+    if (strcmp(there->identity, ours->identity) != 0)
+        return error_set(err, -EEXIST,
+                         "%s holds samples of another encoding: its identity is %s, that of this "
+                         "recipe and model is %s",
+                         uri, there->identity, ours->identity);
+    if (strcmp(there->input, ours->input) != 0)
+        return error_set(err, -EEXIST,
+                         "%s holds samples of another input: the identity of its units' names and "
+                         "sizes is %s, that of this input's is %s",
+                         uri, there->input, ours->input);
+    return 0;
+}
+
+static int has_index(Folder *folder, Error *err)
+{
+    uint64_t n_bytes;
+    int r = folder_head(folder, "index.json", &n_bytes, err);
+    return r == -ENOENT ? 0 : r < 0 ? r : 1;
+}
+
+int folder_claim(Folder *folder, const FolderClaim *claim, Error *err)
+{
+    _cleanup_free_ char *there = NULL, *text = NULL;
+    size_t n_bytes;
+    FolderClaim found;
+    int finished = has_index(folder, err);
+    if (finished < 0)
+        return finished;
+    int r = store_wait_get(&folder->wait, folder->store, IDENTITY_KEY, IDENTITY_BYTES_MAX, &there,
+                           &n_bytes, err);
+    if (r == -ENOENT && finished)
+        return error_set(err, -EEXIST,
+                         "%s already holds a dataset, which has no encoding's identity; this "
+                         "recipe's and model's is %s",
+                         store_uri(folder->store), claim->identity);
+    if (r == -ENOENT) {
+        text = memory_format("{\"identity\": \"%s\", \"input\": \"%s\"}\n", claim->identity,
+                             claim->input);
+        r = fault("encode.claim");
+        if (r == 0)
+            r = folder_put(folder, IDENTITY_KEY, text, strlen(text), err);
+        if (r != -EEXIST)
+            return r;
+        /* Another process was faster. */
+        r = store_wait_get(&folder->wait, folder->store, IDENTITY_KEY, IDENTITY_BYTES_MAX, &there,
+                           &n_bytes, err);
+    }
+    if (r == 0)
+        r = parse_claim(there, n_bytes, &found, err);
+    if (r == 0)
+        r = compare_claims(folder, &found, claim, err);
+    return r < 0 ? r : finished;
+}
+
+/* ---- keys to leave out ---- */
+
+void folder_name_key(const char *key, char ret[FOLDER_KEY_MAX])
+{
+    char hash[HASH_TEXT_BYTES];
+    (void)snprintf(ret, FOLDER_KEY_MAX, NAMED_PREFIX "%s",
+                   hash_format(hash_bytes(key, strlen(key)), hash));
+}
+
+int folder_name(Folder *folder, const char *key, Error *err)
+{
+    char name[FOLDER_KEY_MAX];
+    folder_name_key(key, name);
+    return folder_put(folder, name, key, strlen(key), err);
+}
+
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+int folder_named(Folder *folder, char ***ret, size_t *ret_n, Error *err)
+{
+    StoreList list = {0};
+    int r =
+        store_wait_list(&folder->wait, folder->store, NAMED_PREFIX, ENCODE_NAMED_MAX, &list, err);
+    if (r < 0)
+        return r;
+    char **keys = memory_zeroed(list.n_objects + 1, sizeof(*keys));
+    size_t n = 0, n_bytes;
+    for (size_t i = 0; r == 0 && i < list.n_objects; i++) {
+        r = store_wait_get(&folder->wait, folder->store, list.objects[i].key, NAMED_KEY_MAX,
+                           &keys[n], &n_bytes, err);
+        n += r == 0;
+    }
+    store_list_clear(&list);
+    qsort(keys, n, sizeof(*keys), compare_texts);
+    if (r < 0) {
+        for (size_t i = 0; i < n; i++)
+            free(keys[i]);
+        free(keys);
+        return r;
+    }
+    *ret = keys;
+    *ret_n = n;
+    return 0;
+}

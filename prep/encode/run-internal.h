@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* run-internal.h - what the steps of encode_run() share.
+ *
+ * Ownership: encode.c fills and clears an EncodeRun; it owns all that it points to but the options.
+ * Units:     samples, bytes.
+ * Errors:    as encode.h.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "prep/encode/encode.h"
+#include "prep/encode/folder.h"
+#include "prep/encode/part.h"
+#include "prep/encode/progress.h"
+
+typedef struct EncodeRun {
+    const EncodeOptions *options;
+    Recipe *recipe;
+    Encoding encoding;
+    Columns columns;
+    RawSet *set;
+    Folder folder;
+    Pictures *decoders;
+    PartMaker *maker;
+    char **named;
+    size_t n_named;
+    Progress progress;
+    uint64_t unit_bytes;              /* of the unit under way */
+    int64_t unit_index;               /* of the next sample to be counted */
+    int64_t block_samples, block_bad; /* of the 10,000 samples under way */
+    Reasons block_reasons;
+} EncodeRun;
+
+/* Counts the next n_raw samples of the input, whose rows these are; -EDOM: too many of 10,000 were rejected. */
+int run_count(EncodeRun *run, int64_t n_raw, const RejectRow *rows, size_t n_rows, Error *err);
+
+/* Encodes a unit, or what is missing of it. -ENOTRECOVERABLE: a part stays open, and the others are done. */
+int unit_encode(EncodeRun *run, size_t unit, Error *err);
+
+/* Makes the dataset of what all units left. */
+int dataset_finish(EncodeRun *run, Error *err);
+/* Does what a life that was killed after it had made the dataset did not do any more; failures harm nobody. */
+void dataset_tidy(EncodeRun *run);
+/* Whether the dataset, which is finished, was made without the samples that the options name. */
+int dataset_check_named(EncodeRun *run, Error *err);

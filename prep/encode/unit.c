@@ -1,0 +1,275 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* unit.c - a unit, part after part. A part is a shard, put first, then its report; what a process that was killed left
+ * undone is at most the part that it had begun. */
+#include "base/fault.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "prep/encode/run-internal.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+typedef struct Unit {
+    EncodeRun *run;
+    size_t number;
+    RawUnit *raw;
+    UnitReport report;
+    char *rows; /* of all parts */
+    size_t n_rows, room;
+    bool open; /* a part could not be ended */
+} Unit;
+
+static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *err)
+{
+    char there[HASH_TEXT_BYTES], ours[HASH_TEXT_BYTES];
+    if (hash_equal(identity, run->encoding.identity))
+        return 0;
+    return error_set(err, -EEXIST,
+                     "%s/%s is of another encoding: its identity is %s, that of this recipe and "
+                     "model is %s",
+                     store_uri(run->folder.store), key, hash_format(identity, there),
+                     hash_format(run->encoding.identity, ours));
+}
+
+/* 1: the shard of a part's report is there. Somebody may have removed it. */
+static int has_shard(EncodeRun *run, const PartReport *part, Error *err)
+{
+    uint64_t n_bytes;
+    if (!*part->file.name)
+        return 1;
+    int r = folder_head(&run->folder, part->file.name, &n_bytes, err);
+    if (r == -ENOENT)
+        log_warning("%s/%s is not there any more: it is made again", store_uri(run->folder.store),
+                    part->file.name);
+    return r == -ENOENT ? 0 : r < 0 ? r : 1;
+}
+
+/* 1: the part was made before, by whomever. Its shard was put before its report. */
+static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
+{
+    EncodeRun *run = u->run;
+    _cleanup_free_ char *text = NULL;
+    char key[FOLDER_KEY_MAX];
+    size_t n_bytes;
+    folder_part_key((int64_t)u->number, part, key);
+    int r = folder_get(&run->folder, key, &text, &n_bytes, err);
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0)
+        r = folder_reads(&run->folder, key, part_report_parse(key, text, n_bytes, ret, err), err);
+    if (r == 0)
+        r = is_ours(run, key, ret->identity, err);
+    if (r == 0)
+        r = has_shard(run, ret, err);
+    if (r == 0)
+        part_report_clear(ret);
+    return r;
+}
+
+/* Reading goes on to what is to be done: neither work of this run nor, in a large tar, quick. */
+static void tell_skipped(Unit *u, double from, uint64_t before)
+{
+    Progress *p = &u->run->progress;
+    double done = raw_unit_done(u->raw), n_bytes = (double)u->run->unit_bytes;
+    p->bytes_before = before + (uint64_t)ceil((done - from) * n_bytes);
+    progress_tell(p, &(ProgressPart){NULL, done, u->run->unit_bytes}, false);
+}
+
+static int skip(Unit *u, int64_t n, Error *err)
+{
+    double from = raw_unit_done(u->raw);
+    uint64_t before = u->run->progress.bytes_before;
+    for (int64_t i = 0; i < n; i++) {
+        RawSample *sample;
+        int r = raw_unit_next(u->raw, false, &sample, err);
+        if (r < 0)
+            return r;
+        if (r == 0)
+            return error_set(err, -EEXIST,
+                             "%s has fewer samples than when a part of it was encoded",
+                             raw_set_unit_name(u->run->set, u->number));
+        tell_skipped(u, from, before);
+    }
+    return 0;
+}
+
+static int put_part(Unit *u, PartReport *part, const char *shard, size_t n_shard, Error *err)
+{
+    Folder *folder = &u->run->folder;
+    char key[FOLDER_KEY_MAX];
+    int r = fault("encode.part.made");
+    if (r == 0 && shard) {
+        folder_shard_key((int64_t)u->number, part->part, key);
+        memcpy(part->file.name, key, strlen(key) + 1);
+        r = folder_put(folder, key, shard, n_shard, err);
+    }
+    if (r == 0)
+        r = fault("encode.part.shard");
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *text = part_report_format(part);
+    folder_part_key((int64_t)u->number, part->part, key);
+    r = folder_put(folder, key, text, strlen(text), err);
+    return r < 0 ? r : fault("encode.part.report");
+}
+
+static void add_part(Unit *u, const PartReport *part)
+{
+    _cleanup_free_ char *rows = part_report_rows(part);
+    size_t n = strlen(rows);
+    if (u->n_rows + n + 1 > u->room) {
+        u->room = 2 * (u->n_rows + n + 1);
+        u->rows = memory_resize(u->rows, u->room, 1);
+    }
+    memcpy(u->rows + u->n_rows, rows, n + 1);
+    u->n_rows += n;
+    unit_report_add(&u->report, part);
+}
+
+/* 1: there was a part. 0: the unit is over. */
+static int encode_part(Unit *u, int64_t number, Error *err)
+{
+    EncodeRun *run = u->run;
+    _cleanup_(part_report_clear) PartReport part = {0};
+    _cleanup_free_ char *shard = NULL;
+    size_t n_shard = 0;
+    int r = find_part(u, number, &part, err);
+    if (r != 0) {
+        if (r > 0)
+            r = skip(u, part.n_raw, err);
+        if (r < 0)
+            return r;
+        add_part(u, &part);
+        r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
+        return r < 0 ? r : 1;
+    }
+    part = (PartReport){.identity = run->encoding.identity,
+                        .unit = (int64_t)u->number,
+                        .part = number};
+    r = part_make(run->maker, u->raw, &part, &shard, &n_shard, err);
+    if (r < 0 && r != -ENOTRECOVERABLE)
+        return r;
+    if (part.n_raw == 0)
+        return 0;
+    u->open |= r == -ENOTRECOVERABLE;
+    if (r == 0)
+        r = put_part(u, &part, shard, n_shard, err);
+    if (r < 0 && r != -ENOTRECOVERABLE)
+        return r;
+    add_part(u, &part);
+    progress_add(&run->progress, &part);
+    r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
+    return r < 0 ? r : 1;
+}
+
+static int put_unit(Unit *u, Error *err)
+{
+    Folder *folder = &u->run->folder;
+    char key[FOLDER_KEY_MAX], damage[400];
+    if (raw_unit_damage(u->raw, damage, sizeof(damage))) {
+        u->report.damage = report_name(damage);
+        log_warning("damaged: %s", u->report.damage);
+    }
+    int r = 0;
+    if (u->n_rows > 0) {
+        folder_rejects_key((int64_t)u->number, key);
+        r = folder_put(folder, key, u->rows, u->n_rows, err);
+    }
+    if (r == 0)
+        r = fault("encode.unit.rejects");
+    if (r < 0)
+        return r;
+    _cleanup_free_ char *text = unit_report_format(&u->report);
+    folder_unit_key((int64_t)u->number, key);
+    r = folder_put(folder, key, text, strlen(text), err);
+    if (r == 0)
+        r = fault("encode.unit.report");
+    /* They have said all that they know. What is left of them goes when the dataset is finished. */
+    for (int64_t part = 0; r == 0 && part < u->report.n_parts_raw; part++) {
+        folder_part_key((int64_t)u->number, part, key);
+        (void)store_delete(folder->store, key, NULL);
+    }
+    return r;
+}
+
+/* Whether too much was rejected is a question to the input, so that a run that was ended by the answer and started
+ * again gets the same one. */
+static int count_unit(EncodeRun *run, size_t unit, const UnitReport *report, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_(part_report_clear) PartReport all = {0};
+    char key[FOLDER_KEY_MAX], unit_key[FOLDER_KEY_MAX];
+    size_t n_bytes;
+    int r = 0;
+    folder_unit_key((int64_t)unit, unit_key);
+    folder_rejects_key((int64_t)unit, key);
+    if (report->reasons.n > 0)
+        r = folder_get(&run->folder, key, &text, &n_bytes, err);
+    if (r == -ENOENT)
+        return error_set(err, r, "%s/%s is not there any more: remove %s, and start again",
+                         store_uri(run->folder.store), key, unit_key);
+    if (r == 0 && text && (r = part_report_parse_rows(key, text, n_bytes, &all, err)) < 0)
+        return error_prefix(err, r, "%s: remove %s and %s, and start again",
+                            store_uri(run->folder.store), key, unit_key);
+    return r < 0 ? r : run_count(run, report->n_raw, all.rows, all.n_rows, err);
+}
+
+/* 1: the unit is done. */
+static int is_done(EncodeRun *run, size_t unit, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_(unit_report_clear) UnitReport report = {0};
+    char key[FOLDER_KEY_MAX];
+    size_t n_bytes;
+    folder_unit_key((int64_t)unit, key);
+    int r = folder_get(&run->folder, key, &text, &n_bytes, err);
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0)
+        r = folder_reads(&run->folder, key, unit_report_parse(key, text, n_bytes, &report, err),
+                         err);
+    if (r == 0)
+        r = is_ours(run, key, report.identity, err);
+    if (r == 0)
+        r = count_unit(run, unit, &report, err);
+    return r < 0 ? r : 1;
+}
+
+static void unit_clear(Unit *u)
+{
+    raw_unit_free(u->raw);
+    unit_report_clear(&u->report);
+    free(u->rows);
+}
+
+int unit_encode(EncodeRun *run, size_t number, Error *err)
+{
+    uint64_t n_bytes = raw_set_unit_bytes(run->set, number);
+    run->unit_bytes = n_bytes;
+    run->unit_index = 0;
+    int r = is_done(run, number, err);
+    if (r > 0)
+        run->progress.bytes_before += n_bytes;
+    if (r != 0) {
+        run->progress.bytes += n_bytes;
+        return MIN(r, 0);
+    }
+    _cleanup_(unit_clear)
+        Unit u = {.run = run,
+                  .number = number,
+                  .report = {.identity = run->encoding.identity,
+                             .unit = (int64_t)number,
+                             .n_bytes = (int64_t)n_bytes,
+                             .name = report_name(raw_set_unit_name(run->set, number))}};
+    r = raw_unit_open(run->set, number, &u.raw, err);
+    for (int64_t part = 0; r >= 0; part++) {
+        r = encode_part(&u, part, err);
+        if (r == 0)
+            break;
+    }
+    if (r < 0)
+        return r;
+    run->progress.bytes += n_bytes;
+    return u.open ? -ENOTRECOVERABLE : put_unit(&u, err);
+}

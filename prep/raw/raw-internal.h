@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* raw-internal.h - what raw-set.c and the two kinds of units share.
+ *
+ * Ownership: a RawSet owns its units' names.
+ * Units:     bytes, samples.
+ * Errors:    as raw-set.h.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "prep/raw/raw-set.h"
+#include "trainer/data/mds/mds-index.h"
+
+/* A shard of an MDS dataset, as its entry in index.json has it. */
+typedef struct RawShard {
+    uint64_t n_samples;
+    MdsFile raw, zip;
+} RawShard;
+
+typedef struct RawUnitInfo {
+    char *name;
+    uint64_t n_bytes;
+    RawShard *shard; /* NULL: a tar */
+} RawUnitInfo;
+
+struct RawSet {
+    Store *store;
+    StoreWait wait;
+    RawOptions options;
+    char *image, *caption; /* the options' */
+    RawUnitInfo *units;
+    size_t n_units, room;
+    bool is_mds;
+    MdsEntry entry; /* the first one's: columns, hashes, compression */
+};
+
+typedef struct RawTar RawTar;
+int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err);
+RawTar *raw_tar_free(RawTar *tar);
+DEFINE_CLEANUP(RawTar, raw_tar_free)
+int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err);
+double raw_tar_done(const RawTar *tar);
+bool raw_tar_damage(const RawTar *tar, char *text, size_t size);
+
+typedef struct RawMds RawMds;
+int raw_mds_open(RawSet *set, size_t unit, RawMds **ret, Error *err);
+RawMds *raw_mds_free(RawMds *mds);
+DEFINE_CLEANUP(RawMds, raw_mds_free)
+int raw_mds_next(RawMds *mds, bool whole, RawSample *ret, Error *err);
+double raw_mds_done(const RawMds *mds);
+/* Finds the columns that the options name. */
+int raw_mds_check(const RawSet *set, const RawOptions *options, Error *err);

@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* raw-sample.c - see raw-sample.h. */
+#include "prep/raw/raw-sample.h"
+
+#include "prep/raw/utf8.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+enum { JSON_VALUES_MAX = 1 << 16 };
+
+static const char *const names[RAW_N_REASONS] = {
+    [RAW_FINE] = "fine",
+    [RAW_NO_IMAGE] = "no-image",
+    [RAW_NO_CAPTION] = "no-caption",
+    [RAW_NOT_UTF8] = "not-utf8",
+    [RAW_TRUNCATED] = "truncated",
+    [RAW_TOO_LARGE] = "too-large",
+    [RAW_TWO_IMAGES] = "two-images",
+    [RAW_DUPLICATE_KEY] = "duplicate-key",
+    [RAW_SPARSE] = "sparse",
+    [RAW_BAD_JSON] = "bad-json",
+};
+
+const char *raw_reason_name(RawReason reason)
+{
+    assert(reason < RAW_N_REASONS);
+    return names[reason];
+}
+
+void raw_sample_clear(RawSample *sample)
+{
+    free(sample->key);
+    free(sample->picture);
+    free(sample->caption);
+    json_decref(sample->fields);
+    *sample = (RawSample){0};
+}
+
+void raw_sample_reject(RawSample *sample, RawReason reason, const char *format, ...)
+{
+    if (sample->reason != RAW_FINE)
+        return;
+    sample->reason = reason;
+    va_list ap;
+    va_start(ap, format);
+    (void)vsnprintf(sample->why, sizeof(sample->why), format, ap);
+    va_end(ap);
+}
+
+static const char *type_name(const json_t *value)
+{
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return "an object";
+    case JSON_ARRAY:
+        return "an array";
+    case JSON_STRING:
+        return "a text";
+    case JSON_NULL:
+        return "null";
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return "true or false";
+    default:
+        return "a number";
+    }
+}
+
+/* A tree takes up to 50 times its text: most of what it can have is refused before it is built. */
+static bool has_many_values(const char *text, size_t n_bytes)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_bytes; i++)
+        n += text[i] == ',' || text[i] == '[' || text[i] == '{';
+    return n > JSON_VALUES_MAX;
+}
+
+int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
+                         const char *caption_key)
+{
+    if (has_many_values(text, n_bytes)) {
+        raw_sample_reject(sample, RAW_BAD_JSON, ".json: more than %d values", JSON_VALUES_MAX);
+        return 0;
+    }
+    json_error_t error;
+    json_t *root = json_loadb(text, n_bytes, JSON_ALLOW_NUL, &error);
+    if (!root && json_error_code(&error) == json_error_out_of_memory)
+        return -ENOMEM;
+    if (!json_is_object(root)) {
+        /* Half of a surrogate pair, "\ud800", is what a writer makes of a text that was cut between the two. */
+        bool code = !root && (json_error_code(&error) == json_error_invalid_utf8 ||
+                              strstr(error.text, "nicode"));
+        raw_sample_reject(sample, code ? RAW_NOT_UTF8 : RAW_BAD_JSON, ".json: %s",
+                          root ? "is no object" : error.text);
+        json_decref(root);
+        return 0;
+    }
+    json_decref(sample->fields);
+    sample->fields = root;
+    json_t *caption = json_object_get(root, caption_key);
+    if (sample->caption || !caption)
+        return 0;
+    if (!json_is_string(caption)) {
+        raw_sample_reject(sample, RAW_NO_CAPTION, ".json: %s is %s", caption_key,
+                          type_name(caption));
+        return 0;
+    }
+    sample->n_caption = json_string_length(caption);
+    sample->caption = malloc(sample->n_caption + 1);
+    if (!sample->caption)
+        return -ENOMEM;
+    memcpy(sample->caption, json_string_value(caption), sample->n_caption + 1);
+    return 0;
+}
+
+void raw_sample_check(RawSample *sample, bool keep_missing)
+{
+    if (keep_missing && sample->reason == RAW_NO_CAPTION)
+        sample->reason = RAW_FINE;
+    if (!sample->picture)
+        raw_sample_reject(sample, RAW_NO_IMAGE, "there is no picture");
+    if (!sample->caption && !keep_missing)
+        raw_sample_reject(sample, RAW_NO_CAPTION, "there is no caption");
+    if (!sample->caption)
+        return;
+    size_t n = utf8_prefix(sample->caption, sample->n_caption);
+    if (n < sample->n_caption)
+        raw_sample_reject(sample, RAW_NOT_UTF8, "byte %zu of the caption is no UTF-8", n);
+}

@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* raw-set.c - see raw-set.h. */
+#include "prep/raw/raw-internal.h"
+
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { OBJECTS_MAX = 1 << 22, INDEX_BYTES_MAX = INT32_MAX };
+
+struct RawUnit {
+    RawTar *tar;
+    RawMds *mds;
+    RawSample sample;
+    int64_t next;
+};
+
+RawSet *raw_set_free(RawSet *set)
+{
+    if (!set)
+        return NULL;
+    for (size_t i = 0; i < set->n_units; i++) {
+        free(set->units[i].name);
+        free(set->units[i].shard);
+    }
+    free(set->units);
+    free(set->image);
+    free(set->caption);
+    store_free(set->store);
+    free(set);
+    return NULL;
+}
+
+static void add_unit(RawSet *set, const char *name, uint64_t n_bytes, RawShard *shard)
+{
+    set->units = memory_grow(set->units, set->n_units, &set->room, sizeof(*set->units));
+    set->units[set->n_units++] =
+        (RawUnitInfo){.name = memory_text(name), .n_bytes = n_bytes, .shard = shard};
+}
+
+static int add_shard(void *context, size_t number, const MdsEntry *entry, Error *err)
+{
+    RawSet *set = context;
+    if (number == 0)
+        set->entry = *entry;
+    int r = mds_entry_agrees(&set->entry, entry, "index.json", number, err);
+    if (r < 0)
+        return r;
+    RawShard *shard = memory_new(RawShard);
+    *shard = (RawShard){.n_samples = entry->n_samples, .raw = entry->raw, .zip = entry->zip};
+    add_unit(set, entry->raw.basename, entry->raw.n_bytes, shard);
+    return 0;
+}
+
+static int find_tars(RawSet *set, Error *err)
+{
+    StoreList list = {0};
+    int r = store_wait_list(&set->wait, set->store, "", OBJECTS_MAX, &list, err);
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < list.n_objects; i++) {
+        size_t n = strlen(list.objects[i].key);
+        if (n > 4 && strcmp(list.objects[i].key + n - 4, ".tar") == 0)
+            add_unit(set, list.objects[i].key, list.objects[i].n_bytes, NULL);
+    }
+    store_list_clear(&list);
+    return set->n_units > 0 ? 0
+                            : error_set(err, -ENOENT, "%s holds neither tars nor an index.json",
+                                        store_uri(set->store));
+}
+
+int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error *err)
+{
+    _cleanup_(raw_set_freep) RawSet *set = memory_new(RawSet);
+    _cleanup_free_ char *index = NULL;
+    size_t n_bytes;
+    int r = store_open(uri, &set->store, err);
+    if (r < 0)
+        return r;
+    set->image = memory_text(options->image);
+    set->caption = memory_text(options->caption);
+    set->options = (RawOptions){.image = set->image,
+                                .caption = set->caption,
+                                .fields = options->fields,
+                                .keep_missing = options->keep_missing};
+    r = store_wait_get(&set->wait, set->store, "index.json", INDEX_BYTES_MAX, &index, &n_bytes,
+                       err);
+    set->is_mds = r == 0;
+    if (r == -ENOENT)
+        r = find_tars(set, err);
+    else if (r == 0)
+        r = mds_index_walk("index.json", index, n_bytes, add_shard, set, err);
+    if (r == 0 && set->is_mds)
+        r = raw_mds_check(set, options, err);
+    if (r < 0)
+        return set->is_mds ? error_prefix(err, r, "%s", store_uri(set->store)) : r;
+    *ret = TAKE_PTR(set);
+    return 0;
+}
+
+const char *raw_set_uri(const RawSet *set) { return store_uri(set->store); }
+size_t raw_set_n_units(const RawSet *set) { return set->n_units; }
+bool raw_set_is_mds(const RawSet *set) { return set->is_mds; }
+
+const char *raw_set_unit_name(const RawSet *set, size_t unit)
+{
+    assert(unit < set->n_units);
+    return set->units[unit].name;
+}
+
+uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit)
+{
+    assert(unit < set->n_units);
+    return set->units[unit].n_bytes;
+}
+
+int raw_unit_open(RawSet *set, size_t number, RawUnit **ret, Error *err)
+{
+    assert(number < set->n_units);
+    _cleanup_(raw_unit_freep) RawUnit *unit = memory_new(RawUnit);
+    int r = set->is_mds ? raw_mds_open(set, number, &unit->mds, err)
+                        : raw_tar_open(set, number, &unit->tar, err);
+    if (r < 0)
+        return r;
+    *ret = TAKE_PTR(unit);
+    return 0;
+}
+
+RawUnit *raw_unit_free(RawUnit *unit)
+{
+    if (!unit)
+        return NULL;
+    raw_tar_free(unit->tar);
+    raw_mds_free(unit->mds);
+    raw_sample_clear(&unit->sample);
+    free(unit);
+    return NULL;
+}
+
+int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err)
+{
+    raw_sample_clear(&unit->sample);
+    int r = unit->mds ? raw_mds_next(unit->mds, whole, &unit->sample, err)
+                      : raw_tar_next(unit->tar, whole, &unit->sample, err);
+    if (r <= 0)
+        return r;
+    unit->sample.index = unit->next++;
+    *ret = &unit->sample;
+    return 1;
+}
+
+double raw_unit_done(const RawUnit *unit)
+{
+    return unit->mds ? raw_mds_done(unit->mds) : raw_tar_done(unit->tar);
+}
+
+bool raw_unit_damage(const RawUnit *unit, char *text, size_t size)
+{
+    return unit->tar && raw_tar_damage(unit->tar, text, size);
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* raw-set.h - a folder of pictures and captions: WebDataset tars, or an MDS dataset. Its units are the tars in the
+ * order of their names, or the shards in the order of index.json; a unit gives its samples one after another.
+ *
+ * A sample of a tar is what consecutive members with one key are. The key is a name up to the first dot of its last
+ * part, as WebDataset has it; what has no such key (".x", "README") is no member of a sample.
+ *
+ * Ownership: raw_set_open() gives the caller a RawSet, raw_unit_open() a RawUnit that borrows it; *_free() accept NULL.
+ *            A sample belongs to its unit and stays until the next one is asked for.
+ * Units:     bytes. A unit of a tar holds 8 MiB and one sample; one of an MDS dataset on S3 holds a shard.
+ * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not; -EBADMSG a shard that is not
+ *            what index.json says; the store's that do not pass (store-wait.h).
+ * Threads:   one.
+ */
+#pragma once
+
+#include "prep/raw/raw-sample.h"
+#include "prep/raw/store-wait.h"
+
+typedef struct RawSet RawSet;
+typedef struct RawUnit RawUnit;
+
+enum { RAW_COLUMNS_MAX = 64 };
+
+typedef struct RawOptions {
+    const char *image, *caption; /* columns of an MDS dataset; the latter also a key of .json */
+    const char *columns[RAW_COLUMNS_MAX]; /* others that an MDS dataset must have; not kept */
+    size_t n_columns;
+    bool fields;       /* RawSample.fields are wanted */
+    bool keep_missing; /* samples without a caption are fine */
+} RawOptions;
+
+int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error *err);
+RawSet *raw_set_free(RawSet *set);
+DEFINE_CLEANUP(RawSet, raw_set_free)
+const char *raw_set_uri(const RawSet *set);
+size_t raw_set_n_units(const RawSet *set);
+/* Relative to the set's URI. */
+const char *raw_set_unit_name(const RawSet *set, size_t unit);
+uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit);
+bool raw_set_is_mds(const RawSet *set);
+
+int raw_unit_open(RawSet *set, size_t unit, RawUnit **ret, Error *err);
+RawUnit *raw_unit_free(RawUnit *unit);
+DEFINE_CLEANUP(RawUnit, raw_unit_free)
+/* 1: *ret is the next sample; without `whole` only its index and key are good. 0: there are no more. */
+int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err);
+/* The share of the unit that was read, 0 to 1. */
+double raw_unit_done(const RawUnit *unit);
+/* Writes what was found to be damaged, for people; false: nothing so far. */
+bool raw_unit_damage(const RawUnit *unit, char *text, size_t size);

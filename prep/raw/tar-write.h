@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tar-write.h - makes a tar in memory as WebDataset does: ustar, mode 0444, nothing of when or by whom.
+ *
+ * Ownership: a TarWriter begins as zeros and ends with tar_writer_clear(); what tar_writer_add() is given is copied.
+ * Units:     bytes.
+ * Errors:    -EINVAL a name that ustar cannot hold; -EFBIG a member beyond 8 GiB; -ENOMEM.
+ * Threads:   one.
+ * Source:    POSIX.1-2017, pax, "ustar Interchange Format".
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+
+enum { TAR_NAME_MAX = 100 };
+
+typedef struct TarWriter {
+    char *data;
+    size_t n_bytes, room;
+} TarWriter;
+
+int tar_writer_add(TarWriter *tar, const char *name, const void *data, size_t n_bytes);
+/* Adds the two empty blocks at the end. */
+int tar_writer_finish(TarWriter *tar);
+/* Begins a new tar in the same memory. */
+void tar_writer_reset(TarWriter *tar);
+void tar_writer_clear(TarWriter *tar);

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* safetensors.h - reads and writes the header of a safetensors file with F32, F16 and BF16 tensors.
+ *
+ * Files of others also hold tensors of integers (position_ids): a reader that asks for them has them listed, without a
+ * type that it could compute with.
+ *
+ * Ownership: safetensors_open() gives the caller a Safetensors that keeps nothing of the bytes.
+ * Units:     bytes and elements; little-endian.
+ * Errors:    -EBADMSG: the text names the source, the tensor and what is wrong (overlap, bounds,
+ *            dtype, header size).
+ * Threads:   immutable after opening; any.
+ * Source:    the safetensors README (format section).
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "store/store.h"
+
+enum {
+    SAFETENSORS_DIMS_MAX = 8,
+    SAFETENSORS_HEADER_MAX = 4 << 20, /* bytes; the format allows 100 MB */
+    SAFETENSORS_TENSORS_MAX = 1 << 13,
+    SAFETENSORS_VALUES_MAX = 1 << 17, /* of JSON */
+};
+
+typedef enum SafetensorsType {
+    SAFETENSORS_F32,
+    SAFETENSORS_F16,
+    SAFETENSORS_BF16,
+    SAFETENSORS_INTEGER, /* of any width, or BOOL; never written */
+} SafetensorsType;
+
+/* Which tensors a file may hold; others are refused by name. */
+typedef enum SafetensorsTypes { SAFETENSORS_FLOATS, SAFETENSORS_INTEGERS_TOO } SafetensorsTypes;
+
+typedef struct SafetensorsEntry {
+    char *name;
+    SafetensorsType type;
+    int n_dims;
+    int64_t dims[SAFETENSORS_DIMS_MAX];
+    int64_t n_elements;
+    uint64_t offset, n_bytes; /* from the start of the file */
+} SafetensorsEntry;
+
+typedef struct Safetensors Safetensors;
+
+/* Tells from the file's first 8 bytes how many safetensors_open() needs. */
+int safetensors_header_bytes(const char *source, const void *first8, uint64_t file_bytes,
+                             size_t *ret, Error *err);
+/* header holds the file's first n_bytes: at least the 8 bytes of length and the JSON. file_bytes is
+ * the length of the whole file. */
+int safetensors_open(const char *source, const void *header, size_t n_bytes, uint64_t file_bytes,
+                     SafetensorsTypes types, Safetensors **ret, Error *err);
+/* Reads the header of the object `key`, which has file_bytes. source names it in errors. */
+int safetensors_read(Store *store, const char *key, const char *source, uint64_t file_bytes,
+                     SafetensorsTypes types, Safetensors **ret, Error *err);
+Safetensors *safetensors_free(Safetensors *file);
+DEFINE_CLEANUP(Safetensors, safetensors_free)
+/* Tensors in the order in which they lie in the file. */
+size_t safetensors_count(const Safetensors *file);
+const SafetensorsEntry *safetensors_at(const Safetensors *file, size_t i);
+/* NULL: there is no tensor of that name. */
+const SafetensorsEntry *safetensors_find(const Safetensors *file, const char *name);
+
+/* Makes the header of a file that holds the tensors one after another in the given order, with
+ * metadata {"format":"pt"}; sets n_elements, offset and n_bytes of each entry. The header's length is
+ * a multiple of 8; the caller frees *ret. */
+int safetensors_header(SafetensorsEntry *entries, size_t n, char **ret, size_t *ret_bytes,
+                       Error *err);

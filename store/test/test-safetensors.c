@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-safetensors.c - what is written is read back; what is broken is refused by name. */
+#include "base/json.h"
+#include "base/test/testing.h"
+#include "store/safetensors.h"
+
+#include <string.h>
+
+/* A whole file around a header's JSON, with n_data bytes of tensors. */
+static int open_json(const char *json, size_t n_data, Safetensors **ret, Error *err)
+{
+    char bytes[4096] = {0};
+    uint64_t length = strlen(json);
+    assert_true(8 + length + n_data <= sizeof(bytes));
+    memcpy(bytes, &length, 8);
+    memcpy(bytes + 8, json, length);
+    return safetensors_open("test.safetensors", bytes, 8 + length + n_data, 8 + length + n_data,
+                            SAFETENSORS_FLOATS, ret, err);
+}
+
+static void test_roundtrip(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    SafetensorsEntry in[] = {
+        {.name = "b.weight", .n_dims = 4, .dims = {3, 2, 3, 3}},
+        {.name = "scalar", .n_dims = 0},
+        {.name = "empty", .n_dims = 2, .dims = {0, 7}},
+        {.name = "half", .type = SAFETENSORS_BF16, .n_dims = 1, .dims = {3}},
+        {.name = "quote\"\\", .type = SAFETENSORS_F16, .n_dims = 1, .dims = {1}},
+    };
+    _cleanup_free_ char *header = NULL;
+    size_t n;
+    assert_int_equal(safetensors_header(in, ELEMENTSOF(in), &header, &n, &err), 0);
+    assert_int_equal(n % 8, 0);
+    uint64_t file_bytes = n + 54 * 4 + 4 + 0 + 6 + 2;
+
+    size_t wanted;
+    assert_int_equal(safetensors_header_bytes("f", header, file_bytes, &wanted, &err), 0);
+    assert_int_equal(wanted, n);
+
+    _cleanup_(safetensors_freep) Safetensors *file = NULL;
+    assert_int_equal(safetensors_open("f", header, n, file_bytes, SAFETENSORS_FLOATS, &file, &err),
+                     0);
+    assert_int_equal(safetensors_count(file), ELEMENTSOF(in));
+    for (size_t i = 0; i < ELEMENTSOF(in); i++) {
+        const SafetensorsEntry *e = safetensors_find(file, in[i].name);
+        assert_non_null(e);
+        assert_int_equal(e->type, in[i].type);
+        assert_int_equal(e->n_dims, in[i].n_dims);
+        assert_memory_equal(e->dims, in[i].dims, sizeof(e->dims));
+        assert_int_equal(e->n_elements, in[i].n_elements);
+        assert_int_equal(e->offset, in[i].offset);
+        assert_int_equal(e->n_bytes, in[i].n_bytes);
+    }
+    assert_string_equal(safetensors_at(file, 0)->name, "b.weight");
+    assert_null(safetensors_find(file, "c"));
+
+    in[1].name = in[0].name;
+    char *none = NULL;
+    assert_int_equal(safetensors_header(in, ELEMENTSOF(in), &none, &n, &err), -EINVAL);
+    assert_null(none);
+}
+
+static void test_accepts(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        size_t n_data;
+    } cases[] = {
+        {"{}", 0},
+        {"{\"__metadata__\":{\"format\":\"pt\"}}   ", 0},
+        /* not in the order of the data */
+        {"{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
+         "\"a\":{\"data_offsets\":[0,4],\"shape\":[2,1],\"dtype\":\"F16\"}}",
+         8},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_(safetensors_freep) Safetensors *file = NULL;
+        Error err = ERROR_INIT;
+        assert_int_equal(open_json(cases[i].json, cases[i].n_data, &file, &err), 0);
+    }
+}
+
+static void test_refuses(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *json;
+        size_t n_data;
+        const char *why;
+    } cases[] = {
+        {"", 0, "begin with {"},
+        {" {}", 0, "begin with {"},
+        {"{", 0, "line 1"},
+        {"{} x", 0, "line 1"},
+        {"{}", 4, "tensors end"},
+        {"{\"a\":1}", 0, "tensor a: expected dtype"},
+        {"{\"a\":{\"dtype\":\"F64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, "dtype F64"},
+        {"{\"a\":{\"dtype\":7,\"shape\":[1],\"data_offsets\":[0,8]}}", 8, "dtype (none)"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":4,\"data_offsets\":[0,8]}}", 8, "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[-1],\"data_offsets\":[0,8]}}", 8, "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1.5],\"data_offsets\":[0,8]}}", 8, "shape"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1,1,1,1,1,1,1,1,1],\"data_offsets\":[0,4]}}", 4,
+         "at most 8"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4294967296,4294967296],\"data_offsets\":[0,0]}}", 0,
+         "too many elements"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[4611686018427387904],\"data_offsets\":[0,0]}}", 0,
+         "do not fit"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0]}}", 4, "two integers"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[-4,0]}}", 4, "outside"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,0]}}", 4, "outside"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", 4, "outside"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "do not fit"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8, "hole"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+         "\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+         4, "overlaps"},
+        {"{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]},"
+         "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
+         8, "uplicate"},
+        {"{\"a\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]}}", 8, "dtype I64"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_(safetensors_freep) Safetensors *file = NULL;
+        Error err = ERROR_INIT;
+        assert_int_equal(open_json(cases[i].json, cases[i].n_data, &file, &err), -EBADMSG);
+        assert_non_null(strstr(err.text, "test.safetensors"));
+        if (!strstr(err.text, cases[i].why))
+            fail_msg("%s: %s", cases[i].json, err.text);
+    }
+}
+
+/* They are listed for who asks for them, and their bytes are checked as others' are. */
+static void test_integers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *dtype;
+        int bytes;
+    } cases[] = {{"I64", 8}, {"I32", 4}, {"I16", 2}, {"I8", 1},  {"U64", 8},
+                 {"U32", 4}, {"U16", 2}, {"U8", 1},  {"BOOL", 1}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++)
+        for (int extra = 0; extra < 2; extra++) {
+            char file_bytes[256] = {0};
+            const int n_data = 3 * cases[i].bytes + extra;
+            uint64_t length = (uint64_t)
+                snprintf(file_bytes + 8, sizeof(file_bytes) - 8,
+                         "{\"a\":{\"dtype\":\"%s\",\"shape\":[3],\"data_offsets\":[0,%d]}}",
+                         cases[i].dtype, n_data);
+            memcpy(file_bytes, &length, 8);
+            const size_t n = 8 + length + (size_t)n_data;
+            _cleanup_(safetensors_freep) Safetensors *file = NULL;
+            Error err = ERROR_INIT;
+            int r = safetensors_open("f", file_bytes, n, n, SAFETENSORS_INTEGERS_TOO, &file, &err);
+            assert_int_equal(r, extra ? -EBADMSG : 0);
+            if (extra)
+                assert_non_null(strstr(err.text, "do not fit"));
+            else
+                assert_int_equal(safetensors_find(file, "a")->type, SAFETENSORS_INTEGER);
+        }
+}
+
+static void test_lengths(void **state)
+{
+    (void)state;
+    Safetensors *file = NULL;
+    Error err = ERROR_INIT;
+    uint64_t huge[2] = {UINT64_MAX, 0};
+    assert_int_equal(safetensors_open("f", huge, 16, 16, SAFETENSORS_FLOATS, &file, &err),
+                     -EBADMSG);
+    huge[0] = SAFETENSORS_HEADER_MAX + 1;
+    assert_int_equal(safetensors_open("f", huge, 16, UINT64_MAX, SAFETENSORS_FLOATS, &file, &err),
+                     -EBADMSG);
+    assert_non_null(strstr(err.text, "at most 4194304"));
+    huge[0] = 9; /* the file would be long enough, what was read of it is not */
+    assert_int_equal(safetensors_open("f", huge, 16, 100, SAFETENSORS_FLOATS, &file, &err),
+                     -EBADMSG);
+    assert_int_equal(safetensors_open("f", huge, 7, 100, SAFETENSORS_FLOATS, &file, &err),
+                     -EBADMSG);
+    assert_int_equal(safetensors_open("f", huge, 16, 3, SAFETENSORS_FLOATS, &file, &err), -EBADMSG);
+    assert_null(file);
+}
+
+/* What is small and would be large in memory. */
+static void test_values(void **state)
+{
+    (void)state;
+    const size_t n = SAFETENSORS_HEADER_MAX;
+    _cleanup_free_ char *bytes = malloc(8 + n);
+    assert_non_null(bytes);
+    uint64_t length = n;
+    memcpy(bytes, &length, 8);
+    for (size_t i = 0; i < n; i++)
+        bytes[8 + i] = "[],"[i % 3];
+    memcpy(bytes + 8, "{\"a\":[", 6);
+    Safetensors *file = NULL;
+    Error err = ERROR_INIT;
+    assert_int_equal(safetensors_open("f", bytes, 8 + n, 8 + n, SAFETENSORS_FLOATS, &file, &err),
+                     -EBADMSG);
+    assert_non_null(strstr(err.text, "more than the 131072 values"));
+
+    /* The most that is written: 8,192 tensors of four dimensions with long names. */
+    _cleanup_free_ SafetensorsEntry *entries = calloc(SAFETENSORS_TENSORS_MAX, sizeof(*entries));
+    _cleanup_free_ char *names = calloc(SAFETENSORS_TENSORS_MAX, 128), *header = NULL;
+    size_t n_header;
+    assert_true(entries && names);
+    for (size_t i = 0; i < SAFETENSORS_TENSORS_MAX; i++) {
+        entries[i] =
+            (SafetensorsEntry){.name = names + 128 * i, .n_dims = 4, .dims = {100000, 10000, 3, 3}};
+        (void)snprintf(entries[i].name, 128, "%0127zu", i);
+    }
+    assert_int_equal(safetensors_header(entries, SAFETENSORS_TENSORS_MAX, &header, &n_header, &err),
+                     0);
+    const SafetensorsEntry *last = &entries[SAFETENSORS_TENSORS_MAX - 1];
+    assert_int_equal(safetensors_open("f", header, n_header, last->offset + last->n_bytes,
+                                      SAFETENSORS_FLOATS, &file, &err),
+                     0);
+    file = safetensors_free(file);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_roundtrip), cmocka_unit_test(test_accepts),
+        cmocka_unit_test(test_refuses),   cmocka_unit_test(test_integers),
+        cmocka_unit_test(test_lengths),   cmocka_unit_test(test_values),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

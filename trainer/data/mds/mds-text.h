@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mds-text.h - a text that grows, and JSON strings in it as Python's json.dumps() writes them.
+ *
+ * Ownership: a MdsText begins as zeros; its owner frees data.
+ * Units:     bytes; data has no NUL at its end.
+ * Errors:    -ENOMEM.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/macro.h"
+
+typedef struct MdsText {
+    char *data;
+    size_t n, room;
+} MdsText;
+
+int mds_text_add(MdsText *text, const void *data, size_t n);
+/* At most 1 KiB. */
+int mds_text_format(MdsText *text, const char *format, ...) _printf_(2, 3);
+/* In quotes, ASCII alone; broken UTF-8 gives U+FFFD. */
+int mds_text_string(MdsText *text, const char *s);

@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* grid.c - see grid.h. libpng's simplified interface encodes. */
+#include "trainer/sample/grid.h"
+
+#include "base/cleanup.h"
+#include "base/memory.h"
+
+#include <errno.h>
+#include <math.h>
+#include <png.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { GAP = 4, GREY = 200, SIDE_MAX = 1 << 16 };
+
+int grid_check(const char *path, Error *err)
+{
+    struct stat st;
+    const char *slash = strrchr(path, '/');
+    _cleanup_free_ char *folder =
+        slash ? memory_bytes(path, (size_t)(slash - path) + 1) : memory_text(".");
+    const bool there = stat(path, &st) == 0;
+    int r = *path == '\0' ? ENOENT : access(there ? path : folder, W_OK) == 0 ? 0 : errno;
+    if (there && S_ISDIR(st.st_mode))
+        r = EISDIR;
+    return r == 0 ? 0 : error_set(err, -EINVAL, "--out: cannot write %s: %s", path, strerror(r));
+}
+
+int grid_write(const char *path, int n, int height, int width, const uint8_t *pixels, Error *err)
+{
+    const int columns = (int)ceil(sqrt((double)n)), rows = DIV_ROUND_UP(n, columns);
+    const int64_t grid_width = (int64_t)columns * (width + GAP) + GAP;
+    const int64_t grid_height = (int64_t)rows * (height + GAP) + GAP;
+    if (grid_width > SIDE_MAX || grid_height > SIDE_MAX)
+        return error_set(err, -EFBIG, "%s: a grid of %lld x %lld pixels is too large", path,
+                         (long long)grid_width, (long long)grid_height);
+    const size_t row = (size_t)width * 3;
+    _cleanup_free_ uint8_t *grid = malloc((size_t)grid_width * (size_t)grid_height * 3);
+    if (!grid)
+        return error_set(err, -ENOMEM, "out of memory for the grid");
+    memset(grid, GREY, (size_t)grid_width * (size_t)grid_height * 3);
+    for (int i = 0; i < n; i++)
+        for (int y = 0; y < height; y++) {
+            const int64_t to_y = GAP + i / columns * (height + GAP) + y;
+            const int64_t to_x = GAP + i % columns * (width + GAP);
+            memcpy(grid + (to_y * grid_width + to_x) * 3,
+                   pixels + ((size_t)i * (size_t)height + (size_t)y) * row, row);
+        }
+    png_image image = {.version = PNG_IMAGE_VERSION,
+                       .width = (png_uint_32)grid_width,
+                       .height = (png_uint_32)grid_height,
+                       .format = PNG_FORMAT_RGB};
+    if (!png_image_write_to_file(&image, path, 0, grid, 0, NULL))
+        return error_set(err, -EIO, "%s: %s", path, image.message);
+    return 0;
+}

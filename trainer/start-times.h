@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* start-times.h - what a start spends its time on, from the begin of the process to the end of its first step.
+ *
+ * Ownership: none; names are static.
+ * Units:     seconds in the log.
+ * Errors:    none.
+ * Threads:   the training thread.
+ */
+#pragma once
+
+void start_begin(void);
+/* All that came since the part before was this part. Before start_begin() and after start_tell() it does nothing. */
+void start_part(const char *name);
+/* Logs "the first step after 12.345 s: data 0.100, device 2.000, ..."; the first call alone. */
+void start_tell(void);

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* device-staging.h - copies between any memory of the host and the device, with the deadline of a fence.
+ *
+ * device_upload() and device_download() wait for as long as it takes, and a device may hang. These go by pieces through
+ * page-locked memory, so that the host waits for fences alone. They run after what LANE_COMPUTE holds, and are done
+ * when they return.
+ *
+ * Ownership: device_staging_new() gives the caller the object; it borrows the Device. What a device that hangs may
+ *            still use is kept until the process ends.
+ * Units:     bytes.
+ * Errors:    -ENOMEM; -ETIMEDOUT: the device did not reach a fence in DEVICE_TIMEOUT_USEC; those of the device.
+ * Threads:   LANE_COMPUTE's.
+ */
+#pragma once
+
+#include "kernels/kernels.h"
+
+typedef struct DeviceStaging DeviceStaging;
+
+int device_staging_new(Device *device, DeviceStaging **ret, Error *err);
+DeviceStaging *device_staging_free(DeviceStaging *staging);
+DEFINE_CLEANUP(DeviceStaging, device_staging_free)
+/* what: what is copied, for the error's text. */
+int device_staging_upload(DeviceStaging *staging, void *to, const void *from, size_t n_bytes,
+                          const char *what, Error *err);
+int device_staging_download(DeviceStaging *staging, void *to, const void *from, size_t n_bytes,
+                            const char *what, Error *err);

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-memory-plan.c - the plan counts the copy that a save makes wherever a save makes one. */
+#include "base/test/testing.h"
+#include "store/store.h"
+#include "trainer/data/dataset.h"
+#include "trainer/plan/memory-plan.h"
+#include "trainer/test/testing-job.h"
+
+static TestingJob files;
+
+static uint64_t copy_of(JobDevice device, bool blocking, bool ema, int zero_stage, int world_size)
+{
+    Error err = ERROR_INIT;
+    UnetConfig config;
+    MemoryPlan plan;
+    Dataset *dataset;
+    Job *job = testing_job_parse(files.text);
+    job->train.device = device;
+    job->train.zero_stage = zero_stage;
+    job->train.ema.enabled = ema;
+    job->checkpoint.blocking = blocking;
+    if (dataset_open(job, &dataset, &err) < 0 ||
+        unet_config_read(job->model.config_uri, store_get_uri, &config, &err) < 0 ||
+        memory_plan_worlds(job, &config, dataset_shape(dataset), NULL, &world_size, 1, &plan,
+                           &err) < 0)
+        fail_msg("%s", err.text);
+    dataset = dataset_free(dataset);
+    job = job_free(job);
+    return plan.bytes[MEMORY_SNAPSHOT];
+}
+
+/* A save that blocks copies where the host cannot read device memory. */
+static void a_save_copies_where_the_host_cannot_read(void **state)
+{
+    (void)state;
+    for (int ema = 0; ema <= 1; ema++)
+        for (int zero_stage = 0; zero_stage <= 2; zero_stage++)
+            for (int world_size = 1; world_size <= 3; world_size++) {
+                const uint64_t copied = copy_of(JOB_DEVICE_CPU, false, ema, zero_stage, world_size);
+                assert_true(copied > copy_of(JOB_DEVICE_CPU, true, ema, zero_stage, world_size));
+                for (int blocking = 0; blocking <= 1; blocking++)
+                    assert_int_equal(copy_of(JOB_DEVICE_CUDA, blocking, ema, zero_stage,
+                                             world_size),
+                                     copied);
+            }
+}
+
+#define GIB (UINT64_C(1) << 30)
+
+/* What is too little is told with each use, and with what a job may change. */
+static void too_little_says_what_needs_less(void **state)
+{
+    (void)state;
+    MemoryPlan plan = {.n_parameters = 7, .world_size = 2, .grain = 8, .workspace_bytes = 4 * GIB};
+    Error err = ERROR_INIT;
+    plan.bytes[MEMORY_WEIGHTS] = 5 * GIB;
+    plan.bytes[MEMORY_EMA] = 3 * GIB;
+    plan.bytes[MEMORY_ACTIVATIONS] = 20 * GIB;
+    plan.bytes[MEMORY_SNAPSHOT] = 6 * GIB;
+    assert_int_equal(memory_check(&plan, 34 * GIB, false, &err), 0);
+    assert_int_equal(memory_check(&plan, 28 * GIB, true, &err), 0);
+    assert_int_equal(memory_check(&plan, 33 * GIB, false, &err), -E2BIG);
+    assert_string_equal(err.text,
+                        "train.grain, model.config: one of 2 ranks needs at least 34.00 GiB for 7 "
+                        "parameters: master weights 5.00, EMA 3.00, activations and workspace "
+                        "20.00, copy that a save makes 6.00; this machine has 33.00 GiB, swap "
+                        "included; train.grain 4 frees 8.00; no train.ema frees 3.00; 4.00 are "
+                        "workspace");
+    assert_int_equal(memory_check(&plan, 27 * GIB, true, &err), -E2BIG);
+    assert_string_equal(err.text,
+                        "train.grain, model.config: one of 2 ranks needs at least 28.00 GiB for 7 "
+                        "parameters: master weights 5.00, EMA 3.00, activations and workspace "
+                        "20.00; this GPU has 27.00 GiB; train.grain 4 frees 8.00; no train.ema "
+                        "frees 3.00; 4.00 are workspace");
+
+    plan.grain = 1;
+    plan.bytes[MEMORY_EMA] = 0;
+    (void)error_set(&err, -ENOMEM, "GPU X has no memory for 9 bytes: 1 of 2 are free");
+    assert_int_equal(memory_short(&plan, true, -ENOMEM, &err), -ENOMEM);
+    assert_string_equal(err.text, "GPU X has no memory for 9 bytes: 1 of 2 are free; one of 2 "
+                                  "ranks needs 25.00 GiB in all; 4.00 are workspace");
+    assert_int_equal(memory_short(&plan, true, -ENOMEM, NULL), -ENOMEM);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_copies_where_the_host_cannot_read),
+                                       cmocka_unit_test(too_little_says_what_needs_less)};
+    testing_job_open(&files);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    testing_job_close(&files);
+    return failed;
+}
