@@ -12,8 +12,6 @@
 #include "prep/encode/encoding.h"
 #include "prep/encode/report.h"
 
-#define ENCODER_JSON "encoder.json"
-
 typedef struct EncoderTotals {
     int64_t n_raw, n_samples;
     Reasons reasons;

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "prep/encode/encoder-json.h"
 #include "prep/encode/run-internal.h"
+#include "trainer/data/encoder-facts.h"
 #include "trainer/data/index-open.h"
 #include "trainer/data/mds/mds-shard.h"
 #include "trainer/data/mds/mds-text.h"
@@ -15,7 +16,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { LEFTOVERS_MAX = 1 << 22, ENCODER_JSON_MAX = 64 << 20 };
+enum { LEFTOVERS_MAX = 1 << 22 };
 static const uint64_t LEFTOVER_USEC = 3600 * USEC_PER_SEC;
 
 typedef struct Finish {
@@ -156,12 +157,24 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* A key that somebody named must have been left out: its part may have been made before it was named. */
-static int check_named(Finish *f, Error *err)
+/* Two units may hold one key. */
+static void sort_named(Finish *f)
 {
-    char name[FOLDER_KEY_MAX];
+    size_t n = 0;
     if (f->n_named > 0)
         qsort(f->named, f->n_named, sizeof(*f->named), compare_texts);
+    for (size_t i = 0; i < f->n_named; i++)
+        if (n > 0 && strcmp(f->named[n - 1], f->named[i]) == 0)
+            free(f->named[i]);
+        else
+            f->named[n++] = f->named[i];
+    f->n_named = n;
+}
+
+/* A key that somebody named must have been left out: its part may have been made before it was named. */
+static int check_named(const Finish *f, Error *err)
+{
+    char name[FOLDER_KEY_MAX];
     for (size_t i = 0; i < f->run->n_named; i++) {
         const char *key = f->run->named[i];
         _cleanup_free_ char *row_key = report_key(key);
@@ -185,10 +198,11 @@ int dataset_check_named(EncodeRun *run, Error *err)
     size_t n_bytes;
     if (run->options->n_named == 0)
         return 0;
-    int r = store_wait_get(&folder->wait, folder->store, ENCODER_JSON, ENCODER_JSON_MAX, &text,
-                           &n_bytes, err);
+    int r = store_wait_get(&folder->wait, folder->store, ENCODER_FACTS_NAME, ENCODER_FACTS_MAX,
+                           &text, &n_bytes, err);
     if (r == 0)
-        r = json_parse_bounded(ENCODER_JSON, text, n_bytes, ENCODER_JSON_MAX, &json, err);
+        r = json_parse_bounded(ENCODER_FACTS_NAME, text, n_bytes, ENCODER_FACTS_VALUES_MAX, &json,
+                               err);
     for (size_t i = 0; r == 0 && i < run->options->n_named; i++) {
         _cleanup_free_ char *whole = report_name(run->options->named[i]);
         _cleanup_free_ char *key = report_key(whole);
@@ -230,7 +244,7 @@ static int put_encoder_json(Finish *f, Error *err)
 {
     _cleanup_free_ char *text =
         encoder_json_format(&f->run->encoding, &f->totals, f->named, f->n_named);
-    return folder_put(&f->run->folder, ENCODER_JSON, text, strlen(text), err);
+    return folder_put(&f->run->folder, ENCODER_FACTS_NAME, text, strlen(text), err);
 }
 
 /* The compact index lies there before index.json does, so that no dataset is ever without it. */
@@ -313,6 +327,7 @@ int dataset_finish(EncodeRun *run, Error *err)
         r = fault("encode.finish.listed");
     if (r == 0)
         r = read_units(&f, err);
+    sort_named(&f);
     if (r == 0)
         r = check_named(&f, err);
     if (r < 0)

@@ -413,6 +413,14 @@ class Encode(EncodeCase):
         self.assertEqual([(row["key"], row["reason"]) for row in map(json.loads, text.splitlines())],
                          [("000000003", "named"), ("000000005", "named"), ("000000007", "decode"), ("000000014", "named"),
                           ("000000020", "no-caption")])
+        # One key in two units is named once.
+        for tar in ("00000.tar", "00001.tar"):
+            write_tar(self.lab.path("same-keys", tar), [("0.png", self.pictures[0]), ("0.txt", b"c"), ("1.png", self.pictures[1]),
+                                                        ("1.txt", b"d")])
+        out = self.lab.path("named-twice")
+        code, text = self.encode(self.recipe, out, "--reject", "0", source=self.lab.path("same-keys"))
+        self.assertEqual(code, 0, text)
+        self.assertEqual(json.loads(tree(out)["encoder.json"])["named"], ["0"])
 
     def test_raw_mds(self):
         """The same pictures and captions as a raw dataset: the same latents and text."""
