@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-static const RpcMethod authenticate = {
+static const WireMethod authenticate = {
     .path = "/etcdserverpb.Auth/Authenticate",
     .purpose = "authentication",
     .response = &pb__authenticate_response__descriptor,
@@ -16,9 +16,8 @@ static const RpcMethod authenticate = {
 
 bool auth_token_refused(const RpcStatus *status)
 {
-    return (status->code == GRPC_STATUS_UNAUTHENTICATED &&
-            strstr(status->text, "invalid auth token")) ||
-           (status->code == GRPC_STATUS_INVALID_ARGUMENT &&
+    return (status->code == WIRE_UNAUTHENTICATED && strstr(status->text, "invalid auth token")) ||
+           (status->code == WIRE_INVALID_ARGUMENT &&
             (strstr(status->text, "revision of auth store is old") ||
              strstr(status->text, "user name is empty")));
 }

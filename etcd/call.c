@@ -58,18 +58,10 @@ EtcdKeyValue key_value_view(const Pb__KeyValue *kv)
 
 static bool says(const RpcStatus *status, const char *text) { return strstr(status->text, text); }
 
-/* No connection came up, so nothing was sent. */
-static bool never_sent(const RpcStatus *status)
-{
-    return status->code == GRPC_STATUS_UNAVAILABLE &&
-           (says(status, "failed to connect to all addresses") ||
-            says(status, "DNS resolution failed"));
-}
-
 /* The member has no leader and refused the request before it looked at it. */
 static bool leaderless(const RpcStatus *status)
 {
-    return status->code == GRPC_STATUS_UNAVAILABLE && says(status, "etcdserver: no leader");
+    return status->code == WIRE_UNAVAILABLE && says(status, "etcdserver: no leader");
 }
 
 static int status_errno(const RpcStatus *status)
@@ -77,19 +69,19 @@ static int status_errno(const RpcStatus *status)
     if (status->silent)
         return -ETIMEDOUT;
     switch (status->code) {
-    case GRPC_STATUS_OK:
+    case WIRE_OK:
         return 0;
-    case GRPC_STATUS_DEADLINE_EXCEEDED:
+    case WIRE_DEADLINE_EXCEEDED:
         return -ETIMEDOUT;
-    case GRPC_STATUS_UNAVAILABLE:
+    case WIRE_UNAVAILABLE:
         return says(status, "etcdserver:") ? -ETIMEDOUT : -ECONNREFUSED;
-    case GRPC_STATUS_UNAUTHENTICATED:
-    case GRPC_STATUS_PERMISSION_DENIED:
+    case WIRE_UNAUTHENTICATED:
+    case WIRE_PERMISSION_DENIED:
         return -EACCES;
-    case GRPC_STATUS_INVALID_ARGUMENT:
+    case WIRE_INVALID_ARGUMENT:
         return says(status, "authentication failed") || says(status, "user name") ? -EACCES : -EIO;
-    case GRPC_STATUS_NOT_FOUND:
-    case GRPC_STATUS_OUT_OF_RANGE:
+    case WIRE_NOT_FOUND:
+    case WIRE_OUT_OF_RANGE:
         return -ESTALE;
     default:
         return -EIO;
@@ -98,15 +90,15 @@ static int status_errno(const RpcStatus *status)
 
 static bool worth_repeating(const RpcStatus *status)
 {
-    return status->silent || status->code == GRPC_STATUS_UNAVAILABLE ||
-           status->code == GRPC_STATUS_INTERNAL || status->code == GRPC_STATUS_ABORTED;
+    return status->silent || status->code == WIRE_UNAVAILABLE || status->code == WIRE_INTERNAL ||
+           status->code == WIRE_ABORTED;
 }
 
 static void judge_endpoint(const RpcStatus *status)
 {
-    if (never_sent(status))
+    if (status->unsent)
         endpoint_avoid(status->endpoint, REFUSED_AVOID_MSEC * USEC_PER_MSEC);
-    else if (status->code == GRPC_STATUS_UNAVAILABLE)
+    else if (status->code == WIRE_UNAVAILABLE)
         endpoint_avoid(status->endpoint, LEADERLESS_AVOID_MSEC * USEC_PER_MSEC);
 }
 
@@ -128,7 +120,7 @@ static void call_release(EtcdCall *call)
         call->etcd->authenticating = NULL;
     if (call->context_free)
         call->context_free(call->context);
-    grpc_byte_buffer_destroy(call->request);
+    (void)wire_request_free(call->request);
     message_free(call->answer);
     free(call);
 }
@@ -147,7 +139,7 @@ void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata)
     etcd->observer_userdata = userdata;
 }
 
-void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_usec)
+void call_observe(Etcd *etcd, const WireMethod *method, int r, uint64_t begun_usec)
 {
     const char *name = strrchr(method->path, '/') + 1; /* every path has its slashes */
     if (etcd->observer)
@@ -230,10 +222,10 @@ static void on_call_ended(void *userdata, const RpcStatus *status)
     if (!call->anonymous && auth_token_refused(status) && ++call->n_tokens <= TOKENS_MAX) {
         auth_forget(call->etcd);
         call_pause(call);
-    } else if (never_sent(status) || leaderless(status) ||
+    } else if (status->unsent || leaderless(status) ||
                (call->repeatable && worth_repeating(status)))
         call_pause(call);
-    else if (status->code == GRPC_STATUS_DEADLINE_EXCEEDED) {
+    else if (status->code == WIRE_DEADLINE_EXCEEDED) {
         endpoint_avoid(status->endpoint, LEADERLESS_AVOID_MSEC * USEC_PER_MSEC);
         call->error = ERROR_INIT;
         call_timeout(call);
@@ -270,7 +262,7 @@ static int on_call_timer(sd_event_source *source _unused_, uint64_t usec _unused
     return 0;
 }
 
-int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *request,
+int call_new(Etcd *etcd, const WireMethod *method, const ProtobufCMessage *request,
              CallHandler handler, void *context, EtcdCall **ret)
 {
     if (etcd->closed)
@@ -285,7 +277,7 @@ int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *reques
         free(call);
         return r;
     }
-    call->request = message_pack(request);
+    call->request = wire_request_new(request);
     call->floor_revision = etcd->history.revision;
     LIST_INSERT_HEAD(&etcd->calls, call, list);
     *ret = call;
@@ -301,8 +293,8 @@ void call_start(EtcdCall *call)
 void call_again(EtcdCall *call, const ProtobufCMessage *request)
 {
     assert(call->state == CALL_ANSWERED);
-    grpc_byte_buffer_destroy(call->request);
-    call->request = message_pack(request);
+    (void)wire_request_free(call->request);
+    call->request = wire_request_new(request);
     call->error = ERROR_INIT;
     call_start(call);
 }

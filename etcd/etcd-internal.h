@@ -2,11 +2,13 @@
 /* etcd-internal.h - what the files of libetcd share; nobody else includes it.
  *
  * Layers, each on the one before:
- *   channel.c  Etcd: endpoints, one gRPC channel each, the completion queue's thread, the watchdog
- *   rpc.c      Rpc: one gRPC call on one endpoint, unary or streaming, as events on the loop
- *   call.c     EtcdCall: one request under a deadline, tried on other endpoints where that is safe
- *   auth.c     the token that etcd wants when it has users
+ *   wire.h        RPCs to members, free of gRPC: here ends what a simulator runs
+ *   endpoint.c    which endpoint is used, which is avoided, which is silent
+ *   rpc.c         Rpc: one RPC on one endpoint, unary or streaming, as events on the loop
+ *   call.c        EtcdCall: one request under a deadline, tried on other endpoints where that is safe
+ *   auth.c        the token that etcd wants when it has users
  *   kv.c watch.c lease.c election.c status.c   the API of etcd.h
+ *   client.c      Etcd: what all of them share
  *
  * Why one channel per endpoint and not gRPC's round_robin: a frozen member keeps its connection, so
  * round_robin would go on handing it every third call. Here the client stays with one endpoint and
@@ -16,8 +18,8 @@
  *            A watch, lease or election holds a reference on the Etcd's memory; once the Etcd is
  *            `closed`, their pointers to rpcs and calls dangle and must not be followed.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    negative errno; call.c translates gRPC's status.
- * Threads:   the loop's thread, except the list of completions, which `lock` guards.
+ * Errors:    negative errno; call.c translates the RPC's status.
+ * Threads:   the loop's thread.
  */
 #pragma once
 
@@ -25,44 +27,25 @@
 #include "base/memory.h"
 #include "etcd.pb-c.h"
 #include "etcd/etcd.h"
+#include "etcd/wire.h"
 
-#include <grpc/grpc.h>
-#include <pthread.h>
 #include <sys/queue.h>
 
-typedef struct Rpc Rpc;
+/* ---- client.c ---- */
 
-/* ---- channel.c ---- */
-
-enum {
-    ETCD_ENDPOINTS_MAX = 16,
-    /* Values in etcd have at most 1.5 MiB; a read shrinks its pages to fit. */
-    ETCD_MESSAGE_BYTES_MAX = 16 << 20,
-};
+enum { ETCD_ENDPOINTS_MAX = 16 };
 
 typedef struct Endpoint {
-    char *address; /* host:port */
-    grpc_channel *channel;
+    char *address;             /* host:port */
     uint64_t avoid_until_usec; /* endpoint_pick() prefers other endpoints before this time */
     uint64_t heard_usec;       /* when the last message came, over any rpc of this endpoint */
 } Endpoint;
-
-typedef enum RpcStage { RPC_SENT, RPC_STARTED, RPC_RECEIVED, RPC_FINISHED, RPC_STAGES } RpcStage;
-
-/* One batch of an Rpc has ended: the completion queue's thread hands this to the loop. */
-typedef struct Completion {
-    struct Completion *next;
-    Rpc *rpc;
-    RpcStage stage;
-    bool ok;
-} Completion;
 
 struct Etcd {
     unsigned n_references; /* of the caller, watches, leases and elections */
     bool closed;           /* etcd_free() has begun: no rpc may start */
     bool dispatching;      /* callbacks run: etcd_free() is forbidden */
     sd_event *event;
-    sd_event_source *wake;     /* wake_fd became readable */
     sd_event_source *watchdog; /* looks for silent endpoints while an rpc waits */
     uint64_t timeout_usec;     /* deadline of a unary call */
     uint64_t silence_usec;     /* the client leaves an endpoint that owes an answer for this time */
@@ -71,13 +54,7 @@ struct Etcd {
     size_t n_endpoints, current; /* current: index of the endpoint in use */
     char *endpoint_list;         /* all endpoints as one text, for errors */
 
-    grpc_completion_queue *queue;
-    pthread_t thread; /* drains the queue into `completions` */
-    bool thread_runs;
-    int wake_fd; /* eventfd: the thread has appended a completion */
-    pthread_mutex_t lock;
-    Completion *completions, **completions_end; /* guarded by lock */
-
+    Wire *wire;
     LIST_HEAD(, Rpc) rpcs;
     LIST_HEAD(, EtcdCall) calls;
 
@@ -97,12 +74,17 @@ struct Etcd {
 Etcd *etcd_ref(Etcd *etcd);
 Etcd *etcd_unref(Etcd *etcd);
 
+/* ---- endpoint.c ---- */
+
 /* Returns the endpoint to use now: the current one, unless it is to be avoided and another is not. */
 Endpoint *endpoint_pick(Etcd *etcd);
 /* Makes endpoint_pick() prefer other endpoints for this time. */
 void endpoint_avoid(Endpoint *endpoint, uint64_t for_usec);
 /* Starts the search for silent endpoints; to be called when an rpc begins to wait for an answer. */
 void etcd_watchdog_arm(Etcd *etcd);
+int etcd_watchdog_open(Etcd *etcd, Error *err);
+
+/* ---- options.c ---- */
 
 /* Reads "host:port,..." into etcd->endpoints[].address. */
 int endpoints_parse(Etcd *etcd, const EtcdOptions *options, Error *err);
@@ -110,8 +92,9 @@ int endpoints_parse(Etcd *etcd, const EtcdOptions *options, Error *err);
 /* ---- rpc.c ---- */
 
 typedef struct RpcStatus {
-    grpc_status_code code;
-    const char *text; /* the server's or gRPC's words; valid during the callback */
+    WireCode code;
+    const char *text; /* the server's or the network's words; valid during the callback */
+    bool unsent;      /* the server has seen nothing of it */
     Endpoint *endpoint;
     bool silent; /* its endpoint was silent, so the rpc was cut */
 } RpcStatus;
@@ -123,30 +106,14 @@ typedef struct RpcEvents {
     void (*ended)(void *userdata, const RpcStatus *status);
 } RpcEvents;
 
-typedef struct RpcMethod {
-    const char *path;
-    const char *purpose; /* for people: "read", "lease grant" */
-    const ProtobufCMessageDescriptor *response;
-    bool unary;
-    bool leaderless; /* a member that sees no leader may answer as well */
-} RpcMethod;
-
 struct Rpc {
     LIST_ENTRY(Rpc) list;
     Etcd *etcd;
     Endpoint *endpoint;
-    const RpcMethod *method;
+    const WireMethod *method;
     const RpcEvents *events; /* NULL: cancelled or detached, no callback runs */
     void *userdata;
-    grpc_call *call;
-    Completion completions[RPC_STAGES];
-    unsigned n_pending; /* batches that have not come back; the Rpc ends at 0 */
-    grpc_metadata metadata[2];
-    size_t n_metadata;
-    grpc_metadata_array initial, trailing;
-    grpc_byte_buffer *outgoing, *incoming;
-    grpc_status_code status;
-    grpc_slice details;
+    WireCall *call;
     uint64_t waiting_usec; /* when the oldest unanswered message was sent; 0: none */
     bool silent;           /* its endpoint was silent, so it was cut */
     bool undecodable;      /* the answer was no message of method->response */
@@ -154,7 +121,7 @@ struct Rpc {
 
 /* Sends request (borrowed) as the first message. deadline_usec may be USEC_INFINITY. Never fails:
  * every error arrives as events->ended. */
-Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const RpcMethod *method, grpc_byte_buffer *request,
+Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const WireMethod *method, const WireRequest *request,
                uint64_t deadline_usec, const RpcEvents *events, void *userdata);
 /* Sends one more message on a stream; -EBUSY while the message before is not sent. */
 int rpc_send(Rpc *rpc, const ProtobufCMessage *message);
@@ -163,13 +130,8 @@ Rpc *rpc_cancel(Rpc *rpc);
 /* Detaches the caller: no callback will run. The RPC itself stays open, so that the watchdog can still count the
  * endpoint as silent. Accepts NULL, returns NULL. */
 Rpc *rpc_forget(Rpc *rpc);
-/* Makes gRPC end the RPC; the caller gets its `ended` event soon after. */
+/* Makes the wire end the RPC; the caller gets its `ended` event soon after. */
 void rpc_cut(Rpc *rpc);
-/* Handles one ended batch; frees the Rpc with its last one. */
-void rpc_completed(Completion *completion);
-
-grpc_byte_buffer *message_pack(const ProtobufCMessage *message);
-void message_free(ProtobufCMessage *message);
 
 /* ---- call.c ---- */
 
@@ -187,12 +149,12 @@ typedef void (*CallHandler)(EtcdCall *call, int r, const Error *err, ProtobufCMe
 struct EtcdCall {
     LIST_ENTRY(EtcdCall) list;
     Etcd *etcd;
-    const RpcMethod *method;
+    const WireMethod *method;
     CallState state;
-    bool repeatable; /* the server may run it twice without harm */
-    bool anonymous;  /* needs no token */
-    grpc_byte_buffer *request;
-    Rpc *rpc; /* of CALL_IN_FLIGHT; NULL in every other state */
+    bool repeatable;      /* the server may run it twice without harm */
+    bool anonymous;       /* needs no token */
+    WireRequest *request; /* for each attempt */
+    Rpc *rpc;             /* of CALL_IN_FLIGHT; NULL in every other state */
     sd_event_source *timer;
     uint64_t deadline_usec; /* of the whole call */
     uint64_t attempt_usec;  /* when the present attempt began */
@@ -215,7 +177,7 @@ struct EtcdCall {
     void *userdata;
 };
 
-int call_new(Etcd *etcd, const RpcMethod *method, const ProtobufCMessage *request,
+int call_new(Etcd *etcd, const WireMethod *method, const ProtobufCMessage *request,
              CallHandler handler, void *context, EtcdCall **ret);
 /* Sends the call; to be called once, after repeatable, context_free, user and such are set. */
 void call_start(EtcdCall *call);
@@ -227,7 +189,7 @@ void call_attempt(EtcdCall *call);
 void call_fail(EtcdCall *call, int r, const Error *err);
 
 /* Tells the observer about a request that began at begun_usec and ended with r. */
-void call_observe(Etcd *etcd, const RpcMethod *method, int r, uint64_t begun_usec);
+void call_observe(Etcd *etcd, const WireMethod *method, int r, uint64_t begun_usec);
 /* Draws the consequences of a stream's end for its endpoint and for the token. */
 void stream_ended(Etcd *etcd, const RpcStatus *status);
 /* Returns the pause after n_failures failures in a row: 50, 100, ... 1000 ms. */
@@ -247,7 +209,7 @@ void history_note_revision(Etcd *etcd, int64_t revision);
 
 /* ---- kv.c ---- */
 
-extern const RpcMethod range_method;
+extern const WireMethod range_method;
 
 /* ---- auth.c ---- */
 

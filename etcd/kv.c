@@ -11,7 +11,7 @@ enum {
 
 /* ---- get ---- */
 
-const RpcMethod range_method = {
+const WireMethod range_method = {
     .path = "/etcdserverpb.KV/Range",
     .purpose = "read",
     .response = &pb__range_response__descriptor,
@@ -147,7 +147,7 @@ int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler,
 
 /* ---- transaction ---- */
 
-static const RpcMethod txn_method = {
+static const WireMethod txn_method = {
     .path = "/etcdserverpb.KV/Txn",
     .purpose = "transaction",
     .response = &pb__txn_response__descriptor,

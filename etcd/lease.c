@@ -41,19 +41,19 @@ struct EtcdLease {
     unsigned n_failures;
 };
 
-static const RpcMethod grant_method = {
+static const WireMethod grant_method = {
     .path = "/etcdserverpb.Lease/LeaseGrant",
     .purpose = "lease grant",
     .response = &pb__lease_grant_response__descriptor,
     .unary = true,
 };
-static const RpcMethod revoke_method = {
+static const WireMethod revoke_method = {
     .path = "/etcdserverpb.Lease/LeaseRevoke",
     .purpose = "lease revocation",
     .response = &pb__lease_revoke_response__descriptor,
     .unary = true,
 };
-static const RpcMethod keep_alive_method = {
+static const WireMethod keep_alive_method = {
     .path = "/etcdserverpb.Lease/LeaseKeepAlive",
     .purpose = "lease renewal",
     .response = &pb__lease_keep_alive_response__descriptor,
@@ -209,7 +209,7 @@ static void on_witness_ended(void *userdata, const RpcStatus *status)
         conclude(lease);
         return;
     }
-    if (status->code == GRPC_STATUS_PERMISSION_DENIED && !lease->complained) {
+    if (status->code == WIRE_PERMISSION_DENIED && !lease->complained) {
         log_warning("etcd at %s: a lease is not renewed because %s can't be read: %s",
                     status->endpoint->address, lease->witness_key, status->text);
         lease->complained = true;
@@ -228,11 +228,10 @@ static void ask_witness(EtcdLease *lease)
     assert(lease->waiting && lease->stream && !lease->witness);
     request.key = bytes_of(lease->witness_key);
     request.count_only = true;
-    grpc_byte_buffer *buffer = message_pack(&request.base);
+    _cleanup_(wire_request_freep) WireRequest *packed = wire_request_new(&request.base);
     lease->witness =
-        rpc_start(lease->etcd, lease->stream->endpoint, &range_method, buffer,
+        rpc_start(lease->etcd, lease->stream->endpoint, &range_method, packed,
                   lease->sent_usec + lease->etcd->timeout_usec, &witness_events, lease);
-    grpc_byte_buffer_destroy(buffer);
 }
 
 static void renew(EtcdLease *lease)
@@ -259,10 +258,9 @@ static void renew(EtcdLease *lease)
         /* -EBUSY: the last one has not even left; the timer then finds no answer. */
         (void)rpc_send(lease->stream, &request.base);
     } else {
-        grpc_byte_buffer *buffer = message_pack(&request.base);
+        _cleanup_(wire_request_freep) WireRequest *packed = wire_request_new(&request.base);
         lease->stream = rpc_start(lease->etcd, endpoint_pick(lease->etcd), &keep_alive_method,
-                                  buffer, USEC_INFINITY, &keep_alive_events, lease);
-        grpc_byte_buffer_destroy(buffer);
+                                  packed, USEC_INFINITY, &keep_alive_events, lease);
     }
     ask_witness(lease);
 }

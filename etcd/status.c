@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-static const RpcMethod status_method = {
+static const WireMethod status_method = {
     .path = "/etcdserverpb.Maintenance/Status",
     .purpose = "status",
     .response = &pb__status_response__descriptor,

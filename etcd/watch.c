@@ -50,7 +50,7 @@ struct EtcdWatch {
     size_t n_held, first_held;
 };
 
-static const RpcMethod watch_method = {
+static const WireMethod watch_method = {
     .path = "/etcdserverpb.Watch/Watch",
     .purpose = "watch",
     .response = &pb__watch_response__descriptor,
@@ -381,10 +381,9 @@ static void stream_start(EtcdWatch *watch)
     request.request_case = PB__WATCH_REQUEST__REQUEST_CREATE;
     request.create = &create;
 
-    grpc_byte_buffer *buffer = message_pack(&request.base);
-    watch->stream = rpc_start(watch->etcd, endpoint_pick(watch->etcd), &watch_method, buffer,
+    _cleanup_(wire_request_freep) WireRequest *packed = wire_request_new(&request.base);
+    watch->stream = rpc_start(watch->etcd, endpoint_pick(watch->etcd), &watch_method, packed,
                               USEC_INFINITY, &watch_events, watch);
-    grpc_byte_buffer_destroy(buffer);
     watch->heard_usec = clock_boottime_usec();
     watch->asked = true;
     timer_set(watch, PATIENCE_SEC * USEC_PER_SEC);

@@ -17,12 +17,13 @@ allows() {
     etcd_new | etcd_free | etcd_options_* | etcd_*_wait) return 1 ;;   # the client is handed in
     json_load* | json_dump_file | json_dumpf* | json_open) return 1 ;; # files
     log_open | log_use_journal | log_set_*) return 1 ;;                # the process's log
-    etcd_* | clock_* | log_* | fault | sd_event_add_time* | sd_event_source_*) return 0 ;;
+    etcd_* | clock_* | log_* | fault | sd_event_add_time* | sd_event_source_* | sd_event_ref | sd_event_unref) return 0 ;;
     cluster_* | feed_* | journal_record_* | decision_log_* | rights_* | key_* | *_record_* | name_is_valid) return 0 ;;
     node_knows | job_parse | job_free | secret_* | hash64_* | hash_* | memory_* | error_* | json_*) return 0 ;;
-    process_* | rank_log_* | orphans_mark | channel_* | timer_* | watchdog_*) return 0 ;; # replaced, as etcd is
+    wire_* | process_* | rank_log_* | orphans_mark | channel_* | timer_* | watchdog_*) return 0 ;; # replaced, as etcd is
     exit_judge | exit_repair_text | exit_code_class | plan_ranks | checkpoints_append | *_name | sigabbrev_np) return 0 ;;
     str* | snprintf | vsnprintf | __snprintf_chk | __vsnprintf_chk | *explicit_bzero* | bcmp | free | gmtime_r) return 0 ;;
+    calloc | qsort | protobuf_c_*) return 0 ;;
     malloc_usable_size | _GLOBAL_OFFSET_TABLE_) return 0 ;; # of _FORTIFY_SOURCE; of the linker
     esac
     return 1

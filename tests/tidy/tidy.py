@@ -24,6 +24,7 @@ LAW = {
     "base": [],
     "protocol": ["base"],
     "etcd": ["base"],
+    "etcd/grpc": ["base", "etcd"],
     "kernels": ["base"],
     "health": ["base"],
     "metrics": ["base"],
