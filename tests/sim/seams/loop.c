@@ -1,0 +1,562 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* loop.c - see loop.h. */
+#include "tests/sim/seams/loop.h"
+#include "base/memory.h"
+#include "tests/sim/seams/heap.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+#include <time.h>
+
+#define OWNER(node, type, member) ((type *)((char *)(node)-offsetof(type, member)))
+
+typedef enum SourceKind { SOURCE_TIME, SOURCE_DEFER, SOURCE_IO } SourceKind;
+
+struct sd_event_source {
+    LIST_ENTRY(sd_event_source) list;
+    HeapNode node; /* in its loop's `pending` or `timers`, or in none */
+    Heap *heap;
+    sd_event *loop; /* NULL: cut off from it */
+    SourceKind kind;
+    unsigned n_references;
+    bool floating; /* its loop owns it, and it holds no reference on the loop */
+    bool dispatching;
+    bool pending;
+    int enabled;
+    int64_t priority;
+    uint64_t serial;            /* order of being added */
+    uint64_t pending_iteration; /* when it became pending */
+    uint64_t usec;              /* of SOURCE_TIME */
+    int fd;                     /* of SOURCE_IO */
+    uint32_t events, ready;
+    union {
+        sd_event_time_handler_t time;
+        sd_event_handler_t defer;
+        sd_event_io_handler_t io;
+    } callback;
+    void *userdata;
+};
+
+struct sd_event {
+    HeapNode node; /* in loops.due */
+    unsigned n_references;
+    uint64_t serial;
+    uint64_t iteration;
+    uint64_t due_usec;  /* of its place in loops.due */
+    uint64_t last_turn; /* turn of its last callback */
+    bool frozen, dead, exiting, dispatching;
+    int state, exit_code;
+    int64_t realtime_offset_usec;
+    Heap timers, pending;
+    LIST_HEAD(, sd_event_source) sources;
+};
+
+static struct {
+    bool opened;
+    uint64_t now_usec, serial, turn;
+    size_t n_loops;
+    Heap due; /* the loops that have something to do */
+    sd_event *current;
+} loops;
+
+/* ---- orders ---- */
+
+static bool timer_before(const HeapNode *a, const HeapNode *b)
+{
+    const sd_event_source *x = OWNER(a, sd_event_source, node),
+                          *y = OWNER(b, sd_event_source, node);
+    return x->usec != y->usec ? x->usec < y->usec : x->serial < y->serial;
+}
+
+static bool pending_before(const HeapNode *a, const HeapNode *b)
+{
+    const sd_event_source *x = OWNER(a, sd_event_source, node),
+                          *y = OWNER(b, sd_event_source, node);
+    if (x->priority != y->priority)
+        return x->priority < y->priority;
+    if (x->pending_iteration != y->pending_iteration)
+        return x->pending_iteration < y->pending_iteration;
+    return timer_before(a, b);
+}
+
+static bool loop_before(const HeapNode *a, const HeapNode *b)
+{
+    const sd_event *x = OWNER(a, sd_event, node), *y = OWNER(b, sd_event, node);
+    if (x->due_usec != y->due_usec)
+        return x->due_usec < y->due_usec;
+    return x->last_turn != y->last_turn ? x->last_turn < y->last_turn : x->serial < y->serial;
+}
+
+/* ---- places ---- */
+
+static void loop_place(sd_event *loop)
+{
+    if (loop->node.place)
+        heap_remove(&loops.due, &loop->node);
+    if (loop->frozen || loop->dead || loop->state == SD_EVENT_FINISHED)
+        return;
+    const HeapNode *timer = heap_first(&loop->timers);
+    if (loop->exiting || heap_first(&loop->pending))
+        loop->due_usec = loops.now_usec;
+    else if (timer)
+        loop->due_usec = MAX(OWNER(timer, sd_event_source, node)->usec, loops.now_usec);
+    else
+        return;
+    if (loop->due_usec != UINT64_MAX)
+        heap_insert(&loops.due, &loop->node);
+}
+
+static void source_unplace(sd_event_source *s)
+{
+    if (s->heap)
+        heap_remove(s->heap, &s->node);
+    s->heap = NULL;
+}
+
+/* Puts a source where it belongs after any change of it. */
+static void source_place(sd_event_source *s)
+{
+    source_unplace(s);
+    if (s->kind == SOURCE_IO) {
+        bool ready = s->enabled != SD_EVENT_OFF && (s->ready & s->events);
+        if (ready && !s->pending)
+            s->pending_iteration =
+                s->loop->iteration + 1; /* a loop learns of it when it waits next */
+        s->pending = ready;
+    }
+    if (s->enabled != SD_EVENT_OFF && s->pending)
+        s->heap = &s->loop->pending;
+    else if (s->enabled != SD_EVENT_OFF && s->kind == SOURCE_TIME)
+        s->heap = &s->loop->timers;
+    if (s->heap)
+        heap_insert(s->heap, &s->node);
+    loop_place(s->loop);
+}
+
+/* ---- the simulator's side ---- */
+
+void loops_open(uint64_t boottime_usec)
+{
+    assert(!loops.opened);
+    loops.opened = true;
+    loops.now_usec = boottime_usec;
+    loops.serial = loops.turn = 0;
+    loops.due = (Heap){.before = loop_before};
+}
+
+void loops_close(void)
+{
+    assert(loops.opened && loops.n_loops == 0 && !loops.current);
+    heap_close(&loops.due);
+    loops.opened = false;
+}
+
+uint64_t loops_now_usec(void) { return loops.now_usec; }
+
+uint64_t loops_next_usec(void)
+{
+    const HeapNode *first = heap_first(&loops.due);
+    return first ? MAX(OWNER(first, sd_event, node)->due_usec, loops.now_usec) : UINT64_MAX;
+}
+
+sd_event *loop_current(void) { return loops.current; }
+
+sd_event *loop_enter(sd_event *loop)
+{
+    sd_event *previous = loops.current;
+    loops.current = loop;
+    return previous;
+}
+
+void loop_freeze(sd_event *loop, bool frozen)
+{
+    loop->frozen = frozen;
+    loop_place(loop);
+}
+
+void loop_kill(sd_event *loop)
+{
+    loop->dead = true;
+    loop_place(loop);
+}
+
+bool loop_is_dead(const sd_event *loop) { return loop->dead; }
+
+void loop_set_realtime_offset(sd_event *loop, int64_t offset_usec)
+{
+    loop->realtime_offset_usec = offset_usec;
+}
+
+int64_t loop_realtime_offset(const sd_event *loop) { return loop->realtime_offset_usec; }
+
+void loop_set_ready(sd_event *loop, int fd, uint32_t revents)
+{
+    sd_event_source *s;
+    LIST_FOREACH(s, &loop->sources, list)
+    {
+        if (s->kind != SOURCE_IO || s->fd != fd)
+            continue;
+        s->ready = revents;
+        source_place(s);
+    }
+}
+
+static void source_free(sd_event_source *s);
+
+static int source_call(sd_event_source *s)
+{
+    switch (s->kind) {
+    case SOURCE_TIME:
+        return s->callback.time(s, s->usec, s->userdata);
+    case SOURCE_DEFER:
+        return s->callback.defer(s, s->userdata);
+    case SOURCE_IO:
+        return s->callback.io(s, s->fd, s->ready & s->events, s->userdata);
+    }
+    assert(false);
+}
+
+static void source_dispatch(sd_event_source *s)
+{
+    if (s->kind == SOURCE_TIME)
+        s->pending = false;
+    if (s->enabled == SD_EVENT_ONESHOT)
+        s->enabled = SD_EVENT_OFF;
+    if (s->kind == SOURCE_IO) { /* behind the others that are pending, if it stays ready */
+        source_unplace(s);
+        s->pending = false;
+    }
+    source_place(s);
+    s->dispatching = true;
+    int r = source_call(s);
+    s->dispatching = false;
+    if (s->n_references == 0)
+        source_free(s);
+    else if (r < 0 && s->loop)
+        (void)sd_event_source_set_enabled(s, SD_EVENT_OFF);
+}
+
+static void loop_run(sd_event *loop)
+{
+    assert(!loop->dispatching && !loop->dead && !loop->frozen);
+    loop->iteration++;
+    loop->last_turn = ++loops.turn;
+    if (loop->exiting) {
+        loop->state = SD_EVENT_FINISHED;
+        loop_place(loop);
+        return;
+    }
+    HeapNode *node;
+    while ((node = heap_first(&loop->timers)) &&
+           OWNER(node, sd_event_source, node)->usec <= loops.now_usec) {
+        sd_event_source *timer = OWNER(node, sd_event_source, node);
+        timer->pending = true;
+        timer->pending_iteration = loop->iteration;
+        source_place(timer);
+    }
+    node = heap_first(&loop->pending);
+    if (!node)
+        return;
+    sd_event_source *source = OWNER(node, sd_event_source, node);
+
+    (void)sd_event_ref(loop);
+    loop->dispatching = true;
+    sd_event *previous = loop_enter(loop);
+    source_dispatch(source);
+    (void)loop_enter(previous);
+    loop->dispatching = false;
+    loop_place(loop);
+    (void)sd_event_unref(loop);
+}
+
+bool loops_run(uint64_t until_usec)
+{
+    uint64_t next_usec = loops_next_usec();
+    assert(!loops.current);
+    if (next_usec == UINT64_MAX || next_usec > until_usec) {
+        if (until_usec != UINT64_MAX)
+            loops.now_usec = MAX(loops.now_usec, until_usec);
+        return false;
+    }
+    loops.now_usec = next_usec;
+    loop_run(OWNER(heap_first(&loops.due), sd_event, node));
+    return true;
+}
+
+/* ---- sd_event ---- */
+
+int sd_event_new(sd_event **ret)
+{
+    assert(loops.opened);
+    sd_event *loop = memory_new(sd_event);
+    *loop = (sd_event){
+        .n_references = 1,
+        .serial = ++loops.serial,
+        .state = SD_EVENT_INITIAL,
+        .timers = {.before = timer_before},
+        .pending = {.before = pending_before},
+    };
+    loops.n_loops++;
+    *ret = loop;
+    return 0;
+}
+
+sd_event *sd_event_ref(sd_event *loop)
+{
+    if (loop)
+        loop->n_references++;
+    return loop;
+}
+
+static void source_disconnect(sd_event_source *s)
+{
+    sd_event *loop = s->loop;
+    if (!loop)
+        return;
+    source_unplace(s);
+    LIST_REMOVE(s, list);
+    s->loop = NULL;
+    loop_place(loop);
+    if (!s->floating)
+        (void)sd_event_unref(loop);
+}
+
+static void source_free(sd_event_source *s)
+{
+    source_disconnect(s);
+    free(s);
+}
+
+sd_event *sd_event_unref(sd_event *loop)
+{
+    if (!loop)
+        return NULL;
+    assert(loop->n_references > 0);
+    if (--loop->n_references > 0)
+        return NULL;
+    sd_event_source *s;
+    while ((s = LIST_FIRST(&loop->sources))) {
+        assert(s->floating);
+        source_free(s);
+    }
+    if (loop->node.place)
+        heap_remove(&loops.due, &loop->node);
+    assert(loops.current != loop);
+    heap_close(&loop->timers);
+    heap_close(&loop->pending);
+    loops.n_loops--;
+    free(loop);
+    return NULL;
+}
+
+int sd_event_exit(sd_event *loop, int code)
+{
+    if (loop->state == SD_EVENT_FINISHED)
+        return -ESTALE;
+    loop->exiting = true;
+    loop->exit_code = code;
+    loop_place(loop);
+    return 0;
+}
+
+int sd_event_get_exit_code(sd_event *loop, int *ret_code)
+{
+    if (!loop->exiting)
+        return -ENODATA;
+    *ret_code = loop->exit_code;
+    return 0;
+}
+
+int sd_event_get_state(sd_event *loop)
+{
+    return loop->dispatching ? SD_EVENT_RUNNING : loop->state;
+}
+
+int sd_event_now(sd_event *loop _unused_, clockid_t clock, uint64_t *ret_usec)
+{
+    assert(clock == CLOCK_BOOTTIME || clock == CLOCK_MONOTONIC);
+    *ret_usec = loops.now_usec;
+    return 0;
+}
+
+/* ---- sd_event_source ---- */
+
+static int source_add(sd_event *loop, sd_event_source **ret, const sd_event_source *what)
+{
+    if (loop->state == SD_EVENT_FINISHED)
+        return -ESTALE;
+    sd_event_source *s = memory_new(sd_event_source);
+    *s = *what;
+    s->loop = loop;
+    s->n_references = 1;
+    s->floating = !ret;
+    s->serial = ++loops.serial;
+    s->pending_iteration = loop->iteration;
+    if (ret)
+        (void)sd_event_ref(loop);
+    LIST_INSERT_HEAD(&loop->sources, s, list);
+    source_place(s);
+    if (ret)
+        *ret = s;
+    return 0;
+}
+
+int sd_event_add_time(sd_event *loop, sd_event_source **ret, clockid_t clock, uint64_t usec,
+                      uint64_t accuracy _unused_, sd_event_time_handler_t callback, void *userdata)
+{
+    assert((clock == CLOCK_BOOTTIME || clock == CLOCK_MONOTONIC) && callback);
+    return source_add(loop, ret,
+                      &(sd_event_source){.kind = SOURCE_TIME,
+                                         .enabled = SD_EVENT_ONESHOT,
+                                         .usec = usec,
+                                         .callback.time = callback,
+                                         .userdata = userdata});
+}
+
+static uint64_t later(uint64_t usec)
+{
+    return usec > UINT64_MAX - loops.now_usec ? UINT64_MAX : loops.now_usec + usec;
+}
+
+int sd_event_add_time_relative(sd_event *loop, sd_event_source **ret, clockid_t clock,
+                               uint64_t usec, uint64_t accuracy, sd_event_time_handler_t callback,
+                               void *userdata)
+{
+    return sd_event_add_time(loop, ret, clock, later(usec), accuracy, callback, userdata);
+}
+
+int sd_event_add_defer(sd_event *loop, sd_event_source **ret, sd_event_handler_t callback,
+                       void *userdata)
+{
+    assert(callback);
+    return source_add(loop, ret,
+                      &(sd_event_source){.kind = SOURCE_DEFER,
+                                         .enabled = SD_EVENT_ONESHOT,
+                                         .pending = true,
+                                         .callback.defer = callback,
+                                         .userdata = userdata});
+}
+
+int sd_event_add_io(sd_event *loop, sd_event_source **ret, int fd, uint32_t events,
+                    sd_event_io_handler_t callback, void *userdata)
+{
+    assert(fd >= 0 && callback);
+    return source_add(loop, ret,
+                      &(sd_event_source){.kind = SOURCE_IO,
+                                         .enabled = SD_EVENT_ON,
+                                         .fd = fd,
+                                         .events = events,
+                                         .callback.io = callback,
+                                         .userdata = userdata});
+}
+
+sd_event_source *sd_event_source_ref(sd_event_source *s)
+{
+    if (s)
+        s->n_references++;
+    return s;
+}
+
+sd_event_source *sd_event_source_unref(sd_event_source *s)
+{
+    if (!s)
+        return NULL;
+    assert(s->n_references > 0);
+    if (--s->n_references > 0)
+        return NULL;
+    if (s->dispatching)
+        source_disconnect(s); /* freed when its callback has returned */
+    else
+        source_free(s);
+    return NULL;
+}
+
+sd_event_source *sd_event_source_disable_unref(sd_event_source *s)
+{
+    if (s)
+        (void)sd_event_source_set_enabled(s, SD_EVENT_OFF);
+    return sd_event_source_unref(s);
+}
+
+int sd_event_source_set_enabled(sd_event_source *s, int enabled)
+{
+    if (!s)
+        return 0;
+    assert(enabled == SD_EVENT_OFF || enabled == SD_EVENT_ON || enabled == SD_EVENT_ONESHOT);
+    assert(s->kind != SOURCE_DEFER ||
+           enabled != SD_EVENT_ON); /* it would leave no time for others */
+    if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
+        return enabled == SD_EVENT_OFF ? 0 : -ESTALE;
+    if (s->kind == SOURCE_TIME && (enabled == SD_EVENT_OFF) != (s->enabled == SD_EVENT_OFF))
+        s->pending = false;
+    s->enabled = enabled;
+    source_place(s);
+    return 0;
+}
+
+int sd_event_source_get_enabled(sd_event_source *s, int *ret)
+{
+    if (ret)
+        *ret = s->enabled;
+    return s && s->enabled != SD_EVENT_OFF;
+}
+
+int sd_event_source_set_time(sd_event_source *s, uint64_t usec)
+{
+    assert(s->kind == SOURCE_TIME);
+    if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
+        return -ESTALE;
+    s->pending = false;
+    source_unplace(s);
+    s->usec = usec;
+    source_place(s);
+    return 0;
+}
+
+int sd_event_source_set_time_relative(sd_event_source *s, uint64_t usec)
+{
+    return sd_event_source_set_time(s, later(usec));
+}
+
+int sd_event_source_get_time(sd_event_source *s, uint64_t *ret_usec)
+{
+    assert(s->kind == SOURCE_TIME);
+    *ret_usec = s->usec;
+    return 0;
+}
+
+int sd_event_source_set_priority(sd_event_source *s, int64_t priority)
+{
+    if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
+        return -ESTALE;
+    source_unplace(s);
+    s->priority = priority;
+    source_place(s);
+    return 0;
+}
+
+int sd_event_source_get_priority(sd_event_source *s, int64_t *ret_priority)
+{
+    *ret_priority = s->priority;
+    return 0;
+}
+
+int sd_event_source_get_pending(sd_event_source *s) { return s->pending; }
+
+sd_event *sd_event_source_get_event(sd_event_source *s) { return s->loop; }
+
+void *sd_event_source_get_userdata(sd_event_source *s) { return s->userdata; }
+
+void *sd_event_source_set_userdata(sd_event_source *s, void *userdata)
+{
+    void *old = s->userdata;
+    s->userdata = userdata;
+    return old;
+}
+
+int sd_event_source_set_description(sd_event_source *s _unused_, const char *text _unused_)
+{
+    return 0;
+}
