@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "daemon/manager.h"
+#include "daemon/node/manager.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
 #include "metrics/exporter.h"
@@ -140,6 +140,7 @@ typedef struct ProbeRun {
 struct DaemonMetrics {
     Exporter *exporter;
     Metrics *metrics;
+    const Manager *manager;
     ProbeRun probes[PROBES_MAX];
 };
 
@@ -206,10 +207,11 @@ static void collect_local_world(Metrics *to, const LocalWorld *local)
 
 static unsigned collect_daemon(Metrics *to, void *userdata)
 {
-    const Manager *m = userdata;
+    const DaemonMetrics *d = userdata;
+    const Manager *m = d->manager;
     collect_node(to, m);
     collect_lease(to, m, clock_boottime_usec());
-    collect_probes(to, m->metrics);
+    collect_probes(to, d);
     for (const LocalJob *job = m->workload.jobs; job; job = job->next)
         if (job->local)
             collect_local_world(to, job->local);
@@ -218,7 +220,8 @@ static unsigned collect_daemon(Metrics *to, void *userdata)
 
 static bool is_daemon_healthy(char text[EXPORTER_HEALTH_BYTES], void *userdata)
 {
-    const Manager *m = userdata;
+    const DaemonMetrics *d = userdata;
+    const Manager *m = d->manager;
     bool registered = m->node.registered && etcd_lease_id(m->lease) != 0;
     (void)snprintf(text, EXPORTER_HEALTH_BYTES, "%s as %s in cluster %s\nverdict: %s\n%s%s",
                    registered ? "registered" : "not registered", m->needs.config->node,
@@ -327,26 +330,27 @@ void daemon_metrics_forget_job(DaemonMetrics *d, const char *job)
 
 /* ---- made and ended ---- */
 
-int daemon_metrics_open(Manager *m, sd_event *event, DaemonMetrics **ret, Error *err)
+int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, Error *err)
 {
     *ret = NULL;
     if (!*m->needs.config->metrics)
         return 0;
     DaemonMetrics *d = memory_new(DaemonMetrics);
+    d->manager = m;
     ExporterProgram program = {.name = "sdtraind",
                                .version = SDTRAIN_VERSION,
                                .families = families,
                                .n_families = FAMILIES,
                                .collect = collect_daemon,
                                .is_healthy = is_daemon_healthy,
-                               .userdata = m};
+                               .userdata = d};
     int r = exporter_new(event, m->needs.config->metrics, &program, &d->exporter, err);
     if (r < 0) {
         (void)daemon_metrics_free(d); /* NULL always */
         return r;
     }
     d->metrics = exporter_metrics(d->exporter);
-    etcd_set_observer(m->etcd, exporter_note_request, d->exporter);
+    etcd_set_observer(m->needs.etcd, exporter_note_request, d->exporter);
     metrics_know(d->metrics, FENCES, NO_LABELS);
     metrics_know(d->metrics, LEASE_RENEWALS, NO_LABELS);
     metrics_know(d->metrics, LEASE_LOSSES, NO_LABELS);

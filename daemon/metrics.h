@@ -24,7 +24,7 @@ typedef struct Rank Rank;
 typedef struct DaemonMetrics DaemonMetrics;
 
 /* Listens at once, but answers on the loop alone. */
-int daemon_metrics_open(Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
+int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
 /* The table that docs/reference/metrics.md shows. */
 const MetricFamily *daemon_metrics_families(size_t *ret_n);

@@ -1,16 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sdtraind.c - the program: registers this node, hosts the ranks that the leader gives it.
  *
- * Here is what belongs to the process: the lock and the keeper, the loop, the signals, the trainer's file, the probes
- * and the port of /metrics. What the node says and does in etcd is the Manager's. */
+ * Here is what belongs to the process: the lock and the keeper, the loop, the signals, the client of etcd, the
+ * trainer's file, the probes, the port of /metrics and systemd's status line. What the node says and does in etcd is
+ * the Manager's. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "daemon/drain.h"
-#include "daemon/manager.h"
+#include "daemon/health/probes.h"
+#include "daemon/machine.h"
+#include "daemon/metrics.h"
+#include "daemon/node/drain.h"
+#include "daemon/node/manager.h"
 #include "daemon/process/orphans.h"
+#include "daemon/status.h"
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -20,12 +25,13 @@
 #include <sys/wait.h>
 #include <systemd/sd-journal.h>
 
-enum { SIGNALS = 4 };
+enum { SIGNALS = 4, STATE_MAX = 65536 };
 
 typedef struct Daemon {
     const SettingsCall *call; /* for a reload */
     DaemonConfig *config;
-    uint64_t incarnation, started_usec;
+    uint64_t incarnation;
+    char boot_id[MACHINE_BOOT_ID_BYTES];
     int lock;     /* of run_dir; shared with the keeper */
     int trainer;  /* the program of a rank, as it was when sdtraind began or was told of another */
     pid_t keeper; /* 0: it was killed */
@@ -35,9 +41,11 @@ typedef struct Daemon {
     Timers timers;
     sd_event_source *signals[SIGNALS];
     RankNeeds ranks;
+    Etcd *etcd;
     Probes probes;
     DaemonMetrics *metrics; /* NULL: off */
     Manager *manager;
+    DaemonStatus status;
     Error error; /* why the loop was ended; code 0: in an orderly way */
 } Daemon;
 
@@ -181,7 +189,7 @@ static void on_judged(void *userdata, NodeVerdict verdict, uint64_t bad_slots, c
 static void on_answer(void *userdata, const EtcdKeyValue *kv, const char *text)
 {
     Daemon *d = userdata;
-    requests_answer(d->manager->etcd, kv, text);
+    requests_answer(d->etcd, kv, text);
 }
 
 static void on_health_settled(void *userdata)
@@ -195,8 +203,8 @@ static void init_probes(Daemon *d)
     const ProbesNeeds needs = {.config = d->config,
                                .event = d->event,
                                .timers = &d->timers,
-                               .etcd = d->manager->etcd,
-                               .boot_id = d->manager->node.boot_id,
+                               .etcd = d->etcd,
+                               .boot_id = d->boot_id,
                                .slots = &d->manager->workload.slots,
                                .userdata = d,
                                .began = on_probe_began,
@@ -205,6 +213,115 @@ static void init_probes(Daemon *d)
                                .answer = on_answer,
                                .record_settled = on_health_settled};
     probes_init(&d->probes, &needs);
+}
+
+/* ---- what the node needs of this process ---- */
+
+static uint64_t memory_bytes(_unused_ void *userdata) { return machine_memory_bytes(); }
+
+static int read_state_file(_unused_ void *userdata, const char *path, char **ret, size_t *ret_n,
+                           Error *err)
+{
+    return file_read(path, STATE_MAX, ret, ret_n, err);
+}
+
+static int write_state_file(void *userdata, const char *path, const char *text, Error *err)
+{
+    const Daemon *d = userdata;
+    int r = folder_make(d->config->state_dir, err);
+    return r < 0 ? r : file_write(path, text, strlen(text), 0, err);
+}
+
+static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
+{
+    Daemon *d = userdata;
+    probes_ask(&d->probes, request, clear);
+}
+
+static void leave_health(void *userdata)
+{
+    Daemon *d = userdata;
+    probes_leave(&d->probes);
+}
+
+static bool is_health_told(void *userdata)
+{
+    const Daemon *d = userdata;
+    return !d->probes.post;
+}
+
+/* ---- what the node tells ---- */
+
+static void on_registered(void *userdata)
+{
+    const Daemon *d = userdata;
+    status_ready(d->manager);
+}
+
+static void on_draining(void *userdata)
+{
+    const Daemon *d = userdata;
+    status_stopping(d->manager);
+}
+
+static void on_ticked(void *userdata, uint64_t now_usec)
+{
+    Daemon *d = userdata;
+    status_update(&d->status, d->manager, now_usec);
+}
+
+static void on_ended(void *userdata)
+{
+    Daemon *d = userdata;
+    (void)sd_event_exit(d->event, 0); /* fails only when it is exiting already */
+}
+
+static void on_lease_changed(void *userdata, bool renewed)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_lease(d->metrics, renewed);
+}
+
+static void on_fenced(void *userdata)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_fence(d->metrics);
+}
+
+static void on_commit_decided(void *userdata, const char *job, bool committed)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_commit(d->metrics, job, committed);
+}
+
+static void on_rank_started(void *userdata, const Rank *rank)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_start(d->metrics, rank);
+}
+
+static void on_rank_ended(void *userdata, const Rank *rank, const ExitVerdict *verdict)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_exit(d->metrics, rank, verdict);
+}
+
+static void on_rank_stepped(void *userdata, Rank *rank, const ChannelMessage *step)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_step(d->metrics, rank, step);
+}
+
+static void on_rank_saved(void *userdata, Rank *rank, const ChannelMessage *saved)
+{
+    Daemon *d = userdata;
+    daemon_metrics_note_saved(d->metrics, rank, saved);
+}
+
+static void on_job_forgotten(void *userdata, const char *job)
+{
+    Daemon *d = userdata;
+    daemon_metrics_forget_job(d->metrics, job);
 }
 
 /* ---- made, run and ended ---- */
@@ -246,7 +363,24 @@ static int open_loop(Daemon *d, Error *err)
     return add_signals(d, err);
 }
 
-static int start(Daemon *d, Error *err)
+static int open_etcd(Daemon *d, Error *err)
+{
+    const DaemonConfig *c = d->config;
+    EtcdOptions options;
+    int r = etcd_options_from_environment(&options, err);
+    if (r < 0)
+        return r;
+    options.endpoints = c->etcd;
+    options.ca_file = *c->etcd_ca ? c->etcd_ca : options.ca_file;
+    options.cert_file = *c->etcd_cert ? c->etcd_cert : options.cert_file;
+    options.key_file = *c->etcd_key ? c->etcd_key : options.key_file;
+    options.tls_name = *c->etcd_tls_name ? c->etcd_tls_name : options.tls_name;
+    options.user = *c->etcd_user ? c->etcd_user : options.user;
+    options.password = *c->etcd_password ? c->etcd_password : options.password;
+    return etcd_new(d->event, &options, &d->etcd, err);
+}
+
+static void make_manager(Daemon *d)
 {
     d->ranks =
         (RankNeeds){.process = {.event = d->event, .cgroups = &d->cgroups, .sessions = d->sessions},
@@ -255,21 +389,49 @@ static int start(Daemon *d, Error *err)
                     .is_other_child = is_other_child,
                     .userdata = d};
     const ManagerNeeds needs = {.config = d->config,
-                                .event = d->event,
                                 .timers = &d->timers,
+                                .etcd = d->etcd,
                                 .ranks = &d->ranks,
-                                .probes = &d->probes,
+                                .boot_id = d->boot_id,
+                                .is_probed = &d->probes.is_ready,
                                 .incarnation = d->incarnation,
-                                .started_usec = d->started_usec,
                                 .userdata = d,
-                                .failed = daemon_fail};
-    int r = manager_new(&needs, &d->manager, err);
+                                .memory_bytes = memory_bytes,
+                                .read_file = read_state_file,
+                                .write_file = write_state_file,
+                                .check = on_check,
+                                .leave_health = leave_health,
+                                .is_health_told = is_health_told};
+    const ManagerEvents events = {.userdata = d,
+                                  .registered = on_registered,
+                                  .draining = on_draining,
+                                  .ticked = on_ticked,
+                                  .ended = on_ended,
+                                  .failed = daemon_fail,
+                                  .lease_changed = on_lease_changed,
+                                  .fenced = on_fenced,
+                                  .commit_decided = on_commit_decided,
+                                  .rank_started = on_rank_started,
+                                  .rank_ended = on_rank_ended,
+                                  .rank_stepped = on_rank_stepped,
+                                  .rank_saved = on_rank_saved,
+                                  .job_forgotten = on_job_forgotten};
+    d->manager = manager_new(&needs, &events);
+}
+
+static int start(Daemon *d, Error *err)
+{
+    int r = machine_read_boot_id(d->boot_id, err);
     if (r == 0)
-        r = daemon_metrics_open(d->manager, d->event, &d->metrics, err);
+        r = open_etcd(d, err);
+    if (r < 0)
+        return r;
+    make_manager(d);
+    r = daemon_metrics_open(d->manager, d->event, &d->metrics, err);
     if (r < 0)
         return r;
     init_probes(d);
-    r = manager_start(d->manager, d->metrics, err);
+    r = manager_start(d->manager, err);
     if (r == 0)
         probes_start(&d->probes);
     return r;
@@ -293,6 +455,7 @@ static void end(Daemon *d)
     bool leaves_nothing = d->manager && manager_leaves_nothing(d->manager);
     probes_clear(&d->probes);
     d->manager = manager_free(d->manager);
+    d->etcd = etcd_free(d->etcd);
     d->metrics = daemon_metrics_free(d->metrics);
     for (size_t i = 0; i < SIGNALS; i++)
         d->signals[i] = sd_event_source_disable_unref(d->signals[i]);
@@ -322,7 +485,7 @@ static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
     d = (Daemon){.call = call,
                  .config = config,
                  .incarnation = clock_realtime_usec(),
-                 .started_usec = clock_boottime_usec(),
+                 .status = {.started_usec = clock_boottime_usec()},
                  .lock = -EBADF,
                  .trainer = -EBADF,
                  .probes = {.kernel = {.fd = -EBADF}}};

@@ -3,8 +3,8 @@
 #include "daemon/status.h"
 
 #include "base/clock.h"
-#include "daemon/drain.h"
-#include "daemon/manager.h"
+#include "daemon/node/drain.h"
+#include "daemon/node/manager.h"
 #include "daemon/world/rank.h"
 
 #include <string.h>
@@ -111,7 +111,7 @@ static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
         say(line, "; lease renewed %d s ago", silent_sec);
 }
 
-static void put_together(Line *line, const Manager *m, uint64_t now_usec)
+static void put_together(Line *line, const DaemonStatus *s, const Manager *m, uint64_t now_usec)
 {
     const DaemonConfig *c = m->needs.config;
     say(line, "%s of cluster %s: ", c->node, c->cluster);
@@ -120,7 +120,7 @@ static void put_together(Line *line, const Manager *m, uint64_t now_usec)
             m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
             c->etcd);
         if (line->figures)
-            say(line, " for %d s", seconds(m->needs.started_usec, now_usec));
+            say(line, " for %d s", seconds(s->started_usec, now_usec));
         return;
     }
     if (m->draining)
@@ -133,17 +133,16 @@ static void put_together(Line *line, const Manager *m, uint64_t now_usec)
     say_lease(line, m, now_usec);
 }
 
-void status_update(Manager *m, uint64_t now_usec)
+void status_update(DaemonStatus *s, const Manager *m, uint64_t now_usec)
 {
-    DaemonStatus *s = &m->status;
     Line state = {.figures = false}, whole = {.figures = true};
-    put_together(&state, m, now_usec);
+    put_together(&state, s, m, now_usec);
     if (strcmp(state.text, s->state) == 0 && now_usec - s->said_usec < STATUS_SEC * USEC_PER_SEC)
         return;
     memcpy(s->state, state.text, sizeof(s->state));
     s->said_usec = now_usec;
 
-    put_together(&whole, m, now_usec);
+    put_together(&whole, s, m, now_usec);
     for (char *c = whole.text; *c; c++)
         *c = *c == '\n' ? ' ' : *c; /* a message to systemd has a line for each thing */
     (void)sd_notifyf(0, "STATUS=%s", whole.text);

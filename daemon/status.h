@@ -4,7 +4,7 @@
  * Example: "n1 of cluster prod: job first, generation 3, 2 of 4 ranks, step 1240; healthy; lease renewed 1 s ago". A
  * change of state is sent at once, figures every STATUS_SEC. Outside systemd nothing is sent.
  *
- * Ownership: a value, part of the Manager.
+ * Ownership: a value. Reads the Manager.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    none.
  * Threads:   loop thread only.
@@ -18,12 +18,13 @@ typedef struct Manager Manager;
 enum { STATUS_SEC = 5, STATUS_BYTES = 768 };
 
 typedef struct DaemonStatus {
+    uint64_t started_usec;    /* when this sdtraind began */
     char state[STATUS_BYTES]; /* the line without its figures, as last said */
     uint64_t said_usec;       /* when the line was last sent */
 } DaemonStatus;
 
 /* Sends the line if it is time. Cheap: called at every tick. */
-void status_update(Manager *m, uint64_t now_usec);
+void status_update(DaemonStatus *s, const Manager *m, uint64_t now_usec);
 
 /* The node is registered. */
 void status_ready(const Manager *m);

@@ -132,6 +132,8 @@ typedef struct ChannelMessage {
     char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
 } ChannelMessage;
 
+/* These two alone touch the socket (channel-socket.c). A simulator defines them itself, hands structs over, and the
+ * descriptor is whatever its process_start() gives. */
 int channel_send(int fd, const ChannelMessage *message, Error *err);
 /* ret must be zeroed or cleared before. */
 int channel_receive(int fd, ChannelMessage *ret, Error *err);

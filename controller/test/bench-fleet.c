@@ -35,7 +35,7 @@ enum {
     NODES_PER_CLIENT = 32,
 };
 
-/* What a node holds open, as daemon/watch.c. */
+/* What a node holds open, as daemon/node/watch.c. */
 static const KeyKind watched[] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
                                   KEY_REQUESTS};
 

@@ -85,7 +85,7 @@ struct SimNode {
     bool registered, fenced, draining, leaving, has_left;
     NodeState state;
     uint64_t lost_slots, contact_usec, hang_tick_usec, drain_until_usec;
-    /* the record: daemon/node.c */
+    /* the record: daemon/node/node.c */
     int64_t revision; /* of our key as last seen */
     int put_lease;    /* that it was put under; -1: it must be put */
     uint64_t put_call, put_retry;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fence.c - see fence.h. */
-#include "daemon/fence.h"
+#include "daemon/node/fence.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/message-id.h"
-#include "daemon/manager.h"
+#include "daemon/node/manager.h"
 #include "daemon/world/fence-rule.h"
 
 void fence_note_contact(Fence *fence)
@@ -21,7 +21,7 @@ void fence_check(Manager *m, uint64_t now_usec, uint64_t stood_still_usec)
         !fence_is_due(now_usec, m->fence.contact_usec, fence_usec, stood_still_usec))
         return;
     m->fence.fenced = true;
-    daemon_metrics_note_fence(m->metrics);
+    m->events.fenced(m->events.userdata);
     log_event(LOG_LEVEL_ERROR, MESSAGE_FENCED,
               "no word from etcd for %lld s (fence_sec): stopping what runs here NODE=%s",
               (long long)m->needs.config->fence_sec, m->needs.config->node);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* requests.c - see requests.h. */
-#include "daemon/requests.h"
+#include "daemon/node/requests.h"
 
 #include "base/log.h"
 #include "daemon/world/exit.h"
@@ -56,7 +56,7 @@ void requests_on_event(const Requests *requests, const EtcdEvent *event)
         strcmp(request.target, requests->config->node) == 0 &&
         (!*request.machine_id || strcmp(request.machine_id, requests->config->machine_id) == 0);
     if ((check || clear) && !*request.answer && here)
-        probes_ask(requests->probes, &event->kv, clear);
+        requests->check(requests->userdata, &event->kv, clear);
     LocalJob *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
                         ? job_find(requests->workload, request.target)
                         : NULL;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch.c - see watch.h. */
-#include "daemon/watch.h"
+#include "daemon/node/watch.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
-#include "daemon/requests.h"
+#include "daemon/node/requests.h"
 #include "daemon/world/rank.h"
 
 #include <string.h>

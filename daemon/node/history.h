@@ -17,18 +17,24 @@
 #include "daemon/config/config.h"
 #include "etcd/etcd.h"
 
-typedef struct History {
-    HistoryRecord record; /* what the file holds */
+typedef struct HistoryNeeds {
     const DaemonConfig *config;
     Etcd *etcd;
+    void *userdata; /* of the calls below */
+    /* As those of ManagerNeeds. */
+    int (*read)(void *userdata, const char *path, char **ret, size_t *ret_n, Error *err);
+    int (*write)(void *userdata, const char *path, const char *text, Error *err);
+    /* etcd lives in another history than the one that this daemon was started in; the file says so already. */
     void (*changed)(void *userdata);
-    void *userdata; /* of `changed` */
+} HistoryNeeds;
+
+typedef struct History {
+    HistoryNeeds needs;
+    HistoryRecord record; /* what the file holds */
 } History;
 
-/* To be called before anything is asked of etcd. changed is called when etcd lives in another history than the one that
- * this daemon was started in; the file says so already. */
-void history_open(History *h, const DaemonConfig *config, Etcd *etcd,
-                  void (*changed)(void *userdata), void *userdata);
+/* To be called before anything is asked of etcd. */
+void history_open(History *h, const HistoryNeeds *needs);
 /* Writes the file, with the highest revision that etcd has shown. */
 void history_save(History *h);
 /* This node runs ranks of that generation. */

@@ -8,9 +8,9 @@
  */
 #pragma once
 
-#include "daemon/fence.h"
-#include "daemon/node.h"
-#include "daemon/requests.h"
+#include "daemon/node/fence.h"
+#include "daemon/node/node.h"
+#include "daemon/node/requests.h"
 #include "daemon/world/workload.h"
 
 enum { WATCHED_KINDS = 5 };

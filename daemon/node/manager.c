@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manager.c - see manager.h. Here the modules are handed what they need, and what one tells is carried to the
  * others. */
-#include "daemon/manager.h"
+#include "daemon/node/manager.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "daemon/drain.h"
+#include "daemon/node/drain.h"
 #include "daemon/process/logs.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
@@ -36,7 +36,7 @@ static void on_hang_tick(void *userdata)
     hang_check(&m->workload, now_usec, stood_still_usec);
     fence_check(m, now_usec, stood_still_usec);
     workload_end_late(&m->workload, now_usec);
-    status_update(m, now_usec);
+    m->events.ticked(m->events.userdata, now_usec);
     /* idle: what ranks said counts before their silence does */
     timer_start_idle(m->needs.timers, &m->hang_timer, HANG_TICK_MSEC * USEC_PER_MSEC, on_hang_tick,
                      m);
@@ -71,44 +71,44 @@ static void on_commit_decided(void *userdata, const LocalWorld *local, CommitMar
     Manager *m = userdata;
     if (committed)
         history_note_commit(&m->history, local->job->name, local->submission, mark);
-    daemon_metrics_note_commit(m->metrics, local->job->name, committed);
+    m->events.commit_decided(m->events.userdata, local->job->name, committed);
 }
 
 static void on_rank_started(void *userdata, const Rank *rank)
 {
     Manager *m = userdata;
-    daemon_metrics_note_start(m->metrics, rank);
+    m->events.rank_started(m->events.userdata, rank);
 }
 
 static void on_rank_ended(void *userdata, const Rank *rank, const ExitVerdict *verdict)
 {
     Manager *m = userdata;
-    daemon_metrics_note_exit(m->metrics, rank, verdict);
+    m->events.rank_ended(m->events.userdata, rank, verdict);
 }
 
 static void on_rank_stepped(void *userdata, Rank *rank, const ChannelMessage *step)
 {
     Manager *m = userdata;
-    daemon_metrics_note_step(m->metrics, rank, step);
+    m->events.rank_stepped(m->events.userdata, rank, step);
 }
 
 static void on_rank_saved(void *userdata, Rank *rank, const ChannelMessage *saved)
 {
     Manager *m = userdata;
-    daemon_metrics_note_saved(m->metrics, rank, saved);
+    m->events.rank_saved(m->events.userdata, rank, saved);
 }
 
 static void on_job_forgotten(void *userdata, const char *job)
 {
     Manager *m = userdata;
-    daemon_metrics_forget_job(m->metrics, job);
+    m->events.job_forgotten(m->events.userdata, job);
 }
 
 static void init_workload(Manager *m)
 {
     const WorkloadNeeds needs = {.config = m->needs.config,
                                  .timers = m->needs.timers,
-                                 .etcd = m->etcd,
+                                 .etcd = m->needs.etcd,
                                  .lease = m->lease,
                                  .knows_secrets = &m->node.knows_secrets,
                                  .gpus = &m->node.gpus,
@@ -130,7 +130,11 @@ static void init_workload(Manager *m)
 
 /* ---- what the node's record and its lease tell ---- */
 
-static void on_registered(void *userdata) { status_ready(userdata); }
+static void on_registered(void *userdata)
+{
+    Manager *m = userdata;
+    m->events.registered(m->events.userdata);
+}
 
 static void on_node_touched(void *userdata)
 {
@@ -142,14 +146,20 @@ static void on_node_touched(void *userdata)
 static void on_lease_changed(void *userdata, bool renewed)
 {
     Manager *m = userdata;
-    daemon_metrics_note_lease(m->metrics, renewed);
+    m->events.lease_changed(m->events.userdata, renewed);
 }
 
 static void on_name_is_taken(void *userdata, const Error *err)
 {
     Manager *m = userdata;
     workload_kill_all(&m->workload, "the node's name belongs to another");
-    m->needs.failed(m->needs.userdata, err);
+    m->events.failed(m->events.userdata, err);
+}
+
+static uint64_t ask_memory(void *userdata)
+{
+    Manager *m = userdata;
+    return m->needs.memory_bytes(m->needs.userdata);
 }
 
 static void on_node_lease(EtcdLeaseState state, _unused_ int64_t lease, void *userdata)
@@ -162,22 +172,36 @@ static void init_node(Manager *m)
 {
     m->node.needs = (OwnNodeNeeds){.config = m->needs.config,
                                    .timers = m->needs.timers,
-                                   .etcd = m->etcd,
+                                   .etcd = m->needs.etcd,
                                    .lease = m->lease,
                                    .workload = &m->workload,
                                    .history = &m->history,
                                    .fence = &m->fence,
-                                   .is_probed = &m->needs.probes->is_ready,
+                                   .boot_id = m->needs.boot_id,
+                                   .is_probed = m->needs.is_probed,
                                    .draining = &m->draining,
                                    .incarnation = m->needs.incarnation,
                                    .userdata = m,
+                                   .memory_bytes = ask_memory,
                                    .registered = on_registered,
                                    .touched = on_node_touched,
                                    .lease_changed = on_lease_changed,
                                    .name_is_taken = on_name_is_taken};
 }
 
-/* ---- etcd ---- */
+/* ---- which history etcd lives in ---- */
+
+static int read_history(void *userdata, const char *path, char **ret, size_t *ret_n, Error *err)
+{
+    Manager *m = userdata;
+    return m->needs.read_file(m->needs.userdata, path, ret, ret_n, err);
+}
+
+static int write_history(void *userdata, const char *path, const char *text, Error *err)
+{
+    Manager *m = userdata;
+    return m->needs.write_file(m->needs.userdata, path, text, err);
+}
 
 static void on_other_history(void *userdata)
 {
@@ -186,49 +210,44 @@ static void on_other_history(void *userdata)
         return; /* nothing runs, and nothing was believed yet */
     m->history_is_over = true;
     workload_kill_all(&m->workload, "etcd was restored from a snapshot");
-    (void)sd_event_exit(m->needs.event, 0); /* fails only when it is exiting already */
+    m->events.ended(m->events.userdata);
 }
 
-static int open_etcd(Manager *m, Error *err)
+static void open_history(Manager *m)
 {
-    const DaemonConfig *c = m->needs.config;
-    EtcdOptions options;
-    int r = etcd_options_from_environment(&options, err);
-    if (r < 0)
-        return r;
-    options.endpoints = c->etcd;
-    options.ca_file = *c->etcd_ca ? c->etcd_ca : options.ca_file;
-    options.cert_file = *c->etcd_cert ? c->etcd_cert : options.cert_file;
-    options.key_file = *c->etcd_key ? c->etcd_key : options.key_file;
-    options.tls_name = *c->etcd_tls_name ? c->etcd_tls_name : options.tls_name;
-    options.user = *c->etcd_user ? c->etcd_user : options.user;
-    options.password = *c->etcd_password ? c->etcd_password : options.password;
-    return etcd_new(m->needs.event, &options, &m->etcd, err);
+    const HistoryNeeds needs = {.config = m->needs.config,
+                                .etcd = m->needs.etcd,
+                                .userdata = m,
+                                .read = read_history,
+                                .write = write_history,
+                                .changed = on_other_history};
+    history_open(&m->history, &needs);
+}
+
+/* ---- what requests ask of the program ---- */
+
+static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
+{
+    Manager *m = userdata;
+    m->needs.check(m->needs.userdata, request, clear);
 }
 
 /* ---- made, started and ended ---- */
 
-int manager_new(const ManagerNeeds *needs, Manager **ret, Error *err)
+Manager *manager_new(const ManagerNeeds *needs, const ManagerEvents *events)
 {
-    _cleanup_(manager_freep) Manager *m = memory_new(Manager);
-    *m = (Manager){.needs = *needs};
-    int r = node_open(&m->node, err);
-    if (r == 0)
-        r = open_etcd(m, err);
-    if (r < 0)
-        return r;
-    *ret = TAKE_PTR(m);
-    return 0;
+    Manager *m = memory_new(Manager);
+    *m = (Manager){.needs = *needs, .events = *events};
+    return m;
 }
 
-int manager_start(Manager *m, DaemonMetrics *metrics, Error *err)
+int manager_start(Manager *m, Error *err)
 {
     const DaemonConfig *c = m->needs.config;
-    m->metrics = metrics;
-    history_open(&m->history, c, m->etcd, on_other_history, m); /* before anything is asked */
+    open_history(m); /* before anything is asked */
     fence_note_contact(&m->fence);
     char key[KEY_MAX];
-    int r = etcd_lease_new(m->etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key),
+    int r = etcd_lease_new(m->needs.etcd, c->lease_sec, key_of(c->cluster, KEY_NODES, c->node, key),
                            on_node_lease, m, &m->lease);
     if (r < 0)
         return error_errno(err, r, "cannot ask for a lease");
@@ -236,11 +255,12 @@ int manager_start(Manager *m, DaemonMetrics *metrics, Error *err)
     init_workload(m);
     init_node(m);
     m->requests = (Requests){.config = c,
-                             .etcd = m->etcd,
+                             .etcd = m->needs.etcd,
                              .workload = &m->workload,
-                             .probes = m->needs.probes};
+                             .userdata = m,
+                             .check = on_check};
     m->watches = (Watches){.config = c,
-                           .etcd = m->etcd,
+                           .etcd = m->needs.etcd,
                            .lease = m->lease,
                            .workload = &m->workload,
                            .node = &m->node,
@@ -272,7 +292,6 @@ Manager *manager_free(Manager *m)
     watches_clear(&m->watches);
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);
-    m->etcd = etcd_free(m->etcd);
     free(m);
     return NULL;
 }

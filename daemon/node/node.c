@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node.c - see node.h. */
-#include "daemon/node.h"
+#include "daemon/node/node.h"
 
 #include "base/clock.h"
 #include "base/json.h"
@@ -11,9 +11,7 @@
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
 
-#include <fcntl.h>
 #include <string.h>
-#include <sys/sysinfo.h>
 
 enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = RECORD_SLOTS_MAX };
 
@@ -21,17 +19,6 @@ static void node_put(OwnNode *node);
 static void node_look(OwnNode *node);
 static void make_good(OwnNode *node);
 static void node_update(OwnNode *node);
-
-int node_open(OwnNode *node, Error *err)
-{
-    const char *path = "/proc/sys/kernel/random/boot_id";
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, node->boot_id, sizeof(node->boot_id) - 1);
-    if (n < 0)
-        return error_errno(err, -errno, "cannot read %s", path);
-    node->boot_id[strcspn(node->boot_id, "\n")] = '\0';
-    return 0;
-}
 
 void node_clear(OwnNode *node)
 {
@@ -54,13 +41,6 @@ static char *labels_text(const OwnNode *node)
     return root ? json_dumps(root, JSON_COMPACT) : NULL;
 }
 
-/* 0: nobody knows. */
-static uint64_t machine_memory(void)
-{
-    struct sysinfo info;
-    return sysinfo(&info) < 0 ? 0 : ((uint64_t)info.totalram + info.totalswap) * info.mem_unit;
-}
-
 static char *node_encode(const OwnNode *node)
 {
     NodeRecord record = {.incarnation = node->needs.incarnation,
@@ -70,12 +50,12 @@ static char *node_encode(const OwnNode *node)
                          .lost_slots = node->needs.workload->slots.lost,
                          .bad_slots = node->bad_slots,
                          .startup_usec = (uint64_t)(node->needs.config->startup_sec * 1e6),
-                         .memory_bytes = machine_memory(),
+                         .memory_bytes = node->needs.memory_bytes(node->needs.userdata),
                          .n_gpus = node->gpus.n};
     (void)snprintf(record.name, sizeof(record.name), "%s", node->needs.config->node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s",
                    node->needs.config->machine_id);
-    (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->boot_id);
+    (void)snprintf(record.boot_id, sizeof(record.boot_id), "%s", node->needs.boot_id);
     (void)snprintf(record.address, sizeof(record.address), "%s", node->needs.config->address);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     (void)snprintf(record.evidence, sizeof(record.evidence), "%s", node->evidence);

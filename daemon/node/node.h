@@ -14,9 +14,9 @@
 #pragma once
 
 #include "cluster/records.h"
-#include "daemon/fence.h"
-#include "daemon/history.h"
 #include "daemon/loop/timer.h"
+#include "daemon/node/fence.h"
+#include "daemon/node/history.h"
 #include "daemon/world/workload.h"
 #include "etcd/etcd.h"
 
@@ -28,12 +28,14 @@ typedef struct OwnNodeNeeds {
     Workload *workload;
     const History *history;
     Fence *fence;
+    const char *boot_id;   /* of this machine */
     const bool *is_probed; /* the first round of probes is over: the record may be put */
     const bool *draining;  /* sdtraind was told to stop, and the record says so */
     uint64_t incarnation;  /* of this sdtraind, CLOCK_REALTIME microseconds */
 
-    void *userdata;                     /* of the calls below */
-    void (*registered)(void *userdata); /* for the first time */
+    void *userdata;                           /* of the calls below */
+    uint64_t (*memory_bytes)(void *userdata); /* of this machine; 0: unknown */
+    void (*registered)(void *userdata);       /* for the first time */
     /* The record was put, or something that it tells may have changed. */
     void (*touched)(void *userdata);
     void (*lease_changed)(void *userdata, bool renewed); /* false: it is lost */
@@ -42,7 +44,6 @@ typedef struct OwnNodeNeeds {
 
 typedef struct OwnNode {
     OwnNodeNeeds needs;
-    char boot_id[37];
     bool registered; /* the record was in etcd once at least */
     bool refused;    /* etcd knows this node, and does not let it write or read its record */
     NodeState state;
@@ -66,8 +67,6 @@ typedef struct OwnNode {
     Timer rights_retry;
 } OwnNode;
 
-/* Reads what the machine says of itself. */
-int node_open(OwnNode *node, Error *err);
 void node_clear(OwnNode *node);
 /* Finds out what this node may read in etcd: its record says so. */
 void node_ask_rights(OwnNode *node);

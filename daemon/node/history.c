@@ -1,19 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* history.c - see history.h. */
-#include "daemon/history.h"
+#include "daemon/node/history.h"
 
-#include "base/file.h"
 #include "base/log.h"
 #include "base/message-id.h"
 
 #include <limits.h>
 #include <string.h>
 
-enum { STATE_MAX = 65536 };
-
 static void state_path(const History *h, char ret[PATH_MAX])
 {
-    (void)snprintf(ret, PATH_MAX, "%s/history.json", h->config->state_dir);
+    (void)snprintf(ret, PATH_MAX, "%s/history.json", h->needs.config->state_dir);
 }
 
 void history_save(History *h)
@@ -21,19 +18,16 @@ void history_save(History *h)
     HistoryRecord *record = &h->record;
     char path[PATH_MAX];
     Error err = ERROR_INIT;
-    EtcdHistory now = etcd_history(h->etcd);
-    if (!*h->config->state_dir)
+    EtcdHistory now = etcd_history(h->needs.etcd);
+    if (!*h->needs.config->state_dir)
         return;
     if (now.cluster)
         (void)snprintf(record->cluster, sizeof(record->cluster), "%llx",
                        (unsigned long long)now.cluster);
     record->revision = now.revision;
     state_path(h, path);
-    int r = folder_make(h->config->state_dir, &err);
     _cleanup_free_ char *text = history_record_encode(record, NULL);
-    if (r == 0)
-        r = file_write(path, text, strlen(text), 0, &err);
-    if (r < 0)
+    if (h->needs.write(h->needs.userdata, path, text, &err) < 0)
         log_warning("how far this node is with its jobs is not kept: %s", err.text);
 }
 
@@ -44,7 +38,7 @@ static void load(History *h)
     size_t n;
     Error err = ERROR_INIT;
     state_path(h, path);
-    int r = file_read(path, STATE_MAX, &text, &n, &err);
+    int r = h->needs.read(h->needs.userdata, path, &text, &n, &err);
     if (r == 0)
         r = history_record_decode(path, text, n, &h->record, &err);
     if (r < 0 && r != -ENOENT)
@@ -60,21 +54,20 @@ static void on_node_history(const EtcdHistory *was, const EtcdHistory *now, void
               "restored from a snapshot, or is another one. Ranks are killed, and this node begins "
               "anew NODE=%s",
               (long long)now->revision, (long long)was->revision, (unsigned long long)now->cluster,
-              (unsigned long long)was->cluster, h->config->node);
+              (unsigned long long)was->cluster, h->needs.config->node);
     for (size_t i = 0; i < record->n_runs; i++)
         record->runs[i].told = true;
     history_save(h);
-    h->changed(h->userdata);
+    h->needs.changed(h->needs.userdata);
 }
 
-void history_open(History *h, const DaemonConfig *config, Etcd *etcd,
-                  void (*changed)(void *userdata), void *userdata)
+void history_open(History *h, const HistoryNeeds *needs)
 {
-    *h = (History){.config = config, .etcd = etcd, .changed = changed, .userdata = userdata};
+    *h = (History){.needs = *needs};
     load(h);
     EtcdHistory known = {.cluster = strtoull(h->record.cluster, NULL, 16),
                          .revision = h->record.revision};
-    etcd_set_history(h->etcd, known, on_node_history, h);
+    etcd_set_history(h->needs.etcd, known, on_node_history, h);
 }
 
 /* The job's entry; a new one takes the place of the oldest. */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drain.c - see drain.h. */
-#include "daemon/drain.h"
+#include "daemon/node/drain.h"
 
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/message-id.h"
-#include "daemon/manager.h"
+#include "daemon/node/manager.h"
 
 static void on_deadline(void *userdata)
 {
@@ -27,7 +27,7 @@ void drain_signal(Manager *m, const char *name)
     log_event(LOG_LEVEL_INFO, MESSAGE_DRAINING, "%s: draining for at most %lld s NODE=%s", name,
               (long long)m->needs.config->drain_sec, m->needs.config->node);
     m->drain_usec = clock_boottime_usec();
-    status_stopping(m);
+    m->events.draining(m->events.userdata);
     timer_start(m->needs.timers, &m->drain_timer,
                 (uint64_t)m->needs.config->drain_sec * USEC_PER_SEC, on_deadline, m);
     node_touch(&m->node);
@@ -38,7 +38,7 @@ static void on_too_late(void *userdata)
 {
     Manager *m = userdata;
     log_warning("etcd does not answer; leaving without a last word NODE=%s", m->needs.config->node);
-    (void)sd_event_exit(m->needs.event, 0); /* fails only when it is exiting already */
+    m->events.ended(m->events.userdata);
 }
 
 void drain_advance(Manager *m)
@@ -52,12 +52,12 @@ void drain_advance(Manager *m)
     }
     if (!m->leaving && (workload_is_reported(&m->workload) || !m->node.registered)) {
         m->leaving = true;
-        probes_leave(m->needs.probes);
+        m->needs.leave_health(m->needs.userdata);
         node_leave(&m->node);
         return;
     }
-    if (m->leaving && node_is_settled(&m->node) && !m->needs.probes->post) {
+    if (m->leaving && node_is_settled(&m->node) && m->needs.is_health_told(m->needs.userdata)) {
         log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->needs.config->node);
-        (void)sd_event_exit(m->needs.event, 0); /* fails only when it is exiting already */
+        m->events.ended(m->events.userdata);
     }
 }

@@ -8,7 +8,6 @@
  */
 #pragma once
 
-#include "daemon/health/probes.h"
 #include "daemon/world/workload.h"
 
 /* The parts of the daemon that requests concern. */
@@ -16,7 +15,9 @@ typedef struct Requests {
     const DaemonConfig *config;
     Etcd *etcd;
     Workload *workload;
-    Probes *probes;
+    void *userdata; /* of `check` */
+    /* This node is asked for a round of probes; clear: they forget first. */
+    void (*check)(void *userdata, const EtcdKeyValue *request, bool clear);
 } Requests;
 
 /* The watch shows a request, or that one is gone. */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* channel-socket.c - see channel.h: sending and receiving, alone in a file, so that a program whose trainers are no
+ * processes defines these two instead. */
+#include "protocol/channel.h"
+
+#include "base/secret.h"
+
+#include <sys/socket.h>
+
+int channel_send(int fd, const ChannelMessage *message, Error *err)
+{
+    _cleanup_secret_ char *packet = NULL;
+    size_t n;
+    int r = channel_encode(message, &packet, &n, err);
+    if (r < 0)
+        return r;
+    for (;;) {
+        if (send(fd, packet, n, MSG_NOSIGNAL) >= 0)
+            return 0;
+        if (errno == EINTR)
+            continue;
+        r = errno == ECONNRESET ? -EPIPE : -errno;
+        return error_errno(err, r, "cannot send %s", channel_type_name(message->type));
+    }
+}
+
+int channel_receive(int fd, ChannelMessage *ret, Error *err)
+{
+    static const int flags = MSG_TRUNC | MSG_DONTWAIT;
+    _cleanup_secret_ char *packet = malloc(CHANNEL_PACKET_MAX);
+    if (!packet)
+        return error_set(err, -ENOMEM, "out of memory");
+
+    ssize_t n;
+    do
+        n = recv(fd, packet, CHANNEL_PACKET_MAX, flags);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return error_errno(err, errno == ECONNRESET ? -EPIPE : -errno, "cannot receive");
+    if (n == 0)
+        return error_set(err, -EPIPE, "the other side closed the channel");
+    if (n > CHANNEL_PACKET_MAX)
+        return error_set(err, -EBADMSG, "a packet of %zd bytes is longer than %d", n,
+                         CHANNEL_PACKET_MAX);
+    return channel_decode(packet, (size_t)n, ret, err);
+}
