@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-machine.c - see testing-seams.h: trainers, their channels and their logs. */
+#include "daemon/test/testing-seams.h"
+
+#include <string.h>
+
+/* ---- the processes of a slot ---- */
+
+static Machine *machine_of(const ProcessNeeds *needs)
+{
+    return (Machine *)((char *)needs - offsetof(Machine, ranks.process));
+}
+
+FakeTrainer *trainer_in(Machine *machine, int slot)
+{
+    assert_true(slot >= 0 && slot < RECORD_SLOTS_MAX);
+    return &machine->trainers[slot];
+}
+
+static FakeTrainer *trainer_of(const Process *p)
+{
+    return trainer_in(machine_of(p->needs), p->slot);
+}
+
+/* A descriptor is the place of a living channel in this list. */
+static FakeTrainer *channels[2 * RECORD_SLOTS_MAX];
+
+static FakeTrainer *behind(int fd)
+{
+    assert_true(fd >= 0 && fd < (int)ELEMENTSOF(channels) && channels[fd]);
+    return channels[fd];
+}
+
+int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *program, Process *ret,
+                  _unused_ Error *err)
+{
+    Machine *machine = machine_of(needs);
+    FakeTrainer *t = trainer_in(machine, slot);
+    int fd = 0;
+    assert_null(t->process); /* the slot is clear */
+    assert_string_equal(program->argv[1], "run");
+    if (machine->check_program)
+        machine->check_program(program, slot);
+    while (fd < (int)ELEMENTSOF(channels) && channels[fd])
+        fd++;
+    assert_true(fd < (int)ELEMENTSOF(channels));
+    channels[fd] = t;
+    *ret =
+        (Process){.needs = needs, .slot = slot, .pid = 1000 + ++machine->n_started, .channel = fd};
+    *t = (FakeTrainer){.process = ret, .status = ENDS_NOT};
+    return 0;
+}
+
+int process_watch(Process *p, const ProcessEvents *events)
+{
+    p->events = *events;
+    return 0;
+}
+
+void process_deafen(_unused_ Process *p) {}
+void process_kill(const Process *p) { trainer_of(p)->killed = true; }
+
+bool process_reap(Process *p, siginfo_t *ret)
+{
+    const int status = trainer_of(p)->status;
+    if (p->exited || status == ENDS_NOT)
+        return false;
+    *ret = (siginfo_t){.si_code = status < 0 ? CLD_KILLED : CLD_EXITED, .si_status = abs(status)};
+    return p->exited = true;
+}
+
+bool process_is_gone(const Process *p, _unused_ const char *run_dir,
+                     _unused_ bool (*is_ours)(void *, pid_t), _unused_ void *userdata)
+{
+    return p->exited && !trainer_of(p)->leaves;
+}
+
+void process_await_exit(_unused_ const Process *p, _unused_ int timeout_msec) {}
+
+void process_close(Process *p)
+{
+    if (!p->needs)
+        return;
+    FakeTrainer *t = trainer_of(p);
+    assert_ptr_equal(t->process, p);
+    assert_ptr_equal(behind(p->channel), t);
+    channels[p->channel] = NULL;
+    t->process = NULL;
+    p->needs = NULL;
+}
+
+void process_retire(Process *p)
+{
+    assert_true(process_is_gone(p, NULL, NULL, NULL));
+    process_close(p);
+}
+
+/* ---- the channel ---- */
+
+int channel_send(int fd, const ChannelMessage *message, Error *err)
+{
+    FakeTrainer *t = behind(fd);
+    if (t->hung_up)
+        return error_set(err, -EPIPE, "the other side closed the channel");
+    if (t->deaf)
+        return error_set(err, -EAGAIN, "cannot send");
+    t->generation = message->generation;
+    t->n_told[message->type]++;
+    if (message->type != CHANNEL_ALIVE)
+        t->told = message->type;
+    if (message->type == CHANNEL_ASSIGN) {
+        t->assign = *message;
+        t->assign.spec = NULL; /* borrowed */
+    }
+    if (message->type == CHANNEL_GO)
+        memcpy(t->address, message->address, sizeof(t->address));
+    return 0;
+}
+
+int channel_receive(int fd, ChannelMessage *ret, Error *err)
+{
+    FakeTrainer *t = behind(fd);
+    if (t->n_said == 0)
+        return t->hung_up ? error_set(err, -EPIPE, "the other side closed the channel")
+                          : error_set(err, -EAGAIN, "cannot receive");
+    *ret = t->said[0];
+    memmove(&t->said[0], &t->said[1], sizeof(t->said[0]) * --t->n_said);
+    return 0;
+}
+
+/* ---- logs ---- */
+
+int rank_log_new(_unused_ sd_event *event, _unused_ const char *log_dir, _unused_ const char *job,
+                 _unused_ int64_t generation, _unused_ int rank, _unused_ int64_t max_bytes,
+                 int *ret_write_fd, RankLog **ret, _unused_ Error *err)
+{
+    *ret_write_fd = -EBADF;
+    *ret = NULL;
+    return 0;
+}
+RankLog *rank_log_free(_unused_ RankLog *log) { return NULL; }
+void rank_log_drain(_unused_ RankLog *log) {}
+const char *rank_log_last_line(_unused_ const RankLog *log) { return "its last line"; }
+void rank_log_prune(_unused_ const char *log_dir, _unused_ const char *job) {}
+
+/* ---- what the test says ---- */
+
+static bool is_no_child(_unused_ void *userdata, _unused_ pid_t pid) { return false; }
+
+void machine_init(Machine *machine)
+{
+    static const int trainer = -1;
+    static char *environment[] = {(char *)"LANG=C", (char *)"SDTRAIN_LOG=x",
+                                  (char *)"SDTRAIN_FAULT=x", NULL};
+    memset(machine, 0, sizeof(*machine)); /* too large for the stack */
+    machine->ranks =
+        (RankNeeds){.environment = environment, .trainer = &trainer, .is_other_child = is_no_child};
+}
+
+void dies(Machine *machine, int slot)
+{
+    FakeTrainer *t = trainer_in(machine, slot);
+    assert_non_null(t->process);
+    if (t->status == ENDS_NOT)
+        t->status = t->killed ? -SIGKILL : 0;
+    t->process->events.moved(t->process->events.userdata);
+}
+
+void writes(Machine *machine, int slot, ChannelType type, int64_t step)
+{
+    FakeTrainer *t = trainer_in(machine, slot);
+    assert_true(t->process && t->n_said < ELEMENTSOF(t->said));
+    ChannelMessage *m = &t->said[t->n_said++];
+    *m = (ChannelMessage){.type = type, .generation = t->generation, .step = step};
+    (void)snprintf(m->address, sizeof(m->address), "127.0.0.1:4000");
+    (void)snprintf(m->uri, sizeof(m->uri), "file:///c/%lld", (long long)step);
+}
+
+void says(Machine *machine, int slot, ChannelType type, int64_t step)
+{
+    FakeTrainer *t = trainer_in(machine, slot);
+    writes(machine, slot, type, step);
+    t->process->events.heard(t->process->events.userdata);
+}
+
+void hangs_up(Machine *machine, int slot)
+{
+    FakeTrainer *t = trainer_in(machine, slot);
+    t->hung_up = true;
+    t->process->events.heard(t->process->events.userdata);
+}

@@ -1,0 +1,696 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-seams.c - see testing-seams.h: time, the store, requests, watches and leases. */
+#include "daemon/test/testing-seams.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+enum {
+    KEYS_MAX = 64,
+    CHANGES_MAX = 1024,
+    CALLS_MAX = 64,
+    TIMERS_MAX = 96,
+    WATCHES_MAX = 16,
+    LEASES_MAX = 4,
+    OPS_MAX = 4,
+};
+
+/* ---- time ---- */
+
+static uint64_t now_usec;
+uint64_t ahead_usec;
+
+uint64_t clock_boottime_usec(void) { return now_usec; }
+uint64_t clock_realtime_usec(void) { return now_usec + ahead_usec; }
+uint64_t clock_monotonic_usec(void) { return now_usec; }
+
+static struct {
+    Timer *timer; /* NULL: free place */
+    uint64_t due_usec, serial;
+    bool idle;
+} timers[TIMERS_MAX];
+static uint64_t n_timers_started;
+
+void timer_stop(Timer *timer)
+{
+    for (size_t i = 0; i < TIMERS_MAX; i++)
+        if (timers[i].timer == timer)
+            timers[i].timer = NULL;
+    timer->source = NULL;
+}
+
+static void start_timer(Timer *timer, uint64_t after_usec, TimerDue due, void *userdata, bool idle)
+{
+    size_t i = 0;
+    timer_stop(timer);
+    while (i < TIMERS_MAX && timers[i].timer)
+        i++;
+    assert_true(i < TIMERS_MAX);
+    *timer = (Timer){.source = (sd_event_source *)timer, .due = due, .userdata = userdata};
+    timers[i].timer = timer;
+    timers[i].due_usec = now_usec + after_usec;
+    timers[i].serial = ++n_timers_started;
+    timers[i].idle = idle;
+}
+
+void timer_start(_unused_ const Timers *loop, Timer *timer, uint64_t after_usec, TimerDue due,
+                 void *userdata)
+{
+    start_timer(timer, after_usec, due, userdata, false);
+}
+
+void timer_start_idle(_unused_ const Timers *loop, Timer *timer, uint64_t after_usec, TimerDue due,
+                      void *userdata)
+{
+    start_timer(timer, after_usec, due, userdata, true);
+}
+
+static bool comes_first(size_t a, size_t b)
+{
+    if (timers[a].due_usec != timers[b].due_usec)
+        return timers[a].due_usec < timers[b].due_usec;
+    return timers[a].idle != timers[b].idle ? timers[b].idle : timers[a].serial < timers[b].serial;
+}
+
+static bool fire_one(uint64_t until_usec)
+{
+    size_t first = TIMERS_MAX;
+    for (size_t i = 0; i < TIMERS_MAX; i++)
+        if (timers[i].timer && timers[i].due_usec <= until_usec &&
+            (first == TIMERS_MAX || comes_first(i, first)))
+            first = i;
+    if (first == TIMERS_MAX)
+        return false;
+    Timer *timer = timers[first].timer;
+    TimerDue due = timer->due;
+    void *userdata = timer->userdata;
+    now_usec = MAX(now_usec, timers[first].due_usec);
+    timer_stop(timer);
+    due(userdata); /* the timer may be gone afterwards */
+    return true;
+}
+
+void pass(uint64_t usec)
+{
+    uint64_t until_usec = now_usec + usec;
+    while (fire_one(until_usec))
+        ;
+    now_usec = until_usec;
+}
+
+void stall(uint64_t usec) { now_usec += usec; }
+
+/* ---- the store ---- */
+
+typedef struct Change {
+    char key[KEY_MAX], *value; /* value NULL: it went */
+    int64_t created, revision, version, lease;
+} Change;
+
+static StoredKey store[KEYS_MAX];
+static Change changes[CHANGES_MAX]; /* in the order of their revisions */
+static size_t n_changes;
+static int64_t revision;
+
+StoredKey *find(const char *key)
+{
+    for (size_t i = 0; i < KEYS_MAX; i++)
+        if (store[i].value && strcmp(store[i].key, key) == 0)
+            return &store[i];
+    return NULL;
+}
+
+static void note_change(const StoredKey *k, const char *value)
+{
+    assert_true(n_changes < CHANGES_MAX);
+    Change *c = &changes[n_changes++];
+    *c = (Change){.value = value ? strdup(value) : NULL,
+                  .created = k->created,
+                  .revision = revision,
+                  .version = k->version,
+                  .lease = k->lease};
+    (void)snprintf(c->key, sizeof(c->key), "%s", k->key);
+}
+
+static void put_now(const char *key, const char *value, int64_t lease)
+{
+    StoredKey *k = find(key);
+    for (size_t i = 0; !k && i < KEYS_MAX; i++)
+        if (!store[i].value) {
+            k = &store[i];
+            *k = (StoredKey){.created = revision};
+            (void)snprintf(k->key, sizeof(k->key), "%s", key);
+        }
+    assert_non_null(k);
+    free(k->value);
+    k->value = strdup(value);
+    k->modified = revision;
+    k->version++;
+    k->lease = lease;
+    note_change(k, value);
+}
+
+static void delete_now(StoredKey *k)
+{
+    note_change(k, NULL);
+    free(k->value);
+    k->value = NULL;
+}
+
+int64_t put(const char *key, const char *value, int64_t lease)
+{
+    ++revision;
+    put_now(key, value, lease);
+    return revision;
+}
+
+int64_t delete_key(const char *key)
+{
+    StoredKey *k = find(key);
+    if (!k)
+        return 0;
+    ++revision;
+    delete_now(k);
+    return revision;
+}
+
+static EtcdKeyValue kv_of(const StoredKey *k)
+{
+    return (EtcdKeyValue){.key = k->key,
+                          .value = k->value,
+                          .n_value = strlen(k->value),
+                          .create_revision = k->created,
+                          .mod_revision = k->modified,
+                          .version = k->version,
+                          .lease = k->lease};
+}
+
+/* ---- requests ---- */
+
+struct EtcdCall {
+    const Etcd *etcd;
+    EtcdCall **home;       /* where the node keeps it; NULL: nowhere */
+    char key[KEY_MAX];     /* that is read, or is written first */
+    EtcdRangeHandler read; /* NULL: a transaction */
+    EtcdTxnHandler written;
+    void *userdata;
+    struct {
+        char key[KEY_MAX];
+        EtcdCompareTarget target;
+        int64_t equals;
+    } guards[OPS_MAX];
+    size_t n_guards, n_ops;
+    EtcdOp ops[OPS_MAX]; /* keys and values are copies */
+};
+
+static EtcdCall *calls[CALLS_MAX];
+static size_t n_calls;
+
+static EtcdCall *add_call(const Etcd *etcd, const char *key, void *userdata, EtcdCall **home)
+{
+    EtcdCall *call = calloc(1, sizeof(*call));
+    assert_true(call && n_calls < CALLS_MAX);
+    call->etcd = etcd;
+    call->userdata = userdata;
+    (void)snprintf(call->key, sizeof(call->key), "%s", key);
+    calls[n_calls++] = call;
+    if (home)
+        *home = call;
+    return call;
+}
+
+int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
+             EtcdCall **ret)
+{
+    assert_false(prefix); /* a node reads no range */
+    add_call(etcd, key, userdata, ret)->read = handler;
+    return 0;
+}
+
+int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
+             size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret)
+{
+    EtcdCall *call = add_call(etcd, ops[0].key, userdata, ret);
+    assert_true(n_compares <= OPS_MAX && n_ops <= OPS_MAX);
+    call->written = handler;
+    for (size_t i = 0; i < n_compares; i++) {
+        (void)snprintf(call->guards[i].key, KEY_MAX, "%s", compares[i].key);
+        call->guards[i].target = compares[i].target;
+        call->guards[i].equals = compares[i].equals;
+    }
+    for (size_t i = 0; i < n_ops; i++)
+        call->ops[i] = (EtcdOp){.kind = ops[i].kind,
+                                .key = strdup(ops[i].key),
+                                .value = ops[i].value ? strdup(ops[i].value) : NULL,
+                                .lease = ops[i].lease};
+    call->n_guards = n_compares;
+    call->n_ops = n_ops;
+    return 0;
+}
+
+static void end_call(EtcdCall *call)
+{
+    for (size_t i = 0; i < call->n_ops; i++) {
+        free((char *)call->ops[i].key);
+        free((char *)call->ops[i].value);
+    }
+    free(call);
+}
+
+static bool take_call(const EtcdCall *call)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i] == call) {
+            memmove(&calls[i], &calls[i + 1], sizeof(calls[0]) * (--n_calls - i));
+            return true;
+        }
+    return false;
+}
+
+EtcdCall *etcd_call_free(EtcdCall *call)
+{
+    if (call && take_call(call))
+        end_call(call);
+    return NULL;
+}
+
+EtcdCall *under_way(const Etcd *etcd, const char *key)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i]->etcd == etcd && strcmp(calls[i]->key, key) == 0)
+            return calls[i];
+    fail_msg("no request for %s is under way", key);
+    return NULL;
+}
+
+size_t n_under_way(const Etcd *etcd)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n += calls[i]->etcd == etcd;
+    return n;
+}
+
+static bool holds(const EtcdCall *call)
+{
+    for (size_t i = 0; i < call->n_guards; i++) {
+        const StoredKey *k = find(call->guards[i].key);
+        int64_t is = !k                                               ? 0
+                     : call->guards[i].target == ETCD_MOD_REVISION    ? k->modified
+                     : call->guards[i].target == ETCD_CREATE_REVISION ? k->created
+                                                                      : k->version;
+        if (is != call->guards[i].equals)
+            return false;
+    }
+    return true;
+}
+
+static bool lease_lives(int64_t id);
+
+static EtcdTxnResult transact(const EtcdCall *call, EtcdKeyValue *kvs)
+{
+    EtcdTxnResult result = {.succeeded = holds(call), .kvs = kvs};
+    bool writes_any = false;
+    for (size_t i = 0; result.succeeded && i < call->n_ops; i++)
+        writes_any |= call->ops[i].kind != ETCD_GET;
+    revision += writes_any;
+    for (size_t i = 0; result.succeeded && i < call->n_ops; i++) {
+        const EtcdOp *op = &call->ops[i];
+        StoredKey *k = find(op->key);
+        assert_true(op->lease == 0 || lease_lives(op->lease));
+        if (op->kind == ETCD_PUT)
+            put_now(op->key, op->value, op->lease);
+        else if (k && op->kind == ETCD_DELETE)
+            delete_now(k);
+        else if (k)
+            kvs[result.n_kvs++] = kv_of(k);
+    }
+    result.revision = writes_any ? revision : 0;
+    return result;
+}
+
+void answer(EtcdCall *call, AnswerKind kind)
+{
+    EtcdKeyValue kvs[OPS_MAX];
+    EtcdTxnResult result = {0};
+    EtcdRange range = {.kvs = kvs, .revision = revision};
+    Error err = ERROR_INIT;
+    int r = 0;
+    assert_true(take_call(call));
+    if (kind == LOST_AFTER || kind == LOST_BEFORE)
+        r = error_set(&err, -ETIMEDOUT, "no answer");
+    else if (kind == DENIED)
+        r = error_set(&err, -EACCES, "permission denied");
+    bool arrives = kind == GIVEN || kind == LOST_AFTER;
+    if (call->written && arrives)
+        result = transact(call, kvs);
+    const StoredKey *k = call->read && arrives ? find(call->key) : NULL;
+    if (k)
+        kvs[range.n_kvs++] = kv_of(k);
+    if (call->read)
+        call->read(r, &err, &range, call->userdata);
+    else if (call->written)
+        call->written(r, &err, &result, call->userdata);
+    end_call(call);
+}
+
+void answer_all(void)
+{
+    for (size_t i = 0; i < n_calls;)
+        if (calls[i]->etcd && calls[i]->etcd->is_cut)
+            i++;
+        else {
+            answer(calls[i], GIVEN);
+            i = 0;
+        }
+}
+
+/* ---- watches ---- */
+
+struct EtcdWatch {
+    const Etcd *etcd;
+    char key[KEY_MAX]; /* or a prefix */
+    bool is_prefix, is_listed;
+    int64_t shown; /* revision */
+    EtcdWatchHandler handler;
+    void *userdata;
+};
+
+static EtcdWatch *watches[WATCHES_MAX];
+
+static int add_watch(const Etcd *etcd, const char *key, bool is_prefix, EtcdWatchHandler handler,
+                     void *userdata, EtcdWatch **ret)
+{
+    size_t i = 0;
+    while (i < WATCHES_MAX && watches[i])
+        i++;
+    assert_true(i < WATCHES_MAX);
+    *ret = watches[i] = calloc(1, sizeof(**ret));
+    *watches[i] =
+        (EtcdWatch){.etcd = etcd, .is_prefix = is_prefix, .handler = handler, .userdata = userdata};
+    (void)snprintf(watches[i]->key, KEY_MAX, "%s", key);
+    return 0;
+}
+
+int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
+                      EtcdWatch **ret)
+{
+    return add_watch(etcd, prefix, true, handler, userdata, ret);
+}
+
+int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *userdata,
+                   EtcdWatch **ret)
+{
+    return add_watch(etcd, key, false, handler, userdata, ret);
+}
+
+EtcdWatch *etcd_watch_free(EtcdWatch *watch)
+{
+    for (size_t i = 0; watch && i < WATCHES_MAX; i++)
+        if (watches[i] == watch)
+            watches[i] = NULL;
+    free(watch);
+    return NULL;
+}
+
+static bool concerns(const EtcdWatch *w, const char *key)
+{
+    return w->is_prefix ? strncmp(key, w->key, strlen(w->key)) == 0 : strcmp(key, w->key) == 0;
+}
+
+/* The key's last change up to that revision; NULL: it did not exist then. */
+static const Change *at(const char *key, int64_t then)
+{
+    const Change *last = NULL;
+    for (size_t i = 0; i < n_changes && changes[i].revision <= then; i++)
+        if (strcmp(changes[i].key, key) == 0)
+            last = &changes[i];
+    return last && last->value ? last : NULL;
+}
+
+static EtcdEvent event_of(const Change *c)
+{
+    if (!c->value)
+        return (EtcdEvent){.kind = ETCD_EVENT_DELETE,
+                           .kv = {.key = c->key, .value = "", .mod_revision = c->revision}};
+    return (EtcdEvent){.kind = ETCD_EVENT_PUT,
+                       .kv = {.key = c->key,
+                              .value = c->value,
+                              .n_value = strlen(c->value),
+                              .create_revision = c->created,
+                              .mod_revision = c->revision,
+                              .version = c->version,
+                              .lease = c->lease}};
+}
+
+/* The first change of each key stands for the key. */
+static bool is_first(size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(changes[k].key, changes[i].key) == 0)
+            return false;
+    return true;
+}
+
+/* All that is different from what was shown, in one call: deletes first. */
+static void list(EtcdWatch *w)
+{
+    EtcdEvent events[2 * KEYS_MAX];
+    size_t n = 0;
+    int64_t shown = w->is_listed ? w->shown : 0;
+    for (int puts = 0; puts <= 1; puts++)
+        for (size_t i = 0; i < n_changes; i++) {
+            if (!concerns(w, changes[i].key) || !is_first(i))
+                continue;
+            const Change *was = at(changes[i].key, shown), *is = at(changes[i].key, revision);
+            bool reborn = was && is && was->created != is->created;
+            assert_true(n < ELEMENTSOF(events));
+            if (!puts && was && (!is || reborn))
+                events[n++] =
+                    (EtcdEvent){.kind = ETCD_EVENT_DELETE,
+                                .kv = {.key = was->key,
+                                       .value = "",
+                                       .mod_revision = reborn ? is->created - 1 : revision}};
+            if (puts && is && (!was || was->revision != is->revision))
+                events[n++] = event_of(is);
+        }
+    bool initial = !w->is_listed;
+    w->is_listed = true;
+    w->shown = revision;
+    w->handler(events, n, revision, initial, w->userdata);
+}
+
+/* Shows the changes of its next revision; false: there is none. */
+static bool show_next(EtcdWatch *w, int64_t next)
+{
+    EtcdEvent events[OPS_MAX + KEYS_MAX];
+    size_t n = 0;
+    for (size_t i = 0; i < n_changes; i++)
+        if (changes[i].revision == next && concerns(w, changes[i].key))
+            events[n++] = event_of(&changes[i]);
+    w->shown = next;
+    if (n > 0)
+        w->handler(events, n, next, false, w->userdata);
+    return n > 0;
+}
+
+/* prefix NULL: all watches of that node. */
+static bool show_by(const Etcd *etcd, const char *prefix)
+{
+    bool any = false;
+    for (size_t i = 0; i < WATCHES_MAX; i++) {
+        EtcdWatch *w = watches[i];
+        if (!w || w->etcd != etcd || (prefix && strcmp(w->key, prefix) != 0) || w->is_listed)
+            continue;
+        list(w);
+        any = true;
+    }
+    int64_t from = revision;
+    for (size_t i = 0; i < WATCHES_MAX; i++)
+        if (watches[i] && watches[i]->etcd == etcd &&
+            (!prefix || strcmp(watches[i]->key, prefix) == 0))
+            from = MIN(from, watches[i]->shown);
+    for (int64_t next = from + 1; next <= revision; next++)
+        for (size_t i = 0; i < WATCHES_MAX; i++) {
+            EtcdWatch *w = watches[i];
+            if (w && w->etcd == etcd && (!prefix || strcmp(w->key, prefix) == 0) && w->shown < next)
+                any |= show_next(w, next);
+        }
+    return any;
+}
+
+void show(const Etcd *etcd) { (void)show_by(etcd, NULL); }
+
+void show_kind(const Etcd *etcd, KeyKind kind)
+{
+    char prefix[KEY_MAX];
+    (void)show_by(etcd, key_prefix("lab", (int)kind, prefix));
+}
+
+void list_again(const Etcd *etcd)
+{
+    for (size_t i = 0; i < WATCHES_MAX; i++)
+        if (watches[i] && watches[i]->etcd == etcd)
+            list(watches[i]);
+}
+
+static bool show_everybody(void)
+{
+    for (size_t i = 0; i < WATCHES_MAX; i++)
+        if (watches[i] && !watches[i]->etcd->is_cut && !watches[i]->etcd->is_blind &&
+            show_by(watches[i]->etcd, NULL))
+            return true;
+    return false;
+}
+
+void settle(void)
+{
+    do
+        answer_all();
+    while (show_everybody());
+}
+
+/* ---- leases ---- */
+
+struct EtcdLease {
+    const Etcd *etcd;
+    int64_t id; /* 0: none is held */
+    int64_t ttl_sec;
+    int n_checks;
+    EtcdLeaseHandler handler;
+    void *userdata;
+};
+
+static EtcdLease *leases[LEASES_MAX];
+static int64_t last_lease;
+static struct {
+    int64_t id;
+    const Etcd *etcd;
+} living[32]; /* leases in etcd; id 0: free place */
+
+static bool lease_lives(int64_t id)
+{
+    for (size_t i = 0; i < ELEMENTSOF(living); i++)
+        if (living[i].id == id)
+            return true;
+    return id == FIRST_LEASE; /* of a workload without a node around it */
+}
+
+static EtcdLease *lease_at(const Etcd *etcd)
+{
+    for (size_t i = 0; i < LEASES_MAX; i++)
+        if (leases[i] && leases[i]->etcd == etcd)
+            return leases[i];
+    fail_msg("the node has not asked for a lease");
+    return NULL;
+}
+
+int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
+                   void *userdata, EtcdLease **ret)
+{
+    size_t i = 0;
+    while (i < LEASES_MAX && leases[i])
+        i++;
+    assert_true(i < LEASES_MAX && *witness_key);
+    *ret = leases[i] = calloc(1, sizeof(**ret));
+    *leases[i] =
+        (EtcdLease){.etcd = etcd, .ttl_sec = ttl_sec, .handler = handler, .userdata = userdata};
+    return 0;
+}
+
+EtcdLease *etcd_lease_free(EtcdLease *lease)
+{
+    for (size_t i = 0; lease && i < LEASES_MAX; i++)
+        if (leases[i] == lease)
+            leases[i] = NULL;
+    free(lease);
+    return NULL;
+}
+
+int64_t etcd_lease_id(const EtcdLease *lease) { return lease ? lease->id : FIRST_LEASE; }
+int64_t etcd_lease_ttl_sec(const EtcdLease *lease) { return lease ? lease->ttl_sec : 10; }
+void etcd_lease_check(EtcdLease *lease) { lease->n_checks++; }
+int64_t lease_of(const Etcd *etcd) { return lease_at(etcd)->id; }
+int n_lease_checks(const Etcd *etcd) { return lease_at(etcd)->n_checks; }
+
+void grant(const Etcd *etcd)
+{
+    EtcdLease *lease = lease_at(etcd);
+    size_t i = 0;
+    while (i < ELEMENTSOF(living) && living[i].id)
+        i++;
+    assert_true(i < ELEMENTSOF(living) && lease->id == 0);
+    living[i].id = lease->id = ++last_lease;
+    living[i].etcd = etcd;
+    lease->handler(ETCD_LEASE_GRANTED, lease->id, lease->userdata);
+}
+
+void renew(const Etcd *etcd)
+{
+    EtcdLease *lease = lease_at(etcd);
+    assert_true(lease->id != 0);
+    lease->handler(ETCD_LEASE_RENEWED, lease->id, lease->userdata);
+}
+
+void expire(const Etcd *etcd)
+{
+    int64_t id = lease_of(etcd);
+    assert_true(id != 0);
+    for (size_t i = 0; i < ELEMENTSOF(living); i++)
+        if (living[i].id == id)
+            living[i].id = 0;
+    ++revision;
+    for (size_t i = 0; i < KEYS_MAX; i++)
+        if (store[i].value && store[i].lease == id)
+            delete_now(&store[i]);
+}
+
+void tell_lost(const Etcd *etcd)
+{
+    EtcdLease *lease = lease_at(etcd);
+    int64_t id = lease->id;
+    assert_true(id != 0);
+    lease->id = 0;
+    lease->handler(ETCD_LEASE_LOST, id, lease->userdata);
+}
+
+/* ---- the history ---- */
+
+void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler, void *userdata)
+{
+    etcd->history = known;
+    etcd->on_history = handler;
+    etcd->userdata = userdata;
+}
+
+EtcdHistory etcd_history(const Etcd *etcd) { return etcd->history; }
+
+/* ---- begun and ended ---- */
+
+void seams_begin(void)
+{
+    now_usec = 1000 * USEC_PER_SEC;
+    ahead_usec = 0;
+    revision = 100;
+    last_lease = FIRST_LEASE;
+    memset(living, 0, sizeof(living));
+}
+
+void seams_end(void)
+{
+    assert_int_equal(n_calls, 0);
+    for (size_t i = 0; i < TIMERS_MAX; i++)
+        assert_null(timers[i].timer);
+    for (size_t i = 0; i < WATCHES_MAX; i++)
+        assert_null(watches[i]);
+    for (size_t i = 0; i < LEASES_MAX; i++)
+        assert_null(leases[i]);
+    for (size_t i = 0; i < KEYS_MAX; i++) {
+        free(store[i].value);
+        store[i].value = NULL;
+    }
+    for (size_t i = 0; i < n_changes; i++)
+        free(changes[i].value);
+    n_changes = 0;
+}
