@@ -179,10 +179,12 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     }
     fence_note_contact(node->needs.fence);
     node->revision = 0;
-    if (range->n_kvs > 0)
+    if (range->n_kvs > 0) {
         judge_tenant(node, &range->kvs[0]);
-    else
+    } else {
+        node->with_ranks |= node->registered; /* it went, whatever the watch has shown */
         node_put(node);
+    }
 }
 
 /* Our key is not as we put it. What is under way meanwhile learns of it by its guard, or has just ended. */
@@ -200,7 +202,7 @@ static void make_good(OwnNode *node)
 void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 {
     node->seen_revision = revision;
-    node->seen_removed = removed;
+    node->seen_removed |= removed; /* a rebirth does not undo the death */
     make_good(node);
 }
 
@@ -227,6 +229,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         }
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
+        node->with_ranks |= node->seen_removed;
         if (node->with_ranks) /* their world may have moved: they die first */
             retry_later(node);
         node_look(node);
@@ -237,6 +240,8 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     node->with_ranks = false;
     node->refused = false;
     node->revision = result->revision;
+    if (node->seen_revision <= node->revision)
+        node->seen_removed = false; /* made good */
     if (!node->registered) {
         node->registered = true;
         log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s",

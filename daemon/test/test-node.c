@@ -1,0 +1,686 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its lease,
+ * names that are given twice, the fence, the drain, requests, another history. What it does for jobs: test-node-worlds.c. */
+#include "daemon/test/testing-node.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { DAY_SEC = 86400 };
+
+static int set_up(_unused_ void **state)
+{
+    nodes_begin();
+    submit("a");
+    return 0;
+}
+
+static int tear_down(_unused_ void **state)
+{
+    nodes_end();
+    return 0;
+}
+
+static void put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease)
+{
+    char key[KEY_MAX];
+    NodeRecord record = {.incarnation = incarnation, .n_slots = 1};
+    (void)snprintf(record.name, sizeof(record.name), "%s", n->config.node);
+    (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", machine_id);
+    _cleanup_free_ char *text = node_record_encode(&record, NULL);
+    (void)put(key_of("lab", KEY_NODES, n->config.node, key), text, lease);
+}
+
+static void assert_killed(TestNode *n, int slot, bool killed)
+{
+    assert_int_equal(trainer_in(&n->machine, slot)->killed, killed);
+}
+
+/* ---- the record ---- */
+
+static void a_node_registers_when_its_probes_have_answered(_unused_ void **state)
+{
+    const SlotGpus gpus = {.pci = {"0000:3b:00"}, .n = 1};
+    n1.is_probed = false;
+    start(&n1);
+    grant(&n1.etcd);
+    settle();
+    assert_false(has_node_key(&n1));
+    n1.is_probed = true;
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 2, "disk: it is full", &gpus);
+    settle();
+    NodeRecord record = node_record(&n1);
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
+    assert_int_equal(record.incarnation, n1.incarnation);
+    assert_int_equal(record.n_slots, 16);
+    assert_int_equal(record.verdict, NODE_SUSPECT);
+    assert_int_equal(record.bad_slots, 2);
+    assert_int_equal(record.n_gpus, 1);
+    assert_int_equal(record.memory_bytes, 1 << 30);
+    assert_string_equal(record.evidence, "disk: it is full");
+    assert_string_equal(record.features, FEATURE_SECRETS);
+    assert_int_equal(n1.n_registered, 1);
+}
+
+static void a_record_that_says_the_same_is_not_put_again(_unused_ void **state)
+{
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    int64_t version = node_key(&n1)->version;
+    node_note_health(&n1.manager->node, NODE_HEALTHY, 0, "", &gpus);
+    renew(&n1.etcd);
+    pass(10 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(node_key(&n1)->version, version);
+    node_note_health(&n1.manager->node, NODE_DRAIN, 0, "bad", &gpus);
+    settle();
+    assert_int_equal(node_key(&n1)->version, version + 1);
+}
+
+static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    (void)key_of("lab", KEY_SECRETS, ".rights", key);
+    start(&n1);
+    answer(under_way(&n1.etcd, key), DENIED);
+    grant(&n1.etcd);
+    settle();
+    assert_string_equal(node_record(&n1).features, "");
+    pass(29 * USEC_PER_SEC);
+    assert_int_equal(n_under_way(&n1.etcd), 0);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_string_equal(node_record(&n1).features, FEATURE_SECRETS);
+    assert_int_equal(n1.n_registered, 1);
+}
+
+static void an_answer_that_is_lost_is_read_again(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    start(&n1);
+    settle();
+    grant(&n1.etcd);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), LOST_AFTER);
+    assert_int_equal(n1.n_registered, 0);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.n_registered, 1);
+    assert_int_equal(n1.n_failed, 0);
+}
+
+static void a_record_that_is_refused_is_tried_slowly(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    start(&n1);
+    settle();
+    grant(&n1.etcd);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), DENIED);
+    assert_true(n1.manager->node.refused);
+    assert_int_equal(n_under_way(&n1.etcd), 0); /* it waits */
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.n_registered, 1);
+    assert_false(n1.manager->node.refused);
+}
+
+static void a_record_that_was_removed_is_put_back_and_its_ranks_run_on(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    int64_t before = report_key(&n1, "a", 1)->modified;
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    settle();
+    assert_int_equal(n_lease_checks(&n1.etcd), 1); /* it may be the lease that went */
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    assert_killed(&n1, 0, false);
+    /* both in one revision: the leader may have moved their world by now */
+    assert_true(report_key(&n1, "a", 1)->modified > before);
+    assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+}
+
+/* The record is removed, and written by a stranger; a watch that lists again shows both at once. */
+static void a_key_that_died_and_was_reborn_in_one_batch_counts_as_removed(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    put_node(&n1, "another", 1, 0);
+    list_again(&n1.etcd);
+    answer_all();
+    assert_int_equal(n_lease_checks(&n1.etcd), 1);
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
+    assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+    assert_int_equal(n1.n_failed, 0);
+}
+
+/* The same while a write of the record is under way, which learns of it by its guard. */
+static void a_key_is_reborn_while_it_is_written(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "bad", &gpus);
+    assert_int_equal(n_under_way(&n1.etcd), 1);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    put_node(&n1, "another", 1, 0);
+    list_again(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+    assert_int_equal(n1.n_failed, 0);
+    assert_killed(&n1, 0, false);
+}
+
+/* The same, and the watch is later than the answer. */
+static void a_key_goes_while_it_is_written_and_no_watch_shows_it(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "bad", &gpus);
+    n1.etcd.is_blind = true;
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
+    assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+    int64_t version = node_key(&n1)->version;
+    n1.etcd.is_blind = false; /* it shows what was made good */
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(node_key(&n1)->version, version);
+}
+
+static void what_cannot_be_read_is_written_over(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    (void)put(key_of("lab", KEY_NODES, "n1", key), "{", lease_of(&n1.etcd));
+    settle();
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    assert_int_equal(n1.n_failed, 0);
+}
+
+/* ---- the name ---- */
+
+static void another_machine_under_the_same_name_is_left_alone(_unused_ void **state)
+{
+    (void)snprintf(n2.config.node, sizeof(n2.config.node), "n1");
+    join(&n1);
+    int64_t before = node_key(&n1)->modified;
+    start(&n2);
+    grant(&n2.etcd);
+    settle();
+    assert_int_equal(n2.n_failed, 1);
+    assert_int_equal(n2.failed.code, -EEXIST);
+    assert_int_equal(n2.n_registered, 0);
+    assert_int_equal(node_key(&n1)->modified, before);
+    assert_int_equal(n1.n_failed, 0);
+}
+
+/* Its lease ended, and the other one came while it was away. */
+static void a_name_that_is_lost_ends_the_ranks(_unused_ void **state)
+{
+    (void)snprintf(n2.config.node, sizeof(n2.config.node), "n1");
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.etcd.is_cut = true;
+    expire(&n1.etcd);
+    join(&n2);
+    assert_string_equal(node_record(&n1).machine_id, n2.config.machine_id);
+    n1.etcd.is_cut = false;
+    tell_lost(&n1.etcd);
+    grant(&n1.etcd);
+    answer_all();
+    assert_int_equal(n1.n_failed, 1);
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, true);
+    assert_string_equal(node_record(&n1).machine_id, n2.config.machine_id);
+}
+
+static void a_machine_takes_over_from_its_earlier_life_alone(_unused_ void **state)
+{
+    join(&n1);
+    put_node(&n1, n1.config.machine_id, n1.incarnation - 1, FIRST_LEASE);
+    settle();
+    assert_int_equal(n1.n_failed, 0);
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    put_node(&n1, n1.config.machine_id, n1.incarnation + 1, FIRST_LEASE);
+    settle();
+    assert_int_equal(n1.n_failed, 1);
+    assert_int_equal(n1.failed.code, -EEXIST);
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation + 1);
+}
+
+/* "n1" is no part of "n10". */
+static void a_cordon_of_a_longer_name_is_not_ours(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    CordonRecord cordon = {.n_causes = 1};
+    cordon.causes[0] =
+        (CordonCause){.owner = CORDON_OPERATOR, .mode = CORDON_QUARANTINE, .reason = "bad sums"};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    _cleanup_free_ char *text = cordon_record_encode(&cordon, NULL);
+    (void)put(key_of("lab", KEY_CORDONS, "n10", key), text, 0);
+    settle();
+    assert_killed(&n1, 0, false);
+    (void)put(key_of("lab", KEY_CORDONS, "n1", key), text, 0);
+    settle();
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, true);
+}
+
+/* ---- the lease ---- */
+
+static void a_lease_that_is_taken_anew_brings_node_and_ranks_together(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    int64_t first = lease_of(&n1.etcd);
+    expire(&n1.etcd);
+    assert_null(report_key(&n1, "a", 1));
+    tell_lost(&n1.etcd);
+    settle();
+    assert_false(has_node_key(&n1)); /* it has no lease */
+    grant(&n1.etcd);
+    char key[KEY_MAX];
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN);
+    if (!has_node_key(&n1)) /* it had to read first */
+        answer(under_way(&n1.etcd, key), GIVEN);
+    assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+    assert_int_equal(report_key(&n1, "a", 1)->lease, lease_of(&n1.etcd));
+    assert_int_not_equal(lease_of(&n1.etcd), first);
+    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    settle();
+    assert_killed(&n1, 0, false);
+    assert_killed(&n1, 1, false);
+    assert_int_equal(n1.n_registered, 1);
+    assert_int_equal(n1.n_losses, 1);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY);
+}
+
+/* While it was away the world of its ranks moved. */
+static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    expire(&n1.etcd);
+    (void)decide("a", 2, 1, 0);
+    tell_lost(&n1.etcd);
+    settle();
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, true);
+    grant(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_false(has_node_key(&n1));
+    dies(&n1.machine, 0);
+    pass(USEC_PER_SEC / 2);
+    settle();
+    assert_false(has_node_key(&n1));
+    dies(&n1.machine, 1);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
+    assert_int_equal(report_key(&n1, "a", 2)->lease, lease_of(&n1.etcd));
+}
+
+/* The guards of the ranks do not hold, and no watch has shown why: the node waits for it. */
+static void a_node_that_knows_an_old_world_does_not_come_back_with_it(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.etcd.is_blind = true;
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    (void)decide("a", 2, 0, 1);
+    grant(&n1.etcd);
+    for (int i = 0; i < 10; i++) {
+        settle();
+        pass(USEC_PER_SEC / 5);
+    }
+    assert_false(has_node_key(&n1));
+    assert_null(report_key(&n1, "a", 1));
+    n1.etcd.is_blind = false;
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_true(has_node_key(&n1));
+    assert_true(killed_of(&n1, "a", 1) != 0);
+}
+
+/* ---- the fence ---- */
+
+static void a_fence_fires_heals_and_fires_again(_unused_ void **state)
+{
+    join(&n1);
+    for (int64_t generation = 1; generation <= 2; generation++) {
+        run_world("a", generation, 3, 0);
+        n1.etcd.is_cut = true;
+        renew(&n1.etcd);
+        pass(30 * USEC_PER_SEC);
+        assert_killed(&n1, 0, false);
+        pass(TICK_USEC);
+        assert_int_equal(n1.n_fenced, generation);
+        assert_killed(&n1, 0, true);
+        assert_killed(&n1, 1, true);
+        pass(60 * USEC_PER_SEC);
+        assert_int_equal(n1.n_fenced, generation); /* once for each silence */
+        dies(&n1.machine, 0);
+        dies(&n1.machine, 1);
+        n1.etcd.is_cut = false;
+        renew(&n1.etcd);
+        settle();
+        assert_false(n1.manager->fence.fenced);
+    }
+}
+
+static void a_word_of_etcd_puts_the_fence_off(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    for (int i = 0; i < 4; i++) {
+        pass(29 * USEC_PER_SEC);
+        renew(&n1.etcd);
+    }
+    pass(29 * USEC_PER_SEC);
+    says(&n1.machine, 0, CHANNEL_STEP, 1); /* an answer is a word, too */
+    settle();
+    pass(29 * USEC_PER_SEC);
+    set_phase("b", (PhaseRecord){.phase = PHASE_PENDING});
+    settle(); /* an event, too */
+    pass(29 * USEC_PER_SEC);
+    assert_int_equal(n1.n_fenced, 0);
+    assert_killed(&n1, 0, false);
+}
+
+static void a_loop_that_stood_still_looks_before_it_fences(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    stall(3600 * USEC_PER_SEC);
+    pass(0);
+    assert_int_equal(n1.n_fenced, 0);
+    renew(&n1.etcd); /* it was in the queue */
+    pass(USEC_PER_SEC);
+    assert_int_equal(n1.n_fenced, 0);
+    assert_killed(&n1, 0, false);
+}
+
+/* Realtime is for people: no deadline follows it. */
+static void a_clock_that_jumps_a_day_ends_nothing(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    ahead_usec = DAY_SEC * USEC_PER_SEC;
+    pass(USEC_PER_SEC);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    renew(&n1.etcd);
+    pass(5 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.n_fenced, 0);
+    assert_killed(&n1, 0, false);
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_true(record.first_step_usec > DAY_SEC * USEC_PER_SEC);
+    ranks_record_clear(&record);
+    drain_signal(n1.manager, "SIGTERM");
+    ahead_usec = 2 * DAY_SEC * USEC_PER_SEC;
+    pass(USEC_PER_SEC);
+    assert_killed(&n1, 0, false);
+}
+
+/* ---- the drain ---- */
+
+static void a_drain_waits_for_the_ranks_and_leaves(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    drain_signal(n1.manager, "SIGTERM");
+    assert_int_equal(n1.n_draining, 1);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_DRAIN);
+    for (int i = 0; i < 3; i++) {
+        pass(19 * USEC_PER_SEC);
+        renew(&n1.etcd);
+    }
+    assert_killed(&n1, 0, false);
+    dies(&n1.machine, 0);
+    settle();
+    dies(&n1.machine, 1);
+    assert_int_equal(node_record(&n1).state, NODE_UP); /* the reports come first */
+    assert_int_equal(n1.n_left_health, 0);
+    n1.health_under_way = true;
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_EXITED);
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    assert_int_equal(n1.n_left_health, 1);
+    assert_int_equal(n1.n_ended, 0);
+    n1.health_under_way = false;
+    drain_advance(n1.manager);
+    assert_int_equal(n1.n_ended, 1);
+    assert_true(manager_leaves_nothing(n1.manager));
+}
+
+static void a_drain_that_is_asked_for_again_kills_and_leaves_once(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    drain_signal(n1.manager, "SIGTERM");
+    settle();
+    assert_killed(&n1, 0, false);
+    drain_signal(n1.manager, "SIGINT");
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, true);
+    drain_signal(n1.manager, "SIGTERM");
+    drain_signal(n1.manager, "SIGTERM");
+    settle();
+    assert_int_equal(n1.n_ended, 0); /* they may live */
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    drain_signal(n1.manager, "SIGTERM");
+    assert_int_equal(n1.n_draining, 1);
+    assert_int_equal(n1.n_left_health, 1);
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    assert_true(n1.n_ended >= 1);
+}
+
+static void a_drain_kills_at_its_deadline(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    drain_signal(n1.manager, "SIGTERM");
+    for (int i = 0; i < 6; i++) {
+        assert_killed(&n1, 0, false);
+        node_touch(&n1.manager->node);
+        drain_advance(n1.manager);
+        settle();
+        pass(10 * USEC_PER_SEC);
+        renew(&n1.etcd);
+    }
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, true);
+}
+
+static void an_etcd_that_is_away_costs_a_drain_two_seconds(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.etcd.is_cut = true;
+    drain_signal(n1.manager, "SIGTERM");
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    pass(DRAIN_LAST_WORDS_SEC * USEC_PER_SEC - 1);
+    assert_int_equal(n1.n_ended, 0);
+    pass(1);
+    assert_int_equal(n1.n_ended, 1);
+}
+
+static void a_stopping_node_starts_no_rank_and_tells_no_better_verdict(_unused_ void **state)
+{
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    drain_signal(n1.manager, "SIGTERM");
+    node_note_health(&n1.manager->node, NODE_ISOLATE, 1, "it burns", &gpus);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_ISOLATE);
+    assert_string_equal(node_record(&n1).evidence, "it burns");
+}
+
+/* ---- requests ---- */
+
+static void ask(const char *id, const char *kind, const char *target, const char *machine_id,
+                const char *of)
+{
+    char key[KEY_MAX];
+    RequestRecord request = {.at_usec = 1};
+    (void)snprintf(request.id, sizeof(request.id), "%s", id);
+    (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
+    (void)snprintf(request.target, sizeof(request.target), "%s", target);
+    (void)snprintf(request.machine_id, sizeof(request.machine_id), "%s", machine_id);
+    (void)snprintf(request.submission, sizeof(request.submission), "%s", of);
+    _cleanup_free_ char *text = request_record_encode(&request, NULL);
+    (void)put(key_of("lab", KEY_REQUESTS, id, key), text, 0);
+    settle();
+}
+
+static void expect_answer(const char *id, const char *text)
+{
+    char key[KEY_MAX];
+    RequestRecord request;
+    Error err = ERROR_INIT;
+    const StoredKey *k = find(key_of("lab", KEY_REQUESTS, id, key));
+    assert_int_equal(request_record_decode(k->key, k->value, strlen(k->value), &request, &err), 0);
+    assert_string_equal(request.answer, text);
+    request_record_clear(&request);
+}
+
+static void a_node_answers_what_means_its_machine(_unused_ void **state)
+{
+    join(&n1);
+    ask("r1", "check", "n1", "", "");
+    assert_int_equal(n1.n_checks, 1);
+    ask("r2", "check", "n2", "", "");
+    ask("r3", "check", "n1", n2.config.machine_id, "");
+    ask("r4", "check", "n10", "", "");
+    assert_int_equal(n1.n_checks, 1);
+    ask("r5", "clear", "n1", n1.config.machine_id, "");
+    assert_int_equal(n1.n_checks, 1);
+    assert_int_equal(n1.n_clears, 1);
+    char key[KEY_MAX];
+    const StoredKey *k = find(key_of("lab", KEY_REQUESTS, "r1", key));
+    EtcdKeyValue kv = {.key = k->key,
+                       .value = k->value,
+                       .n_value = strlen(k->value),
+                       .mod_revision = k->modified};
+    requests_answer(&n1.etcd, &kv, "healthy");
+    settle();
+    expect_answer("r1", "healthy");
+    assert_int_equal(n1.n_checks, 1); /* its answer is no new request */
+}
+
+static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **state)
+{
+    join(&n1);
+    ask("r1", "checkpoint", "a", "", submission);
+    expect_answer("r1", ""); /* rank 0 is elsewhere: another node answers */
+    (void)decide("a", 1, 3, 0);
+    settle();
+    ask("r2", "checkpoint", "a", "", submission);
+    expect_answer("r2", "the job is not training now");
+    run_world("a", 2, 12, 0);
+    ask("r3", "checkpoint", "a", "", "fedcba9876543210fedcba9876543210");
+    expect_answer("r3", "");
+    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 0);
+    ask("r4", "checkpoint", "a", "", submission);
+    expect_answer("r4", "rank 0 saves after its present step");
+    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
+    assert_int_equal(n1.machine.trainers[3].n_told[CHANNEL_CHECKPOINT], 0);
+    list_again(&n1.etcd);
+    settle();
+    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
+}
+
+/* ---- another history ---- */
+
+static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 7, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    settle();
+    assert_int_equal(n1.n_committed, 1);
+    assert_int_equal(node_record(&n1).n_runs, 0);
+    const EtcdHistory was = {.cluster = 1, .revision = 200}, now = {.cluster = 1, .revision = 50};
+    n1.etcd.history = now;
+    n1.etcd.on_history(&was, &now, n1.etcd.userdata);
+    assert_int_equal(n1.n_ended, 1);
+    assert_true(n1.manager->history_is_over);
+    assert_killed(&n1, 0, true);
+    remove_job("a");
+    restart(&n1, 50);
+    assert_int_equal(n1.etcd.history.revision, 50);
+    settle();
+    grant(&n1.etcd);
+    settle();
+    NodeRecord record = node_record(&n1);
+    assert_int_equal(record.incarnation, 50);
+    assert_int_equal(record.n_runs, 1);
+    assert_string_equal(record.runs[0].job, "a");
+    assert_int_equal(record.runs[0].generation, 7);
+    assert_int_equal(record.runs[0].committed.generation, 7);
+    assert_int_equal(record.runs[0].committed.step, 10);
+    run_world("a", 8, 3, 0); /* the leader has gone beyond */
+    assert_int_equal(node_record(&n1).n_runs, 0);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_node_registers_when_its_probes_have_answered),
+        CASE(a_record_that_says_the_same_is_not_put_again),
+        CASE(rights_that_are_missing_are_asked_for_again),
+        CASE(an_answer_that_is_lost_is_read_again),
+        CASE(a_record_that_is_refused_is_tried_slowly),
+        CASE(a_record_that_was_removed_is_put_back_and_its_ranks_run_on),
+        CASE(a_key_that_died_and_was_reborn_in_one_batch_counts_as_removed),
+        CASE(a_key_is_reborn_while_it_is_written),
+        CASE(a_key_goes_while_it_is_written_and_no_watch_shows_it),
+        CASE(what_cannot_be_read_is_written_over),
+        CASE(another_machine_under_the_same_name_is_left_alone),
+        CASE(a_name_that_is_lost_ends_the_ranks),
+        CASE(a_machine_takes_over_from_its_earlier_life_alone),
+        CASE(a_cordon_of_a_longer_name_is_not_ours),
+        CASE(a_lease_that_is_taken_anew_brings_node_and_ranks_together),
+        CASE(a_node_comes_back_when_its_old_ranks_are_dead),
+        CASE(a_node_that_knows_an_old_world_does_not_come_back_with_it),
+        CASE(a_fence_fires_heals_and_fires_again),
+        CASE(a_word_of_etcd_puts_the_fence_off),
+        CASE(a_loop_that_stood_still_looks_before_it_fences),
+        CASE(a_clock_that_jumps_a_day_ends_nothing),
+        CASE(a_drain_waits_for_the_ranks_and_leaves),
+        CASE(a_drain_that_is_asked_for_again_kills_and_leaves_once),
+        CASE(a_drain_kills_at_its_deadline),
+        CASE(an_etcd_that_is_away_costs_a_drain_two_seconds),
+        CASE(a_stopping_node_starts_no_rank_and_tells_no_better_verdict),
+        CASE(a_node_answers_what_means_its_machine),
+        CASE(a_checkpoint_is_asked_of_rank_0_of_that_submission),
+        CASE(another_history_ends_the_node_and_is_told_by_the_next),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
