@@ -49,6 +49,7 @@ struct sd_event {
     bool frozen, dead, exiting, dispatching;
     int state, exit_code;
     int64_t realtime_offset_usec;
+    size_t machine;
     Heap timers, pending;
     LIST_HEAD(, sd_event_source) sources;
 };
@@ -190,6 +191,10 @@ void loop_set_realtime_offset(sd_event *loop, int64_t offset_usec)
 }
 
 int64_t loop_realtime_offset(const sd_event *loop) { return loop->realtime_offset_usec; }
+
+void loop_set_machine(sd_event *loop, size_t machine) { loop->machine = machine; }
+
+size_t loop_machine(const sd_event *loop) { return loop->machine; }
 
 void loop_set_ready(sd_event *loop, int fd, uint32_t revents)
 {

@@ -55,6 +55,10 @@ sd_event *loop_enter(sd_event *loop);
 void loop_set_realtime_offset(sd_event *loop, int64_t offset_usec);
 int64_t loop_realtime_offset(const sd_event *loop);
 
+/* The machine that its process runs on, counted from 0; 0 unless told. */
+void loop_set_machine(sd_event *loop, size_t machine);
+size_t loop_machine(const sd_event *loop);
+
 /* Says what is to be had from a descriptor of sd_event_add_io(), which need not be open: EPOLLIN and such, 0 for
  * nothing. Its sources run again and again until that changes. */
 void loop_set_ready(sd_event *loop, int fd, uint32_t revents);
