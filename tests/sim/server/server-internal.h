@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server-internal.h - what the files of the model share; nobody else includes it.
+ *
+ * Layers, each on the one before:
+ *   tree.c     ordered bytes and ranges
+ *   mvcc.c     keys, their versions, the history until compaction
+ *   lessor.c   leases, as the leader counts them
+ *   users.c    passwords, tokens, rights
+ *   kv.c       a Range or Txn and its answer
+ *   watcher.c  watches of a stream, by range
+ *   raft.c     members: who is in contact, who leads, who knows it
+ *   calls.c    calls, what waits, what goes out
+ *
+ * There is one store, that of the quorum. A member shows the part of it that it has applied. What a member believes
+ * (term, leader, leases as a former leader) is its own, and stays as it is while it is out of contact.
+ *
+ * Ownership: a Server owns everything here.
+ * Units:     *_usec is the caller's time; revisions are etcd's.
+ * Errors:    a Refusal: gRPC's code and etcd's words; a code of SERVER_OK is none.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/memory.h"
+#include "base/philox.h"
+#include "tests/sim/server/server.h"
+#include "tests/sim/server/tree.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/queue.h>
+
+typedef struct Refusal {
+    ServerCode code;
+    const char *text;
+} Refusal;
+
+#define REFUSAL_NONE ((Refusal){.code = SERVER_OK, .text = ""})
+
+static inline Bytes bytes_from(ProtobufCBinaryData data)
+{
+    return (Bytes){.data = data.data, .n = data.len};
+}
+/* A copy with one byte more, which is 0; of no bytes: no data. */
+ProtobufCBinaryData bytes_copy(Bytes bytes);
+
+/* A key, or [begin, end) as requests say it: no end is the key alone, "\0" all from it on. */
+typedef struct KeyRange {
+    Bytes begin, end;
+    bool single, endless;
+} KeyRange;
+
+KeyRange key_range(ProtobufCBinaryData key, ProtobufCBinaryData range_end);
+
+/* ---- mvcc.c ---- */
+
+typedef struct Lease Lease;
+typedef struct Key Key;
+
+typedef struct Version {
+    struct Version *older, *newer; /* of the same key */
+    Key *key;
+    int64_t create_revision, mod_revision, version, lease;
+    bool deleted;
+    size_t n_value;
+    char value[];
+} Version;
+
+struct Key {
+    TreeNode node; /* by name */
+    Version *newest;
+    Lease *lease;
+    LIST_ENTRY(Key) of_lease;
+    char name[]; /* and a 0 */
+};
+
+typedef struct Revision {
+    uint64_t committed_usec;
+    Version **changes;
+    size_t n_changes, room;
+} Revision;
+
+typedef struct Mvcc {
+    Tree keys;
+    int64_t revision, compacted; /* compacted: -1 before the first time */
+    Revision *history;           /* of revision first + i */
+    size_t n_history, history_room;
+    int64_t first;
+    bool writing; /* between begin and end */
+    uint64_t live_bytes;
+} Mvcc;
+
+void mvcc_init(Mvcc *mvcc);
+void mvcc_clear(Mvcc *mvcc);
+/* One revision: those between begin and end, if there is one. */
+void mvcc_begin(Server *server);
+void mvcc_put(Server *server, Bytes key, Bytes value, int64_t lease);
+int64_t mvcc_delete(Server *server, const KeyRange *range);
+void mvcc_end(Server *server);
+/* What a read within the transaction sees. */
+int64_t mvcc_revision(const Server *server);
+/* Of a key as it was then; NULL: it did not exist. */
+const Version *mvcc_at(const Key *key, int64_t revision);
+const Version *mvcc_get(const Mvcc *mvcc, Bytes key, int64_t revision);
+typedef bool (*VersionVisitor)(const Version *version, void *userdata);
+void mvcc_visit(const Mvcc *mvcc, const KeyRange *range, int64_t revision, VersionVisitor visit,
+                void *userdata);
+/* NULL: compacted, or not yet. */
+const Revision *mvcc_changes(const Mvcc *mvcc, int64_t revision);
+Refusal mvcc_compact(Mvcc *mvcc, int64_t revision);
+void mvcc_copy(const Mvcc *from, Mvcc *to);
+
+/* ---- lessor.c ---- */
+
+struct Lease {
+    TreeNode by_id, by_expiry;
+    uint8_t id_bytes[8], expiry_bytes[8];
+    int64_t id, ttl_sec;
+    uint64_t expires_usec;
+    LIST_HEAD(, Key) keys;
+};
+
+typedef struct Lessor {
+    Tree leases, expiries;
+} Lessor;
+
+/* What a leader that is out of contact believes. */
+typedef struct Belief {
+    int64_t id, ttl_sec;
+    uint64_t expires_usec;
+} Belief;
+
+Lease *lessor_find(const Server *server, int64_t id);
+Refusal lessor_grant(Server *server, int64_t id, int64_t ttl_sec, Lease **ret);
+Refusal lessor_revoke(Server *server, int64_t id);
+/* Seconds; 0: there is no such lease any more. */
+int64_t lessor_renew(Server *server, int64_t id);
+/* By a new leader: each lease has its TTL once more, and a bit. */
+void lessor_promote(Server *server);
+void lessor_attach(Key *key, Lease *lease); /* NULL detaches */
+void lessor_expire(Server *server);
+uint64_t lessor_next_usec(const Server *server);
+size_t lessor_beliefs(const Server *server, Belief **ret);
+void lessor_clear(Lessor *lessor);
+void lessor_copy(const Server *from, Server *to);
+
+/* ---- users.c ---- */
+
+typedef struct Right {
+    ServerRights rights;
+    char *begin, *end;
+    KeyRange range; /* of these */
+} Right;
+
+typedef struct User {
+    char *name, *password;
+    Right *rights;
+    size_t n_rights, room;
+} User;
+
+typedef struct Users {
+    bool enabled;
+    uint64_t revision, n_tokens;
+    User *users;
+    size_t n, room;
+} Users;
+
+/* Each member's own: a token that it has not seen for a while is forgotten there. */
+typedef struct Token {
+    char *text, *user;
+    uint64_t until_usec;
+} Token;
+
+/* Who asks; revision 0: nobody said. */
+typedef struct Caller {
+    char *user;
+    uint64_t revision;
+} Caller;
+
+Refusal users_caller(Server *server, size_t member, const char *token, Caller *ret);
+Refusal users_may(const Server *server, const Caller *caller, const KeyRange *range,
+                  ServerRights rights);
+Refusal users_check_password(const Server *server, const char *name, const char *password);
+/* Every member that is in contact knows the token. */
+char *users_token(Server *server, const char *name);
+void users_forget_tokens(Server *server, size_t member);
+void users_clear(Users *users);
+void users_copy(const Users *from, Users *to);
+
+/* ---- kv.c ---- */
+
+/* What can be said without the store. */
+Refusal kv_check_range(const Pb__RangeRequest *request);
+Refusal kv_check_txn(const Pb__TxnRequest *request);
+bool kv_only_reads(const Pb__TxnRequest *request);
+Refusal kv_range(Server *server, size_t member, const Caller *caller,
+                 const Pb__RangeRequest *request, ProtobufCMessage **ret);
+Refusal kv_txn(Server *server, size_t member, const Caller *caller, const Pb__TxnRequest *request,
+               ProtobufCMessage **ret);
+Pb__KeyValue *kv_message(const Version *version);
+
+/* ---- watcher.c ---- */
+
+typedef struct Watcher {
+    TreeNode node;             /* in the member's tree, while synced */
+    TAILQ_ENTRY(Watcher) list; /* of the call */
+    TAILQ_ENTRY(Watcher) unsynced_list;
+    ServerCall *call;
+    int64_t id;
+    uint8_t *bytes;        /* what the range points to */
+    int64_t next_revision; /* all before it are told */
+    bool fragment, synced;
+    uint64_t sync_usec; /* of one that is not synced: when it reads the history */
+    Version **events;   /* of the present round */
+    size_t n_events, room;
+} Watcher;
+
+void watcher_request(ServerCall *call, const Pb__WatchRequest *request);
+/* The member has applied these. */
+void watcher_notify(Server *server, size_t member, int64_t from, int64_t to);
+void watcher_sync(Server *server, size_t member);
+uint64_t watcher_next_usec(const Server *server, size_t member);
+void watcher_free_all(ServerCall *call);
+
+/* ---- raft.c ---- */
+
+typedef struct Member {
+    uint64_t id;
+    bool up, frozen, isolated, disk_stopped;
+    uint64_t contact_usec; /* one that comes back hears of the others then */
+    bool in_contact;
+
+    /* What it believes. */
+    uint64_t term;
+    size_t leader; /* SIZE_MAX: none */
+    uint64_t
+        lost_usec; /* when it saw its leader last, while it is out of contact or there is none */
+    uint64_t streams_usec; /* when streams that want a leader end; UINT64_MAX: there is one */
+    Belief *beliefs;       /* of a leader that is out of contact */
+    size_t n_beliefs;
+
+    int64_t applied; /* revision */
+    uint64_t lag_usec;
+    Token *tokens;
+    size_t n_tokens, tokens_room;
+
+    TAILQ_HEAD(, ServerCall) calls;
+    Tree watchers; /* those that are synced */
+    TAILQ_HEAD(, Watcher) unsynced;
+    Watcher **touched; /* of the present round */
+    size_t n_touched, touched_room;
+} Member;
+
+void raft_init(Server *server);
+/* What is due by now, also what contact and quorum have become. */
+void raft_advance(Server *server);
+uint64_t raft_next_usec(const Server *server);
+/* To be called when a member's state has changed. */
+void raft_review(Server *server);
+/* A quorum that follows a leader, of which this member is one. */
+bool raft_reaches_leader(const Server *server, size_t member);
+/* A revision was made: members apply it, now or after their lag. */
+void raft_committed(Server *server);
+Pb__ResponseHeader *raft_header(const Server *server, size_t member, int64_t revision);
+
+/* ---- calls.c ---- */
+
+typedef enum Method {
+    METHOD_RANGE,
+    METHOD_TXN,
+    METHOD_LEASE_GRANT,
+    METHOD_LEASE_REVOKE,
+    METHOD_LEASE_KEEP_ALIVE,
+    METHOD_WATCH,
+    METHOD_AUTHENTICATE,
+    METHOD_STATUS,
+    METHODS
+} Method;
+
+typedef enum Wait {
+    WAIT_NOTHING,
+    WAIT_LEADER,  /* nobody has it yet */
+    WAIT_QUORUM,  /* a leader has it, who cannot agree upon it with others */
+    WAIT_APPLIED, /* until its member has applied as much as the quorum had */
+    WAIT_ANSWER,  /* lost: only the time-out ends it */
+} Wait;
+
+typedef struct Inbox {
+    TAILQ_ENTRY(Inbox) list;
+    ProtobufCMessage *request;
+} Inbox;
+
+struct ServerCall {
+    TAILQ_ENTRY(ServerCall) list, waiting_list;
+    Server *server;
+    size_t member;
+    Method method;
+    bool hasleader;
+    char *token;
+    ServerEvents events;
+    void *userdata;
+    bool gone;   /* the client is, or the call has ended */
+    bool opened; /* its member has looked at it */
+    size_t n_outputs;
+
+    TAILQ_HEAD(, Inbox) inbox; /* not looked at yet; the first is the one that waits */
+    Wait wait;
+    uint64_t until_usec; /* of one that waits */
+    uint64_t wait_term;  /* of WAIT_QUORUM: the term of the leader that has it */
+    bool wait_alone;     /* and whether nobody but its member has heard of it */
+    int64_t wait_revision;
+    ProtobufCMessage *answer; /* of WAIT_APPLIED: what is done already; NULL: it is a read */
+
+    TAILQ_HEAD(, Watcher) watchers;
+    int64_t next_watch_id;
+};
+
+typedef struct Output {
+    TAILQ_ENTRY(Output) list;
+    ServerCall *call;
+    ProtobufCMessage *message; /* NULL: the end */
+    Refusal refusal;
+} Output;
+
+struct Server {
+    ServerOptions options;
+    uint64_t now_usec, cluster_id;
+    uint64_t term;
+    size_t leader, former;  /* SIZE_MAX: none; former: the last one */
+    uint64_t election_usec; /* when a quorum without leader has one; UINT64_MAX: none is coming */
+    size_t preferred;       /* who is to win it; SIZE_MAX: anybody */
+    bool nospace;
+    size_t n_members;
+    Member members[SERVER_MEMBERS_MAX];
+    Mvcc mvcc;
+    Lessor lessor;
+    Users users;
+    TAILQ_HEAD(Outputs, Output) outputs;
+    TAILQ_HEAD(, ServerCall) waiting;
+};
+
+uint64_t server_draw(Server *server);
+void call_output(ServerCall *call, ProtobufCMessage *message);
+void call_end(ServerCall *call, Refusal refusal);
+void calls_end_of_member(Server *server, size_t member, Refusal refusal);
+/* Looks again at what waits, after something has changed at this member. new_leader: it has heard of one. */
+void calls_retry(Server *server, size_t member, bool new_leader);
+/* Looks at what came while it was frozen. */
+void calls_thawed(Server *server, size_t member);
+void calls_time_out(Server *server);
+uint64_t calls_next_usec(const Server *server);
+void calls_deliver(Server *server);
+/* What leaders had, and nobody has agreed upon, is lost. */
+void calls_forget_proposals(Server *server);
+/* All calls are gone, without a word. */
+void calls_clear(Server *server);
