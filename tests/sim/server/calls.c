@@ -144,9 +144,10 @@ static bool answer(ServerCall *call, Refusal refusal, ProtobufCMessage *message)
 static bool answer_applied(ServerCall *call, Refusal refusal, ProtobufCMessage *message)
 {
     const Server *server = call->server;
+    const Member *m = &server->members[call->member];
 
     if (refusal.code != SERVER_OK || call->gone ||
-        server->members[call->member].applied >= server->mvcc.revision)
+        (m->in_contact && m->applied >= server->mvcc.revision))
         return answer(call, refusal, message);
     wait_for(call, WAIT_APPLIED);
     call->wait_revision = server->mvcc.revision;
@@ -176,7 +177,7 @@ static bool can_write(ServerCall *call)
 {
     const Member *m = &call->server->members[call->member];
 
-    if (raft_reaches_leader(call->server, call->member))
+    if (call->decided || raft_reaches_leader(call->server, call->member))
         return true;
     if (m->leader == SIZE_MAX) {
         wait_for(call, WAIT_LEADER);
@@ -524,7 +525,8 @@ static void retry_applied(ServerCall *call)
 {
     Server *server = call->server;
 
-    if (server->members[call->member].applied < call->wait_revision)
+    if (!server->members[call->member].in_contact ||
+        server->members[call->member].applied < call->wait_revision)
         return;
     if (!call->answer) {
         attempt(call);
@@ -535,19 +537,33 @@ static void retry_applied(ServerCall *call)
     (void)answer(call, REFUSAL_NONE, message); /* it is answered now */
 }
 
-/* What a leader had, when there is another one: it was agreed upon, or it is lost. */
+/* The leader that has it is back. One that nobody else has heard of is lost with its term. */
 static void retry_proposal(ServerCall *call)
 {
     Server *server = call->server;
 
     if (!raft_reaches_leader(server, call->member))
         return;
-    if (call->wait_term == server->term || (!call->wait_alone && server_draw(server) % 2 == 0)) {
+    if (call->wait_term == server->term)
         attempt(call);
-    } else {
+    else
         call->wait = WAIT_ANSWER;
-    }
     release(call);
+}
+
+void calls_decide(Server *server)
+{
+    for (ServerCall *call = TAILQ_FIRST(&server->waiting), *next; call; call = next) {
+        next = TAILQ_NEXT(call, waiting_list);
+        if (call->wait != WAIT_QUORUM)
+            continue;
+        call->decided = !call->wait_alone && server_draw(server) % 2 == 0;
+        if (call->decided)
+            attempt(call);
+        else
+            call->wait = WAIT_ANSWER;
+        release(call);
+    }
 }
 
 static void retry(ServerCall *call, bool new_leader)

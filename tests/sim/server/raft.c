@@ -142,6 +142,7 @@ static void elect(Server *server)
     server->preferred = SIZE_MAX;
     server->election_usec = UINT64_MAX;
     lessor_promote(server);
+    calls_decide(server);
     for (size_t i = 0; i < server->n_members; i++)
         if (server->members[i].in_contact)
             learn(server, i);

@@ -309,6 +309,7 @@ struct ServerCall {
     uint64_t until_usec; /* of one that waits */
     uint64_t wait_term;  /* of WAIT_QUORUM: the term of the leader that has it */
     bool wait_alone;     /* and whether nobody but its member has heard of it */
+    bool decided;        /* a new leader has it and carries it out */
     int64_t wait_revision;
     ProtobufCMessage *answer; /* of WAIT_APPLIED: what is done already; NULL: it is a read */
 
@@ -346,6 +347,8 @@ void call_end(ServerCall *call, Refusal refusal);
 void calls_end_of_member(Server *server, size_t member, Refusal refusal);
 /* Looks again at what waits, after something has changed at this member. new_leader: it has heard of one. */
 void calls_retry(Server *server, size_t member, bool new_leader);
+/* There is a new leader: what the last one had is agreed upon now, or lost. */
+void calls_decide(Server *server);
 /* Looks at what came while it was frozen. */
 void calls_thawed(Server *server, size_t member);
 void calls_time_out(Server *server);

@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-etcd-server-differential.c - the model says what etcd says: drawn stories of reads, transactions, leases,
+ * watches and compactions, told to both.
+ *
+ * SDTRAIN_ETCD_STORIES=FIRST..LAST tells those; without it a range is drawn, and printed. */
+#include "tests/sim/server/test/testing-pair.h"
+
+#include "base/memory.h"
+#include "base/philox.h"
+#include "etcd/test/testing-etcd.h"
+
+#include <string.h>
+#include <sys/random.h>
+
+enum { STORIES = 24, STEPS = 80, OPS_MAX = 5, COMPARES_MAX = 3, TTL_SEC = 10000000 };
+
+typedef struct Draws {
+    uint64_t seed, n;
+} Draws;
+
+static uint32_t draw(Draws *draws, uint32_t below)
+{
+    return philox4x32(draws->seed, 0, draws->n++).word[0] % below;
+}
+
+typedef struct Story {
+    Pair *pair;
+    Draws draws;
+    int64_t first; /* revision at its begin */
+} Story;
+
+static ProtobufCBinaryData bytes(const char *text, size_t n)
+{
+    return (ProtobufCBinaryData){.data = (uint8_t *)text, .len = n};
+}
+
+static ProtobufCBinaryData draw_key(Draws *draws)
+{
+    static const char *const keys[] = {"a",  "b",   "c",  "a/1",  "a/2",     "a/10",
+                                       "ab", "b/x", "b0", "\xff", "\xff\xff"};
+    const char *key = keys[draw(draws, ELEMENTSOF(keys))];
+
+    if (draw(draws, 40) == 0)
+        return bytes("", 0);
+    if (draw(draws, 20) == 0)
+        return bytes("a\0", 2);
+    return bytes(key, strlen(key));
+}
+
+static ProtobufCBinaryData draw_end(Draws *draws)
+{
+    static const char *const ends[] = {"a0", "b", "c", "a/2", "z", "a", "\xff"};
+    const char *end = ends[draw(draws, ELEMENTSOF(ends))];
+
+    switch (draw(draws, 8)) {
+    case 0:
+    case 1:
+    case 2:
+        return bytes("", 0);
+    case 3:
+        return bytes("\0", 1);
+    default:
+        return bytes(end, strlen(end));
+    }
+}
+
+/* Mostly one that can be read. */
+static int64_t draw_revision(Story *story)
+{
+    int64_t now = server_revision(story->pair->server);
+
+    switch (draw(&story->draws, 8)) {
+    case 0:
+        return now + 1 + draw(&story->draws, 2);
+    case 1:
+        return now;
+    case 2:
+        return story->first - (int64_t)draw(&story->draws, 3);
+    case 3:
+        return -(int64_t)draw(&story->draws, 4);
+    default:
+        return MAX(story->first, now - (int64_t)draw(&story->draws, 20));
+    }
+}
+
+static void draw_range(Story *story, Pb__RangeRequest *ret)
+{
+    pb__range_request__init(ret);
+    ret->key = draw_key(&story->draws);
+    ret->range_end = draw_end(&story->draws);
+    ret->limit = draw(&story->draws, 3) == 0 ? draw(&story->draws, 4) : 0;
+    ret->revision = draw(&story->draws, 3) == 0 ? draw_revision(story) : 0;
+    ret->count_only = draw(&story->draws, 6) == 0;
+}
+
+static void tell_range(Story *story)
+{
+    Pb__RangeRequest request;
+
+    draw_range(story, &request);
+    ProtobufCMessage *answer = pair_ask(story->pair, "/etcdserverpb.KV/Range", &request.base,
+                                        &pb__range_response__descriptor);
+    if (answer)
+        protobuf_c_message_free_unpacked(answer, NULL);
+}
+
+static void draw_compare(Story *story, Pb__Compare *ret)
+{
+    static const Pb__Compare__OperandCase cases[] = {PB__COMPARE__OPERAND_VERSION,
+                                                     PB__COMPARE__OPERAND_CREATE_REVISION,
+                                                     PB__COMPARE__OPERAND_MOD_REVISION};
+    int64_t operand = 0;
+
+    pb__compare__init(ret);
+    ret->key = draw_key(&story->draws);
+    ret->target = (Pb__Compare__Target)draw(&story->draws, draw(&story->draws, 4) ? 3 : 5);
+    ret->result = (Pb__Compare__Result)draw(&story->draws, 4);
+    if (draw(&story->draws, 2) == 0)
+        operand = ret->target == PB__COMPARE__TARGET__VERSION ? (int64_t)draw(&story->draws, 4)
+                                                              : draw_revision(story);
+    /* Now and then one of another target. */
+    ret->operand_case =
+        cases[draw(&story->draws, 8) == 0 ? draw(&story->draws, 3) : (uint32_t)ret->target % 3];
+    ret->version = operand; /* the union's other members are as wide */
+}
+
+typedef struct DrawnOp {
+    Pb__RequestOp op;
+    Pb__RangeRequest range;
+    Pb__PutRequest put;
+    Pb__DeleteRangeRequest delete_range;
+    char value[16];
+} DrawnOp;
+
+static void draw_put(Story *story, DrawnOp *ret)
+{
+    Pb__PutRequest *put = &ret->put;
+
+    pb__put_request__init(put);
+    put->key = draw_key(&story->draws);
+    (void)snprintf(ret->value, sizeof(ret->value), "v%u", draw(&story->draws, 1000));
+    put->value = bytes(ret->value, draw(&story->draws, 6) == 0 ? 0 : strlen(ret->value));
+    if (draw(&story->draws, 2) == 0) /* one of them is not there */
+        put->lease = 1 + draw(&story->draws, (uint32_t)story->pair->n_leases + 1);
+    ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
+    ret->op.put = put;
+}
+
+static void draw_op(Story *story, DrawnOp *ret)
+{
+    pb__request_op__init(&ret->op);
+    switch (draw(&story->draws, 8)) {
+    case 0:
+    case 1:
+        draw_range(story, &ret->range);
+        ret->op.request_case = PB__REQUEST_OP__REQUEST_RANGE;
+        ret->op.range = &ret->range;
+        break;
+    case 2:
+    case 3:
+        pb__delete_range_request__init(&ret->delete_range);
+        ret->delete_range.key = draw_key(&story->draws);
+        ret->delete_range.range_end = draw_end(&story->draws);
+        ret->op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
+        ret->op.delete_range = &ret->delete_range;
+        break;
+    default:
+        if (draw(&story->draws, 60) > 0) /* else none at all */
+            draw_put(story, ret);
+    }
+}
+
+static void tell_txn(Story *story)
+{
+    Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
+    Pb__Compare compares[COMPARES_MAX], *compare_list[COMPARES_MAX];
+    DrawnOp ops[OPS_MAX];
+    Pb__RequestOp *op_list[OPS_MAX];
+
+    request.n_compare = draw(&story->draws, 3) == 0 ? draw(&story->draws, COMPARES_MAX + 1) : 0;
+    request.n_success = draw(&story->draws, OPS_MAX + 1);
+    for (size_t i = 0; i < request.n_compare; i++) {
+        draw_compare(story, &compares[i]);
+        compare_list[i] = &compares[i];
+    }
+    for (size_t i = 0; i < request.n_success; i++) {
+        draw_op(story, &ops[i]);
+        op_list[i] = &ops[i].op;
+    }
+    request.compare = compare_list;
+    request.success = op_list;
+    ProtobufCMessage *answer =
+        pair_ask(story->pair, "/etcdserverpb.KV/Txn", &request.base, &pb__txn_response__descriptor);
+    if (answer)
+        protobuf_c_message_free_unpacked(answer, NULL);
+}
+
+static void tell_revoke(Pair *pair, int64_t lease)
+{
+    Pb__LeaseRevokeRequest request = PB__LEASE_REVOKE_REQUEST__INIT;
+
+    request.id = lease;
+    ProtobufCMessage *answer = pair_ask(pair, "/etcdserverpb.Lease/LeaseRevoke", &request.base,
+                                        &pb__lease_revoke_response__descriptor);
+    if (answer)
+        protobuf_c_message_free_unpacked(answer, NULL);
+}
+
+static void tell_lease(Story *story)
+{
+    Pair *pair = story->pair;
+    int64_t lease = 1 + draw(&story->draws, (uint32_t)pair->n_leases + 1);
+
+    switch (draw(&story->draws, 5)) {
+    case 0:
+    case 1:
+        /* An id of its own, one that is there perhaps, or one that etcd chooses; a TTL too large now and then. */
+        if (pair->n_leases < PAIR_LEASES_MAX)
+            pair_grant(pair, TTL_SEC * (draw(&story->draws, 10) ? INT64_C(1) : INT64_C(1000)),
+                       draw(&story->draws, 3) ? 0 : 1000 + draw(&story->draws, 3));
+        break;
+    case 2:
+        tell_revoke(pair, lease);
+        break;
+    default:
+        pair_keep_alive(pair, lease);
+    }
+}
+
+static void tell_watch(Story *story)
+{
+    Pb__WatchCreateRequest create = PB__WATCH_CREATE_REQUEST__INIT;
+
+    if (story->pair->n_watches == PAIR_WATCHES_MAX)
+        return;
+    create.key = draw_key(&story->draws);
+    create.range_end = draw_end(&story->draws);
+    create.start_revision = draw(&story->draws, 2) ? MAX(0, draw_revision(story)) : 0;
+    create.fragment = draw(&story->draws, 2);
+    pair_watch(story->pair, &create);
+}
+
+/* What one story leaves behind is taken away, so that each can be told alone. */
+static void tidy_up(Pair *pair)
+{
+    Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
+    Pb__DeleteRangeRequest all = PB__DELETE_RANGE_REQUEST__INIT;
+    Pb__RequestOp op = PB__REQUEST_OP__INIT, *ops[] = {&op};
+
+    pair_close_watches(pair);
+    all.key = all.range_end = bytes("\0", 1);
+    op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
+    op.delete_range = &all;
+    request.n_success = 1;
+    request.success = ops;
+    ProtobufCMessage *answer =
+        pair_ask(pair, "/etcdserverpb.KV/Txn", &request.base, &pb__txn_response__descriptor);
+    if (answer)
+        protobuf_c_message_free_unpacked(answer, NULL);
+    for (int i = 0; i < pair->n_leases; i++)
+        tell_revoke(pair, i + 1);
+    pair->n_leases = 0;
+}
+
+static void tell_story(Pair *pair, uint64_t seed)
+{
+    _cleanup_free_ char *name = memory_format("SDTRAIN_ETCD_STORIES=%llu..%llu",
+                                              (unsigned long long)seed, (unsigned long long)seed);
+    Story story = {.pair = pair, .draws = {.seed = seed}, .first = server_revision(pair->server)};
+
+    pair->story = name;
+    for (int step = 0; step < STEPS; step++) {
+        uint32_t kind = draw(&story.draws, 100);
+        if (kind < 55)
+            tell_txn(&story);
+        else if (kind < 75)
+            tell_range(&story);
+        else if (kind < 88)
+            tell_lease(&story);
+        else if (kind < 96)
+            tell_watch(&story);
+        else
+            pair_compact(pair, MAX(0, draw_revision(&story)));
+    }
+    pair_check_watches(pair);
+    tidy_up(pair);
+    pair->story = "";
+}
+
+static void the_model_says_what_etcd_says(void **state)
+{
+    (void)state;
+    uint32_t drawn = 0;
+    assert_int_equal(getrandom(&drawn, sizeof(drawn), 0), sizeof(drawn));
+    unsigned long long first = drawn, last = first + STORIES - 1;
+    const char *asked = getenv("SDTRAIN_ETCD_STORIES");
+    if (asked)
+        assert_int_equal(sscanf(asked, "%llu..%llu", &first, &last), 2);
+    print_message("stories %llu..%llu\n", first, last);
+
+    _cleanup_(testing_etcd_stopp) TestingEtcd *etcd = testing_etcd_start(1, 0);
+    _cleanup_(pair_freep) Pair *pair = pair_new(testing_etcd_endpoint(etcd, 0));
+    for (unsigned long long seed = first; seed <= last; seed++)
+        tell_story(pair, seed);
+    print_message("%llu answers compared\n", (unsigned long long)pair->n_compared);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_model_says_what_etcd_says),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
