@@ -92,7 +92,7 @@ static int64_t lease_number(const Pair *pair, int side, int64_t id)
     for (int i = 0; id != 0 && i < pair->n_leases; i++)
         if (pair->leases[side][i] == id)
             return i + 1;
-    return id;
+    return id != 0 ? -1 : 0; /* of a story before */
 }
 
 static void say_kv(FILE *f, const Pair *pair, int side, const Pb__KeyValue *kv)
