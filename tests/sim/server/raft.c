@@ -103,8 +103,10 @@ static void learn(Server *server, size_t index)
     m->leader = server->leader;
     m->streams_usec = UINT64_MAX;
     forget_beliefs(m);
+    if (is_new)
+        calls_retry(server, index, true); /* reads that waited are refused */
     apply_due(server, index);
-    calls_retry(server, index, is_new);
+    calls_retry(server, index, false);
 }
 
 static size_t n_in_contact(const Server *server)
