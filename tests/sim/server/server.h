@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* server.h - a model of an etcd cluster, as its clients see it through the protobuf API.
+ *
+ *     ServerCall *call = server_open(server, member, "/etcdserverpb.KV/Range", &metadata, &events, userdata);
+ *     server_send(call, &request.base);
+ *     server_advance(server, now_usec); // events.message, then events.ended
+ *
+ * One Server is the whole cluster. It is data and nothing else: no clock, thread or I/O. Time goes on in
+ * server_advance() alone, and chance is a function of the caller, so that a schedule can be played again. The messages
+ * are those of etcd/etcd.proto; a transport carries them, delays them and loses them.
+ *
+ * Ownership: server_new() gives the caller a Server; server_free() accepts NULL and ends every call without a word.
+ *            A ServerCall belongs to the Server until events.ended has returned or server_cancel() was called. Requests
+ *            are borrowed. events.message gives the message away: protobuf_c_message_free_unpacked(message, NULL)
+ *            frees it. Bytes and texts in it hold one byte more than their length, which is 0.
+ * Units:     *_usec is the caller's time, in microseconds; ttl_sec whole seconds; members are counted from 0.
+ * Errors:    a call ends with gRPC's status number and etcd 3.4's words. What no client can do is asserted.
+ * Threads:   one. Callbacks run within server_advance() alone; they may call all but server_advance(), server_free()
+ *            and server_restore().
+ */
+#pragma once
+
+#include "base/macro.h"
+#include "etcd.pb-c.h"
+
+typedef struct Server Server;
+typedef struct ServerCall ServerCall;
+
+enum {
+    SERVER_MEMBERS_MAX = 7,
+    SERVER_KEY_BYTES_MAX = 1 << 10, /* the model's own limit; etcd has none but that of a request */
+};
+
+/* gRPC's numbers of those that etcd uses. */
+typedef enum ServerCode {
+    SERVER_OK = 0,
+    SERVER_UNKNOWN = 2,
+    SERVER_INVALID_ARGUMENT = 3,
+    SERVER_NOT_FOUND = 5,
+    SERVER_PERMISSION_DENIED = 7,
+    SERVER_RESOURCE_EXHAUSTED = 8,
+    SERVER_FAILED_PRECONDITION = 9,
+    SERVER_OUT_OF_RANGE = 11,
+    SERVER_UNIMPLEMENTED = 12,
+    SERVER_UNAVAILABLE = 14,
+    SERVER_UNAUTHENTICATED = 16,
+} ServerCode;
+
+/* One key in one revision, for a checker. Valid during the callback. */
+typedef struct ServerChange {
+    const char *key, *value; /* NUL-terminated; value is NULL where the key was deleted */
+    size_t n_key, n_value;
+    int64_t create_revision, version, lease;
+    const char *old_value; /* NULL: there was no such key */
+    size_t n_old_value;
+    int64_t old_create_revision, old_mod_revision;
+} ServerChange;
+
+typedef struct ServerOptions {
+    size_t n_members;
+    uint64_t cluster_id, now_usec;
+    uint64_t election_usec; /* how long a leader is missed; 0: etcd's 1 s */
+    size_t
+        request_bytes_max; /* also what a fragment of a watch's answer may hold; 0: etcd's 1.5 MiB */
+    /* Any 64 bits; NULL: always 0, so that every choice is the first one. */
+    uint64_t (*draw)(void *userdata);
+    /* Once for each revision, when it is made and before anybody is told; NULL: nobody asks. */
+    void (*on_commit)(int64_t revision, const ServerChange *changes, size_t n, void *userdata);
+    void *userdata; /* of both */
+} ServerOptions;
+
+int server_new(const ServerOptions *options, Server **ret);
+Server *server_free(Server *server);
+
+/* Time is now_usec, which is not before the last one. Does what is due by then, hands out what calls have to say. */
+void server_advance(Server *server, uint64_t now_usec);
+/* When server_advance() has to be called next; UINT64_MAX: not before something else is. */
+uint64_t server_next_usec(const Server *server);
+
+/* ---- calls ---- */
+
+typedef struct ServerMetadata {
+    bool hasleader;    /* a member without leader refuses instead of waiting */
+    const char *token; /* NULL: none */
+} ServerMetadata;
+
+typedef struct ServerEvents {
+    /* Owns the message from now on. */
+    void (*message)(ServerCall *call, ProtobufCMessage *message, void *userdata);
+    /* Comes last; text is valid during the callback, the call is gone after it. */
+    void (*ended)(ServerCall *call, ServerCode code, const char *text, void *userdata);
+} ServerEvents;
+
+/* Begins a call of a method, as "/etcdserverpb.KV/Txn", on a member that is up (server_is_up). Each call, also one of
+ * a unary method, gets its request by server_send(). */
+ServerCall *server_open(Server *server, size_t member, const char *path,
+                        const ServerMetadata *metadata, const ServerEvents *events, void *userdata);
+/* One for a unary method, any number for a stream. What is sent after the end is dropped. */
+void server_send(ServerCall *call, const ProtobufCMessage *request);
+/* The client is gone, or the deadline has passed: no callback runs any more, but what was asked for may still be done.
+ * Accepts NULL, returns NULL. */
+ServerCall *server_cancel(ServerCall *call);
+/* The descriptor of the requests of a method; NULL: there is no such method. */
+const ProtobufCMessageDescriptor *server_request_type(const char *path);
+
+/* ---- members ---- */
+
+/* False: it takes no connection. */
+bool server_is_up(const Server *server, size_t member);
+/* Its process ends: its calls end as UNAVAILABLE, tokens are forgotten. */
+void server_stop(Server *server, size_t member);
+void server_start(Server *server, size_t member);
+/* Says nothing and does nothing, until it goes on with all that was sent to it. */
+void server_freeze(Server *server, size_t member);
+void server_thaw(Server *server, size_t member);
+/* Is cut off from the other members, not from clients. */
+void server_isolate(Server *server, size_t member);
+void server_join(Server *server, size_t member);
+/* Cannot write: it takes part in nothing, but does not know it. As leader it answers keep-alives from memory, while the
+ * others have another one. */
+void server_stop_disk(Server *server, size_t member);
+void server_start_disk(Server *server, size_t member);
+/* It applies, and its watches show, what is agreed upon that much later; 0 ends it. */
+void server_lag(Server *server, size_t member, uint64_t lag_usec);
+/* The present leader gives way to this member, in a new term. Does nothing without a quorum. */
+void server_elect(Server *server, size_t member);
+
+size_t server_members(const Server *server);
+uint64_t server_member_id(const Server *server, size_t member);
+uint64_t server_cluster_id(const Server *server);
+uint64_t server_term(const Server *server);
+/* SIZE_MAX while there is none. */
+size_t server_leader(const Server *server);
+int64_t server_revision(const Server *server);
+
+/* ---- what an operator does ---- */
+
+/* Forgets what was before this revision; gives the status that etcd has for it. */
+ServerCode server_compact(Server *server, int64_t revision, const char **ret_text);
+/* The alarm NOSPACE: writes are refused, deletes and reads are not. */
+void server_set_nospace(Server *server, bool full);
+
+typedef enum ServerRights {
+    SERVER_READ = 1 << 0,
+    SERVER_WRITE = 1 << 1,
+} ServerRights;
+
+/* The user "root" may do everything. */
+void server_add_user(Server *server, const char *name, const char *password);
+/* On [key, range_end) as in a RangeRequest; n_range_end 0: on the key alone. */
+void server_grant(Server *server, const char *user, ServerRights rights, const char *key,
+                  const char *range_end, size_t n_range_end);
+void server_enable_auth(Server *server, bool enable);
+
+typedef struct ServerSnapshot ServerSnapshot;
+
+/* Keys, history, leases and users as they are now. */
+ServerSnapshot *server_snapshot(const Server *server);
+ServerSnapshot *server_snapshot_free(ServerSnapshot *snapshot);
+/* All members stop and start from the snapshot (borrowed), as a cluster of this id. */
+void server_restore(Server *server, const ServerSnapshot *snapshot, uint64_t cluster_id);
