@@ -181,15 +181,23 @@ static void off_takes_back(const LoopKind *kind)
 
 static void b_later(Part *part)
 {
-    assert(sd_event_source_set_time(part->script->parts[1].source, in_msec(3)) >= 0);
+    sd_event_source *b = part->script->parts[1].source;
+    assert(sd_event_source_set_time(b, in_msec(3600 * 1000)) >= 0);
+    assert(sd_event_source_get_pending(b) == 0);
+}
+
+static void b_now(Part *part)
+{
+    assert(sd_event_source_set_time(part->script->parts[1].source, 1) >= 0);
 }
 
 static void a_new_time_takes_back(const LoopKind *kind)
 {
     BEGIN(kind);
     a->act = b_later;
+    c->act = b_now;
     timer(a, 1, -1, SD_EVENT_ONESHOT);
-    timer(b, 2, 7, SD_EVENT_ONESHOT);
+    timer(b, 2, 0, SD_EVENT_ONESHOT);
     timer(c, 3, 5, SD_EVENT_ONESHOT);
     script_close(&script, "new time", "ACB");
 }
@@ -253,6 +261,17 @@ static void answers_before_timers(const LoopKind *kind)
     script_close(&script, "answers", "AAB");
 }
 
+static void answers_in_turn_with_timers(const LoopKind *kind)
+{
+    BEGIN(kind);
+    b->act = off_after_six;
+    timer(b, 1, 0, SD_EVENT_ON);
+    assert(sd_event_add_io(script.event, &a->source, script.fd, EPOLLIN, on_io, a) >= 0);
+    a->act = off_after_six;
+    kind->set_ready(script.event, script.fd, true);
+    script_close(&script, "in turn", "ABABAB");
+}
+
 static void change_priority(Part *part)
 {
     assert(sd_event_source_set_priority(part->script->parts[2].source, -1) >= 0);
@@ -302,6 +321,7 @@ void loop_scripts_run(const LoopKind *kind)
     an_error_switches_off(kind);
     a_defer_runs_once(kind);
     answers_before_timers(kind);
+    answers_in_turn_with_timers(kind);
     a_priority_changes_while_pending(kind);
     exit_leaves_the_rest(kind);
 }

@@ -201,6 +201,38 @@ static void a_silent_endpoint_is_left(void **state _unused_)
     world_close();
 }
 
+static void one_that_answers_others_is_not_silent(void **state _unused_)
+{
+    world_open(11);
+    Process p = process_open(0, "m0:2379,m1:2379,m2:2379", 0);
+    testing_server_hold("Txn");
+    put(&p, "k", "v", "slow");
+    for (size_t i = 0; i < 8; i++) { /* of half a second; silence is a third of 5 s */
+        get(&p, "k", "p");
+        run_for(USEC_PER_SEC / 2);
+    }
+    testing_server_hold(NULL);
+    run_until("slow: txn 0 1", 1);
+    process_close(&p);
+    world_close();
+}
+
+static void clients_spread_over_the_members(void **state _unused_)
+{
+    bool used[TESTING_MEMBERS] = {false};
+    world_open(12);
+    for (size_t i = 0; i < 20; i++) {
+        Process p = process_open(0, "m0:2379,m1:2379,m2:2379", 0);
+        get(&p, "k", "p");
+        run_for(USEC_PER_SEC);
+        used[testing_server_last()] = true;
+        process_close(&p);
+    }
+    for (size_t i = 0; i < TESTING_MEMBERS; i++)
+        assert_true(used[i]);
+    world_close();
+}
+
 static void a_member_that_is_down_has_seen_nothing(void **state _unused_)
 {
     world_open(6);
@@ -257,6 +289,42 @@ static void a_cancelled_watch_lists_again(void **state _unused_)
     assert_int_equal(testing_server_streams(), 1); /* the member has heard of the others' ends */
     watch = etcd_watch_free(watch);
     run_for(USEC_PER_SEC);
+    assert_int_equal(testing_server_streams(), 0);
+    process_close(&p);
+    world_close();
+}
+
+static void an_idle_watch_owes_nothing(void **state _unused_)
+{
+    world_open(13);
+    Process p = process_open(0, "m0:2379,m1:2379,m2:2379", 0);
+    EtcdWatch *watch;
+    assert_int_equal(etcd_watch_prefix(p.etcd, "a/", on_watch, NULL, &watch), 0);
+    run_for(60 * USEC_PER_SEC);
+    assert_int_equal(etcd_watch_lists(watch), 1);
+    watch = etcd_watch_free(watch);
+    process_close(&p);
+    world_close();
+}
+
+static void free_watch(int r _unused_, const Error *err _unused_, const EtcdRange *range _unused_,
+                       void *userdata)
+{
+    EtcdWatch **watch = userdata;
+    *watch = etcd_watch_free(*watch);
+}
+
+static void a_callback_ends_another_stream(void **state _unused_)
+{
+    world_open(14);
+    Process p = process_open(0, "m0:2379", 0);
+    EtcdWatch *watch;
+    assert_int_equal(etcd_watch_prefix(p.etcd, "a/", on_watch, NULL, &watch), 0);
+    run_for(USEC_PER_SEC);
+    assert_int_equal(testing_server_streams(), 1);
+    assert_int_equal(etcd_get(p.etcd, "k", false, free_watch, &watch, NULL), 0);
+    run_for(USEC_PER_SEC);
+    assert_null(watch);
     assert_int_equal(testing_server_streams(), 0);
     process_close(&p);
     world_close();
@@ -359,6 +427,32 @@ static void what_was_sent_before_the_end_arrives(void **state _unused_)
     world_close();
 }
 
+static void kill_in_callback(int r _unused_, const Error *err _unused_,
+                             const EtcdTxnResult *result _unused_, void *userdata)
+{
+    say("killed");
+    loop_kill(((Process *)userdata)->loop);
+}
+
+static void the_dead_hear_nothing(void **state _unused_)
+{
+    world_open(15);
+    Process p = process_open(0, "m0:2379", 0);
+    EtcdOp op = {.kind = ETCD_PUT, .key = "k", .value = "v"};
+    get(&p, "k", "p");
+    run_until("p: get", 1);
+    assert_int_equal(etcd_txn(p.etcd, NULL, 0, &op, 1, kill_in_callback, &p, NULL), 0);
+    put(&p, "k", "w", "p");
+    loop_freeze(p.loop, true); /* so that both answers are there at once */
+    run_for(USEC_PER_SEC);
+    loop_freeze(p.loop, false);
+    run_for(USEC_PER_SEC);
+    assert_true(said("killed") && !said("txn"));
+    assert_string_equal(testing_server_value("k"), "w");
+    process_close(&p);
+    world_close();
+}
+
 /* ---- the same again ---- */
 
 static char *story(uint64_t seed)
@@ -403,11 +497,16 @@ int main(void)
         cmocka_unit_test(a_cut_path_holds_what_is_sent),
         cmocka_unit_test(pings_give_a_cut_connection_up),
         cmocka_unit_test(a_silent_endpoint_is_left),
+        cmocka_unit_test(one_that_answers_others_is_not_silent),
+        cmocka_unit_test(clients_spread_over_the_members),
         cmocka_unit_test(a_member_that_is_down_has_seen_nothing),
         cmocka_unit_test(a_cancelled_watch_lists_again),
+        cmocka_unit_test(an_idle_watch_owes_nothing),
+        cmocka_unit_test(a_callback_ends_another_stream),
         cmocka_unit_test(a_lease_lives_while_its_process_runs),
         cmocka_unit_test(a_killed_leader_has_a_successor),
         cmocka_unit_test(what_was_sent_before_the_end_arrives),
+        cmocka_unit_test(the_dead_hear_nothing),
         cmocka_unit_test(the_same_seed_is_the_same_history),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

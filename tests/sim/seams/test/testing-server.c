@@ -35,6 +35,7 @@ static struct {
     LIST_HEAD(, ServerCall) calls;
     Key keys[KEYS];
     Lease leases[LEASES];
+    const char *held; /* a method */
     size_t n_keys, n_leases, n_writes, last;
     int64_t revision;
 } server;
@@ -348,7 +349,7 @@ static void server_advance(void *userdata _unused_, uint64_t now_usec)
     expire();
     do {
         LIST_FOREACH(call, &server.calls, list)
-        if (call->request)
+        if (call->request && !(server.held && strstr(call->path, server.held)))
             break;
         if (call)
             serve(call);
@@ -403,6 +404,12 @@ size_t testing_server_streams(void)
     LIST_FOREACH(call, &server.calls, list)
     n++;
     return n;
+}
+
+void testing_server_hold(const char *method)
+{
+    server.held = method;
+    network_server_changed();
 }
 
 size_t testing_server_last(void) { return server.last; }

@@ -22,6 +22,8 @@ const char *testing_server_value(const char *key);
 size_t testing_server_writes(void);  /* transactions that changed something */
 size_t testing_server_streams(void); /* watches and keep-alives that are open */
 size_t testing_server_last(void);    /* the member that was asked last */
+/* Requests of this method ("Txn") are not looked at; NULL: all are. */
+void testing_server_hold(const char *method);
 /* Deletes a key; the watches are told if tell. */
 void testing_server_delete(const char *key, bool tell);
 /* Ends every watch, as for a revision that is compacted. */
