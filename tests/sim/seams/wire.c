@@ -42,8 +42,9 @@ typedef struct Link {
 typedef struct Arrival {
     TAILQ_ENTRY(Arrival) next;
     WireCall *call;
-    ProtobufCMessage *message; /* NULL: the call has ended */
-    WireStatus status;
+    bool end;
+    ProtobufCMessage *message; /* NULL, when not at the end: bytes that are no message */
+    WireStatus status;         /* at the end */
 } Arrival;
 
 struct Wire {
@@ -180,35 +181,39 @@ static void call_check(WireCall *call)
     free(call);
 }
 
-static void arrive(WireCall *call, ProtobufCMessage *message, WireCode code, const char *text,
-                   bool unsent)
-{
-    Wire *wire = call->wire;
-    if (!wire || call->ended) {
-        message_free(message);
-        return;
-    }
-    Arrival *arrival = memory_new(Arrival);
-    *arrival = (Arrival){.call = call, .message = message, .status = {.code = code}};
-    if (!message) {
-        call->ended = true;
-        arrival->status.text = memory_text(text);
-        arrival->status.unsent = unsent;
-    }
-    TAILQ_INSERT_TAIL(&wire->arrivals, arrival, next);
-    loop_set_ready(wire->loop, wire->fd, EPOLLIN);
-}
-
-static void client_end(WireCall *call, WireCode code, const char *text, bool unsent)
-{
-    arrive(call, NULL, code, text, unsent);
-}
-
 static void arrival_free(Arrival *arrival)
 {
     message_free(arrival->message);
     free((char *)arrival->status.text);
     free(arrival);
+}
+
+static void arrive(Arrival *arrival)
+{
+    Wire *wire = arrival->call->wire;
+    if (!wire || arrival->call->ended) {
+        arrival_free(arrival);
+        return;
+    }
+    arrival->call->ended = arrival->end;
+    TAILQ_INSERT_TAIL(&wire->arrivals, arrival, next);
+    loop_set_ready(wire->loop, wire->fd, EPOLLIN);
+}
+
+static void client_message(WireCall *call, ProtobufCMessage *message)
+{
+    Arrival *arrival = memory_new(Arrival);
+    *arrival = (Arrival){.call = call, .message = message};
+    arrive(arrival);
+}
+
+static void client_end(WireCall *call, WireCode code, const char *text, bool unsent)
+{
+    Arrival *arrival = memory_new(Arrival);
+    *arrival = (Arrival){.call = call,
+                         .end = true,
+                         .status = {.code = code, .text = memory_text(text), .unsent = unsent}};
+    arrive(arrival);
 }
 
 /* ---- packets ---- */
@@ -316,7 +321,7 @@ static int on_packet(sd_event_source *source _unused_, uint64_t usec _unused_, v
     if (packet->kind == PACKET_CANCEL || (!call->broken && packet->kind < PACKET_ANSWER))
         packet_to_member(packet);
     else if (!call->broken && packet->kind == PACKET_ANSWER)
-        arrive(call, TAKE_PTR(packet->message), WIRE_OK, NULL, false);
+        client_message(call, TAKE_PTR(packet->message));
     else if (!call->broken)
         client_end(call, packet->code, packet->text, false);
     packet_free(packet);
@@ -498,7 +503,7 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
         TAILQ_REMOVE(&wire->arrivals, arrival, next);
         more = arrival != last;
         WireCall *call = arrival->call;
-        if (arrival->message) {
+        if (!arrival->end) {
             rpc_received(call->rpc, TAKE_PTR(arrival->message));
         } else {
             Rpc *rpc = call->rpc;

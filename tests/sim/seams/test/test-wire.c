@@ -217,6 +217,22 @@ static void one_that_answers_others_is_not_silent(void **state _unused_)
     world_close();
 }
 
+static void an_answer_that_is_no_message_is_an_error(void **state _unused_)
+{
+    world_open(16);
+    Process p = process_open(0, "m0:2379", 0);
+    testing_server_garble(true);
+    put(&p, "k", "v", "p");
+    run_until("p: txn -5 -1", 1); /* it may have been done */
+    get(&p, "k", "p");
+    run_for(USEC_PER_SEC);
+    assert_false(said("get")); /* tried again and again */
+    testing_server_garble(false);
+    run_until("p: get 0 v", 1);
+    process_close(&p);
+    world_close();
+}
+
 static void clients_spread_over_the_members(void **state _unused_)
 {
     bool used[TESTING_MEMBERS] = {false};
@@ -281,6 +297,8 @@ static void a_cancelled_watch_lists_again(void **state _unused_)
     assert_int_equal(etcd_watch_lists(watch), 2);
 
     /* A reset connection likewise. */
+    run_for(USEC_PER_SEC);
+    assert_int_equal(testing_server_streams(), 1);
     testing_server_delete("a/2", false);
     network_reset(0, 0);
     run_until("watch: delete a/2=", 2);
@@ -303,6 +321,40 @@ static void an_idle_watch_owes_nothing(void **state _unused_)
     run_for(60 * USEC_PER_SEC);
     assert_int_equal(etcd_watch_lists(watch), 1);
     watch = etcd_watch_free(watch);
+    process_close(&p);
+    world_close();
+}
+
+static void an_event_that_is_no_message_is_not_lost(void **state _unused_)
+{
+    world_open(17);
+    Process p = process_open(0, "m0:2379", 0), other = process_open(1, "m1:2379", 0);
+    EtcdWatch *watch;
+    assert_int_equal(etcd_watch_prefix(p.etcd, "a/", on_watch, NULL, &watch), 0);
+    run_for(USEC_PER_SEC);
+    testing_server_garble(true);
+    put(&other, "a/1", "one", "other");
+    run_until("other: txn -5", 1);
+    testing_server_garble(false);
+    run_until("watch: put a/1=one", 3);
+    assert_int_equal(etcd_watch_lists(watch), 2);
+    watch = etcd_watch_free(watch);
+    process_close(&p);
+    process_close(&other);
+    world_close();
+}
+
+static void no_connection_comes_up_on_a_cut_path(void **state _unused_)
+{
+    world_open(18);
+    Process p = process_open(0, "m0:2379", USEC_PER_SEC);
+    network_cut(0, 0, NETWORK_TO_CLIENT, true);
+    put(&p, "k", "v", "p");
+    run_until("p: txn -110", 2); /* gRPC tries for two seconds */
+    assert_int_equal(loops_now_usec(), 2 * USEC_PER_SEC);
+    network_cut(0, 0, NETWORK_TO_CLIENT, false);
+    run_for(20 * USEC_PER_SEC);
+    assert_int_equal(testing_server_writes(), 0);
     process_close(&p);
     world_close();
 }
@@ -498,10 +550,13 @@ int main(void)
         cmocka_unit_test(pings_give_a_cut_connection_up),
         cmocka_unit_test(a_silent_endpoint_is_left),
         cmocka_unit_test(one_that_answers_others_is_not_silent),
+        cmocka_unit_test(an_answer_that_is_no_message_is_an_error),
         cmocka_unit_test(clients_spread_over_the_members),
         cmocka_unit_test(a_member_that_is_down_has_seen_nothing),
         cmocka_unit_test(a_cancelled_watch_lists_again),
         cmocka_unit_test(an_idle_watch_owes_nothing),
+        cmocka_unit_test(an_event_that_is_no_message_is_not_lost),
+        cmocka_unit_test(no_connection_comes_up_on_a_cut_path),
         cmocka_unit_test(a_callback_ends_another_stream),
         cmocka_unit_test(a_lease_lives_while_its_process_runs),
         cmocka_unit_test(a_killed_leader_has_a_successor),

@@ -36,6 +36,7 @@ static struct {
     Key keys[KEYS];
     Lease leases[LEASES];
     const char *held; /* a method */
+    bool garble;
     size_t n_keys, n_leases, n_writes, last;
     int64_t revision;
 } server;
@@ -52,7 +53,7 @@ static ProtobufCMessage *copy(const ProtobufCMessage *message)
 
 static void answer(ServerCall *call, const ProtobufCMessage *message)
 {
-    network_answer(call->call, copy(message));
+    network_answer(call->call, server.garble ? NULL : copy(message));
 }
 
 static void call_free(ServerCall *call)
@@ -411,6 +412,8 @@ void testing_server_hold(const char *method)
     server.held = method;
     network_server_changed();
 }
+
+void testing_server_garble(bool garble) { server.garble = garble; }
 
 size_t testing_server_last(void) { return server.last; }
 
