@@ -161,8 +161,10 @@ int matmul_tune(CudaMatmul *m, Error *err)
     r = matmul_algorithm_entry(&best->algorithm, best->workspace, &entry);
     if (r < 0)
         return error_set(err, r, "%s: cuBLASLt does not tell its algorithm", m->operation);
-    if (m->shape.type == DATA_F32 && strncmp(m->operation, "linear ", strlen("linear ")) == 0) {
-        r = json_object_set_new(entry, "dw", json_string("f32"));
+    if (strncmp(m->operation, "linear ", strlen("linear ")) == 0) {
+        r = json_object_set_new(entry, "variant", json_string(CUDA_PLAN_VARIANT));
+        if (r == 0 && m->shape.type == DATA_F32)
+            r = json_object_set_new(entry, "dw", json_string("f32"));
         assert(r == 0);
     }
     cuda_plans_give(m->compute->plans, m->operation, entry);

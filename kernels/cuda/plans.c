@@ -66,6 +66,12 @@ static void read_algorithm(JsonReader *entry)
     (void)json_close(&a);
 }
 
+static void read_workspace(JsonReader *entry)
+{
+    int64_t workspace;
+    (void)json_get_int(entry, "workspace", JSON_REQUIRED, 0, workspace_max, &workspace);
+}
+
 /* The type of a weight's gradient, which nobody can choose yet: it is there to be read. */
 static void read_dw(JsonReader *entry, const char *type)
 {
@@ -74,9 +80,25 @@ static void read_dw(JsonReader *entry, const char *type)
         json_refuse(entry, "dw", "%s: it must be %s", told, type);
 }
 
+/* How much of what follows the sums the library does. */
+static void read_variant(JsonReader *entry)
+{
+    char told[16];
+    if (!json_get_text(entry, "variant", JSON_OPTIONAL, told, sizeof(told)) ||
+        strcmp(told, CUDA_PLAN_VARIANT) == 0)
+        return;
+    if (strcmp(told, "fused") == 0)
+        json_refuse(entry, "variant",
+                    "fused: this module has the plain one alone: sdtrainer plan makes plans of it");
+    else
+        json_refuse(entry, "variant", "%s is neither plain nor fused", told);
+}
+
 static void read_linear(JsonReader *entry)
 {
+    read_workspace(entry);
     read_dw(entry, "f32");
+    read_variant(entry);
     read_algorithm(entry);
 }
 
@@ -105,24 +127,39 @@ static void read_engine(JsonReader *entry)
 
 static void read_conv(JsonReader *entry)
 {
+    read_workspace(entry);
     read_dw(entry, "bf16");
+    read_variant(entry);
     read_engine(entry);
 }
 
-/* An engine, and how many images are taken at once. */
+/* An engine, and how many images are taken at once; or the library has refused the shape. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
+    bool own;
+    if (json_get_bool(entry, "own_kernels", JSON_OPTIONAL, &own)) {
+        if (!own)
+            json_refuse(entry, "own_kernels", "false: leave it out");
+        return;
+    }
+    read_workspace(entry);
     (void)json_get_int(entry, "images", JSON_OPTIONAL, 1, INT32_MAX, &images);
     read_engine(entry);
 }
 
-/* The first word of an operation's name, and what its entry has beside the workspace. */
+static void read_product(JsonReader *entry)
+{
+    read_workspace(entry);
+    read_algorithm(entry);
+}
+
+/* The first word of an operation's name, and what reads its entry. */
 static const struct {
     const char *name;
     void (*read)(JsonReader *entry);
 } kinds[] = {{"linear", read_linear},
-             {"product", read_algorithm},
+             {"product", read_product},
              {"conv", read_conv},
              {"attention", read_attention}};
 
@@ -140,9 +177,7 @@ static int read_entry(const char *source, const char *operation, json_t *value, 
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {
         if (strlen(kinds[i].name) != word || memcmp(kinds[i].name, operation, word) != 0)
             continue;
-        int64_t workspace;
         JsonReader entry = json_open(name, value, JSON_KNOWN_KEYS, err);
-        (void)json_get_int(&entry, "workspace", JSON_REQUIRED, 0, workspace_max, &workspace);
         kinds[i].read(&entry);
         return json_close(&entry);
     }

@@ -11,6 +11,10 @@
  *     "reduction":0,"split_k":1,"stages":36,"swizzling":0,"tile":20},"workspace":0}},"sms":132,"version":1}
  * or {"plain":true,"version":1}. Entries that nobody timed on a GPU make a set with "tuned":false.
  *
+ * Of a convolution and a linear layer "variant" says how much of what follows the sums the library does: "plain", which
+ * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient. An
+ * attention that its library refused when the plans were made has {"own_kernels":true}.
+ *
  * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
  *            borrowed from their set.
  * Units:     workspace in bytes.
@@ -31,6 +35,9 @@ typedef struct CudaMachine {
     int sms;               /* multiprocessors */
     int cudnn, cublaslt;   /* versions, as the libraries tell them */
 } CudaMachine;
+
+/* What entries say that are made here, and all that can be replayed. */
+#define CUDA_PLAN_VARIANT "plain"
 
 typedef struct CudaPlans CudaPlans;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-attention-library.c - which graphs an attention asks for, and with which tensors it runs them: groups of images,
  * shared shapes, entries, failures. The graphs are doubles that record: what real ones compute needs a GPU. */
+#include "base/memory.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/attention/attention-choice.h"
 #include "kernels/cuda/attention/attention-library.h"
@@ -263,31 +264,60 @@ static void attentions_of_one_shape_share_their_graphs(void **state)
     device = device_free(device);
 }
 
-static void what_has_no_entry_is_left_to_the_kernels(void **state)
+static void what_has_no_entry_is_an_error_that_says_what_to_do(void **state)
 {
     (void)state;
     _cleanup_free_ char *plans = plans_made();
     Device *device = open_device(false, plans);
     const AttentionShape other = {5, 2, 8, 16, 24, 48, 32};
     Error err = ERROR_INIT;
-    AttentionLibrary *library = (AttentionLibrary *)plans;
-    assert_int_equal(attention_library_new(device, &other, &library, &err), 0);
+    AttentionLibrary *library = NULL;
+    assert_int_equal(attention_library_new(device, &other, &library, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "attention n5 h2 16x24 0: sdtrainer plan --job FILE"));
     assert_null(library);
 
     seen.refused = ATTENTION_BACKWARD; /* an entry that cuDNN refuses is an error */
     assert_int_equal(attention_library_new(device, &shape, &library, &err), -EINVAL);
     assert_int_equal(seen.n_graphs, 0);
     device = device_free(device);
+}
 
-    device = open_device(true, NULL); /* a shape that it refuses gets no entry, in neither pass */
+/* Made once for any number of objects; whoever replays the set asks cuDNN nothing. */
+static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans = NULL;
+    Error err = ERROR_INIT;
+    Device *device = open_device(true, NULL);
     seen.refused = ATTENTION_BACKWARD;
-    library = (AttentionLibrary *)plans;
+    AttentionLibrary *library = (AttentionLibrary *)&err;
+    for (int i = 0, made = 0; i < 2; i++) {
+        assert_int_equal(attention_library_new(device, &shape, &library, &err), 0);
+        assert_null(library);
+        assert_int_equal(seen.n_graphs, 0);
+        assert_true(i == 0 ? seen.n_made > 0 : seen.n_made == made);
+        made = seen.n_made;
+    }
+    assert_int_equal(device_plans(device, &plans), 0);
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 0\":{\"own_kernels\":true}"));
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"own_kernels\":true}"));
+    device = device_free(device);
+
+    device = open_device(false, plans);
+    library = (AttentionLibrary *)&err;
     assert_int_equal(attention_library_new(device, &shape, &library, &err), 0);
     assert_null(library);
-    assert_int_equal(seen.n_graphs, 0);
-    _cleanup_free_ char *made = NULL;
-    assert_int_equal(device_plans(device, &made), 0);
-    assert_null(strstr(made, "attention n"));
+    assert_int_equal(seen.n_made, 0);
+    device = device_free(device);
+
+    _cleanup_free_ char *mixed = plans_made(), *changed = NULL;
+    char *at = strstr(mixed, "{\"engine\":9,"),
+         *end = strstr(mixed, ",\"attention n4 h2 16x24 1\"");
+    assert_true(at && end);
+    changed = memory_format("%.*s{\"own_kernels\":true}%s", (int)(at - mixed), mixed, end);
+    device = open_device(false, changed);
+    assert_int_equal(attention_library_new(device, &shape, &library, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "attention n4 h2 16x24 1: own_kernels: missing"));
     device = device_free(device);
 }
 
@@ -364,7 +394,8 @@ int main(void)
         cmocka_unit_test(a_late_set_makes_one_graph_that_fits),
         cmocka_unit_test(images_are_taken_in_groups),
         cmocka_unit_test(attentions_of_one_shape_share_their_graphs),
-        cmocka_unit_test(what_has_no_entry_is_left_to_the_kernels),
+        cmocka_unit_test(what_has_no_entry_is_an_error_that_says_what_to_do),
+        cmocka_unit_test(a_refused_shape_is_left_to_the_kernels_by_its_entries),
         cmocka_unit_test(a_pass_without_an_entry_is_an_error),
         cmocka_unit_test(a_forward_alone_has_one_graph),
         cmocka_unit_test(a_failing_run_breaks_the_device),

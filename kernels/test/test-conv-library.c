@@ -510,8 +510,9 @@ static void a_device_that_makes_plans_takes_what_is_deterministic(void **state)
         char name[CONV_NAME_MAX];
         conv_pass_name(&small, conv_pads_same(&small), pass, name);
         _cleanup_free_ char *entry =
-            memory_format("\"%s\":{%s\"engine\":2,\"knobs\":{\"2\":1},\"workspace\":4099}", name,
-                          pass == CONV_BACKWARD_WEIGHT ? "\"dw\":\"bf16\"," : "");
+            memory_format("\"%s\":{%s\"engine\":2,\"knobs\":{\"2\":1},"
+                          "\"variant\":\"plain\",\"workspace\":4099}",
+                          name, pass == CONV_BACKWARD_WEIGHT ? "\"dw\":\"bf16\"," : "");
         if (!strstr(text, entry))
             fail_msg("no %s in %s", entry, text);
     }

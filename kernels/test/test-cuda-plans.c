@@ -22,6 +22,7 @@
 #define CONV                                                                                       \
     "\"conv bf16 n32 64x64 320->320 k3 s1 forward\":{\"engine\":62,\"knobs\":{\"12\":3,\"7\":-1}," \
     "\"workspace\":0}"
+#define PLAIN "\"conv a\":{\"engine\":62,\"knobs\":{},\"variant\":\"plain\",\"workspace\":0}"
 #define SET(operations) "{" MACHINE ",\"operations\":{" operations "},\"sms\":132,\"version\":1}"
 
 static const CudaMachine h200 = {"sm_90", "NVIDIA H200", 132, 91900, 130200};
@@ -41,7 +42,8 @@ static void text_is_canonical(void **unused)
     static const char *const sets[] = {SET(""), SET(CONV "," LINEAR),
                                        "{\"plain\":true,\"version\":1}",
                                        "{" MACHINE ",\"operations\":{" CONV
-                                       "},\"sms\":132,\"tuned\":false,\"version\":1}"};
+                                       "},\"sms\":132,\"tuned\":false,\"version\":1}",
+                                       SET("\"attention a\":{\"own_kernels\":true}," PLAIN)};
     for (size_t i = 0; i < ELEMENTSOF(sets); i++) {
         CudaPlans *plans = parse(sets[i]);
         _cleanup_free_ char *text = cuda_plans_text(plans);
@@ -128,6 +130,21 @@ static void bad_sets_are_refused(void **unused)
         {SET("\"attention a\":{\"engine\":1,\"images\":0,\"knobs\":{},\"workspace\":0}"),
          "images: 0"},
         {SET("\"attention a\":{\"engine\":1,\"images\":1,\"workspace\":0}"), "knobs: missing"},
+        {SET("\"attention a\":{\"engine\":1,\"knobs\":{}}"), "workspace: missing"},
+        {SET("\"attention a\":{\"own_kernels\":false}"), "own_kernels: false"},
+        {SET("\"attention a\":{\"own_kernels\":true,\"workspace\":0}"), "workspace: unknown key"},
+        {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"own_kernels\":true,\"workspace\":0}"),
+         "own_kernels: unknown key"},
+        {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":\"fused\",\"workspace\":0}"),
+         "conv a: variant: fused: this module has the plain one alone"},
+        {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":\"fast\",\"workspace\":0}"),
+         "variant: fast is neither plain nor fused"},
+        {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":1,\"workspace\":0}"),
+         "variant: expected"},
+        {SET("\"linear a\":{\"algorithm\":" ALGORITHM ",\"variant\":\"fused\",\"workspace\":0}"),
+         "linear a: variant: fused"},
+        {SET("\"product a\":{\"algorithm\":" ALGORITHM ",\"variant\":\"plain\",\"workspace\":0}"),
+         "variant: unknown key"},
     };
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
         CudaPlans *plans = NULL;

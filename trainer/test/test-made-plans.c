@@ -140,9 +140,9 @@ static void a_set_is_made(void **unused)
     assert_non_null(strstr(set, "\"linear bf16 "));
     assert_non_null(strstr(set, "\"conv bf16 "));
     assert_non_null(strstr(set, " backward_weight\":{\"algorithm\":{"));
-    assert_non_null(
-        strstr(set, "\"dw\":\"bf16\",\"engine\":2,\"knobs\":{\"2\":1},\"workspace\":4099}"));
-    assert_non_null(strstr(set, "\"dw\":\"f32\",\"workspace\":"));
+    assert_non_null(strstr(set, "\"dw\":\"bf16\",\"engine\":2,\"knobs\":{\"2\":1},"
+                                "\"variant\":\"plain\",\"workspace\":4099}"));
+    assert_non_null(strstr(set, "\"dw\":\"f32\",\"variant\":\"plain\",\"workspace\":"));
 
     _cleanup_free_ char *fp32 =
         testing_job_text_of(&files, "fp32", ", \"device\": \"cuda\"", STEPS, 1);
@@ -245,9 +245,12 @@ static void a_set_that_does_not_fit_is_refused(void **unused)
 static void an_entry_that_cannot_be_replayed_is_named(void **unused)
 {
     (void)unused;
-    static const char engine[] = "\"engine\":2,\"knobs\":{\"2\":1},\"workspace\":4099";
+    static const char engine[] =
+        "\"engine\":2,\"knobs\":{\"2\":1},\"variant\":\"plain\",\"workspace\":4099";
     static const char split[] = "\"split_k\":1,\"stages\":0,\"swizzling\":0,\"tile\":20},"
-                                "\"workspace\":0";
+                                "\"variant\":\"plain\",\"workspace\":0";
+    static const char of_conv[] = "\"knobs\":{\"2\":1},\"variant\":\"plain\"";
+    static const char of_linear[] = "\"tile\":20},\"variant\":\"plain\"";
     static const struct {
         const char *what, *by, *says, *says_too;
     } cases[] = {
@@ -257,6 +260,9 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
         {engine, "\"engine\":2,\"workspace\":0", "conv bf16 ", "knobs"},
         {"\"dw\":\"bf16\"", "\"dw\":\"f32\"", "conv bf16 ", "backward_weight: dw: f32"},
         {"\"dw\":\"f32\"", "\"dw\":\"bf16\"", "linear bf16 ", "backward_weight: dw: bf16"},
+        {of_conv, "\"knobs\":{\"2\":1},\"variant\":\"fused\"", "conv bf16 ",
+         "variant: fused: this module has the plain one alone: sdtrainer plan"},
+        {of_linear, "\"tile\":20},\"variant\":\"fused\"", "linear bf16 ", "variant: fused"},
         {"\"reduction\":0", "\"reduction\":1", "linear bf16 ", "reduction: 1"},
         {split, "\"split_k\":4,\"stages\":0,\"swizzling\":0,\"tile\":20},\"workspace\":0",
          "linear bf16 ", "cuBLASLt refuses the plan's algorithm"},

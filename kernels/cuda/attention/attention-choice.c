@@ -36,6 +36,13 @@ json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_
     return entry;
 }
 
+json_t *attention_own_entry(void) { return memory_given(json_pack("{s:b}", "own_kernels", 1)); }
+
+bool attention_entry_is_own(const json_t *entry)
+{
+    return json_is_true(json_object_get(entry, "own_kernels"));
+}
+
 /* ---- images at once ---- */
 
 int attention_choice_graph(const AttentionTarget *target, const AttentionShape *shape,

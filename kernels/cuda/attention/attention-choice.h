@@ -4,8 +4,9 @@
  *
  * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images of
  * 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how many.
+ * A shape that cuDNN refused when the plans were made has {"own_kernels":true} instead, for each of its passes.
  *
- * Ownership: attention_choice_entry() gives the caller a reference, attention_choose() a graph.
+ * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a graph.
  * Units:     workspace in bytes.
  * Errors:    0 or -errno; the text names the operation.
  * Threads:   any.
@@ -31,6 +32,8 @@ typedef struct AttentionChoice {
 int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
                           Error *err);
 json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_bytes);
+json_t *attention_own_entry(void);
+bool attention_entry_is_own(const json_t *entry);
 
 /* The choice's graph, of `images` images. */
 int attention_choice_graph(const AttentionTarget *target, const AttentionShape *shape,

@@ -125,23 +125,78 @@ static void give_entries(const AttentionLibrary *l)
     }
 }
 
-static bool has_entry(const AttentionLibrary *l)
+static void warn_of_kernels(const AttentionLibrary *l, const char *why)
 {
-    Error why = ERROR_INIT;
+    char name[ATTENTION_NAME_MAX];
+    attention_pass_name(&l->shape, ATTENTION_FORWARD, name);
+    log_warning("our own kernels, which are slow, compute %s: %s", name, why);
+}
+
+/* What forward saves is one thing by cuDNN and another by our own kernels: both passes are the same's. */
+static void give_own_entries(const AttentionLibrary *l)
+{
+    for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
+        char name[ATTENTION_NAME_MAX];
+        attention_pass_name(&l->shape, pass, name);
+        cuda_plans_give(cuda_compute(l->device)->plans, name, attention_own_entry());
+    }
+}
+
+/* 1: the plans leave the shape to our own kernels; 0: to cuDNN. Every pass has an entry. */
+static int left_to_kernels(const AttentionLibrary *l, Error *err)
+{
+    int n_own = 0;
+    char name[ATTENTION_NAME_MAX];
+    for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
+        const json_t *entry;
+        attention_pass_name(&l->shape, pass, name);
+        int r = cuda_plans_take(cuda_compute(l->device)->plans, name, &entry, err);
+        if (r < 0)
+            return r;
+        const bool own = attention_entry_is_own(entry);
+        if (pass > 0 && own != (n_own > 0))
+            return error_set(err, -EINVAL, "%s: own_kernels: %s, unlike forward's", name,
+                             own ? "there" : "missing");
+        n_own += own;
+    }
+    return n_own > 0;
+}
+
+/* A device that makes plans has refused the shape before. */
+static bool was_refused(const AttentionLibrary *l)
+{
     char name[ATTENTION_NAME_MAX];
     const json_t *entry;
     attention_pass_name(&l->shape, ATTENTION_FORWARD, name);
-    if (cuda_plans_take(cuda_compute(l->device)->plans, name, &entry, &why) == 0)
-        return true;
-    log_warning("our own kernels, which are slow, compute an attention: %s", why.text);
-    return false;
+    return cuda_plans_take(cuda_compute(l->device)->plans, name, &entry, NULL) == 0 &&
+           attention_entry_is_own(entry);
+}
+
+/* 1: our own kernels compute it. */
+static int make(AttentionLibrary *l, Error *err)
+{
+    CudaCompute *compute = cuda_compute(l->device);
+    AttentionTarget target = {.architecture = architecture_of(compute)};
+    int r = compute->tune ? was_refused(l) : left_to_kernels(l, err);
+    if (r > 0)
+        warn_of_kernels(l, "cuDNN refused it when the plans were made");
+    if (r != 0)
+        return r;
+    r = cuda_compute_cudnn(compute, &target.handle, err);
+    l->handle = target.handle;
+    for (AttentionPass pass = 0; r == 0 && pass < passes_of(l); pass++)
+        r = make_pass(l, &target, pass, err);
+    if (compute->tune && (r == -EINVAL || r == -ENOENT)) {
+        warn_of_kernels(l, err->text);
+        return 1;
+    }
+    return r;
 }
 
 int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,
                           Error *err)
 {
     CudaCompute *compute = cuda_compute(device);
-    AttentionTarget target = {.architecture = architecture_of(compute)};
     AttentionLibrary *l = find_shared(compute, shape);
     if (l) {
         l->users++;
@@ -152,27 +207,16 @@ int attention_library_new(Device *device, const AttentionShape *shape, Attention
     l->device = device;
     l->shape = *shape;
     l->users = 1;
-    if (!compute->tune && !has_entry(l)) {
-        *ret = attention_library_free(l);
-        return 0;
-    }
-    int r = cuda_compute_cudnn(compute, &target.handle, err);
-    l->handle = target.handle;
-    for (AttentionPass pass = 0; r == 0 && pass < passes_of(l); pass++)
-        r = make_pass(l, &target, pass, err);
-    if (r == 0 && compute->tune)
-        give_entries(l);
+    int r = make(l, err);
+    if (r >= 0 && compute->tune)
+        (r == 0 ? give_entries : give_own_entries)(l);
     if (r == 0)
         share(compute, l);
-    if (r < 0)
+    else
         l = attention_library_free(l);
-    if (compute->tune && (r == -EINVAL || r == -ENOENT)) {
-        log_warning("our own kernels, which are slow, compute an attention: %s", err->text);
-        r = 0;
-    }
-    if (r == 0)
+    if (r >= 0)
         *ret = l;
-    return r;
+    return MIN(r, 0);
 }
 
 AttentionLibrary *attention_library_free(AttentionLibrary *l)

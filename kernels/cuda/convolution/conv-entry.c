@@ -34,8 +34,9 @@ int conv_entry_read(const char *operation, const json_t *entry, ConvChoice *ret,
     if (!json_is_object(entry))
         return error_set(err, -EINVAL, "%s: its plan is no object", operation);
     JsonReader r = json_open(operation, (json_t *)(uintptr_t)entry, JSON_KNOWN_KEYS, err);
-    char dw[8]; /* of the gradient of a weight: bf16, as the set's reader has seen */
-    (void)json_get_text(&r, "dw", JSON_OPTIONAL, dw, sizeof(dw));
+    char told[16]; /* what the set's reader has seen: that there is no choice yet */
+    (void)json_get_text(&r, "dw", JSON_OPTIONAL, told, sizeof(told));
+    (void)json_get_text(&r, "variant", JSON_OPTIONAL, told, sizeof(told));
     (void)json_get_int(&r, "engine", JSON_REQUIRED, 0, INT32_MAX, &choice.engine);
     (void)json_get_int(&r, "workspace", JSON_REQUIRED, 0, INT64_C(1) << 40, &workspace);
     JsonReader knobs = json_get_object(&r, "knobs", JSON_REQUIRED);

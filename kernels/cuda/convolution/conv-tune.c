@@ -106,10 +106,10 @@ static bool start(void *userdata, int candidate)
 static void give_entry(const ConvTuning *t, ConvPass pass, int best)
 {
     json_t *entry = conv_entry_new(&t->choices[best], t->candidates[best].workspace_bytes);
-    if (pass == CONV_BACKWARD_WEIGHT) {
-        int r = json_object_set_new(entry, "dw", json_string("bf16"));
-        assert(r == 0);
-    }
+    int r = json_object_set_new(entry, "variant", json_string(CUDA_PLAN_VARIANT));
+    if (r == 0 && pass == CONV_BACKWARD_WEIGHT)
+        r = json_object_set_new(entry, "dw", json_string("bf16"));
+    assert(r == 0);
     cuda_plans_give(t->compute->plans, conv_graph_name(t->graphs[0]), entry);
 }
 
