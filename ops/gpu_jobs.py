@@ -12,6 +12,7 @@ import statistics
 import tempfile
 
 import gpu_children
+import gpu_parts
 
 TEXT_MAX = 1 << 18
 CHECKPOINTS_BYTES = 30e9  # two of sd2-base, and their data
@@ -101,21 +102,14 @@ class Jobs:
         return {"passed": True, "untimed": untimed, "text": said[-TEXT_MAX:],
                 "note": f"{len(whole['operations'])} operations" + (f", {untimed} of them untimed" if untimed else "")}
 
-    def matrix(self, seconds):
+    def matrix(self, seconds, before):
         """check-operations at the full shapes of both sizes, by the plans."""
-        found, result, texts = first_of(self.plans), {"passed": True, "note": ""}, []
+        found = first_of(self.plans)
         if not found or self.small:
-            return {"passed": None, "note": "the emulator has no day" if self.small else "there are no plans"}
-        for size, (side, grain) in self.sizes().items():
-            code, text, said = self.call([os.path.join(self.root, "bin/check-operations"), "cuda", "bf16", str(side), str(grain)],
-                                         seconds / 2, SDTRAIN_CUDA_PLANS=found[0])
-            passes = [json.loads(line) for line in text.splitlines() if line.startswith("{") and line.endswith("}")]
-            wrong = sum(not one["right"] for one in passes)
-            result[size] = passes
-            result["passed"] = result["passed"] and code == 0 and bool(passes) and wrong == 0
-            result["note"] += f"{size}^2: {len(passes)} passes, {wrong} wrong; "
-            texts.append(f"{size}^2, exit code {code}: {said}")
-        return result if result["passed"] else dict(result, text="\n".join(texts))
+            raise gpu_parts.NotRun("the emulator has no day" if self.small else "there are no plans")
+        runs = [(size, ["bf16", str(side), str(grain), "all", "4096", "sd2"]) for size, (side, grain) in self.sizes().items()]
+        return gpu_parts.check_operations(self.call, [os.path.join(self.root, "bin/check-operations"), "cuda"], seconds, runs, before,
+                                          {"SDTRAIN_CUDA_PLANS": found[0]})
 
     def live(self, folder, seconds, job):
         """One training run: what it said of itself."""

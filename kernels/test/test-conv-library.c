@@ -525,6 +525,31 @@ static void a_device_that_makes_plans_takes_what_is_deterministic(void **state)
     device = device_free(device);
 }
 
+/* An engine that is fast where it overwrites and slow where it adds is not the fastest. */
+static void the_time_of_what_adds_counts(void **state)
+{
+    (void)state;
+    static const char engine[] = "\"engine\":1,", other[] = "\"engine\":2,";
+    assert_int_equal(setenv("FAKE_CUDNN_ADDING_USEC", "1:4500,2:9000", 1), 0);
+    Device *device = device_open_plain(true);
+    Case c = case_new(device, &small);
+    assert_int_equal(unsetenv("FAKE_CUDNN_ADDING_USEC"), 0);
+    _cleanup_free_ char *text = NULL;
+    assert_int_equal(device_plans(device, &text), 0);
+    for (ConvPass pass = 0; pass < N_CONV_PASSES; pass++) {
+        char name[CONV_NAME_MAX];
+        conv_pass_name(&small, conv_pads_same(&small), pass, name);
+        const char *at = strstr(text, name);
+        assert_non_null(at);
+        at = strstr(at, "\"engine\":");
+        const char *wanted = pass == CONV_BACKWARD_WEIGHT ? other : engine;
+        if (!at || strncmp(at, wanted, strlen(wanted)) != 0)
+            fail_msg("%s: no %s in %s", name, wanted, text);
+    }
+    case_free(&c);
+    device = device_free(device);
+}
+
 /* In fp32 no library computes, whatever plans there are. */
 static void fp32_is_plain(void **state)
 {
@@ -551,6 +576,7 @@ int main(void)
         cmocka_unit_test(a_forward_alone_needs_no_other_plan),
         cmocka_unit_test(a_failing_run_breaks_the_device),
         cmocka_unit_test(a_device_that_makes_plans_takes_what_is_deterministic),
+        cmocka_unit_test(the_time_of_what_adds_counts),
         cmocka_unit_test(fp32_is_plain),
     };
     Error err = ERROR_INIT;

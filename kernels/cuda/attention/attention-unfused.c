@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/memory.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/linear/matmul.h"
 #include "kernels/cuda/plans.h"
 
 #include <inttypes.h>

@@ -20,7 +20,8 @@ typedef struct ConvTuning {
     CudaCompute *compute;
     ConvGraph *const *graphs;
     ConvChoice choices[TUNED_MAX];
-    ConvPlan *plans[TUNED_MAX];
+    ConvPlan
+        *plans[TUNED_MAX][2]; /* as the graphs: [1] adds; NULL for the gradient of the weight */
     TuneCandidate candidates[TUNED_MAX];
     int n;
     void *x, *w, *y, *workspace;
@@ -59,7 +60,8 @@ static void add_candidate(ConvTuning *t, const ConvChoice *choice)
         return;
     t->choices[t->n] = *choice;
     t->candidates[t->n].workspace_bytes = bytes;
-    t->plans[t->n++] = TAKE_PTR(plan);
+    t->plans[t->n][0] = TAKE_PTR(plan);
+    t->plans[t->n++][1] = TAKE_PTR(adding);
 }
 
 static int find_candidates(ConvTuning *t, Error *err)
@@ -95,12 +97,17 @@ static int make_operands(ConvTuning *t, const ConvShape *s, Error *err)
     return r < 0 ? error_prefix(err, r, "%s", conv_graph_name(t->graphs[0])) : 0;
 }
 
+/* Once overwriting and once adding: networks with residuals and skips do either about as often. */
 static bool start(void *userdata, int candidate)
 {
     const ConvTuning *t = userdata;
-    Error refused = ERROR_INIT;                    /* another one is taken */
+    Error refused = ERROR_INIT; /* another one is taken */
+    bool runs = true;
     (void)cuda_compute_stream(t->compute->device); /* its GPU becomes current */
-    return conv_plan_execute(t->plans[candidate], t->x, t->w, t->y, t->workspace, &refused) == 0;
+    for (int add = 0; runs && add < 2 && t->plans[candidate][add]; add++)
+        runs = conv_plan_execute(t->plans[candidate][add], t->x, t->w, t->y, t->workspace,
+                                 &refused) == 0;
+    return runs;
 }
 
 static void give_entry(const ConvTuning *t, ConvPass pass, int best)
@@ -135,7 +142,8 @@ int conv_tune(CudaCompute *compute, const ConvShape *shape, ConvPass pass,
     for (size_t i = 0; i < ELEMENTSOF(memory); i++)
         device_release(compute->device, memory[i]);
     for (int i = 0; i < t->n; i++)
-        (void)conv_plan_free(t->plans[i]);
+        for (int add = 0; add < 2; add++)
+            (void)conv_plan_free(t->plans[i][add]);
     free(t);
     return MIN(r, 0);
 }

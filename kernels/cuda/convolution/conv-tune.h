@@ -12,6 +12,6 @@
 #include "kernels/cuda/convolution/conv-graph.h"
 
 /* An entry serves the graph that overwrites, graphs[0], and the one that adds, graphs[1], if there is one: a candidate
- * makes plans of both. Gives the plans an entry of the operation, unless they have one. */
+ * makes plans of both, and the time of both counts. Gives the plans an entry of the operation, unless they have one. */
 int conv_tune(CudaCompute *compute, const ConvShape *shape, ConvPass pass,
               ConvGraph *const graphs[2], Error *err);

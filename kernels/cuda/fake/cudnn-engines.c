@@ -533,6 +533,8 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
     cudaStream_t stream = NULL;
     (void)cudnnGetStream(handle, &stream); /* it was set, or is NULL */
     waver(plan, &convolution);
-    fake_spend(stream, "FAKE_CUDNN_USEC", (long)engine->index, engine->usec);
+    const double usec = fake_told("FAKE_CUDNN_USEC", (long)engine->index, engine->usec);
+    fake_spend(stream, convolution.beta != 0 ? "FAKE_CUDNN_ADDING_USEC" : "", (long)engine->index,
+               usec);
     return CUDNN_STATUS_SUCCESS;
 }

@@ -2,12 +2,12 @@
 /* check-operations.c - every convolution, linear layer and attention of a grain of sd2-base, or of its autoencoder's
  * encoder and text encoder, at its full shape, on a device:
  *
- *     check-operations cpu|emulated|cuda f32|bf16 SIDE GRAIN [KIND|all [SAMPLES [encoders]]]
+ *     check-operations cpu|emulated|cuda f32|bf16 SIDE GRAIN [KIND|all [SAMPLES [sd2|encoders [DONE]]]]
  *
  * SIDE is the latents': 64 for pictures of 512^2. Each pass of an operation runs twice into memory full of NaN: the
  * bits must be the same, and nothing may be written behind. SAMPLES (4096) of its results, drawn from a seed, are
  * compared with float64 sums of the very inputs. Encoders run forward alone, in bf16 by plans that are made here where
- * no set is named. Prints one JSON line a pass; exits with 1 if one is wrong. */
+ * no set is named. The first DONE operations are left out. Prints one JSON line a pass; exits with 1 if one is wrong. */
 #include "trainer/nn/tape.h"
 #include "trainer/nn/test/checks.h"
 #include "trainer/nn/test/testing-encoders.h"
@@ -39,6 +39,19 @@ static void conv_run(void *context)
     else
         conv_forward(c->conv, c->x.device, c->packed.device, (const float *)c->bias.device,
                      c->per_image.device, c->residual.device, c->y.device, c->workspace);
+}
+
+/* The residual lies where y is to be. */
+static void conv_run_in_place(void *context)
+{
+    ConvCase *c = context;
+    device_copy(checks.device, c->y.device, c->residual.device, tensor_bytes(&c->y));
+    if (c->linear)
+        linear_forward(c->linear, c->x.device, (const float *)c->weight.device, c->packed.device,
+                       (const float *)c->bias.device, c->y.device, c->y.device, c->workspace);
+    else
+        conv_forward(c->conv, c->x.device, c->packed.device, (const float *)c->bias.device,
+                     c->per_image.device, c->y.device, c->y.device, c->workspace);
 }
 
 /* dx begins with the residual's values, to which the gradient is added. */
@@ -224,12 +237,13 @@ static void conv_check(ConvCase *c, const char *operation)
         conv_pack(c->conv, (const float *)c->weight.device, c->packed.device);
     const Pass passes[] = {
         {operation, "forward", &c->y, conv_run, conv_sample, c},
+        {operation, "forward, in place", &c->y, conv_run_in_place, conv_sample, c},
         {operation, "backward_data", &c->dx, conv_run_data, conv_sample_data, c},
         {operation, "backward_data, added", &c->dx, conv_run_data_added, conv_sample_data_added, c},
         {operation, "backward_weight", &c->dweight, conv_run_weight, conv_sample_weight, c},
         {operation, "backward_weight, bias", &c->dbias, conv_run_weight, conv_sample_bias, c},
     };
-    for (size_t i = 0; i < (s->forward_only ? 1 : ELEMENTSOF(passes)); i++)
+    for (size_t i = 0; i < (s->forward_only ? 2 : ELEMENTSOF(passes)); i++)
         checks_run(&passes[i]);
     Tensor *const all[] = {&c->x, &c->weight, &c->dy,      &c->bias,  &c->per_image,
                            &c->y, &c->dx,     &c->dweight, &c->dbias, &c->residual};
@@ -315,6 +329,8 @@ static void leave_out_backward(Tape *tape)
     }
 }
 
+static int n_left_out; /* operations that are still to be */
+
 static void check_all(const Tape *tape, const char *kind)
 {
     for (size_t i = 0; i < tape->n_operations; i++) {
@@ -323,7 +339,9 @@ static void check_all(const Tape *tape, const char *kind)
         name_of(op, name);
         if (!*name || (kind && strcmp(op->kind->name, kind) != 0) || is_repeated(tape, i, name))
             continue;
-        if (strcmp(op->kind->name, "conv") == 0)
+        if (n_left_out > 0)
+            n_left_out--;
+        else if (strcmp(op->kind->name, "conv") == 0)
             check_conv(&op->shape.conv, name);
         else if (strcmp(op->kind->name, "linear") == 0)
             check_linear(&op->shape.linear, name);
@@ -355,12 +373,14 @@ int main(int argc, char **argv)
     const char *kind = argc > 5 && strcmp(argv[5], "all") != 0 ? argv[5] : NULL;
     const bool is_f32 = argc > 2 && strcmp(argv[2], "f32") == 0;
     const bool encoders = argc > 7 && strcmp(argv[7], "encoders") == 0;
+    n_left_out = argc > 8 ? atoi(argv[8]) : 0;
     checks.n_samples = argc > 6 ? atoi(argv[6]) : SAMPLES;
-    if (argc < 5 || argc > 8 || checks.n_samples < 1 || checks.n_samples > SAMPLES || side < 8 ||
-        side > 128 || grain < 1 || grain > 1024 || (!is_f32 && strcmp(argv[2], "bf16") != 0) ||
-        encoders != (argc > 7)) {
+    if (argc < 5 || argc > 9 || n_left_out < 0 || checks.n_samples < 1 ||
+        checks.n_samples > SAMPLES || side < 8 || side > 128 || grain < 1 || grain > 1024 ||
+        (!is_f32 && strcmp(argv[2], "bf16") != 0) ||
+        (argc > 7 && !encoders && strcmp(argv[7], "sd2") != 0)) {
         (void)fprintf(stderr, "usage: check-operations cpu|emulated|cuda f32|bf16 SIDE GRAIN "
-                              "[KIND|all [SAMPLES [encoders]]]\n");
+                              "[KIND|all [SAMPLES [sd2|encoders [DONE]]]]\n");
         return 2;
     }
     /* No set has an encoder's plans for any other batch than its own. */

@@ -3,7 +3,7 @@
  *
  * Only algorithms whose sums have a fixed order are candidates (tune.h). */
 #include "base/memory.h"
-#include "kernels/cuda/matmul-internal.h"
+#include "kernels/cuda/linear/matmul-internal.h"
 #include "kernels/cuda/plans.h"
 #include "kernels/cuda/tune/tune.h"
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* matmul.c - see matmul.h: descriptors, the plan's algorithm, a run. What finds an algorithm is in matmul-tune.c. */
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/linear/matmul.h"
 
 #include "base/memory.h"
-#include "kernels/cuda/matmul-internal.h"
+#include "kernels/cuda/linear/matmul-internal.h"
 #include "kernels/cuda/plans.h"
 
 #include <stdlib.h>

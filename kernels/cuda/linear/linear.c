@@ -9,7 +9,7 @@
  * library sums in it. dbias has the fixed tree of the project's own column sums. */
 #include "base/memory.h"
 #include "kernels/cuda/compute.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/linear/matmul.h"
 #include "kernels/cuda/operations.h"
 #include "kernels/cuda/plain.h"
 

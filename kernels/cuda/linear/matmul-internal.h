@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/json.h"
-#include "kernels/cuda/matmul.h"
+#include "kernels/cuda/linear/matmul.h"
 
 #include <cublasLt.h>
 
