@@ -25,13 +25,28 @@ def no_files():
 
 
 class Bundle(unittest.TestCase):
+    """A bundle is made once for all tests of a class; each has a folder of links to its files."""
     said = ""
 
-    def setUp(self):
+    @classmethod
+    def setUpClass(cls):
         folder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(folder.cleanup)
+        cls.whole = os.path.join(folder.name, "whole")
+        subprocess.run([os.path.join(SOURCE, "ops/gpu"), "bundle", "--no-build", "--out", cls.whole], check=True, timeout=300)
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(dir=os.path.dirname(self.whole))
         self.addCleanup(folder.cleanup)
         self.folder = os.path.join(folder.name, "gpu")
-        subprocess.run([os.path.join(SOURCE, "ops/gpu"), "bundle", "--no-build", "--out", self.folder], check=True, timeout=120)
+        shutil.copytree(self.whole, self.folder, copy_function=os.link)
+
+    def own(self, name):
+        """A file of the bundle that this test may change."""
+        path = os.path.join(self.folder, name)
+        shutil.copy2(path, path + ".own")
+        os.rename(path + ".own", path)
+        return path
 
     def stages(self, *arguments, gpu="emulator"):
         """The exit code, and how each stage went."""
@@ -54,12 +69,29 @@ class Bundle(unittest.TestCase):
 
     def replace(self, program, script):
         path = os.path.join(self.folder, "bin", program)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)  # a link
         with open(path, "w", encoding="utf-8") as file:
             file.write("#!/bin/sh\n" + script)
+        os.chmod(path, 0o755)
+
+    def fakes(self):
+        """Libraries that compute on the host, for what is run from now on."""
+        fake = os.path.join(os.environ.get("SDTRAIN_BIN", os.path.join(SOURCE, "build/release/bin")), "../fake-cuda")
+        if not os.path.exists(fake):
+            self.skipTest("there were no cublasLt.h and cudnn.h")
+        return unittest.mock.patch.dict(os.environ, SDTRAIN_CUDA_LIBRARIES=os.path.realpath(fake))
+
+    def run_python(self, script):
+        done = subprocess.run(["python3", "-c", script], check=False, timeout=120, cwd=os.path.join(self.folder, "ops"), capture_output=True, text=True)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+
+class Stages(Bundle):
+    """Stages that look at kernels and at the device."""
 
     def test_a_bundle_runs_by_itself(self):
-        size = sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(self.folder) for name in names)
-        self.assertLess(size, 50 * MEBIBYTE)
         code, how, results = self.emulated("ceilings,lanes,bits,float64,elementwise")
         self.assertEqual((code, set(how.values())), (0, {"passed"}), self.said)
         self.assertGreater(results["ceilings"]["copies"]["device_to_device"], 1e6)
@@ -68,7 +100,7 @@ class Bundle(unittest.TestCase):
         self.assertTrue(os.path.isfile(os.path.join(self.folder, "lib/plans/NVIDIA-H200.json")))
 
         # Another bit in the golden file is a kernel that computes otherwise; and the file is what the stage depends on.
-        golden = os.path.join(self.folder, "tests/golden/kernels-cuda.txt")
+        golden = self.own("tests/golden/kernels-cuda.txt")
         with open(golden, encoding="utf-8") as file:
             text = file.read()
         at = text.index("\nsilu forward ") + len("\nsilu forward ")
@@ -82,12 +114,26 @@ class Bundle(unittest.TestCase):
 
         # What failed is no result to rely on, a skipped stage's is; a program that changed is run, and only its stages.
         os.rename(os.path.join(self.folder, "results"), earlier + "-2")
-        with open(os.path.join(self.folder, "bin/bench-device"), "ab") as file:
+        with open(self.own("bin/bench-device"), "ab") as file:
             file.write(b"another build")
+        self.replace("kernels-bits", "exit 9\n")
         code, how, _ = self.emulated("ceilings,lanes,bits", "--results", earlier + "-2")
         self.assertEqual((code, how), (1, {"ceilings": "passed", "lanes": "skipped", "bits": "failed"}), self.said)
         code, how, _ = self.emulated("lanes", "--results", earlier + "-2", "--again")
         self.assertEqual((code, how), (0, {"lanes": "passed"}), self.said)
+
+    def test_operations_that_are_done_are_left_out(self):
+        def told(*arguments):
+            command = [os.path.join(self.folder, "bin/check-operations"), "cuda", "f32", "8", "1", "attention", "64", *arguments]
+            done = subprocess.run(command, check=True, timeout=300, capture_output=True, text=True, env=dict(
+                os.environ, LD_LIBRARY_PATH=os.path.join(self.folder, "lib"), SDTRAIN_CUDA_PLANS="/nonexistent",
+                SDTRAIN_CUDA_MODULE=os.path.join(self.folder, "lib/libsdtrain-emulated.so")))
+            return [(one["operation"], one["pass"]) for one in map(json.loads, done.stdout.splitlines())]
+        passes = told("sd2")
+        self.assertEqual(told("sd2", "0"), passes)
+        last = passes[-1][0]
+        n = len({name for name, _ in passes})
+        self.assertEqual(told("sd2", str(n - 1)), [one for one in passes if one[0] == last])
 
     def check_elementwise(self, result):
         """Sums, by the calls that they are the sums of."""
@@ -118,12 +164,132 @@ class Bundle(unittest.TestCase):
         geglu = sum(4 * side * side * 4 * c * 8 * layers for side, c, layers in ((64, 320, 5), (32, 640, 5), (16, 1280, 5), (8, 1280, 1))) / 1e6
         self.assertAlmostEqual(megabytes["geglu forward"] + megabytes["geglu backward"], geglu, places=3)
 
-    def fakes(self):
-        """Libraries that compute on the host, for what is run from now on."""
-        fake = os.path.join(os.environ.get("SDTRAIN_BIN", os.path.join(SOURCE, "build/release/bin")), "../fake-cuda")
-        if not os.path.exists(fake):
-            self.skipTest("there were no cublasLt.h and cudnn.h")
-        return unittest.mock.patch.dict(os.environ, SDTRAIN_CUDA_LIBRARIES=os.path.realpath(fake))
+    def test_a_product_is_what_it_should_be(self):
+        with self.fakes():
+            code, how, results = self.emulated("ceilings")
+        self.assertEqual((code, how), (0, {"ceilings": "passed"}), self.said)
+        self.assertGreater(results["ceilings"]["product"]["candidates"], 1)
+        self.assertLess(results["ceilings"]["product"]["squared_error"], 1e-3)
+        # Libraries that are not there are no failure of the copies, and are told.
+        with unittest.mock.patch.dict(os.environ, SDTRAIN_CUDA_LIBRARIES="/nonexistent"):
+            code, how, results = self.emulated("ceilings")
+        self.assertEqual((code, how), (0, {"ceilings": "passed"}), self.said)
+        self.assertIn("/nonexistent", results["ceilings"]["text"])
+        self.assertIn("no product", results["ceilings"]["note"])
+
+    def test_the_record_of_a_device_is_read_back(self):
+        record = os.path.join(self.folder, "record")
+        told = {"deviceName": "NVIDIA Imagined", "deviceVer": 900, "driverVer": 13000, "multiProcessorCount": 132, "warpSize": 32,
+                "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
+                "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
+                "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "l2CacheSize": 62914560,
+                "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "totalGlobalMem": 150754820096, "cudaDeviceId": 0, "pciDeviceId": 0,
+                "isTccDriver": 0, "supportCoopLaunch": 1}
+        with open(record, "w", encoding="utf-8") as file:
+            json.dump(told, file)
+        done = subprocess.run([os.path.join(self.folder, "bin/bench-libraries"), "record", record], check=False, timeout=60,
+                              capture_output=True, text=True, env=dict(os.environ, LD_LIBRARY_PATH=os.path.join(self.folder, "lib")))
+        if done.returncode == 3:
+            self.skipTest(done.stderr)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        read = json.loads(done.stdout)
+        self.assertEqual({key: read.get(key) for key in told}, told)
+
+    def test_a_failing_stage_keeps_its_text(self):
+        self.replace("check-operations", 'echo \'{"operation":"conv","error":1.5,"right":\'$([ $2 = f32 ] && echo true || echo false)"}"; [ $2 = f32 ]\n')
+        code, how, results = self.emulated("float64")
+        self.assertEqual((code, how), (1, {"float64": "failed"}), self.said)
+        self.assertEqual([results["float64"][kind][0]["right"] for kind in ("f32", "bf16")], [True, False])
+        self.assertIn("1 passes, 1 wrong", results["float64"]["note"])
+
+        self.replace("test-lanes", "echo what it said; echo and why, with \"<$LD_LIBRARY_PATH>\" >&2; exit 7\n")
+        real = os.path.join(self.folder, "bin/bench-device")
+        os.rename(real, real + ".real")
+        self.replace("bench-device", "echo '{ no json'\n")
+        code, how, results = self.emulated("ceilings,lanes,elementwise")
+        self.assertEqual((code, set(how.values())), (1, {"failed"}), self.said)
+        folders = ":".join(filter(None, [os.path.join(self.folder, "lib"), os.environ.get("LD_LIBRARY_PATH")]))  # none is empty
+        self.assertEqual((results["lanes"]["text"], results["lanes"]["code"]), (f"what it said\nand why, with <{folders}>\n", 7))
+        self.assertIn("JSONDecodeError", results["ceilings"]["text"])
+        self.replace("bench-device", "echo the GPU fell off the bus >&2; exit 1\n")
+        _, how, results = self.emulated("elementwise")
+        self.assertEqual(how, {"elementwise": "failed"})
+        self.assertIn("the GPU fell off the bus", results["elementwise"]["text"])
+
+        # Plans that cannot be used are told, and the calls are measured without.
+        self.replace("bench-device", '[ -n "$SDTRAIN_CUDA_PLANS" ] || { echo of another version >&2; exit 1; }; exec "$0.real" "$@"\n')
+        _, how, results = self.emulated("elementwise")
+        self.assertEqual(how, {"elementwise": "passed"}, self.said)
+        self.assertIn("of another version", results["elementwise"]["text"])
+        self.assertTrue(results["elementwise"]["note"].startswith("without plans: "))
+        self.check_elementwise(results["elementwise"])
+
+
+class Training(Bundle):
+    """Stages that make plans and train with them."""
+
+    def test_plans_are_made_and_train(self):
+        later = "unet-libraries,encoders,plans,sd2-512,sd2-256"
+        with self.fakes():
+            code, how, results = self.emulated(later)
+            self.assertEqual((code, set(how.values())), (0, {"passed"}), self.said)
+            with open(os.path.join(self.folder, "results/plans/emulator.json"), encoding="utf-8") as file:
+                operations = json.load(file)["operations"]
+            self.assertIn("linear bf16 128x32->96 forward", operations)  # of two pictures; half of it of one
+            self.assertIn("linear bf16 64x32->96 forward", operations)
+            lives = results["sd2-256"]["runs"]
+            self.assertEqual((len(lives), lives[0]["digest"]), (2, lives[1]["digest"]))
+            self.assertEqual(len(lives[0]["losses"]), 8)
+            # Who has made a set is skipped, but not where the set is gone.
+            again = ["--emulated", "--stages", "plans", "--results", os.path.join(self.folder, "results"), "--bound", "1"]
+            self.assertEqual(self.stages(*again)[1]["plans"]["how"], "skipped", self.said)
+            os.rename(os.path.join(self.folder, "results/plans"), os.path.join(self.folder, "away"))
+            self.assertEqual(self.stages(*again)[1]["plans"]["how"], "failed", self.said)
+            os.rename(os.path.join(self.folder, "away"), os.path.join(self.folder, "results/plans"))
+            # A network that ends with other weights the second time is no success.
+            shutil.copy2(os.path.join(self.folder, "bin/sdtrainer"), os.path.join(self.folder, "bin/real"))
+            self.replace("sdtrainer", f'"$(dirname "$0")/real" "$@" | sed "s/digest=./digest=$(test -e {self.folder}/once && echo 1 || echo 0)/"\n'
+                                      f"touch {self.folder}/once\n")
+            code, how, results = self.emulated("sd2-256")
+            self.assertEqual((code, how), (1, {"sd2-256": "failed"}), self.said)
+            self.assertIs(results["sd2-256"].get("digests_equal"), False, results["sd2-256"])
+        shutil.rmtree(os.path.join(self.folder, "results/plans"))
+        self.assertEqual(self.stages("--emulated", "--stages", "sd2-512")[1]["sd2-512"]["note"], "there are no plans")
+
+    def test_one_job_has_one_digest(self):
+        with self.fakes(), unittest.mock.patch.dict(os.environ, SDTRAIN_EXACT_KINDS="plans"):
+            code, how, results = self.emulated("exactness")
+            self.assertEqual((code, how), (0, {"exactness": "passed"}), self.said)
+            cases = results["exactness"]["cases"]
+            self.assertEqual(len({one["digest"] for one in cases}), 1)
+            self.assertEqual({one["kind"] for one in cases}, {"plans"})
+            self.assertTrue(any("killed" in one["case"] for one in cases) and any("addresses" in one["case"] for one in cases), cases)
+            # Who goes on has the plans of then, and runs what is left.
+            path = os.path.join(self.folder, "results/emulator/exactness.json")
+            with open(path, encoding="utf-8") as file:
+                kept = json.load(file)
+            self.assertIn('"linear bf16 ', kept["plans"])
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump(dict(kept, passed=None, more_to_do=True, cases=cases[:-1]), file)
+            with unittest.mock.patch.dict(os.environ, FAKE_CUDNN_USEC="1:1"):  # who tuned now would choose otherwise
+                code, how, results = self.emulated("exactness")
+            again = results["exactness"]
+            self.assertEqual((code, how, again["plans"]), (0, {"exactness": "passed"}, kept["plans"]), self.said)
+            self.assertEqual(again["cases"][:-1], cases[:-1])
+            self.assertEqual([again["cases"][-1][key] for key in ("key", "digest")], [cases[-1][key] for key in ("key", "digest")])
+            # An engine that answers otherwise the second time is told by what the rank said.
+            with unittest.mock.patch.dict(os.environ, FAKE_CUDNN_WAVER="forward:1"):
+                code, how, results = self.emulated("exactness", "--again")
+            self.assertEqual((code, how), (1, {"exactness": "failed"}), self.said)
+            self.assertIn("by the plan of conv bf16 ", results["exactness"]["text"])
+        self.replace("test-exactness", """for i in 1 2; do echo '{"kind": "own", "case": "'$i'", "digest": "'$i'"}'; done\n""")
+        code, how, results = self.emulated("exactness", "--again")
+        self.assertEqual((code, how), (1, {"exactness": "failed"}), self.said)
+        self.assertIn("2 cases, 1 with another digest", results["exactness"]["note"])
+
+
+class Measures(Bundle):
+    """Stages that measure, and stand beside PyTorch."""
 
     def test_a_step_is_measured_beside_torch(self):
         torch = os.path.join(self.folder, "python")  # stands for the machine's own
@@ -186,33 +352,9 @@ class Bundle(unittest.TestCase):
         self.assertEqual(len(result["first"]["step_seconds"]), 2)
         self.assertAlmostEqual(result["samples_per_second"], 2 * result["steps_per_second"], places=2)
 
-    def test_plans_are_made_and_train(self):
-        later = "unet-libraries,encoders,plans,sd2-512,sd2-256"
-        with self.fakes():
-            code, how, results = self.emulated(later)
-            self.assertEqual((code, set(how.values())), (0, {"passed"}), self.said)
-            with open(os.path.join(self.folder, "results/plans/emulator.json"), encoding="utf-8") as file:
-                operations = json.load(file)["operations"]
-            self.assertIn("linear bf16 128x32->96 forward", operations)  # of two pictures; half of it of one
-            self.assertIn("linear bf16 64x32->96 forward", operations)
-            lives = results["sd2-256"]["runs"]
-            self.assertEqual((len(lives), lives[0]["digest"]), (2, lives[1]["digest"]))
-            self.assertEqual(len(lives[0]["losses"]), 8)
-            # Who has made a set is skipped, but not where the set is gone.
-            again = ["--emulated", "--stages", "plans", "--results", os.path.join(self.folder, "results"), "--bound", "1"]
-            self.assertEqual(self.stages(*again)[1]["plans"]["how"], "skipped", self.said)
-            os.rename(os.path.join(self.folder, "results/plans"), os.path.join(self.folder, "away"))
-            self.assertEqual(self.stages(*again)[1]["plans"]["how"], "failed", self.said)
-            os.rename(os.path.join(self.folder, "away"), os.path.join(self.folder, "results/plans"))
-            # A network that ends with other weights the second time is no success.
-            shutil.copy2(os.path.join(self.folder, "bin/sdtrainer"), os.path.join(self.folder, "bin/real"))
-            self.replace("sdtrainer", f'"$(dirname "$0")/real" "$@" | sed "s/digest=./digest=$(test -e {self.folder}/once && echo 1 || echo 0)/"\n'
-                                      f"touch {self.folder}/once\n")
-            code, how, results = self.emulated("sd2-256")
-            self.assertEqual((code, how), (1, {"sd2-256": "failed"}), self.said)
-            self.assertIs(results["sd2-256"].get("digests_equal"), False, results["sd2-256"])
-        shutil.rmtree(os.path.join(self.folder, "results/plans"))
-        self.assertEqual(self.stages("--emulated", "--stages", "sd2-512")[1]["sd2-512"]["note"], "there are no plans")
+
+class Encoding(Bundle):
+    """The stage that encodes."""
 
     def test_a_batch_is_encoded(self):
         with self.fakes():
@@ -266,23 +408,9 @@ echo '{"value": 2.5}'
             self.assertTrue(rms / 2 < found < rms * 2, (name, found))
             self.assertGreater(len(set(values)), len(values) / 50)
 
-    def test_one_job_has_one_digest(self):
-        with self.fakes(), unittest.mock.patch.dict(os.environ, SDTRAIN_EXACT_KINDS="plans"):
-            code, how, results = self.emulated("exactness")
-            self.assertEqual((code, how), (0, {"exactness": "passed"}), self.said)
-            cases = results["exactness"]["cases"]
-            self.assertEqual(len({one["digest"] for one in cases}), 1)
-            self.assertEqual({one["kind"] for one in cases}, {"plans"})
-            self.assertTrue(any("killed" in one["case"] for one in cases) and any("addresses" in one["case"] for one in cases), cases)
-            # An engine that answers otherwise the second time is told by what the rank said.
-            with unittest.mock.patch.dict(os.environ, FAKE_CUDNN_WAVER="forward:1"):
-                code, how, results = self.emulated("exactness", "--again")
-            self.assertEqual((code, how), (1, {"exactness": "failed"}), self.said)
-            self.assertIn("by the plan of conv bf16 ", results["exactness"]["text"])
-        self.replace("test-exactness", """for i in 1 2; do echo '{"kind": "own", "case": "'$i'", "digest": "'$i'"}'; done\n""")
-        code, how, results = self.emulated("exactness", "--again")
-        self.assertEqual((code, how), (1, {"exactness": "failed"}), self.said)
-        self.assertIn("2 cases, 1 with another digest", results["exactness"]["note"])
+
+class Sanitizer(Bundle):
+    """The stage with a machine's own tool."""
 
     def test_the_sanitizer_is_heard(self):
         if not os.path.exists("/usr/local/cuda/bin/compute-sanitizer") and not shutil.which("compute-sanitizer"):
@@ -330,18 +458,9 @@ ${SAYS#*/}"; exec sleep ${LASTS:-0};; esac
                 self.assertEqual(results["sanitizer"]["tools"]["racecheck unet f32"], {"how": late, "code": None, "errors": None})
                 self.assertEqual(results["sanitizer"]["tools"]["memcheck unet f32"]["how"], "right")
 
-    def test_a_product_is_what_it_should_be(self):
-        with self.fakes():
-            code, how, results = self.emulated("ceilings")
-        self.assertEqual((code, how), (0, {"ceilings": "passed"}), self.said)
-        self.assertGreater(results["ceilings"]["product"]["candidates"], 1)
-        self.assertLess(results["ceilings"]["product"]["squared_error"], 1e-3)
-        # Libraries that are not there are no failure of the copies, and are told.
-        with unittest.mock.patch.dict(os.environ, SDTRAIN_CUDA_LIBRARIES="/nonexistent"):
-            code, how, results = self.emulated("ceilings")
-        self.assertEqual((code, how), (0, {"ceilings": "passed"}), self.said)
-        self.assertIn("/nonexistent", results["ceilings"]["text"])
-        self.assertIn("no product", results["ceilings"]["note"])
+
+class Calls(Bundle):
+    """What a call does with its time, its records and its end, whatever the stages are."""
 
     def test_a_stage_has_its_time_and_no_more(self):
         pids = os.path.join(self.folder, "pids")
@@ -358,15 +477,100 @@ ${SAYS#*/}"; exec sleep ${LASTS:-0};; esac
         self.assertFalse([pid for pid in left if os.path.exists(f"/proc/{pid}")])
 
         # Whoever comes when the budget is used up is not run, and it is said.
-        code, results = self.stages("--emulated", "--stages", "lanes,bits,unet", "--budget", "4")
+        code, results = self.stages("--emulated", "--stages", "lanes,bits,unet", "--bound", "3", "--budget", "4")
         self.assertEqual((code, {name: results[name]["how"] for name in ("lanes", "bits", "unet")}),
                          (1, {"lanes": "failed", "bits": "not run", "unet": "not run"}), self.said)
-        self.assertIn("budget of 4 s", results["bits"]["note"])
+        self.assertRegex(results["bits"]["note"], r"^[01] s of the budget are left, and it may take 3$")
 
-    def run_python(self, script):
-        done = subprocess.run(["python3", "-c", script], check=False, timeout=120, cwd=os.path.join(self.folder, "ops"), capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
+    def test_calls_fit(self):
+        """Less than nine minutes each, and no stage is longer than a call; every stage is in one."""
+        self.run_python(f"""import importlib.machinery, importlib.util, sys
+sys.argv = ["gpu"]
+loader = importlib.machinery.SourceFileLoader("gpu", {os.path.join(self.folder, "ops/gpu")!r})
+gpu = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu", loader))
+loader.exec_module(gpu)
+assert gpu.BUDGET + gpu.gpu_children.DYING_SEC < 9 * 60
+gpu.add_later([], [])
+assert sorted(gpu.CALLS["all"]) == sorted([*gpu.STAGES, "ceilings"]), set(gpu.STAGES) ^ set(gpu.CALLS["all"])
+for name, stage in gpu.STAGES.items():
+    assert stage.least <= stage.seconds <= gpu.BUDGET - gpu.STAGES["machine"].seconds, name
+""")
+
+    # Of four operations with two passes each: two, and half of the next, until time is up.
+    SLOW = """done=$8
+for i in 1 2 3 4; do
+    [ $i -gt $done ] || continue
+    [ $i -le $((done + 2)) ] || { echo '{"operation":"'$i'","pass":"forward","right":true}'; exec sleep 600; }
+    for pass in forward backward; do echo '{"operation":"'$i'","pass":"'$pass'","right":true}'; done
+done
+"""
+
+    def test_what_a_call_has_no_time_for_is_done_by_the_next(self):
+        self.replace("check-operations", self.SLOW)
+        names = ["f32", "bf16", "encoders f32", "encoders bf16"]
+        for call, passes in enumerate([(4, 0, 0, 0), (8, 4, 0, 0), (8, 8, 4, 0), (8, 8, 8, 4), (8, 8, 8, 8)]):
+            code, how, results = self.emulated("float64", "--bound", "5")
+            told = results["float64"]
+            self.assertEqual((code, how["float64"]), (0, "passed" if call == 4 else "partly"), self.said)
+            self.assertEqual(tuple(len(told[name]) for name in names), passes)
+            self.assertEqual(told["whole"], names[:call])
+            self.assertRegex(self.said, rf"\n{'passed' if call == 4 else 'partly'}: +[12]  .*float64\n")
+        self.assertEqual([one["operation"] + one["pass"][0] for one in told["bf16"]], ["1f", "1b", "2f", "2b", "3f", "3b", "4f", "4b"])
+        self.assertEqual(self.emulated("float64")[1], {"float64": "skipped"})
+
+    def test_a_call_that_is_killed_leaves_what_the_last_one_left(self):
+        hangs, began = os.path.join(self.folder, "hangs"), os.path.join(self.folder, "began")
+        os.mkfifo(began)
+        self.replace("check-operations", f"[ ! -e {hangs} ] || {{ echo >{began}; exec sleep 600; }}\n" + self.SLOW)
+        self.assertEqual(self.emulated("float64", "--bound", "5")[1], {"float64": "partly"})
+        path = os.path.join(self.folder, "results/emulator/float64.json")
+        with open(path, encoding="utf-8") as file:
+            kept = file.read()
+        with open(hangs, "w", encoding="ascii"):
+            pass
+        with subprocess.Popen([os.path.join(self.folder, "ops/gpu"), "run", "--emulated", "--stages", "float64"], cwd="/", stdout=subprocess.DEVNULL) as run:
+            with open(began, encoding="ascii") as file:
+                file.read()
+            run.kill()
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(file.read(), kept)
+        os.unlink(hangs)
+        told = self.emulated("float64", "--bound", "5")[2]["float64"]
+        self.assertEqual((told["whole"], len(told["bf16"])), (["f32"], 4))
+
+    def test_a_stage_that_does_not_get_forward_has_failed(self):
+        self.replace("check-operations", "exec sleep 600\n")
+        code, how, results = self.emulated("float64", "--bound", "5")
+        self.assertEqual((code, how), (1, {"float64": "failed"}), self.said)
+        self.assertIn("nothing was done in time", results["float64"]["note"])
+        # What is wrong is no part of what is done: the stage begins anew.
+        self.replace("check-operations", "echo '{\"operation\":\"1\",\"right\":false}'; echo '{\"operation\":\"2\",\"right\":true}'; exec sleep 600\n")
+        for _ in range(2):
+            code, how, results = self.emulated("float64", "--bound", "5")
+            self.assertEqual((code, how, len(results["float64"]["f32"])), (1, {"float64": "failed"}, 1), self.said)
+
+    def test_one_digest_is_looked_for_in_several_calls(self):
+        told = os.path.join(self.folder, "told")
+        self.replace("test-exactness", f'''echo "$SDTRAIN_EXACT_DONE" >>{told}
+case $SDTRAIN_EXACT_DONE in "  ") echo made >$SDTRAIN_EXACT_PLANS; n=0;; *plans-0*) n=1;; esac
+grep -q made $SDTRAIN_EXACT_PLANS || exit 8
+echo '{{"kind": "plans", "key": "plans-'$n'", "case": "'$n'", "digest": "aa"}}'
+[ $n = 1 ] || exec sleep 600
+''')
+        for how, cases in (("partly", 1), ("passed", 2)):
+            code, _, results = self.emulated("exactness", "--bound", "5")
+            self.assertEqual((code, results["exactness"]["how"], len(results["exactness"]["cases"])), (0, how, cases), self.said)
+        with open(told, encoding="utf-8") as file:
+            self.assertEqual(file.read(), "  \n plans-0 \n")
+        # The next call's digest is another one.
+        self.replace("test-exactness", """n=0; case $SDTRAIN_EXACT_DONE in *own-0*) n=1;; esac
+echo '{"kind": "own", "key": "own-'$n'", "case": "'$n'", "digest": "'$n'"}'
+[ $n = 1 ] || exec sleep 600
+""")
+        for how, note in (("partly", "1 cases, 0 with another digest, more to do"), ("failed", "2 cases, 1 with another digest")):
+            results = self.emulated("exactness", "--bound", "5")[2]
+            self.assertEqual(results["exactness"]["how"], how, self.said)
+            self.assertIn(note, results["exactness"]["note"])
 
     def test_a_process_that_does_not_end_is_given_up(self):
         # As one that a hanging driver holds: no signal reaches it. It is told once, and nobody waits for it again.
@@ -472,54 +676,6 @@ with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("shutil.disk_u
                 file.write(kept)
             self.assertEqual(self.stages("--emulated", "--stages", "sd2-512", "--results", os.path.join(self.folder, "results"))[1]["sd2-512"]["how"], how, kept)
 
-    def test_the_record_of_a_device_is_read_back(self):
-        record = os.path.join(self.folder, "record")
-        told = {"deviceName": "NVIDIA Imagined", "deviceVer": 900, "driverVer": 13000, "multiProcessorCount": 132, "warpSize": 32,
-                "maxThreadsPerBlock": 1024, "maxThreadsPerSM": 2048, "regsPerBlock": 65536, "maxRegistersPerSM": 65536, "maxCtasPerSM": 32,
-                "maxSharedMemoryPerBlock": 49152, "maxSharedMemoryPerBlockOptin": 232448, "reservedSharedMemoryPerBlock": 1024,
-                "maxGridSize": [2147483647, 65535, 65535], "maxBlockSize": [1024, 1024, 64], "l2CacheSize": 62914560,
-                "smClockRateKHz": 1980000, "memClockRateKHz": 3201000, "totalGlobalMem": 150754820096, "cudaDeviceId": 0, "pciDeviceId": 0,
-                "isTccDriver": 0, "supportCoopLaunch": 1}
-        with open(record, "w", encoding="utf-8") as file:
-            json.dump(told, file)
-        done = subprocess.run([os.path.join(self.folder, "bin/bench-libraries"), "record", record], check=False, timeout=60,
-                              capture_output=True, text=True, env=dict(os.environ, LD_LIBRARY_PATH=os.path.join(self.folder, "lib")))
-        if done.returncode == 3:
-            self.skipTest(done.stderr)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        read = json.loads(done.stdout)
-        self.assertEqual({key: read.get(key) for key in told}, told)
-
-    def test_a_failing_stage_keeps_its_text(self):
-        self.replace("check-operations", 'echo \'{"operation":"conv","error":1.5,"right":\'$([ $2 = f32 ] && echo true || echo false)"}"; [ $2 = f32 ]\n')
-        code, how, results = self.emulated("float64")
-        self.assertEqual((code, how), (1, {"float64": "failed"}), self.said)
-        self.assertEqual([results["float64"][kind][0]["right"] for kind in ("f32", "bf16")], [True, False])
-        self.assertIn("1 passes, 1 wrong", results["float64"]["note"])
-
-        self.replace("test-lanes", "echo what it said; echo and why, with \"<$LD_LIBRARY_PATH>\" >&2; exit 7\n")
-        real = os.path.join(self.folder, "bin/bench-device")
-        os.rename(real, real + ".real")
-        self.replace("bench-device", "echo '{ no json'\n")
-        os.chmod(real, 0o755)
-        code, how, results = self.emulated("ceilings,lanes,elementwise")
-        self.assertEqual((code, set(how.values())), (1, {"failed"}), self.said)
-        folders = ":".join(filter(None, [os.path.join(self.folder, "lib"), os.environ.get("LD_LIBRARY_PATH")]))  # none is empty
-        self.assertEqual((results["lanes"]["text"], results["lanes"]["code"]), (f"what it said\nand why, with <{folders}>\n", 7))
-        self.assertIn("JSONDecodeError", results["ceilings"]["text"])
-        self.replace("bench-device", "echo the GPU fell off the bus >&2; exit 1\n")
-        _, how, results = self.emulated("elementwise")
-        self.assertEqual(how, {"elementwise": "failed"})
-        self.assertIn("the GPU fell off the bus", results["elementwise"]["text"])
-
-        # Plans that cannot be used are told, and the calls are measured without.
-        self.replace("bench-device", '[ -n "$SDTRAIN_CUDA_PLANS" ] || { echo of another version >&2; exit 1; }; exec "$0.real" "$@"\n')
-        _, how, results = self.emulated("elementwise")
-        self.assertEqual(how, {"elementwise": "passed"}, self.said)
-        self.assertIn("of another version", results["elementwise"]["text"])
-        self.assertTrue(results["elementwise"]["note"].startswith("without plans: "))
-        self.check_elementwise(results["elementwise"])
-
     def test_what_is_no_bundle_is_not_deleted(self):
         other = os.path.join(os.path.dirname(self.folder), "thesis")
         os.makedirs(other)
@@ -538,6 +694,29 @@ with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("shutil.disk_u
             self.assertNotEqual(done.returncode, 0)
             self.assertIn(other, done.stderr)
             self.assertTrue(os.path.exists(kept))
+
+    def test_one_file_is_carried(self):
+        other = os.path.join(os.path.dirname(self.folder), "there")
+        os.makedirs(other)
+        subprocess.run([os.path.join(SOURCE, "ops/gpu"), "bundle", "--no-build", "--archive", "--out", self.folder], check=True, timeout=300)
+        carried = os.path.join(other, "gpu.tar.xz")
+        os.rename(self.folder + ".tar.xz", carried)
+        tree = sum(os.path.getsize(os.path.join(SOURCE, name)) for name in subprocess.run(
+            ["git", "ls-files", "-z"], check=False, cwd=SOURCE, capture_output=True, text=True).stdout.split("\0") if os.path.isfile(os.path.join(SOURCE, name)))
+        self.assertLess(os.path.getsize(carried) + tree, 45e6)
+        unpack = [os.path.join(SOURCE, "ops/gpu"), "unpack", "--out", os.path.join(other, "gpu")]
+        for _ in range(2):  # the second time over the first
+            subprocess.run(unpack, check=True, timeout=120)
+            self.assertEqual(subprocess.run(["diff", "-r", self.folder, os.path.join(other, "gpu")], check=False, capture_output=True).stdout, b"")
+        self.assertEqual(sorted(os.listdir(other)), ["gpu", "gpu.tar.xz"])
+        # A file that was cut short leaves what was there.
+        os.truncate(carried, os.path.getsize(carried) // 2)
+        done = subprocess.run(unpack, check=False, timeout=120, capture_output=True, text=True)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("gpu.tar.xz cannot be unpacked: ", done.stderr)
+        self.assertEqual(sorted(os.listdir(other)), ["gpu", "gpu.tar.xz"])
+        self.folder = os.path.join(other, "gpu")
+        self.assertEqual(self.emulated("lanes")[0], 0)
 
     def test_without_a_gpu_nothing_is_run(self):
         if shutil.which("nvidia-smi"):
