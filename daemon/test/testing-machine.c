@@ -166,14 +166,20 @@ void dies(Machine *machine, int slot)
     t->process->events.moved(t->process->events.userdata);
 }
 
-void writes(Machine *machine, int slot, ChannelType type, int64_t step)
+void writes_message(Machine *machine, int slot, ChannelMessage message)
 {
     FakeTrainer *t = trainer_in(machine, slot);
-    assert_true(t->process && t->n_said < ELEMENTSOF(t->said));
-    ChannelMessage *m = &t->said[t->n_said++];
-    *m = (ChannelMessage){.type = type, .generation = t->generation, .step = step};
-    (void)snprintf(m->address, sizeof(m->address), "127.0.0.1:4000");
-    (void)snprintf(m->uri, sizeof(m->uri), "file:///c/%lld", (long long)step);
+    assert_true(t->process && t->n_said < ELEMENTSOF(t->said) && !message.spec);
+    message.generation = t->generation;
+    t->said[t->n_said++] = message;
+}
+
+void writes(Machine *machine, int slot, ChannelType type, int64_t step)
+{
+    ChannelMessage m = {.type = type, .step = step};
+    (void)snprintf(m.address, sizeof(m.address), "127.0.0.1:4000");
+    (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
+    writes_message(machine, slot, m);
 }
 
 void says(Machine *machine, int slot, ChannelType type, int64_t step)

@@ -118,7 +118,9 @@ void machine_init(Machine *machine);
 FakeTrainer *trainer_in(Machine *machine, int slot);
 /* The trainer of that slot was killed, or ended with exit code 0. */
 void dies(Machine *machine, int slot);
-/* The message waits in the channel. */
+/* The message waits in the channel. It gets the trainer's generation; its spec is not taken along. */
+void writes_message(Machine *machine, int slot, ChannelMessage message);
+/* The same with a type and a step, an address and a uri. */
 void writes(Machine *machine, int slot, ChannelType type, int64_t step);
 /* The message is read at once. */
 void says(Machine *machine, int slot, ChannelType type, int64_t step);
