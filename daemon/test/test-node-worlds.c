@@ -126,7 +126,7 @@ static void a_frozen_watch_ends_with_a_refused_write(_unused_ void **state)
     join(&n1);
     run_world("a", 1, 3, 0);
     n1.etcd.is_blind = true;
-    (void)decide("a", 2, 0, 0);
+    (void)decide("a", 2, 0, 1);
     settle();
     assert_killed(&n1, 0, false);
     says(&n1.machine, 0, CHANNEL_STEP, 1);
@@ -419,7 +419,7 @@ static void phases_that_end_a_job_end_its_ranks_and_others_do_not(_unused_ void 
         assert_killed(&n1, 0, ends[phase]);
         n1.machine.trainers[0].killed = true;
         if (!ends[phase]) {
-            (void)decide("a", ++generation, 0, 0);
+            (void)decide("a", ++generation, 0, 1);
             settle();
         }
         dies(&n1.machine, 0);
@@ -527,7 +527,7 @@ static void a_lost_slot_is_in_the_record_before_its_rank_has_ended(_unused_ void
 {
     join(&n1);
     run_world("a", 1, 3, 0);
-    (void)decide("a", 2, 0, 0);
+    (void)decide("a", 2, 0, 1);
     settle();
     dies(&n1.machine, 1);
     settle();
@@ -542,6 +542,29 @@ static void a_lost_slot_is_in_the_record_before_its_rank_has_ended(_unused_ void
     dies(&n1.machine, 0);
     settle();
     assert_int_equal(node_record(&n1).lost_slots, 0);
+}
+
+/* What is acknowledged first was sent before the slot was lost. */
+static void a_record_that_was_under_way_does_not_tell_of_a_lost_slot(_unused_ void **state)
+{
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    run_world("a", 1, 1 << 10, 0);
+    (void)decide("a", 2, 0, 1);
+    settle();
+    n1.etcd.is_cut = true;
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "bad", &gpus);
+    pass(2 * USEC_PER_SEC);
+    assert_int_equal(n1.manager->workload.slots.lost, 1 << 10);
+    answer(under_way(&n1.etcd, node_key(&n1)->key), GIVEN);
+    assert_int_equal(node_record(&n1).lost_slots, 0);
+    n1.etcd.is_cut = false;
+    const LocalWorld *over = job_find(&n1.manager->workload, "a")->over;
+    assert_int_equal(over->local_ranks[0].report.state, RANK_READY);
+    settle();
+    assert_int_equal(node_record(&n1).lost_slots, 1 << 10);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
 /* ---- two jobs ---- */
@@ -647,6 +670,23 @@ static void a_commit_whose_answer_is_lost_is_done_once(_unused_ void **state)
     assert_int_equal(n_commits(), 1);
 }
 
+/* Its guards were read before. */
+static void a_commit_is_refused_when_the_world_moves_before_it_is_written(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", key)), GIVEN);
+    n1.etcd.is_blind = true;
+    (void)decide("a", 2, 0, 1);
+    settle();
+    assert_int_equal(n_commits(), 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_REFUSED), 1);
+    assert_killed(&n1, 0, true);
+}
+
 /* Another generation has committed that step, too; its bytes may be others. */
 static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
 {
@@ -654,7 +694,7 @@ static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
     run_world("a", 1, 3, 0);
     says(&n1.machine, 0, CHANNEL_SAVED, 10);
     settle();
-    (void)decide("a", 2, 0, 0);
+    (void)decide("a", 2, 0, 1);
     settle();
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
@@ -664,7 +704,7 @@ static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
     settle();
     assert_int_equal(n_commits(), 2);
     assert_int_equal(n1.n_committed, 2);
-    (void)decide("a", 4, 0, 0);
+    (void)decide("a", 4, 0, 1);
     n1.etcd.is_blind = true;
     says(&n1.machine, 0, CHANNEL_SAVED, 20);
     settle();
@@ -746,10 +786,12 @@ int main(void)
         CASE(one_that_leaves_and_one_that_dies_have_not_left),
         CASE(all_that_leave_have_left_and_all_that_finish_have_finished),
         CASE(a_lost_slot_is_in_the_record_before_its_rank_has_ended),
+        CASE(a_record_that_was_under_way_does_not_tell_of_a_lost_slot),
         CASE(two_jobs_on_a_node_are_apart),
         CASE(a_node_that_is_cordoned_for_one_job_runs_the_other),
         CASE(both_jobs_come_back_with_a_new_lease),
         CASE(a_commit_whose_answer_is_lost_is_done_once),
+        CASE(a_commit_is_refused_when_the_world_moves_before_it_is_written),
         CASE(a_commit_is_not_known_by_its_step_alone),
         CASE(a_loop_that_stood_still_is_forgiven_to_the_ranks),
         CASE(trainers_hear_each_quarter_of_a_lease_that_they_may_run_on),

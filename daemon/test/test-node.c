@@ -310,6 +310,42 @@ static void a_lease_that_is_taken_anew_brings_node_and_ranks_together(_unused_ v
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY);
 }
 
+/* Nothing has to be read first: its key went with the lease, whatever the watch has shown. */
+static void a_new_lease_takes_one_transaction(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.etcd.is_blind = true;
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    grant(&n1.etcd);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN);
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
+    settle();
+}
+
+/* Its old ranks died while it had no lease, and could not be told. */
+static void what_ended_without_a_lease_is_told_under_the_next(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    (void)decide("a", 2, 0, 1);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    assert_null(report_key(&n1, "a", 1));
+    grant(&n1.etcd);
+    settle();
+    assert_int_equal(report_key(&n1, "a", 1)->lease, lease_of(&n1.etcd));
+    assert_true(killed_of(&n1, "a", 1) != 0);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_true(has_node_key(&n1));
+}
+
 /* While it was away the world of its ranks moved. */
 static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
 {
@@ -525,7 +561,10 @@ static void an_etcd_that_is_away_costs_a_drain_two_seconds(_unused_ void **state
     drain_signal(n1.manager, "SIGTERM");
     dies(&n1.machine, 0);
     dies(&n1.machine, 1);
-    pass(DRAIN_LAST_WORDS_SEC * USEC_PER_SEC - 1);
+    pass(USEC_PER_SEC);
+    drain_advance(n1.manager); /* no word puts it off */
+    node_touch(&n1.manager->node);
+    pass(DRAIN_LAST_WORDS_SEC * USEC_PER_SEC - USEC_PER_SEC - 1);
     assert_int_equal(n1.n_ended, 0);
     pass(1);
     assert_int_equal(n1.n_ended, 1);
@@ -668,6 +707,8 @@ int main(void)
         CASE(a_machine_takes_over_from_its_earlier_life_alone),
         CASE(a_cordon_of_a_longer_name_is_not_ours),
         CASE(a_lease_that_is_taken_anew_brings_node_and_ranks_together),
+        CASE(a_new_lease_takes_one_transaction),
+        CASE(what_ended_without_a_lease_is_told_under_the_next),
         CASE(a_node_comes_back_when_its_old_ranks_are_dead),
         CASE(a_node_that_knows_an_old_world_does_not_come_back_with_it),
         CASE(a_fence_fires_heals_and_fires_again),
