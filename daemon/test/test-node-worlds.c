@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-worlds.c - whole nodes in one process, where nothing is real: what a node does for jobs. Worlds that move,
- * words of another generation, slots, deadlines, two jobs, commits. What it says of itself: test-node.c. */
+ * words of another generation, phases, slots, two jobs. What it says of itself: test-node.c; what its trainers are told
+ * and say: test-node-trainers.c. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
@@ -22,32 +23,10 @@ static int tear_down(_unused_ void **state)
     return 0;
 }
 
-static void assert_killed(TestNode *n, int slot, bool killed)
-{
-    assert_non_null(trainer_in(&n->machine, slot)->process);
-    assert_int_equal(trainer_in(&n->machine, slot)->killed, killed);
-}
-
-static int told(TestNode *n, int slot, ChannelType type)
-{
-    return trainer_in(&n->machine, slot)->n_told[type];
-}
-
 static void damage(KeyKind kind, const char *name)
 {
     char key[KEY_MAX];
     (void)put(key_of("lab", kind, name, key), "{", 0);
-}
-
-/* A world of one rank, which is ready. */
-static void make_ready(const char *job, int64_t generation, int slot)
-{
-    (void)decide(job, generation, UINT64_C(1) << slot, 0);
-    settle();
-    says(&n1.machine, slot, CHANNEL_HELLO, 0);
-    says(&n1.machine, slot, CHANNEL_READY, 0);
-    settle();
-    assert_int_equal(state_of(&n1, job, generation, 0), RANK_READY);
 }
 
 /* ---- worlds that move ---- */
@@ -206,6 +185,21 @@ static void other_records_that_cannot_be_read_change_nothing(_unused_ void **sta
     assert_killed(&n1, 0, true); /* the phase is still known */
 }
 
+/* Its rendezvous is this node's own, and no watch may ever show it. */
+static void a_job_that_is_removed_takes_its_rendezvous_along(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.etcd.is_blind = true;
+    remove_job("a");
+    show_kind(&n1.etcd, KEY_WORLDS);
+    show_kind(&n1.etcd, KEY_PHASES);
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    answer_all();
+    assert_null(job_find(&n1.manager->workload, "a"));
+}
+
 static void a_job_that_is_removed_is_forgotten_when_its_dead_are_told(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -356,28 +350,53 @@ static void a_rendezvous_older_than_its_world_is_anothers(_unused_ void **state)
     assert_string_equal(n2.machine.trainers[0].address, "127.0.0.1:2");
 }
 
-static void a_leave_is_told_to_rank_0_once(_unused_ void **state)
+/* The answer to a node's own word may come before its watch shows an older one. */
+static void an_older_rendezvous_does_not_replace_a_newer_one(_unused_ void **state)
 {
-    const PhaseRecord leave = {.phase = PHASE_STOPPING, .generation = 2, .leave = true, .go = true};
-    PhaseRecord other = leave;
     join(&n1);
-    run_world("a", 2, 6, 0);
-    other.generation = 1;
-    set_phase("a", other);
+    join(&n2);
+    (void)decide("a", 2, 2, 1);
     settle();
-    other.generation = 3;
-    set_phase("a", other);
+    n1.etcd.is_blind = true;
+    set_rendezvous("a", 1, "127.0.0.1:1");
+    says(&n1.machine, 1, CHANNEL_HELLO, 0);
+    says(&n1.machine, 1, CHANNEL_RENDEZVOUS, 0);
+    says(&n1.machine, 1, CHANNEL_READY, 0);
     settle();
-    assert_int_equal(told(&n1, 1, CHANNEL_STOP), 0);
-    for (int i = 0; i < 3; i++) { /* a drain that is asked for again and again */
-        set_phase("a", leave);
-        settle();
-        list_again(&n1.etcd);
-        pass(USEC_PER_SEC);
-    }
-    assert_int_equal(told(&n1, 1, CHANNEL_STOP), 1);
-    assert_int_equal(told(&n1, 2, CHANNEL_STOP), 0);
-    assert_killed(&n1, 1, false);
+    n1.etcd.is_blind = false;
+    settle();
+    let_go("a", 2);
+    settle();
+    assert_int_equal(told(&n1, 1, CHANNEL_GO), 1);
+}
+
+static void a_rendezvous_that_was_deleted_is_no_address(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    join(&n2);
+    (void)decide("a", 10, 1, 1);
+    set_rendezvous("a", 10, "127.0.0.1:10");
+    settle();
+    (void)delete_key(key_rendezvous("lab", "a", 10, key));
+    settle();
+    let_go("a", 10);
+    settle();
+    says(&n2.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    says(&n2.machine, 0, CHANNEL_READY, 0);
+    settle();
+    assert_int_equal(told(&n2, 0, CHANNEL_GO), 0);
+}
+
+static void a_key_that_names_no_job_is_none(_unused_ void **state)
+{
+    join(&n1);
+    (void)decide("a/b", 1, 1, 0);
+    (void)decide("A B", 1, 1, 0);
+    settle();
+    assert_int_equal(n1.machine.n_started, 0);
+    assert_int_equal(n1.manager->workload.n_jobs, 0);
 }
 
 /* ---- phases that end ranks ---- */
@@ -639,126 +658,6 @@ static void both_jobs_come_back_with_a_new_lease(_unused_ void **state)
     assert_killed(&n1, 1, false);
 }
 
-/* ---- commits ---- */
-
-static size_t n_commits(void)
-{
-    char key[KEY_MAX];
-    CheckpointsRecord record;
-    Error err = ERROR_INIT;
-    const StoredKey *k = find(key_of("lab", KEY_CHECKPOINTS, "a", key));
-    if (!k)
-        return 0;
-    assert_int_equal(checkpoints_record_decode(key, k->value, strlen(k->value), &record, &err), 0);
-    size_t n = record.n_commits;
-    checkpoints_record_clear(&record);
-    return n;
-}
-
-static void a_commit_whose_answer_is_lost_is_done_once(_unused_ void **state)
-{
-    char key[KEY_MAX];
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    says(&n1.machine, 0, CHANNEL_SAVED, 10);
-    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", key)), GIVEN);
-    answer(under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", key)), LOST_AFTER);
-    pass(USEC_PER_SEC);
-    settle();
-    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
-    assert_int_equal(n1.n_committed, 1);
-    assert_int_equal(n_commits(), 1);
-}
-
-/* Its guards were read before. */
-static void a_commit_is_refused_when_the_world_moves_before_it_is_written(_unused_ void **state)
-{
-    char key[KEY_MAX];
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    says(&n1.machine, 0, CHANNEL_SAVED, 10);
-    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", key)), GIVEN);
-    n1.etcd.is_blind = true;
-    (void)decide("a", 2, 0, 1);
-    settle();
-    assert_int_equal(n_commits(), 0);
-    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 0);
-    assert_int_equal(told(&n1, 0, CHANNEL_REFUSED), 1);
-    assert_killed(&n1, 0, true);
-}
-
-/* Another generation has committed that step, too; its bytes may be others. */
-static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
-{
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    says(&n1.machine, 0, CHANNEL_SAVED, 10);
-    settle();
-    (void)decide("a", 2, 0, 1);
-    settle();
-    dies(&n1.machine, 0);
-    dies(&n1.machine, 1);
-    settle();
-    run_world("a", 3, 3, 0);
-    says(&n1.machine, 0, CHANNEL_SAVED, 10);
-    settle();
-    assert_int_equal(n_commits(), 2);
-    assert_int_equal(n1.n_committed, 2);
-    (void)decide("a", 4, 0, 1);
-    n1.etcd.is_blind = true;
-    says(&n1.machine, 0, CHANNEL_SAVED, 20);
-    settle();
-    assert_int_equal(told(&n1, 0, CHANNEL_REFUSED), 1);
-    assert_int_equal(n1.n_refused, 1);
-    assert_int_equal(n_commits(), 2);
-    assert_killed(&n1, 0, true);
-}
-
-/* ---- hangs, and words to trainers ---- */
-
-static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **state)
-{
-    n1.config.startup_sec = 20;
-    join(&n1);
-    (void)decide("a", 1, 1, 0);
-    settle();
-    stall(30 * USEC_PER_SEC);
-    pass(0);
-    renew(&n1.etcd);
-    assert_killed(&n1, 0, false);
-    pass(19 * USEC_PER_SEC);
-    assert_killed(&n1, 0, false);
-    pass(2 * USEC_PER_SEC);
-    assert_killed(&n1, 0, true);
-    dies(&n1.machine, 0);
-    settle();
-    RanksRecord record = report_of(&n1, "a", 1);
-    assert_true(record.ranks[0].hung && !record.ranks[0].killed);
-    ranks_record_clear(&record);
-}
-
-static void trainers_hear_each_quarter_of_a_lease_that_they_may_run_on(_unused_ void **state)
-{
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    int before = told(&n1, 1, CHANNEL_ALIVE);
-    pass(10 * USEC_PER_SEC);
-    assert_int_equal(told(&n1, 0, CHANNEL_ALIVE), before + 4);
-    assert_int_equal(told(&n1, 1, CHANNEL_ALIVE), before + 4);
-}
-
-static void a_trainer_that_does_not_take_its_part_is_killed(_unused_ void **state)
-{
-    join(&n1);
-    make_ready("a", 1, 0);
-    n1.machine.trainers[0].deaf = true;
-    pass(10 * USEC_PER_SEC); /* it misses words that come again */
-    assert_killed(&n1, 0, false);
-    let_go("a", 1);
-    settle();
-    assert_killed(&n1, 0, true);
-}
-
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -771,6 +670,7 @@ int main(void)
         CASE(a_world_of_another_incarnation_is_not_ours),
         CASE(a_world_that_cannot_be_read_ends_the_ranks_of_the_one_before),
         CASE(other_records_that_cannot_be_read_change_nothing),
+        CASE(a_job_that_is_removed_takes_its_rendezvous_along),
         CASE(a_job_that_is_removed_is_forgotten_when_its_dead_are_told),
         CASE(a_phase_of_another_generation_or_job_lets_nobody_go),
         CASE(a_rank_that_is_not_ready_does_not_go),
@@ -778,7 +678,9 @@ int main(void)
         CASE(a_rendezvous_of_another_generation_is_no_address),
         CASE(a_deletion_of_another_generations_rendezvous_is_not_ours),
         CASE(a_rendezvous_older_than_its_world_is_anothers),
-        CASE(a_leave_is_told_to_rank_0_once),
+        CASE(an_older_rendezvous_does_not_replace_a_newer_one),
+        CASE(a_rendezvous_that_was_deleted_is_no_address),
+        CASE(a_key_that_names_no_job_is_none),
         CASE(a_pause_ends_the_ranks_of_its_world),
         CASE(phases_that_end_a_job_end_its_ranks_and_others_do_not),
         CASE(an_equal_record_does_not_restart_a_deadline),
@@ -790,12 +692,6 @@ int main(void)
         CASE(two_jobs_on_a_node_are_apart),
         CASE(a_node_that_is_cordoned_for_one_job_runs_the_other),
         CASE(both_jobs_come_back_with_a_new_lease),
-        CASE(a_commit_whose_answer_is_lost_is_done_once),
-        CASE(a_commit_is_refused_when_the_world_moves_before_it_is_written),
-        CASE(a_commit_is_not_known_by_its_step_alone),
-        CASE(a_loop_that_stood_still_is_forgiven_to_the_ranks),
-        CASE(trainers_hear_each_quarter_of_a_lease_that_they_may_run_on),
-        CASE(a_trainer_that_does_not_take_its_part_is_killed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its
- * lease, names that are given twice, the fence, the drain, requests, another history. What it does for jobs:
- * test-node-worlds.c. */
+ * lease, names that are given twice, the fence, requests, another history. How it leaves: test-node-drain.c; what it does
+ * for jobs: test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -30,11 +30,6 @@ static void put_node(const TestNode *n, const char *machine_id, uint64_t incarna
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", machine_id);
     _cleanup_free_ char *text = node_record_encode(&record, NULL);
     (void)put(key_of("lab", KEY_NODES, n->config.node, key), text, lease);
-}
-
-static void assert_killed(TestNode *n, int slot, bool killed)
-{
-    assert_int_equal(trainer_in(&n->machine, slot)->killed, killed);
 }
 
 /* ---- the record ---- */
@@ -479,108 +474,6 @@ static void a_clock_that_jumps_a_day_ends_nothing(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* ---- the drain ---- */
-
-static void a_drain_waits_for_the_ranks_and_leaves(_unused_ void **state)
-{
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    drain_signal(n1.manager, "SIGTERM");
-    assert_int_equal(n1.n_draining, 1);
-    settle();
-    assert_int_equal(node_record(&n1).verdict, NODE_DRAIN);
-    for (int i = 0; i < 3; i++) {
-        pass(19 * USEC_PER_SEC);
-        renew(&n1.etcd);
-    }
-    assert_killed(&n1, 0, false);
-    dies(&n1.machine, 0);
-    settle();
-    dies(&n1.machine, 1);
-    assert_int_equal(node_record(&n1).state, NODE_UP); /* the reports come first */
-    assert_int_equal(n1.n_left_health, 0);
-    n1.health_under_way = true;
-    settle();
-    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
-    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_EXITED);
-    assert_int_equal(node_record(&n1).state, NODE_LEFT);
-    assert_int_equal(n1.n_left_health, 1);
-    assert_int_equal(n1.n_ended, 0);
-    n1.health_under_way = false;
-    drain_advance(n1.manager);
-    assert_int_equal(n1.n_ended, 1);
-    assert_true(manager_leaves_nothing(n1.manager));
-}
-
-static void a_drain_that_is_asked_for_again_kills_and_leaves_once(_unused_ void **state)
-{
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    drain_signal(n1.manager, "SIGTERM");
-    settle();
-    assert_killed(&n1, 0, false);
-    drain_signal(n1.manager, "SIGINT");
-    assert_killed(&n1, 0, true);
-    assert_killed(&n1, 1, true);
-    drain_signal(n1.manager, "SIGTERM");
-    drain_signal(n1.manager, "SIGTERM");
-    settle();
-    assert_int_equal(n1.n_ended, 0); /* they may live */
-    dies(&n1.machine, 0);
-    dies(&n1.machine, 1);
-    settle();
-    drain_signal(n1.manager, "SIGTERM");
-    assert_int_equal(n1.n_draining, 1);
-    assert_int_equal(n1.n_left_health, 1);
-    assert_int_equal(node_record(&n1).state, NODE_LEFT);
-    assert_true(n1.n_ended >= 1);
-}
-
-static void a_drain_kills_at_its_deadline(_unused_ void **state)
-{
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    drain_signal(n1.manager, "SIGTERM");
-    for (int i = 0; i < 6; i++) {
-        assert_killed(&n1, 0, false);
-        node_touch(&n1.manager->node);
-        drain_advance(n1.manager);
-        settle();
-        pass(10 * USEC_PER_SEC);
-        renew(&n1.etcd);
-    }
-    assert_killed(&n1, 0, true);
-    assert_killed(&n1, 1, true);
-}
-
-static void an_etcd_that_is_away_costs_a_drain_two_seconds(_unused_ void **state)
-{
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    n1.etcd.is_cut = true;
-    drain_signal(n1.manager, "SIGTERM");
-    dies(&n1.machine, 0);
-    dies(&n1.machine, 1);
-    pass(USEC_PER_SEC);
-    drain_advance(n1.manager); /* no word puts it off */
-    node_touch(&n1.manager->node);
-    pass(DRAIN_LAST_WORDS_SEC * USEC_PER_SEC - USEC_PER_SEC - 1);
-    assert_int_equal(n1.n_ended, 0);
-    pass(1);
-    assert_int_equal(n1.n_ended, 1);
-}
-
-static void a_stopping_node_starts_no_rank_and_tells_no_better_verdict(_unused_ void **state)
-{
-    const SlotGpus gpus = {.n = 0};
-    join(&n1);
-    drain_signal(n1.manager, "SIGTERM");
-    node_note_health(&n1.manager->node, NODE_ISOLATE, 1, "it burns", &gpus);
-    settle();
-    assert_int_equal(node_record(&n1).verdict, NODE_ISOLATE);
-    assert_string_equal(node_record(&n1).evidence, "it burns");
-}
-
 /* ---- requests ---- */
 
 static void ask(const char *id, const char *kind, const char *target, const char *machine_id,
@@ -684,6 +577,8 @@ static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void 
     assert_int_equal(record.runs[0].generation, 7);
     assert_int_equal(record.runs[0].committed.generation, 7);
     assert_int_equal(record.runs[0].committed.step, 10);
+    history_note_world(&n1.manager->history, "a", submission, 3); /* late */
+    assert_int_equal(n1.manager->history.record.runs[0].generation, 7);
     run_world("a", 8, 3, 0); /* the leader has gone beyond */
     assert_int_equal(node_record(&n1).n_runs, 0);
 }
@@ -715,11 +610,6 @@ int main(void)
         CASE(a_word_of_etcd_puts_the_fence_off),
         CASE(a_loop_that_stood_still_looks_before_it_fences),
         CASE(a_clock_that_jumps_a_day_ends_nothing),
-        CASE(a_drain_waits_for_the_ranks_and_leaves),
-        CASE(a_drain_that_is_asked_for_again_kills_and_leaves_once),
-        CASE(a_drain_kills_at_its_deadline),
-        CASE(an_etcd_that_is_away_costs_a_drain_two_seconds),
-        CASE(a_stopping_node_starts_no_rank_and_tells_no_better_verdict),
         CASE(a_node_answers_what_means_its_machine),
         CASE(a_checkpoint_is_asked_of_rank_0_of_that_submission),
         CASE(another_history_ends_the_node_and_is_told_by_the_next),

@@ -267,6 +267,16 @@ void run_world(const char *job, int64_t generation, uint64_t slots1, uint64_t sl
     }
 }
 
+void make_ready(const char *job, int64_t generation, int slot)
+{
+    (void)decide(job, generation, UINT64_C(1) << slot, 0);
+    settle();
+    says(&n1.machine, slot, CHANNEL_HELLO, 0);
+    says(&n1.machine, slot, CHANNEL_READY, 0);
+    settle();
+    assert_int_equal(state_of(&n1, job, generation, 0), RANK_READY);
+}
+
 /* ---- what the nodes wrote ---- */
 
 static const StoredKey *find_node(const TestNode *n)
@@ -326,4 +336,17 @@ uint64_t killed_of(const TestNode *n, const char *job, int64_t generation)
     uint64_t killed_usec = record.killed_usec;
     ranks_record_clear(&record);
     return killed_usec;
+}
+
+/* ---- what trainers were told ---- */
+
+void assert_killed(TestNode *n, int slot, bool killed)
+{
+    assert_non_null(trainer_in(&n->machine, slot)->process);
+    assert_int_equal(trainer_in(&n->machine, slot)->killed, killed);
+}
+
+int told(TestNode *n, int slot, ChannelType type)
+{
+    return trainer_in(&n->machine, slot)->n_told[type];
 }

@@ -56,6 +56,8 @@ void set_rendezvous(const char *job, int64_t generation, const char *address);
 void remove_job(const char *job);
 /* decide(), and its trainers say what they must until the last one has got `go`. */
 void run_world(const char *job, int64_t generation, uint64_t slots1, uint64_t slots2);
+/* decide() for a world of one rank on n1, which gets ready and may not go yet. */
+void make_ready(const char *job, int64_t generation, int slot);
 
 /* ---- what the nodes wrote ---- */
 
@@ -69,3 +71,10 @@ const StoredKey *report_key(const TestNode *n, const char *job, int64_t generati
 RanksRecord report_of(const TestNode *n, const char *job, int64_t generation);
 RankState state_of(const TestNode *n, const char *job, int64_t generation, size_t i);
 uint64_t killed_of(const TestNode *n, const char *job, int64_t generation);
+
+/* ---- what trainers were told ---- */
+
+/* The trainer of that slot got SIGKILL, or did not. */
+void assert_killed(TestNode *n, int slot, bool killed);
+/* How many messages of that type it got. */
+int told(TestNode *n, int slot, ChannelType type);

@@ -1,0 +1,416 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-node-trainers.c - what a node tells its trainers, hears from them and writes of them, in memory: parts, states,
+ * commits, hangs. */
+#include "daemon/test/testing-node.h"
+
+#include <signal.h>
+#include <string.h>
+
+static int set_up(_unused_ void **state)
+{
+    nodes_begin();
+    submit("a");
+    return 0;
+}
+
+static int tear_down(_unused_ void **state)
+{
+    nodes_end();
+    return 0;
+}
+
+/* ---- commits ---- */
+
+static size_t n_commits(void)
+{
+    char key[KEY_MAX];
+    CheckpointsRecord record;
+    Error err = ERROR_INIT;
+    const StoredKey *k = find(key_of("lab", KEY_CHECKPOINTS, "a", key));
+    if (!k)
+        return 0;
+    assert_int_equal(checkpoints_record_decode(key, k->value, strlen(k->value), &record, &err), 0);
+    size_t n = record.n_commits;
+    checkpoints_record_clear(&record);
+    return n;
+}
+
+static void a_commit_whose_answer_is_lost_is_done_once(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", key)), GIVEN);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", key)), LOST_AFTER);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
+    assert_int_equal(n1.n_committed, 1);
+    assert_int_equal(n_commits(), 1);
+}
+
+/* Its guards were read before. */
+static void a_commit_is_refused_when_the_world_moves_before_it_is_written(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", key)), GIVEN);
+    n1.etcd.is_blind = true;
+    (void)decide("a", 2, 0, 1);
+    settle();
+    assert_int_equal(n_commits(), 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_REFUSED), 1);
+    assert_killed(&n1, 0, true);
+}
+
+/* Another generation has committed that step, too; its bytes may be others. */
+static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    settle();
+    (void)decide("a", 2, 0, 1);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    run_world("a", 3, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    settle();
+    assert_int_equal(n_commits(), 2);
+    assert_int_equal(n1.n_committed, 2);
+    (void)decide("a", 4, 0, 1);
+    n1.etcd.is_blind = true;
+    says(&n1.machine, 0, CHANNEL_SAVED, 20);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_REFUSED), 1);
+    assert_int_equal(n1.n_refused, 1);
+    assert_int_equal(n_commits(), 2);
+    assert_killed(&n1, 0, true);
+}
+
+/* The other one is still under way. */
+static void two_saves_at_once_are_one_commit(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    says(&n1.machine, 0, CHANNEL_SAVED, 20);
+    settle();
+    assert_int_equal(n_commits(), 1);
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
+}
+
+static void a_save_of_a_world_that_is_over_is_none(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    (void)decide("a", 2, 0, 1);
+    settle();
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    settle();
+    assert_int_equal(n_commits(), 0);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY);
+}
+
+static void commits_of_a_later_version_are_not_written_over(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), "{\"v\":1000}", 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    for (int i = 0; i < 5; i++) {
+        settle();
+        pass(USEC_PER_SEC);
+    }
+    settle();
+    assert_string_equal(find(key)->value, "{\"v\":1000}");
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 0);
+    (void)delete_key(key);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n_commits(), 1);
+}
+
+static void commits_of_a_predecessor_are_not_kept(_unused_ void **state)
+{
+    char mine[sizeof(submission)];
+    join(&n1);
+    memcpy(mine, submission, sizeof(mine));
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    settle();
+    remove_job("a");
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    memset(submission, 'e', sizeof(submission) - 1);
+    submit("a");
+    run_world("a", 2, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 30);
+    settle();
+    assert_int_equal(n_commits(), 1);
+    assert_int_equal(n1.n_committed, 2);
+    assert_int_equal(n1.manager->history.record.n_runs, 1); /* the node knows the new one alone */
+    assert_string_equal(n1.manager->history.record.runs[0].submission, submission);
+    assert_int_equal(n1.manager->history.record.runs[0].committed.step, 30);
+}
+
+/* ---- what they are given ---- */
+
+/* The leader writes it in the transaction of the world. */
+static void put_secret(int64_t generation, int64_t at, char letter)
+{
+    char key[KEY_MAX];
+    SecretRecord record = {.generation = generation};
+    memset(record.secret, letter, SECRET_TEXT_BYTES - 1);
+    _cleanup_free_ char *text = secret_record_encode(&record, NULL);
+    (void)put(key_of("lab", KEY_SECRETS, "a", key), text, 0);
+    find(key)->modified = at;
+}
+
+static void a_trainer_gets_its_part_once_with_the_secret_of_its_world(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    int64_t at = decide("a", 1, 3, 0);
+    put_secret(1, at + 2, 'b'); /* of a world that is not shown yet */
+    show(&n1.etcd);
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SPECS, "a", key)), GIVEN);
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
+    answer_all();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
+    put_secret(1, at, 'c');
+    pass(USEC_PER_SEC);
+    answer_all();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    says(&n1.machine, 1, CHANNEL_HELLO, 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_int_equal(told(&n1, 1, CHANNEL_ASSIGN), 1);
+    assert_int_equal(n1.machine.trainers[1].assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[1].assign.rank, 1);
+    assert_int_equal(n1.machine.trainers[1].assign.world_size, 2);
+}
+
+static void a_secret_of_an_earlier_world_is_none(_unused_ void **state)
+{
+    join(&n1);
+    put_secret(1, 1, 'b');
+    (void)decide("a", 1, 3, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_string_equal(n1.machine.trainers[0].assign.secret, "");
+}
+
+static void a_file_of_another_submission_is_read_again(_unused_ void **state)
+{
+    char mine[sizeof(submission)];
+    join(&n1);
+    memcpy(mine, submission, sizeof(mine));
+    memset(submission, 'e', sizeof(submission) - 1);
+    (void)decide("a", 1, 1, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
+    submit("a");
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+}
+
+static void a_leave_waits_until_rank_0_has_gone(_unused_ void **state)
+{
+    join(&n1);
+    make_ready("a", 1, 0);
+    set_phase("a", (PhaseRecord){.phase = PHASE_STOPPING, .generation = 1, .leave = true});
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_STOP), 0);
+}
+
+static void a_leave_is_told_to_rank_0_once(_unused_ void **state)
+{
+    const PhaseRecord leave = {.phase = PHASE_STOPPING, .generation = 2, .leave = true, .go = true};
+    PhaseRecord other = leave;
+    join(&n1);
+    run_world("a", 2, 6, 0);
+    other.generation = 1;
+    set_phase("a", other);
+    settle();
+    other.generation = 3;
+    set_phase("a", other);
+    settle();
+    assert_int_equal(told(&n1, 1, CHANNEL_STOP), 0);
+    for (int i = 0; i < 3; i++) { /* a drain that is asked for again and again */
+        set_phase("a", leave);
+        settle();
+        list_again(&n1.etcd);
+        pass(USEC_PER_SEC);
+    }
+    assert_int_equal(told(&n1, 1, CHANNEL_STOP), 1);
+    assert_int_equal(told(&n1, 2, CHANNEL_STOP), 0);
+    assert_killed(&n1, 1, false);
+}
+
+/* ---- what they say ---- */
+
+static void say_stage(int slot, int64_t step, TrainStage stage)
+{
+    writes_message(&n1.machine, slot,
+                   (ChannelMessage){.type = CHANNEL_STAGE, .step = step, .stage = stage});
+    FakeTrainer *t = trainer_in(&n1.machine, slot);
+    t->process->events.heard(t->process->events.userdata);
+}
+
+static void a_rank_runs_when_its_first_step_is_done(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    say_stage(1, 5, STAGE_LOADING);
+    say_stage(1, 5, STAGE_REDUCING);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_READY);
+    say_stage(1, 6, STAGE_LOADING);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_RUNNING);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY);
+    says(&n1.machine, 0, CHANNEL_STEP, 6);
+    says(&n1.machine, 0, CHANNEL_STEP, 7);
+    settle();
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_int_equal(record.first_step, 6);
+    assert_int_equal(record.ranks[0].state, RANK_RUNNING);
+    ranks_record_clear(&record);
+}
+
+static void a_report_whose_answer_is_lost_is_written_again(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_RUNNING);
+    assert_killed(&n1, 0, false);
+}
+
+static void a_rank_that_was_killed_says_so(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    set_phase("a", (PhaseRecord){.phase = PHASE_STOPPED, .generation = 1});
+    settle();
+    dies(&n1.machine, 0);
+    n1.machine.trainers[1].killed = false;
+    n1.machine.trainers[1].status = 70; /* it was faster */
+    dies(&n1.machine, 1);
+    settle();
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_true(record.ranks[0].killed && !record.ranks[0].hung);
+    assert_int_equal(record.ranks[0].exit_code, -SIGKILL);
+    assert_int_equal(record.ranks[1].exit_code, 70);
+    ranks_record_clear(&record);
+}
+
+/* Its silence may be that of the one that it waits for. */
+static void only_the_rank_furthest_behind_hangs(_unused_ void **state)
+{
+    n1.config.startup_sec = 20;
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    say_stage(0, 1, STAGE_COMPUTING);
+    pass(10 * USEC_PER_SEC);
+    say_stage(1, 0, STAGE_COMPUTING);
+    pass(10 * USEC_PER_SEC + 2 * TICK_USEC);
+    renew(&n1.etcd);
+    assert_killed(&n1, 0, false);
+    pass(8 * USEC_PER_SEC);
+    assert_killed(&n1, 0, false);
+    assert_killed(&n1, 1, false);
+    while (!n1.machine.trainers[1].killed)
+        pass(TICK_USEC);
+    assert_killed(&n1, 0, false);
+}
+
+/* ---- hangs, and words to trainers ---- */
+
+static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **state)
+{
+    n1.config.startup_sec = 20;
+    join(&n1);
+    (void)decide("a", 1, 1, 0);
+    settle();
+    stall(30 * USEC_PER_SEC);
+    pass(0);
+    renew(&n1.etcd);
+    assert_killed(&n1, 0, false);
+    pass(19 * USEC_PER_SEC);
+    assert_killed(&n1, 0, false);
+    pass(2 * USEC_PER_SEC);
+    assert_killed(&n1, 0, true);
+    dies(&n1.machine, 0);
+    settle();
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_true(record.ranks[0].hung && !record.ranks[0].killed);
+    ranks_record_clear(&record);
+}
+
+static void trainers_hear_each_quarter_of_a_lease_that_they_may_run_on(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    int before = told(&n1, 1, CHANNEL_ALIVE);
+    pass(10 * USEC_PER_SEC);
+    assert_int_equal(told(&n1, 0, CHANNEL_ALIVE), before + 4);
+    assert_int_equal(told(&n1, 1, CHANNEL_ALIVE), before + 4);
+}
+
+static void a_trainer_that_does_not_take_its_part_is_killed(_unused_ void **state)
+{
+    join(&n1);
+    make_ready("a", 1, 0);
+    n1.machine.trainers[0].deaf = true;
+    pass(10 * USEC_PER_SEC); /* it misses words that come again */
+    assert_killed(&n1, 0, false);
+    let_go("a", 1);
+    settle();
+    assert_killed(&n1, 0, true);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_commit_whose_answer_is_lost_is_done_once),
+        CASE(a_commit_is_refused_when_the_world_moves_before_it_is_written),
+        CASE(a_commit_is_not_known_by_its_step_alone),
+        CASE(a_loop_that_stood_still_is_forgiven_to_the_ranks),
+        CASE(trainers_hear_each_quarter_of_a_lease_that_they_may_run_on),
+        CASE(a_trainer_that_does_not_take_its_part_is_killed),
+        CASE(two_saves_at_once_are_one_commit),
+        CASE(a_save_of_a_world_that_is_over_is_none),
+        CASE(commits_of_a_later_version_are_not_written_over),
+        CASE(commits_of_a_predecessor_are_not_kept),
+        CASE(a_trainer_gets_its_part_once_with_the_secret_of_its_world),
+        CASE(a_secret_of_an_earlier_world_is_none),
+        CASE(a_file_of_another_submission_is_read_again),
+        CASE(a_leave_waits_until_rank_0_has_gone),
+        CASE(a_leave_is_told_to_rank_0_once),
+        CASE(a_rank_runs_when_its_first_step_is_done),
+        CASE(a_report_whose_answer_is_lost_is_written_again),
+        CASE(a_rank_that_was_killed_says_so),
+        CASE(only_the_rank_furthest_behind_hangs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
