@@ -365,9 +365,14 @@ static void an_older_rendezvous_does_not_replace_a_newer_one(_unused_ void **sta
     settle();
     n1.etcd.is_blind = false;
     settle();
+    LocalJob *job = job_find(&n1.manager->workload, "a");
+    const RendezvousRecord older = {.address = "127.0.0.1:1"};
+    job_set_rendezvous(job, 1, job->rendezvous_revision - 1, &older);
+    job_set_rendezvous(job, 2, job->rendezvous_revision - 1, NULL); /* of an earlier life */
     let_go("a", 2);
     settle();
     assert_int_equal(told(&n1, 1, CHANNEL_GO), 1);
+    assert_string_equal(n1.machine.trainers[1].address, "127.0.0.1:4000");
 }
 
 static void a_rendezvous_that_was_deleted_is_no_address(_unused_ void **state)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its
- * lease, names that are given twice, the fence, requests, another history. How it leaves: test-node-drain.c; what it does
- * for jobs: test-node-worlds.c. */
+ * lease, names that are given twice, the fence, requests, another history. How it leaves: test-node-drain.c; what it
+ * does for jobs: test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>

@@ -17,7 +17,8 @@ static RankSessions sessions;
 static const CgroupBase no_cgroups;
 static ProcessNeeds needs = {.cgroups = &no_cgroups, .sessions = &sessions};
 static int n_heard, n_moved;
-static int output; /* the far end of the program's output */
+static int slot = 5; /* of the programs that begin */
+static int output;   /* the far end of the program's output */
 
 static void on_heard(void *userdata)
 {
@@ -37,16 +38,16 @@ static void begin(Process *p, const char *script)
     char mark[128];
     int pair[2];
     Error err = ERROR_INIT;
-    orphans_mark(mark, sizeof(mark), "/test-process", 5);
+    orphans_mark(mark, sizeof(mark), "/test-process", slot);
     char *const argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, NULL};
     char *const environment[] = {mark, (char *)"PATH=/usr/bin:/bin", NULL};
     n_heard = n_moved = 0;
     assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
     output = pair[0];
     const ProcessProgram program = {.argv = argv, .environment = environment, .output = pair[1]};
-    if (process_start(&needs, 5, &program, p, &err) < 0)
+    if (process_start(&needs, slot, &program, p, &err) < 0)
         fail_msg("%s", err.text);
-    assert_int_equal(sessions.of[5], p->pid);
+    assert_int_equal(sessions.of[slot], p->pid);
     events.userdata = p;
     assert_true(process_watch(p, &events) >= 0);
 }
@@ -88,7 +89,7 @@ static void end(Process *p)
     assert_int_equal(read(output, rest, sizeof(rest)), 0);
     output = fd_close(output);
     process_retire(p);
-    assert_int_equal(sessions.of[5], 0);
+    assert_int_equal(sessions.of[slot], 0);
     assert_int_equal(p->channel, -EBADF);
     process_close(p);
 }
@@ -139,6 +140,24 @@ static void a_kill_may_come_at_once(_unused_ void **state)
     }
 }
 
+/* Without cgroups the mark alone tells whose a process is. */
+static void slot_1_is_not_slot_10(_unused_ void **state)
+{
+    Process p;
+    char up[8];
+    slot = 10;
+    begin(&p, "echo up; exec sleep 1000");
+    assert_int_equal(read(output, up, sizeof(up)), 3);
+    assert_true(orphans_is_marked(p.pid, "/test-process", 10));
+    assert_false(orphans_is_marked(p.pid, "/test-process", 1));
+    assert_false(orphans_is_marked(p.pid, "/test-process", 0));
+    assert_false(orphans_is_marked(p.pid, "/test-process", 100));
+    assert_false(orphans_is_marked(p.pid, "/test", 10));
+    assert_true(orphans_is_marked(p.pid, "/test-process", -1));
+    is_killed(&p);
+    slot = 5;
+}
+
 /* It has left the group; its mark tells. */
 static void a_session_of_its_own_does_not_save_it(_unused_ void **state)
 {
@@ -150,7 +169,7 @@ static void a_session_of_its_own_does_not_save_it(_unused_ void **state)
     for (pid_t pid = p.pid + 1; !other && clock_boottime_usec() < until; pid++) {
         if (pid > p.pid + 1000)
             pid = p.pid + 1;
-        if (getsid(pid) == pid && orphans_is_marked(pid, "/test-process", 5))
+        if (getsid(pid) == pid && orphans_is_marked(pid, "/test-process", slot))
             other = pid;
     }
     assert_true(other > 0);
@@ -198,6 +217,7 @@ int main(void)
         cmocka_unit_test(its_end_ends_what_it_has_started),
         cmocka_unit_test(a_kill_ends_all_of_it),
         cmocka_unit_test(a_kill_may_come_at_once),
+        cmocka_unit_test(slot_1_is_not_slot_10),
         cmocka_unit_test(a_session_of_its_own_does_not_save_it),
         cmocka_unit_test(its_channel_is_heard_until_that_is_over),
     };
