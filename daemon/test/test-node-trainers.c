@@ -229,6 +229,20 @@ static void a_file_of_another_submission_is_read_again(_unused_ void **state)
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
 }
 
+static void a_rank_that_is_not_ready_does_not_go(_unused_ void **state)
+{
+    join(&n1);
+    (void)decide("a", 1, 1, 0);
+    let_go("a", 1);
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_int_equal(told(&n1, 0, CHANNEL_GO), 0);
+    says(&n1.machine, 0, CHANNEL_READY, 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
+}
+
 static void a_leave_waits_until_rank_0_has_gone(_unused_ void **state)
 {
     join(&n1);
@@ -405,6 +419,7 @@ int main(void)
         CASE(a_trainer_gets_its_part_once_with_the_secret_of_its_world),
         CASE(a_secret_of_an_earlier_world_is_none),
         CASE(a_file_of_another_submission_is_read_again),
+        CASE(a_rank_that_is_not_ready_does_not_go),
         CASE(a_leave_waits_until_rank_0_has_gone),
         CASE(a_leave_is_told_to_rank_0_once),
         CASE(a_rank_runs_when_its_first_step_is_done),

@@ -253,20 +253,6 @@ static void a_phase_of_another_generation_or_job_lets_nobody_go(_unused_ void **
     assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
 }
 
-static void a_rank_that_is_not_ready_does_not_go(_unused_ void **state)
-{
-    join(&n1);
-    (void)decide("a", 1, 1, 0);
-    let_go("a", 1);
-    settle();
-    says(&n1.machine, 0, CHANNEL_HELLO, 0);
-    settle();
-    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
-    assert_int_equal(told(&n1, 0, CHANNEL_GO), 0);
-    says(&n1.machine, 0, CHANNEL_READY, 0);
-    assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
-}
-
 /* Each kind of record has a watch of its own. */
 static void a_phase_may_be_known_before_its_world(_unused_ void **state)
 {
@@ -678,7 +664,6 @@ int main(void)
         CASE(a_job_that_is_removed_takes_its_rendezvous_along),
         CASE(a_job_that_is_removed_is_forgotten_when_its_dead_are_told),
         CASE(a_phase_of_another_generation_or_job_lets_nobody_go),
-        CASE(a_rank_that_is_not_ready_does_not_go),
         CASE(a_phase_may_be_known_before_its_world),
         CASE(a_rendezvous_of_another_generation_is_no_address),
         CASE(a_deletion_of_another_generations_rendezvous_is_not_ours),
