@@ -15,6 +15,7 @@ import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "system"))
 
+import history  # noqa: E402
 import lab as system  # noqa: E402
 from lab import BIN, Cluster, process_state, processes_of  # noqa: E402
 from network import Network  # noqa: E402
@@ -68,6 +69,8 @@ class Machines(Cluster):
             if name != "admin":
                 self.start(name)
         until(lambda: len(self.records("nodes/")) == nodes, "all nodes", 120)
+        self.recorder = history.Recorder(lab.path("history%d" % lab.clusters), CLUSTER, self.etcd,
+                                         self.network.inside("admin"), lab.environment)
 
     def path(self, *parts):
         return os.path.join(self.folder, *parts)
@@ -312,6 +315,7 @@ class Machines(Cluster):
 
     def down(self):
         """All programs end in order; what must be gone then is checked by the caller."""
+        self.recorder.stop()
         for name in sorted(self.frozen):
             self.thaw(name)
         self.network.mend()

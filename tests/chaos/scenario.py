@@ -8,8 +8,8 @@ import sys
 import time
 import unittest
 
+import history
 import machines
-from history import Checker, read
 from lab import LabCase, Outcome, SOURCE
 from machines import until
 from network import why_not
@@ -234,9 +234,9 @@ class ChaosCase(LabCase):
         cluster.ctl("job", "stop", name)
         cluster.wait(self.job, "stopped", 180)
         records = cluster.records()
-        checked = Checker(read(cluster))
-        self.assertEqual(checked.wrong, [])
-        self.assertEqual(checked.worlds, records["worlds/" + name]["generation"])
+        told = history.judge(cluster.recorder, "chaos-" + self.group, settled=True)
+        print(told, flush=True)
+        self.assertIn(" %d worlds," % records["worlds/" + name]["generation"], told, "a generation has one world")
         commit = records["checkpoints/" + name]["commits"][-1]
         cluster.down()
         left = until(lambda: not cluster.leftovers() or cluster.leftovers(), "the end", 60)

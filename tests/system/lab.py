@@ -17,6 +17,7 @@ import time
 import unittest
 
 import dataset
+import history
 
 BIN = os.environ.get("SDTRAIN_BIN") or os.path.join(os.path.dirname(__file__), "../../build/release/bin")
 SOURCE = os.environ.get("SDTRAIN_SOURCE") or os.path.join(os.path.dirname(__file__), "../..")
@@ -297,9 +298,10 @@ class Outcome:
 class Cluster:
     """`sdctl dev up` in a folder of the lab."""
 
-    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=(), bearing=BEARING):
+    def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=(), bearing=BEARING, judged=True):
         """patient: nodes that are not lost while a test does this and that. trainers: their environment. bearing: options
-        of the other nodes."""
+        of the other nodes. judged: its records' history is, when it goes down; not where a test writes, or takes away,
+        records that only programs write."""
         self.lab, self.folder = lab, folder
         self.sdctl = lab.path("bin/sdctl")
         self.environment = {}
@@ -312,6 +314,8 @@ class Cluster:
         line = next(line for line in text.splitlines() if line.startswith("export "))
         self.environment = dict(word.split("=", 1) for word in line.split()[1:])
         self.etcd = self.environment["SDTRAIN_ETCD"]
+        self.recorder = history.Recorder(lab.path("history%d" % lab.clusters), self.environment["SDTRAIN_CLUSTER"],
+                                         self.etcd, environment=lab.environment) if judged else None
 
     def ctl_code(self, *arguments, timeout=90):
         done = subprocess.run([self.sdctl, *arguments], stdout=subprocess.PIPE,
@@ -326,7 +330,19 @@ class Cluster:
         return text
 
     def down(self):
-        self.ctl("dev", "down", "--dir", self.folder)
+        try:
+            self._judge()
+        finally:
+            self.ctl("dev", "down", "--dir", self.folder)
+
+    def _judge(self):
+        """What etcd cannot tell any more, because a test has ended it, is not judged: what it told before is."""
+        if not self.recorder or self.recorder.ended:
+            return
+        try:
+            print(history.judge(self.recorder, os.path.basename(sys.argv[0])[:-len(".py")], timeout=10), flush=True)
+        except history.NotWhole as e:
+            print(e, flush=True)
 
     def kill(self, name):
         """SIGKILL to a process of the cluster: node2, controller1, etcd."""

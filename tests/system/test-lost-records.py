@@ -30,7 +30,7 @@ class LostRecords(LabCase):
 
     def setUp(self):
         self.lab.forget_faults()
-        self.cluster = self.lab.cluster(nodes=3)
+        self.cluster = self.lab.cluster(nodes=3, judged=False)
         self.addCleanup(self.cluster.down)
         self.cluster.configure("controller1", max_strikes=0)  # it is the test that kills, and more often than a bad node does
 

@@ -36,7 +36,7 @@ class RestoredEtcd(LabCase):
 
     def test_restored_while_a_job_trains(self):
         reference = self.lab.reference(self.lab.job("reference", train__steps=80))
-        self.cluster = self.lab.cluster(nodes=3)
+        self.cluster = self.lab.cluster(nodes=3, judged=False)
         self.addCleanup(self.cluster.down)
         for node in ("node1", "node2", "node3"):
             self.cluster.fault(node, *["loop.compute=slow@*"] * 6)

@@ -57,7 +57,7 @@ class Versions(LabCase):
             self.lab.programs(folder, name, *only)
 
     def up(self, **options):
-        self.cluster = self.lab.cluster(nodes=3, patient=NODES, **options)
+        self.cluster = self.lab.cluster(nodes=3, patient=NODES, judged=False, **options)
         self.addCleanup(self.cluster.down)
 
     def ctl_of(self, folder, *arguments):

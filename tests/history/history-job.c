@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* history-job.c - see history.h: specs, desired, worlds and phases of a job, and the books about it. */
+#include "tests/history/history-internal.h"
+
+#include "base/json.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+static bool is_gone(const HistoryChecker *h, const char *submission)
+{
+    for (uint64_t i = 0; submission[0] && i < MIN(h->n_gone, (uint64_t)BOOKED_GONE_MAX); i++)
+        if (strcmp(h->gone[i], submission) == 0)
+            return true;
+    return false;
+}
+
+/* Records of early versions do not say it. */
+static bool is_other(const char *a, const char *b) { return a[0] && b[0] && strcmp(a, b) != 0; }
+
+/* A record of a job that was removed, or of the one that had the name before. */
+static void judge_submission(HistoryChecker *h, const Entry *e, const char *submission)
+{
+    const SpecRecord *spec = entry_after(e->job->spec);
+    if (!e->job->spec->after.there)
+        HISTORY_BROKEN(h, e, "gone", "%s is written, and the job is not there", e->name);
+    if (is_gone(h, submission))
+        HISTORY_BROKEN(h, e, "gone", "%s is written, which was removed", e->name);
+    else if (spec && is_other(spec->submission, submission))
+        HISTORY_BROKEN(h, e, "lost", "submission %s of %s is written, and %s is the job's",
+                       submission, e->name, spec->submission);
+}
+
+/* ---- specs and desired ---- */
+
+static void judge_spec(HistoryChecker *h, const Entry *e)
+{
+    const SpecRecord *old = entry_before(e), *spec = entry_after(e);
+    const JobBooks *job = e->job;
+    const Entry *const parts[] = {job->desired, job->world, job->phase, job->checkpoints,
+                                  job->progress};
+    if (spec && is_gone(h, spec->submission))
+        HISTORY_BROKEN(h, e, "lost", "%s is put back, which was removed", e->name);
+    if (spec && old && is_other(old->submission, spec->submission))
+        HISTORY_BROKEN(h, e, "lost", "another job takes the place of %s, which is there", e->name);
+    for (size_t i = 0; !e->after.there && i < ELEMENTSOF(parts); i++)
+        if (parts[i]->after.there)
+            HISTORY_BROKEN(h, parts[i], "gone", "%s is removed, and this stays", e->name);
+    const PhaseRecord *phase = entry_before(job->phase);
+    if (!e->after.there && phase && phase_is_active(phase->phase))
+        HISTORY_BROKEN(h, e, "I3", "%s is removed while it is %s", e->name,
+                       job_phase_name(phase->phase));
+}
+
+static void judge_desired(HistoryChecker *h, const Entry *e)
+{
+    if (e->after.there && !e->job->spec->after.there)
+        HISTORY_BROKEN(h, e, "gone", "%s is written, and the job is not there", e->name);
+}
+
+/* ---- worlds ---- */
+
+static void judge_cordons(HistoryChecker *h, const Entry *e, const PhaseRecord *phase,
+                          const WorldRun *run)
+{
+    const WorldRecord *world = entry_after(e);
+    Entry *node = history_find(h, KEY_NODES, run->node);
+    Entry *cordon = history_find(h, KEY_CORDONS, run->node);
+    const NodeRecord *machine = entry_after(node);
+    Breach b;
+    if (!machine || machine->incarnation != run->incarnation)
+        return; /* perhaps another machine, which is gone */
+    /* what the leader could not know yet, it will obey soon */
+    bool known = cordon && (cordon->changes || cordon->after.revision <= phase->tried_revision);
+    if (known && !rule_run_is_open(e->name, world, run->node, machine->machine_id,
+                                   entry_after(cordon), CORDON_CORDON, &b))
+        history_broken(h, e, &b);
+    if (node->after.revision <= phase->tried_revision &&
+        (machine->n_slots < 64 ? run->slots >> machine->n_slots : 0))
+        HISTORY_BROKEN(h, e, "I6", "world %lld of %s uses slots that %s does not have",
+                       (long long)world->generation, e->name, run->node);
+    if (node->after.revision <= phase->tried_revision &&
+        (run->slots & (machine->lost_slots | machine->bad_slots)))
+        HISTORY_BROKEN(h, e, "I6", "world %lld of %s uses a lost or a bad slot of %s",
+                       (long long)world->generation, e->name, run->node);
+}
+
+static void judge_others(HistoryChecker *h, const Entry *e)
+{
+    const WorldRecord *world = entry_after(e);
+    Breach b;
+    for (const JobBooks *other = h->jobs; other; other = other->next) {
+        const WorldRecord *theirs = entry_after(other->world);
+        const PhaseRecord *phase = entry_after(other->phase);
+        if (other != e->job && theirs && phase && phase_is_active(phase->phase) &&
+            !rule_worlds_are_apart(e->name, world, other->world->name, theirs, &b))
+            history_broken(h, e, &b);
+    }
+}
+
+/* As many ranks as are wanted, as far as the leader knew. */
+static void judge_wanted(HistoryChecker *h, const Entry *e, const PhaseRecord *phase)
+{
+    const WorldRecord *world = entry_after(e);
+    const Entry *wanted = e->job->desired;
+    const DesiredRecord *desired = entry_after(wanted);
+    if (!desired || wanted->after.revision > phase->tried_revision)
+        return;
+    int most = desired->target > 0 ? desired->target : desired->max;
+    if (world->size < 1 || world->size > most)
+        HISTORY_BROKEN(h, e, "size", "world %lld of %s has %d ranks, and %d are wanted at most",
+                       (long long)world->generation, e->name, world->size, most);
+    if (desired->state != DESIRED_RUNNING)
+        HISTORY_BROKEN(h, e, "word", "%s gets world %lld, and is to be %s", e->name,
+                       (long long)world->generation,
+                       desired->state == DESIRED_STOPPED ? "stopped" : "deleted");
+}
+
+static void judge_resume(HistoryChecker *h, const Entry *e)
+{
+    const WorldRecord *old = entry_before(e), *world = entry_after(e);
+    const CheckpointsRecord *checkpoints = entry_after(e->job->checkpoints);
+    Breach b;
+    if (!world->resume.adopt &&
+        !rule_world_resumes(e->name, world, checkpoints ? checkpoints_latest(checkpoints) : NULL,
+                            &b))
+        history_broken(h, e, &b);
+    bool backwards = old && strcmp(old->submission, world->submission) == 0 &&
+                     commit_mark_is_before(world->committed, old->committed);
+    if (backwards ||
+        (checkpoints && commit_mark_is_before(world->committed, checkpoints_mark(checkpoints))))
+        HISTORY_BROKEN(h, e, "I4",
+                       "world %lld of %s knows of step %lld alone, and more is committed",
+                       (long long)world->generation, e->name, (long long)world->committed.step);
+}
+
+static void judge_world(HistoryChecker *h, const Entry *e)
+{
+    const WorldRecord *world = entry_after(e);
+    const PhaseRecord *phase = entry_after(e->job->phase);
+    Breach b;
+    if (!e->after.there && e->job->spec->after.there)
+        HISTORY_BROKEN(h, e, "lost", "the world of %s is removed, and the job is there", e->name);
+    if (!world)
+        return;
+    judge_submission(h, e, world->submission);
+    h->counts.n_worlds++;
+    if (!rule_world_follows(e->name, world, e->job->generation, &b))
+        history_broken(h, e, &b);
+    if (!rule_world_has_phase(e->name, world, e->job->phase->changes ? phase : NULL, &b))
+        history_broken(h, e, &b);
+    if (!rule_world_fits(e->name, world, &b))
+        history_broken(h, e, &b);
+    judge_others(h, e);
+    judge_resume(h, e);
+    if (!phase)
+        return;
+    judge_wanted(h, e, phase);
+    for (size_t i = 0; i < world->n_runs; i++)
+        judge_cordons(h, e, phase, &world->runs[i]);
+    const Entry *incident =
+        world->incident[0] ? history_find(h, KEY_INCIDENTS, world->incident) : NULL;
+    if (!rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
+        history_broken(h, e, &b);
+}
+
+/* ---- phases ---- */
+
+/* By a word newer than its end, or by `job recover`. */
+static void judge_word(HistoryChecker *h, const Entry *e)
+{
+    const PhaseRecord *old = entry_before(e), *phase = entry_after(e);
+    Breach b;
+    for (size_t i = 0; i < h->n_changed; i++)
+        if (h->changed[i]->kind == KEY_REQUESTS)
+            return;
+    const Entry *word = e->job->desired;
+    if (!rule_job_starts_again(e->name, old, phase, word->after.there ? word->after.revision : 0,
+                               &b))
+        history_broken(h, e, &b);
+}
+
+static void judge_success(HistoryChecker *h, const Entry *e)
+{
+    const PhaseRecord *old = entry_before(e), *phase = entry_after(e);
+    const CheckpointsRecord *checkpoints = entry_after(e->job->checkpoints);
+    const CheckpointCommit *latest = checkpoints ? checkpoints_latest(checkpoints) : NULL;
+    if (old && old->phase == PHASE_SUCCEEDED && phase->phase != PHASE_SUCCEEDED &&
+        phase->phase != PHASE_PENDING)
+        HISTORY_BROKEN(h, e, "word", "%s has succeeded, and is %s", e->name,
+                       job_phase_name(phase->phase));
+    if (phase->phase == PHASE_SUCCEEDED && e->job->steps &&
+        (latest ? latest->step : 0) < e->job->steps)
+        HISTORY_BROKEN(h, e, "I9", "%s has succeeded, and step %lld of %lld is committed", e->name,
+                       (long long)(latest ? latest->step : 0), (long long)e->job->steps);
+}
+
+/* A generation is told to go once, when its world is there. */
+static void judge_signals(HistoryChecker *h, const Entry *e)
+{
+    static const PhaseRecord none;
+    const PhaseRecord *before = entry_before(e), *phase = entry_after(e);
+    const WorldRecord *world = entry_after(e->job->world);
+    const PhaseRecord *old = before && before->generation == phase->generation ? before : &none;
+    if (phase->go && !old->go) {
+        if (phase->generation <= e->job->went)
+            HISTORY_BROKEN(h, e, "I3", "generation %lld of %s goes twice",
+                           (long long)phase->generation, e->name);
+        if (!world || world->generation != phase->generation || !phase_is_active(phase->phase))
+            HISTORY_BROKEN(h, e, "I3", "generation %lld of %s goes in world %lld, and is %s",
+                           (long long)phase->generation, e->name,
+                           (long long)(world ? world->generation : 0),
+                           job_phase_name(phase->phase));
+        history_judge_go(h, e);
+    }
+    if (old->go && !phase->go && phase_is_active(phase->phase) && !phase->pause_usec)
+        HISTORY_BROKEN(h, e, "I3", "generation %lld of %s, which went, is told to wait",
+                       (long long)phase->generation, e->name);
+    if (phase->leave && !phase->go)
+        HISTORY_BROKEN(h, e, "I3", "generation %lld of %s leaves before it went",
+                       (long long)phase->generation, e->name);
+}
+
+static void judge_phase(HistoryChecker *h, const Entry *e)
+{
+    const PhaseRecord *old = entry_before(e), *phase = entry_after(e);
+    Breach b;
+    if (!e->after.there && e->job->spec->after.there)
+        HISTORY_BROKEN(h, e, "lost", "the phase of %s is removed, and the job is there", e->name);
+    if (!phase)
+        return;
+    judge_submission(h, e, phase->submission);
+    if (!rule_phase_keeps_submission(e->name, old, phase, &b))
+        history_broken(h, e, &b);
+    if (old && is_other(old->submission, phase->submission))
+        old = NULL; /* another job's, and judge_spec() has told so */
+    if (!rule_phase_follows(e->name, old, phase, &b))
+        history_broken(h, e, &b);
+    if (!rule_phase_is_newer(e->name, e->job->serial, phase, &b))
+        history_broken(h, e, &b);
+    if (old && commit_mark_is_before(phase->committed, old->committed))
+        HISTORY_BROKEN(h, e, "I4", "the phase of %s forgets that step %lld was committed", e->name,
+                       (long long)old->committed.step);
+    judge_word(h, e);
+    judge_success(h, e);
+    judge_signals(h, e);
+}
+
+void history_judge_job(HistoryChecker *h, const Entry *e)
+{
+    switch (e->kind) {
+    case KEY_SPECS:
+        judge_spec(h, e);
+        break;
+    case KEY_DESIRED:
+        judge_desired(h, e);
+        break;
+    case KEY_WORLDS:
+        judge_world(h, e);
+        break;
+    default:
+        judge_phase(h, e);
+        break;
+    }
+}
+
+/* ---- the books ---- */
+
+static int64_t steps_of(const SpecRecord *spec)
+{
+    _cleanup_json_ json_t *file = json_loads(spec->spec, 0, NULL);
+    return json_integer_value(json_object_get(json_object_get(file, "train"), "steps"));
+}
+
+static void book_spec(HistoryChecker *h, const Entry *e)
+{
+    JobBooks *job = e->job;
+    const SpecRecord *spec = entry_after(e);
+    if (!e->after.there || (spec && strcmp(spec->submission, job->submission) != 0)) {
+        if (!e->after.there && job->submission[0])
+            memcpy(h->gone[h->n_gone++ % BOOKED_GONE_MAX], job->submission, SUBMISSION_BYTES);
+        memset(job->submission, 0, sizeof(job->submission));
+        job->generation = job->serial = job->went = job->steps = 0;
+    }
+    if (spec) {
+        memcpy(job->submission, spec->submission, SUBMISSION_BYTES);
+        job->steps = steps_of(spec);
+    }
+}
+
+static void book_world(JobBooks *job, const Entry *e)
+{
+    const WorldRecord *world = entry_after(e);
+    if (!world)
+        return;
+    job->generation = MAX(job->generation, world->generation);
+    BookedWorld *booked = &job->worlds[job->n_worlds++ % BOOKED_WORLDS_MAX];
+    free(booked->runs);
+    *booked = (BookedWorld){.revision = e->after.revision,
+                            .generation = world->generation,
+                            .runs = memory_zeroed(world->n_runs, sizeof(WorldRun)),
+                            .n_runs = world->n_runs};
+    memcpy(booked->runs, world->runs, world->n_runs * sizeof(WorldRun));
+}
+
+static void book_phase(JobBooks *job, const PhaseRecord *phase)
+{
+    job->generation = MAX(job->generation, phase->generation);
+    job->serial = MAX(job->serial, phase->serial);
+    if (phase->go)
+        job->went = MAX(job->went, phase->generation);
+}
+
+void history_book_job(HistoryChecker *h, const Entry *e)
+{
+    if (e->kind == KEY_SPECS)
+        book_spec(h, e);
+    else if (e->kind == KEY_WORLDS)
+        book_world(e->job, e);
+    else if (e->kind == KEY_PHASES && entry_after(e))
+        book_phase(e->job, entry_after(e));
+}

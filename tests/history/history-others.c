@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* history-others.c - see history.h: incidents, who is told of them, cordons, and what is left at the end. */
+#include "tests/history/history-internal.h"
+
+#include "cluster/cordon.h"
+
+#include <string.h>
+
+/* ---- incidents: I10 ---- */
+
+static const JobBooks *job_of(HistoryChecker *h, const IncidentRecord *incident)
+{
+    const Entry *spec = incident->job[0] ? history_find(h, KEY_SPECS, incident->job) : NULL;
+    const SpecRecord *record = entry_after(spec);
+    bool present = record && (!incident->submission[0] || !record->submission[0] ||
+                              strcmp(record->submission, incident->submission) == 0);
+    return present ? spec->job : NULL;
+}
+
+/* An incident of a job goes when it is over, or with its job. */
+static void judge_removal(HistoryChecker *h, const Entry *e, const IncidentRecord *old)
+{
+    if (old && old->state == INCIDENT_OPEN && job_of(h, old))
+        HISTORY_BROKEN(h, e, "I10", "%s is removed, and is not over", e->name);
+}
+
+static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord *incident,
+                        const JobBooks *job)
+{
+    const Entry *cordon = history_find(h, KEY_CORDONS, incident->node);
+    const PhaseRecord *phase = entry_after(job->phase);
+    Breach b;
+    if (!phase || !job->phase->changes)
+        return;
+    if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
+        return; /* somebody took it away just then */
+    if (!rule_incident_is_blamed(incident, entry_after(cordon), &b))
+        history_broken(h, e, &b);
+}
+
+void history_judge_incident(HistoryChecker *h, const Entry *e)
+{
+    const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
+    Breach b;
+    if (!e->after.there)
+        judge_removal(h, e, old);
+    if (!incident)
+        return;
+    h->counts.n_incidents += !old;
+    if (strcmp(incident->id, e->name) != 0)
+        HISTORY_BROKEN(h, e, "key", "is incident %s", incident->id);
+    if (!rule_incident_follows(e->name, old, incident, &b))
+        history_broken(h, e, &b);
+    if ((incident->state == INCIDENT_RESOLVED) != (incident->resolved_usec != 0))
+        HISTORY_BROKEN(h, e, "I10", "%s does not say when it was resolved", e->name);
+    const JobBooks *job = job_of(h, incident);
+    if (job && incident->generation > MAX(job->generation, 0))
+        HISTORY_BROKEN(h, e, "I10", "%s is of generation %lld, which never was", e->name,
+                       (long long)incident->generation);
+    if (!old && job)
+        judge_blame(h, e, incident, job);
+}
+
+static const Delivery *find_delivery(const AlertRecord *alert, const char *sink)
+{
+    for (size_t i = 0; alert && i < alert->n_deliveries; i++)
+        if (strcmp(alert->deliveries[i].sink, sink) == 0)
+            return &alert->deliveries[i];
+    return NULL;
+}
+
+/* What a sink has been told to be over is not told again, and not before it is over. */
+void history_judge_alert(HistoryChecker *h, const Entry *e)
+{
+    const AlertRecord *old = entry_before(e), *alert = entry_after(e);
+    const IncidentRecord *incident = entry_after(history_find(h, KEY_INCIDENTS, e->name));
+    for (size_t i = 0; alert && i < alert->n_deliveries; i++) {
+        const Delivery *is = &alert->deliveries[i], *was = find_delivery(old, is->sink);
+        if (was && old->incident_usec == alert->incident_usec && was->state == DELIVERY_RESOLVED &&
+            is->state != DELIVERY_RESOLVED)
+            HISTORY_BROKEN(h, e, "I10", "%s is told again of what was over", is->sink);
+        if (is->state == DELIVERY_RESOLVED && incident && incident->state == INCIDENT_OPEN &&
+            incident->at_usec == alert->incident_usec)
+            HISTORY_BROKEN(h, e, "I10", "%s is told that it is over, and it is not", is->sink);
+    }
+}
+
+/* ---- cordons ---- */
+
+void history_judge_cordon(HistoryChecker *h, const Entry *e)
+{
+    const CordonRecord *old = entry_before(e), *cordon = entry_after(e);
+    Breach b;
+    for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
+        const CordonCause *cause = &cordon->causes[i];
+        int at = old ? cordon_find(old, cause->owner, cause->job, cause->machine_id) : -1;
+        if (!rule_strikes_grow_by_one(e->name, at < 0 ? NULL : &old->causes[at], cause, &b))
+            history_broken(h, e, &b);
+    }
+}
+
+/* ---- the end ---- */
+
+static bool is_trouble(const IncidentRecord *incident)
+{
+    return strcmp(incident->cause, "store-trouble") == 0 ||
+           strcmp(incident->cause, "record-lost") == 0;
+}
+
+static void judge_last_incident(HistoryChecker *h, const Entry *e)
+{
+    const IncidentRecord *incident = entry_before(e);
+    if (!incident || incident->state != INCIDENT_OPEN || !incident->job[0])
+        return;
+    const JobBooks *job = job_of(h, incident);
+    const PhaseRecord *phase = job ? entry_before(job->phase) : NULL;
+    if (!job)
+        HISTORY_BROKEN(h, e, "I10", "%s is still open, and its job is gone", e->name);
+    else if (phase && !is_trouble(incident) &&
+             (phase->phase == PHASE_RUNNING || phase->phase == PHASE_SUCCEEDED))
+        HISTORY_BROKEN(h, e, "I10", "%s is still open, and %s is %s", e->name, incident->job,
+                       job_phase_name(phase->phase));
+}
+
+void history_judge_end(HistoryChecker *h)
+{
+    for (size_t i = 0; i < h->n_buckets; i++)
+        for (const Entry *e = h->buckets[i]; e; e = e->in_bucket) {
+            if (e->kind == KEY_INCIDENTS)
+                judge_last_incident(h, e);
+            else if (e->kind < KEY_KINDS && e->job && e->before.there &&
+                     !e->job->spec->before.there)
+                HISTORY_BROKEN(h, e, "gone", "is left of a job that is gone");
+        }
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* rules.c - see rules.h. */
+#include "tests/history/rules.h"
+
+#include "cluster/cordon.h"
+
+#include <stdio.h>
+#include <string.h>
+
+bool breach_say(Breach *ret, const char *invariant, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    (void)vsnprintf(ret->text, sizeof(ret->text), format, args); /* cut to fit */
+    va_end(args);
+    ret->invariant = invariant;
+    return false;
+}
+
+/* ---- worlds ---- */
+
+bool rule_world_follows(const char *job, const WorldRecord *world, int64_t newest, Breach *ret)
+{
+    return world->generation > newest ||
+           breach_say(ret, "I2", "world %lld of %s comes after world %lld",
+                      (long long)world->generation, job, (long long)newest);
+}
+
+bool rule_world_has_phase(const char *job, const WorldRecord *world, const PhaseRecord *phase,
+                          Breach *ret)
+{
+    return (phase && phase->generation == world->generation) ||
+           breach_say(ret, "I2", "world %lld of %s comes without its phase",
+                      (long long)world->generation, job);
+}
+
+bool rule_world_resumes(const char *job, const WorldRecord *world, const CheckpointCommit *latest,
+                        Breach *ret)
+{
+    int64_t step = latest ? latest->step : 0;
+    return world->resume.find == FIND_MUST || world->resume.step == step ||
+           breach_say(ret, "I4",
+                      "world %lld of %s resumes at %lld, the latest checkpoint is of %lld",
+                      (long long)world->generation, job, (long long)world->resume.step,
+                      (long long)step);
+}
+
+bool rule_run_is_open(const char *job, const WorldRecord *world, const char *node,
+                      const char *machine_id, const CordonRecord *cordon, CordonMode least,
+                      Breach *ret)
+{
+    static const char *const words[] = {"", "cordoned", "drained", "quarantined"};
+    const CordonCause *cause =
+        cordon ? cordon_strongest(cordon, machine_id, job, world->decided_usec) : NULL;
+    return !cause || cause->mode < least ||
+           breach_say(ret, "I5", "world %lld of %s uses %s, which is %s: %s",
+                      (long long)world->generation, job, node, words[cause->mode], cause->reason);
+}
+
+static uint64_t slots_on(const WorldRecord *world, size_t n_runs, const char *node)
+{
+    uint64_t slots = 0;
+    for (size_t i = 0; i < n_runs; i++)
+        if (strcmp(world->runs[i].node, node) == 0)
+            slots |= world->runs[i].slots;
+    return slots;
+}
+
+bool rule_world_fits(const char *job, const WorldRecord *world, Breach *ret)
+{
+    int size = 0;
+    for (size_t i = 0; i < world->n_runs; i++)
+        size += __builtin_popcountll(world->runs[i].slots);
+    if (size != world->size)
+        return breach_say(ret, "I6", "world %lld of %s has %d slots for %d ranks",
+                          (long long)world->generation, job, size, world->size);
+    /* of a few runs: a world of thousands of nodes has one run a node, in their order */
+    for (size_t i = 1; i < world->n_runs; i++) {
+        const WorldRun *run = &world->runs[i];
+        bool sorted = strcmp(world->runs[i - 1].node, run->node) < 0;
+        if (!sorted && slots_on(world, i, run->node) & run->slots)
+            return breach_say(ret, "I6", "world %lld of %s has a slot of %s twice",
+                              (long long)world->generation, job, run->node);
+    }
+    return true;
+}
+
+bool rule_worlds_are_apart(const char *job, const WorldRecord *world, const char *other,
+                           const WorldRecord *theirs, Breach *ret)
+{
+    for (size_t i = 0; i < world->n_runs; i++)
+        if (slots_on(theirs, theirs->n_runs, world->runs[i].node) & world->runs[i].slots)
+            return breach_say(ret, "I6", "%s gets slots of %s that %s holds", job,
+                              world->runs[i].node, other);
+    return true;
+}
+
+bool rule_recovery_has_incident(const char *job, const WorldRecord *world, const PhaseRecord *phase,
+                                const IncidentRecord *incident, Breach *ret)
+{
+    return phase->phase != PHASE_RECOVERING || incident ||
+           breach_say(ret, "I10", "world %lld of %s recovers from a failure without an incident",
+                      (long long)world->generation, job);
+}
+
+/* ---- phases ---- */
+
+bool rule_phase_follows(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
+                        Breach *ret)
+{
+    return !old || phase->generation >= old->generation ||
+           breach_say(ret, "I2", "the phase of %s goes back from %lld to %lld", job,
+                      (long long)old->generation, (long long)phase->generation);
+}
+
+bool rule_phase_is_newer(const char *job, int64_t serial, const PhaseRecord *phase, Breach *ret)
+{
+    return phase->serial > serial || breach_say(ret, "lost", "phase %lld of %s follows phase %lld",
+                                                (long long)phase->serial, job, (long long)serial);
+}
+
+bool rule_phase_keeps_submission(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
+                                 Breach *ret)
+{
+    return !old || !old->submission[0] || phase->submission[0] ||
+           breach_say(ret, "lost", "a phase of %s says no more which submission it is of", job);
+}
+
+bool rule_job_starts_again(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
+                           int64_t word_revision, Breach *ret)
+{
+    bool begins = old && phase->phase == PHASE_PENDING &&
+                  (old->phase == PHASE_STOPPED || old->phase == PHASE_FAILED);
+    return !begins || word_revision > old->tried_revision ||
+           breach_say(ret, "word", "%s starts again, and nobody has said so", job);
+}
+
+/* ---- checkpoints and progress ---- */
+
+bool rule_commit_is_of_world(const char *job, const CheckpointCommit *commit,
+                             const WorldRecord *world, Breach *ret)
+{
+    return (world && commit->generation == world->generation) ||
+           breach_say(ret, "I3", "%s-%lld commits step %lld in world %lld", job,
+                      (long long)commit->generation, (long long)commit->step,
+                      (long long)(world ? world->generation : 0));
+}
+
+bool rule_commit_follows(const char *job, const CheckpointCommit *commit, int64_t step, Breach *ret)
+{
+    return commit->step > step || breach_say(ret, "I4", "%s commits step %lld after step %lld", job,
+                                             (long long)commit->step, (long long)step);
+}
+
+bool rule_commits_stay(const char *job, const CheckpointsRecord *old,
+                       const CheckpointsRecord *record, Breach *ret)
+{
+    return !old || !commit_mark_is_before(checkpoints_mark(record), checkpoints_mark(old)) ||
+           breach_say(ret, "I4", "the newest commit of %s goes back from step %lld to %lld", job,
+                      (long long)checkpoints_mark(old).step,
+                      (long long)checkpoints_mark(record).step);
+}
+
+bool rule_progress_is_of_world(const char *job, const ProgressRecord *progress,
+                               const WorldRecord *world, Breach *ret)
+{
+    return (world && world->generation == progress->generation) ||
+           breach_say(ret, "I3", "%s-%lld reports progress in world %lld", job,
+                      (long long)progress->generation, (long long)(world ? world->generation : 0));
+}
+
+/* ---- incidents and cordons ---- */
+
+bool rule_incident_follows(const char *id, const IncidentRecord *old,
+                           const IncidentRecord *incident, Breach *ret)
+{
+    if (old && old->state == INCIDENT_RESOLVED && incident->state == INCIDENT_OPEN)
+        return breach_say(ret, "I10", "incident %s opens again", id);
+    return !old || strcmp(old->cause, incident->cause) == 0 ||
+           breach_say(ret, "I10", "incident %s turns from %s to %s", id, old->cause,
+                      incident->cause);
+}
+
+bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord *cordon,
+                             Breach *ret)
+{
+    bool strikes = strcmp(incident->cause, "trainer-died") == 0 ||
+                   (strcmp(incident->cause, "hang") == 0 && incident->node[0]);
+    bool excludes =
+        strcmp(incident->cause, "device-fault") == 0 || strcmp(incident->cause, "numerics") == 0;
+    bool struck = false, excluded = false;
+    for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
+        struck |= cordon->causes[i].owner == CORDON_MACHINE &&
+                  (cordon->causes[i].mode != CORDON_NONE || cordon->causes[i].strikes > 0);
+        excluded |= cordon->causes[i].mode == CORDON_QUARANTINE;
+    }
+    if (strikes && !struck)
+        return breach_say(ret, "blame", "%s of %s costs it no strike", incident->cause,
+                          incident->node);
+    return !excludes || excluded ||
+           breach_say(ret, "blame", "%s of %s does not quarantine it", incident->cause,
+                      incident->node);
+}
+
+bool rule_strikes_grow_by_one(const char *node, const CordonCause *before, const CordonCause *after,
+                              Breach *ret)
+{
+    int strikes = before ? before->strikes : 0;
+    return after->strikes <= strikes + 1 ||
+           breach_say(ret, "cordon", "machine %s under %s had %d strikes, and has %d",
+                      after->machine_id, node, strikes, after->strikes);
+}

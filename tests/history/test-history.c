@@ -1,0 +1,661 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-history.c - a small history that keeps every rule, and the same with one change that breaks one. */
+#include "tests/history/testing-story.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what is well ---- */
+
+static void recovery(Story *s)
+{
+    story_recovers(s);
+    story_old_rank_ends(s);
+    story_goes(s);
+    s->reports[0].state = RANK_RUNNING;
+    s->reports[0].step = 6;
+    s->ranks[0].first_step = 6;
+    story_put_ranks(s, 0);
+    story_commit(s);
+    s->incident.state = INCIDENT_RESOLVED;
+    s->incident.resolved_usec = 9;
+    story_put_incident(s);
+    story_phase_is(s, PHASE_RUNNING);
+    story_commit(s);
+    s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
+    story_add_commit(s, 10);
+    story_commit(s);
+}
+
+static void removal(Story *s)
+{
+    story_stops(s);
+    story_deletes_job(s);
+    story_starts_anew(s);
+}
+
+static void success(Story *s)
+{
+    story_add_commit(s, 40);
+    story_commit(s);
+    s->phase.go = false;
+    story_phase_is(s, PHASE_SUCCEEDED);
+    story_commit(s);
+}
+
+static void word(Story *s)
+{
+    story_stops(s);
+    story_put_desired(s);
+    story_commit(s);
+    story_phase_is(s, PHASE_PENDING);
+    story_commit(s);
+}
+
+static void recover_by_request(Story *s)
+{
+    story_stops(s);
+    s->phase.generation++;
+    s->world.generation++;
+    for (size_t i = 0; i < s->checkpoints.n_commits; i++)
+        s->checkpoints.commits[i].struck_out = true;
+    story_add_commit(s, 3);
+    s->phase.tried_revision = s->revision;
+    story_phase_is(s, PHASE_PENDING);
+    story_change(s, KEY_REQUESTS, "r1", request_record_encode(&s->request, NULL), 0);
+    s->n_changes--; /* the progress is not written */
+    HistoryChange request = s->changes[s->n_changes];
+    for (size_t i = 0; i < s->n_changes; i++)
+        if (strstr(s->changes[i].key, "/progress/")) {
+            free((char *)s->changes[i].key);
+            free((char *)s->changes[i].value);
+            s->changes[i] = request;
+        }
+    story_commit(s);
+}
+
+static void full_record(Story *s)
+{
+    for (int64_t step = 6; step < 6 + 2 * RECORD_COMMITS_MAX; step++) {
+        story_add_commit(s, step);
+        story_commit(s);
+    }
+}
+
+static const struct {
+    const char *name;
+    void (*tell)(Story *s);
+} well[] = {{"recovery", recovery},
+            {"removal", removal},
+            {"success", success},
+            {"word", word},
+            {"recover_by_request", recover_by_request},
+            {"full_record", full_record}};
+
+static void test_what_is_well(void **state)
+{
+    for (size_t i = 0; i < ELEMENTSOF(well); i++) {
+        assert_int_equal(story_begin(state), 0);
+        Story *s = *state;
+        well[i].tell(s);
+        history_checker_end(s->checker);
+        if (s->n_said)
+            fail_msg("%s: %s: %s", well[i].name, s->invariant, s->said);
+        (void)story_end(state); /* 0 always */
+    }
+}
+
+/* ---- what breaks a rule ---- */
+
+static void world_repeats(Story *s)
+{
+    s->world.generation--;
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void world_without_phase(Story *s)
+{
+    s->world.generation++;
+    s->world.committed = checkpoints_mark(&s->checkpoints);
+    s->world.resume.step = 5;
+    story_put_world(s);
+    story_commit(s);
+}
+
+static void phase_goes_back(Story *s)
+{
+    story_recovers(s);
+    s->phase.generation--;
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void serial_repeats(Story *s)
+{
+    s->phase.serial--;
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void phase_of_another_submission(Story *s)
+{
+    memcpy(s->phase.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void submission_is_forgotten(Story *s)
+{
+    s->phase.submission[0] = '\0';
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void phase_after_removal(Story *s)
+{
+    story_stops(s);
+    story_deletes_job(s);
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void job_is_put_back(Story *s)
+{
+    story_stops(s);
+    story_deletes_job(s);
+    story_submit(s);
+}
+
+static void job_over_a_job(Story *s)
+{
+    memcpy(s->spec.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    story_put_spec(s);
+    story_commit(s);
+}
+
+static void removal_leaves_checkpoints(Story *s)
+{
+    story_stops(s);
+    story_removes(s, KEY_SPECS, JOB);
+    story_removes(s, KEY_DESIRED, JOB);
+    story_removes(s, KEY_WORLDS, JOB);
+    story_removes(s, KEY_PHASES, JOB);
+    story_removes(s, KEY_PROGRESS, JOB);
+    story_commit(s);
+}
+
+static void removal_while_it_runs(Story *s) { story_deletes_job(s); }
+
+static void world_vanishes(Story *s)
+{
+    story_removes(s, KEY_WORLDS, JOB);
+    story_commit(s);
+}
+
+static void checkpoints_vanish(Story *s)
+{
+    story_removes(s, KEY_CHECKPOINTS, JOB);
+    story_commit(s);
+}
+
+static void resumes_too_early(Story *s)
+{
+    story_next_world(s, PHASE_STARTING);
+    s->n_changes = 0; /* the two are built again below; their versions are given back */
+    *story_version_of(s, "/sdtrain/" CLUSTER "/worlds/" JOB) -= 1;
+    *story_version_of(s, "/sdtrain/" CLUSTER "/phases/" JOB) -= 1;
+    s->world.resume.step = 0;
+    story_put_world(s);
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void commit_of_an_old_world(Story *s)
+{
+    story_recovers(s);
+    s->world.generation = 1;
+    story_add_commit(s, 10);
+    s->changes[1].key =
+        s->changes[1].key; /* the progress is of world 1, too, as its daemon believes */
+    story_commit(s);
+}
+
+static void commit_before_go(Story *s)
+{
+    story_recovers(s);
+    s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
+    story_add_commit(s, 10);
+    story_commit(s);
+}
+
+static void commit_goes_back(Story *s)
+{
+    story_add_commit(s, 4);
+    story_commit(s);
+}
+
+static void commit_below_the_latest(Story *s)
+{
+    story_recovers(s);
+    story_old_rank_ends(s);
+    story_goes(s);
+    s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
+    story_add_commit(s, 4);
+    story_commit(s);
+}
+
+static void commit_is_lost(Story *s)
+{
+    story_add_commit(s, 10);
+    story_commit(s);
+    s->checkpoints.commits[0] = s->checkpoints.commits[1];
+    s->checkpoints.n_commits = 1;
+    story_put_checkpoints(s);
+    story_commit(s);
+}
+
+static void struck_out_counts_again(Story *s)
+{
+    s->checkpoints.commits[0].struck_out = true;
+    story_put_checkpoints(s);
+    story_commit(s);
+    s->checkpoints.commits[0].struck_out = false;
+    story_put_checkpoints(s);
+    story_commit(s);
+}
+
+static void progress_says_another_commit(Story *s)
+{
+    story_add_commit(s, 10);
+    s->n_changes--;
+    free((char *)s->changes[1].key);
+    free((char *)s->changes[1].value);
+    *story_version_of(s, "/sdtrain/" CLUSTER "/progress/" JOB) -= 1;
+    s->progress.committed.step = 9;
+    story_put_progress(s);
+    story_commit(s);
+}
+
+static void progress_of_an_old_world(Story *s)
+{
+    story_recovers(s);
+    story_put_progress(s);
+    story_commit(s);
+}
+
+static void progress_goes_back(Story *s)
+{
+    s->progress.step = 4;
+    story_put_progress(s);
+    story_commit(s);
+}
+
+static void cordon(Story *s, CordonMode mode)
+{
+    s->cordon.causes[0].mode = mode;
+    story_put_cordon(s);
+    story_commit(s);
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void quarantined_node_is_used(Story *s) { cordon(s, CORDON_QUARANTINE); }
+static void cordoned_node_is_used(Story *s) { cordon(s, CORDON_CORDON); }
+
+static void slot_of_two(Story *s)
+{
+    s->world.size = 3;
+    s->world.n_runs = 3;
+    s->runs[2] = s->runs[0];
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void too_few_slots(Story *s)
+{
+    s->world.n_runs = 1;
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void slot_that_is_not_there(Story *s)
+{
+    s->runs[1].slots = 4;
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void slot_that_is_lost(Story *s)
+{
+    s->nodes[1].lost_slots = 1;
+    story_put_node(s, 1);
+    story_commit(s);
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void slots_of_another_job(Story *s)
+{
+    SpecRecord spec = {.spec = (char *)"{}", .submission = OTHER_SUBMISSION};
+    WorldRecord world = {.generation = 1, .size = 1, .runs = s->runs, .n_runs = 1};
+    PhaseRecord phase = {.phase = PHASE_STARTING, .generation = 1, .serial = 1};
+    memcpy(world.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    memcpy(phase.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    story_change(s, KEY_SPECS, "b", spec_record_encode(&spec, NULL), 0);
+    story_change(s, KEY_DESIRED, "b", desired_record_encode(&s->desired, NULL), 0);
+    story_commit(s);
+    story_change(s, KEY_WORLDS, "b", world_record_encode(&world, NULL), 0);
+    story_change(s, KEY_PHASES, "b", phase_record_encode(&phase, NULL), 0);
+    story_commit(s);
+}
+
+static void too_many_ranks(Story *s)
+{
+    s->desired.max = 1;
+    story_put_desired(s);
+    story_commit(s);
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void stopped_job_gets_a_world(Story *s)
+{
+    s->desired.state = DESIRED_STOPPED;
+    story_put_desired(s);
+    story_commit(s);
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
+
+static void starts_without_a_word(Story *s)
+{
+    story_stops(s);
+    story_phase_is(s, PHASE_PENDING);
+    story_commit(s);
+}
+
+static void succeeds_too_early(Story *s)
+{
+    story_phase_is(s, PHASE_SUCCEEDED);
+    story_commit(s);
+}
+
+static void goes_twice(Story *s)
+{
+    story_stops(s);
+    s->phase.phase = PHASE_STARTING;
+    story_goes(s);
+}
+
+static void goes_while_old_ranks_live(Story *s)
+{
+    story_recovers(s);
+    story_goes(s);
+}
+
+static void rank_runs_before_go(Story *s)
+{
+    story_recovers(s);
+    story_old_rank_ends(s);
+    s->reports[0].state = RANK_RUNNING;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+static void report_of_no_world(Story *s)
+{
+    s->ranks[0].world_revision--;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+static void report_of_a_foreign_slot(Story *s)
+{
+    s->reports[0].slot = 1;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+static void rank_comes_to_life(Story *s)
+{
+    s->reports[0].state = RANK_EXITED;
+    story_put_ranks(s, 0);
+    story_commit(s);
+    s->reports[0].state = RANK_RUNNING;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+static void rank_has_two_processes(Story *s)
+{
+    s->reports[0].pid++;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+static void dead_rank_lives(Story *s)
+{
+    story_recovers(s);
+    story_old_rank_ends(s);
+    story_removes(s, KEY_RANKS, JOB "/1/n0");
+    story_commit(s);
+    s->ranks[0].generation = 1;
+    s->ranks[0].world_revision = 5;
+    s->reports[0].state = RANK_RUNNING;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+static void recovery_without_incident(Story *s)
+{
+    story_next_world(s, PHASE_RECOVERING);
+    story_commit(s);
+}
+
+static void incident_opens_again(Story *s)
+{
+    recovery(s);
+    s->incident.state = INCIDENT_OPEN;
+    s->incident.resolved_usec = 0;
+    story_put_incident(s);
+    story_commit(s);
+}
+
+static void incident_changes_its_cause(Story *s)
+{
+    story_recovers(s);
+    (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "hang");
+    story_put_incident(s);
+    story_commit(s);
+}
+
+static void incident_is_removed_open(Story *s)
+{
+    story_recovers(s);
+    story_removes(s, KEY_INCIDENTS, JOB "-1");
+    story_commit(s);
+}
+
+static void incident_stays_open(Story *s)
+{
+    story_recovers(s);
+    story_old_rank_ends(s);
+    story_goes(s);
+    story_phase_is(s, PHASE_RUNNING);
+    story_commit(s);
+    history_checker_end(s->checker);
+}
+
+static void fault_without_quarantine(Story *s)
+{
+    (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "device-fault");
+    story_recovers(s);
+}
+
+static void two_strikes_at_once(Story *s)
+{
+    s->cordon.causes[0].strikes = 2;
+    story_put_cordon(s);
+    story_commit(s);
+}
+
+static void told_to_be_over_and_is_not(Story *s)
+{
+    story_recovers(s);
+    s->alert.deliveries[0].state = DELIVERY_RESOLVED;
+    story_put_alert(s);
+    story_commit(s);
+}
+
+static void told_again(Story *s)
+{
+    recovery(s);
+    s->alert.deliveries[0].state = DELIVERY_RESOLVED;
+    story_put_alert(s);
+    story_commit(s);
+    s->alert.deliveries[0].state = DELIVERY_TRIGGERED;
+    story_put_alert(s);
+    story_commit(s);
+}
+
+static void node_without_lease(Story *s)
+{
+    story_change(s, KEY_NODES, "n0", node_record_encode(&s->nodes[0], NULL), 0);
+    story_commit(s);
+}
+
+static void world_on_a_lease(Story *s)
+{
+    story_change(s, KEY_PHASES, JOB, phase_record_encode(&s->phase, NULL), LEASE);
+    s->phase.serial++;
+    free((char *)s->changes[0].value);
+    s->changes[0].value = phase_record_encode(&s->phase, NULL);
+    s->changes[0].n_value = strlen(s->changes[0].value);
+    story_commit(s);
+}
+
+static void value_is_no_record(Story *s)
+{
+    story_change(s, KEY_HEALTH, "n0", memory_text("{\"v\": 2"), 0);
+    story_commit(s);
+}
+
+static void key_of_nothing(Story *s)
+{
+    char *name = memory_format("/sdtrain/" CLUSTER "/elsewhere/x");
+    s->changes[s->n_changes++] =
+        (HistoryChange){.key = name, .value = memory_text("1"), .n_value = 1, .version = 1};
+    story_commit(s);
+}
+
+static void a_version_is_missing(Story *s)
+{
+    *story_version_of(s, "/sdtrain/" CLUSTER "/phases/" JOB) += 1;
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void mark_is_forgotten(Story *s)
+{
+    story_recovers(s); /* its phase knows of step 5 */
+    s->phase.committed = (CommitMark){0};
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void rendezvous_of_no_world(Story *s)
+{
+    RendezvousRecord record = {.address = "10.0.0.1:1"};
+    story_change(s, KEY_RENDEZVOUS, JOB "/2", rendezvous_record_encode(&record, NULL), 0);
+    story_commit(s);
+}
+
+static const struct {
+    void (*tell)(Story *s);
+    const char *invariant, *says;
+} broken[] = {
+    {world_repeats, "I2", "comes after world 1"},
+    {world_without_phase, "I2", "without its phase"},
+    {phase_goes_back, "I2", "goes back from 2 to 1"},
+    {serial_repeats, "lost", "follows phase"},
+    {phase_of_another_submission, "lost", "is the job's"},
+    {submission_is_forgotten, "lost", "says no more"},
+    {phase_after_removal, "gone", "the job is not there"},
+    {job_is_put_back, "lost", "is put back"},
+    {job_over_a_job, "lost", "takes the place"},
+    {removal_leaves_checkpoints, "gone", "this stays"},
+    {removal_while_it_runs, "I3", "removed while it is running"},
+    {world_vanishes, "lost", "the world of a is removed"},
+    {checkpoints_vanish, "lost", "the checkpoints of a are removed"},
+    {resumes_too_early, "I4", "resumes at 0"},
+    {commit_of_an_old_world, "I3", "commits step 10 in world 2"},
+    {commit_before_go, "I3", "never went"},
+    {commit_goes_back, "I4", "goes back from step 5 to 4"},
+    {commit_below_the_latest, "I4", "commits step 4 after step 5"},
+    {commit_is_lost, "I4", "step 5 of a, which was committed, is lost"},
+    {struck_out_counts_again, "I4", "counts again"},
+    {progress_says_another_commit, "I4", "its progress says step 9"},
+    {progress_of_an_old_world, "I3", "reports progress in world 2"},
+    {progress_goes_back, "progress", "from step 5 to 4"},
+    {quarantined_node_is_used, "I5", "quarantined: Xid 79"},
+    {cordoned_node_is_used, "I5", "cordoned"},
+    {slot_of_two, "I6", "twice"},
+    {too_few_slots, "record", "the runs hold 1 slots"},
+    {slot_that_is_not_there, "I6", "does not have"},
+    {slot_that_is_lost, "I6", "lost or a bad slot"},
+    {slots_of_another_job, "I6", "b gets slots of n0 that a holds"},
+    {too_many_ranks, "size", "has 2 ranks"},
+    {stopped_job_gets_a_world, "word", "is to be stopped"},
+    {starts_without_a_word, "word", "nobody has said so"},
+    {succeeds_too_early, "I9", "step 5 of 40"},
+    {goes_twice, "I3", "goes twice"},
+    {goes_while_old_ranks_live, "I3", "goes while ranks of generation 1 live on n0"},
+    {rank_runs_before_go, "I3", "was not told to go"},
+    {report_of_no_world, "I3", "never was"},
+    {report_of_a_foreign_slot, "I6", "does not give it"},
+    {rank_comes_to_life, "I3", "was exited"},
+    {rank_has_two_processes, "I3", "two processes"},
+    {dead_rank_lives, "I3", "told in generation 2 that they are dead"},
+    {recovery_without_incident, "I10", "without an incident"},
+    {incident_opens_again, "I10", "opens again"},
+    {incident_changes_its_cause, "I10", "turns from node-lost to hang"},
+    {incident_is_removed_open, "I10", "is not over"},
+    {incident_stays_open, "I10", "is still open, and a is running"},
+    {fault_without_quarantine, "blame", "does not quarantine it"},
+    {two_strikes_at_once, "cordon", "had 0 strikes, and has 2"},
+    {told_to_be_over_and_is_not, "I10", "and it is not"},
+    {told_again, "I10", "told again"},
+    {node_without_lease, "lease", "hangs on no lease"},
+    {world_on_a_lease, "lease", "hangs on a lease"},
+    {value_is_no_record, "record", "health/n0"},
+    {key_of_nothing, "key", "no record"},
+    {a_version_is_missing, "hole", "lacks changes"},
+    {mark_is_forgotten, "I4", "forgets that step 5"},
+    {rendezvous_of_no_world, "I3", "generation 2"},
+};
+
+static void test_what_breaks(void **state)
+{
+    for (size_t i = 0; i < ELEMENTSOF(broken); i++) {
+        assert_int_equal(story_begin(state), 0);
+        Story *s = *state;
+        broken[i].tell(s);
+        if (s->n_said == 0 || strcmp(s->invariant, broken[i].invariant) != 0 ||
+            !strstr(s->said, broken[i].says))
+            fail_msg("%s \"%s\" is not told, but %s: %s", broken[i].invariant, broken[i].says,
+                     s->invariant, s->said);
+        (void)story_end(state); /* 0 always */
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_well),
+        cmocka_unit_test(test_what_breaks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,343 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-story.c - see testing-story.h. */
+#include "tests/history/testing-story.h"
+
+#include "base/memory.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void story_hear(int64_t revision, const char *key, const Breach *breach, void *userdata)
+{
+    Story *s = userdata;
+    if (s->n_said++ == 0) {
+        (void)snprintf(s->invariant, sizeof(s->invariant), "%s", breach->invariant);
+        (void)snprintf(s->said, sizeof(s->said), "%lld %s %s", (long long)revision, key,
+                       breach->text);
+    }
+}
+
+/* ---- transactions ---- */
+
+int64_t *story_version_of(Story *s, const char *key)
+{
+    for (size_t i = 0; i < s->n_keys; i++)
+        if (strcmp(s->keys[i], key) == 0)
+            return &s->versions[i];
+    assert_true(s->n_keys < STORY_KEYS_MAX);
+    s->keys[s->n_keys] = memory_text(key);
+    return &s->versions[s->n_keys++];
+}
+
+void story_change(Story *s, KeyKind kind, const char *name, char *text, int64_t lease)
+{
+    char key[KEY_MAX];
+    assert_true(s->n_changes < STORY_CHANGES_MAX);
+    int64_t *version = story_version_of(s, key_of(CLUSTER, kind, name, key));
+    *version = text ? *version + 1 : 0;
+    s->changes[s->n_changes++] = (HistoryChange){.key = memory_text(key),
+                                                 .value = text,
+                                                 .n_value = text ? strlen(text) : 0,
+                                                 .lease = lease,
+                                                 .version = *version};
+}
+
+void story_removes(Story *s, KeyKind kind, const char *name)
+{
+    story_change(s, kind, name, NULL, 0);
+}
+
+void story_commit(Story *s)
+{
+    Error err = ERROR_INIT;
+    s->revision++;
+    assert_int_equal(history_checker_apply(s->checker, s->revision, s->changes, s->n_changes, &err),
+                     0);
+    for (size_t i = 0; i < s->n_changes; i++) {
+        free((char *)s->changes[i].key);
+        free((char *)s->changes[i].value);
+    }
+    s->n_changes = 0;
+}
+
+void story_put_spec(Story *s)
+{
+    story_change(s, KEY_SPECS, JOB, spec_record_encode(&s->spec, NULL), 0);
+}
+
+void story_put_desired(Story *s)
+{
+    story_change(s, KEY_DESIRED, JOB, desired_record_encode(&s->desired, NULL), 0);
+}
+
+void story_put_phase(Story *s)
+{
+    s->phase.serial++;
+    story_change(s, KEY_PHASES, JOB, phase_record_encode(&s->phase, NULL), 0);
+}
+
+void story_put_world(Story *s)
+{
+    story_change(s, KEY_WORLDS, JOB, world_record_encode(&s->world, NULL), 0);
+}
+
+void story_put_node(Story *s, int i)
+{
+    story_change(s, KEY_NODES, s->nodes[i].name, node_record_encode(&s->nodes[i], NULL), LEASE);
+}
+
+void story_put_ranks(Story *s, int i)
+{
+    char name[KEY_MAX];
+    (void)snprintf(name, sizeof(name), JOB "/%lld/%s", (long long)s->ranks[i].generation,
+                   s->ranks[i].node);
+    story_change(s, KEY_RANKS, name, ranks_record_encode(&s->ranks[i], NULL), LEASE);
+}
+
+void story_put_checkpoints(Story *s)
+{
+    story_change(s, KEY_CHECKPOINTS, JOB, checkpoints_record_encode(&s->checkpoints, NULL), 0);
+}
+
+void story_put_progress(Story *s)
+{
+    story_change(s, KEY_PROGRESS, JOB, progress_record_encode(&s->progress, NULL), 0);
+}
+
+void story_put_incident(Story *s)
+{
+    story_change(s, KEY_INCIDENTS, s->incident.id, incident_record_encode(&s->incident, NULL), 0);
+}
+
+void story_put_cordon(Story *s)
+{
+    story_change(s, KEY_CORDONS, s->cordon.node, cordon_record_encode(&s->cordon, NULL), 0);
+}
+
+void story_put_alert(Story *s)
+{
+    story_change(s, KEY_ALERTS, s->alert.id, alert_record_encode(&s->alert, NULL), 0);
+}
+
+/* ---- the story ---- */
+
+void story_submit(Story *s)
+{
+    story_put_spec(s);
+    story_put_desired(s);
+    story_commit(s);
+}
+
+void story_phase_is(Story *s, JobPhase phase)
+{
+    s->phase.phase = phase;
+    story_put_phase(s);
+}
+
+/* The next world, its phase beside it. */
+void story_next_world(Story *s, JobPhase phase)
+{
+    s->world.generation++;
+    s->phase.generation = s->world.generation;
+    s->phase.go = s->phase.leave = false;
+    s->phase.tried_revision = s->revision;
+    s->world.committed = s->phase.committed = checkpoints_mark(&s->checkpoints);
+    const CheckpointCommit *latest = checkpoints_latest(&s->checkpoints);
+    s->world.resume.step = latest ? latest->step : 0;
+    (void)snprintf(s->world.resume.uri, sizeof(s->world.resume.uri), "%s",
+                   latest ? latest->uri : "");
+    story_put_world(s);
+    story_phase_is(s, phase);
+}
+
+/* What both nodes say of their one rank in the present world. */
+static void ranks_are(Story *s, RankState state, int64_t step)
+{
+    for (int i = 0; i < 2; i++) {
+        s->ranks[i].generation = s->world.generation;
+        s->reports[i].state = state;
+        s->reports[i].step = step;
+        s->reports[i].pid = 100 * (int)s->world.generation + i;
+        story_put_ranks(s, i);
+        story_commit(s);
+    }
+}
+
+static void world_is_there(Story *s)
+{
+    for (int i = 0; i < 2; i++)
+        s->ranks[i].world_revision = s->revision;
+}
+
+void story_goes(Story *s)
+{
+    s->phase.go = true;
+    story_put_phase(s);
+    story_commit(s);
+}
+
+void story_add_commit(Story *s, int64_t step)
+{
+    CheckpointCommit made = {.step = step, .generation = s->world.generation, .at_usec = 1};
+    (void)snprintf(made.uri, sizeof(made.uri), "file:///a/step-%lld/manifest.json",
+                   (long long)step);
+    checkpoints_append(&s->checkpoints, &made);
+    s->progress.committed = checkpoints_mark(&s->checkpoints);
+    story_put_checkpoints(s);
+    story_put_progress(s);
+}
+
+static void begin_records(Story *s)
+{
+    s->spec =
+        (SpecRecord){.spec = (char *)"{\"train\": {\"steps\": 40}}", .submission = SUBMISSION};
+    s->desired = (DesiredRecord){.min = 1, .max = 2};
+    s->world = (WorldRecord){.size = 2, .runs = s->runs, .n_runs = 2, .decided_usec = 1000};
+    s->phase = (PhaseRecord){.since_usec = 1};
+    memcpy(s->world.submission, SUBMISSION, SUBMISSION_BYTES);
+    memcpy(s->phase.submission, SUBMISSION, SUBMISSION_BYTES);
+    memcpy(s->checkpoints.submission, SUBMISSION, SUBMISSION_BYTES);
+    s->progress = (ProgressRecord){.generation = 1, .step = 5, .steps = 40, .at_usec = 1};
+    s->incident = (IncidentRecord){.id = JOB "-1",
+                                   .job = JOB,
+                                   .submission = SUBMISSION,
+                                   .cause = "node-lost",
+                                   .node = "n1",
+                                   .rank = 1,
+                                   .generation = 1,
+                                   .at_usec = 1};
+    s->cordon = (CordonRecord){.node = "n1", .n_causes = 1};
+    s->cordon.causes[0] = (CordonCause){.owner = CORDON_MACHINE,
+                                        .machine_id = "11111111111111111111111111111111",
+                                        .mode = CORDON_QUARANTINE,
+                                        .reason = "Xid 79",
+                                        .since_usec = 1,
+                                        .strikes = 1};
+    s->alert = (AlertRecord){.id = JOB "-1", .incident_usec = 1, .term = 1, .n_deliveries = 1};
+    s->alert.deliveries[0] = (Delivery){.sink = "page", .state = DELIVERY_TRIGGERED, .at_usec = 1};
+    s->request = (RequestRecord){.id = "r1", .kind = "recover", .target = JOB, .at_usec = 1};
+}
+
+static void begin_node(Story *s, int i)
+{
+    NodeRecord *node = &s->nodes[i];
+    *node = (NodeRecord){.incarnation = 10, .address = "here", .n_slots = 2};
+    (void)snprintf(node->name, sizeof(node->name), "n%d", i);
+    memset(node->machine_id, '0' + i, 32);
+    memset(node->boot_id, '0' + i, 32);
+    s->runs[i] = (WorldRun){.incarnation = 10, .slots = 1};
+    (void)snprintf(s->runs[i].node, sizeof(s->runs[i].node), "n%d", i);
+    s->reports[i] = (RankReport){.rank = i, .at_usec = 1};
+    s->ranks[i] = (RanksRecord){.incarnation = 10, .ranks = &s->reports[i], .n_ranks = 1};
+    (void)snprintf(s->ranks[i].node, sizeof(s->ranks[i].node), "n%d", i);
+    story_put_node(s, i);
+    story_commit(s);
+}
+
+/* Two nodes train a job's world 1, which has committed step 5. */
+int story_begin(void **state)
+{
+    Story *s = memory_new(Story);
+    s->checker = history_checker_new(CLUSTER, story_hear, s);
+    begin_records(s);
+    begin_node(s, 0);
+    begin_node(s, 1);
+    story_submit(s);
+    story_phase_is(s, PHASE_PENDING);
+    story_commit(s);
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+    world_is_there(s);
+    ranks_are(s, RANK_STARTING, 0);
+    ranks_are(s, RANK_READY, 0);
+    story_goes(s);
+    ranks_are(s, RANK_RUNNING, 1);
+    story_phase_is(s, PHASE_RUNNING);
+    story_commit(s);
+    story_add_commit(s, 5);
+    story_commit(s);
+    assert_string_equal(s->said, "");
+    *state = s;
+    return 0;
+}
+
+int story_end(void **state)
+{
+    Story *s = *state;
+    (void)history_checker_free(s->checker); /* NULL always */
+    for (size_t i = 0; i < s->n_keys; i++)
+        free(s->keys[i]);
+    free(s);
+    return 0;
+}
+
+/* ---- what follows it and is well ---- */
+
+static void node_is_lost(Story *s)
+{
+    story_removes(s, KEY_NODES, "n1");
+    story_removes(s, KEY_RANKS, JOB "/1/n1");
+    story_commit(s);
+}
+
+/* World 2 after the loss of n1, on n0 alone. */
+void story_recovers(Story *s)
+{
+    node_is_lost(s);
+    story_put_incident(s);
+    (void)snprintf(s->world.incident, sizeof(s->world.incident), "%s", s->incident.id);
+    s->world.size = 1;
+    s->world.n_runs = 1;
+    story_next_world(s, PHASE_RECOVERING);
+    story_commit(s);
+}
+
+/* n0 ends its rank of world 1, and says so in world 2. */
+void story_old_rank_ends(Story *s)
+{
+    s->reports[0].state = RANK_EXITED;
+    s->reports[0].exit_code = -9;
+    story_put_ranks(s, 0);
+    story_commit(s);
+    s->ranks[0].generation = 2;
+    s->ranks[0].world_revision = s->revision - 1;
+    s->ranks[0].killed_usec = 5;
+    s->reports[0] = (RankReport){.state = RANK_READY, .pid = 200, .at_usec = 1};
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
+void story_stops(Story *s)
+{
+    s->phase.go = false;
+    s->phase.tried_revision = s->revision;
+    story_phase_is(s, PHASE_STOPPED);
+    story_commit(s);
+}
+
+void story_deletes_job(Story *s)
+{
+    static const KeyKind kinds[] = {KEY_SPECS,  KEY_DESIRED,     KEY_WORLDS,
+                                    KEY_PHASES, KEY_CHECKPOINTS, KEY_PROGRESS};
+    for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
+        story_removes(s, kinds[i], JOB);
+    story_removes(s, KEY_RANKS, JOB "/1/n0");
+    story_removes(s, KEY_RANKS, JOB "/1/n1");
+    story_commit(s);
+}
+
+void story_starts_anew(Story *s)
+{
+    memcpy(s->spec.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    memcpy(s->phase.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    memcpy(s->world.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    s->phase = (PhaseRecord){.since_usec = 1};
+    memcpy(s->phase.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
+    s->checkpoints = (CheckpointsRecord){0};
+    s->world.generation = 0;
+    story_submit(s);
+    story_phase_is(s, PHASE_PENDING);
+    story_commit(s);
+    story_next_world(s, PHASE_STARTING);
+    story_commit(s);
+}
