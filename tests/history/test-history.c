@@ -436,6 +436,13 @@ static void rank_has_two_processes(Story *s)
     story_commit(s);
 }
 
+static void rank_goes_back(Story *s)
+{
+    s->reports[0].step = 0;
+    story_put_ranks(s, 0);
+    story_commit(s);
+}
+
 static void dead_rank_lives(Story *s)
 {
     story_recovers(s);
@@ -618,6 +625,7 @@ static const struct {
     {report_of_a_foreign_slot, "I6", "does not give it"},
     {rank_comes_to_life, "I3", "was exited"},
     {rank_has_two_processes, "I3", "two processes"},
+    {rank_goes_back, "progress", "goes back from step 1 to 0"},
     {dead_rank_lives, "I3", "told in generation 2 that they are dead"},
     {recovery_without_incident, "I10", "without an incident"},
     {incident_opens_again, "I10", "opens again"},

@@ -81,13 +81,10 @@ static void check_made(Universe *u, int job, const CheckpointCommit *commit, int
     const WorldRecord *world = etcd_record(&u->etcd, KEY_WORLDS, name);
     const ModelManifest *m = &u->store.manifests[manifest];
     int latest = newest_booked(books);
-    if (!world || commit->generation != world->generation)
-        BROKEN(u, "I3", "%s-%lld commits step %lld in world %lld", name,
-               (long long)commit->generation, (long long)commit->step,
-               (long long)(world ? world->generation : 0));
-    if (latest >= 0 && commit->step <= u->store.manifests[latest].last)
-        BROKEN(u, "I4", "%s commits step %lld after step %lld", name, (long long)commit->step,
-               (long long)u->store.manifests[latest].last);
+    Breach b;
+    if (!rule_commit_is_of_world(name, commit, world, &b) ||
+        !rule_commit_follows(name, commit, latest >= 0 ? u->store.manifests[latest].last : -1, &b))
+        checker_breach(u, &b);
     if (m->generation != commit->generation)
         BROKEN(u, "I4", "%s-%lld commits the manifest of generation %lld", name,
                (long long)commit->generation, (long long)m->generation);
@@ -139,8 +136,9 @@ void checker_rewrite(Universe *u, const struct ModelController *leader, int job,
         commit_mark_is_before(checkpoints_mark(record), seen->committed))
         BROKEN(u, "lost", "the leader puts back checkpoints of %s up to %lld, and has seen %lld",
                name, (long long)checkpoints_mark(record).step, (long long)seen->committed.step);
-    if (old && commit_mark_is_before(checkpoints_mark(record), checkpoints_mark(old)))
-        BROKEN(u, "I4", "the leader rewrites the checkpoints of %s", name);
+    Breach b;
+    if (!rule_commits_stay(name, old, record, &b))
+        checker_breach(u, &b);
     for (size_t i = 0; i < record->n_commits; i++) {
         Booked *booked = find_booked(books, store_find(&u->store, record->commits[i].uri));
         if (booked && record->commits[i].struck_out)

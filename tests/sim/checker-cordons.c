@@ -75,16 +75,15 @@ static void check_kept(Universe *u, const char *name, const CordonCause *was,
 static void check_put(Universe *u, const Txn *txn, const char *name, const CordonCause *is,
                       const CordonCause *was)
 {
-    int before = was ? was->strikes : 0;
+    Breach b;
     if (was && is->mode == was->mode && is->strikes == was->strikes)
         return;
     sim_say(&u->sim, "  cordon %s machine %s mode %d strikes %d", name, is->machine_id,
             (int)is->mode, is->strikes);
     if (is->owner == CORDON_OPERATOR)
         BROKEN(u, "a leader cordons %s in the operator's name", name);
-    if (is->strikes > before + 1)
-        BROKEN(u, "machine %s under %s had %d strikes, and has %d", is->machine_id, name, before,
-               is->strikes);
+    if (!rule_strikes_grow_by_one(name, was, is, &b))
+        checker_breach(u, &b);
     const ModelKey *key = etcd_find(&u->etcd, KEY_NODES, name);
     for (size_t i = 0; key && i < txn->n_ops; i++) {
         const PhaseRecord *phase = value_record(txn->ops[i].value);

@@ -144,19 +144,17 @@ void checker_phase_is_newest(Universe *u, const ModelController *leader, int job
     const Seen *seen = seen_by(u, leader, job);
     const PhaseRecord *old = etcd_record(&u->etcd, KEY_PHASES, universe_job_name(job));
     const JobBooks *books = &u->checker.jobs[job];
-    if (old && phase->phase == PHASE_PENDING && seen &&
-        (old->phase == PHASE_STOPPED || old->phase == PHASE_FAILED) &&
-        seen->word_revision == books->word_revision && books->word_revision <= old->tried_revision)
-        BROKEN(u, "word", "%s starts again, and nobody has said so", universe_job_name(job));
-    if (old && old->submission[0] && !phase->submission[0])
-        BROKEN(u, "lost", "a phase of %s says no more which submission it is of",
-               universe_job_name(job));
+    const char *name = universe_job_name(job);
+    Breach b;
+    if ((seen && seen->word_revision == books->word_revision &&
+         !rule_job_starts_again(name, old, phase, books->word_revision, &b)) ||
+        !rule_phase_keeps_submission(name, old, phase, &b))
+        checker_breach(u, &b);
     if (is_gone(u, phase->submission))
         BROKEN(u, "lost", "a phase of %s is written, which was deleted", universe_job_name(job));
     if (seen && strcmp(seen->submission, phase->submission) == 0 &&
-        phase->serial <= seen->phase_serial)
-        BROKEN(u, "lost", "phase %lld of %s follows phase %lld", (long long)phase->serial,
-               universe_job_name(job), (long long)seen->phase_serial);
+        !rule_phase_is_newer(name, seen->phase_serial, phase, &b))
+        checker_breach(u, &b);
     if (seen && phase->phase == PHASE_FAILED && strstr(phase->reason, "not-owner") &&
         !strstr(phase->reason, UNIVERSE_OTHER_OWNER))
         BROKEN(u, "owner", "%s has another owner, and nobody says which", universe_job_name(job));

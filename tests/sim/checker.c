@@ -11,7 +11,10 @@
 
 #define BROKEN(u, invariant, ...) sim_fail(&(u)->sim, invariant, __VA_ARGS__)
 
-static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase <= PHASE_STOPPING; }
+void checker_breach(Universe *u, const Breach *breach)
+{
+    BROKEN(u, breach->invariant, "%s", breach->text);
+}
 
 static const void *record_in(Universe *u, KeyKind kind, int job)
 {
@@ -84,49 +87,37 @@ static void check_quarantine(Universe *u, const Txn *txn, const WorldRecord *wor
         if (node->incarnation != world->runs[i].incarnation)
             continue; /* perhaps another machine, which is gone */
         /* what the leader could not know yet, it will obey soon */
-        if (key && key->mod_revision <= phase->tried_revision &&
-            quarantines(node, checker_cordon_known(u, txn->leader, name), job))
-            BROKEN(u, "I5", "world %lld of %s uses %s, which is quarantined",
-                   (long long)world->generation, job, name);
-        if (is_put(u, txn, KEY_CORDONS, name) &&
-            quarantines(node, record_after(u, txn, KEY_CORDONS, name), job))
-            BROKEN(u, "I5", "world %lld of %s uses %s, which the same decision quarantines",
-                   (long long)world->generation, job, name);
+        const CordonRecord *known = key && key->mod_revision <= phase->tried_revision
+                                        ? checker_cordon_known(u, txn->leader, name)
+                                        : NULL;
+        if (is_put(u, txn, KEY_CORDONS, name))
+            known = record_after(u, txn, KEY_CORDONS, name);
+        char machine[33];
+        Breach b;
+        if (!rule_run_is_open(job, world, name, node_machine(node, machine), known, CORDON_CORDON,
+                              &b))
+            checker_breach(u, &b);
     }
-}
-
-static uint64_t slots_on(const WorldRecord *world, const char *node)
-{
-    uint64_t slots = 0;
-    for (size_t i = 0; i < world->n_runs; i++)
-        if (strcmp(world->runs[i].node, node) == 0)
-            slots |= world->runs[i].slots;
-    return slots;
 }
 
 static void check_slots(Universe *u, const ModelController *leader, int job,
                         const WorldRecord *world)
 {
-    int size = 0;
-    for (size_t i = 0; i < world->n_runs; i++)
-        size += __builtin_popcountll(world->runs[i].slots);
-    if (size != world->size)
-        BROKEN(u, "I6", "world %lld of %s has %d slots for %d ranks", (long long)world->generation,
-               universe_job_name(job), size, world->size);
+    Breach b;
+    if (!rule_world_fits(universe_job_name(job), world, &b))
+        checker_breach(u, &b);
     for (int other = 0; other < u->options.n_jobs; other++) {
         const WorldRecord *theirs = record_in(u, KEY_WORLDS, other);
         const PhaseRecord *phase = record_in(u, KEY_PHASES, other);
         if (other == job)
             continue;
-        if (!theirs || !phase || !is_active(phase->phase) || u->checker.jobs[other].broken_world ||
+        if (!theirs || !phase || !phase_is_active(phase->phase) ||
+            u->checker.jobs[other].broken_world ||
             u->checker.jobs[other].broken_phase) /* it may be an old one */
             theirs = checker_lost_world(u, leader, other);
-        if (!theirs)
-            continue;
-        for (size_t i = 0; i < world->n_runs; i++)
-            if (slots_on(theirs, world->runs[i].node) & world->runs[i].slots)
-                BROKEN(u, "I6", "%s gets slots of %s that %s holds", universe_job_name(job),
-                       world->runs[i].node, universe_job_name(other));
+        if (theirs && !rule_worlds_are_apart(universe_job_name(job), world,
+                                             universe_job_name(other), theirs, &b))
+            checker_breach(u, &b);
     }
 }
 
@@ -163,18 +154,14 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
     const CheckpointCommit *latest = latest_commit(u, txn, name);
     bool unknown = books->broken_world && books->broken_phase; /* to whoever has not seen it */
     books->broken_world = books->broken_phase = false;
-    if (world->generation <= books->generation && !unknown)
-        BROKEN(u, "I2", "world %lld of %s comes after world %lld", (long long)world->generation,
-               name, (long long)books->generation);
+    Breach b;
+    if (!unknown && !rule_world_follows(name, world, books->generation, &b))
+        checker_breach(u, &b);
     books->generation = world->generation;
     books->world_revision = u->etcd.revision + 1;
-    if (!phase || phase->generation != world->generation)
-        BROKEN(u, "I2", "world %lld of %s comes without its phase", (long long)world->generation,
-               name);
-    if (world->resume.find != FIND_MUST && world->resume.step != (latest ? latest->step : 0))
-        BROKEN(u, "I4", "world %lld of %s resumes at %lld, the latest checkpoint is of %lld",
-               (long long)world->generation, name, (long long)world->resume.step,
-               (long long)(latest ? latest->step : 0));
+    if (!rule_world_has_phase(name, world, phase, &b) ||
+        !rule_world_resumes(name, world, latest, &b))
+        checker_breach(u, &b);
     checker_follows_word(u, txn->leader, job, world);
     if (phase)
         checker_owner(u, job, phase, world);
@@ -186,9 +173,8 @@ static void check_world(Universe *u, const Txn *txn, int job, const WorldRecord 
     if (phase && phase->phase == PHASE_RECOVERING) {
         const IncidentRecord *incident =
             world->incident[0] ? record_after(u, txn, KEY_INCIDENTS, world->incident) : NULL;
-        if (!incident)
-            BROKEN(u, "I10", "world %lld of %s recovers from a failure without an incident",
-                   (long long)world->generation, name);
+        if (!rule_recovery_has_incident(name, world, phase, incident, &b))
+            checker_breach(u, &b);
         else if (strcmp(incident->cause, "node-left") != 0 &&
                  strcmp(incident->cause, "world-lost") != 0)
             count_failure(u, job, strcmp(incident->cause, "store-unreachable") == 0);
@@ -246,9 +232,9 @@ static void check_phase(Universe *u, int job, const PhaseRecord *phase)
         sim_say(&u->sim, "  %s %s %lld%s%s failures %d \"%s\"", universe_job_name(job),
                 job_phase_name(phase->phase), (long long)phase->generation, phase->go ? " go" : "",
                 phase->leave ? " leave" : "", phase->failures_without_progress, phase->reason);
-    if (phase->generation < old->generation)
-        BROKEN(u, "I2", "the phase of %s goes back from %lld to %lld", universe_job_name(job),
-               (long long)old->generation, (long long)phase->generation);
+    Breach b;
+    if (!rule_phase_follows(universe_job_name(job), old, phase, &b))
+        checker_breach(u, &b);
     JobBooks *books = &u->checker.jobs[job];
     books->phase = phase->phase;
     if (phase->phase != PHASE_PENDING)
@@ -330,25 +316,14 @@ static void check_absence(Universe *u, const Txn *txn, const IncidentRecord *inc
 
 static void check_blame(Universe *u, const Txn *txn, const IncidentRecord *incident)
 {
-    bool strikes = strcmp(incident->cause, "trainer-died") == 0 ||
-                   (strcmp(incident->cause, "hang") == 0 && incident->node[0]);
-    bool excludes =
-        strcmp(incident->cause, "device-fault") == 0 || strcmp(incident->cause, "numerics") == 0;
     const CordonRecord *cordon = record_after(u, txn, KEY_CORDONS, incident->node);
     const PhaseRecord *phase = record_after(u, txn, KEY_PHASES, incident->job);
     int n = etcd_key(&u->etcd, KEY_CORDONS, incident->node, 0, -1);
     if (phase && u->etcd.keys[n].deleted_revision > phase->tried_revision)
         return; /* somebody took it away just then */
-    bool struck = false, excluded = false;
-    for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
-        struck |= cordon->causes[i].owner == CORDON_MACHINE &&
-                  (cordon->causes[i].mode != CORDON_NONE || cordon->causes[i].strikes > 0);
-        excluded |= cordon->causes[i].mode == CORDON_QUARANTINE;
-    }
-    if (strikes && !struck)
-        BROKEN(u, "blame", "%s of %s costs it no strike", incident->cause, incident->node);
-    if (excludes && !excluded)
-        BROKEN(u, "blame", "%s of %s does not quarantine it", incident->cause, incident->node);
+    Breach b;
+    if (!rule_incident_is_blamed(incident, cordon, &b))
+        checker_breach(u, &b);
 }
 
 /* ---- incidents: I10 ---- */
@@ -399,7 +374,7 @@ static void check_trouble(Universe *u, const Txn *txn, const char *id,
     if (!own)
         books->trouble_usec =
             strncmp(incident->evidence, "nothing was saved", 17) == 0 ? books->failing_usec : 0;
-    if (!own || incident->state == INCIDENT_OPEN || !phase || !is_active(phase->phase))
+    if (!own || incident->state == INCIDENT_OPEN || !phase || !phase_is_active(phase->phase))
         return;
     if (books->trouble_usec && books->committed_usec < books->trouble_usec)
         BROKEN(u, "I10", "trouble of %s is over, and nothing was saved", incident->job);
@@ -438,10 +413,9 @@ static void check_incident(Universe *u, const Txn *txn, const char *id,
         sim_say(&u->sim, "  incident %s %s: %s %s", id,
                 incident->state == INCIDENT_OPEN ? "open" : "resolved", incident->cause,
                 incident->node);
-    if (old && old->state == INCIDENT_RESOLVED && incident->state == INCIDENT_OPEN)
-        BROKEN(u, "I10", "incident %s opens again", id);
-    if (old && strcmp(old->cause, incident->cause) != 0)
-        BROKEN(u, "I10", "incident %s turns from %s to %s", id, old->cause, incident->cause);
+    Breach b;
+    if (!rule_incident_follows(id, old, incident, &b))
+        checker_breach(u, &b);
     u->checker.n_incidents += !old;
 }
 
@@ -464,9 +438,9 @@ static void note_ranks(Universe *u, int job, const RanksRecord *ranks)
 static void check_progress(Universe *u, int job, const ProgressRecord *progress)
 {
     const WorldRecord *world = record_in(u, KEY_WORLDS, job);
-    if (!world || world->generation != progress->generation)
-        BROKEN(u, "I3", "%s-%lld reports progress in world %lld", universe_job_name(job),
-               (long long)progress->generation, (long long)(world ? world->generation : 0));
+    Breach b;
+    if (!rule_progress_is_of_world(universe_job_name(job), progress, world, &b))
+        checker_breach(u, &b);
     note_visible(u, job, progress->step);
 }
 

@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "tests/history/rules.h"
 #include "tests/sim/etcd.h"
 #include "tests/sim/trainer.h"
 
@@ -57,6 +58,8 @@ typedef struct Checker {
 } Checker;
 
 void checker_before(Universe *u, const Txn *txn);
+/* Fails by a rule that a real etcd's history has to keep, too (tests/history/rules.h). */
+void checker_breach(Universe *u, const Breach *breach);
 /* after NULL: the record is removed. checker-cordons.c */
 void checker_cordon(Universe *u, const Txn *txn, const char *name, const CordonRecord *after);
 void checker_cordon_fed(struct ModelController *c, const char *name, const ModelValue *value,
