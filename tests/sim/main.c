@@ -3,7 +3,11 @@
  *
  *     sim [--nodes N] --seed S [--verbose]      one schedule
  *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends with the first broken
+ *     sim [--nodes N] --fresh COUNT             seeds that no run before has drawn, by the clock
  *     sim --file FILE                           "seed nodes" a line, then words on what it once found
+ *
+ * --broken FILE: a broken schedule is added to that file, as a line of tests/sim/seeds. SDTRAIN_SIM_SEEDS=A..B repeats
+ * what --fresh has drawn.
  *
  * Every schedule is run twice and must have the same history. */
 #include "tests/sim/universe.h"
@@ -43,7 +47,7 @@ typedef struct SimArguments {
     uint64_t first, last;
     int n_nodes;
     bool one, verbose, stop_at_first;
-    const char *file;
+    const char *file, *broken_file;
 } SimArguments;
 
 static Schedule *schedules;
@@ -162,7 +166,25 @@ static double now_sec(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static int run_all(bool stop_at_first)
+/* A line of tests/sim/seeds. */
+static void keep(const char *path, const Broken *b)
+{
+    FILE *file = path ? fopen(path, "ae") : NULL;
+    if (!file) {
+        if (path)
+            fprintf(stderr, "sim: %s: %s\n", path, strerror(errno));
+        return;
+    }
+    (void)fprintf(file, "%llu %d  %s: %s\n", (unsigned long long)b->schedule.seed,
+                  b->schedule.n_nodes, b->invariant, b->text); /* fclose() tells */
+    if (fclose(file) != 0)
+        fprintf(stderr, "sim: %s: %s\n", path, strerror(errno));
+    else
+        printf("    to keep it: grep '^%llu ' %s >>tests/sim/seeds\n",
+               (unsigned long long)b->schedule.seed, path);
+}
+
+static int run_all(bool stop_at_first, const char *broken_file)
 {
     double began = now_sec();
     board = mmap(NULL, sizeof(*board), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -178,6 +200,7 @@ static int run_all(bool stop_at_first)
         printf("BROKEN %s by seed %llu of %d nodes: %s\n    sim --nodes %d --seed %llu --verbose\n",
                b->invariant, (unsigned long long)b->schedule.seed, b->schedule.n_nodes, b->text,
                b->schedule.n_nodes, (unsigned long long)b->schedule.seed);
+        keep(broken_file, b);
     }
     printf("sim: %zu schedules, twice each, %zu broken, in %.1f s (%.0f a second); %llu events, "
            "%llu faults, %llu worlds, %llu commits, %llu incidents, %llu changes of leader\n",
@@ -224,6 +247,37 @@ static int read_file(const char *path)
     return 0;
 }
 
+static int parse_range(const char *text, SimArguments *ret)
+{
+    unsigned long long first, last;
+    char more;
+    if (sscanf(text, "%llu..%llu%c", &first, &last, &more) != 2 || last < first ||
+        last - first >= SCHEDULES_MAX)
+        return -1;
+    ret->first = first;
+    ret->last = last;
+    return 0;
+}
+
+/* A tenth of a millisecond apart, so that two runs share no seed: no machine runs ten thousand schedules a second. */
+static int draw_range(const char *text, SimArguments *ret)
+{
+    const char *again = getenv("SDTRAIN_SIM_SEEDS");
+    struct timespec t;
+    char *end;
+    unsigned long long count = strtoull(text, &end, 10);
+    if (!*text || *end || count < 1 || count > SCHEDULES_MAX)
+        return -1;
+    (void)clock_gettime(CLOCK_REALTIME, &t); /* cannot fail */
+    ret->first = (uint64_t)t.tv_sec * 10000 + (uint64_t)t.tv_nsec / 100000;
+    ret->last = ret->first + count - 1;
+    if (again && parse_range(again, ret) < 0)
+        return -1;
+    printf("sim: again with SDTRAIN_SIM_SEEDS=%llu..%llu\n", (unsigned long long)ret->first,
+           (unsigned long long)ret->last);
+    return 0;
+}
+
 static int parse(int argc, char *argv[], SimArguments *ret)
 {
     *ret = (SimArguments){.n_nodes = NODES_DEFAULT};
@@ -248,12 +302,13 @@ static int parse(int argc, char *argv[], SimArguments *ret)
             if (!*value || *end)
                 return -1;
         } else if (strcmp(argv[i], "--seeds") == 0) {
-            unsigned long long first, last;
-            if (sscanf(value, "%llu..%llu", &first, &last) != 2 || last < first ||
-                last - first >= SCHEDULES_MAX)
+            if (parse_range(value, ret) < 0)
                 return -1;
-            ret->first = first;
-            ret->last = last;
+        } else if (strcmp(argv[i], "--fresh") == 0) {
+            if (draw_range(value, ret) < 0)
+                return -1;
+        } else if (strcmp(argv[i], "--broken") == 0 && *value) {
+            ret->broken_file = value;
         } else if (strcmp(argv[i], "--file") == 0 && *value) {
             ret->file = value;
         } else {
@@ -269,8 +324,9 @@ int main(int argc, char *argv[])
     SimArguments a;
     (void)setvbuf(stdout, NULL, _IOLBF, 0); /* an assertion must not take the last lines with it */
     if (parse(argc, argv, &a) < 0) {
-        fprintf(stderr, "usage: sim [--nodes N] --seed S [--verbose] | --seeds A..B [--first] | "
-                        "--file FILE\n");
+        fprintf(stderr,
+                "usage: sim [--nodes N] [--broken FILE] --seed S [--verbose] | --seeds A..B "
+                "[--first] | --fresh COUNT | --file FILE\n");
         return 2;
     }
     if (a.one)
@@ -279,7 +335,7 @@ int main(int argc, char *argv[])
         return 2;
     for (uint64_t seed = a.first; a.last > 0 && seed <= a.last; seed++)
         add_schedule(seed, a.n_nodes);
-    int r = run_all(a.stop_at_first);
+    int r = run_all(a.stop_at_first, a.broken_file);
     free(schedules);
     return r;
 }
