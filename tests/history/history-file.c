@@ -156,9 +156,10 @@ static int read_answer(Reader *reader, json_t *line, Error *err)
         return error_set(err, -ESTALE, "etcd has dropped what was before revision %lld",
                          (long long)compacted);
     double cluster_id = json_number_value(json_object_get(header, "cluster_id"));
-    if (reader->cluster_id && cluster_id != reader->cluster_id)
+    if (cluster_id && reader->cluster_id && cluster_id != reader->cluster_id)
         return error_set(err, -ESTALE, "etcd has another cluster id: it was restored");
-    reader->cluster_id = cluster_id;
+    reader->cluster_id =
+        cluster_id ? cluster_id : reader->cluster_id; /* etcdctl's own lines have none */
     json_array_foreach (events, i, event) {
         int r = read_event(reader, event, err);
         if (r < 0)

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The whole history of a cluster in etcd, recorded while a test runs, and judged at its end by check-history.
 
-A child, etcdctl, watches from the first revision on and writes what it sees into a file. It rides out restarts of etcd and
-the time without a quorum. It ends where etcd no longer has what comes next; a restored etcd shows as another cluster
-id, or as versions of a record that do not follow each other. Either way the file says so.
+A child, etcdctl, watches from the first revision on and writes what it sees into a file. It rides out restarts of etcd; without
+a quorum it ends, and another goes on behind what was seen. Where etcd no longer has what comes next, the recorder gives
+up; a restored etcd shows as another cluster id, or as versions of a record that do not follow each other. Either way the
+file says so.
 """
 import base64
 import json
 import os
 import shutil
 import subprocess
+import threading
 import time
 
 BIN = os.environ.get("SDTRAIN_BIN") or os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../build/release/bin")
@@ -28,11 +30,47 @@ class Recorder:
         # The key behind the last one of the prefix is the recorder's own: it tells that all before it was seen.
         self.marker = "/sdtrain/%s0" % cluster
         self.command = [*inside, "etcdctl", "--endpoints", endpoints]
-        self.ended = False
-        with open(path, "wb") as file, open(path + ".log", "wb") as log:
+        self.ended, self.gave_up = False, None
+        with open(path, "wb"):
+            pass
+        self._watch(1)
+        self.keeper = threading.Thread(target=self._keep, daemon=True)
+        self.keeper.start()
+
+    def _watch(self, revision):
+        with open(self.path, "ab") as file, open(self.path + ".log", "wb") as log:
             self.watch = subprocess.Popen(
-                self.command + ["watch", "--rev", "1", "-w", "json", "/sdtrain/%s/" % cluster, self.marker + "!"],
+                self.command + ["watch", "--rev", str(revision), "-w", "json", "/sdtrain/%s/" % self.cluster, self.marker + "!"],
                 env=self.environment, stdin=subprocess.DEVNULL, stdout=file, stderr=log)
+
+    def _keep(self):
+        """Goes on behind what was seen, for as long as somebody wants the history."""
+        while not self.ended:
+            self.watch.wait()
+            with open(self.path + ".log", encoding="utf-8", errors="replace") as log:
+                why = log.read().strip()[-300:]
+            if "compacted" in why:
+                self.gave_up = "the watch has ended: " + why
+                return
+            time.sleep(0.2)
+            self._cut()
+            if not self.ended:
+                self._watch(self._seen() + 1)
+
+    def _cut(self):
+        """Takes away a line that its writer's death has cut off: the next one writes it whole."""
+        with open(self.path, "rb+") as file:
+            text = file.read()
+            file.truncate(text.rfind(b"\n") + 1)
+
+    def _seen(self):
+        """The newest revision in the file. All of a revision is in one line."""
+        with open(self.path, "rb") as file:
+            for line in reversed(file.readlines()):
+                events = json.loads(line).get("Events") if line.endswith(b"\n") else None
+                if events:
+                    return max(event["kv"]["mod_revision"] for event in events)
+        return 0
 
     def _put_marker(self, seconds):
         done = subprocess.run(self.command + ["put", self.marker, "end", "--command-timeout=%ds" % seconds],
@@ -53,9 +91,8 @@ class Recorder:
             return None
         why, end, wrote = None, time.monotonic() + timeout, False
         while why is None:
-            if self.watch.poll() is not None:
-                with open(self.path + ".log", encoding="utf-8", errors="replace") as log:
-                    why = "the watch has ended: " + log.read().strip()[-300:]
+            why = self.gave_up
+            if why:
                 break
             wrote = wrote or self._put_marker(5)
             if wrote and self._sees_marker():
@@ -72,9 +109,10 @@ class Recorder:
     def stop(self):
         """Ends the watch; what it has written stays."""
         self.ended = True
-        if self.watch.poll() is None:
-            self.watch.kill()
-        self.watch.wait(30)
+        while self.keeper.is_alive():
+            if self.watch.poll() is None:
+                self.watch.kill()
+            self.keeper.join(0.1)
 
 
 def check(path, settled=False, keep_as=None):
