@@ -436,10 +436,45 @@ static void rank_has_two_processes(Story *s)
     story_commit(s);
 }
 
-static void rank_goes_back(Story *s)
+static void first_step_changes(Story *s)
 {
-    s->reports[0].step = 0;
-    story_put_ranks(s, 0);
+    for (s->ranks[0].first_step = 1; s->ranks[0].first_step < 3; s->ranks[0].first_step++) {
+        story_put_ranks(s, 0);
+        story_commit(s);
+    }
+}
+
+static void takes_back_that_it_left(Story *s)
+{
+    for (int i = 0; i < 2; i++) {
+        s->ranks[0].left = i == 0;
+        story_put_ranks(s, 0);
+        story_commit(s);
+    }
+}
+
+static void rank_ends_twice(Story *s)
+{
+    s->reports[0].state = RANK_EXITED;
+    for (int code = 80; code < 82; code++) {
+        s->reports[0].exit_code = code;
+        story_put_ranks(s, 0);
+        story_commit(s);
+    }
+}
+
+static void leaves_before_it_went(Story *s)
+{
+    story_recovers(s);
+    s->phase.leave = true;
+    story_put_phase(s);
+    story_commit(s);
+}
+
+static void waits_after_it_went(Story *s)
+{
+    s->phase.go = false;
+    story_put_phase(s);
     story_commit(s);
 }
 
@@ -625,7 +660,11 @@ static const struct {
     {report_of_a_foreign_slot, "I6", "does not give it"},
     {rank_comes_to_life, "I3", "was exited"},
     {rank_has_two_processes, "I3", "two processes"},
-    {rank_goes_back, "progress", "goes back from step 1 to 0"},
+    {first_step_changes, "progress", "the first step is 2, and was 1"},
+    {takes_back_that_it_left, "I3", "takes back that its ranks have left"},
+    {rank_ends_twice, "I3", "has ended with 80, and with 81"},
+    {leaves_before_it_went, "I3", "leaves before it went"},
+    {waits_after_it_went, "I3", "is told to wait"},
     {dead_rank_lives, "I3", "told in generation 2 that they are dead"},
     {recovery_without_incident, "I10", "without an incident"},
     {incident_opens_again, "I10", "opens again"},
