@@ -65,14 +65,6 @@ static void recover_by_request(Story *s)
     s->phase.tried_revision = s->revision;
     story_phase_is(s, PHASE_PENDING);
     story_change(s, KEY_REQUESTS, "r1", request_record_encode(&s->request, NULL), 0);
-    s->n_changes--; /* the progress is not written */
-    HistoryChange request = s->changes[s->n_changes];
-    for (size_t i = 0; i < s->n_changes; i++)
-        if (strstr(s->changes[i].key, "/progress/")) {
-            free((char *)s->changes[i].key);
-            free((char *)s->changes[i].value);
-            s->changes[i] = request;
-        }
     story_commit(s);
 }
 
