@@ -351,6 +351,11 @@ static bool handle_authenticate(ServerCall *call, const ProtobufCMessage *messag
     if (!can_read(call))
         return false;
     Refusal refusal = users_check_password(server, request->name, request->password);
+    if (refusal.code == SERVER_OK) { /* who has a wrong token gets no other */
+        Caller caller;
+        refusal = users_caller(server, call->member, call->token, &caller);
+        free(caller.user);
+    }
     if (refusal.code != SERVER_OK)
         return answer(call, refusal, NULL);
     Pb__AuthenticateResponse *response = memory_new(Pb__AuthenticateResponse);

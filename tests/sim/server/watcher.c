@@ -2,7 +2,7 @@
 /* watcher.c - the watches of a stream.
  *
  * One that is synced lies in its member's tree of ranges and is told of a revision when the member applies it. One that
- * began in the past, or whose member was behind, reads the history: up to 1000 revisions an answer, the next at once. */
+ * began in the past, or whose member was behind, reads the history: up to 1000 revisions an answer. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>

@@ -27,6 +27,7 @@ typedef struct Story {
     Pair *pair;
     Draws draws;
     int64_t first; /* revision at its begin */
+    bool ordered;  /* no range ends before it begins: what etcd's rights make of one is chance */
 } Story;
 
 static ProtobufCBinaryData bytes(const char *text, size_t n)
@@ -47,7 +48,7 @@ static ProtobufCBinaryData draw_key(Draws *draws)
     return bytes(key, strlen(key));
 }
 
-static ProtobufCBinaryData draw_end(Draws *draws)
+static ProtobufCBinaryData draw_any_end(Draws *draws)
 {
     static const char *const ends[] = {"a0", "b", "c", "a/2", "z", "a", "\xff"};
     const char *end = ends[draw(draws, ELEMENTSOF(ends))];
@@ -62,6 +63,18 @@ static ProtobufCBinaryData draw_end(Draws *draws)
     default:
         return bytes(end, strlen(end));
     }
+}
+
+static ProtobufCBinaryData draw_end(Story *story, ProtobufCBinaryData key)
+{
+    ProtobufCBinaryData end = draw_any_end(&story->draws);
+    size_t n = MIN(key.len, end.len);
+    int order = memcmp(key.data, end.data, n);
+
+    if (story->ordered && end.len > 0 && end.data[0] != 0 &&
+        (order > 0 || (order == 0 && key.len >= end.len)))
+        return bytes("", 0);
+    return end;
 }
 
 /* Mostly one that can be read. */
@@ -87,7 +100,7 @@ static void draw_range(Story *story, Pb__RangeRequest *ret)
 {
     pb__range_request__init(ret);
     ret->key = draw_key(&story->draws);
-    ret->range_end = draw_end(&story->draws);
+    ret->range_end = draw_end(story, ret->key);
     ret->limit = draw(&story->draws, 3) == 0 ? draw(&story->draws, 4) : 0;
     ret->revision = draw(&story->draws, 3) == 0 ? draw_revision(story) : 0;
     ret->count_only = draw(&story->draws, 6) == 0;
@@ -160,7 +173,7 @@ static void draw_op(Story *story, DrawnOp *ret)
     case 3:
         pb__delete_range_request__init(&ret->delete_range);
         ret->delete_range.key = draw_key(&story->draws);
-        ret->delete_range.range_end = draw_end(&story->draws);
+        ret->delete_range.range_end = draw_end(story, ret->delete_range.key);
         ret->op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
         ret->op.delete_range = &ret->delete_range;
         break;
@@ -227,8 +240,8 @@ static void tell_lease(Story *story)
     }
 }
 
-/* etcd lets a watch that began in the past read only now and then, and a compaction may come first. One that has told of
- * this put has read. */
+/* etcd lets a watch that began in the past read only now and then, and a compaction may come first.
+ * One that has told of this put has read. */
 static void let_read(Pair *pair, ProtobufCBinaryData key)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
@@ -254,7 +267,7 @@ static void tell_watch(Story *story)
     if (story->pair->n_watches == PAIR_WATCHES_MAX)
         return;
     create.key = draw_key(&story->draws);
-    create.range_end = draw_end(&story->draws);
+    create.range_end = draw_end(story, create.key);
     create.start_revision = draw(&story->draws, 2) ? MAX(0, draw_revision(story)) : 0;
     create.fragment = draw(&story->draws, 2);
     pair_watch(story->pair, &create);
@@ -327,10 +340,163 @@ static void the_model_says_what_etcd_says(void **state)
     print_message("%llu answers compared\n", (unsigned long long)pair->n_compared);
 }
 
+/* ---- what stories do not draw ---- */
+
+static void ask_status(Pair *pair)
+{
+    Pb__StatusRequest request = PB__STATUS_REQUEST__INIT;
+    ProtobufCMessage *answer = pair_ask(pair, "/etcdserverpb.Maintenance/Status", &request.base,
+                                        &pb__status_response__descriptor);
+    assert_non_null(answer);
+    protobuf_c_message_free_unpacked(answer, NULL);
+}
+
+static void steps(Pair *pair, uint64_t seed, int n)
+{
+    Story story = {
+        .pair = pair,
+        .draws = {.seed = seed},
+        .first = server_revision(pair->server),
+        .ordered = true,
+    };
+
+    for (int step = 0; step < n; step++)
+        switch (draw(&story.draws, 4)) {
+        case 0:
+            tell_range(&story);
+            break;
+        case 1:
+            tell_lease(&story);
+            break;
+        default:
+            tell_txn(&story);
+        }
+}
+
+static void a_full_disk_refuses_writes_alone(void **state)
+{
+    (void)state;
+    _cleanup_(testing_etcd_stopp) TestingEtcd *etcd = testing_etcd_start(1, 0);
+    _cleanup_(pair_freep) Pair *pair = pair_new(testing_etcd_endpoint(etcd, 0));
+    steps(pair, 1, 40);
+    pair_set_nospace(pair, true);
+    ask_status(pair);
+    steps(pair, 2, 80);
+    pair_set_nospace(pair, false);
+    ask_status(pair);
+    steps(pair, 3, 20);
+}
+
+static void limits_are_those_of_etcd(void **state)
+{
+    (void)state;
+    enum { OPS = 129, VALUE_BYTES = 1600 << 10 };
+    _cleanup_(testing_etcd_stopp) TestingEtcd *etcd = testing_etcd_start(1, 0);
+    _cleanup_(pair_freep) Pair *pair = pair_new(testing_etcd_endpoint(etcd, 0));
+    DrawnOp drawn[OPS];
+    Pb__RequestOp *ops[OPS];
+    _cleanup_free_ char *value = memory_zeroed(VALUE_BYTES, 1);
+    Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
+    for (size_t i = 0; i < OPS; i++) {
+        ops[i] = &drawn[i].op;
+        pb__request_op__init(ops[i]);
+        pb__put_request__init(&drawn[i].put);
+        (void)snprintf(drawn[i].value, sizeof(drawn[i].value), "key%zu", i);
+        drawn[i].put.key = bytes(drawn[i].value, strlen(drawn[i].value));
+        ops[i]->request_case = PB__REQUEST_OP__REQUEST_PUT;
+        ops[i]->put = &drawn[i].put;
+    }
+    request.success = ops;
+    for (request.n_success = OPS - 1; request.n_success <= OPS; request.n_success++) {
+        ProtobufCMessage *answer =
+            pair_ask(pair, "/etcdserverpb.KV/Txn", &request.base, &pb__txn_response__descriptor);
+        assert_true((answer != NULL) == (request.n_success < OPS));
+        if (answer)
+            protobuf_c_message_free_unpacked(answer, NULL);
+    }
+    request.n_success = 1;
+    drawn[0].put.value = bytes(value, VALUE_BYTES);
+    assert_null(
+        pair_ask(pair, "/etcdserverpb.KV/Txn", &request.base, &pb__txn_response__descriptor));
+}
+
+static void log_in(Pair *pair, const char *user, const char *password)
+{
+    Pb__AuthenticateRequest request = PB__AUTHENTICATE_REQUEST__INIT;
+
+    request.name = (char *)user;
+    request.password = (char *)password;
+    ProtobufCMessage *answer = pair_ask(pair, "/etcdserverpb.Auth/Authenticate", &request.base,
+                                        &pb__authenticate_response__descriptor);
+    if (answer)
+        protobuf_c_message_free_unpacked(answer, NULL);
+}
+
+static void watch_all_kinds(Pair *pair)
+{
+    static const char *const ends[] = {"", "a/2", "b", "z", "\xff"};
+    Pb__WatchCreateRequest create = PB__WATCH_CREATE_REQUEST__INIT;
+
+    for (size_t i = 0; i < ELEMENTSOF(ends); i++) {
+        create.key = bytes(i % 2 ? "a" : "b", 1);
+        create.range_end = bytes(ends[i], strlen(ends[i]));
+        pair_watch(pair, &create);
+    }
+    pair_close_watches(pair);
+}
+
+static void users_may_what_etcd_lets_them(void **state)
+{
+    (void)state;
+    _cleanup_(testing_etcd_stopp) TestingEtcd *etcd = testing_etcd_start(1, TESTING_ETCD_AUTH);
+    _cleanup_(pair_freep) Pair *pair = pair_new(testing_etcd_endpoint(etcd, 0));
+    testing_etcd_ctl(etcd, "role", "add", "some", NULL);
+    testing_etcd_ctl(etcd, "role", "grant-permission", "some", "readwrite", "a", "a/2", NULL);
+    testing_etcd_ctl(etcd, "role", "grant-permission", "some", "read", "a/1", "b", NULL);
+    testing_etcd_ctl(etcd, "role", "grant-permission", "some", "write", "b", NULL);
+    testing_etcd_ctl(etcd, "role", "grant-permission", "some", "readwrite", "b0", NULL);
+    testing_etcd_ctl(etcd, "user", "add", "u:pw", NULL);
+    testing_etcd_ctl(etcd, "user", "grant-role", "u", "some", NULL);
+    server_add_user(pair->server, "root", "secret");
+    server_add_user(pair->server, "u", "pw");
+    server_grant(pair->server, "u", SERVER_READ | SERVER_WRITE, "a", "a/2", 3);
+    server_grant(pair->server, "u", SERVER_READ, "a/1", "b", 1);
+    server_grant(pair->server, "u", SERVER_WRITE, "b", "", 0);
+    server_grant(pair->server, "u", SERVER_READ | SERVER_WRITE, "b0", "", 0);
+    server_enable_auth(pair->server, true);
+
+    steps(pair, 1, 30); /* nobody */
+    watch_all_kinds(pair);
+    log_in(pair, "u", "wrong");
+    log_in(pair, "nobody", "pw");
+    log_in(pair, "u", "pw");
+    steps(pair, 2, 200);
+    watch_all_kinds(pair);
+    ask_status(pair);
+    for (int side = 0; side < 2; side++) {
+        free((char *)pair->tokens[side]);
+        pair->tokens[side] = memory_text("no such token.1");
+    }
+    steps(pair, 3, 20);
+    watch_all_kinds(pair);
+    log_in(pair, "root", "secret"); /* refused: the token comes along */
+    for (int side = 0; side < 2; side++) {
+        free((char *)pair->tokens[side]);
+        pair->tokens[side] = NULL;
+    }
+    log_in(pair, "root", "secret");
+    assert_non_null(pair->tokens[0]);
+    tidy_up(pair);
+    tell_story(pair, 4);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_model_says_what_etcd_says),
+        cmocka_unit_test(a_full_disk_refuses_writes_alone),
+        cmocka_unit_test(limits_are_those_of_etcd),
+        cmocka_unit_test(users_may_what_etcd_lets_them),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { MODEL, ETCD };
+enum { NO_LEASE = 770000000 }; /* an id that neither side has */
 
 /* One watch on both: a text for each kind of item, since etcd orders control and events at will. */
 struct PairStream {
@@ -138,7 +139,7 @@ static void say_txn(FILE *f, const Pair *pair, int side, const Pb__TxnResponse *
     }
 }
 
-/* Digits of a member's id are left out. */
+/* A member's id is left out. */
 static void say_error(FILE *f, const char *text)
 {
     const char *at = strstr(text, "memberID:");
@@ -146,8 +147,8 @@ static void say_error(FILE *f, const char *text)
         (void)fprintf(f, "error \"%s\" ", text);
         return;
     }
-    at += strlen("memberID:");
-    (void)fprintf(f, "error \"%.*s%s\" ", (int)(at - text), text, at + strspn(at, "0123456789"));
+    const char *end = at + strcspn(at, " ");
+    (void)fprintf(f, "error \"%.*s%s\" ", (int)(at - text), text, *end ? end + 1 : end);
 }
 
 static void say_message(FILE *f, const Pair *pair, int side, const ProtobufCMessage *message)
@@ -244,7 +245,9 @@ static void compare(Pair *pair, const char *what, const char *model, const char 
 /* Lease numbers become ids of this side: at most one number is asked for in a request. */
 static int64_t lease_id(const Pair *pair, int side, int64_t number)
 {
-    return number > 0 && number <= pair->n_leases ? pair->leases[side][number - 1] : number;
+    if (number > 0 && number <= pair->n_leases)
+        return pair->leases[side][number - 1];
+    return number != 0 ? NO_LEASE : 0;
 }
 
 static void name_leases(const Pair *pair, int side, ProtobufCMessage *request, int64_t *numbers)
@@ -373,6 +376,17 @@ void pair_compact(Pair *pair, int64_t revision)
     free(text);
     compare(pair, "compact", by_model, by_etcd);
     assert_int_equal(model, code);
+}
+
+void pair_set_nospace(Pair *pair, bool full)
+{
+    const uint8_t bytes[] = {0x08, full ? 1 : 2, 0x18, 1}; /* an AlarmRequest */
+    _cleanup_free_ char *text = NULL;
+    int code = testing_client_call(pair->client, "/etcdserverpb.Maintenance/Alarm",
+                                   pair->tokens[ETCD], bytes, sizeof(bytes), NULL, NULL, &text);
+
+    assert_int_equal(code, 0);
+    server_set_nospace(pair->server, full);
 }
 
 void pair_keep_alive(Pair *pair, int64_t lease)

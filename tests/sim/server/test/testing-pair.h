@@ -46,6 +46,8 @@ ProtobufCMessage *pair_ask(Pair *pair, const char *path, ProtobufCMessage *reque
 void pair_grant(Pair *pair, int64_t ttl_sec, int64_t id);
 /* Both have the same revision after it, with the same words. */
 void pair_compact(Pair *pair, int64_t revision);
+/* The alarm NOSPACE. */
+void pair_set_nospace(Pair *pair, bool full);
 /* A stream of its own. */
 void pair_watch(Pair *pair, const Pb__WatchCreateRequest *create);
 /* What both have to say on all watches so far is the same. */
