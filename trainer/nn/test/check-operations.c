@@ -7,7 +7,8 @@
  * SIDE is the latents': 64 for pictures of 512^2. Each pass of an operation runs twice into memory full of NaN: the
  * bits must be the same, and nothing may be written behind. SAMPLES (4096) of its results, drawn from a seed, are
  * compared with float64 sums of the very inputs. Encoders run forward alone, in bf16 by plans that are made here where
- * no set is named. The first DONE operations are left out. Prints one JSON line a pass; exits with 1 if one is wrong. */
+ * no set is named. The first DONE operations are left out. Prints one JSON line a pass; exits with 1 if one is
+ * wrong. */
 #include "trainer/nn/tape.h"
 #include "trainer/nn/test/checks.h"
 #include "trainer/nn/test/testing-encoders.h"
