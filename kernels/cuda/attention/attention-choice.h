@@ -2,8 +2,8 @@
 /* attention-choice.h - an attention's entry in a plan set:
  * {"engine":6,"images":4,"knobs":{"24":26},"workspace":671416576}.
  *
- * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images of
- * 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how
+ * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images
+ * of 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how
  * many. A shape that cuDNN refused when the plans were made has {"own_kernels":true} instead, for each of its passes.
  *
  * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a graph.
