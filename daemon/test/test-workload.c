@@ -248,6 +248,46 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
     assert_true(w.slots.of[0]->killing);
 }
 
+/* The step that the progress record says to be committed. */
+static int64_t marked_step(void)
+{
+    char key[KEY_MAX];
+    ProgressRecord record;
+    const StoredKey *k = find(key_of("lab", KEY_PROGRESS, "a", key));
+    assert_non_null(k);
+    assert_int_equal(progress_record_decode(key, k->value, strlen(k->value), &record, NULL), 0);
+    return record.committed.step;
+}
+
+/* Etcd may count two writes that are under way in any order. */
+static void a_commit_is_not_forgotten_by_progress(_unused_ void **state)
+{
+    char progress[KEY_MAX], commit[KEY_MAX], world[KEY_MAX];
+    key_of("lab", KEY_WORLDS, "a", world);
+    key_of("lab", KEY_PROGRESS, "a", progress);
+    key_of("lab", KEY_CHECKPOINTS, "a", commit);
+    run_world(1);
+    says(&home, 0, CHANNEL_STEP, 1); /* its progress is under way */
+    says(&home, 0, CHANNEL_SAVED, 1);
+    const size_t n = n_under_way(&etcd);
+    answer(under_way(&etcd, world), GIVEN); /* the records are read */
+    if (n_under_way(&etcd) == n)            /* and others written at once */
+        answer(under_way(&etcd, commit), GIVEN);
+    answer(under_way(&etcd, progress), GIVEN);
+    pass(USEC_PER_SEC);
+    answer_all();
+    assert_int_equal(n_committed, 1);
+    assert_int_equal(marked_step(), 1);
+
+    says(&home, 0, CHANNEL_SAVED, 2);
+    answer(under_way(&etcd, world), GIVEN);
+    pass(2 * USEC_PER_SEC);
+    says(&home, 0, CHANNEL_STEP, 3); /* the commit is under way */
+    answer_all();
+    assert_int_equal(n_committed, 2);
+    assert_int_equal(marked_step(), 2);
+}
+
 static void a_spec_that_is_late_is_read_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -351,6 +391,7 @@ int main(void)
         CASE(a_refused_write_kills_the_ranks),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),
         CASE(a_checkpoint_counts_only_in_its_world),
+        CASE(a_commit_is_not_forgotten_by_progress),
         CASE(a_spec_that_is_late_is_read_again),
         CASE(what_a_trainer_leaves_keeps_its_slot),
         CASE(what_outlives_its_trainer_loses_the_slot),

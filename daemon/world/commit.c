@@ -47,6 +47,7 @@ static void commit_answer(Commit *commit, bool committed)
     commit->busy = false;
     if (committed)
         local->progress.record.committed = mark;
+    record_writer_release(&local->progress.writer);
     events->commit_decided(events->userdata, local, mark, committed);
     log_event(LOG_LEVEL_INFO, MESSAGE_CHECKPOINT,
               "checkpoint of step %lld %s JOB=%s GENERATION=%lld STEP=%lld",
@@ -117,6 +118,12 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
 {
     LocalWorld *local = commit->local;
     const char *cluster = local->job->workload->needs.config->cluster;
+    if (local->progress.writer.call) { /* it may count after ours, and has the mark of before */
+        timer_start(local->job->workload->needs.timers, &commit->retry, RETRY_MSEC * USEC_PER_MSEC,
+                    on_commit_retry, commit);
+        return;
+    }
+    record_writer_hold(&local->progress.writer); /* until it is known what has become of ours */
     char world_key[KEY_MAX], record_key[KEY_MAX], progress_key[KEY_MAX];
     const EtcdCompare guards[] = {
         {key_of(cluster, KEY_WORLDS, local->job->name, world_key), ETCD_MOD_REVISION,
@@ -186,6 +193,7 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
             old_text = kv->value;
             r = checkpoints_record_decode(kv->key, kv->value, kv->n_value, &record, &e);
             if (r < 0 && r != -EINVAL) {
+                record_writer_release(&local->progress.writer);
                 commit_retry_later(commit, r, e.text); /* never overwrite what we can't read */
                 return;
             }

@@ -24,7 +24,7 @@ void record_writer_clear(RecordWriter *writer)
 {
     writer->call = etcd_call_free(writer->call);
     timer_stop(&writer->retry);
-    writer->wanted = false;
+    writer->wanted = writer->held = false;
 }
 
 static void on_writer_retry(void *userdata)
@@ -79,6 +79,10 @@ static void record_writer_write(RecordWriter *writer)
     assert(!writer->call && *writer->key);
     if (writer->leased && lease == 0)
         return; /* the next lease brings it up again */
+    if (writer->held) {
+        writer->wanted = true;
+        return;
+    }
 
     _cleanup_free_ char *text = writer->encode(writer->local);
     char guard_key[KEY_MAX];
@@ -99,5 +103,15 @@ void record_writer_send(RecordWriter *writer)
 {
     writer->wanted = true;
     if (!writer->call && !timer_runs(&writer->retry))
+        record_writer_write(writer);
+}
+
+void record_writer_hold(RecordWriter *writer) { writer->held = true; }
+
+void record_writer_release(RecordWriter *writer)
+{
+    bool was_held = writer->held;
+    writer->held = false;
+    if (was_held && writer->wanted && !writer->call && !timer_runs(&writer->retry))
         record_writer_write(writer);
 }

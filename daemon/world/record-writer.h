@@ -33,6 +33,7 @@ typedef struct RecordWriter {
 
     int64_t revision;    /* of the last acknowledged write */
     bool wanted;         /* the content has changed since the last write began */
+    bool held;           /* no write begins */
     EtcdCall *call;      /* the write under way; NULL: none */
     Timer retry;         /* runs after a write that failed */
     uint64_t retry_usec; /* the last pause; 0: the last write was acknowledged */
@@ -43,3 +44,6 @@ void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, Re
 void record_writer_clear(RecordWriter *writer);
 /* The content has changed: writes it now, or after the write or the pause that is under way. */
 void record_writer_send(RecordWriter *writer);
+/* Lets no write begin until record_writer_release(), because another transaction puts the record. */
+void record_writer_hold(RecordWriter *writer);
+void record_writer_release(RecordWriter *writer);

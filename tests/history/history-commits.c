@@ -119,4 +119,8 @@ void history_judge_progress(HistoryChecker *h, const Entry *e)
         HISTORY_BROKEN(h, e, "progress", "%s-%lld goes back from step %lld to %lld", e->name,
                        (long long)progress->generation, (long long)old->step,
                        (long long)progress->step);
+    if (old && progress->generation >= old->generation &&
+        commit_mark_is_before(progress->committed, old->committed))
+        HISTORY_BROKEN(h, e, "I4", "the progress of %s forgets that step %lld was committed",
+                       e->name, (long long)old->committed.step);
 }

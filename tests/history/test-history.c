@@ -9,26 +9,6 @@
 
 /* ---- what is well ---- */
 
-static void recovery(Story *s)
-{
-    story_recovers(s);
-    story_old_rank_ends(s);
-    story_goes(s);
-    s->reports[0].state = RANK_RUNNING;
-    s->reports[0].step = 6;
-    s->ranks[0].first_step = 6;
-    story_put_ranks(s, 0);
-    story_commit(s);
-    s->incident.state = INCIDENT_RESOLVED;
-    s->incident.resolved_usec = 9;
-    story_put_incident(s);
-    story_phase_is(s, PHASE_RUNNING);
-    story_commit(s);
-    s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
-    story_add_commit(s, 10);
-    story_commit(s);
-}
-
 static void removal(Story *s)
 {
     story_stops(s);
@@ -79,7 +59,7 @@ static void full_record(Story *s)
 static const struct {
     const char *name;
     void (*tell)(Story *s);
-} well[] = {{"recovery", recovery},
+} well[] = {{"recovery", story_recovery},
             {"removal", removal},
             {"success", success},
             {"word", word},
@@ -274,6 +254,13 @@ static void progress_says_another_commit(Story *s)
 static void progress_of_an_old_world(Story *s)
 {
     story_recovers(s);
+    story_put_progress(s);
+    story_commit(s);
+}
+
+static void progress_forgets_a_commit(Story *s)
+{
+    s->progress.committed.step = 4;
     story_put_progress(s);
     story_commit(s);
 }
@@ -491,7 +478,7 @@ static void recovery_without_incident(Story *s)
 
 static void incident_opens_again(Story *s)
 {
-    recovery(s);
+    story_recovery(s);
     s->incident.state = INCIDENT_OPEN;
     s->incident.resolved_usec = 0;
     story_put_incident(s);
@@ -546,7 +533,7 @@ static void told_to_be_over_and_is_not(Story *s)
 
 static void told_again(Story *s)
 {
-    recovery(s);
+    story_recovery(s);
     s->alert.deliveries[0].state = DELIVERY_RESOLVED;
     story_put_alert(s);
     story_commit(s);
@@ -633,6 +620,7 @@ static const struct {
     {struck_out_counts_again, "I4", "counts again"},
     {progress_says_another_commit, "I4", "its progress says step 9"},
     {progress_of_an_old_world, "I3", "reports progress in world 2"},
+    {progress_forgets_a_commit, "I4", "the progress of a forgets that step 5"},
     {progress_goes_back, "progress", "from step 5 to 4"},
     {quarantined_node_is_used, "I5", "quarantined: Xid 79"},
     {cordoned_node_is_used, "I5", "cordoned"},

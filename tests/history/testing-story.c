@@ -341,3 +341,23 @@ void story_starts_anew(Story *s)
     story_next_world(s, PHASE_STARTING);
     story_commit(s);
 }
+
+void story_recovery(Story *s)
+{
+    story_recovers(s);
+    story_old_rank_ends(s);
+    story_goes(s);
+    s->reports[0].state = RANK_RUNNING;
+    s->reports[0].step = 6;
+    s->ranks[0].first_step = 6;
+    story_put_ranks(s, 0);
+    story_commit(s);
+    s->incident.state = INCIDENT_RESOLVED;
+    s->incident.resolved_usec = 9;
+    story_put_incident(s);
+    story_phase_is(s, PHASE_RUNNING);
+    story_commit(s);
+    s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
+    story_add_commit(s, 10);
+    story_commit(s);
+}

@@ -92,3 +92,5 @@ void story_stops(Story *s);
 void story_deletes_job(Story *s);
 /* Another job of the same name. */
 void story_starts_anew(Story *s);
+/* story_recovers(), and all that follows up to a commit of step 10 in world 2. */
+void story_recovery(Story *s);
