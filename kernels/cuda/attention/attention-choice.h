@@ -6,7 +6,8 @@
  * of 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how
  * many. A shape that cuDNN refused when the plans were made has {"own_kernels":true} instead, for each of its passes.
  *
- * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a graph.
+ * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a
+ *            graph.
  * Units:     workspace in bytes.
  * Errors:    0 or -errno; the text names the operation.
  * Threads:   any.
