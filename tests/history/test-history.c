@@ -9,6 +9,16 @@
 
 /* ---- what is well ---- */
 
+/* What its daemon before said is no more than that. */
+static void restarted_daemon(Story *s)
+{
+    story_recovers(s);
+    s->nodes[0].incarnation = 11;
+    story_put_node(s, 0);
+    story_commit(s);
+    story_goes(s);
+}
+
 static void removal(Story *s)
 {
     story_stops(s);
@@ -60,6 +70,7 @@ static const struct {
     const char *name;
     void (*tell)(Story *s);
 } well[] = {{"recovery", story_recovery},
+            {"restarted_daemon", restarted_daemon},
             {"removal", removal},
             {"success", success},
             {"word", word},
@@ -574,6 +585,14 @@ static void a_version_is_missing(Story *s)
     story_commit(s);
 }
 
+static void history_begins_in_the_middle(Story *s)
+{
+    *story_version_of(s, "/sdtrain/" CLUSTER "/cordons/n1") = 3;
+    s->cordon.causes[0].strikes = 1;
+    story_put_cordon(s);
+    story_commit(s);
+}
+
 static void mark_is_forgotten(Story *s)
 {
     story_recovers(s); /* its phase knows of step 5 */
@@ -655,6 +674,7 @@ static const struct {
     {value_is_no_record, "record", "health/n0"},
     {key_of_nothing, "key", "no record"},
     {a_version_is_missing, "hole", "lacks changes"},
+    {history_begins_in_the_middle, "hole", "it is version 4, not 1"},
     {mark_is_forgotten, "I4", "forgets that step 5"},
     {rendezvous_of_no_world, "I3", "generation 2"},
 };
