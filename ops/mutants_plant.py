@@ -20,7 +20,7 @@ import time
 SCHEDULES_MAX = 12000  # of 8 nodes, where the seed that is kept finds its bug no more
 SEARCH_SEC = 900
 KEEPER = pathlib.Path(__file__).with_name("mutants_keeper.py")
-KEYS = ("why", "file", "test", "programs", "seed", "invariant")
+KEYS = ("why", "file", "test", "programs", "seed", "invariant", "open")
 
 
 class BadBug(Exception):
@@ -38,6 +38,7 @@ class Bug:
     programs: list = dataclasses.field(default_factory=list)  # what the test starts and the bug is in
     seed: str = ""  # of the simulator
     invariants: list = dataclasses.field(default_factory=list)  # any: which may name it
+    open: str = ""  # what is missing that would catch it
     path: object = None  # where it is written
     strict: bool = False  # what a compiler warns of is no bug
 
@@ -69,7 +70,8 @@ def parse(path):
     if ("sim" in fields["test"]) != bool(fields["seed"] and fields["invariant"]):
         raise BadBug(f"{title}: the simulator's bugs, and no others, have a seed and an invariant")
     return Bug(path.parent.name, path.name, fields["file"][0], fields["test"], changes, fields["why"][0],
-               " ".join(fields["programs"]).split(), "".join(fields["seed"]), re.findall(r"[\w-]+", " ".join(fields["invariant"])), path)
+               " ".join(fields["programs"]).split(), "".join(fields["seed"]), re.findall(r"[\w-]+", " ".join(fields["invariant"])),
+               "".join(fields["open"]), path)
 
 
 def read(folder):

@@ -13,7 +13,7 @@
 
 static Leader *leader;
 static LeaderSettings settings;
-static int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_answers[3];
+static int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_answers[3];
 
 static void on_loaded(_unused_ void *userdata) { n_loaded++; }
 static void on_view_changed(_unused_ void *userdata) { n_views++; }
@@ -29,6 +29,7 @@ static void on_record_read(_unused_ void *userdata, const Event *event)
 static void on_observed(_unused_ void *userdata, const Event *event)
 {
     n_stalled += event->stalled;
+    n_ticks += event->kind == EVENT_TICK;
 }
 static void on_answered(_unused_ void *userdata, _unused_ const Decision *decision, Outcome outcome,
                         _unused_ uint64_t begun_usec, _unused_ int64_t at)
@@ -52,7 +53,7 @@ static int set_up(_unused_ void **state)
 {
     Error err = ERROR_INIT;
     store_begin();
-    n_loaded = n_leads = n_ended = n_views = n_stalled = 0;
+    n_loaded = n_leads = n_ended = n_views = n_stalled = n_ticks = 0;
     memset(n_answers, 0, sizeof(n_answers));
     settings = (LeaderSettings){
         .cluster = "lab",
@@ -189,6 +190,52 @@ static void a_leader_reads_decides_and_writes(_unused_ void **state)
     assert_int_equal(n_loaded, 1);
     put_node("new");
     settle();
+    assert_int_equal(n_stalled, 0);
+}
+
+/* A thousand nodes that report at once are looked at together. */
+static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
+{
+    begin();
+    settle();
+    pass(USEC_PER_SEC);
+    const int before = n_ticks;
+    for (int i = 3; i < 7; i++) {
+        put_node((char[]){'n', (char)('0' + i), '\0'});
+        (void)show_one();
+    }
+    assert_in_range(n_ticks - before, 1, 2); /* the first at once; the core may ask again */
+    const int early = n_ticks;
+    pass(5 * USEC_PER_MSEC);
+    assert_true(n_ticks > early);
+}
+
+/* 20, 40, 80 ms and so on to 1.28 s; and from the beginning when one was written. */
+static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
+{
+    begin();
+    for (int i = 0; i < 9; i++) {
+        const int before = seen.n_reads;
+        answer(under_way(false), LOST_BEFORE);
+        pass((20ULL << MIN(i, 6)) * USEC_PER_MSEC - 2 * USEC_PER_MSEC);
+        assert_int_equal(seen.n_reads, before);
+        pass(4 * USEC_PER_MSEC);
+        assert_int_equal(seen.n_reads, before + 1);
+        answer(under_way(true), GIVEN);
+        pass(5 * USEC_PER_MSEC);
+    }
+    settle();
+    assert_int_equal(generation(), 1);
+    while (n_answers[OUTCOME_UNKNOWN] < 10) { /* its deadline brings the next one */
+        const int before = seen.n_txns;
+        pass(USEC_PER_SEC);
+        if (seen.n_txns > before)
+            answer(under_way(false), LOST_BEFORE);
+    }
+    const int before = seen.n_reads;
+    pass(22 * USEC_PER_MSEC);
+    assert_int_equal(seen.n_reads, before + 1);
+    settle();
 }
 
 /* Between a read beside the watch and the watch's next list, a key comes and goes. The watch, which makes up deletes of
@@ -207,6 +254,9 @@ static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ vo
     delete_key(key_of("lab", KEY_CORDONS, "n1", key));
     list_all();
     assert_false(is_cordoned("n1"));
+    NodeSurvey node;
+    assert_true(cluster_survey_node(leader_view(leader).cluster, 1, &node)); /* both are left */
+    assert_true(node.up);
 }
 
 /* What the watch shows late is older than the read. */
@@ -291,6 +341,20 @@ static void another_ones_key_deposes(_unused_ void **state)
 }
 
 /* The read was asked for in an earlier term, and shows no key of this one. */
+static void its_own_key_born_again_deposes(_unused_ void **state)
+{
+    begin();
+    char *text = strdup(find(LEADER_KEY)->value);
+    delete_key(LEADER_KEY);
+    put_text(LEADER_KEY, text);
+    free(text);
+    answer(under_way(false), GIVEN);
+    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    pass(USEC_PER_SEC);
+    answer(under_way(true), GIVEN);
+    assert_int_equal(leader_view(leader).term, 0);
+}
+
 static void an_old_list_deposes_nobody(_unused_ void **state)
 {
     begin();
@@ -433,8 +497,11 @@ static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
     const int before = seen.n_reads;
     show_all();
     pass(2 * USEC_PER_SEC);
-    settle();
     assert_int_equal(seen.n_reads, before + 1); /* one serves all */
+    answer(under_way(true), LOST_BEFORE);
+    pass(2 * USEC_PER_SEC);
+    assert_int_equal(seen.n_reads, before + 2); /* it asks again */
+    settle();
     assert_true(cluster_survey_job(leader_view(leader).cluster, 0, &job));
     assert_string_equal(job.name, "b");
 }
@@ -461,8 +528,8 @@ static void the_view_is_told_every_two_seconds(_unused_ void **state)
     assert_in_range(n_views - before, 5, 6);
 }
 
-/* Two leaders died on the same records. It keeps still, tells so, and begins by itself when the pause is over. */
-static void a_standstill_ends_by_itself(_unused_ void **state)
+/* Two leaders died on the same records: this one keeps still. Returns its term. */
+static int64_t stand_still(void)
 {
     LeaderRecord dead = {.name = "d", .version = "1", .state = LEADER_UP};
     char *text = leader_record_encode(&dead, NULL);
@@ -484,10 +551,40 @@ static void a_standstill_ends_by_itself(_unused_ void **state)
     settle();
     assert_int_equal(leader_view(leader).term, 0);
     assert_true(leader_view(leader).is_still);
+    return term;
+}
+
+static int deaths_told(void)
+{
+    Error err = ERROR_INIT;
+    LeaderRecord record;
+    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
+                                          &err),
+                     0);
+    const int ret = record.deaths;
+    leader_record_clear(&record);
+    return ret;
+}
+
+/* It tells so, and begins by itself when the pause is over; when it has lived for long, the deaths are forgotten. */
+static void a_standstill_ends_by_itself(_unused_ void **state)
+{
+    const int64_t term = stand_still();
     pass(29 * USEC_PER_SEC);
     settle();
     assert_int_equal(leader_view(leader).term, 0);
     pass(2 * USEC_PER_SEC); /* three leases */
+    settle();
+    assert_int_equal(leader_view(leader).term, term);
+    assert_int_equal(deaths_told(), 2);
+    pass(40 * USEC_PER_SEC);
+    assert_int_equal(deaths_told(), 0);
+}
+
+static void other_records_end_a_standstill(_unused_ void **state)
+{
+    const int64_t term = stand_still();
+    put_job("a");
     settle();
     assert_int_equal(leader_view(leader).term, term);
 }
@@ -505,6 +602,7 @@ int main(void)
         CASE(a_refused_decision_is_made_again_of_what_was_read),
         CASE(an_answer_that_is_lost_is_looked_for),
         CASE(another_ones_key_deposes),
+        CASE(its_own_key_born_again_deposes),
         CASE(an_old_list_deposes_nobody),
         CASE(without_its_lease_it_does_not_lead),
         CASE(it_says_that_it_leaves),
@@ -518,6 +616,9 @@ int main(void)
         CASE(new_settings_are_shown_and_used),
         CASE(the_view_is_told_every_two_seconds),
         CASE(a_standstill_ends_by_itself),
+        CASE(other_records_end_a_standstill),
+        CASE(what_comes_at_once_is_decided_upon_at_once),
+        CASE(the_wait_after_a_refusal_grows_to_its_bound),
         CASE(it_goes_with_a_transaction_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

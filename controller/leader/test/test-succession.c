@@ -109,6 +109,31 @@ static void the_third_stands_still(_unused_ void **state)
     succession_clear(&l.s);
 }
 
+static void who_never_was_the_first_has_not_died_of_records(_unused_ void **state)
+{
+    Line l = {.now = 100};
+    (void)stand(&l, "a");
+    (void)stand(&l, "b");
+    vanish(&l, "b");
+    assert_int_equal(l.s.deaths, 0);
+    succession_clear(&l.s);
+}
+
+static void values_that_change_places_are_other_records(_unused_ void **state)
+{
+    Line l = {.now = 100};
+    note(&l, KEY_SPECS, "specs/x", "{1}");
+    note(&l, KEY_SPECS, "specs/y", "{2}");
+    const uint64_t before = l.s.records;
+    note(&l, KEY_SPECS, "specs/x", "{2}");
+    note(&l, KEY_SPECS, "specs/y", "{1}");
+    assert_true(l.s.records != before);
+    note(&l, KEY_SPECS, "specs/x", "{1}");
+    note(&l, KEY_SPECS, "specs/y", "{2}");
+    assert_true(l.s.records == before);
+    succession_clear(&l.s);
+}
+
 static void a_changed_record_ends_the_standstill(_unused_ void **state)
 {
     static const struct {
@@ -230,6 +255,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_third_stands_still),
+        cmocka_unit_test(who_never_was_the_first_has_not_died_of_records),
+        cmocka_unit_test(values_that_change_places_are_other_records),
         cmocka_unit_test(a_changed_record_ends_the_standstill),
         cmocka_unit_test(an_operator_ends_the_standstill),
         cmocka_unit_test(the_pause_doubles_up_to_its_bound),
