@@ -93,6 +93,16 @@ class Tool(unittest.TestCase):
         self.assertEqual((status, results["lives"]["state"]), (1, "survives"))
         self.assertIn("survives: part/lives (part/count.c): test-count", out)
 
+    def test_open(self):
+        status, out, results = self.mutants("--all", lives=bug("        sum = 1000;", "        sum = 999;", extra="open: no test counts so far\n"))
+        self.assertEqual((status, results["lives"]["state"]), (0, "survives"))
+        self.assertIn("0 caught, 1 open", out)
+
+    def test_within(self):
+        status, out, results = self.mutants("--all", "--within", "0", lives=bug("        sum = 1000;", "        sum = 999;"))
+        self.assertEqual((status, results), (0, {}))
+        self.assertIn("left out: 1", out)
+
     def test_hangs(self):
         status, _, results = self.mutants("--all", "--limit", "2", hangs=bug("        sum += i;", "        i--;"))
         self.assertEqual((status, results["hangs"]["state"], results["hangs"]["by"]), (0, "caught", "test-count: timed out"))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-execute.c - what the transaction of a decision compares, writes and removes, key by key. etcd_txn() is the test's
- * (--wrap): it keeps a transaction as lines of text. */
+/* test-execute.c - what the transaction of a decision compares, writes and removes, key by key. etcd_txn() is the
+ * test's (--wrap): it keeps a transaction as lines of text. */
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "controller/leader/execute.h"
