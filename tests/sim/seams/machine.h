@@ -13,8 +13,8 @@
  * A Task lives until the model of its program ends it, whatever happens to its daemon, and its slot is clear only when
  * the task has ended and left nothing behind. A daemon that was killed finds the slots as they are.
  *
- * Ownership: machine_new() gives the caller a Machine, which owns its Tasks; machine_free() accepts NULL. A Task is gone
- *            when its slot is started anew.
+ * Ownership: machine_new() gives the caller a Machine, which owns its Tasks; machine_free() accepts NULL. A Task is
+ *            gone when its slot is started anew.
  * Units:     exit codes; signals negative.
  * Errors:    those of process.h and channel.h. A channel takes TASK_MESSAGES_MAX messages that nobody reads: -EAGAIN.
  * Threads:   one.

@@ -244,7 +244,7 @@ static void conv_check(ConvCase *c, const char *operation)
         {operation, "backward_weight", &c->dweight, conv_run_weight, conv_sample_weight, c},
         {operation, "backward_weight, bias", &c->dbias, conv_run_weight, conv_sample_bias, c},
     };
-    for (size_t i = 0; i < (s->forward_only ? 2 : ELEMENTSOF(passes)); i++)
+    for (size_t i = 0; i < (s->forward_only ? 1 : ELEMENTSOF(passes)); i++)
         checks_run(&passes[i]);
     Tensor *const all[] = {&c->x, &c->weight, &c->dy,      &c->bias,  &c->per_image,
                            &c->y, &c->dx,     &c->dweight, &c->dbias, &c->residual};
