@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watch.c - a key range as it is and as it changes.
  *
- * List, then watch from the revision after the list; whenever the stream ends, for whatever reason,
- * the same again. What was delivered is known by key, create and mod revision, so that a later list
+ * List, then watch what comes after the list; whenever the stream ends, for whatever reason, the
+ * same again. What was delivered is known by key, create and mod revision, so that a later list
  * is told as the difference. That covers a disconnect, a change of leader, compaction and a store
  * restored from a backup alike.
  *
@@ -376,7 +376,9 @@ static void stream_start(EtcdWatch *watch)
     create.key = *watch->prefix ? bytes_of(watch->prefix)
                                 : (ProtobufCBinaryData){1, (uint8_t *)watch->prefix};
     create.range_end = watch->end_bytes;
-    create.start_revision = watch->revision + 1;
+    /* From what is delivered already, and passed over: were the next revision compacted by now, etcd would take the
+     * watch and never tell what was deleted in it. */
+    create.start_revision = watch->revision;
     create.fragment = true;
     request.request_case = PB__WATCH_REQUEST__REQUEST_CREATE;
     request.create = &create;

@@ -47,7 +47,7 @@ LocalJob *job_get(Workload *w, const char *name)
     return job;
 }
 
-LocalJob *job_free(LocalJob *job)
+LocalJob *local_job_free(LocalJob *job)
 {
     if (!job)
         return NULL;
@@ -75,7 +75,7 @@ void job_forget_if_idle(LocalJob *job)
     *at = job->next;
     w->n_jobs--;
     w->events.job_forgotten(w->events.userdata, job->name);
-    (void)job_free(job); /* NULL always */
+    (void)local_job_free(job); /* NULL always */
 }
 
 /* ---- what the watches say ---- */

@@ -92,7 +92,7 @@ LocalJob *job_get(Workload *w, const char *name);
 /* NULL: nothing is known of that job. */
 LocalJob *job_find(Workload *w, const char *name);
 /* Cancels everything; the ranks must be dead. Accepts NULL, returns NULL. */
-LocalJob *job_free(LocalJob *job);
+LocalJob *local_job_free(LocalJob *job);
 
 /* The watches bring a record, or NULL: its key is gone. */
 void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision);

@@ -19,7 +19,7 @@ void workload_clear(Workload *w)
     slots_end(&w->slots);
     while (w->jobs) {
         LocalJob *next = w->jobs->next;
-        (void)job_free(w->jobs); /* NULL always */
+        (void)local_job_free(w->jobs); /* NULL always */
         w->jobs = next;
         w->n_jobs--;
     }

@@ -13,7 +13,7 @@
 
 enum {
     /* A task's channel and pidfd are FIRST_FD + 2 k and the next; its pid is FIRST_PID + k. */
-    FIRST_FD = 1 << 20,
+    FIRST_FD = 1 << 24, /* those of seams/wire.c begin at 1 << 20 */
     FIRST_PID = 1000,
 };
 
@@ -126,6 +126,7 @@ static Task *task_free(Task *task)
     if (!task)
         return NULL;
     assert(!task->process);
+    task->machine->program.cleared(task->machine->program.userdata, task);
     queue_clear(&task->up);
     queue_clear(&task->down);
     tasks[task->number] = NULL;

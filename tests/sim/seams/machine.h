@@ -42,6 +42,8 @@ typedef struct TaskProgram {
     void (*awaited)(void *userdata, Task *task);
     /* Its daemon closed its end of the channel. */
     void (*hung_up)(void *userdata, Task *task);
+    /* The Task is gone after this call. */
+    void (*cleared)(void *userdata, Task *task);
 } TaskProgram;
 
 Machine *machine_new(const TaskProgram *program);

@@ -28,6 +28,7 @@ static void awaited(_unused_ void *userdata, Task *task)
     task_end(task, -SIGKILL);
 }
 static void hung_up(_unused_ void *userdata, Task *task) { note("hung", task); }
+static void cleared(_unused_ void *userdata, Task *task) { note("cleared", task); }
 
 #define assert_happened(text)                                                                      \
     do {                                                                                           \
@@ -104,8 +105,12 @@ static bool gone(const Daemon *d) { return process_is_gone(&d->process, NULL, NU
 
 static int set_up(_unused_ void **state)
 {
-    const TaskProgram program = {
-        .started = started, .told = told, .killed = killed, .awaited = awaited, .hung_up = hung_up};
+    const TaskProgram program = {.started = started,
+                                 .told = told,
+                                 .killed = killed,
+                                 .awaited = awaited,
+                                 .hung_up = hung_up,
+                                 .cleared = cleared};
     loops_open(USEC_PER_SEC);
     machine = machine_new(&program);
     other = machine_new(&program);
@@ -210,6 +215,7 @@ static void killed_and_gone(_unused_ void **state)
     assert_true(gone(d));
     process_retire(&d->process);
     start(d, 1); /* the slot is clear */
+    assert_happened("cleared1 started1 ");
     assert_true(task_lives(machine_task(machine, 1)));
 }
 

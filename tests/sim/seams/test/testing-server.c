@@ -271,7 +271,7 @@ static void watch(ServerCall *call, const Pb__WatchRequest *request)
     response.header = &header;
     const Pb__WatchCreateRequest *create = request->create;
     if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE &&
-        create->start_revision <= server.revision) { /* keeps no history */
+        create->start_revision < server.revision) { /* keeps no history */
         response.canceled = true;
         response.compact_revision = server.revision + 1;
     } else if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE) {

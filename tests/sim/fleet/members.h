@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* members.h - the model of an etcd cluster (server/server.h) at the end of the simulated network (seams/wire.h).
+ *
+ * Ownership: members_open() makes the only network and server of a simulation, which members_close() frees after every
+ *            client.
+ * Units:     members and machines are counted from 0.
+ * Errors:    none.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "tests/sim/server/server.h"
+
+typedef struct MembersOptions {
+    size_t n_members, n_machines; /* machines: of clients */
+    uint64_t seed;
+    /* As ServerOptions; NULL: nobody asks. */
+    void (*on_commit)(int64_t revision, const ServerChange *changes, size_t n, void *userdata);
+} MembersOptions;
+
+/* The server is borrowed: whoever changes it by other ways than a client calls network_server_changed(). */
+Server *members_open(const MembersOptions *options);
+void members_close(void);
+/* As EtcdOptions.endpoints. */
+const char *members_endpoints(void);

@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-fleet.c - production controllers and daemons in one process, in virtual time: a job runs, is hit, and ends. */
+#include "base/log.h"
+#include "base/test/testing.h"
+#include "tests/sim/fleet/fleet.h"
+
+static const FleetOptions usual = {
+    .seed = 1, .n_members = 3, .n_controllers = 2, .n_nodes = 3, .n_slots = 2};
+
+static void a_job_succeeds(_unused_ void **state)
+{
+    fleet_open(&usual);
+    fleet_submit("a", 1, 4, 100);
+    assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 120));
+    assert_int_equal(fleet_generation("a"), 1);
+    assert_int_equal(fleet_committed("a"), 100);
+    fleet_close();
+}
+
+static void it_survives_a_leader(_unused_ void **state)
+{
+    fleet_open(&usual);
+    fleet_submit("a", 1, 6, 400);
+    assert_true(fleet_run_until_committed("a", 50, 120));
+    const int first = fleet_leader();
+    assert_true(first >= 0);
+    fleet_kill_controller(first);
+    assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
+    assert_int_equal(fleet_leader(), 1 - first);
+    assert_int_equal(fleet_generation("a"), 1); /* training did not notice */
+    fleet_close();
+}
+
+static void it_survives_a_daemon(_unused_ void **state)
+{
+    fleet_open(&usual);
+    fleet_submit("a", 1, 6, 400);
+    assert_true(fleet_run_until_committed("a", 50, 120));
+    fleet_kill_daemon(1);
+    assert_true(fleet_run_until_committed("a", 100, 120));
+    const int64_t generation = fleet_generation("a");
+    assert_true(generation > 1);
+    fleet_start_daemon(1);
+    assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
+    assert_true(fleet_generation("a") >= generation);
+    assert_int_equal(fleet_committed("a"), 400);
+    fleet_close();
+}
+
+static uint64_t play(uint64_t seed)
+{
+    FleetOptions options = usual;
+    options.seed = seed;
+    fleet_open(&options);
+    fleet_submit("a", 1, 6, 200);
+    (void)fleet_run_until_committed("a", 20, 120);
+    fleet_kill_daemon((int)(seed % 3));
+    (void)fleet_run_until_committed("a", 60, 120);
+    fleet_kill_controller(fleet_leader());
+    fleet_start_daemon((int)(seed % 3));
+    assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
+    const uint64_t digest = fleet_digest();
+    fleet_close();
+    return digest;
+}
+
+static void a_seed_has_one_history(_unused_ void **state)
+{
+    for (uint64_t seed = 1; seed <= 5; seed++)
+        assert_int_equal(play(seed), play(seed));
+    assert_int_not_equal(play(1), play(2));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_succeeds),
+                                       cmocka_unit_test(it_survives_a_leader),
+                                       cmocka_unit_test(it_survives_a_daemon),
+                                       cmocka_unit_test(a_seed_has_one_history)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
