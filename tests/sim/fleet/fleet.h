@@ -5,7 +5,8 @@
  *          └── libetcd ───────┘
  *                 └── network (seams/wire.h, a model) ── etcd (server/server.h, a model)
  *
- * There is one fleet at a time. Each controller and each sdtraind has a loop, a client of etcd and a machine of its own.
+ * There is one fleet at a time. Each controller and each sdtraind has a loop, a client of etcd and a machine of its
+ * own.
  *
  * Ownership: fleet_open() makes everything, fleet_close() frees it.
  * Units:     *_sec is virtual time; controllers and nodes are counted from 0, etcd's members too.
