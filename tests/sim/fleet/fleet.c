@@ -3,117 +3,82 @@
 #include "tests/sim/fleet/fleet.h"
 
 #include "base/memory.h"
+#include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "controller/leader/leader.h"
+#include "daemon/node/drain.h"
 #include "daemon/node/manager.h"
 #include "tests/sim/fleet/members.h"
-#include "tests/sim/fleet/trainer.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define CLUSTER "lab"
 
-enum { START_SEC = 1000, LEASE_SEC = 10, SAVE_STEPS = 10, JOBS_MAX = 8 };
+enum { START_SEC = 1000000, SAVE_STEPS = 10, CALL_SEC = 10 };
 
 typedef struct Controller {
     int number;
     sd_event *loop; /* NULL: it does not run */
+    int64_t real_offset_usec;
     Etcd *etcd;
     Leader *leader;
-    bool is_over; /* it is to be started anew */
+    bool is_over;        /* it is to be started anew */
+    uint64_t again_usec; /* after what time */
+    Timer start;
 } Controller;
 
 typedef struct Node {
-    int number;
+    int number, n_machines; /* n_machines: those that had the name before */
     Machine *machine;
     uint64_t incarnation;
     char *state; /* history.json; NULL: there is none */
     sd_event *loop;
+    int64_t real_offset_usec;
     Timers timers;
     Etcd *etcd;
     DaemonConfig config;
     CgroupBase cgroups;
     RankNeeds ranks;
     Manager *manager;
+    NodeVerdict verdict;
+    bool is_over;
+    uint64_t again_usec;
+    Timer start;
 } Node;
-
-typedef struct JobView { /* what etcd holds of a job */
-    char name[RECORD_JOB_MAX + 1];
-    bool has_phase;
-    JobPhase phase;
-    int64_t generation, committed;
-} JobView;
 
 static FleetOptions options;
 static Controller controllers[FLEET_CONTROLLERS_MAX];
 static Node nodes[FLEET_NODES_MAX];
-static sd_event *admin_loop;
+static sd_event *admin_loop, *world;
+static Timers world_timers;
 static Etcd *admin;
-static JobView views[JOBS_MAX];
-static size_t n_views;
-static uint64_t digest;
+static Server *server;
 
-/* ---- what etcd holds ---- */
-
-static JobView *view_of(const char *job)
+void fleet_say(const char *format, ...)
 {
-    for (size_t i = 0; i < n_views; i++)
-        if (strcmp(views[i].name, job) == 0)
-            return &views[i];
-    assert(n_views < JOBS_MAX);
-    JobView *view = &views[n_views++];
-    *view = (JobView){0};
-    (void)snprintf(view->name, sizeof(view->name), "%s", job);
-    return view;
-}
-
-static void note_record(const ServerChange *change)
-{
-    KeyKind kind;
-    const char *job;
-    if (key_parse(CLUSTER, change->key, &kind, &job) < 0)
+    va_list ap;
+    if (!options.talks)
         return;
-    const char *text = change->value ? change->value : "";
-    if (kind == KEY_PHASES) {
-        JobView *view = view_of(job);
-        PhaseRecord phase;
-        view->has_phase =
-            phase_record_decode(change->key, text, change->n_value, &phase, NULL) == 0;
-        if (view->has_phase)
-            view->phase = phase.phase;
-    } else if (kind == KEY_WORLDS) {
-        WorldRecord world;
-        if (world_record_decode(change->key, text, change->n_value, &world, NULL) < 0)
-            return;
-        view_of(job)->generation = world.generation;
-        world_record_clear(&world);
-    } else if (kind == KEY_CHECKPOINTS) {
-        CheckpointsRecord record;
-        if (checkpoints_record_decode(change->key, text, change->n_value, &record, NULL) == 0)
-            view_of(job)->committed = checkpoints_mark(&record).step;
-    }
+    printf("%10.4f ", (double)(loops_now_usec() - START_SEC * USEC_PER_SEC) / 1e6);
+    va_start(ap, format);
+    (void)vprintf(format, ap); /* for people */
+    va_end(ap);
+    (void)putchar('\n');
 }
 
 static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
                       _unused_ void *userdata)
 {
-    for (size_t i = 0; i < n; i++) {
-        Hash words[3] = {hash_bytes(changes[i].key, changes[i].n_key),
-                         hash_bytes(changes[i].value ? changes[i].value : "", changes[i].n_value)};
-        memcpy(&words[2], &digest, sizeof(digest));
-        memcpy((char *)&words[2] + sizeof(digest), &revision, sizeof(revision));
-        const Hash h = hash_bytes(words, sizeof(words));
-        memcpy(&digest, &h, sizeof(digest));
-        note_record(&changes[i]);
-    }
+    books_note(revision, changes, n);
 }
 
 /* A loop of a process on that machine, with a client of etcd. The caller has entered no loop. */
-static sd_event *open_process(size_t machine, Etcd **ret)
+static sd_event *open_process(size_t machine, int64_t real_offset_usec, Etcd **ret)
 {
     sd_event *loop;
     Error err = ERROR_INIT;
@@ -121,6 +86,7 @@ static sd_event *open_process(size_t machine, Etcd **ret)
     int r = sd_event_new(&loop);
     assert(r >= 0);
     loop_set_machine(loop, machine);
+    loop_set_realtime_offset(loop, real_offset_usec);
     sd_event *previous = loop_enter(loop);
     r = etcd_new(loop, &its, ret, &err);
     assert(r == 0);
@@ -138,6 +104,10 @@ static void on_answer(_unused_ void *userdata, _unused_ const Decision *decision
 {
 }
 static void on_shown(_unused_ void *userdata, _unused_ int64_t revision) {}
+static void on_leads(void *userdata)
+{
+    fleet_say("c%d: leads", ((const Controller *)userdata)->number);
+}
 static void on_leader_over(void *userdata, _unused_ int r)
 {
     ((Controller *)userdata)->is_over = true;
@@ -155,24 +125,26 @@ void fleet_start_controller(int number)
     Controller *c = &controllers[number];
     Error err = ERROR_INIT;
     assert(!c->loop);
-    *c = (Controller){.number = number};
-    c->loop = open_process((size_t)(1 + number), &c->etcd);
+    timer_stop(&c->start);
+    c->is_over = false;
+    c->loop = open_process(fleet_machine(false, number), c->real_offset_usec, &c->etcd);
+    fleet_say("c%d: starts", number);
     LeaderSettings settings = {.cluster = CLUSTER,
-                               .lease_sec = LEASE_SEC,
-                               .core = cluster_config_default,
+                               .lease_sec = options.lease_sec,
+                               .core = options.core,
                                .limits = {.nodes = FLEET_NODES_MAX,
-                                          .jobs = JOBS_MAX,
+                                          .jobs = FLEET_JOBS_MAX,
                                           .reports = 4 * FLEET_NODES_MAX,
                                           .incidents = 512,
                                           .requests = 16},
                                .introduction = {.max_nodes = FLEET_NODES_MAX,
-                                                .max_jobs = JOBS_MAX}};
+                                                .max_jobs = FLEET_JOBS_MAX}};
     (void)snprintf(settings.introduction.name, sizeof(settings.introduction.name), "c%d", number);
     const LeaderNeeds needs = {.event = c->loop, .etcd = c->etcd, .draw = draw};
     const LeaderEvents events = {.userdata = c,
                                  .loaded = on_nothing,
                                  .view_changed = on_nothing,
-                                 .leads = on_nothing,
+                                 .leads = on_leads,
                                  .record_read = on_event,
                                  .observed = on_event,
                                  .answered = on_answer,
@@ -187,14 +159,55 @@ void fleet_start_controller(int number)
 void fleet_kill_controller(int number)
 {
     Controller *c = &controllers[number];
+    timer_stop(&c->start);
     if (!c->loop)
         return;
+    fleet_say("c%d: ends", number);
     loop_kill(c->loop); /* first, so that nothing gets out */
     sd_event *previous = loop_enter(c->loop);
     c->leader = leader_free(c->leader);
     c->etcd = etcd_free(c->etcd);
     (void)loop_enter(previous);
     c->loop = sd_event_unref(c->loop);
+}
+
+static void on_start_controller(void *userdata)
+{
+    fleet_start_controller(((const Controller *)userdata)->number);
+}
+
+void fleet_restart_controller(int number, uint64_t after_usec)
+{
+    Controller *c = &controllers[number];
+    fleet_kill_controller(number);
+    timer_start(&world_timers, &c->start, after_usec, on_start_controller, c);
+}
+
+void fleet_leave_controller(int number, uint64_t after_usec)
+{
+    Controller *c = &controllers[number];
+    if (!c->loop || c->is_over)
+        return;
+    fleet_say("c%d: is told to stop", number);
+    c->again_usec = after_usec;
+    sd_event *previous = loop_enter(c->loop);
+    leader_leave(c->leader);
+    (void)loop_enter(previous);
+}
+
+void fleet_freeze_controller(int number, bool frozen)
+{
+    if (controllers[number].loop)
+        loop_freeze(controllers[number].loop, frozen);
+}
+
+bool fleet_holds(void)
+{
+    for (int i = 0; i < options.n_controllers; i++)
+        if (controllers[i].loop &&
+            cluster_hold_until(leader_view(controllers[i].leader).cluster) > loops_now_usec())
+            return true;
+    return false;
 }
 
 int fleet_leader(void)
@@ -234,7 +247,13 @@ static void on_check(_unused_ void *userdata, _unused_ const EtcdKeyValue *reque
 }
 static bool is_health_told(_unused_ void *userdata) { return true; }
 static void on_ticked(_unused_ void *userdata, _unused_ uint64_t now_usec) {}
-static void on_daemon_failed(_unused_ void *userdata, const Error *err)
+static void on_over(void *userdata) { ((Node *)userdata)->is_over = true; }
+static void on_daemon_failed(void *userdata, const Error *err)
+{
+    fleet_say("n%d: fails: %s", ((const Node *)userdata)->number, err->text);
+    on_over(userdata);
+}
+static void on_no_timer(_unused_ void *userdata, const Error *err)
 {
     (void)fprintf(stderr, "fleet: %s\n", err->text);
     abort();
@@ -259,18 +278,19 @@ static void configure(Node *n)
     n->config = (DaemonConfig){.cluster = CLUSTER,
                                .address = "10.0.0.1",
                                .slots = options.n_slots,
-                               .lease_sec = LEASE_SEC,
-                               .fence_sec = 60,
-                               .drain_sec = 60,
-                               .hang_floor_sec = 60,
+                               .lease_sec = options.lease_sec,
+                               .fence_sec = options.fence_sec,
+                               .drain_sec = options.drain_sec,
+                               .hang_floor_sec = options.hang_floor_sec,
                                .hang_factor = 10,
-                               .startup_sec = 300,
+                               .startup_sec = options.startup_sec,
                                .save_sec = 300,
                                .trainer = "/sdtrainer",
                                .run_dir = "/run/lab",
                                .state_dir = "/state"};
     (void)snprintf(n->config.node, sizeof(n->config.node), "n%d", n->number);
-    (void)snprintf(n->config.machine_id, sizeof(n->config.machine_id), "%032d", n->number);
+    (void)snprintf(n->config.machine_id, sizeof(n->config.machine_id), "%016x%016x",
+                   (unsigned)n->number + 1, (unsigned)n->n_machines);
 }
 
 void fleet_start_daemon(int number)
@@ -281,10 +301,14 @@ void fleet_start_daemon(int number)
     Node *n = &nodes[number];
     Error err = ERROR_INIT;
     assert(!n->loop);
-    n->loop = open_process((size_t)(1 + options.n_controllers + number), &n->etcd);
+    timer_stop(&n->start);
+    n->is_over = false;
+    n->loop = open_process(fleet_machine(true, number), n->real_offset_usec, &n->etcd);
+    fleet_say("n%d: sdtraind starts", number);
     machine_open(n->machine, n->loop);
-    n->timers = (Timers){.event = n->loop, .failed = on_daemon_failed, .userdata = n};
-    n->incarnation = loops_now_usec();
+    n->timers = (Timers){.event = n->loop, .failed = on_no_timer, .userdata = n};
+    n->incarnation =
+        MAX(n->incarnation + 1, (uint64_t)((int64_t)loops_now_usec() + n->real_offset_usec));
     n->ranks = (RankNeeds){.process = {.event = n->loop, .cgroups = &n->cgroups},
                            .environment = environment,
                            .trainer = &trainer,
@@ -307,7 +331,7 @@ void fleet_start_daemon(int number)
                                   .registered = on_nothing,
                                   .draining = on_nothing,
                                   .ticked = on_ticked,
-                                  .ended = on_nothing,
+                                  .ended = on_over,
                                   .failed = on_daemon_failed,
                                   .lease_changed = on_lease,
                                   .fenced = on_nothing,
@@ -319,6 +343,8 @@ void fleet_start_daemon(int number)
                                   .job_forgotten = on_job};
     sd_event *previous = loop_enter(n->loop);
     n->manager = manager_new(&needs, &events);
+    if (n->verdict != NODE_HEALTHY)
+        node_note_health(&n->manager->node, n->verdict, 0, "a probe", &n->manager->node.gpus);
     int r = manager_start(n->manager, &err);
     assert(r == 0);
     (void)loop_enter(previous);
@@ -327,8 +353,10 @@ void fleet_start_daemon(int number)
 void fleet_kill_daemon(int number)
 {
     Node *n = &nodes[number];
+    timer_stop(&n->start);
     if (!n->loop)
         return;
+    fleet_say("n%d: sdtraind ends", number);
     loop_kill(n->loop);
     sd_event *previous = loop_enter(n->loop);
     n->manager = manager_free(n->manager);
@@ -338,66 +366,234 @@ void fleet_kill_daemon(int number)
     n->loop = sd_event_unref(n->loop);
 }
 
+static void on_start_daemon(void *userdata)
+{
+    fleet_start_daemon(((const Node *)userdata)->number);
+}
+
+bool fleet_runs(int node) { return nodes[node].loop != NULL; }
+
+void fleet_restart_daemon(int number, uint64_t after_usec)
+{
+    Node *n = &nodes[number];
+    fleet_kill_daemon(number);
+    timer_start(&world_timers, &n->start, after_usec, on_start_daemon, n);
+}
+
+void fleet_drain(int number, uint64_t after_usec)
+{
+    Node *n = &nodes[number];
+    if (!n->loop || n->is_over)
+        return;
+    fleet_say("n%d: is told to stop", number);
+    n->again_usec = after_usec;
+    sd_event *previous = loop_enter(n->loop);
+    drain_signal(n->manager, "SIGTERM");
+    (void)loop_enter(previous);
+}
+
+void fleet_replace(int number, uint64_t after_usec)
+{
+    Node *n = &nodes[number];
+    fleet_kill_daemon(number);
+    fleet_say("n%d: another machine gets its name", number);
+    n->n_machines++;
+    n->verdict = NODE_HEALTHY;
+    free(n->state);
+    n->state = NULL;
+    configure(n);
+    timer_start(&world_timers, &n->start, after_usec, on_start_daemon, n);
+}
+
+void fleet_freeze_daemon(int number, bool frozen, bool whole)
+{
+    if (whole || !frozen)
+        trainers_freeze(number, frozen);
+    if (nodes[number].loop)
+        loop_freeze(nodes[number].loop, frozen);
+}
+
+void fleet_judge(int number, NodeVerdict verdict)
+{
+    Node *n = &nodes[number];
+    n->verdict = verdict;
+    if (!n->loop)
+        return;
+    sd_event *previous = loop_enter(n->loop);
+    node_note_health(&n->manager->node, verdict, 0, verdict == NODE_HEALTHY ? "" : "a probe",
+                     &n->manager->node.gpus);
+    (void)loop_enter(previous);
+}
+
+void fleet_step_clock(bool of_node, int number, int64_t by_usec)
+{
+    int64_t *offset =
+        of_node ? &nodes[number].real_offset_usec : &controllers[number].real_offset_usec;
+    sd_event *loop = of_node ? nodes[number].loop : controllers[number].loop;
+    *offset += by_usec;
+    if (loop)
+        loop_set_realtime_offset(loop, *offset);
+}
+
+/* ---- the network ---- */
+
+size_t fleet_machine(bool of_node, int number)
+{
+    return (size_t)(1 + (of_node ? options.n_controllers : 0) + number);
+}
+
+void fleet_cut(size_t machine, bool up, bool down)
+{
+    for (size_t i = 0; i < (size_t)options.n_members; i++) {
+        network_cut(machine, i, NETWORK_TO_MEMBER, up);
+        network_cut(machine, i, NETWORK_TO_CLIENT, down);
+    }
+}
+
+void fleet_clog(size_t machine, uint64_t extra_usec)
+{
+    for (size_t i = 0; i < (size_t)options.n_members; i++)
+        network_clog(machine, i, extra_usec);
+}
+
+void fleet_reset(size_t machine)
+{
+    for (size_t i = 0; i < (size_t)options.n_members; i++)
+        network_reset(machine, i);
+}
+
+Server *fleet_server(void) { return server; }
+
 /* ---- people ---- */
 
-static void on_submitted(int r, _unused_ const Error *err, const EtcdTxnResult *result,
-                         void *userdata)
+static bool run(uint64_t until_usec);
+
+static void on_written(_unused_ int r, _unused_ const Error *err,
+                       _unused_ const EtcdTxnResult *result, void *userdata)
 {
-    assert(r == 0 && result->succeeded);
     *(bool *)userdata = true;
 }
 
-void fleet_submit(const char *job, int min, int max, int64_t steps)
+static void write_all(const EtcdOp *ops, size_t n)
+{
+    static bool is_done; /* one at a time, and an answer may come late */
+    const uint64_t until = loops_now_usec() + CALL_SEC * USEC_PER_SEC;
+    EtcdCall *call = NULL;
+    is_done = false;
+    sd_event *previous = loop_enter(admin_loop);
+    int r = etcd_txn(admin, NULL, 0, ops, n, on_written, &is_done, &call);
+    assert(r == 0);
+    (void)loop_enter(previous);
+    while (!is_done && run(until))
+        ;
+    if (!is_done)
+        (void)etcd_call_free(call);
+}
+
+static char *desired_text(const FleetJob *job, DesiredState state, int target)
+{
+    const DesiredRecord desired = {.state = state,
+                                   .min = job->min,
+                                   .max = job->max,
+                                   .priority = job->priority,
+                                   .target = target};
+    return desired_record_encode(&desired, NULL);
+}
+
+void fleet_submit_job(const FleetJob *job)
 {
     char key[2][KEY_MAX];
-    bool is_done = false;
     SpecRecord spec = {.submitted_usec = 1};
-    const DesiredRecord desired = {.min = min, .max = max};
     _cleanup_free_ char *file = memory_format(
         "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":%d,\"max\":%d},"
         "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
         "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/e.npy\"},"
-        "\"train\":{\"global_batch\":8,\"grain\":1,\"steps\":%lld},"
+        "\"train\":{\"global_batch\":%d,\"grain\":1,\"steps\":%lld},"
+        "\"recovery\":{\"max_failures_at_same_step\":%d,\"grow_interval_s\":%d,"
+        "\"store_patience_s\":%d},"
         "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
-        job, min, max, (long long)steps);
+        job->name, job->min, job->max, job->max, (long long)job->plan.steps, job->max_failures,
+        job->grow_interval_sec, job->store_patience_sec);
     spec.spec = file;
     (void)snprintf(spec.submission, sizeof(spec.submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
     _cleanup_free_ char *text = spec_record_encode(&spec, NULL);
-    _cleanup_free_ char *wish = desired_record_encode(&desired, NULL);
+    _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
     const EtcdOp ops[] = {
-        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job, key[0]), .value = text},
-        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job, key[1]), .value = wish}};
-    trainers_plan(job, steps, SAVE_STEPS);
-    sd_event *previous = loop_enter(admin_loop);
-    int r = etcd_txn(admin, NULL, 0, ops, ELEMENTSOF(ops), on_submitted, &is_done, NULL);
-    assert(r == 0);
-    (void)loop_enter(previous);
-    const uint64_t until = loops_now_usec() + 10 * USEC_PER_SEC;
-    while (!is_done && loops_run(until))
-        ;
-    assert(is_done);
+        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
+        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]), .value = wish}};
+    fleet_say("user: submits %s", job->name);
+    trainers_plan(job->name, &job->plan);
+    write_all(ops, ELEMENTSOF(ops));
+}
+
+void fleet_submit(const char *job, int min, int max, int64_t steps)
+{
+    fleet_submit_job(&(FleetJob){.name = job,
+                                 .min = min,
+                                 .max = max,
+                                 .max_failures = 3,
+                                 .grow_interval_sec = 600,
+                                 .store_patience_sec = 600,
+                                 .plan = {.steps = steps,
+                                          .save_steps = SAVE_STEPS,
+                                          .step_usec = 100 * USEC_PER_MSEC,
+                                          .save_usec = 20 * USEC_PER_MSEC,
+                                          .restore_usec = 200 * USEC_PER_MSEC}});
+}
+
+void fleet_want(const FleetJob *job, DesiredState state, int target)
+{
+    static const char *const words[] = {"runs", "stops", "is deleted"};
+    char key[KEY_MAX];
+    _cleanup_free_ char *wish = desired_text(job, state, target);
+    const EtcdOp op = {.kind = ETCD_PUT,
+                       .key = key_of(CLUSTER, KEY_DESIRED, job->name, key),
+                       .value = wish};
+    fleet_say("user: %s %s, target %d", job->name, words[state], target);
+    write_all(&op, 1);
+}
+
+void fleet_cordon(int node, CordonMode mode)
+{
+    char key[KEY_MAX];
+    const char *name = nodes[node].config.node;
+    CordonRecord record = books_node(name)->cordon;
+    (void)snprintf(record.node, sizeof(record.node), "%s", name);
+    if (mode == CORDON_NONE)
+        record.n_causes = 0;
+    else
+        (void)cordon_set(&record, &(CordonCause){.owner = CORDON_OPERATOR,
+                                                 .mode = mode,
+                                                 .since_usec = loops_now_usec()});
+    _cleanup_free_ char *text = cordon_record_encode(&record, NULL);
+    const EtcdOp op = {.kind = record.n_causes ? ETCD_PUT : ETCD_DELETE,
+                       .key = key_of(CLUSTER, KEY_CORDONS, name, key),
+                       .value = text};
+    fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
+    write_all(&op, 1);
 }
 
 /* ---- time ---- */
 
-/* A controller that is over is started anew, as systemd does. */
+/* What is over is started anew, as systemd does. */
 static bool run(uint64_t until_usec)
 {
     for (int i = 0; i < options.n_controllers; i++)
-        if (controllers[i].loop && controllers[i].is_over) {
-            fleet_kill_controller(i);
-            fleet_start_controller(i);
-        }
-    return loops_run(until_usec);
+        if (controllers[i].loop && controllers[i].is_over)
+            fleet_restart_controller(i, controllers[i].again_usec);
+    for (int i = 0; i < options.n_nodes; i++)
+        if (nodes[i].loop && nodes[i].is_over)
+            fleet_restart_daemon(i, nodes[i].again_usec);
+    return !books_broken() && loops_run(until_usec);
 }
 
 bool fleet_run_until(const char *job, JobPhase phase, int64_t limit_sec)
 {
     const uint64_t until = loops_now_usec() + (uint64_t)limit_sec * USEC_PER_SEC;
-    const JobView *view = view_of(job);
-    while (!(view->has_phase && view->phase == phase))
+    const JobBooks *books = books_job(job);
+    while (!(books->has_phase && books->phase.phase == phase))
         if (!run(until))
             return false;
     return true;
@@ -406,48 +602,67 @@ bool fleet_run_until(const char *job, JobPhase phase, int64_t limit_sec)
 bool fleet_run_until_committed(const char *job, int64_t step, int64_t limit_sec)
 {
     const uint64_t until = loops_now_usec() + (uint64_t)limit_sec * USEC_PER_SEC;
-    const JobView *view = view_of(job);
-    while (view->committed < step)
+    const JobBooks *books = books_job(job);
+    while (books->committed < step)
         if (!run(until))
             return false;
     return true;
 }
 
-void fleet_run_for(int64_t sec)
+void fleet_run(uint64_t until_usec)
 {
-    const uint64_t until = loops_now_usec() + (uint64_t)sec * USEC_PER_SEC;
-    while (run(until))
+    while (run(until_usec))
         ;
 }
 
-int64_t fleet_generation(const char *job) { return view_of(job)->generation; }
-int64_t fleet_committed(const char *job) { return view_of(job)->committed; }
-uint64_t fleet_digest(void) { return digest; }
+void fleet_run_for(int64_t sec) { fleet_run(loops_now_usec() + (uint64_t)sec * USEC_PER_SEC); }
+
+int64_t fleet_generation(const char *job) { return books_job(job)->generation; }
+int64_t fleet_committed(const char *job) { return books_job(job)->committed; }
+uint64_t fleet_digest(void) { return books_digest(); }
 
 /* ---- life ---- */
 
+static void set_defaults(FleetOptions *o)
+{
+    o->lease_sec = o->lease_sec ? o->lease_sec : 10;
+    o->fence_sec = o->fence_sec ? o->fence_sec : 60;
+    o->drain_sec = o->drain_sec ? o->drain_sec : 60;
+    o->hang_floor_sec = o->hang_floor_sec > 0 ? o->hang_floor_sec : 60;
+    o->startup_sec = o->startup_sec > 0 ? o->startup_sec : 300;
+    if (o->core.ttl_usec == 0)
+        o->core = cluster_config_default;
+}
+
 void fleet_open(const FleetOptions *its)
 {
-    const TaskProgram program = trainers_program();
     options = *its;
+    set_defaults(&options);
     assert(options.n_controllers <= FLEET_CONTROLLERS_MAX && options.n_nodes <= FLEET_NODES_MAX);
-    n_views = 0;
-    digest = 0;
     loops_open(START_SEC * USEC_PER_SEC);
-    trainers_open();
-    (void)members_open(
+    books_open(CLUSTER);
+    int r = sd_event_new(&world);
+    assert(r >= 0);
+    world_timers = (Timers){.event = world, .failed = on_no_timer};
+    trainers_open(options.n_nodes, options.core.grace_usec);
+    server = members_open(
         &(MembersOptions){.n_members = (size_t)options.n_members,
                           .n_machines = (size_t)(1 + options.n_controllers + options.n_nodes),
                           .seed = options.seed,
                           .on_commit = on_commit});
-    admin_loop = open_process(0, &admin);
+    admin_loop = open_process(0, 0, &admin);
     for (int i = 0; i < options.n_nodes; i++) {
-        nodes[i] = (Node){.number = i, .machine = machine_new(&program)};
+        const TaskProgram program = trainers_program(i);
+        nodes[i] = (Node){.number = i,
+                          .machine = machine_new(&program),
+                          .again_usec = 500 * USEC_PER_MSEC};
         configure(&nodes[i]);
         fleet_start_daemon(i);
     }
-    for (int i = 0; i < options.n_controllers; i++)
+    for (int i = 0; i < options.n_controllers; i++) {
+        controllers[i] = (Controller){.number = i, .again_usec = 500 * USEC_PER_MSEC};
         fleet_start_controller(i);
+    }
 }
 
 void fleet_close(void)
@@ -463,5 +678,7 @@ void fleet_close(void)
     admin_loop = sd_event_unref(admin_loop);
     trainers_close();
     members_close();
+    world = sd_event_unref(world);
+    books_close();
     loops_close();
 }

@@ -1,38 +1,64 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fleet.h - a whole cluster in one thread and in virtual time: production code between models of what lies around it.
  *
- *     Leader × n          Manager × n ── Machine ── trainers (trainer.c, a model)
+ *     Leader × n          Manager × n ── Machine ── trainers (trainer.h, a model) ── their store (manifests.h, a model)
  *          └── libetcd ───────┘
  *                 └── network (seams/wire.h, a model) ── etcd (server/server.h, a model)
  *
  * There is one fleet at a time. Each controller and each sdtraind has a loop, a client of etcd and a machine of its
- * own.
+ * own. A process that ends is started again after a while, as systemd does it. What is checked lies in books.h.
  *
  * Ownership: fleet_open() makes everything, fleet_close() frees it.
  * Units:     *_sec is virtual time; controllers and nodes are counted from 0, etcd's members too.
- * Errors:    a broken fleet ends the program: what the code asserts, and what fleet.c does.
+ * Errors:    what breaks a rule is kept (books.h); what the code asserts ends the program.
  * Threads:   one. The same options and calls give the same history.
  */
 #pragma once
 
-#include "cluster/records.h"
+#include "controller/core/cluster.h"
+#include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/trainer.h"
 
 typedef struct FleetOptions {
     uint64_t seed;
     int n_members, n_controllers, n_nodes, n_slots;
+    int64_t lease_sec, fence_sec, drain_sec; /* 0: 10, 60, 60 */
+    double hang_floor_sec, startup_sec;      /* 0: 60, 300 */
+    ClusterConfig core;                      /* ttl_usec 0: the defaults */
+    bool talks;                              /* prints a line per transition */
 } FleetOptions;
 
-enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 64 };
+enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 64, FLEET_JOBS_MAX = 8 };
 
 void fleet_open(const FleetOptions *options);
 void fleet_close(void);
 
+typedef struct FleetJob {
+    const char *name;
+    int min, max; /* ranks; each has a grain of the batch at most, and the batch has max grains */
+    int max_failures, grow_interval_sec, store_patience_sec;
+    int priority;
+    TrainerPlan plan;
+} FleetJob;
+
+/* ---- what people do; each takes some virtual milliseconds, and nothing comes of it while etcd does not answer ---- */
+
 /* Puts what `sdctl job start` puts; the job has min to max ranks. */
 void fleet_submit(const char *job, int min, int max, int64_t steps);
+void fleet_submit_job(const FleetJob *job);
+/* Of a job that is there. target 0: as many ranks as there may be. */
+void fleet_want(const FleetJob *job, DesiredState state, int target);
+/* CORDON_NONE: takes back whatever holds the node. */
+void fleet_cordon(int node, CordonMode mode);
+
+/* ---- time ---- */
+
 /* Runs until the job is in that phase; false: it is not within limit_sec. */
 bool fleet_run_until(const char *job, JobPhase phase, int64_t limit_sec);
 /* Runs until a checkpoint of that step or a later one is committed. */
 bool fleet_run_until_committed(const char *job, int64_t step, int64_t limit_sec);
+/* Runs until then, or until something is broken. */
+void fleet_run(uint64_t until_usec);
 void fleet_run_for(int64_t sec);
 
 /* ---- what has become of it, as etcd's records tell ---- */
@@ -43,11 +69,41 @@ int64_t fleet_committed(const char *job);  /* the newest step; 0: none */
 int fleet_leader(void);
 /* Of all that etcd has ever held, in order. */
 uint64_t fleet_digest(void);
+/* A leader holds its decisions about absent nodes. */
+bool fleet_holds(void);
 
-/* ---- what happens to processes ---- */
+/* A line: printed if the fleet talks. */
+void fleet_say(const char *format, ...) _printf_(1, 2);
 
-/* SIGKILL: nothing that it sends after this gets out. */
+/* ---- what happens to processes and hosts ---- */
+
+/* SIGKILL: nothing that it sends after this gets out. It stays away until it is started. */
 void fleet_kill_controller(int controller);
 void fleet_start_controller(int controller);
 void fleet_kill_daemon(int node); /* its trainers end with it */
 void fleet_start_daemon(int node);
+bool fleet_runs(int node); /* the daemon */
+
+/* The same, and it is started again after that time. */
+void fleet_restart_controller(int controller, uint64_t after_usec);
+void fleet_restart_daemon(int node, uint64_t after_usec);
+/* systemctl stop: it gives up its lease, or drains. It is started again after that time from its end. */
+void fleet_leave_controller(int controller, uint64_t after_usec);
+void fleet_drain(int node, uint64_t after_usec);
+/* Another machine has the node's name after that time. */
+void fleet_replace(int node, uint64_t after_usec);
+
+/* Its loop stands still. whole: so does all else on the host. */
+void fleet_freeze_controller(int controller, bool frozen);
+void fleet_freeze_daemon(int node, bool frozen, bool whole);
+void fleet_step_clock(bool of_node, int number, int64_t by_usec);
+void fleet_judge(int node, NodeVerdict verdict);
+
+/* Between a process and every member of etcd. */
+size_t fleet_machine(bool of_node, int number);
+void fleet_cut(size_t machine, bool up, bool down);
+void fleet_clog(size_t machine, uint64_t extra_usec);
+void fleet_reset(size_t machine);
+
+/* Whoever changes it calls network_server_changed(). */
+Server *fleet_server(void);

@@ -6,19 +6,28 @@
 #include "cluster/records.h"
 #include "daemon/loop/timer.h"
 #include "protocol/exit-code.h"
+#include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/fleet.h"
+#include "tests/sim/fleet/manifests.h"
+#include "tests/sim/seams/loop.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     BOOT_MSEC = 50,
-    RESTORE_MSEC = 200,
-    STEP_MSEC = 100,
-    LOSS_MSEC = 50, /* until a rank sees that a peer is gone */
     DEATH_MSEC = 1, /* until SIGKILL has its effect */
+    LOSS_MSEC = 50, /* until a rank sees that a peer is gone */
+    AGAIN_MSEC = 100,
+    COMM_TIMEOUT_MSEC = 15000,
+    STORE_AGAIN_MSEC = 300,
+    STORE_DEADLINE_MSEC = 3000, /* of one operation */
+    SAVE_TRIES = 3,             /* of a job's or a world's last checkpoint */
+    WAIT_SLICE_MSEC = 500,
+    DATA_TIMEOUT_MSEC = 25000,
     RANKS_MAX = 256,
-    JOBS_MAX = 8,
 };
 
 typedef struct Ring Ring;
@@ -26,63 +35,116 @@ typedef struct Ring Ring;
 typedef struct Trainer {
     struct Trainer *next;
     Task *task; /* NULL: its slot has another one */
-    Timer step, death, deadman;
-    char job[RECORD_JOB_MAX + 1];
-    int64_t generation, resumed; /* resumed: the step that its world goes on from */
+    int node;
+    Timer work, death, deadman;
+    bool is_killed, hangs, is_stopped, clings;
+
+    bool is_assigned;
+    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
+    int64_t generation;
+    int resume;      /* checkpoint that its world goes on from; -1: none */
+    int64_t resumed; /* and its step */
+    ResumeFind find;
+    bool has_found;
     int rank, size;
     bool must_leave;
-    Ring *ring; /* NULL: it has not joined */
+    uint64_t asking_usec; /* since when the store has not answered; 0: it has */
+    Ring *ring;           /* NULL: it has not joined */
 } Trainer;
 
 struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
-    char job[RECORD_JOB_MAX + 1];
-    int64_t generation, step, saving; /* saving: the step whose verdict is awaited; 0: none */
-    int size, n_joined;
-    bool over, ends;
+    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
+    int64_t generation, step, saving; /* saving: the step that is being saved */
+    int64_t committed;
+    int parent, written; /* checkpoints; -1: none. written: its verdict is awaited */
+    int size, n_joined, n_tries;
+    bool began, over, ends, saves;
+    uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
+    int64_t n_failed_saves;
     Trainer *of[RANKS_MAX];
-    Timer timer;
+    Timer timer, save_timer;
 };
 
 typedef struct Plan {
     char job[RECORD_JOB_MAX + 1];
-    int64_t steps, save_steps;
+    TrainerPlan plan;
+    int64_t poisoned; /* step; 0: none */
 } Plan;
+
+typedef struct Place { /* of a node */
+    bool frozen, differs;
+    int island;
+} Place;
 
 static sd_event *loop;
 static Timers timers;
 static Trainer *trainers;
 static Ring *rings;
-static Plan plans[JOBS_MAX];
+static Plan plans[FLEET_JOBS_MAX];
 static size_t n_plans;
+static Place places[FLEET_NODES_MAX];
+static int numbers[FLEET_NODES_MAX];
+static int n_places;
+static uint64_t grace_usec;
+static uint64_t out_usec; /* since when the store is out; 0: it is not */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
 
-static void after(Timer *timer, uint64_t msec, TimerDue due, void *who)
+static void after(Timer *timer, uint64_t usec, TimerDue due, void *who)
 {
-    timer_start(&timers, timer, msec * USEC_PER_MSEC, due, who);
+    timer_start(&timers, timer, usec, due, who);
 }
 
-static const Plan *plan_of(const char *job)
+static void after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
+{
+    after(timer, msec * USEC_PER_MSEC, due, who);
+}
+
+static Plan *plan_of(const char *job)
 {
     for (size_t i = 0; i < n_plans; i++)
         if (strcmp(plans[i].job, job) == 0)
             return &plans[i];
-    assert(!"a job without a plan");
-    return NULL;
+    assert(n_plans < FLEET_JOBS_MAX);
+    Plan *plan = &plans[n_plans++];
+    *plan = (Plan){0};
+    (void)snprintf(plan->job, sizeof(plan->job), "%s", job);
+    return plan;
 }
 
-void trainers_plan(const char *job, int64_t steps, int64_t save_steps)
+void trainers_plan(const char *job, const TrainerPlan *plan) { plan_of(job)->plan = *plan; }
+void trainers_poison(const char *job, int64_t step) { plan_of(job)->poisoned = step; }
+
+static bool is_out(void)
 {
-    assert(n_plans < JOBS_MAX);
-    Plan *plan = &plans[n_plans++];
-    *plan = (Plan){.steps = steps, .save_steps = save_steps};
-    (void)snprintf(plan->job, sizeof(plan->job), "%s", job);
+    if (!manifests_are_out())
+        out_usec = 0;
+    else if (out_usec == 0)
+        out_usec = loops_now_usec();
+    return out_usec != 0;
+}
+
+/* Tells whether what has asked the store since *since goes on asking. */
+static bool has_patience(uint64_t *since)
+{
+    const uint64_t now = loops_now_usec();
+    if (*since == 0)
+        *since = now;
+    if (now - *since < STORE_DEADLINE_MSEC * USEC_PER_MSEC)
+        return true;
+    *since = 0;
+    return false;
 }
 
 /* ---- what a trainer says ---- */
 
 static bool lives(const Trainer *t) { return t->task && task_lives(t->task); }
+
+static bool is_halted(const Trainer *t)
+{
+    return t->hangs || t->is_stopped || places[t->node].frozen;
+}
 
 static void say(const Trainer *t, ChannelMessage *m)
 {
@@ -91,46 +153,75 @@ static void say(const Trainer *t, ChannelMessage *m)
         (void)task_say(t->task, m); /* a daemon that does not hear is about to be seen */
 }
 
-static void say_stage(const Trainer *t, int64_t step, TrainStage stage)
+static void say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t waited_usec)
 {
-    ChannelMessage m = {.type = CHANNEL_STAGE, .step = step, .stage = stage};
-    say(t, &m);
+    ChannelMessage m = {.type = CHANNEL_STAGE,
+                        .step = step,
+                        .stage = stage,
+                        .waited_usec = waited_usec};
+    if (!is_halted(t))
+        say(t, &m);
 }
+
+static void ring_break(Ring *ring);
 
 static void end(Trainer *t, int status)
 {
-    timer_stop(&t->step);
+    timer_stop(&t->work);
     timer_stop(&t->death);
     timer_stop(&t->deadman);
-    if (lives(t))
-        task_end(t->task, status);
+    if (!lives(t))
+        return;
+    if (status != 0)
+        fleet_say("n%d slot %d: rank %d of %s-%lld ends %d", t->node, task_slot(t->task), t->rank,
+                  t->job, (long long)t->generation, status);
+    task_end(t->task, status);
+    if (t->ring && !t->ring->over && status != 0)
+        ring_break(t->ring);
 }
 
 static void fail(Trainer *t, int code, const char *text)
 {
-    ChannelMessage m = {.type = CHANNEL_ERROR, .step = t->resumed, .exit_code = code};
+    const int64_t step = t->ring ? t->ring->step : t->resumed;
+    ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .exit_code = code};
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
-    say(t, &m);
+    if (code > 0)
+        say(t, &m);
     end(t, code);
 }
 
 /* ---- rings ---- */
 
-static void on_peer_lost(void *userdata) { fail(userdata, EXIT_PEER_LOST, "a peer is gone"); }
+static void on_step(void *userdata);
+static void on_save(void *userdata);
 
-static void ring_break(Ring *ring)
+static void on_peer_lost(void *userdata)
+{
+    Trainer *t = userdata;
+    if (is_halted(t))
+        after_msec(&t->work, AGAIN_MSEC, on_peer_lost, t);
+    else
+        fail(t, EXIT_PEER_LOST, "a peer is gone");
+}
+
+static void ring_stop(Ring *ring)
 {
     ring->over = true;
     timer_stop(&ring->timer);
+    timer_stop(&ring->save_timer);
+}
+
+static void ring_break(Ring *ring)
+{
+    ring_stop(ring);
     for (int i = 0; i < ring->size; i++)
         if (ring->of[i] && lives(ring->of[i]))
-            after(&ring->of[i]->step, LOSS_MSEC, on_peer_lost, ring->of[i]);
+            after_msec(&ring->of[i]->work, LOSS_MSEC, on_peer_lost, ring->of[i]);
 }
 
 static void ring_end(Ring *ring, const char *text)
 {
-    ring->over = true;
-    timer_stop(&ring->timer);
+    ring_stop(ring);
     for (int i = 0; i < ring->size; i++) {
         ChannelMessage m = {.type = CHANNEL_DONE, .step = ring->step};
         (void)snprintf(m.text, sizeof(m.text), "%s", text);
@@ -139,13 +230,137 @@ static void ring_end(Ring *ring, const char *text)
     }
 }
 
-static void save(Ring *ring)
+static void ring_fail(Ring *ring, int code, const char *text)
 {
-    ChannelMessage m = {.type = CHANNEL_SAVED, .step = ring->step};
-    (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)ring->step);
-    m.hash = m.digest = hash_bytes(&ring->step, sizeof(ring->step));
+    ring_stop(ring); /* all reach the same verdict */
+    for (int i = 0; i < ring->size; i++)
+        fail(ring->of[i], code, text);
+}
+
+static Ring *ring_of(const Trainer *t)
+{
+    for (Ring *ring = rings; ring; ring = ring->next)
+        if (ring->generation == t->generation && strcmp(ring->submission, t->submission) == 0)
+            return ring;
+    Ring *ring = memory_new(Ring);
+    assert(t->size <= RANKS_MAX);
+    *ring = (Ring){.next = rings,
+                   .generation = t->generation,
+                   .step = t->resumed,
+                   .committed = t->resumed,
+                   .parent = t->resume,
+                   .written = -1,
+                   .size = t->size};
+    memcpy(ring->job, t->job, sizeof(ring->job));
+    memcpy(ring->submission, t->submission, sizeof(ring->submission));
+    rings = ring;
+    return ring;
+}
+
+static void ring_finish(Ring *ring)
+{
+    ring_end(ring, ring->step >= plan_of(ring->job)->plan.steps ? "finished" : "left");
+}
+
+static void ring_begin_step(Ring *ring)
+{
+    ring->stalled_usec = 0;
+    for (int i = 0; i < ring->size; i++)
+        say_stage(ring->of[i], ring->step + 1, STAGE_COMPUTING, 0);
+    after(&ring->timer, plan_of(ring->job)->plan.step_usec, on_step, ring);
+}
+
+static void on_join_deadline(void *userdata)
+{
+    Trainer *t = userdata;
+    if (is_halted(t))
+        after_msec(&t->work, AGAIN_MSEC, on_join_deadline, t);
+    else
+        fail(t, EXIT_PEER_LOST, "not all ranks have joined");
+}
+
+static void ring_begin(Ring *ring)
+{
+    ring->began = true;
+    for (int i = 0; i < ring->size; i++) {
+        timer_stop(&ring->of[i]->work);
+        if (ring->of[i]->resume != ring->of[0]->resume)
+            books_break("I4", "rank %d of %s-%lld has restored another checkpoint than rank 0", i,
+                        ring->job, (long long)ring->generation);
+    }
+    books_begins(ring->job, ring->submission, ring->generation, ring->parent);
+    if (ring->step >= plan_of(ring->job)->plan.steps)
+        ring_finish(ring); /* the last world died after its last commit */
+    else
+        ring_begin_step(ring);
+}
+
+static void join(Trainer *t)
+{
+    if (t->ring)
+        return;
+    Ring *ring = t->ring = ring_of(t);
+    if (ring->of[t->rank])
+        books_break("I3", "rank %d of %s-%lld goes twice", t->rank, t->job,
+                    (long long)t->generation);
+    ring->of[t->rank] = t;
+    say_stage(t, t->resumed, STAGE_JOINING, 0);
+    after_msec(&t->work, ring->over ? AGAIN_MSEC : COMM_TIMEOUT_MSEC,
+               ring->over ? on_peer_lost : on_join_deadline, t);
+    if (++ring->n_joined == ring->size && !ring->over)
+        ring_begin(ring);
+}
+
+/* ---- steps ---- */
+
+/* Some are halted or out of reach: the others wait, and say so. */
+static bool ring_stalls(Ring *ring)
+{
+    const uint64_t now = loops_now_usec();
+    bool stalls = false;
+    for (int i = 0; i < ring->size; i++)
+        stalls |= is_halted(ring->of[i]) ||
+                  places[ring->of[i]->node].island != places[ring->of[0]->node].island;
+    if (!stalls)
+        return false;
+    if (ring->stalled_usec == 0) {
+        ring->stalled_usec = now;
+        for (int i = 0; i < ring->size; i++)
+            say_stage(ring->of[i], ring->step + 1, STAGE_REDUCING, 0);
+    }
+    if (now - ring->stalled_usec > COMM_TIMEOUT_MSEC * USEC_PER_MSEC)
+        ring_break(ring);
+    else
+        after_msec(&ring->timer, AGAIN_MSEC, on_step, ring);
+    return true;
+}
+
+/* What was read ahead is used up: all ranks wait for the store, and say so. */
+static bool ring_waits(Ring *ring)
+{
+    const uint64_t now = loops_now_usec();
+    if (!is_out() || now < out_usec + plan_of(ring->job)->plan.ahead_usec) {
+        ring->waiting_usec = 0;
+        return false;
+    }
+    if (ring->waiting_usec == 0)
+        ring->waiting_usec = now;
+    const uint64_t waited = now - ring->waiting_usec;
+    if (waited > DATA_TIMEOUT_MSEC * USEC_PER_MSEC) {
+        fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the data did not come");
+        return true;
+    }
+    for (int i = 0; i < ring->size; i++)
+        say_stage(ring->of[i], ring->step + 1, STAGE_REDUCING, MAX(waited, UINT64_C(1)));
+    after_msec(&ring->timer, WAIT_SLICE_MSEC, on_step, ring);
+    return true;
+}
+
+static void begin_save(Ring *ring)
+{
+    ring->saves = true;
     ring->saving = ring->step;
-    say(ring->of[0], &m);
+    after(&ring->save_timer, plan_of(ring->job)->plan.save_usec, on_save, ring);
 }
 
 static void on_step(void *userdata)
@@ -157,88 +372,202 @@ static void on_step(void *userdata)
             ring_break(ring);
             return;
         }
+    if (ring_stalls(ring) || ring_waits(ring))
+        return;
+    if (plan->poisoned == ring->step + 1) {
+        ring_fail(ring, EXIT_NON_FINITE, "the loss is not finite");
+        return;
+    }
     ring->step++;
-    ChannelMessage m = {.type = CHANNEL_STEP, .step = ring->step, .steps = plan->steps, .loss = 1};
-    for (int i = 0; i < ring->size; i++)
-        say_stage(ring->of[i], ring->step, STAGE_COMPUTING);
+    books_trained(ring->job, ring->submission, ring->generation, ring->step);
+    ChannelMessage m = {.type = CHANNEL_STEP,
+                        .step = ring->step,
+                        .steps = plan->plan.steps,
+                        .loss = 1,
+                        .failed_saves = ring->n_failed_saves,
+                        .unsaved_since_usec = ring->unsaved_usec};
     say(ring->of[0], &m);
-    ring->ends = ring->step >= plan->steps || ring->of[0]->must_leave;
-    if (ring->ends || (ring->step % plan->save_steps == 0 && ring->saving == 0))
-        save(ring);
+    ring->ends = ring->step >= plan->plan.steps || ring->of[0]->must_leave;
+    for (int i = 0; ring->ends && i < ring->size; i++)
+        say_stage(ring->of[i], ring->step, STAGE_SAVING, 0);
+    if (!ring->saves && (ring->ends || ring->step % plan->plan.save_steps == 0))
+        begin_save(ring);
     if (!ring->ends)
-        after(&ring->timer, STEP_MSEC, on_step, ring);
+        ring_begin_step(ring);
 }
 
-static Ring *ring_of(const Trainer *t)
+/* ---- saving ---- */
+
+static void save_fails(Ring *ring)
 {
-    for (Ring *ring = rings; ring; ring = ring->next)
-        if (ring->generation == t->generation && strcmp(ring->job, t->job) == 0)
-            return ring;
-    Ring *ring = memory_new(Ring);
-    assert(t->size <= RANKS_MAX);
-    *ring = (Ring){.next = rings, .generation = t->generation, .step = t->resumed, .size = t->size};
-    memcpy(ring->job, t->job, sizeof(ring->job));
-    rings = ring;
-    return ring;
+    ring->n_failed_saves++;
+    if (ring->unsaved_usec == 0)
+        ring->unsaved_usec = loops_now_usec();
+    ring->saves = false;
+    if (!ring->ends)
+        return; /* training goes on, and the next one may be */
+    if (++ring->n_tries == SAVE_TRIES)
+        fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the last checkpoint could not be saved");
+    else
+        begin_save(ring);
 }
 
-static void join(Trainer *t)
+static void on_save(void *userdata)
 {
-    Ring *ring = t->ring = ring_of(t);
-    assert(!ring->of[t->rank] && ring->step == t->resumed && ring->size == t->size);
-    ring->of[t->rank] = t;
-    say_stage(t, t->resumed, STAGE_JOINING);
-    if (++ring->n_joined == ring->size)
-        after(&ring->timer, STEP_MSEC, on_step, ring);
+    Ring *ring = userdata;
+    Trainer *rank0 = ring->of[0];
+    char uri[MANIFEST_URI_BYTES];
+    if (!lives(rank0))
+        return;
+    if (is_halted(rank0)) {
+        after_msec(&ring->save_timer, AGAIN_MSEC, on_save, ring);
+        return;
+    }
+    if (is_out()) {
+        if (has_patience(&ring->asking_usec))
+            after_msec(&ring->save_timer, STORE_AGAIN_MSEC, on_save, ring);
+        else
+            save_fails(ring);
+        return;
+    }
+    ring->asking_usec = 0;
+    Manifest manifest = {.generation = ring->generation,
+                         .parent = ring->parent,
+                         .first = ring->committed + 1,
+                         .last = ring->saving};
+    memcpy(manifest.job, ring->job, sizeof(manifest.job));
+    memcpy(manifest.submission, ring->submission, sizeof(manifest.submission));
+    ring->written = manifests_put(&manifest);
+    ChannelMessage m = {.type = CHANNEL_SAVED, .step = ring->saving};
+    (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(ring->written, uri));
+    m.hash = m.digest = hash_bytes(&ring->written, sizeof(ring->written));
+    say(rank0, &m);
 }
 
 static void hear_verdict(Trainer *t, const ChannelMessage *m)
 {
     Ring *ring = t->ring;
-    if (m->type == CHANNEL_REFUSED) {
-        fail(t, EXIT_RETRY, "the checkpoint was refused");
+    if (t->has_found) {
+        fail(t, EXIT_RETRY, "a checkpoint was found: the next world goes on from it");
         return;
     }
-    if (!ring || ring->over || m->step != ring->saving)
+    if (!ring || ring->over || ring->written < 0 || m->step != ring->saving)
         return;
-    ring->saving = 0;
-    if (ring->ends && m->step == ring->step)
-        ring_end(ring, ring->step >= plan_of(ring->job)->steps ? "finished" : "left");
+    if (m->type == CHANNEL_REFUSED) {
+        fail(t, EXIT_RETRY, "the checkpoint was refused: this world is over");
+        return;
+    }
+    ring->parent = ring->written;
+    ring->committed = ring->saving;
+    ring->written = -1;
+    ring->saves = false;
+    ring->unsaved_usec = 0;
+    if (ring->ends && ring->committed == ring->step)
+        ring_finish(ring);
     else if (ring->ends)
-        save(ring); /* that one was under way when the last was due */
+        begin_save(ring); /* that one was under way when the last was due */
 }
 
-/* ---- what happens to a trainer ---- */
+/* ---- from its start to its being ready ---- */
 
 static void on_booted(void *userdata)
 {
     Trainer *t = userdata;
     ChannelMessage m = {.type = CHANNEL_HELLO, .pid = 1};
+    if (is_halted(t))
+        after_msec(&t->work, AGAIN_MSEC, on_booted, t);
+    else
+        say(t, &m);
+}
+
+/* Nobody knows which checkpoint is the newest: the folder is looked through. True: the job goes on as it was told. */
+static bool has_looked(Trainer *t)
+{
+    char uri[MANIFEST_URI_BYTES];
+    if (t->rank != 0 || t->find == FIND_NOTHING)
+        return true;
+    const int newest = manifests_newest(t->submission);
+    if (newest < 0 && t->find == FIND_MUST) {
+        fail(t, EXIT_DATA_CORRUPT,
+             "checkpoint.uri: it holds no checkpoint of this job, which has "
+             "committed some");
+        return false;
+    }
+    if (newest < 0)
+        return true;
+    const Manifest *manifest = manifests_get(newest);
+    ChannelMessage m = {.type = CHANNEL_FOUND,
+                        .step = manifest->last,
+                        .made_by = manifest->generation};
+    (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(newest, uri));
+    m.hash = m.digest = hash_bytes(&newest, sizeof(newest));
+    t->has_found = true;
     say(t, &m);
+    return false;
 }
 
 static void on_restored(void *userdata)
 {
     Trainer *t = userdata;
+    if (is_halted(t)) {
+        after_msec(&t->work, AGAIN_MSEC, on_restored, t);
+        return;
+    }
+    if (places[t->node].differs) {
+        fail(t, EXIT_NUMERICS, "the canned grain differs");
+        return;
+    }
+    if (is_out() && (t->resume >= 0 || (t->rank == 0 && t->find != FIND_NOTHING))) {
+        if (has_patience(&t->asking_usec))
+            after_msec(&t->work, STORE_AGAIN_MSEC, on_restored, t);
+        else
+            fail(t, EXIT_STORE_UNREACHABLE, "the store does not answer");
+        return;
+    }
+    if (!has_looked(t))
+        return;
     ChannelMessage m = {.type = CHANNEL_RENDEZVOUS};
-    (void)snprintf(m.address, sizeof(m.address), "10.0.0.1:%d", 1000 + task_slot(t->task));
+    (void)snprintf(m.address, sizeof(m.address), "10.0.0.%d:%d", 1 + t->node,
+                   1000 + task_slot(t->task));
     if (t->rank == 0)
         say(t, &m);
     m = (ChannelMessage){.type = CHANNEL_READY, .step = t->resumed};
     say(t, &m);
 }
 
-static void on_dead(void *userdata) { end(userdata, -SIGKILL); }
-
 static void assign(Trainer *t, const ChannelMessage *m)
 {
-    const char *step = strrchr(m->resume_uri, '/');
+    t->is_assigned = true;
     t->generation = m->generation;
     t->rank = m->rank;
     t->size = m->world_size;
-    t->resumed = step ? atoll(step + 1) : 0;
+    t->resume = manifest_of(m->resume_uri);
+    t->resumed = t->resume >= 0 ? manifests_get(t->resume)->last : 0;
+    t->find = (ResumeFind)m->find;
     (void)snprintf(t->job, sizeof(t->job), "%s", m->job);
-    after(&t->step, RESTORE_MSEC, on_restored, t);
+    (void)snprintf(t->submission, sizeof(t->submission), "%s", m->submission);
+    say_stage(t, t->resumed, STAGE_RESTORING, 0);
+    after(&t->work, plan_of(t->job)->plan.restore_usec, on_restored, t);
+}
+
+/* ---- what its daemon and its kernel do to it ---- */
+
+static void on_dead(void *userdata)
+{
+    Trainer *t = userdata;
+    t->is_killed = true;
+    if (!t->clings)
+        end(t, -SIGKILL);
+}
+
+/* The timer of the kernel: a frozen host's does not run. */
+static void on_deadman(void *userdata)
+{
+    Trainer *t = userdata;
+    if (places[t->node].frozen)
+        after_msec(&t->deadman, AGAIN_MSEC, on_deadman, t);
+    else
+        on_dead(t);
 }
 
 static void hear(Trainer *t, const ChannelMessage *m)
@@ -251,7 +580,7 @@ static void hear(Trainer *t, const ChannelMessage *m)
         join(t);
         break;
     case CHANNEL_ALIVE:
-        timer_start(&timers, &t->deadman, m->alive_usec, on_dead, t);
+        after(&t->deadman, m->alive_usec, on_deadman, t);
         break;
     case CHANNEL_STOP:
         t->must_leave = true;
@@ -265,35 +594,39 @@ static void hear(Trainer *t, const ChannelMessage *m)
     }
 }
 
-static void started(_unused_ void *userdata, Task *task)
+static void started(void *userdata, Task *task)
 {
     Trainer *t = memory_new(Trainer);
-    *t = (Trainer){.next = trainers, .task = task};
+    *t = (Trainer){.next = trainers, .task = task, .node = *(const int *)userdata, .resume = -1};
     trainers = t;
     task_set_userdata(task, t);
-    after(&t->step, BOOT_MSEC, on_booted, t);
+    after_msec(&t->work, BOOT_MSEC, on_booted, t);
 }
 
-static void told(_unused_ void *userdata, Task *task)
+/* One that is stopped hears when it goes on. */
+static void listen(Trainer *t)
 {
-    Trainer *t = task_userdata(task);
     ChannelMessage m = {0};
-    while (lives(t) && task_hear(task, &m)) {
+    while (lives(t) && !t->is_stopped && !places[t->node].frozen && task_hear(t->task, &m)) {
         hear(t, &m);
         channel_message_clear(&m);
     }
 }
 
+static void told(_unused_ void *userdata, Task *task) { listen(task_userdata(task)); }
+
 static void killed(_unused_ void *userdata, Task *task)
 {
     Trainer *t = task_userdata(task);
-    after(&t->death, DEATH_MSEC, on_dead, t);
+    t->is_killed = true;
+    after_msec(&t->death, DEATH_MSEC, on_dead, t);
 }
 
+/* What outlives its daemon is killed by the keeper, before the next daemon starts. */
 static void awaited(_unused_ void *userdata, Task *task) { end(task_userdata(task), -SIGKILL); }
 
 /* The parent-death signal. */
-static void hung_up(void *userdata, Task *task) { killed(userdata, task); }
+static void hung_up(_unused_ void *userdata, Task *task) { end(task_userdata(task), -SIGKILL); }
 
 static void cleared(_unused_ void *userdata, Task *task)
 {
@@ -301,9 +634,12 @@ static void cleared(_unused_ void *userdata, Task *task)
     t->task = NULL;
 }
 
-TaskProgram trainers_program(void)
+TaskProgram trainers_program(int node)
 {
-    return (TaskProgram){.started = started,
+    assert(node < n_places);
+    numbers[node] = node;
+    return (TaskProgram){.userdata = &numbers[node],
+                         .started = started,
                          .told = told,
                          .killed = killed,
                          .awaited = awaited,
@@ -311,14 +647,118 @@ TaskProgram trainers_program(void)
                          .cleared = cleared};
 }
 
+/* ---- faults ---- */
+
+static Trainer *trainer_at(int node, int slot)
+{
+    for (Trainer *t = trainers; t; t = t->next)
+        if (lives(t) && t->node == node && task_slot(t->task) == slot)
+            return t;
+    return NULL;
+}
+
+bool trainer_exit(int node, int slot, int code, const char *text)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (t)
+        fail(t, code, text);
+    return t;
+}
+
+bool trainer_hang(int node, int slot)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (t)
+        t->hangs = true;
+    return t;
+}
+
+bool trainer_stop(int node, int slot, bool stopped)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (!t)
+        return false;
+    t->is_stopped = stopped;
+    listen(t);
+    return true;
+}
+
+bool trainer_cling(int node, int slot, bool clings)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (!t)
+        return false;
+    t->clings = clings;
+    t->hangs |= clings;
+    if (!clings && t->is_killed)
+        end(t, -SIGKILL);
+    return true;
+}
+
+bool trainers_hang(void)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (lives(t) && (t->hangs || t->is_stopped))
+            return true;
+    return false;
+}
+
+void trainers_freeze(int node, bool frozen)
+{
+    places[node].frozen = frozen;
+    for (Trainer *t = trainers; t; t = t->next)
+        if (t->node == node)
+            listen(t);
+}
+
+void trainers_part(int node, int island) { places[node].island = island; }
+void trainers_differ(int node, bool differ) { places[node].differs = differ; }
+
+/* ---- checks ---- */
+
+/* Where nobody can reach a rank, or it is shut out, it may run on for a while. */
+static bool may_run_on(const Trainer *t)
+{
+    char name[16];
+    (void)snprintf(name, sizeof(name), "n%d", t->node);
+    const NodeBooks *node = books_node(name);
+    for (size_t i = 0; i < node->cordon.n_causes; i++)
+        if (node->cordon.causes[i].mode == CORDON_QUARANTINE)
+            return true;
+    return t->is_killed || (!node->is_there && loops_now_usec() >= node->gone_usec + grace_usec);
+}
+
+void trainers_check_go(const char *job, int64_t generation)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (lives(t) && t->is_assigned && strcmp(t->job, job) == 0 &&
+            strcmp(t->submission, books_job(job)->submission) == 0 && t->generation < generation &&
+            !may_run_on(t))
+            books_break("I3", "%s-%lld may go, but a rank of %lld runs on n%d", job,
+                        (long long)generation, (long long)t->generation, t->node);
+}
+
+void trainers_check_rest(void)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (lives(t) && t->is_assigned && t->generation < books_job(t->job)->generation)
+            books_break("I12", "a rank of %s-%lld still runs on n%d", t->job,
+                        (long long)t->generation, t->node);
+}
+
 /* ---- life ---- */
 
-void trainers_open(void)
+void trainers_open(int n_nodes, uint64_t its_grace_usec)
 {
     int r = sd_event_new(&loop);
-    assert(r >= 0);
+    assert(r >= 0 && n_nodes <= FLEET_NODES_MAX);
     timers = (Timers){.event = loop, .failed = on_no_timer};
     n_plans = 0;
+    n_places = n_nodes;
+    grace_usec = its_grace_usec;
+    out_usec = 0;
+    memset(places, 0, sizeof(places));
+    manifests_open();
 }
 
 void trainers_close(void)
@@ -326,7 +766,7 @@ void trainers_close(void)
     for (Trainer *t = trainers, *next; t; t = next) {
         next = t->next;
         assert(!t->task);
-        timer_stop(&t->step);
+        timer_stop(&t->work);
         timer_stop(&t->death);
         timer_stop(&t->deadman);
         free(t);
@@ -334,9 +774,11 @@ void trainers_close(void)
     for (Ring *ring = rings, *next; ring; ring = next) {
         next = ring->next;
         timer_stop(&ring->timer);
+        timer_stop(&ring->save_timer);
         free(ring);
     }
     trainers = NULL;
     rings = NULL;
+    manifests_close();
     loop = sd_event_unref(loop);
 }

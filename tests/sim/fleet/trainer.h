@@ -1,19 +1,50 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.h - a model of trainer processes: they join the ring of their world, step with it, save, and end.
  *
+ * What they save lies in manifests.h. What they do goes into the books (books.h).
+ *
  * Ownership: trainers_open() makes the loop that they run on; trainers_close() frees what is left.
- * Units:     steps; *_usec is virtual time.
- * Errors:    none.
+ * Units:     steps; *_usec is virtual time; nodes and slots are counted from 0.
+ * Errors:    a fault returns false if nothing lives in that slot.
  * Threads:   one.
  */
 #pragma once
 
 #include "tests/sim/seams/machine.h"
 
-void trainers_open(void);
+typedef struct TrainerPlan {
+    int64_t steps, save_steps;
+    uint64_t step_usec, save_usec, restore_usec;
+    uint64_t ahead_usec; /* how long the samples last that were read ahead of a store that is out */
+} TrainerPlan;
+
+void trainers_open(int n_nodes, uint64_t grace_usec);
 void trainers_close(void);
 
-/* The program of a machine: it is handed to machine_new(). */
-TaskProgram trainers_program(void);
-/* From now on a job of that name has so many steps, and saves each save_steps. */
-void trainers_plan(const char *job, int64_t steps, int64_t save_steps);
+/* The program of that node's machine: it is handed to machine_new(). */
+TaskProgram trainers_program(int node);
+/* From now on the worlds of jobs of that name train by this plan. */
+void trainers_plan(const char *job, const TrainerPlan *plan);
+
+/* A world of that generation may go: no rank of an older one must run, but where nobody can reach it. */
+void trainers_check_go(const char *job, int64_t generation);
+/* No rank runs whose world is over. */
+void trainers_check_rest(void);
+
+/* ---- what happens to them ---- */
+
+bool trainer_exit(int node, int slot, int code, const char *text);
+/* Its main thread stands still until something kills it. */
+bool trainer_hang(int node, int slot);
+bool trainer_stop(int node, int slot, bool stopped); /* SIGSTOP, SIGCONT */
+/* It survives SIGKILL, as a process that waits for a disk does. */
+bool trainer_cling(int node, int slot, bool clings);
+bool trainers_hang(void); /* some do, or are stopped */
+
+/* Of a node, the trainers that run and those that will. */
+void trainers_freeze(int node, bool frozen);
+void trainers_part(int node, int island);    /* they reach those of nodes with the same number */
+void trainers_differ(int node, bool differ); /* their canned grain has other bits */
+
+/* The loss of that step is not finite; 0: it is. */
+void trainers_poison(const char *job, int64_t step);

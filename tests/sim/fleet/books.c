@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* books.c - see books.h. */
+#include "tests/sim/fleet/books.h"
+
+#include "cluster/keys.h"
+#include "tests/history/history.h"
+#include "tests/sim/fleet/fleet.h"
+#include "tests/sim/fleet/manifests.h"
+#include "tests/sim/fleet/trainer.h"
+#include "tests/sim/seams/loop.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CHANGES_MAX = 512 };
+
+static const char *cluster;
+static HistoryChecker *checker;
+static JobBooks jobs[FLEET_JOBS_MAX];
+static NodeBooks nodes[FLEET_NODES_MAX];
+static size_t n_jobs, n_nodes;
+static uint64_t digest;
+static bool is_broken;
+static Breach broken;
+
+void books_break(const char *invariant, const char *format, ...)
+{
+    va_list ap;
+    if (is_broken)
+        return;
+    is_broken = true;
+    broken.invariant = invariant;
+    va_start(ap, format);
+    (void)vsnprintf(broken.text, sizeof(broken.text), format, ap); /* cut to fit */
+    va_end(ap);
+    fleet_say("BROKEN %s: %s", invariant, broken.text);
+}
+
+const Breach *books_broken(void) { return is_broken ? &broken : NULL; }
+
+static void on_breach(_unused_ int64_t revision, const char *key, const Breach *breach,
+                      _unused_ void *userdata)
+{
+    books_break(breach->invariant, "%s: %s", key, breach->text);
+}
+
+static JobBooks *job_of(const char *name)
+{
+    for (size_t i = 0; i < n_jobs; i++)
+        if (strcmp(jobs[i].name, name) == 0)
+            return &jobs[i];
+    assert(n_jobs < FLEET_JOBS_MAX);
+    JobBooks *job = &jobs[n_jobs++];
+    *job = (JobBooks){0};
+    (void)snprintf(job->name, sizeof(job->name), "%s", name);
+    return job;
+}
+
+static NodeBooks *node_of(const char *name)
+{
+    for (size_t i = 0; i < n_nodes; i++)
+        if (strcmp(nodes[i].name, name) == 0)
+            return &nodes[i];
+    assert(n_nodes < FLEET_NODES_MAX);
+    NodeBooks *node = &nodes[n_nodes++];
+    *node = (NodeBooks){0};
+    (void)snprintf(node->name, sizeof(node->name), "%s", name);
+    return node;
+}
+
+const JobBooks *books_job(const char *job) { return job_of(job); }
+const NodeBooks *books_node(const char *node) { return node_of(node); }
+
+static void mix(const void *bytes, size_t n)
+{
+    Hash words[2] = {hash_bytes(bytes, n)};
+    memcpy(&words[1], &digest, sizeof(digest));
+    const Hash h = hash_bytes(words, sizeof(words));
+    memcpy(&digest, &h, sizeof(digest));
+}
+
+/* ---- etcd's changes ---- */
+
+static void note_spec(const ServerChange *change, const char *name)
+{
+    JobBooks *job = job_of(name);
+    SpecRecord spec;
+    job->has_spec = change->value != NULL;
+    if (!change->value ||
+        spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
+        return;
+    if (strcmp(job->submission, spec.submission) != 0)
+        job->committed = 0;
+    memcpy(job->submission, spec.submission, sizeof(job->submission));
+    spec_record_clear(&spec);
+}
+
+static void note_phase(int64_t revision, const ServerChange *change, const char *name)
+{
+    JobBooks *job = job_of(name);
+    const PhaseRecord old = job->phase;
+    job->has_phase = change->value && phase_record_decode(change->key, change->value,
+                                                          change->n_value, &job->phase, NULL) == 0;
+    if (!job->has_phase) {
+        job->phase = (PhaseRecord){0};
+        return;
+    }
+    job->phase_revision = revision;
+    if (job->phase.phase != old.phase || job->phase.go != old.go || job->phase.leave != old.leave ||
+        job->phase.generation != old.generation)
+        fleet_say("  %s %s %lld%s%s \"%s\"", name, job_phase_name(job->phase.phase),
+                  (long long)job->phase.generation, job->phase.go ? " go" : "",
+                  job->phase.leave ? " leave" : "", job->phase.reason);
+    if (job->phase.go && (!old.go || old.generation != job->phase.generation))
+        trainers_check_go(name, job->phase.generation);
+}
+
+static void note_world(const ServerChange *change, const char *name)
+{
+    WorldRecord world;
+    JobBooks *job = job_of(name);
+    if (!change->value) {
+        job->generation = 0;
+        return;
+    }
+    if (world_record_decode(change->key, change->value, change->n_value, &world, NULL) < 0)
+        return;
+    job->generation = world.generation;
+    world_record_clear(&world);
+}
+
+static void note_commits(const ServerChange *change, const char *name)
+{
+    CheckpointsRecord record;
+    JobBooks *job = job_of(name);
+    if (!change->value ||
+        checkpoints_record_decode(change->key, change->value, change->n_value, &record, NULL) < 0)
+        return;
+    const CheckpointCommit *newest = checkpoints_latest(&record);
+    if (!newest || newest->step == job->committed)
+        return;
+    const int number = manifest_of(newest->uri);
+    const Manifest *m = manifests_get(number);
+    fleet_say("  %s-%lld commits step %lld", name, (long long)newest->generation,
+              (long long)newest->step);
+    job->committed = newest->step;
+    if (m->last != newest->step || strcmp(m->job, name) != 0 ||
+        strcmp(m->submission, job->submission) != 0)
+        books_break("I4", "%s commits step %lld by a manifest of %s's step %lld", name,
+                    (long long)newest->step, m->job, (long long)m->last);
+    if (!manifests_are_whole(number))
+        books_break("I9", "%s: up to step %lld some step is not trained exactly once", name,
+                    (long long)newest->step);
+}
+
+static void note_node(const ServerChange *change, const char *name)
+{
+    NodeBooks *node = node_of(name);
+    node->is_there = change->value != NULL;
+    if (!change->value)
+        node->gone_usec = loops_now_usec();
+}
+
+static void note_cordon(const ServerChange *change, const char *name)
+{
+    NodeBooks *node = node_of(name);
+    if (!change->value ||
+        cordon_record_decode(change->key, change->value, change->n_value, &node->cordon, NULL) < 0)
+        node->cordon = (CordonRecord){0};
+}
+
+static void note_desired(int64_t revision, const ServerChange *change, const char *name)
+{
+    JobBooks *job = job_of(name);
+    job->has_desired = change->value != NULL;
+    if (change->value)
+        job->word_revision = revision;
+}
+
+static void note_record(int64_t revision, const ServerChange *change)
+{
+    KeyKind kind;
+    const char *name;
+    if (key_parse(cluster, change->key, &kind, &name) < 0)
+        return;
+    if (kind == KEY_SPECS)
+        note_spec(change, name);
+    else if (kind == KEY_DESIRED)
+        note_desired(revision, change, name);
+    else if (kind == KEY_WORLDS)
+        note_world(change, name);
+    else if (kind == KEY_PHASES)
+        note_phase(revision, change, name);
+    else if (kind == KEY_CHECKPOINTS)
+        note_commits(change, name);
+    else if (kind == KEY_NODES)
+        note_node(change, name);
+    else if (kind == KEY_CORDONS)
+        note_cordon(change, name);
+}
+
+void books_note(int64_t revision, const ServerChange *changes, size_t n)
+{
+    HistoryChange its[CHANGES_MAX];
+    Error err = ERROR_INIT;
+    assert(n <= CHANGES_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const ServerChange *c = &changes[i];
+        its[i] = (HistoryChange){.key = c->key,
+                                 .value = c->value,
+                                 .n_value = c->n_value,
+                                 .lease = c->lease,
+                                 .version = c->version};
+        mix(c->key, c->n_key);
+        mix(c->value ? c->value : "", c->n_value);
+        note_record(revision, c);
+    }
+    mix(&revision, sizeof(revision));
+    if (history_checker_apply(checker, revision, its, n, &err) < 0)
+        books_break("history", "%s", err.text);
+}
+
+/* ---- trainers ---- */
+
+void books_trained(const char *name, const char *submission, int64_t generation, int64_t step)
+{
+    JobBooks *job = job_of(name);
+    mix(&step, sizeof(step));
+    if (strcmp(job->submission, submission) != 0 || generation < job->trained_generation)
+        return; /* a world that nobody reaches: it cannot commit */
+    job->trained_generation = generation;
+    job->trained_usec = loops_now_usec();
+}
+
+void books_begins(const char *name, const char *submission, int64_t generation, int number)
+{
+    const JobBooks *job = job_of(name);
+    const int64_t step = number >= 0 ? manifests_get(number)->last : 0;
+    if (strcmp(job->submission, submission) != 0 || generation < job->generation)
+        return;
+    if (step < job->committed)
+        books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
+                    (long long)generation, (long long)step, (long long)job->committed);
+}
+
+/* ---- life ---- */
+
+BooksCounts books_counts(void)
+{
+    const HistoryCounts n = history_checker_counts(checker);
+    return (BooksCounts){.n_worlds = n.n_worlds,
+                         .n_commits = n.n_commits,
+                         .n_incidents = n.n_incidents,
+                         .n_changes = n.n_changes};
+}
+
+uint64_t books_digest(void) { return digest; }
+
+void books_open(const char *its_cluster)
+{
+    cluster = its_cluster;
+    checker = history_checker_new(cluster, on_breach, NULL);
+    n_jobs = n_nodes = 0;
+    digest = 0;
+    is_broken = false;
+}
+
+void books_close(void) { checker = history_checker_free(checker); }

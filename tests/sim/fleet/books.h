@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* books.h - what a fleet's checkers know: every change in etcd as it is made, what trainers do, and what broke first.
+ *
+ * The records' rules are those of a real etcd's history (tests/history/history.h). What takes more than records is
+ * here: which checkpoint a world goes on from, whose ranks run when the next world may go.
+ *
+ * Ownership: books_open() makes the only books of a simulation, books_close() frees them.
+ * Units:     steps; *_usec is virtual time.
+ * Errors:    what breaks is kept by books_break(); the first counts.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "tests/history/rules.h"
+#include "tests/sim/server/server.h"
+
+typedef struct JobBooks {
+    char name[RECORD_JOB_MAX + 1];
+    bool has_spec, has_phase, has_desired;
+    char submission[SUBMISSION_BYTES]; /* of the spec */
+    PhaseRecord phase;
+    int64_t phase_revision, word_revision; /* word: of a person's newest wish */
+    int64_t generation;                    /* of its newest world; 0: there is none */
+    int64_t committed;                     /* the newest step that counts; 0: none */
+    int64_t trained_generation;
+    uint64_t trained_usec;
+} JobBooks;
+
+typedef struct NodeBooks {
+    char name[NODE_NAME_MAX + 1];
+    bool is_there;      /* its record is */
+    uint64_t gone_usec; /* since when it is not */
+    CordonRecord cordon;
+} NodeBooks;
+
+typedef struct BooksCounts {
+    uint64_t n_worlds, n_commits, n_incidents, n_changes;
+} BooksCounts;
+
+void books_open(const char *cluster);
+void books_close(void);
+
+/* As ServerOptions.on_commit. */
+void books_note(int64_t revision, const ServerChange *changes, size_t n);
+/* A world of that submission has trained a step. */
+void books_trained(const char *job, const char *submission, int64_t generation, int64_t step);
+/* All ranks of a world have met; number: of the checkpoint that they restored, -1: none. */
+void books_begins(const char *job, const char *submission, int64_t generation, int number);
+
+const JobBooks *books_job(const char *job);
+const NodeBooks *books_node(const char *node);
+BooksCounts books_counts(void);
+uint64_t books_digest(void); /* of all that etcd has ever held, in order, and of all steps */
+
+void books_break(const char *invariant, const char *format, ...) _printf_(2, 3);
+/* NULL: nothing is broken. */
+const Breach *books_broken(void);

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* manifests.c - see manifests.h. */
+#include "tests/sim/fleet/manifests.h"
+
+#include "base/memory.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static Manifest *all;
+static size_t n_all, room;
+static bool is_out;
+
+void manifests_open(void) { is_out = false; }
+
+void manifests_close(void)
+{
+    free(all);
+    all = NULL;
+    n_all = room = 0;
+}
+
+int manifests_put(const Manifest *manifest)
+{
+    if (is_out)
+        return -1;
+    all = memory_grow(all, n_all, &room, sizeof(Manifest));
+    all[n_all++] = *manifest;
+    return (int)n_all - 1;
+}
+
+const Manifest *manifests_get(int number)
+{
+    assert(number >= 0 && (size_t)number < n_all);
+    return &all[number];
+}
+
+int manifests_newest(const char *submission)
+{
+    int newest = -1;
+    for (size_t i = 0; i < n_all; i++)
+        if (strcmp(all[i].submission, submission) == 0 &&
+            (newest < 0 || all[i].last >= all[newest].last))
+            newest = (int)i;
+    return newest;
+}
+
+bool manifests_are_whole(int number)
+{
+    for (; number >= 0; number = all[number].parent) {
+        const Manifest *m = &all[number];
+        const int64_t before = m->parent >= 0 ? all[m->parent].last : 0;
+        if (m->first != before + 1 || m->last < before)
+            return false;
+    }
+    return true;
+}
+
+void manifests_lose(bool out) { is_out = out; }
+bool manifests_are_out(void) { return is_out; }
+
+const char *manifest_uri(int number, char ret[MANIFEST_URI_BYTES])
+{
+    (void)snprintf(ret, MANIFEST_URI_BYTES, "file:///c/%d/manifest.json", number);
+    return ret;
+}
+
+int manifest_of(const char *uri)
+{
+    int number;
+    if (!*uri)
+        return -1;
+    int n = sscanf(uri, "file:///c/%d/manifest.json", &number);
+    assert(n == 1 && number >= 0 && (size_t)number < n_all); /* nobody else makes URIs */
+    return number;
+}
