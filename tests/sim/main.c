@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the program `sim`: runs schedules and says which break an invariant.
+/* main.c - the programs `sim` and `sim-fleet`: run schedules and say which break an invariant.
  *
  *     sim [--nodes N] --seed S [--verbose]      one schedule
  *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends with the first broken
@@ -10,7 +10,9 @@
  * what --fresh has drawn.
  *
  * Every schedule is run twice and must have the same history. */
-#include "tests/sim/universe.h"
+#include "tests/sim/schedule.h"
+
+#include "base/memory.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -58,20 +60,11 @@ static void add_schedule(uint64_t seed, int n_nodes)
 {
     assert(n_schedules < SCHEDULES_MAX);
     if ((n_schedules & (n_schedules - 1)) == 0)
-        schedules = sim_more(schedules, MAX(2 * n_schedules, (size_t)2) * sizeof(*schedules));
+        schedules = memory_resize(schedules, MAX(2 * n_schedules, (size_t)2), sizeof(*schedules));
     schedules[n_schedules++] = (Schedule){seed, n_nodes};
 }
 
 /* ---- one schedule ---- */
-
-static Universe *run(const Schedule *s, bool talk)
-{
-    Universe *u = universe_new(s->seed, s->n_nodes, talk);
-    if (talk)
-        swarm_describe(u);
-    swarm_run(u);
-    return u;
-}
 
 static void note_broken(const Schedule *s, const char *invariant, const char *text)
 {
@@ -86,23 +79,20 @@ static void note_broken(const Schedule *s, const char *invariant, const char *te
 
 static void run_twice(const Schedule *s)
 {
-    Universe *u = run(s, false);
-    uint64_t digest = u->sim.digest, n_events = u->sim.n_events;
-    bool failed = u->sim.failed;
-    if (failed)
-        note_broken(s, u->sim.broken, u->sim.text);
-    atomic_fetch_add(&board->n_events, n_events);
-    atomic_fetch_add(&board->n_faults, u->swarm.n_faults);
-    atomic_fetch_add(&board->n_worlds, u->checker.n_worlds);
-    atomic_fetch_add(&board->n_commits, u->checker.n_commits);
-    atomic_fetch_add(&board->n_incidents, u->checker.n_incidents);
-    atomic_fetch_add(&board->n_terms, u->checker.n_terms);
-    (void)universe_free(u); /* NULL always */
-    if (!failed) {
-        u = run(s, false);
-        if (u->sim.digest != digest || u->sim.n_events != n_events)
+    ScheduleResult first, second;
+    schedule_run(s->seed, s->n_nodes, false, &first);
+    if (first.failed)
+        note_broken(s, first.invariant, first.text);
+    atomic_fetch_add(&board->n_events, first.n_events);
+    atomic_fetch_add(&board->n_faults, first.n_faults);
+    atomic_fetch_add(&board->n_worlds, first.n_worlds);
+    atomic_fetch_add(&board->n_commits, first.n_commits);
+    atomic_fetch_add(&board->n_incidents, first.n_incidents);
+    atomic_fetch_add(&board->n_terms, first.n_terms);
+    if (!first.failed) {
+        schedule_run(s->seed, s->n_nodes, false, &second);
+        if (second.digest != first.digest || second.n_events != first.n_events)
             note_broken(s, "digest", "the second run has another history than the first");
-        (void)universe_free(u); /* NULL always */
     }
     atomic_fetch_add(&board->n_done, 1);
 }
@@ -211,14 +201,12 @@ static int run_all(bool stop_at_first, const char *broken_file)
 
 static int run_one(uint64_t seed, int n_nodes, bool verbose)
 {
-    Schedule s = {seed, n_nodes};
-    Universe *u = run(&s, verbose);
-    bool failed = u->sim.failed;
+    ScheduleResult r;
+    schedule_run(seed, n_nodes, verbose, &r);
     printf("seed %llu of %d nodes: %s%s%s, %llu events, digest %016llx\n", (unsigned long long)seed,
-           n_nodes, failed ? u->sim.broken : "well", failed ? ": " : "", failed ? u->sim.text : "",
-           (unsigned long long)u->sim.n_events, (unsigned long long)u->sim.digest);
-    (void)universe_free(u); /* NULL always */
-    return failed;
+           n_nodes, r.failed ? r.invariant : "well", r.failed ? ": " : "", r.failed ? r.text : "",
+           (unsigned long long)r.n_events, (unsigned long long)r.digest);
+    return r.failed;
 }
 
 /* ---- arguments ---- */

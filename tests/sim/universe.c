@@ -2,7 +2,10 @@
 /* universe.c - see universe.h. */
 #include "tests/sim/universe.h"
 
+#include "tests/sim/schedule.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 static const char names[JOBS_MAX][2] = {"a", "b", "c", "d"};
 
@@ -52,4 +55,24 @@ Universe *universe_free(Universe *u)
     free(u->controllers);
     free(u);
     return NULL;
+}
+
+void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
+{
+    Universe *u = universe_new(seed, n_nodes, talks);
+    const Checker *checker = &u->checker;
+    if (talks)
+        swarm_describe(u);
+    swarm_run(u);
+    *ret = (ScheduleResult){.failed = u->sim.failed,
+                            .digest = u->sim.digest,
+                            .n_events = u->sim.n_events,
+                            .n_faults = u->swarm.n_faults,
+                            .n_worlds = checker->n_worlds,
+                            .n_commits = checker->n_commits,
+                            .n_incidents = checker->n_incidents,
+                            .n_terms = checker->n_terms};
+    memcpy(ret->invariant, u->sim.broken, sizeof(ret->invariant));
+    memcpy(ret->text, u->sim.text, sizeof(ret->text));
+    (void)universe_free(u); /* NULL always */
 }

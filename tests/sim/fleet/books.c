@@ -91,7 +91,7 @@ static void note_spec(const ServerChange *change, const char *name)
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
         return;
     if (strcmp(job->submission, spec.submission) != 0)
-        job->committed = 0;
+        job->committed = job->trained_generation = 0;
     memcpy(job->submission, spec.submission, sizeof(job->submission));
     spec_record_clear(&spec);
 }

@@ -19,7 +19,7 @@
 
 #define CLUSTER "lab"
 
-enum { START_SEC = 1000000, SAVE_STEPS = 10, CALL_SEC = 10 };
+enum { START_SEC = 1000000, SAVE_STEPS = 10 };
 
 typedef struct Controller {
     int number;
@@ -343,10 +343,10 @@ void fleet_start_daemon(int number)
                                   .job_forgotten = on_job};
     sd_event *previous = loop_enter(n->loop);
     n->manager = manager_new(&needs, &events);
-    if (n->verdict != NODE_HEALTHY)
-        node_note_health(&n->manager->node, n->verdict, 0, "a probe", &n->manager->node.gpus);
     int r = manager_start(n->manager, &err);
     assert(r == 0);
+    if (n->verdict != NODE_HEALTHY)
+        node_note_health(&n->manager->node, n->verdict, 0, "a probe", &n->manager->node.gpus);
     (void)loop_enter(previous);
 }
 
@@ -466,28 +466,18 @@ Server *fleet_server(void) { return server; }
 
 /* ---- people ---- */
 
-static bool run(uint64_t until_usec);
-
+/* Whether it was done shows in the records. */
 static void on_written(_unused_ int r, _unused_ const Error *err,
-                       _unused_ const EtcdTxnResult *result, void *userdata)
+                       _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
 {
-    *(bool *)userdata = true;
 }
 
 static void write_all(const EtcdOp *ops, size_t n)
 {
-    static bool is_done; /* one at a time, and an answer may come late */
-    const uint64_t until = loops_now_usec() + CALL_SEC * USEC_PER_SEC;
-    EtcdCall *call = NULL;
-    is_done = false;
     sd_event *previous = loop_enter(admin_loop);
-    int r = etcd_txn(admin, NULL, 0, ops, n, on_written, &is_done, &call);
+    int r = etcd_txn(admin, NULL, 0, ops, n, on_written, NULL, NULL);
     assert(r == 0);
     (void)loop_enter(previous);
-    while (!is_done && run(until))
-        ;
-    if (!is_done)
-        (void)etcd_call_free(call);
 }
 
 static char *desired_text(const FleetJob *job, DesiredState state, int target)

@@ -41,7 +41,7 @@ typedef struct FleetJob {
     TrainerPlan plan;
 } FleetJob;
 
-/* ---- what people do; each takes some virtual milliseconds, and nothing comes of it while etcd does not answer ---- */
+/* ---- what people do: it is on its way, and is lost if etcd does not answer for five seconds ---- */
 
 /* Puts what `sdctl job start` puts; the job has min to max ranks. */
 void fleet_submit(const char *job, int min, int max, int64_t steps);

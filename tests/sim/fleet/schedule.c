@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* schedule.c - one schedule of a fleet: jobs, faults, healing, and then every job must train again. */
+#include "tests/sim/schedule.h"
+
+#include "base/log.h"
+#include "tests/sim/fleet/faults.h"
+#include "tests/sim/seams/loop.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
+
+enum { STARTS_MAX = 3 };
+
+/* Running, with a step lately; or done. */
+static bool is_well(const FleetJob *job)
+{
+    const JobBooks *books = books_job(job->name);
+    if (!books->has_phase)
+        return false;
+    if (books->phase.phase == PHASE_SUCCEEDED)
+        return true;
+    return books->phase.phase == PHASE_RUNNING &&
+           books->trained_generation == books->phase.generation &&
+           loops_now_usec() - books->trained_usec < 4 * job->plan.step_usec + SEC(1);
+}
+
+/* The last of the faults may have been one too many, or a deletion came first. */
+static void start_what_rests(const Play *play, int *n_starts)
+{
+    for (int i = 0; i < play->n_jobs; i++) {
+        const FleetJob *job = &play->jobs[i];
+        const JobBooks *books = books_job(job->name);
+        const JobPhase phase = books->phase.phase;
+        if (!books->has_spec && !books->has_desired && !books->has_phase)
+            fleet_submit_job(job);
+        else if (books->has_spec && books->has_phase &&
+                 (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
+                 books->word_revision <= books->phase.tried_revision && /* else it is on its way */
+                 n_starts[i]++ < STARTS_MAX)
+            fleet_want(job, DESIRED_RUNNING, 0);
+    }
+}
+
+/* Three TTL, the deadlines of a start and of leaving, the pauses between starts, and what a hang takes. */
+static uint64_t liveness_bound(const Play *play, bool hang)
+{
+    const ClusterConfig *core = &play->fleet.core;
+    uint64_t usec = 3 * core->ttl_usec + core->start_deadline_usec + core->leave_deadline_usec;
+    for (int i = 0; i < play->n_jobs; i++) {
+        const int pauses = books_job(play->jobs[i].name)->phase.pauses;
+        usec = MAX(usec, usec + (pauses > 0 ? SEC(MIN(1 << MIN(pauses, 5), 30)) : 0));
+    }
+    usec += hang ? SEC(play->fleet.startup_sec) + SEC(15) : 0;
+    usec += fleet_holds() ? 11 * core->ttl_usec : 0;
+    return usec;
+}
+
+static void check_liveness(const Play *play)
+{
+    const uint64_t begun = loops_now_usec();
+    const bool hang = trainers_hang();
+    const uint64_t until = begun + liveness_bound(play, hang);
+    int n_starts[PLAY_JOBS_MAX] = {0}, n_well = 0;
+    while (!books_broken() && loops_now_usec() < until && n_well < play->n_jobs) {
+        fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
+        start_what_rests(play, n_starts);
+        n_well = 0;
+        for (int i = 0; i < play->n_jobs; i++)
+            n_well += is_well(&play->jobs[i]);
+    }
+    for (int i = 0; i < play->n_jobs; i++) {
+        const JobBooks *books = books_job(play->jobs[i].name);
+        if (!is_well(&play->jobs[i]))
+            books_break("I11", "%s is %s %lld s after all healed: %s", books->name,
+                        books->has_phase ? job_phase_name(books->phase.phase) : "nowhere",
+                        (long long)((until - begun) / USEC_PER_SEC), books->phase.reason);
+    }
+}
+
+/* Once healed, each job gets a share that fits beside the others'. */
+static void give_shares(Play *play)
+{
+    const int share = play->fleet.n_nodes * play->fleet.n_slots / play->n_jobs;
+    for (int i = 0; i < play->n_jobs; i++) {
+        FleetJob *job = &play->jobs[i];
+        job->max = CLAMP(job->max, 1, MAX(share, 1));
+        job->min = 1;
+        if (books_job(job->name)->has_spec)
+            fleet_want(job, DESIRED_RUNNING, 0);
+    }
+}
+
+static void run(Play *play)
+{
+    fleet_run_for(2);
+    for (int i = 0; i < play->n_jobs; i++)
+        fleet_submit_job(&play->jobs[i]);
+    faults_begin(play);
+    fleet_run(loops_now_usec() + play->faults_usec);
+    faults_heal();
+    give_shares(play);
+    check_liveness(play);
+    fleet_run(loops_now_usec() + 2 * play->fleet.core.ttl_usec + SEC(2));
+    if (!books_broken())
+        trainers_check_rest();
+}
+
+static void write_nothing(_unused_ LogLevel level, _unused_ const char *text) {}
+
+void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
+{
+    Play play;
+    play_draw(seed, n_nodes, &play);
+    play.fleet.talks = talks;
+    if (!talks)
+        log_lend(write_nothing);
+    if (talks)
+        play_describe(&play);
+    fleet_open(&play.fleet);
+    run(&play);
+    const Breach *breach = books_broken();
+    const BooksCounts n = books_counts();
+    *ret = (ScheduleResult){.failed = breach,
+                            .digest = fleet_digest(),
+                            .n_events = n.n_changes,
+                            .n_faults = faults_count(),
+                            .n_worlds = n.n_worlds,
+                            .n_commits = n.n_commits,
+                            .n_incidents = n.n_incidents};
+    if (breach)
+        (void)snprintf(ret->invariant, sizeof(ret->invariant), "%s", breach->invariant);
+    if (breach)
+        (void)snprintf(ret->text, sizeof(ret->text), "%s", breach->text); /* cut to fit */
+    faults_end();
+    fleet_close();
+}
