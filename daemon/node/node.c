@@ -271,6 +271,7 @@ static size_t add_ranks(OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdO
                           ETCD_MOD_REVISION, local->world_revision};
         ops[n] =
             (EtcdOp){.kind = ETCD_PUT, .key = local->report.key, .value = texts[n], .lease = lease};
+        record_writer_doubt(&local->report);
         n++;
     }
     return n;

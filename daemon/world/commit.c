@@ -124,6 +124,7 @@ static void commit_write(Commit *commit, const CheckpointsRecord *old, const cha
         return;
     }
     record_writer_hold(&local->progress.writer); /* until it is known what has become of ours */
+    record_writer_doubt(&local->progress.writer);
     char world_key[KEY_MAX], record_key[KEY_MAX], progress_key[KEY_MAX];
     const EtcdCompare guards[] = {
         {key_of(cluster, KEY_WORLDS, local->job->name, world_key), ETCD_MOD_REVISION,

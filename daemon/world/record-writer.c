@@ -44,6 +44,44 @@ static void record_writer_retry_later(RecordWriter *writer)
                     on_writer_retry, writer);
 }
 
+/* The guard of the world did not hold. */
+static void record_writer_refused(RecordWriter *writer)
+{
+    local_world_refused(writer->local, writer->key);
+    if (writer->wanted && writer->local->over)
+        record_writer_write(
+            writer); /* the local world ended meanwhile, and its guard is another one now */
+}
+
+static void on_writer_read(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    RecordWriter *writer = userdata;
+    Workload *w = writer->local->job->workload;
+    writer->call = NULL; /* it frees itself */
+    if (r < 0) {
+        log_debug("cannot read %s: %s; trying again", writer->key, err->text);
+        record_writer_retry_later(writer);
+        return;
+    }
+    w->events.etcd_answered(w->events.userdata);
+    int64_t revision = range->n_kvs > 0 ? range->kvs[0].mod_revision : 0;
+    bool is_world = writer->refused && revision == writer->revision; /* its own guard held */
+    writer->revision = revision;
+    writer->unsure = writer->refused = false;
+    if (is_world)
+        record_writer_refused(writer);
+    else
+        record_writer_write(writer);
+}
+
+static void record_writer_read(RecordWriter *writer)
+{
+    Workload *w = writer->local->job->workload;
+    int r = etcd_get(w->needs.etcd, writer->key, false, on_writer_read, writer, &writer->call);
+    if (r < 0)
+        record_writer_retry_later(writer);
+}
+
 static void on_writer_written(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     RecordWriter *writer = userdata;
@@ -51,6 +89,7 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
     writer->call = NULL; /* it frees itself */
     if (r < 0) {
         log_debug("%s: %s; trying again", writer->key, err->text);
+        writer->unsure = true; /* it may be done, or be done later */
         record_writer_retry_later(writer);
         return;
     }
@@ -58,10 +97,8 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
     w->events.etcd_answered(w->events.userdata);
     writer->retry_usec = 0;
     if (!result->succeeded) {
-        local_world_refused(writer->local, writer->key);
-        if (writer->wanted && writer->local->over)
-            record_writer_write(
-                writer); /* the local world ended meanwhile, and its guard is another one now */
+        writer->refused = true;
+        record_writer_read(writer);
         return;
     }
     writer->revision = result->revision;
@@ -84,15 +121,23 @@ static void record_writer_write(RecordWriter *writer)
         return;
     }
 
+    if (writer->unsure) {
+        writer->wanted = true;
+        record_writer_read(writer);
+        return;
+    }
+
     _cleanup_free_ char *text = writer->encode(writer->local);
-    char guard_key[KEY_MAX];
-    EtcdCompare guard = {.key = key_of(w->needs.config->cluster, KEY_WORLDS,
-                                       writer->local->job->name, guard_key),
-                         .target = ETCD_MOD_REVISION,
-                         .equals = local_world_guard_revision(writer->local)};
+    char world_key[KEY_MAX];
+    const EtcdCompare guards[] = {
+        {key_of(w->needs.config->cluster, KEY_WORLDS, writer->local->job->name, world_key),
+         ETCD_MOD_REVISION, local_world_guard_revision(writer->local)},
+        {writer->key, ETCD_MOD_REVISION, writer->revision},
+    };
     EtcdOp put = {.kind = ETCD_PUT, .key = writer->key, .value = text, .lease = lease};
     writer->wanted = false;
-    int r = etcd_txn(w->needs.etcd, &guard, 1, &put, 1, on_writer_written, writer, &writer->call);
+    int r = etcd_txn(w->needs.etcd, guards, ELEMENTSOF(guards), &put, 1, on_writer_written, writer,
+                     &writer->call);
     if (r < 0) {
         log_warning("%s: cannot write it: %s", writer->key, strerror(-r));
         record_writer_retry_later(writer);
@@ -105,6 +150,8 @@ void record_writer_send(RecordWriter *writer)
     if (!writer->call && !timer_runs(&writer->retry))
         record_writer_write(writer);
 }
+
+void record_writer_doubt(RecordWriter *writer) { writer->unsure = true; }
 
 void record_writer_hold(RecordWriter *writer) { writer->held = true; }
 

@@ -2,9 +2,11 @@
 /* record-writer.h - a record about a job that this node keeps up to date in etcd.
  *
  * The latest content wins: changes that come while a write is under way are written together after
- * it. Each write is guarded by the mod revision of worlds/<job> that the local world belongs to; the first
- * refusal means that the world has moved. A write that fails for another reason is repeated, with
- * whatever the content is then.
+ * it. Each write is guarded by the mod revision of worlds/<job> that the local world belongs to: a refusal means
+ * that the world has moved. A write that fails for another reason is repeated, with whatever the content is then.
+ *
+ * The first may still be on its way then, in a member that stood still, and must not count after the second. So each
+ * write is guarded by the mod revision of its own key, too, which is read again where it is not known.
  *
  * Ownership: a RecordWriter is part of its LocalWorld; record_writer_clear() cancels what is under way.
  * Units:     none.
@@ -31,10 +33,12 @@ typedef struct RecordWriter {
     RecordEncoder encode;
     RecordDone done; /* called when the content is in etcd; may be NULL; may free the local world */
 
-    int64_t revision;    /* of the last acknowledged write */
+    int64_t revision;    /* mod revision of the key, as the next write expects it; 0: there is no key */
+    bool unsure;         /* `revision` is to be read first */
+    bool refused;        /* a guard did not hold: the read tells whether it was that of the world */
     bool wanted;         /* the content has changed since the last write began */
     bool held;           /* no write begins */
-    EtcdCall *call;      /* the write under way; NULL: none */
+    EtcdCall *call;      /* the read or write under way; NULL: none */
     Timer retry;         /* runs after a write that failed */
     uint64_t retry_usec; /* the last pause; 0: the last write was acknowledged */
 } RecordWriter;
@@ -44,6 +48,8 @@ void record_writer_init(RecordWriter *writer, LocalWorld *local, bool leased, Re
 void record_writer_clear(RecordWriter *writer);
 /* The content has changed: writes it now, or after the write or the pause that is under way. */
 void record_writer_send(RecordWriter *writer);
+/* Another transaction may have put the record: what it left is read before the next write. */
+void record_writer_doubt(RecordWriter *writer);
 /* Lets no write begin until record_writer_release(), because another transaction puts the record. */
 void record_writer_hold(RecordWriter *writer);
 void record_writer_release(RecordWriter *writer);

@@ -87,6 +87,7 @@ static void note_spec(const ServerChange *change, const char *name)
     JobBooks *job = job_of(name);
     SpecRecord spec;
     job->has_spec = change->value != NULL;
+    job->spec_created = change->create_revision;
     if (!change->value ||
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
         return;

@@ -19,6 +19,7 @@ typedef struct JobBooks {
     bool has_spec, has_phase, has_desired;
     char submission[SUBMISSION_BYTES]; /* of the spec */
     PhaseRecord phase;
+    int64_t spec_created;                  /* create revision of the spec */
     int64_t phase_revision, word_revision; /* word: of a person's newest wish */
     int64_t generation;                    /* of its newest world; 0: there is none */
     int64_t committed;                     /* the newest step that counts; 0: none */

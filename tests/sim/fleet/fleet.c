@@ -472,10 +472,10 @@ static void on_written(_unused_ int r, _unused_ const Error *err,
 {
 }
 
-static void write_all(const EtcdOp *ops, size_t n)
+static void write_all(const EtcdCompare *guards, size_t n_guards, const EtcdOp *ops, size_t n)
 {
     sd_event *previous = loop_enter(admin_loop);
-    int r = etcd_txn(admin, NULL, 0, ops, n, on_written, NULL, NULL);
+    int r = etcd_txn(admin, guards, n_guards, ops, n, on_written, NULL, NULL);
     assert(r == 0);
     (void)loop_enter(previous);
 }
@@ -492,7 +492,7 @@ static char *desired_text(const FleetJob *job, DesiredState state, int target)
 
 void fleet_submit_job(const FleetJob *job)
 {
-    char key[2][KEY_MAX];
+    char key[4][KEY_MAX];
     SpecRecord spec = {.submitted_usec = 1};
     _cleanup_free_ char *file = memory_format(
         "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":%d,\"max\":%d},"
@@ -513,9 +513,15 @@ void fleet_submit_job(const FleetJob *job)
     const EtcdOp ops[] = {
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]), .value = wish}};
+    const EtcdCompare guards[] = {
+        /* the name is free */
+        {ops[0].key, ETCD_MOD_REVISION, 0},
+        {ops[1].key, ETCD_MOD_REVISION, 0},
+        {key_of(CLUSTER, KEY_WORLDS, job->name, key[2]), ETCD_MOD_REVISION, 0},
+        {key_of(CLUSTER, KEY_PHASES, job->name, key[3]), ETCD_MOD_REVISION, 0}};
     fleet_say("user: submits %s", job->name);
     trainers_plan(job->name, &job->plan);
-    write_all(ops, ELEMENTSOF(ops));
+    write_all(guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
 }
 
 void fleet_submit(const char *job, int min, int max, int64_t steps)
@@ -542,7 +548,7 @@ void fleet_want(const FleetJob *job, DesiredState state, int target)
                        .key = key_of(CLUSTER, KEY_DESIRED, job->name, key),
                        .value = wish};
     fleet_say("user: %s %s, target %d", job->name, words[state], target);
-    write_all(&op, 1);
+    write_all(NULL, 0, &op, 1);
 }
 
 void fleet_cordon(int node, CordonMode mode)
@@ -562,7 +568,7 @@ void fleet_cordon(int node, CordonMode mode)
                        .key = key_of(CLUSTER, KEY_CORDONS, name, key),
                        .value = text};
     fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
-    write_all(&op, 1);
+    write_all(NULL, 0, &op, 1);
 }
 
 /* ---- time ---- */
