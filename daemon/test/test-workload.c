@@ -288,6 +288,46 @@ static void a_commit_is_not_forgotten_by_progress(_unused_ void **state)
     assert_int_equal(marked_step(), 2);
 }
 
+/* A member of etcd that stood still may do what was asked of it long after its client has asked another one. */
+static void a_report_that_comes_late_does_not_count(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    run_world(1);
+    (void)key_ranks("lab", "a", 1, "n1", key);
+    says(&home, 1, CHANNEL_STAGE, 1);
+    dies(&home, 1);
+    answer(under_way(&etcd, key), LATE); /* it says that rank 0 runs */
+    dies(&home, 0);
+    pass(3 * USEC_PER_SEC);
+    answer_all();
+    expect(1, RANK_EXITED, RANK_EXITED, false);
+    come_late();
+    expect(1, RANK_EXITED, RANK_EXITED, false);
+    assert_int_equal(n_under_way(&etcd), 0);
+}
+
+static void progress_that_comes_late_does_not_count(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    (void)key_of("lab", KEY_PROGRESS, "a", key);
+    run_world(1);
+    says(&home, 0, CHANNEL_STEP, 1);
+    answer_all(); /* nobody knew the record's revision: it was read first */
+    pass(2 * USEC_PER_SEC);
+    says(&home, 0, CHANNEL_STEP, 2);
+    answer(under_way(&etcd, key), LATE);
+    says(&home, 0, CHANNEL_SAVED, 2); /* its commit has the mark */
+    for (int i = 0; i < 3; i++) {
+        answer_all();
+        pass(USEC_PER_SEC);
+    }
+    answer_all();
+    assert_int_equal(n_committed, 1);
+    assert_int_equal(marked_step(), 2);
+    come_late();
+    assert_int_equal(marked_step(), 2);
+}
+
 static void a_spec_that_is_late_is_read_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -389,6 +429,8 @@ int main(void)
         CASE(a_rank_is_told_the_gpu_of_its_slot),
         CASE(a_new_world_waits_until_the_old_is_dead),
         CASE(a_refused_write_kills_the_ranks),
+        CASE(a_report_that_comes_late_does_not_count),
+        CASE(progress_that_comes_late_does_not_count),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_commit_is_not_forgotten_by_progress),

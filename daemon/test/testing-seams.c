@@ -331,6 +331,18 @@ static EtcdTxnResult transact(const EtcdCall *call, EtcdKeyValue *kvs)
     return result;
 }
 
+static EtcdCall *late;
+
+void come_late(void)
+{
+    EtcdKeyValue kvs[OPS_MAX];
+    EtcdCall *call = late;
+    assert_non_null(call);
+    late = NULL;
+    (void)transact(call, kvs);
+    end_call(call);
+}
+
 void answer(EtcdCall *call, AnswerKind kind)
 {
     EtcdKeyValue kvs[OPS_MAX];
@@ -339,7 +351,7 @@ void answer(EtcdCall *call, AnswerKind kind)
     Error err = ERROR_INIT;
     int r = 0;
     assert_true(take_call(call));
-    if (kind == LOST_AFTER || kind == LOST_BEFORE)
+    if (kind == LOST_AFTER || kind == LOST_BEFORE || kind == LATE)
         r = error_set(&err, -ETIMEDOUT, "no answer");
     else if (kind == DENIED)
         r = error_set(&err, -EACCES, "permission denied");
@@ -353,6 +365,11 @@ void answer(EtcdCall *call, AnswerKind kind)
         call->read(r, &err, &range, call->userdata);
     else if (call->written)
         call->written(r, &err, &result, call->userdata);
+    if (kind == LATE) {
+        assert_true(!late && call->written);
+        late = call;
+        return;
+    }
     end_call(call);
 }
 

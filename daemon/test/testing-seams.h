@@ -58,6 +58,7 @@ typedef enum AnswerKind {
     GIVEN,
     LOST_AFTER,  /* it is done, and the answer is lost */
     LOST_BEFORE, /* it never came to etcd */
+    LATE,        /* the answer is lost, and it comes to etcd at come_late() */
     DENIED,
 } AnswerKind;
 
@@ -65,6 +66,8 @@ typedef enum AnswerKind {
 EtcdCall *under_way(const Etcd *etcd, const char *key);
 size_t n_under_way(const Etcd *etcd);
 void answer(EtcdCall *call, AnswerKind kind);
+/* What was answered LATE comes to etcd now; the test ends if there is none. */
+void come_late(void);
 /* Gives all answers but those of nodes that are cut off, and those to the requests that follow at once. */
 void answer_all(void);
 

@@ -133,7 +133,8 @@ void history_judge_ranks(HistoryChecker *h, const Entry *e)
             HISTORY_BROKEN(h, e, "I3", "rank %d runs, and generation %lld was not told to go",
                            ranks->ranks[i].rank, (long long)ranks->generation);
     const RanksRecord *killed = find_killed(e, ranks);
-    if (killed && lives(ranks, entry_after(history_find(h, KEY_NODES, e->node))))
+    const NodeRecord *node = entry_after(history_find(h, KEY_NODES, e->node));
+    if (killed && node && lives(ranks, node)) /* one that comes back says its lost slots then */
         HISTORY_BROKEN(h, e, "I3",
                        "ranks of generation %lld live on %s, which has told in "
                        "generation %lld that they are dead",

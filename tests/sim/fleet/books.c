@@ -174,7 +174,9 @@ static void note_cordon(const ServerChange *change, const char *name)
 static void note_desired(int64_t revision, const ServerChange *change, const char *name)
 {
     JobBooks *job = job_of(name);
-    job->has_desired = change->value != NULL;
+    job->has_desired =
+        change->value && desired_record_decode(change->key, change->value, change->n_value,
+                                               &job->desired, NULL) == 0;
     if (change->value)
         job->word_revision = revision;
 }

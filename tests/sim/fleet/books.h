@@ -17,6 +17,7 @@
 typedef struct JobBooks {
     char name[RECORD_JOB_MAX + 1];
     bool has_spec, has_phase, has_desired;
+    DesiredRecord desired;
     char submission[SUBMISSION_BYTES]; /* of the spec */
     PhaseRecord phase;
     int64_t spec_created;                  /* create revision of the spec */

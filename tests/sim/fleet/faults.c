@@ -476,6 +476,7 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     fleet->drain_sec = 2 + below(20);
     fleet->hang_floor_sec = 2 + below(5);
     fleet->startup_sec = 10;
+    fleet->save_sec = 20;
     fleet->core.ttl_usec = SEC(fleet->lease_sec);
     fleet->core.start_deadline_usec = SEC(8 + below(8));
     fleet->core.leave_deadline_usec = SEC(8 + below(8));

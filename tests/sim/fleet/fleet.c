@@ -284,7 +284,7 @@ static void configure(Node *n)
                                .hang_floor_sec = options.hang_floor_sec,
                                .hang_factor = 10,
                                .startup_sec = options.startup_sec,
-                               .save_sec = 300,
+                               .save_sec = options.save_sec,
                                .trainer = "/sdtrainer",
                                .run_dir = "/run/lab",
                                .state_dir = "/state"};
@@ -371,6 +371,7 @@ static void on_start_daemon(void *userdata)
     fleet_start_daemon(((const Node *)userdata)->number);
 }
 
+const char *fleet_node_name(int node) { return nodes[node].config.node; }
 bool fleet_runs(int node) { return nodes[node].loop != NULL; }
 
 void fleet_restart_daemon(int number, uint64_t after_usec)
@@ -542,13 +543,15 @@ void fleet_submit(const char *job, int min, int max, int64_t steps)
 void fleet_want(const FleetJob *job, DesiredState state, int target)
 {
     static const char *const words[] = {"runs", "stops", "is deleted"};
-    char key[KEY_MAX];
+    char key[2][KEY_MAX];
     _cleanup_free_ char *wish = desired_text(job, state, target);
+    const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key[0]), ETCD_CREATE_REVISION,
+                               books_job(job->name)->spec_created}; /* the job is there */
     const EtcdOp op = {.kind = ETCD_PUT,
-                       .key = key_of(CLUSTER, KEY_DESIRED, job->name, key),
+                       .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]),
                        .value = wish};
     fleet_say("user: %s %s, target %d", job->name, words[state], target);
-    write_all(NULL, 0, &op, 1);
+    write_all(&guard, 1, &op, 1);
 }
 
 void fleet_cordon(int node, CordonMode mode)
@@ -626,6 +629,7 @@ static void set_defaults(FleetOptions *o)
     o->drain_sec = o->drain_sec ? o->drain_sec : 60;
     o->hang_floor_sec = o->hang_floor_sec > 0 ? o->hang_floor_sec : 60;
     o->startup_sec = o->startup_sec > 0 ? o->startup_sec : 300;
+    o->save_sec = o->save_sec > 0 ? o->save_sec : 300;
     if (o->core.ttl_usec == 0)
         o->core = cluster_config_default;
 }

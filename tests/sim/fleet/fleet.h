@@ -22,10 +22,10 @@
 typedef struct FleetOptions {
     uint64_t seed;
     int n_members, n_controllers, n_nodes, n_slots;
-    int64_t lease_sec, fence_sec, drain_sec; /* 0: 10, 60, 60 */
-    double hang_floor_sec, startup_sec;      /* 0: 60, 300 */
-    ClusterConfig core;                      /* ttl_usec 0: the defaults */
-    bool talks;                              /* prints a line per transition */
+    int64_t lease_sec, fence_sec, drain_sec;      /* 0: 10, 60, 60 */
+    double hang_floor_sec, startup_sec, save_sec; /* 0: 60, 300, 300 */
+    ClusterConfig core;                           /* ttl_usec 0: the defaults */
+    bool talks;                                   /* prints a line per transition */
 } FleetOptions;
 
 enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 64, FLEET_JOBS_MAX = 8 };
@@ -83,6 +83,7 @@ void fleet_start_controller(int controller);
 void fleet_kill_daemon(int node); /* its trainers end with it */
 void fleet_start_daemon(int node);
 bool fleet_runs(int node); /* the daemon */
+const char *fleet_node_name(int node);
 
 /* The same, and it is started again after that time. */
 void fleet_restart_controller(int controller, uint64_t after_usec);

@@ -11,7 +11,11 @@
 
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
-enum { STARTS_MAX = 3 };
+enum {
+    HANG_TOLD_SEC = 15, /* the others of a world wait so long for one that hangs */
+    STARTS_MAX = 3,
+    PATIENCE_SEC = 2 /* of people, with what they have asked for */
+};
 
 /* Running, with a step lately; or done. */
 static bool is_well(const FleetJob *job)
@@ -29,12 +33,18 @@ static bool is_well(const FleetJob *job)
 /* The last of the faults may have been one too many, or a deletion came first. */
 static void start_what_rests(const Play *play, int *n_starts)
 {
+    for (int i = 0; i < play->fleet.n_nodes; i++)
+        if (books_node(fleet_node_name(i))->cordon.n_causes > 0)
+            fleet_cordon(i, CORDON_NONE);
     for (int i = 0; i < play->n_jobs; i++) {
         const FleetJob *job = &play->jobs[i];
         const JobBooks *books = books_job(job->name);
         const JobPhase phase = books->phase.phase;
         if (!books->has_spec && !books->has_desired && !books->has_phase)
             fleet_submit_job(job);
+        else if (books->has_spec && books->has_desired && books->desired.max != job->max &&
+                 books->desired.state != DESIRED_DELETED)
+            fleet_want(job, DESIRED_RUNNING, 0);
         else if (books->has_spec && books->has_phase &&
                  (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
                  books->word_revision <= books->phase.tried_revision && /* else it is on its way */
@@ -52,7 +62,7 @@ static uint64_t liveness_bound(const Play *play, bool hang)
         const int pauses = books_job(play->jobs[i].name)->phase.pauses;
         usec = MAX(usec, usec + (pauses > 0 ? SEC(MIN(1 << MIN(pauses, 5), 30)) : 0));
     }
-    usec += hang ? SEC(play->fleet.startup_sec) + SEC(15) : 0;
+    usec += hang ? SEC(play->fleet.save_sec) + SEC(HANG_TOLD_SEC) : 0;
     usec += fleet_holds() ? 11 * core->ttl_usec : 0;
     return usec;
 }
@@ -62,10 +72,14 @@ static void check_liveness(const Play *play)
     const uint64_t begun = loops_now_usec();
     const bool hang = trainers_hang();
     const uint64_t until = begun + liveness_bound(play, hang);
+    uint64_t asked_usec = begun;
     int n_starts[PLAY_JOBS_MAX] = {0}, n_well = 0;
     while (!books_broken() && loops_now_usec() < until && n_well < play->n_jobs) {
         fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
-        start_what_rests(play, n_starts);
+        if (loops_now_usec() >= asked_usec + SEC(PATIENCE_SEC)) {
+            asked_usec = loops_now_usec();
+            start_what_rests(play, n_starts);
+        }
         n_well = 0;
         for (int i = 0; i < play->n_jobs; i++)
             n_well += is_well(&play->jobs[i]);

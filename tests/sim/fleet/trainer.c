@@ -146,11 +146,11 @@ static bool is_halted(const Trainer *t)
     return t->hangs || t->is_stopped || places[t->node].frozen;
 }
 
-static void say(const Trainer *t, ChannelMessage *m)
+/* False: it is dead, or its daemon does not read. */
+static bool say(const Trainer *t, ChannelMessage *m)
 {
     m->generation = m->type == CHANNEL_HELLO ? 0 : t->generation;
-    if (lives(t))
-        (void)task_say(t->task, m); /* a daemon that does not hear is about to be seen */
+    return lives(t) && task_say(t->task, m);
 }
 
 static void say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t waited_usec)
@@ -160,7 +160,7 @@ static void say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t
                         .stage = stage,
                         .waited_usec = waited_usec};
     if (!is_halted(t))
-        say(t, &m);
+        (void)say(t, &m);
 }
 
 static void ring_break(Ring *ring);
@@ -186,7 +186,7 @@ static void fail(Trainer *t, int code, const char *text)
     ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .exit_code = code};
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (code > 0)
-        say(t, &m);
+        (void)say(t, &m);
     end(t, code);
 }
 
@@ -225,7 +225,7 @@ static void ring_end(Ring *ring, const char *text)
     for (int i = 0; i < ring->size; i++) {
         ChannelMessage m = {.type = CHANNEL_DONE, .step = ring->step};
         (void)snprintf(m.text, sizeof(m.text), "%s", text);
-        say(ring->of[i], &m);
+        (void)say(ring->of[i], &m);
         end(ring->of[i], EXIT_DONE);
     }
 }
@@ -386,7 +386,7 @@ static void on_step(void *userdata)
                         .loss = 1,
                         .failed_saves = ring->n_failed_saves,
                         .unsaved_since_usec = ring->unsaved_usec};
-    say(ring->of[0], &m);
+    (void)say(ring->of[0], &m);
     ring->ends = ring->step >= plan->plan.steps || ring->of[0]->must_leave;
     for (int i = 0; ring->ends && i < ring->size; i++)
         say_stage(ring->of[i], ring->step, STAGE_SAVING, 0);
@@ -412,11 +412,22 @@ static void save_fails(Ring *ring)
         begin_save(ring);
 }
 
+/* Until its daemon, which may stand still, takes the message. */
+static void tell_saved(void *userdata)
+{
+    Ring *ring = userdata;
+    char uri[MANIFEST_URI_BYTES];
+    ChannelMessage m = {.type = CHANNEL_SAVED, .step = ring->saving};
+    (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(ring->written, uri));
+    m.hash = m.digest = hash_bytes(&ring->written, sizeof(ring->written));
+    if (lives(ring->of[0]) && (is_halted(ring->of[0]) || !say(ring->of[0], &m)))
+        after_msec(&ring->save_timer, AGAIN_MSEC, tell_saved, ring);
+}
+
 static void on_save(void *userdata)
 {
     Ring *ring = userdata;
     Trainer *rank0 = ring->of[0];
-    char uri[MANIFEST_URI_BYTES];
     if (!lives(rank0))
         return;
     if (is_halted(rank0)) {
@@ -438,10 +449,7 @@ static void on_save(void *userdata)
     memcpy(manifest.job, ring->job, sizeof(manifest.job));
     memcpy(manifest.submission, ring->submission, sizeof(manifest.submission));
     ring->written = manifests_put(&manifest);
-    ChannelMessage m = {.type = CHANNEL_SAVED, .step = ring->saving};
-    (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(ring->written, uri));
-    m.hash = m.digest = hash_bytes(&ring->written, sizeof(ring->written));
-    say(rank0, &m);
+    tell_saved(ring);
 }
 
 static void hear_verdict(Trainer *t, const ChannelMessage *m)
@@ -477,7 +485,7 @@ static void on_booted(void *userdata)
     if (is_halted(t))
         after_msec(&t->work, AGAIN_MSEC, on_booted, t);
     else
-        say(t, &m);
+        (void)say(t, &m);
 }
 
 /* Nobody knows which checkpoint is the newest: the folder is looked through. True: the job goes on as it was told. */
@@ -502,7 +510,7 @@ static bool has_looked(Trainer *t)
     (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(newest, uri));
     m.hash = m.digest = hash_bytes(&newest, sizeof(newest));
     t->has_found = true;
-    say(t, &m);
+    (void)say(t, &m);
     return false;
 }
 
@@ -530,9 +538,9 @@ static void on_restored(void *userdata)
     (void)snprintf(m.address, sizeof(m.address), "10.0.0.%d:%d", 1 + t->node,
                    1000 + task_slot(t->task));
     if (t->rank == 0)
-        say(t, &m);
+        (void)say(t, &m);
     m = (ChannelMessage){.type = CHANNEL_READY, .step = t->resumed};
-    say(t, &m);
+    (void)say(t, &m);
 }
 
 static void assign(Trainer *t, const ChannelMessage *m)
