@@ -172,6 +172,46 @@ static void test_watchdog_saving_has_its_own_bound(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 300 * SEC + 1));
 }
 
+/* Its stages are those of the world before the first step; nothing of a step's time holds for them. */
+static void test_watchdog_joining_has_the_time_of_a_start(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 10, 200 * MSEC);
+    watchdog_note_stage(&w, w.step, STAGE_JOINING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
+    watchdog_note_stage(&w, w.step, STAGE_RESTORING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 600 * SEC);
+}
+
+static void test_watchdog_same_step_is_no_progress(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = 10 * SEC;
+    watchdog_note_stage(&w, 1, STAGE_COMPUTING, now);
+    for (int step = 1; step <= 6; step++)
+        watchdog_note_step(&w, step, now += SEC);
+    for (int i = 1; i <= 10; i++)
+        watchdog_note_step(&w, 6, now + (uint64_t)i * SEC);
+    assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
+}
+
+/* Words may be missed; and what the node itself stood still is no rank's. */
+static void test_watchdog_counts_a_step_as_one(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    watchdog_note_stage(&w, 1, STAGE_COMPUTING, 10 * SEC);
+    watchdog_note_step(&w, 1, 11 * SEC);
+    watchdog_note_step(&w, 5, 15 * SEC); /* 4 of them */
+    watchdog_forgive(&w, 60 * SEC);
+    watchdog_note_step(&w, 6, 76 * SEC);
+    watchdog_note_step(&w, 7, 77 * SEC);
+    assert_int_equal(watchdog_first_usec(&w), SEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+}
+
 /* ---- plan ---- */
 
 static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
@@ -215,6 +255,9 @@ static void test_plan_refuses_impossible_worlds(_unused_ void **state)
     world.n_runs = 1;
     assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), -EINVAL);
     assert_non_null(strstr(err.text, "size is 2"));
+    runs[0].slots = 0x7;
+    assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "slots for 3 ranks"));
 }
 
 /* ---- exits ---- */
@@ -285,6 +328,9 @@ int main(void)
         cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),
         cmocka_unit_test(test_watchdog_forgives_its_own_sleep),
         cmocka_unit_test(test_watchdog_saving_has_its_own_bound),
+        cmocka_unit_test(test_watchdog_joining_has_the_time_of_a_start),
+        cmocka_unit_test(test_watchdog_same_step_is_no_progress),
+        cmocka_unit_test(test_watchdog_counts_a_step_as_one),
         cmocka_unit_test(test_plan_gives_ranks_in_slot_order),
         cmocka_unit_test(test_plan_refuses_impossible_worlds),
         cmocka_unit_test(test_exit_is_judged),

@@ -1,0 +1,269 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-node-records.c - whole nodes in one process, where nothing is real: the records that a node shares with other
+ * writers, and those of worlds that move while something is written. */
+#include "daemon/test/testing-node.h"
+#include "protocol/exit-code.h"
+
+#include <signal.h>
+#include <string.h>
+
+static int set_up(_unused_ void **state)
+{
+    nodes_begin();
+    submit("a");
+    return 0;
+}
+
+static int tear_down(_unused_ void **state)
+{
+    nodes_end();
+    return 0;
+}
+
+/* ---- what lies in etcd ---- */
+
+static CheckpointsRecord checkpoints(void)
+{
+    char key[KEY_MAX];
+    CheckpointsRecord record;
+    Error err = ERROR_INIT;
+    const StoredKey *k = find(key_of("lab", KEY_CHECKPOINTS, "a", key));
+    assert_non_null(k);
+    if (checkpoints_record_decode(key, k->value, strlen(k->value), &record, &err) < 0)
+        fail_msg("%s", err.text);
+    return record;
+}
+
+static void expect_commit(size_t i, int64_t generation, int64_t step)
+{
+    CheckpointsRecord record = checkpoints();
+    assert_true(i < record.n_commits);
+    assert_int_equal(record.commits[i].generation, generation);
+    assert_int_equal(record.commits[i].step, step);
+    checkpoints_record_clear(&record);
+}
+
+static size_t n_commits(void)
+{
+    CheckpointsRecord record = checkpoints();
+    size_t n = record.n_commits;
+    checkpoints_record_clear(&record);
+    return n;
+}
+
+static void expect_mark(int64_t generation, int64_t step)
+{
+    char key[KEY_MAX];
+    ProgressRecord record;
+    const StoredKey *k = find(key_of("lab", KEY_PROGRESS, "a", key));
+    assert_non_null(k);
+    assert_int_equal(progress_record_decode(key, k->value, strlen(k->value), &record, NULL), 0);
+    assert_int_equal(record.committed.generation, generation);
+    assert_int_equal(record.committed.step, step);
+    progress_record_clear(&record);
+}
+
+/* A commit by somebody else: what the nodes know of the record is old. */
+static void another_commits(int64_t generation, int64_t step)
+{
+    char key[KEY_MAX];
+    CheckpointsRecord record = {.n_commits = 1};
+    record.commits[0] = (CheckpointCommit){.generation = generation, .step = step};
+    (void)snprintf(record.commits[0].uri, sizeof(record.commits[0].uri), "file:///c/other");
+    memcpy(record.submission, submission, sizeof(submission));
+    _cleanup_free_ char *text = checkpoints_record_encode(&record, NULL);
+    (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), text, 0);
+}
+
+/* The leader decides a world of the slots 0 and 1 of n1 that knows a commit. */
+static void decide_after(int64_t generation, CommitMark committed)
+{
+    char key[KEY_MAX];
+    WorldRun run = {.node = "n1", .incarnation = n1.incarnation, .slots = 3};
+    WorldRecord world = {
+        .generation = generation, .size = 2, .runs = &run, .n_runs = 1, .committed = committed};
+    memcpy(world.submission, submission, sizeof(submission));
+    _cleanup_free_ char *text = world_record_encode(&world, NULL);
+    (void)put(key_of("lab", KEY_WORLDS, "a", key), text, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+}
+
+static void say_found(int64_t step, int64_t made_by, bool more)
+{
+    ChannelMessage m = {.type = CHANNEL_FOUND, .step = step, .made_by = made_by, .more = more};
+    (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
+    writes_message(&n1.machine, 0, m);
+    const FakeTrainer *t = trainer_in(&n1.machine, 0);
+    t->process->events.heard(t->process->events.userdata);
+}
+
+/* ---- commits ---- */
+
+static void the_first_of_two_saves_is_the_one_that_counts(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    says(&n1.machine, 0, CHANNEL_SAVED, 20);
+    settle();
+    assert_int_equal(n_commits(), 1);
+    expect_commit(0, 1, 10);
+    expect_mark(1, 10);
+}
+
+/* It comes between the read and the write: both stay, and nobody is refused. */
+static void a_commit_of_another_writer_is_kept(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 2, 3, 0);
+    says(&n1.machine, 0, CHANNEL_SAVED, 10);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", key)), GIVEN);
+    (void)under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", key));
+    another_commits(1, 5);
+    settle();
+    assert_int_equal(n_commits(), 2);
+    expect_commit(0, 1, 5);
+    expect_commit(1, 2, 10);
+    expect_mark(2, 10);
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
+    assert_int_equal(told(&n1, 0, CHANNEL_REFUSED), 0);
+    assert_killed(&n1, 0, false);
+}
+
+/* Otherwise a leader that looks at progress alone goes back behind it. */
+static void progress_of_a_new_world_knows_what_was_committed(_unused_ void **state)
+{
+    join(&n1);
+    decide_after(2, (CommitMark){.generation = 1, .step = 40});
+    says(&n1.machine, 0, CHANNEL_READY, 40);
+    says(&n1.machine, 0, CHANNEL_STEP, 41);
+    settle();
+    expect_mark(1, 40);
+}
+
+static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
+{
+    const int64_t n = RECORD_COMMITS_MAX + 4;
+    join(&n1);
+    decide_after(3, (CommitMark){0});
+    for (int64_t step = 1; step <= n; step++)
+        say_found(step, 1 + (step > 10), step < n);
+    settle();
+    assert_int_equal(n_commits(), RECORD_COMMITS_MAX);
+    expect_commit(0, 1, n - RECORD_COMMITS_MAX + 1);
+    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* by who made it */
+    expect_mark(2, n);
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
+}
+
+/* What the mark names is not there any more: it must not be asked for again. */
+static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void **state)
+{
+    join(&n1);
+    decide_after(3, (CommitMark){.generation = 2, .step = 50});
+    say_found(10, 1, false);
+    settle();
+    assert_int_equal(n_commits(), 1);
+    expect_commit(0, 3, 10);
+    expect_mark(3, 10);
+}
+
+/* ---- reports of worlds that are over ---- */
+
+/* Nobody has seen yet that the world moved a second time. */
+static void the_dead_are_told_again_under_the_next_world(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    const int64_t first = find("/sdtrain/lab/worlds/a")->modified;
+    (void)decide("a", 2, 0, 1);
+    settle();
+    n1.etcd.is_blind = true;
+    (void)decide("a", 3, 0, 2);
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    assert_int_equal(killed_of(&n1, "a", 1), 0); /* refused */
+    n1.etcd.is_blind = false;
+    settle();
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_true(record.killed_usec != 0);
+    assert_int_equal(record.world_revision, first); /* its own */
+    assert_int_equal(record.generation, 1);
+    ranks_record_clear(&record);
+}
+
+/* Its world ends, and its ranks die, while its last word is under way. */
+static void
+a_report_that_is_refused_at_its_end_is_written_under_the_new_guard(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    EtcdCall *late = under_way(&n1.etcd, report_key(&n1, "a", 1)->key);
+    (void)decide("a", 2, 0, 1);
+    show(&n1.etcd);
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    answer(late, GIVEN);
+    settle();
+    assert_true(killed_of(&n1, "a", 1) != 0);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+}
+
+static void one_that_finishes_and_one_that_dies_have_not_finished(_unused_ void **state)
+{
+    ChannelMessage done = {.type = CHANNEL_DONE, .step = 7, .text = "finished"};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    writes_message(&n1.machine, 0, done);
+    dies(&n1.machine, 0);
+    n1.machine.trainers[1].status = -SIGSEGV;
+    dies(&n1.machine, 1);
+    settle();
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_int_equal(record.ranks[0].exit_code, EXIT_DONE);
+    assert_false(record.finished || record.left);
+    ranks_record_clear(&record);
+}
+
+/* The slots of its ranks never became free. */
+static void ranks_that_never_started_have_ended_with_their_world(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    (void)decide("a", 2, 3, 0);
+    settle();
+    (void)decide("a", 3, 0, 1);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    assert_int_equal(n1.machine.n_started, 2);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(state_of(&n1, "a", 2, i), RANK_EXITED);
+    assert_true(killed_of(&n1, "a", 2) != 0);
+    LocalJob *job = job_find(&n1.manager->workload, "a");
+    assert_true(!job || !job->over); /* both are told of */
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(the_first_of_two_saves_is_the_one_that_counts),
+        CASE(a_commit_of_another_writer_is_kept),
+        CASE(progress_of_a_new_world_knows_what_was_committed),
+        CASE(the_newest_of_many_found_checkpoints_are_kept),
+        CASE(what_is_found_is_newer_than_a_mark_that_is_not_there),
+        CASE(the_dead_are_told_again_under_the_next_world),
+        CASE(a_report_that_is_refused_at_its_end_is_written_under_the_new_guard),
+        CASE(one_that_finishes_and_one_that_dies_have_not_finished),
+        CASE(ranks_that_never_started_have_ended_with_their_world),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
