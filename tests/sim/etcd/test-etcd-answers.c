@@ -1,0 +1,330 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-etcd-answers.c - libetcd hears answers in an order, of a raft term or of a moment that no real etcd gives when
+ * asked to. */
+#include "base/clock.h"
+#include "tests/sim/etcd/testing-answers.h"
+
+#include <string.h>
+
+static sd_event *event;
+static Etcd *etcd;
+static EtcdLease *lease;
+static EtcdWatch *watch;
+
+static void open_client(const char *user)
+{
+    const EtcdOptions options = {.endpoints = answers_endpoints,
+                                 .user = user,
+                                 .password = user ? "secret" : NULL,
+                                 .timeout_usec = 5 * USEC_PER_SEC};
+    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
+}
+
+static int set_up(_unused_ void **state)
+{
+    answers_open(&event);
+    return 0;
+}
+
+static int tear_down(_unused_ void **state)
+{
+    lease = etcd_lease_free(lease);
+    watch = etcd_watch_free(watch);
+    etcd = etcd_free(etcd);
+    answers_close(event);
+    return 0;
+}
+
+static Pb__ResponseHeader header_of(int64_t revision, uint64_t term)
+{
+    Pb__ResponseHeader header = PB__RESPONSE_HEADER__INIT;
+    header.cluster_id = 7;
+    header.revision = revision;
+    header.raft_term = term;
+    return header;
+}
+
+static void reply_range(AskedCall *call, int64_t revision, uint64_t term)
+{
+    Pb__ResponseHeader header = header_of(revision, term);
+    Pb__RangeResponse range = PB__RANGE_RESPONSE__INIT;
+    range.header = &header;
+    reply(call, &range.base);
+}
+
+/* ---- leases ---- */
+
+typedef struct SeenLease {
+    int n_granted, n_renewed, n_lost;
+} SeenLease;
+
+static void on_lease(EtcdLeaseState is, _unused_ int64_t id, void *userdata)
+{
+    SeenLease *seen = userdata;
+    seen->n_granted += is == ETCD_LEASE_GRANTED;
+    seen->n_renewed += is == ETCD_LEASE_RENEWED;
+    seen->n_lost += is == ETCD_LEASE_LOST;
+}
+
+static void reply_grant(int64_t id)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__LeaseGrantResponse grant = PB__LEASE_GRANT_RESPONSE__INIT;
+    grant.header = &header;
+    grant.id = id;
+    grant.ttl = 10;
+    reply(await_asked("LeaseGrant"), &grant.base);
+}
+
+static void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
+{
+    Pb__ResponseHeader header = header_of(5, term);
+    Pb__LeaseKeepAliveResponse keep = PB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
+    keep.header = &header;
+    keep.id = id;
+    keep.ttl = ttl;
+    reply(await_asked("LeaseKeepAlive"), &keep.base);
+}
+
+/* The one who answers the keep-alive may be deposed when the quorum answers. */
+static void a_renewal_of_two_terms_is_none(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant(77);
+    const uint64_t deadline_usec = etcd_lease_deadline_usec(lease);
+    reply_keep_alive(77, 10, 2);
+    reply_range(await_asked("Range"), 5, 3);
+    assert_int_equal(seen.n_renewed, 0);
+    assert_int_equal(etcd_lease_deadline_usec(lease), deadline_usec);
+    reply_range(await_asked("Range"), 5, 3); /* it is asked again soon */
+    assert_int_equal(seen.n_renewed, 0);
+    reply_keep_alive(77, 10, 3);
+    assert_int_equal(seen.n_renewed, 1);
+    assert_true(etcd_lease_deadline_usec(lease) > deadline_usec);
+    assert_int_equal(seen.n_granted, 1);
+}
+
+static void a_deadline_counts_from_the_send(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
+    AskedCall *grant = await_asked("LeaseGrant");
+    const uint64_t granted_usec = clock_boottime_usec();
+    pass_usec(USEC_PER_SEC);
+    assert_true(grant->wire != NULL);
+    reply_grant(77);
+    assert_true(etcd_lease_deadline_usec(lease) <= granted_usec + 10 * USEC_PER_SEC);
+    (void)await_asked("LeaseKeepAlive");
+    const uint64_t sent_usec = clock_boottime_usec();
+    reply_range(await_asked("Range"), 5, 2);
+    pass_usec(2 * USEC_PER_SEC);
+    reply_keep_alive(77, 10, 2);
+    assert_int_equal(seen.n_renewed, 1);
+    assert_true(etcd_lease_deadline_usec(lease) <= sent_usec + 10 * USEC_PER_SEC);
+}
+
+static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant(77);
+    reply_keep_alive(77, 0, 2); /* there is none */
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(seen.n_lost, 1);
+    assert_int_equal(etcd_lease_id(lease), 0);
+    assert_true(is_asked("LeaseGrant"));
+    reply_grant(78);
+    assert_int_equal(seen.n_granted, 2);
+    assert_int_equal(etcd_lease_id(lease), 78);
+}
+
+/* The only member may be slow; the next question goes out while there is still time. */
+static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant(77);
+    AskedCall *first = await_asked("LeaseKeepAlive");
+    pass_usec(3 * USEC_PER_SEC);
+    assert_null(first->wire); /* given up */
+    reply_keep_alive(77, 10, 2);
+    reply_range(await_asked("Range"), 5, 2);
+    if (seen.n_renewed == 0) /* that was the first one's witness */
+        reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(seen.n_renewed, 1);
+    assert_true(clock_boottime_usec() < etcd_lease_deadline_usec(lease));
+}
+
+/* ---- watches ---- */
+
+typedef struct SeenEvents {
+    int n_calls, n_events;
+    size_t n_last;
+} SeenEvents;
+
+static void on_events(_unused_ const EtcdEvent *events, size_t n, _unused_ int64_t revision,
+                      bool initial, void *userdata)
+{
+    SeenEvents *seen = userdata;
+    if (initial)
+        return;
+    seen->n_calls++;
+    seen->n_events += (int)n;
+    seen->n_last = n;
+}
+
+static void reply_created(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__WatchResponse created = PB__WATCH_RESPONSE__INIT;
+    created.header = &header;
+    created.created = true;
+    reply(await_asked("Watch"), &created.base);
+}
+
+static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const EtcdTxnResult *result,
+                   _unused_ void *userdata)
+{
+}
+
+/* The member answers all else: nothing but the watch itself can tell. */
+static void a_watch_that_says_nothing_is_begun_anew(_unused_ void **state)
+{
+    const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};
+    SeenEvents seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    reply_created();
+    for (int i = 0; i < 12 && !is_asked("Range"); i++) {
+        Pb__ResponseHeader header = header_of(5, 2);
+        Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+        done.header = &header;
+        assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, NULL, NULL), 0);
+        reply(await_asked("Txn"), &done.base);
+        pass_usec(USEC_PER_SEC);
+    }
+    assert_true(is_asked("Range"));
+    assert_false(etcd_watch_connected(watch));
+}
+
+static void say_event(AskedCall *call, const char *key, int64_t revision, bool more)
+{
+    Pb__ResponseHeader header = header_of(revision, 2);
+    Pb__KeyValue kv = PB__KEY_VALUE__INIT;
+    Pb__Event put = PB__EVENT__INIT, *puts[] = {&put};
+    Pb__WatchResponse part = PB__WATCH_RESPONSE__INIT;
+    kv.key = (ProtobufCBinaryData){.data = (uint8_t *)key, .len = strlen(key)};
+    kv.create_revision = kv.mod_revision = revision;
+    kv.version = 1;
+    put.kv = &kv;
+    part.header = &header;
+    part.fragment = more;
+    part.n_events = 1;
+    part.events = puts;
+    call->n_asked++; /* it speaks without being asked */
+    reply(call, &part.base);
+}
+
+/* In the end a revision is whole, in however many parts it came. */
+static void fragments_of_a_revision_are_told_at_once(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    say_event(stream, "/p/a", 6, true);
+    assert_int_equal(seen.n_calls, 0);
+    say_event(stream, "/p/a", 7, true); /* 6 is whole by now */
+    assert_int_equal(seen.n_calls, 1);
+    say_event(stream, "/p/b", 7, true);
+    say_event(stream, "/p/c", 7, false);
+    assert_int_equal(seen.n_calls, 2);
+    assert_int_equal(seen.n_last, 3);
+    say_event(stream, "/p/a", 7, false); /* it was told */
+    assert_int_equal(seen.n_calls, 2);
+    assert_int_equal(seen.n_events, 4);
+}
+
+static void reply_token(const char *token)
+{
+    Pb__AuthenticateResponse answer = PB__AUTHENTICATE_RESPONSE__INIT;
+    answer.token = (char *)token;
+    reply(await_asked("Authenticate"), &answer.base);
+}
+
+/* It ran out between the list and the watch, which is refused as if there were no right. */
+static void a_watch_that_is_refused_gets_another_token(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    open_client("node");
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
+    reply_token("first");
+    AskedCall *list = await_asked("Range");
+    assert_string_equal(list->token, "first");
+    reply_range(list, 5, 2);
+    Pb__WatchResponse refused = PB__WATCH_RESPONSE__INIT;
+    refused.created = refused.canceled = true;
+    refused.cancel_reason = (char *)"etcdserver: permission denied";
+    reply(await_asked("Watch"), &refused.base);
+    reply_token("second");
+    list = await_asked("Range");
+    assert_string_equal(list->token, "second");
+    reply_range(list, 5, 2);
+    assert_string_equal(await_asked("Watch")->token, "second");
+}
+
+/* ---- the history ---- */
+
+static void on_range(int r, _unused_ const Error *err, const EtcdRange *range, void *userdata)
+{
+    assert_int_equal(r, 0);
+    *(int64_t *)userdata = range->revision;
+}
+
+static void on_other_history(_unused_ const EtcdHistory *was, _unused_ const EtcdHistory *now,
+                             _unused_ void *userdata)
+{
+    fail_msg("it is the same history");
+}
+
+/* Two members: the one that lags answers last. */
+static void an_older_answer_takes_no_revision_back(_unused_ void **state)
+{
+    int64_t first = 0, second = 0;
+    open_client(NULL);
+    etcd_set_history(etcd, (EtcdHistory){.cluster = 7, .revision = 5}, on_other_history, NULL);
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &first, NULL), 0);
+    AskedCall *older = await_asked("Range");
+    older->n_answered++; /* it waits */
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &second, NULL), 0);
+    reply_range(await_asked("Range"), 20, 2);
+    assert_int_equal(second, 20);
+    older->n_answered--;
+    reply_range(older, 10, 2);
+    assert_int_equal(first, 10);
+    assert_int_equal(etcd_history(etcd).revision, 20);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_renewal_of_two_terms_is_none),
+        CASE(a_deadline_counts_from_the_send),
+        CASE(a_lost_lease_is_asked_for_anew_at_once),
+        CASE(a_renewal_without_an_answer_is_asked_again),
+        CASE(a_watch_that_says_nothing_is_begun_anew),
+        CASE(fragments_of_a_revision_are_told_at_once),
+        CASE(a_watch_that_is_refused_gets_another_token),
+        CASE(an_older_answer_takes_no_revision_back),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-answers.h - an etcd of one member that says what the test tells it, at the end of the simulated network.
+ *
+ *     AskedCall *read = await_asked("Range");
+ *     reply(read, &(Pb__RangeResponse){...}.base);
+ *
+ * Ownership: answers_open() makes the network and a loop, answers_close() frees them; clients of libetcd are freed
+ *            before. An AskedCall is the fixture's, until answers_close().
+ * Units:     *_usec is virtual time.
+ * Errors:    none: what goes wrong ends the test.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/test/testing.h"
+#include "etcd.pb-c.h"
+#include "etcd/etcd.h"
+#include "etcd/wire.h"
+
+typedef struct AskedCall {
+    WireCall *wire; /* NULL: it has ended */
+    char method[32], token[32];
+    bool unary;
+    int n_asked, n_answered;
+} AskedCall;
+
+void answers_open(sd_event **ret_event);
+void answers_close(sd_event *event);
+/* As EtcdOptions.endpoints. */
+extern const char answers_endpoints[];
+
+/* Lets time pass until a call of that method ("Range") has a question without an answer; the oldest such call. */
+AskedCall *await_asked(const char *method);
+/* A call of that method has a question without an answer now. */
+bool is_asked(const char *method);
+/* Says so, and ends a call that has one answer. Borrows the message. Time passes until it is read. */
+void reply(AskedCall *call, const ProtobufCMessage *message);
+void pass_usec(uint64_t usec);
