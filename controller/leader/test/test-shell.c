@@ -49,7 +49,7 @@ static bool draw(void *ret, size_t n)
     return true;
 }
 
-static int set_up(_unused_ void **state)
+static int set_up_jobs(size_t n_jobs)
 {
     Error err = ERROR_INIT;
     store_begin();
@@ -59,8 +59,8 @@ static int set_up(_unused_ void **state)
         .cluster = "lab",
         .lease_sec = 10,
         .core = cluster_config_default,
-        .limits = {.nodes = 8, .jobs = 1, .reports = 32, .incidents = 201, .requests = 8},
-        .introduction = {.name = "c", .max_nodes = 8, .max_jobs = 1}};
+        .limits = {.nodes = 8, .jobs = n_jobs, .reports = 32, .incidents = 201, .requests = 8},
+        .introduction = {.name = "c", .max_nodes = 8, .max_jobs = (int)n_jobs}};
     const LeaderNeeds needs = {.draw = draw};
     const LeaderEvents events = {.loaded = on_loaded,
                                  .view_changed = on_view_changed,
@@ -74,6 +74,9 @@ static int set_up(_unused_ void **state)
     answer_all(); /* about rights */
     return 0;
 }
+
+static int set_up(_unused_ void **state) { return set_up_jobs(1); }
+static int set_up_two(_unused_ void **state) { return set_up_jobs(2); }
 
 static int tear_down(_unused_ void **state)
 {
@@ -210,6 +213,60 @@ static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
     assert_true(n_ticks > early);
 }
 
+/* Two jobs have worlds, and both are told to stop. */
+static void begin_two(void)
+{
+    const DesiredRecord stop = {.state = DESIRED_STOPPED, .min = 1, .max = 2};
+    list_all();
+    elect();
+    for (int i = 1; i < 5; i++)
+        put_node((char[]){'n', (char)('0' + i), '\0'});
+    put_job("a");
+    put_job("b");
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    PUT(desired_record, &stop, KEY_DESIRED, "a");
+    PUT(desired_record, &stop, KEY_DESIRED, "b");
+}
+
+/* The core is asked until it rests, without another turn of the loop. */
+static void all_that_can_be_decided_is(_unused_ void **state)
+{
+    begin_two();
+    seen.n_txns = 0;
+    list_all(); /* shows both at once */
+    assert_int_equal(seen.n_txns, 2);
+    settle();
+}
+
+/* Two decisions have no answer, and both read: what comes last may be the older one. */
+static void an_older_read_takes_nothing_away(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    begin_two();
+    show_all();
+    pass(5 * USEC_PER_MSEC);
+    EtcdCall *second = last_under_way(false);
+    answer(under_way(false), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    EtcdCall *older = under_way(true);
+    take_snapshot(older);
+    cordon("n1");
+    answer(second, LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    EtcdCall *newer = last_under_way(true);
+    assert_ptr_not_equal(newer, older);
+    answer(newer, GIVEN);
+    assert_true(is_cordoned("n1"));
+    answer(older, GIVEN);
+    assert_true(is_cordoned("n1"));
+    delete_key(key_of("lab", KEY_CORDONS, "n1", key));
+    list_all(); /* it is still known that it was there */
+    assert_false(is_cordoned("n1"));
+    settle();
+}
+
 /* 20, 40, 80 ms and so on to 1.28 s; and from the beginning when one was written. */
 static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
 {
@@ -286,6 +343,24 @@ static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **s
     cordon("n1");
     show_all();
     assert_true(is_cordoned("n1"));
+}
+
+/* The watch has moved to a member that lags: what its list does not have yet has not gone. */
+static void a_list_that_is_older_than_a_read_takes_nothing_away(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    begin();
+    const int64_t before = seen.revision;
+    cordon("n1");
+    answer(under_way(false), LOST_BEFORE);
+    pass(USEC_PER_SEC);
+    answer(under_way(true), GIVEN);
+    assert_true(is_cordoned("n1"));
+    list_until(before);
+    assert_true(is_cordoned("n1"));
+    delete_key(key_of("lab", KEY_CORDONS, "n1", key));
+    list_all(); /* it is still known that it was there */
+    assert_false(is_cordoned("n1"));
 }
 
 static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **state)
@@ -426,6 +501,14 @@ static void it_leaves_without_etcd(_unused_ void **state)
     assert_int_equal(n_ended, 1);
 }
 
+static void without_a_lease_it_leaves_at_once(_unused_ void **state)
+{
+    list_all();
+    leader_leave(leader);
+    assert_int_equal(n_ended, 1);
+    assert_int_equal(seen.n_revoked, 0);
+}
+
 static void who_leaves_does_not_begin_to_lead(_unused_ void **state)
 {
     list_all();
@@ -468,6 +551,7 @@ static void time_alone_is_a_reason_to_decide(_unused_ void **state)
     assert_int_equal(n_stalled, 0);
     pass(30 * USEC_PER_SEC);
     assert_true(seen.n_txns > before);
+    assert_int_equal(n_stalled, 0); /* nor is what comes in time late */
 }
 
 static void a_loop_that_comes_late_says_so(_unused_ void **state)
@@ -501,6 +585,9 @@ static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
     answer(under_way(true), LOST_BEFORE);
     pass(2 * USEC_PER_SEC);
     assert_int_equal(seen.n_reads, before + 2); /* it asks again */
+    const int decided = seen.n_txns;
+    answer(under_way(true), GIVEN);
+    assert_int_equal(seen.n_txns, decided + 1); /* at once */
     settle();
     assert_true(cluster_survey_job(leader_view(leader).cluster, 0, &job));
     assert_string_equal(job.name, "b");
@@ -595,6 +682,7 @@ static void it_goes_with_a_transaction_under_way(_unused_ void **state) { begin(
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE_OF_TWO(name) cmocka_unit_test_setup_teardown(name, set_up_two, tear_down) /* jobs */
     const struct CMUnitTest tests[] = {
         CASE(a_leader_reads_decides_and_writes),
         CASE(a_key_that_only_a_read_has_shown_goes_with_the_next_list),
@@ -620,6 +708,10 @@ int main(void)
         CASE(what_comes_at_once_is_decided_upon_at_once),
         CASE(the_wait_after_a_refusal_grows_to_its_bound),
         CASE(it_goes_with_a_transaction_under_way),
+        CASE(without_a_lease_it_leaves_at_once),
+        CASE(a_list_that_is_older_than_a_read_takes_nothing_away),
+        CASE_OF_TWO(all_that_can_be_decided_is),
+        CASE_OF_TWO(an_older_read_takes_nothing_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

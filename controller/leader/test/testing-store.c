@@ -336,6 +336,15 @@ EtcdCall *under_way(bool reads)
     return NULL;
 }
 
+EtcdCall *last_under_way(bool reads)
+{
+    EtcdCall *last = under_way(reads);
+    for (size_t i = 0; i < n_calls; i++)
+        if (!calls[i]->asks_rights && !calls[i]->read == !reads)
+            last = calls[i];
+    return last;
+}
+
 void answer_all(void)
 {
     while (n_calls)
@@ -405,27 +414,31 @@ void show_all(void)
 
 /* The stream broke, and the watch lists what there is: of what came and went meanwhile it knows nothing. The first time
  * it is the list that it begins with. */
-void list_all(void)
+void list_until(int64_t revision)
 {
     EtcdEvent events[2 * STORE_KEYS_MAX];
-    size_t n = 0;
-    for (size_t i = n_shown; i < n_changes; i++) {
+    size_t n = 0, end = n_shown;
+    while (end < n_changes && changes[end].revision <= revision)
+        end++;
+    for (size_t i = n_shown; i < end; i++) {
         const StoreChange *c = &changes[i];
         bool is_last = true;
-        for (size_t k = i + 1; k < n_changes; k++)
+        for (size_t k = i + 1; k < end; k++)
             is_last = is_last && strcmp(changes[k].key, c->key) != 0;
         if (!is_last || (!c->value && !etcd_watch_knows(NULL, c->key)))
             continue;
         events[n] = event_of(c);
         if (!c->value) /* made up */
-            events[n].kv.mod_revision = seen.revision;
+            events[n].kv.mod_revision = revision;
         n++;
     }
-    n_shown = n_changes;
+    n_shown = end;
     n_lists++;
-    on_watch(events, n, seen.revision, !was_listed, on_watch_userdata);
+    on_watch(events, n, revision, !was_listed, on_watch_userdata);
     was_listed = true;
 }
+
+void list_all(void) { list_until(seen.revision); }
 
 /* ---- lease and election ---- */
 
@@ -444,6 +457,8 @@ EtcdLease *etcd_lease_free(_unused_ EtcdLease *lease) { return NULL; }
 int etcd_lease_revoke(_unused_ EtcdLease *lease, EtcdTxnHandler done, void *userdata,
                       EtcdCall **ret)
 {
+    if (!seen.has_candidate) /* nor a lease */
+        return -ESTALE;
     seen.n_revoked++;
     return etcd_txn(NULL, NULL, 0, &(EtcdOp){.kind = ETCD_DELETE, .key = LEADER_KEY}, 1, done,
                     userdata, ret);

@@ -63,6 +63,8 @@ typedef enum AnswerKind {
 
 /* The read or the transaction that is under way; the test ends if there is none. */
 EtcdCall *under_way(bool reads);
+/* Of several the one that was asked for last. */
+EtcdCall *last_under_way(bool reads);
 /* etcd answers the read now; answer() hands that out later. */
 void take_snapshot(EtcdCall *read);
 void answer(EtcdCall *call, AnswerKind kind);
@@ -76,5 +78,7 @@ bool show_one(void);
 void show_all(void);
 /* Lists what there is: at first, and after a broken stream. Keys that went before they were shown are not told of. */
 void list_all(void);
+/* The same by a member that lags: what came after this revision is shown later. */
+void list_until(int64_t revision);
 /* Shows and answers everything until there is nothing to do at this moment. */
 void settle(void);
