@@ -85,45 +85,6 @@ static int tear_down(_unused_ void **state)
     return 0;
 }
 
-#define PUT(prefix, record, kind, name)                                                            \
-    do {                                                                                           \
-        char _key[KEY_MAX];                                                                        \
-        char *_text = prefix##_encode(record, NULL);                                               \
-        put_text(key_of("lab", kind, name, _key), _text);                                          \
-        free(_text);                                                                               \
-    } while (0)
-
-static void put_node(const char *name)
-{
-    NodeRecord node = {.machine_id = "m", .incarnation = 1, .n_slots = 1};
-    (void)snprintf(node.name, sizeof(node.name), "%s", name);
-    PUT(node_record, &node, KEY_NODES, name);
-}
-
-static void put_job(const char *name)
-{
-    char text[512];
-    (void)snprintf(text, sizeof(text),
-                   "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":1,\"max\":2},"
-                   "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
-                   "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],"
-                   "\"empty_text\":\"file:///d/empty.npy\"},"
-                   "\"train\":{\"global_batch\":8,\"grain\":1,\"steps\":100},"
-                   "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
-                   name);
-    SpecRecord spec = {.spec = text, .submitted_usec = 1};
-    DesiredRecord desired = {.min = 1, .max = 2};
-    PUT(spec_record, &spec, KEY_SPECS, name);
-    PUT(desired_record, &desired, KEY_DESIRED, name);
-}
-
-static void cordon(const char *node)
-{
-    CordonRecord record = {.n_causes = 1, .causes = {{.mode = CORDON_CORDON, .since_usec = 1}}};
-    (void)snprintf(record.node, sizeof(record.node), "%s", node);
-    PUT(cordon_record, &record, KEY_CORDONS, node);
-}
-
 static bool is_cordoned(const char *name)
 {
     NodeSurvey node;

@@ -14,6 +14,7 @@
 
 #include "base/test/testing.h"
 #include "cluster/keys.h"
+#include "cluster/records.h"
 #include "etcd/etcd.h"
 
 enum { STORE_KEYS_MAX = 32 };
@@ -51,6 +52,19 @@ void stall(uint64_t usec);
 StoredKey *find(const char *key); /* NULL: there is none */
 void put_text(const char *key, const char *value);
 void delete_key(const char *key);
+
+#define PUT(prefix, record, kind, name)                                                            \
+    do {                                                                                           \
+        char _key[KEY_MAX];                                                                        \
+        char *_text = prefix##_encode(record, NULL);                                               \
+        put_text(key_of("lab", kind, name, _key), _text);                                          \
+        free(_text);                                                                               \
+    } while (0)
+
+/* A node of one slot; a job of one or two ranks; a cordon. */
+void put_node(const char *name);
+void put_job(const char *name);
+void cordon(const char *node);
 
 /* ---- requests under way ---- */
 
