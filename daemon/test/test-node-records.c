@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-records.c - whole nodes in one process, where nothing is real: the records that a node shares with other
  * writers, and those of worlds that move while something is written. */
+#include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
 
@@ -51,16 +52,21 @@ static size_t n_commits(void)
     return n;
 }
 
-static void expect_mark(int64_t generation, int64_t step)
+static ProgressRecord progress(void)
 {
     char key[KEY_MAX];
     ProgressRecord record;
     const StoredKey *k = find(key_of("lab", KEY_PROGRESS, "a", key));
     assert_non_null(k);
     assert_int_equal(progress_record_decode(key, k->value, strlen(k->value), &record, NULL), 0);
+    return record;
+}
+
+static void expect_mark(int64_t generation, int64_t step)
+{
+    const ProgressRecord record = progress();
     assert_int_equal(record.committed.generation, generation);
     assert_int_equal(record.committed.step, step);
-    progress_record_clear(&record);
 }
 
 /* A commit by somebody else: what the nodes know of the record is old. */
@@ -91,13 +97,18 @@ static void decide_after(int64_t generation, CommitMark committed)
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
 }
 
+static void hear(int slot, ChannelMessage m)
+{
+    writes_message(&n1.machine, slot, m);
+    const FakeTrainer *t = trainer_in(&n1.machine, slot);
+    t->process->events.heard(t->process->events.userdata);
+}
+
 static void say_found(int64_t step, int64_t made_by, bool more)
 {
     ChannelMessage m = {.type = CHANNEL_FOUND, .step = step, .made_by = made_by, .more = more};
     (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
-    writes_message(&n1.machine, 0, m);
-    const FakeTrainer *t = trainer_in(&n1.machine, 0);
-    t->process->events.heard(t->process->events.userdata);
+    hear(0, m);
 }
 
 /* ---- commits ---- */
@@ -170,6 +181,103 @@ static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void *
     assert_int_equal(n_commits(), 1);
     expect_commit(0, 3, 10);
     expect_mark(3, 10);
+}
+
+/* ---- progress ---- */
+
+/* Nothing would bring it later: its world may be over within the second. */
+static void the_last_step_is_told_at_once(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    hear(0, (ChannelMessage){.type = CHANNEL_STEP, .step = 98, .steps = 100});
+    settle();
+    hear(0, (ChannelMessage){.type = CHANNEL_STEP, .step = 99, .steps = 100});
+    settle();
+    assert_int_equal(progress().step, 98);
+    hear(0, (ChannelMessage){.type = CHANNEL_STEP, .step = 100, .steps = 100});
+    settle();
+    assert_int_equal(progress().step, 100);
+}
+
+/* It is turned into realtime once: clocks are set. */
+static void since_when_nothing_is_saved_does_not_move(_unused_ void **state)
+{
+    ChannelMessage step = {.type = CHANNEL_STEP, .step = 5, .steps = 100};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    step.unsaved_since_usec = clock_boottime_usec() - 5 * USEC_PER_SEC;
+    hear(0, step);
+    settle();
+    const uint64_t since_usec = progress().unsaved_since_usec;
+    assert_int_equal(since_usec, clock_realtime_usec() - 5 * USEC_PER_SEC);
+    ahead_usec = 86400 * USEC_PER_SEC;
+    pass(2 * USEC_PER_SEC);
+    step.step++;
+    hear(0, step);
+    settle();
+    assert_int_equal(progress().step, 6);
+    assert_int_equal(progress().unsaved_since_usec, since_usec);
+}
+
+/* ---- who hangs ---- */
+
+static void say_computing(int slot, int64_t step)
+{
+    hear(slot, (ChannelMessage){.type = CHANNEL_STAGE, .step = step, .stage = STAGE_COMPUTING});
+}
+
+/* All the time etcd is heard of. */
+static void pass_in_contact(uint64_t sec)
+{
+    for (uint64_t i = 0; i < sec; i++) {
+        pass(USEC_PER_SEC);
+        renew(&n1.etcd);
+        settle();
+    }
+}
+
+static void who_waits_to_be_let_go_keeps_nobody_waiting(_unused_ void **state)
+{
+    n1.config.startup_sec = 20;
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    say_computing(0, 0);
+    pass_in_contact(25);
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, false);
+}
+
+static void a_rank_of_another_job_keeps_nobody_waiting(_unused_ void **state)
+{
+    n1.config.startup_sec = 20;
+    submit("b");
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    run_world("b", 1, 2, 0);
+    say_computing(0, 50);
+    for (int i = 0; i < 5; i++) {
+        say_computing(1, i);
+        pass_in_contact(5);
+    }
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, false);
+}
+
+/* Its step was long, but it did not end by itself. */
+static void who_is_killed_in_a_long_step_has_not_hung(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    pass_in_contact(9);
+    set_phase("a", (PhaseRecord){.phase = PHASE_STOPPED, .generation = 1});
+    settle();
+    dies(&n1.machine, 0);
+    settle();
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_true(record.ranks[0].killed && !record.ranks[0].hung);
+    assert_non_null(strstr(record.ranks[0].text, "the job is stopped"));
+    ranks_record_clear(&record);
 }
 
 /* ---- reports of worlds that are over ---- */
@@ -260,6 +368,11 @@ int main(void)
         CASE(progress_of_a_new_world_knows_what_was_committed),
         CASE(the_newest_of_many_found_checkpoints_are_kept),
         CASE(what_is_found_is_newer_than_a_mark_that_is_not_there),
+        CASE(the_last_step_is_told_at_once),
+        CASE(since_when_nothing_is_saved_does_not_move),
+        CASE(who_waits_to_be_let_go_keeps_nobody_waiting),
+        CASE(a_rank_of_another_job_keeps_nobody_waiting),
+        CASE(who_is_killed_in_a_long_step_has_not_hung),
         CASE(the_dead_are_told_again_under_the_next_world),
         CASE(a_report_that_is_refused_at_its_end_is_written_under_the_new_guard),
         CASE(one_that_finishes_and_one_that_dies_have_not_finished),
