@@ -10,15 +10,18 @@ static sd_event *event;
 static Etcd *etcd;
 static EtcdLease *lease;
 static EtcdWatch *watch;
+static EtcdElection *election;
 
-static void open_client(const char *user)
+static void open_client_of(const char *endpoints, const char *user)
 {
-    const EtcdOptions options = {.endpoints = answers_endpoints,
+    const EtcdOptions options = {.endpoints = endpoints,
                                  .user = user,
                                  .password = user ? "secret" : NULL,
                                  .timeout_usec = 5 * USEC_PER_SEC};
     assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
 }
+
+static void open_client(const char *user) { open_client_of(answers_endpoint, user); }
 
 static int set_up(_unused_ void **state)
 {
@@ -28,6 +31,7 @@ static int set_up(_unused_ void **state)
 
 static int tear_down(_unused_ void **state)
 {
+    election = etcd_election_free(election);
     lease = etcd_lease_free(lease);
     watch = etcd_watch_free(watch);
     etcd = etcd_free(etcd);
@@ -66,15 +70,17 @@ static void on_lease(EtcdLeaseState is, _unused_ int64_t id, void *userdata)
     seen->n_lost += is == ETCD_LEASE_LOST;
 }
 
-static void reply_grant(int64_t id)
+static void reply_grant_of(int64_t id, int64_t ttl)
 {
     Pb__ResponseHeader header = header_of(5, 2);
     Pb__LeaseGrantResponse grant = PB__LEASE_GRANT_RESPONSE__INIT;
     grant.header = &header;
     grant.id = id;
-    grant.ttl = 10;
+    grant.ttl = ttl;
     reply(await_asked("LeaseGrant"), &grant.base);
 }
+
+static void reply_grant(int64_t id) { reply_grant_of(id, 10); }
 
 static void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
 {
@@ -160,6 +166,92 @@ static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
     assert_true(clock_boottime_usec() < etcd_lease_deadline_usec(lease));
 }
 
+static void renewals_that_fail_are_tried_before_it_runs_out(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 2, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant_of(77, 2);
+    for (int i = 0; i < 8; i++) {
+        reply_keep_alive(77, 2, 2);
+        const uint64_t failed_usec = clock_boottime_usec();
+        reply_range(await_asked("Range"), 5, 3); /* of another term */
+        (void)await_asked("LeaseKeepAlive");
+        assert_true(clock_boottime_usec() < failed_usec + 2 * USEC_PER_SEC / 6);
+        assert_int_equal(seen.n_renewed, 0);
+    }
+}
+
+static void an_answer_to_another_lease_is_none(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant(77);
+    AskedCall *stream = await_asked("LeaseKeepAlive");
+    reply_range(await_asked("Range"), 5, 2);
+    reply_keep_alive(76, 10, 2);
+    assert_int_equal(seen.n_renewed, 0);
+    stream->n_asked++; /* it still is */
+    reply_keep_alive(77, 10, 2);
+    assert_int_equal(seen.n_renewed, 1);
+}
+
+static void each_renewal_has_a_witness_of_its_own(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant(77);
+    for (int i = 1; i <= 3; i++) {
+        reply_keep_alive(77, 10, 2);
+        assert_int_equal(seen.n_renewed, i - 1);
+        reply_range(await_asked("Range"), 5, 2);
+        assert_int_equal(seen.n_renewed, i);
+    }
+}
+
+/* ---- elections ---- */
+
+static void on_election(_unused_ bool leading, _unused_ const char *key, _unused_ int64_t term,
+                        _unused_ void *userdata)
+{
+}
+
+static void reply_txn(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+    done.header = &header;
+    done.succeeded = true;
+    reply(await_asked("Txn"), &done.base);
+}
+
+static void reply_created(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__WatchResponse created = PB__WATCH_RESPONSE__INIT;
+    created.header = &header;
+    created.created = true;
+    reply(await_asked("Watch"), &created.base);
+}
+
+/* It was deleted before the answer came, and the watch began behind both. */
+static void a_candidate_whose_key_nobody_shows_stands_again(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 1000, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant_of(77, 1000);
+    assert_int_equal(etcd_election_new(etcd, "/e/", "v", lease, on_election, NULL, &election), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    reply_created();
+    reply_txn();
+    assert_false(is_asked("Txn"));
+    pass_usec(USEC_PER_SEC);
+    assert_true(is_asked("Txn"));
+}
+
 /* ---- watches ---- */
 
 typedef struct SeenEvents {
@@ -178,15 +270,6 @@ static void on_events(_unused_ const EtcdEvent *events, size_t n, _unused_ int64
     seen->n_last = n;
 }
 
-static void reply_created(void)
-{
-    Pb__ResponseHeader header = header_of(5, 2);
-    Pb__WatchResponse created = PB__WATCH_RESPONSE__INIT;
-    created.header = &header;
-    created.created = true;
-    reply(await_asked("Watch"), &created.base);
-}
-
 static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const EtcdTxnResult *result,
                    _unused_ void *userdata)
 {
@@ -202,11 +285,8 @@ static void a_watch_that_says_nothing_is_begun_anew(_unused_ void **state)
     reply_range(await_asked("Range"), 5, 2);
     reply_created();
     for (int i = 0; i < 12 && !is_asked("Range"); i++) {
-        Pb__ResponseHeader header = header_of(5, 2);
-        Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
-        done.header = &header;
         assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, NULL, NULL), 0);
-        reply(await_asked("Txn"), &done.base);
+        reply_txn();
         pass_usec(USEC_PER_SEC);
     }
     assert_true(is_asked("Range"));
@@ -251,6 +331,52 @@ static void fragments_of_a_revision_are_told_at_once(_unused_ void **state)
     say_event(stream, "/p/a", 7, false); /* it was told */
     assert_int_equal(seen.n_calls, 2);
     assert_int_equal(seen.n_events, 4);
+}
+
+static void refuse_watch(void)
+{
+    Pb__WatchResponse refused = PB__WATCH_RESPONSE__INIT;
+    refused.canceled = true;
+    refused.cancel_reason = (char *)"because";
+    reply(await_asked("Watch"), &refused.base);
+}
+
+/* What was not whole comes with the next list. */
+static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    say_event(stream, "/p/a", 6, true);
+    stream->n_asked++; /* it ends without being asked */
+    refuse_watch();
+    reply_range(await_asked("Range"), 7, 2);
+    stream = await_asked("Watch");
+    reply_created();
+    say_event(stream, "/p/b", 8, false);
+    assert_int_equal(seen.n_events, 1);
+}
+
+static void a_watch_that_was_up_does_not_wait_long(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
+    for (int i = 0; i < 8; i++) {
+        reply_range(await_asked("Range"), 5, 2);
+        refuse_watch();
+    }
+    reply_range(await_asked("Range"), 5, 2);
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    stream->n_asked++;
+    refuse_watch();
+    const uint64_t ended_usec = clock_boottime_usec();
+    (void)await_asked("Range");
+    assert_true(clock_boottime_usec() < ended_usec + USEC_PER_SEC / 2);
 }
 
 static void reply_token(const char *token)
@@ -313,6 +439,79 @@ static void an_older_answer_takes_no_revision_back(_unused_ void **state)
     assert_int_equal(etcd_history(etcd).revision, 20);
 }
 
+static void on_each_history(_unused_ const EtcdHistory *was, _unused_ const EtcdHistory *now,
+                            void *userdata)
+{
+    ++*(int *)userdata;
+}
+
+/* Both were asked of the store before it was restored. */
+static void one_other_history_is_told_once(_unused_ void **state)
+{
+    int64_t first = 0, second = 0;
+    int n = 0;
+    open_client(NULL);
+    etcd_set_history(etcd, (EtcdHistory){.cluster = 7, .revision = 50}, on_each_history, &n);
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &first, NULL), 0);
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &second, NULL), 0);
+    reply_range(await_asked("Range"), 10, 2);
+    assert_int_equal(n, 1);
+    reply_range(await_asked("Range"), 10, 2);
+    assert_int_equal(n, 1);
+    assert_int_equal(etcd_history(etcd).revision, 10);
+}
+
+/* ---- members ---- */
+
+/* Whichever of the two the client begins with. */
+static void a_member_that_is_down_is_left(_unused_ void **state)
+{
+    for (size_t down = 0; down < 2; down++) {
+        int64_t revision = 0;
+        answers_down = down;
+        open_client_of(answers_endpoints, NULL);
+        assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &revision, NULL), 0);
+        AskedCall *call = await_asked("Range");
+        assert_int_equal(call->member, 1 - down);
+        reply_range(call, 5, 2);
+        assert_int_equal(revision, 5);
+        etcd = etcd_free(etcd);
+    }
+}
+
+static void a_silent_member_is_left(_unused_ void **state)
+{
+    int64_t revision = 0;
+    open_client_of(answers_endpoints, NULL);
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &revision, NULL), 0);
+    AskedCall *first = await_asked("Range");
+    const size_t silent = first->member;
+    while (first->wire)
+        pass_usec(USEC_PER_SEC / 10);
+    AskedCall *other = await_asked("Range");
+    assert_int_not_equal(other->member, silent);
+    reply_range(other, 5, 2);
+    assert_int_equal(revision, 5);
+}
+
+/* One answer that takes long says nothing of a member that gives others. */
+static void a_member_that_answers_is_kept(_unused_ void **state)
+{
+    const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};
+    int64_t revision = 0;
+    open_client_of(answers_endpoints, NULL);
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &revision, NULL), 0);
+    AskedCall *slow = await_asked("Range");
+    for (int i = 0; i < 8; i++) {
+        assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, NULL, NULL), 0);
+        reply_txn();
+        pass_usec(USEC_PER_SEC / 2);
+    }
+    assert_non_null(slow->wire);
+    reply_range(slow, 5, 2);
+    assert_int_equal(revision, 5);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -321,6 +520,16 @@ int main(void)
         CASE(a_deadline_counts_from_the_send),
         CASE(a_lost_lease_is_asked_for_anew_at_once),
         CASE(a_renewal_without_an_answer_is_asked_again),
+        CASE(renewals_that_fail_are_tried_before_it_runs_out),
+        CASE(an_answer_to_another_lease_is_none),
+        CASE(each_renewal_has_a_witness_of_its_own),
+        CASE(a_candidate_whose_key_nobody_shows_stands_again),
+        CASE(fragments_of_a_stream_that_ends_are_dropped),
+        CASE(a_watch_that_was_up_does_not_wait_long),
+        CASE(one_other_history_is_told_once),
+        CASE(a_member_that_is_down_is_left),
+        CASE(a_silent_member_is_left),
+        CASE(a_member_that_answers_is_kept),
         CASE(a_watch_that_says_nothing_is_begun_anew),
         CASE(fragments_of_a_revision_are_told_at_once),
         CASE(a_watch_that_is_refused_gets_another_token),

@@ -212,6 +212,27 @@ static void a_write_whose_answer_is_lost_is_neither_done_nor_not(_unused_ void *
     assert_int_equal(server_revision(server), before + 1);
 }
 
+static void on_failed(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
+                      void *userdata)
+{
+    *(int *)userdata = r;
+}
+
+/* It ends at its deadline, and has not asked without a pause until then. */
+static void a_read_without_an_etcd_ends_in_time(_unused_ void **state)
+{
+    int r = 0, n_turns = 0;
+    server_stop(server, 0);
+    network_server_changed();
+    const uint64_t begun_usec = loops_now_usec();
+    assert_int_equal(etcd_get(clients[READER], "/p/a", false, on_failed, &r, NULL), 0);
+    while (r == 0 && ++n_turns < 10000)
+        assert_true(loops_run(begun_usec + 60 * USEC_PER_SEC));
+    assert_int_equal(r, -ECONNREFUSED);
+    assert_true(n_turns < 5000);
+    assert_true(loops_now_usec() <= begun_usec + 30 * USEC_PER_SEC);
+}
+
 /* ---- watches ---- */
 
 typedef struct SeenEvents {
@@ -342,6 +363,26 @@ static void who_loses_the_lease_leads_no_more(_unused_ void **state)
     assert_int_equal(seen.n_lost, 1);
 }
 
+/* Both come in one call of the watch. */
+static void a_key_that_was_born_again_is_another_term(_unused_ void **state)
+{
+    char key[32];
+    SeenTerm seen = {0};
+    win(&seen);
+    (void)snprintf(key, sizeof(key), "/e/%llx", (unsigned long long)etcd_lease_id(lease));
+    for (NetworkWay way = 0; way < NETWORK_WAYS; way++)
+        network_cut(READER, 0, way, true);
+    (void)change(ETCD_DELETE, key);
+    (void)change(ETCD_PUT, key);
+    network_reset(READER, 0);
+    for (NetworkWay way = 0; way < NETWORK_WAYS; way++)
+        network_cut(READER, 0, way, false);
+    run_for_msec(5000);
+    assert_int_equal(seen.n_lost, 1);
+    assert_int_equal(seen.n_won, 2);
+    assert_true(seen.leading);
+}
+
 static void on_value(int r, _unused_ const Error *err, const EtcdRange *range, void *userdata)
 {
     assert_int_equal(r, 0);
@@ -373,7 +414,9 @@ int main(void)
         CASE(a_read_whose_moment_was_compacted_begins_anew),
         CASE(a_delete_takes_no_longer_name),
         CASE(a_write_whose_answer_is_lost_is_neither_done_nor_not),
+        CASE(a_read_without_an_etcd_ends_in_time),
         CASE(each_change_is_told_once),
+        CASE(a_key_that_was_born_again_is_another_term),
         CASE(a_deleted_key_is_not_known),
         CASE(a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both),
         CASE(who_loses_the_lease_leads_no_more),

@@ -9,20 +9,22 @@
 
 enum { CALLS_MAX = 64, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
 
-const char answers_endpoints[] = "m0:2379";
+const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379";
 
+size_t answers_down;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
 static AskedCall *answered; /* NULL: nothing is to be said */
 static ProtobufCMessage *answer;
 
-static void *on_open(_unused_ void *server, _unused_ size_t member, const char *path,
+static void *on_open(_unused_ void *server, size_t member, const char *path,
                      _unused_ bool hasleader, const char *token, WireCall *wire)
 {
     const char *name = strrchr(path, '/') + 1;
     assert_true(n_calls < CALLS_MAX);
     AskedCall *call = &calls[n_calls++];
     *call = (AskedCall){.wire = wire,
+                        .member = member,
                         .unary = strcmp(name, "Watch") != 0 && strcmp(name, "LeaseKeepAlive") != 0};
     (void)snprintf(call->method, sizeof(call->method), "%s", name);
     (void)snprintf(call->token, sizeof(call->token), "%s", token ? token : "");
@@ -41,7 +43,7 @@ static void on_cancel(_unused_ void *server, void *call)
         fail_msg("the client has given up %s", answered->method);
 }
 
-static bool is_up(_unused_ void *server, _unused_ size_t member) { return true; }
+static bool is_up(_unused_ void *server, size_t member) { return member != answers_down; }
 
 static void advance(_unused_ void *server, _unused_ uint64_t now_usec)
 {
@@ -64,12 +66,13 @@ static uint64_t next_usec(_unused_ void *server)
 
 void answers_open(sd_event **ret_event)
 {
-    static const char *const addresses[] = {answers_endpoints};
+    static const char *const addresses[] = {answers_endpoint, "m1:2379"};
     n_calls = 0;
+    answers_down = SIZE_MAX;
     answered = NULL;
     loops_open(USEC_PER_SEC);
     network_open(&(NetworkOptions){.addresses = addresses,
-                                   .n_members = 1,
+                                   .n_members = ELEMENTSOF(addresses),
                                    .n_machines = 1,
                                    .seed = 1,
                                    .server = {.open = on_open,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-answers.h - an etcd of one member that says what the test tells it, at the end of the simulated network.
+/* testing-answers.h - an etcd of two members that says what the test tells it, at the end of the simulated network.
  *
  *     AskedCall *read = await_asked("Range");
  *     reply(read, &(Pb__RangeResponse){...}.base);
@@ -20,14 +20,18 @@
 typedef struct AskedCall {
     WireCall *wire; /* NULL: it has ended */
     char method[32], token[32];
+    size_t member;
     bool unary;
     int n_asked, n_answered;
 } AskedCall;
 
 void answers_open(sd_event **ret_event);
 void answers_close(sd_event *event);
-/* As EtcdOptions.endpoints. */
-extern const char answers_endpoints[];
+/* As EtcdOptions.endpoints: of the first, and of both. */
+extern const char answers_endpoint[], answers_endpoints[];
+
+/* The member takes no new connection; SIZE_MAX: both do. */
+extern size_t answers_down;
 
 /* Lets time pass until a call of that method ("Range") has a question without an answer; the oldest such call. */
 AskedCall *await_asked(const char *method);
