@@ -366,6 +366,8 @@ static const Field progress_fields[] = {
     TEXT(ProgressRecord, "save_error", save_error, MAYBE),
     INT64(ProgressRecord, "waits_since_usec", waits_since_usec, MAYBE),
     INT(ProgressRecord, "waits_rank", waits_rank, MAYBE, 0, RECORD_RANKS_MAX),
+    INT64(ProgressRecord, "diverging_since", diverging_since, MAYBE),
+    TEXT(ProgressRecord, "diverging", diverging, MAYBE),
     INT64(ProgressRecord, "metrics_lost", metrics_lost, MAYBE),
     INT64(ProgressRecord, "metrics_lost_first", metrics_lost_first, MAYBE),
     INT64(ProgressRecord, "metrics_lost_last", metrics_lost_last, MAYBE),

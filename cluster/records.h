@@ -427,7 +427,9 @@ typedef struct ProgressRecord {
     /* Since when the ranks have waited for the data of waits_rank; 0: they do not wait, or not for long. */
     uint64_t waits_since_usec;
     int waits_rank;
-    int64_t metrics_lost;                          /* steps whose metrics are lost; 0: none */
+    int64_t diverging_since; /* the step from which on training diverges; 0: it does not */
+    char diverging[160];     /* which value is too large, for people */
+    int64_t metrics_lost;    /* steps whose metrics are lost; 0: none */
     int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
     CommitMark committed; /* the newest commit; the commit's own transaction writes it */
 } ProgressRecord;

@@ -263,6 +263,8 @@ static const FieldHelp helps[] = {
     {"progress.waits_since_usec",
      "since when the ranks wait for data; 0: they do not, or not for long"},
     {"progress.waits_rank", "rank whose data they wait for"},
+    {"progress.diverging_since", "step from which on training diverges; 0: it does not"},
+    {"progress.diverging", "which value is too large"},
     {"progress.metrics_lost", "steps whose metrics are lost; 0: none"},
     {"progress.metrics_lost_first", "first step between which they lie"},
     {"progress.metrics_lost_last", "last step between which they lie"},

@@ -97,6 +97,14 @@ static json_t *store_json(const ModelJob *job)
                      "waits_rank", p->waits_since_usec ? json_integer(p->waits_rank) : json_null());
 }
 
+static json_t *diverging_json(const ModelJob *job)
+{
+    const ProgressRecord *p = model_progress(job);
+    if (!p || p->diverging_since == 0)
+        return json_null();
+    return json_pack("{s:I, s:s}", "since", (json_int_t)p->diverging_since, "text", p->diverging);
+}
+
 static json_t *metrics_lost_json(const ModelJob *job)
 {
     const ProgressRecord *p = &job->progress;
@@ -127,7 +135,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                           : json_null();
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:b}",
+        "s:o, s:o, s:o, s:b}",
         "queue", queue, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0),
         "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
         model_reason(job, reason), "generation",
@@ -139,6 +147,6 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
         running ? real_or_null((double)(steps - step) * step_sec) : json_null(), "checkpoint",
         checkpoint_json(job), "incidents", incidents_json(m, job), "goodput",
         real_or_null(model_goodput(job)), "store", store_json(job), "next_try_at",
-        time_or_null(model_next_try_usec(job)), "metrics_lost", metrics_lost_json(job),
-        "job_file_lost", model_has_lost_spec(job));
+        time_or_null(model_next_try_usec(job)), "metrics_lost", metrics_lost_json(job), "diverging",
+        diverging_json(job), "job_file_lost", model_has_lost_spec(job));
 }

@@ -602,7 +602,8 @@ bool model_is_incident_of(const IncidentRecord *i, const ModelJob *job)
 
 bool model_ended_world(const IncidentRecord *i)
 {
-    return strcmp(i->cause, "store-trouble") != 0 && strcmp(i->cause, "record-lost") != 0;
+    return strcmp(i->cause, "store-trouble") != 0 && strcmp(i->cause, "record-lost") != 0 &&
+           strcmp(i->cause, "diverging") != 0;
 }
 
 const ProgressRecord *model_progress(const ModelJob *job)

@@ -129,7 +129,7 @@ double model_recovery_sec(const IncidentRecord *incident);
 
 /* Tells whether the incident is of this submission of the job, not of an earlier job of the same name. */
 bool model_is_incident_of(const IncidentRecord *incident, const ModelJob *job);
-/* Tells whether the incident ended a world; if not, training went on beside it (store-trouble). */
+/* Tells whether the incident ended a world; if not, training went on beside it (store-trouble, diverging). */
 bool model_ended_world(const IncidentRecord *incident);
 /* Returns the newest progress of rank 0 of the present world; NULL: none, or the job has ended. */
 const ProgressRecord *model_progress(const ModelJob *job);

@@ -82,6 +82,8 @@ static const ChannelFieldRow rows[] = {
     NEWER(failed_saves, failed_saves, INT64, T(STEP)),
     NEWER(unsaved_since_usec, unsaved_since_usec, UINT64, T(STEP)),
     NEWER(save_error, save_error, TEXT, T(STEP)),
+    NEWER(diverging_since, diverging_since, INT64, T(STEP)),
+    NEWER(diverging, diverging, TEXT, T(STEP)),
     NEWER(metrics_lost, metrics_lost, INT64, T(STEP)),
     NEWER(metrics_lost_first, metrics_lost_first, INT64, T(STEP)),
     NEWER(metrics_lost_last, metrics_lost_last, INT64, T(STEP)),

@@ -31,6 +31,7 @@ enum {
     CHANNEL_TEXT_MAX = 512,
     CHANNEL_SOURCES_MAX = 33 * 129,
     CHANNEL_SAVE_ERROR_MAX = 200,
+    CHANNEL_DIVERGING_MAX = 160,
 };
 
 /* How sdtraind hands its settings paths_read and paths_write to its ranks: JSON arrays of strings; unset: open. */
@@ -113,6 +114,9 @@ typedef struct ChannelMessage {
     uint64_t unsaved_since_usec;
     /* Why the newest save failed, for people; may be cut. */
     char save_error[CHANNEL_SAVE_ERROR_MAX];
+    int64_t diverging_since; /* the step from which on training diverges; 0: it does not */
+    /* Which value is too large, for people. */
+    char diverging[CHANNEL_DIVERGING_MAX];
     int64_t metrics_lost;                          /* steps whose metrics are lost; 0: none */
     int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
 

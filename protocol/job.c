@@ -228,6 +228,7 @@ static void parse_train(JsonReader *root, Job *job)
     parse_ema(&r, job);
     job->train.caption_drop = 0.1;
     json_get_double(&r, "caption_drop", JSON_OPTIONAL, 0, 1, &job->train.caption_drop);
+    json_get_bool(&r, "stop_if_diverging", JSON_OPTIONAL, &job->train.stop_if_diverging);
     parse_noise_schedule(&r, job);
 
     if (r.r == 0 && job->train.global_batch % job->train.grain != 0)

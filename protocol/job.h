@@ -87,6 +87,7 @@ typedef struct Job {
             int64_t start_step;
         } ema;
         double caption_drop;
+        bool stop_if_diverging; /* the job fails then; the leader's to decide */
         Prediction prediction;
         struct {
             double beta_start, beta_end; /* scaled_linear */

@@ -67,6 +67,9 @@ const JobKey job_keys[] = {
      "the EMA becomes the weights then, and is averaged from the next step on"},
     {"train.caption_drop", "0.1", NULL, false, "share of captions replaced by the empty one"},
     {"train.prediction", "\"epsilon\"", NULL, false, "or `\"v_prediction\"`"},
+    {"train.stop_if_diverging", "false", NULL, false,
+     "whether the job fails when [training diverges](../operating/runbooks/diverging.md). Nodes and controllers before "
+     "this key refuse it"},
     {"train.noise_schedule.kind", "\"scaled_linear\"", NULL, false, "the only one"},
     {"train.noise_schedule.beta_start", "0.00085", NULL, false, "first beta"},
     {"train.noise_schedule.beta_end", "0.012", NULL, false, "last beta"},
@@ -129,6 +132,8 @@ static const struct {
     {"failed_saves", "saves that failed since the process began"},
     {"unsaved_since_usec", "since when saves fail; 0: they do not"},
     {"save_error", "why they fail; may be cut"},
+    {"diverging_since", "step from which on training diverges; 0: it does not"},
+    {"diverging", "which value is too large"},
     {"metrics_lost", "steps whose metrics are lost; 0: none"},
     {"metrics_lost_first", "first step between which they lie"},
     {"metrics_lost_last", "last step between which they lie"},

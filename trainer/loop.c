@@ -240,8 +240,11 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .step_sec = sec,
                                .data_sec = data_sec,
                                .failed_saves = trouble->n_failed,
-                               .unsaved_since_usec = trouble->since_usec};
+                               .unsaved_since_usec = trouble->since_usec,
+                               .diverging_since = divergence_since(saver_divergence(l->saver))};
     (void)snprintf(l->said.save_error, sizeof(l->said.save_error), "%s", trouble->error.text);
+    divergence_say(saver_divergence(l->saver), result->loss, result->gradient_norm,
+                   l->said.diverging, sizeof(l->said.diverging));
     if (!daemon_link_is_daemon(s->link))
         log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step,
                  (long long)l->said.steps, result->loss, l->said.samples_per_sec);
@@ -367,7 +370,8 @@ static int publish_again(Loop *l, Error *err)
                                .step = s->state->scalars.step,
                                .steps = s->job->train.steps,
                                .samples_seen = s->state->scalars.position,
-                               .loss = NAN};
+                               .loss = NAN,
+                               .diverging_since = divergence_since(saver_divergence(l->saver))};
     CheckpointOwner *owner;
     int r = checkpoint_claim(s->writer, &owner, err);
     if (r == 0)

@@ -42,6 +42,7 @@ struct Saver {
     uint64_t pause_usec;    /* before the next one that is due by itself */
     bool has_committed;     /* in this process */
     bool asked;             /* rank 0: for a save, and none has begun since */
+    Divergence divergence;  /* rank 0 */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -55,6 +56,8 @@ int saver_new(Session *session, Saver **ret, Error *err)
         s->written.step = manifest_step(session->resume);
         s->written.digest = manifest_digest(session->resume);
     }
+    if (session_resumes_own(session)) /* an older version's says nothing: this begins anew */
+        (void)divergence_parse(manifest_divergence(session->resume), &s->divergence);
     *ret = s;
     return 0;
 }
@@ -71,6 +74,8 @@ Saver *saver_free(Saver *saver)
 Hash saver_digest(const Saver *saver) { return saver->written.digest; }
 
 const SaverTrouble *saver_trouble(const Saver *saver) { return &saver->trouble; }
+
+const Divergence *saver_divergence(const Saver *saver) { return &saver->divergence; }
 
 void saver_gap(const Saver *saver, MetricsGap *ret) { checkpoint_gap(saver->session->writer, ret); }
 
@@ -128,6 +133,7 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
     assert(n > 0 && n < LINE_BYTES);
     s->n_lines_bytes += (size_t)n;
     s->newest_step = step;
+    divergence_add(&s->divergence, step, result->loss, result->gradient_norm);
     return 0;
 }
 
@@ -336,6 +342,8 @@ static int begin(Saver *s, int64_t step, Error *err)
     s->asked = false;
     s->begun_usec = clock_boottime_usec();
     bool writes_metrics = s->session->rank == 0;
+    if (writes_metrics)
+        checkpoint_note_divergence(s->session->writer, &s->divergence);
     return checkpoint_begin(s->session->writer, s->session->state,
                             writes_metrics ? (s->lines ? s->lines : "") : NULL,
                             s->committed_step + 1, step, err);

@@ -54,5 +54,7 @@ typedef struct SaverTrouble {
     Error error; /* of the newest failed save; code 0: none has failed after the last good */
 } SaverTrouble;
 const SaverTrouble *saver_trouble(const Saver *saver);
+/* Rank 0: what the steps of this history so far say about divergence. */
+const Divergence *saver_divergence(const Saver *saver);
 /* Rank 0: the gap in the history's metrics, as it was found after the newest commit. */
 void saver_gap(const Saver *saver, MetricsGap *ret);

@@ -296,6 +296,8 @@ static void every_record_survives_a_round_trip(void **state)
                                .save_error = "the store does not answer",
                                .waits_since_usec = 1,
                                .waits_rank = 4,
+                               .diverging_since = 12,
+                               .diverging = "the loss is 5e+07, and was 1.17 at best",
                                .metrics_lost = 7,
                                .metrics_lost_first = 5,
                                .metrics_lost_last = 20};

@@ -52,10 +52,12 @@ typedef struct JobFacts {
     int64_t steps;    /* after which the job has succeeded */
     int max_failures; /* K of I7: generations without progress before the job fails */
     uint64_t grow_interval_usec;
-    uint64_t store_patience_usec; /* an outage of the store shorter than this counts no failures */
-    int64_t arrival;              /* create revision of specs/<job>: the order of the queue */
-    int min, max;                 /* ranks, as the job file has them */
-    bool needs_gpu;               /* each rank needs a slot that has a GPU */
+    uint64_t store_patience_usec;  /* an outage of the store shorter than this counts no failures */
+    int64_t arrival;               /* create revision of specs/<job>: the order of the queue */
+    int min, max;                  /* ranks, as the job file has them */
+    bool stop_if_diverging;        /* the job fails when training diverges */
+    int64_t keep_last, keep_every; /* checkpoints that stay: as the job file has it */
+    bool needs_gpu;                /* each rank needs a slot that has a GPU */
     char submission[SUBMISSION_BYTES];   /* tells apart two jobs that have had the same name */
     int priority;                        /* as the job file has it */
     char resume_uri[RECORD_URI_MAX + 1]; /* checkpoint to adopt; empty: none */

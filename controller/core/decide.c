@@ -7,6 +7,7 @@
 #include "controller/core/decide.h"
 
 #include "controller/core/cluster-internal.h"
+#include "controller/core/divergence-incident.h"
 #include "controller/core/plan.h"
 #include "controller/core/presence.h"
 #include "controller/core/queue.h"
@@ -270,7 +271,7 @@ static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
         incident_resolve(c, job, open, d);
         d->incident.ended = job->phase.phase != PHASE_SUCCEEDED;
     }
-    return open || decide_store_incident_over(c, job, d);
+    return open || decide_store_incident_over(c, job, d) || decide_divergence_over(c, job, d);
 }
 
 /* The incident of a failed job stays open until a person acts: starts the job again (it is resolved when the job
@@ -468,7 +469,7 @@ static bool decide_upkeep(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         return true;
     }
     return incident_add_replay(c, job, d) || decide_store_incident(c, job, d) ||
-           decide_cleanup(c, s, job, d);
+           decide_divergence(c, job, d) || decide_cleanup(c, s, job, d);
 }
 
 static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
@@ -527,7 +528,11 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     assert(is_active(job->phase.phase));
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (rank0 && rank0->finished) {
-        decide_end(c, job, PHASE_SUCCEEDED, "finished", d);
+        char reason[RECORD_TEXT_MAX + 1];
+        if (decide_divergence(c, job, d))
+            return true;
+        divergence_say_finished(job, reason, sizeof(reason));
+        decide_end(c, job, PHASE_SUCCEEDED, reason, d);
         const Incident *incident = incident_find_open(c, job);
         if (incident)
             incident_resolve(c, job, incident, d);

@@ -203,6 +203,9 @@ static void read_job_file(Feed *feed, const char *key, const char *name)
     facts->max = job->world.max;
     facts->needs_gpu = job->train.device == JOB_DEVICE_CUDA;
     facts->steps = job->train.steps;
+    facts->stop_if_diverging = job->train.stop_if_diverging;
+    facts->keep_last = job->checkpoint.keep_last;
+    facts->keep_every = job->checkpoint.keep_every;
     facts->max_failures = job->recovery.max_failures_at_same_step;
     facts->grow_interval_usec = (uint64_t)job->recovery.grow_interval_sec * USEC_PER_SEC;
     facts->store_patience_usec = (uint64_t)job->recovery.store_patience_sec * USEC_PER_SEC;

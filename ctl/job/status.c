@@ -106,6 +106,13 @@ static void print_store(const ModelJob *job)
         printf("  tries again in %s\n", span_text((double)(next_usec - now_usec) * 1e-6, span));
 }
 
+static void print_divergence(const ModelJob *job)
+{
+    const ProgressRecord *p = model_progress(job);
+    if (p && p->diverging_since)
+        printf("  diverging since step %lld: %s\n", (long long)p->diverging_since, p->diverging);
+}
+
 static void print_job(const Model *m, const ModelJob *job)
 {
     _cleanup_json_ json_t *j = model_job_json(m, job);
@@ -128,6 +135,7 @@ static void print_job(const Model *m, const ModelJob *job)
         printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
                json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
     print_store(job);
+    print_divergence(job);
     print_world(j);
     for (size_t i = 0; i < m->n_incidents; i++)
         if (model_is_incident_of(&m->incidents[i], job)) {

@@ -78,11 +78,13 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .samples_seen = step->samples_seen,
                                .at_usec = clock_realtime_usec(),
                                .unsaved_since_usec = unsaved_usec,
+                               .diverging_since = step->diverging_since,
                                .metrics_lost = step->metrics_lost,
                                .metrics_lost_first = step->metrics_lost_first,
                                .metrics_lost_last = step->metrics_lost_last,
                                .committed = record->committed};
     (void)snprintf(record->save_error, sizeof(record->save_error), "%s", step->save_error);
+    (void)snprintf(record->diverging, sizeof(record->diverging), "%s", step->diverging);
     if (is_last) {
         timer_stop(&progress->timer);
         progress_send(progress);

@@ -47,6 +47,8 @@ static ChannelMessage full(ChannelType type)
                             .stage = STAGE_REDUCING,
                             .waited_usec = 7000000,
                             .waits_rank = 3,
+                            .diverging_since = 12,
+                            .diverging = "the loss is 5e+07, and was 1.17 at best",
                             .metrics_lost = 7,
                             .metrics_lost_first = 5,
                             .metrics_lost_last = 20,

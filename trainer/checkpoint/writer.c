@@ -346,6 +346,7 @@ static int take_snapshot(CheckpointWriter *w, const TrainState *state, const cha
             return error_set(err, -ENOMEM, "checkpoint: out of memory for the metrics");
         p->metrics_first = metrics_first;
         p->metrics_last = metrics_last;
+        p->divergence = w->divergence;
     }
     snapshot_take(w, state);
     return 0;
@@ -357,6 +358,11 @@ int checkpoint_prepare(CheckpointWriter *w, const TrainState *state, Error *err)
     writer_wait_idle(w);
     writer_unlock(w);
     return snapshot_allocate(w, state, err);
+}
+
+void checkpoint_note_divergence(CheckpointWriter *w, const Divergence *divergence)
+{
+    w->divergence = *divergence; /* the training thread's alone: a save takes a copy */
 }
 
 int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *metrics,

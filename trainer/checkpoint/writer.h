@@ -49,6 +49,7 @@ typedef struct Snapshot {
     bool ema_complete; /* on all ranks alike: each has the EMA ranges that it writes already */
     char *metrics;     /* rank 0 */
     int64_t metrics_first, metrics_last;
+    Divergence divergence; /* rank 0 */
 } Snapshot;
 
 /* A larger EMA is gathered chunk by chunk; tests lower it before they make a writer. */
@@ -90,6 +91,7 @@ struct CheckpointWriter {
     Manifest *written;      /* rank 0: waits for checkpoint_settle() */
     Manifest *latest;       /* rank 0: the newest committed one; its history goes on */
     MetricsKept *kept;      /* rank 0 */
+    Divergence divergence;  /* rank 0: of the newest step */
 
     pthread_t thread;
     bool thread_runs;

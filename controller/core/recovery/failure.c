@@ -25,6 +25,7 @@
 static const char cause_names[CAUSES][20] = {
     [CAUSE_NONE] = "none",
     [CAUSE_STORE_TROUBLE] = "store-trouble",
+    [CAUSE_DIVERGING] = "diverging",
     [CAUSE_RECORD_LOST] = "record-lost",
     [CAUSE_PEER_LOST] = "peer-lost",
     [CAUSE_RANKS_LOST] = "ranks-lost",

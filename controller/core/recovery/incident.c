@@ -37,6 +37,7 @@ static Severity severity_of(Cause cause)
     case CAUSE_NODE_LOST: /* the node has an incident of its own: decide_absence_incident() */
         return SEVERITY_INFO;
     case CAUSE_STORE_TROUBLE:
+    case CAUSE_DIVERGING:
     case CAUSE_RECORD_LOST:
     case CAUSE_WORLD_LOST:
     case CAUSE_START_TIMEOUT:
@@ -168,6 +169,7 @@ const Incident *incident_find_open(const Cluster *c, const CoreJob *job)
         const Incident *incident = &c->incidents[i];
         if (incident->used && incident->record.state == INCIDENT_OPEN &&
             !text_equal(incident->record.cause, cause_name(CAUSE_STORE_TROUBLE)) &&
+            !text_equal(incident->record.cause, cause_name(CAUSE_DIVERGING)) &&
             !text_equal(incident->record.cause, cause_name(CAUSE_RECORD_LOST)) &&
             incident_is_of(&incident->record, job) &&
             (!newest || incident->record.generation > newest->record.generation))

@@ -10,14 +10,16 @@
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
- *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused=   its spec
+ *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= keep-every=
+ *       [gpu] [stop-if-diverging]    its spec
  *   want NAME STATE min= max= target= priority=                         its desired record is put
  *   cordon NODE mode= reason= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank=   (times: since when)
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging= is=
+ *                                    (unsaved, waits: times since when; diverging: a step)
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB                      says which worlds the job's phase record remembers
@@ -310,6 +312,9 @@ static void put_job(Story *s)
                   .min = 1,
                   .max = 2,
                   .needs_gpu = has_flag(s, "gpu"),
+                  .stop_if_diverging = has_flag(s, "stop-if-diverging"),
+                  .keep_last = (int64_t)find_number(s, "keep", 3),
+                  .keep_every = (int64_t)find_number(s, "keep-every", 0),
                   .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));
@@ -457,7 +462,9 @@ static void put_progress(Story *s)
                              .step = strtoll(word(s, 4), NULL, 10),
                              .step_sec = 0.1,
                              .at_usec = trace_now(s->runner),
-                             .waits_rank = (int)find_number(s, "rank", 0)};
+                             .waits_rank = (int)find_number(s, "rank", 0),
+                             .diverging_since = (int64_t)find_number(s, "diverging", 0)};
+    COPY(record.diverging, find_text(s, "is", ""));
     if (find_text(s, "unsaved", NULL))
         record.unsaved_since_usec = TRACE_EPOCH_USEC + USEC(find_number(s, "unsaved", 0));
     if (find_text(s, "waits", NULL))

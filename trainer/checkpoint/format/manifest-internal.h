@@ -35,7 +35,8 @@ struct Manifest {
     size_t n_segments;
     char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
     size_t n_committed;
-    Hash hash; /* of the text; set by reading */
+    char divergence[DIVERGENCE_TEXT_MAX]; /* divergence_format(); empty: not told */
+    Hash hash;                            /* of the text; set by reading */
 };
 
 /* The state digest that follows from the manifest's chunk hashes and scalars. */

@@ -190,6 +190,8 @@ int manifest_format(const Manifest *m, char **ret)
     r = r ?: set(root, "metrics_first", json_integer(m->metrics_first));
     r = r ?: set(root, "metrics", array_json(m, m->n_segments, segment_item));
     r = r ?: set(root, "committed", array_json(m, m->n_committed, committed_item));
+    if (r == 0 && m->divergence[0])
+        r = set(root, "divergence", json_string(m->divergence));
     r = r ?: set_seal(root);
     if (r < 0)
         return r;

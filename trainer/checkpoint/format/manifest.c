@@ -419,6 +419,8 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
         read_segments(&r, m);
     if (r.r == 0)
         read_committed(&r, m);
+    (void)json_get_text(&r, "divergence", JSON_OPTIONAL, m->divergence,
+                        sizeof(m->divergence)); /* the reader keeps the error */
     if (r.r == 0)
         check_digest(&r, m);
     if (r.r == 0)
@@ -562,6 +564,8 @@ size_t manifest_segments(const Manifest *m, const MetricsSegment **ret)
 }
 
 bool manifest_has_ema(const Manifest *m) { return m->ema; }
+
+const char *manifest_divergence(const Manifest *m) { return m->divergence; }
 
 static int differ(const Manifest *m, const char *what, const char *theirs, const char *ours,
                   Error *err)

@@ -20,6 +20,7 @@
 
 #include "store/store.h"
 #include "trainer/checkpoint/format/checkpoint-name.h"
+#include "trainer/state/divergence.h"
 #include "trainer/state/object.h"
 
 enum {
@@ -69,6 +70,8 @@ int64_t manifest_step(const Manifest *manifest);
 Hash manifest_digest(const Manifest *manifest); /* of the state */
 Hash manifest_hash(const Manifest *manifest);   /* of manifest.json */
 bool manifest_has_ema(const Manifest *manifest);
+/* What divergence_parse() reads: the judgement of the steps up to its own. Empty: an older version wrote it. */
+const char *manifest_divergence(const Manifest *manifest);
 /* Its folder below the checkpoint URI. */
 void manifest_folder(const Manifest *manifest, char ret[CHECKPOINT_FOLDER_MAX]);
 /* Returns how many earlier checkpoints of the history it lists as committed, and copies the folders
