@@ -284,6 +284,11 @@ static void every_record_survives_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(RanksRecord, ranks_record, &ranks);
     RendezvousRecord rendezvous = {.address = "10.0.0.1:2000"};
     ASSERT_ROUND_TRIP(RendezvousRecord, rendezvous_record, &rendezvous);
+}
+
+static void progress_survives_a_round_trip(void **state)
+{
+    (void)state;
     ProgressRecord progress = {.generation = 3,
                                .step = 5,
                                .steps = 10,
@@ -550,6 +555,7 @@ int main(void)
         cmocka_unit_test(a_bad_secret_is_not_quoted),
         cmocka_unit_test(every_record_survives_a_round_trip),
         cmocka_unit_test(health_survives_a_round_trip),
+        cmocka_unit_test(progress_survives_a_round_trip),
         cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),
         cmocka_unit_test(values_arrive_as_they_were_sent),
         cmocka_unit_test(gpus_of_a_node_are_a_number_of_slots),

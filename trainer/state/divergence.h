@@ -4,8 +4,8 @@
  * Each of the two has a level, a running median: it moves up or down by the same factor, wherever the value lies. The
  * loss is held against the lowest level that it ever had, the norm, which may grow, against its present one. A score
  * collects by how much the values are too large: log(value / (factor * level)), at most 1 a step in either direction,
- * never below 0. Training diverges when a score has reached DIVERGENCE_ALARM, and no more when it is 0 again. So one step
- * counts no more than a tenth, whatever it was; values three times the limit take ten steps, values just above it more.
+ * never below 0. Training diverges when a score has reached DIVERGENCE_ALARM, and no more when it is 0 again. So one
+ * step counts no more than a tenth, whatever it was; values three times the limit take ten steps, lower ones more.
  *
  * Ownership: a Divergence is a value; {0} has seen nothing.
  * Units:     steps; losses and norms as they are.

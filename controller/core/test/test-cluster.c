@@ -10,20 +10,17 @@
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
- *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= keep-every=
- *       [gpu] [stop-if-diverging]    its spec
+ *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= [stop-if-diverging]
  *   want NAME STATE min= max= target= priority=                         its desired record is put
  *   cordon NODE mode= reason= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging= is=
- *                                    (unsaved, waits: times since when; diverging: a step)
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is=   (times: since when)
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
- *   history JOB                      says which worlds the job's phase record remembers
- *   survey                           says what metrics would show
+ *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
  *   lose|spoil|newer|backup|restore KIND JOB    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick                             time passes, nothing else
@@ -314,7 +311,6 @@ static void put_job(Story *s)
                   .needs_gpu = has_flag(s, "gpu"),
                   .stop_if_diverging = has_flag(s, "stop-if-diverging"),
                   .keep_last = (int64_t)find_number(s, "keep", 3),
-                  .keep_every = (int64_t)find_number(s, "keep-every", 0),
                   .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));

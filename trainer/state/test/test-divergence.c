@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-divergence.c - what is called divergent, and what is not: curves of real jobs (curves/, made by make-curves), and
- * curves made here of noise, spikes, steps and slopes. */
+/* test-divergence.c - what is called divergent, and what is not: curves of real jobs (curves/, made by make-curves),
+ * and curves made here of noise, spikes, steps and slopes. */
 #include "trainer/state/divergence.h"
 
 #include "base/philox.h"
