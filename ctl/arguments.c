@@ -84,6 +84,7 @@ static const OptionText texts[] = {
     {OPTION_WHAT_IF, "cordon", 0, "NODE,...", "as if these were cordoned", TAKES(TEXT, cordon)},
     {OPTION_WHAT_IF, "drain", 0, "NODE,...", "as if these were drained", TAKES(TEXT, drain)},
     {OPTION_DIR, "dir", 0, "FOLDER", "SDTRAIN_DEV by default, else ./sdtrain-dev", TAKES(TEXT, dir)},
+    {OPTION_FORMAT, "output", 'o', "jsonl|csv|tensorboard", "jsonl by default", TAKES(TEXT, format)},
     {OPTION_JSON, "output", 'o', "json|text", "text by default", TAKES(FORMAT, json)},
     {OPTION_CLUSTER, "etcd", 0, "HOST:PORT,...", "SDTRAIN_ETCD by default", TAKES(TEXT, client.etcd)},
     {OPTION_CLUSTER, "cluster", 0, "NAME", "SDTRAIN_CLUSTER by default, else \"default\"",

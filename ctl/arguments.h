@@ -41,6 +41,7 @@ typedef enum Option {
     OPTION_DRAW = 1 << 23,       /* --caption TEXT, --samples N, --seed N */
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
+    OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
 } Option;
 
 enum {
@@ -62,7 +63,7 @@ struct Arguments {
     bool json, watch, follow, ema, verbose, force, clear, queue;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
-    const char *model, *pipeline;
+    const char *model, *pipeline, *format;
     ArgumentTexts captions;
     int samples, seed;                 /* -1: not given */
     int world, rank, generation;       /* -1: not given */

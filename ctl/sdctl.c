@@ -39,6 +39,8 @@ const CtlVerb ctl_verbs[] = {
      "Saves after the present step, and waits until that is committed (60 s by default)"},
     {"job", "recover", job_recover, "NAME [MANIFEST]", OPTION_CLUSTER | OPTION_TIMEOUT, 0,
      "Has a job that has ended go on from a manifest, or from what its checkpoint folder holds"},
+    {"job", "metrics", job_metrics, "NAME", OPTION_CLUSTER | OPTION_FORMAT | OPTION_FOLLOW | OPTION_OUT, 0,
+     "Writes loss, gradient norm and learning rate of each committed step, for other programs"},
     {"job", "report", job_report, "NAME", OPTION_CLUSTER, OPTION_OUT,
      "Writes one HTML page: losses, failures, worlds, recoveries"},
     {"job", "sample", job_sample, "NAME", OPTION_CLUSTER | OPTION_MODEL | OPTION_DRAW, OPTION_OUT,

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* metrics.c - `sdctl job metrics`: loss, gradient norm and learning rate of every committed step, for other programs.
+ *
+ * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job ends
+ * or a signal does. Every batch is flushed whole. A step's wall time is known for commits alone: between them it is
+ * interpolated. */
+#include "base/clock.h"
+#include "ctl/arguments.h"
+#include "ctl/job/committed.h"
+#include "ctl/job/event-file.h"
+#include "ctl/job/verbs.h"
+#include "ctl/model.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+
+typedef enum Format { JSONL, CSV, TENSORBOARD, FORMATS } Format;
+
+static const char *const format_names[FORMATS] = {"jsonl", "csv", "tensorboard"};
+
+typedef struct JobMetrics {
+    const char *name;
+    Model *model;
+    Format format;
+    FILE *to;
+    int64_t told_step; /* the last row's; 0: there is none */
+    Hash told;         /* of the manifest whose rows were written */
+    bool told_any, over;
+    bool missing; /* the job is not there */
+} JobMetrics;
+
+/* Between what is known: the begin of the job, and its commits. */
+static double wall_sec(const ModelJob *job, int64_t step)
+{
+    const CheckpointsRecord *all = &job->checkpoints;
+    int64_t before = 0, after = 0;
+    uint64_t from_usec = job->phase.started_usec, to_usec = 0;
+    for (size_t i = 0; i < all->n_commits && to_usec == 0; i++) {
+        const CheckpointCommit *c = &all->commits[i];
+        if (c->struck_out || c->at_usec == 0)
+            continue;
+        if (c->step >= step) {
+            after = c->step;
+            to_usec = c->at_usec;
+        } else {
+            before = c->step;
+            from_usec = c->at_usec;
+        }
+    }
+    if (to_usec <= from_usec || after <= before)
+        return (double)MAX(from_usec, to_usec) * 1e-6;
+    double share = (double)(step - before) / (double)(after - before);
+    return ((double)from_usec + share * (double)(to_usec - from_usec)) * 1e-6;
+}
+
+static void write_number(FILE *to, double value, const char *otherwise)
+{
+    if (isfinite(value))
+        fprintf(to, "%.9g", value);
+    else
+        fputs(otherwise, to);
+}
+
+static void write_row(const JobMetrics *m, double at_sec, const MetricsLine *line)
+{
+    const char *const names[] = {"loss", "grad_norm", "learning_rate"};
+    const double values[] = {line->loss, line->grad_norm, line->lr};
+    EventScalar scalars[ELEMENTSOF(names)];
+    if (m->format != TENSORBOARD)
+        fprintf(m->to, m->format == CSV ? "%lld,%.3f" : "{\"step\":%lld,\"wall_time\":%.3f",
+                (long long)line->step, at_sec);
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        scalars[i] = (EventScalar){names[i], values[i]};
+        if (m->format == JSONL)
+            fprintf(m->to, ",\"%s\":", names[i]);
+        else if (m->format == CSV)
+            fputs(",", m->to);
+        if (m->format != TENSORBOARD)
+            write_number(m->to, values[i], m->format == CSV ? "" : "null");
+    }
+    if (m->format == TENSORBOARD)
+        event_file_add(m->to, at_sec, line->step, scalars, ELEMENTSOF(scalars));
+    else
+        fputs(m->format == CSV ? "\n" : "}\n", m->to);
+}
+
+static void begin_rows(const JobMetrics *m, const ModelJob *job)
+{
+    if (m->format == CSV)
+        fputs("step,wall_time,loss,grad_norm,learning_rate\n", m->to);
+    if (m->format == TENSORBOARD)
+        event_file_begin(m->to, wall_sec(job, 1));
+}
+
+static int write_new_rows(JobMetrics *m, const ModelJob *job, const CheckpointCommit *commit,
+                          Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(manifest_freep) Manifest *manifest = NULL;
+    CommittedMetrics metrics = {0};
+    int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, err);
+    if (r == 0)
+        r = committed_metrics(store, manifest, &metrics, err);
+    for (size_t i = 0; r == 0 && i < metrics.n_lines; i++)
+        if (metrics.lines[i].step > m->told_step) {
+            m->told_step = metrics.lines[i].step;
+            write_row(m, wall_sec(job, m->told_step), &metrics.lines[i]);
+        }
+    if (r == 0 && metrics.n_lost > 0)
+        fprintf(stderr, "sdctl: the metrics of %lld steps between %lld and %lld are lost: %s\n",
+                (long long)metrics.n_lost, (long long)metrics.first_lost,
+                (long long)metrics.last_lost, metrics.why);
+    free(metrics.lines);
+    free(metrics.saved);
+    if (r == 0 && (fflush(m->to) != 0 || ferror(m->to)))
+        return error_errno(err, -(errno ? errno : EIO), "cannot write the metrics of job %s",
+                           m->name);
+    return r;
+}
+
+/* Returns 1 when there is a commit that was not told, or nothing more to wait for. */
+static int on_event(const EtcdEvent *event, void *userdata)
+{
+    JobMetrics *m = userdata;
+    if (event)
+        return model_feed(m->model, event);
+    const ModelJob *job = model_job(m->model, m->name);
+    m->missing = !job || !model_is_shown(job);
+    if (m->missing)
+        return 1;
+    const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
+    m->over = model_has_ended(job);
+    return m->over ||
+           (commit && commit->step > 0 && (!m->told_any || !hash_equal(m->told, commit->hash)));
+}
+
+/* One look at the job: at once, or when it has something new. */
+static int look(const Arguments *a, JobMetrics *m, Error *err)
+{
+    CtlClient client = {0};
+    int r = client_open(&a->client, &client, err);
+    if (r == 0 && m->told_any) {
+        m->model = model_new(client.cluster);
+        r = client_watch(&client, on_event, m, USEC_INFINITY, err);
+    } else if (r == 0) {
+        r = model_read(&client, &m->model, err);
+        if (r == 0)
+            (void)on_event(NULL, m); /* what it found is in m */
+    }
+    client_close(&client);
+    if (r >= 0 && m->missing)
+        r = error_set(err, -ENOENT, "no job %s", m->name);
+    return MIN(r, 0);
+}
+
+static int tell(const Arguments *a, JobMetrics *m, Error *err)
+{
+    int r = 0;
+    for (bool first = true; r == 0 && (first || (a->follow && !m->over)); first = false) {
+        m->model = model_free(m->model);
+        r = look(a, m, err);
+        if (r < 0)
+            return r;
+        const ModelJob *job = model_job(m->model, m->name);
+        const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
+        if (first)
+            begin_rows(m, job);
+        if (commit && commit->step > 0 && (!m->told_any || !hash_equal(m->told, commit->hash)))
+            r = write_new_rows(m, job, commit, err);
+        m->told = commit ? commit->hash : (Hash){0};
+        m->told_any = true;
+    }
+    return r;
+}
+
+/* A folder for TensorBoard, in which the job has one file: it is written anew each time. */
+static int open_out(const Arguments *a, JobMetrics *m, Error *err)
+{
+    char path[512];
+    if (!a->out)
+        return 0;
+    (void)snprintf(path, sizeof(path), "%s", a->out);
+    if (m->format == TENSORBOARD) {
+        if (mkdir(a->out, 0777) < 0 && errno != EEXIST)
+            return error_errno(err, -errno, "cannot make the folder %s", a->out);
+        int n =
+            snprintf(path, sizeof(path), "%s/events.out.tfevents.0.sdtrain-%s", a->out, m->name);
+        if (n >= (int)sizeof(path))
+            return error_set(err, -ENAMETOOLONG, "--out: %.60s... is too long", a->out);
+    }
+    m->to = fopen(path, "we");
+    return m->to ? 0 : error_errno(err, -errno, "cannot write %s", path);
+}
+
+int job_metrics(const Arguments *a)
+{
+    Error err = ERROR_INIT;
+    JobMetrics m = {.name = a->operand, .to = stdout};
+    while (a->format && m.format < FORMATS && strcmp(a->format, format_names[m.format]) != 0)
+        m.format++;
+    if (m.format == FORMATS)
+        return arguments_refuse(a->verb, "-o takes jsonl, csv or tensorboard, not \"%s\"",
+                                a->format);
+    if (m.format == TENSORBOARD && !a->out)
+        return arguments_refuse(a->verb, "-o tensorboard needs --out FOLDER");
+    int r = open_out(a, &m, &err);
+    if (r == 0)
+        r = tell(a, &m, &err);
+    m.model = model_free(m.model);
+    if (m.to && m.to != stdout && fclose(m.to) != 0 && r == 0)
+        r = error_errno(&err, -errno, "cannot write %s", a->out);
+    return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
+}
