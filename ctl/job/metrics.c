@@ -2,10 +2,11 @@
 /* metrics.c - `sdctl job metrics`: loss, gradient norm and learning rate of every committed step, for other programs.
  *
  * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job ends
- * or a signal does. Every batch is flushed whole. A step's wall time is known for commits alone: between them it is
+ * or a signal does. Every batch is written whole. A step's wall time is known for commits alone: between them it is
  * interpolated. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
+#include "ctl/export/interrupt.h"
 #include "ctl/job/committed.h"
 #include "ctl/job/event-file.h"
 #include "ctl/job/verbs.h"
@@ -94,6 +95,22 @@ static void begin_rows(const JobMetrics *m, const ModelJob *job)
         event_file_begin(m->to, wall_sec(job, 1));
 }
 
+/* A signal ends the process between two batches. */
+static int write_rows(JobMetrics *m, const ModelJob *job, const CommittedMetrics *metrics,
+                      Error *err)
+{
+    interrupt_begin();
+    for (size_t i = 0; i < metrics->n_lines; i++)
+        if (metrics->lines[i].step > m->told_step) {
+            m->told_step = metrics->lines[i].step;
+            write_row(m, wall_sec(job, m->told_step), &metrics->lines[i]);
+        }
+    bool written = fflush(m->to) == 0 && !ferror(m->to);
+    int r = written ? 0 : -(errno ? errno : EIO);
+    interrupt_end();
+    return r < 0 ? error_errno(err, r, "cannot write the metrics of job %s", m->name) : 0;
+}
+
 static int write_new_rows(JobMetrics *m, const ModelJob *job, const CheckpointCommit *commit,
                           Error *err)
 {
@@ -103,20 +120,14 @@ static int write_new_rows(JobMetrics *m, const ModelJob *job, const CheckpointCo
     int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, err);
     if (r == 0)
         r = committed_metrics(store, manifest, &metrics, err);
-    for (size_t i = 0; r == 0 && i < metrics.n_lines; i++)
-        if (metrics.lines[i].step > m->told_step) {
-            m->told_step = metrics.lines[i].step;
-            write_row(m, wall_sec(job, m->told_step), &metrics.lines[i]);
-        }
+    if (r == 0)
+        r = write_rows(m, job, &metrics, err);
     if (r == 0 && metrics.n_lost > 0)
         fprintf(stderr, "sdctl: the metrics of %lld steps between %lld and %lld are lost: %s\n",
                 (long long)metrics.n_lost, (long long)metrics.first_lost,
                 (long long)metrics.last_lost, metrics.why);
     free(metrics.lines);
     free(metrics.saved);
-    if (r == 0 && (fflush(m->to) != 0 || ferror(m->to)))
-        return error_errno(err, -(errno ? errno : EIO), "cannot write the metrics of job %s",
-                           m->name);
     return r;
 }
 
