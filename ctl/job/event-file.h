@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* event-file.h - writes the event files that TensorBoard reads: records with masked checksums, each an Event of one step.
+/* event-file.h - writes the event files that TensorBoard reads: records with masked checksums, one for each step.
  *
  * Ownership: the stream is borrowed.
  * Units:     wall_sec is CLOCK_REALTIME seconds.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - `sdctl job metrics`: loss, gradient norm and learning rate of every committed step, for other programs.
  *
- * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job ends
- * or a signal does. Every batch is written whole. A step's wall time is known for commits alone: between them it is
- * interpolated. */
+ * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job
+ * ends or a signal does. Every batch is written whole. A step's wall time is known for commits alone: between them it
+ * is interpolated. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/export/interrupt.h"
