@@ -126,6 +126,7 @@ static void an_explosion_takes_ten_steps(_unused_ void **state)
         divergence_add(&d, begin + 9, 92.7, 0.5);
         assert_true(divergence_found(&d));
         assert_int_equal(divergence_since(&d), begin);
+        assert_true(d.loss.lowest < 1.6); /* the level has not followed it in the first steps */
         for (int64_t i = 10; i < 2000; i++) /* it does not get used to it */
             divergence_add(&d, begin + i, 92.7, 0.5);
         assert_true(divergence_found(&d));
@@ -197,6 +198,9 @@ static void zeros_are_nothing(_unused_ void **state)
         assert_false(divergence_found(&d));
     }
     healthy(&d, 13, 0.1, 201, 400);
+    for (int64_t step = 401; step <= 800; step++)
+        divergence_add(&d, step, 0, 0);
+    healthy(&d, 13, 0.1, 801, 1000); /* they were no low level */
 }
 
 /* A job that is killed after every step, and told by its checkpoint, judges as one that never was. */
