@@ -126,7 +126,7 @@ static void an_explosion_takes_ten_steps(_unused_ void **state)
         divergence_add(&d, begin + 9, 92.7, 0.5);
         assert_true(divergence_found(&d));
         assert_int_equal(divergence_since(&d), begin);
-        assert_true(d.loss.lowest < 1.6); /* the level has not followed it in the first steps */
+        assert_true(d.loss.lowest < 1.6);   /* the level has not followed it in the first steps */
         for (int64_t i = 10; i < 2000; i++) /* it does not get used to it */
             divergence_add(&d, begin + i, 92.7, 0.5);
         assert_true(divergence_found(&d));
