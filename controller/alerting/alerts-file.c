@@ -8,10 +8,11 @@
 #include "cluster/keys.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
 
-static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat"};
+static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat", "slack"};
 
 /* Labels that payload.c sets itself: a sink's own labels must not have these names. */
 static const char *const own_labels[] = {"alertname", "cluster", "incident", "cause",
@@ -52,13 +53,27 @@ static bool is_printable(const char *text)
     return true;
 }
 
+/* Whoever may read the file can page people, or send mail, in our name. */
+static bool is_private(JsonReader *r, const char *key, const char *path)
+{
+    struct stat st;
+    if (stat(path, &st) < 0 || !(st.st_mode & S_IRWXO))
+        return true; /* what cannot be opened is told when it is read */
+    json_refuse(r, key, "everybody on this host may read %s (mode %04o); chmod o= it", path,
+                st.st_mode & 07777u);
+    return false;
+}
+
 /* Reads the first line of the file that the key names. */
-static void read_secret(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size)
+static void read_secret(JsonReader *r, const char *key, JsonNeed need, SinkKind kind, char *ret,
+                        size_t size)
 {
     const char *name;
     char path[1024];
     Error err = ERROR_INIT;
     if (!json_get_string(r, key, need, &name) || !find_secret(r, key, name, path, sizeof(path)))
+        return;
+    if (kind >= SINK_SLACK && !is_private(r, key, path)) /* older kinds were lenient, and stay so */
         return;
     if (settings_read_line(path, ret, size, &err) < 0)
         json_refuse(r, key, "%s", err.text);
@@ -72,7 +87,7 @@ static void check_url(JsonReader *r, const char *key, const char *url)
     const char *host = good ? strstr(url, "://") + 3 : "";
     if (!good || !*host || *host == '/' || !is_printable(url))
         json_refuse(r, key, "%s does not begin with http:// or https:// and a host",
-                    strcmp(key, "url") == 0 ? url : "its content");
+                    strcmp(key, "url_file") == 0 ? "its content" : url);
 }
 
 /* Reads "url", or "url_file" for an address that is a secret itself. */
@@ -89,7 +104,7 @@ static void read_url(JsonReader *r, Sink *sink)
     }
     if (r->r < 0)
         return;
-    read_secret(r, "url_file", JSON_OPTIONAL, sink->url, sizeof(sink->url));
+    read_secret(r, "url_file", JSON_OPTIONAL, sink->kind, sink->url, sizeof(sink->url));
     if (sink->url[0])
         check_url(r, "url_file", sink->url);
     else if (r->r == 0)
@@ -168,21 +183,25 @@ static void read_sink(JsonReader *r, Sink *sink, NotifierSink *ret)
     switch (sink->kind) {
     case SINK_PAGERDUTY:
         read_severity(r, SEVERITY_CRITICAL, ret);
-        read_secret(r, "routing_key_file", JSON_REQUIRED, sink->secret, sizeof(sink->secret));
+        read_secret(r, "routing_key_file", JSON_REQUIRED, sink->kind, sink->secret,
+                    sizeof(sink->secret));
         break;
     case SINK_ALERTMANAGER:
         read_severity(r, SEVERITY_WARNING, ret);
-        read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
+        read_secret(r, "token_file", JSON_OPTIONAL, sink->kind, sink->secret, sizeof(sink->secret));
         read_alertmanager(r, sink, ret);
         break;
     case SINK_WEBHOOK:
         read_severity(r, SEVERITY_WARNING, ret);
-        read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
+        read_secret(r, "token_file", JSON_OPTIONAL, sink->kind, sink->secret, sizeof(sink->secret));
+        break;
+    case SINK_SLACK:
+        read_severity(r, SEVERITY_WARNING, ret);
         break;
     case SINK_HEARTBEAT:
         ret->heartbeat_only = true;
         ret->heartbeat_usec = read_seconds(r, "every_sec", 30, 86400);
-        read_secret(r, "token_file", JSON_OPTIONAL, sink->secret, sizeof(sink->secret));
+        read_secret(r, "token_file", JSON_OPTIONAL, sink->kind, sink->secret, sizeof(sink->secret));
         break;
     }
 }
@@ -215,6 +234,8 @@ static int parse(const char *source, json_t *root, AlertsFile *ret, Error *err)
     ret->notifier.late_usec = read_seconds(&r, "late_sec", 3600, 86400 * 7);
     if (json_get_text(&r, "link", JSON_OPTIONAL, ret->link, sizeof(ret->link)))
         check_url(&r, "link", ret->link);
+    if (json_get_text(&r, "runbook_url", JSON_OPTIONAL, ret->runbook_url, sizeof(ret->runbook_url)))
+        check_url(&r, "runbook_url", ret->runbook_url);
     read_sinks(&r, ret);
     int result = json_close(&r);
     if (result < 0)

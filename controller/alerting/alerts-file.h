@@ -22,6 +22,7 @@ typedef enum SinkKind {
     SINK_ALERTMANAGER,
     SINK_WEBHOOK,
     SINK_HEARTBEAT,
+    SINK_SLACK,
 } SinkKind;
 
 enum { SINK_URL_MAX = 1023, SINK_SECRET_MAX = 255, SINK_LABELS_MAX = 16 };
@@ -39,6 +40,8 @@ typedef struct AlertsFile {
     NotifierConfig notifier;
     Sink sinks[NOTIFIER_SINKS_MAX]; /* in the order of notifier.sinks */
     char link[SINK_URL_MAX + 1]; /* a runbook's URL that each notification carries; empty: none */
+    char runbook_url[SINK_URL_MAX +
+                     1]; /* the folder of the runbooks; each notification has its cause's */
 } AlertsFile;
 
 /* An empty path gives no sinks. */

@@ -3,6 +3,8 @@
 #include "controller/alerting/payload.h"
 
 #include "base/json.h"
+#include "base/memory.h"
+#include "controller/alerting/slack.h"
 
 #include <string.h>
 #include <time.h>
@@ -12,69 +14,80 @@ enum { EXPIRES_AFTER = 4 /* repetitions that may be lost before Alertmanager let
 /* ---- words ---- */
 
 static const struct {
-    const char *cause, *advice;
+    const char *cause, *runbook,
+        *advice; /* runbook: a page and heading of docs/operating/runbooks */
 } advices[] = {
-    {"node-lost",
+    {"node-lost", "nodes.md#sdtrainnodelost",
      "Training goes on without the node. Find out what became of the machine; it takes "
      "part again when its sdtraind runs. sdctl node cordon says that it is known, sdctl node "
      "forget that it is gone for good."},
-    {"nodes-lost",
+    {"nodes-lost", "nodes.md#sdtrainnodelost",
      "More nodes are lost than have a page each: sdctl node list shows them all. A rack, a "
      "switch, a power circuit?"},
-    {"not-admitted",
+    {"not-admitted", "nodes.md",
      "They get no rank. If they are yours, name them in admit of every controller's settings and "
      "reload; else find out who enrolled them, and take their certificate's rights away."},
-    {"node-restarted", "The machine or its sdtraind was restarted by somebody or something else; "
-                       "read its journal."},
-    {"node-unhealthy", "The node is in quarantine. Repair it, then sdctl node uncordon."},
-    {"device-fault", "The node is in quarantine. Check the device (sdctl node status), repair or "
-                     "replace it, then sdctl node uncordon."},
-    {"numerics",
+    {"node-restarted", "nodes.md",
+     "The machine or its sdtraind was restarted by somebody or something else; "
+     "read its journal."},
+    {"node-unhealthy", "nodes.md#sdtrainnodeunhealthy",
+     "The node is in quarantine. Repair it, then sdctl node uncordon."},
+    {"device-fault", "nodes.md#sdtrainnodequarantined",
+     "The node is in quarantine. Check the device (sdctl node status), repair or "
+     "replace it, then sdctl node uncordon."},
+    {"numerics", "nodes.md#sdtrainnodequarantined",
      "The node computes other bits than the rest (suspect its memory or its device), or "
      "lacks the module, driver or GPU that the job needs: the evidence says which. It is "
      "refused for this job until sdctl node uncordon."},
-    {"slot-lost",
+    {"slot-lost", "nodes.md#sdtrainslotlost",
      "A process survives SIGKILL there, or the GPU is bad: the slot gets no new ranks. "
      "See sdctl node status; reset the GPU or reboot."},
-    {"non-finite-loss", "The job has stopped. Look at its losses (sdctl job report) and change the "
-                        "job or its data; the same step will fail again."},
-    {"bad-job",
+    {"non-finite-loss", "jobs.md#sdtrainlossnotfinite",
+     "The job has stopped. Look at its losses (sdctl job report) and change the "
+     "job or its data; the same step will fail again."},
+    {"bad-job", "jobs.md#sdtrainjobfailed",
      "If the job has stopped, correct the job file and start it again. If it goes on without "
      "that node, look at the node's settings."},
-    {"not-owner",
+    {"not-owner", "jobs.md#sdtrainjobfailed",
      "Another job writes to this one's checkpoint folder; the text names it. Which of the "
      "two shall go on? Both histories are kept."},
-    {"data-corrupt",
+    {"data-corrupt", "jobs.md#sdtrainjobfailed",
      "If the job has stopped, repair the shard that the evidence names and start it "
      "again. If it goes on without that node, suspect the node's disk and memory."},
-    {"checkpoint-corrupt", "A checkpoint did not verify and was struck out. Check the storage "
-                           "under checkpoint.uri."},
-    {"store-unreachable", "Trainers cannot reach data or checkpoints, or are refused. Check that "
-                          "storage and the nodes' credentials; the job tries again by itself."},
-    {"store-trouble", "The job trains on, but nothing is saved or its data are late. Check the "
-                      "storage that the evidence names: a failure now costs all since that step."},
-    {"record-lost",
+    {"checkpoint-corrupt", "jobs.md#sdtrainjobfailed",
+     "A checkpoint did not verify and was struck out. Check the storage "
+     "under checkpoint.uri."},
+    {"store-unreachable", "checkpoints.md#sdtrainstoretrouble",
+     "Trainers cannot reach data or checkpoints, or are refused. Check that "
+     "storage and the nodes' credentials; the job tries again by itself."},
+    {"store-trouble", "checkpoints.md#sdtrainstoretrouble",
+     "The job trains on, but nothing is saved or its data are late. Check the "
+     "storage that the evidence names: a failure now costs all since that step."},
+    {"record-lost", "checkpoints.md#a-record-of-checkpoints-is-lost",
      "A record of the job was deleted, damaged or put back from a backup. Nothing is to be done "
      "where it says that it was put back; find out who writes to etcd. sdctl job recover finds the "
      "newest checkpoint where the record of them is lost."},
-    {"world-lost",
+    {"world-lost", "control-plane.md#etcd-restored-from-a-snapshot",
      "The record of the job's world was deleted, damaged or put back from a backup; the "
      "job goes on in another one. Find out who writes to etcd."},
-    {"hang",
+    {"hang", "jobs.md#sdtrainjobstalled",
      "Ranks made no progress and were killed. If the same node is named again, drain it; if "
      "none is, look at the network between the nodes (sdctl job logs)."},
-    {"unreachable",
+    {"unreachable", "jobs.md#sdtrainmanyincidents",
      "Other ranks could not reach this node. Check its network and its address setting."},
-    {"start-timeout", "Ranks did not become ready in time. Read their logs (sdctl job logs)."},
-    {"trainer-died",
+    {"start-timeout", "jobs.md#sdtrainjobnotrunning",
+     "Ranks did not become ready in time. Read their logs (sdctl job logs)."},
+    {"trainer-died", "jobs.md#sdtrainrecoveryloop",
      "The trainer died alone and is started again. If it dies again and again, read "
      "its log (sdctl job logs)."},
-    {"nodes-vanished", "Many nodes vanished at once: suspect etcd or the network. Nobody is "
-                       "replaced until it is known or some time has passed."},
-    {"nodes-unhealthy", "More than half of the nodes call themselves unhealthy: suspect the probes "
-                        "or something that all "
-                        "share. Nobody is isolated meanwhile; look at one with sdctl node status."},
-    {"test", "Nothing: somebody tried whether pages arrive."},
+    {"nodes-vanished", "nodes.md#sdtrainnodesvanished",
+     "Many nodes vanished at once: suspect etcd or the network. Nobody is "
+     "replaced until it is known or some time has passed."},
+    {"nodes-unhealthy", "nodes.md#sdtrainnodeunhealthy",
+     "More than half of the nodes call themselves unhealthy: suspect the probes "
+     "or something that all "
+     "share. Nobody is isolated meanwhile; look at one with sdctl node status."},
+    {"test", "control-plane.md#sdtrainpagesfail", "Nothing: somebody tried whether pages arrive."},
 };
 
 const char *payload_advice(const IncidentRecord *incident)
@@ -83,6 +96,23 @@ const char *payload_advice(const IncidentRecord *incident)
         if (strcmp(advices[i].cause, incident->cause) == 0)
             return advices[i].advice;
     return "See sdctl cluster status and sdctl job events.";
+}
+
+const char *payload_link(const AlertsFile *file, const IncidentRecord *incident,
+                         char ret[PAYLOAD_LINK_BYTES])
+{
+    const char *page = "README.md", *base = file->runbook_url;
+    for (size_t i = 0; i < ELEMENTSOF(advices); i++)
+        if (strcmp(advices[i].cause, incident->cause) == 0)
+            page = advices[i].runbook;
+    size_t n = strlen(base);
+    while (n > 0 && base[n - 1] == '/')
+        n--;
+    if (n > 0)
+        (void)snprintf(ret, PAYLOAD_LINK_BYTES, "%.*s/%s", (int)n, base, page);
+    else
+        (void)snprintf(ret, PAYLOAD_LINK_BYTES, "%s", file->link);
+    return ret;
 }
 
 const char *payload_time(uint64_t usec, char ret[PAYLOAD_TIME_BYTES])
@@ -132,6 +162,7 @@ static json_t *pagerduty_body(const PayloadCall *call, const char *key)
     const Sink *sink = &call->file->sinks[call->sink];
     const IncidentRecord *i = call->incident;
     char summary[PAYLOAD_SUMMARY_BYTES], at[PAYLOAD_TIME_BYTES], group[160];
+    char link[PAYLOAD_LINK_BYTES];
     if (call->message_kind == NOTIFY_RESOLVE)
         return json_pack("{s:s, s:s, s:s}", "routing_key", sink->secret, "event_action", "resolve",
                          "dedup_key", key);
@@ -143,10 +174,9 @@ static json_t *pagerduty_body(const PayloadCall *call, const char *key)
                   i->node[0] ? i->node : call->cluster, "severity", severity_name(i->severity),
                   "timestamp", payload_time(i->at_usec, at), "component", "sdtrain", "group", group,
                   "class", i->cause, "custom_details", details(call));
-    if (body && call->file->link[0] &&
+    if (body && payload_link(call->file, i, link)[0] &&
         json_object_set_new(body, "links",
-                            json_pack("[{s:s, s:s}]", "href", call->file->link, "text",
-                                      "What to do")) < 0) {
+                            json_pack("[{s:s, s:s}]", "href", link, "text", "What to do")) < 0) {
         json_decref(body);
         return NULL;
     }
@@ -159,6 +189,7 @@ static json_t *alertmanager_alert(const PayloadCall *call, Severity severity, ui
     const Sink *sink = &call->file->sinks[call->sink];
     const IncidentRecord *i = call->incident;
     char summary[PAYLOAD_SUMMARY_BYTES], begins[PAYLOAD_TIME_BYTES], ends[PAYLOAD_TIME_BYTES];
+    char link[PAYLOAD_LINK_BYTES];
     json_t *labels = json_pack("{s:s, s:s, s:s, s:s, s:s}", "alertname", "SdtrainIncident",
                                "cluster", call->cluster, "incident", i->id, "cause", i->cause,
                                "severity", severity_name(severity));
@@ -176,8 +207,8 @@ static json_t *alertmanager_alert(const PayloadCall *call, Severity severity, ui
                   payload_summary(call->cluster, i, summary), "description", i->evidence, "action",
                   payload_advice(i), "startsAt", payload_time(i->at_usec, begins), "endsAt",
                   payload_time(MAX(ends_usec, i->at_usec), ends));
-    if (alert && call->file->link[0] &&
-        json_object_set_new(alert, "generatorURL", json_string(call->file->link)) < 0) {
+    if (alert && payload_link(call->file, i, link)[0] &&
+        json_object_set_new(alert, "generatorURL", json_string(link)) < 0) {
         json_decref(alert);
         return NULL;
     }
@@ -216,17 +247,30 @@ static json_t *alertmanager_body(const PayloadCall *call)
     return json_pack("[o, o]", alert, alertmanager_alert(call, call->told, call->real_usec));
 }
 
+char *payload_text(const PayloadCall *call)
+{
+    char summary[PAYLOAD_SUMMARY_BYTES], link[PAYLOAD_LINK_BYTES];
+    (void)payload_summary(call->cluster, call->incident, summary);
+    if (call->message_kind == NOTIFY_RESOLVE)
+        return memory_format("resolved: %s", summary);
+    (void)payload_link(call->file, call->incident, link);
+    return memory_format("%s: %s\nWhat to do: %s%s%s", severity_name(call->incident->severity),
+                         summary, payload_advice(call->incident), link[0] ? "\n" : "", link);
+}
+
 static json_t *webhook_body(const PayloadCall *call, const char *key)
 {
     const IncidentRecord *i = call->incident;
     char summary[PAYLOAD_SUMMARY_BYTES], at[PAYLOAD_TIME_BYTES], over[PAYLOAD_TIME_BYTES];
+    char link[PAYLOAD_LINK_BYTES];
     bool resolved = call->message_kind == NOTIFY_RESOLVE && i->resolved_usec;
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:o}", "version", 1, "event",
+    _cleanup_free_ char *text = payload_text(call);
+    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:o}", "version", 1, "event",
                      call->message_kind == NOTIFY_RESOLVE ? "resolved" : "triggered", "key", key,
-                     "cluster", call->cluster, "summary",
+                     "cluster", call->cluster, "text", text, "summary",
                      payload_summary(call->cluster, i, summary), "at", payload_time(i->at_usec, at),
                      "resolved_at", resolved ? payload_time(i->resolved_usec, over) : NULL, "link",
-                     call->file->link[0] ? call->file->link : NULL, "incident", details(call));
+                     payload_link(call->file, i, link)[0] ? link : NULL, "incident", details(call));
 }
 
 /* ---- the whole ---- */
@@ -268,6 +312,8 @@ int payload_make(const PayloadCall *call, Payload *ret)
             json_pack("{s:i, s:s, s:s}", "version", 1, "event", "alive", "cluster", call->cluster);
     } else if (sink->kind == SINK_PAGERDUTY) {
         body = pagerduty_body(call, key);
+    } else if (sink->kind == SINK_SLACK) {
+        body = slack_body(call, key);
     } else {
         body = webhook_body(call, key);
         add_header(ret, "Idempotency-Key: %s/%s/%s", key,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* payload.h - a notification as bytes: PagerDuty Events v2, Alertmanager v2, webhook.
+/* payload.h - a notification as bytes: PagerDuty Events v2, Alertmanager v2, Slack, webhook.
  *
  * Ownership: payload_make() gives the caller a Payload; payload_clear() frees and wipes it.
  * Units:     real_usec is CLOCK_REALTIME microseconds.
@@ -42,3 +42,9 @@ const char *payload_summary(const char *cluster, const IncidentRecord *incident,
                             char ret[PAYLOAD_SUMMARY_BYTES]);
 /* Tells the person on call what to do; never NULL. */
 const char *payload_advice(const IncidentRecord *incident);
+/* The runbook of the incident's cause below runbook_url, else the file's link; empty: neither is set. */
+enum { PAYLOAD_LINK_BYTES = SINK_URL_MAX + 1 + 96 };
+const char *payload_link(const AlertsFile *file, const IncidentRecord *incident,
+                         char ret[PAYLOAD_LINK_BYTES]);
+/* The notification as a chat shows it: what happened and, while it is open, what to do. The caller frees it. */
+char *payload_text(const PayloadCall *call);

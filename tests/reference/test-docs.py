@@ -88,6 +88,22 @@ def check_links(path, files):
             complain(path, line, f"{target}: {there} has no such heading")
 
 
+def check_runbooks():
+    """Notifications link to headings of the runbooks: payload.c names them."""
+    path = "controller/alerting/payload.c"
+    text = read(path)
+    named = list(re.finditer(r'"([a-z-]+\.md)(?:#([a-z-]+))?"', text))
+    if len(named) < 20:
+        complain(path, 1, "names no runbooks any more")
+    for match in named:
+        page, anchor = "docs/operating/runbooks/" + match.group(1), match.group(2)
+        line = text.count("\n", 0, match.start()) + 1
+        if not os.path.exists(os.path.join(ROOT, page)):
+            complain(path, line, f"{page} is not there")
+        elif anchor and anchor not in anchors_of(read(page)):
+            complain(path, line, f"{page} has no heading {anchor}")
+
+
 # ---- tables of the reference ----
 
 def run(*words):
@@ -198,6 +214,7 @@ def main():
     for path in pages:
         check_links(path, files)
     check_names(files)
+    check_runbooks()
     for part in [] if links_alone else sorted(set(PARTS) - found):
         problems.append(f"docs: no page has the table of {part}")
     n = read("README.md").count("\n")

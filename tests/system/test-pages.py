@@ -154,6 +154,8 @@ class Pages(LabCase):
         self.assertEqual(resolved[1]["Idempotency-Key"], self.key("x-4") + "/resolved/critical")
         self.assertEqual(resolved[2].pop("resolved_at")[:2], "20")
         self.assertEqual((opened[2].pop("event"), resolved[2].pop("event")), ("triggered", "resolved"))
+        self.assertEqual(opened[2].pop("text"), "critical: %s\nWhat to do: %s\nhttps://wiki/what" % (summary, action))
+        self.assertEqual(resolved[2].pop("text"), "resolved: " + summary)
         self.assertEqual(opened[2], {"version": 1, "key": self.key("x-4"), "cluster": "dev", "summary": summary,
                                      "at": at, "link": "https://wiki/what", "incident": dict(details, action=action)})
         self.assertEqual(opened[2], resolved[2])

@@ -8,6 +8,7 @@
 #include "controller/alerting/payload.h"
 
 #include <string.h>
+#include <sys/stat.h>
 
 /* ---- the alerts file ---- */
 
@@ -113,9 +114,14 @@ static void bad_files_are_refused_by_key_and_value(void **state)
         {"{\"sinks\": [], \"sink\": 1}", "sink: unknown key"},
         {"{\"sinks\": [], \"timeout_sec\": 0}", "timeout_sec: 0 is not in 1..120"},
         {"{\"sinks\": [], \"link\": \"wiki\"}",
-         "link: its content does not begin with http:// or https:// and a host"},
+         "link: wiki does not begin with http:// or https:// and a host"},
+        {"{\"sinks\": [], \"runbook_url\": \"ftp://w\"}",
+         "runbook_url: ftp://w does not begin with http:// or https:// and a host"},
+        {SINK("\"slack\""), "sinks[0].url: missing; this sink needs url or url_file"},
+        {SINK("\"slack\", \"url\": \"https://h\", \"token_file\": \"key\""),
+         "sinks[0].token_file: unknown key"},
         {SINK("\"pigeon\""),
-         "sinks[0].kind: pigeon is not one of pagerduty, alertmanager, webhook, heartbeat"},
+         "sinks[0].kind: pigeon is not one of pagerduty, alertmanager, webhook, heartbeat, slack"},
         {SINK("\"webhook\""), "sinks[0].url: missing; this sink needs url or url_file"},
         {SINK("\"webhook\", \"url\": \"ftp://h\""),
          "sinks[0].url: ftp://h does not begin with http:// or https:// and a host"},
@@ -165,6 +171,20 @@ static void bad_keys_are_refused_and_not_shown(void **state)
                      -EINVAL);
     assert_non_null(strstr(err.text, "is not one printable word"));
     assert_null(strstr(err.text, "two words"));
+
+    char path[64], expected[256];
+    (void)snprintf(path, sizeof(path), "%s/address", folder);
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_int_equal(parse(SINK("\"slack\", \"url_file\": \"address\""), &file, &err), -EINVAL);
+    (void)snprintf(expected, sizeof(expected),
+                   "%s/alerts.json: sinks[0].url_file: everybody on this host may read %s (mode "
+                   "0644); chmod o= it",
+                   folder, path);
+    assert_string_equal(err.text, expected);
+    assert_int_equal(chmod(path, 0640), 0);
+    assert_int_equal(parse(SINK("\"slack\", \"url_file\": \"address\""), &file, &err), 0);
+    assert_int_equal(file.notifier.sinks[0].least, SEVERITY_WARNING);
+    alerts_file_clear(&file);
 }
 
 /* ---- payloads ---- */
@@ -256,11 +276,122 @@ static void alertmanager_hears_that_a_warning_has_become_critical(void **state)
                         "2026-01-01T00:00:01.250Z");
 }
 
+static void the_runbook_of_its_cause_is_linked(void **state)
+{
+    (void)state;
+    AlertsFile file = sinks_of(SINK_WEBHOOK);
+    char link[PAYLOAD_LINK_BYTES];
+    assert_string_equal(payload_link(&file, &incident, link), "");
+    (void)snprintf(file.link, sizeof(file.link), "https://wiki");
+    assert_string_equal(payload_link(&file, &incident, link), "https://wiki");
+    (void)snprintf(file.runbook_url, sizeof(file.runbook_url), "https://docs/runbooks//");
+    assert_string_equal(payload_link(&file, &incident, link),
+                        "https://docs/runbooks/nodes.md#sdtrainnodequarantined");
+    IncidentRecord unknown = {.cause = "something-new"};
+    assert_string_equal(payload_link(&file, &unknown, link), "https://docs/runbooks/README.md");
+
+    _cleanup_json_ json_t *body = say(&file, NOTIFY_TRIGGER, &incident, SEVERITY_CRITICAL);
+    assert_string_equal(text_at(body, "link", NULL),
+                        "https://docs/runbooks/nodes.md#sdtrainnodequarantined");
+    assert_string_equal(
+        text_at(body, "text", NULL),
+        "critical: c, job first: device-fault on n2: Xid \"79\"\n\nWhat to do: The node is in "
+        "quarantine. Check the device (sdctl node status), repair or replace it, then sdctl node "
+        "uncordon.\nhttps://docs/runbooks/nodes.md#sdtrainnodequarantined");
+    _cleanup_json_ json_t *end = say(&file, NOTIFY_RESOLVE, &incident, SEVERITY_CRITICAL);
+    assert_string_equal(text_at(end, "text", NULL),
+                        "resolved: c, job first: device-fault on n2: Xid \"79\"\n");
+}
+
+/* Says in one line what a block shows: its type, then its texts. */
+static void add_block(const json_t *block, char *ret, size_t size)
+{
+    size_t i, n = strlen(ret);
+    json_t *one;
+    n += (size_t)snprintf(ret + n, size - n, "%s[",
+                          json_string_value(json_object_get(block, "type")));
+    json_t *texts = json_object_get(block, "fields") ? json_object_get(block, "fields")
+                                                     : json_object_get(block, "elements");
+    json_array_foreach (texts, i, one)
+        n += (size_t)snprintf(ret + n, size - n, "%s%s", i ? "|" : "",
+                              json_string_value(json_object_get(one, "text")));
+    const char *text = json_string_value(json_object_get(json_object_get(block, "text"), "text"));
+    (void)snprintf(ret + n, size - n, "%s]\n", text ? text : "");
+}
+
+static void check_slack(const AlertsFile *file, MessageKind kind, const IncidentRecord *about,
+                        const char *text, const char *blocks)
+{
+    char shown[4096] = "";
+    size_t i;
+    json_t *block;
+    _cleanup_json_ json_t *body = say(file, kind, about, about->severity);
+    assert_string_equal(text_at(body, "text", NULL), text);
+    json_array_foreach (json_object_get(body, "blocks"), i, block)
+        add_block(block, shown, sizeof(shown));
+    assert_string_equal(shown, blocks);
+}
+
+static void slack_is_told_in_blocks(void **state)
+{
+    (void)state;
+    AlertsFile file = sinks_of(SINK_SLACK);
+    (void)snprintf(file.runbook_url, sizeof(file.runbook_url), "https://docs/?a&b|c");
+    IncidentRecord about = incident;
+    (void)snprintf(about.evidence, sizeof(about.evidence), "<!channel> & more");
+    check_slack(&file, NOTIFY_TRIGGER, &about,
+                "critical: c, job first: device-fault on n2: &lt;!channel&gt; &amp; more\nWhat to "
+                "do: The node is in quarantine. Check the device (sdctl node status), repair or "
+                "replace it, then sdctl node "
+                "uncordon.\nhttps://docs/?a&amp;b|c/nodes.md#sdtrainnodequarantined",
+                "header[critical: device-fault on n2]\n"
+                "section[*Severity*\ncritical|*Cluster*\nc|*Job*\nfirst|*Node*\nn2|"
+                "*Since*\n<!date^1767225600^{date_num} {time_secs}|2026-01-01T00:00:00.250Z>]\n"
+                "section[*What happened*\n&lt;!channel&gt; &amp; more]\n"
+                "section[*What to do*\nThe node is in quarantine. Check the device (sdctl node "
+                "status), repair or replace it, then sdctl node uncordon.]\n"
+                "section[<https://docs/?a&amp;b%7Cc/nodes.md#sdtrainnodequarantined|Runbook>]\n"
+                "context[c/first-3/1767225600]\n");
+    IncidentRecord over = {.id = "x",
+                           .cause = "nodes-lost",
+                           .rank = -1,
+                           .at_usec = AT,
+                           .resolved_usec = AT + 60 * USEC_PER_SEC};
+    AlertsFile bare = sinks_of(SINK_SLACK);
+    check_slack(
+        &bare, NOTIFY_RESOLVE, &over, "resolved: c: nodes-lost",
+        "header[resolved: nodes-lost]\n"
+        "section[*Severity*\ninfo|*Cluster*\nc|"
+        "*Since*\n<!date^1767225600^{date_num} {time_secs}|2026-01-01T00:00:00.250Z>|"
+        "*Over since*\n<!date^1767225660^{date_num} {time_secs}|2026-01-01T00:01:00.250Z>]\n"
+        "context[c/x/1767225600]\n");
+}
+
+/* Slack refuses a message with a longer text: header 150, section 3,000, field 2,000. */
+static void slack_takes_the_longest_record(void **state)
+{
+    (void)state;
+    AlertsFile file = sinks_of(SINK_SLACK);
+    IncidentRecord longest = {.id = "x", .rank = -1};
+    memset(longest.evidence, '<', sizeof(longest.evidence) - 1);
+    memset(longest.cause, 'c', sizeof(longest.cause) - 1);
+    memset(longest.node, 'n', sizeof(longest.node) - 1);
+    memset(longest.job, 'j', sizeof(longest.job) - 1);
+    _cleanup_json_ json_t *body = say(&file, NOTIFY_TRIGGER, &longest, SEVERITY_INFO);
+    size_t i;
+    json_t *block;
+    json_array_foreach (json_object_get(body, "blocks"), i, block) {
+        const char *text =
+            json_string_value(json_object_get(json_object_get(block, "text"), "text"));
+        assert_true(!text || strlen(text) <= (i == 0 ? 150 : 3000));
+    }
+}
+
 static void every_sink_has_words_for_everything(void **state)
 {
     (void)state;
     IncidentRecord bare = {.id = "cluster-9", .cause = "something-new", .rank = -1};
-    for (int kind = SINK_PAGERDUTY; kind <= SINK_HEARTBEAT; kind++)
+    for (int kind = SINK_PAGERDUTY; kind <= SINK_SLACK; kind++)
         for (int message_kind = NOTIFY_TRIGGER; message_kind <= NOTIFY_HEARTBEAT; message_kind++) {
             AlertsFile file = sinks_of((SinkKind)kind);
             _cleanup_json_ json_t *body =
@@ -333,6 +464,9 @@ int main(void)
         cmocka_unit_test(bad_keys_are_refused_and_not_shown),
         cmocka_unit_test(pagerduty_is_told_in_its_words),
         cmocka_unit_test(alertmanager_hears_that_a_warning_has_become_critical),
+        cmocka_unit_test(the_runbook_of_its_cause_is_linked),
+        cmocka_unit_test(slack_is_told_in_blocks),
+        cmocka_unit_test(slack_takes_the_longest_record),
         cmocka_unit_test(every_sink_has_words_for_everything),
         cmocka_unit_test(answers_are_told_apart),
         cmocka_unit_test(what_a_sink_says_is_shown),
