@@ -6,13 +6,15 @@
 #include "base/json.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
+#include "controller/alerting/mail.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
 enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
 
-static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook", "heartbeat", "slack"};
+static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook",
+                                    "heartbeat", "slack",        "email"};
 
 /* Labels that payload.c sets itself: a sink's own labels must not have these names. */
 static const char *const own_labels[] = {"alertname", "cluster", "incident", "cause",
@@ -20,8 +22,10 @@ static const char *const own_labels[] = {"alertname", "cluster", "incident", "ca
 
 void alerts_file_clear(AlertsFile *file)
 {
-    for (int i = 0; i < NOTIFIER_SINKS_MAX; i++)
+    for (int i = 0; i < NOTIFIER_SINKS_MAX; i++) {
         json_decref(file->sinks[i].labels);
+        json_decref(file->sinks[i].to);
+    }
     explicit_bzero(file, sizeof(*file));
 }
 
@@ -81,11 +85,16 @@ static void read_secret(JsonReader *r, const char *key, JsonNeed need, SinkKind 
         json_refuse(r, key, "the first line of %s is not one printable word", path);
 }
 
+/* Whether a host follows the scheme. */
+static bool has_scheme(const char *url, const char *scheme)
+{
+    size_t n = strlen(scheme);
+    return strncmp(url, scheme, n) == 0 && url[n] && url[n] != '/' && is_printable(url);
+}
+
 static void check_url(JsonReader *r, const char *key, const char *url)
 {
-    bool good = strncmp(url, "http://", 7) == 0 || strncmp(url, "https://", 8) == 0;
-    const char *host = good ? strstr(url, "://") + 3 : "";
-    if (!good || !*host || *host == '/' || !is_printable(url))
+    if (!has_scheme(url, "http://") && !has_scheme(url, "https://"))
         json_refuse(r, key, "%s does not begin with http:// or https:// and a host",
                     strcmp(key, "url_file") == 0 ? "its content" : url);
 }
@@ -167,6 +176,58 @@ static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
         memcpy(sink->url + n, path, sizeof(path));
 }
 
+static void read_address(JsonReader *r, const char *key, const json_t *value)
+{
+    const char *text = json_string_value(value);
+    if (!text || !mail_address_is_valid(text))
+        json_refuse(r, key, "\"%.80s\" is not an address as name@host, of ASCII alone",
+                    text ? text : "");
+}
+
+static void read_addresses(JsonReader *r, Sink *sink)
+{
+    json_t *from, *to;
+    if (json_get_any(r, "from", JSON_REQUIRED, &from)) {
+        read_address(r, "from", from);
+        if (r->r == 0)
+            (void)snprintf(sink->from, sizeof(sink->from), "%s", json_string_value(from));
+    }
+    if (!json_get_array(r, "to", JSON_REQUIRED, SINK_ADDRESSES_MAX, &to))
+        return;
+    if (json_array_size(to) == 0)
+        json_refuse(r, "to", "is empty: nobody would get the mails");
+    for (size_t i = 0; i < json_array_size(to); i++)
+        read_address(r, "to", json_array_get(to, i));
+    sink->to = json_incref(to);
+}
+
+static void read_email(JsonReader *r, Sink *sink)
+{
+    static const char *const names[] = {"required", "off"};
+    int tls = 0;
+    if (json_get_text(r, "url", JSON_REQUIRED, sink->url, sizeof(sink->url))) {
+        if (!has_scheme(sink->url, "smtp://") && !has_scheme(sink->url, "smtps://"))
+            json_refuse(r, "url", "%s does not begin with smtp:// or smtps:// and a host",
+                        sink->url);
+        else if (strchr(sink->url, '@'))
+            json_refuse(r, "url", "has an @: name the user by user and password_file");
+    }
+    read_addresses(r, sink);
+    (void)json_get_choice(r, "tls", JSON_OPTIONAL, names, ELEMENTSOF(names), &tls);
+    sink->plain = tls == 1;
+    if (sink->plain && strncmp(sink->url, "smtps:", 6) == 0)
+        json_refuse(r, "tls", "off contradicts %s", sink->url);
+    bool user = json_get_text(r, "user", JSON_OPTIONAL, sink->user, sizeof(sink->user));
+    read_secret(r, "password_file", user ? JSON_REQUIRED : JSON_OPTIONAL, sink->kind, sink->secret,
+                sizeof(sink->secret));
+    if (sink->secret[0] && !user)
+        json_refuse(r, "user", "missing; password_file needs it");
+    if (sink->secret[0] && sink->plain)
+        json_refuse(r, "tls",
+                    "off: the password would be readable on the way; leave out user and "
+                    "password_file, or tls");
+}
+
 static void read_sink(JsonReader *r, Sink *sink, NotifierSink *ret)
 {
     int kind = 0;
@@ -177,9 +238,11 @@ static void read_sink(JsonReader *r, Sink *sink, NotifierSink *ret)
     sink->kind = (SinkKind)kind;
     if (r->r < 0)
         return;
-    read_url(r, sink);
     (void)json_get_text(r, "ca_file", JSON_OPTIONAL, sink->ca_file, sizeof(sink->ca_file));
-    (void)json_get_text(r, "proxy", JSON_OPTIONAL, sink->proxy, sizeof(sink->proxy));
+    if (sink->kind != SINK_EMAIL) {
+        read_url(r, sink);
+        (void)json_get_text(r, "proxy", JSON_OPTIONAL, sink->proxy, sizeof(sink->proxy));
+    }
     switch (sink->kind) {
     case SINK_PAGERDUTY:
         read_severity(r, SEVERITY_CRITICAL, ret);
@@ -197,6 +260,10 @@ static void read_sink(JsonReader *r, Sink *sink, NotifierSink *ret)
         break;
     case SINK_SLACK:
         read_severity(r, SEVERITY_WARNING, ret);
+        break;
+    case SINK_EMAIL:
+        read_severity(r, SEVERITY_WARNING, ret);
+        read_email(r, sink);
         break;
     case SINK_HEARTBEAT:
         ret->heartbeat_only = true;

@@ -5,7 +5,7 @@
  * beside the alerts file.
  *
  * Ownership: alerts_file_read() fills an AlertsFile of fixed buffers; alerts_file_clear() wipes the keys and frees
- *            the labels.
+ *            labels and addresses.
  * Units:     as notifier.h.
  * Errors:    -EINVAL and others with "<file>: <path.to.key>: <what is wrong with which value>".
  *            A key's text is in no error.
@@ -23,17 +23,22 @@ typedef enum SinkKind {
     SINK_WEBHOOK,
     SINK_HEARTBEAT,
     SINK_SLACK,
+    SINK_EMAIL,
 } SinkKind;
 
-enum { SINK_URL_MAX = 1023, SINK_SECRET_MAX = 255, SINK_LABELS_MAX = 16 };
+enum { SINK_URL_MAX = 1023, SINK_SECRET_MAX = 255, SINK_LABELS_MAX = 16, SINK_ADDRESSES_MAX = 16 };
 
 typedef struct Sink {
     SinkKind kind;
     char url[SINK_URL_MAX + 1];       /* requests go there as it stands */
-    char secret[SINK_SECRET_MAX + 1]; /* routing key or bearer token; empty: none */
+    char secret[SINK_SECRET_MAX + 1]; /* routing key, bearer token or password; empty: none */
     char ca_file[512];                /* empty: the system's authorities */
     char proxy[512];                  /* empty: as the environment says */
     json_t *labels;                   /* Alertmanager: labels beside ours; owned, may be NULL */
+    /* of email */
+    char from[256], user[SINK_SECRET_MAX + 1]; /* user: empty: no authentication */
+    json_t *to;                                /* an array of addresses; owned */
+    bool plain;                                /* without TLS */
 } Sink;
 
 typedef struct AlertsFile {

@@ -2,7 +2,10 @@
 /* answer.c - see answer.h.
  *
  * 2xx is an acceptance. Try again: no reply at all, 408, 425, 429 and 5xx. Everything else, and a
- * redirect too, is refused: the same message will fare no better at the same address. */
+ * redirect too, is refused: the same message will fare no better at the same address.
+ *
+ * A mail that a server refuses for now (4xx: busy, greylisted) is tried again; 5xx is refused (no such user, wrong
+ * password). */
 #include "controller/alerting/answer.h"
 
 #include <jansson.h>
@@ -16,9 +19,9 @@ static const char *find_words(json_t *root)
     return errors ? errors : message ? message : json_string_value(root);
 }
 
-static void say(Answer *a, int status, const char *words, size_t n)
+static void say(Answer *a, const char *protocol, int status, const char *words, size_t n)
 {
-    int used = snprintf(a->text, sizeof(a->text), "HTTP %d%s", status, n ? ": " : "");
+    int used = snprintf(a->text, sizeof(a->text), "%s %d%s", protocol, status, n ? ": " : "");
     for (size_t i = 0; i < n && (size_t)used + 1 < sizeof(a->text); i++) {
         unsigned char c = (unsigned char)words[i];
         a->text[used++] = c >= 0x20 && c < 0x7f ? (char)c : ' ';
@@ -46,8 +49,25 @@ void answer_read(const HttpReply *reply, Answer *ret)
         reply->n_body ? json_loadb(reply->body, reply->n_body, JSON_DECODE_ANY, NULL) : NULL;
     const char *words = root ? find_words(root) : NULL;
     if (words)
-        say(ret, reply->status, words, strlen(words));
+        say(ret, "HTTP", reply->status, words, strlen(words));
     else
-        say(ret, reply->status, reply->body, reply->n_body);
+        say(ret, "HTTP", reply->status, reply->body, reply->n_body);
     json_decref(root);
+}
+
+void answer_read_mail(const MailReply *reply, Answer *ret)
+{
+    *ret = (Answer){.kind = ANSWER_AGAIN};
+    if (reply->status == 0) {
+        (void)snprintf(ret->text, sizeof(ret->text), "%s", reply->failure);
+        return;
+    }
+    ret->kind = reply->status / 100 == 2   ? ANSWER_ACCEPTED
+                : reply->status / 100 == 5 ? ANSWER_REFUSED
+                                           : ANSWER_AGAIN;
+    const char *words = reply->words;
+    size_t code = strspn(words, "0123456789"); /* "550 5.1.1 ..." or "550-..." */
+    words += code + (words[code] == ' ' || words[code] == '-');
+    if (ret->kind != ANSWER_ACCEPTED)
+        say(ret, "SMTP", reply->status, words, strlen(words));
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* answer.h - what a sink's HTTP reply means.
+/* answer.h - what a sink's reply means, by HTTP or SMTP.
  *
  * Ownership: none.
  * Units:     pause_usec in microseconds.
@@ -19,4 +19,11 @@ typedef struct HttpReply {
     size_t n_body;
 } HttpReply;
 
+typedef struct MailReply {
+    int status; /* the SMTP reply that decided: 250, or the one that refused; 0: no server did */
+    const char *failure; /* if status is 0: why the mail was not sent */
+    const char *words;   /* the last reply that refused something; with 250 that was a recipient */
+} MailReply;
+
 void answer_read(const HttpReply *reply, Answer *ret);
+void answer_read_mail(const MailReply *reply, Answer *ret);

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "controller/alerting/mail.h"
 #include "controller/alerting/slack.h"
 
 #include <string.h>
@@ -302,6 +303,10 @@ int payload_make(const PayloadCall *call, Payload *ret)
     *ret = (Payload){0};
     if (call->incident)
         (void)notifier_dedup_key(call->cluster, call->incident, key);
+    if (sink->kind == SINK_EMAIL && call->message_kind != NOTIFY_HEARTBEAT) {
+        ret->body = mail_text(call, key);
+        return 0;
+    }
     add_header(ret, "Content-Type: application/json");
     if (sink->secret[0] && sink->kind != SINK_PAGERDUTY)
         add_header(ret, "Authorization: Bearer %s", sink->secret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* payload.h - a notification as bytes: PagerDuty Events v2, Alertmanager v2, Slack, webhook.
+/* payload.h - a notification as bytes: PagerDuty Events v2, Alertmanager v2, Slack, mail, webhook.
  *
  * Ownership: payload_make() gives the caller a Payload; payload_clear() frees and wipes it.
  * Units:     real_usec is CLOCK_REALTIME microseconds.

@@ -6,9 +6,11 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/printable.h"
 #include "cluster/keys.h"
 #include "controller/alerting/http.h"
 #include "controller/alerting/payload.h"
+#include "controller/alerting/smtp.h"
 
 #include <string.h>
 
@@ -24,6 +26,7 @@ struct Message {
     char what[RECORD_INCIDENT_MAX + 32]; /* "trigger a-3", for the log */
     bool heartbeat;
     HttpCall *call;
+    SmtpCall *mail;
 };
 
 /* A write under way. */
@@ -44,6 +47,7 @@ struct Sender {
     void *memory; /* of the notifier */
     Notifier *notifier;
     Http *http;
+    Smtp *smtp;
     sd_event_source *timer;
     bool ailing[NOTIFIER_SINKS_MAX]; /* the sink's last answer was a failure */
     bool stirred; /* the notifier has observed an event and was not asked since */
@@ -65,6 +69,7 @@ static Message *message_free(Message *m)
             break;
         }
     m->call = http_call_free(m->call);
+    m->mail = smtp_call_cancel(m->mail);
     free(m);
     return NULL;
 }
@@ -91,27 +96,71 @@ static void say_answer(Sender *o, const Message *m, const Answer *answer)
         log_info("told: %s SINK=%s", m->what, name);
 }
 
+/* The sink has answered, and the call has ended. */
+static void take_answer(Message *m, const Answer *answer)
+{
+    Sender *o = m->sender;
+    if (answer->kind == ANSWER_ACCEPTED)
+        (void)fault("pages.accepted"); /* only death matters here: the mark is not stored */
+    say_answer(o, m, answer);
+    int64_t id = m->id;
+    (void)message_free(m);
+    notifier_answered(o->notifier, id, answer, clock_boottime_usec(), clock_realtime_usec(),
+                      arc4random());
+    run(o);
+}
+
 static void on_reply(const HttpReply *reply, void *userdata)
 {
     Message *m = userdata;
-    Sender *o = m->sender;
     Answer answer;
     answer_read(reply, &answer);
-    if (answer.kind == ANSWER_ACCEPTED)
-        (void)fault("pages.accepted"); /* only death matters here: the mark is not stored */
-    say_answer(o, m, &answer);
-    int64_t id = m->id;
     m->call = NULL; /* it frees itself */
-    (void)message_free(m);
-    notifier_answered(o->notifier, id, &answer, clock_boottime_usec(), clock_realtime_usec(),
-                      arc4random());
-    run(o);
+    take_answer(m, &answer);
+}
+
+static void on_mail_reply(const MailReply *reply, void *userdata)
+{
+    Message *m = userdata;
+    Answer answer;
+    answer_read_mail(reply, &answer);
+    m->mail = NULL; /* as above */
+    if (answer.kind == ANSWER_ACCEPTED && reply->words[0]) {
+        char words[128];
+        (void)snprintf(words, sizeof(words), "%s", reply->words);
+        printable_make(words);
+        const char *name = m->sender->file.notifier.sinks[m->sink].name;
+        log_warning("sink %s took the mail, but not for everybody: %s (%s) SINK=%s", name, words,
+                    m->what, name);
+    }
+    take_answer(m, &answer);
 }
 
 static bool may_send(void *userdata)
 {
     const Sender *o = userdata;
     return clock_boottime_usec() < etcd_lease_deadline_usec(o->options.lease);
+}
+
+static uint64_t sending_ends(void *userdata)
+{
+    const Sender *o = userdata;
+    return etcd_lease_deadline_usec(o->options.lease);
+}
+
+static int mail(Message *m, const Sink *sink, const Payload *payload)
+{
+    Sender *o = m->sender;
+    SmtpRequest request = {.url = sink->url,
+                           .plain = sink->plain,
+                           .user = sink->user,
+                           .secret = sink->secret,
+                           .ca_file = sink->ca_file[0] ? sink->ca_file : NULL,
+                           .from = sink->from,
+                           .to = sink->to,
+                           .text = payload->body,
+                           .timeout_usec = o->file.notifier.timeout_usec};
+    return smtp_send(o->smtp, &request, on_mail_reply, m, &m->mail);
 }
 
 static int post(Message *m, const NotifierAction *action)
@@ -129,6 +178,11 @@ static int post(Message *m, const NotifierAction *action)
     int r = payload_make(&call, &payload);
     if (r < 0)
         return r;
+    if (sink->kind == SINK_EMAIL) {
+        r = mail(m, sink, &payload);
+        payload_clear(&payload);
+        return r;
+    }
     HttpRequest request = {.url = sink->url,
                            .body = payload.body,
                            .ca_file = sink->ca_file[0] ? sink->ca_file : NULL,
@@ -377,6 +431,9 @@ int sender_new(const SenderOptions *options, Sender **ret, Error *err)
     r = http_new(options->event, may_send, o, &o->http);
     if (r < 0)
         return error_errno(err, r, "cannot begin to use libcurl");
+    r = smtp_new(options->event, sending_ends, o, &o->smtp);
+    if (r < 0)
+        return error_errno(err, r, "cannot begin to send mails");
     r = sd_event_add_time(options->event, &o->timer, CLOCK_BOOTTIME, 0, 1000, on_sender_timer, o);
     if (r >= 0)
         r = sd_event_source_set_enabled(o->timer, SD_EVENT_OFF);
@@ -394,6 +451,7 @@ Sender *sender_free(Sender *o)
     while (o->writes)
         (void)write_free(o->writes);
     o->http = http_free(o->http);
+    o->smtp = smtp_free(o->smtp);
     o->timer = sd_event_source_disable_unref(o->timer);
     alerts_file_clear(&o->file);
     free(o->memory);

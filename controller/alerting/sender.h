@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sender.h - carries out what the notifier decides: notifications by HTTP, marks into etcd.
+/* sender.h - carries out what the notifier decides: notifications by HTTP or mail, marks into etcd.
  *
  * Ownership: sender_new() gives the caller a Sender; everything that SenderOptions point to must outlive it.
  * Units:     microseconds.

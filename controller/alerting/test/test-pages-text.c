@@ -121,7 +121,8 @@ static void bad_files_are_refused_by_key_and_value(void **state)
         {SINK("\"slack\", \"url\": \"https://h\", \"token_file\": \"key\""),
          "sinks[0].token_file: unknown key"},
         {SINK("\"pigeon\""),
-         "sinks[0].kind: pigeon is not one of pagerduty, alertmanager, webhook, heartbeat, slack"},
+         "sinks[0].kind: pigeon is not one of pagerduty, alertmanager, webhook, heartbeat, slack, "
+         "email"},
         {SINK("\"webhook\""), "sinks[0].url: missing; this sink needs url or url_file"},
         {SINK("\"webhook\", \"url\": \"ftp://h\""),
          "sinks[0].url: ftp://h does not begin with http:// or https:// and a host"},
