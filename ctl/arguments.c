@@ -76,6 +76,7 @@ static const OptionText texts[] = {
     {OPTION_DEV_COUNTS, "slots", 0, "S", "of each node; 1 by default", WHOLE(slots, 1, 64, "1 to 64 slots")},
     {OPTION_DEV_COUNTS, "controllers", 0, "C", "1 by default",
      WHOLE(controllers, 1, 7, "1 to 7 controllers")},
+    {OPTION_DEV_COUNTS, "alerts", 0, "FILE", "the leader notifies the sinks of this alerts file", TAKES(TEXT, alerts)},
     {OPTION_TIMES, "from", 0, "TIME", "say nothing of what was earlier", TAKES(TIME, from_usec)},
     {OPTION_TIMES, "until", 0, "TIME", "stop there; 2026-01-31T12:00:00 or seconds since 1970",
      TAKES(TIME, until_usec)},

@@ -62,7 +62,7 @@ struct Arguments {
     ClientOptions client;
     bool json, watch, follow, ema, verbose, force, clear, queue;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
-    const char *file, *resume, *wanted, *out, *reason, *dir, *sink;
+    const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
     const char *model, *pipeline, *format;
     ArgumentTexts captions;
     int samples, seed;                 /* -1: not given */

@@ -64,9 +64,10 @@ int dev_save(const Dev *dev, Error *err)
     for (size_t i = 0; i < dev->n_processes; i++)
         json_array_append_new(processes, process_to_json(&dev->processes[i]));
     _cleanup_json_ json_t *root =
-        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:O}", "v", 1, "client_port", dev->client_port,
-                  "peer_port", dev->peer_port, "nodes", dev->n_nodes, "slots", dev->n_slots,
-                  "controllers", dev->n_controllers, "processes", processes);
+        json_pack("{s:i, s:i, s:i, s:i, s:i, s:i, s:s, s:O}", "v", 1, "client_port",
+                  dev->client_port, "peer_port", dev->peer_port, "nodes", dev->n_nodes, "slots",
+                  dev->n_slots, "controllers", dev->n_controllers, "alerts_file", dev->alerts_file,
+                  "processes", processes);
     char path[PATH_MAX];
     (void)snprintf(path, sizeof(path), "%s/dev.json", dev->folder);
     return write_json(path, root, err);
@@ -111,6 +112,8 @@ static int dev_load(Dev *dev, Error *err)
     dev->n_nodes = get_int(&j, "nodes", 0, DEV_NODES_MAX);
     dev->n_slots = get_int(&j, "slots", 1, 64);
     dev->n_controllers = get_int(&j, "controllers", 0, 7);
+    (void)json_get_text(&j, "alerts_file", JSON_OPTIONAL, dev->alerts_file,
+                        sizeof(dev->alerts_file)); /* an older sdctl knew none */
     json_t *processes = NULL;
     if (json_get_array(&j, "processes", JSON_REQUIRED, DEV_PROCESSES_MAX, &processes))
         for (size_t i = 0; i < json_array_size(processes); i++) {
@@ -222,14 +225,15 @@ static void add_process(Dev *dev, DevKind kind, const char *name, int number)
         (void)snprintf(p->name, sizeof(p->name), "%s", name);
 }
 
-int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers, Dev *ret,
-               Error *err)
+int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers,
+               const char *alerts_file, Dev *ret, Error *err)
 {
     *ret = (Dev){.lock_fd = -EBADF,
                  .n_nodes = n_nodes,
                  .n_slots = n_slots,
                  .n_controllers = n_controllers};
     (void)snprintf(ret->folder, sizeof(ret->folder), "%s", folder);
+    (void)snprintf(ret->alerts_file, sizeof(ret->alerts_file), "%s", alerts_file);
     int r = folder_make(folder, err);
     if (r == 0)
         r = dev_lock(ret, err);
@@ -307,8 +311,9 @@ static json_t *controller_config(const Dev *dev, const DevProcess *p)
     (void)snprintf(etcd, sizeof(etcd), "127.0.0.1:%d", dev->client_port);
     (void)snprintf(metrics, sizeof(metrics), "127.0.0.1:%d", p->metrics_port);
     (void)snprintf(record, sizeof(record), "%s/%s/events.jsonl", dev->folder, p->name);
-    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s}", "cluster", "dev", "name", p->name, "etcd",
-                     etcd, "lease_sec", LEASE_SEC, "record", record, "metrics", metrics);
+    return json_pack("{s:s, s:s, s:s, s:i, s:s, s:s, s:s*}", "cluster", "dev", "name", p->name,
+                     "etcd", etcd, "lease_sec", LEASE_SEC, "record", record, "metrics", metrics,
+                     "alerts_file", dev->alerts_file[0] ? dev->alerts_file : NULL);
 }
 
 enum { ARGUMENTS_MAX = 24 };
@@ -390,6 +395,36 @@ static _noreturn_ void child(const char *log, char *const *arguments)
     execvp(arguments[0], arguments);
     dprintf(2, "cannot run %s: %s\n", arguments[0], strerror(errno));
     _exit(127);
+}
+
+int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err)
+{
+    char programs[PATH_MAX];
+    if (!realpath(name, ret))
+        return error_errno(err, -errno, "--alerts %s", name);
+    int r = programs_folder(programs, err);
+    if (r < 0)
+        return r;
+    Command command = {.n = 0};
+    add(&command, "%s/sdcontroller", programs);
+    add(&command, "--check-config");
+    add(&command, "--etcd=127.0.0.1:1"); /* required, and not asked */
+    add(&command, "--alerts-file=%s", ret);
+    int status = -1;
+    pid_t pid = fork(); /* no other thread, as in dev_start() */
+    if (pid == 0) {
+        int null = open("/dev/null", O_RDWR);
+        if (null >= 0 && dup2(null, 1) >= 0) /* that all is well interests nobody */
+            execv(command.arguments[0], command.arguments);
+        _exit(127);
+    }
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        r = error_errno(err, -errno, "cannot start %s", command.arguments[0]);
+    else if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        r = error_set(err, -EINVAL, "--alerts %s: sdcontroller refuses it; nothing was started",
+                      name);
+    command_clear(&command);
+    return r;
 }
 
 int dev_start(Dev *dev, DevProcess *p, Error *err)

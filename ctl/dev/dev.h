@@ -36,6 +36,7 @@ typedef struct Dev {
     int lock_fd;           /* locks the cluster for one verb */
     int client_port, peer_port;
     int n_nodes, n_slots, n_controllers;
+    char alerts_file[PATH_MAX]; /* absolute; empty: none */
     DevProcess processes[DEV_PROCESSES_MAX];
     size_t n_processes;
 } Dev;
@@ -43,8 +44,11 @@ typedef struct Dev {
 /* Finds the folder: the option --dir, else SDTRAIN_DEV, else ./sdtrain-dev. */
 int dev_folder(const char *option, char ret[PATH_MAX], Error *err);
 int dev_open(const char *folder, Dev *ret, Error *err);
-int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers, Dev *ret,
-               Error *err);
+/* alerts_file: absolute; empty: none. */
+int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers,
+               const char *alerts_file, Dev *ret, Error *err);
+/* Makes an absolute path of the name, and has sdcontroller look at the file: it says what is wrong on standard error. */
+int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err);
 void dev_close(Dev *dev);
 int dev_save(const Dev *dev, Error *err);
 /* Removes the state that the next cluster in the folder must not find; logs stay. */

@@ -171,15 +171,17 @@ static void print_up(const Dev *dev)
            dev->folder, dev->n_controllers, dev->n_controllers == 1 ? "" : "s", dev->n_nodes,
            dev->n_nodes == 1 ? "" : "s", dev->n_slots, dev->n_slots == 1 ? "" : "s");
     print_environment(dev);
-    if (!node)
-        return;
-    printf("# once a job runs, try:\n"
-           "#   pkill -KILL -P %-8d its trainers on node1 die\n"
-           "#   kill -KILL %-13d node1 dies with them; sdctl dev start-node node1 brings it back\n",
-           (int)node->pid, (int)node->pid);
-    if (controller)
+    if (node)
+        printf("# once a job runs, try:\n"
+               "#   pkill -KILL -P %-8d its trainers on node1 die\n"
+               "#   kill -KILL %-13d node1 dies with them; sdctl dev start-node node1 brings it "
+               "back\n",
+               (int)node->pid, (int)node->pid);
+    if (node && controller)
         printf("#   kill -KILL %-13d the controller dies; training goes on\n",
                (int)controller->pid);
+    if (dev->alerts_file[0])
+        printf("# alerts go where %s says; sdctl alerts test tries it\n", dev->alerts_file);
     printf("# sdctl dev down ends it all\n");
 }
 
@@ -204,8 +206,15 @@ static int start_all(Dev *dev, Error *err)
 }
 
 /* What was asked for and what is there already. */
-static int check_counts(const Arguments *a, Dev *dev, Error *err)
+static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, Error *err)
 {
+    if (a->alerts && strcmp(alerts_file, dev->alerts_file) != 0) {
+        dev_close(dev);
+        return error_set(err, -EEXIST,
+                         "%s holds a cluster that notifies by %s; sdctl dev down first, or give "
+                         "another --dir",
+                         dev->folder, dev->alerts_file[0] ? dev->alerts_file : "no alerts file");
+    }
     if ((a->nodes < 0 || a->nodes == dev->n_nodes) && (a->slots < 0 || a->slots == dev->n_slots) &&
         (a->controllers < 0 || a->controllers == dev->n_controllers))
         return 0;
@@ -219,17 +228,19 @@ static int check_counts(const Arguments *a, Dev *dev, Error *err)
 int dev_up(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], alerts_file[PATH_MAX] = "";
     Dev dev;
     int r = dev_folder(a->dir, folder, &err);
+    if (r == 0 && a->alerts)
+        r = dev_check_alerts(a->alerts, alerts_file, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     r = dev_open(folder, &dev, &err);
     if (r == 0)
-        r = check_counts(a, &dev, &err);
+        r = check_counts(a, alerts_file, &dev, &err);
     else if (r == -ENOENT)
         r = dev_create(folder, a->nodes < 0 ? 3 : a->nodes, a->slots < 0 ? 1 : a->slots,
-                       a->controllers < 0 ? 1 : a->controllers, &dev, &err);
+                       a->controllers < 0 ? 1 : a->controllers, alerts_file, &dev, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     r = start_all(&dev, &err);

@@ -97,6 +97,49 @@ static void a_folder_may_have_any_name(void **state)
     assert_int_equal(ctl_run(lab, "dev down --dir '%s/an odd name'", lab->folder), 0);
 }
 
+static bool folder_has(const CtlLab *lab, const char *name)
+{
+    char path[400];
+    (void)snprintf(path, sizeof(path), "%s/%s", lab->folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void alerts_go_where_the_file_says(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_write(lab, "bad.json", "{\"sinks\": [{\"name\": \"x\", \"kind\": \"pigeon\"}]}");
+    assert_int_equal(ctl_run(lab, "dev up --alerts %s/bad.json --dir %s/a", lab->folder,
+                             lab->folder),
+                     1);
+    assert_contains(lab->err, "/bad.json: sinks[0].kind: pigeon is not one of ");
+    assert_contains(lab->err, "sdcontroller refuses it; nothing was started\n");
+    assert_int_equal(ctl_run(lab, "dev up --alerts %s/no.json --dir %s/a", lab->folder,
+                             lab->folder),
+                     3);
+    assert_contains(lab->err, "/no.json: No such file or directory\n");
+    assert_false(folder_has(lab, "a"));
+
+    ctl_write(lab, "good.json",
+              "{\"sinks\": [{\"name\": \"deaf\", \"kind\": \"webhook\","
+              " \"url\": \"http://127.0.0.1:1\"}]}");
+    static const char up[] = "dev up --nodes 0 --alerts %s/good.json --dir %s/a";
+    if (ctl_run(lab, up, lab->folder, lab->folder) != 0)
+        fail_msg("%s", lab->err);
+    assert_contains(lab->out, "/good.json says; sdctl alerts test tries it\n");
+    take_variable(lab, "SDTRAIN_ETCD");
+    take_variable(lab, "SDTRAIN_CLUSTER");
+    assert_int_equal(ctl_run(lab, "alerts test"), 1);
+    assert_contains(lab->out, "deaf                 FAILED: ");
+    assert_int_equal(ctl_run(lab, up, lab->folder, lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "dev up --nodes 0 --dir %s/a", lab->folder), 0);
+    ctl_write(lab, "other.json", "{\"sinks\": []}");
+    assert_int_equal(ctl_run(lab, "dev up --alerts %s/other.json --dir %s/a", lab->folder,
+                             lab->folder),
+                     1);
+    assert_contains(lab->err, "holds a cluster that notifies by ");
+    assert_int_equal(ctl_run(lab, "dev down --dir %s/a", lab->folder), 0);
+}
+
 /* A cluster that does not come up leaves nothing behind. */
 static void half_a_cluster_ends(void **state)
 {
@@ -126,6 +169,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_cluster_comes_up_heals_and_goes),
+        cmocka_unit_test(alerts_go_where_the_file_says),
         cmocka_unit_test(a_folder_may_have_any_name),
         cmocka_unit_test(half_a_cluster_ends),
     };
