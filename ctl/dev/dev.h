@@ -47,7 +47,7 @@ int dev_open(const char *folder, Dev *ret, Error *err);
 /* alerts_file: absolute; empty: none. */
 int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers,
                const char *alerts_file, Dev *ret, Error *err);
-/* Makes an absolute path of the name, and has sdcontroller look at the file: it says what is wrong on standard error. */
+/* Makes an absolute path of the name, and has sdcontroller check the file: it tells standard error what is wrong. */
 int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err);
 void dev_close(Dev *dev);
 int dev_save(const Dev *dev, Error *err);
