@@ -64,6 +64,9 @@ static const struct {
     {"store-trouble", "checkpoints.md#sdtrainstoretrouble",
      "The job trains on, but nothing is saved or its data are late. Check the "
      "storage that the evidence names: a failure now costs all since that step."},
+    {"diverging", "diverging.md",
+     "The loss or its gradient is far too large. Stop the job if it does not come back by itself, "
+     "and begin again from the checkpoint that the evidence names, with other settings."},
     {"record-lost", "checkpoints.md#a-record-of-checkpoints-is-lost",
      "A record of the job was deleted, damaged or put back from a backup. Nothing is to be done "
      "where it says that it was put back; find out who writes to etcd. sdctl job recover finds the "

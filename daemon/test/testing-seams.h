@@ -22,6 +22,9 @@ enum { FIRST_LEASE = 77, ENDS_NOT = -1000 };
 
 void seams_begin(void);
 void seams_end(void);
+/* Their part in testing-time.c. */
+void time_begin(void);
+void time_end(void);
 
 /* ---- time ---- */
 

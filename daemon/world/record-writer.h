@@ -33,13 +33,14 @@ typedef struct RecordWriter {
     RecordEncoder encode;
     RecordDone done; /* called when the content is in etcd; may be NULL; may free the local world */
 
-    int64_t revision;    /* mod revision of the key, as the next write expects it; 0: there is no key */
-    bool unsure;         /* `revision` is to be read first */
-    bool refused;        /* a guard did not hold: the read tells whether it was that of the world */
-    bool wanted;         /* the content has changed since the last write began */
-    bool held;           /* no write begins */
-    EtcdCall *call;      /* the read or write under way; NULL: none */
-    Timer retry;         /* runs after a write that failed */
+    int64_t
+        revision;   /* mod revision of the key, as the next write expects it; 0: there is no key */
+    bool unsure;    /* `revision` is to be read first */
+    bool refused;   /* a guard did not hold: the read tells whether it was that of the world */
+    bool wanted;    /* the content has changed since the last write began */
+    bool held;      /* no write begins */
+    EtcdCall *call; /* the read or write under way; NULL: none */
+    Timer retry;    /* runs after a write that failed */
     uint64_t retry_usec; /* the last pause; 0: the last write was acknowledged */
 } RecordWriter;
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.c - see trainer.h. */
-#include "tests/sim/fleet/trainer.h"
+#include "tests/sim/fleet/trainer-internal.h"
 
 #include "base/memory.h"
 #include "cluster/records.h"
-#include "daemon/loop/timer.h"
 #include "protocol/exit-code.h"
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/fleet.h"
@@ -30,28 +29,6 @@ enum {
     RANKS_MAX = 256,
 };
 
-typedef struct Ring Ring;
-
-typedef struct Trainer {
-    struct Trainer *next;
-    Task *task; /* NULL: its slot has another one */
-    int node;
-    Timer work, death, deadman;
-    bool is_killed, hangs, is_stopped, clings;
-
-    bool is_assigned;
-    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
-    int64_t generation;
-    int resume;      /* checkpoint that its world goes on from; -1: none */
-    int64_t resumed; /* and its step */
-    ResumeFind find;
-    bool has_found;
-    int rank, size;
-    bool must_leave;
-    uint64_t asking_usec; /* since when the store has not answered; 0: it has */
-    Ring *ring;           /* NULL: it has not joined */
-} Trainer;
-
 struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
@@ -72,21 +49,16 @@ typedef struct Plan {
     int64_t poisoned; /* step; 0: none */
 } Plan;
 
-typedef struct Place { /* of a node */
-    bool frozen, differs;
-    int island;
-} Place;
-
 static sd_event *loop;
 static Timers timers;
-static Trainer *trainers;
+Trainer *trainers;
 static Ring *rings;
 static Plan plans[FLEET_JOBS_MAX];
 static size_t n_plans;
-static Place places[FLEET_NODES_MAX];
+Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX];
 static int n_places;
-static uint64_t grace_usec;
+uint64_t trainers_grace_usec;
 static uint64_t out_usec; /* since when the store is out; 0: it is not */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
@@ -139,18 +111,16 @@ static bool has_patience(uint64_t *since)
 
 /* ---- what a trainer says ---- */
 
-static bool lives(const Trainer *t) { return t->task && task_lives(t->task); }
-
 static bool is_halted(const Trainer *t)
 {
-    return t->hangs || t->is_stopped || places[t->node].frozen;
+    return t->hangs || t->is_stopped || trainer_places[t->node].frozen;
 }
 
 /* False: it is dead, or its daemon does not read. */
 static bool say(const Trainer *t, ChannelMessage *m)
 {
     m->generation = m->type == CHANNEL_HELLO ? 0 : t->generation;
-    return lives(t) && task_say(t->task, m);
+    return trainer_lives(t) && task_say(t->task, m);
 }
 
 static void say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t waited_usec)
@@ -165,12 +135,12 @@ static void say_stage(const Trainer *t, int64_t step, TrainStage stage, uint64_t
 
 static void ring_break(Ring *ring);
 
-static void end(Trainer *t, int status)
+void trainer_end(Trainer *t, int status)
 {
     timer_stop(&t->work);
     timer_stop(&t->death);
     timer_stop(&t->deadman);
-    if (!lives(t))
+    if (!trainer_lives(t))
         return;
     if (status != 0)
         fleet_say("n%d slot %d: rank %d of %s-%lld ends %d", t->node, task_slot(t->task), t->rank,
@@ -180,14 +150,14 @@ static void end(Trainer *t, int status)
         ring_break(t->ring);
 }
 
-static void fail(Trainer *t, int code, const char *text)
+void trainer_fail(Trainer *t, int code, const char *text)
 {
     const int64_t step = t->ring ? t->ring->step : t->resumed;
     ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .exit_code = code};
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (code > 0)
         (void)say(t, &m);
-    end(t, code);
+    trainer_end(t, code);
 }
 
 /* ---- rings ---- */
@@ -201,7 +171,7 @@ static void on_peer_lost(void *userdata)
     if (is_halted(t))
         after_msec(&t->work, AGAIN_MSEC, on_peer_lost, t);
     else
-        fail(t, EXIT_PEER_LOST, "a peer is gone");
+        trainer_fail(t, EXIT_PEER_LOST, "a peer is gone");
 }
 
 static void ring_stop(Ring *ring)
@@ -215,7 +185,7 @@ static void ring_break(Ring *ring)
 {
     ring_stop(ring);
     for (int i = 0; i < ring->size; i++)
-        if (ring->of[i] && lives(ring->of[i]))
+        if (ring->of[i] && trainer_lives(ring->of[i]))
             after_msec(&ring->of[i]->work, LOSS_MSEC, on_peer_lost, ring->of[i]);
 }
 
@@ -226,7 +196,7 @@ static void ring_end(Ring *ring, const char *text)
         ChannelMessage m = {.type = CHANNEL_DONE, .step = ring->step};
         (void)snprintf(m.text, sizeof(m.text), "%s", text);
         (void)say(ring->of[i], &m);
-        end(ring->of[i], EXIT_DONE);
+        trainer_end(ring->of[i], EXIT_DONE);
     }
 }
 
@@ -234,7 +204,7 @@ static void ring_fail(Ring *ring, int code, const char *text)
 {
     ring_stop(ring); /* all reach the same verdict */
     for (int i = 0; i < ring->size; i++)
-        fail(ring->of[i], code, text);
+        trainer_fail(ring->of[i], code, text);
 }
 
 static Ring *ring_of(const Trainer *t)
@@ -276,7 +246,7 @@ static void on_join_deadline(void *userdata)
     if (is_halted(t))
         after_msec(&t->work, AGAIN_MSEC, on_join_deadline, t);
     else
-        fail(t, EXIT_PEER_LOST, "not all ranks have joined");
+        trainer_fail(t, EXIT_PEER_LOST, "not all ranks have joined");
 }
 
 static void ring_begin(Ring *ring)
@@ -319,8 +289,8 @@ static bool ring_stalls(Ring *ring)
     const uint64_t now = loops_now_usec();
     bool stalls = false;
     for (int i = 0; i < ring->size; i++)
-        stalls |= is_halted(ring->of[i]) ||
-                  places[ring->of[i]->node].island != places[ring->of[0]->node].island;
+        stalls |= is_halted(ring->of[i]) || trainer_places[ring->of[i]->node].island !=
+                                                trainer_places[ring->of[0]->node].island;
     if (!stalls)
         return false;
     if (ring->stalled_usec == 0) {
@@ -347,7 +317,7 @@ static bool ring_waits(Ring *ring)
         ring->waiting_usec = now;
     const uint64_t waited = now - ring->waiting_usec;
     if (waited > DATA_TIMEOUT_MSEC * USEC_PER_MSEC) {
-        fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the data did not come");
+        trainer_fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the data did not come");
         return true;
     }
     for (int i = 0; i < ring->size; i++)
@@ -368,7 +338,7 @@ static void on_step(void *userdata)
     Ring *ring = userdata;
     const Plan *plan = plan_of(ring->job);
     for (int i = 0; i < ring->size; i++)
-        if (!lives(ring->of[i])) {
+        if (!trainer_lives(ring->of[i])) {
             ring_break(ring);
             return;
         }
@@ -407,7 +377,7 @@ static void save_fails(Ring *ring)
     if (!ring->ends)
         return; /* training goes on, and the next one may be */
     if (++ring->n_tries == SAVE_TRIES)
-        fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the last checkpoint could not be saved");
+        trainer_fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the last checkpoint could not be saved");
     else
         begin_save(ring);
 }
@@ -420,7 +390,7 @@ static void tell_saved(void *userdata)
     ChannelMessage m = {.type = CHANNEL_SAVED, .step = ring->saving};
     (void)snprintf(m.uri, sizeof(m.uri), "%s", manifest_uri(ring->written, uri));
     m.hash = m.digest = hash_bytes(&ring->written, sizeof(ring->written));
-    if (lives(ring->of[0]) && (is_halted(ring->of[0]) || !say(ring->of[0], &m)))
+    if (trainer_lives(ring->of[0]) && (is_halted(ring->of[0]) || !say(ring->of[0], &m)))
         after_msec(&ring->save_timer, AGAIN_MSEC, tell_saved, ring);
 }
 
@@ -428,7 +398,7 @@ static void on_save(void *userdata)
 {
     Ring *ring = userdata;
     Trainer *rank0 = ring->of[0];
-    if (!lives(rank0))
+    if (!trainer_lives(rank0))
         return;
     if (is_halted(rank0)) {
         after_msec(&ring->save_timer, AGAIN_MSEC, on_save, ring);
@@ -456,13 +426,13 @@ static void hear_verdict(Trainer *t, const ChannelMessage *m)
 {
     Ring *ring = t->ring;
     if (t->has_found) {
-        fail(t, EXIT_RETRY, "a checkpoint was found: the next world goes on from it");
+        trainer_fail(t, EXIT_RETRY, "a checkpoint was found: the next world goes on from it");
         return;
     }
     if (!ring || ring->over || ring->written < 0 || m->step != ring->saving)
         return;
     if (m->type == CHANNEL_REFUSED) {
-        fail(t, EXIT_RETRY, "the checkpoint was refused: this world is over");
+        trainer_fail(t, EXIT_RETRY, "the checkpoint was refused: this world is over");
         return;
     }
     ring->parent = ring->written;
@@ -496,9 +466,9 @@ static bool has_looked(Trainer *t)
         return true;
     const int newest = manifests_newest(t->submission);
     if (newest < 0 && t->find == FIND_MUST) {
-        fail(t, EXIT_DATA_CORRUPT,
-             "checkpoint.uri: it holds no checkpoint of this job, which has "
-             "committed some");
+        trainer_fail(t, EXIT_DATA_CORRUPT,
+                     "checkpoint.uri: it holds no checkpoint of this job, which has "
+                     "committed some");
         return false;
     }
     if (newest < 0)
@@ -521,15 +491,15 @@ static void on_restored(void *userdata)
         after_msec(&t->work, AGAIN_MSEC, on_restored, t);
         return;
     }
-    if (places[t->node].differs) {
-        fail(t, EXIT_NUMERICS, "the canned grain differs");
+    if (trainer_places[t->node].differs) {
+        trainer_fail(t, EXIT_NUMERICS, "the canned grain differs");
         return;
     }
     if (is_out() && (t->resume >= 0 || (t->rank == 0 && t->find != FIND_NOTHING))) {
         if (has_patience(&t->asking_usec))
             after_msec(&t->work, STORE_AGAIN_MSEC, on_restored, t);
         else
-            fail(t, EXIT_STORE_UNREACHABLE, "the store does not answer");
+            trainer_fail(t, EXIT_STORE_UNREACHABLE, "the store does not answer");
         return;
     }
     if (!has_looked(t))
@@ -565,14 +535,14 @@ static void on_dead(void *userdata)
     Trainer *t = userdata;
     t->is_killed = true;
     if (!t->clings)
-        end(t, -SIGKILL);
+        trainer_end(t, -SIGKILL);
 }
 
 /* The timer of the kernel: a frozen host's does not run. */
 static void on_deadman(void *userdata)
 {
     Trainer *t = userdata;
-    if (places[t->node].frozen)
+    if (trainer_places[t->node].frozen)
         after_msec(&t->deadman, AGAIN_MSEC, on_deadman, t);
     else
         on_dead(t);
@@ -612,16 +582,17 @@ static void started(void *userdata, Task *task)
 }
 
 /* One that is stopped hears when it goes on. */
-static void listen(Trainer *t)
+void trainer_listen(Trainer *t)
 {
     ChannelMessage m = {0};
-    while (lives(t) && !t->is_stopped && !places[t->node].frozen && task_hear(t->task, &m)) {
+    while (trainer_lives(t) && !t->is_stopped && !trainer_places[t->node].frozen &&
+           task_hear(t->task, &m)) {
         hear(t, &m);
         channel_message_clear(&m);
     }
 }
 
-static void told(_unused_ void *userdata, Task *task) { listen(task_userdata(task)); }
+static void told(_unused_ void *userdata, Task *task) { trainer_listen(task_userdata(task)); }
 
 static void killed(_unused_ void *userdata, Task *task)
 {
@@ -631,10 +602,16 @@ static void killed(_unused_ void *userdata, Task *task)
 }
 
 /* What outlives its daemon is killed by the keeper, before the next daemon starts. */
-static void awaited(_unused_ void *userdata, Task *task) { end(task_userdata(task), -SIGKILL); }
+static void awaited(_unused_ void *userdata, Task *task)
+{
+    trainer_end(task_userdata(task), -SIGKILL);
+}
 
 /* The parent-death signal. */
-static void hung_up(_unused_ void *userdata, Task *task) { end(task_userdata(task), -SIGKILL); }
+static void hung_up(_unused_ void *userdata, Task *task)
+{
+    trainer_end(task_userdata(task), -SIGKILL);
+}
 
 static void cleared(_unused_ void *userdata, Task *task)
 {
@@ -655,105 +632,6 @@ TaskProgram trainers_program(int node)
                          .cleared = cleared};
 }
 
-/* ---- faults ---- */
-
-static Trainer *trainer_at(int node, int slot)
-{
-    for (Trainer *t = trainers; t; t = t->next)
-        if (lives(t) && t->node == node && task_slot(t->task) == slot)
-            return t;
-    return NULL;
-}
-
-bool trainer_exit(int node, int slot, int code, const char *text)
-{
-    Trainer *t = trainer_at(node, slot);
-    if (t)
-        fail(t, code, text);
-    return t;
-}
-
-bool trainer_hang(int node, int slot)
-{
-    Trainer *t = trainer_at(node, slot);
-    if (t)
-        t->hangs = true;
-    return t;
-}
-
-bool trainer_stop(int node, int slot, bool stopped)
-{
-    Trainer *t = trainer_at(node, slot);
-    if (!t)
-        return false;
-    t->is_stopped = stopped;
-    listen(t);
-    return true;
-}
-
-bool trainer_cling(int node, int slot, bool clings)
-{
-    Trainer *t = trainer_at(node, slot);
-    if (!t)
-        return false;
-    t->clings = clings;
-    t->hangs |= clings;
-    if (!clings && t->is_killed)
-        end(t, -SIGKILL);
-    return true;
-}
-
-bool trainers_hang(void)
-{
-    for (const Trainer *t = trainers; t; t = t->next)
-        if (lives(t) && (t->hangs || t->is_stopped))
-            return true;
-    return false;
-}
-
-void trainers_freeze(int node, bool frozen)
-{
-    places[node].frozen = frozen;
-    for (Trainer *t = trainers; t; t = t->next)
-        if (t->node == node)
-            listen(t);
-}
-
-void trainers_part(int node, int island) { places[node].island = island; }
-void trainers_differ(int node, bool differ) { places[node].differs = differ; }
-
-/* ---- checks ---- */
-
-/* Where nobody can reach a rank, or it is shut out, it may run on for a while. */
-static bool may_run_on(const Trainer *t)
-{
-    char name[16];
-    (void)snprintf(name, sizeof(name), "n%d", t->node);
-    const NodeBooks *node = books_node(name);
-    for (size_t i = 0; i < node->cordon.n_causes; i++)
-        if (node->cordon.causes[i].mode == CORDON_QUARANTINE)
-            return true;
-    return t->is_killed || (!node->is_there && loops_now_usec() >= node->gone_usec + grace_usec);
-}
-
-void trainers_check_go(const char *job, int64_t generation)
-{
-    for (const Trainer *t = trainers; t; t = t->next)
-        if (lives(t) && t->is_assigned && strcmp(t->job, job) == 0 &&
-            strcmp(t->submission, books_job(job)->submission) == 0 && t->generation < generation &&
-            !may_run_on(t))
-            books_break("I3", "%s-%lld may go, but a rank of %lld runs on n%d", job,
-                        (long long)generation, (long long)t->generation, t->node);
-}
-
-void trainers_check_rest(void)
-{
-    for (const Trainer *t = trainers; t; t = t->next)
-        if (lives(t) && t->is_assigned && t->generation < books_job(t->job)->generation)
-            books_break("I12", "a rank of %s-%lld still runs on n%d", t->job,
-                        (long long)t->generation, t->node);
-}
-
 /* ---- life ---- */
 
 void trainers_open(int n_nodes, uint64_t its_grace_usec)
@@ -763,9 +641,9 @@ void trainers_open(int n_nodes, uint64_t its_grace_usec)
     timers = (Timers){.event = loop, .failed = on_no_timer};
     n_plans = 0;
     n_places = n_nodes;
-    grace_usec = its_grace_usec;
+    trainers_grace_usec = its_grace_usec;
     out_usec = 0;
-    memset(places, 0, sizeof(places));
+    memset(trainer_places, 0, sizeof(trainer_places));
     manifests_open();
 }
 

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer-faults.c - see trainer.h: what happens to trainers, and what their daemons must have done. */
+#include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/trainer-internal.h"
+#include "tests/sim/seams/loop.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- faults ---- */
+
+static Trainer *trainer_at(int node, int slot)
+{
+    for (Trainer *t = trainers; t; t = t->next)
+        if (trainer_lives(t) && t->node == node && task_slot(t->task) == slot)
+            return t;
+    return NULL;
+}
+
+bool trainer_exit(int node, int slot, int code, const char *text)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (t)
+        trainer_fail(t, code, text);
+    return t;
+}
+
+bool trainer_hang(int node, int slot)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (t)
+        t->hangs = true;
+    return t;
+}
+
+bool trainer_stop(int node, int slot, bool stopped)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (!t)
+        return false;
+    t->is_stopped = stopped;
+    trainer_listen(t);
+    return true;
+}
+
+bool trainer_cling(int node, int slot, bool clings)
+{
+    Trainer *t = trainer_at(node, slot);
+    if (!t)
+        return false;
+    t->clings = clings;
+    t->hangs |= clings;
+    if (!clings && t->is_killed)
+        trainer_end(t, -SIGKILL);
+    return true;
+}
+
+bool trainers_hang(void)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (trainer_lives(t) && (t->hangs || t->is_stopped))
+            return true;
+    return false;
+}
+
+void trainers_freeze(int node, bool frozen)
+{
+    trainer_places[node].frozen = frozen;
+    for (Trainer *t = trainers; t; t = t->next)
+        if (t->node == node)
+            trainer_listen(t);
+}
+
+void trainers_part(int node, int island) { trainer_places[node].island = island; }
+void trainers_differ(int node, bool differ) { trainer_places[node].differs = differ; }
+
+/* ---- checks ---- */
+
+/* Where nobody can reach a rank, or it is shut out, it may run on for a while. */
+static bool may_run_on(const Trainer *t)
+{
+    char name[16];
+    (void)snprintf(name, sizeof(name), "n%d", t->node);
+    const NodeBooks *node = books_node(name);
+    for (size_t i = 0; i < node->cordon.n_causes; i++)
+        if (node->cordon.causes[i].mode == CORDON_QUARANTINE)
+            return true;
+    return t->is_killed ||
+           (!node->is_there && loops_now_usec() >= node->gone_usec + trainers_grace_usec);
+}
+
+void trainers_check_go(const char *job, int64_t generation)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (trainer_lives(t) && t->is_assigned && strcmp(t->job, job) == 0 &&
+            strcmp(t->submission, books_job(job)->submission) == 0 && t->generation < generation &&
+            !may_run_on(t))
+            books_break("I3", "%s-%lld may go, but a rank of %lld runs on n%d", job,
+                        (long long)generation, (long long)t->generation, t->node);
+}
+
+void trainers_check_rest(void)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (trainer_lives(t) && t->is_assigned && t->generation < books_job(t->job)->generation)
+            books_break("I12", "a rank of %s-%lld still runs on n%d", t->job,
+                        (long long)t->generation, t->node);
+}

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer-internal.h - what trainer.c and trainer-faults.c share.
+ *
+ * Ownership: trainer.c frees the trainers.
+ * Units:     as trainer.h.
+ * Errors:    none.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "daemon/loop/timer.h"
+#include "tests/sim/fleet/fleet.h"
+#include "tests/sim/fleet/trainer.h"
+
+typedef struct Ring Ring;
+
+typedef struct Trainer {
+    struct Trainer *next;
+    Task *task; /* NULL: its slot has another one */
+    int node;
+    Timer work, death, deadman;
+    bool is_killed, hangs, is_stopped, clings;
+
+    bool is_assigned;
+    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
+    int64_t generation;
+    int resume;      /* checkpoint that its world goes on from; -1: none */
+    int64_t resumed; /* and its step */
+    ResumeFind find;
+    bool has_found;
+    int rank, size;
+    bool must_leave;
+    uint64_t asking_usec; /* since when the store has not answered; 0: it has */
+    Ring *ring;           /* NULL: it has not joined */
+} Trainer;
+
+typedef struct Place { /* of a node */
+    bool frozen, differs;
+    int island;
+} Place;
+
+extern Trainer *trainers;
+extern Place trainer_places[FLEET_NODES_MAX];
+extern uint64_t
+    trainers_grace_usec; /* how long a node that is gone may come back before it counts */
+
+static inline bool trainer_lives(const Trainer *t) { return t->task && task_lives(t->task); }
+/* status: exit code, or -signal; without a word to its daemon. */
+void trainer_end(Trainer *t, int status);
+/* It says why. */
+void trainer_fail(Trainer *t, int code, const char *text);
+/* Hears what waits, unless it is stopped. */
+void trainer_listen(Trainer *t);
