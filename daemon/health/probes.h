@@ -2,8 +2,8 @@
 /* probes.h - runs the health probes of this node, keeps their memory, and judges.
  *
  * A driver that hangs takes along the process that asks it. So the probes run all at once, each in a child of its own
- * that can be killed. A cloud's notice leaves two minutes, so where one may come its probe also runs between rounds. A node registers when its first round is over: a GPU that is missing is known before any rank is
- * placed.
+ * that can be killed. A node registers when its first round is over: a GPU that is missing is known before any rank is
+ * placed. A cloud's notice leaves two minutes, so where one may come its probe also runs between rounds.
  *
  * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
  * Units:     *_usec as verdict.h and records.h say.
