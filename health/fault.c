@@ -50,6 +50,9 @@ static const FaultRule rules[FAULTS] = {
     [FAULT_MEMORY_LOW]          = {"memory-low",          HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
     [FAULT_OOM_KILLS]           = {"oom-kills",           HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
     [FAULT_STUCK_PROCESSES]     = {"stuck-processes",     HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
+    [FAULT_SPOT_NOTICE]         = {"spot-notice",         HEALTH_DRAIN,   SCOPE_NODE, CURE_DENIAL},
+    [FAULT_SPOT_REBALANCE]      = {"spot-rebalance",      HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
+    [FAULT_SPOT_SILENT]         = {"spot-silent",         HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
 };
 /* clang-format on */
 
@@ -66,6 +69,7 @@ const char *fault_cure_text(FaultCure cure)
         [CURE_RESET] = "a reboot, or a reset of the GPU and sdctl node check --clear",
         [CURE_REBOOT] = "a reboot, then sdctl node uncordon",
         [CURE_REPAIR] = "repair or another GPU, then sdctl node uncordon",
+        [CURE_DENIAL] = "a reboot, or 15 minutes without the notice",
     };
     assert(cure < CURES);
     return texts[cure];

@@ -35,6 +35,7 @@ typedef enum FaultCure {
     CURE_RESET,  /* a reset of the GPU */
     CURE_REBOOT,
     CURE_REPAIR,
+    CURE_DENIAL, /* a reboot, or the cloud's denial for some time */
     CURES,
 } FaultCure;
 
@@ -85,6 +86,9 @@ typedef enum FaultCode {
     FAULT_MEMORY_LOW,
     FAULT_OOM_KILLS,
     FAULT_STUCK_PROCESSES,
+    FAULT_SPOT_NOTICE,
+    FAULT_SPOT_REBALANCE,
+    FAULT_SPOT_SILENT,
     FAULTS,
 } FaultCode;
 

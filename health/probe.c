@@ -7,7 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-static const Probe *const all[] = {&probe_gpu, &probe_rdma, &probe_disk, &probe_clock, &probe_host};
+static const Probe *const all[] = {&probe_gpu,   &probe_rdma, &probe_disk,
+                                   &probe_clock, &probe_host, &probe_spot};
 _Static_assert(ELEMENTSOF(all) < PROBES_MAX, "one place is the kernel log's");
 
 const Probe *const *probe_list(size_t *ret_n)
@@ -133,11 +134,12 @@ int probe_result_parse(const char *text, size_t n_bytes, ProbeResult *ret, Error
 int probe_context_format(const ProbeContext *c, char **ret)
 {
     _cleanup_json_ json_t *root =
-        json_pack("{ss,ss,ss,ss,ss,ss,sI,sI,sI,sI,sI}", "run_dir", c->run_dir, "log_dir",
+        json_pack("{ss,ss,ss,ss,ss,ss,sI,sI,sI,sI,sI,sI,ss}", "run_dir", c->run_dir, "log_dir",
                   c->log_dir, "nvml", c->nvml, "sysfs", c->sysfs, "proc", c->proc, "boot_id",
                   c->boot_id, "disk_min_bytes", (json_int_t)c->disk_min_bytes, "gpus",
                   (json_int_t)c->gpus, "rdma_devices", (json_int_t)c->rdma_devices, "slots",
-                  (json_int_t)c->n_slots, "busy_slots", (json_int_t)c->busy_slots);
+                  (json_int_t)c->n_slots, "busy_slots", (json_int_t)c->busy_slots, "probe_sec",
+                  (json_int_t)c->probe_sec, "spot_endpoint", c->spot_endpoint);
     if (!root || (c->state && json_object_set(root, "state", c->state) < 0))
         return -EINVAL;
     *ret = json_dumps(root, JSON_COMPACT);
@@ -164,6 +166,9 @@ int probe_context_parse(const char *text, size_t n_bytes, ProbeContext *ret, Err
     (void)json_get_int(&r, "rdma_devices", JSON_REQUIRED, 0, 1024, &c.rdma_devices);
     (void)json_get_int(&r, "slots", JSON_REQUIRED, 0, PROBE_SLOTS_MAX, &c.n_slots);
     (void)json_get_int(&r, "busy_slots", JSON_REQUIRED, INT64_MIN, INT64_MAX, &busy);
+    (void)json_get_int(&r, "probe_sec", JSON_REQUIRED, 1, 600, &c.probe_sec);
+    (void)json_get_text(&r, "spot_endpoint", JSON_REQUIRED, c.spot_endpoint,
+                        sizeof(c.spot_endpoint));
     (void)json_get_any(&r, "state", JSON_OPTIONAL, &state);
     if (json_close(&r) < 0)
         return -EBADMSG;

@@ -51,8 +51,10 @@ typedef struct ProbeContext {
     int64_t disk_min_bytes;     /* room that each folder must have */
     int64_t gpus, rdma_devices; /* numbers expected on this node */
     int64_t n_slots;
-    uint64_t busy_slots; /* bit i: slot i hosts one of our ranks */
-    json_t *state;       /* the result's state of the run before; NULL: this is the first run */
+    uint64_t busy_slots;                /* bit i: slot i hosts one of our ranks */
+    int64_t probe_sec;                  /* after which this probe is killed */
+    char spot_endpoint[PROBE_PATH_MAX]; /* of the instance's metadata; "": nobody is asked */
+    json_t *state; /* the result's state of the run before; NULL: this is the first run */
 } ProbeContext;
 
 typedef struct Probe {
@@ -61,7 +63,7 @@ typedef struct Probe {
     int (*run)(const ProbeContext *context, ProbeResult *ret, Error *err);
 } Probe;
 
-extern const Probe probe_gpu, probe_rdma, probe_disk, probe_clock, probe_host;
+extern const Probe probe_gpu, probe_rdma, probe_disk, probe_clock, probe_host, probe_spot;
 
 /* Returns all probes; there are at most PROBES_MAX. */
 const Probe *const *probe_list(size_t *ret_n);

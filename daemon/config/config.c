@@ -6,6 +6,7 @@
 #include "cluster/keys.h"
 #include "metrics/http-server.h"
 
+#include <arpa/inet.h>
 #include <libgen.h>
 #include <limits.h>
 #include <string.h>
@@ -67,6 +68,9 @@ static const Setting table[] = {
     SETTING(TEXT, nvml, 0, 0, "NVIDIA's library for the GPU probe (libnvidia-ml.so.1)"),
     SETTING(TEXT, kernel_log, 0, 0, "followed for Xids; off: not (/dev/kmsg)"),
     SETTING(TEXT, sysfs, 0, 0, "where PCI and RDMA devices are looked for (/sys)"),
+    SETTING(TEXT, spot_endpoint, 0, 0,
+            "URL of AWS's instance metadata: its spot notices drain the node (off)",
+            .reloads = true),
     SETTING(LIST, trainer_environment, 0, CONFIG_ENVIRONMENT_MAX,
             "KEY=VALUE of trainers' environment; may be repeated", .reloads = true),
     SETTING(TEXTS, paths_read, 0, CONFIG_PATHS_MAX,
@@ -139,6 +143,37 @@ static bool is_machine_id(const char *text)
     return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
 }
 
+/* Loopback and the link's own addresses: the endpoint is of this machine, and nothing else is asked. */
+static bool is_of_this_machine(const char *host)
+{
+    struct in_addr v4;
+    struct in6_addr v6, instance;
+    if (inet_pton(AF_INET, host, &v4) == 1)
+        return ntohl(v4.s_addr) >> 24 == 127 || ntohl(v4.s_addr) >> 16 == 0xa9fe;
+    return inet_pton(AF_INET6, host, &v6) == 1 &&
+           inet_pton(AF_INET6, "fd00:ec2::254", &instance) == 1 &&
+           (IN6_IS_ADDR_LOOPBACK(&v6) || memcmp(&v6, &instance, sizeof(v6)) == 0);
+}
+
+/* "http://ADDRESS" or "http://ADDRESS:PORT". */
+static int check_spot_endpoint(const char *source, const char *url, Error *err)
+{
+    static const char scheme[] = "http://";
+    char host[64] = "";
+    int n = 0;
+    const char *rest = strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : "";
+    if (sscanf(rest, *rest == '[' ? "[%63[0-9a-f:]]%n" : "%63[0-9.]%n", host, &n) == 1)
+        rest += n;
+    size_t digits = *rest == ':' ? strspn(rest + 1, "0123456789") : 0;
+    unsigned long port = digits > 0 && digits < 6 ? strtoul(rest + 1, NULL, 10) : 0;
+    if (!is_of_this_machine(host) || (*rest && (port < 1 || port > 65535 || rest[1 + digits])))
+        return error_set(err, -EINVAL,
+                         "%s: spot_endpoint: \"%s\" is not http://ADDRESS[:PORT] of this machine "
+                         "itself (127.*, 169.254.*, [::1], [fd00:ec2::254])",
+                         source, url);
+    return 0;
+}
+
 static int check(const char *source, DaemonConfig *c, Error *err)
 {
     if (!name_is_valid(c->cluster))
@@ -180,6 +215,11 @@ static int check(const char *source, DaemonConfig *c, Error *err)
         int r = http_address_check(c->metrics, err);
         if (r < 0)
             return error_prefix(err, r, "%s: metrics", source);
+    }
+    if (*c->spot_endpoint) {
+        int r = check_spot_endpoint(source, c->spot_endpoint, err);
+        if (r < 0)
+            return r;
     }
     if (*c->etcd_password_file) {
         int r = settings_read_line(c->etcd_password_file, c->etcd_password,

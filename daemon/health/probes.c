@@ -20,6 +20,7 @@ enum {
     ANSWER_MAX = PROBE_STATE_MAX + 16384, /* less than a pipe holds: the child never waits */
     KILL_WAIT_SEC = 2,
     HANG_AGAIN_SEC = 5, /* the second look at a probe that hung */
+    NOTICE_SEC = 5,     /* between two looks for a cloud's notice, as AWS advises */
 };
 
 static const char context_variable[] = "SDTRAIN_PROBE", kernel_name[] = "kernel-log";
@@ -34,12 +35,14 @@ static void fill_context(const DaemonConfig *c, ProbeContext *ret)
                           .gpus = c->gpus,
                           .rdma_devices = c->rdma_devices,
                           .n_slots = c->slots,
+                          .probe_sec = c->probe_sec,
                           .proc = "/proc"};
     _Static_assert(sizeof(ret->run_dir) == sizeof(c->run_dir), "paths are as long in both");
     memcpy(ret->run_dir, c->run_dir, sizeof(ret->run_dir));
     memcpy(ret->log_dir, c->log_dir, sizeof(ret->log_dir));
     memcpy(ret->nvml, c->nvml, sizeof(ret->nvml));
     memcpy(ret->sysfs, c->sysfs, sizeof(ret->sysfs));
+    memcpy(ret->spot_endpoint, c->spot_endpoint, sizeof(ret->spot_endpoint));
 }
 
 bool probes_is_child(void) { return getenv(context_variable) != NULL; }
@@ -361,16 +364,22 @@ static int start(Probes *p, size_t i, const Probe *probe, Error *err)
     return 0;
 }
 
-static void begin_round(Probes *p)
+static bool looks_for_notices(const Probes *p) { return *p->needs.config->spot_endpoint; }
+
+/* full: with all probes; else with the one alone that looks for a cloud's notice. */
+static void begin_round(Probes *p, bool full)
 {
     size_t n;
     const Probe *const *list = probe_list(&n);
     timer_stop(&p->timer);
-    for (size_t i = 0; i < p->n_asks; i++)
+    p->is_full = full;
+    for (size_t i = 0; i < p->n_asks && full; i++)
         p->asks[i].is_served = true;
     p->n_waited++; /* the round is not over before all were begun */
     for (size_t i = 0; i < n; i++) {
         Error err = ERROR_INIT;
+        if (!full && list[i] != &probe_spot)
+            continue;
         if (p->children[i].pid > 0) { /* since an earlier round: SIGKILL does not end it */
             note_hang(p, i);
         } else if (start(p, i, list[i], &err) < 0) {
@@ -393,7 +402,8 @@ static void on_round(void *userdata)
 {
     Probes *p = userdata;
     if (!p->leaving && p->n_waited == 0)
-        begin_round(p);
+        begin_round(p, p->n_asks > 0 || !looks_for_notices(p) ||
+                           clock_boottime_usec() >= p->full_usec);
 }
 
 static void answer_asks(Probes *p)
@@ -418,20 +428,36 @@ static void answer_asks(Probes *p)
     p->n_asks = kept;
 }
 
-static void end_round(Probes *p)
+/* Says when the next round of all probes begins, and waits for it or for an earlier look for notices. */
+static void plan_round(Probes *p)
 {
+    uint64_t now = clock_boottime_usec(), next = now + NOTICE_SEC * USEC_PER_SEC;
     bool hangs = false;
-    learn_gpus(p);
-    p->is_ready = true;
-    kernel_watch_note_round(p); /* judges too */
-    health_record_update(p, p->n_asks > 0);
-    answer_asks(p);
     for (size_t i = 0; i < p->n_answers; i++)
         hangs |= p->answers[i].hangs == 1;
-    uint64_t wait_sec = hangs ? MIN((uint64_t)p->needs.config->health_sec, (uint64_t)HANG_AGAIN_SEC)
-                              : (uint64_t)p->needs.config->health_sec;
-    timer_start(p->needs.timers, &p->timer, p->n_asks > 0 ? 0 : wait_sec * USEC_PER_SEC, on_round,
-                p);
+    if (p->is_full)
+        p->full_usec = now + (uint64_t)p->needs.config->health_sec * USEC_PER_SEC;
+    if (hangs)
+        p->full_usec = MIN(p->full_usec, now + HANG_AGAIN_SEC * USEC_PER_SEC);
+    if (p->n_asks > 0)
+        next = now;
+    else if (!looks_for_notices(p) || p->full_usec < next)
+        next = MAX(p->full_usec, now);
+    timer_start(p->needs.timers, &p->timer, next - now, on_round, p);
+}
+
+static void end_round(Probes *p)
+{
+    learn_gpus(p);
+    p->is_ready = true;
+    if (p->is_full)
+        kernel_watch_note_round(p); /* judges too */
+    else
+        judge(p);
+    health_record_update(p, p->is_full && p->n_asks > 0);
+    if (p->is_full)
+        answer_asks(p);
+    plan_round(p);
 }
 
 void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
@@ -454,7 +480,7 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
         kernel_watch_forget(p);
     }
     if (p->is_ready && p->n_waited == 0)
-        begin_round(p); /* else the one under way is followed by another */
+        begin_round(p, true); /* else the one under way is followed by another */
 }
 
 /* ---- the whole ---- */
@@ -488,7 +514,7 @@ void probes_start(Probes *p)
     p->n_answers = n + 1;
     learn_gpus(p);
     kernel_watch_start(p);
-    begin_round(p);
+    begin_round(p, true);
 }
 
 bool probes_own(const Probes *probes, pid_t pid)

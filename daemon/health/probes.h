@@ -3,7 +3,7 @@
  *
  * A driver that hangs takes along the process that asks it. So the probes run all at once, each in a child of its own
  * that can be killed. A node registers when its first round is over: a GPU that is missing is known before any rank is
- * placed.
+ * placed. A cloud's notice leaves two minutes, so where one may come its probe also runs between rounds.
  *
  * Ownership: a value; probes_clear() kills the children. Borrows all its needs, which outlive it.
  * Units:     *_usec as verdict.h and records.h say.
@@ -82,8 +82,10 @@ struct Probes {
     bool is_ready; /* the first round is over */
 
     ProbeChild children[PROBES_MAX];
-    int n_waited; /* children that the round waits for */
-    Gpus gpus;    /* GPUs seen since the boot; the place of each is its slot */
+    int n_waited;       /* children that the round waits for */
+    bool is_full;       /* the round under way, or the last one, has all probes */
+    uint64_t full_usec; /* when the next such round begins */
+    Gpus gpus;          /* GPUs seen since the boot; the place of each is its slot */
     bool
         gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen on the bus alone */
     ProbeAsk asks[PROBE_ASKS_MAX];

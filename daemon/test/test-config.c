@@ -84,6 +84,43 @@ static void test_bad_settings_are_named(_unused_ void **state)
     expect_refusal(GOOD ", ", NULL, "config.json: line 1");
 }
 
+/* What is asked for notices is this machine's own, so that a slip asks nobody else. */
+static void test_spot_endpoint_is_of_this_machine(_unused_ void **state)
+{
+    static const char *const good[] = {"http://169.254.169.254", "http://127.0.0.1:1338",
+                                       "http://[fd00:ec2::254]", "http://[::1]:65535", ""};
+    for (size_t i = 0; i < ELEMENTSOF(good); i++) {
+        _cleanup_(config_clear) DaemonConfig config = {0};
+        _cleanup_free_ char *text = NULL;
+        Error err = ERROR_INIT;
+        assert_true(asprintf(&text, GOOD ", \"spot_endpoint\": \"%s\"", good[i]) > 0);
+        assert_int_equal(load(text, NULL, &config, &err), 0);
+        assert_string_equal(config.spot_endpoint, good[i]);
+    }
+    static const char *const strange[] = {"https://169.254.169.254",
+                                          "http://",
+                                          "169.254.169.254",
+                                          "http://10.0.0.1",
+                                          "http://metadata",
+                                          "http://169.254.169.254/",
+                                          "http://169.254.169.254:",
+                                          "http://127.0.0.1:0",
+                                          "http://127.0.0.1:65536",
+                                          "http://127.0.0.1:80x",
+                                          "http://127.0.0.1@10.0.0.1",
+                                          "http://[::2]",
+                                          "http://[::1",
+                                          "http://[::1]x",
+                                          "http://127.0.0.1.example.com"};
+    for (size_t i = 0; i < ELEMENTSOF(strange); i++) {
+        _cleanup_free_ char *text = NULL, *wanted = NULL;
+        assert_true(asprintf(&text, GOOD ", \"spot_endpoint\": \"%s\"", strange[i]) > 0);
+        assert_true(
+            asprintf(&wanted, "config.json: spot_endpoint: \"%s\" is not http://", strange[i]) > 0);
+        expect_refusal(text, NULL, wanted);
+    }
+}
+
 static void test_bad_arguments_are_named(_unused_ void **state)
 {
     char *slots[] = {(char[]){"--slots=65"}, NULL}, *word[] = {(char[]){"--slots=two"}, NULL},
@@ -153,6 +190,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_defaults_and_overrides),
         cmocka_unit_test(test_bad_settings_are_named),
+        cmocka_unit_test(test_spot_endpoint_is_of_this_machine),
         cmocka_unit_test(test_bad_arguments_are_named),
         cmocka_unit_test(test_reload_takes_what_may_change),
         cmocka_unit_test(test_check_config_exits_with_the_answer),

@@ -5,9 +5,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "store/s3/test/testing-endpoint.h"
 
 #include <fcntl.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -309,6 +311,48 @@ static void test_hung_probe_is_killed(_unused_ void **state)
     end_host(&h);
 }
 
+/* Whether the cloud gives notice. */
+static atomic_bool is_leaving;
+
+static bool answer_metadata(_unused_ void *context, const EndpointRequest *request, char *ret,
+                            size_t size)
+{
+    bool told = strstr(request->path, "instance-action") && atomic_load(&is_leaving);
+    endpoint_reply(ret, size, told || strstr(request->path, "token") ? 200 : 404, 0,
+                   told ? "{\"action\": \"terminate\", \"time\": \"2026-11-26T15:22:00Z\"}"
+                        : "a-token");
+    return true;
+}
+
+/* A notice is seen though the next round of probes is a day off, and outlives both its denial and the daemon. */
+static void test_spot_notice(_unused_ void **state)
+{
+    char settings[200];
+    FakeEndpoint *cloud = endpoint_start("127.0.0.1:0", answer_metadata, NULL);
+    (void)snprintf(settings, sizeof(settings),
+                   "\"health_sec\": 86400, \"spot_endpoint\": \"http://127.0.0.1:%d\"",
+                   endpoint_port(cloud));
+    Host h = new_host(settings);
+    NodeRecord record;
+    assert_true(lab_node_record(h.lab, 0, &record));
+    assert_int_equal(record.verdict, NODE_HEALTHY);
+    atomic_store(&is_leaving, true);
+    lab_wait(h.lab, says,
+             (&(Wanted){NODE_DRAIN, 0, "spot: the cloud takes this instance at 2026"}));
+    lab_wait(h.lab, has_health, "a reboot, or 15 minutes without the notice");
+    atomic_store(&is_leaving, false);
+    expect_answer(ask(&h, "r1", "check"), "drain: spot: the cloud takes this instance");
+
+    (void)kill(h.node->pid, SIGKILL); /* our own child, not yet reaped */
+    (void)lab_wait_end(h.lab, h.node);
+    lab_delete(h.lab, "/sdtrain/lab/nodes/node0"); /* as its lease would */
+    h.node = lab_start_node(h.lab, 0, h.settings, NULL);
+    assert_true(lab_node_record(h.lab, 0, &record)); /* from its first record on */
+    assert_int_equal(record.verdict, NODE_DRAIN);
+    end_host(&h);
+    endpoint_stop(cloud);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -319,6 +363,7 @@ int main(void)
         cmocka_unit_test(test_rounds),
         cmocka_unit_test(test_log_that_cannot_be_read),
         cmocka_unit_test(test_hung_probe_is_killed),
+        cmocka_unit_test(test_spot_notice),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

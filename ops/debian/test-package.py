@@ -3,6 +3,7 @@
 """The packages, unpacked: what is in them, what a machine can check of it, and that documents and programs name the
 same settings. Installing, upgrading and purging on hosts with systemd is tests/cluster's part."""
 import glob
+import gzip
 import json
 import os
 import re
@@ -17,6 +18,9 @@ BUILD = os.path.abspath(os.environ.get("SDTRAIN_BUILD") or os.path.join(os.path.
 SOURCE = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
 BIN = os.path.join(BUILD, "bin")
 MODULE = os.path.join(BUILD, "cuda/libsdtrain-cuda.so")  # where it is built
+sys.path.insert(0, os.path.join(SOURCE, "tests/system"))
+import dataset  # noqa: E402
+
 PROGRAMS = {"sdtraind": "node", "sdtrainer": "node", "sdcontroller": "controller", "sdctl": "ctl", "sdprep": "ctl"}
 
 
@@ -79,6 +83,48 @@ class Package(unittest.TestCase):
                      "/usr/share/doc/sdtrain-common/docs/reference/settings.md", "/usr/share/sdtrain/systemd/addresses.conf"):
             self.assertIn(path, self.files["sdtrain-common"])
         self.assertIn("/usr/share/bash-completion/completions/sdctl", self.files["sdtrain-ctl"])
+
+    def test_documents_of_each(self):
+        """What Debian's users look for in /usr/share/doc: what changed, whose it is, and what to do next."""
+        for package in self.files:
+            folder = "/usr/share/doc/%s/" % package
+            for name in ("copyright", "changelog.gz", "README.Debian"):
+                self.assertIn(folder + name, self.files[package])
+            self.assertTrue(read(self.tree + folder + "README.Debian").startswith(package + " for Debian\n"
+                            if package != "sdtrain-common" else "sdtrain for Debian\n"))
+        with gzip.open(self.tree + "/usr/share/doc/sdtrain-node/changelog.gz", "rt") as file:
+            told = file.read()
+        path = os.path.join(self.folder, "changelog")
+        with open(path, "w") as file:
+            file.write(told)
+        self.assertEqual(run("dpkg-parsechangelog", "-l", path, "-S", "Maintainer").strip(), self.field("sdtrain-node", "Maintainer"))
+        self.assertNotIn("warning", run("dpkg-parsechangelog", "-l", path, "--all"))
+        versions = re.findall(r"^sdtrain \(([^)]*)\)", told, re.M)
+        self.assertEqual([v for v in versions if "+" not in v], re.findall(r"^## ([0-9.]+)", read(SOURCE, "CHANGELOG.md"), re.M))
+        words = re.findall(r"\S+", re.sub(r"(?m)^(- |#.*)", "", read(SOURCE, "CHANGELOG.md").split("## ", 1)[1].split("\n", 1)[1]))
+        body = re.findall(r"\S+", re.sub(r"(?m)^(sdtrain \(.*| -- .*|  \* )", "", told))
+        self.assertEqual(body, words, "nothing is lost between the two")
+
+    def test_example_is_a_job(self):
+        """It trains once the paths are there, which README.Debian of sdtrain-ctl makes."""
+        examples = os.path.join(self.tree, "usr/share/doc/sdtrain-common/examples")
+        place = os.path.join(self.folder, "srv")
+        os.makedirs(place)
+        shutil.copy(os.path.join(examples, "unet.json"), place)
+        dataset.write(os.path.join(place, "openclipart"), 24, 1, text=(77, 64))
+        job = os.path.join(place, "job.json")
+        with open(job, "w") as file:
+            file.write(read(examples, "job.json").replace("/srv/sdtrain", place))
+        run(os.path.join(BIN, "sdtrainer"), "plan", "--job", job)
+        settings = json.loads(read(self.tree, "etc/sdtrain/sdtraind.json"))
+        for path in re.findall(r'"(/[^"]*)"', read(examples, "job.json")):
+            self.assertTrue(any(path.startswith(p + "/") for p in settings["paths_read"]), "a node would refuse " + path)
+
+    @unittest.skipUnless(shutil.which("lintian"), "lintian is not here; ops/packages recipes installs it")
+    def test_lintian(self):
+        code, text = run("lintian", *(["--allow-root"] if os.geteuid() == 0 else []), "--fail-on", "error",
+                         *glob.glob(os.path.join(self.folder, "made", "*.deb")), check=False)
+        self.assertEqual(code, 0, text)
 
     def test_owners_and_modes(self):
         seen = {}

@@ -1,11 +1,50 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""A fatal word of the kernel, from the log to the same bits without its node, and the way back in. A job that needs
-GPUs, on nodes without and with them."""
+"""A fatal word of the kernel, from the log to the same bits without its node, and the way back in. A cloud's notice, from
+its endpoint to the same bits without the instance. A job that needs GPUs, on nodes without and with them."""
+import http.server
 import os
+import signal
+import threading
 import unittest
 
 from lab import BIN, LabCase, until
+
+
+class Metadata:
+    """An instance's metadata as AWS has them, whose notice comes when the test says so."""
+
+    def __init__(self):
+        told = self.told = threading.Event()
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def reply(self, status, text=""):
+                self.send_response(status)
+                self.send_header("Content-Length", str(len(text)))
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def do_PUT(self):
+                self.reply(200, "a-token")
+
+            def do_GET(self):
+                if self.headers["X-aws-ec2-metadata-token"] != "a-token":
+                    self.reply(401)
+                elif self.path.endswith("/spot/instance-action") and told.is_set():
+                    self.reply(200, '{"action": "terminate", "time": "2026-11-26T15:22:00Z"}')
+                else:
+                    self.reply(404)
+
+            def log_message(self, *_):
+                pass
+
+        self.server = http.server.HTTPServer(("127.0.0.1", 0), Handler)
+        self.url = "http://127.0.0.1:%d" % self.server.server_port
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def close(self):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 class Health(LabCase):
@@ -37,6 +76,31 @@ class Health(LabCase):
         self.check_same(cluster.finish(job), reference, "xid")
         status = cluster.status(job)
         self.assertEqual([(i["cause"], i["node"]) for i in status["incidents"]], [("node-unhealthy", "node3")])
+
+    def test_spot_notice_costs_no_step(self):
+        """The job saves and goes on without the instance; nothing failed, and nothing is trained twice."""
+        cloud = Metadata()
+        self.addCleanup(cloud.close)
+        cluster = self.lab.cluster(3, patient=["node1", "node2", "node3"])
+        self.addCleanup(cluster.down)
+        cluster.configure("node3", spot_endpoint=cloud.url, state_dir=self.lab.path("state3"))
+        reference = self.lab.reference(self.lab.job("reference"))
+        job = self.lab.job("spot", checkpoint__every_steps=40)
+        cluster.fault("node1", "loop.compute=stop@15")  # the job cannot end before the notice is heard
+        cluster.submit(job)
+        stopped = self.lab.stopped()
+        cloud.told.set()
+        until(lambda: "drains node3" in cluster.status(job)["reason"], "a drain")
+        os.kill(stopped, signal.SIGCONT)
+        self.check_same(cluster.finish(job), reference, "spot")
+        status = cluster.status(job)
+        self.assertEqual((status["generation"], status["incidents"]), (2, []))
+        self.assertEqual({rank["node"] for rank in status["world"]["ranks"]}, {"node1", "node2"})
+        saved = {m["step"] for _, m in self.lab.manifests(job)} - {0, 40}
+        self.assertEqual(len(saved), 1, "it saved once, when it left")
+        text = cluster.ctl("node", "status", "node3")
+        self.assertIn("drain", text)
+        self.assertIn("the cloud takes this instance at 2026-11-26T15:22:00Z (terminate)", text)
 
     def test_gpu_job_waits_for_a_gpu(self):
         """It waits where no node has one, other jobs train meanwhile; where its node lacks the module it is refused there,
