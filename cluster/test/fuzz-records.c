@@ -71,6 +71,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     case 13:
         TRY(LeaderRecord, leader_record);
         break;
+    case 14:
+        TRY(LogAskRecord, log_ask_record);
+        break;
+    case 15:
+        TRY(LogLinesRecord, log_lines_record);
+        break;
     default:
         TRY(RequestRecord, request_record);
         break;
