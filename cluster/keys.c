@@ -8,15 +8,24 @@
 #include <string.h>
 
 static const char *const kind_name[KEY_KINDS] = {
-    [KEY_LEADER] = "leader",         [KEY_NODES] = "nodes",
-    [KEY_CORDONS] = "cordons",       [KEY_SPECS] = "specs",
-    [KEY_DESIRED] = "desired",       [KEY_WORLDS] = "worlds",
-    [KEY_PHASES] = "phases",         [KEY_RANKS] = "ranks",
-    [KEY_RENDEZVOUS] = "rendezvous", [KEY_CHECKPOINTS] = "checkpoints",
-    [KEY_PROGRESS] = "progress",     [KEY_INCIDENTS] = "incidents",
-    [KEY_ALERTS] = "alerts",         [KEY_REQUESTS] = "requests",
-    [KEY_HEALTH] = "health",         [KEY_SECRETS] = "secrets",
-    [KEY_ASKS] = "asks",             [KEY_LINES] = "lines",
+    [KEY_LEADER] = "leader",
+    [KEY_NODES] = "nodes",
+    [KEY_CORDONS] = "cordons",
+    [KEY_SPECS] = "specs",
+    [KEY_DESIRED] = "desired",
+    [KEY_WORLDS] = "worlds",
+    [KEY_PHASES] = "phases",
+    [KEY_RANKS] = "ranks",
+    [KEY_RENDEZVOUS] = "rendezvous",
+    [KEY_CHECKPOINTS] = "checkpoints",
+    [KEY_PROGRESS] = "progress",
+    [KEY_INCIDENTS] = "incidents",
+    [KEY_ALERTS] = "alerts",
+    [KEY_REQUESTS] = "requests",
+    [KEY_HEALTH] = "health",
+    [KEY_SECRETS] = "secrets",
+    [KEY_ASKS] = "asks",
+    [KEY_LINES] = "lines",
 };
 
 static const char *format(char ret[KEY_MAX], const char *pattern, ...) _printf_(2, 3);

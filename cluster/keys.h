@@ -30,7 +30,7 @@ typedef enum KeyKind {
     KEY_REQUESTS,
     KEY_HEALTH,
     KEY_SECRETS, /* has a prefix of its own, so that the right to read a cluster does not cover secrets */
-    KEY_ASKS,    /* both of logs, too, so that no watch of a cluster carries what ranks print */
+    KEY_ASKS, /* both of logs, too, so that no watch of a cluster carries what ranks print */
     KEY_LINES,
     KEY_KINDS,
 } KeyKind;

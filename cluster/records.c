@@ -623,8 +623,9 @@ static int log_lines_check(const char *source, const LogLinesRecord *lines, Erro
                              source, i, (long long)lines->parts[i].bytes, left);
         left -= (size_t)lines->parts[i].bytes;
     }
-    return left == 0 ? 0
-                     : error_set(err, -EINVAL, "%s: text: %zu bytes belong to no part", source, left);
+    return left == 0
+               ? 0
+               : error_set(err, -EINVAL, "%s: text: %zu bytes belong to no part", source, left);
 }
 
 DEFINE_RECORD(LogAskRecord, log_ask_record, log_ask_fields, log_ask_check)

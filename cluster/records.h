@@ -544,7 +544,8 @@ enum {
 
 typedef struct LogPlace {
     int rank;
-    int64_t file;   /* which of the rank's files, a number that the node gave; 0: where the tail begins */
+    int64_t
+        file; /* which of the rank's files, a number that the node gave; 0: where the tail begins */
     int64_t offset; /* bytes in that file */
 } LogPlace;
 
@@ -552,10 +553,12 @@ typedef struct LogAskRecord {
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int64_t seq; /* of this ask, from 1; the answer repeats it */
-    bool follow; /* the answer waits until there is something to read; false: it tells when all is read */
+    bool
+        follow; /* the answer waits until there is something to read; false: it tells when all is read */
     int64_t tail_bytes; /* of each rank: where reading begins; older lines are left out */
-    int64_t pause_usec; /* the node waits that long between two answers, unless more is there already */
-    LogPlace *places;   /* the ranks; none: all that the node has of the generation */
+    int64_t
+        pause_usec; /* the node waits that long between two answers, unless more is there already */
+    LogPlace *places; /* the ranks; none: all that the node has of the generation */
     size_t n_places;
 } LogAskRecord;
 
@@ -572,9 +575,10 @@ typedef struct LogLinesRecord {
     int64_t seq;
     LogPart *parts;
     size_t n_parts;
-    char *text; /* of all parts, one after another; UTF-8 without control characters but line ends and tabs */
-    bool more;  /* there is more to read at once */
-    bool end;   /* all is read: the node has forgotten the ask */
+    char *
+        text; /* of all parts, one after another; UTF-8 without control characters but line ends and tabs */
+    bool more;                         /* there is more to read at once */
+    bool end;                          /* all is read: the node has forgotten the ask */
     char refused[RECORD_TEXT_MAX + 1]; /* why the node does not serve the ask; empty: it does */
 } LogLinesRecord;
 

@@ -47,7 +47,8 @@ static const RecordReference kinds[] = {
      "sdctl, under a lease of its own, again for each answer",
      "Where somebody wants to read on in a node's logs. It goes when the reader does."},
     {"lines", "/sdtrain-logs/<cluster>/lines/<node>/<id>", "the node, under its lease",
-     "What the node answers to the ask of the same id: at most 16 KiB of its logs. It goes with the "
+     "What the node answers to the ask of the same id: at most 16 KiB of its logs. It goes with "
+     "the "
      "ask."},
 };
 
@@ -344,7 +345,8 @@ static const FieldHelp helps[] = {
     {"asks.pause_usec", "time that the node lets pass between two answers"},
     {"asks.places", "ranks that are read; none: all that the node has"},
     {"places[].rank", "rank"},
-    {"places[].file", "which of the rank's files, a number of the node's; 0: where the tail begins"},
+    {"places[].file",
+     "which of the rank's files, a number of the node's; 0: where the tail begins"},
     {"places[].offset", "bytes of that file that were read"},
 
     {"lines.seq", "number of the ask that this answers"},

@@ -10,8 +10,9 @@
 #include <string.h>
 
 enum {
-    PAUSE_MSEC = 250,      /* between two answers of a node */
-    PAUSE_NODE_MSEC = 30,  /* for each node that is asked: 64 nodes write 33 times a second together */
+    PAUSE_MSEC = 250, /* between two answers of a node */
+    PAUSE_NODE_MSEC =
+        30, /* for each node that is asked: 64 nodes write 33 times a second together */
     RETRY_MSEC = 500,
     RECORDS_BYTES = 1024, /* of an ask and an answer, beside the text */
     OPEN_SEC = CLIENT_TIMEOUT_SEC,
@@ -31,9 +32,10 @@ typedef struct Reader {
     ReaderState state;
     char id[LOG_ID_MAX + 1];
     LogAskRecord ask;
-    bool answered;          /* once, at least */
-    bool shown[RECORD_SLOTS_MAX]; /* whether a place of the ask has shown anything */
-    bool again;             /* the ask has changed while it was put */
+    bool answered; /* once, at least */
+    /* Of each place of the ask: it has shown something; another node shows it. */
+    bool shown[RECORD_SLOTS_MAX], elsewhere[RECORD_SLOTS_MAX];
+    bool again; /* the ask has changed while it was put */
     uint64_t next_usec, deadline_usec;
     EtcdCall *call;
 } Reader;
@@ -93,7 +95,8 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
     Reader *reader = userdata;
     reader->call = NULL; /* it frees itself */
     if (r == -EACCES) {
-        reader_end(reader, "etcd does not let this user ask for logs; ops/etcd-roles gives the right");
+        reader_end(reader,
+                   "etcd does not let this user ask for logs; ops/etcd-roles gives the right");
         return;
     }
     if (r < 0 && clock_boottime_usec() > reader->deadline_usec) {
@@ -174,19 +177,37 @@ static LogPlace *place_of(Reader *reader, int rank)
     return &ask->places[ask->n_places++];
 }
 
+/* Nodes may share a folder of logs: then each of them has the ranks of all. */
+static bool is_shown_elsewhere(const Reader *reader, const LogPlace *next)
+{
+    const LogReaders *all = reader->all;
+    for (size_t i = 0; i < all->n; i++)
+        for (size_t k = 0; all->of[i] != reader && k < all->of[i]->ask.n_places; k++)
+            if (all->of[i]->shown[k] && all->of[i]->ask.places[k].rank == next->rank &&
+                all->of[i]->ask.places[k].file == next->file)
+                return true;
+    return false;
+}
+
 static void show_part(Reader *reader, const LogPart *part, const char *text)
 {
     const LogReadersEvents *events = &reader->all->events;
     LogPlace *place = place_of(reader, part->next.rank);
     if (!place)
         return; /* of a rank that nobody asked for */
-    bool *shown = &reader->shown[place - reader->ask.places];
+    const size_t at = (size_t)(place - reader->ask.places);
+    bool *shown = &reader->shown[at];
+    if (!*shown && !part->missing && part->next.file != 0 &&
+        is_shown_elsewhere(reader, &part->next))
+        reader->elsewhere[at] = true;
+    *place = part->next;
+    if (reader->elsewhere[at])
+        return;
     if (part->missing && !reader->ask.follow && !*shown)
         events->missing(events->userdata, place->rank, &reader->wanted);
     if (part->skipped > 0)
         events->skipped(events->userdata, place->rank, part->skipped, !*shown, &reader->wanted);
-    *shown |= !part->missing;
-    *place = part->next;
+    *shown |= part->next.file != 0;
     if (part->bytes > 0)
         events->text(events->userdata, place->rank, text, (size_t)part->bytes);
 }
@@ -369,8 +390,9 @@ static int wait_open(LogReaders *all, Error *err)
     int r = client_get(all->client, key_of(all->client->cluster, KEY_LINES, ".rights", key), false,
                        &answer, err);
     if (r == -EACCES)
-        return error_set(err, r, "etcd does not let this user read logs (%s); ops/etcd-roles gives the right",
-                         key_prefix(all->client->cluster, KEY_LINES, key));
+        return error_set(
+            err, r, "etcd does not let this user read logs (%s); ops/etcd-roles gives the right",
+            key_prefix(all->client->cluster, KEY_LINES, key));
     if (r < 0)
         return r;
     const uint64_t deadline = clock_boottime_usec() + OPEN_SEC * USEC_PER_SEC;

@@ -16,9 +16,9 @@
 typedef struct LogReaders LogReaders;
 
 enum {
-    LOG_READERS_AT_ONCE = 64,               /* nodes that are asked at the same time */
-    LOG_READERS_ANSWER_SEC = 5,             /* a node that has not answered by then does not answer */
-    LOG_READERS_LEASE_SEC = 10,             /* so long our records outlive us when we are killed */
+    LOG_READERS_AT_ONCE = 64,   /* nodes that are asked at the same time */
+    LOG_READERS_ANSWER_SEC = 5, /* a node that has not answered by then does not answer */
+    LOG_READERS_LEASE_SEC = 10, /* so long our records outlive us when we are killed */
     LOG_READERS_BURST_BYTES = 4 * 1024 * 1024, /* that all nodes may answer at once, together */
     LOG_READERS_BYTES_A_SEC = 64 * 1024,       /* and in the long run */
 };
@@ -26,7 +26,7 @@ enum {
 /* One node that is to be read. */
 typedef struct LogWanted {
     char node[NODE_NAME_MAX + 1], address[128];
-    char folder[640];             /* of the generation's logs there */
+    char folder[640];            /* of the generation's logs there */
     int ranks[RECORD_SLOTS_MAX]; /* n_ranks 0: whichever it has */
     size_t n_ranks;
     int64_t tail_bytes; /* of each rank: older lines are left out */

@@ -18,11 +18,11 @@
 
 enum {
     FOLLOW_MSEC = 200,
-    LAST_WORDS_SEC = 3,       /* what the ranks of a world that is over have printed must come by then */
-    RANKS_UNASKED = 16,       /* more ranks are shown with --all alone */
-    TAIL_ONE = 256 * 1024,    /* of one rank of another node */
-    TAIL_SOME = 64 * 1024,    /* of each of RANKS_UNASKED */
-    TAIL_MANY = 8 * 1024,     /* of each of more */
+    LAST_WORDS_SEC = 3, /* what the ranks of a world that is over have printed must come by then */
+    RANKS_UNASKED = 16, /* more ranks are shown with --all alone */
+    TAIL_ONE = 256 * 1024, /* of one rank of another node */
+    TAIL_SOME = 64 * 1024, /* of each of RANKS_UNASKED */
+    TAIL_MANY = 8 * 1024,  /* of each of more */
     FOLLOWED_MAX = LOG_READERS_AT_ONCE,
 };
 
@@ -46,7 +46,8 @@ typedef struct Logs {
     bool cannot_ask;     /* and that was said */
     Followed followed[FOLLOWED_MAX];
     size_t n_followed;
-    uint64_t moves_usec; /* a new generation has come, and is shown then at the latest; 0: none has */
+    uint64_t
+        moves_usec; /* a new generation has come, and is shown then at the latest; 0: none has */
     int n_shown, n_failed;
     bool closed;
     int signal; /* that ends us; 0: none */
@@ -109,8 +110,9 @@ static void say_elsewhere(const Logs *l, const char *node, int rank)
             *record->log_dir ? record->log_dir : "its log_dir", l->a->operand,
             (long long)l->generation, rank);
     if (!l->cannot_ask && !node_knows(record, FEATURE_LOGS))
-        fprintf(stderr, "; sdtraind %s there hands out no logs: it is older, or has no right to "
-                        "(ops/etcd-roles)",
+        fprintf(stderr,
+                "; sdtraind %s there hands out no logs: it is older, or has no right to "
+                "(ops/etcd-roles)",
                 record->version);
     fprintf(stderr, "\n");
 }
@@ -129,7 +131,8 @@ static void ask(Logs *l, LogWanted *wanted)
     (void)snprintf(wanted->folder, sizeof(wanted->folder), "%s/%s/g%lld", record->log_dir,
                    l->a->operand, (long long)l->generation);
     if (wanted->follow && l->n_followed == FOLLOWED_MAX) {
-        fprintf(stderr, "sdctl: %d nodes are followed already; the log of rank %d%s is in %s on %s\n",
+        fprintf(stderr,
+                "sdctl: %d nodes are followed already; the log of rank %d%s is in %s on %s\n",
                 FOLLOWED_MAX, wanted->ranks[0], wanted->n_ranks > 1 ? " and others" : "",
                 wanted->folder, wanted->node);
         return;
@@ -224,13 +227,15 @@ static int list_ranks(Logs *l, const ModelJob *job, Error *err)
     if (l->generation == 0)
         return error_set(err, -ENOENT, "job %s has not run yet", job->name);
     if (present > 0 && l->generation > present)
-        return error_set(err, -ENOENT, "job %s is in generation %lld, there is no generation %lld yet",
-                         job->name, (long long)present, (long long)l->generation);
+        return error_set(err, -ENOENT,
+                         "job %s is in generation %lld, there is no generation %lld yet", job->name,
+                         (long long)present, (long long)l->generation);
     if (l->a->rank >= 0 && size > 0 && l->a->rank >= size)
         return error_set(err, -ENOENT, "job %s has %d ranks, no rank %d", job->name, size,
                          l->a->rank);
     if (l->a->rank < 0 && !l->a->all && size > RANKS_UNASKED)
-        return error_set(err, -EINVAL, "job %s has %d ranks: name one with --rank, or all of them with --all",
+        return error_set(err, -EINVAL,
+                         "job %s has %d ranks: name one with --rank, or all of them with --all",
                          job->name, size);
     l->n_followed = 0;
     if (l->is_past)
@@ -252,8 +257,7 @@ static void on_text(void *userdata, int rank, const char *text, size_t n)
     log_lines_take(&l->lines, rank, text, n);
 }
 
-static void on_skipped(void *userdata, int rank, int64_t bytes, bool first,
-                       const LogWanted *wanted)
+static void on_skipped(void *userdata, int rank, int64_t bytes, bool first, const LogWanted *wanted)
 {
     Logs *l = userdata;
     l->n_shown++;
@@ -351,7 +355,8 @@ static void move_on(Logs *l)
     printf("--- generation %lld, %d rank%s\n", (long long)job->world.generation, job->world.size,
            job->world.size == 1 ? "" : "s");
     (void)fflush(stdout); /* as log_lines_show() does */
-    if (list_ranks(l, job, &err) < 0) /* a rank that this world does not have may come with the next */
+    if (list_ranks(l, job, &err) <
+        0) /* a rank that this world does not have may come with the next */
         fprintf(stderr, "sdctl: %s\n", err.text);
     if (l->readers)
         log_readers_start(l->readers, LOG_READERS_AT_ONCE);
@@ -418,7 +423,8 @@ static void block_signals(sigset_t *before)
 static int add_signals(Logs *l, Error *err)
 {
     for (size_t i = 0; i < ELEMENTSOF(signals); i++) {
-        int r = sd_event_add_signal(l->client.event, &l->signal_sources[i], signals[i], on_signal, l);
+        int r =
+            sd_event_add_signal(l->client.event, &l->signal_sources[i], signals[i], on_signal, l);
         if (r < 0)
             return error_errno(err, r, "cannot take signal %d", signals[i]);
     }

@@ -55,7 +55,8 @@ static void remove_lines(LogAsks *asks, const char *id)
 {
     char key[KEY_MAX];
     const EtcdOp op = {.kind = ETCD_DELETE,
-                       .key = key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key)};
+                       .key =
+                           key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key)};
     (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* as above */
 }
 
@@ -95,7 +96,8 @@ static bool put_lines(LogAsks *asks, const char *id, const LogLinesRecord *lines
         return false;
     _cleanup_free_ char *value = log_lines_record_encode(lines, NULL);
     const EtcdOp op = {.kind = ETCD_PUT,
-                       .key = key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key),
+                       .key =
+                           key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key),
                        .value = value,
                        .lease = lease};
     asks->budget_bytes -= (int64_t)strlen(value) + RECORD_BYTES;
@@ -107,8 +109,9 @@ static bool put_lines(LogAsks *asks, const char *id, const LogLinesRecord *lines
 static bool has_budget(LogAsks *asks, uint64_t now)
 {
     const uint64_t passed = MIN(now - asks->budget_usec, (uint64_t)100 * USEC_PER_SEC);
-    asks->budget_bytes = MIN(asks->budget_bytes + (int64_t)(passed * LOG_ASKS_BYTES_A_SEC / USEC_PER_SEC),
-                             (int64_t)LOG_ASKS_BURST_BYTES);
+    asks->budget_bytes =
+        MIN(asks->budget_bytes + (int64_t)(passed * LOG_ASKS_BYTES_A_SEC / USEC_PER_SEC),
+            (int64_t)LOG_ASKS_BURST_BYTES);
     asks->budget_usec = now;
     return asks->budget_bytes > 0;
 }
@@ -185,7 +188,8 @@ static bool ask_answer(LogAsk *ask, uint64_t now)
                           .generation = record->generation,
                           .tail_bytes = MIN(record->tail_bytes, (int64_t)LOG_ASKS_TAIL_MAX),
                           .follow = record->follow};
-    Draft *draft = memory_new(Draft); /* too large for a stack that is shared with gRPC's callbacks */
+    Draft *draft =
+        memory_new(Draft); /* too large for a stack that is shared with gRPC's callbacks */
     draft->lines = (LogLinesRecord){.seq = record->seq};
     if (record->n_places == 0)
         find_ranks(record, &tail);
@@ -196,11 +200,10 @@ static bool ask_answer(LogAsk *ask, uint64_t now)
     const bool put = due && put_lines(asks, ask->id, &draft->lines, on_put, ask, &ask->call);
     if (put) {
         ask->answered = record->seq;
-        ask->next_usec =
-            draft->lines.more ? 0
-                              : now + CLAMP((uint64_t)record->pause_usec,
-                                            LOG_ASKS_PAUSE_MSEC * USEC_PER_MSEC,
-                                            PAUSE_MAX_SEC * USEC_PER_SEC);
+        ask->next_usec = draft->lines.more ? 0
+                                           : now + CLAMP((uint64_t)record->pause_usec,
+                                                         LOG_ASKS_PAUSE_MSEC * USEC_PER_MSEC,
+                                                         PAUSE_MAX_SEC * USEC_PER_SEC);
     }
     free(draft);
     return !put;
@@ -226,7 +229,8 @@ static void look_later(LogAsks *asks)
 
 /* ---- what is asked ---- */
 
-static void on_refused(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
+static void on_refused(int r, const Error *err, _unused_ const EtcdTxnResult *result,
+                       void *userdata)
 {
     if (r == -EACCES)
         warn_once(userdata, err);
@@ -315,10 +319,12 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
     asks->rights_call = NULL; /* it frees itself */
     if (r == 0)
         r = etcd_watch_prefix(asks->etcd,
-                              key_log(asks->config->cluster, KEY_ASKS, asks->config->node, "", prefix),
+                              key_log(asks->config->cluster, KEY_ASKS, asks->config->node, "",
+                                      prefix),
                               on_ask_events, asks, &asks->watch);
     if (r < 0)
-        ask_again(asks, r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC); /* roles may be brought up to date */
+        ask_again(asks,
+                  r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC); /* roles may be brought up to date */
     else
         asks->ready(asks->userdata);
 }
@@ -328,8 +334,8 @@ void log_asks_open(LogAsks *asks)
     char key[KEY_MAX];
     asks->budget_bytes = LOG_ASKS_BURST_BYTES;
     int r = etcd_get(asks->etcd,
-                     key_log(asks->config->cluster, KEY_ASKS, asks->config->node, ".rights", key), false,
-                     on_rights, asks, &asks->rights_call);
+                     key_log(asks->config->cluster, KEY_ASKS, asks->config->node, ".rights", key),
+                     false, on_rights, asks, &asks->rights_call);
     if (r < 0)
         ask_again(asks, RETRY_MSEC);
 }

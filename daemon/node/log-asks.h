@@ -20,7 +20,7 @@
 
 enum {
     LOG_ASKS_LOOK_MSEC = 200,
-    LOG_ASKS_PAUSE_MSEC = 100, /* the least time between two answers to one ask */
+    LOG_ASKS_PAUSE_MSEC = 100,              /* the least time between two answers to one ask */
     LOG_ASKS_BURST_BYTES = 4 * 1024 * 1024, /* that this node writes at once, for all readers */
     LOG_ASKS_BYTES_A_SEC = 64 * 1024,       /* and in the long run */
     LOG_ASKS_TAIL_MAX = 1024 * 1024,
@@ -32,11 +32,11 @@ typedef struct LogAsk {
     LogAsks *asks; /* NULL: the place is free */
     char id[LOG_ID_MAX + 1];
     LogAskRecord record;
-    int64_t answered;     /* seq of the last answer that was put */
-    uint64_t next_usec;   /* no answer before that time */
-    bool ends;            /* the answer under way is the last one */
-    bool gone;            /* the reader is, and its answer is to be removed */
-    EtcdCall *call;       /* the write under way; NULL: none */
+    int64_t answered;   /* seq of the last answer that was put */
+    uint64_t next_usec; /* no answer before that time */
+    bool ends;          /* the answer under way is the last one */
+    bool gone;          /* the reader is, and its answer is to be removed */
+    EtcdCall *call;     /* the write under way; NULL: none */
 } LogAsk;
 
 struct LogAsks {
@@ -45,7 +45,7 @@ struct LogAsks {
     const Timers *timers;
     Etcd *etcd;
     EtcdLease *lease;
-    void *userdata;                 /* of `ready` */
+    void *userdata;                /* of `ready` */
     void (*ready)(void *userdata); /* this node may read asks: its record may say so */
 
     LogAsk of[LOG_ASKS_MAX];

@@ -82,7 +82,8 @@ static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *pla
         place->offset = 0;
     } else if (left_of(halves, at, place->offset) > LOG_TAIL_BEHIND_MAX + tail->tail_bytes) {
         const int64_t left = left_of(halves, at, place->offset);
-        (void)go_to_tail(halves, tail->tail_bytes, place); /* counted by what is left before and after */
+        (void)go_to_tail(halves, tail->tail_bytes,
+                         place); /* counted by what is left before and after */
         at = place->file == halves[PRESENT].file ? PRESENT : OLD;
         skipped = left - left_of(halves, at, place->offset);
     }

@@ -28,7 +28,7 @@ typedef struct LogTail {
 } LogTail;
 
 typedef struct LogTailPiece {
-    size_t n;        /* bytes in the buffer: UTF-8, without control characters but line ends and tabs */
+    size_t n; /* bytes in the buffer: UTF-8, without control characters but line ends and tabs */
     int64_t skipped; /* bytes that were left out before them, as far as it is known */
     bool more;       /* there is more to read at once */
 } LogTailPiece;
