@@ -100,7 +100,7 @@ static const FieldHelp helps[] = {
     {"nodes.memory_bytes", "memory of the machine, with swap; 0: unknown"},
     {"nodes.gpus", "GPUs that its driver has shown since the boot: the first slots have one each; "
                    "0: none, or not told"},
-    {"nodes.features", "words for what its version can do and its rights allow, such as `secrets`"},
+    {"nodes.features", "words for what its version can do and its rights allow, such as `secrets` and `logs`"},
     {"runs[].job", "name of the job"},
     {"runs[].submission", "submission of that job"},
     {"runs[].generation", "highest generation that the node had ranks of"},
