@@ -4,7 +4,8 @@
  * Each node is asked by one record under a lease of our own, and answers at most LOG_TEXT_MAX bytes at a time; what was
  * shown is asked on from. When we end, or are killed, the lease ends, and all of it vanishes.
  *
- * Ownership: log_readers_new() gives the caller a LogReaders, which borrows the client. log_readers_free() accepts NULL.
+ * Ownership: log_readers_new() gives the caller a LogReaders, which borrows the client. log_readers_free() accepts
+ *            NULL.
  * Units:     microseconds, bytes.
  * Errors:    what concerns one node is told by `failed`, in words; the others go on.
  * Threads:   the main thread.
