@@ -8,14 +8,24 @@
 #include <string.h>
 
 static const char *const kind_name[KEY_KINDS] = {
-    [KEY_LEADER] = "leader",         [KEY_NODES] = "nodes",
-    [KEY_CORDONS] = "cordons",       [KEY_SPECS] = "specs",
-    [KEY_DESIRED] = "desired",       [KEY_WORLDS] = "worlds",
-    [KEY_PHASES] = "phases",         [KEY_RANKS] = "ranks",
-    [KEY_RENDEZVOUS] = "rendezvous", [KEY_CHECKPOINTS] = "checkpoints",
-    [KEY_PROGRESS] = "progress",     [KEY_INCIDENTS] = "incidents",
-    [KEY_ALERTS] = "alerts",         [KEY_REQUESTS] = "requests",
-    [KEY_HEALTH] = "health",         [KEY_SECRETS] = "secrets",
+    [KEY_LEADER] = "leader",
+    [KEY_NODES] = "nodes",
+    [KEY_CORDONS] = "cordons",
+    [KEY_SPECS] = "specs",
+    [KEY_DESIRED] = "desired",
+    [KEY_WORLDS] = "worlds",
+    [KEY_PHASES] = "phases",
+    [KEY_RANKS] = "ranks",
+    [KEY_RENDEZVOUS] = "rendezvous",
+    [KEY_CHECKPOINTS] = "checkpoints",
+    [KEY_PROGRESS] = "progress",
+    [KEY_INCIDENTS] = "incidents",
+    [KEY_ALERTS] = "alerts",
+    [KEY_REQUESTS] = "requests",
+    [KEY_HEALTH] = "health",
+    [KEY_SECRETS] = "secrets",
+    [KEY_ASKS] = "asks",
+    [KEY_LINES] = "lines",
 };
 
 static const char *format(char ret[KEY_MAX], const char *pattern, ...) _printf_(2, 3);
@@ -42,6 +52,8 @@ const char *key_prefix(const char *cluster, int kind, char ret[KEY_MAX])
         return format(ret, "/sdtrain/%s/", cluster);
     if (kind == KEY_SECRETS)
         return format(ret, "/sdtrain-secrets/%s/", cluster);
+    if (kind == KEY_ASKS || kind == KEY_LINES)
+        return format(ret, "/sdtrain-logs/%s/%s/", cluster, kind_name[kind]);
     return format(ret, "/sdtrain/%s/%s/", cluster, kind_name[kind]);
 }
 
@@ -50,6 +62,8 @@ const char *key_of(const char *cluster, KeyKind kind, const char *name, char ret
     assert(kind < KEY_KINDS);
     if (kind == KEY_SECRETS)
         return format(ret, "/sdtrain-secrets/%s/%s", cluster, name);
+    if (kind == KEY_ASKS || kind == KEY_LINES)
+        return format(ret, "/sdtrain-logs/%s/%s/%s", cluster, kind_name[kind], name);
     return format(ret, "/sdtrain/%s/%s/%s", cluster, kind_name[kind], name);
 }
 
@@ -63,6 +77,13 @@ const char *key_rendezvous(const char *cluster, const char *job, int64_t generat
                            char ret[KEY_MAX])
 {
     return format(ret, "/sdtrain/%s/rendezvous/%s/%lld", cluster, job, (long long)generation);
+}
+
+const char *key_log(const char *cluster, KeyKind kind, const char *node, const char *id,
+                    char ret[KEY_MAX])
+{
+    assert(kind == KEY_ASKS || kind == KEY_LINES);
+    return format(ret, "/sdtrain-logs/%s/%s/%s/%s", cluster, kind_name[kind], node, id);
 }
 
 int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const char **ret_rest)
@@ -121,6 +142,15 @@ int key_parse_rendezvous(const char *rest, char *ret_job, size_t job_size, int64
     const char *p = take_name(rest, ret_job, job_size);
     p = p ? take_generation(p, ret_generation) : NULL;
     return p && !*p ? 0 : -EINVAL;
+}
+
+int key_parse_log(const char *rest, char *ret_node, size_t node_size, char *ret_id, size_t id_size)
+{
+    const char *id = take_name(rest, ret_node, node_size);
+    if (!id || !name_is_valid(id) || strlen(id) >= id_size)
+        return -EINVAL;
+    memcpy(ret_id, id, strlen(id) + 1);
+    return 0;
 }
 
 static bool is_alphanumeric(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); }

@@ -431,6 +431,40 @@ static const Field request_fields[] = {
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
 };
 
+static const Field log_place_fields[] = {
+    INT(LogPlace, "rank", rank, NEEDED, 0, RECORD_RANKS_MAX - 1),
+    INT64(LogPlace, "file", file, MAYBE),
+    COUNT(LogPlace, "offset", offset, MAYBE),
+};
+
+static const Field log_ask_fields[] = {
+    TEXT(LogAskRecord, "job", job, NEEDED),
+    COUNT(LogAskRecord, "generation", generation, NEEDED),
+    COUNT(LogAskRecord, "seq", seq, NEEDED),
+    BOOL(LogAskRecord, "follow", follow),
+    COUNT(LogAskRecord, "tail_bytes", tail_bytes, MAYBE),
+    COUNT(LogAskRecord, "pause_usec", pause_usec, MAYBE),
+    ELEMENTS(LogAskRecord, FIELD_LIST, "places", places, n_places, MAYBE, LogPlace, log_place_fields,
+             RECORD_SLOTS_MAX, "rank"),
+};
+
+static const Field log_part_fields[] = {
+    OBJECT(LogPart, "next", next, NEEDED, log_place_fields),
+    COUNT(LogPart, "bytes", bytes, MAYBE),
+    COUNT(LogPart, "skipped", skipped, MAYBE),
+    BOOL(LogPart, "missing", missing),
+};
+
+static const Field log_lines_fields[] = {
+    COUNT(LogLinesRecord, "seq", seq, NEEDED),
+    ELEMENTS(LogLinesRecord, FIELD_LIST, "parts", parts, n_parts, MAYBE, LogPart, log_part_fields,
+             RECORD_SLOTS_MAX, NULL),
+    STRING(LogLinesRecord, "text", text, MAYBE),
+    BOOL(LogLinesRecord, "more", more),
+    BOOL(LogLinesRecord, "end", end),
+    TEXT(LogLinesRecord, "refused", refused, MAYBE),
+};
+
 /* clang-format on */
 
 const RecordTable record_tables[] = {
@@ -450,6 +484,8 @@ const RecordTable record_tables[] = {
     {"incidents", incident_fields, ELEMENTSOF(incident_fields)},
     {"alerts", alert_fields, ELEMENTSOF(alert_fields)},
     {"requests", request_fields, ELEMENTSOF(request_fields)},
+    {"asks", log_ask_fields, ELEMENTSOF(log_ask_fields)},
+    {"lines", log_lines_fields, ELEMENTSOF(log_lines_fields)},
 };
 const size_t n_record_tables = ELEMENTSOF(record_tables);
 
@@ -566,6 +602,34 @@ DEFINE_RECORD(ProgressRecord, progress_record, progress_fields, unchecked)
 DEFINE_RECORD(IncidentRecord, incident_record, incident_fields, unchecked)
 DEFINE_RECORD(AlertRecord, alert_record, alert_fields, unchecked)
 DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)
+
+/* Checks an ask: its job is part of a path. */
+static int log_ask_check(const char *source, const LogAskRecord *ask, Error *err)
+{
+    if (!name_is_valid(ask->job))
+        return error_set(err, -EINVAL, "%s: job: \"%s\" is not a job's name", source, ask->job);
+    if (ask->generation == 0 || ask->seq == 0)
+        return error_set(err, -EINVAL, "%s: %s: 0", source, ask->seq ? "generation" : "seq");
+    return 0;
+}
+
+/* Checks an answer: its parts share its text out. */
+static int log_lines_check(const char *source, const LogLinesRecord *lines, Error *err)
+{
+    size_t left = lines->text ? strlen(lines->text) : 0;
+    for (size_t i = 0; i < lines->n_parts; i++) {
+        if ((uint64_t)lines->parts[i].bytes > left)
+            return error_set(err, -EINVAL, "%s: parts[%zu].bytes: %lld, but the text has %zu",
+                             source, i, (long long)lines->parts[i].bytes, left);
+        left -= (size_t)lines->parts[i].bytes;
+    }
+    return left == 0
+               ? 0
+               : error_set(err, -EINVAL, "%s: text: %zu bytes belong to no part", source, left);
+}
+
+DEFINE_RECORD(LogAskRecord, log_ask_record, log_ask_fields, log_ask_check)
+DEFINE_RECORD(LogLinesRecord, log_lines_record, log_lines_fields, log_lines_check)
 
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
 {

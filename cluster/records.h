@@ -530,6 +530,61 @@ typedef struct RequestRecord {
  * "suspect: ...". False when there is no verdict, or no answer yet. */
 bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 
+/* ---- asks/<node>/<id>: what somebody wants to read of a node's logs; written by sdctl under a lease of its own ----
+ *
+ * The record is a place to read on from, one for each rank, so the node keeps nothing that a lost record could
+ * contradict. sdctl writes it again, with the next seq, when it has shown what the node answered. So at most one answer
+ * to each ask lies in etcd. The record goes when the reader does, and the answer with it. */
+
+enum {
+    LOG_TEXT_MAX = 16384, /* bytes of log in one answer */
+    LOG_ASKS_MAX = 16,    /* asks that a node serves at once */
+    LOG_ID_MAX = 39,
+};
+
+typedef struct LogPlace {
+    int rank;
+    int64_t
+        file; /* which of the rank's files, a number that the node gave; 0: where the tail begins */
+    int64_t offset; /* bytes in that file */
+} LogPlace;
+
+typedef struct LogAskRecord {
+    char job[RECORD_JOB_MAX + 1];
+    int64_t generation;
+    int64_t seq; /* of this ask, from 1; the answer repeats it */
+    bool
+        follow; /* the answer waits until there is something to read; false: it tells when all is read */
+    int64_t tail_bytes; /* of each rank: where reading begins; older lines are left out */
+    int64_t
+        pause_usec; /* the node waits that long between two answers, unless more is there already */
+    LogPlace *places; /* the ranks; none: all that the node has of the generation */
+    size_t n_places;
+} LogAskRecord;
+
+/* ---- lines/<node>/<id>: the node's answer to asks/<node>/<id>, under the node's lease ---- */
+
+typedef struct LogPart {
+    LogPlace next;   /* where to read on */
+    int64_t bytes;   /* of the answer's text */
+    int64_t skipped; /* bytes left out before it: they are old, were too many, or are gone */
+    bool missing;    /* the node has no such file */
+} LogPart;
+
+typedef struct LogLinesRecord {
+    int64_t seq;
+    LogPart *parts;
+    size_t n_parts;
+    char *
+        text; /* of all parts, one after another; UTF-8 without control characters but line ends and tabs */
+    bool more;                         /* there is more to read at once */
+    bool end;                          /* all is read: the node has forgotten the ask */
+    char refused[RECORD_TEXT_MAX + 1]; /* why the node does not serve the ask; empty: it does */
+} LogLinesRecord;
+
+/* The word in NodeRecord.features of a node that answers asks. */
+#define FEATURE_LOGS "logs"
+
 /* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
 
 #define DECLARE_RECORD(Type, prefix)                                                               \
@@ -555,3 +610,5 @@ DECLARE_RECORD(ProgressRecord, progress_record)
 DECLARE_RECORD(IncidentRecord, incident_record)
 DECLARE_RECORD(AlertRecord, alert_record)
 DECLARE_RECORD(RequestRecord, request_record)
+DECLARE_RECORD(LogAskRecord, log_ask_record)
+DECLARE_RECORD(LogLinesRecord, log_lines_record)

@@ -43,6 +43,13 @@ static const RecordReference kinds[] = {
      "How far the incident of the same id was told to each sink."},
     {"requests", "requests/<id>", "sdctl; answered by a node or the leader",
      "A question or a wish that is answered once. It is removed after an hour."},
+    {"asks", "/sdtrain-logs/<cluster>/asks/<node>/<id>",
+     "sdctl, under a lease of its own, again for each answer",
+     "Where somebody wants to read on in a node's logs. It goes when the reader does."},
+    {"lines", "/sdtrain-logs/<cluster>/lines/<node>/<id>", "the node, under its lease",
+     "What the node answers to the ask of the same id: at most 16 KiB of its logs. It goes with "
+     "the "
+     "ask."},
 };
 
 typedef struct FieldHelp {
@@ -93,7 +100,8 @@ static const FieldHelp helps[] = {
     {"nodes.memory_bytes", "memory of the machine, with swap; 0: unknown"},
     {"nodes.gpus", "GPUs that its driver has shown since the boot: the first slots have one each; "
                    "0: none, or not told"},
-    {"nodes.features", "words for what its version can do and its rights allow, such as `secrets`"},
+    {"nodes.features",
+     "words for what its version can do and its rights allow, such as `secrets` and `logs`"},
     {"runs[].job", "name of the job"},
     {"runs[].submission", "submission of that job"},
     {"runs[].generation", "highest generation that the node had ranks of"},
@@ -329,6 +337,32 @@ static const FieldHelp helps[] = {
     {"commit.takes_over", "as in `checkpoints`"},
     {"commit.at_usec", "when it was committed"},
     {"requests.deliveries", "of `alerts-test`: what came of it at each sink"},
+
+    {"asks.job", "job whose logs are read"},
+    {"asks.generation", "generation of its world"},
+    {"asks.seq", "number of this ask, from 1"},
+    {"asks.follow", "whether the answer waits for what is added"},
+    {"asks.tail_bytes", "of each rank: how much of the end is read"},
+    {"asks.pause_usec", "time that the node lets pass between two answers"},
+    {"asks.places", "ranks that are read; none: all that the node has"},
+    {"places[].rank", "rank"},
+    {"places[].file",
+     "which of the rank's files, a number of the node's; 0: where the tail begins"},
+    {"places[].offset", "bytes of that file that were read"},
+
+    {"lines.seq", "number of the ask that this answers"},
+    {"lines.parts", "whose lines the text holds, in its order"},
+    {"parts[].next", "where to read on"},
+    {"parts[].next.rank", "rank"},
+    {"parts[].next.file", "which of the rank's files"},
+    {"parts[].next.offset", "bytes of that file that were read"},
+    {"parts[].bytes", "bytes of the text that are this rank's"},
+    {"parts[].skipped", "bytes of the log that were left out before them"},
+    {"parts[].missing", "whether the node has no such file"},
+    {"lines.text", "the lines, without control characters"},
+    {"lines.more", "whether there is more to read at once"},
+    {"lines.end", "whether all is read, and the ask is over"},
+    {"lines.refused", "why the node does not answer; empty: it does"},
 };
 
 const RecordReference *record_reference(const char *kind)

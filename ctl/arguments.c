@@ -59,6 +59,7 @@ static const OptionText texts[] = {
      TAKES(NOTHING, queue)},
     {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)},
     {OPTION_RANK, "rank", 0, "R", "of this rank alone", WHOLE(rank, 0, INT32_MAX, "a rank, 0 or more")},
+    {OPTION_ALL, "all", 0, NULL, "of all ranks, also when there are more than 16", TAKES(NOTHING, all)},
     {OPTION_GENERATION, "generation", 0, "G", "of this generation; the present one by default",
      WHOLE(generation, 1, INT32_MAX, "a generation, 1 or more")},
     {OPTION_FOLLOW, "follow", 'f', NULL, "go on with what is added, until the job ends",

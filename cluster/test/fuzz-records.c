@@ -28,7 +28,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     const char *text = (const char *)data + 1;
     size_t n = size - 1;
-    switch (data[0] % 15) {
+    switch (data[0] % 17) {
     case 0:
         TRY(NodeRecord, node_record);
         break;
@@ -70,6 +70,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 13:
         TRY(LeaderRecord, leader_record);
+        break;
+    case 15:
+        TRY(LogAskRecord, log_ask_record);
+        break;
+    case 16:
+        TRY(LogLinesRecord, log_lines_record);
         break;
     default:
         TRY(RequestRecord, request_record);

@@ -359,6 +359,71 @@ static void records_of_what_went_wrong_survive_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(RequestRecord, request_record, &request);
 }
 
+static void logs_survive_a_round_trip(void **state)
+{
+    (void)state;
+    LogPlace places[] = {{.rank = 3, .file = 7, .offset = 9}, {.rank = 4}};
+    LogAskRecord ask = {.job = "a",
+                        .generation = 2,
+                        .seq = 5,
+                        .follow = true,
+                        .tail_bytes = 4096,
+                        .pause_usec = 250000,
+                        .places = places,
+                        .n_places = 2};
+    ASSERT_ROUND_TRIP(LogAskRecord, log_ask_record, &ask);
+    LogPart parts[] = {{.next = places[0], .bytes = 6, .skipped = 100},
+                       {.next = places[1], .bytes = 0, .missing = true}};
+    LogLinesRecord lines = {.seq = 5,
+                            .parts = parts,
+                            .n_parts = 2,
+                            .text = (char *)"a line",
+                            .more = true,
+                            .end = true,
+                            .refused = "busy"};
+    ASSERT_ROUND_TRIP(LogLinesRecord, log_lines_record, &lines);
+}
+
+/* What a node or an operator that means harm could put there. */
+static void logs_that_do_not_fit_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        bool is_ask;
+        const char *text, *names;
+    } bad[] = {
+        {true, "{\"v\":2,\"job\":\"../../etc\",\"generation\":1,\"seq\":1}", "job"},
+        {true, "{\"v\":2,\"job\":\"a\",\"generation\":0,\"seq\":1}", "generation"},
+        {true, "{\"v\":2,\"job\":\"a\",\"generation\":1,\"seq\":0}", "seq"},
+        {true, "{\"v\":2,\"job\":\"a\",\"generation\":1,\"seq\":1,\"places\":[{\"rank\":-1}]}",
+         "rank"},
+        {false, "{\"v\":2,\"seq\":1,\"text\":\"ab\",\"parts\":[]}", "text"},
+        {false,
+         "{\"v\":2,\"seq\":1,\"text\":\"ab\",\"parts\":[{\"next\":{\"rank\":0},\"bytes\":3}]}",
+         "bytes"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
+        Error err = ERROR_INIT;
+        LogAskRecord ask;
+        LogLinesRecord lines;
+        const char *text = bad[i].text;
+        int r = bad[i].is_ask ? log_ask_record_decode("key", text, strlen(text), &ask, &err)
+                              : log_lines_record_decode("key", text, strlen(text), &lines, &err);
+        assert_int_equal(r, -EINVAL);
+        assert_non_null(strstr(err.text, bad[i].names));
+    }
+    char key[KEY_MAX], node[NODE_NAME_MAX + 1], id[LOG_ID_MAX + 1];
+    assert_string_equal(key_log("lab", KEY_LINES, "n1", "r1", key),
+                        "/sdtrain-logs/lab/lines/n1/r1");
+    assert_string_equal(key_log("lab", KEY_ASKS, "n1", "", key), "/sdtrain-logs/lab/asks/n1/");
+    assert_int_equal(key_parse_log("n1/r1", node, sizeof(node), id, sizeof(id)), 0);
+    assert_string_equal(node, "n1");
+    assert_string_equal(id, "r1");
+    static const char *const keys[] = {"n1", "n1/", "/r1", "n1/r1/x", "n1/..", ""};
+    for (size_t i = 0; i < ELEMENTSOF(keys); i++)
+        assert_int_equal(key_parse_log(keys[i], node, sizeof(node), id, sizeof(id)), -EINVAL);
+}
+
 static void values_arrive_as_they_were_sent(void **state)
 {
     (void)state;
@@ -554,6 +619,8 @@ int main(void)
         cmocka_unit_test(slots_have_a_short_text),
         cmocka_unit_test(a_bad_secret_is_not_quoted),
         cmocka_unit_test(every_record_survives_a_round_trip),
+        cmocka_unit_test(logs_survive_a_round_trip),
+        cmocka_unit_test(logs_that_do_not_fit_are_refused),
         cmocka_unit_test(health_survives_a_round_trip),
         cmocka_unit_test(progress_survives_a_round_trip),
         cmocka_unit_test(records_of_what_went_wrong_survive_a_round_trip),

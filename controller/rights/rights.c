@@ -17,7 +17,15 @@ static const char *const without[KEY_KINDS] = {
 
 static bool is_written(int kind)
 {
-    return kind != KEY_NODES && kind != KEY_HEALTH; /* the nodes' own */
+    switch (kind) {
+    case KEY_NODES:
+    case KEY_HEALTH:
+    case KEY_ASKS: /* between sdctl and nodes */
+    case KEY_LINES:
+        return false;
+    default:
+        return true;
+    }
 }
 
 const char *rights_without(KeyKind kind) { return without[kind]; }

@@ -2,48 +2,59 @@
 /* logs.c - `sdctl job logs`: what the ranks of one generation print.
  *
  * The files lie on the nodes: <log_dir>/<job>/g<generation>/rank<r>.log, with rank<r>.log.1 before
- * it (daemon/process/logs.h). Those of nodes of this machine are read; of the others it is said where they
- * are. With --follow, what is added is shown as it comes, over changes of the world too, until the
- * job has ended. */
-#include "base/memory.h"
-#include "base/printable.h"
+ * it (daemon/process/logs.h). Those of this machine are read; the daemons of the others are asked for the end of theirs
+ * (logs-ask.h). With --follow, what is added is shown as it comes, over changes of the world too, until the job has
+ * ended. */
+#include "base/clock.h"
 #include "ctl/arguments.h"
+#include "ctl/job/logs-ask.h"
+#include "ctl/job/logs-lines.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
-#include <sys/stat.h>
 
-enum { LOGS_MAX = 256, FOLLOW_MSEC = 200, READ_BYTES = 16384, LINE_BYTES = 4096 };
+enum {
+    FOLLOW_MSEC = 200,
+    LAST_WORDS_SEC = 3, /* what the ranks of a world that is over have printed must come by then */
+    RANKS_UNASKED = 16, /* more ranks are shown with --all alone */
+    TAIL_ONE = 256 * 1024, /* of one rank of another node */
+    TAIL_SOME = 64 * 1024, /* of each of RANKS_UNASKED */
+    TAIL_MANY = 8 * 1024,  /* of each of more */
+    FOLLOWED_MAX = LOG_READERS_AT_ONCE,
+};
 
-typedef struct RankFile {
-    char path[800];
-    int rank;
-    int fd;
-    char line[LINE_BYTES]; /* begun */
-    size_t n_line;
-} RankFile;
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+typedef struct Followed {
+    char node[NODE_NAME_MAX + 1];
+    bool gone; /* and that was said */
+} Followed;
 
 typedef struct Logs {
     const Arguments *a;
+    CtlClient client;
     Model *model;
     char boot_id[40];
     int64_t generation;
-    RankFile *files[LOGS_MAX]; /* allocated: most jobs have few */
-    size_t n_files;
-    bool prefixed; /* lines carry their rank */
-    bool ended;
+    bool is_past; /* it is not the present one: nobody knows where its ranks were */
+    bool follows; /* more may come */
+    LogLines lines;
+    LogReaders *readers; /* NULL: nobody need, or can, be asked */
+    bool cannot_ask;     /* and that was said */
+    Followed followed[FOLLOWED_MAX];
+    size_t n_followed;
+    uint64_t
+        moves_usec; /* a new generation has come, and is shown then at the latest; 0: none has */
+    int n_shown, n_failed;
+    bool closed;
+    int signal; /* that ends us; 0: none */
+    sd_event_source *timer, *signal_sources[ELEMENTSOF(signals)];
 } Logs;
 
-static void close_files(Logs *l)
-{
-    for (size_t i = 0; i < l->n_files; i++) {
-        (void)fd_close(l->files[i]->fd);
-        free(l->files[i]);
-    }
-    l->n_files = 0;
-}
+/* ---- where the logs lie ---- */
 
 /* Nodes of one machine share its boot id, whatever they are called. */
 static int read_boot_id(Logs *l, Error *err)
@@ -70,146 +81,244 @@ static bool find_log_dir(const Logs *l, const char *node, char *ret, size_t size
            access(ret, F_OK) == 0;
 }
 
+static bool can_ask(const Logs *l, const char *node)
+{
+    const NodeRecord *record = model_node(l->model, node);
+    return l->readers && record && node_knows(record, FEATURE_LOGS);
+}
+
+/* The path of a rank's log if it can be read here. Containers of one machine have the same boot id and other files. */
+static bool find_file(const Logs *l, const char *node, int rank, char *ret, size_t size)
+{
+    char log_dir[512];
+    if (!find_log_dir(l, node, log_dir, sizeof(log_dir)))
+        return false;
+    int n = snprintf(ret, size, "%s/%s/g%lld/rank%d.log", log_dir, l->a->operand,
+                     (long long)l->generation, rank);
+    return n < (int)size && (access(ret, R_OK) == 0 || (!l->is_past && !can_ask(l, node)));
+}
+
 static void say_elsewhere(const Logs *l, const char *node, int rank)
 {
     const NodeRecord *record = model_node(l->model, node);
     fprintf(stderr, "sdctl: rank %d: its log is on %s", rank, node);
-    if (record)
-        fprintf(stderr, " (%s) in %s/%s/g%lld/rank%d.log\n", record->address,
-                *record->log_dir ? record->log_dir : "its log_dir", l->a->operand,
-                (long long)l->generation, rank);
-    else
+    if (!record) {
         fprintf(stderr, ", which is not registered now\n");
+        return;
+    }
+    fprintf(stderr, " (%s) in %s/%s/g%lld/rank%d.log", record->address,
+            *record->log_dir ? record->log_dir : "its log_dir", l->a->operand,
+            (long long)l->generation, rank);
+    if (!l->cannot_ask && !node_knows(record, FEATURE_LOGS))
+        fprintf(stderr,
+                "; sdtraind %s there hands out no logs: it is older, or has no right to "
+                "(ops/etcd-roles)",
+                record->version);
+    fprintf(stderr, "\n");
 }
 
-static void add_file(Logs *l, const char *log_dir, int rank)
+/* ---- what is to be shown ---- */
+
+static int64_t tail_of(int n_ranks)
 {
-    if (l->n_files == LOGS_MAX)
+    return n_ranks == 1 ? TAIL_ONE : n_ranks <= RANKS_UNASKED ? TAIL_SOME : TAIL_MANY;
+}
+
+static void ask(Logs *l, LogWanted *wanted)
+{
+    const NodeRecord *record = model_node(l->model, wanted->node);
+    (void)snprintf(wanted->address, sizeof(wanted->address), "%s", record->address);
+    (void)snprintf(wanted->folder, sizeof(wanted->folder), "%s/%s/g%lld", record->log_dir,
+                   l->a->operand, (long long)l->generation);
+    if (wanted->follow && l->n_followed == FOLLOWED_MAX) {
+        fprintf(stderr,
+                "sdctl: %d nodes are followed already; the log of rank %d%s is in %s on %s\n",
+                FOLLOWED_MAX, wanted->ranks[0], wanted->n_ranks > 1 ? " and others" : "",
+                wanted->folder, wanted->node);
         return;
-    RankFile *f = memory_new(RankFile);
-    f->rank = rank;
-    f->fd = -EBADF;
-    (void)snprintf(f->path, sizeof(f->path), "%s/%s/g%lld/rank%d.log", log_dir, l->a->operand,
-                   (long long)l->generation, rank);
-    l->files[l->n_files++] = f;
+    }
+    if (wanted->follow) {
+        Followed *f = &l->followed[l->n_followed++];
+        *f = (Followed){0};
+        (void)snprintf(f->node, sizeof(f->node), "%s", wanted->node);
+    }
+    log_readers_add(l->readers, l->generation, wanted);
 }
 
 /* The present world says which node has which rank. */
 static void list_present(Logs *l, const WorldRecord *world)
 {
-    char log_dir[512];
-    for (int rank = 0; rank < world->size; rank++) {
-        size_t follow_logs;
+    char path[800];
+    LogWanted wanted = {0};
+    int shown = 0;
+    for (int rank = 0; rank < world->size && shown < LOG_LINES_RANKS_MAX; rank++) {
+        size_t run;
         int slot;
         if ((l->a->rank >= 0 && rank != l->a->rank) ||
-            world_rank_place(world, rank, &follow_logs, &slot) < 0)
+            world_rank_place(world, rank, &run, &slot) < 0)
             continue;
-        if (find_log_dir(l, world->runs[follow_logs].node, log_dir, sizeof(log_dir)))
-            add_file(l, log_dir, rank);
-        else
-            say_elsewhere(l, world->runs[follow_logs].node, rank);
+        const char *node = world->runs[run].node;
+        shown++;
+        if (find_file(l, node, rank, path, sizeof(path))) {
+            (void)log_lines_add(&l->lines, rank, path);
+            continue;
+        }
+        if (!can_ask(l, node)) {
+            say_elsewhere(l, node, rank);
+            continue;
+        }
+        if (wanted.n_ranks > 0 && strcmp(wanted.node, node) != 0) {
+            ask(l, &wanted);
+            wanted.n_ranks = 0;
+        }
+        wanted.follow = l->follows;
+        wanted.tail_bytes = tail_of(l->a->rank >= 0 ? 1 : world->size);
+        (void)snprintf(wanted.node, sizeof(wanted.node), "%s", node);
+        wanted.ranks[wanted.n_ranks++] = rank; /* a node has as many as slots at most */
+    }
+    if (wanted.n_ranks > 0)
+        ask(l, &wanted);
+    if (l->a->rank < 0 && world->size > LOG_LINES_RANKS_MAX)
+        fprintf(stderr, "sdctl: the first %d of %d ranks are shown\n", LOG_LINES_RANKS_MAX,
+                world->size);
+}
+
+/* Of a past one it is not known any more: whatever the nodes have. */
+static void list_past(Logs *l)
+{
+    char path[800];
+    for (size_t i = 0; i < l->model->n_nodes; i++) {
+        const char *node = l->model->nodes[i].name;
+        bool any = false;
+        for (int rank = 0; rank < LOG_LINES_RANKS_MAX; rank++)
+            if ((l->a->rank < 0 || rank == l->a->rank) &&
+                find_file(l, node, rank, path, sizeof(path))) {
+                (void)log_lines_add(&l->lines, rank, path);
+                any = true;
+            }
+        if (any || !can_ask(l, node))
+            continue;
+        LogWanted wanted = {.tail_bytes = tail_of(l->a->rank >= 0 ? 1 : RANKS_UNASKED)};
+        (void)snprintf(wanted.node, sizeof(wanted.node), "%s", node);
+        if (l->a->rank >= 0)
+            wanted.ranks[wanted.n_ranks++] = l->a->rank;
+        ask(l, &wanted);
     }
 }
 
-/* Of a past one it is not known any more: whatever the nodes of this machine have. */
-static void list_past(Logs *l)
+/* How many ranks that generation had; 0: nobody remembers. */
+static int size_of(const ModelJob *job, int64_t generation)
 {
-    char log_dir[512], path[800];
-    for (size_t i = 0; i < l->model->n_nodes; i++)
-        for (int rank = 0; rank < LOGS_MAX; rank++) {
-            if ((l->a->rank >= 0 && rank != l->a->rank) ||
-                !find_log_dir(l, l->model->nodes[i].name, log_dir, sizeof(log_dir)))
-                continue;
-            (void)snprintf(path, sizeof(path), "%s/%s/g%lld/rank%d.log", log_dir, l->a->operand,
-                           (long long)l->generation, rank);
-            if (access(path, F_OK) == 0)
-                add_file(l, log_dir, rank);
-        }
-}
-
-static int list_files(Logs *l, const ModelJob *job, Error *err)
-{
-    int64_t present = job->has_world ? job->world.generation : 0;
-    l->generation = l->a->generation > 0 ? l->a->generation : present;
-    if (l->generation == 0)
-        return error_set(err, -ENOENT, "job %s has not run yet", job->name);
-    if (l->a->rank >= 0 && l->generation == present && l->a->rank >= job->world.size)
-        return error_set(err, -ENOENT, "job %s has %d ranks, no rank %d", job->name,
-                         job->world.size, l->a->rank);
-    if (l->generation == present)
-        list_present(l, &job->world);
-    else
-        list_past(l);
-    l->prefixed = l->n_files > 1;
+    if (job->has_world && job->world.generation == generation)
+        return job->world.size;
+    for (size_t i = 0; job->has_phase && i < job->phase.n_worlds; i++)
+        if (job->phase.worlds[i].generation == generation)
+            return job->phase.worlds[i].size;
     return 0;
 }
 
-/* ---- printing ---- */
-
-static void put_line(const Logs *l, RankFile *f)
+static int list_ranks(Logs *l, const ModelJob *job, Error *err)
 {
-    printable_make_bytes(f->line, f->n_line); /* a trainer's libraries may print anything */
-    if (l->prefixed)
-        printf("rank %-3d ", f->rank);
-    printf("%.*s\n", (int)f->n_line, f->line);
-    f->n_line = 0;
+    int64_t present = job->has_world ? job->world.generation : 0;
+    l->generation = l->a->generation > 0 ? l->a->generation : present;
+    l->is_past = l->generation != present;
+    l->follows = l->a->follow && !l->is_past && !model_has_ended(job);
+    const int size = size_of(job, l->generation);
+    if (l->generation == 0)
+        return error_set(err, -ENOENT, "job %s has not run yet", job->name);
+    if (present > 0 && l->generation > present)
+        return error_set(err, -ENOENT,
+                         "job %s is in generation %lld, there is no generation %lld yet", job->name,
+                         (long long)present, (long long)l->generation);
+    if (l->a->rank >= 0 && size > 0 && l->a->rank >= size)
+        return error_set(err, -ENOENT, "job %s has %d ranks, no rank %d", job->name, size,
+                         l->a->rank);
+    if (l->a->rank < 0 && !l->a->all && size > RANKS_UNASKED)
+        return error_set(err, -EINVAL,
+                         "job %s has %d ranks: name one with --rank, or all of them with --all",
+                         job->name, size);
+    l->n_followed = 0;
+    if (l->is_past)
+        list_past(l);
+    else
+        list_present(l, &job->world);
+    l->lines.prefixed = l->a->rank < 0 && (l->is_past ? size != 1 : size > 1) &&
+                        (l->lines.n > 1 || log_readers_busy(l->readers));
+    l->n_shown += (int)l->lines.n;
+    return 0;
 }
 
-static void take(const Logs *l, RankFile *f, const char *text, size_t n)
+/* ---- what the daemons say ---- */
+
+static void on_text(void *userdata, int rank, const char *text, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] == '\n')
-            put_line(l, f);
-        else
-            f->line[f->n_line++] = text[i];
-        if (f->n_line == LINE_BYTES)
-            put_line(l, f);
-    }
+    Logs *l = userdata;
+    l->n_shown++;
+    log_lines_take(&l->lines, rank, text, n);
 }
 
-static void read_rest(const Logs *l, RankFile *f)
+static void on_skipped(void *userdata, int rank, int64_t bytes, bool first, const LogWanted *wanted)
 {
-    char text[READ_BYTES];
-    for (ssize_t n; f->fd >= 0 && (n = read(f->fd, text, sizeof(text))) > 0;)
-        take(l, f, text, (size_t)n);
+    Logs *l = userdata;
+    l->n_shown++;
+    (void)fflush(stdout); /* so that the note stands where it belongs */
+    fprintf(stderr, "sdctl: rank %d: %lld bytes %s; all that is kept is in %s on %s (%s)\n", rank,
+            (long long)bytes, first ? "before this are not shown" : "are left out here",
+            wanted->folder, wanted->node, wanted->address);
 }
 
-/* What is new, also when the file became .1 meanwhile and another was begun. */
-static void advance(const Logs *l, RankFile *f)
+static void on_missing(void *userdata, int rank, const LogWanted *wanted)
 {
-    struct stat there, here;
-    read_rest(l, f);
-    if (stat(f->path, &there) < 0)
-        return; /* not begun yet, or removed */
-    if (f->fd >= 0 && fstat(f->fd, &here) == 0 && here.st_ino == there.st_ino)
-        return;
-    read_rest(l, f);
-    f->fd = fd_close(f->fd);
-    f->fd = open(f->path, O_RDONLY | O_CLOEXEC);
-    read_rest(l, f);
+    const Logs *l = userdata;
+    if (!l->is_past)
+        fprintf(stderr, "sdctl: rank %d: %s (%s) has no log of it in %s\n", rank, wanted->node,
+                wanted->address, wanted->folder);
 }
 
-static void show(const Logs *l, bool final)
+static void on_failed(void *userdata, const LogWanted *wanted, const char *why)
 {
-    for (size_t i = 0; i < l->n_files; i++) {
-        advance(l, l->files[i]);
-        if (final && l->files[i]->n_line > 0)
-            put_line(l, l->files[i]);
-    }
-    (void)fflush(stdout); /* a reader that went away ends us by SIGPIPE */
+    Logs *l = userdata;
+    l->n_failed++;
+    fprintf(stderr, "sdctl: node %s (%s): %s; its logs are there in %s\n", wanted->node,
+            wanted->address, why, wanted->folder);
 }
 
-static void show_old_half(const Logs *l)
+/* Only if a node would answer; one whose right to ask is missing still has the files of this machine. */
+static int open_readers(Logs *l, Error *err)
 {
-    for (size_t i = 0; i < l->n_files; i++) {
-        char path[sizeof(l->files[i]->path) + 2];
-        (void)snprintf(path, sizeof(path), "%s.1", l->files[i]->path);
-        l->files[i]->fd = open(path, O_RDONLY | O_CLOEXEC);
-        read_rest(l, l->files[i]);
-    }
+    const LogReadersEvents events = {.userdata = l,
+                                     .text = on_text,
+                                     .skipped = on_skipped,
+                                     .missing = on_missing,
+                                     .failed = on_failed};
+    bool any = false;
+    for (size_t i = 0; i < l->model->n_nodes; i++)
+        any |= node_knows(&l->model->nodes[i], FEATURE_LOGS);
+    if (!any)
+        return 0;
+    int r = log_readers_new(&l->client, l->a->operand, &events, &l->readers, err);
+    if (r != -EACCES)
+        return r;
+    fprintf(stderr, "sdctl: %s\n", err->text);
+    l->cannot_ask = true;
+    return 0;
 }
 
 /* ---- following ---- */
+
+static void say_gone(Logs *l)
+{
+    for (size_t i = 0; i < l->n_followed; i++) {
+        Followed *f = &l->followed[i];
+        const bool gone = !model_node(l->model, f->node);
+        if (gone != f->gone)
+            fprintf(stderr, "sdctl: node %s is %s\n", f->node,
+                    gone ? "not registered now: nothing of its ranks is shown until it is back, or "
+                           "the job goes on without it"
+                         : "registered again");
+        f->gone = gone;
+    }
+}
 
 static int on_logs_event(const EtcdEvent *event, void *userdata)
 {
@@ -219,72 +328,205 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
     const ModelJob *job = model_job(l->model, l->a->operand);
     if (!job || !model_is_shown(job))
         return -ENOENT;
-    if (l->a->generation < 0 && job->has_world && job->world.generation != l->generation) {
-        Error ignored =
-            ERROR_INIT; /* a rank that this world does not have may come with the next */
-        show(l, true);
-        close_files(l);
-        (void)list_files(l, job, &ignored);
-        printf("--- generation %lld, %d ranks\n", (long long)l->generation, job->world.size);
+    say_gone(l);
+    const int64_t present = job->has_world ? job->world.generation : 0;
+    if (present != l->generation && l->a->generation > 0)
+        return 1; /* the generation is over */
+    if (present != l->generation && present > 0 && l->moves_usec == 0) {
+        l->moves_usec = clock_boottime_usec() + LAST_WORDS_SEC * USEC_PER_SEC;
+        if (l->readers)
+            log_readers_finish(l->readers);
     }
-    l->ended = model_has_ended(job);
-    return l->ended ? 1 : 0;
+    return model_has_ended(job) ? 1 : 0;
+}
+
+/* The old ranks have said all they had to say, or are late. */
+static void move_on(Logs *l)
+{
+    Error err = ERROR_INIT;
+    const ModelJob *job = model_job(l->model, l->a->operand);
+    l->moves_usec = 0;
+    log_lines_show(&l->lines, true);
+    log_lines_clear(&l->lines);
+    if (l->readers)
+        log_readers_stop(l->readers);
+    if (!job || !job->has_world)
+        return;
+    printf("--- generation %lld, %d rank%s\n", (long long)job->world.generation, job->world.size,
+           job->world.size == 1 ? "" : "s");
+    (void)fflush(stdout); /* as log_lines_show() does */
+    if (list_ranks(l, job, &err) <
+        0) /* a rank that this world does not have may come with the next */
+        fprintf(stderr, "sdctl: %s\n", err.text);
+    if (l->readers)
+        log_readers_start(l->readers, LOG_READERS_AT_ONCE);
 }
 
 static int on_logs_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
-    show(userdata, false);
+    Logs *l = userdata;
+    log_lines_show(&l->lines, false);
+    if (l->readers)
+        log_readers_tick(l->readers);
+    if (l->moves_usec > 0 &&
+        (!log_readers_busy(l->readers) || clock_boottime_usec() > l->moves_usec))
+        move_on(l);
     return sd_event_source_set_time_relative(source, FOLLOW_MSEC * USEC_PER_MSEC);
 }
 
-static int follow(CtlClient *client, Logs *l, Error *err)
+static int follow(Logs *l, Error *err)
 {
-    sd_event_source *timer = NULL;
-    int r = sd_event_add_time_relative(client->event, &timer, CLOCK_BOOTTIME,
+    int r = sd_event_add_time_relative(l->client.event, &l->timer, CLOCK_BOOTTIME,
                                        FOLLOW_MSEC * USEC_PER_MSEC, 1, on_logs_timer, l);
     if (r >= 0)
-        r = sd_event_source_set_enabled(timer, SD_EVENT_ON);
+        r = sd_event_source_set_enabled(l->timer, SD_EVENT_ON);
     if (r < 0)
-        r = error_errno(err, r, "cannot make a timer");
-    else
-        r = client_watch(client, on_logs_event, l, USEC_INFINITY, err);
-    sd_event_source_disable_unref(timer);
+        return error_errno(err, r, "cannot make a timer");
+    r = client_watch(&l->client, on_logs_event, l, USEC_INFINITY, err);
+    l->timer = sd_event_source_disable_unref(l->timer);
     return MIN(r, 0);
 }
 
-static int follow_logs(const Arguments *a, CtlClient *client, Logs *l, Error *err)
+/* ---- signals ---- */
+
+static void on_closed(void *userdata)
+{
+    Logs *l = userdata;
+    l->closed = true;
+    if (l->signal)
+        (void)sd_event_exit(l->client.event, 0); /* fails only when it is exiting already */
+}
+
+/* What was asked is taken back first; the second time there is no waiting. */
+static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *info,
+                     void *userdata)
+{
+    Logs *l = userdata;
+    const bool again = l->signal != 0;
+    l->signal = (int)info->ssi_signo;
+    if (again || !l->readers)
+        return sd_event_exit(l->client.event, 0);
+    log_readers_close(l->readers, on_closed, l);
+    return 0;
+}
+
+/* Before there is a thread, so that all inherit it. */
+static void block_signals(sigset_t *before)
+{
+    sigset_t set;
+    (void)sigemptyset(&set); /* these cannot fail with such arguments */
+    for (size_t i = 0; i < ELEMENTSOF(signals); i++)
+        (void)sigaddset(&set, signals[i]);
+    (void)sigprocmask(SIG_BLOCK, &set, before);
+}
+
+static int add_signals(Logs *l, Error *err)
+{
+    for (size_t i = 0; i < ELEMENTSOF(signals); i++) {
+        int r =
+            sd_event_add_signal(l->client.event, &l->signal_sources[i], signals[i], on_signal, l);
+        if (r < 0)
+            return error_errno(err, r, "cannot take signal %d", signals[i]);
+    }
+    return 0;
+}
+
+/* ---- all of it ---- */
+
+static bool is_told_to_end(const Logs *l)
+{
+    return sd_event_get_state(l->client.event) == SD_EVENT_FINISHED;
+}
+
+/* Until the nodes have said all; each has a deadline. */
+static int drain(Logs *l, Error *err)
+{
+    while (log_readers_busy(l->readers) && !is_told_to_end(l)) {
+        int r = sd_event_run(l->client.event, FOLLOW_MSEC * USEC_PER_MSEC);
+        if (r < 0)
+            return error_errno(err, r, "waiting for etcd");
+        log_readers_tick(l->readers);
+    }
+    log_lines_show(&l->lines, true);
+    return 0;
+}
+
+static int show_all(Logs *l, Error *err)
+{
+    int r = 0;
+    log_lines_show_old(&l->lines);
+    log_lines_show(&l->lines, !l->follows);
+    if (l->readers) /* one node after another, where it is known which ranks each has */
+        log_readers_start(l->readers, l->follows || l->is_past ? LOG_READERS_AT_ONCE : 1);
+    if (l->follows)
+        r = follow(l, err);
+    if (r == -ENOENT)
+        return error_set(err, r, "job %s is gone", l->a->operand);
+    if (r < 0)
+        return r;
+    if (l->readers)
+        log_readers_finish(l->readers);
+    r = drain(l, err);
+    if (r == 0 && l->n_shown == 0 && l->n_failed == 0 && l->is_past && !l->signal)
+        r = error_set(err, -ENOENT,
+                      "no node that is registered has a log of generation %lld of job %s; each "
+                      "keeps those of the newest 16",
+                      (long long)l->generation, l->a->operand);
+    return r;
+}
+
+static int read_logs(Logs *l, Error *err)
 {
     ModelJob *job;
-    int r = client_open(&a->client, client, err);
+    int r = client_open(&l->a->client, &l->client, err);
+    if (r == 0)
+        r = add_signals(l, err);
     if (r == 0)
         r = read_boot_id(l, err);
     if (r == 0)
-        r = model_read(client, &l->model, err);
+        r = model_read(&l->client, &l->model, err);
     if (r == 0)
-        r = model_find_any_job(l->model, a->operand, &job, err);
+        r = model_find_any_job(l->model, l->a->operand, &job, err);
     if (r == 0)
-        r = list_files(l, job, err);
-    if (r < 0)
-        return r;
-    show_old_half(l);
-    show(l, !a->follow);
-    if (a->follow && !model_has_ended(job))
-        r = follow(client, l, err);
-    if (a->follow)
-        show(l, true);
-    if (r == -ENOENT)
-        return error_set(err, r, "job %s is gone", a->operand);
-    return r;
+        r = open_readers(l, err);
+    if (r == 0)
+        r = list_ranks(l, job, err);
+    return r < 0 ? r : show_all(l, err);
+}
+
+static void close_logs(Logs *l)
+{
+    if (l->readers && !is_told_to_end(l)) {
+        log_readers_close(l->readers, on_closed, l);
+        while (!l->closed && !is_told_to_end(l) &&
+               sd_event_run(l->client.event, FOLLOW_MSEC * USEC_PER_MSEC) >= 0)
+            ;
+    }
+    l->readers = log_readers_free(l->readers);
+    for (size_t i = 0; i < ELEMENTSOF(signals); i++)
+        l->signal_sources[i] = sd_event_source_disable_unref(l->signal_sources[i]);
+    client_close(&l->client);
+    log_lines_clear(&l->lines);
+    l->model = model_free(l->model);
 }
 
 int job_logs(const Arguments *a)
 {
     Error err = ERROR_INIT;
-    CtlClient client = {0};
     Logs l = {.a = a};
-    int r = follow_logs(a, &client, &l, &err);
-    client_close(&client);
-    close_files(&l);
-    l.model = model_free(l.model);
-    return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
+    sigset_t before;
+    if (a->all && a->rank >= 0)
+        return arguments_refuse(a->verb, "--all is of all ranks, --rank of one: give one of them");
+    block_signals(&before);
+    int r = read_logs(&l, &err);
+    const int number = l.signal;
+    const bool failed = l.n_failed > 0 || l.cannot_ask;
+    close_logs(&l);
+    (void)fflush(stdout); /* a reader that went away has ended us */
+    (void)sigprocmask(SIG_SETMASK, &before, NULL);
+    if (number)
+        (void)raise(number); /* its sender sees by what we ended */
+    if (r < 0)
+        return ctl_fail(&err, r);
+    return failed && !a->follow ? CTL_FAILED : CTL_DONE;
 }

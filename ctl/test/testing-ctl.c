@@ -125,7 +125,7 @@ static char *read_back(FILE *file)
     return text;
 }
 
-int ctl_finish(CtlLab *lab)
+static int collect(CtlLab *lab)
 {
     int status;
     assert_int_equal(waitpid(lab->pid, &status, 0), lab->pid);
@@ -133,6 +133,20 @@ int ctl_finish(CtlLab *lab)
     free(lab->err);
     lab->out = read_back(lab->out_file);
     lab->err = read_back(lab->err_file);
+    return status;
+}
+
+int ctl_finish_by(CtlLab *lab)
+{
+    const int status = collect(lab);
+    if (!WIFSIGNALED(status))
+        fail_msg("no signal has ended sdctl: %s", lab->err);
+    return WTERMSIG(status);
+}
+
+int ctl_finish(CtlLab *lab)
+{
+    const int status = collect(lab);
     if (!WIFEXITED(status))
         fail_msg("sdctl was ended by signal %d: %s", WTERMSIG(status), lab->err);
     return WEXITSTATUS(status);

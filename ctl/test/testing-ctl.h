@@ -38,6 +38,7 @@ int ctl_run(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 /* Both halves of ctl_run(), for a test that acts while sdctl runs. */
 void ctl_begin(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 int ctl_finish(CtlLab *lab);
+int ctl_finish_by(CtlLab *lab); /* the signal that ends it, in the place of an exit code */
 /* The last output as JSON; the caller drops it. */
 json_t *ctl_json(const CtlLab *lab);
 

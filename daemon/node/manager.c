@@ -166,6 +166,8 @@ static void on_node_lease(EtcdLeaseState state, _unused_ int64_t lease, void *us
 {
     Manager *m = userdata;
     node_lease_changed(&m->node, state);
+    if (state == ETCD_LEASE_GRANTED)
+        log_asks_lease_changed(&m->log_asks);
 }
 
 static void init_node(Manager *m)
@@ -232,6 +234,24 @@ static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
     m->needs.check(m->needs.userdata, request, clear);
 }
 
+static void on_asks_are_read(void *userdata)
+{
+    Manager *m = userdata;
+    m->node.knows_logs = true;
+    node_touch(&m->node);
+}
+
+static void open_log_asks(Manager *m)
+{
+    m->log_asks = (LogAsks){.config = m->needs.config,
+                            .timers = m->needs.timers,
+                            .etcd = m->needs.etcd,
+                            .lease = m->lease,
+                            .userdata = m,
+                            .ready = on_asks_are_read};
+    log_asks_open(&m->log_asks);
+}
+
 /* ---- made, started and ended ---- */
 
 Manager *manager_new(const ManagerNeeds *needs, const ManagerEvents *events)
@@ -267,6 +287,7 @@ int manager_start(Manager *m, Error *err)
                            .fence = &m->fence,
                            .requests = &m->requests};
     node_ask_rights(&m->node);
+    open_log_asks(m);
     r = watches_open(&m->watches, err);
     if (r < 0)
         return r;
@@ -290,6 +311,7 @@ Manager *manager_free(Manager *m)
     timer_stop(&m->hang_timer);
     timer_stop(&m->drain_timer);
     watches_clear(&m->watches);
+    log_asks_clear(&m->log_asks);
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);
     free(m);

@@ -21,6 +21,7 @@
 #include "daemon/config/config.h"
 #include "daemon/node/fence.h"
 #include "daemon/node/history.h"
+#include "daemon/node/log-asks.h"
 #include "daemon/node/node.h"
 #include "daemon/node/requests.h"
 #include "daemon/node/watch.h"
@@ -78,6 +79,7 @@ struct Manager {
     OwnNode node;         /* node.c */
     Watches watches;      /* watch.c */
     Requests requests;    /* manager.c, at its start */
+    LogAsks log_asks;     /* log-asks.c */
     History history;      /* history.c */
     Fence fence;          /* fence.c */
 

@@ -66,8 +66,10 @@ static char *node_encode(const OwnNode *node)
     }
     exit_repair_text(record.evidence);
     history_tell(node->needs.history, &record);
-    if (node->knows_secrets)
-        (void)snprintf(record.features, sizeof(record.features), "%s", FEATURE_SECRETS);
+    (void)snprintf(record.features, sizeof(record.features), "%s%s%s",
+                   node->knows_secrets ? FEATURE_SECRETS : "",
+                   node->knows_secrets && node->knows_logs ? " " : "",
+                   node->knows_logs ? FEATURE_LOGS : "");
     const LocalWorld *local = workload_running(node->needs.workload);
     if (local) {
         (void)snprintf(record.job, sizeof(record.job), "%s", local->job->name);

@@ -63,6 +63,7 @@ typedef struct OwnNode {
     bool with_ranks; /* the record is to be put together with those of the ranks */
 
     bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
+    bool knows_logs;    /* likewise, what is asked of its logs */
     EtcdCall *rights_call;
     Timer rights_retry;
 } OwnNode;

@@ -300,14 +300,14 @@ class Cluster:
 
     def __init__(self, lab, folder, nodes, controllers=1, slots=1, patient=(), trainers=(), bearing=BEARING, judged=True):
         """patient: nodes that are not lost while a test does this and that. trainers: their environment. bearing: options
-        of the other nodes. judged: its records' history is, when it goes down; not where a test writes, or takes away,
+        of the other nodes, NODE is the node's name. judged: its records' history is, when it goes down; not where a test writes, or takes away,
         records that only programs write."""
         self.lab, self.folder = lab, folder
         self.sdctl = lab.path("bin/sdctl")
         self.environment = {}
         for i in range(1, nodes + 1):
             name = "node%d" % i
-            words = ["--hang-floor-sec 120 --lease-sec 20"] if name in patient else [bearing]
+            words = ["--hang-floor-sec 120 --lease-sec 20"] if name in patient else [bearing.replace("NODE", name)]
             lab.write("options/" + name, " ".join(words + ["--trainer-environment=" + pair for pair in trainers]))
         text = self.ctl("dev", "up", "--dir", folder, "--nodes", str(nodes), "--slots", str(slots),
                         "--controllers", str(controllers))

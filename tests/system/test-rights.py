@@ -33,6 +33,8 @@ class Rights(LabCase):
     def setUpClass(cls):
         super().setUpClass()
         lab, cls.processes = cls.lab, {}
+        cls.addClassCleanup(os.chdir, os.getcwd())
+        os.chdir(lab.folder)  # of the daemons, too: sdctl, elsewhere, finds no logs there and must ask for them
         cls.addClassCleanup(lambda: [cls.stop(name) for name in list(cls.processes)])
         cls.authority = Authority(lab.path("authority"))
         cls.authority.issue("etcd", "etcd", "serverAuth,clientAuth", ["IP:127.0.0.1"])
@@ -82,7 +84,7 @@ class Rights(LabCase):
     @classmethod
     def node(cls, name, user):
         cls.daemon("sdtraind", name, user, node=name, address="127.0.0.1", run_dir=cls.lab.path(name, "run"),
-                   log_dir=cls.lab.path(name, "logs"), machine_id="%032x" % int(name[-1]), hang_floor_sec=60, lease_sec=4,
+                   log_dir="/proc/self/cwd/%s/logs" % name, machine_id="%032x" % int(name[-1]), hang_floor_sec=60, lease_sec=4,
                    kernel_log="off", drain_sec=1)
 
     @classmethod
@@ -110,7 +112,8 @@ class Rights(LabCase):
                  "etcd_key": "SDTRAIN_ETCD_KEY"}
         environment = {names[key]: value for key, value in self.as_user("operator").items()}
         done = subprocess.run([self.lab.path("bin/sdctl"), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=300, env=dict(self.lab.environment, SDTRAIN_CLUSTER=CLUSTER, **environment))
+                              text=True, timeout=300, cwd="/",
+                              env=dict(self.lab.environment, SDTRAIN_CLUSTER=CLUSTER, **environment))
         self.assertEqual(done.returncode, 0, done.stdout)
         return done.stdout
 
@@ -179,6 +182,14 @@ class Rights(LabCase):
         # A node with a user of its own writes its own record and health, and nobody else's.
         for key in ("nodes/node2", "health/node2", "nodes/node10", "specs/a", "cordons/node1", "worlds/a", "desired/a"):
             self.denied("node1", "put", records + key, "{}")
+        # It reads what is asked of its own logs, and answers for itself alone; operators ask and do not answer.
+        asks, lines = "/sdtrain-logs/prod/asks/", "/sdtrain-logs/prod/lines/"
+        for user, words in (("node1", ("get", asks + "node2/x")), ("node1", ("get", "--prefix", asks)),
+                            ("node1", ("put", asks + "node1/x", "{}")), ("node1", ("put", lines + "node2/x", "{}")),
+                            ("node1", ("get", lines + "node2/x")), ("node1", ("get", lines + "node10/x")),
+                            ("shared", ("put", asks + "node2/x", "{}")), ("operator", ("put", lines + "node1/x", "{}")),
+                            ("controller", ("get", lines + "node1/x")), ("controller", ("put", asks + "node1/x", "{}"))):
+            self.denied(user, *words)
         self.denied("node1", "get", "--prefix", records + "nodes/")
         self.denied("node1", "get", records + "nodes/node10")
 
@@ -186,6 +197,8 @@ class Rights(LabCase):
         job = self.lab.job("rights", train__steps=100000, checkpoint__every_steps=1000, world__min=2)
         self.ctl("job", "start", "-f", self.lab.job_file(job))
         self.ctl("job", "wait", "rights", "--for", "running", "--timeout", "120")
+        for rank in range(2):  # by the shared user and by one of a node's own
+            self.assertIn("sdtrainer", self.ctl("job", "logs", "rights", "--rank", str(rank)))
         began = time.monotonic()
         text = self.roles("--node", "-", stdin="".join("made-%d\n" % i for i in range(NODES_MADE)))
         print("%d nodes' users in %.1f s" % (NODES_MADE, time.monotonic() - began))

@@ -47,7 +47,9 @@ typedef struct Kind {
     X("progress", ProgressRecord, progress_record, progress_fields)              \
     X("incidents", IncidentRecord, incident_record, incident_fields)             \
     X("alerts", AlertRecord, alert_record, alert_fields)          \
-    X("requests", RequestRecord, request_record, request_fields)
+    X("requests", RequestRecord, request_record, request_fields)  \
+    X("asks", LogAskRecord, log_ask_record, log_ask_fields)       \
+    X("lines", LogLinesRecord, log_lines_record, log_lines_fields)
 /* clang-format on */
 
 #define AS_FUNCTIONS(name, Type, prefix, table) KIND_FUNCTIONS(Type, prefix)
@@ -167,6 +169,11 @@ static void write_kind(const Kind *kind)
             world->size = 0;
             for (size_t i = 0; i < world->n_runs; i++)
                 world->size += __builtin_popcountll(world->runs[i].slots);
+        }
+        if (kind->fields == log_lines_fields) { /* its parts share the text out */
+            LogLinesRecord *lines = (LogLinesRecord *)(void *)record;
+            for (size_t i = 0; i < lines->n_parts; i++)
+                lines->parts[i].bytes = i == 0 ? (int64_t)strlen(lines->text) : 0;
         }
         _cleanup_free_ char *text = kind->encode(record, NULL);
         kind->clear(record);

@@ -1,0 +1,359 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log-asks.c - see log-asks.h. */
+#include "daemon/node/log-asks.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "daemon/process/log-tail.h"
+
+#include <string.h>
+
+enum {
+    RIGHTS_MSEC = 30000,
+    RETRY_MSEC = 200,
+    FAILED_MSEC = 1000,
+    PAUSE_MAX_SEC = 60,
+    RECORD_BYTES = 512, /* of etcd, beside a record's own */
+};
+
+static void look_later(LogAsks *asks);
+static bool ask_answer(LogAsk *ask, uint64_t now);
+
+static LogAsk *find_ask(LogAsks *asks, const char *id)
+{
+    for (size_t i = 0; i < LOG_ASKS_MAX; i++)
+        if (asks->of[i].asks && strcmp(asks->of[i].id, id) == 0)
+            return &asks->of[i];
+    return NULL;
+}
+
+static void ask_forget(LogAsk *ask)
+{
+    ask->call = etcd_call_free(ask->call);
+    log_ask_record_clear(&ask->record);
+    *ask = (LogAsk){0};
+}
+
+/* ---- what is written ---- */
+
+static void warn_once(LogAsks *asks, const Error *err)
+{
+    if (!asks->refused_told)
+        log_warning("cannot answer who asks for logs: %s; ops/etcd-roles gives the right NODE=%s",
+                    err->text, asks->config->node);
+    asks->refused_told = true;
+}
+
+static void on_removed(_unused_ int r, _unused_ const Error *err,
+                       _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
+{
+    /* what is left goes with the node's lease */
+}
+
+static void remove_lines(LogAsks *asks, const char *id)
+{
+    char key[KEY_MAX];
+    const EtcdOp op = {.kind = ETCD_DELETE,
+                       .key =
+                           key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key)};
+    (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* as above */
+}
+
+static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    LogAsk *ask = userdata;
+    LogAsks *asks = ask->asks;
+    ask->call = NULL; /* it frees itself */
+    if (ask->gone) {
+        remove_lines(asks, ask->id);
+        ask_forget(ask);
+        return;
+    }
+    if (r == -EACCES) {
+        warn_once(asks, err);
+        ask_forget(ask);
+        return;
+    }
+    const uint64_t now = clock_boottime_usec();
+    if (r < 0) {
+        ask->answered = 0;
+        ask->next_usec = now + FAILED_MSEC * USEC_PER_MSEC;
+    } else if (ask->ends) {
+        ask_forget(ask);
+        return;
+    }
+    if (ask_answer(ask, now)) /* the reader may have been faster than etcd's answer to us */
+        look_later(asks);
+}
+
+static bool put_lines(LogAsks *asks, const char *id, const LogLinesRecord *lines,
+                      EtcdTxnHandler handler, void *userdata, EtcdCall **ret)
+{
+    char key[KEY_MAX];
+    const int64_t lease = etcd_lease_id(asks->lease);
+    if (lease == 0)
+        return false;
+    _cleanup_free_ char *value = log_lines_record_encode(lines, NULL);
+    const EtcdOp op = {.kind = ETCD_PUT,
+                       .key =
+                           key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key),
+                       .value = value,
+                       .lease = lease};
+    asks->budget_bytes -= (int64_t)strlen(value) + RECORD_BYTES;
+    return etcd_txn(asks->etcd, NULL, 0, &op, 1, handler, userdata, ret) == 0;
+}
+
+/* ---- what is read ---- */
+
+static bool has_budget(LogAsks *asks, uint64_t now)
+{
+    const uint64_t passed = MIN(now - asks->budget_usec, (uint64_t)100 * USEC_PER_SEC);
+    asks->budget_bytes =
+        MIN(asks->budget_bytes + (int64_t)(passed * LOG_ASKS_BYTES_A_SEC / USEC_PER_SEC),
+            (int64_t)LOG_ASKS_BURST_BYTES);
+    asks->budget_usec = now;
+    return asks->budget_bytes > 0;
+}
+
+/* The ask of a reader that does not know which ranks are here. */
+static void find_ranks(LogAskRecord *record, const LogTail *tail)
+{
+    int ranks[RECORD_SLOTS_MAX];
+    const size_t n = log_tail_ranks(tail, ranks, RECORD_SLOTS_MAX);
+    if (n == 0)
+        return;
+    record->places = memory_zeroed(n, sizeof(record->places[0]));
+    record->n_places = n;
+    for (size_t i = 0; i < n; i++)
+        record->places[i].rank = ranks[i];
+}
+
+typedef struct Draft {
+    LogLinesRecord lines;
+    LogPart parts[RECORD_SLOTS_MAX];
+    char text[LOG_TEXT_MAX + 1];
+    size_t n_text;
+    bool tells_any; /* lines, or lines that were left out */
+} Draft;
+
+static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, Draft *draft)
+{
+    LogTailPiece piece = {0};
+    LogPart *part = &draft->parts[draft->lines.n_parts++];
+    *part = (LogPart){.next = *place};
+    if (log_tail_read(tail, &part->next, draft->text + draft->n_text, room, &piece) < 0) {
+        part->missing = true; /* not begun, or gone: the reader knows which */
+        return;
+    }
+    part->bytes = (int64_t)piece.n;
+    part->skipped = piece.skipped;
+    draft->n_text += piece.n;
+    draft->tells_any |= piece.n > 0 || piece.skipped > 0;
+    draft->lines.more |= piece.more;
+}
+
+/* Ranks that are followed share the room, each time another one comes first; else one rank comes after another. */
+static void read_ranks(const LogAskRecord *ask, const LogTail *tail, Draft *draft)
+{
+    const size_t n = ask->n_places;
+    const size_t share = MAX(LOG_TEXT_MAX / MAX(n, (size_t)1), (size_t)LOG_TAIL_LINE_MAX);
+    const size_t first = ask->follow && n > 0 ? (size_t)ask->seq % n : 0;
+    draft->lines.parts = draft->parts;
+    draft->lines.text = draft->text;
+    for (size_t i = 0; i < n; i++) {
+        const LogPlace *place = &ask->places[(first + i) % n];
+        const size_t room = LOG_TEXT_MAX - draft->n_text;
+        if (room >= LOG_TAIL_LINE_MAX && (ask->follow || !draft->lines.more)) {
+            read_rank(tail, place, ask->follow ? MIN(room, share) : room, draft);
+            continue;
+        }
+        draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* its turn comes */
+        draft->lines.more = true;
+    }
+    draft->text[draft->n_text] = '\0';
+}
+
+/* Returns whether the ask still waits. */
+static bool ask_answer(LogAsk *ask, uint64_t now)
+{
+    LogAsks *asks = ask->asks;
+    LogAskRecord *record = &ask->record;
+    if (ask->call || ask->gone || ask->answered == record->seq)
+        return false; /* on_put() looks again */
+    if (now < ask->next_usec || !has_budget(asks, now))
+        return true;
+    const LogTail tail = {.log_dir = asks->config->log_dir,
+                          .job = record->job,
+                          .generation = record->generation,
+                          .tail_bytes = MIN(record->tail_bytes, (int64_t)LOG_ASKS_TAIL_MAX),
+                          .follow = record->follow};
+    Draft *draft =
+        memory_new(Draft); /* too large for a stack that is shared with gRPC's callbacks */
+    draft->lines = (LogLinesRecord){.seq = record->seq};
+    if (record->n_places == 0)
+        find_ranks(record, &tail);
+    read_ranks(record, &tail, draft);
+    ask->ends = draft->lines.end = !record->follow && !draft->lines.more;
+    /* the first answer says that this node serves the ask */
+    const bool due = draft->tells_any || ask->ends || record->seq == 1;
+    const bool put = due && put_lines(asks, ask->id, &draft->lines, on_put, ask, &ask->call);
+    if (put) {
+        ask->answered = record->seq;
+        ask->next_usec = draft->lines.more ? 0
+                                           : now + CLAMP((uint64_t)record->pause_usec,
+                                                         LOG_ASKS_PAUSE_MSEC * USEC_PER_MSEC,
+                                                         PAUSE_MAX_SEC * USEC_PER_SEC);
+    }
+    free(draft);
+    return !put;
+}
+
+static void on_look(void *userdata)
+{
+    LogAsks *asks = userdata;
+    const uint64_t now = clock_boottime_usec();
+    bool waits = false;
+    for (size_t i = 0; i < LOG_ASKS_MAX; i++)
+        if (asks->of[i].asks)
+            waits |= ask_answer(&asks->of[i], now);
+    if (waits)
+        look_later(asks);
+}
+
+static void look_later(LogAsks *asks)
+{
+    if (!timer_runs(&asks->look))
+        timer_start(asks->timers, &asks->look, LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC, on_look, asks);
+}
+
+/* ---- what is asked ---- */
+
+static void on_refused(int r, const Error *err, _unused_ const EtcdTxnResult *result,
+                       void *userdata)
+{
+    if (r == -EACCES)
+        warn_once(userdata, err);
+}
+
+static void refuse(LogAsks *asks, const char *id, const LogAskRecord *record)
+{
+    LogLinesRecord lines = {.seq = record->seq, .end = true};
+    (void)snprintf(lines.refused, sizeof(lines.refused), "%d readers are served already",
+                   LOG_ASKS_MAX);
+    (void)put_lines(asks, id, &lines, on_refused, asks, NULL); /* the reader has a deadline */
+}
+
+static void take_ask(LogAsks *asks, const char *id, LogAskRecord *record)
+{
+    LogAsk *ask = find_ask(asks, id);
+    for (size_t i = 0; !ask && i < LOG_ASKS_MAX; i++)
+        if (!asks->of[i].asks) {
+            ask = &asks->of[i];
+            ask->asks = asks;
+            (void)snprintf(ask->id, sizeof(ask->id), "%s", id);
+        }
+    if (!ask) {
+        refuse(asks, id, record);
+        log_ask_record_clear(record);
+        return;
+    }
+    log_ask_record_clear(&ask->record);
+    ask->record = *record;
+    ask->gone = false;
+    if (ask_answer(ask, clock_boottime_usec()))
+        look_later(asks);
+}
+
+static void drop_ask(LogAsks *asks, const char *id)
+{
+    LogAsk *ask = find_ask(asks, id);
+    if (ask && ask->call) {
+        ask->gone = true; /* the write under way comes first */
+        return;
+    }
+    if (ask)
+        ask_forget(ask);
+    remove_lines(asks, id);
+}
+
+static void on_ask_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
+                          _unused_ bool initial, void *userdata)
+{
+    LogAsks *asks = userdata;
+    for (size_t i = 0; i < n_events; i++) {
+        KeyKind kind;
+        const char *rest;
+        char node[NODE_NAME_MAX + 1], id[LOG_ID_MAX + 1];
+        const EtcdKeyValue *kv = &events[i].kv;
+        LogAskRecord record;
+        Error err = ERROR_INIT;
+        if (key_parse(asks->config->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_ASKS ||
+            key_parse_log(rest, node, sizeof(node), id, sizeof(id)) < 0)
+            continue; /* nobody's */
+        if (events[i].kind == ETCD_EVENT_DELETE)
+            drop_ask(asks, id);
+        else if (kv->lease == 0)
+            log_warning("%s: it has no lease, so it would stay for ever; passed over", kv->key);
+        else if (log_ask_record_decode(kv->key, kv->value, kv->n_value, &record, &err) < 0)
+            log_warning("%s", err.text);
+        else
+            take_ask(asks, id, &record);
+    }
+}
+
+/* ---- the right to read asks ---- */
+
+static void on_rights_retry(void *userdata) { log_asks_open(userdata); }
+
+static void ask_again(LogAsks *asks, uint64_t msec)
+{
+    timer_start(asks->timers, &asks->rights_retry, msec * USEC_PER_MSEC, on_rights_retry, asks);
+}
+
+static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
+                      void *userdata)
+{
+    LogAsks *asks = userdata;
+    char prefix[KEY_MAX];
+    asks->rights_call = NULL; /* it frees itself */
+    if (r == 0)
+        r = etcd_watch_prefix(asks->etcd,
+                              key_log(asks->config->cluster, KEY_ASKS, asks->config->node, "",
+                                      prefix),
+                              on_ask_events, asks, &asks->watch);
+    if (r < 0)
+        ask_again(asks,
+                  r == -EACCES ? RIGHTS_MSEC : RETRY_MSEC); /* roles may be brought up to date */
+    else
+        asks->ready(asks->userdata);
+}
+
+void log_asks_open(LogAsks *asks)
+{
+    char key[KEY_MAX];
+    asks->budget_bytes = LOG_ASKS_BURST_BYTES;
+    int r = etcd_get(asks->etcd,
+                     key_log(asks->config->cluster, KEY_ASKS, asks->config->node, ".rights", key),
+                     false, on_rights, asks, &asks->rights_call);
+    if (r < 0)
+        ask_again(asks, RETRY_MSEC);
+}
+
+void log_asks_clear(LogAsks *asks)
+{
+    asks->watch = etcd_watch_free(asks->watch);
+    asks->rights_call = etcd_call_free(asks->rights_call);
+    timer_stop(&asks->rights_retry);
+    timer_stop(&asks->look);
+    for (size_t i = 0; i < LOG_ASKS_MAX; i++)
+        ask_forget(&asks->of[i]);
+}
+
+void log_asks_lease_changed(LogAsks *asks)
+{
+    for (size_t i = 0; i < LOG_ASKS_MAX; i++)
+        if (asks->of[i].asks)
+            asks->of[i].answered = 0;
+    look_later(asks);
+}

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log-asks.h - answers asks/<node>/<id>: what this node's ranks print, for whoever may ask.
+ *
+ * An ask holds the places to read on from, so that nothing is kept here that a lost record could contradict. The answer
+ * is one record of at most LOG_TEXT_MAX bytes of log, and the next one comes when the reader has asked again. While an
+ * ask that follows has nothing to be told, its files are looked at five times a second.
+ *
+ * Ownership: part of the Manager. Borrows what it is handed.
+ * Units:     microseconds, bytes.
+ * Errors:    logged. An answer that fails is tried again; one that etcd denies is not.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "cluster/keys.h"
+#include "cluster/records.h"
+#include "daemon/config/config.h"
+#include "daemon/loop/timer.h"
+#include "etcd/etcd.h"
+
+enum {
+    LOG_ASKS_LOOK_MSEC = 200,
+    LOG_ASKS_PAUSE_MSEC = 100,              /* the least time between two answers to one ask */
+    LOG_ASKS_BURST_BYTES = 4 * 1024 * 1024, /* that this node writes at once, for all readers */
+    LOG_ASKS_BYTES_A_SEC = 64 * 1024,       /* and in the long run */
+    LOG_ASKS_TAIL_MAX = 1024 * 1024,
+};
+
+typedef struct LogAsks LogAsks;
+
+typedef struct LogAsk {
+    LogAsks *asks; /* NULL: the place is free */
+    char id[LOG_ID_MAX + 1];
+    LogAskRecord record;
+    int64_t answered;   /* seq of the last answer that was put */
+    uint64_t next_usec; /* no answer before that time */
+    bool ends;          /* the answer under way is the last one */
+    bool gone;          /* the reader is, and its answer is to be removed */
+    EtcdCall *call;     /* the write under way; NULL: none */
+} LogAsk;
+
+struct LogAsks {
+    /* Handed in by manager.c. */
+    const DaemonConfig *config;
+    const Timers *timers;
+    Etcd *etcd;
+    EtcdLease *lease;
+    void *userdata;                /* of `ready` */
+    void (*ready)(void *userdata); /* this node may read asks: its record may say so */
+
+    LogAsk of[LOG_ASKS_MAX];
+    EtcdWatch *watch;
+    EtcdCall *rights_call;
+    Timer rights_retry, look;
+    int64_t budget_bytes;
+    uint64_t budget_usec; /* when it was counted */
+    bool refused_told;    /* one warning is enough */
+};
+
+/* Asks for the right to read asks, and begins to watch them when it is there. The fields that are handed in are set. */
+void log_asks_open(LogAsks *asks);
+void log_asks_clear(LogAsks *asks);
+/* The node has another lease, and what it had answered went with the old one. */
+void log_asks_lease_changed(LogAsks *asks);
