@@ -90,6 +90,8 @@ static const OptionText texts[] = {
     {OPTION_CLUSTER, "etcd", 0, "HOST:PORT,...", "SDTRAIN_ETCD by default", TAKES(TEXT, client.etcd)},
     {OPTION_CLUSTER, "cluster", 0, "NAME", "SDTRAIN_CLUSTER by default, else \"default\"",
      TAKES(TEXT, client.cluster)},
+    {OPTION_CLUSTER, "context", 0, "NAME", "a context of the files that sdctl context list names",
+     TAKES(TEXT, client.context)},
 };
 /* clang-format on */
 
@@ -324,5 +326,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
     if (argc - optind > (verb->operand ? 1 : 0))
         return arguments_refuse(verb, "\"%s\" is one operand too many", argv[argc - 1]);
     ret->operand = optind < argc ? argv[optind] : NULL;
+    if (ret->client.context && ret->client.etcd)
+        return arguments_refuse(verb, "--context and --etcd both name an etcd");
     return check_needs(verb, ret, given);
 }

@@ -18,7 +18,7 @@ int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *e
         ret->endpoints = options->etcd;
     if (!ret->endpoints)
         return error_set(err, -EDESTADDRREQ,
-                         "no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT");
+                         "no etcd is named: set SDTRAIN_ETCD, give --etcd HOST:PORT or --context NAME");
     return 0;
 }
 

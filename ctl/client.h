@@ -18,6 +18,7 @@ enum { CLIENT_TIMEOUT_SEC = 3 };
 typedef struct ClientOptions {
     const char *etcd;    /* --etcd; NULL: SDTRAIN_ETCD */
     const char *cluster; /* --cluster; NULL: SDTRAIN_CLUSTER, else "default" */
+    const char *context; /* --context; NULL: not given */
 } ClientOptions;
 
 typedef struct CtlClient {
