@@ -232,6 +232,12 @@ static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
     m->needs.check(m->needs.userdata, request, clear);
 }
 
+static void on_doctor(void *userdata, const RequestRecord *request)
+{
+    Manager *m = userdata;
+    m->needs.doctor(m->needs.userdata, request);
+}
+
 /* ---- made, started and ended ---- */
 
 Manager *manager_new(const ManagerNeeds *needs, const ManagerEvents *events)
@@ -258,7 +264,8 @@ int manager_start(Manager *m, Error *err)
                              .etcd = m->needs.etcd,
                              .workload = &m->workload,
                              .userdata = m,
-                             .check = on_check};
+                             .check = on_check,
+                             .doctor = on_doctor};
     m->watches = (Watches){.config = c,
                            .etcd = m->needs.etcd,
                            .lease = m->lease,
