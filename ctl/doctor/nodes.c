@@ -39,7 +39,7 @@ typedef struct Report {
 
 typedef struct Asked {
     const NodeRecord *node;
-    bool answered;
+    bool answered, went; /* went: its record has vanished meanwhile */
     uint64_t heard_usec; /* realtime: when the answer was seen */
     Report report;
 } Asked;
@@ -103,17 +103,13 @@ static int by_name(const void *name, const void *asked)
     return strcmp(name, ((const Asked *)asked)->node->name);
 }
 
-static void take_answer(Asking *asking, const EtcdKeyValue *kv)
+static void take_answer(Asking *asking, Asked *one, const EtcdKeyValue *kv)
 {
-    KeyKind kind;
-    const char *rest;
     HealthRecord health;
     Error ignored = ERROR_INIT;
-    if (key_parse(asking->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_HEALTH ||
-        health_record_decode(kv->key, kv->value, kv->n_value, &health, &ignored) < 0)
-        return;
-    Asked *one = bsearch(rest, asking->nodes, asking->n, sizeof(*asking->nodes), by_name);
-    if (one && !one->answered && strcmp(health.report_id, asking->request.id) == 0) {
+    if (health_record_decode(kv->key, kv->value, kv->n_value, &health, &ignored) < 0)
+        return; /* another version's, or damaged: it does not answer */
+    if (strcmp(health.report_id, asking->request.id) == 0) {
         read_report(health.report, &one->report);
         one->answered = true;
         one->heard_usec = clock_realtime_usec();
@@ -122,13 +118,24 @@ static void take_answer(Asking *asking, const EtcdKeyValue *kv)
     health_record_clear(&health);
 }
 
-static int on_health_event(const EtcdEvent *event, void *userdata)
+/* Nobody waits for a node whose record is gone. */
+static int on_record(const EtcdEvent *event, void *userdata)
 {
     Asking *asking = userdata;
+    KeyKind kind;
+    const char *rest;
     if (!event)
         return asking->n_left == 0;
-    if (event->kind == ETCD_EVENT_PUT)
-        take_answer(asking, &event->kv);
+    if (key_parse(asking->cluster, event->kv.key, &kind, &rest) < 0 ||
+        (kind != KEY_HEALTH && kind != KEY_NODES))
+        return 0;
+    Asked *one = bsearch(rest, asking->nodes, asking->n, sizeof(*asking->nodes), by_name);
+    if (!one || one->answered || one->went)
+        return 0;
+    if (kind == KEY_HEALTH && event->kind == ETCD_EVENT_PUT)
+        take_answer(asking, one, &event->kv);
+    one->went = kind == KEY_NODES && event->kind == ETCD_EVENT_DELETE;
+    asking->n_left -= one->went;
     return 0;
 }
 
@@ -148,7 +155,7 @@ static int ask(CtlClient *client, const Stores *stores, Asking *asking, double t
     int r = client_request(client, "doctor", "", q, err);
     if (r < 0)
         return r;
-    r = client_watch(client, on_health_event, asking, (uint64_t)(timeout_sec * 1e6), err);
+    r = client_watch(client, on_record, asking, (uint64_t)(timeout_sec * 1e6), err);
     const EtcdOp remove = {.kind = ETCD_DELETE,
                            .key = key_of(client->cluster, KEY_REQUESTS, q->id, key)};
     Error ignored = ERROR_INIT;
@@ -294,6 +301,11 @@ static void judge(const Asking *asking, const Stores *stores, double timeout_sec
     const int64_t uid = common_uid(asking);
     for (size_t i = 0; i < asking->n; i++) {
         const Asked *a = &asking->nodes[i];
+        if (a->went) {
+            findings_add(f, FINDING_WRONG, node_check_name, a->node->name, "sdctl doctor once more",
+                         "went away while it was asked");
+            continue;
+        }
         if (!a->answered) {
             findings_add(f, FINDING_WRONG, node_check_name, a->node->name,
                          "systemctl status sdtraind there; does the machine hang?",

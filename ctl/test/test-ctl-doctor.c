@@ -124,6 +124,7 @@ static void what_differs_is_named(void **state)
     put_node(lab, "clock", 10, "secrets " FEATURE_DOCTOR);
     put_node(lab, "fine", 10, FEATURE_DOCTOR);
     put_node(lab, "fine2", 10, FEATURE_DOCTOR);
+    put_node(lab, "goes", 10, FEATURE_DOCTOR);
     put_node(lab, "lease", 5, FEATURE_DOCTOR);
     put_node(lab, "liar", 10, FEATURE_DOCTOR);
     put_node(lab, "local", 10, FEATURE_DOCTOR);
@@ -156,6 +157,7 @@ static void what_differs_is_named(void **state)
                report(0, 990, 65536,
                       "{\"r\": -13, \"error\": \"not yours\\u001b[2J\"}, " GOOD_STORE));
     put_report(lab, "user", id, report(0, 991, 65536, good));
+    ctl_remove(lab, KEY_NODES, "goes");
     assert_int_equal(ctl_finish(lab), 1);
     _cleanup_json_ json_t *all = ctl_json(lab);
     assert_true(json_is_false(json_object_get(all, "ok")));
@@ -165,6 +167,7 @@ static void what_differs_is_named(void **state)
     ASSERT_FOUND(all, "lease_sec", "note", "old", "does not tell");
     ASSERT_FOUND(all, "lease_sec", "ok", "c1", "10 s");
     ASSERT_FOUND(all, "nodes", "wrong", "mute", "does not answer within 5 s");
+    ASSERT_FOUND(all, "nodes", "wrong", "goes", "went away while it was asked");
     ASSERT_FOUND(all, "nodes", "wrong", "liar", "cannot look at itself: its report: ");
     ASSERT_FOUND(all, "nodes", "wrong", "lost", "is lost: its lease ran out");
     ASSERT_FOUND(all, "nodes", "note", "left", "has left");
