@@ -42,6 +42,7 @@ typedef enum Option {
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
+    OPTION_DOCTOR = 1 << 29,     /* doctor's -f FILE, --timeout SECONDS */
 } Option;
 
 enum {

@@ -91,7 +91,7 @@ const CtlVerb ctl_verbs[] = {
      "SIGKILL to one of its processes (node2, controller1, etcd)"},
     {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
      "Starts it again"},
-    {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_FILE | OPTION_TIMEOUT | OPTION_JSON, 0,
+    {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_DOCTOR | OPTION_JSON, 0,
      "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do; exit code 1 when something is"},
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
      "Replays what a controller recorded, and says what would be decided otherwise now"},
