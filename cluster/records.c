@@ -122,6 +122,7 @@ static const Field leader_fields[] = {
     INT(LeaderRecord, "deaths", deaths, MAYBE, 0, INT32_MAX),
     INT64(LeaderRecord, "records", records, MAYBE),
     INT64(LeaderRecord, "still_until_usec", still_until_usec, MAYBE),
+    INT(LeaderRecord, "lease_sec", lease_sec, MAYBE, 0, INT32_MAX),
     ELEMENTS(LeaderRecord, FIELD_ARRAY, "before", before, n_before, MAYBE, LeaderDeath, leader_death_fields,
              LEADER_DEATHS_MAX, NULL),
 };
@@ -164,6 +165,7 @@ static const Field node_fields[] = {
     TEXT(NodeRecord, "features", features, MAYBE),
     INT64(NodeRecord, "memory_bytes", memory_bytes, MAYBE),
     INT(NodeRecord, "gpus", n_gpus, MAYBE, 0, RECORD_SLOTS_MAX),
+    INT(NodeRecord, "lease_sec", lease_sec, MAYBE, 0, INT32_MAX),
 };
 
 static const Field probe_fields[] = {
@@ -191,6 +193,8 @@ static const Field health_fields[] = {
     INT64(HealthRecord, "left_usec", left_usec, MAYBE),
     ELEMENTS(HealthRecord, FIELD_ARRAY, "probes", probes, n_probes, NEEDED, HealthProbeRecord,
              probe_fields, RECORD_PROBES_MAX, "name"),
+    TEXT(HealthRecord, "report", report, MAYBE),
+    TEXT(HealthRecord, "report_id", report_id, MAYBE),
 };
 
 static const Field cause_fields[] = {
@@ -418,6 +422,12 @@ static const Field alert_fields[] = {
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
 };
 
+static const Field uri_fields[] = {
+    TEXT(RequestUri, "uri", uri, NEEDED),
+    BOOL(RequestUri, "write", write),
+    TEXT(RequestUri, "marker", marker, MAYBE),
+};
+
 static const Field request_fields[] = {
     TEXT(RequestRecord, "id", id, NEEDED),
     TEXT(RequestRecord, "kind", kind, NEEDED),
@@ -429,6 +439,7 @@ static const Field request_fields[] = {
     OBJECT(RequestRecord, "commit", commit, MAYBE, commit_fields),
     ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
+    ELEMENTS(RequestRecord, FIELD_ARRAY, "uris", uris, n_uris, MAYBE, RequestUri, uri_fields, RECORD_URIS_MAX, NULL),
 };
 
 static const Field log_place_fields[] = {

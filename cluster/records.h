@@ -40,6 +40,8 @@ enum {
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
+    RECORD_URIS_MAX = 4,      /* stores that one request has nodes try */
+    RECORD_REPORT_MAX = 2047, /* what a node says in answer to "doctor" */
 };
 
 /* ---- leader/<lease>: a controller that leads, or waits to; the oldest key leads ---- */
@@ -71,6 +73,7 @@ typedef struct LeaderRecord {
     int64_t records;
     /* End of the time in which the new leader decides nothing; 0: it decides. */
     uint64_t still_until_usec;
+    int lease_sec;                         /* the controller's setting; 0: not told */
     LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
     size_t n_before;
 } LeaderRecord;
@@ -136,6 +139,7 @@ typedef struct NodeRecord {
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
     /* Words for what the node's version can do and its rights allow, blanks between. */
     char features[64];
+    int lease_sec; /* the node's setting; 0: not told */
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when a finding changes, and after five minutes for the ages.
@@ -167,6 +171,9 @@ typedef struct HealthRecord {
     uint64_t left_usec;
     HealthProbeRecord probes[RECORD_PROBES_MAX];
     size_t n_probes;
+    char report[RECORD_REPORT_MAX +
+                1]; /* JSON of `sdtrainer doctor`, run for the newest "doctor"; empty: none was */
+    char report_id[RECORD_REQUEST_MAX + 1]; /* id of that request */
 } HealthRecord;
 
 /* ---- cordons/<node>: written by sdctl and the leader, each its own causes; cordon.h reads it ----
@@ -279,6 +286,8 @@ typedef struct SecretRecord {
 
 /* The word in NodeRecord.features of a node that reads secrets. */
 #define FEATURE_SECRETS "secrets"
+/* The word of a node that answers "doctor". */
+#define FEATURE_DOCTOR "doctor"
 bool node_knows(const NodeRecord *node, const char *feature);
 /* Tells whether words, which have blanks between, hold word. */
 bool words_have(const char *words, const char *word);
@@ -509,10 +518,19 @@ typedef struct AlertRecord {
 
 /* ---- requests/<id> ---- */
 
+/* A store that nodes are to try. */
+typedef struct RequestUri {
+    char uri[RECORD_URI_MAX + 1];
+    bool write;      /* it must take and give back an object; else it must have an index.json */
+    char marker[64]; /* an object that the asker has put there; empty: none */
+} RequestUri;
+
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
-     * only a reset cures. To the leader: "forget" a lost node that does not come back; "alerts-test". */
+     * only a reset cures. To all nodes: "doctor" has each try the stores and look at its machine; health/<node> gets
+     * its report, and the request no answer. To the leader: "forget" a lost node that does not come back;
+     * "alerts-test". */
     char kind[24];
     char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
     char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
@@ -524,6 +542,8 @@ typedef struct RequestRecord {
     size_t n_deliveries;
     /* "recover": the commit to go on from; uri empty: the newest one that the folder holds. */
     CheckpointCommit commit;
+    RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to try */
+    size_t n_uris;
 } RequestRecord;
 
 /* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",

@@ -67,6 +67,7 @@ static const FieldHelp helps[] = {
     {"leader.lacks", "kinds of records that its role in etcd may not write, as words; empty: none"},
     {"leader.state", "`left`: it gives leadership up in order, and its key is about to go"},
     {"leader.journal", "file of its journal; empty: it keeps none"},
+    {"leader.lease_sec", "its setting `lease_sec`; 0: not told"},
     {"leader.deaths", "leaders that died in a row, on the same records, before this one took over; "
                       "0 once it has shown that it lives"},
     {"leader.records", "digest of the records on which they died"},
@@ -102,6 +103,7 @@ static const FieldHelp helps[] = {
                    "0: none, or not told"},
     {"nodes.features",
      "words for what its version can do and its rights allow, such as `secrets` and `logs`"},
+    {"nodes.lease_sec", "its setting `lease_sec`; 0: not told"},
     {"runs[].job", "name of the job"},
     {"runs[].submission", "submission of that job"},
     {"runs[].generation", "highest generation that the node had ranks of"},
@@ -118,6 +120,8 @@ static const FieldHelp helps[] = {
     {"health.since_usec", "when the verdict became so"},
     {"health.at_usec", "when this record was written"},
     {"health.left_usec", "when the node took leave; 0: it did not, so without its key it is lost"},
+    {"health.report", "what `sdtrainer doctor` said there, as JSON; empty: nobody has asked"},
+    {"health.report_id", "id of the request that asked"},
     {"health.probes", "one entry for each probe"},
     {"probes[].name", "name of the probe"},
     {"probes[].verdict", "its worst finding"},
@@ -319,8 +323,8 @@ static const FieldHelp helps[] = {
     {"deliveries[].text", "why the last attempt failed; empty: it did not"},
 
     {"requests.id", "random"},
-    {"requests.kind",
-     "`checkpoint` or `recover` of a job, `check`, `clear` or `forget` of a node, `alerts-test`"},
+    {"requests.kind", "`checkpoint` or `recover` of a job, `check`, `clear` or `forget` of a node, "
+                      "`doctor` of all nodes, `alerts-test`"},
     {"requests.target", "name of the job, node or sink; empty: all sinks"},
     {"requests.submission", "submission of the job that is meant; empty: whichever has the name"},
     {"requests.machine_id", "machine that shall answer; empty: whichever has the name"},
@@ -336,6 +340,11 @@ static const FieldHelp helps[] = {
     {"commit.struck_out", "as in `checkpoints`"},
     {"commit.takes_over", "as in `checkpoints`"},
     {"commit.at_usec", "when it was committed"},
+    {"requests.uris", "of `doctor`: the stores that each node tries"},
+    {"uris[].uri", "URI of the store"},
+    {"uris[].write",
+     "whether it must take and give back an object; else it must have an `index.json`"},
+    {"uris[].marker", "object that the asker has put there, which each node must see; empty: none"},
     {"requests.deliveries", "of `alerts-test`: what came of it at each sink"},
 
     {"asks.job", "job whose logs are read"},

@@ -58,6 +58,10 @@ static const OptionText texts[] = {
     {OPTION_QUEUE, "queue", 0, NULL, "although no node that is known could hold it, or nobody answers",
      TAKES(NOTHING, queue)},
     {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)},
+    {OPTION_DOCTOR, "file", 'f', "FILE", "try the stores of this job file, not those of the cluster's jobs",
+     TAKES(TEXT, file)},
+    {OPTION_DOCTOR, "timeout", 0, "SECONDS", "wait so long for nodes that do not answer; 15 by default",
+     TAKES(SECONDS, timeout_sec)},
     {OPTION_RANK, "rank", 0, "R", "of this rank alone", WHOLE(rank, 0, INT32_MAX, "a rank, 0 or more")},
     {OPTION_ALL, "all", 0, NULL, "of all ranks, also when there are more than 16", TAKES(NOTHING, all)},
     {OPTION_GENERATION, "generation", 0, "G", "of this generation; the present one by default",
@@ -91,6 +95,8 @@ static const OptionText texts[] = {
     {OPTION_CLUSTER, "etcd", 0, "HOST:PORT,...", "SDTRAIN_ETCD by default", TAKES(TEXT, client.etcd)},
     {OPTION_CLUSTER, "cluster", 0, "NAME", "SDTRAIN_CLUSTER by default, else \"default\"",
      TAKES(TEXT, client.cluster)},
+    {OPTION_CLUSTER, "context", 0, "NAME", "a context of the files that sdctl context list names",
+     TAKES(TEXT, client.context)},
 };
 /* clang-format on */
 
@@ -325,5 +331,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
     if (argc - optind > (verb->operand ? 1 : 0))
         return arguments_refuse(verb, "\"%s\" is one operand too many", argv[argc - 1]);
     ret->operand = optind < argc ? argv[optind] : NULL;
+    if (ret->client.context && ret->client.etcd)
+        return arguments_refuse(verb, "--context and --etcd both name an etcd");
     return check_needs(verb, ret, given);
 }

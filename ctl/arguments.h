@@ -43,6 +43,7 @@ typedef enum Option {
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
     OPTION_ALL = 1 << 27,        /* --all */
+    OPTION_DOCTOR = 1U << 31,    /* doctor's -f FILE, --timeout SECONDS */
 } Option;
 
 enum {

@@ -17,8 +17,9 @@ int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *e
     if (options->etcd)
         ret->endpoints = options->etcd;
     if (!ret->endpoints)
-        return error_set(err, -EDESTADDRREQ,
-                         "no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT");
+        return error_set(
+            err, -EDESTADDRREQ,
+            "no etcd is named: set SDTRAIN_ETCD, give --etcd HOST:PORT or --context NAME");
     return 0;
 }
 
@@ -106,10 +107,11 @@ static int put_request(CtlClient *client, RequestRecord *request, bool *ret_done
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err)
 {
-    RequestRecord request = {.commit = ret->commit};
+    RequestRecord request = {.commit = ret->commit, .n_uris = ret->n_uris};
     bool done = false;
     int r = 0;
     memcpy(request.submission, ret->submission, sizeof(request.submission));
+    memcpy(request.uris, ret->uris, sizeof(request.uris));
     memcpy(request.machine_id, ret->machine_id, sizeof(request.machine_id));
     (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
     (void)snprintf(request.target, sizeof(request.target), "%s", target);

@@ -18,6 +18,7 @@ enum { CLIENT_TIMEOUT_SEC = 3 };
 typedef struct ClientOptions {
     const char *etcd;    /* --etcd; NULL: SDTRAIN_ETCD */
     const char *cluster; /* --cluster; NULL: SDTRAIN_CLUSTER, else "default" */
+    const char *context; /* --context; NULL: not given */
 } ClientOptions;
 
 typedef struct CtlClient {
@@ -43,7 +44,8 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
                size_t n_ops, bool *ret_done, Error *err);
 
 /* Writes a new request of that kind for that target; *ret has its id, by which the answer is found. Before the call
- * the caller sets ret->submission for a job, and ret->machine_id if one machine alone may answer. */
+ * the caller sets ret->submission for a job, ret->machine_id if one machine alone may answer, ret->uris for "doctor",
+ * and the rest to 0. */
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 

@@ -3,6 +3,8 @@
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
 #include "ctl/cluster/verbs.h"
+#include "ctl/context/context.h"
+#include "ctl/context/verbs.h"
 #include "ctl/dev/verbs.h"
 #include "ctl/job/verbs.h"
 #include "ctl/node/verbs.h"
@@ -73,6 +75,12 @@ const CtlVerb ctl_verbs[] = {
      OPTION_CLUSTER | OPTION_SINK | OPTION_TIMEOUT | OPTION_JSON, 0,
      "Has the leader open and resolve a page at every sink, and shows what they said (40 s by "
      "default)"},
+    {"context", "list", context_list, NULL, OPTION_JSON, 0,
+     "Named clusters of this person's and this machine's files, and which one is in use"},
+    {"context", "show", context_show, "[NAME]", OPTION_JSON, 0,
+     "What one context says; the one in use by default"},
+    {"context", "use", context_use, "NAME", 0, 0,
+     "Makes it the one in use, in this person's file"},
     {"dev", "up", dev_up, NULL, OPTION_DEV_COUNTS | OPTION_DIR, 0,
      "Starts etcd, controllers and nodes on this machine, in one folder"},
     {"dev", "down", dev_down, NULL, OPTION_DIR, 0,
@@ -83,6 +91,8 @@ const CtlVerb ctl_verbs[] = {
      "SIGKILL to one of its processes (node2, controller1, etcd)"},
     {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
      "Starts it again"},
+    {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_DOCTOR | OPTION_JSON, 0,
+     "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do; exit code 1 when something is"},
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
      "Replays what a controller recorded, and says what would be decided otherwise now"},
     {NULL, "completion", completion, "SHELL", 0, 0,
@@ -146,7 +156,11 @@ int main(int argc, char **argv)
         Arguments a;
         int skip = noun ? 2 : 1;
         int code = arguments_parse(v, argc - skip, argv + skip, &a);
-        return code >= 0 ? code : v->run(&a);
+        if (code >= 0)
+            return code;
+        Error err = ERROR_INIT;
+        int r = (v->takes | v->needs) & OPTION_CLUSTER ? context_apply(&a.client, &err) : 0;
+        return r < 0 ? ctl_fail(&err, r) : v->run(&a);
     }
     if (*name)
         fprintf(stderr, "sdctl: %s%s%s is not a verb\n\n", noun ? noun : "", noun ? " " : "", name);

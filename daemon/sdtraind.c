@@ -9,6 +9,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "daemon/health/doctor.h"
 #include "daemon/health/probes.h"
 #include "daemon/machine.h"
 #include "daemon/metrics.h"
@@ -43,6 +44,7 @@ typedef struct Daemon {
     RankNeeds ranks;
     Etcd *etcd;
     Probes probes;
+    Doctor doctor;
     DaemonMetrics *metrics; /* NULL: off */
     Manager *manager;
     DaemonStatus status;
@@ -106,7 +108,7 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
         siginfo_t child = {0};
         if (waitid(P_ALL, 0, &child, WEXITED | WNOHANG | WNOWAIT) < 0 || child.si_pid == 0)
             break;
-        if (probes_own(&d->probes, child.si_pid))
+        if (probes_own(&d->probes, child.si_pid) || doctor_owns(&d->doctor, child.si_pid))
             break; /* its own source takes it; the others are met at the next signal */
         if (child.si_pid == d->keeper) {
             d->keeper = 0;
@@ -160,7 +162,7 @@ static int add_signals(Daemon *d, Error *err)
 static bool is_other_child(void *userdata, pid_t pid)
 {
     const Daemon *d = userdata;
-    return pid == d->keeper || probes_own(&d->probes, pid);
+    return pid == d->keeper || probes_own(&d->probes, pid) || doctor_owns(&d->doctor, pid);
 }
 
 static void on_probe_began(void *userdata, const char *probe)
@@ -215,6 +217,24 @@ static void init_probes(Daemon *d)
     probes_init(&d->probes, &needs);
 }
 
+static void on_report(void *userdata, const char *request, const char *report)
+{
+    Daemon *d = userdata;
+    probes_note_report(&d->probes, request, report);
+}
+
+static void init_doctor(Daemon *d)
+{
+    const DoctorNeeds needs = {.config = d->config,
+                               .timers = &d->timers,
+                               .environment = environ,
+                               .trainer = &d->trainer,
+                               .cgroups = d->cgroups.path,
+                               .userdata = d,
+                               .told = on_report};
+    doctor_init(&d->doctor, &needs);
+}
+
 /* ---- what the node needs of this process ---- */
 
 static uint64_t memory_bytes(_unused_ void *userdata) { return machine_memory_bytes(); }
@@ -236,6 +256,12 @@ static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
 {
     Daemon *d = userdata;
     probes_ask(&d->probes, request, clear);
+}
+
+static void on_doctor(void *userdata, const RequestRecord *request)
+{
+    Daemon *d = userdata;
+    doctor_ask(&d->doctor, request);
 }
 
 static void leave_health(void *userdata)
@@ -400,6 +426,7 @@ static void make_manager(Daemon *d)
                                 .read_file = read_state_file,
                                 .write_file = write_state_file,
                                 .check = on_check,
+                                .doctor = on_doctor,
                                 .leave_health = leave_health,
                                 .is_health_told = is_health_told};
     const ManagerEvents events = {.userdata = d,
@@ -431,6 +458,7 @@ static int start(Daemon *d, Error *err)
     if (r < 0)
         return r;
     init_probes(d);
+    init_doctor(d);
     r = manager_start(d->manager, err);
     if (r == 0)
         probes_start(&d->probes);
@@ -454,6 +482,7 @@ static void end(Daemon *d)
 {
     bool leaves_nothing = d->manager && manager_leaves_nothing(d->manager);
     probes_clear(&d->probes);
+    doctor_clear(&d->doctor);
     d->manager = manager_free(d->manager);
     d->etcd = etcd_free(d->etcd);
     d->metrics = daemon_metrics_free(d->metrics);
@@ -488,7 +517,8 @@ static int serve(const SettingsCall *call, DaemonConfig *config, Error *err)
                  .status = {.started_usec = clock_boottime_usec()},
                  .lock = -EBADF,
                  .trainer = -EBADF,
-                 .probes = {.kernel = {.fd = -EBADF}}};
+                 .probes = {.kernel = {.fd = -EBADF}},
+                 .doctor = {.pidfd = -EBADF, .output = -EBADF}};
     open_trainer(&d);
     int r = prepare(&d, err);
     if (r == 0)

@@ -113,3 +113,25 @@ int etcd_txn_wait(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, co
         return error_errno(err, r, "etcd: cannot start a transaction");
     return run(etcd, call, &wait, ret, err);
 }
+
+int etcd_get_at_wait(Etcd *etcd, const char *key, int64_t revision, EtcdAnswer **ret, Error *err)
+{
+    Wait wait = {.err = err};
+    EtcdCall *call;
+
+    int r = etcd_get_at(etcd, key, revision, on_range, &wait, &call);
+    if (r < 0)
+        return error_errno(err, r, "etcd: cannot read %s", key);
+    return run(etcd, call, &wait, ret, err);
+}
+
+int etcd_ask_rights_wait(Etcd *etcd, const char *key, Error *err)
+{
+    Wait wait = {.err = err};
+    EtcdCall *call;
+
+    int r = etcd_ask_rights(etcd, key, on_txn, &wait, &call);
+    if (r < 0)
+        return error_errno(err, r, "etcd: cannot start a transaction");
+    return run(etcd, call, &wait, NULL, err);
+}

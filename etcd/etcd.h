@@ -96,6 +96,10 @@ typedef void (*EtcdRangeHandler)(int r, const Error *err, const EtcdRange *range
 int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
              EtcdCall **ret);
 
+/* Reads one key as it was at that revision; -ESTALE: etcd has compacted it away. */
+int etcd_get_at(Etcd *etcd, const char *key, int64_t revision, EtcdRangeHandler handler,
+                void *userdata, EtcdCall **ret);
+
 typedef enum EtcdCompareTarget {
     ETCD_CREATE_REVISION,
     ETCD_MOD_REVISION,

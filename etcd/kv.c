@@ -116,8 +116,8 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
     get_done(call, get);
 }
 
-int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
-             EtcdCall **ret)
+static int get_start(Etcd *etcd, const char *key, bool prefix, int64_t revision,
+                     EtcdRangeHandler handler, void *userdata, EtcdCall **ret)
 {
     EtcdCall *call;
 
@@ -125,6 +125,7 @@ int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler,
         return -EINVAL;
     Get *get = memory_new(Get);
     get->limit = PAGE_KEYS;
+    get->revision = revision;
     get->key = memory_text(key);
     get->end = memory_text(key);
     if (prefix)
@@ -143,6 +144,18 @@ int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler,
     if (ret)
         *ret = call;
     return 0;
+}
+
+int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
+             EtcdCall **ret)
+{
+    return get_start(etcd, key, prefix, 0, handler, userdata, ret);
+}
+
+int etcd_get_at(Etcd *etcd, const char *key, int64_t revision, EtcdRangeHandler handler,
+                void *userdata, EtcdCall **ret)
+{
+    return get_start(etcd, key, false, revision, handler, userdata, ret);
 }
 
 /* ---- transaction ---- */

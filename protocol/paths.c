@@ -10,7 +10,7 @@
 
 typedef struct Allowed {
     json_t *read, *write; /* NULL: everything */
-    const Job *job;
+    const Job *job;       /* NULL: it is about one URI alone */
     Error *err;
 } Allowed;
 
@@ -73,23 +73,26 @@ static bool is_under_one(json_t *prefixes, const char *uri)
     return false;
 }
 
+static int refuse(const Allowed *a, const char *key, const char *uri, const char *setting)
+{
+    int r =
+        error_set(a->err, -EPERM, "%.200s is not under %s of this node's sdtraind", uri, setting);
+    return a->job ? error_prefix(a->err, r, "job %s: %s", a->job->name, key) : r;
+}
+
 static int check_read(const Allowed *a, const char *key, const char *uri)
 {
     if (!uri || !*uri || !a->read || is_under_one(a->read, uri) ||
         (a->write && is_under_one(a->write, uri)))
         return 0;
-    return error_set(a->err, -EPERM,
-                     "job %s: %s: %.200s is not under paths_read of this node's sdtraind",
-                     a->job->name, key, uri);
+    return refuse(a, key, uri, "paths_read");
 }
 
 static int check_write(const Allowed *a, const char *key, const char *uri)
 {
     if (!uri || !*uri || !a->write || is_under_one(a->write, uri))
         return 0;
-    return error_set(a->err, -EPERM,
-                     "job %s: %s: %.200s is not under paths_write of this node's sdtraind",
-                     a->job->name, key, uri);
+    return refuse(a, key, uri, "paths_write");
 }
 
 static int parse(const char *variable, const char *text, json_t **ret, Error *err)
@@ -133,15 +136,31 @@ static int check(const Allowed *a, const char *resume_uri)
     return r < 0 ? r : check_write(a, "checkpoint.local_dir", job->checkpoint.local_dir);
 }
 
+static int parse_both(const char *may_read, const char *may_write, Allowed *ret, Error *err)
+{
+    int r = parse(PATHS_READ_VARIABLE, may_read, &ret->read, err);
+    return r < 0 ? r : parse(PATHS_WRITE_VARIABLE, may_write, &ret->write, err);
+}
+
 int paths_check_job(const Job *job, const char *resume_uri, const char *may_read,
                     const char *may_write, Error *err)
 {
     Allowed a = {.job = job, .err = err};
-    _cleanup_json_ json_t *read = NULL, *write = NULL;
-    int r = parse(PATHS_READ_VARIABLE, may_read, &read, err);
+    int r = parse_both(may_read, may_write, &a, err);
+    r = r < 0 ? r : check(&a, resume_uri);
+    json_decref(a.read);
+    json_decref(a.write);
+    return r;
+}
+
+int paths_check_uri(const char *uri, bool write, const char *may_read, const char *may_write,
+                    Error *err)
+{
+    Allowed a = {.err = err};
+    int r = parse_both(may_read, may_write, &a, err);
     if (r == 0)
-        r = parse(PATHS_WRITE_VARIABLE, may_write, &write, err);
-    a.read = read;
-    a.write = write;
-    return r < 0 ? r : check(&a, resume_uri);
+        r = write ? check_write(&a, "", uri) : check_read(&a, "", uri);
+    json_decref(a.read);
+    json_decref(a.write);
+    return r;
 }

@@ -20,3 +20,6 @@
  * everything. A writable path is readable too. resume_uri: the manifest that the job goes on from; "": none. */
 int paths_check_job(const Job *job, const char *resume_uri, const char *may_read,
                     const char *may_write, Error *err);
+/* Works as paths_check_job(), for one URI. */
+int paths_check_uri(const char *uri, bool write, const char *may_read, const char *may_write,
+                    Error *err);

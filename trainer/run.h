@@ -16,3 +16,4 @@ int verb_run(int argc, char **argv);
 int verb_plan(int argc, char **argv);
 /* `order --job F --step N`: which samples a step trains. */
 int verb_order(int argc, char **argv);
+int verb_doctor(int argc, char **argv);

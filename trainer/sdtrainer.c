@@ -19,6 +19,7 @@ static const struct {
     {"plan", verb_plan, "print what a rank needs of memory"},
     {"order", verb_order, "print which samples a step trains"},
     {"sample", verb_sample, "draw a grid of images from the newest checkpoint"},
+    {"doctor", verb_doctor, "print what a rank finds on this machine"},
 };
 
 static int usage(FILE *to, int code)

@@ -200,7 +200,8 @@ static void every_record_survives_a_round_trip(void **state)
                        .log_dir = "/var/log/sdtrain",
                        .features = "secrets later",
                        .memory_bytes = UINT64_C(25276514304),
-                       .n_gpus = 8};
+                       .n_gpus = 8,
+                       .lease_sec = 10};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
     assert_true(node_knows(&node, "secrets") && node_knows(&node, "later"));
     assert_false(node_knows(&node, "secret") || node_knows(&node, "later ") ||

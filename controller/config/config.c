@@ -226,7 +226,9 @@ ClusterLimits config_limits(const ControllerConfig *c)
 LeaderRecord config_leader(const ControllerConfig *c)
 {
     char journal[CONFIG_PATH_MAX + 16];
-    LeaderRecord record = {.max_nodes = (int)c->max_nodes, .max_jobs = (int)c->max_jobs};
+    LeaderRecord record = {.max_nodes = (int)c->max_nodes,
+                           .max_jobs = (int)c->max_jobs,
+                           .lease_sec = (int)c->lease_sec};
     if (config_record(c, journal, sizeof(journal)))
         (void)snprintf(record.journal, sizeof(record.journal), "%s", journal); /* cut, for people */
     (void)snprintf(record.name, sizeof(record.name), "%s", c->name);

@@ -116,7 +116,8 @@ static void an_etcd_that_is_down_is_said_soon(void **state)
     assert_int_equal(unsetenv("SDTRAIN_ETCD"), 0);
     assert_int_equal(ctl_run(lab, "job list"), 5);
     assert_string_equal(lab->err,
-                        "sdctl: no etcd is named: set SDTRAIN_ETCD or give --etcd HOST:PORT\n");
+                        "sdctl: no etcd is named: set SDTRAIN_ETCD, give --etcd HOST:PORT or "
+                        "--context NAME\n");
     assert_int_equal(ctl_run(lab, "job list --etcd 127.0.0.1:1 --cluster 'a/b'"), 1);
     assert_string_equal(lab->err, "sdctl: cluster: \"a/b\" is not a name\n");
 }

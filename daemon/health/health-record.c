@@ -52,6 +52,9 @@ static void fill(const Probes *p, HealthRecord *ret)
     (void)snprintf(ret->evidence, sizeof(ret->evidence), "%s", p->evidence);
     exit_repair_text(ret->evidence);
     memcpy(ret->cure, p->cure, sizeof(ret->cure));
+    memcpy(ret->report, p->report, sizeof(ret->report));
+    exit_repair_text(ret->report);
+    memcpy(ret->report_id, p->report_id, sizeof(ret->report_id));
     for (size_t i = 0; i < p->n_answers; i++)
         fill_probe(&p->answers[i], &ret->probes[i]);
 }

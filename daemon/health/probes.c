@@ -483,6 +483,13 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
         begin_round(p, true); /* else the one under way is followed by another */
 }
 
+void probes_note_report(Probes *p, const char *request, const char *report)
+{
+    (void)snprintf(p->report, sizeof(p->report), "%s", report);
+    (void)snprintf(p->report_id, sizeof(p->report_id), "%s", request);
+    health_record_update(p, true);
+}
+
 /* ---- the whole ---- */
 
 void probes_init(Probes *p, const ProbesNeeds *needs)

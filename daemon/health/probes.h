@@ -90,6 +90,8 @@ struct Probes {
         gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen on the bus alone */
     ProbeAsk asks[PROBE_ASKS_MAX];
     size_t n_asks;
+    /* What `sdtrainer doctor` said last, and the request that asked; empty: nobody has. */
+    char report[RECORD_REPORT_MAX + 1], report_id[RECORD_REQUEST_MAX + 1];
     uint64_t posted_usec; /* when health/<node> was last put; 0: never */
     bool is_posted;       /* the record holds what is known, but for the ages */
     Hash posted;          /* of the record's content as last put, without ages */
@@ -111,6 +113,9 @@ bool probes_own(const Probes *probes, pid_t pid);
 void probes_note_kernel(Probes *p, const ProbeResult *result);
 /* A request of kind check or clear (clear: true) is not answered yet; kv is copied. */
 void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear);
+
+/* health/<node> gets this report, in answer to that request. */
+void probes_note_report(Probes *p, const char *request, const char *report);
 
 /* sdtraind --probe NAME: runs it here and prints what it found, with what the environment's
  * SDTRAIN_PROBE holds as context, or else what the configuration says. */

@@ -252,6 +252,12 @@ static void open_log_asks(Manager *m)
     log_asks_open(&m->log_asks);
 }
 
+static void on_doctor(void *userdata, const RequestRecord *request)
+{
+    Manager *m = userdata;
+    m->needs.doctor(m->needs.userdata, request);
+}
+
 /* ---- made, started and ended ---- */
 
 Manager *manager_new(const ManagerNeeds *needs, const ManagerEvents *events)
@@ -278,7 +284,8 @@ int manager_start(Manager *m, Error *err)
                              .etcd = m->needs.etcd,
                              .workload = &m->workload,
                              .userdata = m,
-                             .check = on_check};
+                             .check = on_check,
+                             .doctor = on_doctor};
     m->watches = (Watches){.config = c,
                            .etcd = m->needs.etcd,
                            .lease = m->lease,

@@ -46,6 +46,8 @@ typedef struct ManagerNeeds {
     int (*write_file)(void *userdata, const char *path, const char *text, Error *err);
     /* A request asks for a round of probes; clear: they forget first. It is answered by requests_answer(). */
     void (*check)(void *userdata, const EtcdKeyValue *request, bool clear);
+    /* A request asks what ranks would find here. health/<node> is to say so. */
+    void (*doctor)(void *userdata, const RequestRecord *request);
     /* The node takes leave: health/<node> is to say so. When it does, drain_advance() is called. */
     void (*leave_health)(void *userdata);
     bool (*is_health_told)(void *userdata); /* no write of health/<node> is under way */

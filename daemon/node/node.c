@@ -51,7 +51,8 @@ static char *node_encode(const OwnNode *node)
                          .bad_slots = node->bad_slots,
                          .startup_usec = (uint64_t)(node->needs.config->startup_sec * 1e6),
                          .memory_bytes = node->needs.memory_bytes(node->needs.userdata),
-                         .n_gpus = node->gpus.n};
+                         .n_gpus = node->gpus.n,
+                         .lease_sec = (int)node->needs.config->lease_sec};
     (void)snprintf(record.name, sizeof(record.name), "%s", node->needs.config->node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s",
                    node->needs.config->machine_id);
@@ -66,10 +67,9 @@ static char *node_encode(const OwnNode *node)
     }
     exit_repair_text(record.evidence);
     history_tell(node->needs.history, &record);
-    (void)snprintf(record.features, sizeof(record.features), "%s%s%s",
-                   node->knows_secrets ? FEATURE_SECRETS : "",
-                   node->knows_secrets && node->knows_logs ? " " : "",
-                   node->knows_logs ? FEATURE_LOGS : "");
+    (void)snprintf(record.features, sizeof(record.features), "%s%s%s", FEATURE_DOCTOR,
+                   node->knows_secrets ? " " FEATURE_SECRETS : "",
+                   node->knows_logs ? " " FEATURE_LOGS : "");
     const LocalWorld *local = workload_running(node->needs.workload);
     if (local) {
         (void)snprintf(record.job, sizeof(record.job), "%s", local->job->name);

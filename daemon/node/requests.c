@@ -57,6 +57,8 @@ void requests_on_event(const Requests *requests, const EtcdEvent *event)
         (!*request.machine_id || strcmp(request.machine_id, requests->config->machine_id) == 0);
     if ((check || clear) && !*request.answer && here)
         requests->check(requests->userdata, &event->kv, clear);
+    if (strcmp(request.kind, "doctor") == 0 && (!*request.target || here))
+        requests->doctor(requests->userdata, &request);
     LocalJob *job = !*request.answer && strcmp(request.kind, "checkpoint") == 0
                         ? job_find(requests->workload, request.target)
                         : NULL;

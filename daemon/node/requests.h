@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requests.h - answers requests/<id>: "checkpoint" for a job whose rank 0 is here, "check" and "clear" for this node.
+/* requests.h - answers requests/<id>: "checkpoint" for a job whose rank 0 is here, "check" and "clear" for this node,
+ * "doctor" for all nodes.
  *
  * Ownership: none; an answer under way frees itself.
  * Units:     none.
@@ -15,9 +16,11 @@ typedef struct Requests {
     const DaemonConfig *config;
     Etcd *etcd;
     Workload *workload;
-    void *userdata; /* of `check` */
+    void *userdata; /* of the calls below */
     /* This node is asked for a round of probes; clear: they forget first. */
     void (*check)(void *userdata, const EtcdKeyValue *request, bool clear);
+    /* Nodes are asked what ranks would find here. */
+    void (*doctor)(void *userdata, const RequestRecord *request);
 } Requests;
 
 /* The watch shows a request, or that one is gone. */

@@ -38,6 +38,12 @@ static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
     n->n_clears += clear;
 }
 
+static void on_doctor(void *userdata, _unused_ const RequestRecord *request)
+{
+    TestNode *n = userdata;
+    n->n_doctors++;
+}
+
 static void leave_health(void *userdata) { ((TestNode *)userdata)->n_left_health++; }
 static bool is_health_told(void *userdata) { return !((TestNode *)userdata)->health_under_way; }
 static void on_registered(void *userdata) { ((TestNode *)userdata)->n_registered++; }
@@ -137,6 +143,7 @@ void start(TestNode *n)
                                 .read_file = read_file,
                                 .write_file = write_file,
                                 .check = on_check,
+                                .doctor = on_doctor,
                                 .leave_health = leave_health,
                                 .is_health_told = is_health_told};
     const ManagerEvents events = {.userdata = n,

@@ -26,7 +26,7 @@ typedef struct TestNode {
 
     /* What its Manager has told and asked. */
     int n_registered, n_draining, n_ended, n_failed, n_fenced, n_renewals, n_losses, n_left_health;
-    int n_checks, n_clears, n_committed, n_refused;
+    int n_checks, n_clears, n_doctors, n_committed, n_refused;
     Error failed; /* the last one */
 } TestNode;
 

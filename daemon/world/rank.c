@@ -3,73 +3,18 @@
 #include "daemon/world/rank.h"
 
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/message-id.h"
 #include "base/probe.h"
 #include "daemon/world/local-world.h"
+#include "daemon/world/trainer-environment.h"
 #include "daemon/world/trainer-messages.h"
 #include "daemon/world/workload.h"
 #include "protocol/channel.h"
 
 #include <signal.h>
 #include <string.h>
-
-enum { ENVIRONMENT_MAX = 512 };
-
-/* ---- what the process is given ---- */
-
-static char *paths_variable(const char *name, json_t *prefixes)
-{
-    _cleanup_free_ char *text = json_dumps(prefixes, JSON_COMPACT);
-    assert(text); /* the configuration's own JSON */
-    return memory_format("%s=%s", name, text);
-}
-
-/* Ours but for what is about sdtraind itself; then what the trainer must have; then what the
- * configuration adds. */
-static char **make_environment(char *const *ours, const DaemonConfig *config, int slot)
-{
-    static const char *const dropped[] = {"SDTRAIN_", "NOTIFY_SOCKET=",  "WATCHDOG_",
-                                          "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
-                                          "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY="};
-    static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
-    char **list = memory_zeroed(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 10, sizeof(*list));
-    size_t n = 0;
-    for (char *const *one = ours; *one && n < ENVIRONMENT_MAX; one++) {
-        bool drop = false;
-        for (size_t i = 0; i < ELEMENTSOF(dropped); i++)
-            drop = drop || strncmp(*one, dropped[i], strlen(dropped[i])) == 0;
-        for (size_t i = 0; i < ELEMENTSOF(kept); i++)
-            drop = drop && strncmp(*one, kept[i], strlen(kept[i])) != 0;
-        if (!drop)
-            list[n++] = memory_text(*one);
-    }
-    char mark[600], slot_text[32];
-    orphans_mark(mark, sizeof(mark), config->run_dir, slot);
-    (void)snprintf(slot_text, sizeof(slot_text), "SDTRAIN_SLOT=%d", slot);
-    list[n++] = memory_text(mark);
-    list[n++] = memory_text(slot_text);
-    list[n++] = memory_text("SDTRAIN_CHANNEL=3");
-    list[n++] = memory_text("OMP_DYNAMIC=false");
-    if (config->paths_read)
-        list[n++] = paths_variable(PATHS_READ_VARIABLE, config->paths_read);
-    if (config->paths_write)
-        list[n++] = paths_variable(PATHS_WRITE_VARIABLE, config->paths_write);
-    size_t i;
-    json_t *extra;
-    json_array_foreach (config->trainer_environment, i, extra)
-        list[n++] = memory_text(json_string_value(extra));
-    return list;
-}
-
-static void free_environment(char ***list)
-{
-    for (char **one = *list; one && *one; one++)
-        free(*one);
-    free(*list);
-}
 
 /* ---- alive ---- */
 
@@ -211,8 +156,8 @@ static int spawn(Rank *rank, Error *err)
                          rank->rank, config->log_bytes, &output, &rank->log, err);
     if (r < 0)
         return r;
-    _cleanup_(free_environment) char **environment =
-        make_environment(needs->environment, config, rank->slot);
+    _cleanup_(trainer_environment_freep) char **environment =
+        trainer_environment_new(needs->environment, config, rank->slot);
     char *argv[] = {(char *)config->trainer, (char[]){"run"}, NULL};
     const ProcessProgram program = {.argv = argv,
                                     .program = MAX(*needs->trainer, 0),

@@ -194,6 +194,32 @@ static void test_paging(void **state)
     }
 }
 
+/* Old revisions can be read until they are compacted. */
+static void test_old_revisions(void **state)
+{
+    const Fixture *fixture = *state;
+    Error err = ERROR_INIT;
+    int64_t revisions[2];
+    for (int i = 0; i < 2; i++) {
+        const EtcdOp put = {.kind = ETCD_PUT, .key = "/old/a", .value = i ? "second" : "first"};
+        _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
+        assert_int_equal(etcd_txn_wait(fixture->etcd, NULL, 0, &put, 1, &answer, &err), 0);
+        revisions[i] = answer->revision;
+    }
+    EtcdAnswer *answer = NULL;
+    assert_int_equal(etcd_get_at_wait(fixture->etcd, "/old/a", revisions[0], &answer, &err), 0);
+    assert_string_equal(answer->kvs[0].value, "first");
+    answer = etcd_answer_free(answer);
+    testing_etcd_compact(fixture->server);
+    assert_int_equal(etcd_get_at_wait(fixture->etcd, "/old/a", revisions[0], &answer, &err),
+                     -ESTALE);
+    assert_non_null(strstr(err.text, "compacted"));
+    assert_int_equal(etcd_ask_rights_wait(fixture->etcd, "/old/b", &err), 0);
+    assert_int_equal(etcd_get_wait(fixture->etcd, "/old/b", false, &answer, &err), 0);
+    assert_int_equal(answer->n_kvs, 0); /* asking wrote nothing */
+    answer = etcd_answer_free(answer);
+}
+
 static void test_bad_requests(void **state)
 {
     Etcd *etcd = ((Fixture *)*state)->etcd;
@@ -255,7 +281,7 @@ int main(void)
         cmocka_unit_test(test_put_get_delete), cmocka_unit_test(test_empty_value),
         cmocka_unit_test(test_guards),         cmocka_unit_test(test_prefixes),
         cmocka_unit_test(test_paging),         cmocka_unit_test(test_bad_requests),
-        cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_cancel),         cmocka_unit_test(test_old_revisions),
     };
     return cmocka_run_group_tests_name("etcd-kv", tests, set_up, tear_down);
 }

@@ -131,7 +131,7 @@ def commands(program):
     made = []
     for verb in re.findall(r"^  ([a-z-]+(?: [a-z-]+)?) ", run(path, "--help"), re.M):
         lines = run(path, *verb.split(), "--help").split("\nExit codes:")[0].rstrip().split("\n")
-        lines = [line for line in lines if not re.match(r" +--(etcd|cluster) ", line)]
+        lines = [line for line in lines if not re.match(r" +--(etcd|cluster|context) ", line)]
         made.append("### %s %s\n\n```\n%s\n```\n" % (program, verb, "\n".join(lines).rstrip()))
     return "\n".join(made)
 

@@ -158,7 +158,7 @@ class Lab:
                 os._exit(0)
         os.close(pipe)
         self.environment = dict(os.environ, TESTLAB=self.folder)
-        for name in ("SDTRAIN_FAULT", "SDTRAIN_ETCD", "SDTRAIN_CLUSTER", "SDTRAIN_DEV"):
+        for name in ("SDTRAIN_FAULT", "SDTRAIN_ETCD", "SDTRAIN_CLUSTER", "SDTRAIN_DEV", "SDTRAIN_CONTEXT"):
             self.environment.pop(name, None)
         for name in ("bin", "faults", "taken"):
             os.makedirs(self.path(name))

@@ -132,6 +132,26 @@ class Rights(LabCase):
     def wrong(self):
         return json.loads(self.ctl("cluster", "status", "-o", "json"))["wrong"]
 
+    def test_an_operators_context(self):
+        """A context names all that an operator's sdctl needs, and doctor says that the role suffices."""
+        context = dict(self.as_user("operator"), cluster=CLUSTER)
+        file = self.lab.write("home/sdtrain/sdctl.json", json.dumps({"contexts": {"prod": context}}))
+        environment = dict(self.lab.environment, XDG_CONFIG_HOME=self.lab.path("home"))
+        until(lambda: len(self.nodes()) == 2, "both nodes")
+
+        def doctor():
+            return subprocess.run([self.lab.path("bin/sdctl"), "doctor", "--context", "prod"], env=environment,
+                                  capture_output=True, text=True, timeout=300)
+        done = until(lambda: (lambda d: d if d.returncode == 0 else None)(doctor()), "a cluster that is well")
+        self.assertIn("authentication is on, and this user may do what an operator does", done.stdout)
+        self.assertIn("node1, node2: ranks run as", done.stdout)
+        os.chmod(self.authority.path("operator.key"), 0o644)
+        refused = doctor()
+        os.chmod(self.authority.path("operator.key"), 0o600)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("%s: contexts.prod.etcd_key: " % file, refused.stderr)
+        self.assertIn("wrong rights: everybody may read it", refused.stderr)
+
     def test_kinds_that_the_role_lacks(self):
         """What came later than the role is left out, and said; a job that fails, recovers and ends needs none of it."""
         role, lacking = "sdtrain-prod-controller", ("alerts", "secrets")

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verbs.h - the verbs of `sdctl context`, which the table in sdctl.c names.
+ *
+ * Ownership: verbs borrow their Arguments.
+ * Units:     none.
+ * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/verbs.h"
+
+int context_list(const Arguments *a);
+int context_show(const Arguments *a);
+int context_use(const Arguments *a);

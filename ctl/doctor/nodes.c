@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nodes.c - what nodes say of themselves when `sdctl doctor` asks: one request for all, and a report in health/<node>
+ * from each. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/printable.h"
+#include "cluster/keys.h"
+#include "ctl/doctor/checks.h"
+
+#include <string.h>
+
+enum {
+    NOFILE_MIN = 1024,
+    CLOCK_OFF_MSEC = 1000,
+    GPU_SHM_MIB = 1024,   /* NCCL's ranks of one node share memory there */
+    GPU_MEMLOCK_MIB = 64, /* RDMA and CUDA pin memory */
+    REPORT_TEXT_MAX = 200,
+};
+
+static const char node_check_name[] = "nodes", store_check[] = "stores", user_check[] = "user",
+                  clock_check[] = "clock", limit_check[] = "limits", cgroup_check[] = "cgroups",
+                  version_check[] = "versions";
+
+typedef struct StoreReport {
+    int64_t r; /* -errno */
+    char error[REPORT_TEXT_MAX];
+    bool lacks_marker;
+} StoreReport;
+
+typedef struct Report {
+    char error[REPORT_TEXT_MAX]; /* of the whole; empty: the rest is there */
+    char version[32], user[64], cgroup[REPORT_TEXT_MAX];
+    int64_t uid, at_usec, shm_bytes, memlock_bytes, nofile; /* -1: no limit */
+    bool synchronised;
+    StoreReport stores[RECORD_URIS_MAX];
+    size_t n_stores;
+} Report;
+
+typedef struct Asked {
+    const NodeRecord *node;
+    bool answered, went; /* went: its record has vanished meanwhile */
+    uint64_t heard_usec; /* realtime: when the answer was seen */
+    Report report;
+} Asked;
+
+typedef struct Asking {
+    const char *cluster;
+    Asked *nodes; /* in the order of names, as the model's */
+    size_t n, n_left;
+    RequestRecord request;
+    uint64_t sent_usec; /* realtime */
+} Asking;
+
+/* ---- reports ---- */
+
+static void read_stores(JsonReader *r, Report *ret)
+{
+    json_t *list = NULL;
+    if (!json_get_array(r, "stores", JSON_REQUIRED, RECORD_URIS_MAX, &list))
+        return;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        JsonReader one = json_get_element(r, "stores", list, i);
+        StoreReport *s = &ret->stores[ret->n_stores++];
+        json_get_int(&one, "r", JSON_REQUIRED, -4095, 0, &s->r);
+        json_get_text(&one, "error", JSON_REQUIRED, s->error, sizeof(s->error));
+        json_get_bool(&one, "lacks_marker", JSON_OPTIONAL, &s->lacks_marker);
+        (void)json_close(&one); /* its error is the reader's */
+    }
+}
+
+/* A node may say anything: what is no report is its error. */
+static void read_report(const char *text, Report *ret)
+{
+    _cleanup_json_ json_t *root = NULL;
+    Error err = ERROR_INIT;
+    *ret = (Report){0};
+    int r = json_parse("its report", text, strlen(text), &root, &err);
+    if (r == 0) {
+        JsonReader j = json_open("its report", root, JSON_ANY_KEYS, &err);
+        if (json_get_text(&j, "error", JSON_OPTIONAL, ret->error, sizeof(ret->error)))
+            return;
+        json_get_text(&j, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
+        json_get_text(&j, "user", JSON_REQUIRED, ret->user, sizeof(ret->user));
+        json_get_text(&j, "cgroup", JSON_REQUIRED, ret->cgroup, sizeof(ret->cgroup));
+        json_get_int(&j, "uid", JSON_REQUIRED, 0, UINT32_MAX, &ret->uid);
+        json_get_int(&j, "at_usec", JSON_REQUIRED, 0, INT64_MAX, &ret->at_usec);
+        json_get_int(&j, "shm_bytes", JSON_REQUIRED, 0, INT64_MAX, &ret->shm_bytes);
+        json_get_int(&j, "memlock_bytes", JSON_REQUIRED, -1, INT64_MAX, &ret->memlock_bytes);
+        json_get_int(&j, "nofile", JSON_REQUIRED, -1, INT64_MAX, &ret->nofile);
+        json_get_bool(&j, "synchronised", JSON_REQUIRED, &ret->synchronised);
+        read_stores(&j, ret);
+        r = json_close(&j);
+    }
+    if (r < 0)
+        (void)snprintf(ret->error, sizeof(ret->error), "%.190s", err.text);
+}
+
+/* ---- asking ---- */
+
+static int by_name(const void *name, const void *asked)
+{
+    return strcmp(name, ((const Asked *)asked)->node->name);
+}
+
+static void take_answer(Asking *asking, Asked *one, const EtcdKeyValue *kv)
+{
+    HealthRecord health;
+    Error ignored = ERROR_INIT;
+    if (health_record_decode(kv->key, kv->value, kv->n_value, &health, &ignored) < 0)
+        return; /* another version's, or damaged: it does not answer */
+    if (strcmp(health.report_id, asking->request.id) == 0) {
+        read_report(health.report, &one->report);
+        one->answered = true;
+        one->heard_usec = clock_realtime_usec();
+        asking->n_left--;
+    }
+    health_record_clear(&health);
+}
+
+/* Nobody waits for a node whose record is gone. */
+static int on_record(const EtcdEvent *event, void *userdata)
+{
+    Asking *asking = userdata;
+    KeyKind kind;
+    const char *rest;
+    if (!event)
+        return asking->n_left == 0;
+    if (key_parse(asking->cluster, event->kv.key, &kind, &rest) < 0 ||
+        (kind != KEY_HEALTH && kind != KEY_NODES))
+        return 0;
+    Asked *one = bsearch(rest, asking->nodes, asking->n, sizeof(*asking->nodes), by_name);
+    if (!one || one->answered || one->went)
+        return 0;
+    if (kind == KEY_HEALTH && event->kind == ETCD_EVENT_PUT)
+        take_answer(asking, one, &event->kv);
+    one->went = kind == KEY_NODES && event->kind == ETCD_EVENT_DELETE;
+    asking->n_left -= one->went;
+    return 0;
+}
+
+static int ask(CtlClient *client, const Stores *stores, Asking *asking, double timeout_sec,
+               Error *err)
+{
+    char key[KEY_MAX];
+    bool done;
+    RequestRecord *q = &asking->request;
+    for (size_t i = 0; i < stores->n; i++) {
+        RequestUri *u = &q->uris[q->n_uris++];
+        (void)snprintf(u->uri, sizeof(u->uri), "%s", stores->tries[i].uri);
+        (void)snprintf(u->marker, sizeof(u->marker), "%s", stores->tries[i].marker);
+        u->write = stores->tries[i].kind != STORE_TRY_READ;
+    }
+    asking->sent_usec = clock_realtime_usec();
+    int r = client_request(client, "doctor", "", q, err);
+    if (r < 0)
+        return r;
+    r = client_watch(client, on_record, asking, (uint64_t)(timeout_sec * 1e6), err);
+    const EtcdOp remove = {.kind = ETCD_DELETE,
+                           .key = key_of(client->cluster, KEY_REQUESTS, q->id, key)};
+    Error ignored = ERROR_INIT;
+    (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored); /* else it goes in an hour */
+    return r == -ETIMEDOUT ? 0 : MIN(r, 0); /* who has not answered is a finding */
+}
+
+/* ---- judging ---- */
+
+static const char *store_advice(const char *uri, const char *error)
+{
+    if (strstr(error, "under paths_"))
+        return "its settings say what jobs may name; systemctl reload sdtraind";
+    return strncmp(uri, "s3://", 5) == 0
+               ? "endpoint, region and credentials of sdtraind's environment"
+               : "is it mounted there, and may the user of the ranks use it?";
+}
+
+static void refuse_store(const char *node, const char *uri, const StoreReport *s, Findings *f)
+{
+    char key[FINDING_TEXT_MAX];
+    const bool named = strstr(s->error, uri) != NULL;
+    (void)snprintf(key, sizeof(key), "%lld %.300s", (long long)s->r, uri);
+    findings_add_alike(f, FINDING_WRONG, store_check, node, store_advice(uri, s->error), key,
+                       "%s%s%s", named ? "" : uri, named ? "" : ": ", s->error);
+}
+
+static void judge_stores(const Asked *a, const Stores *stores, Findings *f)
+{
+    for (size_t i = 0; i < MIN(a->report.n_stores, stores->n); i++) {
+        const StoreTry *t = &stores->tries[i];
+        const StoreReport *s = &a->report.stores[i];
+        const char *node = a->node->name;
+        if (s->r < 0)
+            refuse_store(node, t->uri, s, f);
+        else if (*t->marker && s->lacks_marker)
+            findings_add(f, FINDING_WRONG, store_check, node,
+                         "mount the shared file system there: all nodes must see the same files",
+                         "%s: what was written from here is not there: it is another folder",
+                         t->uri);
+        else
+            findings_add(f, FINDING_OK, store_check, node, NULL, "%s: %s", t->uri,
+                         t->kind == STORE_TRY_READ ? "a dataset that can be read"
+                                                   : "can be written and read");
+    }
+}
+
+static void judge_limits(const Asked *a, Findings *f)
+{
+    const Report *r = &a->report;
+    const char *node = a->node->name;
+    const bool gpus = a->node->n_gpus > 0;
+    const int64_t shm_mib = r->shm_bytes >> 20, memlock_mib = r->memlock_bytes >> 20;
+    bool good = true;
+    if (r->nofile >= 0 && r->nofile < NOFILE_MIN) {
+        good = false;
+        findings_add(f, FINDING_WRONG, limit_check, node, "LimitNOFILE=65536 in sdtraind's unit",
+                     "%lld open files: too few for the connections of a large world",
+                     (long long)r->nofile);
+    }
+    if (gpus && r->memlock_bytes >= 0 && memlock_mib < GPU_MEMLOCK_MIB) {
+        good = false;
+        findings_add(f, FINDING_WRONG, limit_check, node,
+                     "LimitMEMLOCK=infinity in sdtraind's unit",
+                     "%lld MiB of locked memory: too little for GPUs and RDMA",
+                     (long long)memlock_mib);
+    }
+    if (gpus && shm_mib < GPU_SHM_MIB) {
+        good = false;
+        findings_add(f, FINDING_WRONG, limit_check, node,
+                     "mount /dev/shm larger; in a container --shm-size",
+                     "/dev/shm has %lld MiB free: too little for the GPUs of one node to share",
+                     (long long)shm_mib);
+    }
+    if (good)
+        findings_add(f, FINDING_OK, limit_check, node, NULL,
+                     "open files, locked memory and /dev/shm suffice");
+    if (*r->cgroup)
+        findings_add(f, FINDING_OK, cgroup_check, node, NULL, "each rank gets one");
+    else
+        findings_add(f, FINDING_NOTE, cgroup_check, node,
+                     "Delegate=yes in sdtraind's unit, and cgroup v2",
+                     "not in use: process groups alone hold ranks together");
+}
+
+/* The node's clock was read between the question and the answer: what lies outside is its error. */
+static void judge_clock(const Asking *asking, const Asked *a, Findings *f)
+{
+    const double at = (double)a->report.at_usec, sent = (double)asking->sent_usec,
+                 heard = (double)a->heard_usec;
+    const double off = at < sent ? at - sent : at > heard ? at - heard : 0;
+    if (off * (off < 0 ? -1 : 1) > CLOCK_OFF_MSEC * 1e3)
+        findings_add(f, FINDING_WRONG, clock_check, a->node->name,
+                     "switch time synchronisation on (timedatectl), there or here",
+                     "is %.0f s %s this machine's", (off < 0 ? -off : off) / 1e6,
+                     off < 0 ? "behind" : "ahead of");
+    else if (!a->report.synchronised)
+        findings_add(f, FINDING_NOTE, clock_check, a->node->name,
+                     "timedatectl set-ntp true, or chrony",
+                     "is right to a second, but nobody disciplines it");
+    else
+        findings_add(f, FINDING_OK, clock_check, a->node->name, NULL,
+                     "is synchronised, and right to a second by this machine's");
+}
+
+/* The user that most nodes have. */
+static int64_t common_uid(const Asking *asking)
+{
+    int64_t best = -1;
+    size_t most = 0;
+    for (size_t i = 0; i < asking->n && most <= asking->n / 2; i++) {
+        size_t n = 0;
+        const Asked *a = &asking->nodes[i];
+        if (!a->answered || *a->report.error)
+            continue;
+        for (size_t k = 0; k < asking->n; k++)
+            n += asking->nodes[k].answered && !*asking->nodes[k].report.error &&
+                 asking->nodes[k].report.uid == a->report.uid;
+        if (n > most) {
+            most = n;
+            best = a->report.uid;
+        }
+    }
+    return best;
+}
+
+static void judge_user(const Asked *a, int64_t common, bool files, Findings *f)
+{
+    const Report *r = &a->report;
+    if (r->uid == common)
+        findings_add(f, FINDING_OK, user_check, a->node->name, NULL, "ranks run as %s (%lld)",
+                     *r->user ? r->user : "a user without a name", (long long)r->uid);
+    else
+        findings_add(f, files ? FINDING_WRONG : FINDING_NOTE, user_check, a->node->name,
+                     "/etc/sysusers.d/sdtrain.conf gives user sdtrain the same number everywhere",
+                     "ranks run as %s (%lld), elsewhere as %lld%s", *r->user ? r->user : "?",
+                     (long long)r->uid, (long long)common,
+                     files ? ": they cannot write each other's files" : "");
+}
+
+static void judge(const Asking *asking, const Stores *stores, double timeout_sec, Findings *f)
+{
+    const int64_t uid = common_uid(asking);
+    for (size_t i = 0; i < asking->n; i++) {
+        const Asked *a = &asking->nodes[i];
+        if (a->went) {
+            findings_add(f, FINDING_WRONG, node_check_name, a->node->name, "sdctl doctor once more",
+                         "went away while it was asked");
+            continue;
+        }
+        if (!a->answered) {
+            findings_add(f, FINDING_WRONG, node_check_name, a->node->name,
+                         "systemctl status sdtraind there; does the machine hang?",
+                         "does not answer within %g s", timeout_sec);
+            continue;
+        }
+        if (*a->report.error) {
+            findings_add(f, FINDING_WRONG, node_check_name, a->node->name,
+                         "sdtrainer doctor there says more", "cannot look at itself: %s",
+                         a->report.error);
+            continue;
+        }
+        if (strcmp(a->report.version, a->node->version) != 0)
+            findings_add(f, FINDING_WRONG, version_check, a->node->name,
+                         "install both from one package, and restart sdtraind",
+                         "sdtraind is of version %s, its sdtrainer of %s", a->node->version,
+                         a->report.version);
+        judge_stores(a, stores, f);
+        judge_user(a, uid, stores->has_files, f);
+        judge_clock(asking, a, f);
+        judge_limits(a, f);
+    }
+}
+
+void check_nodes(CtlClient *client, const Model *m, const Stores *stores, double timeout_sec,
+                 Findings *f)
+{
+    Error err = ERROR_INIT;
+    Asking asking = {.cluster = client->cluster};
+    _cleanup_free_ Asked *nodes = memory_zeroed(MAX(m->n_nodes, (size_t)1), sizeof(*nodes));
+    asking.nodes = nodes;
+    for (size_t i = 0; i < m->n_nodes; i++) {
+        const NodeRecord *n = &m->nodes[i];
+        if (n->state != NODE_UP)
+            continue;
+        if (node_knows(n, FEATURE_DOCTOR))
+            nodes[asking.n++].node = n;
+        else
+            findings_add(f, FINDING_NOTE, node_check_name, n->name, "upgrade it",
+                         "cannot be asked: it is of version %s", n->version);
+    }
+    asking.n_left = asking.n;
+    int r = asking.n > 0 ? ask(client, stores, &asking, timeout_sec, &err) : 0;
+    if (r < 0)
+        findings_add(f, FINDING_WRONG, node_check_name, NULL, NULL, "cannot be asked: %s",
+                     err.text);
+    else
+        judge(&asking, stores, timeout_sec, f);
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* verb.c - `sdctl doctor`: looks at etcd, controllers, nodes and stores, and says what is wrong and what to do. */
+#include "ctl/arguments.h"
+#include "ctl/doctor/checks.h"
+#include "ctl/print.h"
+
+/* sdtraind gives sdtrainer 12 s, which gives a store 8 s. */
+enum { NODES_SEC = 15 };
+
+static void print_end(const Findings *f, const char *cluster)
+{
+    const size_t n = findings_wrong(f);
+    findings_print(f);
+    if (n == 0)
+        printf("cluster %s: nothing is wrong\n", cluster);
+    else
+        printf("cluster %s: %zu thing%s wrong\n", cluster, n, n == 1 ? " is" : "s are");
+}
+
+/* What needs etcd's records. */
+static int look(CtlClient *client, const Arguments *a, const Job *job, Findings *f, Error *err)
+{
+    _cleanup_(model_freep) Model *model = NULL;
+    Stores stores;
+    int r = model_read(client, &model, err);
+    if (r < 0)
+        return r;
+    check_etcd(client, f);
+    check_controllers(model, f);
+    check_node_records(model, f);
+    stores_collect(model, job, &stores);
+    check_stores(&stores, f);
+    check_nodes(client, model, &stores, a->timeout_sec < 0 ? NODES_SEC : a->timeout_sec, f);
+    stores_clear(&stores);
+    return 0;
+}
+
+int doctor(const Arguments *a)
+{
+    Error err = ERROR_INIT, members_err = ERROR_INIT;
+    CtlClient client = {0};
+    Members members;
+    Findings f = {0};
+    _cleanup_(job_freep) Job *job = NULL;
+    int r = a->file ? job_read_file(a->file, &job, &err) : 0;
+    r = r < 0 ? r : client_open(&a->client, &client, &err);
+    r = r < 0 ? r : members_ask(&a->client, &members, &members_err);
+    if (r < 0) {
+        client_close(&client);
+        return ctl_fail(*err.text ? &err : &members_err, r);
+    }
+    check_members(&members, &f);
+    if (members.n_answered == 0)
+        r = error_set(&err, -ECONNREFUSED,
+                      "no member of etcd answers, so nothing else was looked at");
+    else
+        r = look(&client, a, job, &f, &err);
+    const size_t n_wrong = findings_wrong(&f);
+    if (a->json)
+        print_json(json_pack("{s:s, s:s, s:b, s:o}", "cluster", client.cluster, "etcd",
+                             client.endpoints, "ok", r == 0 && n_wrong == 0, "findings",
+                             findings_json(&f)));
+    else
+        print_end(&f, client.cluster);
+    (void)fflush(
+        stdout); /* before the error, and before a thread that hangs may hold up the exit */
+    client_close(&client);
+    findings_clear(&f);
+    return r < 0 ? ctl_fail(&err, r) : n_wrong > 0 ? CTL_FAILED : CTL_DONE;
+}

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-ctl-context.c - named clusters in files: which one is taken, what wins over it, and which files are refused. */
+#include "base/test/testing.h"
+
+#include "ctl/test/testing-ctl.h"
+
+#include <string.h>
+#include <sys/stat.h>
+
+static const char *const variables[] = {
+    "SDTRAIN_ETCD",      "SDTRAIN_ETCD_CA",   "SDTRAIN_CLUSTER",           "SDTRAIN_CONTEXT",
+    "SDTRAIN_ETCD_USER", "SDTRAIN_ETCD_CERT", "SDTRAIN_ETCD_PASSWORD_FILE"};
+
+static void forget_variables(void)
+{
+    for (size_t i = 0; i < ELEMENTSOF(variables); i++)
+        assert_int_equal(unsetenv(variables[i]), 0);
+}
+
+/* A person's file is home/sdtrain/sdctl.json, the machine's system.json. Node n1 is in cluster lab. */
+static int setup(void **state)
+{
+    char path[200];
+    const int r = ctl_setup(state);
+    CtlLab *lab = *state;
+    (void)snprintf(path, sizeof(path), "%s/home", lab->folder);
+    assert_int_equal(setenv("XDG_CONFIG_HOME", path, 1), 0);
+    (void)snprintf(path, sizeof(path), "%s/system.json", lab->folder);
+    assert_int_equal(setenv("SDTRAIN_CONTEXTS", path, 1), 0);
+    NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 1};
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    forget_variables();
+    return r;
+}
+
+static void write_file(CtlLab *lab, const char *name, const char *format)
+{
+    char *text = NULL, path[200];
+    assert_true(asprintf(&text, "%s", format) > 0);
+    for (char *p; (p = strstr(text, "$ETCD"));) { /* the real one */
+        char *next = NULL;
+        assert_true(asprintf(&next, "%.*s%s%s", (int)(p - text), text,
+                             testing_etcd_endpoints(lab->server), p + 5) > 0);
+        free(text);
+        text = next;
+    }
+    ctl_write(lab, name, text);
+    free(text);
+    (void)snprintf(path, sizeof(path), "%s/%s", lab->folder, name);
+    assert_int_equal(chmod(path, 0644), 0);
+}
+
+static void set_mode(const CtlLab *lab, const char *name, mode_t mode)
+{
+    char path[200];
+    (void)snprintf(path, sizeof(path), "%s/%s", lab->folder, name);
+    assert_int_equal(chmod(path, mode), 0);
+}
+
+/* Whether sdctl finds the node, and so the right etcd and cluster. */
+static bool finds_node(CtlLab *lab, const char *options)
+{
+    int code = ctl_run(lab, "node status n1 %s", options);
+    return code == 0;
+}
+
+static void a_context_is_chosen(void **state)
+{
+    CtlLab *lab = *state;
+    assert_int_equal(ctl_run(lab, "node list"), 5);
+    assert_contains(lab->err, "no etcd is named");
+    write_file(lab, "system.json",
+               "{\"contexts\": {\"lab\": {\"etcd\": \"$ETCD\", \"cluster\": \"lab\"},"
+               " \"other\": {\"etcd\": \"$ETCD\"}}}");
+    assert_int_equal(ctl_run(lab, "node list"), 5); /* none is chosen */
+    assert_true(finds_node(lab, "--context lab"));
+    assert_false(finds_node(lab, "--context other"));
+    assert_true(finds_node(lab, "--context other --cluster lab"));
+    assert_int_equal(setenv("SDTRAIN_CONTEXT", "lab", 1), 0);
+    assert_true(finds_node(lab, ""));
+    assert_false(finds_node(lab, "--context other"));
+    assert_int_equal(unsetenv("SDTRAIN_CONTEXT"), 0);
+
+    assert_int_equal(ctl_run(lab, "context use lab"), 0);
+    assert_true(finds_node(lab, ""));
+    assert_int_equal(ctl_run(lab, "context list"), 0);
+    assert_contains(lab->out, "* lab ");
+    assert_contains(lab->out, "\n  other ");
+    assert_contains(lab->out, "home/sdtrain/sdctl.json says so\n");
+    assert_int_equal(ctl_run(lab, "context show -o json"), 0);
+    json_t *j = ctl_json(lab);
+    assert_string_equal(json_string_value(json_object_get(j, "cluster")), "lab");
+    assert_true(json_is_true(json_object_get(j, "in_use")));
+    assert_true(json_is_null(json_object_get(j, "etcd_user")));
+    json_decref(j);
+    assert_int_equal(ctl_run(lab, "context use nobody"), 3);
+    assert_contains(lab->err, "there is no context \"nobody\"; there is lab, other (");
+    assert_int_equal(ctl_run(lab, "node list --context nobody"), 3);
+    assert_contains(lab->err, "--context: there is no context \"nobody\"");
+    /* a person's own hides the machine's */
+    write_file(lab, "home/sdtrain/sdctl.json",
+               "{\"context\": \"lab\", \"contexts\": {\"lab\": {\"etcd\": \"$ETCD\"}}}");
+    assert_false(finds_node(lab, ""));
+}
+
+static void options_and_environment_win(void **state)
+{
+    CtlLab *lab = *state;
+    write_file(
+        lab, "home/sdtrain/sdctl.json",
+        "{\"context\": \"far\", \"contexts\": {"
+        "\"far\": {\"etcd\": \"127.0.0.1:1\", \"cluster\": \"far\", \"etcd_ca\": \"ca.pem\"},"
+        "\"lab\": {\"etcd\": \"$ETCD\", \"cluster\": \"lab\"}}}");
+    write_file(lab, "home/sdtrain/ca.pem", "none");
+    const char *etcd = testing_etcd_endpoints(lab->server);
+    char options[200];
+    (void)snprintf(options, sizeof(options), "--etcd %s --cluster lab", etcd);
+    assert_true(finds_node(lab, options)); /* and without the context's authority */
+
+    assert_int_equal(setenv("SDTRAIN_ETCD", etcd, 1), 0);
+    assert_int_equal(ctl_run(lab, "node status n1"), 3); /* neither its cluster: "default" */
+    assert_int_equal(ctl_run(lab, "context list"), 0);
+    assert_contains(lab->out, "none is in use: SDTRAIN_ETCD names an etcd");
+    assert_int_equal(setenv("SDTRAIN_CLUSTER", "lab", 1), 0);
+    assert_true(finds_node(lab, ""));
+
+    /* what is named on the command line is meant: nothing of another etcd's environment stays */
+    assert_int_equal(setenv("SDTRAIN_ETCD", "127.0.0.1:1", 1), 0);
+    assert_int_equal(setenv("SDTRAIN_CLUSTER", "far", 1), 0);
+    assert_int_equal(setenv("SDTRAIN_ETCD_CA", "/nowhere/ca.pem", 1), 0);
+    assert_true(finds_node(lab, "--context lab"));
+    assert_int_equal(ctl_run(lab, "node list --context lab --etcd %s", etcd), 2);
+    assert_contains(lab->err, "--context and --etcd both name an etcd");
+    forget_variables();
+
+    /* beside an etcd of a context the environment says the rest */
+    assert_int_equal(setenv("SDTRAIN_CONTEXT", "lab", 1), 0);
+    assert_int_equal(setenv("SDTRAIN_CLUSTER", "empty", 1), 0);
+    assert_int_equal(ctl_run(lab, "node status n1"), 3);
+    assert_int_equal(unsetenv("SDTRAIN_CLUSTER"), 0);
+    assert_int_equal(setenv("SDTRAIN_ETCD_CA", "/nowhere/ca.pem", 1), 0);
+    assert_int_not_equal(ctl_run(lab, "node list"), 0);
+    assert_contains(lab->err, "/nowhere/ca.pem");
+}
+
+static void bad_files_are_refused_exactly(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"{\"contexts\": {\"a\": {\"etcd\": \"h:1\", \"etdc_ca\": \"x\"}}}",
+         "/sdctl.json: contexts.a.etdc_ca: "},
+        {"{\"context\": \"a\", \"Contexts\": {}}", "/sdctl.json: Contexts: "},
+        {"{\"contexts\": {\"a\": {\"cluster\": \"b\"}}}", "contexts.a.etcd: missing"},
+        {"{\"contexts\": {\"a\": {\"etcd\": 7}}}", "contexts.a.etcd: "},
+        {"{\"contexts\": {\"a\": {\"etcd\": \"h:1\", \"cluster\": \"B/c\"}}}",
+         "contexts.a.cluster: \"B/c\" is not a name"},
+        {"{\"contexts\": {\"A b\": {\"etcd\": \"h:1\"}}}", "contexts.A b: a context's name has"},
+        {"{\"contexts\": {\"a\": {\"etcd\": \"h:1\", \"etcd_cert\": \"c.pem\"}}}",
+         "contexts.a.etcd_key: missing, though etcd_cert is \""},
+        {"{\"contexts\": {\"a\": {\"etcd\": \"h:1\", \"etcd_user\": \"u\"}}}",
+         "contexts.a.etcd_password_file: missing, though etcd_user is \"u\""},
+        {"{\"contexts\": [", "/sdctl.json: "},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        write_file(lab, "home/sdtrain/sdctl.json", cases[i].text);
+        assert_int_equal(ctl_run(lab, "node list --context a"), 1);
+        assert_contains(lab->err, cases[i].says);
+        assert_int_equal(ctl_run(lab, "context list"), 1);
+        assert_contains(lab->err, cases[i].says);
+    }
+    assert_int_equal(setenv("SDTRAIN_ETCD", testing_etcd_endpoints(lab->server), 1), 0);
+    assert_int_equal(ctl_run(lab, "node list --cluster lab"), 0); /* nobody asks for it */
+}
+
+static void wrong_rights_are_refused(void **state)
+{
+    CtlLab *lab = *state;
+    write_file(lab, "home/sdtrain/sdctl.json",
+               "{\"contexts\": {\"lab\": {\"etcd\": \"$ETCD\", \"cluster\": \"lab\"}, \"secret\": "
+               "{\"etcd\": \"$ETCD\", \"etcd_user\": \"u\", \"etcd_password_file\": \"word\"}}}");
+    for (int i = 0; i < 2; i++) {
+        set_mode(lab, "home/sdtrain/sdctl.json", i ? 0664 : 0646);
+        assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
+        assert_contains(lab->err, "/sdctl.json: wrong rights: others may write to it (mode 06");
+        assert_contains(lab->err, "; chmod go-w ");
+    }
+    set_mode(lab, "home/sdtrain/sdctl.json", 0644);
+    assert_int_equal(ctl_run(lab, "node list --context secret"), 1);
+    assert_contains(lab->err, "contexts.secret.etcd_password_file: ");
+    assert_contains(lab->err, "home/sdtrain/word: No such file");
+    write_file(lab, "home/sdtrain/word", "pass\n");
+    assert_int_equal(ctl_run(lab, "node list --context secret"), 1);
+    assert_contains(lab->err, "/word: wrong rights: everybody may read it (mode 0644); chmod ");
+    set_mode(lab, "home/sdtrain/word", 0640);
+    assert_int_equal(ctl_run(lab, "node list --context secret"),
+                     0); /* etcd asks nobody who it is */
+    assert_true(finds_node(lab, "--context lab"));
+    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* keeps the rest, for its owner alone */
+    assert_int_equal(ctl_run(lab, "context show secret"), 0);
+    assert_contains(lab->out, "etcd_user            u\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_context_is_chosen, setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(options_and_environment_win, setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(bad_files_are_refused_exactly, setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(wrong_rights_are_refused, setup, ctl_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-ctl-doctor.c - what `sdctl doctor` finds: a real etcd, stores of this machine, and nodes that the test plays. */
+#include "base/test/testing.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "ctl/test/testing-ctl.h"
+
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static void put_leader(CtlLab *lab, const char *key, const char *name, int lease_sec)
+{
+    LeaderRecord record = {.lease_sec = lease_sec};
+    (void)snprintf(record.name, sizeof(record.name), "%s", name);
+    (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
+    CTL_PUT(lab, KEY_LEADER, key, leader_record, record);
+}
+
+static void put_node(CtlLab *lab, const char *name, int lease_sec, const char *features)
+{
+    NodeRecord record = {.machine_id = "1", .incarnation = 1, .n_slots = 1, .lease_sec = lease_sec};
+    (void)snprintf(record.name, sizeof(record.name), "%s", name);
+    (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
+    (void)snprintf(record.features, sizeof(record.features), "%s", features);
+    CTL_PUT(lab, KEY_NODES, name, node_record, record);
+}
+
+static void put_report(CtlLab *lab, const char *node, const char *id, const char *report)
+{
+    HealthRecord record = {.verdict = NODE_HEALTHY};
+    (void)snprintf(record.node, sizeof(record.node), "%s", node);
+    (void)snprintf(record.report, sizeof(record.report), "%s", report);
+    (void)snprintf(record.report_id, sizeof(record.report_id), "%s", id);
+    CTL_PUT(lab, KEY_HEALTH, node, health_record, record);
+}
+
+/* What `sdtrainer doctor` prints; stores: its list. */
+static const char *report(double clock_off_sec, int uid, int nofile, const char *stores)
+{
+    static char text[1024];
+    (void)snprintf(text, sizeof(text),
+                   "{\"version\": \"%s\", \"uid\": %d, \"user\": \"sdtrain\", \"at_usec\": %llu,"
+                   " \"shm_bytes\": 8589934592, \"memlock_bytes\": -1, \"nofile\": %d,"
+                   " \"synchronised\": true, \"cgroup\": \"/sys/fs/cgroup/x\", \"stores\": [%s]}",
+                   SDTRAIN_VERSION, uid,
+                   (unsigned long long)((double)clock_realtime_usec() + clock_off_sec * 1e6),
+                   nofile, stores);
+    return text;
+}
+
+#define GOOD_STORE "{\"r\": 0, \"error\": \"\", \"took_usec\": 9, \"lacks_marker\": false}"
+
+/* The words of the one finding of that check and state about that place, or NULL. */
+static const char *found(const json_t *all, const char *check, const char *state, const char *place)
+{
+    size_t i, k;
+    json_t *one, *where;
+    json_array_foreach (json_object_get(all, "findings"), i, one) {
+        if (strcmp(json_string_value(json_object_get(one, "check")), check) != 0 ||
+            strcmp(json_string_value(json_object_get(one, "state")), state) != 0)
+            continue;
+        if (!place)
+            return json_string_value(json_object_get(one, "found"));
+        json_array_foreach (json_object_get(one, "where"), k, where)
+            if (strcmp(json_string_value(where), place) == 0)
+                return json_string_value(json_object_get(one, "found"));
+    }
+    return NULL;
+}
+
+#define ASSERT_FOUND(all, check, state, place, words)                                              \
+    do {                                                                                           \
+        const char *_words = found(all, check, state, place);                                      \
+        assert_non_null(_words);                                                                   \
+        assert_contains(_words, words);                                                            \
+    } while (0)
+
+/* A job file beside which its data lie; its checkpoints are to go into `saved`. */
+static void write_job(CtlLab *lab)
+{
+    _cleanup_free_ char *job = ctl_job_text(lab, "a");
+    ctl_write(lab, "job.json", job);
+}
+
+static void what_is_well_is_few_rows(void **state)
+{
+    CtlLab *lab = *state;
+    enum { NODES = 1000 };
+    char id[64], name[32];
+    put_leader(lab, "1", "c1", 10);
+    put_leader(lab, "2", "c2", 10);
+    for (int i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof(name), "n%04d", i);
+        put_node(lab, name, 10, FEATURE_DOCTOR);
+    }
+    ctl_begin(lab, "doctor --timeout 60");
+    _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    assert_contains(request, "\"kind\":\"doctor\"");
+    for (int i = 0; i < NODES; i++) {
+        (void)snprintf(name, sizeof(name), "n%04d", i);
+        put_report(lab, name, id, report(0, 990, i == 7 || i == 9 ? 64 : 65536, ""));
+    }
+    assert_int_equal(ctl_finish(lab), 1);
+    assert_contains(lab->out, "nodes        1000 nodes: up\n");
+    assert_contains(lab->out, "lease_sec    1002 programs: 10 s\n");
+    assert_contains(lab->out, "998 nodes: open files, locked memory and /dev/shm suffice\n");
+    assert_contains(lab->out, "n0007, n0009: 64 open files: too few");
+    assert_contains(lab->out, "cluster lab: 1 thing is wrong\n");
+    int lines = 0;
+    for (const char *p = lab->out; (p = strchr(p, '\n')); p++)
+        lines++;
+    assert_true(lines < 30);
+    assert_null(ctl_get(lab, KEY_REQUESTS, id)); /* taken away */
+}
+
+static void what_differs_is_named(void **state)
+{
+    CtlLab *lab = *state;
+    char id[64], path[200];
+    put_leader(lab, "1", "c1", 10);
+    put_node(lab, "clock", 10, "secrets " FEATURE_DOCTOR);
+    put_node(lab, "fine", 10, FEATURE_DOCTOR);
+    put_node(lab, "fine2", 10, FEATURE_DOCTOR);
+    put_node(lab, "goes", 10, FEATURE_DOCTOR);
+    put_node(lab, "lease", 5, FEATURE_DOCTOR);
+    put_node(lab, "liar", 10, FEATURE_DOCTOR);
+    put_node(lab, "local", 10, FEATURE_DOCTOR);
+    put_node(lab, "mute", 10, FEATURE_DOCTOR);
+    put_node(lab, "old", 0, "secrets");
+    put_node(lab, "store", 10, FEATURE_DOCTOR);
+    put_node(lab, "user", 10, FEATURE_DOCTOR);
+    HealthRecord lost = {.node = "lost"}, left = {.node = "left", .left_usec = 1};
+    CTL_PUT(lab, KEY_HEALTH, "lost", health_record, lost);
+    CTL_PUT(lab, KEY_HEALTH, "left", health_record, left);
+    write_job(lab);
+    (void)snprintf(path, sizeof(path), "%s/saved/a", lab->folder);
+    assert_int_equal(folder_make(path, NULL), 0);
+
+    ctl_begin(lab, "doctor -f %s/job.json --timeout 5 -o json", lab->folder);
+    _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    assert_contains(request, "/saved/a\",\"write\":true,\"marker\":\".sdtrain-doctor-");
+    assert_contains(request, "/data\",\"write\":false,\"marker\":\"\"");
+    const char *good = GOOD_STORE ", " GOOD_STORE;
+    put_report(lab, "clock", id, report(-90, 990, 65536, good));
+    put_report(lab, "fine", id, report(0, 990, 65536, good));
+    put_report(lab, "fine2", "an earlier one", report(0, 1, 65536, "")); /* not the answer */
+    put_report(lab, "fine2", id, report(0, 990, -1, good));
+    put_report(lab, "lease", id, report(0, 990, 65536, good));
+    put_report(lab, "liar", id, "{\"uid\": \"\\u001b[2J\"}");
+    put_report(lab, "local", id,
+               report(0, 990, 65536,
+                      "{\"r\": 0, \"error\": \"\", \"lacks_marker\": true}, " GOOD_STORE));
+    put_report(lab, "store", id,
+               report(0, 990, 65536,
+                      "{\"r\": -13, \"error\": \"not yours\\u001b[2J\"}, " GOOD_STORE));
+    put_report(lab, "user", id, report(0, 991, 65536, good));
+    ctl_remove(lab, KEY_NODES, "goes");
+    assert_int_equal(ctl_finish(lab), 1);
+    _cleanup_json_ json_t *all = ctl_json(lab);
+    assert_true(json_is_false(json_object_get(all, "ok")));
+    ASSERT_FOUND(all, "clock", "wrong", "clock", "is 90 s behind this machine's");
+    ASSERT_FOUND(all, "clock", "ok", "fine", "is synchronised");
+    ASSERT_FOUND(all, "lease_sec", "wrong", "lease", "5 s; the others have 10 s");
+    ASSERT_FOUND(all, "lease_sec", "note", "old", "does not tell");
+    ASSERT_FOUND(all, "lease_sec", "ok", "c1", "10 s");
+    ASSERT_FOUND(all, "nodes", "wrong", "mute", "does not answer within 5 s");
+    ASSERT_FOUND(all, "nodes", "wrong", "goes", "went away while it was asked");
+    ASSERT_FOUND(all, "nodes", "wrong", "liar", "cannot look at itself: its report: ");
+    ASSERT_FOUND(all, "nodes", "wrong", "lost", "is lost: its lease ran out");
+    ASSERT_FOUND(all, "nodes", "note", "left", "has left");
+    ASSERT_FOUND(all, "nodes", "note", "old", "cannot be asked: it is of version");
+    ASSERT_FOUND(all, "stores", "ok", "here", "/saved/a: can be written and read");
+    ASSERT_FOUND(all, "stores", "ok", "fine2", "/saved/a: can be written and read");
+    ASSERT_FOUND(all, "stores", "wrong", "store", "/saved/a: not yours?[2J");
+    ASSERT_FOUND(all, "stores", "wrong", "local", "it is another folder");
+    ASSERT_FOUND(all, "user", "wrong", "user", "ranks run as sdtrain (991), elsewhere as 990");
+    ASSERT_FOUND(all, "user", "ok", "fine", "ranks run as sdtrain (990)");
+    ASSERT_FOUND(all, "controllers", "note", NULL, "no other one is ready to follow");
+    ASSERT_FOUND(all, "etcd rights", "note", NULL, "authentication is off, or it is root");
+    assert_null(strchr(lab->out, '\033'));
+    (void)snprintf(path, sizeof(path), "%s/saved/a", lab->folder);
+    assert_int_equal(rmdir(path), 0); /* nothing was left there */
+}
+
+static void stores_are_tried_from_here(void **state)
+{
+    CtlLab *lab = *state;
+    char path[200];
+    write_job(lab);
+    assert_int_equal(ctl_run(lab, "doctor -f %s/job.json -o json", lab->folder), 1);
+    json_t *all = ctl_json(lab);
+    ASSERT_FOUND(all, "stores", "note", "here", "/saved/a: is not there yet");
+    ASSERT_FOUND(all, "stores", "ok", "here", "/data: a dataset that can be read");
+    ASSERT_FOUND(all, "controllers", "wrong", NULL, "nobody leads");
+    ASSERT_FOUND(all, "nodes", "wrong", NULL, "there is none in cluster lab");
+    json_decref(all);
+    (void)snprintf(path, sizeof(path), "%s/saved", lab->folder);
+    assert_int_equal(access(path, F_OK), -1); /* it made no folder that would be another user's */
+
+    ctl_write(lab, "saved", "a file");
+    (void)snprintf(path, sizeof(path), "%s/data/index.json", lab->folder);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(ctl_run(lab, "doctor -f %s/job.json", lab->folder), 1);
+    assert_contains(lab->out, "! wrong  stores       here: ");
+    assert_contains(lab->out, "Not a directory\n");
+    assert_contains(lab->out, "/data/index.json: no such object\n");
+    assert_int_equal(ctl_run(lab, "doctor -f %s/nothing.json", lab->folder), 3);
+    assert_contains(lab->err, "nothing.json");
+}
+
+/* Of jobs that are submitted, each store once. */
+static void jobs_name_the_stores(void **state)
+{
+    CtlLab *lab = *state;
+    for (int i = 0; i < 5; i++) {
+        char name[8];
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        SpecRecord spec = {.spec = ctl_job_text(lab, name), .submitted_usec = 1};
+        CTL_PUT(lab, KEY_SPECS, name, spec_record, spec);
+        free(spec.spec);
+    }
+    assert_int_equal(ctl_run(lab, "doctor"), 1);
+    assert_contains(lab->out, "/saved/j0: is not there yet");
+    assert_contains(lab->out, "/saved/j3: is not there yet");
+    assert_null(strstr(lab->out, "/saved/j4"));
+    assert_contains(lab->out, "6 more were not tried\n"); /* j4 and, five times, the data */
+}
+
+static void an_etcd_that_is_down_is_a_row(void **state)
+{
+    CtlLab *lab = *state;
+    assert_int_equal(ctl_run(lab, "doctor --etcd 127.0.0.1:1"), 5);
+    assert_contains(lab->out, "! wrong  etcd         127.0.0.1:1: does not answer: ");
+    assert_contains(lab->err, "no member of etcd answers, so nothing else was looked at");
+    put_leader(lab, "1", "c1", 10);
+    put_leader(lab, "2", "c2", 9);
+    assert_int_equal(ctl_run(lab, "doctor --etcd %s,127.0.0.1:1 -o json",
+                             testing_etcd_endpoints(lab->server)),
+                     1);
+    _cleanup_json_ json_t *all = ctl_json(lab);
+    ASSERT_FOUND(all, "etcd", "wrong", "127.0.0.1:1", "does not answer");
+    ASSERT_FOUND(all, "etcd", "ok", testing_etcd_endpoints(lab->server), "answers, version 3.");
+    ASSERT_FOUND(all, "lease_sec", "wrong", "c2", "9 s; the others have 10 s");
+    ASSERT_FOUND(all, "etcd speed", "ok", NULL, "takes ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(what_is_well_is_few_rows, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(what_differs_is_named, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(stores_are_tried_from_here, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(jobs_name_the_stores, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(an_etcd_that_is_down_is_a_row, ctl_setup, ctl_teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

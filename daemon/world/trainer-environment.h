@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer-environment.h - the environment that sdtrainer gets from sdtraind.
+ *
+ * Ownership: trainer_environment_new() gives the caller a list of texts, ended by NULL.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "daemon/config/config.h"
+
+/* Ours but for what is about sdtraind itself; then what the trainer must have; then what the configuration adds.
+ * slot -1: of a trainer that is no rank. */
+char **trainer_environment_new(char *const *ours, const DaemonConfig *config, int slot);
+void trainer_environment_freep(char ***list);

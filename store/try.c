@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* try.c - see try.h. */
+#include "store/try.h"
+
+#include "base/clock.h"
+#include "base/memory.h"
+#include "store/store.h"
+
+#include <limits.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+/* One for a whole call. Its last user frees it. */
+typedef struct Trying {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    size_t n_left, n_users;
+    struct TryThread {
+        struct Trying *trying;
+        StoreTry try;
+        bool done;
+    } of[STORE_TRIES_MAX];
+} Trying;
+
+/* ---- one store ---- */
+
+static int put_get_delete(Store *store, Error *err)
+{
+    uint64_t number = 0;
+    char key[64];
+    _cleanup_free_ char *back = NULL;
+    size_t n = 0;
+    if (getrandom(&number, sizeof(number), 0) != sizeof(number))
+        return error_errno(err, -errno, "cannot draw a name");
+    (void)snprintf(key, sizeof(key), ".sdtrain-try-%016llx", (unsigned long long)number);
+    const struct iovec part = {.iov_base = key, .iov_len = strlen(key)};
+    int r = store_put(store, key, &part, 1, STORE_IF_ABSENT, err);
+    if (r < 0)
+        return r;
+    r = store_get(store, key, sizeof(key), &back, &n, err);
+    if (r == 0 && (n != strlen(key) || memcmp(back, key, n) != 0))
+        r = error_set(err, -EIO, "what was written comes back otherwise");
+    Error other = ERROR_INIT;
+    int deleted = store_delete(store, key, &other);
+    if (r < 0 || deleted == 0)
+        return r;
+    *err = other;
+    return deleted;
+}
+
+/* The marker of a store that two machines see is there for both. Before anything is put, which would make the folder. */
+static void look_for_marker(Store *store, StoreTry *t)
+{
+    uint64_t n;
+    Error ignored = ERROR_INIT;
+    t->lacks_marker = *t->marker && t->kind == STORE_TRY_WRITE &&
+                      store_head(store, t->marker, &n, &ignored) == -ENOENT;
+}
+
+/* A folder that is not there yet, of file://: the first to write makes it. */
+static bool is_missing(Store *store, char path[PATH_MAX])
+{
+    Error ignored = ERROR_INIT;
+    if (store_local_path(store, "x", path, PATH_MAX, &ignored) < 0)
+        return false;
+    *strrchr(path, '/') = '\0';
+    return access(path, F_OK) < 0 && errno == ENOENT;
+}
+
+static int try_writing(Store *store, StoreTry *t, Error *err)
+{
+    const struct iovec mark = {.iov_base = t->marker, .iov_len = strlen(t->marker)};
+    char folder[PATH_MAX];
+    const bool missing = is_missing(store, folder);
+    /* It would belong to whoever asks, and ranks could not write to it. */
+    if (missing && t->kind == STORE_TRY_MARK)
+        return error_set(err, -ENOENT, "it is not there yet");
+    look_for_marker(store, t);
+    int r = put_get_delete(store, err);
+    if (r == 0 && t->kind == STORE_TRY_MARK)
+        r = store_put(store, t->marker, &mark, 1, 0, err);
+    if (missing)
+        (void)rmdir(folder); /* another's object may be in it by now */
+    return r;
+}
+
+static int try_store(StoreTry *t, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    uint64_t n;
+    int r = store_open(t->uri, &store, err);
+    if (r < 0)
+        return r;
+    switch (t->kind) {
+    case STORE_TRY_READ:
+        return store_head(store, "index.json", &n, err);
+    case STORE_TRY_UNMARK:
+        return store_delete(store, t->marker, err);
+    default:
+        return try_writing(store, t, err);
+    }
+}
+
+/* ---- all of them ---- */
+
+static void let_go(Trying *trying)
+{
+    (void)pthread_mutex_lock(&trying->lock);
+    const bool last = --trying->n_users == 0;
+    (void)pthread_mutex_unlock(&trying->lock);
+    if (!last)
+        return;
+    (void)pthread_cond_destroy(&trying->changed);
+    (void)pthread_mutex_destroy(&trying->lock);
+    free(trying);
+}
+
+static void *run(void *userdata)
+{
+    struct TryThread *one = userdata;
+    Trying *trying = one->trying;
+    StoreTry t = one->try;
+    const uint64_t began = clock_boottime_usec();
+    t.error = ERROR_INIT;
+    t.r = try_store(&t, &t.error);
+    t.took_usec = clock_boottime_usec() - began;
+    (void)pthread_mutex_lock(&trying->lock);
+    one->try = t;
+    one->done = true;
+    trying->n_left--;
+    (void)pthread_cond_signal(&trying->changed);
+    (void)pthread_mutex_unlock(&trying->lock);
+    let_go(trying);
+    return NULL;
+}
+
+static Trying *start(const StoreTry *tries, size_t n)
+{
+    Trying *trying = memory_new(Trying);
+    pthread_condattr_t monotonic;
+    *trying = (Trying){.n_left = n, .n_users = n + 1};
+    (void)pthread_condattr_init(&monotonic); /* it cannot fail on Linux, nor can the others */
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_mutex_init(&trying->lock, NULL);
+    (void)pthread_cond_init(&trying->changed, &monotonic);
+    for (size_t i = 0; i < n; i++) {
+        struct TryThread *one = &trying->of[i];
+        pthread_t thread;
+        one->trying = trying;
+        one->try = tries[i];
+        int r = pthread_create(&thread, NULL, run, one);
+        if (r == 0) {
+            (void)pthread_detach(thread);
+            continue;
+        }
+        (void)pthread_mutex_lock(&trying->lock);
+        one->try.r = error_errno(&one->try.error, -r, "cannot start a thread");
+        one->done = true;
+        trying->n_left--;
+        trying->n_users--;
+        (void)pthread_mutex_unlock(&trying->lock);
+    }
+    return trying;
+}
+
+void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec)
+{
+    struct timespec until;
+    assert(n <= STORE_TRIES_MAX);
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += (time_t)(timeout_usec / USEC_PER_SEC);
+    Trying *trying = start(tries, n);
+    (void)pthread_mutex_lock(&trying->lock);
+    while (trying->n_left > 0 &&
+           pthread_cond_timedwait(&trying->changed, &trying->lock, &until) != ETIMEDOUT)
+        ;
+    for (size_t i = 0; i < n; i++) {
+        if (trying->of[i].done) {
+            tries[i] = trying->of[i].try;
+            continue;
+        }
+        tries[i].r = error_set(&tries[i].error, -ETIMEDOUT, "no answer within %llu s",
+                               (unsigned long long)(timeout_usec / USEC_PER_SEC));
+        tries[i].took_usec = timeout_usec;
+    }
+    (void)pthread_mutex_unlock(&trying->lock);
+    let_go(trying);
+}

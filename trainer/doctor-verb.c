@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* doctor-verb.c - `sdtrainer doctor`: what a rank would find on this machine, as one line of JSON.
+ *
+ * sdtraind runs it when `sdctl doctor` asks, as the user, with the environment and under the limits of its ranks: what
+ * it may read and write, they may. */
+#include "base/clock.h"
+#include "base/json.h"
+#include "protocol/channel.h"
+#include "protocol/paths.h"
+#include "store/try.h"
+#include "trainer/run.h"
+
+#include <getopt.h>
+#include <pwd.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/statvfs.h>
+#include <sys/timex.h>
+
+enum { STORE_SEC = 8, ERROR_TEXT_MAX = 160 };
+
+static void help(void)
+{
+    printf(
+        "usage: sdtrainer doctor [--write URI] [--read URI] [--marker NAME] [--cgroup FOLDER]\n\n"
+        "Prints what a rank finds on this machine as one line of JSON: user, limits, /dev/shm, "
+        "clock, and\n"
+        "whether stores can be used. sdtraind runs it when sdctl doctor asks.\n\n"
+        "      --write URI      must take an object, give it back and delete it; again: others\n"
+        "      --read URI       must have an index.json; again: others\n"
+        "      --marker NAME    an object that the last named URI should have\n"
+        "      --cgroup FOLDER  where sdtraind puts its ranks, for the report\n");
+}
+
+static int take_store(StoreTry *tries, size_t *n, const char *uri, bool write)
+{
+    if (*n == STORE_TRIES_MAX || strlen(uri) >= sizeof(tries->uri))
+        return -E2BIG;
+    StoreTry *t = &tries[(*n)++];
+    *t = (StoreTry){.kind = write ? STORE_TRY_WRITE : STORE_TRY_READ};
+    (void)snprintf(t->uri, sizeof(t->uri), "%s", uri);
+    return 0;
+}
+
+/* -1: go on; else the exit code. */
+static int parse(int argc, char **argv, StoreTry *tries, size_t *ret_n, const char **ret_cgroup)
+{
+    static const struct option options[] = {{"write", required_argument, NULL, 'w'},
+                                            {"read", required_argument, NULL, 'r'},
+                                            {"marker", required_argument, NULL, 'm'},
+                                            {"cgroup", required_argument, NULL, 'c'},
+                                            {"help", no_argument, NULL, 'h'},
+                                            {0}};
+    int r = 0;
+    *ret_n = 0;
+    for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
+        StoreTry *last = *ret_n ? &tries[*ret_n - 1] : NULL;
+        if (c == 'h') {
+            help();
+            return 0;
+        }
+        if (c == 'w' || c == 'r')
+            r = take_store(tries, ret_n, optarg, c == 'w');
+        else if (c == 'm' && last && strlen(optarg) < sizeof(last->marker))
+            (void)snprintf(last->marker, sizeof(last->marker), "%s", optarg);
+        else if (c == 'c')
+            *ret_cgroup = optarg;
+        else
+            r = -EINVAL;
+        if (r < 0)
+            break;
+    }
+    if (r == 0 && optind == argc)
+        return -1;
+    fprintf(stderr, "sdtrainer: doctor: %s; see sdtrainer doctor --help\n",
+            r == -E2BIG ? "too many URIs, or too long a one" : "that is no option here");
+    return 2;
+}
+
+/* What the node's administrator does not allow a job is not tried either. */
+static void try_stores(StoreTry *tries, size_t n)
+{
+    StoreTry allowed[STORE_TRIES_MAX];
+    size_t n_allowed = 0, k = 0;
+    for (size_t i = 0; i < n; i++) {
+        tries[i].error = ERROR_INIT;
+        tries[i].r = paths_check_uri(tries[i].uri, tries[i].kind == STORE_TRY_WRITE,
+                                     getenv(PATHS_READ_VARIABLE), getenv(PATHS_WRITE_VARIABLE),
+                                     &tries[i].error);
+        if (tries[i].r == 0)
+            allowed[n_allowed++] = tries[i];
+    }
+    store_try_all(allowed, n_allowed, STORE_SEC * USEC_PER_SEC);
+    for (size_t i = 0; i < n; i++)
+        if (tries[i].r == 0)
+            tries[i] = allowed[k++];
+}
+
+static json_t *stores_json(const StoreTry *tries, size_t n)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < n; i++) {
+        const StoreTry *t = &tries[i];
+        json_t *text = json_sprintf("%.*s", ERROR_TEXT_MAX, t->r < 0 ? t->error.text : "");
+        json_array_append_new(all, json_pack("{s:i, s:o, s:I, s:b}", "r", t->r, "error",
+                                             text ? text : json_string("its text is not UTF-8"),
+                                             "took_usec", (json_int_t)t->took_usec, "lacks_marker",
+                                             t->lacks_marker));
+    }
+    return all;
+}
+
+/* As JSON has no infinity: -1. */
+static json_int_t limit_of(__rlimit_resource_t resource)
+{
+    struct rlimit limit;
+    if (getrlimit(resource, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
+        return -1;
+    return (json_int_t)limit.rlim_cur;
+}
+
+int verb_doctor(int argc, char **argv)
+{
+    StoreTry tries[STORE_TRIES_MAX];
+    size_t n;
+    const char *cgroup = "";
+    int code = parse(argc, argv, tries, &n, &cgroup);
+    if (code >= 0)
+        return code;
+    (void)setenv("SDTRAIN_S3_DEADLINE_SEC", "6", 1); /* it has but two seconds more */
+    try_stores(tries, n);
+    struct timex tx = {0};
+    struct statvfs shm = {0};
+    const bool told = adjtimex(&tx) >= 0;
+    (void)statvfs("/dev/shm", &shm); /* else it has no byte */
+    const struct passwd *user = getpwuid(geteuid());
+    _cleanup_json_ json_t *report =
+        json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:o}", "version", SDTRAIN_VERSION,
+                  "uid", (json_int_t)geteuid(), "user", user ? user->pw_name : "", "at_usec",
+                  (json_int_t)clock_realtime_usec(), "shm_bytes",
+                  (json_int_t)((uint64_t)shm.f_bavail * shm.f_frsize), "memlock_bytes",
+                  limit_of(RLIMIT_MEMLOCK), "nofile", limit_of(RLIMIT_NOFILE), "synchronised",
+                  told && !(tx.status & STA_UNSYNC), "cgroup", cgroup, "stores",
+                  stores_json(tries, n));
+    _cleanup_free_ char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
+    if (!text) {
+        fprintf(stderr, "sdtrainer: doctor: a text is not UTF-8\n");
+        return 1;
+    }
+    (void)puts(text);
+    (void)fflush(stdout); /* a thread may hang in a file system, and the exit with it */
+    return 0;
+}
