@@ -164,6 +164,7 @@ static const Field node_fields[] = {
     TEXT(NodeRecord, "features", features, MAYBE),
     INT64(NodeRecord, "memory_bytes", memory_bytes, MAYBE),
     INT(NodeRecord, "gpus", n_gpus, MAYBE, 0, RECORD_SLOTS_MAX),
+    TEXT(NodeRecord, "price_class", price_class, MAYBE),
 };
 
 static const Field probe_fields[] = {
@@ -295,6 +296,10 @@ static const Field phase_fields[] = {
     COUNT(PhaseRecord, "committed_generation", committed.generation, MAYBE),
     COUNT(PhaseRecord, "furthest_resume", furthest_resume, MAYBE),
     COUNT(PhaseRecord, "serial", serial, MAYBE),
+    INT64(PhaseRecord, "cost_rate", cost.rate, MAYBE),
+    INT64(PhaseRecord, "cost_since_usec", cost.since_usec, MAYBE),
+    COUNT(PhaseRecord, "cost_spent", cost.spent, MAYBE),
+    COUNT(PhaseRecord, "cost_lost", cost.lost, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
     TEXT(PhaseRecord, "submission", submission, MAYBE),

@@ -93,6 +93,7 @@ static const FieldHelp helps[] = {
     {"nodes.memory_bytes", "memory of the machine, with swap; 0: unknown"},
     {"nodes.gpus", "GPUs that its driver has shown since the boot: the first slots have one each; "
                    "0: none, or not told"},
+    {"nodes.price_class", "the node's label `price`; empty: it has none"},
     {"nodes.features", "words for what its version can do and its rights allow, such as `secrets`"},
     {"runs[].job", "name of the job"},
     {"runs[].submission", "submission of that job"},
@@ -199,6 +200,10 @@ static const FieldHelp helps[] = {
     {"phases.committed_generation", "generation of that commit; 0: none"},
     {"phases.furthest_resume", "furthest step that a world went on from"},
     {"phases.serial", "how often this record was written; an older copy has a lower number"},
+    {"phases.cost_rate", "micro-dollars an hour for the slots of the newest world; 0: no prices"},
+    {"phases.cost_since_usec", "up to when `cost_spent` counts; 0: the job holds no slots now"},
+    {"phases.cost_spent", "micro-dollars that the job has cost"},
+    {"phases.cost_lost", "those of them that failures have cost"},
     {"phases.worlds", "the newest worlds, oldest first, with the present one"},
     {"worlds[].generation", "number of the world"},
     {"worlds[].size", "its ranks"},
