@@ -49,7 +49,7 @@ static const Setting table[] = {
     SETTING(TEXT, admit, 0, 0, "nodes that get ranks: open, or NAME,PREFIX*,NAME@MACHINE-ID (open)",
             .reloads = true),
     SETTING(TEXT, prices, 0, 0,
-            "dollars of a slot for an hour by nodes' label `price`: CLASS=12.29,CLASS*=4 (none)",
+            "dollars of a slot for an hour by nodes' label `price`: CLASS=12.29,CLASS*=4",
             .reloads = true),
     SETTING(FILE, alerts_file, 0, 0,
             "JSON file that says who hears of incidents; SIGHUP reads it again"),
