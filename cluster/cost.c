@@ -26,13 +26,13 @@ void cost_look(const PhaseRecord *phase, const ProgressRecord *progress, uint64_
                       .to_end = -1};
     if (!progress || ret->rate == 0)
         return;
-    if (progress->step_sec > 0)
-        ret->per_1000_steps = estimate(ret->rate, progress->step_sec * 1000);
+    const double step_sec = progress_pace_sec(progress);
+    if (step_sec > 0)
+        ret->per_1000_steps = estimate(ret->rate, step_sec * 1000);
     if (progress->samples_per_sec > 0)
         ret->per_billion_samples = estimate(ret->rate, 1e9 / progress->samples_per_sec);
-    if (progress->step_sec > 0 && progress->steps >= progress->step)
-        ret->to_end =
-            estimate(ret->rate, progress->step_sec * (double)(progress->steps - progress->step));
+    if (step_sec > 0 && progress->steps >= progress->step)
+        ret->to_end = estimate(ret->rate, step_sec * (double)(progress->steps - progress->step));
 }
 
 const char *cost_text(int64_t money, char text[COST_TEXT_BYTES])

@@ -42,6 +42,7 @@ typedef enum Option {
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
+    OPTION_ONCE = 1 << 28,       /* --once */
 } Option;
 
 enum {
@@ -60,7 +61,7 @@ typedef struct ArgumentTexts {
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose, force, clear, queue;
+    bool json, watch, follow, ema, verbose, force, clear, queue, once;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
     const char *model, *pipeline, *format;

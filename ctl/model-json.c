@@ -129,8 +129,8 @@ static json_t *cost_json(const ModelJob *job)
     if (!job->has_phase || !v.is_known)
         return json_null();
     return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "spent", dollars_or_null(v.spent), "lost",
-                     dollars_or_null(v.lost), "per_hour", dollars_or_null(v.rate),
-                     "per_1000_steps", dollars_or_null(v.per_1000_steps), "per_billion_samples",
+                     dollars_or_null(v.lost), "per_hour", dollars_or_null(v.rate), "per_1000_steps",
+                     dollars_or_null(v.per_1000_steps), "per_billion_samples",
                      dollars_or_null(v.per_billion_samples), "to_end", dollars_or_null(v.to_end));
 }
 

@@ -83,6 +83,8 @@ const CtlVerb ctl_verbs[] = {
      "SIGKILL to one of its processes (node2, controller1, etcd)"},
     {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
      "Starts it again"},
+    {NULL, "top", top, NULL, OPTION_CLUSTER | OPTION_ONCE, 0,
+     "The cluster, its jobs and what is wrong on one screen, until q is pressed"},
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
      "Replays what a controller recorded, and says what would be decided otherwise now"},
     {NULL, "completion", completion, "SHELL", 0, 0,

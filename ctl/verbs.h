@@ -31,6 +31,7 @@ typedef struct CtlVerb {
 extern const CtlVerb ctl_verbs[];
 extern const int ctl_n_verbs;
 
-/* The two verbs without a noun. */
+/* The verbs without a noun. */
+int top(const Arguments *a);
 int simulate(const Arguments *a);
 int completion(const Arguments *a);

@@ -101,6 +101,12 @@ static void estimates_are_by_the_present_pace(_unused_ void **state)
     assert_int_equal(view.per_billion_samples, 156250 * COST_DOLLAR);
     assert_int_equal(view.to_end, 300000); /* 60 steps of half a second */
 
+    progress.samples_seen =
+        40 * 16; /* a step of 16 samples at 64 a second, whatever the last one took */
+    cost_look(&phase, &progress, 3 * USEC_PER_SEC, &view);
+    assert_int_equal(view.per_1000_steps, 2500000);
+    assert_int_equal(view.to_end, 150000);
+
     phase.phase = PHASE_RECOVERING;
     cost_look(&phase, NULL, 3 * USEC_PER_SEC, &view);
     assert_int_equal(view.lost, 20002);

@@ -6,7 +6,8 @@
  * becomes known, at the price of the first time.
  *
  * Entry points: cost_of_phase() in every decision about a phase, cost_of_world(), cost_of_failure(), decide_price().
- * Guarantees: without prices the meter stays as it is, and nothing is decided. */
+ * Guarantees: without prices nothing is decided, so that `cluster what-if`, which knows none, says what the leader
+ * would; a meter that runs stops with its world. */
 #include "controller/core/cost.h"
 
 #include "cluster/cost.h"
@@ -103,8 +104,7 @@ bool decide_price(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(job->phase.phase == PHASE_RUNNING && !d->put_phase);
     int64_t rate;
-    if ((!c->config.prices[0] && job->phase.cost.rate == 0) || !rate_of_job(c, job, &rate) ||
-        rate == job->phase.cost.rate)
+    if (!c->config.prices[0] || !rate_of_job(c, job, &rate) || rate == job->phase.cost.rate)
         return false;
     d->put_phase = true;
     d->phase = job->phase;
