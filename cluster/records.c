@@ -166,6 +166,7 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "memory_bytes", memory_bytes, MAYBE),
     INT(NodeRecord, "gpus", n_gpus, MAYBE, 0, RECORD_SLOTS_MAX),
     INT(NodeRecord, "lease_sec", lease_sec, MAYBE, 0, INT32_MAX),
+    TEXT(NodeRecord, "price_class", price_class, MAYBE),
 };
 
 static const Field probe_fields[] = {
@@ -299,6 +300,10 @@ static const Field phase_fields[] = {
     COUNT(PhaseRecord, "committed_generation", committed.generation, MAYBE),
     COUNT(PhaseRecord, "furthest_resume", furthest_resume, MAYBE),
     COUNT(PhaseRecord, "serial", serial, MAYBE),
+    INT64(PhaseRecord, "cost_rate", cost.rate, MAYBE),
+    INT64(PhaseRecord, "cost_since_usec", cost.since_usec, MAYBE),
+    COUNT(PhaseRecord, "cost_spent", cost.spent, MAYBE),
+    COUNT(PhaseRecord, "cost_lost", cost.lost, MAYBE),
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
     TEXT(PhaseRecord, "submission", submission, MAYBE),
@@ -641,6 +646,13 @@ static int log_lines_check(const char *source, const LogLinesRecord *lines, Erro
 
 DEFINE_RECORD(LogAskRecord, log_ask_record, log_ask_fields, log_ask_check)
 DEFINE_RECORD(LogLinesRecord, log_lines_record, log_lines_fields, log_lines_check)
+
+double progress_pace_sec(const ProgressRecord *p)
+{
+    if (p->step > 0 && p->samples_seen > 0 && p->samples_per_sec > 0)
+        return (double)p->samples_seen / (double)p->step / p->samples_per_sec;
+    return p->step_sec > 0 ? p->step_sec : 0;
+}
 
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
 {

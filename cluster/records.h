@@ -42,6 +42,7 @@ enum {
     SINK_NAME_MAX = 31,
     RECORD_URIS_MAX = 4,      /* stores that one request has nodes try */
     RECORD_REPORT_MAX = 2047, /* what a node says in answer to "doctor" */
+    RECORD_PRICE_CLASS_MAX = 47,
 };
 
 /* ---- leader/<lease>: a controller that leads, or waits to; the oldest key leads ---- */
@@ -136,6 +137,7 @@ typedef struct NodeRecord {
     int n_gpus; /* GPUs seen since the boot: slot i has the i-th in order of PCI address; 0: none, or not told */
     JobRun runs[RECORD_RUNS_MAX]; /* the entries with told set */
     size_t n_runs;
+    char price_class[RECORD_PRICE_CLASS_MAX + 1]; /* the node's label `price`; empty: none */
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
     /* Words for what the node's version can do and its rights allow, blanks between. */
     char features[64];
@@ -320,6 +322,14 @@ typedef struct PastWorld {
     char reason[96]; /* cut to fit */
 } PastWorld;
 
+/* What the job has cost, in micro-dollars: cost.h reads it. */
+typedef struct CostMeter {
+    int64_t rate;        /* micro-dollars an hour for the slots of the newest world; 0: no prices */
+    uint64_t since_usec; /* up to when spent counts; 0: the job holds no slots now */
+    int64_t spent;
+    int64_t lost; /* the part of spent that failures have cost */
+} CostMeter;
+
 typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
@@ -345,6 +355,7 @@ typedef struct PhaseRecord {
     CommitMark committed;    /* the newest commit when the record was written, or a later one */
     int64_t furthest_resume; /* the furthest step that a world went on from, struck out or not */
     int64_t serial; /* number of times the record was written: an older copy has a lower one */
+    CostMeter cost;
 } PhaseRecord;
 
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
@@ -442,6 +453,9 @@ typedef struct ProgressRecord {
     int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
     CommitMark committed; /* the newest commit; the commit's own transaction writes it */
 } ProgressRecord;
+
+/* Returns the seconds that a step takes at the present pace; 0: unknown. The last step alone varies more. */
+double progress_pace_sec(const ProgressRecord *progress);
 
 /* ---- incidents/<id> ---- */
 

@@ -30,6 +30,9 @@ enum {
     JOB_SAMPLES_PER_SECOND,
     JOB_STEP_SECONDS,
     JOB_GOODPUT,
+    JOB_COST,
+    JOB_COST_LOST,
+    JOB_COST_RATE,
     JOB_WORLD_RANKS,
     JOB_WANTED_RANKS,
     JOB_RANKS,
@@ -113,6 +116,13 @@ static const MetricFamily families[FAMILIES] = {
                           OF_JOB},
     [JOB_GOODPUT] = {"sdtrain_job_goodput_ratio", METRIC_GAUGE,
                      "Training time that counts by the time since the job's first world.", OF_JOB},
+    [JOB_COST] = {"sdtrain_job_cost_dollars_total", METRIC_COUNTER,
+                  "What the job's slots have cost by the setting prices; absent without prices.",
+                  OF_JOB},
+    [JOB_COST_LOST] = {"sdtrain_job_cost_lost_dollars_total", METRIC_COUNTER,
+                       "The part of it that failures have cost.", OF_JOB},
+    [JOB_COST_RATE] = {"sdtrain_job_cost_dollars_per_hour", METRIC_GAUGE,
+                       "What the job's slots cost now; 0 while it holds none.", OF_JOB},
     [JOB_WORLD_RANKS] = {"sdtrain_job_world_ranks", METRIC_GAUGE,
                          "Ranks of the present world; 0 without one.", OF_JOB},
     [JOB_WANTED_RANKS] = {"sdtrain_job_wanted_ranks", METRIC_GAUGE,
@@ -220,6 +230,18 @@ static void collect_progress(Metrics *m, const JobSurvey *j)
     metrics_set(m, JOB_DATA_WAIT, job, seconds_of(j->waits_usec));
 }
 
+static void collect_cost(Metrics *m, const JobSurvey *j)
+{
+    const MetricLabels job = LABELS(j->name);
+    const CostMeter *cost = &j->cost;
+    if (cost->since_usec == 0 && cost->spent == 0)
+        return;
+    metrics_set(m, JOB_COST, job, (double)cost->spent / COST_DOLLAR);
+    metrics_set(m, JOB_COST_LOST, job, (double)cost->lost / COST_DOLLAR);
+    metrics_set(m, JOB_COST_RATE, job,
+                cost->since_usec ? (double)MIN(cost->rate, COST_RATE_MAX) / COST_DOLLAR : 0);
+}
+
 static void collect_job(Metrics *m, const JobSurvey *j)
 {
     const MetricLabels job = LABELS(j->name);
@@ -240,6 +262,7 @@ static void collect_job(Metrics *m, const JobSurvey *j)
         collect_progress(m, j);
     if (j->goodput >= 0)
         metrics_set(m, JOB_GOODPUT, job, j->goodput);
+    collect_cost(m, j);
     if (j->has_checkpoint) {
         metrics_set(m, JOB_CHECKPOINT_STEP, job, (double)j->checkpoint_step);
         metrics_set(m, JOB_CHECKPOINT_TIME, job, seconds_of(j->checkpoint_usec));

@@ -69,6 +69,7 @@ static const OptionText texts[] = {
     {OPTION_FOLLOW, "follow", 'f', NULL, "go on with what is added, until the job ends",
      TAKES(NOTHING, follow)},
     {OPTION_WATCH, "watch", 0, NULL, "show it live, until the job ends", TAKES(NOTHING, watch)},
+    {OPTION_ONCE, "once", 0, NULL, "print it once, as where there is no terminal", TAKES(NOTHING, once)},
     {OPTION_EMA, "ema", 0, NULL, "the averaged weights", TAKES(NOTHING, ema)},
     {OPTION_REASON, "reason", 0, "TEXT", "why, for those who look later", TAKES(TEXT, reason)},
     {OPTION_FORCE, "force", 0, NULL, "it was repaired: forget what only a reset would cure",

@@ -44,6 +44,7 @@ typedef enum Option {
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
     OPTION_ALL = 1 << 27,        /* --all */
     OPTION_DOCTOR = 1U << 31,    /* doctor's -f FILE, --timeout SECONDS */
+    OPTION_ONCE = 1 << 28,       /* --once */
 } Option;
 
 enum {
@@ -62,7 +63,7 @@ typedef struct ArgumentTexts {
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose, force, clear, queue, all;
+    bool json, watch, follow, ema, verbose, force, clear, queue, all, once;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
     const char *model, *pipeline, *format;

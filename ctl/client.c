@@ -147,6 +147,9 @@ static void say_silence(Watching *w, bool connected, uint64_t now)
     if (connected)
         w->heard_usec = now;
     bool silent = now > w->heard_usec + CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
+    w->client->silent_usec = silent ? clock_realtime_usec() - (now - w->heard_usec) : 0;
+    if (w->client->is_quiet)
+        return;
     if (silent != w->silent && isatty(STDOUT_FILENO)) {
         printf("\r\033[K");   /* a line of progress may stand there */
         (void)fflush(stdout); /* likewise lost with it */

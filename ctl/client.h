@@ -27,6 +27,8 @@ typedef struct CtlClient {
     char cluster[64];
     char endpoints[256];    /* all endpoints as one text, for errors */
     uint64_t patience_usec; /* client_watch() waits this time for the present state */
+    bool is_quiet;          /* set by a caller that shows silent_usec itself */
+    uint64_t silent_usec;   /* realtime since when etcd is silent in client_watch(); 0: it is not */
 } CtlClient;
 
 /* Fills the options that client_open() connects with; their strings live until exit. */

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model-json.c - the JSON that `job status` and `job list` print. */
 #include "ctl/model-json.h"
+
+#include "base/clock.h"
+#include "cluster/cost.h"
 #include "ctl/model.h"
 #include "protocol/channel.h"
 #include "protocol/exit-code.h"
@@ -114,6 +117,23 @@ static json_t *metrics_lost_json(const ModelJob *job)
                      (json_int_t)p->metrics_lost_first, "last", (json_int_t)p->metrics_lost_last);
 }
 
+static json_t *dollars_or_null(int64_t money)
+{
+    return money >= 0 ? json_real((double)money / COST_DOLLAR) : json_null();
+}
+
+static json_t *cost_json(const ModelJob *job)
+{
+    CostView v;
+    cost_look(&job->phase, model_progress(job), clock_realtime_usec(), &v);
+    if (!job->has_phase || !v.is_known)
+        return json_null();
+    return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}", "spent", dollars_or_null(v.spent), "lost",
+                     dollars_or_null(v.lost), "per_hour", dollars_or_null(v.rate), "per_1000_steps",
+                     dollars_or_null(v.per_1000_steps), "per_billion_samples",
+                     dollars_or_null(v.per_billion_samples), "to_end", dollars_or_null(v.to_end));
+}
+
 json_t *model_job_json(const Model *m, const ModelJob *job)
 {
     Error ignored = ERROR_INIT;
@@ -135,7 +155,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                           : json_null();
     return json_pack(
         "{s:o, s:o, s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:b}",
+        "s:o, s:o, s:o, s:o, s:b}",
         "queue", queue, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0),
         "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
         model_reason(job, reason), "generation",
@@ -148,5 +168,5 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
         checkpoint_json(job), "incidents", incidents_json(m, job), "goodput",
         real_or_null(model_goodput(job)), "store", store_json(job), "next_try_at",
         time_or_null(model_next_try_usec(job)), "metrics_lost", metrics_lost_json(job), "diverging",
-        diverging_json(job), "job_file_lost", model_has_lost_spec(job));
+        diverging_json(job), "cost", cost_json(job), "job_file_lost", model_has_lost_spec(job));
 }

@@ -93,6 +93,8 @@ const CtlVerb ctl_verbs[] = {
      "Starts it again"},
     {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_DOCTOR | OPTION_JSON, 0,
      "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do; exit code 1 when something is"},
+    {NULL, "top", top, NULL, OPTION_CLUSTER | OPTION_ONCE, 0,
+     "The cluster, its jobs and what is wrong on one screen, until q is pressed"},
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
      "Replays what a controller recorded, and says what would be decided otherwise now"},
     {NULL, "completion", completion, "SHELL", 0, 0,

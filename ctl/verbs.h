@@ -33,5 +33,6 @@ extern const int ctl_n_verbs;
 
 /* The verbs without a noun. */
 int doctor(const Arguments *a);
+int top(const Arguments *a);
 int simulate(const Arguments *a);
 int completion(const Arguments *a);

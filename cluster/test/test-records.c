@@ -201,7 +201,8 @@ static void every_record_survives_a_round_trip(void **state)
                        .features = "secrets later",
                        .memory_bytes = UINT64_C(25276514304),
                        .n_gpus = 8,
-                       .lease_sec = 10};
+                       .lease_sec = 10,
+                       .price_class = "p5.48xlarge"};
     ASSERT_ROUND_TRIP(NodeRecord, node_record, &node);
     assert_true(node_knows(&node, "secrets") && node_knows(&node, "later"));
     assert_false(node_knows(&node, "secret") || node_knows(&node, "later ") ||
@@ -251,7 +252,8 @@ static void every_record_survives_a_round_trip(void **state)
         .store_lost_usec = 9,
         .worlds = {{.generation = 2, .size = 3, .step = 10, .decided_usec = 7, .reason = "starts"},
                    {.generation = 3, .size = 2, .step = 20, .decided_usec = 8}},
-        .n_worlds = 2};
+        .n_worlds = 2,
+        .cost = {.rate = 1, .since_usec = 2, .spent = 3, .lost = 4}};
     ASSERT_ROUND_TRIP(PhaseRecord, phase_record, &phase);
     RankReport reports[2] = {{.slot = 0,
                               .rank = 4,

@@ -48,6 +48,9 @@ static const Setting table[] = {
             "an incident that stays open this long is critical; 0: never (300)", .reloads = true),
     SETTING(TEXT, admit, 0, 0, "nodes that get ranks: open, or NAME,PREFIX*,NAME@MACHINE-ID (open)",
             .reloads = true),
+    SETTING(TEXT, prices, 0, 0,
+            "dollars of a slot for an hour by nodes' label `price`: CLASS=12.29,CLASS*=4",
+            .reloads = true),
     SETTING(FILE, alerts_file, 0, 0,
             "JSON file that says who hears of incidents; SIGHUP reads it again"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
@@ -141,6 +144,25 @@ static int check_admit(const char *list, Error *err)
     return n_words > 0 ? 0 : error_set(err, -EINVAL, "admit: empty; say open, or which nodes");
 }
 
+/* A word that fits nothing would silently cost nothing. */
+static int check_prices(const char *list, Error *err)
+{
+    size_t n, n_pattern;
+    int64_t price;
+    for (const char *word = list; *word; word += n + (word[n] != '\0')) {
+        n = strcspn(word, ", ");
+        if (n > 0 && !cost_parse_word(word, n, &n_pattern, &price))
+            return error_set(err, -EINVAL,
+                             "prices: \"%.*s\" is not CLASS=DOLLARS with at most six decimals, "
+                             "from 0 to %lld",
+                             (int)n, word, (long long)(COST_PRICE_MAX / COST_DOLLAR));
+        if (n > 0 && n_pattern > RECORD_PRICE_CLASS_MAX)
+            return error_set(err, -EINVAL, "prices: \"%.*s\" is longer than %d bytes",
+                             (int)n_pattern, word, RECORD_PRICE_CLASS_MAX);
+    }
+    return 0;
+}
+
 int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err)
 {
     int r = set_defaults(ret, err);
@@ -159,6 +181,7 @@ int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err)
     if (!ret->etcd[0])
         return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
     r = check_admit(ret->admit, err);
+    r = r < 0 ? r : check_prices(ret->prices, err);
     if (r < 0)
         return error_prefix(err, r, "%s", call->file ? call->file : "command line");
     r = ret->metrics[0] ? http_address_check(ret->metrics, err) : 0;
@@ -211,6 +234,7 @@ ClusterConfig config_cluster(const ControllerConfig *c)
     config.escalate_usec = (uint64_t)c->escalate_sec * USEC_PER_SEC;
     if (strcmp(c->admit, "open") != 0)
         memcpy(config.admit, c->admit, sizeof(config.admit));
+    memcpy(config.prices, c->prices, sizeof(config.prices));
     return config;
 }
 

@@ -30,6 +30,7 @@ typedef struct ControllerConfig {
     int64_t incidents_kept, max_nodes, max_jobs;
     int64_t escalate_sec, queue_patience_sec;
     char admit[ADMISSION_MAX + 1];     /* "open", or a list as in cluster/admission.h */
+    char prices[PRICES_MAX + 1];       /* empty: none */
     char alerts_file[CONFIG_PATH_MAX]; /* file that names the sinks of incidents; empty: none */
     char metrics[80];                  /* address:port of /metrics; empty: off */
     char record[CONFIG_PATH_MAX]; /* the setting as given; config_record() makes a path of it */

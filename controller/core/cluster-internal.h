@@ -37,6 +37,7 @@ typedef struct CoreNode {
     int64_t drain_revision;        /* revision at which its verdict became drain; 0: it is not */
     Stamp cordon_stamp;            /* of cordons/<node>; mod 0: node_cordons() has no causes */
     bool cordon_foreign;           /* a later version wrote cordons/<node>: it is not overwritten */
+    int64_t price;    /* of a slot, in micro-dollars an hour, by this controller's list */
     int first_report; /* of the reports about its ranks, chained by next_of_node; -1: none */
 } CoreNode;
 

@@ -7,6 +7,7 @@
 #include "controller/core/check.h"
 #include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/cost.h"
 #include "controller/core/decide.h"
 #include "controller/core/observe.h"
 #include "controller/core/presence.h"
@@ -106,6 +107,7 @@ void cluster_configure(Cluster *c, const ClusterConfig *config)
     c->config.incidents_kept = MIN(config->incidents_kept, c->limits.incidents - 1);
     assert(c->config.incidents_kept < c->limits.incidents);
     admission_update(c);
+    cost_update(c);
 }
 
 int64_t cluster_dropped(const Cluster *c) { return c->dropped; }

@@ -19,6 +19,7 @@
 
 #include "base/macro.h"
 #include "cluster/admission.h"
+#include "cluster/cost.h"
 #include "cluster/records.h"
 
 typedef struct ClusterLimits {
@@ -42,6 +43,7 @@ typedef struct ClusterConfig {
     uint64_t queue_patience_usec;
     uint64_t escalate_usec;        /* an incident open this long becomes critical; 0: never */
     char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
+    char prices[PRICES_MAX + 1];   /* of slots, by class of node: cluster/cost.h; empty: none */
 } ClusterConfig;
 
 extern const ClusterConfig cluster_config_default;

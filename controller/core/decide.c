@@ -7,6 +7,7 @@
 #include "controller/core/decide.h"
 
 #include "controller/core/cluster-internal.h"
+#include "controller/core/cost.h"
 #include "controller/core/divergence-incident.h"
 #include "controller/core/plan.h"
 #include "controller/core/presence.h"
@@ -76,6 +77,7 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
         d->phase.goodput = job_useful_sec(c, job, job_reached_step(c, job)) /
                            ((double)(c->real_usec - job->phase.started_usec) / 1e6);
     d->phase.goodput = MIN(d->phase.goodput, 1.0);
+    cost_of_phase(c, job, &d->phase);
     d->phase_revision = job->phase_stamp.mod;
     d->world_revision = job->world_stamp.mod;
 }
@@ -199,6 +201,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     d->phase.generation = world->generation;
     d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
+    cost_of_world(c, job, step_seconds(c, job), d);
     remember_world(world, &d->phase);
     if (world->resume.find == FIND_NOTHING && world->resume.step > d->phase.furthest_resume) {
         d->phase.furthest_resume = world->resume.step;
@@ -479,7 +482,8 @@ static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
     return decide_drain(c, job, d) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, s, job, d)) ||
-           decide_upkeep(c, s, job, d) || decide_wait(c, s, job, d) || decide_mark(c, s, job, d);
+           decide_upkeep(c, s, job, d) || decide_wait(c, s, job, d) || decide_mark(c, s, job, d) ||
+           decide_price(c, job, d);
 }
 
 /* ---- a world leaves ---- */

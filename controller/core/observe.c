@@ -9,6 +9,7 @@
 #include "controller/core/admission.h"
 #include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/cost.h"
 #include "controller/core/presence.h"
 #include "controller/core/recovery/checkpoints.h"
 #include "controller/core/recovery/lost.h"
@@ -61,6 +62,7 @@ static void observe_node(Cluster *c, const Event *ev)
     node->record = *record;
     text_copy(node->record.name, sizeof(node->record.name), ev->name);
     node_admit(c, node);
+    node_price(c, node);
     for (int i = 0; node->admitted && record->n_runs > 0 && i < c->limits.jobs; i++)
         if (c->jobs[i].used)
             lost_learn_runs(job_at(c, i), record);

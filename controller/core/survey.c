@@ -79,6 +79,8 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
     ret->phase_usec = job->phase.since_usec;
     ret->failures_without_progress = job->phase.failures_without_progress;
     ret->max_failures = job->facts.max_failures;
+    ret->cost = job->phase.cost;
+    cost_meter_read(&ret->cost, c->real_usec, ret->phase == PHASE_RECOVERING);
     survey_ranks(c, job, ret);
     return true;
 }

@@ -29,6 +29,7 @@ typedef struct JobSurvey {
     uint64_t checkpoint_usec; /* when the checkpoint was committed */
     uint64_t phase_usec;      /* since when the job has its phase */
     int failures_without_progress, max_failures;
+    CostMeter cost; /* read up to now */
 } JobSurvey;
 
 typedef struct NodeSurvey {

@@ -32,9 +32,10 @@ static const Field config_numbers[] = {
     NARROW(ClusterConfig, incidents_kept, JSON_OPTIONAL, 1, 10000),
 };
 
-/* Padded; and the one text. */
+/* Padded; and the two texts. */
 _Static_assert(sizeof(ClusterConfig) == ELEMENTSOF(config_numbers) * sizeof(uint64_t) +
-                                            sizeof(((ClusterConfig *)0)->admit),
+                                            sizeof(((ClusterConfig *)0)->admit) +
+                                            sizeof(((ClusterConfig *)0)->prices),
                "a replay must know the new setting: name it above");
 
 static const Field limits_numbers[] = {
@@ -58,6 +59,8 @@ json_t *journal_config_json(const ClusterConfig *config)
     if (config->admit[0])
         (void)json_object_set_new(object, "admit",
                                   json_string(config->admit)); /* was JSON before */
+    if (config->prices[0])
+        (void)json_object_set_new(object, "prices", json_string(config->prices)); /* likewise */
     return object;
 }
 
@@ -65,6 +68,7 @@ static void config_read(JsonReader *r, ClusterConfig *ret)
 {
     field_table_read(r, config_numbers, ELEMENTSOF(config_numbers), ret);
     json_get_text(r, "admit", JSON_OPTIONAL, ret->admit, sizeof(ret->admit));
+    json_get_text(r, "prices", JSON_OPTIONAL, ret->prices, sizeof(ret->prices));
 }
 
 int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err)

@@ -63,6 +63,9 @@ static void bad_settings_name_file_key_and_value(_unused_ void **state)
         {"{\"admit\": \"\"}", NULL, NULL, "admit: empty; say open", 2},
         {"{\"admit\": \"n1;n2\"}", NULL, NULL, "admit: ';': names of nodes", 2},
         {"{\"admit\": \"n1,open\"}", NULL, NULL, "admit: \"open\" stands alone", 2},
+        {"{\"prices\": \"p5-spot=3.5, p5*=12.29,*=0\"}", NULL, NULL, "the settings are good", 0},
+        {"{\"prices\": \"p5=1,p4\"}", NULL, NULL, "prices: \"p4\" is not CLASS=DOLLARS", 2},
+        {"{}", "--prices", "p5=1000.5", "prices: \"p5=1000.5\" is not", 2},
         {"{\"admit\": \"n1@\"}", NULL, NULL, "admit: \"n1@\" is not NAME@MACHINE-ID", 2},
     };
     char path[512], file[64] = "/tmp/sdcontroller-test-XXXXXX", text[TEXT_BYTES];

@@ -132,6 +132,25 @@ bool job_is_active(const ModelJob *job)
     return job->has_world && !model_has_ended(job) && model_phase(job) != PHASE_PENDING;
 }
 
+ClusterSlots cluster_slots(const Model *m)
+{
+    ClusterSlots s = {0};
+    for (size_t i = 0; i < m->n_nodes; i++) {
+        const NodeRecord *n = &m->nodes[i];
+        bool open =
+            n->state == NODE_UP && n->verdict <= NODE_SUSPECT && !model_cause(m, n->name, NULL);
+        s.total += n->n_slots;
+        uint64_t used = 0;
+        for (size_t j = 0; j < m->n_jobs; j++)
+            for (size_t k = 0; job_is_active(&m->jobs[j]) && k < m->jobs[j].world.n_runs; k++)
+                if (strcmp(m->jobs[j].world.runs[k].node, n->name) == 0)
+                    used |= m->jobs[j].world.runs[k].slots;
+        s.used += __builtin_popcountll(used);
+        s.closed += open ? 0 : n->n_slots - __builtin_popcountll(used);
+    }
+    return s;
+}
+
 static void judge_records(const Model *m, Judgement *j)
 {
     for (size_t i = 0; i < MIN(m->n_complaints, (size_t)MODEL_COMPLAINTS_MAX); i++) {
@@ -213,7 +232,7 @@ static uint64_t lost_usec(const Model *m, const char *node)
     return at;
 }
 
-static bool is_missing(const Model *m, const char *node)
+bool judge_is_lost(const Model *m, const char *node)
 {
     const HealthRecord *h = model_health(m, node);
     return h && !h->left_usec && !model_node(m, node) && !model_cause(m, node, NULL);
@@ -225,7 +244,7 @@ static void judge_missing(const Model *m, Judgement *j)
     for (size_t i = 0; i < m->n_health; i++) {
         const HealthRecord *h = &m->health[i];
         char heard[TIME_TEXT_BYTES];
-        if (!is_missing(m, h->node))
+        if (!judge_is_lost(m, h->node))
             continue;
         add_wrong(j, "node %s is lost: nobody has heard of it since %s", h->node,
                   date_text(MAX(h->at_usec, lost_usec(m, h->node)), heard));
@@ -284,7 +303,7 @@ static void judge_jobs(const Model *m, Judgement *j)
         of = of && model_is_incident_of(n, of) ? of : NULL;
         if (n->state != INCIDENT_OPEN || (of && model_phase(of) == PHASE_FAILED))
             continue; /* said above */
-        if (!*n->job && is_missing(m, n->node))
+        if (!*n->job && judge_is_lost(m, n->node))
             continue; /* said below */
         add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",
                   n->node, n->evidence);

@@ -19,5 +19,12 @@ typedef struct Judgement {
 void judge_etcd(const Members *members, Judgement *judgement);
 void judge_cluster(const Model *model, Judgement *judgement);
 
+typedef struct ClusterSlots {
+    int total, used;
+    int closed; /* unused slots of nodes that get no new ranks */
+} ClusterSlots;
+ClusterSlots cluster_slots(const Model *model);
+/* Tells whether the node is gone without leave, and nobody has cordoned it. */
+bool judge_is_lost(const Model *model, const char *node);
 /* Tells whether the job has, or should have, ranks now. */
 bool job_is_active(const ModelJob *job);

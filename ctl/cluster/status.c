@@ -10,29 +10,6 @@
 
 #include <string.h>
 
-typedef struct Slots {
-    int total, used, closed; /* closed: of nodes that get no new ranks */
-} Slots;
-
-static Slots count_slots(const Model *m)
-{
-    Slots s = {0};
-    for (size_t i = 0; i < m->n_nodes; i++) {
-        const NodeRecord *n = &m->nodes[i];
-        bool open =
-            n->state == NODE_UP && n->verdict <= NODE_SUSPECT && !model_cause(m, n->name, NULL);
-        s.total += n->n_slots;
-        uint64_t used = 0;
-        for (size_t j = 0; j < m->n_jobs; j++)
-            for (size_t k = 0; job_is_active(&m->jobs[j]) && k < m->jobs[j].world.n_runs; k++)
-                if (strcmp(m->jobs[j].world.runs[k].node, n->name) == 0)
-                    used |= m->jobs[j].world.runs[k].slots;
-        s.used += __builtin_popcountll(used);
-        s.closed += open ? 0 : n->n_slots - __builtin_popcountll(used);
-    }
-    return s;
-}
-
 static json_t *jobs_json(const Model *m)
 {
     json_t *jobs = json_array();
@@ -89,7 +66,7 @@ static json_t *status_json(const Model *m, const Members *members, const char *c
     json_decref(judgement.wrong);
     if (!m)
         return j;
-    const Slots s = count_slots(m);
+    const ClusterSlots s = cluster_slots(m);
     json_t *standby = json_array();
     for (size_t i = 1; i < m->n_candidates; i++)
         json_array_append_new(standby, json_string(m->candidates[i].record.name));

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "cluster/cost.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/print.h"
@@ -81,6 +82,22 @@ static void put_tiles(json_t *page, const JobReport *r)
                    span_text((double)(report_end_usec(r) - p->started_usec) * 1e-6, span));
 }
 
+static void put_cost(json_t *page, const JobReport *r)
+{
+    CostView v;
+    char spent[COST_TEXT_BYTES], lost[COST_TEXT_BYTES], steps[COST_TEXT_BYTES],
+        samples[COST_TEXT_BYTES], end[COST_TEXT_BYTES];
+    cost_look(&r->job->phase, model_progress(r->job), r->now_usec, &v);
+    if (!v.is_known)
+        return;
+    report_put(page, "cost=%s cost_lost=%s", cost_text(v.spent, spent), cost_text(v.lost, lost));
+    if (v.to_end >= 0)
+        report_put(page, "cost_end=%s", cost_text(v.to_end, end));
+    if (v.per_1000_steps >= 0 && v.per_billion_samples >= 0)
+        report_put(page, "cost_steps=%s cost_samples=%s", cost_text(v.per_1000_steps, steps),
+                   cost_text(v.per_billion_samples, samples));
+}
+
 static void put_lost_metrics(json_t *page, const CommittedMetrics *m)
 {
     if (m->n_lost > 0)
@@ -129,6 +146,7 @@ static json_t *page_of(const JobReport *r)
                r->model->cluster, r->metrics_note);
     report_put(page, "version=%s written=%s", SDTRAIN_VERSION, date_text(r->now_usec, when));
     put_tiles(page, r);
+    put_cost(page, r);
     put_lost_metrics(page, &r->metrics);
     report_put_drawings(page, r);
     put_facts(page, r);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - `sdctl job status` and `job list`. */
 #include "base/clock.h"
+#include "cluster/cost.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch.h"
@@ -106,6 +107,27 @@ static void print_store(const ModelJob *job)
         printf("  tries again in %s\n", span_text((double)(next_usec - now_usec) * 1e-6, span));
 }
 
+static void print_cost(const ModelJob *job)
+{
+    CostView v;
+    char spent[COST_TEXT_BYTES], lost[COST_TEXT_BYTES], text[COST_TEXT_BYTES];
+    cost_look(&job->phase, model_progress(job), clock_realtime_usec(), &v);
+    if (!job->has_phase || !v.is_known)
+        return;
+    printf("  cost %s, of it %s lost to failures", cost_text(v.spent, spent),
+           cost_text(v.lost, lost));
+    if (v.to_end >= 0)
+        printf("; %s to the end", cost_text(v.to_end, text));
+    printf("\n");
+    if (v.rate > 0)
+        printf("    %s an hour", cost_text(v.rate, text));
+    if (v.per_1000_steps >= 0)
+        printf(", %s per 1,000 steps", cost_text(v.per_1000_steps, text));
+    if (v.per_billion_samples >= 0)
+        printf(", %s per epoch of 1e9 samples", cost_text(v.per_billion_samples, text));
+    printf(v.rate > 0 ? "\n" : "");
+}
+
 static void print_divergence(const ModelJob *job)
 {
     const ProgressRecord *p = model_progress(job);
@@ -134,6 +156,7 @@ static void print_job(const Model *m, const ModelJob *job)
     if (json_is_object(checkpoint))
         printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
                json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
+    print_cost(job);
     print_store(job);
     print_divergence(job);
     print_world(j);

@@ -175,6 +175,62 @@ static void what_the_store_costs_is_told(void **state)
     json_decref(j);
 }
 
+static void cost_is_shown_where_there_are_prices(void **state)
+{
+    CtlLab *lab = *state;
+    ctl_put_running_job(lab, "a");
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    assert_null(strstr(lab->out, "cost"));
+    assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
+    json_t *j = ctl_json(lab);
+    assert_true(json_is_null(at(j, "cost")));
+    json_decref(j);
+
+    PhaseRecord phase = {.phase = PHASE_RUNNING,
+                         .generation = 2,
+                         .go = true,
+                         .since_usec = 1,
+                         .cost = {.rate = INT64_C(72000000), /* a dollar in 50 seconds */
+                                  .since_usec = clock_realtime_usec(),
+                                  .spent = INT64_C(1234000000),
+                                  .lost = 5250000}};
+    CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    /* 12 of 100 steps, half a second each, 32 samples a second */
+    assert_contains(lab->out, "  cost $1,234, of it $5.25 lost to failures; $0.8800 to the end\n"
+                              "    $72.00 an hour, $10.00 per 1,000 steps, $625,000 per epoch of "
+                              "1e9 samples\n");
+    assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
+    j = ctl_json(lab);
+    json_t *cost = at(j, "cost");
+    double spent = json_real_value(at(cost, "spent"));
+    assert_true(spent > 1234 && spent < 1240);
+    assert_true(json_real_value(at(cost, "lost")) == 5.25);
+    assert_true(json_real_value(at(cost, "per_hour")) == 72);
+    assert_true(json_real_value(at(cost, "per_1000_steps")) == 10);
+    assert_true(json_real_value(at(cost, "per_billion_samples")) == 625000);
+    assert_true(json_real_value(at(cost, "to_end")) == 0.88);
+    json_decref(j);
+
+    char path[200];
+    size_t n;
+    _cleanup_free_ char *page = NULL;
+    Error err = ERROR_INIT;
+    assert_int_equal(ctl_run(lab, "job report a --out %s/cost.html", lab->folder), 0);
+    (void)snprintf(path, sizeof(path), "%s/cost.html", lab->folder);
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "<b>$5.25</b><span>of it lost to failures</span>");
+    assert_contains(page, "<b>$10.00</b><span>per 1,000 steps</span>");
+    assert_contains(page, "<b>$625,000</b><span>per epoch of 1e9 samples</span>");
+
+    phase.phase = PHASE_SUCCEEDED;
+    phase.cost.since_usec = 0;
+    CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    assert_contains(lab->out, "  cost $1,234, of it $5.25 lost to failures\n\n");
+    assert_null(strstr(lab->out, "an hour"));
+}
+
 static void people_read_culprit_cause_and_evidence(void **state)
 {
     CtlLab *lab = *state;
@@ -566,6 +622,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(status_has_the_documented_fields),
         cmocka_unit_test(what_the_store_costs_is_told),
+        cmocka_unit_test(cost_is_shown_where_there_are_prices),
         cmocka_unit_test(people_read_culprit_cause_and_evidence),
         cmocka_unit_test(events_come_in_the_order_of_time),
         cmocka_unit_test(what_a_stop_ends_was_not_recovered),

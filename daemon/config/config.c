@@ -4,6 +4,7 @@
 
 #include "base/cleanup.h"
 #include "cluster/keys.h"
+#include "cluster/records.h"
 #include "metrics/http-server.h"
 
 #include <arpa/inet.h>
@@ -174,6 +175,18 @@ static int check_spot_endpoint(const char *source, const char *url, Error *err)
     return 0;
 }
 
+/* A class that no word of the controllers' list can name would silently cost nothing. */
+static int check_price_class(const char *source, const json_t *labels, Error *err)
+{
+    const char *price = json_string_value(json_object_get(labels, "price"));
+    if (price && (!*price || strpbrk(price, ",= ") || strlen(price) > RECORD_PRICE_CLASS_MAX))
+        return error_set(err, -EINVAL,
+                         "%s: labels: price: \"%.60s\" is not a class of 1 to %d bytes without "
+                         "',', '=' and ' '",
+                         source, price, RECORD_PRICE_CLASS_MAX);
+    return 0;
+}
+
 static int check(const char *source, DaemonConfig *c, Error *err)
 {
     if (!name_is_valid(c->cluster))
@@ -227,7 +240,7 @@ static int check(const char *source, DaemonConfig *c, Error *err)
         if (r < 0)
             return error_prefix(err, r, "%s: etcd_password_file", source);
     }
-    return 0;
+    return check_price_class(source, c->labels, err);
 }
 
 int config_load(const SettingsCall *call, DaemonConfig *ret, Error *err)

@@ -65,6 +65,8 @@ static char *node_encode(const OwnNode *node)
         record.verdict = NODE_DRAIN;
         (void)snprintf(record.evidence, sizeof(record.evidence), "sdtraind is told to stop");
     }
+    const char *price = json_string_value(json_object_get(node->needs.config->labels, "price"));
+    (void)snprintf(record.price_class, sizeof(record.price_class), "%s", price ? price : "");
     exit_repair_text(record.evidence);
     history_tell(node->needs.history, &record);
     (void)snprintf(record.features, sizeof(record.features), "%s%s%s", FEATURE_DOCTOR,

@@ -70,6 +70,8 @@ static void test_bad_settings_are_named(_unused_ void **state)
     expect_refusal(GOOD ", \"run_dir\": \"run\"", NULL, "run_dir: run is not an absolute path");
     expect_refusal(GOOD ", \"trainer_environment\": [\"A\"]", NULL,
                    "trainer_environment: element 0");
+    expect_refusal(GOOD ", \"labels\": {\"price\": \"p4,p5\"}", NULL,
+                   "labels: price: \"p4,p5\" is not a class");
     expect_refusal(GOOD ", \"labels\": {\"a\": 1}", NULL, "labels: the value of a");
     expect_refusal(GOOD ", \"paths_read\": [1]", NULL, "paths_read: element 0 is not a string");
     expect_refusal(GOOD ", \"paths_write\": \"/a\"", NULL, "paths_write: expected ");

@@ -25,7 +25,7 @@ static bool has_told_last_step(Lab *lab, _unused_ const void *userdata)
 static void test_world_from_start_to_finish(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
-    const char *settings = "\"slots\": 2, \"labels\": {\"rack\": \"r7\"}, "
+    const char *settings = "\"slots\": 2, \"labels\": {\"rack\": \"r7\", \"price\": \"p5-spot\"}, "
                            "\"trainer_environment\": [\"FAKE_SAVE_EVERY=4\"]";
     (void)lab_start_node(lab, 0, settings, NULL);
     (void)lab_start_node(lab, 1, settings, NULL);
@@ -33,6 +33,7 @@ static void test_world_from_start_to_finish(_unused_ void **state)
     assert_true(lab_node_record(lab, 0, &node));
     assert_int_equal(node.n_slots, 2);
     assert_string_equal(node.address, "127.0.0.1");
+    assert_string_equal(node.price_class, "p5-spot");
     assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/nodes/node0"), "r7"));
 
     lab_put_spec(lab, "a");

@@ -137,7 +137,7 @@ class Scraped(LabCase):
             {"name": "hook", "kind": "webhook", "least": "info", "url": sink.url + "/hook"},
             {"name": "nobody", "kind": "webhook", "least": "info", "url": "http://127.0.0.1:1/"}]}))
         for controller in ("controller1", "controller2"):
-            self.cluster.configure(controller, alerts_file=alerts)
+            self.cluster.configure(controller, alerts_file=alerts, prices="*=36")
         self.addresses = self.urls()
         self.assertEqual(sorted(self.addresses), ["controller1", "controller2", "node1", "node2", "node3"])
         self.prometheus = Prometheus(self.lab, *[[address for name, address in sorted(self.addresses.items())
@@ -182,6 +182,9 @@ class Scraped(LabCase):
         self.assertTrue(0 < parts <= took + 0.01, (parts, took))
         goodput = ask.value('sdtrain_job_goodput_ratio{job_name="seen"}')
         self.assertTrue(0 < goodput <= 1, goodput)
+        spent, lost = (ask.value('sdtrain_job_cost%s_dollars_total{job_name="seen"}' % word) for word in ("", "_lost"))
+        self.assertTrue(0.02 * took < lost < spent, (spent, lost, took))  # a slot is a cent a second, and it had two or three
+        ask.becomes('sdtrain_job_cost_dollars_per_hour{job_name="seen"}', 0)
         self.assertGreater(ask.value('sdtrain_job_loss{job_name="seen"}'), 0)
         ask.becomes('sdtrain_worlds_total{why="start"}', 1)
         ask.becomes('sdtrain_worlds_total{why="recovery"}', 1)

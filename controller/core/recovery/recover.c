@@ -7,6 +7,7 @@
 
 #include "controller/core/cluster-internal.h"
 #include "controller/core/cordons.h"
+#include "controller/core/cost.h"
 #include "controller/core/decide.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/recovery/checkpoints.h"
@@ -221,6 +222,7 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
         (void)decide_world(c, s, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
     assert(d->put_phase);
+    cost_of_failure(c, job, d);
     d->phase.failures_without_progress = counters.failures;
     d->phase.pauses = counters.pauses;
     d->phase.store_lost_usec = counters.store_lost_usec;

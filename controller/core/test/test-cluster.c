@@ -6,8 +6,8 @@
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue=
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed | takeover TERM
- *                                    admit="LIST"
- *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP
+ *                                    admit="LIST" prices="LIST"
+ *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP price=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= [stop-if-diverging]
@@ -87,6 +87,9 @@ static void say_phase(Story *s, const Decision *d)
         say(s, " furthest=%lld", (long long)p->furthest_step);
     if (p->goodput > 0)
         say(s, " goodput=%.2f", p->goodput);
+    if (p->cost.rate || p->cost.spent)
+        say(s, " rate=%.2f spent=%.6f lost=%.6f", (double)p->cost.rate / 1e6,
+            (double)p->cost.spent / 1e6, (double)p->cost.lost / 1e6);
     say(s, " \"%s\"\n", p->reason);
 }
 
@@ -245,6 +248,7 @@ static void read_config(Story *s)
     c->queue_patience_usec = USEC(find_number(s, "queue", (double)c->queue_patience_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
     COPY(c->admit, find_text(s, "admit", c->admit));
+    COPY(c->prices, find_text(s, "prices", c->prices));
 }
 
 static void set_config(Story *s)
@@ -276,6 +280,7 @@ static void put_node(Story *s)
     run->committed.generation = run->generation;
     COPY(n.name, word(s, 2));
     COPY(n.evidence, find_text(s, "evidence", ""));
+    COPY(n.price_class, find_text(s, "price", ""));
     COPY(n.job, find_text(s, "job", ""));
     COPY(n.machine_id, find_text(s, "machine", "m"));
     const TraceEntry *world = trace_find(s->runner, EVENT_WORLD, n.job, 0, NULL);

@@ -213,7 +213,8 @@ static void fill_phase(Walk *w, PhaseRecord *r)
                        .n_worlds = draw(w, RECORD_PAST_WORLDS_MAX + 1),
                        .committed = MARK(w),
                        .furthest_resume = number(w),
-                       .serial = number(w)};
+                       .serial = number(w),
+                       .cost = {number(w), moment(w), number(w), number(w)}};
     SUBMISSION(w, r->submission);
     TEXT(w, r->reason);
 }

@@ -17,6 +17,9 @@ static void survey_job(Story *s, const JobSurvey *j)
         say(s, ", committed %lld", (long long)j->checkpoint_step);
     if (j->goodput >= 0)
         say(s, ", goodput=%.2f", j->goodput);
+    if (j->cost.rate || j->cost.spent)
+        say(s, ", rate=%.2f spent=%.6f lost=%.6f", (double)j->cost.rate / 1e6,
+            (double)j->cost.spent / 1e6, (double)j->cost.lost / 1e6);
     say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
 }
 

@@ -453,6 +453,18 @@ static void a_list_of_nodes_is_replayed(void **state)
     assert_non_null(strstr(seen.text, " n2 "));
 }
 
+static void texts_of_the_settings_survive(_unused_ void **state)
+{
+    ClusterConfig config = cluster_config_default, back;
+    Error err = ERROR_INIT;
+    (void)snprintf(config.admit, sizeof(config.admit), "n*");
+    (void)snprintf(config.prices, sizeof(config.prices), "p5*=12.29");
+    _cleanup_json_ json_t *object = journal_config_json(&config);
+    assert_int_equal(journal_config_read("line", object, &back, &err), 0);
+    assert_string_equal(back.admit, config.admit);
+    assert_string_equal(back.prices, config.prices);
+}
+
 static void a_disk_that_fails_is_tried_again(void **state)
 {
     Shell *s = *state;
@@ -488,6 +500,7 @@ int main(void)
         WITH_SHELL(a_difference_shows_both),
         WITH_SHELL(settings_are_replayed),
         WITH_SHELL(a_list_of_nodes_is_replayed),
+        cmocka_unit_test(texts_of_the_settings_survive),
         WITH_SHELL(a_disk_that_fails_is_tried_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cost.c - the meter in each job's phase: how fast it runs, and what of it failures have cost.
+ *
+ * Lost is what was paid from the fault to the first step of the next world (pauses included), a start that failed, and
+ * the steps that were trained in vain because the next world begins before them. So replay is counted once, when it
+ * becomes known, at the price of the first time.
+ *
+ * Entry points: cost_of_phase() in every decision about a phase, cost_of_world(), cost_of_failure(), decide_price().
+ * Guarantees: without prices nothing is decided, so that `cluster what-if`, which knows none, says what the leader
+ * would; a meter that runs stops with its world. */
+#include "controller/core/cost.h"
+
+#include "cluster/cost.h"
+#include "controller/core/recovery/failure.h"
+#include "controller/core/tables.h"
+#include "controller/core/text.h"
+
+static bool holds_slots(JobPhase phase)
+{
+    return phase >= PHASE_STARTING && phase <= PHASE_STOPPING;
+}
+
+void node_price(const Cluster *c, CoreNode *node)
+{
+    node->price =
+        c->config.prices[0] ? cost_find_price(c->config.prices, node->record.price_class) : 0;
+}
+
+void cost_update(Cluster *c)
+{
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (c->nodes[i].used)
+            node_price(c, node_at(c, i));
+}
+
+void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
+{
+    cost_meter_read(&phase->cost, c->real_usec, job->phase.phase == PHASE_RECOVERING);
+    phase->cost.since_usec = holds_slots(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
+}
+
+/* How long the old world trained what the new one trains again. Records may say anything: not longer than it lived. */
+static uint64_t again_usec(const Cluster *c, const CoreJob *job, const WorldRecord *next,
+                           double step_sec)
+{
+    uint64_t lived_usec = c->real_usec > job->world.decided_usec && job->world.decided_usec
+                              ? c->real_usec - job->world.decided_usec
+                              : 0;
+    int64_t steps = job_reached_step(c, job) - resume_point_step(&next->resume);
+    double usec = steps > 0 ? (double)steps * step_sec * 1e6 : 0;
+    if (!(usec > 0)) /* NaN, too */
+        return 0;
+    return usec < (double)lived_usec ? (uint64_t)usec : lived_usec;
+}
+
+static int64_t rate_of_plan(const Cluster *c, const WorldRecord *world)
+{
+    int64_t rate = 0;
+    for (size_t i = 0; i < world->n_runs; i++) {
+        int at = node_place_of_name(c, world->runs[i].node);
+        assert(at < c->n_by_name); /* the plan has it from there */
+        rate += c->nodes[c->by_name[at]].price * slots_count(world->runs[i].slots);
+    }
+    return MIN(rate, COST_RATE_MAX);
+}
+
+void cost_of_world(const Cluster *c, const CoreJob *job, double step_sec, Decision *d)
+{
+    assert(d->put_world && d->put_phase);
+    if (d->world.incident[0])
+        cost_meter_lose(&d->phase.cost, again_usec(c, job, &d->world, step_sec));
+    cost_meter_run(&d->phase.cost, rate_of_plan(c, &d->world), c->real_usec);
+}
+
+void cost_of_failure(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    assert(d->put_phase && d->put_incident);
+    if (job->phase.phase == PHASE_RECOVERING || job->phase.cost.since_usec == 0)
+        return; /* all of that time is lost already, or nothing was paid */
+    uint64_t from_usec =
+        job->phase.phase == PHASE_STARTING ? job->world.decided_usec : d->incident.at_usec;
+    CostMeter meter = d->phase.cost;
+    meter.rate = job->phase.cost.rate; /* of the world that failed */
+    if (from_usec && c->real_usec > from_usec)
+        cost_meter_lose(&meter, c->real_usec - from_usec);
+    d->phase.cost.lost = meter.lost;
+}
+
+/* Sums up the present world's prices. False: a node of it was never seen here, so its class is not known. */
+static bool rate_of_job(const Cluster *c, const CoreJob *job, int64_t *ret)
+{
+    int64_t rate = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (c->nodes[run->node].stamp.seen == 0)
+            return false;
+        rate += c->nodes[run->node].price * slots_count(run->slots);
+    }
+    *ret = MIN(rate, COST_RATE_MAX);
+    return job->n_runs > 0;
+}
+
+bool decide_price(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    assert(job->phase.phase == PHASE_RUNNING && !d->put_phase);
+    int64_t rate;
+    if (!c->config.prices[0] || !rate_of_job(c, job, &rate) || rate == job->phase.cost.rate)
+        return false;
+    d->put_phase = true;
+    d->phase = job->phase;
+    cost_meter_read(&d->phase.cost, c->real_usec, false);
+    cost_meter_run(&d->phase.cost, rate, c->real_usec);
+    d->phase.serial = job_next_serial(c, job);
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}
