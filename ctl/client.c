@@ -24,12 +24,18 @@ int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *e
 
 int client_open(const ClientOptions *options, CtlClient *ret, Error *err)
 {
+    return client_open_briefly(options, CLIENT_TIMEOUT_SEC * USEC_PER_SEC, ret, err);
+}
+
+int client_open_briefly(const ClientOptions *options, uint64_t patience_usec, CtlClient *ret,
+                        Error *err)
+{
     *ret = (CtlClient){0};
     EtcdOptions etcd;
     int r = client_etcd_options(options, &etcd, err);
     if (r < 0)
         return r;
-    etcd.timeout_usec = ret->patience_usec = CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
+    etcd.timeout_usec = ret->patience_usec = patience_usec;
 
     const char *cluster = options->cluster ? options->cluster : getenv("SDTRAIN_CLUSTER");
     if (!cluster)

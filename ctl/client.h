@@ -31,6 +31,9 @@ typedef struct CtlClient {
 /* Fills the options that client_open() connects with; their strings live until exit. */
 int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err);
 int client_open(const ClientOptions *options, CtlClient *ret, Error *err);
+/* Works as client_open(), and gives up after that time where etcd does not answer. */
+int client_open_briefly(const ClientOptions *options, uint64_t patience_usec, CtlClient *ret,
+                        Error *err);
 /* Works as client_open(), for a verb about one node; -ENOENT: no node can have that name. */
 int client_open_for_node(const ClientOptions *options, const char *node, CtlClient *ret,
                          Error *err);

@@ -34,3 +34,7 @@ extern const int ctl_n_verbs;
 /* The two verbs without a noun. */
 int simulate(const Arguments *a);
 int completion(const Arguments *a);
+
+/* `sdctl complete WORD... CURRENT`, which the shells' completions call: prints what the last word may become, a line
+ * each, "word<TAB>meaning"; a line "<files>" or "<folders>" has the shell complete those. */
+int completion_words(int n, char **words);

@@ -12,6 +12,7 @@
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/cluster/verbs.h"
+#include "ctl/meant.h"
 #include "ctl/print.h"
 
 #include <string.h>
@@ -167,6 +168,14 @@ static int suppose_one(Trial *t, const char *node, char what)
                        : close_node(t, node, what == 'D' ? CORDON_DRAIN : CORDON_CORDON);
 }
 
+static int refuse_node(const Trial *t, const char *name, Error *err)
+{
+    _cleanup_(model_freep) Model *model = model_new(t->cluster);
+    for (size_t i = 0; i < t->records->n_kvs; i++)
+        (void)model_feed(model, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = t->records->kvs[i]});
+    return meant_no_node(model, name, err);
+}
+
 /* names: "n1,n2"; NULL: none. */
 static int suppose(Trial *t, const char *names, char what, Error *err)
 {
@@ -175,7 +184,7 @@ static int suppose(Trial *t, const char *names, char what, Error *err)
         size_t n = strcspn(names, ",");
         (void)snprintf(name, sizeof(name), "%.*s", (int)MIN(n, (size_t)NODE_NAME_MAX), names);
         if (suppose_one(t, name, what) < 0)
-            return error_set(err, -ENOENT, "no node %s in cluster %s", name, t->cluster);
+            return refuse_node(t, name, err);
         names += n + (names[n] == ',');
     }
     return 0;

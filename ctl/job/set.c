@@ -2,11 +2,13 @@
 /* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
+#include "ctl/job/wait.h"
 #include "ctl/job/watch.h"
 #include "ctl/model.h"
 #include "protocol/job.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { TRIES = 5 };
 
@@ -155,6 +157,9 @@ static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *d
 int job_start_again(const Arguments *a)
 {
     int code = set(a, start_again);
+    if (code == CTL_NOT_FOUND && access(a->operand, R_OK) == 0)
+        fprintf(stderr, "sdctl: the file %s that is here is started by sdctl job start ./%s\n",
+                a->operand, a->operand);
     if (code == CTL_DONE)
         printf("job %s goes on from its newest checkpoint once there are slots for it\n",
                a->operand);
@@ -163,22 +168,26 @@ int job_start_again(const Arguments *a)
 
 int job_resize(const Arguments *a)
 {
+    if (a->timeout_sec >= 0 && !a->wait)
+        return arguments_refuse(a->verb, "--timeout bounds --wait, which is not given");
     int code = set(a, resize);
     if (code == CTL_DONE)
         printf("job %s will finish its step, save, and go on with %d rank%s once there are slots "
                "for them\n",
                a->operand, a->world, a->world == 1 ? "" : "s");
-    return code;
+    return code == CTL_DONE && a->wait ? job_wait_size(a, a->world) : code;
 }
 
 int job_stop(const Arguments *a)
 {
+    if (a->timeout_sec >= 0 && !a->wait)
+        return arguments_refuse(a->verb, "--timeout bounds --wait, which is not given");
     int code = set(a, stop);
     if (code == CTL_DONE)
         printf(
             "job %s will finish its step, save and stop; if it has failed, its incident is over\n",
             a->operand);
-    return code;
+    return code == CTL_DONE && a->wait ? job_wait_stopped(a) : code;
 }
 
 int job_delete(const Arguments *a)

@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
+#include "ctl/meant.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
 
@@ -114,7 +115,7 @@ static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Er
         }
     }
     if (r == 0 && !known && ret->kept[0].revision == 0)
-        return error_set(err, -ENOENT, "no node %s in cluster %s", node, client->cluster);
+        return meant_no_node_of(client, node, err);
     return r;
 }
 

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
+#include "ctl/meant.h"
 #include "ctl/client.h"
 #include "ctl/node/verbs.h"
 
@@ -31,7 +32,7 @@ static int read_known(CtlClient *client, const char *node, Known *ret, Error *er
         any |= answer->n_kvs > 0;
     }
     if (!any)
-        return error_set(err, -ENOENT, "no node %s in cluster %s", node, client->cluster);
+        return meant_no_node_of(client, node, err);
     if (ret->revisions[0])
         return error_set(err, -EBUSY,
                          "node %s is here; sdctl node drain %s takes it out of service", node,

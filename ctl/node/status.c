@@ -3,6 +3,7 @@
  * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
 #include "base/slots.h"
 #include "ctl/arguments.h"
+#include "ctl/meant.h"
 #include "ctl/model.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
@@ -253,7 +254,7 @@ int node_status(const Arguments *a)
     int r = model_open(&a->client, &model, &err);
     const NodeRecord *node = r == 0 ? model_node(model, a->operand) : NULL;
     if (r == 0 && !node && !model_cordon(model, a->operand) && !model_health(model, a->operand))
-        r = error_set(&err, -ENOENT, "no node %s in cluster %s", a->operand, model->cluster);
+        r = meant_no_node(model, a->operand, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     json_t *j = node_json(model, a->operand, node);
