@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 /* The least number of slips that make one word of the other: the optimal string alignment, three rows of it. */
 static int distance_of(const char *a, size_t n_a, const char *b, size_t n_b)
 {
@@ -28,10 +30,21 @@ static int distance_of(const char *a, size_t n_a, const char *b, size_t n_b)
     return last[n_b];
 }
 
+/* node7 and node9 are two nodes, and neither is a slip. */
+static bool differ_in_digits_alone(const char *a, const char *b)
+{
+    while (*a && *b && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
+        a++;
+        b++;
+    }
+    return !*a && !*b;
+}
+
 void nearest_offer(Nearest *x, const char *word)
 {
     const size_t n_asked = strlen(x->asked), n_word = strlen(word);
-    if (n_asked == 0 || n_asked > NEAREST_WORD_MAX || n_word == 0 || n_word > NEAREST_WORD_MAX)
+    if (n_asked == 0 || n_asked > NEAREST_WORD_MAX || n_word == 0 || n_word > NEAREST_WORD_MAX ||
+        differ_in_digits_alone(x->asked, word))
         return;
     int distance = distance_of(x->asked, n_asked, word, n_word);
     if (n_asked >= 2 && strncmp(x->asked, word, n_asked) == 0)

@@ -203,6 +203,7 @@ static const Field cause_fields[] = {
     INT64(CordonCause, "since_usec", since_usec, MAYBE),
     INT64(CordonCause, "until_usec", until_usec, MAYBE),
     INT(CordonCause, "strikes", strikes, MAYBE, 0, INT32_MAX),
+    TEXT(CordonCause, "by", by, MAYBE),
 };
 
 static const Field cordon_fields[] = {
@@ -217,6 +218,7 @@ static const Field spec_fields[] = {
     INT64(SpecRecord, "submitted_usec", submitted_usec, MAYBE),
     TEXT(SpecRecord, "submission", submission, MAYBE),
     TEXT(SpecRecord, "sources", sources, MAYBE),
+    TEXT(SpecRecord, "by", by, MAYBE),
 };
 
 static const Field desired_fields[] = {
@@ -225,6 +227,8 @@ static const Field desired_fields[] = {
     INT(DesiredRecord, "max", max, NEEDED, 1, RECORD_RANKS_MAX),
     INT(DesiredRecord, "target", target, MAYBE, 0, RECORD_RANKS_MAX),
     INT(DesiredRecord, "priority", priority, MAYBE, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX),
+    TEXT(DesiredRecord, "by", by, MAYBE),
+    INT64(DesiredRecord, "asked_usec", asked_usec, MAYBE),
 };
 
 static const Field run_fields[] = {
@@ -429,6 +433,7 @@ static const Field request_fields[] = {
     OBJECT(RequestRecord, "commit", commit, MAYBE, commit_fields),
     ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
+    TEXT(RequestRecord, "by", by, MAYBE),
 };
 
 /* clang-format on */

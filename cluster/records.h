@@ -37,6 +37,7 @@ enum {
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
     RECORD_RUNS_MAX = 8,        /* jobs that a node remembers */
+    RECORD_BY_MAX = 95,         /* who asked: "anna@laptop, etcd user ops" */
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
@@ -194,6 +195,8 @@ typedef struct CordonCause {
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until somebody uncordons */
     int strikes;
+    char by[RECORD_BY_MAX +
+            1]; /* CORDON_OPERATOR: who asked, by that side's own word; empty: not told */
 } CordonCause;
 
 typedef struct CordonRecord {
@@ -214,6 +217,7 @@ typedef struct SpecRecord {
     char submission[SUBMISSION_BYTES];
     /* Hashes of empty_text and of each stream's index.json and encoder.json, as submitted; empty: not told. */
     char sources[RECORD_SOURCES_MAX];
+    char by[RECORD_BY_MAX + 1]; /* who submitted it, by that side's own word; empty: not told */
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
@@ -223,6 +227,9 @@ typedef struct DesiredRecord {
     int min, max;
     int priority; /* place in the queue: the highest goes first */
     int target; /* world size that a resize asked for; 0: as many ranks as min..max and the slots allow */
+    /* Who asked for the last change and when, by that side's own word and clock; empty and 0: not told. */
+    char by[RECORD_BY_MAX + 1];
+    uint64_t asked_usec;
 } DesiredRecord;
 
 /* ---- worlds/<job>: written once per generation by the leader ---- */
@@ -512,7 +519,8 @@ typedef struct AlertRecord {
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
-     * only a reset cures. To the leader: "forget" a lost node that does not come back; "alerts-test". */
+     * only a reset cures. To the leader: "forget" a lost node that does not come back; "alerts-test"; "uncordon" says who let
+     * a node have ranks again, for the leader's log. */
     char kind[24];
     char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
     char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
@@ -524,6 +532,8 @@ typedef struct RequestRecord {
     size_t n_deliveries;
     /* "recover": the commit to go on from; uri empty: the newest one that the folder holds. */
     CheckpointCommit commit;
+    char by[RECORD_BY_MAX +
+            1]; /* who asked, by that side's own word; empty: not told, or the leader */
 } RequestRecord;
 
 /* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",

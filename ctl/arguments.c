@@ -149,8 +149,9 @@ const char *arguments_value_of(const CtlVerb *verb, const char *word)
 {
     for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
         const OptionText *t = &texts[i];
-        bool is = word[0] == '-' && (word[1] == '-' ? strcmp(word + 2, t->name) == 0
-                                                    : t->letter && word[1] == t->letter && !word[2]);
+        bool is =
+            word[0] == '-' && (word[1] == '-' ? strcmp(word + 2, t->name) == 0
+                                              : t->letter && word[1] == t->letter && !word[2]);
         if (is && ((verb->takes | verb->needs) & t->option))
             return t->value ? t->value : "";
     }

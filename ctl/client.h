@@ -50,6 +50,11 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 
+/* Makes a request of that kind anew, with an id, a time and who asks, as one op that puts it and its guard; text is to
+ * be freed after the transaction. key: KEY_MAX bytes. */
+void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
+                         char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put);
+
 /* Watches every record under the cluster's prefix and calls handler with each event in order (the
  * present state first), and with event NULL after each batch, until it returns non-zero, which
  * becomes the result. -ETIMEDOUT: timeout_usec has passed, and the present state has been seen;

@@ -101,7 +101,8 @@ static void print_values(const char *value, const char *current, const ClientOpt
     else if (strcmp(value, "FOLDER") == 0)
         printf("<folders>\n");
     else if (strcmp(value, "KEY=VALUE") == 0)
-        printf("train.steps=\ntrain.seed=\ntrain.optimizer.lr=\ncheckpoint.uri=\nworld.min=\nworld.max=\n");
+        printf("train.steps=\ntrain.seed=\ntrain.optimizer.lr=\ncheckpoint.uri=\nworld.min=\nworld."
+               "max=\n");
     if (comma)
         (void)snprintf(before, sizeof(before), "%.*s", (int)(comma - current) + 1, current);
     if (strcmp(value, "NODE,...") == 0)
@@ -202,7 +203,8 @@ static const char zsh_script[] =
     "        case $line in\n"
     "        '<files>') _files ;;\n"
     "        '<folders>') _files -/ ;;\n"
-    "        *) all+=(\"${${line%%$'\\t'*}//:/\\\\:}${${(M)line:#*$'\\t'?*}:+:${line#*$'\\t'}}\") ;;\n"
+    "        *) all+=(\"${${line%%$'\\t'*}//:/\\\\:}${${(M)line:#*$'\\t'?*}:+:${line#*$'\\t'}}\") "
+    ";;\n"
     "        esac\n"
     "    done\n"
     "    (( $#all )) && _describe sdctl all\n"

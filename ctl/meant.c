@@ -10,13 +10,13 @@
 static const struct {
     const char *word, *verb;
 } others[] = {
-    {"submit", "start"},  {"run", "start"},       {"create", "start"},  {"apply", "start"},
-    {"launch", "start"},  {"resume", "start"},    {"restart", "start"}, {"cancel", "stop"},
-    {"kill", "stop"},     {"abort", "stop"},      {"pause", "stop"},    {"ls", "list"},
-    {"ps", "list"},       {"rm", "delete"},       {"remove", "delete"}, {"describe", "status"},
-    {"info", "status"},   {"get", "show"},        {"spec", "show"},     {"cat", "show"},
-    {"scale", "resize"},  {"log", "logs"},        {"tail", "logs"},     {"save", "checkpoint"},
-    {"history", "events"}, {"simulate", "what-if"}, {"create", "up"},   {"destroy", "down"},
+    {"submit", "start"},   {"run", "start"},        {"create", "start"},  {"apply", "start"},
+    {"launch", "start"},   {"resume", "start"},     {"restart", "start"}, {"cancel", "stop"},
+    {"kill", "stop"},      {"abort", "stop"},       {"pause", "stop"},    {"ls", "list"},
+    {"ps", "list"},        {"rm", "delete"},        {"remove", "delete"}, {"describe", "status"},
+    {"info", "status"},    {"get", "show"},         {"spec", "show"},     {"cat", "show"},
+    {"scale", "resize"},   {"log", "logs"},         {"tail", "logs"},     {"save", "checkpoint"},
+    {"history", "events"}, {"simulate", "what-if"}, {"create", "up"},     {"destroy", "down"},
 };
 
 static bool is_of(const CtlVerb *v, const char *noun)
@@ -61,8 +61,8 @@ static bool say_nouns(const char *word)
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];
         if (v->noun && strcmp(v->name, word) == 0)
-            fprintf(stderr, "%s sdctl %s %s", n++ ? "," : "sdctl: what it is about comes first:",
-                    v->noun, v->name);
+            fprintf(stderr, "%s sdctl %s %s",
+                    n++ ? "," : "sdctl: what it is about comes first:", v->noun, v->name);
     }
     fprintf(stderr, n ? "\n" : "");
     return n > 0;

@@ -6,20 +6,29 @@
 
 #include <string.h>
 
-static const char *const words[] = {"start", "status", "stop", "list", "resize", "logs", "min", "max"};
+static const char *const words[] = {"start", "status", "stop", "list", "resize",
+                                    "logs",  "min",    "max",  "node7"};
 
 static void slips_are_told_from_other_words(void **state)
 {
     static const struct {
         const char *asked, *says;
     } cases[] = {
-        {"strat", " (did you mean \"start\"?)"},   {"resise", " (did you mean \"resize\"?)"},
-        {"lsit", " (did you mean \"list\"?)"},     {"log", " (did you mean \"logs\"?)"},
+        {"strat", " (did you mean \"start\"?)"},
+        {"resise", " (did you mean \"resize\"?)"},
+        {"lsit", " (did you mean \"list\"?)"},
+        {"log", " (did you mean \"logs\"?)"},
         {"sta", " (did you mean \"start\" or \"status\"?)"},
-        {"statu", " (did you mean \"status\"?)"},  {"stat", " (did you mean \"start\" or \"status\"?)"},
-        {"dance", ""},                             {"x", ""},
-        {"", ""},                                  {"mix", " (did you mean \"min\" or \"max\"?)"},
-        {"xin", " (did you mean \"min\"?)"},       {"mnx", " (did you mean \"max\"?)"},
+        {"statu", " (did you mean \"status\"?)"},
+        {"stat", " (did you mean \"start\" or \"status\"?)"},
+        {"dance", ""},
+        {"x", ""},
+        {"", ""},
+        {"mix", " (did you mean \"min\" or \"max\"?)"},
+        {"node9", ""},
+        {"nodee7", " (did you mean \"node7\"?)"},
+        {"xin", " (did you mean \"min\"?)"},
+        {"mnx", " (did you mean \"max\"?)"},
         {"averylongwordthatislikenootheronethatanybodycouldhavemeanttobe1234", ""},
     };
     (void)state;

@@ -17,7 +17,11 @@
 
 static_assert((int)ARGUMENT_NODES_MAX == DEV_NODES_MAX, "--nodes takes as many as a Dev holds");
 
-enum { REGISTER_SEC = 30, STOP_SEC = 5, LEAVE_SEC = 60 }; /* LEAVE: a node's ranks finish a step and save */
+enum {
+    REGISTER_SEC = 30,
+    STOP_SEC = 5,
+    LEAVE_SEC = 60
+}; /* LEAVE: a node's ranks finish a step and save */
 
 typedef struct Registration {
     const Dev *dev;

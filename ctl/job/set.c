@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
+#include "base/clock.h"
 #include "ctl/arguments.h"
+#include "ctl/asker.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/wait.h"
 #include "ctl/job/watch.h"
@@ -59,6 +61,8 @@ static int change_desired(CtlClient *client, const Arguments *a, DesiredChange c
         DesiredRecord desired =
             job->has_desired ? job->desired : (DesiredRecord){.min = 1, .max = 1};
         r = change(job, a, &desired, err);
+        (void)asker_text(desired.by);
+        desired.asked_usec = clock_realtime_usec();
         if (r == 0)
             r = put_desired(client, job, &desired, &done, err);
         if (r < 0)

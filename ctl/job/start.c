@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
+#include "ctl/asker.h"
 #include "ctl/job/edit.h"
 #include "ctl/job/memory.h"
 #include "ctl/job/verbs.h"
@@ -22,7 +23,7 @@ enum { OBJECTS_LISTED_MAX = 100000 };
 
 /* Where a job was read and what it is. */
 typedef struct JobDraft {
-    const char *source; /* the file's name */
+    const char *source;         /* the file's name */
     const char *resume;         /* --resume, or NULL */
     const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
     int priority;
@@ -319,6 +320,7 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
                                    .max = job->world.max};
     _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
     (void)dataset_sources_format(&d->look.sources, spec.sources);
+    (void)asker_text(spec.by);
     int r = hash_draw(spec.submission);
     if (r < 0)
         return error_errno(err, r, "cannot draw the submission's id");
@@ -426,7 +428,8 @@ static int refuse_words(const Arguments *a, const char *file)
                                 "its name)",
                                 a->operand);
     if (!a->operand && !file)
-        return arguments_refuse(a->verb, "FILE (a job file) or NAME (a job that has ended) is needed");
+        return arguments_refuse(a->verb,
+                                "FILE (a job file) or NAME (a job that has ended) is needed");
     if (!file && (a->resume || a->queue || a->dry_run || job_edit_is_wanted(a)))
         return arguments_refuse(a->verb,
                                 "NAME goes on with the file that the job was submitted with, so it "
@@ -472,7 +475,8 @@ static void print_submitted(const JobDraft *d, const char *how)
 static int check_free(const JobDraft *d, const Model *model, Error *err)
 {
     const ModelJob *job = model_job(model, d->job->name);
-    if (d->given_back || !job || !(job->has_spec || job->has_desired || job->has_world || job->has_phase))
+    if (d->given_back || !job ||
+        !(job->has_spec || job->has_desired || job->has_world || job->has_phase))
         return 0;
     return refuse_taken(d, err);
 }

@@ -30,7 +30,8 @@ static bool is_reached(const JobWait *w, const ModelJob *job)
         return phase == PHASE_RUNNING && job->has_world && job->world.size == w->size;
     if (w->phase == PHASE_STOPPED && phase == PHASE_SUCCEEDED)
         return w->stops;
-    return (w->phase >= 0 && (int)phase == w->phase) || (w->step >= 0 && model_step(job) >= w->step);
+    return (w->phase >= 0 && (int)phase == w->phase) ||
+           (w->step >= 0 && model_step(job) >= w->step);
 }
 
 static int judge(JobWait *w)
@@ -110,9 +111,11 @@ static int wait_for(const Arguments *a, JobWait *w)
     CtlClient client = {0};
     uint64_t timeout_usec = a->timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(a->timeout_sec * 1e6);
     w->name = a->operand;
-    goes_on_say(w->stops    ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
-                : w->size   ? "job %s is resized all the same; sdctl job status %s shows how far it is"
-                            : "job %s goes on; sdctl job status %s shows how far it is",
+    (void)fflush(stdout); /* what was asked for, before the wait for it */
+    goes_on_say(w->stops ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
+                : w->size
+                    ? "job %s is resized all the same; sdctl job status %s shows how far it is"
+                    : "job %s goes on; sdctl job status %s shows how far it is",
                 w->name, w->name);
     int r = client_open(&a->client, &client, &err);
     w->model = model_new(client.cluster);

@@ -207,8 +207,9 @@ int job_watch(const ClientOptions *options, const char *name)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    goes_on_say("job %s goes on; sdctl job status %s --watch looks again, sdctl job stop %s ends it",
-                name, name, name);
+    goes_on_say(
+        "job %s goes on; sdctl job status %s --watch looks again, sdctl job stop %s ends it", name,
+        name, name);
     View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1};
     int r = client_open(options, &client, &err);
     v.model = model_new(client.cluster);

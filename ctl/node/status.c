@@ -17,12 +17,12 @@ static const char stranger_text[] =
 
 static json_t *cause_json(const CordonCause *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i, s:s}", "owner",
                      cordon_owner_names[c->owner], "mode", cordon_mode_names[c->mode], "reason",
                      c->reason, "job", c->job, "machine_id", c->machine_id, "since",
                      (double)c->since_usec * 1e-6, "until",
                      c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
-                     "strikes", c->strikes);
+                     "strikes", c->strikes, "by", c->by);
 }
 
 /* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
@@ -209,6 +209,8 @@ static void print_cause(json_t *c, const char *machine_id)
             printf(" for job %s", json_text(c, "job"));
         if (*of && *machine_id && strcmp(of, machine_id) != 0)
             printf(" of machine %s, which had this name", of);
+        if (*json_text(c, "by"))
+            printf(", asked by %s", json_text(c, "by"));
         printf("%s%s\n", *json_text(c, "reason") ? ": " : "", json_text(c, "reason"));
     }
     if (json_count(c, "strikes") > 0)

@@ -20,12 +20,13 @@ static void bad_words_are_refused_exactly(void **state)
         {"job status a --bogus",
          "job status: --bogus is not an option here; see sdctl job status --help\n"},
         {"job status a -x", "job status: -x is not an option here; see sdctl job status --help\n"},
-        {"job status a --world 2",
-         "job status: --world is not an option here, but of job resize; see sdctl job status --help\n"},
+        {"job status a --world 2", "job status: --world is not an option here, but of job resize; "
+                                   "see sdctl job status --help\n"},
         {"job status a -o xml",
          "job status: --output takes json or text, not \"xml\"; see sdctl job status --help\n"},
         {"job status a --etcd", "job status: --etcd needs a value; see sdctl job status --help\n"},
-        {"job start", "job start: FILE (a job file) or NAME (a job that has ended) is needed; see sdctl job start --help\n"},
+        {"job start", "job start: FILE (a job file) or NAME (a job that has ended) is needed; see "
+                      "sdctl job start --help\n"},
         {"job resize a", "job resize: --world N is needed; see sdctl job resize --help\n"},
         {"job resize a --world 0", "job resize: --world takes a number of ranks, 1 or more, not "
                                    "\"0\"; see sdctl job resize --help\n"},
@@ -86,9 +87,11 @@ static void what_is_no_verb_is_answered_shortly(void **state)
     static const struct {
         const char *line, *says;
     } cases[] = {
-        {"job dance", "sdctl: job dance is not a verb\nusage: sdctl job VERB [NAME] [OPTIONS]; VERB "
-                      "is start, show, status, "},
-        {"dance", "sdctl: dance is not a verb\nusage: sdctl NOUN VERB [NAME] [OPTIONS]; NOUN is job, "},
+        {"job dance",
+         "sdctl: job dance is not a verb\nusage: sdctl job VERB [NAME] [OPTIONS]; VERB "
+         "is start, show, status, "},
+        {"dance",
+         "sdctl: dance is not a verb\nusage: sdctl NOUN VERB [NAME] [OPTIONS]; NOUN is job, "},
         {"job strat", "sdctl: job strat is not a verb (did you mean \"start\"?)\n"},
         {"job submit x.json", "sdctl: job submit is not a verb (did you mean \"start\"?)\n"},
         {"job cancel a", "(did you mean \"stop\"?)\n"},

@@ -192,7 +192,7 @@ static void people_read_culprit_cause_and_evidence(void **state)
     assert_int_equal(ctl_run(lab, "job list"), 0);
     assert_contains(lab->out, " 2      12/100            32.0       resizes from 3 to 2\n");
     assert_int_equal(ctl_run(lab, "job status none"), 3);
-    assert_string_equal(lab->err, "sdctl: no job none in cluster lab\n");
+    assert_string_equal(lab->err, "sdctl: no job none in cluster lab; sdctl job list shows all\n");
 }
 
 static void events_come_in_the_order_of_time(void **state)

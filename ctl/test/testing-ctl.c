@@ -4,13 +4,16 @@
 
 #include "ctl/test/testing-ctl.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "trainer/data/mds/npy.h"
 
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { WORDS_MAX = 24, ANSWER_SEC = 60 };
 
@@ -125,7 +128,7 @@ static char *read_back(FILE *file)
     return text;
 }
 
-int ctl_finish(CtlLab *lab)
+static int finish(CtlLab *lab)
 {
     int status;
     assert_int_equal(waitpid(lab->pid, &status, 0), lab->pid);
@@ -133,6 +136,31 @@ int ctl_finish(CtlLab *lab)
     free(lab->err);
     lab->out = read_back(lab->out_file);
     lab->err = read_back(lab->err_file);
+    return status;
+}
+
+void ctl_wait_said(CtlLab *lab)
+{
+    struct stat s = {0};
+    const uint64_t end = clock_boottime_usec() + ANSWER_SEC * USEC_PER_SEC;
+    while (s.st_size == 0 && clock_boottime_usec() < end) {
+        (void)usleep(10000);
+        assert_int_equal(fstat(fileno(lab->out_file), &s), 0);
+    }
+    assert_true(s.st_size > 0);
+}
+
+int ctl_interrupt(CtlLab *lab)
+{
+    ctl_wait_said(lab);
+    assert_int_equal(kill(lab->pid, SIGINT), 0);
+    int status = finish(lab);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+int ctl_finish(CtlLab *lab)
+{
+    int status = finish(lab);
     if (!WIFEXITED(status))
         fail_msg("sdctl was ended by signal %d: %s", WTERMSIG(status), lab->err);
     return WEXITSTATUS(status);
@@ -209,10 +237,12 @@ static void on_any(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                    _unused_ bool initial, void *userdata)
 {
     Any *any = userdata;
-    if (n == 0 || any->text)
-        return;
-    any->text = strdup(events[0].kv.value);
-    (void)snprintf(any->name, any->size, "%s", events[0].kv.key + any->n_prefix);
+    for (size_t i = 0; i < n && !any->text; i++) {
+        if (strstr(events[i].kv.value, "\"kind\":\"uncordon\"")) /* nobody answers it */
+            continue;
+        any->text = strdup(events[i].kv.value);
+        (void)snprintf(any->name, any->size, "%s", events[i].kv.key + any->n_prefix);
+    }
 }
 
 char *ctl_wait_any(CtlLab *lab, KeyKind kind, char *ret_name, size_t size)

@@ -38,6 +38,10 @@ int ctl_run(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 /* Both halves of ctl_run(), for a test that acts while sdctl runs. */
 void ctl_begin(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 int ctl_finish(CtlLab *lab);
+/* Waits until it has printed something. */
+void ctl_wait_said(CtlLab *lab);
+/* Sends it SIGINT once it has said something; the signal that ended it, or 0. */
+int ctl_interrupt(CtlLab *lab);
 /* The last output as JSON; the caller drops it. */
 json_t *ctl_json(const CtlLab *lab);
 
