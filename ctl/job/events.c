@@ -5,6 +5,7 @@
 #include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <string.h>
 
@@ -118,13 +119,17 @@ int job_events(const Arguments *a)
         print_json(events);
         return CTL_DONE;
     }
-    printf("%-19s  %-10s  %-4s  %-9s  %s\n", "TIME", "EVENT", "GEN", "STEP", "");
+    static const char *const heads[] = {"TIME", "EVENT", "GEN", "STEP", "WHAT"};
+    Table *t = table_new(heads, ELEMENTSOF(heads));
     json_array_foreach (events, i, e) {
         char at[TIME_TEXT_BYTES];
-        printf("%-19s  %-10s  %-4lld  %-9lld  %s\n",
-               date_text((uint64_t)(json_number(e, "at") * 1e6), at), json_text(e, "event"),
-               json_count(e, "generation"), json_count(e, "step"), json_text(e, "text"));
+        table_add(t, PAINT_NONE, "%s", date_text((uint64_t)(json_number(e, "at") * 1e6), at));
+        table_add(t, paint_of(json_text(e, "event")), "%s", json_text(e, "event"));
+        table_add(t, PAINT_NONE, "%lld", json_count(e, "generation"));
+        table_add(t, PAINT_NONE, "%lld", json_count(e, "step"));
+        table_add(t, PAINT_NONE, "%s", json_text(e, "text"));
     }
+    table_print(t);
     json_decref(events);
     return CTL_DONE;
 }

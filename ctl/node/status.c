@@ -8,6 +8,7 @@
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <string.h>
 
@@ -131,7 +132,7 @@ static void say_loss(json_t *lost, char *ret, size_t size)
                    json_text(lost, "text"));
 }
 
-static void print_line(json_t *j)
+static void add_line(Table *t, json_t *j)
 {
     json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
     const bool admitted = json_is_true(json_object_get(j, "admitted"));
@@ -150,9 +151,14 @@ static void print_line(json_t *j)
         say_loss(json_object_get(j, "lost"), why, sizeof(why));
     if (!admitted)
         (void)snprintf(why, sizeof(why), "%s", stranger_text);
-    printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
-           health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
-           *json_text(j, "evidence") && admitted ? json_text(j, "evidence") : why);
+    table_add(t, PAINT_NONE, "%s", json_text(j, "node"));
+    table_add(t, paint_of(json_text(j, "state")), "%s", json_text(j, "state"));
+    table_add(t, PAINT_NONE, "%s", used);
+    table_add(t, *mode && strcmp(mode, "none") != 0 ? PAINT_WORTH : paint_of(health), "%s", health);
+    table_add(t, PAINT_NONE, "%s",
+              json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-");
+    table_add(t, PAINT_NONE, "%s",
+              *json_text(j, "evidence") && admitted ? json_text(j, "evidence") : why);
 }
 
 static bool is_listed(const Model *m, const char *name)
@@ -188,9 +194,11 @@ int node_list(const Arguments *a)
         print_json(all);
         return CTL_DONE;
     }
-    printf("%-20s %-6s %-7s %-20s %-16s %s\n", "NODE", "STATE", "USED", "HEALTH", "JOB", "WHY");
+    static const char *const heads[] = {"NODE", "STATE", "USED", "HEALTH", "JOB", "WHY"};
+    Table *t = table_new(heads, ELEMENTSOF(heads));
     json_array_foreach (all, i, j)
-        print_line(j);
+        add_line(t, j);
+    table_print(t);
     json_decref(all);
     return CTL_DONE;
 }

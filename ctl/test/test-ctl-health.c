@@ -226,7 +226,7 @@ static void a_lost_node_stays_until_it_is_forgotten(void **state)
                            .at_usec = 1700000002000000};
     CTL_PUT(lab, KEY_INCIDENTS, "node-n2-5", incident_record, loss);
     assert_int_equal(ctl_run(lab, "node list"), 0);
-    assert_contains(lab->out, "n2                   lost");
+    assert_contains(lab->out, "n2    lost ");
     assert_contains(lab->out, "it ran 2 ranks of job a");
     assert_contains(lab->out, "n3                   left");
     assert_int_equal(ctl_run(lab, "node status n2"), 0);

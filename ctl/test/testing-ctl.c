@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "trainer/data/mds/npy.h"
 
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
@@ -15,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 24, ANSWER_SEC = 60 };
+enum { WORDS_MAX = 24, ANSWER_SEC = 60, TERMINAL_BYTES = 1 << 16 };
 
 CtlLab *ctl_lab_start(bool with_etcd)
 {
@@ -85,7 +86,8 @@ static void split(char *line, char **words)
     words[n] = NULL;
 }
 
-static void begin(CtlLab *lab, char *line)
+/* out: its standard output; < 0: a file of the lab. */
+static void begin(CtlLab *lab, char *line, int out)
 {
     char program[300], *words[WORDS_MAX] = {program};
     const char *bin = getenv("SDTRAIN_BIN");
@@ -98,7 +100,9 @@ static void begin(CtlLab *lab, char *line)
     lab->err_file = tmpfile();
     assert_true(lab->out_file && lab->err_file);
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
-    assert_int_equal(posix_spawn_file_actions_adddup2(&actions, fileno(lab->out_file), 1), 0);
+    assert_int_equal(posix_spawn_file_actions_adddup2(&actions,
+                                                      out < 0 ? fileno(lab->out_file) : out, 1),
+                     0);
     assert_int_equal(posix_spawn_file_actions_adddup2(&actions, fileno(lab->err_file), 2), 0);
     assert_int_equal(posix_spawn(&lab->pid, program, &actions, NULL, words, environ), 0);
     (void)posix_spawn_file_actions_destroy(&actions); /* cannot fail */
@@ -111,7 +115,7 @@ void ctl_begin(CtlLab *lab, const char *format, ...)
     va_start(ap, format);
     assert_true(vasprintf(&line, format, ap) > 0);
     va_end(ap);
-    begin(lab, line);
+    begin(lab, line, -1);
     free(line);
 }
 
@@ -166,6 +170,35 @@ int ctl_finish(CtlLab *lab)
     return WEXITSTATUS(status);
 }
 
+/* What it prints, until the last one who could has gone. */
+static char *read_terminal(int master)
+{
+    size_t used = 0;
+    char *text = calloc(1, TERMINAL_BYTES + 1);
+    assert_non_null(text);
+    for (ssize_t n; used < TERMINAL_BYTES; used += (size_t)n)
+        if ((n = read(master, text + used, TERMINAL_BYTES - used)) <= 0)
+            break;
+    return text;
+}
+
+int ctl_run_on_terminal(CtlLab *lab, int columns, const char *line)
+{
+    int master, slave;
+    const struct winsize size = {.ws_row = 50, .ws_col = (unsigned short)columns};
+    char *words = strdup(line);
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
+    begin(lab, words, slave);
+    assert_int_equal(close(slave), 0);
+    char *text = read_terminal(master);
+    assert_int_equal(close(master), 0);
+    free(words);
+    int code = ctl_finish(lab);
+    free(lab->out);
+    lab->out = text;
+    return code;
+}
+
 int ctl_run(CtlLab *lab, const char *format, ...)
 {
     char *line = NULL;
@@ -173,7 +206,7 @@ int ctl_run(CtlLab *lab, const char *format, ...)
     va_start(ap, format);
     assert_true(vasprintf(&line, format, ap) > 0);
     va_end(ap);
-    begin(lab, line);
+    begin(lab, line, -1);
     free(line);
     return ctl_finish(lab);
 }
