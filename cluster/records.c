@@ -122,6 +122,7 @@ static const Field leader_fields[] = {
     INT(LeaderRecord, "deaths", deaths, MAYBE, 0, INT32_MAX),
     INT64(LeaderRecord, "records", records, MAYBE),
     INT64(LeaderRecord, "still_until_usec", still_until_usec, MAYBE),
+    TEXT(LeaderRecord, "settings", settings, MAYBE),
     ELEMENTS(LeaderRecord, FIELD_ARRAY, "before", before, n_before, MAYBE, LeaderDeath, leader_death_fields,
              LEADER_DEATHS_MAX, NULL),
 };

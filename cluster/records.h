@@ -72,6 +72,8 @@ typedef struct LeaderRecord {
     int64_t records;
     /* End of the time in which the new leader decides nothing; 0: it decides. */
     uint64_t still_until_usec;
+    /* What the controller decides by: "config" of docs/reference/journal.md, without admit; empty: not told. */
+    char settings[512];
     LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
     size_t n_before;
 } LeaderRecord;
