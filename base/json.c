@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 #include "base/secret.h"
 
 #include <math.h>
@@ -97,6 +98,32 @@ static bool was_asked(const JsonReader *r, const char *key)
     return false;
 }
 
+/* Whoever wrote it may have meant a key that was asked for. */
+static void refuse_unknown(JsonReader *r, const char *key)
+{
+    Nearest meant = nearest_to(key);
+    char hint[NEAREST_TEXT_BYTES];
+    for (size_t i = 0; i < r->n_asked; i++)
+        nearest_offer(&meant, r->asked[i]);
+    json_refuse(r, key, "unknown key%s", nearest_text(&meant, hint));
+}
+
+/* A key that is like it may be there by a slip of the pen. */
+static void refuse_missing(JsonReader *r, const char *key)
+{
+    Nearest meant = nearest_to(key);
+    const char *there;
+    json_t *value;
+    if (r->mode == JSON_KNOWN_KEYS && r->object)
+        json_object_foreach (r->object, there, value)
+            if (!was_asked(r, there))
+                nearest_offer(&meant, there);
+    if (meant.n > 0)
+        json_refuse(r, key, "missing (is \"%.60s\" meant to be it?)", meant.words[0]);
+    else
+        json_refuse(r, key, "missing");
+}
+
 int json_close(JsonReader *r)
 {
     const char *key;
@@ -104,7 +131,7 @@ int json_close(JsonReader *r)
     if (r->r == 0 && r->mode == JSON_KNOWN_KEYS && r->object)
         json_object_foreach (r->object, key, value)
             if (!was_asked(r, key)) {
-                json_refuse(r, key, "unknown key");
+                refuse_unknown(r, key);
                 break;
             }
     if (r->r < 0 && r->parent && r->parent->r == 0)
@@ -124,7 +151,7 @@ static json_t *find(JsonReader *r, const char *key, JsonNeed need)
     if (value && !json_is_null(value))
         return value;
     if (need == JSON_REQUIRED)
-        json_refuse(r, key, "missing");
+        refuse_missing(r, key);
     return NULL;
 }
 

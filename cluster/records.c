@@ -123,6 +123,7 @@ static const Field leader_fields[] = {
     INT64(LeaderRecord, "records", records, MAYBE),
     INT64(LeaderRecord, "still_until_usec", still_until_usec, MAYBE),
     INT(LeaderRecord, "lease_sec", lease_sec, MAYBE, 0, INT32_MAX),
+    TEXT(LeaderRecord, "settings", settings, MAYBE),
     ELEMENTS(LeaderRecord, FIELD_ARRAY, "before", before, n_before, MAYBE, LeaderDeath, leader_death_fields,
              LEADER_DEATHS_MAX, NULL),
 };
@@ -208,6 +209,7 @@ static const Field cause_fields[] = {
     INT64(CordonCause, "since_usec", since_usec, MAYBE),
     INT64(CordonCause, "until_usec", until_usec, MAYBE),
     INT(CordonCause, "strikes", strikes, MAYBE, 0, INT32_MAX),
+    TEXT(CordonCause, "by", by, MAYBE),
 };
 
 static const Field cordon_fields[] = {
@@ -222,6 +224,7 @@ static const Field spec_fields[] = {
     INT64(SpecRecord, "submitted_usec", submitted_usec, MAYBE),
     TEXT(SpecRecord, "submission", submission, MAYBE),
     TEXT(SpecRecord, "sources", sources, MAYBE),
+    TEXT(SpecRecord, "by", by, MAYBE),
 };
 
 static const Field desired_fields[] = {
@@ -230,6 +233,8 @@ static const Field desired_fields[] = {
     INT(DesiredRecord, "max", max, NEEDED, 1, RECORD_RANKS_MAX),
     INT(DesiredRecord, "target", target, MAYBE, 0, RECORD_RANKS_MAX),
     INT(DesiredRecord, "priority", priority, MAYBE, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX),
+    TEXT(DesiredRecord, "by", by, MAYBE),
+    INT64(DesiredRecord, "asked_usec", asked_usec, MAYBE),
 };
 
 static const Field run_fields[] = {
@@ -445,6 +450,7 @@ static const Field request_fields[] = {
     ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
     ELEMENTS(RequestRecord, FIELD_ARRAY, "uris", uris, n_uris, MAYBE, RequestUri, uri_fields, RECORD_URIS_MAX, NULL),
+    TEXT(RequestRecord, "by", by, MAYBE),
 };
 
 static const Field log_place_fields[] = {

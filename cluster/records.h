@@ -37,6 +37,7 @@ enum {
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
     RECORD_RUNS_MAX = 8,        /* jobs that a node remembers */
+    RECORD_BY_MAX = 95,         /* who asked: "anna@laptop, etcd user ops" */
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
@@ -75,6 +76,8 @@ typedef struct LeaderRecord {
     /* End of the time in which the new leader decides nothing; 0: it decides. */
     uint64_t still_until_usec;
     int lease_sec;                         /* the controller's setting; 0: not told */
+    /* What the controller decides by: "config" of docs/reference/journal.md, without admit; empty: not told. */
+    char settings[512];
     LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
     size_t n_before;
 } LeaderRecord;
@@ -203,6 +206,8 @@ typedef struct CordonCause {
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until somebody uncordons */
     int strikes;
+    char by[RECORD_BY_MAX +
+            1]; /* CORDON_OPERATOR: who asked, by that side's own word; empty: not told */
 } CordonCause;
 
 typedef struct CordonRecord {
@@ -223,6 +228,7 @@ typedef struct SpecRecord {
     char submission[SUBMISSION_BYTES];
     /* Hashes of empty_text and of each stream's index.json and encoder.json, as submitted; empty: not told. */
     char sources[RECORD_SOURCES_MAX];
+    char by[RECORD_BY_MAX + 1]; /* who submitted it, by that side's own word; empty: not told */
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
@@ -232,6 +238,9 @@ typedef struct DesiredRecord {
     int min, max;
     int priority; /* place in the queue: the highest goes first */
     int target; /* world size that a resize asked for; 0: as many ranks as min..max and the slots allow */
+    /* Who asked for the last change and when, by that side's own word and clock; empty and 0: not told. */
+    char by[RECORD_BY_MAX + 1];
+    uint64_t asked_usec;
 } DesiredRecord;
 
 /* ---- worlds/<job>: written once per generation by the leader ---- */
@@ -544,7 +553,7 @@ typedef struct RequestRecord {
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
      * only a reset cures. To all nodes: "doctor" has each try the stores and look at its machine; health/<node> gets
      * its report, and the request no answer. To the leader: "forget" a lost node that does not come back;
-     * "alerts-test". */
+     * "alerts-test"; "uncordon" says who let a node have ranks again, for the leader's log. */
     char kind[24];
     char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
     char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
@@ -558,6 +567,8 @@ typedef struct RequestRecord {
     CheckpointCommit commit;
     RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to try */
     size_t n_uris;
+    char by[RECORD_BY_MAX +
+            1]; /* who asked, by that side's own word; empty: not told, or the leader */
 } RequestRecord;
 
 /* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",

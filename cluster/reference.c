@@ -73,6 +73,9 @@ static const FieldHelp helps[] = {
     {"leader.records", "digest of the records on which they died"},
     {"leader.still_until_usec",
      "it leads and decides nothing until then, for those deaths; 0: it decides"},
+    {"leader.settings",
+     "the controller's settings that it decides by, as `config` of a journal's head, without "
+     "`admit`; empty: not told"},
     {"leader.before", "the newest of those deaths, the older one first"},
     {"before[].name", "setting `name` of the controller that died"},
     {"before[].journal", "file of its journal"},
@@ -149,6 +152,7 @@ static const FieldHelp helps[] = {
     {"causes[].since_usec", "since when"},
     {"causes[].until_usec", "when it ends by itself; 0: with `sdctl node uncordon`"},
     {"causes[].strikes", "deaths and hangs of trainers within `strike_window_sec`"},
+    {"causes[].by", "of an operator: who asked, as that side says; nobody has checked it"},
 
     {"specs.spec", "text of the job file"},
     {"specs.resume", "manifest that `sdctl job start --resume` named; empty: none"},
@@ -158,6 +162,8 @@ static const FieldHelp helps[] = {
     {"specs.sources", "hashes of `data.empty_text` and of each `index.json`, as submitted, and of "
                       "each `encoder.json` "
                       "that says what the job file leaves out; ranks refuse others"},
+    {"specs.by",
+     "who submitted it, as that side says, such as `anna@laptop`; nobody has checked it"},
 
     {"desired.state", "what shall become of the job"},
     {"desired.min", "least ranks"},
@@ -165,6 +171,8 @@ static const FieldHelp helps[] = {
     {"desired.target",
      "ranks that `sdctl job resize` asked for; 0: as many as fit between `min` and `max`"},
     {"desired.priority", "place in the queue; more goes first"},
+    {"desired.by", "who asked for the last change, as that side says; nobody has checked it"},
+    {"desired.asked_usec", "when that was, by the clock there"},
 
     {"worlds.generation", "number of this world; it only grows"},
     {"worlds.size", "ranks of this world"},
@@ -328,13 +336,15 @@ static const FieldHelp helps[] = {
     {"deliveries[].text", "why the last attempt failed; empty: it did not"},
 
     {"requests.id", "random"},
-    {"requests.kind", "`checkpoint` or `recover` of a job, `check`, `clear` or `forget` of a node, "
-                      "`doctor` of all nodes, `alerts-test`"},
+    {"requests.kind",
+     "`checkpoint` or `recover` of a job, `check`, `clear` or `forget` of a node, `doctor` of all "
+     "nodes, `alerts-test`; `uncordon` tells the leader's log who let a node have ranks again"},
     {"requests.target", "name of the job, node or sink; empty: all sinks"},
     {"requests.submission", "submission of the job that is meant; empty: whichever has the name"},
     {"requests.machine_id", "machine that shall answer; empty: whichever has the name"},
     {"requests.answer", "the answer; empty: not yet"},
     {"requests.at_usec", "when it was asked"},
+    {"requests.by", "who asked, as that side says; empty: not told, or the leader"},
     {"requests.commit",
      "of `recover`: checkpoint to go on from; an empty URI: whatever the folder holds"},
     {"commit.step", "step"},

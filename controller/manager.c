@@ -2,6 +2,7 @@
 /* manager.c - see manager.h. Hands the Leader what it needs, and tells the others what the Leader says. */
 #include "controller/manager.h"
 
+#include "base/json.h"
 #include "base/memory.h"
 #include "controller/alerting/sender.h"
 #include "controller/leader/leader.h"
@@ -24,6 +25,17 @@ struct Controller {
     ControllerStatus status; /* said to systemd */
 };
 
+/* For whoever asks what the leader would decide; the list of nodes has a field of its own. */
+static void tell_settings(LeaderSettings *s)
+{
+    LeaderRecord *record = &s->introduction;
+    _cleanup_json_ json_t *json = journal_config_json(&s->core);
+    (void)json_object_del(json, "admit"); /* it need not be there */
+    _cleanup_free_ char *text = json_dumps(json, JSON_COMPACT);
+    if (text && strlen(text) < sizeof(record->settings))
+        memcpy(record->settings, text, strlen(text) + 1);
+}
+
 static LeaderSettings settings_of(const ControllerConfig *config)
 {
     LeaderSettings s = {.lease_sec = config->lease_sec,
@@ -32,6 +44,7 @@ static LeaderSettings settings_of(const ControllerConfig *config)
                         .introduction = config_leader(config)};
     _Static_assert(sizeof(s.cluster) >= sizeof(config->cluster), "every name fits");
     memcpy(s.cluster, config->cluster, sizeof(config->cluster));
+    tell_settings(&s);
     return s;
 }
 

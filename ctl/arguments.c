@@ -2,6 +2,8 @@
 /* arguments.c - see arguments.h. */
 #include "ctl/arguments.h"
 
+#include "base/nearest.h"
+#include "ctl/examples.h"
 #include "protocol/job.h"
 
 #include <getopt.h>
@@ -38,6 +40,10 @@ typedef struct OptionText {
 /* clang-format off */
 static const OptionText texts[] = {
     {OPTION_FILE, "file", 'f', "FILE", "the job file", TAKES(TEXT, file)},
+    {OPTION_EDIT, "set", 0, "KEY=VALUE", "a key of the job file, as train.steps=500; again: one more",
+     TAKES(TEXTS, sets)},
+    {OPTION_EDIT, "name", 0, "NAME", "the job's name, instead of the file's", TAKES(TEXT, name)},
+    {OPTION_EDIT, "dry-run", 0, NULL, "check it all, and submit nothing", TAKES(NOTHING, dry_run)},
     {OPTION_WORLD, "world", 0, "N", "number of ranks",
      WHOLE(world, 1, INT32_MAX, "a number of ranks, 1 or more")},
     {OPTION_FOR, "for", 0, "PHASE|step=N", "what to wait for", TAKES(TEXT, wanted)},
@@ -57,6 +63,7 @@ static const OptionText texts[] = {
      WHOLE(priority, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, "-1000 to 1000")},
     {OPTION_QUEUE, "queue", 0, NULL, "although no node that is known could hold it, or nobody answers",
      TAKES(NOTHING, queue)},
+    {OPTION_WAIT, "wait", 0, NULL, "until it is done", TAKES(NOTHING, wait)},
     {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)},
     {OPTION_DOCTOR, "file", 'f', "FILE", "try the stores of this job file, not those of the cluster's jobs",
      TAKES(TEXT, file)},
@@ -101,7 +108,10 @@ static const OptionText texts[] = {
 };
 /* clang-format on */
 
-enum { LONG_FIRST = 256 }; /* getopt's code of texts[0]; letters lie below */
+enum {
+    LONG_FIRST = 256, /* getopt's code of texts[0]; letters lie below */
+    OWNERS_MAX = 3,   /* verbs named that have an option */
+};
 
 static bool is_common(const OptionText *t)
 {
@@ -139,8 +149,21 @@ void arguments_print_options(FILE *to, const CtlVerb *verb)
 {
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
         if ((verb->takes | verb->needs) & texts[i].option)
-            fprintf(to, "--%s ", texts[i].name);
-    fprintf(to, "--help");
+            fprintf(to, "--%s\t%s\n", texts[i].name, texts[i].about);
+    fprintf(to, "--help\twhat it does, its options, examples\n");
+}
+
+const char *arguments_value_of(const CtlVerb *verb, const char *word)
+{
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        const OptionText *t = &texts[i];
+        bool is =
+            word[0] == '-' && (word[1] == '-' ? strcmp(word + 2, t->name) == 0
+                                              : t->letter && word[1] == t->letter && !word[2]);
+        if (is && ((verb->takes | verb->needs) & t->option))
+            return t->value ? t->value : "";
+    }
+    return NULL;
 }
 
 static void print_help(const CtlVerb *verb)
@@ -160,6 +183,9 @@ static void print_help(const CtlVerb *verb)
         else
             printf("      %-24s %s\n", left, t->about);
     }
+    printf("\nExamples:\n");
+    for (const char *const *line = examples_of(verb); line && *line; line++)
+        printf("  %s\n", *line);
     printf("\nExit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 timed out, 5 cannot reach "
            "etcd.\n");
 }
@@ -289,6 +315,43 @@ static int check_needs(const CtlVerb *verb, const Arguments *a, unsigned given)
     return -1;
 }
 
+/* Which verbs have it, where it is one of others: "job resize". */
+static void list_owners(const char *name, size_t n_name, char *ret, size_t size)
+{
+    unsigned option = 0;
+    int n = 0;
+    *ret = '\0';
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++)
+        if (strncmp(texts[i].name, name, n_name) == 0 && !texts[i].name[n_name])
+            option |= texts[i].option;
+    for (int i = 0; i < ctl_n_verbs && n < OWNERS_MAX; i++) {
+        const CtlVerb *v = &ctl_verbs[i];
+        size_t used = strlen(ret);
+        if ((v->takes | v->needs) & option)
+            (void)snprintf(ret + used, size - used, "%s%s%s%s", n++ ? ", " : "",
+                           v->noun ? v->noun : "", v->noun ? " " : "", v->name);
+    }
+}
+
+/* It may be misspelt, or belong to another verb. */
+static int refuse_option(const CtlVerb *verb, const char *word)
+{
+    char asked[NEAREST_WORD_MAX + 1], names[ELEMENTSOF(texts)][32], hint[NEAREST_TEXT_BYTES];
+    char owners[200];
+    Nearest meant = nearest_to(asked);
+    (void)snprintf(asked, sizeof(asked), "%.*s", (int)strcspn(word, "="), word);
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        (void)snprintf(names[i], sizeof(names[i]), "--%s", texts[i].name);
+        if ((verb->takes | verb->needs) & texts[i].option)
+            nearest_offer(&meant, names[i]);
+    }
+    nearest_offer(&meant, "--help");
+    list_owners(word + 2, strcspn(word + 2, "="), owners, sizeof(owners));
+    if (meant.n == 0 && *owners)
+        return arguments_refuse(verb, "%s is not an option here, but of %s", word, owners);
+    return arguments_refuse(verb, "%s is not an option here%s", word, nearest_text(&meant, hint));
+}
+
 int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
 {
     struct option options[ELEMENTSOF(texts) + 2];
@@ -318,7 +381,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
         if (c == '?' && optopt && argv[optind - 1][1] != '-')
             return arguments_refuse(verb, "-%c is not an option here", optopt);
         if (c == '?')
-            return arguments_refuse(verb, "%s is not an option here", argv[optind - 1]);
+            return refuse_option(verb, argv[optind - 1]);
         const OptionText *t = find_text(verb, c);
         assert(t); /* getopt knows only what list_options() named */
         const char *wanted = take(t, optarg, ret);

@@ -43,8 +43,10 @@ typedef enum Option {
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
     OPTION_ALL = 1 << 27,        /* --all */
-    OPTION_DOCTOR = 1U << 31,    /* doctor's -f FILE, --timeout SECONDS */
     OPTION_ONCE = 1 << 28,       /* --once */
+    OPTION_WAIT = 1 << 29,       /* --wait */
+    OPTION_EDIT = 1 << 30,       /* --set KEY=VALUE, --name NAME, --dry-run */
+    OPTION_DOCTOR = 1U << 31,    /* doctor's -f FILE, --timeout SECONDS */
 } Option;
 
 enum {
@@ -63,11 +65,12 @@ typedef struct ArgumentTexts {
 struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
-    bool json, watch, follow, ema, verbose, force, clear, queue, all, once;
+    bool json, watch, follow, ema, verbose, force, clear, queue, all, once, wait, dry_run;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
     const char *model, *pipeline, *format;
-    ArgumentTexts captions;
+    const char *name; /* --name */
+    ArgumentTexts captions, sets;
     int samples, seed;                 /* -1: not given */
     int world, rank, generation;       /* -1: not given */
     int nodes, slots, controllers;     /* -1: not given */
@@ -83,8 +86,11 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret);
 
 /* Prints "sdctl job start -f FILE [--watch]". */
 void arguments_print_usage(FILE *to, const CtlVerb *verb);
-/* Prints the options of a verb for completion: "--watch --resume ...". */
+/* Prints the options of a verb for completion, a line each: "--watch<TAB>show it live, until the job ends". */
 void arguments_print_options(FILE *to, const CtlVerb *verb);
+/* Returns what an option of the verb takes ("FILE", "json|text"); "": nothing; NULL: there is no such option. word is
+ * "--file" or "-f". */
+const char *arguments_value_of(const CtlVerb *verb, const char *word);
 
 /* Prints "sdctl: job start: <the error>; see sdctl job start --help"; returns CTL_USAGE. */
 int arguments_refuse(const CtlVerb *verb, const char *format, ...) _printf_(2, 3);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.c - see client.h. */
 #include "ctl/client.h"
+#include "ctl/asker.h"
 
 #include "base/clock.h"
 #include "cluster/keys.h"
@@ -25,12 +26,18 @@ int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *e
 
 int client_open(const ClientOptions *options, CtlClient *ret, Error *err)
 {
+    return client_open_briefly(options, CLIENT_TIMEOUT_SEC * USEC_PER_SEC, ret, err);
+}
+
+int client_open_briefly(const ClientOptions *options, uint64_t patience_usec, CtlClient *ret,
+                        Error *err)
+{
     *ret = (CtlClient){0};
     EtcdOptions etcd;
     int r = client_etcd_options(options, &etcd, err);
     if (r < 0)
         return r;
-    etcd.timeout_usec = ret->patience_usec = CLIENT_TIMEOUT_SEC * USEC_PER_SEC;
+    etcd.timeout_usec = ret->patience_usec = patience_usec;
 
     const char *cluster = options->cluster ? options->cluster : getenv("SDTRAIN_CLUSTER");
     if (!cluster)
@@ -91,16 +98,26 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
 }
 
 /* Its id is drawn anew each time: another host may have taken it in the same microsecond. */
+void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
+                         char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put)
+{
+    request->at_usec = clock_realtime_usec();
+    (void)asker_text(request->by);
+    (void)snprintf(request->id, sizeof(request->id), "%llx-%x",
+                   (unsigned long long)request->at_usec, (unsigned)getpid());
+    *ret_text = request_record_encode(request, NULL);
+    (void)key_of(client->cluster, KEY_REQUESTS, request->id, key);
+    *ret_absent = (EtcdCompare){.key = key, .target = ETCD_CREATE_REVISION, .equals = 0};
+    *ret_put = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = *ret_text};
+}
+
 static int put_request(CtlClient *client, RequestRecord *request, bool *ret_done, Error *err)
 {
     char key[KEY_MAX];
-    request->at_usec = clock_realtime_usec();
-    (void)snprintf(request->id, sizeof(request->id), "%llx-%x",
-                   (unsigned long long)request->at_usec, (unsigned)getpid());
-    _cleanup_free_ char *text = request_record_encode(request, NULL);
-    (void)key_of(client->cluster, KEY_REQUESTS, request->id, key);
-    const EtcdCompare absent = {.key = key, .target = ETCD_CREATE_REVISION, .equals = 0};
-    const EtcdOp put = {.kind = ETCD_PUT, .key = key, .value = text};
+    _cleanup_free_ char *text = NULL;
+    EtcdCompare absent;
+    EtcdOp put;
+    client_make_request(client, request, key, &text, &absent, &put);
     return client_txn(client, &absent, 1, &put, 1, ret_done, err);
 }
 

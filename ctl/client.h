@@ -34,6 +34,9 @@ typedef struct CtlClient {
 /* Fills the options that client_open() connects with; their strings live until exit. */
 int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err);
 int client_open(const ClientOptions *options, CtlClient *ret, Error *err);
+/* Works as client_open(), and gives up after that time where etcd does not answer. */
+int client_open_briefly(const ClientOptions *options, uint64_t patience_usec, CtlClient *ret,
+                        Error *err);
 /* Works as client_open(), for a verb about one node; -ENOENT: no node can have that name. */
 int client_open_for_node(const ClientOptions *options, const char *node, CtlClient *ret,
                          Error *err);
@@ -50,6 +53,11 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
  * and the rest to 0. */
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
+
+/* Makes a request of that kind anew, with an id, a time and who asks, as one op that puts it and its guard; text is to
+ * be freed after the transaction. key: KEY_MAX bytes. */
+void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
+                         char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put);
 
 /* Watches every record under the cluster's prefix and calls handler with each event in order (the
  * present state first), and with event NULL after each batch, until it returns non-zero, which

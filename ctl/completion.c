@@ -1,80 +1,242 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* completion.c - `sdctl completion bash`: a script made from the tables of verbs and options. */
+/* completion.c - `sdctl completion SHELL`, and what its scripts call at each TAB: `sdctl complete WORD...`.
+ *
+ * The scripts are short, the same for every version, and know nothing: the words come from the tables of verbs and
+ * options, and from the cluster, as it is now. */
 #include "ctl/arguments.h"
+#include "ctl/dev/dev.h"
+#include "ctl/model.h"
 
 #include <string.h>
 
-static void print_names(const char *noun)
+enum { PATIENCE_MSEC = 1500, WORDS_MAX = 64, VALUE_MAX = 120 };
+
+static void print_verbs(const char *noun)
 {
     const char *last = "";
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];
         if (noun && v->noun && strcmp(v->noun, noun) == 0)
-            printf("%s ", v->name);
+            printf("%s\t%s\n", v->name, v->about);
         if (!noun && strcmp(v->noun ? v->noun : v->name, last) != 0)
-            printf("%s ", last = v->noun ? v->noun : v->name);
+            printf("%s\t%s\n", last = v->noun ? v->noun : v->name, v->noun ? "" : v->about);
     }
 }
 
-static void print_nouns(void)
+/* ---- what is there now; nothing where nobody answers ---- */
+
+static int read_now(const ClientOptions *options, Model **ret)
 {
-    const char *last = "";
-    for (int i = 0; i < ctl_n_verbs; i++) {
-        const char *noun = ctl_verbs[i].noun;
-        if (!noun || strcmp(noun, last) == 0)
-            continue;
-        last = noun;
-        printf("        %s) words=\"", noun);
-        print_names(noun);
-        printf("\" ;;\n");
-    }
-    printf("        completion) words=bash ;;\n");
+    Error ignored = ERROR_INIT; /* a TAB says no errors */
+    CtlClient client = {0};
+    int r = client_open_briefly(options, PATIENCE_MSEC * USEC_PER_MSEC, &client, &ignored);
+    if (r == 0)
+        r = model_read(&client, ret, &ignored);
+    client_close(&client);
+    return r;
 }
 
-static void print_verbs(void)
+static void print_jobs(const ClientOptions *options)
+{
+    _cleanup_(model_freep) Model *model = NULL;
+    if (read_now(options, &model) < 0)
+        return;
+    for (size_t i = 0; i < model->n_jobs; i++)
+        if (model_is_shown(&model->jobs[i]))
+            printf("%s\t%s\n", model->jobs[i].name, job_phase_name(model_phase(&model->jobs[i])));
+}
+
+static void print_nodes(const ClientOptions *options, const char *before)
+{
+    _cleanup_(model_freep) Model *model = NULL;
+    if (read_now(options, &model) < 0)
+        return;
+    for (size_t i = 0; i < model->n_nodes; i++)
+        printf("%s%s\t%s\n", before, model->nodes[i].name,
+               node_verdict_names[model->nodes[i].verdict]);
+    for (size_t i = 0; i < model->n_health; i++)
+        if (!model_node(model, model->health[i].node))
+            printf("%s%s\tgone\n", before, model->health[i].node);
+}
+
+static void print_processes(const char *dir)
+{
+    Error ignored = ERROR_INIT;
+    char folder[PATH_MAX];
+    Dev dev;
+    if (dev_folder(dir, folder, &ignored) < 0 || dev_open(folder, &dev, &ignored) < 0)
+        return;
+    for (size_t i = 0; i < dev.n_processes; i++)
+        printf("%s\t%s\n", dev.processes[i].name,
+               dev_process_alive(&dev.processes[i]) ? "running" : "gone");
+    dev_close(&dev);
+}
+
+/* ---- values ---- */
+
+/* "PHASE|step=N", "json|text": the words of it that are to be typed as they stand. */
+static void print_choices(const char *value)
+{
+    char words[VALUE_MAX];
+    (void)snprintf(words, sizeof(words), "%s", value);
+    for (char *save = NULL, *word = strtok_r(words, "|", &save); word;
+         word = strtok_r(NULL, "|", &save)) {
+        char *equals = strchr(word, '=');
+        if (strcmp(word, "PHASE") == 0)
+            for (int i = 0; i < PHASE_COUNT; i++)
+                printf("%s\n", job_phase_name((JobPhase)i));
+        else if (equals)
+            printf("%.*s\n", (int)(equals - word) + 1, word);
+        else if (*word >= 'a' && *word <= 'z')
+            printf("%s\n", word);
+    }
+}
+
+static void print_values(const char *value, const char *current, const ClientOptions *options)
+{
+    const char *comma = strrchr(current, ',');
+    char before[200] = "";
+    if (strcmp(value, "FILE") == 0)
+        printf("<files>\n");
+    else if (strcmp(value, "FOLDER") == 0)
+        printf("<folders>\n");
+    else if (strcmp(value, "KEY=VALUE") == 0)
+        printf("train.steps=\ntrain.seed=\ntrain.optimizer.lr=\ncheckpoint.uri=\nworld.min=\nworld."
+               "max=\n");
+    if (comma)
+        (void)snprintf(before, sizeof(before), "%.*s", (int)(comma - current) + 1, current);
+    if (strcmp(value, "NODE,...") == 0)
+        print_nodes(options, before);
+    if (strchr(value, '|'))
+        print_choices(value);
+}
+
+static void print_operands(const CtlVerb *verb, const char *dir, const ClientOptions *options)
+{
+    const char *operand = verb->operand ? verb->operand : "";
+    if (strstr(operand, "FILE"))
+        printf("<files>\n");
+    if (strstr(operand, "NAME"))
+        print_jobs(options);
+    if (strcmp(operand, "NODE") == 0)
+        print_nodes(options, "");
+    if (strcmp(operand, "PROCESS") == 0)
+        print_processes(dir);
+    if (strcmp(operand, "SHELL") == 0)
+        printf("bash\nzsh\nfish\n");
+}
+
+static const CtlVerb *find_verb(const char *noun, const char *name)
 {
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];
-        if (!v->noun)
-            continue;
-        printf("        \"%s %s\") words=\"", v->noun, v->name);
-        arguments_print_options(stdout, v);
-        printf("\"");
-        if (v->operand && strncmp(v->operand, "NAME", 4) == 0)
-            printf(" names='job list'");
-        if (v->operand && strcmp(v->operand, "NODE") == 0)
-            printf(" names='node list'");
-        printf(" ;;\n");
+        if (v->noun ? strcmp(v->noun, noun) == 0 && name && strcmp(v->name, name) == 0
+                    : strcmp(v->name, noun) == 0)
+            return v;
+    }
+    return NULL;
+}
+
+/* --etcd, --cluster and --dir that stand on the line say where names come from. */
+static void read_line(int n, char **words, ClientOptions *options, const char **dir)
+{
+    for (int i = 0; i + 1 < n; i++) {
+        if (strcmp(words[i], "--etcd") == 0)
+            options->etcd = words[i + 1];
+        if (strcmp(words[i], "--cluster") == 0)
+            options->cluster = words[i + 1];
+        if (strcmp(words[i], "--dir") == 0)
+            *dir = words[i + 1];
     }
 }
 
+int completion_words(int n, char **words)
+{
+    ClientOptions options = {0};
+    const char *dir = NULL, *current = n > 0 ? words[n - 1] : "";
+    if (n > WORDS_MAX)
+        return CTL_DONE;
+    const CtlVerb *verb = n > 1 ? find_verb(words[0], n > 2 ? words[1] : NULL) : NULL;
+    if (n <= 1 || !verb) {
+        if (n <= 2)
+            print_verbs(n == 2 ? words[0] : NULL);
+        return CTL_DONE;
+    }
+    read_line(n - 1, words, &options, &dir);
+    const int first = verb->noun ? 2 : 1; /* of what follows the verb */
+    const char *last = n - 2 >= first ? words[n - 2] : "";
+    const char *value = arguments_value_of(verb, last);
+    if (value && *value)
+        print_values(value, current, &options);
+    else if (*current == '-')
+        arguments_print_options(stdout, verb);
+    else
+        print_operands(verb, dir, &options);
+    return CTL_DONE;
+}
+
+/* ---- the scripts ---- */
+
+static const char bash_script[] =
+    "# source <(sdctl completion bash)\n"
+    "_sdctl() {\n"
+    "    local current=${COMP_WORDS[COMP_CWORD]} words\n"
+    "    words=$(sdctl complete \"${COMP_WORDS[@]:1:COMP_CWORD}\" 2>/dev/null | cut -f1)\n"
+    "    COMPREPLY=()\n"
+    "    case $words in\n"
+    "    *'<files>'*) compopt -o filenames; COMPREPLY=($(compgen -f -- \"$current\")) ;;\n"
+    "    *'<folders>'*) compopt -o filenames; COMPREPLY=($(compgen -d -- \"$current\")) ;;\n"
+    "    esac\n"
+    "    COMPREPLY+=($(compgen -W \"${words//<f*>/}\" -- \"$current\"))\n"
+    "    [[ ${COMPREPLY[0]-} == *= ]] && compopt -o nospace\n"
+    "    return 0\n"
+    "}\n"
+    "complete -F _sdctl sdctl\n";
+
+static const char zsh_script[] =
+    "#compdef sdctl\n"
+    "# source <(sdctl completion zsh), or as _sdctl in a folder of $fpath\n"
+    "_sdctl() {\n"
+    "    local line\n"
+    "    local -a all\n"
+    "    for line in ${(f)\"$(sdctl complete \"${(@)words[2,CURRENT]}\" 2>/dev/null)\"}; do\n"
+    "        case $line in\n"
+    "        '<files>') _files ;;\n"
+    "        '<folders>') _files -/ ;;\n"
+    "        *) all+=(\"${${line%%$'\\t'*}//:/\\\\:}${${(M)line:#*$'\\t'?*}:+:${line#*$'\\t'}}\") "
+    ";;\n"
+    "        esac\n"
+    "    done\n"
+    "    (( $#all )) && _describe sdctl all\n"
+    "}\n"
+    "if [[ $funcstack[1] == _sdctl ]]; then _sdctl \"$@\"; else compdef _sdctl sdctl; fi\n";
+
+static const char fish_script[] =
+    "# sdctl completion fish > ~/.config/fish/completions/sdctl.fish\n"
+    "function __sdctl_words\n"
+    "    set -l words (commandline -opc) (commandline -ct)\n"
+    "    for line in (sdctl complete $words[2..-1] 2>/dev/null)\n"
+    "        switch $line\n"
+    "            case '<files>'\n"
+    "                __fish_complete_path (commandline -ct)\n"
+    "            case '<folders>'\n"
+    "                __fish_complete_directories (commandline -ct)\n"
+    "            case '*'\n"
+    "                echo $line\n"
+    "        end\n"
+    "    end\n"
+    "end\n"
+    "complete -c sdctl -f -a '(__sdctl_words)'\n";
+
 int completion(const Arguments *a)
 {
-    if (strcmp(a->operand, "bash") != 0)
-        return arguments_refuse(a->verb, "SHELL is bash, not \"%s\"", a->operand);
-    printf("# source <(sdctl completion bash)\n"
-           "_sdctl() {\n"
-           "    local words= names= current=${COMP_WORDS[COMP_CWORD]}\n"
-           "    case $COMP_CWORD in\n"
-           "    1) words=\"");
-    print_names(NULL);
-    printf("\" ;;\n"
-           "    2) case ${COMP_WORDS[1]} in\n");
-    print_nouns();
-    printf("        esac ;;\n"
-           "    *) case \"${COMP_WORDS[1]} ${COMP_WORDS[2]}\" in\n");
-    print_verbs();
-    printf("        esac\n"
-           "        case ${COMP_WORDS[COMP_CWORD-1]} in\n"
-           "        -f|--file|--out|--dir|--model|--pipeline) COMPREPLY=($(compgen -f -- "
-           "\"$current\")); "
-           "return ;;\n"
-           "        esac\n"
-           "        [[ $names && $current != -* ]] &&\n"
-           "            words=$(sdctl $names 2>/dev/null | awk 'NR > 1 { print $1 }') ;;\n"
-           "    esac\n"
-           "    COMPREPLY=($(compgen -W \"$words\" -- \"$current\"))\n"
-           "}\n"
-           "complete -F _sdctl sdctl\n");
-    return CTL_DONE;
+    const struct {
+        const char *shell, *script;
+    } scripts[] = {{"bash", bash_script}, {"zsh", zsh_script}, {"fish", fish_script}};
+    for (size_t i = 0; i < ELEMENTSOF(scripts); i++)
+        if (strcmp(a->operand, scripts[i].shell) == 0) {
+            printf("%s", scripts[i].script);
+            return CTL_DONE;
+        }
+    return arguments_refuse(a->verb, "SHELL is bash, zsh or fish, not \"%s\"", a->operand);
 }

@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "cluster/admission.h"
 #include "cluster/cordon.h"
+#include "ctl/meant.h"
 #include "protocol/channel.h"
 
 #include <math.h>
@@ -457,7 +458,7 @@ int model_find_any_job(const Model *m, const char *name, ModelJob **ret, Error *
 {
     ModelJob *job = model_job(m, name);
     if (!job || !model_is_shown(job))
-        return error_set(err, -ENOENT, "no job %s in cluster %s", name, m->cluster);
+        return meant_no_job(m, name, err);
     *ret = job;
     return 0;
 }

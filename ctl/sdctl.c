@@ -7,6 +7,7 @@
 #include "ctl/context/verbs.h"
 #include "ctl/dev/verbs.h"
 #include "ctl/job/verbs.h"
+#include "ctl/meant.h"
 #include "ctl/node/verbs.h"
 #include "ctl/verbs.h"
 
@@ -18,8 +19,11 @@
 
 /* clang-format off */
 const CtlVerb ctl_verbs[] = {
-    {"job", "start", job_start, "[NAME]", OPTION_CLUSTER | OPTION_WATCH | OPTION_RESUME | OPTION_QUEUE | OPTION_FILE, 0,
+    {"job", "start", job_start, "[FILE|NAME]",
+     OPTION_CLUSTER | OPTION_WATCH | OPTION_RESUME | OPTION_QUEUE | OPTION_FILE | OPTION_EDIT, 0,
      "Checks a job file and submits it, or starts a job that has stopped or failed again from its newest checkpoint"},
+    {"job", "show", job_show, "NAME", OPTION_CLUSTER, 0,
+     "Prints the job file as it was submitted, as job start takes it again"},
     {"job", "status", job_status, "NAME", OPTION_CLUSTER | OPTION_WATCH | OPTION_JSON, 0,
      "Phase, step, loss, ranks, incidents"},
     {"job", "list", job_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,
@@ -31,9 +35,9 @@ const CtlVerb ctl_verbs[] = {
     {"job", "logs", job_logs, "NAME",
      OPTION_CLUSTER | OPTION_RANK | OPTION_ALL | OPTION_GENERATION | OPTION_FOLLOW, 0,
      "What its ranks print, on whichever node: of other nodes the end, of this machine all"},
-    {"job", "resize", job_resize, "NAME", OPTION_CLUSTER, OPTION_WORLD,
+    {"job", "resize", job_resize, "NAME", OPTION_CLUSTER | OPTION_WAIT | OPTION_TIMEOUT, OPTION_WORLD,
      "Finishes the step, saves, goes on with N ranks"},
-    {"job", "stop", job_stop, "NAME", OPTION_CLUSTER, 0,
+    {"job", "stop", job_stop, "NAME", OPTION_CLUSTER | OPTION_WAIT | OPTION_TIMEOUT, 0,
      "Finishes the step, saves, stops"},
     {"job", "delete", job_delete, "NAME", OPTION_CLUSTER, 0,
      "Forgets a job that has ended; its checkpoints stay"},
@@ -87,10 +91,16 @@ const CtlVerb ctl_verbs[] = {
      "Ends them all"},
     {"dev", "status", dev_status, NULL, OPTION_DIR, 0,
      "Its processes"},
-    {"dev", "kill-node", dev_kill_node, "PROCESS", OPTION_DIR, 0,
+    {"dev", "kill", dev_kill, "PROCESS", OPTION_DIR, 0,
      "SIGKILL to one of its processes (node2, controller1, etcd)"},
-    {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
+    {"dev", "stop", dev_stop_one, "PROCESS", OPTION_DIR, 0,
+     "Has it end in order, as systemctl stop does"},
+    {"dev", "start", dev_start_one, "PROCESS", OPTION_DIR, 0,
      "Starts it again"},
+    {"dev", "kill-node", dev_kill, "PROCESS", OPTION_DIR, 0,
+     "The same as dev kill"},
+    {"dev", "start-node", dev_start_one, "PROCESS", OPTION_DIR, 0,
+     "The same as dev start"},
     {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_DOCTOR | OPTION_JSON, 0,
      "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do; exit code 1 when something is"},
     {NULL, "top", top, NULL, OPTION_CLUSTER | OPTION_ONCE, 0,
@@ -98,7 +108,7 @@ const CtlVerb ctl_verbs[] = {
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
      "Replays what a controller recorded, and says what would be decided otherwise now"},
     {NULL, "completion", completion, "SHELL", 0, 0,
-     "Prints the completion of a shell (bash), to be sourced"},
+     "Prints the completion of a shell (bash, zsh, fish), to be sourced"},
 };
 /* clang-format on */
 const int ctl_n_verbs = (int)ELEMENTSOF(ctl_verbs);
@@ -117,9 +127,9 @@ static bool is_noun(const char *word)
 }
 
 /* noun NULL: of all. */
-static int usage(FILE *to, const char *noun, int code)
+static int usage(const char *noun)
 {
-    fprintf(to, "usage: sdctl %s VERB [OPTIONS]\n\n", noun ? noun : "NOUN");
+    printf("usage: sdctl %s VERB [OPTIONS]\n\n", noun ? noun : "NOUN");
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];
         char name[32];
@@ -127,10 +137,10 @@ static int usage(FILE *to, const char *noun, int code)
             continue;
         (void)snprintf(name, sizeof(name), "%s%s%s", v->noun ? v->noun : "", v->noun ? " " : "",
                        v->name);
-        fprintf(to, "  %-15s %s\n", name, v->about);
+        printf("  %-15s %s\n", name, v->about);
     }
-    fprintf(to, "\nsdctl %s VERB --help says more.\n", noun ? noun : "NOUN");
-    return code;
+    printf("\nsdctl %s VERB --help says more.\n", noun ? noun : "NOUN");
+    return CTL_DONE;
 }
 
 int main(int argc, char **argv)
@@ -141,7 +151,9 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_DFL);     /* sdctl ... | head ends quietly */
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return usage(stdout, NULL, CTL_DONE);
+        return usage(NULL);
+    if (strcmp(word, "complete") == 0) /* what the completions of the shells call */
+        return completion_words(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {
         printf("sdctl %s\n", SDTRAIN_VERSION);
         return CTL_DONE;
@@ -150,7 +162,7 @@ int main(int argc, char **argv)
     const char *noun = is_noun(word) ? word : NULL;
     const char *name = noun ? (argc > 2 ? argv[2] : "") : word;
     if (noun && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0))
-        return usage(stdout, noun, CTL_DONE);
+        return usage(noun);
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];
         if (strcmp(v->name, name) != 0 || !has_noun(v, noun))
@@ -164,7 +176,5 @@ int main(int argc, char **argv)
         int r = (v->takes | v->needs) & OPTION_CLUSTER ? context_apply(&a.client, &err) : 0;
         return r < 0 ? ctl_fail(&err, r) : v->run(&a);
     }
-    if (*name)
-        fprintf(stderr, "sdctl: %s%s%s is not a verb\n\n", noun ? noun : "", noun ? " " : "", name);
-    return usage(stderr, noun, CTL_USAGE);
+    return meant_refuse_verb(noun, name);
 }

@@ -5,6 +5,7 @@
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/print.h"
+#include "ctl/sentence.h"
 
 #include <string.h>
 #include <time.h>
@@ -23,12 +24,12 @@ enum { STOPPED = 1 };
 
 static void print_words(const char *mark, uint64_t usec, json_t *words)
 {
-    char date[TIME_TEXT_BYTES];
+    char date[TIME_TEXT_BYTES], text[SENTENCE_BYTES];
     json_t *line;
     size_t i;
     json_array_foreach (words, i, line)
         printf("%s %-19s %s\n", mark, i == 0 ? date_text(usec, date) : "",
-               json_string_value(line) ? json_string_value(line) : "?");
+               sentence_of(json_string_value(line), text));
     if (json_array_size(words) == 0)
         printf("%s %-19s nothing\n", mark, date_text(usec, date));
 }

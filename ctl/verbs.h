@@ -36,3 +36,7 @@ int doctor(const Arguments *a);
 int top(const Arguments *a);
 int simulate(const Arguments *a);
 int completion(const Arguments *a);
+
+/* `sdctl complete WORD... CURRENT`, which the shells' completions call: prints what the last word may become, a line
+ * each, "word<TAB>meaning"; a line "<files>" or "<folders>" has the shell complete those. */
+int completion_words(int n, char **words);

@@ -211,26 +211,33 @@ static void every_record_survives_a_round_trip(void **state)
                            .secret =
                                "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"};
     ASSERT_ROUND_TRIP(SecretRecord, secret_record, &secret);
-    CordonRecord cordon = {.node = "n1",
-                           .n_causes = 2,
-                           .causes = {{.owner = CORDON_JOB,
-                                       .machine_id = "0123456789abcdef0123456789abcdef",
-                                       .mode = CORDON_QUARANTINE,
-                                       .reason = "r",
-                                       .job = "a",
-                                       .since_usec = 1,
-                                       .until_usec = 2,
-                                       .strikes = 3},
-                                      {.owner = CORDON_OPERATOR, .mode = CORDON_DRAIN}}};
+    CordonRecord cordon = {
+        .node = "n1",
+        .n_causes = 2,
+        .causes = {{.owner = CORDON_JOB,
+                    .machine_id = "0123456789abcdef0123456789abcdef",
+                    .mode = CORDON_QUARANTINE,
+                    .reason = "r",
+                    .job = "a",
+                    .since_usec = 1,
+                    .until_usec = 2,
+                    .strikes = 3},
+                   {.owner = CORDON_OPERATOR, .mode = CORDON_DRAIN, .by = "anna@laptop"}}};
     ASSERT_ROUND_TRIP(CordonRecord, cordon_record, &cordon);
     char job_text[] = "{\n \"name\": \"a\" }\n";
     SpecRecord spec = {.spec = job_text,
                        .resume_uri = "file:///m.json",
                        .submitted_usec = 9,
                        .submission = "00112233445566778899aabbccddeeff",
-                       .sources = "- 00112233445566778899aabbccddeeff"};
+                       .sources = "- 00112233445566778899aabbccddeeff",
+                       .by = "anna@laptop"};
     ASSERT_ROUND_TRIP(SpecRecord, spec_record, &spec);
-    DesiredRecord desired = {.state = DESIRED_STOPPED, .min = 1, .max = 4, .target = 2};
+    DesiredRecord desired = {.state = DESIRED_STOPPED,
+                             .min = 1,
+                             .max = 4,
+                             .target = 2,
+                             .by = "anna@laptop, etcd user ops",
+                             .asked_usec = 7};
     ASSERT_ROUND_TRIP(DesiredRecord, desired_record, &desired);
     PhaseRecord phase = {
         .phase = PHASE_RESIZING,

@@ -491,6 +491,10 @@ static bool decide_requests(const Cluster *c, Scratch *s, Decision *d)
             return true;
         d->request = request->record;
         d->request_revision = request->stamp.mod;
+        if (text_equal(request->record.kind, "uncordon")) { /* it was for the log alone */
+            d->remove_request = true;
+            return true;
+        }
         if (cluster_due(c, s, request->seen_usec + REQUEST_KEPT_SEC * USEC_PER_SEC)) {
             d->remove_request = true;
             return true;

@@ -111,14 +111,25 @@ static bool ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job)
     return false;
 }
 
+const char *decide_asked(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1])
+{
+    Text t = text_begin(ret, RECORD_TEXT_MAX + 1);
+    text_add(&t, what);
+    text_add(&t, by[0] ? ", asked by " : "");
+    text_add(&t, by);
+    return ret;
+}
+
 void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char *reason,
                     Decision *d)
 {
+    char why[RECORD_TEXT_MAX + 1];
+    (void)decide_asked(reason, job->desired.by, why);
     if (!ranks_are_left(c, s, job)) {
-        decide_end(c, job, PHASE_STOPPED, reason, d);
+        decide_end(c, job, PHASE_STOPPED, why, d);
         return;
     }
-    decide_end(c, job, PHASE_STOPPING, reason, d);
+    decide_end(c, job, PHASE_STOPPING, why, d);
     d->phase.pause_usec = 1; /* nodes end the ranks of a job that pauses */
 }
 
@@ -235,18 +246,20 @@ bool job_wants_to_run(const CoreJob *job)
            !job->facts.refused[0] && !lost_hides(job);
 }
 
+static const char starts_again[] = "starts again";
+
 static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
+    char why[RECORD_TEXT_MAX + 1];
     assert(job->phase.phase == PHASE_PENDING);
     if (job->desired.state == DESIRED_STOPPED) {
         if (ranks_are_left(c, s, job)) /* nodes end them; the slots may be another job's now */
             return false;
-        decide_end(c, job, PHASE_STOPPED, "stopped", d);
+        decide_end(c, job, PHASE_STOPPED, decide_asked("stopped", job->desired.by, why), d);
         return true;
     }
     const CoreJob *ahead = queue_find_ahead(c, s, job);
     if (ahead) {
-        char why[RECORD_TEXT_MAX + 1];
         Text t = text_begin(why, sizeof(why));
         text_add(&t, "waits for job ");
         text_add(&t, ahead->name);
@@ -258,9 +271,11 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         decide_phase(c, job, PHASE_PENDING, why, d);
         return true;
     }
-    bool again = job->world.generation > 0;
+    const char *again = text_contains(job->phase.reason, starts_again, sizeof(starts_again) - 1)
+                            ? job->phase.reason
+                            : starts_again;
     return decide_world(c, s, job, incident_find_open(c, job) ? PHASE_RECOVERING : PHASE_STARTING,
-                        again ? "starts again" : "starts", d);
+                        job->world.generation > 0 ? again : "starts", d);
 }
 
 /* Resolves open incidents of a job that has ended: nothing is left to recover. */
@@ -281,11 +296,12 @@ static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
  * trains), stops it, or deletes it. */
 static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *d)
 {
-    char reason[RECORD_TEXT_MAX + 1];
+    char reason[RECORD_TEXT_MAX + 1], asked[RECORD_TEXT_MAX + 1];
     if (job->desired.state != DESIRED_STOPPED || job->word <= job->phase.tried_revision)
         return false;
     Text t = text_begin(reason, sizeof(reason));
-    text_add(&t, "stopped after it had failed: ");
+    text_add(&t, decide_asked("stopped after it had failed", job->desired.by, asked));
+    text_add(&t, ": ");
     text_add(&t, job->phase.reason);
     decide_end(c, job, PHASE_STOPPED, reason, d);
     return true;
@@ -294,10 +310,11 @@ static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *
 /* Takes a job out of stopped or failed when the user has asked anew for it to run. */
 static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 {
+    char reason[RECORD_TEXT_MAX + 1];
     assert(job->phase.phase == PHASE_STOPPED || job->phase.phase == PHASE_FAILED);
     if (!job_wants_to_run(job) || job->word <= job->phase.tried_revision)
         return false;
-    decide_phase(c, job, PHASE_PENDING, "starts again", d);
+    decide_phase(c, job, PHASE_PENDING, decide_asked(starts_again, job->desired.by, reason), d);
     d->phase.failures_without_progress = d->phase.pauses = 0;
     d->phase.store_lost_usec = 0;
     d->desired_revision = job->desired_stamp.mod;
@@ -387,6 +404,8 @@ static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason,
             text_add(&t, ": ");
             text_add(&t, why);
         }
+        text_add(&t, cause && cause->by[0] ? ", asked by " : "");
+        text_add(&t, cause ? cause->by : "");
         return true;
     }
     return false;
@@ -477,9 +496,11 @@ static bool decide_upkeep(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
+    char reason[RECORD_TEXT_MAX + 1];
     assert(job->phase.phase == PHASE_RUNNING && job->phase.go);
     if (job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision)
-        return ask_to_leave(c, job, PHASE_STOPPING, "stops", d);
+        return ask_to_leave(c, job, PHASE_STOPPING, decide_asked("stops", job->desired.by, reason),
+                            d);
     return decide_drain(c, job, d) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, s, job, d)) ||
            decide_upkeep(c, s, job, d) || decide_wait(c, s, job, d) || decide_mark(c, s, job, d) ||
@@ -506,7 +527,7 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         return true;
     }
     return decide_world(c, s, job, PHASE_STARTING,
-                        job->phase.leave ? job->phase.reason : "starts again", d);
+                        job->phase.leave ? job->phase.reason : starts_again, d);
 }
 
 static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)

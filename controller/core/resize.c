@@ -69,7 +69,7 @@ bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
 
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
-    char reason[RECORD_TEXT_MAX + 1];
+    char reason[RECORD_TEXT_MAX + 1], asked_by[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     bool asked = job->word > job->phase.tried_revision;
     int wanted = plan_wanted(job), present = job->world.size;
@@ -84,7 +84,8 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
         return asked && wanted >= present && decide_heard(c, job, d);
     if (asked) {
         say_sizes(&t, "resizes", present, plan.size);
-        return ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+        return ask_to_leave(c, job, PHASE_RESIZING, decide_asked(reason, job->desired.by, asked_by),
+                            d);
     }
     if (queue_somebody_starts(c, s, job) || !may_grow_now(c, s, job) ||
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */

@@ -121,7 +121,10 @@ static void say_upkeep(const Speaker *s, const Decision *d)
     if (d->put_request)
         say(s, LOG_LEVEL_INFO, NULL, "request %s for %s: %s", d->request.kind, d->request.target,
             d->request.answer);
-    if (d->remove_request)
+    if (d->remove_request && strcmp(d->request.kind, "uncordon") == 0)
+        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "%s may have ranks again, asked by %s NODE=%s",
+            d->request.target, d->request.by, d->request.target);
+    else if (d->remove_request)
         say(s, LOG_LEVEL_DEBUG, NULL, "request %s forgotten", d->request.id);
     if (d->remove_job)
         say(s, LOG_LEVEL_INFO, NULL, "every record removed JOB=%s", d->job);

@@ -6,6 +6,7 @@
 #include "ctl/arguments.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <string.h>
 
@@ -63,8 +64,10 @@ static void print_list(json_t *list)
         char age[SPAN_TEXT_BYTES];
         json_t *sinks = json_object_get(one, "sinks");
         double now = (double)clock_realtime_usec() * 1e-6;
-        printf("%s: %s, %s since %s: %s%s%s: %s\n", json_text(one, "incident"),
-               json_text(one, "severity"), json_text(one, "state"),
+        const Paint paint = paint_of(json_text(one, "severity"));
+        printf("%s: %s%s%s, %s since %s: %s%s%s: %s\n", json_text(one, "incident"),
+               paint ? paint_text(paint) : "", json_text(one, "severity"),
+               paint ? paint_text(PAINT_NONE) : "", json_text(one, "state"),
                span_text(now - json_number(one, "at"), age), json_text(one, "cause"),
                *json_text(one, "node") ? " on " : "", json_text(one, "node"),
                json_text(one, "evidence"));

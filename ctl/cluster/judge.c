@@ -38,6 +38,15 @@ static void advise(Judgement *j, const char *format, ...)
     json_array_set_new(j->advice, json_array_size(j->advice) - 1, json_string(text));
 }
 
+/* A cluster of `sdctl dev up`: its nodes are processes of this machine, without units. */
+static bool is_dev(const Model *m)
+{
+    bool local = strcmp(m->cluster, "dev") == 0;
+    for (size_t i = 0; i < m->n_nodes; i++)
+        local = local && strncmp(m->nodes[i].address, "127.", 4) == 0;
+    return local;
+}
+
 /* ---- etcd ---- */
 
 static void judge_member(const Members *m, const Member *one, Judgement *j)
@@ -120,9 +129,10 @@ static void judge_standstill(const Model *m, Judgement *j)
         leader->name, leader->deaths, text[0], text[1][0] ? ", then " : "", text[1]);
     advise(j,
            "training goes on; it tries again at %s, when a record of a job or a cordon changes, or "
-           "with systemctl reload sdcontroller; the last lines of those journals say on what they "
+           "with %s; the last lines of those journals say on what they "
            "died",
-           date_text(leader->still_until_usec, until));
+           date_text(leader->still_until_usec, until),
+           is_dev(m) ? "kill -HUP of it" : "systemctl reload sdcontroller");
 }
 
 /* ---- records ---- */
@@ -195,8 +205,16 @@ static void judge_nodes(const Model *m, Judgement *j)
             if (model_node(m, node))
                 continue;
             add_wrong(j, "node %s is missing; job %s has ranks there", node, job->name);
-            advise(j, "its ranks go elsewhere if there are slots; on %s: systemctl status sdtraind",
-                   node);
+            if (is_dev(m))
+                advise(
+                    j,
+                    "its ranks go elsewhere if there are slots; sdctl dev start %s brings it back",
+                    node);
+            else
+                advise(
+                    j,
+                    "its ranks go elsewhere if there are slots; on %s: systemctl status sdtraind",
+                    node);
         }
     }
     for (size_t i = 0; i < m->n_nodes; i++) {
@@ -248,11 +266,17 @@ static void judge_missing(const Model *m, Judgement *j)
             continue;
         add_wrong(j, "node %s is lost: nobody has heard of it since %s", h->node,
                   date_text(MAX(h->at_usec, lost_usec(m, h->node)), heard));
-        advise(
-            j,
-            "on %s: systemctl status sdtraind; journalctl -u sdtraind. sdctl node cordon %s says "
-            "that it is known, sdctl node forget %s that it does not come back",
-            h->node, h->node, h->node);
+        if (is_dev(m))
+            advise(j,
+                   "sdctl dev start %s brings it back; sdctl node forget %s says that it does not "
+                   "come back",
+                   h->node, h->node);
+        else
+            advise(j,
+                   "on %s: systemctl status sdtraind; journalctl -u sdtraind. sdctl node cordon %s "
+                   "says "
+                   "that it is known, sdctl node forget %s that it does not come back",
+                   h->node, h->node, h->node);
     }
 }
 
@@ -358,8 +382,14 @@ void judge_cluster(const Model *m, Judgement *j)
 {
     if (m->n_candidates == 0) {
         add_wrong(j, "no controller leads: nothing is decided; training goes on");
-        advise(j, "systemctl start sdcontroller; journalctl -u sdcontroller says why it does not "
-                  "lead");
+        if (is_dev(m))
+            advise(j,
+                   "sdctl dev start controller1 brings it back; its log says why it does not lead: "
+                   "sdctl dev status");
+        else
+            advise(j,
+                   "systemctl start sdcontroller; journalctl -u sdcontroller says why it does not "
+                   "lead");
     }
     judge_rights(m, j);
     judge_standstill(m, j);

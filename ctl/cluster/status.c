@@ -7,6 +7,7 @@
 #include "ctl/cluster/verbs.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <string.h>
 
@@ -112,12 +113,13 @@ static void print_wrong(json_t *j)
     size_t i, n = json_array_size(wrong);
     json_array_foreach (wrong, i, one) {
         const char *advice = json_string_value(json_array_get(json_object_get(j, "advice"), i));
-        printf("! %s\n", json_string_value(one));
+        printf("%s!%s %s\n", paint_text(PAINT_BAD), paint_text(PAINT_NONE), json_string_value(one));
         if (advice && *advice)
             printf("    %s\n", advice);
     }
     if (n == 0)
-        printf("cluster %s: all is well\n", json_text(j, "cluster"));
+        printf("cluster %s: %sall is well%s\n", json_text(j, "cluster"), paint_text(PAINT_GOOD),
+               paint_text(PAINT_NONE));
     else
         printf("cluster %s: %zu thing%s wrong, see above\n", json_text(j, "cluster"), n,
                n == 1 ? " is" : "s are");

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* what-if.c - `sdctl cluster what-if`: the records as they are, and nodes that are said to be
  * lost, cordoned or drained, through a core of our own: the first decision about each job and about
- * the cluster. Nothing is written. The core has the default settings, since records do not hold
- * those of the controllers. */
+ * the cluster. Nothing is written. The core has the leader's settings, which its record tells; those of an older leader
+ * are not known, and the defaults are assumed. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/cordon.h"
@@ -12,7 +12,9 @@
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/cluster/verbs.h"
+#include "ctl/meant.h"
 #include "ctl/print.h"
+#include "ctl/sentence.h"
 
 #include <string.h>
 
@@ -27,6 +29,9 @@ typedef struct Trial {
     uint64_t begin_usec, begin_real_usec, now_usec;
     uint64_t wake_usec;
     json_t *decisions;
+    char leader[128]; /* who leads; empty: nobody */
+    bool knows;       /* the core has that leader's settings */
+    uint64_t ttl_usec;
     Actions actions;
 } Trial;
 
@@ -66,8 +71,20 @@ static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t
     step(t, &event);
 }
 
-/* The leader says whom it takes in; its other settings are not known. */
-static void learn_list(const Trial *t, ClusterConfig *config)
+/* text: LeaderRecord.settings. */
+static bool learn_numbers(const char *key, const char *text, ClusterConfig *config)
+{
+    Error ignored = ERROR_INIT; /* then they are as unknown as an older leader's */
+    ClusterConfig told;
+    _cleanup_json_ json_t *json = *text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
+    if (!json_is_object(json) || journal_config_read(key, json, &told, &ignored) < 0)
+        return false;
+    *config = told;
+    return true;
+}
+
+/* The leader says by what it decides, and whom it takes in. */
+static void learn_settings(Trial *t, ClusterConfig *config)
 {
     int64_t oldest = INT64_MAX;
     for (size_t i = 0; i < t->records->n_kvs; i++) {
@@ -81,6 +98,8 @@ static void learn_list(const Trial *t, ClusterConfig *config)
             leader_record_decode(kv->key, kv->value, kv->n_value, &leader, &ignored) < 0)
             continue;
         oldest = kv->create_revision;
+        (void)snprintf(t->leader, sizeof(t->leader), "%s", leader.name);
+        t->knows = learn_numbers(kv->key, leader.settings, config);
         memcpy(config->admit, leader.admit, sizeof(config->admit));
     }
 }
@@ -88,7 +107,8 @@ static void learn_list(const Trial *t, ClusterConfig *config)
 static void begin(Trial *t)
 {
     ClusterConfig config = cluster_config_default;
-    learn_list(t, &config);
+    learn_settings(t, &config);
+    t->ttl_usec = config.ttl_usec;
     const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* room for every record */
     ClusterLimits limits = {
         .nodes = n, .jobs = MIN(n, JOBS_MAX), .reports = n, .incidents = n + 1, .requests = n};
@@ -167,6 +187,14 @@ static int suppose_one(Trial *t, const char *node, char what)
                        : close_node(t, node, what == 'D' ? CORDON_DRAIN : CORDON_CORDON);
 }
 
+static int refuse_node(const Trial *t, const char *name, Error *err)
+{
+    _cleanup_(model_freep) Model *model = model_new(t->cluster);
+    for (size_t i = 0; i < t->records->n_kvs; i++)
+        (void)model_feed(model, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = t->records->kvs[i]});
+    return meant_no_node(model, name, err);
+}
+
 /* names: "n1,n2"; NULL: none. */
 static int suppose(Trial *t, const char *names, char what, Error *err)
 {
@@ -175,7 +203,7 @@ static int suppose(Trial *t, const char *names, char what, Error *err)
         size_t n = strcspn(names, ",");
         (void)snprintf(name, sizeof(name), "%.*s", (int)MIN(n, (size_t)NODE_NAME_MAX), names);
         if (suppose_one(t, name, what) < 0)
-            return error_set(err, -ENOENT, "no node %s in cluster %s", name, t->cluster);
+            return refuse_node(t, name, err);
         names += n + (names[n] == ',');
     }
     return 0;
@@ -186,7 +214,7 @@ static int suppose(Trial *t, const char *names, char what, Error *err)
 /* As far as absence, blame and waiting are settled. */
 static void look(Trial *t)
 {
-    const uint64_t ttl = cluster_config_default.ttl_usec, end = t->begin_usec + HORIZON_TTLS * ttl;
+    const uint64_t end = t->begin_usec + HORIZON_TTLS * t->ttl_usec;
     for (int i = 0; i < STEPS_MAX; i++) {
         step(t, &(Event){.kind = EVENT_TICK});
         if (t->wake_usec > end)
@@ -195,29 +223,52 @@ static void look(Trial *t)
     }
 }
 
-static void print_if(const char *names, const char *words)
+static void print_if(const char *names, const char *what, const char **lead)
 {
     if (names)
-        printf("If %s %s:\n", names, words);
+        printf("%s %s %s %s", *lead, names, strchr(names, ',') ? "were" : "was", what);
+    *lead = names ? " and" : *lead;
+}
+
+/* "If n1 was lost and n2 was drained"; "As things are". */
+static void print_supposed(const Arguments *a)
+{
+    const char *lead = "If";
+    print_if(a->lose, "lost", &lead);
+    print_if(a->cordon, "cordoned", &lead);
+    print_if(a->drain, "drained", &lead);
+    printf(*lead == 'I' ? "As things are" : "");
+}
+
+static void print_assumed(const Trial *t)
+{
+    char ttl[SPAN_TEXT_BYTES];
+    (void)span_text((double)t->ttl_usec * 1e-6, ttl);
+    if (t->knows)
+        printf("By the settings of %s, which leads (a node is gone after %s).\n", t->leader, ttl);
+    else
+        printf("%s%s: the defaults are assumed (a node is gone after %s).\n",
+               *t->leader ? t->leader : "Nobody leads",
+               *t->leader ? " leads and does not tell its settings" : "", ttl);
 }
 
 static void print_trial(const Trial *t, const Arguments *a)
 {
     json_t *one, *line;
     size_t i, k;
-    print_if(a->lose, "were lost");
-    print_if(a->cordon, "were cordoned");
-    print_if(a->drain, "were drained");
-    json_array_foreach (t->decisions, i, one) {
-        const char *job = json_text(one, "job");
-        char after[SPAN_TEXT_BYTES];
-        printf("%s%s, after %s:\n", *job ? "job " : "the cluster", job,
-               span_text(json_number(one, "after"), after));
-        json_array_foreach (json_object_get(one, "does"), k, line)
-            printf("  %s\n", json_string_value(line));
-    }
+    print_supposed(a);
     if (json_array_size(t->decisions) == 0)
-        printf("nothing would be decided\n");
+        printf(", nothing would be decided.\n");
+    else
+        printf(", this would be decided:\n");
+    json_array_foreach (t->decisions, i, one) {
+        char after[SPAN_TEXT_BYTES], words[SENTENCE_BYTES];
+        const double sec = json_number(one, "after");
+        printf(sec < 0.005 ? "  at once:\n" : "  after %s:\n", span_text(sec, after));
+        json_array_foreach (json_object_get(one, "does"), k, line)
+            printf("    %s\n", sentence_of(json_string_value(line), words));
+    }
+    print_assumed(t);
 }
 
 int cluster_what_if(const Arguments *a)
@@ -240,8 +291,9 @@ int cluster_what_if(const Arguments *a)
     if (r == 0) {
         look(t);
         if (a->json)
-            print_json(json_pack("{s:s, s:I, s:O}", "cluster", t->cluster, "revision",
-                                 (json_int_t)t->records->revision, "decisions", t->decisions));
+            print_json(json_pack("{s:s, s:I, s:b, s:O}", "cluster", t->cluster, "revision",
+                                 (json_int_t)t->records->revision, "leaders_settings", t->knows,
+                                 "decisions", t->decisions));
         else
             print_trial(t, a);
     }

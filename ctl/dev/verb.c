@@ -4,6 +4,7 @@
 #include "ctl/dev/dev.h"
 
 #include "base/clock.h"
+#include "base/nearest.h"
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "ctl/arguments.h"
@@ -16,7 +17,11 @@
 
 static_assert((int)ARGUMENT_NODES_MAX == DEV_NODES_MAX, "--nodes takes as many as a Dev holds");
 
-enum { REGISTER_SEC = 30, STOP_SEC = 5 };
+enum {
+    REGISTER_SEC = 30,
+    STOP_SEC = 5,
+    LEAVE_SEC = 60
+}; /* LEAVE: a node's ranks finish a step and save */
 
 typedef struct Registration {
     const Dev *dev;
@@ -174,7 +179,7 @@ static void print_up(const Dev *dev)
     if (node)
         printf("# once a job runs, try:\n"
                "#   pkill -KILL -P %-8d its trainers on node1 die\n"
-               "#   kill -KILL %-13d node1 dies with them; sdctl dev start-node node1 brings it "
+               "#   kill -KILL %-13d node1 dies with them; sdctl dev start node1 brings it "
                "back\n",
                (int)node->pid, (int)node->pid);
     if (node && controller)
@@ -320,6 +325,16 @@ int dev_status(const Arguments *a)
     return CTL_DONE;
 }
 
+static int refuse_process(const Dev *dev, const char *name, Error *err)
+{
+    char hint[NEAREST_TEXT_BYTES];
+    Nearest meant = nearest_to(name);
+    for (size_t i = 0; i < dev->n_processes; i++)
+        nearest_offer(&meant, dev->processes[i].name);
+    return error_set(err, -ENOENT, "no process %s in %s%s; sdctl dev status shows all", name,
+                     dev->folder, nearest_text(&meant, hint));
+}
+
 static int with_process(const Arguments *a, int (*act)(Dev *dev, DevProcess *process, Error *err))
 {
     Error err = ERROR_INIT;
@@ -328,8 +343,7 @@ static int with_process(const Arguments *a, int (*act)(Dev *dev, DevProcess *pro
     if (r < 0)
         return ctl_fail(&err, r);
     DevProcess *p = dev_find(&dev, a->operand);
-    r = p ? act(&dev, p, &err)
-          : error_set(&err, -ENOENT, "no process %s in %s", a->operand, dev.folder);
+    r = p ? act(&dev, p, &err) : refuse_process(&dev, a->operand, &err);
     dev_close(&dev);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
@@ -352,6 +366,16 @@ static int start_process(Dev *dev, DevProcess *p, Error *err)
     return r;
 }
 
-int dev_kill_node(const Arguments *a) { return with_process(a, kill_process); }
+static int stop_process(Dev *dev, DevProcess *p, Error *err)
+{
+    if (!dev_process_alive(p))
+        return error_set(err, -ESRCH, "%s does not run", p->name);
+    printf("%s (pid %d) is told to end\n", p->name, (int)p->pid);
+    return dev_stop(dev, p, SIGTERM, LEAVE_SEC * USEC_PER_SEC, err);
+}
 
-int dev_start_node(const Arguments *a) { return with_process(a, start_process); }
+int dev_kill(const Arguments *a) { return with_process(a, kill_process); }
+
+int dev_stop_one(const Arguments *a) { return with_process(a, stop_process); }
+
+int dev_start_one(const Arguments *a) { return with_process(a, start_process); }

@@ -5,6 +5,7 @@
 #include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <string.h>
 
@@ -61,11 +62,29 @@ static void add_commit(json_t *events, const CheckpointCommit *c)
         "%sdigest %s, %s", c->struck_out ? "struck out, " : "", digest, c->uri);
 }
 
+/* The last one; earlier ones stand in the reasons of their worlds. */
+static void add_wish(json_t *events, const ModelJob *job)
+{
+    const DesiredRecord *d = &job->desired;
+    char what[48] = "to run";
+    if (d->state == DESIRED_RUNNING && d->target)
+        (void)snprintf(what, sizeof(what), "to run on %d rank%s", d->target,
+                       d->target == 1 ? "" : "s");
+    else if (d->state != DESIRED_RUNNING)
+        (void)snprintf(what, sizeof(what), d->state == DESIRED_STOPPED ? "to stop" : "to go");
+    add(events, d->asked_usec, "asked", job->phase.generation, model_step(job),
+        json_pack("{s:s}", "by", d->by), "%s, by %s", what, *d->by ? d->by : "?");
+}
+
 static json_t *events_of(const Model *m, const ModelJob *job)
 {
     json_t *events = json_array();
     if (job->has_spec)
-        add(events, job->spec.submitted_usec, "submitted", 0, 0, NULL, "the job was submitted");
+        add(events, job->spec.submitted_usec, "submitted", 0, 0,
+            json_pack("{s:s}", "by", job->spec.by), "the job was submitted%s%s",
+            *job->spec.by ? " by " : "", job->spec.by);
+    if (job->has_desired && job->desired.asked_usec)
+        add_wish(events, job);
     for (size_t i = 0; i < m->n_incidents; i++)
         if (model_is_incident_of(&m->incidents[i], job))
             add_incident(events, &m->incidents[i]);
@@ -100,13 +119,17 @@ int job_events(const Arguments *a)
         print_json(events);
         return CTL_DONE;
     }
-    printf("%-19s  %-10s  %-4s  %-9s  %s\n", "TIME", "EVENT", "GEN", "STEP", "");
+    static const char *const heads[] = {"TIME", "EVENT", "GEN", "STEP", "WHAT"};
+    Table *t = table_new(heads, ELEMENTSOF(heads));
     json_array_foreach (events, i, e) {
         char at[TIME_TEXT_BYTES];
-        printf("%-19s  %-10s  %-4lld  %-9lld  %s\n",
-               date_text((uint64_t)(json_number(e, "at") * 1e6), at), json_text(e, "event"),
-               json_count(e, "generation"), json_count(e, "step"), json_text(e, "text"));
+        table_add(t, PAINT_NONE, "%s", date_text((uint64_t)(json_number(e, "at") * 1e6), at));
+        table_add(t, paint_of(json_text(e, "event")), "%s", json_text(e, "event"));
+        table_add(t, PAINT_NONE, "%lld", json_count(e, "generation"));
+        table_add(t, PAINT_NONE, "%lld", json_count(e, "step"));
+        table_add(t, PAINT_NONE, "%s", json_text(e, "text"));
     }
+    table_print(t);
     json_decref(events);
     return CTL_DONE;
 }

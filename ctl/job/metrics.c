@@ -10,6 +10,7 @@
 #include "ctl/job/committed.h"
 #include "ctl/job/event-file.h"
 #include "ctl/job/verbs.h"
+#include "ctl/meant.h"
 #include "ctl/model.h"
 
 #include <errno.h>
@@ -162,7 +163,7 @@ static int look(const Arguments *a, JobMetrics *m, Error *err)
     }
     client_close(&client);
     if (r >= 0 && m->missing)
-        r = error_set(err, -ENOENT, "no job %s", m->name);
+        r = meant_no_job(m->model, m->name, err);
     return MIN(r, 0);
 }
 

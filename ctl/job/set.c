@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
+#include "base/clock.h"
 #include "ctl/arguments.h"
+#include "ctl/asker.h"
 #include "ctl/job/verbs.h"
+#include "ctl/job/wait.h"
 #include "ctl/job/watch.h"
 #include "ctl/model.h"
 #include "protocol/job.h"
 
 #include <string.h>
+#include <unistd.h>
 
 enum { TRIES = 5 };
 
@@ -57,6 +61,8 @@ static int change_desired(CtlClient *client, const Arguments *a, DesiredChange c
         DesiredRecord desired =
             job->has_desired ? job->desired : (DesiredRecord){.min = 1, .max = 1};
         r = change(job, a, &desired, err);
+        (void)asker_text(desired.by);
+        desired.asked_usec = clock_realtime_usec();
         if (r == 0)
             r = put_desired(client, job, &desired, &done, err);
         if (r < 0)
@@ -155,6 +161,9 @@ static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *d
 int job_start_again(const Arguments *a)
 {
     int code = set(a, start_again);
+    if (code == CTL_NOT_FOUND && access(a->operand, R_OK) == 0)
+        fprintf(stderr, "sdctl: the file %s that is here is started by sdctl job start ./%s\n",
+                a->operand, a->operand);
     if (code == CTL_DONE)
         printf("job %s goes on from its newest checkpoint once there are slots for it\n",
                a->operand);
@@ -163,22 +172,26 @@ int job_start_again(const Arguments *a)
 
 int job_resize(const Arguments *a)
 {
+    if (a->timeout_sec >= 0 && !a->wait)
+        return arguments_refuse(a->verb, "--timeout bounds --wait, which is not given");
     int code = set(a, resize);
     if (code == CTL_DONE)
         printf("job %s will finish its step, save, and go on with %d rank%s once there are slots "
                "for them\n",
                a->operand, a->world, a->world == 1 ? "" : "s");
-    return code;
+    return code == CTL_DONE && a->wait ? job_wait_size(a, a->world) : code;
 }
 
 int job_stop(const Arguments *a)
 {
+    if (a->timeout_sec >= 0 && !a->wait)
+        return arguments_refuse(a->verb, "--timeout bounds --wait, which is not given");
     int code = set(a, stop);
     if (code == CTL_DONE)
         printf(
             "job %s will finish its step, save and stop; if it has failed, its incident is over\n",
             a->operand);
-    return code;
+    return code == CTL_DONE && a->wait ? job_wait_stopped(a) : code;
 }
 
 int job_delete(const Arguments *a)

@@ -5,6 +5,8 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
+#include "ctl/asker.h"
+#include "ctl/job/edit.h"
 #include "ctl/job/memory.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch.h"
@@ -21,7 +23,7 @@ enum { OBJECTS_LISTED_MAX = 100000 };
 
 /* Where a job was read and what it is. */
 typedef struct JobDraft {
-    const char *source;
+    const char *source;         /* the file's name */
     const char *resume;         /* --resume, or NULL */
     const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
     int priority;
@@ -184,8 +186,9 @@ static int check_checkpoints(const JobDraft *d, Error *err)
         return refuse(d, "checkpoint.uri", uri, r, err);
     if (used && !d->resume)
         return error_set(err, -EEXIST,
-                         "%s: checkpoint.uri: %s holds checkpoints already%s%s; give another URI, "
-                         "or --resume MANIFEST to go on from one of them",
+                         "%s: checkpoint.uri: %s holds checkpoints already%s%s; give another URI "
+                         "(--set checkpoint.uri=...), or --resume MANIFEST to go on from one of "
+                         "them",
                          d->source, uri, *owner ? ", those of " : "", owner);
     if (*owner && !d->resume)
         return error_set(err, -EEXIST,
@@ -209,12 +212,16 @@ static const ModelJob *find_lost(const Model *model, const char *name)
     return there && !deleted ? job : NULL;
 }
 
-static int draft_read(const Arguments *a, JobDraft *d, Error *err)
+static int draft_read(const Arguments *a, const char *file, JobDraft *d, Error *err)
 {
-    *d = (JobDraft){.source = a->file, .resume = a->resume};
-    int r = file_read(a->file, JOB_TEXT_MAX, &d->text, NULL, err);
+    *d = (JobDraft){.source = file, .resume = a->resume};
+    int r = file_read(file, JOB_TEXT_MAX, &d->text, NULL, err);
+    if (r == 0 && job_edit_is_wanted(a)) {
+        _cleanup_free_ char *text = TAKE_PTR(d->text);
+        r = job_edit(file, text, a, &d->text, err);
+    }
     if (r == 0)
-        r = job_parse(a->file, d->text, strlen(d->text), &d->job, err);
+        r = job_parse(file, d->text, strlen(d->text), &d->job, err);
     if (r == 0)
         r = check_data(d, err);
     if (r == 0)
@@ -294,6 +301,14 @@ static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Err
                : error_set(err, -EAGAIN, "specs/%s was changed meanwhile; try again", job->name);
 }
 
+static int refuse_taken(const JobDraft *d, Error *err)
+{
+    return error_set(err, -EEXIST,
+                     "%s: name: a job %s is there already; --name NAME gives this one another, "
+                     "sdctl job delete %s removes one that has ended",
+                     d->source, d->job->name, d->job->name);
+}
+
 /* Spec and desired in one transaction, unless the name is taken. */
 static int submit(CtlClient *client, const JobDraft *d, Error *err)
 {
@@ -305,6 +320,7 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
                                    .max = job->world.max};
     _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
     (void)dataset_sources_format(&d->look.sources, spec.sources);
+    (void)asker_text(spec.by);
     int r = hash_draw(spec.submission);
     if (r < 0)
         return error_errno(err, r, "cannot draw the submission's id");
@@ -329,10 +345,7 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
     r = client_txn(client, is_free, ELEMENTSOF(is_free), puts, ELEMENTSOF(puts), &done, err);
     if (r < 0 || done)
         return r;
-    return error_set(err, -EEXIST,
-                     "%s: name: a job %s is there already; sdctl job delete %s removes one that "
-                     "has ended",
-                     d->source, job->name, job->name);
+    return refuse_taken(d, err);
 }
 
 /* Slots for the job of every node that is known, cordoned or lost; INT_MAX: not known. */
@@ -395,65 +408,141 @@ static int check_name(const JobDraft *d, const Model *model, Error *err)
         return 0;
     return error_set(err, -EEXIST,
                      "%s: name: a job %s is there and is %s; sdctl job start %s goes on from its "
-                     "newest checkpoint, sdctl job delete %s forgets it",
+                     "newest checkpoint, sdctl job delete %s forgets it, --name gives this one "
+                     "another name",
                      d->source, job->name, job_phase_name(phase), job->name, job->name);
+}
+
+/* A job's name has no '/' and no '.', so an operand with one is a file. */
+static const char *file_of(const Arguments *a)
+{
+    return a->file ? a->file : a->operand && strpbrk(a->operand, "/.") ? a->operand : NULL;
+}
+
+static int refuse_words(const Arguments *a, const char *file)
+{
+    if (a->operand && a->file)
+        return arguments_refuse(a->verb,
+                                "\"%s\" is one word too many: FILE is given, and NAME goes on with "
+                                "the file that the job was submitted with (--name gives a new job "
+                                "its name)",
+                                a->operand);
+    if (!a->operand && !file)
+        return arguments_refuse(a->verb,
+                                "FILE (a job file) or NAME (a job that has ended) is needed");
+    if (!file && (a->resume || a->queue || a->dry_run || job_edit_is_wanted(a)))
+        return arguments_refuse(a->verb,
+                                "NAME goes on with the file that the job was submitted with, so it "
+                                "takes no --resume, --queue, --set, --name or --dry-run");
+    if (a->dry_run && a->watch)
+        return arguments_refuse(a->verb, "--dry-run submits nothing that --watch could show");
+    return -1;
+}
+
+/* All that can be known before it is submitted. */
+static int check_all(JobDraft *d, const Model *model, const Arguments *a, const Error *taken,
+                     Error *err)
+{
+    d->given_back = find_lost(model, d->job->name);
+    int r = check_cluster(model, a, err);
+    if (r == 0 && !d->given_back)
+        r = check_name(d, model, err);
+    if (r == 0 && taken->code < 0 && !d->given_back) {
+        *err = *taken;
+        r = -EEXIST;
+    }
+    if (r == 0)
+        r = check_others(d, model, err);
+    if (r == 0)
+        r = check_room(d, model, err);
+    if (r == 0)
+        r = check_slots(d, model, a, err);
+    if (r == 0 && !a->queue)
+        r = job_memory_check(&d->memory, d->source, model, err);
+    return r;
+}
+
+static void print_submitted(const JobDraft *d, const char *how)
+{
+    const Job *job = d->job;
+    printf("job %s %s: %lld steps of %lld samples on %d to %d ranks\n", job->name, how,
+           (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
+           job->world.max);
+    job_memory_print(&d->memory);
+}
+
+/* The name may be taken by a job that check_name() lets pass, since the transaction would find it. */
+static int check_free(const JobDraft *d, const Model *model, Error *err)
+{
+    const ModelJob *job = model_job(model, d->job->name);
+    if (d->given_back || !job ||
+        !(job->has_spec || job->has_desired || job->has_world || job->has_phase))
+        return 0;
+    return refuse_taken(d, err);
+}
+
+/* Where no etcd is named, the file alone is looked at. */
+static int rehearse(const Arguments *a, JobDraft *d, const Error *taken, Error *err)
+{
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = model_open(&a->client, &model, err);
+    const bool alone = r == -EDESTADDRREQ;
+    if (r == 0)
+        r = check_all(d, model, a, taken, err);
+    if (r == 0)
+        r = check_free(d, model, err);
+    if (alone && taken->code < 0) {
+        *err = *taken;
+        r = -EEXIST;
+    } else if (alone) {
+        r = 0;
+    }
+    if (r < 0)
+        return r;
+    print_submitted(d, "would be submitted");
+    printf(alone ? "the file is good; no etcd is named, so the cluster was not asked\n"
+                 : "nothing was submitted (--dry-run)\n");
+    return 0;
+}
+
+static int submit_checked(const Arguments *a, JobDraft *d, const Error *taken, Error *err)
+{
+    CtlClient client = {0};
+    _cleanup_(model_freep) Model *model = NULL;
+    int r = client_open(&a->client, &client, err);
+    if (r == 0)
+        r = model_read(&client, &model, err);
+    if (r == 0)
+        r = check_all(d, model, a, taken, err);
+    if (r == 0)
+        r = submit(&client, d, err);
+    client_close(&client);
+    if (r == 0)
+        print_submitted(d, "is submitted");
+    return r;
 }
 
 int job_start(const Arguments *a)
 {
-    if (a->operand && (a->file || a->resume || a->queue))
-        return arguments_refuse(a->verb,
-                                "NAME goes on with the file that the job was submitted with");
-    if (!a->operand && !a->file)
-        return arguments_refuse(a->verb, "-f FILE or NAME is needed");
-    if (a->operand)
+    const char *file = file_of(a);
+    int r = refuse_words(a, file);
+    if (r >= 0)
+        return r;
+    if (!file)
         return job_start_again(a);
-    Error err = ERROR_INIT;
+    Error err = ERROR_INIT, taken = ERROR_INIT;
     JobDraft draft = {0};
-    CtlClient client = {0};
-    _cleanup_(model_freep) Model *model = NULL;
-    Error taken = ERROR_INIT;
-    int r = draft_read(a, &draft, &err);
+    char name[JOB_NAME_MAX + 1] = "";
+    r = draft_read(a, file, &draft, &err);
     if (r == -EEXIST) { /* a job whose file is given back has its checkpoints there */
         taken = err;
         r = 0;
     }
-    if (r == 0)
-        r = client_open(&a->client, &client, &err);
-    if (r == 0)
-        r = model_read(&client, &model, &err);
-    if (r == 0)
-        draft.given_back = find_lost(model, draft.job->name);
-    if (r == 0)
-        r = check_cluster(model, a, &err);
-    if (r == 0 && !draft.given_back)
-        r = check_name(&draft, model, &err);
-    if (r == 0 && taken.code < 0 && !draft.given_back) {
-        err = taken;
-        r = -EEXIST;
-    }
-    if (r == 0)
-        r = check_others(&draft, model, &err);
-    if (r == 0)
-        r = check_room(&draft, model, &err);
-    if (r == 0)
-        r = check_slots(&draft, model, a, &err);
-    if (r == 0 && !a->queue)
-        r = job_memory_check(&draft.memory, draft.source, model, &err);
-    draft.priority = a->priority != ARGUMENT_NO_PRIORITY ? a->priority
-                     : draft.job                         ? draft.job->priority
-                                                         : 0;
-    if (r == 0)
-        r = submit(&client, &draft, &err);
-    client_close(&client);
-    char name[JOB_NAME_MAX + 1] = "";
     if (r == 0) {
-        const Job *job = draft.job;
-        (void)snprintf(name, sizeof(name), "%s", job->name);
-        printf("job %s is submitted: %lld steps of %lld samples on %d to %d ranks\n", name,
-               (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
-               job->world.max);
-        job_memory_print(&draft.memory);
+        draft.priority = a->priority != ARGUMENT_NO_PRIORITY ? a->priority : draft.job->priority;
+        (void)snprintf(name, sizeof(name), "%s", draft.job->name);
+        r = a->dry_run ? rehearse(a, &draft, &taken, &err)
+                       : submit_checked(a, &draft, &taken, &err);
     }
     draft_clear(&draft);
     if (r < 0)

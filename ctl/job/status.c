@@ -8,6 +8,7 @@
 #include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <math.h>
 #include <string.h>
@@ -40,7 +41,7 @@ static void print_incident(const IncidentRecord *n)
         printf(" on %s", n->node);
     printf(" at step %lld, generation %lld: ", (long long)n->step, (long long)n->generation);
     if (n->state == INCIDENT_OPEN)
-        printf("OPEN\n");
+        printf("%sOPEN%s\n", paint_text(PAINT_BAD), paint_text(PAINT_NONE));
     else if (n->ended)
         printf("ended with the job\n");
     else if (!model_ended_world(n))
@@ -141,7 +142,9 @@ static void print_job(const Model *m, const ModelJob *job)
     json_t *checkpoint = json_object_get(j, "checkpoint");
     size_t n_incidents = 0;
 
-    printf("job %s: %s", job->name, json_text(j, "phase"));
+    const Paint paint = paint_of(json_text(j, "phase"));
+    printf("job %s: %s%s%s", job->name, paint ? paint_text(paint) : "", json_text(j, "phase"),
+           paint ? paint_text(PAINT_NONE) : "");
     if (*json_text(j, "reason"))
         printf(" (%s)", json_text(j, "reason"));
     printf("\n");
@@ -187,21 +190,30 @@ int job_status(const Arguments *a)
     return CTL_DONE;
 }
 
-static void print_line(json_t *j)
+static void add_line(Table *t, json_t *j)
 {
-    char step[48], rate[24] = "-", age[SPAN_TEXT_BYTES] = "-", place[48] = "";
+    char age[SPAN_TEXT_BYTES] = "-", eta[SPAN_TEXT_BYTES] = "-";
     json_t *queue = json_object_get(j, "queue");
     if (json_has_number(j, "submitted_at"))
         (void)span_text(ago_sec((uint64_t)(json_number(j, "submitted_at") * 1e6)), age);
-    if (json_is_object(queue))
-        (void)snprintf(place, sizeof(place), "place %lld of %lld: ", json_count(queue, "place"),
-                       json_count(queue, "of"));
-    (void)snprintf(step, sizeof(step), "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
+    if (json_has_number(j, "eta_s"))
+        (void)span_text(json_number(j, "eta_s"), eta);
+    table_add(t, PAINT_NONE, "%s", json_text(j, "job"));
+    table_add(t, paint_of(json_text(j, "phase")), "%s", json_text(j, "phase"));
+    table_add(t, PAINT_NONE, "%s", age);
+    table_add(t, PAINT_NONE, "%lld", json_count(json_object_get(j, "world"), "size"));
+    table_add(t, PAINT_NONE, "%lld/%lld", json_count(j, "step"), json_count(j, "steps"));
     if (json_has_number(j, "samples_per_s"))
-        (void)snprintf(rate, sizeof(rate), "%.1f", json_number(j, "samples_per_s"));
-    printf("%-20s %-11s %-12s %-6lld %-17s %-10s %s%s\n", json_text(j, "job"),
-           json_text(j, "phase"), age, json_count(json_object_get(j, "world"), "size"), step, rate,
-           place, json_text(j, "reason"));
+        table_add(t, PAINT_NONE, "%.1f", json_number(j, "samples_per_s"));
+    else
+        table_add(t, PAINT_NONE, "-");
+    table_add(t, PAINT_NONE, "%s", eta);
+    if (json_is_object(queue))
+        table_add(t, PAINT_NONE, "%lld of %lld", json_count(queue, "place"),
+                  json_count(queue, "of"));
+    else
+        table_add(t, PAINT_NONE, "-");
+    table_add(t, PAINT_NONE, "%s", json_text(j, "reason"));
 }
 
 int job_list(const Arguments *a)
@@ -221,10 +233,12 @@ int job_list(const Arguments *a)
         print_json(all);
         return CTL_DONE;
     }
-    printf("%-20s %-11s %-12s %-6s %-17s %-10s %s\n", "JOB", "PHASE", "AGE", "RANKS", "STEP",
-           "SAMPLES/S", "REASON");
+    static const char *const heads[] = {"JOB",       "PHASE", "AGE",   "RANKS", "STEP",
+                                        "SAMPLES/S", "ETA",   "PLACE", "REASON"};
+    Table *t = table_new(heads, ELEMENTSOF(heads));
     json_array_foreach (all, i, j)
-        print_line(j);
+        add_line(t, j);
+    table_print(t);
     json_decref(all);
     return CTL_DONE;
 }

@@ -11,6 +11,7 @@
 #include "ctl/verbs.h"
 
 int job_start(const Arguments *a);
+int job_show(const Arguments *a);
 int job_status(const Arguments *a);
 int job_list(const Arguments *a);
 int job_wait(const Arguments *a);

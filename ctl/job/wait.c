@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait.c - `sdctl job wait`: until a job has reached a phase or a step; driven by the watch,
- * not by polling. */
-#include "ctl/arguments.h"
+/* wait.c - `sdctl job wait`, and --wait of `job stop` and `job resize`: until a job has reached a phase, a step or a
+ * size; driven by the watch, not by polling. */
+#include "ctl/job/wait.h"
+#include "base/nearest.h"
+#include "ctl/goes-on.h"
 #include "ctl/job/verbs.h"
+#include "ctl/meant.h"
 #include "ctl/model.h"
 
 #include <string.h>
@@ -10,12 +13,26 @@
 typedef struct JobWait {
     Model *model;
     const char *name;
-    int phase;      /* JobPhase, or -1 */
-    int64_t step;   /* or -1 */
-    char text[480]; /* where the job is */
+    const char *wanted; /* what is waited for, in words */
+    int phase;          /* JobPhase, or -1 */
+    int64_t step;       /* or -1 */
+    bool stops;         /* a job that succeeds meanwhile has stopped as well */
+    int size;           /* number of ranks to run on; 0: that does not matter */
+    char text[480];     /* where the job is */
 } JobWait;
 
-enum { REACHED = 1, NEVER = 2, MISSING = 3 };
+enum { REACHED = 1, NEVER = 2, MISSING = 3, CHANGED = 4 };
+
+static bool is_reached(const JobWait *w, const ModelJob *job)
+{
+    const JobPhase phase = model_phase(job);
+    if (w->size > 0)
+        return phase == PHASE_RUNNING && job->has_world && job->world.size == w->size;
+    if (w->phase == PHASE_STOPPED && phase == PHASE_SUCCEEDED)
+        return w->stops;
+    return (w->phase >= 0 && (int)phase == w->phase) ||
+           (w->step >= 0 && model_step(job) >= w->step);
+}
 
 static int judge(JobWait *w)
 {
@@ -27,8 +44,10 @@ static int judge(JobWait *w)
     const char *reason = job->has_phase ? model_reason(job, why) : "";
     (void)snprintf(w->text, sizeof(w->text), "%s at step %lld%s%s", job_phase_name(phase),
                    (long long)model_step(job), *reason ? ": " : "", reason);
-    if ((w->phase >= 0 && (int)phase == w->phase) || (w->step >= 0 && model_step(job) >= w->step))
+    if (is_reached(w, job))
         return REACHED;
+    if (w->size > 0 && job->has_desired && job->desired.target != w->size)
+        return CHANGED;
     return model_has_ended(job) ? NEVER : 0;
 }
 
@@ -56,39 +75,80 @@ static int parse_wanted(const char *wanted, JobWait *w)
     return -EINVAL;
 }
 
+static int refuse_wanted(const Arguments *a)
+{
+    char hint[NEAREST_TEXT_BYTES];
+    Nearest meant = nearest_to(a->wanted);
+    for (int i = 0; i < PHASE_COUNT; i++)
+        nearest_offer(&meant, job_phase_name((JobPhase)i));
+    return arguments_refuse(a->verb,
+                            "--for takes a phase (running, succeeded, ...) or step=N, not "
+                            "\"%s\"%s",
+                            a->wanted, nearest_text(&meant, hint));
+}
+
 static int fail(const JobWait *w, const Arguments *a, int r, Error *err)
 {
     if (r == MISSING)
-        r = error_set(err, -ENOENT, "no job %s", w->name);
+        r = meant_no_job(w->model, w->name, err);
+    else if (r == NEVER && w->stops)
+        r = error_set(err, -ECANCELED, "job %s does not stop any more: it is %s", w->name, w->text);
     else if (r == NEVER)
-        r = error_set(err, -ECANCELED, "job %s will not reach %s: it is %s", w->name, a->wanted,
+        r = error_set(err, -ECANCELED, "job %s will not reach %s: it is %s", w->name, w->wanted,
+                      w->text);
+    else if (r == CHANGED)
+        r = error_set(err, -ECANCELED, "job %s was told another size meanwhile: it is %s", w->name,
                       w->text);
     else if (r == -ETIMEDOUT)
-        (void)error_set(err, r, "job %s has not reached %s in %g s: it is %s", w->name, a->wanted,
+        (void)error_set(err, r, "job %s has not reached %s in %g s: it is %s", w->name, w->wanted,
                         a->timeout_sec, w->text);
     return ctl_fail(err, r);
 }
 
-int job_wait(const Arguments *a)
+static int wait_for(const Arguments *a, JobWait *w)
 {
-    JobWait w = {.name = a->operand};
-    if (parse_wanted(a->wanted, &w) < 0)
-        return arguments_refuse(a->verb,
-                                "--for takes a phase (running, succeeded, ...) or step=N, not "
-                                "\"%s\"",
-                                a->wanted);
-
     Error err = ERROR_INIT;
     CtlClient client = {0};
     uint64_t timeout_usec = a->timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(a->timeout_sec * 1e6);
+    w->name = a->operand;
+    (void)fflush(stdout); /* what was asked for, before the wait for it */
+    goes_on_say(w->stops ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
+                : w->size
+                    ? "job %s is resized all the same; sdctl job status %s shows how far it is"
+                    : "job %s goes on; sdctl job status %s shows how far it is",
+                w->name, w->name);
     int r = client_open(&a->client, &client, &err);
-    w.model = model_new(client.cluster);
+    w->model = model_new(client.cluster);
     if (r == 0)
-        r = client_watch(&client, on_wait_event, &w, timeout_usec, &err);
+        r = client_watch(&client, on_wait_event, w, timeout_usec, &err);
     client_close(&client);
-    w.model = model_free(w.model);
-    if (r != REACHED)
-        return fail(&w, a, r, &err);
-    printf("job %s is %s\n", w.name, w.text);
-    return CTL_DONE;
+    int code = CTL_DONE;
+    if (r == REACHED)
+        printf("job %s is %s\n", w->name, w->text);
+    else
+        code = fail(w, a, r, &err);
+    w->model = model_free(w->model);
+    return code;
+}
+
+int job_wait(const Arguments *a)
+{
+    JobWait w = {.wanted = a->wanted};
+    if (parse_wanted(a->wanted, &w) < 0)
+        return refuse_wanted(a);
+    return wait_for(a, &w);
+}
+
+int job_wait_stopped(const Arguments *a)
+{
+    JobWait w = {.wanted = "its end", .phase = PHASE_STOPPED, .step = -1, .stops = true};
+    return wait_for(a, &w);
+}
+
+int job_wait_size(const Arguments *a, int size)
+{
+    char wanted[32];
+    JobWait w = {.wanted = wanted, .phase = -1, .step = -1, .size = size};
+    (void)snprintf(wanted, sizeof(wanted), "%d rank%s", size, size == 1 ? "" : "s");
+    return wait_for(a, &w);
 }

@@ -5,6 +5,8 @@
 #include "ctl/job/watch.h"
 #include "base/clock.h"
 #include "cluster/resume.h"
+#include "ctl/goes-on.h"
+#include "ctl/meant.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
 
@@ -205,6 +207,9 @@ int job_watch(const ClientOptions *options, const char *name)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
+    goes_on_say(
+        "job %s goes on; sdctl job status %s --watch looks again, sdctl job stop %s ends it", name,
+        name, name);
     View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1};
     int r = client_open(options, &client, &err);
     v.model = model_new(client.cluster);
@@ -214,7 +219,7 @@ int job_watch(const ClientOptions *options, const char *name)
     if (r > 0)
         say_end(&v);
     if (r == -ENOENT)
-        (void)error_set(&err, r, "no job %s", name);
+        (void)meant_no_job(v.model, name, &err);
     v.model = model_free(v.model);
     if (r < 0)
         return ctl_fail(&err, r);

@@ -9,6 +9,8 @@
 #include "base/memory.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
+#include "ctl/asker.h"
+#include "ctl/meant.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
 
@@ -114,16 +116,17 @@ static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Er
         }
     }
     if (r == 0 && !known && ret->kept[0].revision == 0)
-        return error_set(err, -ENOENT, "no node %s in cluster %s", node, client->cluster);
+        return meant_no_node_of(client, node, err);
     return r;
 }
 
-/* All that was changed, in one transaction. */
-static int write_cordons(CtlClient *client, CordonList *c, bool *ret_done, Error *err)
+/* All that was changed, in one transaction; with it who has ended it, which no cordon could tell any more. */
+static int write_cordons(CtlClient *client, CordonList *c, bool ends, bool *ret_done, Error *err)
 {
-    EtcdCompare guards[RECORDS_MAX];
-    EtcdOp ops[RECORDS_MAX];
-    char *texts[RECORDS_MAX] = {0};
+    EtcdCompare guards[RECORDS_MAX + 1];
+    EtcdOp ops[RECORDS_MAX + 1];
+    char *texts[RECORDS_MAX + 1] = {0}, request[KEY_MAX];
+    RequestRecord told = {.kind = "uncordon"};
     size_t n = 0;
     int r = 0;
     for (size_t i = 0; i < c->n; i++) {
@@ -139,6 +142,11 @@ static int write_cordons(CtlClient *client, CordonList *c, bool *ret_done, Error
         n++;
     }
     *ret_done = true;
+    if (n > 0 && ends) {
+        (void)snprintf(told.target, sizeof(told.target), "%s", c->kept[0].record.node);
+        client_make_request(client, &told, request, &texts[n], &guards[n], &ops[n]);
+        n++;
+    }
     if (n > 0)
         r = client_txn(client, guards, n, ops, n, ret_done, err);
     for (size_t i = 0; i < n; i++)
@@ -154,6 +162,7 @@ static int add(CordonList *c, const Arguments *a, CordonMode mode, Error *err)
     CordonCause cause = {.owner = CORDON_OPERATOR,
                          .mode = mode,
                          .since_usec = clock_realtime_usec()};
+    (void)asker_text(cause.by);
     (void)snprintf(cause.reason, sizeof(cause.reason), "%s", a->reason ? a->reason : "");
     if (own->unreadable)
         return error_set(err, -EBADMSG,
@@ -248,7 +257,7 @@ static int change(CtlClient *client, const Arguments *a, CordonMode mode, size_t
             end_causes(&cordons, a->force, ret_left);
         }
         if (r == 0)
-            r = write_cordons(client, &cordons, &done, err);
+            r = write_cordons(client, &cordons, mode == CORDON_NONE, &done, err);
         if (r < 0)
             return r;
     }

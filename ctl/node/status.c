@@ -3,10 +3,12 @@
  * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
 #include "base/slots.h"
 #include "ctl/arguments.h"
+#include "ctl/meant.h"
 #include "ctl/model.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
 #include "ctl/print.h"
+#include "ctl/table.h"
 
 #include <string.h>
 
@@ -16,12 +18,12 @@ static const char stranger_text[] =
 
 static json_t *cause_json(const CordonCause *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i}", "owner",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i, s:s}", "owner",
                      cordon_owner_names[c->owner], "mode", cordon_mode_names[c->mode], "reason",
                      c->reason, "job", c->job, "machine_id", c->machine_id, "since",
                      (double)c->since_usec * 1e-6, "until",
                      c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
-                     "strikes", c->strikes);
+                     "strikes", c->strikes, "by", c->by);
 }
 
 /* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
@@ -130,7 +132,7 @@ static void say_loss(json_t *lost, char *ret, size_t size)
                    json_text(lost, "text"));
 }
 
-static void print_line(json_t *j)
+static void add_line(Table *t, json_t *j)
 {
     json_t *cordon = json_object_get(j, "cordon"), *ranks = json_object_get(j, "ranks");
     const bool admitted = json_is_true(json_object_get(j, "admitted"));
@@ -149,9 +151,14 @@ static void print_line(json_t *j)
         say_loss(json_object_get(j, "lost"), why, sizeof(why));
     if (!admitted)
         (void)snprintf(why, sizeof(why), "%s", stranger_text);
-    printf("%-20s %-6s %-7s %-20s %-16s %s\n", json_text(j, "node"), json_text(j, "state"), used,
-           health, json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-",
-           *json_text(j, "evidence") && admitted ? json_text(j, "evidence") : why);
+    table_add(t, PAINT_NONE, "%s", json_text(j, "node"));
+    table_add(t, paint_of(json_text(j, "state")), "%s", json_text(j, "state"));
+    table_add(t, PAINT_NONE, "%s", used);
+    table_add(t, *mode && strcmp(mode, "none") != 0 ? PAINT_WORTH : paint_of(health), "%s", health);
+    table_add(t, PAINT_NONE, "%s",
+              json_array_size(ranks) ? json_text(json_array_get(ranks, 0), "job") : "-");
+    table_add(t, PAINT_NONE, "%s",
+              *json_text(j, "evidence") && admitted ? json_text(j, "evidence") : why);
 }
 
 static bool is_listed(const Model *m, const char *name)
@@ -187,9 +194,11 @@ int node_list(const Arguments *a)
         print_json(all);
         return CTL_DONE;
     }
-    printf("%-20s %-6s %-7s %-20s %-16s %s\n", "NODE", "STATE", "USED", "HEALTH", "JOB", "WHY");
+    static const char *const heads[] = {"NODE", "STATE", "USED", "HEALTH", "JOB", "WHY"};
+    Table *t = table_new(heads, ELEMENTSOF(heads));
     json_array_foreach (all, i, j)
-        print_line(j);
+        add_line(t, j);
+    table_print(t);
     json_decref(all);
     return CTL_DONE;
 }
@@ -208,6 +217,8 @@ static void print_cause(json_t *c, const char *machine_id)
             printf(" for job %s", json_text(c, "job"));
         if (*of && *machine_id && strcmp(of, machine_id) != 0)
             printf(" of machine %s, which had this name", of);
+        if (*json_text(c, "by"))
+            printf(", asked by %s", json_text(c, "by"));
         printf("%s%s\n", *json_text(c, "reason") ? ": " : "", json_text(c, "reason"));
     }
     if (json_count(c, "strikes") > 0)
@@ -253,7 +264,7 @@ int node_status(const Arguments *a)
     int r = model_open(&a->client, &model, &err);
     const NodeRecord *node = r == 0 ? model_node(model, a->operand) : NULL;
     if (r == 0 && !node && !model_cordon(model, a->operand) && !model_health(model, a->operand))
-        r = error_set(&err, -ENOENT, "no node %s in cluster %s", a->operand, model->cluster);
+        r = meant_no_node(model, a->operand, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     json_t *j = node_json(model, a->operand, node);

@@ -20,12 +20,13 @@ static void bad_words_are_refused_exactly(void **state)
         {"job status a --bogus",
          "job status: --bogus is not an option here; see sdctl job status --help\n"},
         {"job status a -x", "job status: -x is not an option here; see sdctl job status --help\n"},
-        {"job status a --world 2",
-         "job status: --world is not an option here; see sdctl job status --help\n"},
+        {"job status a --world 2", "job status: --world is not an option here, but of job resize; "
+                                   "see sdctl job status --help\n"},
         {"job status a -o xml",
          "job status: --output takes json or text, not \"xml\"; see sdctl job status --help\n"},
         {"job status a --etcd", "job status: --etcd needs a value; see sdctl job status --help\n"},
-        {"job start", "job start: -f FILE or NAME is needed; see sdctl job start --help\n"},
+        {"job start", "job start: FILE (a job file) or NAME (a job that has ended) is needed; see "
+                      "sdctl job start --help\n"},
         {"job resize a", "job resize: --world N is needed; see sdctl job resize --help\n"},
         {"job resize a --world 0", "job resize: --world takes a number of ranks, 1 or more, not "
                                    "\"0\"; see sdctl job resize --help\n"},
@@ -47,8 +48,20 @@ static void bad_words_are_refused_exactly(void **state)
          "job sample: --caption needs a value; see sdctl job sample --help\n"},
         {"dev up --nodes 65",
          "dev up: --nodes takes 0 to 64 nodes, not \"65\"; see sdctl dev up --help\n"},
-        {"completion fish",
-         "completion: SHELL is bash, not \"fish\"; see sdctl completion --help\n"},
+        {"completion tcsh",
+         "completion: SHELL is bash, zsh or fish, not \"tcsh\"; see sdctl completion --help\n"},
+        {"job resize a --wrold 2", "job resize: --wrold is not an option here (did you mean "
+                                   "\"--world\"?); see sdctl job resize --help\n"},
+        {"job wait a --for runing", "job wait: --for takes a phase (running, succeeded, ...) or "
+                                    "step=N, not \"runing\" (did you mean \"running\"?); see sdctl "
+                                    "job wait --help\n"},
+        {"job stop a --timeout 5",
+         "job stop: --timeout bounds --wait, which is not given; see sdctl job stop --help\n"},
+        {"job start sd2 --set train.steps=5",
+         "job start: NAME goes on with the file that the job was submitted with, so it takes no "
+         "--resume, --queue, --set, --name or --dry-run; see sdctl job start --help\n"},
+        {"job start a.json --dry-run --watch", "job start: --dry-run submits nothing that --watch "
+                                               "could show; see sdctl job start --help\n"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         char expected[400];
@@ -57,12 +70,62 @@ static void bad_words_are_refused_exactly(void **state)
         assert_string_equal(lab->err, expected);
         assert_string_equal(lab->out, "");
     }
-    assert_int_equal(ctl_run(lab, "job dance"), 2);
-    assert_contains(lab->err, "sdctl: job dance is not a verb\n");
-    assert_int_equal(ctl_run(lab, "dance"), 2);
-    assert_contains(lab->err, "sdctl: dance is not a verb\n");
-    assert_int_equal(ctl_run(lab, "job"), 2);
-    assert_int_equal(ctl_run(lab, " "), 2);
+}
+
+static int lines_of(const char *text)
+{
+    int n = 0;
+    for (; *text; text++)
+        n += *text == '\n';
+    return n;
+}
+
+/* A mistake is answered in three lines at most, and says what was meant where that can be known. */
+static void what_is_no_verb_is_answered_shortly(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *line, *says;
+    } cases[] = {
+        {"job dance",
+         "sdctl: job dance is not a verb\nusage: sdctl job VERB [NAME] [OPTIONS]; VERB "
+         "is start, show, status, "},
+        {"dance",
+         "sdctl: dance is not a verb\nusage: sdctl NOUN VERB [NAME] [OPTIONS]; NOUN is job, "},
+        {"job strat", "sdctl: job strat is not a verb (did you mean \"start\"?)\n"},
+        {"job submit x.json", "sdctl: job submit is not a verb (did you mean \"start\"?)\n"},
+        {"job cancel a", "(did you mean \"stop\"?)\n"},
+        {"jobs", "sdctl: jobs is not a verb (did you mean \"job\"?)\n"},
+        {"start job.json",
+         "sdctl: what it is about comes first: sdctl job start, sdctl dev start\n"},
+        {"job", "usage: sdctl job VERB [NAME] [OPTIONS]; VERB is start, "},
+        {" ", "usage: sdctl NOUN VERB [NAME] [OPTIONS]; NOUN is job, "},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        assert_int_equal(ctl_run(lab, "%s", cases[i].line), 2);
+        assert_contains(lab->err, cases[i].says);
+        assert_true(lines_of(lab->err) <= 3);
+        assert_string_equal(lab->out, "");
+    }
+}
+
+/* Each example with --help behind it: its verb and its options are there, and its values good. */
+static void run_examples(CtlLab *lab, const char *help)
+{
+    _cleanup_free_ char *text = strdup(help);
+    char *save = NULL, *line = strtok_r(strstr(text, "\nExamples:\n") + 11, "\n", &save);
+    int n = 0;
+    for (; line && strncmp(line, "  ", 2) == 0; line = strtok_r(NULL, "\n", &save)) {
+        char *call = strstr(line, "sdctl "), *end = NULL;
+        assert_non_null(call);
+        call[strcspn(call, "|>#)")] = '\0'; /* what the shell does with it */
+        for (end = call + strlen(call); end[-1] == ' '; end--)
+            ;
+        *end = '\0';
+        assert_int_equal(ctl_run(lab, "%s --help", call + 6), 0);
+        n++;
+    }
+    assert_true(n > 0);
 }
 
 static void every_verb_explains_itself(void **state)
@@ -85,14 +148,49 @@ static void every_verb_explains_itself(void **state)
         assert_contains(lab->out, "Exit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 timed "
                                   "out, 5 cannot reach etcd.");
         assert_contains(lab->out, noun);
+        assert_contains(lab->out, "\nExamples:\n  ");
+        _cleanup_free_ char *help = strdup(lab->out);
+        run_examples(lab, help);
         n++;
     }
     assert_true(n >= 25);
     assert_int_equal(ctl_run(lab, "job --help"), 0);
     assert_int_equal(ctl_run(lab, "--version"), 0);
-    assert_int_equal(ctl_run(lab, "completion bash"), 0);
-    assert_contains(lab->out, "\"job start\") words=\"--file --resume --priority --queue --watch");
-    assert_contains(lab->out, "complete -F _sdctl sdctl");
+}
+
+static void what_a_word_may_become_is_told_to_the_shell(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *words, *has, *lacks;
+    } cases[] = {
+        {"''", "job\t", "start"},
+        {"job ''", "start\t", "uncordon"},
+        {"dev k", "kill\t", "cordon"},
+        {"job start ''", "<files>\n", "--"},
+        {"job start -", "--set\t", "--world"},
+        {"job start -f ''", "<files>\n", "--"},
+        {"job wait a --for ''", "succeeded\n", "PHASE"},
+        {"job wait a --for ''", "step=\n", "step=N"},
+        {"job metrics a -o ''", "tensorboard\n", "text"},
+        {"job list -o ''", "json\ntext\n", "csv"},
+        {"job export a --pipeline ''", "<folders>\n", "<files>"},
+        {"completion ''", "bash\nzsh\nfish\n", "job"},
+        {"dance about ''", "", "job"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        assert_int_equal(ctl_run(lab, "complete %s", cases[i].words), 0);
+        assert_contains(lab->out, cases[i].has);
+        assert_null(strstr(lab->out, cases[i].lacks));
+        assert_string_equal(lab->err, "");
+    }
+    static const char *const scripts[][2] = {{"bash", "complete -F _sdctl sdctl"},
+                                             {"zsh", "#compdef sdctl"},
+                                             {"fish", "complete -c sdctl"}};
+    for (size_t i = 0; i < ELEMENTSOF(scripts); i++) {
+        assert_int_equal(ctl_run(lab, "completion %s", scripts[i][0]), 0);
+        assert_contains(lab->out, scripts[i][1]);
+    }
 }
 
 static void an_etcd_that_is_down_is_said_soon(void **state)
@@ -132,7 +230,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_words_are_refused_exactly),
+        cmocka_unit_test(what_is_no_verb_is_answered_shortly),
         cmocka_unit_test(every_verb_explains_itself),
+        cmocka_unit_test(what_a_word_may_become_is_told_to_the_shell),
         cmocka_unit_test(an_etcd_that_is_down_is_said_soon),
     };
     return cmocka_run_group_tests(tests, start, ctl_teardown);

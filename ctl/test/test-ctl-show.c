@@ -246,9 +246,43 @@ static void people_read_culprit_cause_and_evidence(void **state)
     assert_contains(lab->out, "recovered in 2.00 s, 2 steps again\n");
     assert_contains(lab->out, "detect 0.12 s, decide 0.25 s, stop 0.50 s");
     assert_int_equal(ctl_run(lab, "job list"), 0);
-    assert_contains(lab->out, " 2      12/100            32.0       resizes from 3 to 2\n");
+    assert_contains(lab->out, "  2      12/100  32.0       44 s  -      resizes from 3 to 2\n");
     assert_int_equal(ctl_run(lab, "job status none"), 3);
-    assert_string_equal(lab->err, "sdctl: no job none in cluster lab\n");
+    assert_string_equal(lab->err, "sdctl: no job none in cluster lab; sdctl job list shows all\n");
+}
+
+/* On a terminal states have colours, and a long reason goes on below itself; elsewhere a line stays a line. */
+static void tables_fit_the_terminal(void **state)
+{
+    CtlLab *lab = *state;
+    static const char reason[] = "waits for job first, which comes first and needs 24 slots, 3 are "
+                                 "free; n3 is cordoned";
+    ctl_put_running_job(lab, "t");
+    ctl_put_phase(lab, "t", PHASE_FAILED, reason);
+    assert_int_equal(ctl_run(lab, "job list"), 0);
+    assert_contains(lab->out, reason);
+    assert_null(strchr(lab->out, '\033'));
+
+    assert_int_equal(setenv("TERM", "xterm", 1), 0);
+    assert_int_equal(ctl_run_on_terminal(lab, 90, "job list"), 0);
+    assert_contains(lab->out, "\033[31mfailed\033[0m");
+    assert_null(strstr(lab->out, reason));
+    assert_contains(lab->out, "waits for job first");
+    assert_contains(lab->out, "n3 is cordoned");
+    for (char *line = lab->out, *end; (end = strchr(line, '\n')); line = end + 1)
+        assert_true(end - line <= 90 + 1 + 9); /* its CR, and a colour */
+
+    assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
+    assert_int_equal(ctl_run_on_terminal(lab, 400, "job list"), 0);
+    assert_null(strchr(lab->out, '\033'));
+    assert_contains(lab->out, reason);
+    assert_int_equal(unsetenv("NO_COLOR"), 0);
+    assert_int_equal(setenv("TERM", "dumb", 1), 0);
+    assert_int_equal(ctl_run_on_terminal(lab, 90, "job list"), 0);
+    assert_null(strchr(lab->out, '\033'));
+    ctl_remove(lab, KEY_SPECS, "t");
+    ctl_remove(lab, KEY_PHASES, "t");
+    ctl_remove(lab, KEY_WORLDS, "t");
 }
 
 static void events_come_in_the_order_of_time(void **state)
@@ -316,7 +350,7 @@ static void the_cluster_says_what_is_wrong_first(void **state)
 
     ctl_put_text(lab, KEY_CORDONS, "n9", "{\"v\":9}");
     assert_int_equal(ctl_run(lab, "node list"), 0);
-    assert_contains(lab->out, "\nn9                   gone ");
+    assert_contains(lab->out, "\nn9    gone   0/0   unknown, cordon  -\n");
     assert_int_equal(ctl_run(lab, "cluster status"), 0);
     assert_contains(lab->out, "          n9 is cordoned\n");
     ctl_remove(lab, KEY_CORDONS, "n9");
@@ -342,7 +376,7 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     assert_int_equal(json_integer_value(at(at(j, "slots"), "free")), 2);
     json_decref(j);
     assert_int_equal(ctl_run(lab, "node list"), 0);
-    assert_contains(lab->out, "n1                   up     1/2     healthy              a");
+    assert_contains(lab->out, "n1    up     1/2   healthy  a\n");
     assert_int_equal(ctl_run(lab, "node status n2"), 0);
     assert_contains(lab->out, "  slot 0   rank 1 of job a\n");
     ctl_remove(lab, KEY_NODES, "n1");
@@ -624,6 +658,7 @@ int main(void)
         cmocka_unit_test(what_the_store_costs_is_told),
         cmocka_unit_test(cost_is_shown_where_there_are_prices),
         cmocka_unit_test(people_read_culprit_cause_and_evidence),
+        cmocka_unit_test(tables_fit_the_terminal),
         cmocka_unit_test(events_come_in_the_order_of_time),
         cmocka_unit_test(what_a_stop_ends_was_not_recovered),
         cmocka_unit_test(the_cluster_says_what_is_wrong_first),

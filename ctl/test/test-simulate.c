@@ -40,7 +40,7 @@ static void what_is_decided_as_then_is_said_once(void **state)
     assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 0);
     assert_contains(
         lab->out, "# line 1: a controller of cluster lab, version 0.0.9, 1 record to begin with\n");
-    assert_contains(lab->out, " uncordoned NODE=n1\n");
+    assert_contains(lab->out, " node n1 may have ranks again\n");
     assert_contains(lab->out, "4 events, 1 decision, each as it was decided then\n");
     assert_null(strstr(lab->out, "tick"));
 
@@ -53,7 +53,7 @@ static void what_is_decided_as_then_is_said_once(void **state)
     assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl --from 2033-01-01T00:00:00Z",
                              lab->folder),
                      0);
-    assert_null(strstr(lab->out, "uncordoned"));
+    assert_null(strstr(lab->out, "may have ranks"));
     assert_contains(lab->out, "4 events, 1 decision");
 }
 
@@ -62,8 +62,8 @@ static void what_is_decided_otherwise_shows_both(void **state)
     CtlLab *lab = *state;
     write_journal(lab, "n7", "");
     assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 1);
-    assert_contains(lab->out, " uncordoned NODE=n7\n");
-    assert_contains(lab->out, " uncordoned NODE=n1\n");
+    assert_contains(lab->out, " node n7 may have ranks again\n");
+    assert_contains(lab->out, " node n1 may have ranks again\n");
     assert_contains(lab->out, "1 decision: 1 differs, the first at line 5 (- then, version 0.0.9;");
 
     assert_int_equal(ctl_run(lab, "simulate -o json %s/events.jsonl", lab->folder), 1);
@@ -119,11 +119,23 @@ static void what_if_decides_and_writes_nothing(void **state)
 
     assert_int_equal(ctl_run(lab, "cluster what-if"), 0);
     assert_contains(lab->out,
-                    "job a, after 0.00 s:\n  world 1 of 2 ranks on 2 nodes from step 0: starts");
-    assert_contains(lab->out, "  world 1 runs on n1 (slots 0), n2 (slots 0) JOB=a");
+                    "As things are, this would be decided:\n  at once:\n"
+                    "    job a gets 2 ranks on 2 nodes from step 0 (generation 1): starts\n"
+                    "    job a: world 1 runs on n1 (slots 0), n2 (slots 0)\n");
+    assert_contains(lab->out,
+                    "Nobody leads: the defaults are assumed (a node is gone after 10 s).\n");
+    ctl_put_text(lab, KEY_LEADER, "1",
+                 "{\"v\":2,\"name\":\"c1\",\"settings\":\"{\\\"ttl_usec\\\":4000000}\"}");
     assert_int_equal(ctl_run(lab, "cluster what-if --cordon n1"), 0);
-    assert_contains(lab->out, "If n1 were cordoned:\n");
-    assert_contains(lab->out, "  world 1 runs on n2 (slots 0), n3 (slots 0) JOB=a");
+    assert_contains(lab->out, "If n1 was cordoned, this would be decided:\n");
+    assert_contains(lab->out, "    job a: world 1 runs on n2 (slots 0), n3 (slots 0)\n");
+    assert_contains(lab->out,
+                    "By the settings of c1, which leads (a node is gone after 4.00 s).\n");
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"settings\":\"x\"}");
+    assert_int_equal(ctl_run(lab, "cluster what-if --lose n1,n2 --cordon n3"), 0);
+    assert_contains(lab->out, "If n1,n2 were lost and n3 was cordoned, this would be decided:\n");
+    assert_contains(lab->out, "c1 leads and does not tell its settings: the defaults are assumed");
+    ctl_remove(lab, KEY_LEADER, "1");
     assert_int_equal(ctl_run(lab, "cluster what-if --lose n1 --drain n2 -o json"), 0);
     json_t *j = ctl_json(lab), *one = json_array_get(json_object_get(j, "decisions"), 0);
     assert_string_equal(json_string_value(json_object_get(one, "job")), "a");

@@ -4,15 +4,19 @@
 
 #include "ctl/test/testing-ctl.h"
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "trainer/data/mds/npy.h"
 
+#include <pty.h>
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
-enum { WORDS_MAX = 24, ANSWER_SEC = 60 };
+enum { WORDS_MAX = 24, ANSWER_SEC = 60, TERMINAL_BYTES = 1 << 16 };
 
 CtlLab *ctl_lab_start(bool with_etcd)
 {
@@ -82,7 +86,8 @@ static void split(char *line, char **words)
     words[n] = NULL;
 }
 
-static void begin(CtlLab *lab, char *line)
+/* out: its standard output; < 0: a file of the lab. */
+static void begin(CtlLab *lab, char *line, int out)
 {
     char program[300], *words[WORDS_MAX] = {program};
     const char *bin = getenv("SDTRAIN_BIN");
@@ -95,7 +100,9 @@ static void begin(CtlLab *lab, char *line)
     lab->err_file = tmpfile();
     assert_true(lab->out_file && lab->err_file);
     assert_int_equal(posix_spawn_file_actions_init(&actions), 0);
-    assert_int_equal(posix_spawn_file_actions_adddup2(&actions, fileno(lab->out_file), 1), 0);
+    assert_int_equal(posix_spawn_file_actions_adddup2(&actions,
+                                                      out < 0 ? fileno(lab->out_file) : out, 1),
+                     0);
     assert_int_equal(posix_spawn_file_actions_adddup2(&actions, fileno(lab->err_file), 2), 0);
     assert_int_equal(posix_spawn(&lab->pid, program, &actions, NULL, words, environ), 0);
     (void)posix_spawn_file_actions_destroy(&actions); /* cannot fail */
@@ -108,7 +115,7 @@ void ctl_begin(CtlLab *lab, const char *format, ...)
     va_start(ap, format);
     assert_true(vasprintf(&line, format, ap) > 0);
     va_end(ap);
-    begin(lab, line);
+    begin(lab, line, -1);
     free(line);
 }
 
@@ -144,12 +151,60 @@ int ctl_finish_by(CtlLab *lab)
     return WTERMSIG(status);
 }
 
+void ctl_wait_said(CtlLab *lab)
+{
+    struct stat s = {0};
+    const uint64_t end = clock_boottime_usec() + ANSWER_SEC * USEC_PER_SEC;
+    while (s.st_size == 0 && clock_boottime_usec() < end) {
+        (void)usleep(10000);
+        assert_int_equal(fstat(fileno(lab->out_file), &s), 0);
+    }
+    assert_true(s.st_size > 0);
+}
+
+int ctl_interrupt(CtlLab *lab)
+{
+    ctl_wait_said(lab);
+    assert_int_equal(kill(lab->pid, SIGINT), 0);
+    const int status = collect(lab);
+    return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
 int ctl_finish(CtlLab *lab)
 {
     const int status = collect(lab);
     if (!WIFEXITED(status))
         fail_msg("sdctl was ended by signal %d: %s", WTERMSIG(status), lab->err);
     return WEXITSTATUS(status);
+}
+
+/* What it prints, until the last one who could has gone. */
+static char *read_terminal(int master)
+{
+    size_t used = 0;
+    char *text = calloc(1, TERMINAL_BYTES + 1);
+    assert_non_null(text);
+    for (ssize_t n; used < TERMINAL_BYTES; used += (size_t)n)
+        if ((n = read(master, text + used, TERMINAL_BYTES - used)) <= 0)
+            break;
+    return text;
+}
+
+int ctl_run_on_terminal(CtlLab *lab, int columns, const char *line)
+{
+    int master, slave;
+    const struct winsize size = {.ws_row = 50, .ws_col = (unsigned short)columns};
+    char *words = strdup(line);
+    assert_int_equal(openpty(&master, &slave, NULL, NULL, &size), 0);
+    begin(lab, words, slave);
+    assert_int_equal(close(slave), 0);
+    char *text = read_terminal(master);
+    assert_int_equal(close(master), 0);
+    free(words);
+    int code = ctl_finish(lab);
+    free(lab->out);
+    lab->out = text;
+    return code;
 }
 
 int ctl_run(CtlLab *lab, const char *format, ...)
@@ -159,7 +214,7 @@ int ctl_run(CtlLab *lab, const char *format, ...)
     va_start(ap, format);
     assert_true(vasprintf(&line, format, ap) > 0);
     va_end(ap);
-    begin(lab, line);
+    begin(lab, line, -1);
     free(line);
     return ctl_finish(lab);
 }
@@ -223,10 +278,12 @@ static void on_any(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                    _unused_ bool initial, void *userdata)
 {
     Any *any = userdata;
-    if (n == 0 || any->text)
-        return;
-    any->text = strdup(events[0].kv.value);
-    (void)snprintf(any->name, any->size, "%s", events[0].kv.key + any->n_prefix);
+    for (size_t i = 0; i < n && !any->text; i++) {
+        if (strstr(events[i].kv.value, "\"kind\":\"uncordon\"")) /* nobody answers it */
+            continue;
+        any->text = strdup(events[i].kv.value);
+        (void)snprintf(any->name, any->size, "%s", events[i].kv.key + any->n_prefix);
+    }
 }
 
 char *ctl_wait_any(CtlLab *lab, KeyKind kind, char *ret_name, size_t size)

@@ -35,10 +35,16 @@ int ctl_teardown(void **state);
 
 /* Runs sdctl with the words of the line (parts in '...' are one word) and gives its exit code. */
 int ctl_run(CtlLab *lab, const char *line, ...) _printf_(2, 3);
+/* Works as ctl_run(), with a terminal of that many columns as standard output. */
+int ctl_run_on_terminal(CtlLab *lab, int columns, const char *line);
 /* Both halves of ctl_run(), for a test that acts while sdctl runs. */
 void ctl_begin(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 int ctl_finish(CtlLab *lab);
 int ctl_finish_by(CtlLab *lab); /* the signal that ends it, in the place of an exit code */
+/* Waits until it has printed something. */
+void ctl_wait_said(CtlLab *lab);
+/* Sends it SIGINT once it has said something; the signal that ended it, or 0. */
+int ctl_interrupt(CtlLab *lab);
 /* The last output as JSON; the caller drops it. */
 json_t *ctl_json(const CtlLab *lab);
 

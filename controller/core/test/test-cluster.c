@@ -11,8 +11,8 @@
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= [stop-if-diverging]
- *   want NAME STATE min= max= target= priority=                         its desired record is put
- *   cordon NODE mode= reason= job= until= machine= | uncordon NODE [operator]
+ *   want NAME STATE min= max= target= priority= by=                     its desired record is put
+ *   cordon NODE mode= reason= by= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
@@ -331,6 +331,7 @@ static void put_desired(Story *s)
                        .max = (int)find_number(s, "max", 8),
                        .priority = (int)find_number(s, "priority", 0),
                        .target = (int)find_number(s, "target", 0)};
+    COPY(d.by, find_text(s, "by", ""));
     trace_put(s->runner, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
 }
 
@@ -354,6 +355,7 @@ static void put_cordon_record(Story *s)
                      .since_usec = trace_now(s->runner),
                      .until_usec = until > 0 ? TRACE_EPOCH_USEC + USEC(until) : 0};
     COPY(c.reason, find_text(s, "reason", ""));
+    COPY(c.by, find_text(s, "by", ""));
     COPY(c.job, find_text(s, "job", ""));
     if (c.mode == CORDON_QUARANTINE) {
         c.owner = c.job[0] ? CORDON_JOB : CORDON_MACHINE;

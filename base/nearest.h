@@ -1,0 +1,30 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* nearest.h - the words that a person probably meant: of those on offer, one or two that differ by a slip of the
+ * fingers.
+ *
+ * A slip is a letter too much, too few or another one, or two neighbours exchanged. A word of n letters may have
+ * 1 + n / 4 of them. A beginning of at least two letters counts as one slip. Words that differ in digits alone are not
+ * alike: node7 is not node9.
+ *
+ * Ownership: a Nearest borrows the words.
+ * Units:     bytes.
+ * Errors:    none; a word longer than NEAREST_WORD_MAX is like no other.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+enum { NEAREST_WORD_MAX = 63, NEAREST_TEXT_BYTES = 180 };
+
+typedef struct Nearest {
+    const char *asked;
+    const char *words[2]; /* of those offered, the nearest first */
+    int distances[2];
+    int n;
+} Nearest;
+
+static inline Nearest nearest_to(const char *asked) { return (Nearest){.asked = asked}; }
+void nearest_offer(Nearest *nearest, const char *word);
+/* Writes ' (did you mean "steps"?)' or ' (did you mean "a" or "b"?)', or nothing; returns ret. */
+const char *nearest_text(const Nearest *nearest, char ret[NEAREST_TEXT_BYTES]);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* wait.h - the waits behind `sdctl job stop --wait` and `job resize --wait`.
+ *
+ * Ownership: the arguments are borrowed.
+ * Units:     --timeout in seconds; without one they wait for as long as it takes.
+ * Errors:    an exit code (CtlExit), after the error was told on standard error.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "ctl/arguments.h"
+
+/* Waits until the job has stopped, or has succeeded before it could; a failed one is CTL_FAILED. */
+int job_wait_stopped(const Arguments *a);
+/* Waits until the job runs on that many ranks. */
+int job_wait_size(const Arguments *a, int size);
