@@ -11,9 +11,9 @@
 enum {
     DRAWN_MAX = HTTP_VIEWERS_MAX + 16,
     BEAT_MSEC = 1000,
-    SLOW_SEC = 10,          /* between two drawings of curves */
-    KEEP_SEC = 10,          /* a page that nobody looks at is forgotten after this */
-    DRAWINGS_MAX = 40,      /* in a second, for all pages */
+    SLOW_SEC = 10,     /* between two drawings of curves */
+    KEEP_SEC = 10,     /* a page that nobody looks at is forgotten after this */
+    DRAWINGS_MAX = 40, /* in a second, for all pages */
 };
 
 static const char policy[] =
@@ -76,8 +76,9 @@ static Bytes *bytes_share(Bytes *b)
 static Bytes *event_new(const char *kind, uint64_t epoch, uint64_t number, const char *data)
 {
     char head[120];
-    const int n_head = snprintf(head, sizeof(head), "%s%sid: %" PRIu64 "-%" PRIu64 "\ndata: ",
-                                *kind ? "event: " : "", kind, epoch, number);
+    const int n_head = snprintf(head, sizeof(head),
+                                "%s%sid: %" PRIu64 "-%" PRIu64 "\ndata: ", *kind ? "event: " : "",
+                                kind, epoch, number);
     const size_t n_data = strlen(data);
     Bytes *b = memory_zeroed(1, sizeof(*b) + (size_t)n_head + n_data + 3);
     b->users = 1;
@@ -196,8 +197,7 @@ static void leave(void *userdata)
 
 /* ---- answers ---- */
 
-static void say(HttpAnswer *ret, int status, const char *title, const char *words,
-                const char *link)
+static void say(HttpAnswer *ret, int status, const char *title, const char *words, const char *link)
 {
     Page page;
     report_words(title, words, link, &page);
@@ -213,13 +213,14 @@ static void say_who_leads(HttpAnswer *ret, const LiveLook *look)
 {
     char words[400], link[200] = "";
     if (look->leading[0])
-        (void)snprintf(words, sizeof(words),
-                       "This controller follows. %s leads, and has the page if metrics are on there.",
-                       look->leading);
+        (void)
+            snprintf(words, sizeof(words),
+                     "This controller follows. %s leads, and has the page if metrics are on there.",
+                     look->leading);
     else
         (void)snprintf(words, sizeof(words),
                        "This controller does not lead, and does not know who does. sdctl cluster "
-                       "members asks etcd.");
+                       "status asks etcd.");
     if (look->leading[0] && look->leading_page[0])
         (void)snprintf(link, sizeof(link), "http://%s/", look->leading_page);
     say(ret, 503, "Not the leader", words, link);
@@ -293,7 +294,8 @@ static int make_stream(const char *job, const HttpRequest *request, HttpAnswer *
     Viewer *v = memory_new(Viewer);
     *v = (Viewer){.pages = p, .drawn = d};
     uint64_t epoch = 0, number = 0;
-    if (request->last_id && sscanf(request->last_id, "%20" SCNu64 "-%20" SCNu64, &epoch, &number) == 2 &&
+    if (request->last_id &&
+        sscanf(request->last_id, "%20" SCNu64 "-%20" SCNu64, &epoch, &number) == 2 &&
         epoch == p->epoch && number <= d->number)
         v->number = number;
     d->n_viewers++;
@@ -326,7 +328,8 @@ static int make_style(_unused_ const HttpRequest *request, HttpAnswer *ret, _unu
     return 0;
 }
 
-static int make_script(_unused_ const HttpRequest *request, HttpAnswer *ret, _unused_ void *userdata)
+static int make_script(_unused_ const HttpRequest *request, HttpAnswer *ret,
+                       _unused_ void *userdata)
 {
     *ret = (HttpAnswer){.status = 200,
                         .type = "text/javascript; charset=utf-8",
@@ -398,8 +401,8 @@ int live_pages_new(sd_event *event, LiveLook (*look)(void *userdata), void *user
     p->look = look;
     p->userdata = userdata;
     p->epoch = clock_realtime_usec();
-    int r = sd_event_add_time_relative(event, &p->beat, CLOCK_BOOTTIME,
-                                       BEAT_MSEC * USEC_PER_MSEC, 1000, on_beat, p);
+    int r = sd_event_add_time_relative(event, &p->beat, CLOCK_BOOTTIME, BEAT_MSEC * USEC_PER_MSEC,
+                                       1000, on_beat, p);
     if (r >= 0) /* whoever looks may wait: decisions come first */
         r = sd_event_source_set_priority(p->beat, SD_EVENT_PRIORITY_NORMAL + 20);
     if (r < 0)

@@ -533,7 +533,8 @@ ControllerMetrics *controller_metrics_free(ControllerMetrics *cm)
 {
     if (!cm)
         return NULL;
-    cm->exporter = exporter_free(cm->exporter); /* its viewers end before the pages that they follow */
+    cm->exporter =
+        exporter_free(cm->exporter); /* its viewers end before the pages that they follow */
     cm->pages = live_pages_free(cm->pages);
     cm->seen = seen_free(cm->seen);
     free(cm);

@@ -171,20 +171,21 @@ static ReportJobLine *gather_jobs(const Cluster *c, ReportCluster *report)
         lines = memory_grow(lines, report->n_jobs, &room, sizeof(*lines));
         report->n_running += j.phase == PHASE_RUNNING;
         report->n_waiting += records.waits;
-        lines[report->n_jobs++] = (ReportJobLine){
-            .name = j.name,
-            .reason = records.phase->reason,
-            .phase = j.phase,
-            .ranks = j.world_size,
-            .wanted = j.wanted_size,
-            .place = records.waits ? (int)report->n_waiting : 0,
-            .step = step_of(&j, &records),
-            .steps = j.steps,
-            .loss = records.progress ? records.progress->loss : NAN,
-            .samples_per_sec =
-                records.progress && j.phase == PHASE_RUNNING ? j.samples_per_sec : NAN,
-            .to_go_sec = time_to_go(&j, &records),
-            .goodput = j.goodput >= 0 ? j.goodput : NAN};
+        lines[report->n_jobs++] =
+            (ReportJobLine){.name = j.name,
+                            .reason = records.phase->reason,
+                            .phase = j.phase,
+                            .ranks = j.world_size,
+                            .wanted = j.wanted_size,
+                            .place = records.waits ? (int)report->n_waiting : 0,
+                            .step = step_of(&j, &records),
+                            .steps = j.steps,
+                            .loss = records.progress ? records.progress->loss : NAN,
+                            .samples_per_sec = records.progress && j.phase == PHASE_RUNNING
+                                                   ? j.samples_per_sec
+                                                   : NAN,
+                            .to_go_sec = time_to_go(&j, &records),
+                            .goodput = j.goodput >= 0 ? j.goodput : NAN};
     }
     return lines;
 }
@@ -228,10 +229,11 @@ void page_model_cluster(const PageSource *s, Page *ret)
                             .leader = s->leader,
                             .term = s->term,
                             .now_usec = s->now_usec,
-                            .note = cluster_hold_until(s->cluster)
-                                        ? "Many nodes vanished at once: nobody is replaced until it "
-                                          "is known why, or some time has passed."
-                                        : "",
+                            .note =
+                                cluster_hold_until(s->cluster)
+                                    ? "Many nodes vanished at once: nobody is replaced until it "
+                                      "is known why, or some time has passed."
+                                    : "",
                             .n_free_slots = cluster_free_slots(s->cluster),
                             .incidents = incidents,
                             .n_incidents = MIN(n, (size_t)INCIDENTS_MAX),

@@ -14,8 +14,9 @@
 enum {
     ADDRESS_BYTES = 80,
     REQUEST_BYTES = 8192,
-    STREAM_BYTES = 8192,       /* given to a viewer at once */
-    SOCKET_BYTES = 32 << 10,   /* what the kernel holds for a viewer that does not read; it takes twice that */
+    STREAM_BYTES = 8192, /* given to a viewer at once */
+    SOCKET_BYTES =
+        32 << 10, /* what the kernel holds for a viewer that does not read; it takes twice that */
 };
 
 typedef struct Visit {
@@ -65,9 +66,10 @@ static enum MHD_Result add_headers(struct MHD_Response *response, const HttpAnsw
 
 static enum MHD_Result send_answer(struct MHD_Connection *connection, HttpAnswer *answer)
 {
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        answer->n_text, (void *)answer->text,
-        answer->keep ? MHD_RESPMEM_PERSISTENT : MHD_RESPMEM_MUST_FREE);
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(answer->n_text, (void *)answer->text,
+                                        answer->keep ? MHD_RESPMEM_PERSISTENT
+                                                     : MHD_RESPMEM_MUST_FREE);
     if (!response) {
         if (!answer->keep)
             free((void *)answer->text);
@@ -347,11 +349,12 @@ static int listen_at(const char *address, char ret_address[ADDRESS_BYTES], Error
 static int start(HttpServer *server, int *listener, Error *err)
 {
     server->daemon =
-        MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET,
-                         *listener, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_CONNECTION_SEC,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
+        MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
+                         server, MHD_OPTION_LISTEN_SOCKET, *listener, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+                         (unsigned)HTTP_CONNECTION_SEC, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+                         MHD_OPTION_END);
     if (!server->daemon)
         return error_set(err, -EIO, "cannot start a server at %s", server->address);
     (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes it */

@@ -24,9 +24,10 @@ static void put_jobs(json_t *page, const ReportCluster *c)
     json_t *jobs = fill_list(page, "jobs");
     for (size_t i = 0; i < c->n_jobs; i++) {
         const ReportJobLine *j = &c->jobs[i];
-        json_t *row = fill_put(jobs, "row=%s name=%s phase=%s reason=%s ranks=%d wanted=%d", j->name,
-                               j->name, job_phase_name(j->phase), j->reason, j->ranks, j->wanted);
-        const char *tone = j->phase == PHASE_SUCCEEDED ? "good"
+        json_t *row =
+            fill_put(jobs, "row=%s name=%s phase=%s reason=%s ranks=%d wanted=%d", j->name, j->name,
+                     job_phase_name(j->phase), j->reason, j->ranks, j->wanted);
+        const char *tone = j->phase == PHASE_SUCCEEDED                                ? "good"
                            : j->phase == PHASE_FAILED || j->phase == PHASE_RECOVERING ? "bad"
                                                                                       : "";
         fill_put(row, "tone=%s step=%lld steps=%lld", tone, (long long)j->step,
@@ -87,8 +88,8 @@ static void put_nodes(json_t *page, const ReportCluster *c)
         n_ill += n->ill;
         if ((!all && !n->ill) || n_listed++ >= REPORT_NODES_MAX)
             continue;
-        fill_put(rows, "name=%s state=%s text=%s job=%s slots=%d lost=%d tone=%s", n->name, n->state,
-                 n->text, n->job, n->n_slots, n->n_lost_slots, n->ill ? "bad" : "");
+        fill_put(rows, "name=%s state=%s text=%s job=%s slots=%d lost=%d tone=%s", n->name,
+                 n->state, n->text, n->job, n->n_slots, n->n_lost_slots, n->ill ? "bad" : "");
     }
     fill_put(page, "n_up=%d n_nodes=%d n_slots=%d n_free=%d", (int)c->n_up, (int)c->n_nodes,
              c->n_slots, c->n_free_slots);

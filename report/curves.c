@@ -20,10 +20,14 @@ static const struct {
 static double value_of(const ReportPoint *p, Curve curve)
 {
     switch (curve) {
-    case LOSS: return p->loss;
-    case SPEED: return p->samples_per_sec;
-    case GRADIENT: return p->grad_norm;
-    default: return p->lr;
+    case LOSS:
+        return p->loss;
+    case SPEED:
+        return p->samples_per_sec;
+    case GRADIENT:
+        return p->grad_norm;
+    default:
+        return p->lr;
     }
 }
 
@@ -120,8 +124,7 @@ static void draw_points(FILE *to, const ReportJob *j, _unused_ Curve curve, _unu
     for (size_t i = 0; i < j->n_points; i++) {
         const ReportPoint *p = &j->points[i];
         const double values[] = {p->loss, p->samples_per_sec, p->grad_norm, p->lr};
-        fprintf(to, "%lld,%llu", (long long)p->step,
-                (unsigned long long)(p->usec / USEC_PER_SEC));
+        fprintf(to, "%lld,%llu", (long long)p->step, (unsigned long long)(p->usec / USEC_PER_SEC));
         for (size_t k = 0; k < ELEMENTSOF(values); k++)
             if (isfinite(values[k]))
                 fprintf(to, ",%.4g", values[k]);
@@ -166,9 +169,9 @@ static void put_failures(json_t *chart, const ReportJob *j, const Axis *x)
         const IncidentRecord *n = j->incidents[i];
         const double from = axis_at(x, (double)(n->step - n->lost_steps));
         const double at = axis_at(x, (double)n->step);
-        json_t *o = fill_put(marks, "x=%.2f cause=%s node=%s evidence=%s step=%lld again=%lld", at,
-                             n->cause, n->node, n->evidence, (long long)n->step,
-                             (long long)n->lost_steps);
+        json_t *o =
+            fill_put(marks, "x=%.2f cause=%s node=%s evidence=%s step=%lld again=%lld", at,
+                     n->cause, n->node, n->evidence, (long long)n->step, (long long)n->lost_steps);
         if (n->lost_steps > 0)
             fill_put(o, "again_from=%.2f again_width=%.2f", from, at - from);
     }
@@ -201,9 +204,9 @@ static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axi
         return;
     const Axis y = value_axis(curve, low, high);
     const int height = curve == LOSS ? TALL : SMALL;
-    json_t *chart = fill_put(charts, "name=%s title=%s size=%s height=%d bottom=%d column=%d",
+    json_t *chart = fill_put(charts, "name=%s title=%s size=%s height=%d column=%d",
                              curves[curve].name, curves[curve].title,
-                             curve == LOSS ? "tall" : "small", height, height + 18, (int)curve);
+                             curve == LOSS ? "tall" : "small", height, (int)curve);
     const Axis percent = {.low = steps->low, .high = steps->high, .from = 0, .to = 100};
     const Axis wide = {.low = steps->low, .high = steps->high, .from = 0, .to = WIDTH};
     fill_put(chart, "logarithmic=%s low=%.0f high=%.0f", y.logarithmic ? "yes" : "", steps->low,

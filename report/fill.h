@@ -16,7 +16,7 @@
  * Ownership: fill_page() gives the caller a Page; page_clear() frees it. page_changes() gives a string to free.
  *            A json_t that a function returns is borrowed.
  * Units:     bytes.
- * Errors:    none: a place without a value is our own error, an assert.
+ * Errors:    none. A place without a value shows "?", and is counted.
  * Threads:   any.
  */
 #pragma once
@@ -41,6 +41,7 @@ typedef struct Page {
     size_t n_bytes;
     PagePart *parts; /* a part comes before those inside it */
     size_t n_parts, room;
+    int n_missing; /* places without a value: an error of ours */
 } Page;
 
 void fill_page(const char *template, const json_t *values, Page *ret);

@@ -63,7 +63,8 @@ static void put_tiles(json_t *page, const ReportJob *j)
         fill_put(page, "goodput=%.1f", 100 * j->goodput);
     if (p->started_usec)
         fill_put(page, "time=%s",
-                 span_text((double)(drawing_end_usec(j) - MIN(p->started_usec, drawing_end_usec(j))) *
+                 span_text((double)(drawing_end_usec(j) -
+                                    MIN(p->started_usec, drawing_end_usec(j))) *
                                1e-6,
                            span));
     put_progress(page, j);
@@ -79,8 +80,8 @@ static void put_under_way(json_t *page, const ReportJob *j)
     if (drawing_has_ended(j))
         return;
     if (j->place > 0)
-        fill_put(lines, "text=%s place=%d of=%d since=%s", "waits for slots", j->place, j->n_waiting,
-                 "");
+        fill_put(lines, "text=%s place=%d of=%d since=%s", "waits for slots", j->place,
+                 j->n_waiting, "");
     else if (phase->since_usec)
         fill_put(lines, "text=%s since=%s", job_phase_name(phase->phase),
                  span_text(seconds_since(j, phase->since_usec), span));
@@ -145,9 +146,9 @@ static void put_spec(json_t *page, const ReportJob *j)
 void report_job(const ReportJob *j, Page *ret)
 {
     const JobPhase phase = j->phase->phase;
-    const char *tone = phase == PHASE_SUCCEEDED                              ? "good"
+    const char *tone = phase == PHASE_SUCCEEDED                             ? "good"
                        : phase == PHASE_FAILED || phase == PHASE_RECOVERING ? "bad"
-                                                                             : "";
+                                                                            : "";
     char when[TIME_TEXT_BYTES];
     _cleanup_json_ json_t *page = json_object();
     fill_put(page, "job=%s phase=%s tone=%s reason=%s cluster=%s", j->name, job_phase_name(phase),

@@ -53,9 +53,9 @@ static void put_bar(json_t *bars, const IncidentRecord *n, const Axis *x, bool s
     const int top = (int)json_array_size(bars) * BAR_PITCH;
     double sec[PHASES], passed = 0;
     char when[TIME_TEXT_BYTES], span[SPAN_TEXT_BYTES];
-    json_t *bar = fill_put(bars, "time=%s cause=%s node=%s top=%d label=%d middle=%d",
-                           time_text(n->at_usec, when), n->cause, n->node, top + 17, top + 12,
-                           top + 30);
+    json_t *bar =
+        fill_put(bars, "time=%s cause=%s node=%s top=%d label=%d middle=%d",
+                 time_text(n->at_usec, when), n->cause, n->node, top + 17, top + 12, top + 30);
     json_t *phases = fill_list(bar, "phases");
     if (is_stub(n)) {
         fill_put(bar, "stub=%s end=%.2f", n->state == INCIDENT_OPEN ? "open" : "training went on",

@@ -18,8 +18,8 @@
 
 /* One step, or several in a row that are drawn as one. */
 typedef struct ReportPoint {
-    int64_t step;  /* the last of them */
-    uint64_t usec; /* when it was reported */
+    int64_t step;           /* the last of them */
+    uint64_t usec;          /* when it was reported */
     double loss, low, high; /* mean, least and greatest loss */
     double samples_per_sec, grad_norm, lr;
 } ReportPoint;
@@ -39,7 +39,7 @@ typedef struct ReportJob {
 
     const PhaseRecord *phase; /* zero: the job waits for its first world */
     const CheckpointsRecord *checkpoints;
-    const ProgressRecord *progress;         /* of the present world; NULL: none, or the job has ended */
+    const ProgressRecord *progress; /* of the present world; NULL: none, or the job has ended */
     const IncidentRecord *const *incidents; /* of this submission, by time */
     size_t n_incidents;
     int64_t step, steps;
@@ -81,7 +81,7 @@ typedef struct ReportCluster {
     const char *cluster, *version, *leader; /* leader: this controller's name */
     int64_t term;
     uint64_t now_usec;
-    const char *note; /* what holds for the cluster as a whole; "": nothing */
+    const char *note;          /* what holds for the cluster as a whole; "": nothing */
     const ReportJobLine *jobs; /* in the order of the queue */
     size_t n_jobs, n_running, n_waiting;
     /* All nodes, in the order of names: up to REPORT_NODES_ALL are listed, else those that need a look. */
@@ -89,7 +89,7 @@ typedef struct ReportCluster {
     size_t n_nodes, n_up;
     int n_slots, n_free_slots;
     const IncidentRecord *const *incidents; /* open ones, by time */
-    size_t n_incidents, n_more_incidents; /* more: open ones beyond these */
+    size_t n_incidents, n_more_incidents;   /* more: open ones beyond these */
     ReportAdvice advice;
     const ReportRow *rows;
     size_t n_rows;
