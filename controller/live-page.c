@@ -104,7 +104,8 @@ static bool draw(LivePages *p, Drawn *d, const LiveLook *look, uint64_t now_usec
         page_model_cluster(&look->source, &page);
     else if (!page_model_job(&look->source, d->job, &page))
         return false;
-    const bool slow = now_usec >= d->slow_usec + SLOW_SEC * USEC_PER_SEC;
+    const bool slow = now_usec >= d->slow_usec + SLOW_SEC * USEC_PER_SEC ||
+                      page_part_differs(&d->page, &page, "state");
     _cleanup_free_ char *changes = d->number > 0 ? page_changes(&d->page, &page, slow) : NULL;
     d->drawn_usec = now_usec;
     if (slow)

@@ -191,6 +191,7 @@ static void put_legend(json_t *chart, const ReportJob *j)
     bool again = false;
     for (size_t i = 0; i < j->n_incidents; i++)
         again = again || j->incidents[i]->lost_steps > 0;
+    fill_put(chart, "each=%s", j->live ? "as seen, about once a second" : "each step");
     fill_put(chart, "has_failures=%s has_again=%s has_resizes=%s has_saved=%s",
              j->n_incidents > 0 ? "yes" : "", again ? "yes" : "",
              json_array_size(json_object_get(chart, "resizes")) > 0 ? "yes" : "",
@@ -204,9 +205,9 @@ static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axi
         return;
     const Axis y = value_axis(curve, low, high);
     const int height = curve == LOSS ? TALL : SMALL;
-    json_t *chart = fill_put(charts, "name=%s title=%s size=%s height=%d column=%d",
-                             curves[curve].name, curves[curve].title,
-                             curve == LOSS ? "tall" : "small", height, (int)curve);
+    json_t *chart =
+        fill_put(charts, "name=%s title=%s size=%s height=%d column=%d", curves[curve].name,
+                 curves[curve].title, curve == LOSS ? "tall" : "small", height, (int)curve);
     const Axis percent = {.low = steps->low, .high = steps->high, .from = 0, .to = 100};
     const Axis wide = {.low = steps->low, .high = steps->high, .from = 0, .to = WIDTH};
     fill_put(chart, "logarithmic=%s low=%.0f high=%.0f", y.logarithmic ? "yes" : "", steps->low,

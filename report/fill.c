@@ -226,6 +226,12 @@ static const PagePart *find_part(const Page *page, size_t near, const char *id)
     return NULL;
 }
 
+bool page_part_differs(const Page *a, const Page *b, const char *id)
+{
+    const PagePart *in_a = find_part(a, 0, id), *in_b = find_part(b, 0, id);
+    return in_a && in_b && in_a->hash != in_b->hash;
+}
+
 char *page_changes(const Page *before, Page *now, bool slow)
 {
     char *text = NULL;

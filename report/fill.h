@@ -46,6 +46,8 @@ typedef struct Page {
 
 void fill_page(const char *template, const json_t *values, Page *ret);
 void page_clear(Page *page);
+/* Tells whether both have the part and it looks other. */
+bool page_part_differs(const Page *a, const Page *b, const char *id);
 /* Returns {"id": "content", ...} with the least parts that make `before` look like `now`; NULL: they look the same.
  * Without slow, slow parts are as before, and `now` takes their hashes over. before NULL: the outermost parts. */
 char *page_changes(const Page *before, Page *now, bool slow);

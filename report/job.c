@@ -6,6 +6,8 @@
 
 #include <math.h>
 
+enum { COMMITS_SHOWN = 6 };
+
 static double seconds_since(const ReportJob *j, uint64_t usec)
 {
     return j->now_usec > usec ? (double)(j->now_usec - usec) * 1e-6 : 0;
@@ -104,7 +106,7 @@ static void put_checkpoints(json_t *page, const ReportJob *j)
 {
     json_t *rows = fill_list(page, "checkpoints");
     char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES];
-    for (size_t i = j->checkpoints->n_commits; i-- > 0;) {
+    for (size_t i = j->checkpoints->n_commits; i-- > 0 && json_array_size(rows) < COMMITS_SHOWN;) {
         const CheckpointCommit *c = &j->checkpoints->commits[i];
         fill_put(rows, "step=%lld generation=%lld date=%s digest=%s manifest=%s struck=%s",
                  (long long)c->step, (long long)c->generation, date_text(c->at_usec, when),
