@@ -70,6 +70,7 @@ typedef struct LeaderRecord {
     char lacks[64]; /* kinds of records that the controller may not write, blanks between */
     LeaderState state;
     char journal[256]; /* path of the controller's journal; empty: it keeps none */
+    char page[160];    /* ADDRESS:PORT of the controller's pages; empty: it has none */
     int deaths; /* leaders that died in a row, on the same records, before this one took over */
     /* Digest of the records on which they died; has a meaning if deaths is not 0. */
     int64_t records;
@@ -339,6 +340,13 @@ typedef struct CostMeter {
     int64_t lost; /* the part of spent that failures have cost */
 } CostMeter;
 
+/* How long a job was in phases that are over, since its first world was decided. */
+typedef struct PhaseSpent {
+    uint64_t start_usec, running_usec, recovery_usec;
+    uint64_t resize_usec; /* resizing or stopping */
+    uint64_t idle_usec;   /* pending, or stopped and started again */
+} PhaseSpent;
+
 typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
@@ -350,6 +358,7 @@ typedef struct PhaseRecord {
     int failures_without_progress; /* generations in a row that did not pass furthest_step */
     double goodput;                /* training time that counts / wall time since start */
     double useful_sec;             /* training time that counts, up to since_usec */
+    PhaseSpent spent;
     uint64_t started_usec;         /* when the job's first world was decided */
     uint64_t grown_usec;           /* when growth was last planned */
     int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
@@ -366,6 +375,17 @@ typedef struct PhaseRecord {
     int64_t serial; /* number of times the record was written: an older copy has a lower one */
     CostMeter cost;
 } PhaseRecord;
+
+/* Adds time in a phase. */
+static inline void phase_spent_add(PhaseSpent *spent, JobPhase phase, uint64_t usec)
+{
+    uint64_t *const kinds[PHASE_COUNT] = {
+        &spent->idle_usec,   &spent->start_usec,  &spent->running_usec,
+        &spent->recovery_usec, &spent->resize_usec, &spent->resize_usec,
+        &spent->idle_usec,   &spent->idle_usec,   &spent->idle_usec,
+    };
+    *kinds[phase] += usec;
+}
 
 /* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
  *
@@ -448,6 +468,7 @@ static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
 typedef struct ProgressRecord {
     int64_t generation, step, steps;
     double loss;
+    double grad_norm, lr; /* of that step; 0 or NAN: not told */
     double samples_per_sec, step_sec;
     int64_t samples_seen;
     uint64_t at_usec;

@@ -36,7 +36,7 @@ static void tell_settings(LeaderSettings *s)
         memcpy(record->settings, text, strlen(text) + 1);
 }
 
-static LeaderSettings settings_of(const ControllerConfig *config)
+static LeaderSettings settings_of(const ControllerConfig *config, const ControllerMetrics *metrics)
 {
     LeaderSettings s = {.lease_sec = config->lease_sec,
                         .core = config_cluster(config),
@@ -45,6 +45,8 @@ static LeaderSettings settings_of(const ControllerConfig *config)
     _Static_assert(sizeof(s.cluster) >= sizeof(config->cluster), "every name fits");
     memcpy(s.cluster, config->cluster, sizeof(config->cluster));
     tell_settings(&s);
+    controller_metrics_page(metrics, s.introduction.name, s.introduction.page,
+                            sizeof(s.introduction.page));
     return s;
 }
 
@@ -158,7 +160,7 @@ static int open_sender(Controller *m, const ClusterLimits *limits, Error *err)
 
 int manager_reload(Controller *m, Error *err)
 {
-    const LeaderSettings settings = settings_of(m->config);
+    const LeaderSettings settings = settings_of(m->config, m->metrics);
     leader_configure(m->leader, &settings);
     return sender_reload(m->sender, err);
 }
@@ -172,11 +174,12 @@ void manager_leave(Controller *m)
 int manager_new(sd_event *event, const ControllerConfig *config, Controller **ret, Error *err)
 {
     _cleanup_(manager_freep) Controller *m = memory_new(Controller);
-    const LeaderSettings settings = settings_of(config);
+    const ClusterLimits limits = config_limits(config);
+    const ClusterConfig core = config_cluster(config);
     const EtcdOptions options = config_etcd(config);
     m->event = sd_event_ref(event);
     m->config = config;
-    int r = recording_open(config, &settings.limits, &settings.core, &m->journal, err);
+    int r = recording_open(config, &limits, &core, &m->journal, err);
     if (r >= 0)
         r = controller_metrics_new(event, config, look_at_etcd, m, &m->metrics, err);
     if (r >= 0)
@@ -184,6 +187,7 @@ int manager_new(sd_event *event, const ControllerConfig *config, Controller **re
     if (r < 0)
         return r;
     controller_metrics_observe(m->metrics, m->etcd);
+    const LeaderSettings settings = settings_of(config, m->metrics);
     r = open_leader(m, &settings, err);
     if (r >= 0)
         r = open_sender(m, &settings.limits, err);

@@ -5,7 +5,11 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "controller/core/survey.h"
+#include "controller/live-page.h"
+#include "controller/seen.h"
 #include "metrics/exporter.h"
+
+#include <string.h>
 
 enum { LEADER = 1, NAMED_NODES_MAX = 100, WRITES_AWAITED_MAX = 64 };
 
@@ -208,6 +212,10 @@ typedef struct AwaitedWrite {
 struct ControllerMetrics {
     Exporter *exporter;
     Metrics *metrics;
+    LivePages *pages;
+    Seen *seen;
+    uint64_t seen_usec; /* since when */
+    char cluster[CLUSTER_NAME_MAX + 1];
     ControllerLook look;
     void *userdata;
     AwaitedWrite writes[WRITES_AWAITED_MAX];
@@ -399,6 +407,7 @@ void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster
 {
     if (!cm)
         return;
+    seen_note(cm->seen, event);
     if (event->kind == EVENT_INCIDENT && event->record)
         note_incident(cm->metrics, cluster_find_incident(cluster, event->name), event->incident);
     else if (event->kind == EVENT_SPEC && event->record)
@@ -467,6 +476,43 @@ void controller_metrics_observe(ControllerMetrics *cm, Etcd *etcd)
         etcd_set_observer(etcd, exporter_note_request, cm->exporter);
 }
 
+/* ---- pages ---- */
+
+static LiveLook look_for_pages(void *userdata)
+{
+    ControllerMetrics *cm = userdata;
+    const ControllerView view = cm->look(cm->userdata);
+    const LeaderRecord *first = view.leader.first;
+    return (LiveLook){.leads = view.leader.term != 0 && view.leader.loaded,
+                      .source = {.cluster_name = cm->cluster,
+                                 .leader = first ? first->name : "",
+                                 .cluster = view.leader.cluster,
+                                 .term = view.leader.term,
+                                 .seen = cm->seen,
+                                 .seen_usec = cm->seen_usec,
+                                 .now_usec = clock_realtime_usec()},
+                      .leading = first ? first->name : "",
+                      .leading_page = first ? first->page : ""};
+}
+
+static int open_pages(ControllerMetrics *cm, sd_event *event, const ControllerConfig *config,
+                      Error *err)
+{
+    (void)snprintf(cm->cluster, sizeof(cm->cluster), "%s", config->cluster);
+    cm->seen = seen_new((int)config->max_jobs);
+    cm->seen_usec = clock_realtime_usec();
+    return live_pages_new(event, look_for_pages, cm, &cm->pages, err);
+}
+
+void controller_metrics_page(const ControllerMetrics *cm, const char *name, char *ret, size_t n)
+{
+    const char *address = cm ? http_server_address(exporter_server(cm->exporter)) : "";
+    const char *port = strrchr(address, ':');
+    const bool everywhere =
+        strncmp(address, "0.0.0.0:", 8) == 0 || strncmp(address, "[::]:", 5) == 0;
+    (void)snprintf(ret, n, "%s%s", everywhere ? name : address, everywhere ? port : "");
+}
+
 /* ---- made and ended ---- */
 
 int controller_metrics_new(sd_event *event, const ControllerConfig *config, ControllerLook look,
@@ -476,6 +522,7 @@ int controller_metrics_new(sd_event *event, const ControllerConfig *config, Cont
     if (!config->metrics[0])
         return 0;
     _cleanup_(controller_metrics_freep) ControllerMetrics *cm = memory_new(ControllerMetrics);
+    HttpPage pages[LIVE_PATHS];
     cm->look = look;
     cm->userdata = userdata;
     ExporterProgram program = {.name = "sdcontroller",
@@ -484,10 +531,17 @@ int controller_metrics_new(sd_event *event, const ControllerConfig *config, Cont
                                .n_families = FAMILIES,
                                .collect = collect_controller,
                                .is_healthy = is_controller_healthy,
-                               .userdata = cm};
-    int r = exporter_new(event, config->metrics, &program, &cm->exporter, err);
+                               .userdata = cm,
+                               .pages = pages,
+                               .n_pages = LIVE_PATHS};
+    int r = open_pages(cm, event, config, err);
     if (r < 0)
         return r;
+    live_pages_paths(cm->pages, pages);
+    r = exporter_new(event, config->metrics, &program, &cm->exporter, err);
+    if (r < 0)
+        return r;
+    live_pages_serve(cm->pages, exporter_server(cm->exporter));
     cm->metrics = exporter_metrics(cm->exporter);
     metrics_know(cm->metrics, LEADERSHIPS, NO_LABELS);
     metrics_know(cm->metrics, DECISION_SECONDS, NO_LABELS);
@@ -502,7 +556,10 @@ ControllerMetrics *controller_metrics_free(ControllerMetrics *cm)
 {
     if (!cm)
         return NULL;
-    cm->exporter = exporter_free(cm->exporter);
+    cm->exporter =
+        exporter_free(cm->exporter); /* its viewers end before the pages that they follow */
+    cm->pages = live_pages_free(cm->pages);
+    cm->seen = seen_free(cm->seen);
     free(cm);
     return NULL;
 }

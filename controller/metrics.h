@@ -37,6 +37,9 @@ DEFINE_CLEANUP(ControllerMetrics, controller_metrics_free)
 
 /* Returns the families that docs/reference/metrics.md shows. */
 const MetricFamily *controller_metrics_families(size_t *ret_n);
+/* Writes ADDRESS:PORT of the pages, with the name for an address that is every one; "": metrics are off. */
+void controller_metrics_page(const ControllerMetrics *metrics, const char *name, char *ret,
+                             size_t n);
 /* Makes the client report its requests; the client must be freed before the metrics. */
 void controller_metrics_observe(ControllerMetrics *metrics, Etcd *etcd);
 /* Takes in a record's event, before the core does. */

@@ -8,6 +8,7 @@
 #include "cluster/cordon.h"
 #include "ctl/meant.h"
 #include "protocol/channel.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -601,11 +602,7 @@ bool model_is_incident_of(const IncidentRecord *i, const ModelJob *job)
     return strcmp(i->job, job->name) == 0 && strcmp(i->submission, model_submission(job)) == 0;
 }
 
-bool model_ended_world(const IncidentRecord *i)
-{
-    return strcmp(i->cause, "store-trouble") != 0 && strcmp(i->cause, "record-lost") != 0 &&
-           strcmp(i->cause, "diverging") != 0;
-}
+bool model_ended_world(const IncidentRecord *i) { return report_ended_world(i); }
 
 const ProgressRecord *model_progress(const ModelJob *job)
 {
@@ -618,8 +615,4 @@ uint64_t model_next_try_usec(const ModelJob *job)
     return job->has_phase && phase->pause_usec ? phase->since_usec + phase->pause_usec : 0;
 }
 
-double model_recovery_sec(const IncidentRecord *i)
-{
-    uint64_t end = i->first_step_usec ? i->first_step_usec : i->resolved_usec;
-    return end > i->at_usec ? (double)(end - i->at_usec) * 1e-6 : NAN;
-}
+double model_recovery_sec(const IncidentRecord *i) { return report_recovery_sec(i); }

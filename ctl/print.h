@@ -10,8 +10,7 @@
 
 #include "base/json.h"
 #include "base/macro.h"
-
-enum { TIME_TEXT_BYTES = 32, SPAN_TEXT_BYTES = 24 };
+#include "report/times.h"
 
 void print_json(json_t *json);
 
@@ -20,9 +19,3 @@ const char *json_text(json_t *object, const char *key);
 double json_number(json_t *object, const char *key);
 long long json_count(json_t *object, const char *key);
 bool json_has_number(json_t *object, const char *key);
-
-/* Write the local time, "14:03:59" or "2026-01-31 14:03:59", or "-" for 0; return text. */
-const char *time_text(uint64_t usec, char text[TIME_TEXT_BYTES]);
-const char *date_text(uint64_t usec, char text[TIME_TEXT_BYTES]);
-/* Writes "0.42 s", "12 s", "3 min 20 s", "5 h 10 min" or "3 d 4 h"; returns text. */
-const char *span_text(double seconds, char text[SPAN_TEXT_BYTES]);

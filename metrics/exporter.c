@@ -5,7 +5,6 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "metrics/http-server.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -71,6 +70,7 @@ struct Exporter {
     ExporterProgram program;
     Metrics *own, *metrics;
     HttpServer *server;
+    HttpPage *pages;
     double started_sec;
 };
 
@@ -132,10 +132,11 @@ static void collect_process(Exporter *e)
 
 /* ---- pages ---- */
 
-static int make_metrics(HttpAnswer *ret, void *userdata)
+static int make_metrics(_unused_ const HttpRequest *request, HttpAnswer *ret, void *userdata)
 {
     Exporter *e = userdata;
-    FILE *to = memory_given(open_memstream(&ret->text, &ret->n_text));
+    char *text = NULL;
+    FILE *to = memory_given(open_memstream(&text, &ret->n_text));
     metrics_forget_gauges(e->own);
     metrics_forget_gauges(e->metrics);
     unsigned groups = e->program.collect(e->metrics, e->program.userdata);
@@ -144,22 +145,33 @@ static int make_metrics(HttpAnswer *ret, void *userdata)
     metrics_write(e->metrics, groups, to);
     ret->type = "text/plain; version=0.0.4; charset=utf-8";
     bool failed = ferror(to);
-    if (fclose(to) == 0 && !failed)
+    failed = fclose(to) != 0 || failed;
+    ret->text = text;
+    if (!failed)
         return 0;
-    free(ret->text);
+    free(text);
     return -ENOMEM;
 }
 
-static int make_health(HttpAnswer *ret, void *userdata)
+static int make_health(_unused_ const HttpRequest *request, HttpAnswer *ret, void *userdata)
 {
     Exporter *e = userdata;
-    ret->text = memory_zeroed(1, EXPORTER_HEALTH_BYTES);
-    ret->status = e->program.is_healthy(ret->text, e->program.userdata) ? 200 : 503;
+    char *text = memory_zeroed(1, EXPORTER_HEALTH_BYTES);
+    ret->text = text;
+    ret->status = e->program.is_healthy(text, e->program.userdata) ? 200 : 503;
     ret->n_text = strlen(ret->text);
     return 0;
 }
 
-static const HttpPage pages[] = {{"/metrics", make_metrics}, {"/healthz", make_health}};
+static HttpPage *all_pages(const ExporterProgram *program)
+{
+    HttpPage *pages = memory_zeroed(program->n_pages + 2, sizeof(*pages));
+    pages[0] = (HttpPage){.path = "/metrics", .make = make_metrics};
+    pages[1] = (HttpPage){.path = "/healthz", .make = make_health};
+    for (size_t i = 0; i < program->n_pages; i++)
+        pages[2 + i] = program->pages[i];
+    return pages;
+}
 
 /* ---- the loop ---- */
 
@@ -201,7 +213,8 @@ int exporter_new(sd_event *event, const char *address, const ExporterProgram *pr
     e->metrics = metrics_new(program->families, program->n_families);
     e->program = *program;
     e->started_sec = start_time_sec();
-    int r = http_server_new(event, address, pages, ELEMENTSOF(pages), e, &e->server, err);
+    e->pages = all_pages(program);
+    int r = http_server_new(event, address, e->pages, program->n_pages + 2, e, &e->server, err);
     if (r < 0)
         return error_prefix(err, r, "metrics");
     e->beat_usec = clock_boottime_usec() + BEAT_MSEC * USEC_PER_MSEC;
@@ -221,8 +234,10 @@ Exporter *exporter_free(Exporter *e)
     e->beat = sd_event_source_disable_unref(e->beat);
     e->own = metrics_free(e->own);
     e->metrics = metrics_free(e->metrics);
+    free(e->pages);
     free(e);
     return NULL;
 }
 
+HttpServer *exporter_server(Exporter *e) { return e ? e->server : NULL; }
 Metrics *exporter_metrics(Exporter *e) { return e ? e->metrics : NULL; }

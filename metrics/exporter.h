@@ -11,6 +11,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "metrics/http-server.h"
 #include "metrics/metrics.h"
 
 #include <systemd/sd-event.h>
@@ -26,6 +27,8 @@ typedef struct ExporterProgram {
     /* Tells whether the program can do its work now; the lines of text say why, and what it does. */
     bool (*is_healthy)(char text[EXPORTER_HEALTH_BYTES], void *userdata);
     void *userdata;
+    const HttpPage *pages; /* further ones, each with its userdata; borrowed */
+    size_t n_pages;
 } ExporterProgram;
 
 typedef struct Exporter Exporter;
@@ -40,6 +43,8 @@ DEFINE_CLEANUP(Exporter, exporter_free)
 const MetricFamily *exporter_families(size_t *ret_n);
 /* Returns the series of the program's own families. */
 Metrics *exporter_metrics(Exporter *exporter);
+/* Returns the server of the pages; NULL: metrics are off. */
+HttpServer *exporter_server(Exporter *exporter);
 /* Counts a request to etcd that was answered or failed with r; an EtcdObserver. */
 void exporter_note_request(const char *method, int r, uint64_t took_usec, void *exporter);
 

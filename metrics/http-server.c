@@ -11,11 +11,22 @@
 #include <string.h>
 #include <sys/socket.h>
 
-enum { ADDRESS_BYTES = 80, REQUEST_BYTES = 8192 };
+enum {
+    ADDRESS_BYTES = 80,
+    REQUEST_BYTES = 8192,
+    STREAM_BYTES = 8192, /* given to a viewer at once */
+    SOCKET_BYTES =
+        32 << 10, /* what the kernel holds for a viewer that does not read; it takes twice that */
+};
 
 typedef struct Visit {
     int fd; /* libmicrohttpd's; -EBADF: free place */
     uint64_t until_usec;
+    struct MHD_Connection *connection;
+    HttpAnswer stream; /* of a viewer; next NULL: it is none */
+    bool rests;        /* its stream has nothing now */
+    const char *at;    /* what is still to be given to it */
+    size_t n_left;
 } Visit;
 
 struct HttpServer {
@@ -32,19 +43,39 @@ struct HttpServer {
 
 /* ---- one request ---- */
 
-static enum MHD_Result send_answer(struct MHD_Connection *connection, HttpAnswer *answer)
+static enum MHD_Result add_headers(struct MHD_Response *response, const HttpAnswer *answer)
 {
-    struct MHD_Response *response =
-        MHD_create_response_from_buffer(answer->n_text, answer->text, MHD_RESPMEM_MUST_FREE);
-    if (!response) {
-        free(answer->text);
-        return MHD_NO;
-    }
     enum MHD_Result r = MHD_add_response_header(response, "Content-Type", answer->type);
     if (r == MHD_YES)
         r = MHD_add_response_header(response, "Connection", "close");
+    if (r == MHD_YES)
+        r = MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (r == MHD_YES && answer->policy) {
+        r = MHD_add_response_header(response, "Content-Security-Policy", answer->policy);
+        if (r == MHD_YES)
+            r = MHD_add_response_header(response, "Referrer-Policy", "no-referrer");
+        if (r == MHD_YES)
+            r = MHD_add_response_header(response, "Cache-Control", "no-store");
+    }
     if (r == MHD_YES && answer->status == MHD_HTTP_METHOD_NOT_ALLOWED)
         r = MHD_add_response_header(response, "Allow", "GET, HEAD");
+    if (r == MHD_YES && answer->status == MHD_HTTP_SERVICE_UNAVAILABLE)
+        r = MHD_add_response_header(response, "Retry-After", "15");
+    return r;
+}
+
+static enum MHD_Result send_answer(struct MHD_Connection *connection, HttpAnswer *answer)
+{
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer(answer->n_text, (void *)answer->text,
+                                        answer->keep ? MHD_RESPMEM_PERSISTENT
+                                                     : MHD_RESPMEM_MUST_FREE);
+    if (!response) {
+        if (!answer->keep)
+            free((void *)answer->text);
+        return MHD_NO;
+    }
+    enum MHD_Result r = add_headers(response, answer);
     if (r == MHD_YES)
         r = MHD_queue_response(connection, (unsigned)answer->status, response);
     MHD_destroy_response(response);
@@ -60,24 +91,112 @@ static enum MHD_Result send_words(struct MHD_Connection *connection, int status,
     return send_answer(connection, &answer);
 }
 
+/* ---- viewers ---- */
+
+static int count_viewers(const HttpServer *server)
+{
+    int n = 0;
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++)
+        n += server->visits[i].fd >= 0 && server->visits[i].stream.next != NULL;
+    return n;
+}
+
+/* A viewer that has taken all that there was rests, and is asked again by http_server_wake(). */
+static ssize_t on_viewer_reads(void *userdata, _unused_ uint64_t position, char *to, size_t n_room)
+{
+    Visit *visit = userdata;
+    if (visit->n_left == 0) {
+        const ssize_t n = visit->stream.next(visit->stream.viewer, &visit->at);
+        if (n < 0)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        visit->n_left = (size_t)n;
+        visit->until_usec = clock_boottime_usec() + HTTP_STALL_SEC * USEC_PER_SEC;
+    }
+    if (visit->n_left == 0) {
+        visit->rests = true;
+        visit->until_usec = USEC_INFINITY;
+        MHD_suspend_connection(visit->connection);
+        return 0;
+    }
+    const size_t n = MIN(visit->n_left, n_room);
+    memcpy(to, visit->at, n);
+    visit->at += n;
+    visit->n_left -= n;
+    return (ssize_t)n;
+}
+
+static enum MHD_Result send_stream(HttpServer *server, struct MHD_Connection *connection,
+                                   const HttpAnswer *answer)
+{
+    Visit *visit = NULL;
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++)
+        if (server->visits[i].fd >= 0 && server->visits[i].connection == connection)
+            visit = &server->visits[i];
+    struct MHD_Response *response =
+        visit ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, on_viewer_reads,
+                                                  visit, NULL)
+              : NULL;
+    enum MHD_Result r = response ? add_headers(response, answer) : MHD_NO;
+    if (r == MHD_YES) {
+        visit->stream = *answer;
+        (void)setsockopt(visit->fd, SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
+        /* never idle for libmicrohttpd: end_long_visits() knows better */
+        (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+        r = MHD_queue_response(connection, (unsigned)answer->status, response);
+        if (r != MHD_YES)
+            visit->stream = (HttpAnswer){0};
+    }
+    if (r != MHD_YES)
+        answer->leave(answer->viewer);
+    if (response)
+        MHD_destroy_response(response);
+    return r;
+}
+
+static void resume_viewers(HttpServer *server)
+{
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++) {
+        Visit *visit = &server->visits[i];
+        if (visit->fd >= 0 && visit->rests) {
+            visit->rests = false;
+            visit->until_usec = clock_boottime_usec() + HTTP_STALL_SEC * USEC_PER_SEC;
+            MHD_resume_connection(visit->connection);
+        }
+    }
+}
+
+/* ---- requests ---- */
+
+static const HttpPage *find_page(const HttpServer *server, const char *path, const char **ret_rest)
+{
+    for (size_t i = 0; i < server->n_pages; i++) {
+        const char *own = server->pages[i].path;
+        const size_t n = strlen(own);
+        *ret_rest = path + MIN(n, strlen(path));
+        if (strcmp(own, path) == 0 || (n > 1 && own[n - 1] == '/' && strncmp(own, path, n) == 0))
+            return &server->pages[i];
+    }
+    return NULL;
+}
+
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
                                   const char *path, const char *method,
                                   _unused_ const char *version, _unused_ const char *upload,
                                   _unused_ size_t *n_upload, _unused_ void **request)
 {
-    const HttpServer *server = userdata;
-    const HttpPage *page = NULL;
-    for (size_t i = 0; i < server->n_pages && !page; i++)
-        if (strcmp(server->pages[i].path, path) == 0)
-            page = &server->pages[i];
+    HttpServer *server = userdata;
+    HttpRequest asked = {.n_viewers = count_viewers(server)};
+    const HttpPage *page = find_page(server, path, &asked.rest);
+    asked.last_id = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Last-Event-ID");
     if (!page)
         return send_words(connection, MHD_HTTP_NOT_FOUND, "there is no such page");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
         return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "this page can be read alone");
     HttpAnswer answer = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
-    if (page->make(&answer, server->userdata) < 0)
+    if (page->make(&asked, &answer, page->userdata ? page->userdata : server->userdata) < 0)
         return send_words(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "cannot make this page");
-    return send_answer(connection, &answer);
+    return answer.next ? send_stream(server, connection, &answer)
+                       : send_answer(connection, &answer);
 }
 
 /* ---- connections ---- */
@@ -92,7 +211,9 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         if (visit) {
             assert(visit >= server->visits && visit < server->visits + ELEMENTSOF(server->visits) &&
                    visit->fd >= 0);
-            visit->fd = -EBADF;
+            if (visit->stream.next)
+                visit->stream.leave(visit->stream.viewer);
+            *visit = (Visit){.fd = -EBADF};
         }
         return;
     }
@@ -102,6 +223,7 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         if (server->visits[i].fd < 0) {
             server->visits[i] =
                 (Visit){.fd = info->connect_fd,
+                        .connection = connection,
                         .until_usec = clock_boottime_usec() + HTTP_CONNECTION_SEC * USEC_PER_SEC};
             *context = &server->visits[i];
             return;
@@ -227,11 +349,12 @@ static int listen_at(const char *address, char ret_address[ADDRESS_BYTES], Error
 static int start(HttpServer *server, int *listener, Error *err)
 {
     server->daemon =
-        MHD_start_daemon(MHD_USE_EPOLL, 0, NULL, NULL, on_request, server, MHD_OPTION_LISTEN_SOCKET,
-                         *listener, MHD_OPTION_CONNECTION_LIMIT, (unsigned)HTTP_CONNECTIONS_MAX,
-                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_CONNECTION_SEC,
-                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
-                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
+        MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
+                         server, MHD_OPTION_LISTEN_SOCKET, *listener, MHD_OPTION_CONNECTION_LIMIT,
+                         (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
+                         (unsigned)HTTP_CONNECTION_SEC, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                         (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
+                         MHD_OPTION_END);
     if (!server->daemon)
         return error_set(err, -EIO, "cannot start a server at %s", server->address);
     (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes it */
@@ -278,11 +401,19 @@ HttpServer *http_server_free(HttpServer *server)
         return NULL;
     server->io = sd_event_source_disable_unref(server->io);
     server->timer = sd_event_source_disable_unref(server->timer);
-    if (server->daemon)
+    if (server->daemon) {
+        resume_viewers(server); /* MHD_stop_daemon() must find none that rests */
         MHD_stop_daemon(server->daemon);
+    }
     server->event = sd_event_unref(server->event);
     free(server);
     return NULL;
+}
+
+void http_server_wake(HttpServer *server)
+{
+    resume_viewers(server);
+    (void)run(server); /* an error shows at the next event, too */
 }
 
 const char *http_server_address(const HttpServer *server) { return server->address; }

@@ -5,9 +5,13 @@
  * serves one request. There are at most HTTP_CONNECTIONS_MAX connections, and each lives at most
  * HTTP_CONNECTION_SEC, however slowly the other side reads or writes.
  *
+ * A page may answer with a stream of server-sent events instead: a viewer. At most HTTP_VIEWERS_MAX connections are
+ * viewers, and further ones are refused in words (503), so that there is always room for pages. A viewer stays until it
+ * leaves, until its stream ends, or until it has not taken what there is for HTTP_STALL_SEC.
+ *
  * Ownership: http_server_new() gives the caller an HttpServer, which holds a reference on the loop
  *            and borrows the pages.
- * Units:     seconds.
+ * Units:     seconds; bytes.
  * Errors:    -errno with the address in the text; -EINVAL for a text that is no address. An error
  *            of one connection ends that connection alone.
  * Threads:   loop thread only.
@@ -19,19 +23,39 @@
 
 #include <systemd/sd-event.h>
 
-enum { HTTP_CONNECTIONS_MAX = 16, HTTP_CONNECTION_SEC = 5 };
+enum {
+    HTTP_CONNECTIONS_MAX = 48,
+    HTTP_VIEWERS_MAX = 32,
+    HTTP_CONNECTION_SEC = 5,
+    HTTP_STALL_SEC = 10,
+};
+
+typedef struct HttpRequest {
+    const char *rest;    /* of the path, behind a page's path that ends in "/"; borrowed */
+    const char *last_id; /* Last-Event-ID; NULL: none; borrowed */
+    int n_viewers;       /* those there are now */
+} HttpRequest;
 
 typedef struct HttpAnswer {
     int status;
     const char *type; /* Content-Type */
-    char *text;       /* malloc()ed; the server frees it */
+    const char *text; /* malloc()ed; the server frees it */
     size_t n_text;
+    const char *policy; /* Content-Security-Policy; NULL: none */
+    bool keep;          /* the text is not malloc()ed, and stays as it is */
+
+    /* Set: the answer is a stream, and text is not read. Called again and again, gives the next bytes, which are
+     * borrowed until the next call; 0: there are none now (http_server_wake()); -errno: the stream is over. */
+    ssize_t (*next)(void *viewer, const char **ret);
+    void (*leave)(void *viewer); /* the connection is gone: called once */
+    void *viewer;
 } HttpAnswer;
 
 typedef struct HttpPage {
-    const char *path;
+    const char *path; /* "/jobs/" stands for every path below, too */
     /* Makes the page; -errno becomes an answer 500. */
-    int (*make)(HttpAnswer *ret, void *userdata);
+    int (*make)(const HttpRequest *request, HttpAnswer *ret, void *userdata);
+    void *userdata; /* NULL: the server's */
 } HttpPage;
 
 /* Tells whether http_server_new() can read the address; for settings. */
@@ -44,5 +68,7 @@ int http_server_new(sd_event *event, const char *address, const HttpPage *pages,
                     void *userdata, HttpServer **ret, Error *err);
 HttpServer *http_server_free(HttpServer *server);
 DEFINE_CLEANUP(HttpServer, http_server_free)
+/* Asks every viewer's stream again. */
+void http_server_wake(HttpServer *server);
 /* Returns the address that the server listens on, in a URL's form: "127.0.0.1:9464". */
 const char *http_server_address(const HttpServer *server);

@@ -79,6 +79,8 @@ static const ChannelFieldRow rows[] = {
     FIELD(steps, INT64, T(STEP)),
     FIELD(step_sec, DOUBLE, T(STEP)),
     NEWER(data_sec, data_sec, DOUBLE, T(STEP)),
+    NEWER(grad_norm, grad_norm, DOUBLE, T(STEP)),
+    NEWER(lr, lr, DOUBLE, T(STEP)),
     NEWER(failed_saves, failed_saves, INT64, T(STEP)),
     NEWER(unsaved_since_usec, unsaved_since_usec, UINT64, T(STEP)),
     NEWER(save_error, save_error, TEXT, T(STEP)),

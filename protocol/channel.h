@@ -106,6 +106,8 @@ typedef struct ChannelMessage {
     double loss;
     double samples_per_sec;
     int64_t samples_seen; /* of the job, since step 0 */
+    double grad_norm;     /* before it is clipped */
+    double lr;            /* learning rate of the step */
     int64_t steps;        /* the job's last step */
     double step_sec;      /* how long the step took */
     double data_sec;      /* share of step_sec that was spent waiting for data */

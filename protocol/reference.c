@@ -129,6 +129,8 @@ static const struct {
     {"steps", "last step of the job"},
     {"step_sec", "time of the step"},
     {"data_sec", "seconds of it that rank 0 waited for data"},
+    {"grad_norm", "norm of the gradient before it is clipped"},
+    {"lr", "learning rate of the step"},
     {"failed_saves", "saves that failed since the process began"},
     {"unsaved_since_usec", "since when saves fail; 0: they do not"},
     {"save_error", "why they fail; may be cut"},

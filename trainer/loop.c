@@ -233,6 +233,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .generation = s->generation,
                                .step = step,
                                .loss = result->loss,
+                               .grad_norm = result->gradient_norm,
+                               .lr = result->lr,
                                .samples_per_sec =
                                    (double)s->job->train.global_batch / MAX(l->step_sec, 1e-9),
                                .samples_seen = seen,

@@ -66,8 +66,12 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     d->phase.phase = phase;
     d->phase.leave = false;
     d->phase.pause_usec = 0;
-    if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod)
+    if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod) {
+        const uint64_t since_usec = job->phase.since_usec;
+        if (job->phase.started_usec && since_usec && c->real_usec > since_usec)
+            phase_spent_add(&d->phase.spent, job->phase.phase, c->real_usec - since_usec);
         d->phase.since_usec = c->real_usec; /* a job that stays pending waits on */
+    }
     d->phase.committed = checkpoints_known_mark(job);
     d->phase.serial = job_next_serial(c, job);
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);

@@ -6,6 +6,7 @@
 #include "controller/core/decide.h"
 #include "controller/core/plan.h"
 #include "controller/core/presence.h"
+#include "controller/core/queue.h"
 #include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
@@ -85,6 +86,31 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
     return true;
 }
 
+bool cluster_survey_records(const Cluster *c, int i, JobRecords *ret)
+{
+    assert(i >= 0);
+    if (i >= c->n_by_arrival)
+        return false;
+    const CoreJob *job = &c->jobs[c->by_arrival[i]];
+    const bool present = job->progress_stamp.mod != 0 && !is_over(job->phase.phase) &&
+                         job->progress.generation == job->world.generation;
+    *ret = (JobRecords){.phase = &job->phase,
+                        .checkpoints = &job->checkpoints,
+                        .progress = present ? &job->progress : NULL,
+                        .submission = job->facts.submission,
+                        .waits = queue_job_waits(job)};
+    return true;
+}
+
+bool cluster_survey_incident(const Cluster *c, int i, const IncidentRecord **ret)
+{
+    assert(i >= 0);
+    if (i >= c->limits.incidents)
+        return false;
+    *ret = c->incidents[i].used ? &c->incidents[i].record : NULL;
+    return true;
+}
+
 bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
 {
     assert(i >= 0);
@@ -94,6 +120,9 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
     bool up = node->present && node->record.state == NODE_UP;
     const CordonCause *cause = node_find_cordon(c, node, NULL), *own = node_own_cause(c, node);
     *ret = (NodeSurvey){.name = node->record.name,
+                        .job = up ? node->record.job : "",
+                        .evidence = node->record.evidence,
+                        .reason = cause ? cause->reason : "",
                         .up = up,
                         .absent = !node->present && node->missed,
                         .cordoned = cause != NULL,

@@ -32,8 +32,19 @@ typedef struct JobSurvey {
     CostMeter cost; /* read up to now */
 } JobSurvey;
 
+/* Records of a job, as last seen. */
+typedef struct JobRecords {
+    const PhaseRecord *phase; /* zero without a record */
+    const CheckpointsRecord *checkpoints;
+    const ProgressRecord *progress; /* of the present world; NULL: there is none, or the job has ended */
+    const char *submission;
+    bool waits; /* for its first world, or its next */
+} JobRecords;
+
 typedef struct NodeSurvey {
-    const char *name;
+    const char *name, *job; /* job: whose ranks it runs; "": none */
+    const char *evidence;   /* why its verdict is not healthy; "": not told */
+    const char *reason;     /* why it is cordoned; "": it is not */
     bool up, absent; /* neither: its daemon was stopped */
     bool cordoned;   /* no rank of any job is placed on it */
     NodeVerdict verdict;
@@ -43,10 +54,13 @@ typedef struct NodeSurvey {
 
 /* Tell of the i-th job in the order of the queue, of the i-th node in the order of names. False: there are no more. */
 bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret);
+bool cluster_survey_records(const Cluster *c, int i, JobRecords *ret);
 bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret);
 /* Returns how many slots a new job could take. */
 int cluster_free_slots(const Cluster *c);
 
+/* Gives the incident in the i-th place, NULL if the place is free; false: there are no more places. */
+bool cluster_survey_incident(const Cluster *c, int i, const IncidentRecord **ret);
 /* Returns the incident as last seen; NULL: there is none. */
 const IncidentRecord *cluster_find_incident(const Cluster *c, const char *id);
 /* Returns the i-th cause that an incident can have; NULL: there are no more. */

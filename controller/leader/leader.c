@@ -131,7 +131,8 @@ LeaderView leader_view(const Leader *l)
                         .is_still = l->is_still,
                         .has_lease = l->has_lease,
                         .loaded = l->loaded,
-                        .connected = l->watch && etcd_watch_connected(l->watch)};
+                        .connected = l->watch && etcd_watch_connected(l->watch),
+                        .first = succession_first(&l->succession)};
 }
 
 const EtcdLease *leader_lease(const Leader *l) { return l->lease; }

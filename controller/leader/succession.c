@@ -70,6 +70,14 @@ static bool is_first(const Succession *s, const Successor *one)
     return true;
 }
 
+const LeaderRecord *succession_first(const Succession *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (is_first(s, &s->all[i]))
+            return &s->all[i].record;
+    return NULL;
+}
+
 static void put_successor(Succession *s, const char *key, const char *value, size_t n_value,
                           int64_t term)
 {

@@ -80,5 +80,7 @@ void succession_left(Succession *s);
 /* True once, when this leader has lived for base_usec: it forgets the deaths before it, and its record is due. */
 bool succession_is_settled(Succession *s, uint64_t base_usec, uint64_t now_usec);
 
+/* Returns the record of who is first in the line; NULL: nobody is. */
+const LeaderRecord *succession_first(const Succession *s);
 /* Fills the fields of the controller's own record that tell of deaths and standstill. */
 void succession_introduce(const Succession *s, LeaderRecord *record);

@@ -73,6 +73,8 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .step = step->step,
                                .steps = step->steps,
                                .loss = step->loss,
+                               .grad_norm = step->grad_norm,
+                               .lr = step->lr,
                                .samples_per_sec = step->samples_per_sec,
                                .step_sec = step->step_sec,
                                .samples_seen = step->samples_seen,

@@ -19,9 +19,14 @@ typedef struct Lab {
     HttpServer *server;
     int n_asked;
     char answer[ANSWER_BYTES];
+    const char *given; /* what a stream has to give: */
+    size_t n_given;
+    bool gives_always, ends;
+    int n_viewers;
+    char last_id[40];
 } Lab;
 
-static int make_short(HttpAnswer *ret, void *userdata)
+static int make_short(_unused_ const HttpRequest *request, HttpAnswer *ret, void *userdata)
 {
     Lab *lab = userdata;
     lab->n_asked++;
@@ -30,22 +35,75 @@ static int make_short(HttpAnswer *ret, void *userdata)
     return ret->text ? 0 : -ENOMEM;
 }
 
-static int make_long(HttpAnswer *ret, _unused_ void *userdata)
+static int make_long(_unused_ const HttpRequest *request, HttpAnswer *ret, _unused_ void *userdata)
 {
-    ret->text = malloc(LONG_PAGE_BYTES);
-    if (!ret->text)
+    char *text = malloc(LONG_PAGE_BYTES);
+    if (!text)
         return -ENOMEM;
-    memset(ret->text, 'x', LONG_PAGE_BYTES);
+    memset(text, 'x', LONG_PAGE_BYTES);
+    ret->text = text;
     ret->n_text = LONG_PAGE_BYTES;
     ret->status = 503;
     return 0;
 }
 
-static int make_none(_unused_ HttpAnswer *ret, _unused_ void *userdata) { return -EIO; }
+static int make_none(_unused_ const HttpRequest *request, _unused_ HttpAnswer *ret,
+                     _unused_ void *userdata)
+{
+    return -EIO;
+}
 
-static const HttpPage pages[] = {{"/short", make_short},
-                                 {"/long", make_long},
-                                 {"/none", make_none}};
+static int make_below(const HttpRequest *request, HttpAnswer *ret, _unused_ void *userdata)
+{
+    ret->text = strdup(request->rest);
+    ret->n_text = strlen(request->rest);
+    ret->policy = "default-src 'none'";
+    return 0;
+}
+
+/* ---- a stream of which the test says what comes next ---- */
+
+static ssize_t give_next(void *viewer, const char **ret)
+{
+    Lab *lab = viewer;
+    const ssize_t n = lab->ends ? -EPIPE : (ssize_t)lab->n_given;
+    *ret = lab->given;
+    if (!lab->gives_always)
+        lab->n_given = 0;
+    return n;
+}
+
+static void leave(void *viewer)
+{
+    Lab *lab = viewer;
+    lab->n_viewers--;
+}
+
+static int make_stream(const HttpRequest *request, HttpAnswer *ret, void *userdata)
+{
+    Lab *lab = userdata;
+    if (request->n_viewers >= HTTP_VIEWERS_MAX) {
+        ret->status = 503;
+        ret->text = strdup("too many look\n");
+        ret->n_text = 14;
+        return 0;
+    }
+    (void)snprintf(lab->last_id, sizeof(lab->last_id), "%s",
+                   request->last_id ? request->last_id : "");
+    lab->n_viewers++;
+    *ret = (HttpAnswer){.status = 200,
+                        .type = "text/event-stream",
+                        .next = give_next,
+                        .leave = leave,
+                        .viewer = lab};
+    return 0;
+}
+
+static const HttpPage pages[] = {{"/short", make_short, NULL},
+                                 {"/long", make_long, NULL},
+                                 {"/none", make_none, NULL},
+                                 {"/below/", make_below, NULL},
+                                 {"/stream", make_stream, NULL}};
 
 static int lab_begin(void **state)
 {
@@ -242,6 +300,116 @@ static void test_addresses(void **state)
     server = http_server_free(server);
 }
 
+/* ---- streams ---- */
+
+/* What has come by now; the connection goes on. */
+static const char *read_so_far(Lab *lab, int fd, const char *wanted)
+{
+    uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
+    size_t n = 0;
+    do {
+        assert_true(clock_boottime_usec() < end_usec);
+        assert_true(sd_event_run(lab->event, 100000) >= 0);
+        ssize_t got = recv(fd, lab->answer + n, sizeof(lab->answer) - 1 - n, 0);
+        n += got > 0 ? (size_t)got : 0;
+        lab->answer[n] = '\0';
+    } while (!strstr(lab->answer, wanted));
+    return lab->answer;
+}
+
+static void give(Lab *lab, const char *text)
+{
+    lab->given = text;
+    lab->n_given = strlen(text);
+    http_server_wake(lab->server);
+}
+
+static void test_paths_below(void **state)
+{
+    Lab *lab = *state;
+    const char *answer = ask(lab, "GET /below/a%20b HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert_non_null(strstr(answer, "\r\n\r\na b"));
+    assert_non_null(strstr(answer, "Content-Security-Policy: default-src 'none'\r\n"));
+    assert_non_null(strstr(answer, "X-Content-Type-Options: nosniff\r\n"));
+    assert_non_null(strstr(ask(lab, "GET /below HTTP/1.1\r\nHost: x\r\n\r\n"), " 404 "));
+    assert_non_null(strstr(ask(lab, "GET /short/x HTTP/1.1\r\nHost: x\r\n\r\n"), " 404 "));
+}
+
+static void test_a_stream(void **state)
+{
+    Lab *lab = *state;
+    _cleanup_fd_ int fd = connect_to(lab);
+    send_text(lab, fd, "GET /stream HTTP/1.1\r\nHost: x\r\nLast-Event-ID: 7-8\r\n\r\n");
+    (void)read_so_far(lab, fd, "text/event-stream");
+    assert_string_equal(lab->last_id, "7-8");
+    give(lab, "data: one\n\n");
+    (void)read_so_far(lab, fd, "data: one\n\n");
+    give(lab, "data: two\n\n");
+    assert_null(strstr(read_so_far(lab, fd, "data: two\n\n"), "one"));
+    assert_int_equal(lab->n_viewers, 1);
+    lab->ends = true;
+    http_server_wake(lab->server);
+    (void)read_answer(lab, fd);
+    assert_int_equal(lab->n_viewers, 0);
+}
+
+static void test_a_viewer_that_leaves(void **state)
+{
+    Lab *lab = *state;
+    int fd = connect_to(lab);
+    send_text(lab, fd, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    (void)read_so_far(lab, fd, "text/event-stream");
+    fd = fd_close(fd);
+    for (int i = 0; lab->n_viewers > 0 && i < 100; i++) {
+        give(lab, "data: x\n\n");
+        assert_true(sd_event_run(lab->event, 10000) >= 0);
+    }
+    assert_int_equal(lab->n_viewers, 0);
+}
+
+/* Further viewers are refused in words, and pages are served beside as many as there may be. */
+static void test_viewers_are_bounded(void **state)
+{
+    Lab *lab = *state;
+    int viewers[HTTP_VIEWERS_MAX];
+    for (size_t i = 0; i < ELEMENTSOF(viewers); i++) {
+        viewers[i] = connect_to(lab);
+        send_text(lab, viewers[i], "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+        (void)read_so_far(lab, viewers[i], "text/event-stream");
+    }
+    for (int i = 0; i < 1000; i++) {
+        const char *answer = ask(lab, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+        assert_non_null(strstr(answer, " 503 "));
+        assert_non_null(strstr(answer, "too many look"));
+        assert_non_null(strstr(answer, "Retry-After: "));
+    }
+    assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
+    assert_int_equal(lab->n_viewers, HTTP_VIEWERS_MAX);
+    lab->server = http_server_free(lab->server); /* while they look */
+    assert_int_equal(lab->n_viewers, 0);
+    for (size_t i = 0; i < ELEMENTSOF(viewers); i++)
+        viewers[i] = fd_close(viewers[i]);
+}
+
+/* One that does not read is dropped, and the other one is not held up. */
+static void test_a_viewer_that_stalls(void **state)
+{
+    Lab *lab = *state;
+    static char much[100000];
+    memset(much, 'x', sizeof(much) - 1);
+    _cleanup_fd_ int stalled = connect_to(lab);
+    assert_int_equal(setsockopt(stalled, SOL_SOCKET, SO_RCVBUF, &(int){4096}, sizeof(int)), 0);
+    send_text(lab, stalled, "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+    uint64_t begun_usec = clock_boottime_usec();
+    lab->gives_always = true;
+    give(lab, much);
+    while (lab->n_viewers > 0 || clock_boottime_usec() < begun_usec + USEC_PER_SEC) {
+        assert_true(clock_boottime_usec() < begun_usec + PATIENCE_SEC * USEC_PER_SEC);
+        turn(lab);
+    }
+    assert_true(clock_boottime_usec() - begun_usec >= (HTTP_STALL_SEC - 1) * USEC_PER_SEC);
+}
+
 /* ---- the exporter ---- */
 
 static const MetricFamily own[] = {{"t_shown", METRIC_GAUGE, "Shown.", .group = 1},
@@ -321,6 +489,11 @@ int main(void)
         T(test_one_that_leaves),
         T(test_addresses),
         T(test_exporter),
+        T(test_paths_below),
+        T(test_a_stream),
+        T(test_a_viewer_that_leaves),
+        T(test_viewers_are_bounded),
+        T(test_a_viewer_that_stalls),
         T(test_one_that_drips_is_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -57,6 +57,8 @@ static ChannelMessage full(ChannelType type)
                             .samples_seen = 99,
                             .steps = 1000,
                             .step_sec = 0.25,
+                            .grad_norm = 1.5,
+                            .lr = 0.001,
                             .failed_saves = 3,
                             .unsaved_since_usec = 17000000,
                             .save_error = "s3://b/c: no answer for 300 s",

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* seen.h - what this controller has seen of the jobs' steps, for the curves of the live page.
+ *
+ * The record progress/<job> has the newest step alone, so a curve is what passed by since the controller runs; followers see
+ * it, too. A job has SEEN_POINTS_MAX points at most: when they are full, two become one, and further steps join the last one
+ * until it is as wide. Steps that a recovery takes back are forgotten.
+ *
+ * Ownership: seen_new() gives the caller a Seen. NULL is accepted everywhere: nothing is kept.
+ * Units:     as report/report.h.
+ * Errors:    none. Jobs beyond the limit are not kept.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+#include "report/report.h"
+
+enum { SEEN_POINTS_MAX = 160 };
+
+typedef struct Seen Seen;
+
+Seen *seen_new(int max_jobs);
+Seen *seen_free(Seen *seen);
+DEFINE_CLEANUP(Seen, seen_free)
+
+/* Takes in a record's event. */
+void seen_note(Seen *seen, const Event *event);
+/* Returns a job's points, by step; borrowed until the next call of seen_note(). */
+const ReportPoint *seen_points(const Seen *seen, const char *job, size_t *ret_n);

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* curves.c - see drawing.h: loss, speed, gradient and learning rate by step, with the marks among them. */
+#include "report/drawing.h"
+
+#include "base/memory.h"
+
+#include <math.h>
+
+enum { WIDTH = 1000, TALL = 240, SMALL = 96, LABEL_WIDTH = 9 /* per cent */ };
+
+typedef enum Curve { LOSS, SPEED, GRADIENT, RATE, CURVES } Curve;
+
+static const struct {
+    const char *name, *title;
+} curves[CURVES] = {[LOSS] = {"loss", "Loss"},
+                    [SPEED] = {"speed", "Samples/s"},
+                    [GRADIENT] = {"gradient", "Gradient norm, before it is clipped"},
+                    [RATE] = {"rate", "Learning rate"}};
+
+static double value_of(const ReportPoint *p, Curve curve)
+{
+    switch (curve) {
+    case LOSS:
+        return p->loss;
+    case SPEED:
+        return p->samples_per_sec;
+    case GRADIENT:
+        return p->grad_norm;
+    default:
+        return p->lr;
+    }
+}
+
+/* False: no point has a value. */
+static bool range_of(const ReportJob *j, Curve curve, double *low, double *high)
+{
+    *low = INFINITY;
+    *high = -INFINITY;
+    for (size_t i = 0; i < j->n_points; i++) {
+        const ReportPoint *p = &j->points[i];
+        const double a = curve == LOSS ? p->low : value_of(p, curve);
+        const double b = curve == LOSS ? p->high : a;
+        if (isfinite(a) && isfinite(b)) {
+            *low = MIN(*low, a);
+            *high = MAX(*high, b);
+        }
+    }
+    return *low <= *high;
+}
+
+static Axis value_axis(Curve curve, double low, double high)
+{
+    Axis y = {.from = curve == LOSS ? TALL : SMALL, .to = 0};
+    y.logarithmic = (curve == LOSS || curve == GRADIENT) && low > 0 && high / low > 20;
+    const double room = high > low ? (high - low) * 0.05 : MAX(fabs(high) * 0.1, 1e-12);
+    y.low = y.logarithmic ? low : curve == SPEED || curve == RATE ? 0 : low - room;
+    y.high = y.logarithmic ? high : high + room;
+    if (!y.logarithmic && low >= 0)
+        y.low = MAX(y.low, 0);
+    return y;
+}
+
+typedef void (*DrawPath)(FILE *to, const ReportJob *j, Curve curve, const Axis *x, const Axis *y);
+
+static void put_path(json_t *object, const char *name, DrawPath draw, const ReportJob *j,
+                     Curve curve, const Axis *x, const Axis *y)
+{
+    char *text = NULL;
+    size_t n_bytes = 0;
+    FILE *to = memory_given(open_memstream(&text, &n_bytes));
+    draw(to, j, curve, x, y);
+    (void)fclose(to);
+    (void)json_object_set_new(object, name, json_string(memory_given(text)));
+    free(text);
+}
+
+/* Every value, or the range of each point where several steps are one. */
+static void draw_values(FILE *to, const ReportJob *j, Curve curve, const Axis *x, const Axis *y)
+{
+    const char *command = "M";
+    for (size_t i = 0; i < j->n_points; i++) {
+        const ReportPoint *p = &j->points[i];
+        const double low = curve == LOSS ? p->low : value_of(p, curve);
+        const double high = curve == LOSS ? p->high : low;
+        if (!isfinite(low) || !isfinite(high)) {
+            command = "M";
+            continue;
+        }
+        const double px = axis_at(x, (double)p->step);
+        fprintf(to, "%s%.0f %.1f", command, px, axis_at(y, low));
+        if (high > low)
+            fprintf(to, "L%.0f %.1f", px, axis_at(y, high));
+        command = "L";
+    }
+}
+
+/* The mean of as many points before as behind, so that it does not lag; at the ends of fewer. */
+static void draw_average(FILE *to, const ReportJob *j, _unused_ Curve curve, const Axis *x,
+                         const Axis *y)
+{
+    const size_t reach = MAX(j->n_points / 60, (size_t)2);
+    const char *command = "M";
+    for (size_t i = 0; i < j->n_points; i++) {
+        const size_t n = MIN(MIN(i, j->n_points - 1 - i), reach);
+        double sum = 0;
+        int counted = 0;
+        for (size_t k = i - n; k <= i + n; k++)
+            if (isfinite(j->points[k].loss)) {
+                sum += j->points[k].loss;
+                counted++;
+            }
+        if (counted == 0)
+            continue;
+        fprintf(to, "%s%.0f %.1f", command, axis_at(x, (double)j->points[i].step),
+                axis_at(y, sum / counted));
+        command = "L";
+    }
+}
+
+/* What the pointer shows: "step,seconds,loss,samples/s,gradient,rate;" for each point. */
+static void draw_points(FILE *to, const ReportJob *j, _unused_ Curve curve, _unused_ const Axis *x,
+                        _unused_ const Axis *y)
+{
+    for (size_t i = 0; i < j->n_points; i++) {
+        const ReportPoint *p = &j->points[i];
+        const double values[] = {p->loss, p->samples_per_sec, p->grad_norm, p->lr};
+        fprintf(to, "%lld,%llu", (long long)p->step, (unsigned long long)(p->usec / USEC_PER_SEC));
+        for (size_t k = 0; k < ELEMENTSOF(values); k++)
+            if (isfinite(values[k]))
+                fprintf(to, ",%.4g", values[k]);
+            else
+                (void)fputc(',', to);
+        (void)fputc(';', to);
+    }
+}
+
+/* ---- marks among the losses ---- */
+
+static bool follows_incident(const ReportJob *j, int64_t generation)
+{
+    for (size_t i = 0; i < j->n_incidents; i++)
+        if (j->incidents[i]->generation + 1 == generation)
+            return true;
+    return false;
+}
+
+static void put_resizes(json_t *chart, const ReportJob *j, const Axis *x)
+{
+    json_t *marks = fill_list(chart, "resizes");
+    const PhaseRecord *p = j->phase;
+    double free_from = 0; /* where the next label has room */
+    for (size_t i = 1; i < p->n_worlds; i++) {
+        const PastWorld *w = &p->worlds[i];
+        if (follows_incident(j, w->generation) || w->size == p->worlds[i - 1].size)
+            continue;
+        const double px = axis_at(x, (double)w->step);
+        fill_put(marks, "x=%.2f from=%d to=%d step=%lld reason=%s has_label=%s", px,
+                 p->worlds[i - 1].size, w->size, (long long)w->step, w->reason,
+                 px >= free_from ? "yes" : "");
+        if (px >= free_from)
+            free_from = px + LABEL_WIDTH;
+    }
+}
+
+static void put_failures(json_t *chart, const ReportJob *j, const Axis *x)
+{
+    json_t *marks = fill_list(chart, "failures");
+    for (size_t i = 0; i < j->n_incidents; i++) {
+        const IncidentRecord *n = j->incidents[i];
+        const double from = axis_at(x, (double)(n->step - n->lost_steps));
+        const double at = axis_at(x, (double)n->step);
+        json_t *o =
+            fill_put(marks, "x=%.2f cause=%s node=%s evidence=%s step=%lld again=%lld", at,
+                     n->cause, n->node, n->evidence, (long long)n->step, (long long)n->lost_steps);
+        if (n->lost_steps > 0)
+            fill_put(o, "again_from=%.2f again_width=%.2f", from, at - from);
+    }
+}
+
+static void put_saved(json_t *chart, const ReportJob *j, const Axis *x)
+{
+    json_t *saved = fill_list(chart, "saved");
+    for (size_t i = 0; i < j->n_saved; i++)
+        fill_put(saved, "x=%.2f step=%lld", axis_at(x, (double)j->saved[i]),
+                 (long long)j->saved[i]);
+}
+
+/* The legend has what is there. */
+static void put_legend(json_t *chart, const ReportJob *j)
+{
+    bool again = false;
+    for (size_t i = 0; i < j->n_incidents; i++)
+        again = again || j->incidents[i]->lost_steps > 0;
+    fill_put(chart, "each=%s", j->live ? "as seen, about once a second" : "each step");
+    fill_put(chart, "has_failures=%s has_again=%s has_resizes=%s has_saved=%s",
+             j->n_incidents > 0 ? "yes" : "", again ? "yes" : "",
+             json_array_size(json_object_get(chart, "resizes")) > 0 ? "yes" : "",
+             j->n_saved > 0 ? "yes" : "");
+}
+
+static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axis *steps)
+{
+    double low, high;
+    if (!range_of(j, curve, &low, &high))
+        return;
+    const Axis y = value_axis(curve, low, high);
+    const int height = curve == LOSS ? TALL : SMALL;
+    json_t *chart =
+        fill_put(charts, "name=%s title=%s size=%s height=%d column=%d", curves[curve].name,
+                 curves[curve].title, curve == LOSS ? "tall" : "small", height, (int)curve);
+    const Axis percent = {.low = steps->low, .high = steps->high, .from = 0, .to = 100};
+    const Axis wide = {.low = steps->low, .high = steps->high, .from = 0, .to = WIDTH};
+    fill_put(chart, "logarithmic=%s low=%.0f high=%.0f", y.logarithmic ? "yes" : "", steps->low,
+             steps->high);
+    axis_put_ticks(fill_list(chart, "ticks_y"), &y, 1, curve == LOSS ? 6 : 3);
+    axis_put_ticks(fill_list(chart, "ticks_x"), &percent, 1, curve == LOSS ? 6 : 3);
+    put_path(chart, "raw", draw_values, j, curve, &wide, &y);
+    if (curve != LOSS)
+        return;
+    put_path(chart, "average", draw_average, j, curve, &wide, &y);
+    put_resizes(chart, j, &percent);
+    put_failures(chart, j, &percent);
+    put_saved(chart, j, &percent);
+    put_legend(chart, j);
+}
+
+void drawing_put_curves(json_t *page, const ReportJob *j)
+{
+    json_t *tall = fill_list(page, "tall"), *small = fill_list(page, "small");
+    fill_put(page, "points_note=%s", j->points_note ? j->points_note : "");
+    if (j->n_points == 0)
+        return;
+    const ReportPoint *first = &j->points[0], *last = &j->points[j->n_points - 1];
+    Axis steps = {.low = first->step < 200 || first->step < (last->step - first->step) / 10
+                             ? 0
+                             : (double)first->step,
+                  .high = (double)MAX(last->step, first->step + 1)};
+    put_curve(tall, j, LOSS, &steps);
+    for (Curve curve = SPEED; curve < CURVES; curve++)
+        put_curve(small, j, curve, &steps);
+    put_path(page, "points", draw_points, j, LOSS, &steps, &steps);
+}

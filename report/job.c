@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job.c - see report.h: the values of a job's page but for its drawings. */
+#include "base/json.h"
+#include "report/drawing.h"
+#include "report/times.h"
+
+#include <math.h>
+
+enum { COMMITS_SHOWN = 6 };
+
+static double seconds_since(const ReportJob *j, uint64_t usec)
+{
+    return j->now_usec > usec ? (double)(j->now_usec - usec) * 1e-6 : 0;
+}
+
+static double time_to_go(const ReportJob *j)
+{
+    const ProgressRecord *p = j->progress;
+    if (!p || j->phase->phase != PHASE_RUNNING || !(p->step_sec > 0) || p->step == 0)
+        return NAN;
+    const double batch = (double)p->samples_seen / (double)p->step;
+    const double step_sec = p->samples_per_sec > 0 ? batch / p->samples_per_sec : p->step_sec;
+    return (double)MAX(j->steps - p->step, 0) * step_sec;
+}
+
+static void put_progress(json_t *page, const ReportJob *j)
+{
+    const ProgressRecord *p = j->progress;
+    const ReportPoint *last = j->n_points > 0 ? &j->points[j->n_points - 1] : NULL;
+    const double loss = p && isfinite(p->loss) && p->step > 0 ? p->loss : last ? last->loss : NAN;
+    char span[SPAN_TEXT_BYTES];
+    if (isfinite(loss))
+        fill_put(page, "loss=%.4f", loss);
+    if (p && p->samples_per_sec > 0 && j->phase->phase == PHASE_RUNNING)
+        fill_put(page, "speed=%.4g", p->samples_per_sec);
+    if (p && p->grad_norm > 0)
+        fill_put(page, "gradient=%.3g", p->grad_norm);
+    if (p && p->lr > 0)
+        fill_put(page, "rate=%.3g", p->lr);
+    if (isfinite(time_to_go(j)))
+        fill_put(page, "to_go=%s", span_text(time_to_go(j), span));
+}
+
+static void put_tiles(json_t *page, const ReportJob *j)
+{
+    const PhaseRecord *p = j->phase;
+    char span[SPAN_TEXT_BYTES];
+    double lost_sec = 0;
+    long long again = 0;
+    int n_open = 0;
+    for (size_t i = 0; i < j->n_incidents; i++) {
+        const IncidentRecord *n = j->incidents[i];
+        double sec = report_ended_world(n) ? report_recovery_sec(n) : 0;
+        lost_sec += isfinite(sec) ? sec : 0;
+        again += n->lost_steps;
+        n_open += n->state == INCIDENT_OPEN;
+    }
+    fill_put(page, "step=%lld steps=%lld n_incidents=%d lost=%s again=%lld", (long long)j->step,
+             (long long)j->steps, (int)j->n_incidents, span_text(lost_sec, span), again);
+    if (n_open > 0)
+        fill_put(page, "n_open=%d", n_open);
+    if (j->steps > 0)
+        fill_put(page, "done=%.1f", 100.0 * (double)j->step / (double)j->steps);
+    if (isfinite(j->goodput))
+        fill_put(page, "goodput=%.1f", 100 * j->goodput);
+    if (p->started_usec)
+        fill_put(page, "time=%s",
+                 span_text((double)(drawing_end_usec(j) -
+                                    MIN(p->started_usec, drawing_end_usec(j))) *
+                               1e-6,
+                           span));
+    put_progress(page, j);
+}
+
+/* What the job does, and what keeps it from doing it. */
+static void put_under_way(json_t *page, const ReportJob *j)
+{
+    json_t *lines = fill_list(page, "under_way");
+    const PhaseRecord *phase = j->phase;
+    const ProgressRecord *p = j->progress;
+    char span[SPAN_TEXT_BYTES];
+    if (drawing_has_ended(j))
+        return;
+    if (j->place > 0)
+        fill_put(lines, "text=%s place=%d of=%d since=%s", "waits for slots", j->place,
+                 j->n_waiting, "");
+    else if (phase->since_usec)
+        fill_put(lines, "text=%s since=%s", job_phase_name(phase->phase),
+                 span_text(seconds_since(j, phase->since_usec), span));
+    const uint64_t next_usec = phase->pause_usec ? phase->since_usec + phase->pause_usec : 0;
+    if (next_usec > j->now_usec)
+        fill_put(lines, "text=%s since=%s", "tries again in",
+                 span_text((double)(next_usec - j->now_usec) * 1e-6, span));
+    if (p && p->unsaved_since_usec)
+        fill_put(lines, "text=%s since=%s bad=%s why=%s", "no checkpoint is saved",
+                 span_text(seconds_since(j, p->unsaved_since_usec), span), "yes", p->save_error);
+    if (p && p->waits_since_usec)
+        fill_put(lines, "text=%s since=%s bad=%s rank=%d", "waits for data",
+                 span_text(seconds_since(j, p->waits_since_usec), span), "yes", p->waits_rank);
+    if (p && p->diverging_since)
+        fill_put(lines, "text=%s since=%s from=%lld bad=%s why=%s", "diverging", "",
+                 (long long)p->diverging_since, "yes", p->diverging);
+}
+
+static void put_checkpoints(json_t *page, const ReportJob *j)
+{
+    json_t *rows = fill_list(page, "checkpoints");
+    char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES];
+    for (size_t i = j->checkpoints->n_commits; i-- > 0 && json_array_size(rows) < COMMITS_SHOWN;) {
+        const CheckpointCommit *c = &j->checkpoints->commits[i];
+        fill_put(rows, "step=%lld generation=%lld date=%s digest=%s manifest=%s struck=%s",
+                 (long long)c->step, (long long)c->generation, date_text(c->at_usec, when),
+                 hash_format(c->digest, text), c->uri, c->struck_out ? "yes" : "");
+    }
+    const CheckpointCommit *newest = checkpoints_latest(j->checkpoints);
+    if (newest)
+        fill_put(page, "saved_step=%lld digest=%s", (long long)newest->step,
+                 hash_format(newest->digest, text));
+}
+
+static void put_spec(json_t *page, const ReportJob *j)
+{
+    static const char *const precision[] = {"fp32", "bf16", "fp16"};
+    static const char *const reduction[] = {"exact", "exact64",
+                                            "float: bits may differ between worlds"};
+    const Job *s = j->spec;
+    char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES];
+    json_t *rows = fill_list(page, "rows");
+    for (size_t i = 0; i < j->n_rows; i++)
+        fill_put(rows, "name=%s text=%s", j->rows[i].name, j->rows[i].text);
+    if (!s)
+        return;
+    fill_put(page, "batch=%lld grains=%lld grain=%lld device=%s", (long long)s->train.global_batch,
+             (long long)s->train.n_grains, (long long)s->train.grain,
+             s->train.device == JOB_DEVICE_CUDA ? "cuda" : "cpu");
+    fill_put(page, "precision=%s reduction=%s lr=%g warmup=%lld clip=%g seed=%llu",
+             precision[s->train.precision], reduction[s->train.reduction], s->train.optimizer.lr,
+             (long long)s->train.optimizer.warmup_steps, s->train.optimizer.clip_norm,
+             (unsigned long long)s->train.seed);
+    fill_put(page, "model=%s submitted=%s identity=%s", s->model.config_uri,
+             date_text(j->submitted_usec, when), hash_format(s->identity, text));
+    json_t *streams = fill_list(page, "streams");
+    for (size_t i = 0; i < s->data.n_streams; i++)
+        fill_put(streams, "uri=%s proportion=%g", s->data.streams[i].uri,
+                 s->data.streams[i].proportion);
+}
+
+void report_job(const ReportJob *j, Page *ret)
+{
+    const JobPhase phase = j->phase->phase;
+    const char *tone = phase == PHASE_SUCCEEDED                             ? "good"
+                       : phase == PHASE_FAILED || phase == PHASE_RECOVERING ? "bad"
+                                                                            : "";
+    char when[TIME_TEXT_BYTES];
+    _cleanup_json_ json_t *page = json_object();
+    fill_put(page, "job=%s phase=%s tone=%s reason=%s cluster=%s", j->name, job_phase_name(phase),
+             tone, j->phase->reason, j->cluster);
+    fill_put(page, "version=%s written=%s live=%s", j->version, date_text(j->now_usec, when),
+             j->live ? "yes" : "");
+    put_tiles(page, j);
+    put_under_way(page, j);
+    drawing_put_curves(page, j);
+    drawing_put_times(page, j);
+    drawing_put_worlds(page, j);
+    drawing_put_recoveries(page, j);
+    put_checkpoints(page, j);
+    put_spec(page, j);
+    fill_page(report_job_html, page, ret);
+}

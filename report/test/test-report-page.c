@@ -1,0 +1,456 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-report-page.c - pages of jobs and clusters that are made up: what is in them, what is escaped, and what is sent when
+ * something has changed. With SDTRAIN_TEST_OUT=FOLDER the pages are left there, for a look. */
+#include "base/cleanup.h"
+#include "base/json.h"
+#include "base/memory.h"
+#include "base/test/testing.h"
+#include "report/report.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { BEGAN_SEC = 1767225600, N_POINTS = 120, N_NODES = 1000 };
+
+#define AT(sec) ((uint64_t)(BEGAN_SEC + (sec)) * USEC_PER_SEC)
+
+typedef struct Story {
+    PhaseRecord phase;
+    CheckpointsRecord checkpoints;
+    ProgressRecord progress;
+    IncidentRecord incidents[3];
+    const IncidentRecord *list[3];
+    ReportPoint points[N_POINTS];
+    int64_t saved[2];
+    ReportJob job;
+} Story;
+
+static const char *advise(_unused_ const IncidentRecord *incident)
+{
+    return "Look at <it> & 'mend' it.";
+}
+
+static void put_incidents(Story *s)
+{
+    s->incidents[0] = (IncidentRecord){.state = INCIDENT_RESOLVED,
+                                       .cause = "trainer-died",
+                                       .node = "node2",
+                                       .rank = 1,
+                                       .generation = 1,
+                                       .step = 40,
+                                       .evidence = "signal 9 <killed>",
+                                       .at_usec = AT(100),
+                                       .first_step_usec = AT(104),
+                                       .resolved_usec = AT(104),
+                                       .lost_steps = 4,
+                                       .detect_sec = 0.1,
+                                       .decide_sec = 0.1,
+                                       .stop_sec = 0.3,
+                                       .start_sec = 1,
+                                       .restore_sec = 1.5,
+                                       .replay_sec = 3};
+    s->incidents[1] = (IncidentRecord){.state = INCIDENT_OPEN,
+                                       .cause = "store-trouble",
+                                       .rank = -1,
+                                       .step = 90,
+                                       .evidence = "no answer",
+                                       .at_usec = AT(200),
+                                       .detect_sec = -1,
+                                       .decide_sec = -1,
+                                       .stop_sec = -1,
+                                       .start_sec = -1,
+                                       .restore_sec = -1,
+                                       .replay_sec = -1};
+    for (int i = 0; i < 2; i++)
+        s->list[i] = &s->incidents[i];
+}
+
+static void put_phase(PhaseRecord *p)
+{
+    *p = (PhaseRecord){.phase = PHASE_RUNNING,
+                       .generation = 3,
+                       .reason = "resized <to> two",
+                       .since_usec = AT(160),
+                       .started_usec = AT(0),
+                       .n_worlds = 3,
+                       .spent = {.start_usec = 10 * USEC_PER_SEC,
+                                 .running_usec = 140 * USEC_PER_SEC,
+                                 .recovery_usec = 4 * USEC_PER_SEC,
+                                 .resize_usec = 6 * USEC_PER_SEC}};
+    const PastWorld worlds[] = {{1, 3, 0, AT(0), "start"},
+                                {2, 3, 36, AT(101), "recovers from trainer-died"},
+                                {3, 2, 60, AT(155), "resizes from 3 to 2"}};
+    memcpy(p->worlds, worlds, sizeof(worlds));
+}
+
+static Story *story_new(void)
+{
+    Story *s = memory_new(Story);
+    put_phase(&s->phase);
+    put_incidents(s);
+    s->checkpoints = (CheckpointsRecord){
+        .n_commits = 1,
+        .commits = {
+            {.step = 60, .generation = 2, .uri = "file:///ck/manifest.json", .at_usec = AT(154)}}};
+    s->progress = (ProgressRecord){.generation = 3,
+                                   .step = N_POINTS,
+                                   .steps = 240,
+                                   .loss = 0.25,
+                                   .grad_norm = 1.5,
+                                   .lr = 0.001,
+                                   .samples_per_sec = 32,
+                                   .step_sec = 1,
+                                   .samples_seen = (int64_t)N_POINTS * 32,
+                                   .at_usec = AT(219)};
+    for (int i = 0; i < N_POINTS; i++) {
+        const double loss = 40.0 / (i + 1) + 0.02 * (i % 7);
+        s->points[i] = (ReportPoint){.step = i + 1,
+                                     .usec = AT(i),
+                                     .loss = loss,
+                                     .low = loss,
+                                     .high = loss,
+                                     .samples_per_sec = 30 + i % 5,
+                                     .grad_norm = 3.0 / (1 + i % 9),
+                                     .lr = 1e-5 * MIN(i, 60)};
+    }
+    s->saved[0] = 30;
+    s->saved[1] = 60;
+    s->job = (ReportJob){.cluster = "prod",
+                         .name = "first",
+                         .version = "1",
+                         .now_usec = AT(220),
+                         .live = true,
+                         .phase = &s->phase,
+                         .checkpoints = &s->checkpoints,
+                         .progress = &s->progress,
+                         .incidents = s->list,
+                         .n_incidents = 2,
+                         .step = N_POINTS,
+                         .steps = 240,
+                         .goodput = 0.75,
+                         .advice = advise,
+                         .points = s->points,
+                         .n_points = N_POINTS,
+                         .points_note = "",
+                         .saved = s->saved,
+                         .n_saved = 2};
+    return s;
+}
+
+static size_t count(const char *text, const char *part)
+{
+    size_t n = 0;
+    for (const char *p = text; (p = strstr(p, part)); p += strlen(part))
+        n++;
+    return n;
+}
+
+static void assert_contains(const Page *page, const char *part)
+{
+    assert_int_equal(page->n_missing, 0);
+    if (!strstr(page->text, part))
+        fail_msg("no \"%s\" in\n%s", part, page->text);
+}
+
+static void leave(const Page *page, const char *name)
+{
+    assert_int_equal(page->n_missing, 0);
+    const char *folder = getenv("SDTRAIN_TEST_OUT");
+    if (!folder)
+        return;
+    _cleanup_free_ char *path = memory_format("%s/%s", folder, name);
+    FILE *to = fopen(path, "w");
+    assert_non_null(to);
+    assert_int_equal(fwrite(page->text, 1, page->n_bytes, to), page->n_bytes);
+    assert_int_equal(fclose(to), 0);
+}
+
+static void a_job_has_everything(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    report_job(&s->job, &page);
+    leave(&page, "job.html");
+    assert_contains(&page, "<!DOCTYPE html>");
+    assert_contains(&page, "data-events=\"/events/jobs/first\"");
+    assert_contains(&page, "signal 9 &lt;killed&gt;");
+    assert_contains(&page, "resized &lt;to&gt; two");
+    assert_contains(&page, "Look at &lt;it&gt; &amp; &#39;mend&#39; it.");
+    assert_contains(&page, "logarithmic");
+    assert_contains(&page, "<title>restore 1.500 s</title>");
+    assert_contains(&page, "<title>first step 1.000 s</title>");
+    assert_contains(&page, "4 steps were trained again");
+    assert_contains(&page, "3 &rarr; 2");
+    assert_int_equal(count(page.text, "<g class=\"failure\">"), 2);
+    assert_int_equal(count(page.text, "class=\"stub\""), 1); /* the open one */
+    assert_contains(&page, "file:///ck/manifest.json");
+    assert_contains(&page, "Gradient norm");
+    assert_null(strstr(page.text, " style="));
+    assert_null(strstr(page.text, "<style")); /* the policy lets none in */
+    assert_null(strstr(page.text, "http:"));
+    assert_int_equal(count(page.text, "{{"), 0);
+    assert_int_equal(count(page.text, "<!--"), 0);
+}
+
+static void a_file_loads_nothing(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    s->job.live = false;
+    s->phase.phase = PHASE_SUCCEEDED;
+    s->job.progress = NULL;
+    report_job(&s->job, &page);
+    leave(&page, "report.html");
+    assert_contains(&page, "prefers-color-scheme:dark");
+    assert_null(strstr(page.text, "src="));
+    assert_null(strstr(page.text, "data-events="));
+    assert_null(strstr(page.text, "rel=\"stylesheet\""));
+}
+
+/* What the legend names is in the drawing, and nothing else. */
+static void a_legend_has_what_is_there(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    s->job.n_incidents = s->job.n_saved = 0;
+    s->phase.n_worlds = 1;
+    report_job(&s->job, &page);
+    assert_null(strstr(page.text, "k-again"));
+    assert_null(strstr(page.text, "k-move"));
+    assert_null(strstr(page.text, "k-saved"));
+    assert_contains(&page, "Nothing failed.");
+}
+
+/* Shares of the time add up to 100 %, and the first one is the goodput. */
+static void the_time_adds_up(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    report_job(&s->job, &page);
+    double sum = 0;
+    int n = 0;
+    for (const char *p = page.text; (p = strstr(p, "data-label=\"Share\" class=\"n\">")); n++) {
+        p += strlen("data-label=\"Share\" class=\"n\">");
+        sum += strtod(p, NULL);
+    }
+    assert_int_equal(n, 5); /* not idle, and nothing that is not told */
+    assert_true(fabs(sum - 100) < 0.3);
+    assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">75.0 %");
+    page_clear(&page);
+    s->phase.spent = (PhaseSpent){0}; /* as an earlier version leaves it */
+    s->phase.since_usec = AT(219);
+    report_job(&s->job, &page);
+    assert_contains(&page, "not told");
+}
+
+static void a_job_without_anything(_unused_ void **state)
+{
+    static const PhaseRecord phase;
+    static const CheckpointsRecord checkpoints;
+    _cleanup_(page_clear) Page page;
+    const ReportJob job = {.cluster = "c",
+                           .name = "<b>",
+                           .version = "1",
+                           .now_usec = AT(1),
+                           .phase = &phase,
+                           .checkpoints = &checkpoints,
+                           .goodput = NAN,
+                           .points_note = "Nothing <seen>.",
+                           .place = 2,
+                           .n_waiting = 3};
+    report_job(&job, &page);
+    assert_contains(&page, "Nothing &lt;seen&gt;.");
+    assert_contains(&page, "place 2 of 3");
+    assert_contains(&page, "None is committed yet.");
+    assert_null(strstr(page.text, "<b>\n"));
+    assert_int_equal(count(page.text, "NAN") + count(page.text, "nan<"), 0);
+}
+
+/* A loss that is no number leaves a gap. */
+static void odd_numbers(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    for (int i = 40; i < 50; i++)
+        s->points[i].loss = s->points[i].low = s->points[i].high = NAN;
+    s->points[60].high = s->points[60].loss = INFINITY;
+    s->points[70].grad_norm = 1e30;
+    report_job(&s->job, &page);
+    assert_null(strstr(page.text, "nan"));
+    assert_null(strstr(page.text, "inf\""));
+    for (int i = 0; i < N_POINTS; i++)
+        s->points[i].loss = s->points[i].low = s->points[i].high = 0;
+    page_clear(&page);
+    report_job(&s->job, &page);
+    assert_null(strstr(page.text, "nan"));
+}
+
+/* ---- changes ---- */
+
+static json_t *changes_of(const Page *before, Page *now, bool slow)
+{
+    Error err = ERROR_INIT;
+    json_t *changes = NULL;
+    _cleanup_free_ char *text = page_changes(before, now, slow);
+    if (!text)
+        return NULL;
+    assert_null(strchr(text, '\n')); /* one line of an event */
+    assert_int_equal(json_parse("changes", text, strlen(text), &changes, &err), 0);
+    return changes;
+}
+
+static void only_what_has_changed_is_sent(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    Page before, same, now, later;
+    report_job(&s->job, &before);
+    report_job(&s->job, &same);
+    assert_null(changes_of(&before, &same, true));
+
+    s->job.now_usec += USEC_PER_SEC;
+    s->job.step++;
+    s->progress.loss = 0.125;
+    s->points[3].loss = 7;
+    report_job(&s->job, &now);
+    _cleanup_json_ json_t *changes = changes_of(&before, &now, false);
+    assert_string_equal(json_string_value(json_object_get(changes, "step")), "121");
+    assert_string_equal(json_string_value(json_object_get(changes, "loss")), "0.1250");
+    assert_null(json_object_get(changes, "page"));
+    assert_null(json_object_get(changes, "curves")); /* slow */
+    assert_null(json_object_get(changes, "recoveries"));
+
+    s->job.name = "other"; /* outside of all parts inside */
+    report_job(&s->job, &later);
+    _cleanup_json_ json_t *slow = changes_of(&now, &later, true);
+    assert_int_equal(json_object_size(slow), 1);
+    const char *all = json_string_value(json_object_get(slow, "page"));
+    assert_non_null(strstr(all, "<h1>other</h1>"));
+    page_clear(&before);
+    page_clear(&same);
+    page_clear(&now);
+    page_clear(&later);
+}
+
+/* Curves that were left out of one change are in the next slow one. */
+static void what_was_put_off_is_not_lost(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    Page first, second, third;
+    report_job(&s->job, &first);
+    s->points[3].loss = s->points[3].high = 70;
+    report_job(&s->job, &second);
+    assert_null(changes_of(&first, &second, false));
+    report_job(&s->job, &third);
+    _cleanup_json_ json_t *changes = changes_of(&second, &third, true);
+    assert_non_null(json_object_get(changes, "curves"));
+    page_clear(&first);
+    page_clear(&second);
+    page_clear(&third);
+}
+
+/* ---- a cluster ---- */
+
+static void a_cluster(_unused_ void **state)
+{
+    _cleanup_free_ ReportNodeLine *nodes = memory_zeroed(N_NODES, sizeof(*nodes));
+    _cleanup_free_ char *names = memory_zeroed(N_NODES, 8);
+    for (int i = 0; i < N_NODES; i++) {
+        (void)snprintf(names + 8 * i, 8, "n%04d", i);
+        nodes[i] = (ReportNodeLine){.name = names + 8 * i,
+                                    .text = "",
+                                    .state = "up",
+                                    .job = "first",
+                                    .n_slots = 8,
+                                    .up = true};
+    }
+    nodes[5].state = "quarantine";
+    nodes[5].text = "ECC <errors>";
+    nodes[5].ill = true;
+    const ReportJobLine jobs[] = {{.name = "first",
+                                   .reason = "",
+                                   .phase = PHASE_RUNNING,
+                                   .ranks = 8,
+                                   .wanted = 8,
+                                   .step = 3,
+                                   .steps = 9,
+                                   .loss = 1.5,
+                                   .samples_per_sec = 12,
+                                   .to_go_sec = 60,
+                                   .goodput = 0.9},
+                                  {.name = "second",
+                                   .reason = "waits for <slots>",
+                                   .phase = PHASE_PENDING,
+                                   .wanted = 4,
+                                   .place = 1,
+                                   .steps = 9,
+                                   .loss = NAN,
+                                   .samples_per_sec = NAN,
+                                   .to_go_sec = NAN,
+                                   .goodput = NAN}};
+    const IncidentRecord open = {.severity = SEVERITY_CRITICAL,
+                                 .cause = "node-lost",
+                                 .node = "n0007",
+                                 .job = "first",
+                                 .evidence = "its <lease>",
+                                 .at_usec = AT(0)};
+    const IncidentRecord *const list[] = {&open};
+    ReportCluster c = {.cluster = "prod",
+                       .version = "1",
+                       .leader = "ctl<1>",
+                       .term = 7,
+                       .now_usec = AT(1),
+                       .note = "",
+                       .jobs = jobs,
+                       .n_jobs = 2,
+                       .n_running = 1,
+                       .n_waiting = 1,
+                       .nodes = nodes,
+                       .n_nodes = N_NODES,
+                       .n_up = N_NODES,
+                       .n_slots = 8 * N_NODES,
+                       .n_free_slots = 4,
+                       .incidents = list,
+                       .n_incidents = 1,
+                       .advice = advise};
+    _cleanup_(page_clear) Page page, later;
+    report_cluster(&c, &page);
+    leave(&page, "cluster.html");
+    assert_contains(&page, "ctl&lt;1&gt;");
+    assert_contains(&page, "ECC &lt;errors&gt;");
+    assert_contains(&page, "its &lt;lease&gt;");
+    assert_contains(&page, "Look at &lt;it&gt;");
+    assert_contains(&page, "href=\"/jobs/second\"");
+    assert_null(strstr(page.text, "n0009"));
+    assert_true(page.n_bytes < 60000);
+    c.now_usec += USEC_PER_SEC;
+    report_cluster(&c, &later);
+    _cleanup_json_ json_t *changes = changes_of(&page, &later, true);
+    assert_int_equal(json_object_size(changes), 1);
+    assert_non_null(json_object_get(changes, "stamp"));
+}
+
+static void words(_unused_ void **state)
+{
+    _cleanup_(page_clear) Page page;
+    report_words("No <job>", "It is gone.", "", &page);
+    assert_contains(&page, "No &lt;job&gt;");
+    assert_null(strstr(page.text, "<a "));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_has_everything),
+        cmocka_unit_test(a_file_loads_nothing),
+        cmocka_unit_test(a_legend_has_what_is_there),
+        cmocka_unit_test(the_time_adds_up),
+        cmocka_unit_test(a_job_without_anything),
+        cmocka_unit_test(odd_numbers),
+        cmocka_unit_test(only_what_has_changed_is_sent),
+        cmocka_unit_test(what_was_put_off_is_not_lost),
+        cmocka_unit_test(a_cluster),
+        cmocka_unit_test(words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

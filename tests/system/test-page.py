@@ -1,0 +1,227 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The leader's page of a real cluster: read without a script, followed through a failure, and, where SDTRAIN_PAGE is set
+(ops/test --page), looked at by Debian's Chromium."""
+import html.parser
+import json
+import os
+import re
+import signal
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from lab import LabCase, until
+
+VOID = {"meta", "link", "br", "img", "line", "path", "rect"}
+OPEN = {"tr", "td", "th", "li", "p"}  # HTML lets these end by themselves
+
+
+class Reader(html.parser.HTMLParser):
+    """Text, links, ids and what is loaded; a page that is not well formed fails."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text, self.links, self.ids, self.loads, self.stack, self.handlers = [], [], [], [], [], []
+        self.feed(text)
+        self.close()
+        if self.stack:
+            raise AssertionError("not closed: %s" % self.stack)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        self.handlers += [name for name in attrs if name.startswith("on") or name == "style"]
+        if tag == "a":
+            self.links.append(attrs["href"])
+        self.loads += [attrs[name] for name in ("src", "data-events") if name in attrs]
+        if tag == "link":
+            self.loads.append(attrs["href"])
+        if "id" in attrs:
+            self.ids.append(attrs["id"])
+        if tag not in VOID and tag not in OPEN:
+            self.stack.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        pass
+
+    def handle_endtag(self, tag):
+        if tag in VOID or tag in OPEN:
+            return
+        if not self.stack or self.stack.pop() != tag:
+            raise AssertionError("</%s> ends something else, at %s" % (tag, self.getpos()))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+    def words(self):
+        return re.sub(r"\s+", " ", " ".join(self.text))
+
+
+class Stream:
+    """Server-sent events: what each id holds by now."""
+
+    def __init__(self, url):
+        self.answer = urllib.request.urlopen(url, timeout=60)
+        self.now, self.n_bytes = {}, 0
+
+    def next(self):
+        data = None
+        while True:
+            line = self.answer.readline()
+            self.n_bytes += len(line)
+            if not line:
+                raise AssertionError("the stream has ended")
+            if line.startswith(b"data: "):
+                data = json.loads(line[6:])
+            elif line == b"\n" and data is not None:
+                self.now.update(data)
+                return data
+
+    def until(self, test, timeout=120):
+        end = time.monotonic() + timeout
+        while not test(self.now):
+            if time.monotonic() > end:
+                raise AssertionError("not within %d s: %s" % (timeout, sorted(self.now)))
+            self.next()
+
+
+class Pages(LabCase):
+    def up(self):
+        self.cluster = self.lab.cluster(nodes=2, controllers=2)
+        self.addCleanup(self.cluster.down)
+        text = self.cluster.ctl("dev", "status", "--dir", self.cluster.folder)
+        self.addresses = dict(re.findall(r"^(\S+) .* http://(\S+)/metrics$", text, re.M))
+        return until(self.leader, "a controller leads and serves its page")
+
+    def get(self, name, path):
+        """(status, headers, text)"""
+        try:
+            with urllib.request.urlopen("http://%s%s" % (self.addresses[name], path), timeout=30) as answer:
+                return answer.status, answer.headers, answer.read().decode()
+        except urllib.error.HTTPError as e:
+            return e.code, e.headers, e.read().decode()
+
+    def leader(self):
+        return next((name for name in ("controller1", "controller2") if self.get(name, "/")[0] == 200), None)
+
+    def start(self, name):
+        job = self.lab.job(name, train__steps=100000, checkpoint__every_steps=20,
+                           recovery={"max_failures_at_same_step": 3, "grow_interval_s": 0})
+        self.cluster.submit(job)
+        return job
+
+    def read(self, name, path):
+        status, headers, text = self.get(name, path)
+        self.assertEqual(status, 200, text)
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        reader = Reader(text)
+        self.assertEqual([load for load in reader.loads if not load.startswith(("/", "data:"))], [])
+        self.assertEqual(reader.handlers, [])
+        self.assertEqual(len(reader.ids), len(set(reader.ids)))
+        return reader
+
+    def test_a_failure_is_followed(self):
+        leader = self.up()
+        other = {"controller1": "controller2", "controller2": "controller1"}[leader]
+        status, _, text = until(lambda: [got for got in [self.get(other, "/")] if leader in got[2]],
+                                "the follower has heard who leads")[0]
+        self.assertEqual(status, 503)
+        self.assertIn("http://%s/" % self.addresses[leader], text)
+        self.assertEqual(self.get(leader, "/jobs/none")[0], 404)
+        job = self.start("seen")
+        stream = Stream("http://%s/events/jobs/seen" % self.addresses[leader]) if until(
+            lambda: self.get(leader, "/jobs/seen")[0] == 200, "the job has a page") else None
+        stream.until(lambda now: int(now.get("step", "0")) > 25 and "gradient" in now)
+
+        self.cluster.kill("node2")
+        stream.until(lambda now: "node-lost" in now.get("recoveries", ""))
+        stream.until(lambda now: ">running<" in now.get("state", ""))
+        cluster = self.read(leader, "/")
+        for words in ("node-lost", "sdctl node forget", "1 / 2 nodes up"):
+            self.assertIn(words, cluster.words())
+        self.assertIn("/jobs/seen", cluster.links)
+
+        page = self.read(leader, "/jobs/seen")
+        for words in ("its lease ran out", "Where the time went", "Samples/s", "Gradient norm", "Learning rate", "as seen, about once a second"):
+            self.assertIn(words, page.words())
+        request = urllib.request.Request("http://%s/" % self.addresses[leader], data=b"x")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(request, timeout=30)
+        self.assertEqual(refused.exception.code, 405)
+        refused.exception.close()
+
+        self.cluster.ctl("job", "stop", "seen")
+        self.cluster.ctl("job", "report", "seen", "--out", self.lab.path("report.html"))
+        with open(self.lab.path("report.html")) as file:
+            report = Reader(file.read())
+        self.assertEqual([load for load in report.loads if not load.startswith("data:")], [])
+        self.assertIn("node-lost", report.words())
+        stream.answer.close()
+
+
+@unittest.skipUnless(os.environ.get("SDTRAIN_PAGE"), "ops/test --page looks with a browser")
+class Looked(Pages):
+    test_a_failure_is_followed = None
+
+    def widths(self, browser, width, dark, name):
+        browser.look(width, 900, dark)
+        browser.wait("window.innerWidth == %d" % width)
+        self.assertLessEqual(browser.value("document.documentElement.scrollWidth"), width, name)
+        small = browser.value("Math.min(...[...document.querySelectorAll('svg text, td, p, span')]"
+                              ".filter(e => e.textContent.trim()).map(e => parseFloat(getComputedStyle(e).fontSize)))")
+        self.assertGreaterEqual(small, 11, name)
+        colour = browser.value("getComputedStyle(document.body).backgroundColor")
+        self.assertEqual(colour, "rgb(17, 17, 16)" if dark else "rgb(252, 252, 251)")
+        folder = os.environ["SDTRAIN_PAGE"]
+        if os.path.isdir(folder):
+            browser.picture(os.path.join(folder, name + ".png"))
+
+    def test_in_a_browser(self):
+        from browser import Browser
+        leader = self.up()
+        job = self.start("pictures")
+        until(lambda: (self.cluster.status(job).get("step") or 0) > 60, "the job trains")
+        os.kill(self.cluster.rank_on(job, "node2")["pid"], signal.SIGKILL)
+        base = "http://%s" % self.addresses[leader]
+        browser = Browser()
+        self.addCleanup(browser.close)
+        browser.look(1100, 900)
+        browser.open(base + "/jobs/pictures")
+        browser.wait("document.getElementById('live')?.textContent == 'live'")
+        browser.wait("document.querySelectorAll('g.failure').length == 1")
+        browser.wait("document.querySelector('.state').textContent == 'running'")
+        browser.wait("document.querySelectorAll('figure').length == 4")
+        self.delay(browser, job)
+        for name, width, dark in (("job-light", 1100, False), ("job-dark", 1100, True), ("job-phone", 390, False)):
+            self.widths(browser, width, dark, name)
+        browser.look(1100, 900)
+        box = browser.value("(() => { const b = document.querySelector('figure').getBoundingClientRect(); "
+                            "return [b.left, b.top, b.width, b.height] })()")
+        browser.ask("Input.dispatchMouseEvent", type="mouseMoved", x=box[0] + box[2] / 2, y=box[1] + box[3] / 2)
+        browser.wait("/step \\d+: loss [\\d.]+, \\d/.test(document.querySelector('output').textContent)")
+        browser.open(base + "/")
+        browser.wait("document.getElementById('live')?.textContent == 'live'")
+        for name, width, dark in (("cluster-light", 1100, False), ("cluster-dark", 1100, True), ("cluster-phone", 390, False)):
+            self.widths(browser, width, dark, name)
+        self.assertEqual([url for url in browser.requests if not url.startswith((base, "data:"))], [])
+        self.assertEqual(browser.problems, [])
+        browser.look(1100, 900, script=False)
+        browser.open(base + "/jobs/pictures")
+        browser.ask("Emulation.setScriptExecutionDisabled", value=False)
+        browser.wait("document.body && document.body.innerText.includes('Where the time went')")
+
+    def delay(self, browser, job):
+        """Prints how long after etcd has a step the page shows it."""
+        delays, shown = [], browser.value("+document.getElementById('step').textContent")
+        for _ in range(8):
+            told = until(lambda: [s for s in [self.cluster.status(job)["step"]] if s > shown], "a further step")[0]
+            at = time.monotonic()
+            shown = browser.wait("+document.getElementById('step').textContent >= %d && "
+                                 "+document.getElementById('step').textContent" % told)
+            delays.append(time.monotonic() - at)
+        print("a step in etcd -> on the page: %s s" % ", ".join("%.2f" % d for d in delays), flush=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
