@@ -14,6 +14,7 @@ enum {
     PAUSE_NODE_MSEC =
         30, /* for each node that is asked: 64 nodes write 33 times a second together */
     RETRY_MSEC = 500,
+    STOOD_STILL_MSEC = 1000,
     RECORDS_BYTES = 1024, /* of an ask and an answer, beside the text */
     OPEN_SEC = CLIENT_TIMEOUT_SEC,
     CLOSE_MSEC = 1000,
@@ -53,6 +54,7 @@ struct LogReaders {
     unsigned n_made;
     int64_t budget_bytes;
     uint64_t budget_usec;
+    uint64_t tick_usec; /* of the last log_readers_tick(); 0: there was none */
     /* of log_readers_close() */
     EtcdCall *revoke;
     sd_event_source *late;
@@ -61,6 +63,7 @@ struct LogReaders {
 };
 
 static void reader_put(Reader *reader);
+static void start_more(LogReaders *all);
 
 static const char *key_of_reader(const Reader *reader, KeyKind kind, char ret[KEY_MAX])
 {
@@ -230,10 +233,12 @@ static void reader_take(Reader *reader, const LogLinesRecord *lines)
     all->budget_bytes -= text - lines->text + RECORDS_BYTES;
     if (lines->end && reader->ask.n_places == 0)
         all->events.missing(all->events.userdata, -1, &reader->wanted);
-    if (lines->end)
-        reader_end(reader, NULL);
-    else
+    if (!lines->end) {
         reader_go_on(reader);
+        return;
+    }
+    reader_end(reader, NULL);
+    start_more(all);
 }
 
 static void on_lines(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
@@ -350,8 +355,13 @@ void log_readers_stop(LogReaders *all)
 void log_readers_tick(LogReaders *all)
 {
     const uint64_t now = clock_boottime_usec();
+    const uint64_t gap_usec = all->tick_usec > 0 ? now - all->tick_usec : 0;
+    all->tick_usec = now;
     for (size_t i = 0; i < all->n; i++) {
         Reader *reader = all->of[i];
+        if (gap_usec >
+            STOOD_STILL_MSEC * USEC_PER_MSEC) /* who reads us did not, so we did not read */
+            reader->deadline_usec += gap_usec;
         const bool waits = reader->state == READER_HEARS || reader->state == READER_ASKS;
         if (waits && (!reader->answered || !reader->ask.follow) && now > reader->deadline_usec) {
             char why[64];

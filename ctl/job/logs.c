@@ -43,7 +43,8 @@ typedef struct Logs {
     bool follows; /* more may come */
     LogLines lines;
     LogReaders *readers; /* NULL: nobody need, or can, be asked */
-    bool cannot_ask;     /* and that was said */
+    char denied[256];    /* why nobody can be asked; empty: that was said, or it is not so */
+    bool cannot_ask;
     Followed followed[FOLLOWED_MAX];
     size_t n_followed;
     uint64_t
@@ -91,16 +92,26 @@ static bool can_ask(const Logs *l, const char *node)
 static bool find_file(const Logs *l, const char *node, int rank, char *ret, size_t size)
 {
     char log_dir[512];
-    if (!find_log_dir(l, node, log_dir, sizeof(log_dir)))
+    if (!find_log_dir(l, node, log_dir, sizeof(log_dir)) || access(log_dir, X_OK) < 0)
         return false;
     int n = snprintf(ret, size, "%s/%s/g%lld/rank%d.log", log_dir, l->a->operand,
                      (long long)l->generation, rank);
     return n < (int)size && (access(ret, R_OK) == 0 || (!l->is_past && !can_ask(l, node)));
 }
 
-static void say_elsewhere(const Logs *l, const char *node, int rank)
+static void say_denied(Logs *l)
+{
+    if (!*l->denied)
+        return;
+    fprintf(stderr, "sdctl: %s\n", l->denied);
+    l->denied[0] = '\0';
+    l->n_failed++;
+}
+
+static void say_elsewhere(Logs *l, const char *node, int rank)
 {
     const NodeRecord *record = model_node(l->model, node);
+    say_denied(l);
     fprintf(stderr, "sdctl: rank %d: its log is on %s", rank, node);
     if (!record) {
         fprintf(stderr, ", which is not registered now\n");
@@ -196,6 +207,8 @@ static void list_past(Logs *l)
                 (void)log_lines_add(&l->lines, rank, path);
                 any = true;
             }
+        if (!any)
+            say_denied(l);
         if (any || !can_ask(l, node))
             continue;
         LogWanted wanted = {.tail_bytes = tail_of(l->a->rank >= 0 ? 1 : RANKS_UNASKED)};
@@ -299,7 +312,7 @@ static int open_readers(Logs *l, Error *err)
     int r = log_readers_new(&l->client, l->a->operand, &events, &l->readers, err);
     if (r != -EACCES)
         return r;
-    fprintf(stderr, "sdctl: %s\n", err->text);
+    (void)snprintf(l->denied, sizeof(l->denied), "%s", err->text);
     l->cannot_ask = true;
     return 0;
 }
@@ -520,7 +533,7 @@ int job_logs(const Arguments *a)
     block_signals(&before);
     int r = read_logs(&l, &err);
     const int number = l.signal;
-    const bool failed = l.n_failed > 0 || l.cannot_ask;
+    const bool failed = l.n_failed > 0;
     close_logs(&l);
     (void)fflush(stdout); /* a reader that went away has ended us */
     (void)sigprocmask(SIG_SETMASK, &before, NULL);

@@ -123,6 +123,7 @@ static void find_ranks(LogAskRecord *record, const LogTail *tail)
     const size_t n = log_tail_ranks(tail, ranks, RECORD_SLOTS_MAX);
     if (n == 0)
         return;
+    free(record->places); /* of an empty list */
     record->places = memory_zeroed(n, sizeof(record->places[0]));
     record->n_places = n;
     for (size_t i = 0; i < n; i++)

@@ -107,14 +107,14 @@ class Rights(LabCase):
             raise AssertionError("etcd-roles %s: %d\n%s" % (" ".join(arguments), done.returncode, done.stdout))
         return done.stdout
 
-    def ctl(self, *arguments):
+    def ctl(self, *arguments, code=0):
         names = {"etcd": "SDTRAIN_ETCD", "etcd_ca": "SDTRAIN_ETCD_CA", "etcd_cert": "SDTRAIN_ETCD_CERT",
                  "etcd_key": "SDTRAIN_ETCD_KEY"}
         environment = {names[key]: value for key, value in self.as_user("operator").items()}
         done = subprocess.run([self.lab.path("bin/sdctl"), *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=300, cwd="/",
                               env=dict(self.lab.environment, SDTRAIN_CLUSTER=CLUSTER, **environment))
-        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual(done.returncode, code, done.stdout)
         return done.stdout
 
     def denied(self, user, *arguments):
@@ -219,6 +219,11 @@ class Rights(LabCase):
         self.ctl("job", "wait", "rights", "--for", "running", "--timeout", "120")
         for rank in range(2):  # by the shared user and by one of a node's own
             self.assertIn("sdtrainer", self.ctl("job", "logs", "rights", "--rank", str(rank)))
+        self.etcdctl("root", "role", "revoke-permission", "--prefix", "sdtrain-prod-operator", lines)
+        text = self.ctl("job", "logs", "rights", code=1)
+        self.assertEqual(text.count("etcd does not let this user read logs (%s)" % lines), 1, text)
+        self.assertIn("sdctl: rank 1: its log is on node", text)
+        self.roles()
         began = time.monotonic()
         text = self.roles("--node", "-", stdin="".join("made-%d\n" % i for i in range(NODES_MADE)))
         print("%d nodes' users in %.1f s" % (NODES_MADE, time.monotonic() - began))
