@@ -36,7 +36,7 @@ static void judge_submission(HistoryChecker *h, const Entry *e, const char *subm
 static void judge_spec(HistoryChecker *h, const Entry *e)
 {
     const SpecRecord *old = entry_before(e), *spec = entry_after(e);
-    const JobBooks *job = e->job;
+    const HistoryJob *job = e->job;
     const Entry *const parts[] = {job->desired, job->world, job->phase, job->checkpoints,
                                   job->progress};
     if (spec && is_gone(h, spec->submission))
@@ -89,7 +89,7 @@ static void judge_others(HistoryChecker *h, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
     Breach b;
-    for (const JobBooks *other = h->jobs; other; other = other->next) {
+    for (const HistoryJob *other = h->jobs; other; other = other->next) {
         const WorldRecord *theirs = entry_after(other->world);
         const PhaseRecord *phase = entry_after(other->phase);
         if (other != e->job && theirs && phase && phase_is_active(phase->phase) &&
@@ -274,7 +274,7 @@ static int64_t steps_of(const SpecRecord *spec)
 
 static void book_spec(HistoryChecker *h, const Entry *e)
 {
-    JobBooks *job = e->job;
+    HistoryJob *job = e->job;
     const SpecRecord *spec = entry_after(e);
     if (!e->after.there || (spec && strcmp(spec->submission, job->submission) != 0)) {
         if (!e->after.there && job->submission[0])
@@ -288,7 +288,7 @@ static void book_spec(HistoryChecker *h, const Entry *e)
     }
 }
 
-static void book_world(JobBooks *job, const Entry *e)
+static void book_world(HistoryJob *job, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
     if (!world)
@@ -303,7 +303,7 @@ static void book_world(JobBooks *job, const Entry *e)
     memcpy(booked->runs, world->runs, world->n_runs * sizeof(WorldRun));
 }
 
-static void book_phase(JobBooks *job, const PhaseRecord *phase)
+static void book_phase(HistoryJob *job, const PhaseRecord *phase)
 {
     job->generation = MAX(job->generation, phase->generation);
     job->serial = MAX(job->serial, phase->serial);

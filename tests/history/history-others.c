@@ -8,7 +8,7 @@
 
 /* ---- incidents: I10 ---- */
 
-static const JobBooks *job_of(HistoryChecker *h, const IncidentRecord *incident)
+static const HistoryJob *job_of(HistoryChecker *h, const IncidentRecord *incident)
 {
     const Entry *spec = incident->job[0] ? history_find(h, KEY_SPECS, incident->job) : NULL;
     const SpecRecord *record = entry_after(spec);
@@ -25,7 +25,7 @@ static void judge_removal(HistoryChecker *h, const Entry *e, const IncidentRecor
 }
 
 static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord *incident,
-                        const JobBooks *job)
+                        const HistoryJob *job)
 {
     const Entry *cordon = history_find(h, KEY_CORDONS, incident->node);
     const PhaseRecord *phase = entry_after(job->phase);
@@ -53,7 +53,7 @@ void history_judge_incident(HistoryChecker *h, const Entry *e)
         history_broken(h, e, &b);
     if ((incident->state == INCIDENT_RESOLVED) != (incident->resolved_usec != 0))
         HISTORY_BROKEN(h, e, "I10", "%s does not say when it was resolved", e->name);
-    const JobBooks *job = job_of(h, incident);
+    const HistoryJob *job = job_of(h, incident);
     if (job && incident->generation > MAX(job->generation, 0))
         HISTORY_BROKEN(h, e, "I10", "%s is of generation %lld, which never was", e->name,
                        (long long)incident->generation);
@@ -112,7 +112,7 @@ static void judge_last_incident(HistoryChecker *h, const Entry *e)
     const IncidentRecord *incident = entry_before(e);
     if (!incident || incident->state != INCIDENT_OPEN || !incident->job[0])
         return;
-    const JobBooks *job = job_of(h, incident);
+    const HistoryJob *job = job_of(h, incident);
     const PhaseRecord *phase = job ? entry_before(job->phase) : NULL;
     if (!job)
         HISTORY_BROKEN(h, e, "I10", "%s is still open, and its job is gone", e->name);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-const BookedWorld *history_find_world(const JobBooks *job, int64_t revision)
+const BookedWorld *history_find_world(const HistoryJob *job, int64_t revision)
 {
     for (uint64_t i = 0; i < MIN(job->n_worlds, (uint64_t)BOOKED_WORLDS_MAX); i++)
         if (job->worlds[i].revision == revision)
@@ -163,7 +163,7 @@ static bool is_excluded(HistoryChecker *h, const Entry *e, const NodeRecord *nod
 
 void history_judge_go(HistoryChecker *h, const Entry *phase)
 {
-    const JobBooks *job = phase->job;
+    const HistoryJob *job = phase->job;
     if (!job->world->after.there)
         return;
     for (const Entry *r = job->reports; r; r = r->older_report) {

@@ -134,12 +134,12 @@ Entry *history_find(HistoryChecker *h, KeyKind kind, const char *name)
     return look_up(h, key);
 }
 
-static JobBooks *books_of(HistoryChecker *h, const char *name)
+static HistoryJob *books_of(HistoryChecker *h, const char *name)
 {
     Entry *spec = entry_of(h, KEY_SPECS, name);
     if (spec->job)
         return spec->job;
-    JobBooks *job = memory_new(JobBooks);
+    HistoryJob *job = memory_new(HistoryJob);
     job->spec = spec;
     job->desired = entry_of(h, KEY_DESIRED, name);
     job->world = entry_of(h, KEY_WORLDS, name);
@@ -240,7 +240,9 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
     e->after.lease = change->lease;
     e->after.version = change->version;
     e->after.record = memory_zeroed(1, codecs[e->kind].size);
-    if (codecs[e->kind].decode(e->key, change->value, change->n_value, e->after.record, &why) < 0) {
+    int r = codecs[e->kind].decode(e->key, change->value, change->n_value, e->after.record, &why);
+    if (r < 0) {
+        e->after.foreign = r == -EPROTONOSUPPORT;
         free(e->after.record);
         e->after.record = NULL;
         HISTORY_BROKEN(h, e, "record", "%s", why.text);
@@ -294,7 +296,7 @@ static void judge(HistoryChecker *h, const Entry *e)
 
 static void link_report(Entry *e)
 {
-    JobBooks *job = e->job;
+    HistoryJob *job = e->job;
     if (e->after.there && !e->before.there) {
         e->older_report = job->reports;
         if (job->reports)
@@ -321,6 +323,8 @@ int history_checker_apply(HistoryChecker *h, int64_t revision, const HistoryChan
         r = read_change(h, &changes[i], err);
     for (size_t i = 0; r == 0 && i < h->n_changed; i++)
         judge(h, h->changed[i]);
+    if (r == 0 && h->witness)
+        h->witness(h);
     for (size_t i = 0; i < h->n_changed; i++)
         history_book_job(h, h->changed[i]);
     for (size_t i = 0; i < h->n_changed; i++) {
@@ -361,7 +365,7 @@ HistoryChecker *history_checker_free(HistoryChecker *h)
             free(e->key);
             free(e);
         }
-    for (JobBooks *job = h->jobs, *next; job; job = next) {
+    for (HistoryJob *job = h->jobs, *next; job; job = next) {
         next = job->next;
         for (size_t i = 0; i < ELEMENTSOF(job->worlds); i++)
             free(job->worlds[i].runs);

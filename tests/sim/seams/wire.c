@@ -650,6 +650,11 @@ int wire_call_send(WireCall *call, const ProtobufCMessage *message)
 
 void wire_call_cut(WireCall *call) { client_end(call, WIRE_CANCELLED, "CANCELLED", false); }
 
+size_t network_machine(const WireCall *call)
+{
+    return (size_t)(call->path - net.paths) / net.options.n_members;
+}
+
 /* ---- life ---- */
 
 void network_open(const NetworkOptions *options)

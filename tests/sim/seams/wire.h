@@ -57,6 +57,8 @@ uint64_t network_draw(uint64_t n);
 void network_answer(WireCall *call, ProtobufCMessage *message);
 /* Comes last; the server forgets the call. */
 void network_end(WireCall *call, WireCode code, const char *text);
+/* Whose call it is. */
+size_t network_machine(const WireCall *call);
 /* Somebody else has changed the server: it may have something to do earlier than it said. */
 void network_server_changed(void);
 
