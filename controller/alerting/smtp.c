@@ -102,7 +102,7 @@ static const char *words_of(const SmtpCall *call, CURLcode code)
                "\"off\"";
     if (code != CURLE_ABORTED_BY_CALLBACK)
         return curl_easy_strerror(code);
-    return is_late(call) ? "given up: no answer in time" : "the leader's lease is nearly over";
+    return is_late(call) ? "timed out: no answer in time" : "the leader's lease is nearly over";
 }
 
 /* The server's last reply counts where it refused; a failure of the network comes after replies that were good. */
