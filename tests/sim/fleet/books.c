@@ -3,9 +3,9 @@
 #include "tests/sim/fleet/books.h"
 
 #include "cluster/keys.h"
-#include "tests/history/history.h"
+#include "tests/history/history-internal.h"
+#include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/fleet.h"
-#include "tests/sim/fleet/manifests.h"
 #include "tests/sim/fleet/trainer.h"
 #include "tests/sim/seams/loop.h"
 
@@ -141,18 +141,7 @@ static void note_commits(const ServerChange *change, const char *name)
     const CheckpointCommit *newest = checkpoints_latest(&record);
     if (!newest || newest->step == job->committed)
         return;
-    const int number = manifest_of(newest->uri);
-    const Manifest *m = manifests_get(number);
-    fleet_say("  %s-%lld commits step %lld", name, (long long)newest->generation,
-              (long long)newest->step);
     job->committed = newest->step;
-    if (m->last != newest->step || strcmp(m->job, name) != 0 ||
-        strcmp(m->submission, job->submission) != 0)
-        books_break("I4", "%s commits step %lld by a manifest of %s's step %lld", name,
-                    (long long)newest->step, m->job, (long long)m->last);
-    if (!manifests_are_whole(number))
-        books_break("I9", "%s: up to step %lld some step is not trained exactly once", name,
-                    (long long)newest->step);
 }
 
 static void note_node(const ServerChange *change, const char *name)
@@ -236,17 +225,6 @@ void books_trained(const char *name, const char *submission, int64_t generation,
     job->trained_usec = loops_now_usec();
 }
 
-void books_begins(const char *name, const char *submission, int64_t generation, int number)
-{
-    const JobBooks *job = job_of(name);
-    const int64_t step = number >= 0 ? manifests_get(number)->last : 0;
-    if (strcmp(job->submission, submission) != 0 || generation < job->generation)
-        return;
-    if (step < job->committed)
-        books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
-                    (long long)generation, (long long)step, (long long)job->committed);
-}
-
 /* ---- life ---- */
 
 BooksCounts books_counts(void)
@@ -258,12 +236,14 @@ BooksCounts books_counts(void)
                          .n_changes = n.n_changes};
 }
 
+void books_end(void) { history_checker_end(checker); }
 uint64_t books_digest(void) { return digest; }
 
 void books_open(const char *its_cluster)
 {
     cluster = its_cluster;
     checker = history_checker_new(cluster, on_breach, NULL);
+    checker->witness = checks_witness;
     n_jobs = n_nodes = 0;
     digest = 0;
     is_broken = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* books.h - what a fleet's checkers know: every change in etcd as it is made, what trainers do, and what broke first.
  *
- * The records' rules are those of a real etcd's history (tests/history/history.h). What takes more than records is
- * here: which checkpoint a world goes on from, whose ranks run when the next world may go.
+ * The records' rules are those of a real etcd's history (tests/history/history.h). What takes more than records is in
+ * checks.h.
  *
  * Ownership: books_open() makes the only books of a simulation, books_close() frees them.
  * Units:     steps; *_usec is virtual time.
@@ -46,8 +46,8 @@ void books_close(void);
 void books_note(int64_t revision, const ServerChange *changes, size_t n);
 /* A world of that submission has trained a step. */
 void books_trained(const char *job, const char *submission, int64_t generation, int64_t step);
-/* All ranks of a world have met; number: of the checkpoint that they restored, -1: none. */
-void books_begins(const char *job, const char *submission, int64_t generation, int number);
+/* Nothing follows any more: what is left over is judged. */
+void books_end(void);
 
 const JobBooks *books_job(const char *job);
 const NodeBooks *books_node(const char *node);

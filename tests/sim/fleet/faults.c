@@ -466,7 +466,8 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     static const int ttls[] = {2, 2, 3, 5};
     seed = its_seed;
     n_draws = 0;
-    *ret = (Play){.fleet = {.seed = its_seed, .n_nodes = n_nodes, .core = cluster_config_default}};
+    *ret = (Play){.has_outage = its_seed % 3 == 0,
+                  .fleet = {.seed = its_seed, .n_nodes = n_nodes, .core = cluster_config_default}};
     FleetOptions *fleet = &ret->fleet;
     fleet->n_members = chance(500) ? 1 : 3;
     fleet->n_controllers = 1 + below(3);

@@ -8,6 +8,7 @@
 #include "controller/leader/leader.h"
 #include "daemon/node/drain.h"
 #include "daemon/node/manager.h"
+#include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/members.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
@@ -46,6 +47,8 @@ typedef struct Node {
     RankNeeds ranks;
     Manager *manager;
     NodeVerdict verdict;
+    bool is_frozen;
+    uint64_t thawed_usec; /* also: since when it runs */
     bool is_over;
     uint64_t again_usec;
     Timer start;
@@ -97,7 +100,16 @@ static sd_event *open_process(size_t machine, int64_t real_offset_usec, Etcd **r
 /* ---- controllers ---- */
 
 static void on_nothing(_unused_ void *userdata) {}
-static void on_event(_unused_ void *userdata, _unused_ const Event *event) {}
+static void on_record(void *userdata, const Event *event)
+{
+    checks_controller_reads(((const Controller *)userdata)->number, event);
+}
+static void on_observed(void *userdata, const Event *event)
+{
+    const Controller *c = userdata;
+    if (c->leader)
+        checks_controller_stepped(c->number, event, leader_view(c->leader).cluster);
+}
 static void on_answer(_unused_ void *userdata, _unused_ const Decision *decision,
                       _unused_ Outcome outcome, _unused_ uint64_t begun_usec,
                       _unused_ int64_t revision)
@@ -106,6 +118,7 @@ static void on_answer(_unused_ void *userdata, _unused_ const Decision *decision
 static void on_shown(_unused_ void *userdata, _unused_ int64_t revision) {}
 static void on_leads(void *userdata)
 {
+    checks_controller_leads(((const Controller *)userdata)->number);
     fleet_say("c%d: leads", ((const Controller *)userdata)->number);
 }
 static void on_leader_over(void *userdata, _unused_ int r)
@@ -128,6 +141,7 @@ void fleet_start_controller(int number)
     timer_stop(&c->start);
     c->is_over = false;
     c->loop = open_process(fleet_machine(false, number), c->real_offset_usec, &c->etcd);
+    checks_controller_starts(number);
     fleet_say("c%d: starts", number);
     LeaderSettings settings = {.cluster = CLUSTER,
                                .lease_sec = options.lease_sec,
@@ -145,8 +159,8 @@ void fleet_start_controller(int number)
                                  .loaded = on_nothing,
                                  .view_changed = on_nothing,
                                  .leads = on_leads,
-                                 .record_read = on_event,
-                                 .observed = on_event,
+                                 .record_read = on_record,
+                                 .observed = on_observed,
                                  .answered = on_answer,
                                  .shown = on_shown,
                                  .ended = on_leader_over};
@@ -302,7 +316,8 @@ void fleet_start_daemon(int number)
     Error err = ERROR_INIT;
     assert(!n->loop);
     timer_stop(&n->start);
-    n->is_over = false;
+    n->is_over = n->is_frozen = false;
+    n->thawed_usec = loops_now_usec();
     n->loop = open_process(fleet_machine(true, number), n->real_offset_usec, &n->etcd);
     fleet_say("n%d: sdtraind starts", number);
     machine_open(n->machine, n->loop);
@@ -408,10 +423,25 @@ void fleet_replace(int number, uint64_t after_usec)
 
 void fleet_freeze_daemon(int number, bool frozen, bool whole)
 {
+    nodes[number].is_frozen = frozen && nodes[number].loop;
+    if (!nodes[number].is_frozen)
+        nodes[number].thawed_usec = loops_now_usec();
     if (whole || !frozen)
         trainers_freeze(number, frozen);
     if (nodes[number].loop)
         loop_freeze(nodes[number].loop, frozen);
+}
+
+/* A daemon that runs and hears nothing kills its ranks after fence_sec. */
+void fleet_check_fence(int number)
+{
+    const Node *n = &nodes[number];
+    const uint64_t slack = 2 * USEC_PER_SEC,
+                   heard = MAX(network_heard_usec(fleet_machine(true, number)), n->thawed_usec);
+    if (n->loop && !n->is_frozen && loops_now_usec() > n->thawed_usec + slack &&
+        loops_now_usec() > heard + (uint64_t)options.fence_sec * USEC_PER_SEC + slack)
+        books_break("fence", "n%d trains on and has heard nothing for %.1f s", number,
+                    (double)(loops_now_usec() - heard) / 1e6);
 }
 
 void fleet_judge(int number, NodeVerdict verdict)
@@ -641,6 +671,9 @@ void fleet_open(const FleetOptions *its)
     assert(options.n_controllers <= FLEET_CONTROLLERS_MAX && options.n_nodes <= FLEET_NODES_MAX);
     loops_open(START_SEC * USEC_PER_SEC);
     books_open(CLUSTER);
+    checks_open(&(ChecksOptions){.n_controllers = options.n_controllers,
+                                 .n_nodes = options.n_nodes,
+                                 .core = options.core});
     int r = sd_event_new(&world);
     assert(r >= 0);
     world_timers = (Timers){.event = world, .failed = on_no_timer};
@@ -680,5 +713,6 @@ void fleet_close(void)
     members_close();
     world = sd_event_unref(world);
     books_close();
+    checks_close();
     loops_close();
 }

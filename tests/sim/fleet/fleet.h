@@ -99,6 +99,7 @@ void fleet_freeze_controller(int controller, bool frozen);
 void fleet_freeze_daemon(int node, bool frozen, bool whole);
 void fleet_step_clock(bool of_node, int number, int64_t by_usec);
 void fleet_judge(int node, NodeVerdict verdict);
+void fleet_check_fence(int node); /* of a node whose ranks train */
 
 /* Between a process and every member of etcd. */
 size_t fleet_machine(bool of_node, int number);

@@ -3,6 +3,7 @@
 #include "tests/sim/schedule.h"
 
 #include "base/log.h"
+#include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/faults.h"
 #include "tests/sim/seams/loop.h"
 
@@ -119,6 +120,10 @@ static void run(Play *play)
     fleet_run(loops_now_usec() + 2 * play->fleet.core.ttl_usec + SEC(2));
     if (!books_broken())
         trainers_check_rest();
+    if (!books_broken())
+        books_end();
+    if (!books_broken() && play->has_outage)
+        outage_run(play);
 }
 
 static void write_nothing(_unused_ LogLevel level, _unused_ const char *text) {}
@@ -142,7 +147,8 @@ void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
                             .n_faults = faults_count(),
                             .n_worlds = n.n_worlds,
                             .n_commits = n.n_commits,
-                            .n_incidents = n.n_incidents};
+                            .n_incidents = n.n_incidents,
+                            .n_terms = checks_counts().n_terms};
     if (breach)
         (void)snprintf(ret->invariant, sizeof(ret->invariant), "%s", breach->invariant);
     if (breach)
