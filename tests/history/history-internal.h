@@ -20,6 +20,7 @@ typedef struct KeptValue { /* record NULL: there is none, or it cannot be read *
     void *record;
     bool there, foreign; /* foreign: a later version wrote it */
     int64_t revision, lease, version;
+    bool by_hand;
 } KeptValue;
 
 struct Entry { /* one key, also after it was removed */
@@ -32,6 +33,7 @@ struct Entry { /* one key, also after it was removed */
     Entry *in_bucket, *older_report, *newer_report; /* reports of a job that are there */
     KeptValue before, after; /* the transaction; the same when it leaves the key alone */
     bool changes;
+    bool touched; /* by hand; of a job's record, since its submission came */
 };
 
 typedef struct BookedWorld {
@@ -50,6 +52,7 @@ struct HistoryJob {
     int64_t steps;                         /* that the job file asks for; 0: unknown */
     BookedWorld worlds[BOOKED_WORLDS_MAX]; /* also of submissions before this one */
     uint64_t n_worlds;
+    bool touched; /* one of its records is */
     HistoryJob *next;
 };
 
@@ -86,6 +89,8 @@ static inline const void *entry_after(const Entry *e) { return e ? e->after.reco
 /* ---- history-job.c: one changed record of a job, and the job's books after the transaction ---- */
 void history_judge_job(HistoryChecker *h, const Entry *e);
 void history_book_job(HistoryChecker *h, const Entry *e);
+/* Somebody's etcdctl has changed it. */
+void history_book_hand(Entry *e);
 
 /* ---- history-commits.c ---- */
 void history_judge_commits(HistoryChecker *h, const Entry *e);

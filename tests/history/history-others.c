@@ -30,7 +30,7 @@ static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord 
     const Entry *cordon = history_find(h, KEY_CORDONS, incident->node);
     const PhaseRecord *phase = entry_after(job->phase);
     Breach b;
-    if (!phase || !job->phase->changes)
+    if (!phase || !job->phase->changes || job->touched || (cordon && cordon->touched))
         return;
     if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
         return; /* somebody took it away just then */
@@ -91,7 +91,7 @@ void history_judge_cordon(HistoryChecker *h, const Entry *e)
 {
     const CordonRecord *old = entry_before(e), *cordon = entry_after(e);
     Breach b;
-    for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
+    for (size_t i = 0; cordon && !e->touched && i < cordon->n_causes; i++) {
         const CordonCause *cause = &cordon->causes[i];
         int at = old ? cordon_find(old, cause->owner, cause->job, cause->machine_id) : -1;
         if (!rule_strikes_grow_by_one(e->name, at < 0 ? NULL : &old->causes[at], cause, &b))

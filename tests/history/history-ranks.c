@@ -126,7 +126,7 @@ void history_judge_ranks(HistoryChecker *h, const Entry *e)
                 old->world_revision == ranks->world_revision;
     if (same)
         judge_flow(h, e, old, ranks);
-    bool present = phase && e->job->world->after.there && world &&
+    bool present = phase && !e->job->touched && e->job->world->after.there && world &&
                    world->revision == e->job->world->after.revision;
     for (size_t i = 0; present && i < ranks->n_ranks; i++)
         if (ranks->ranks[i].state == RANK_RUNNING && e->job->went < ranks->generation)

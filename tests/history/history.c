@@ -228,7 +228,9 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
     e->changes = true;
     h->changed = memory_grow(h->changed, h->n_changed, &h->changed_room, sizeof(Entry *));
     h->changed[h->n_changed++] = e;
-    e->after = (KeptValue){.there = change->value != NULL, .revision = h->revision};
+    e->after = (KeptValue){.there = change->value != NULL,
+                           .revision = h->revision,
+                           .by_hand = change->by_hand};
     int64_t expected = e->before.there ? e->before.version + 1 : 1;
     if (change->value ? change->version != expected : !e->before.there)
         HISTORY_BROKEN(h, e, "hole", "the history lacks changes before this one: %s %lld, not %lld",
@@ -245,7 +247,8 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
         e->after.foreign = r == -EPROTONOSUPPORT;
         free(e->after.record);
         e->after.record = NULL;
-        HISTORY_BROKEN(h, e, "record", "%s", why.text);
+        if (!change->by_hand)
+            HISTORY_BROKEN(h, e, "record", "%s", why.text);
     }
     return 0;
 }
@@ -322,11 +325,15 @@ int history_checker_apply(HistoryChecker *h, int64_t revision, const HistoryChan
     for (size_t i = 0; r == 0 && i < n_changes; i++)
         r = read_change(h, &changes[i], err);
     for (size_t i = 0; r == 0 && i < h->n_changed; i++)
-        judge(h, h->changed[i]);
+        if (!h->changed[i]->after.by_hand)
+            judge(h, h->changed[i]);
     if (r == 0 && h->witness)
         h->witness(h);
     for (size_t i = 0; i < h->n_changed; i++)
-        history_book_job(h, h->changed[i]);
+        if (h->changed[i]->after.by_hand)
+            history_book_hand(h->changed[i]);
+        else
+            history_book_job(h, h->changed[i]);
     for (size_t i = 0; i < h->n_changed; i++) {
         Entry *e = h->changed[i];
         if (e->kind == KEY_RANKS)

@@ -15,6 +15,8 @@
 
 enum { CHANGES_MAX = 512 };
 
+typedef enum Author { BY_PROGRAM, BY_PERSON, BY_HAND } Author;
+
 static const char *cluster;
 static HistoryChecker *checker;
 static JobBooks jobs[FLEET_JOBS_MAX];
@@ -82,22 +84,31 @@ static void mix(const void *bytes, size_t n)
 
 /* ---- etcd's changes ---- */
 
-static void note_spec(const ServerChange *change, const char *name)
+static void note_spec(int64_t revision, const ServerChange *change, const char *name)
 {
     JobBooks *job = job_of(name);
     SpecRecord spec;
     job->has_spec = change->value != NULL;
-    job->spec_created = change->create_revision;
+    job->spec_created = change->value ? change->create_revision : 0;
     if (!change->value ||
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
         return;
-    if (strcmp(job->submission, spec.submission) != 0)
+    if (strcmp(job->submission, spec.submission) != 0) {
         job->committed = job->trained_generation = 0;
+        job->born = revision;
+    }
     memcpy(job->submission, spec.submission, sizeof(job->submission));
     spec_record_clear(&spec);
 }
 
-static void note_phase(int64_t revision, const ServerChange *change, const char *name)
+/* Ranks go by their world's record: a phase beside an older one lets nobody go. */
+static bool goes(const JobBooks *job, const PhaseRecord *old)
+{
+    return job->phase.go && job->phase.generation == job->generation &&
+           (!old->go || old->generation != job->phase.generation);
+}
+
+static void note_phase(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     const PhaseRecord old = job->phase;
@@ -113,7 +124,7 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         fleet_say("  %s %s %lld%s%s \"%s\"", name, job_phase_name(job->phase.phase),
                   (long long)job->phase.generation, job->phase.go ? " go" : "",
                   job->phase.leave ? " leave" : "", job->phase.reason);
-    if (job->phase.go && (!old.go || old.generation != job->phase.generation))
+    if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);
 }
 
@@ -160,31 +171,31 @@ static void note_cordon(const ServerChange *change, const char *name)
         node->cordon = (CordonRecord){0};
 }
 
-static void note_desired(int64_t revision, const ServerChange *change, const char *name)
+static void note_desired(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     job->has_desired =
         change->value && desired_record_decode(change->key, change->value, change->n_value,
                                                &job->desired, NULL) == 0;
-    if (change->value)
+    if (change->value && by == BY_PERSON)
         job->word_revision = revision;
 }
 
-static void note_record(int64_t revision, const ServerChange *change)
+static void note_record(int64_t revision, const ServerChange *change, Author by)
 {
     KeyKind kind;
     const char *name;
     if (key_parse(cluster, change->key, &kind, &name) < 0)
         return;
     if (kind == KEY_SPECS)
-        note_spec(change, name);
+        note_spec(revision, change, name);
     else if (kind == KEY_DESIRED)
-        note_desired(revision, change, name);
+        note_desired(revision, change, name, by);
     else if (kind == KEY_WORLDS)
         note_world(change, name);
     else if (kind == KEY_PHASES)
-        note_phase(revision, change, name);
-    else if (kind == KEY_CHECKPOINTS)
+        note_phase(revision, change, name, by);
+    else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */
         note_commits(change, name);
     else if (kind == KEY_NODES)
         note_node(change, name);
@@ -192,8 +203,19 @@ static void note_record(int64_t revision, const ServerChange *change)
         note_cordon(change, name);
 }
 
+static Author author_of(const ServerChange *changes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(changes[i].key, BOOKS_BY_HAND) == 0)
+            return BY_HAND;
+        else if (strcmp(changes[i].key, BOOKS_BY_PERSON) == 0)
+            return BY_PERSON;
+    return BY_PROGRAM;
+}
+
 void books_note(int64_t revision, const ServerChange *changes, size_t n)
 {
+    const Author by = author_of(changes, n);
     HistoryChange its[CHANGES_MAX];
     Error err = ERROR_INIT;
     assert(n <= CHANGES_MAX);
@@ -203,10 +225,11 @@ void books_note(int64_t revision, const ServerChange *changes, size_t n)
                                  .value = c->value,
                                  .n_value = c->n_value,
                                  .lease = c->lease,
-                                 .version = c->version};
+                                 .version = c->version,
+                                 .by_hand = by == BY_HAND};
         mix(c->key, c->n_key);
         mix(c->value ? c->value : "", c->n_value);
-        note_record(revision, c);
+        note_record(revision, c, by);
     }
     mix(&revision, sizeof(revision));
     if (history_checker_apply(checker, revision, its, n, &err) < 0)

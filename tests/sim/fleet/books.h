@@ -14,13 +14,18 @@
 #include "tests/history/rules.h"
 #include "tests/sim/server/server.h"
 
+/* Who has made a change: this key is put in the same transaction. Neither: a program. */
+#define BOOKS_BY_PERSON "/by-person" /* sdctl */
+#define BOOKS_BY_HAND "/by-hand"     /* etcdctl: it is not judged, for it has to keep nothing */
+
 typedef struct JobBooks {
     char name[RECORD_JOB_MAX + 1];
     bool has_spec, has_phase, has_desired;
     DesiredRecord desired;
     char submission[SUBMISSION_BYTES]; /* of the spec */
     PhaseRecord phase;
-    int64_t spec_created;                  /* create revision of the spec */
+    int64_t spec_created;                  /* create revision of the spec; 0: it is not there */
+    int64_t born;                          /* when the submission came */
     int64_t phase_revision, word_revision; /* word: of a person's newest wish */
     int64_t generation;                    /* of its newest world; 0: there is none */
     int64_t committed;                     /* the newest step that counts; 0: none */

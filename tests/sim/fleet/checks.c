@@ -353,11 +353,10 @@ static void check_change(const Writing *w, const Entry *e)
 {
     if (!w->is_person && e->after.there && e->before.foreign)
         books_break("foreign", "%s, of a later version, is written over", e->key);
-    if (w->is_person && e->kind != KEY_SPECS && e->kind != KEY_DESIRED && e->kind != KEY_CORDONS &&
-        e->kind != KEY_REQUESTS) {
+    if (e->after.by_hand)
         note_vandal(e);
+    if (e->after.by_hand && e->kind != KEY_SPECS)
         return;
-    }
     switch (e->kind) {
     case KEY_SPECS:
         note_spec(w, e);

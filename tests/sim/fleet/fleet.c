@@ -9,6 +9,7 @@
 #include "daemon/node/drain.h"
 #include "daemon/node/manager.h"
 #include "tests/sim/fleet/checks.h"
+#include "tests/sim/fleet/copies.h"
 #include "tests/sim/fleet/members.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
@@ -20,7 +21,7 @@
 
 #define CLUSTER "lab"
 
-enum { START_SEC = 1000000, SAVE_STEPS = 10 };
+enum { START_SEC = 1000000, SAVE_STEPS = 10, WRITES_MAX = 4 };
 
 typedef struct Controller {
     int number;
@@ -78,6 +79,7 @@ static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
                       _unused_ void *userdata)
 {
     books_note(revision, changes, n);
+    copies_note(revision, changes, n);
 }
 
 /* A loop of a process on that machine, with a client of etcd. The caller has entered no loop. */
@@ -503,10 +505,16 @@ static void on_written(_unused_ int r, _unused_ const Error *err,
 {
 }
 
-static void write_all(const EtcdCompare *guards, size_t n_guards, const EtcdOp *ops, size_t n)
+/* by: books.h. */
+static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards, const EtcdOp *its,
+                      size_t n)
 {
+    EtcdOp ops[WRITES_MAX];
     sd_event *previous = loop_enter(admin_loop);
-    int r = etcd_txn(admin, guards, n_guards, ops, n, on_written, NULL, NULL);
+    assert(n < WRITES_MAX);
+    memcpy(ops, its, n * sizeof(*its));
+    ops[n] = (EtcdOp){.kind = ETCD_PUT, .key = by, .value = "1"};
+    int r = etcd_txn(admin, guards, n_guards, ops, n + 1, on_written, NULL, NULL);
     assert(r == 0);
     (void)loop_enter(previous);
 }
@@ -521,25 +529,32 @@ static char *desired_text(const FleetJob *job, DesiredState state, int target)
     return desired_record_encode(&desired, NULL);
 }
 
-void fleet_submit_job(const FleetJob *job)
+static char *spec_text(const FleetJob *job, const char *submission)
 {
-    char key[4][KEY_MAX];
     SpecRecord spec = {.submitted_usec = 1};
     _cleanup_free_ char *file = memory_format(
         "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":%d,\"max\":%d},"
         "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
         "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/e.npy\"},"
-        "\"train\":{\"global_batch\":%d,\"grain\":1,\"steps\":%lld},"
+        "\"train\":{\"global_batch\":%d,\"grain\":1,\"steps\":%lld%s},"
         "\"recovery\":{\"max_failures_at_same_step\":%d,\"grow_interval_s\":%d,"
         "\"store_patience_s\":%d},"
         "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
-        job->name, job->min, job->max, job->max, (long long)job->plan.steps, job->max_failures,
+        job->name, job->min, job->max, job->max, (long long)job->plan.steps,
+        job->plan.needs_gpu ? ",\"device\":\"cuda\"" : "", job->max_failures,
         job->grow_interval_sec, job->store_patience_sec);
     spec.spec = file;
-    (void)snprintf(spec.submission, sizeof(spec.submission), "%016llx%016llx",
+    (void)snprintf(spec.submission, sizeof(spec.submission), "%s", submission);
+    return spec_record_encode(&spec, NULL);
+}
+
+void fleet_submit_job(const FleetJob *job)
+{
+    char key[4][KEY_MAX], submission[SUBMISSION_BYTES];
+    (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    _cleanup_free_ char *text = spec_record_encode(&spec, NULL);
+    _cleanup_free_ char *text = spec_text(job, submission);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
     const EtcdOp ops[] = {
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
@@ -552,7 +567,28 @@ void fleet_submit_job(const FleetJob *job)
         {key_of(CLUSTER, KEY_PHASES, job->name, key[3]), ETCD_MOD_REVISION, 0}};
     fleet_say("user: submits %s", job->name);
     trainers_plan(job->name, &job->plan);
-    write_all(guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
+    write_all(BOOKS_BY_PERSON, guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
+}
+
+void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = spec_text(job, submission);
+    const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key), ETCD_MOD_REVISION,
+                               revision};
+    const EtcdOp op = {.kind = ETCD_PUT, .key = key, .value = text};
+    fleet_say("user: gives the file of %s back", job->name);
+    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
+}
+
+void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value)
+{
+    char key[KEY_MAX];
+    const EtcdCompare guard = {key_of(CLUSTER, kind, name, key), ETCD_MOD_REVISION, revision};
+    const EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE, .key = key, .value = value};
+    fleet_say("somebody: %s is %s %.60s", key, value ? "written over:" : "removed",
+              value ? value : "");
+    write_all(BOOKS_BY_HAND, &guard, 1, &op, 1);
 }
 
 void fleet_submit(const char *job, int min, int max, int64_t steps)
@@ -581,7 +617,7 @@ void fleet_want(const FleetJob *job, DesiredState state, int target)
                        .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]),
                        .value = wish};
     fleet_say("user: %s %s, target %d", job->name, words[state], target);
-    write_all(&guard, 1, &op, 1);
+    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
 }
 
 void fleet_cordon(int node, CordonMode mode)
@@ -601,7 +637,7 @@ void fleet_cordon(int node, CordonMode mode)
                        .key = key_of(CLUSTER, KEY_CORDONS, name, key),
                        .value = text};
     fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
-    write_all(NULL, 0, &op, 1);
+    write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
 }
 
 /* ---- time ---- */
@@ -674,6 +710,7 @@ void fleet_open(const FleetOptions *its)
     checks_open(&(ChecksOptions){.n_controllers = options.n_controllers,
                                  .n_nodes = options.n_nodes,
                                  .core = options.core});
+    copies_open(CLUSTER);
     int r = sd_event_new(&world);
     assert(r >= 0);
     world_timers = (Timers){.event = world, .failed = on_no_timer};
@@ -712,6 +749,7 @@ void fleet_close(void)
     trainers_close();
     members_close();
     world = sd_event_unref(world);
+    copies_close();
     books_close();
     checks_close();
     loops_close();

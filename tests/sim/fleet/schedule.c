@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/faults.h"
+#include "tests/sim/fleet/lost.h"
 #include "tests/sim/seams/loop.h"
 
 #include <stdio.h>
@@ -41,10 +42,12 @@ static void start_what_rests(const Play *play, int *n_starts)
         const FleetJob *job = &play->jobs[i];
         const JobBooks *books = books_job(job->name);
         const JobPhase phase = books->phase.phase;
+        lost_give_back(job);
         if (!books->has_spec && !books->has_desired && !books->has_phase)
             fleet_submit_job(job);
-        else if (books->has_spec && books->has_desired && books->desired.max != job->max &&
-                 books->desired.state != DESIRED_DELETED)
+        else if (books->has_spec &&
+                 (!books->has_desired ||
+                  (books->desired.max != job->max && books->desired.state != DESIRED_DELETED)))
             fleet_want(job, DESIRED_RUNNING, 0);
         else if (books->has_spec && books->has_phase &&
                  (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
@@ -102,6 +105,7 @@ static void give_shares(Play *play)
         FleetJob *job = &play->jobs[i];
         job->max = CLAMP(job->max, 1, MAX(share, 1));
         job->min = 1;
+        lost_give_back(job);
         if (books_job(job->name)->has_spec)
             fleet_want(job, DESIRED_RUNNING, 0);
     }

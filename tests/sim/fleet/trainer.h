@@ -16,6 +16,7 @@ typedef struct TrainerPlan {
     int64_t steps, save_steps;
     uint64_t step_usec, save_usec, restore_usec;
     uint64_t ahead_usec; /* how long the samples last that were read ahead of a store that is out */
+    bool needs_gpu;
 } TrainerPlan;
 
 void trainers_open(int n_nodes, uint64_t grace_usec);
