@@ -3,6 +3,7 @@
  * that trains has an incident that says so, and its checkpoints catch up.
  *
  * Entry point: outage_run(), once a schedule has healed (faults.h). */
+#include "daemon/world/progress.h"
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/faults.h"
@@ -13,7 +14,8 @@
 
 enum {
     CALM_SEC = 60,
-    KNOWN_SEC = 8,     /* from the last data to its being told: the wait, the record, the leader */
+    /* From the last data to its being told: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
+    KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
     CAUGHT_UP_SEC = 10 /* from the store's return, beside a save's interval */
 };
 
@@ -52,10 +54,11 @@ static bool wait_for_calm(const Play *play)
     return false;
 }
 
-static void check_known(const Play *play, const bool *calm)
+static void check_known(const Play *play, const bool *calm, uint64_t ahead_usec)
 {
     for (int i = 0; i < play->n_jobs; i++)
-        if (calm[i] && is_calm(&play->jobs[i]) && !checks_knows_trouble(play->jobs[i].name))
+        if (calm[i] && play->jobs[i].plan.ahead_usec <= ahead_usec && is_calm(&play->jobs[i]) &&
+            !checks_knows_trouble(play->jobs[i].name))
             books_break("I10", "%s waits for its store, and nobody is told", play->jobs[i].name);
 }
 
@@ -75,7 +78,7 @@ static void check_caught_up(const Play *play, const bool *calm, uint64_t back_us
 void outage_run(const Play *play)
 {
     bool calm[PLAY_JOBS_MAX] = {0}, all_calm = true;
-    uint64_t ahead_usec = 0, interval_usec = 0, save_usec = 0;
+    uint64_t ahead_usec = UINT64_MAX, interval_usec = 0, save_usec = 0;
     if (!wait_for_calm(play))
         return;
     const ChecksCounts before = checks_counts();
@@ -83,17 +86,22 @@ void outage_run(const Play *play)
         const TrainerPlan *plan = &play->jobs[i].plan;
         calm[i] = is_calm(&play->jobs[i]);
         all_calm &= calm[i];
-        ahead_usec = MAX(ahead_usec, plan->ahead_usec);
+        if (calm[i])
+            ahead_usec = MIN(ahead_usec, plan->ahead_usec);
         save_usec = MAX(save_usec, plan->save_usec);
         interval_usec = MAX(interval_usec, (uint64_t)plan->save_steps * plan->step_usec);
     }
+    if (ahead_usec == UINT64_MAX)
+        return;
     fleet_say("the store alone goes away");
+    ahead_usec += SEC(1); /* those who have read further ahead need not wait for long enough */
     manifests_lose(true);
     fleet_run(loops_now_usec() + ahead_usec + SEC(KNOWN_SEC));
     if (books_broken())
         return;
     if (checks_counts().n_leaves == before.n_leaves)
-        check_known(play, calm); /* one that saves before it leaves says nothing meanwhile */
+        check_known(play, calm,
+                    ahead_usec); /* one that saves before it leaves says nothing meanwhile */
     fleet_say("the store is back");
     manifests_lose(false);
     const uint64_t back_usec = loops_now_usec();
