@@ -323,15 +323,17 @@ static void check_ranks(const Writing *w, const Entry *e)
     Ledger *job = e->job ? ledger_of(e->job->spec->name) : NULL;
     if (!ranks || !job || !w->is_node)
         return;
+    /* else of the job that had the name before */
+    const bool is_present = ranks->world_revision >= books_job(job->name)->born;
     note_visible(job, ranks->first_step);
     for (size_t i = 0; i < ranks->n_ranks; i++) {
         const RankReport *rank = &ranks->ranks[i];
         if (rank->stage > STAGE_JOINING)
             note_visible(job, rank->step - 1);
-        if (rank->state == RANK_EXITED)
+        if (rank->state == RANK_EXITED && is_present)
             trainers_check_exited(job->name, e->generation, node_index(e->node), rank->slot);
     }
-    if (ranks->killed_usec && (!old || !old->killed_usec))
+    if (is_present && ranks->killed_usec && (!old || !old->killed_usec))
         trainers_check_killed(job->name, e->generation, node_index(e->node));
 }
 

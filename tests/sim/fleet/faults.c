@@ -330,7 +330,11 @@ static void poison(void)
     trainers_poison(job->name, books_job(job->name)->committed + 1 + below(50));
 }
 
-static void on_store_back(_unused_ int whom) { manifests_lose(false); }
+static void on_store_back(_unused_ int whom)
+{
+    if (!is_healed) /* else it is back already, and outage.c may have sent it away again */
+        manifests_lose(false);
+}
 
 static void lose_store(void)
 {
