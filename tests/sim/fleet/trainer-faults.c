@@ -107,15 +107,15 @@ void trainer_check_slot(int node, int slot)
         books_break("I3", "slot %d of n%d runs two processes", slot, node);
 }
 
-void trainer_check_address(const Trainer *t, const char *address)
+void trainer_check_address(const Trainer *t)
 {
-    for (const Trainer *rank0 = trainers; t->size > 1 && rank0; rank0 = rank0->next)
+    for (const Trainer *rank0 = trainers; rank0; rank0 = rank0->next)
         if (rank0->is_assigned && rank0->rank == 0 && rank0->generation == t->generation &&
-            strcmp(rank0->submission, t->submission) == 0 && strcmp(rank0->address, address) == 0)
+            strcmp(rank0->submission, t->submission) == 0 &&
+            strcmp(rank0->address, t->meets_at) == 0)
             return;
-    if (t->size > 1)
-        books_break("stale", "rank %d of %s-%lld is told to meet at %s, which is no rank 0 of it",
-                    t->rank, t->job, (long long)t->generation, address);
+    books_break("stale", "rank %d of %s-%lld is told to meet at %s, which is no rank 0 of it",
+                t->rank, t->job, (long long)t->generation, t->meets_at);
 }
 
 /* One that clings is in a lost slot, which its node tells. */

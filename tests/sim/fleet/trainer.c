@@ -32,7 +32,7 @@ enum {
 
 struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
-    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
+    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
     int64_t generation, step, saving; /* saving: the step that is being saved */
     int64_t committed;
     int parent, written; /* checkpoints; -1: none. written: its verdict is awaited */
@@ -212,7 +212,8 @@ static void ring_fail(Ring *ring, int code, const char *text)
 static Ring *ring_of(const Trainer *t)
 {
     for (Ring *ring = rings; ring; ring = ring->next)
-        if (ring->generation == t->generation && strcmp(ring->submission, t->submission) == 0)
+        if (ring->generation == t->generation && strcmp(ring->submission, t->submission) == 0 &&
+            strcmp(ring->address, t->meets_at) == 0)
             return ring;
     Ring *ring = memory_new(Ring);
     assert(t->size <= RANKS_MAX);
@@ -225,6 +226,7 @@ static Ring *ring_of(const Trainer *t)
                    .size = t->size};
     memcpy(ring->job, t->job, sizeof(ring->job));
     memcpy(ring->submission, t->submission, sizeof(ring->submission));
+    memcpy(ring->address, t->meets_at, sizeof(ring->address));
     rings = ring;
     return ring;
 }
@@ -563,7 +565,8 @@ static void hear(Trainer *t, const ChannelMessage *m)
         break;
     case CHANNEL_GO:
         checks_goes(t->job, t->submission, t->generation);
-        trainer_check_address(t, m->address);
+        memcpy(t->meets_at, t->size > 1 ? m->address : t->address, sizeof(t->meets_at));
+        trainer_check_address(t);
         join(t);
         break;
     case CHANNEL_ALIVE:
