@@ -225,7 +225,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
     s->wake_usec = USEC_INFINITY;
-    memset(ret, 0, sizeof(*ret));
+    memset(ret, 0, offsetof(Actions, decision.cordons));
 
     if (ev->stalled) /* keep observing, stop acting */
         c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);

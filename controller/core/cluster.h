@@ -158,25 +158,26 @@ typedef struct Decision {
     IncidentRecord incident;
     int64_t incident_revision;
 
-    int n_cordons;
-    CordonRecord cordons[DECISION_CORDONS_MAX]; /* one without causes is removed */
-    int64_t cordon_revisions[DECISION_CORDONS_MAX];
-    /* Index of the cause that is new or changed; -1: a cause has ended. */
-    int cordon_changed[DECISION_CORDONS_MAX];
-
     int64_t remove_generation; /* its ranks/ and rendezvous/ are removed; 0: none */
     bool remove_job;           /* every record of the job is removed */
     char remove_incident[RECORD_INCIDENT_MAX + 1]; /* id; its alert is removed, too; empty: none */
     bool put_request, remove_request;
     RequestRecord request;
     int64_t request_revision;
+
+    int n_cordons;
+    /* Index of the cause that is new or changed; -1: a cause has ended. */
+    int cordon_changed[DECISION_CORDONS_MAX];
+    int64_t cordon_revisions[DECISION_CORDONS_MAX];
+    /* One without causes is removed. Last, because they are large and those beyond n_cordons are not written. */
+    CordonRecord cordons[DECISION_CORDONS_MAX];
 } Decision;
 
 typedef struct Actions {
-    Decision decision;
     bool read;  /* the shell reads everything and feeds it: a record that did not fit may fit now */
     bool again; /* the shell calls again with EVENT_TICK: there may be more to decide */
     uint64_t wake_usec; /* the shell calls again at this time or before; USEC_INFINITY: no need */
+    Decision decision;  /* last, since its end is not written */
 } Actions;
 
 typedef struct Cluster Cluster;

@@ -208,7 +208,7 @@ static const ModelJob *find_lost(const Model *model, const char *name)
     bool lost = job && !job->has_spec && !job->has_foreign_spec;
     bool deleted = lost && job->has_desired && job->desired.state == DESIRED_DELETED;
     bool there =
-        lost && (job->has_world || job->has_phase || job->has_desired || job->spec_revision);
+        lost && (job->has_world || job->has_phase || job->desired_revision || job->spec_revision);
     return there && !deleted ? job : NULL;
 }
 

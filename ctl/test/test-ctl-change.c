@@ -176,11 +176,14 @@ static void start_gives_a_lost_file_back(void **state)
     write_job(lab, "lost", NULL, NULL);
     ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
-    for (int vanishes = 0; vanishes <= 1; vanishes++) {
-        if (vanishes)
+    _cleanup_free_ char *wish = ctl_get(lab, KEY_DESIRED, "lost");
+    for (int how = 0; how < 3; how++) {
+        if (how > 0)
             ctl_remove(lab, KEY_SPECS, "lost");
         else
             ctl_put_text(lab, KEY_SPECS, "lost", "{\"v\":2,");
+        if (how == 2) /* nor can what was wanted be read */
+            ctl_put_text(lab, KEY_DESIRED, "lost", "{\"v\":2,");
         assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
         SpecRecord spec;
         Error err = ERROR_INIT;
@@ -189,6 +192,7 @@ static void start_gives_a_lost_file_back(void **state)
         spec_record_clear(&spec);
     }
     ctl_remove(lab, KEY_SPECS, "lost");
+    ctl_put_text(lab, KEY_DESIRED, "lost", wish);
     DesiredRecord deleted = desired_of(lab, "lost");
     deleted.state = DESIRED_DELETED;
     CTL_PUT(lab, KEY_DESIRED, "lost", desired_record, deleted);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-workload.c - daemon/world runs without a process around it: testing-seams.h has its etcd, its clock and its
  * trainers. So it may also run in a simulator. */
+#include "base/clock.h"
 #include "daemon/test/testing-seams.h"
+#include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
 
 #include <string.h>
@@ -187,6 +189,40 @@ static void a_new_world_waits_until_the_old_is_dead(_unused_ void **state)
     expect(1, RANK_EXITED, RANK_EXITED, true);
     expect(2, RANK_STARTING, RANK_STARTING, true);
     assert_null(w.jobs->over); /* etcd knows that it is dead */
+}
+
+/* A node that stood still sees several worlds at once: what never ran is dead, and says so only once what ran is. */
+static void a_world_that_never_ran_speaks_for_no_older_one(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    run_world(1);
+    decide(2);
+    decide(3);
+    answer_all();
+    expect(1, RANK_READY, RANK_READY, false);
+    assert_null(find(key_ranks("lab", "a", 2, "n1", key)));
+    dies(&home, 0);
+    answer_all();
+    assert_null(find(key_ranks("lab", "a", 2, "n1", key)));
+    dies(&home, 1);
+    answer_all();
+    expect(1, RANK_EXITED, RANK_EXITED, true);
+    expect(3, RANK_STARTING, RANK_STARTING, true);
+    assert_null(w.jobs->over);
+}
+
+/* Its main thread stands still just before it is told to go, and it is alone: no peer misses it. */
+static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
+{
+    config.startup_sec = 30;
+    run_world(1);
+    pass(30 * USEC_PER_SEC);
+    hang_check(&w, clock_boottime_usec(), 0);
+    assert_false(w.slots.of[0]->killing || w.slots.of[1]->killing);
+    pass(USEC_PER_SEC);
+    hang_check(&w, clock_boottime_usec(), 0);
+    assert_true(w.slots.of[0]->killing && w.slots.of[1]->killing);
+    config.startup_sec = 0;
 }
 
 /* Whether the job needs it is the trainer's business. */
@@ -428,6 +464,8 @@ int main(void)
         CASE(a_world_is_assigned_goes_and_steps),
         CASE(a_rank_is_told_the_gpu_of_its_slot),
         CASE(a_new_world_waits_until_the_old_is_dead),
+        CASE(a_world_that_never_ran_speaks_for_no_older_one),
+        CASE(a_rank_that_was_told_to_go_must_join),
         CASE(a_refused_write_kills_the_ranks),
         CASE(a_report_that_comes_late_does_not_count),
         CASE(progress_that_comes_late_does_not_count),

@@ -248,6 +248,8 @@ static void send_go(LocalWorld *local)
         ChannelMessage go = {.type = CHANNEL_GO, .generation = local->generation};
         (void)snprintf(go.address, sizeof(go.address), "%s", job->rendezvous);
         rank->has_gone = true;
+        watchdog_note_stage(&rank->watchdog, rank->watchdog.step, STAGE_JOINING,
+                            clock_boottime_usec()); /* no leader waits for it from now on */
         (void)fault("go.before");
         rank_send(rank, &go);
         (void)fault("go.after");
@@ -270,23 +272,27 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
+/* And those before it: the leader takes what one says for what all of them say. */
+static bool is_dead_with_older(const LocalWorld *local)
+{
+    while (local && local_world_is_dead(local))
+        local = local->next;
+    return !local;
+}
+
 /* Reports local worlds that are over once their ranks are dead, but for those in lost slots. */
 static void settle_over(LocalJob *job)
 {
-    bool all_dead = true;
     for (LocalWorld *t = job->over; t; t = t->next) {
         assert(t->over && t->job == job && t != job->local);
-        if (!local_world_is_dead(t))
-            all_dead = false;
-        else if (!t->killed_usec) {
-            (void)fault("world.dead");
-            t->killed_usec = clock_realtime_usec();
-            log_info("old ranks are dead JOB=%s GENERATION=%lld", job->name,
-                     (long long)t->generation);
-            local_world_report(t);
-        }
+        if (t->killed_usec || !is_dead_with_older(t))
+            continue;
+        (void)fault("world.dead");
+        t->killed_usec = clock_realtime_usec();
+        log_info("old ranks are dead JOB=%s GENERATION=%lld", job->name, (long long)t->generation);
+        local_world_report(t);
     }
-    if (job->over && all_dead && job->local && !job->local->killed_usec) {
+    if (job->over && is_dead_with_older(job->over) && job->local && !job->local->killed_usec) {
         job->local->killed_usec = clock_realtime_usec();
         local_world_report(job->local);
     }

@@ -12,7 +12,8 @@
  *
  * Ranks that wait for data repeat it, each time with a longer wait. So a store that is away for hours is no hang, and a
  * rank that is stopped meanwhile is one. Starting, restoring, joining and saving have bounds of their own; waiting for
- * the leader's go has none, since the leader's deadlines cover it.
+ * the leader's go has none, since the leader's deadlines cover it. A rank that was told to go is joining, whatever it
+ * says.
  *
  * Ownership: values.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.

@@ -80,6 +80,8 @@ void history_judge_commits(HistoryChecker *h, const Entry *e)
     const CheckpointsRecord *old = entry_before(e), *record = entry_after(e);
     const ProgressRecord *progress = entry_after(e->job->progress);
     Breach b;
+    if (e->job->touched)
+        return;
     if (!e->after.there && e->job->spec->after.there)
         HISTORY_BROKEN(h, e, "lost", "the checkpoints of %s are removed, and the job is there",
                        e->name);
@@ -111,7 +113,7 @@ void history_judge_progress(HistoryChecker *h, const Entry *e)
 {
     const ProgressRecord *old = entry_before(e), *progress = entry_after(e);
     Breach b;
-    if (!progress)
+    if (!progress || e->job->touched)
         return;
     if (!rule_progress_is_of_world(e->name, progress, entry_after(e->job->world), &b))
         history_broken(h, e, &b);

@@ -13,25 +13,27 @@
 
 enum { BOOKED_WORLDS_MAX = 64, BOOKED_GONE_MAX = 64 };
 
-typedef struct JobBooks JobBooks;
+typedef struct HistoryJob HistoryJob;
 typedef struct Entry Entry;
 
 typedef struct KeptValue { /* record NULL: there is none, or it cannot be read */
     void *record;
-    bool there;
+    bool there, foreign; /* foreign: a later version wrote it */
     int64_t revision, lease, version;
+    bool by_hand;
 } KeptValue;
 
 struct Entry { /* one key, also after it was removed */
     char *key;
     const char *name; /* behind the kind, in key */
     KeyKind kind;
-    JobBooks *job;                                  /* that the key is about; NULL: about none */
+    HistoryJob *job;                                  /* that the key is about; NULL: about none */
     int64_t generation;                             /* ranks, rendezvous */
     const char *node;                               /* ranks; in key */
     Entry *in_bucket, *older_report, *newer_report; /* reports of a job that are there */
     KeptValue before, after; /* the transaction; the same when it leaves the key alone */
     bool changes;
+    bool touched; /* by hand; of a job's record, since its submission came */
 };
 
 typedef struct BookedWorld {
@@ -40,7 +42,7 @@ typedef struct BookedWorld {
     size_t n_runs;
 } BookedWorld;
 
-struct JobBooks {
+struct HistoryJob {
     Entry *spec, *desired, *world, *phase, *checkpoints, *progress;
     Entry *reports; /* newest first */
     char submission[SUBMISSION_BYTES];
@@ -50,7 +52,8 @@ struct JobBooks {
     int64_t steps;                         /* that the job file asks for; 0: unknown */
     BookedWorld worlds[BOOKED_WORLDS_MAX]; /* also of submissions before this one */
     uint64_t n_worlds;
-    JobBooks *next;
+    bool touched; /* one of its records is */
+    HistoryJob *next;
 };
 
 struct HistoryChecker {
@@ -62,10 +65,12 @@ struct HistoryChecker {
     size_t n_buckets, n_entries;
     Entry **changed; /* of this transaction */
     size_t n_changed, changed_room;
-    JobBooks *jobs;
+    HistoryJob *jobs;
     char gone[BOOKED_GONE_MAX][SUBMISSION_BYTES];
     uint64_t n_gone;
     int64_t revision; /* of the transaction that is judged */
+    /* Looks on: at each transaction when all of it is judged, and not yet what is there. NULL: nobody does. */
+    void (*witness)(HistoryChecker *h);
 };
 
 void history_broken(HistoryChecker *h, const Entry *entry, const Breach *breach);
@@ -84,6 +89,8 @@ static inline const void *entry_after(const Entry *e) { return e ? e->after.reco
 /* ---- history-job.c: one changed record of a job, and the job's books after the transaction ---- */
 void history_judge_job(HistoryChecker *h, const Entry *e);
 void history_book_job(HistoryChecker *h, const Entry *e);
+/* Somebody's etcdctl has changed it. */
+void history_book_hand(Entry *e);
 
 /* ---- history-commits.c ---- */
 void history_judge_commits(HistoryChecker *h, const Entry *e);
@@ -91,9 +98,10 @@ void history_judge_progress(HistoryChecker *h, const Entry *e);
 
 /* ---- history-ranks.c ---- */
 void history_judge_ranks(HistoryChecker *h, const Entry *e);
+void history_judge_last_ranks(HistoryChecker *h, const Entry *e);
 void history_judge_rendezvous(HistoryChecker *h, const Entry *e);
 /* The world whose record was written then; NULL: none that the books remember. */
-const BookedWorld *history_find_world(const JobBooks *job, int64_t revision);
+const BookedWorld *history_find_world(const HistoryJob *job, int64_t revision);
 /* I3, when a generation is told to go: ranks of older worlds are dead, or out of reach. */
 void history_judge_go(HistoryChecker *h, const Entry *phase);
 

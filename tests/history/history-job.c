@@ -22,7 +22,7 @@ static bool is_other(const char *a, const char *b) { return a[0] && b[0] && strc
 static void judge_submission(HistoryChecker *h, const Entry *e, const char *submission)
 {
     const SpecRecord *spec = entry_after(e->job->spec);
-    if (!e->job->spec->after.there)
+    if (!e->job->spec->after.there && !e->job->touched)
         HISTORY_BROKEN(h, e, "gone", "%s is written, and the job is not there", e->name);
     if (is_gone(h, submission))
         HISTORY_BROKEN(h, e, "gone", "%s is written, which was removed", e->name);
@@ -36,25 +36,25 @@ static void judge_submission(HistoryChecker *h, const Entry *e, const char *subm
 static void judge_spec(HistoryChecker *h, const Entry *e)
 {
     const SpecRecord *old = entry_before(e), *spec = entry_after(e);
-    const JobBooks *job = e->job;
+    const HistoryJob *job = e->job;
     const Entry *const parts[] = {job->desired, job->world, job->phase, job->checkpoints,
                                   job->progress};
     if (spec && is_gone(h, spec->submission))
         HISTORY_BROKEN(h, e, "lost", "%s is put back, which was removed", e->name);
     if (spec && old && is_other(old->submission, spec->submission))
         HISTORY_BROKEN(h, e, "lost", "another job takes the place of %s, which is there", e->name);
-    for (size_t i = 0; !e->after.there && i < ELEMENTSOF(parts); i++)
+    for (size_t i = 0; !e->after.there && !job->touched && i < ELEMENTSOF(parts); i++)
         if (parts[i]->after.there)
             HISTORY_BROKEN(h, parts[i], "gone", "%s is removed, and this stays", e->name);
     const PhaseRecord *phase = entry_before(job->phase);
-    if (!e->after.there && phase && phase_is_active(phase->phase))
+    if (!e->after.there && !job->phase->touched && phase && phase_is_active(phase->phase))
         HISTORY_BROKEN(h, e, "I3", "%s is removed while it is %s", e->name,
                        job_phase_name(phase->phase));
 }
 
 static void judge_desired(HistoryChecker *h, const Entry *e)
 {
-    if (e->after.there && !e->job->spec->after.there)
+    if (e->after.there && !e->job->spec->after.there && !e->job->touched)
         HISTORY_BROKEN(h, e, "gone", "%s is written, and the job is not there", e->name);
 }
 
@@ -71,7 +71,8 @@ static void judge_cordons(HistoryChecker *h, const Entry *e, const PhaseRecord *
     if (!machine || machine->incarnation != run->incarnation)
         return; /* perhaps another machine, which is gone */
     /* what the leader could not know yet, it will obey soon */
-    bool known = cordon && (cordon->changes || cordon->after.revision <= phase->tried_revision);
+    bool known = cordon && !cordon->touched &&
+                 (cordon->changes || cordon->after.revision <= phase->tried_revision);
     if (known && !rule_run_is_open(e->name, world, run->node, machine->machine_id,
                                    entry_after(cordon), CORDON_CORDON, &b))
         history_broken(h, e, &b);
@@ -89,10 +90,11 @@ static void judge_others(HistoryChecker *h, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
     Breach b;
-    for (const JobBooks *other = h->jobs; other; other = other->next) {
+    for (const HistoryJob *other = h->jobs; other; other = other->next) {
         const WorldRecord *theirs = entry_after(other->world);
         const PhaseRecord *phase = entry_after(other->phase);
-        if (other != e->job && theirs && phase && phase_is_active(phase->phase) &&
+        if (other != e->job && !other->touched && theirs && phase &&
+            phase_is_active(phase->phase) &&
             !rule_worlds_are_apart(e->name, world, other->world->name, theirs, &b))
             history_broken(h, e, &b);
     }
@@ -104,7 +106,7 @@ static void judge_wanted(HistoryChecker *h, const Entry *e, const PhaseRecord *p
     const WorldRecord *world = entry_after(e);
     const Entry *wanted = e->job->desired;
     const DesiredRecord *desired = entry_after(wanted);
-    if (!desired || wanted->after.revision > phase->tried_revision)
+    if (!desired || wanted->touched || wanted->after.revision > phase->tried_revision)
         return;
     int most = desired->target > 0 ? desired->target : desired->max;
     if (world->size < 1 || world->size > most)
@@ -145,14 +147,16 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         return;
     judge_submission(h, e, world->submission);
     h->counts.n_worlds++;
-    if (!rule_world_follows(e->name, world, e->job->generation, &b))
+    bool unknown = e->touched && e->job->phase->touched; /* to whoever has not seen it */
+    if (!unknown && !rule_world_follows(e->name, world, e->job->generation, &b))
         history_broken(h, e, &b);
     if (!rule_world_has_phase(e->name, world, e->job->phase->changes ? phase : NULL, &b))
         history_broken(h, e, &b);
     if (!rule_world_fits(e->name, world, &b))
         history_broken(h, e, &b);
     judge_others(h, e);
-    judge_resume(h, e);
+    if (!e->job->touched)
+        judge_resume(h, e);
     if (!phase)
         return;
     judge_wanted(h, e, phase);
@@ -225,6 +229,11 @@ static void judge_phase(HistoryChecker *h, const Entry *e)
 {
     const PhaseRecord *old = entry_before(e), *phase = entry_after(e);
     Breach b;
+    if (e->job->touched) {
+        if (phase)
+            judge_submission(h, e, phase->submission);
+        return;
+    }
     if (!e->after.there && e->job->spec->after.there)
         HISTORY_BROKEN(h, e, "lost", "the phase of %s is removed, and the job is there", e->name);
     if (!phase)
@@ -274,13 +283,15 @@ static int64_t steps_of(const SpecRecord *spec)
 
 static void book_spec(HistoryChecker *h, const Entry *e)
 {
-    JobBooks *job = e->job;
+    HistoryJob *job = e->job;
     const SpecRecord *spec = entry_after(e);
     if (!e->after.there || (spec && strcmp(spec->submission, job->submission) != 0)) {
         if (!e->after.there && job->submission[0])
             memcpy(h->gone[h->n_gone++ % BOOKED_GONE_MAX], job->submission, SUBMISSION_BYTES);
         memset(job->submission, 0, sizeof(job->submission));
         job->generation = job->serial = job->went = job->steps = 0;
+        job->touched = job->spec->touched = job->desired->touched = job->world->touched = false;
+        job->phase->touched = job->checkpoints->touched = job->progress->touched = false;
     }
     if (spec) {
         memcpy(job->submission, spec->submission, SUBMISSION_BYTES);
@@ -288,7 +299,7 @@ static void book_spec(HistoryChecker *h, const Entry *e)
     }
 }
 
-static void book_world(JobBooks *job, const Entry *e)
+static void book_world(HistoryJob *job, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
     if (!world)
@@ -303,12 +314,22 @@ static void book_world(JobBooks *job, const Entry *e)
     memcpy(booked->runs, world->runs, world->n_runs * sizeof(WorldRun));
 }
 
-static void book_phase(JobBooks *job, const PhaseRecord *phase)
+static void book_phase(HistoryJob *job, const PhaseRecord *phase)
 {
     job->generation = MAX(job->generation, phase->generation);
     job->serial = MAX(job->serial, phase->serial);
     if (phase->go)
         job->went = MAX(job->went, phase->generation);
+}
+
+/* Who reads it acts by it: a world is booked whoever has written it. */
+void history_book_hand(Entry *e)
+{
+    e->touched = true;
+    if (e->job)
+        e->job->touched = true;
+    if (e->kind == KEY_WORLDS)
+        book_world(e->job, e);
 }
 
 void history_book_job(HistoryChecker *h, const Entry *e)

@@ -8,7 +8,7 @@
 
 /* ---- incidents: I10 ---- */
 
-static const JobBooks *job_of(HistoryChecker *h, const IncidentRecord *incident)
+static const HistoryJob *job_of(HistoryChecker *h, const IncidentRecord *incident)
 {
     const Entry *spec = incident->job[0] ? history_find(h, KEY_SPECS, incident->job) : NULL;
     const SpecRecord *record = entry_after(spec);
@@ -25,12 +25,12 @@ static void judge_removal(HistoryChecker *h, const Entry *e, const IncidentRecor
 }
 
 static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord *incident,
-                        const JobBooks *job)
+                        const HistoryJob *job)
 {
     const Entry *cordon = history_find(h, KEY_CORDONS, incident->node);
     const PhaseRecord *phase = entry_after(job->phase);
     Breach b;
-    if (!phase || !job->phase->changes)
+    if (!phase || !job->phase->changes || job->touched || (cordon && cordon->touched))
         return;
     if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
         return; /* somebody took it away just then */
@@ -53,7 +53,7 @@ void history_judge_incident(HistoryChecker *h, const Entry *e)
         history_broken(h, e, &b);
     if ((incident->state == INCIDENT_RESOLVED) != (incident->resolved_usec != 0))
         HISTORY_BROKEN(h, e, "I10", "%s does not say when it was resolved", e->name);
-    const JobBooks *job = job_of(h, incident);
+    const HistoryJob *job = job_of(h, incident);
     if (job && incident->generation > MAX(job->generation, 0))
         HISTORY_BROKEN(h, e, "I10", "%s is of generation %lld, which never was", e->name,
                        (long long)incident->generation);
@@ -91,7 +91,7 @@ void history_judge_cordon(HistoryChecker *h, const Entry *e)
 {
     const CordonRecord *old = entry_before(e), *cordon = entry_after(e);
     Breach b;
-    for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
+    for (size_t i = 0; cordon && !e->touched && i < cordon->n_causes; i++) {
         const CordonCause *cause = &cordon->causes[i];
         int at = old ? cordon_find(old, cause->owner, cause->job, cause->machine_id) : -1;
         if (!rule_strikes_grow_by_one(e->name, at < 0 ? NULL : &old->causes[at], cause, &b))
@@ -112,7 +112,7 @@ static void judge_last_incident(HistoryChecker *h, const Entry *e)
     const IncidentRecord *incident = entry_before(e);
     if (!incident || incident->state != INCIDENT_OPEN || !incident->job[0])
         return;
-    const JobBooks *job = job_of(h, incident);
+    const HistoryJob *job = job_of(h, incident);
     const PhaseRecord *phase = job ? entry_before(job->phase) : NULL;
     if (!job)
         HISTORY_BROKEN(h, e, "I10", "%s is still open, and its job is gone", e->name);
@@ -128,8 +128,9 @@ void history_judge_end(HistoryChecker *h)
         for (const Entry *e = h->buckets[i]; e; e = e->in_bucket) {
             if (e->kind == KEY_INCIDENTS)
                 judge_last_incident(h, e);
-            else if (e->kind < KEY_KINDS && e->job && e->before.there &&
-                     !e->job->spec->before.there)
+            if (e->kind == KEY_RANKS && e->job && e->before.there)
+                history_judge_last_ranks(h, e);
+            if (e->kind < KEY_KINDS && e->job && e->before.there && !e->job->spec->before.there)
                 HISTORY_BROKEN(h, e, "gone", "is left of a job that is gone");
         }
 }

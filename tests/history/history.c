@@ -134,12 +134,12 @@ Entry *history_find(HistoryChecker *h, KeyKind kind, const char *name)
     return look_up(h, key);
 }
 
-static JobBooks *books_of(HistoryChecker *h, const char *name)
+static HistoryJob *books_of(HistoryChecker *h, const char *name)
 {
     Entry *spec = entry_of(h, KEY_SPECS, name);
     if (spec->job)
         return spec->job;
-    JobBooks *job = memory_new(JobBooks);
+    HistoryJob *job = memory_new(HistoryJob);
     job->spec = spec;
     job->desired = entry_of(h, KEY_DESIRED, name);
     job->world = entry_of(h, KEY_WORLDS, name);
@@ -228,7 +228,9 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
     e->changes = true;
     h->changed = memory_grow(h->changed, h->n_changed, &h->changed_room, sizeof(Entry *));
     h->changed[h->n_changed++] = e;
-    e->after = (KeptValue){.there = change->value != NULL, .revision = h->revision};
+    e->after = (KeptValue){.there = change->value != NULL,
+                           .revision = h->revision,
+                           .by_hand = change->by_hand};
     int64_t expected = e->before.there ? e->before.version + 1 : 1;
     if (change->value ? change->version != expected : !e->before.there)
         HISTORY_BROKEN(h, e, "hole", "the history lacks changes before this one: %s %lld, not %lld",
@@ -240,10 +242,13 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
     e->after.lease = change->lease;
     e->after.version = change->version;
     e->after.record = memory_zeroed(1, codecs[e->kind].size);
-    if (codecs[e->kind].decode(e->key, change->value, change->n_value, e->after.record, &why) < 0) {
+    int r = codecs[e->kind].decode(e->key, change->value, change->n_value, e->after.record, &why);
+    if (r < 0) {
+        e->after.foreign = r == -EPROTONOSUPPORT;
         free(e->after.record);
         e->after.record = NULL;
-        HISTORY_BROKEN(h, e, "record", "%s", why.text);
+        if (!change->by_hand)
+            HISTORY_BROKEN(h, e, "record", "%s", why.text);
     }
     return 0;
 }
@@ -294,7 +299,7 @@ static void judge(HistoryChecker *h, const Entry *e)
 
 static void link_report(Entry *e)
 {
-    JobBooks *job = e->job;
+    HistoryJob *job = e->job;
     if (e->after.there && !e->before.there) {
         e->older_report = job->reports;
         if (job->reports)
@@ -320,9 +325,15 @@ int history_checker_apply(HistoryChecker *h, int64_t revision, const HistoryChan
     for (size_t i = 0; r == 0 && i < n_changes; i++)
         r = read_change(h, &changes[i], err);
     for (size_t i = 0; r == 0 && i < h->n_changed; i++)
-        judge(h, h->changed[i]);
+        if (!h->changed[i]->after.by_hand)
+            judge(h, h->changed[i]);
+    if (r == 0 && h->witness)
+        h->witness(h);
     for (size_t i = 0; i < h->n_changed; i++)
-        history_book_job(h, h->changed[i]);
+        if (h->changed[i]->after.by_hand)
+            history_book_hand(h->changed[i]);
+        else
+            history_book_job(h, h->changed[i]);
     for (size_t i = 0; i < h->n_changed; i++) {
         Entry *e = h->changed[i];
         if (e->kind == KEY_RANKS)
@@ -361,7 +372,7 @@ HistoryChecker *history_checker_free(HistoryChecker *h)
             free(e->key);
             free(e);
         }
-    for (JobBooks *job = h->jobs, *next; job; job = next) {
+    for (HistoryJob *job = h->jobs, *next; job; job = next) {
         next = job->next;
         for (size_t i = 0; i < ELEMENTSOF(job->worlds); i++)
             free(job->worlds[i].runs);

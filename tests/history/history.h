@@ -4,7 +4,8 @@
  * The checker knows keys and values alone, as etcd holds them. It asks for no process, clock or network, and must be
  * given the history from its first revision on, without a hole. Rules that the simulator has, too, are in rules.h.
  *
- * A change by hand (etcdctl) that no program makes is judged like any other: such a history is broken.
+ * A change by hand (etcdctl) that no program makes is judged like any other: such a history is broken. Only where the
+ * caller says that a change is one, it is not, and of what it was about the rules ask less from then on.
  *
  * Ownership: history_checker_new() gives the caller a HistoryChecker; history_checker_free() accepts NULL. Keys and
  *            values are copied.
@@ -29,6 +30,7 @@ typedef struct HistoryChange {
     int64_t lease; /* 0: none */
     int64_t
         version; /* how many times the key was written since it was made: tells a hole in the history */
+    bool by_hand;
 } HistoryChange;
 
 typedef struct HistoryCounts {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the programs `sim` and `sim-fleet`: run schedules and say which break an invariant.
+/* main.c - the program `sim`: runs schedules and says which break an invariant.
  *
  *     sim [--nodes N] --seed S [--verbose]      one schedule
  *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends with the first broken
@@ -112,7 +112,7 @@ static _noreturn_ void work(int worker, bool stop_at_first)
     _exit(0);
 }
 
-/* An assertion of the core ends the worker: the schedule is broken, and another worker goes on. */
+/* An assertion of the code ends the worker: the schedule is broken, and another worker goes on. */
 static void wait_for_workers(int n, bool stop_at_first)
 {
     pid_t pids[WORKERS_MAX];

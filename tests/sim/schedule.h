@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.h - what a simulator does for the program around it (main.c): it plays one schedule.
- *
- * Two programs define schedule_run(): `sim` with models of shell and daemon (universe.c), `sim-fleet` with production
- * code (fleet/schedule.c).
+/* schedule.h - what the simulator does for the program around it (main.c): it plays one schedule (fleet/schedule.c).
  *
  * Ownership: nothing is kept.
  * Units:     none.

@@ -3,9 +3,9 @@
 #include "tests/sim/fleet/books.h"
 
 #include "cluster/keys.h"
-#include "tests/history/history.h"
+#include "tests/history/history-internal.h"
+#include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/fleet.h"
-#include "tests/sim/fleet/manifests.h"
 #include "tests/sim/fleet/trainer.h"
 #include "tests/sim/seams/loop.h"
 
@@ -14,6 +14,8 @@
 #include <string.h>
 
 enum { CHANGES_MAX = 512 };
+
+typedef enum Author { BY_PROGRAM, BY_PERSON, BY_HAND } Author;
 
 static const char *cluster;
 static HistoryChecker *checker;
@@ -82,22 +84,31 @@ static void mix(const void *bytes, size_t n)
 
 /* ---- etcd's changes ---- */
 
-static void note_spec(const ServerChange *change, const char *name)
+static void note_spec(int64_t revision, const ServerChange *change, const char *name)
 {
     JobBooks *job = job_of(name);
     SpecRecord spec;
     job->has_spec = change->value != NULL;
-    job->spec_created = change->create_revision;
+    job->spec_created = change->value ? change->create_revision : 0;
     if (!change->value ||
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
         return;
-    if (strcmp(job->submission, spec.submission) != 0)
+    if (strcmp(job->submission, spec.submission) != 0) {
         job->committed = job->trained_generation = 0;
+        job->born = revision;
+    }
     memcpy(job->submission, spec.submission, sizeof(job->submission));
     spec_record_clear(&spec);
 }
 
-static void note_phase(int64_t revision, const ServerChange *change, const char *name)
+/* Ranks go by their world's record: a phase beside an older one lets nobody go. */
+static bool goes(const JobBooks *job, const PhaseRecord *old)
+{
+    return job->phase.go && job->phase.generation == job->generation &&
+           (!old->go || old->generation != job->phase.generation);
+}
+
+static void note_phase(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     const PhaseRecord old = job->phase;
@@ -113,7 +124,7 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         fleet_say("  %s %s %lld%s%s \"%s\"", name, job_phase_name(job->phase.phase),
                   (long long)job->phase.generation, job->phase.go ? " go" : "",
                   job->phase.leave ? " leave" : "", job->phase.reason);
-    if (job->phase.go && (!old.go || old.generation != job->phase.generation))
+    if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);
 }
 
@@ -141,18 +152,7 @@ static void note_commits(const ServerChange *change, const char *name)
     const CheckpointCommit *newest = checkpoints_latest(&record);
     if (!newest || newest->step == job->committed)
         return;
-    const int number = manifest_of(newest->uri);
-    const Manifest *m = manifests_get(number);
-    fleet_say("  %s-%lld commits step %lld", name, (long long)newest->generation,
-              (long long)newest->step);
     job->committed = newest->step;
-    if (m->last != newest->step || strcmp(m->job, name) != 0 ||
-        strcmp(m->submission, job->submission) != 0)
-        books_break("I4", "%s commits step %lld by a manifest of %s's step %lld", name,
-                    (long long)newest->step, m->job, (long long)m->last);
-    if (!manifests_are_whole(number))
-        books_break("I9", "%s: up to step %lld some step is not trained exactly once", name,
-                    (long long)newest->step);
 }
 
 static void note_node(const ServerChange *change, const char *name)
@@ -171,31 +171,31 @@ static void note_cordon(const ServerChange *change, const char *name)
         node->cordon = (CordonRecord){0};
 }
 
-static void note_desired(int64_t revision, const ServerChange *change, const char *name)
+static void note_desired(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     job->has_desired =
         change->value && desired_record_decode(change->key, change->value, change->n_value,
                                                &job->desired, NULL) == 0;
-    if (change->value)
+    if (change->value && by == BY_PERSON)
         job->word_revision = revision;
 }
 
-static void note_record(int64_t revision, const ServerChange *change)
+static void note_record(int64_t revision, const ServerChange *change, Author by)
 {
     KeyKind kind;
     const char *name;
     if (key_parse(cluster, change->key, &kind, &name) < 0)
         return;
     if (kind == KEY_SPECS)
-        note_spec(change, name);
+        note_spec(revision, change, name);
     else if (kind == KEY_DESIRED)
-        note_desired(revision, change, name);
+        note_desired(revision, change, name, by);
     else if (kind == KEY_WORLDS)
         note_world(change, name);
     else if (kind == KEY_PHASES)
-        note_phase(revision, change, name);
-    else if (kind == KEY_CHECKPOINTS)
+        note_phase(revision, change, name, by);
+    else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */
         note_commits(change, name);
     else if (kind == KEY_NODES)
         note_node(change, name);
@@ -203,8 +203,19 @@ static void note_record(int64_t revision, const ServerChange *change)
         note_cordon(change, name);
 }
 
+static Author author_of(const ServerChange *changes, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(changes[i].key, BOOKS_BY_HAND) == 0)
+            return BY_HAND;
+        else if (strcmp(changes[i].key, BOOKS_BY_PERSON) == 0)
+            return BY_PERSON;
+    return BY_PROGRAM;
+}
+
 void books_note(int64_t revision, const ServerChange *changes, size_t n)
 {
+    const Author by = author_of(changes, n);
     HistoryChange its[CHANGES_MAX];
     Error err = ERROR_INIT;
     assert(n <= CHANGES_MAX);
@@ -214,10 +225,11 @@ void books_note(int64_t revision, const ServerChange *changes, size_t n)
                                  .value = c->value,
                                  .n_value = c->n_value,
                                  .lease = c->lease,
-                                 .version = c->version};
+                                 .version = c->version,
+                                 .by_hand = by == BY_HAND};
         mix(c->key, c->n_key);
         mix(c->value ? c->value : "", c->n_value);
-        note_record(revision, c);
+        note_record(revision, c, by);
     }
     mix(&revision, sizeof(revision));
     if (history_checker_apply(checker, revision, its, n, &err) < 0)
@@ -236,17 +248,6 @@ void books_trained(const char *name, const char *submission, int64_t generation,
     job->trained_usec = loops_now_usec();
 }
 
-void books_begins(const char *name, const char *submission, int64_t generation, int number)
-{
-    const JobBooks *job = job_of(name);
-    const int64_t step = number >= 0 ? manifests_get(number)->last : 0;
-    if (strcmp(job->submission, submission) != 0 || generation < job->generation)
-        return;
-    if (step < job->committed)
-        books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
-                    (long long)generation, (long long)step, (long long)job->committed);
-}
-
 /* ---- life ---- */
 
 BooksCounts books_counts(void)
@@ -258,12 +259,14 @@ BooksCounts books_counts(void)
                          .n_changes = n.n_changes};
 }
 
+void books_end(void) { history_checker_end(checker); }
 uint64_t books_digest(void) { return digest; }
 
 void books_open(const char *its_cluster)
 {
     cluster = its_cluster;
     checker = history_checker_new(cluster, on_breach, NULL);
+    checker->witness = checks_witness;
     n_jobs = n_nodes = 0;
     digest = 0;
     is_broken = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* books.h - what a fleet's checkers know: every change in etcd as it is made, what trainers do, and what broke first.
  *
- * The records' rules are those of a real etcd's history (tests/history/history.h). What takes more than records is
- * here: which checkpoint a world goes on from, whose ranks run when the next world may go.
+ * The records' rules are those of a real etcd's history (tests/history/history.h). What takes more than records is in
+ * checks.h.
  *
  * Ownership: books_open() makes the only books of a simulation, books_close() frees them.
  * Units:     steps; *_usec is virtual time.
@@ -14,13 +14,18 @@
 #include "tests/history/rules.h"
 #include "tests/sim/server/server.h"
 
+/* Who has made a change: this key is put in the same transaction. Neither: a program. */
+#define BOOKS_BY_PERSON "/by-person" /* sdctl */
+#define BOOKS_BY_HAND "/by-hand"     /* etcdctl: it is not judged, for it has to keep nothing */
+
 typedef struct JobBooks {
     char name[RECORD_JOB_MAX + 1];
     bool has_spec, has_phase, has_desired;
     DesiredRecord desired;
     char submission[SUBMISSION_BYTES]; /* of the spec */
     PhaseRecord phase;
-    int64_t spec_created;                  /* create revision of the spec */
+    int64_t spec_created;                  /* create revision of the spec; 0: it is not there */
+    int64_t born;                          /* when the submission came */
     int64_t phase_revision, word_revision; /* word: of a person's newest wish */
     int64_t generation;                    /* of its newest world; 0: there is none */
     int64_t committed;                     /* the newest step that counts; 0: none */
@@ -46,8 +51,8 @@ void books_close(void);
 void books_note(int64_t revision, const ServerChange *changes, size_t n);
 /* A world of that submission has trained a step. */
 void books_trained(const char *job, const char *submission, int64_t generation, int64_t step);
-/* All ranks of a world have met; number: of the checkpoint that they restored, -1: none. */
-void books_begins(const char *job, const char *submission, int64_t generation, int number);
+/* Nothing follows any more: what is left over is judged. */
+void books_end(void);
 
 const JobBooks *books_job(const char *job);
 const NodeBooks *books_node(const char *node);

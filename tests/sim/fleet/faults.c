@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* faults.c - see faults.h. */
-#include "tests/sim/fleet/faults.h"
+#include "tests/sim/fleet/faults-internal.h"
 
 #include "base/memory.h"
 #include "base/philox.h"
 #include "daemon/loop/timer.h"
+#include "tests/sim/fleet/lost.h"
 #include "tests/sim/fleet/manifests.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
@@ -27,16 +28,10 @@ uint32_t play_draw_below(uint32_t n)
     return (uint32_t)((uint64_t)block.word[0] * n >> 32);
 }
 
-static int below(int n) { return (int)play_draw_below((uint32_t)n); }
-static bool chance(int permille) { return below(1000) < permille; }
+const Play *faults_play(void) { return play; }
+bool faults_are_healed(void) { return is_healed; }
 
-static uint64_t between(uint64_t low_usec, uint64_t high_usec)
-{
-    return low_usec + play_draw_below((uint32_t)(high_usec - low_usec + 1));
-}
-
-/* From moments to several TTL. */
-static uint64_t some_while(void)
+uint64_t faults_some_while(void)
 {
     const uint64_t ttl = SEC(play->fleet.lease_sec);
     const int which = below(4);
@@ -79,7 +74,7 @@ static void on_later(void *userdata)
     l->act(l->whom);
 }
 
-static void later(uint64_t usec, void (*act)(int whom), int whom)
+void faults_later(uint64_t usec, void (*act)(int whom), int whom)
 {
     Later *l = memory_new(Later);
     *l = (Later){.next = laters, .act = act, .whom = whom};
@@ -96,7 +91,7 @@ static void crash_daemon(void)
         fleet_restart_daemon(node, between(MSEC(50), MSEC(1500)));
 }
 
-static void lose_power(void) { fleet_restart_daemon(some_node(), some_while()); }
+static void lose_power(void) { fleet_restart_daemon(some_node(), faults_some_while()); }
 
 static void lose_power_of_many(void)
 {
@@ -104,8 +99,8 @@ static void lose_power_of_many(void)
         lose_power();
 }
 
-static void replace_machine(void) { fleet_replace(some_node(), some_while()); }
-static void drain_node(void) { fleet_drain(some_node(), some_while()); }
+static void replace_machine(void) { fleet_replace(some_node(), faults_some_while()); }
+static void drain_node(void) { fleet_drain(some_node(), faults_some_while()); }
 static void on_thawed(int node) { fleet_freeze_daemon(node, false, true); }
 
 static void freeze(int node, bool whole, uint64_t usec)
@@ -113,15 +108,15 @@ static void freeze(int node, bool whole, uint64_t usec)
     fleet_say("n%d: %s is frozen for %.1f s", node, whole ? "the host" : "sdtraind",
               (double)usec / 1e6);
     fleet_freeze_daemon(node, true, whole);
-    later(usec, on_thawed, node);
+    faults_later(usec, on_thawed, node);
 }
 
-static void freeze_host(void) { freeze(some_node(), true, some_while()); }
-static void freeze_daemon(void) { freeze(some_node(), false, some_while()); }
+static void freeze_host(void) { freeze(some_node(), true, faults_some_while()); }
+static void freeze_daemon(void) { freeze(some_node(), false, faults_some_while()); }
 
 static void freeze_many_hosts(void)
 {
-    const uint64_t usec = some_while();
+    const uint64_t usec = faults_some_while();
     for (int i = 0; i < play->fleet.n_nodes; i++)
         if (chance(600))
             freeze(i, true, usec + between(0, MSEC(300)));
@@ -133,7 +128,7 @@ static void change_verdict(void)
 {
     const int node = some_node();
     fleet_judge(node, (NodeVerdict)(1 + below(3)));
-    later(some_while(), on_healthy, node);
+    faults_later(faults_some_while(), on_healthy, node);
 }
 
 static void step_clock(void)
@@ -158,16 +153,16 @@ static void cut_path(void)
     const size_t machine = some_machine();
     const int how = below(4);
     fleet_cut(machine, how != 0, how != 1);
-    later(some_while(), on_path_mended, (int)machine);
+    faults_later(faults_some_while(), on_path_mended, (int)machine);
 }
 
 static void cut_many_paths(void)
 {
-    const uint64_t usec = some_while();
+    const uint64_t usec = faults_some_while();
     for (int i = 0; i < play->fleet.n_nodes; i++)
         if (chance(600)) {
             fleet_cut(fleet_machine(true, i), true, true);
-            later(usec, on_path_mended, (int)fleet_machine(true, i));
+            faults_later(usec, on_path_mended, (int)fleet_machine(true, i));
         }
 }
 
@@ -175,7 +170,7 @@ static void clog_path(void)
 {
     const size_t machine = some_machine();
     fleet_clog(machine, between(MSEC(10), SEC(3)));
-    later(some_while(), on_path_mended, (int)machine);
+    faults_later(faults_some_while(), on_path_mended, (int)machine);
 }
 
 static void reset_connections(void) { fleet_reset(some_machine()); }
@@ -193,7 +188,7 @@ static void part_peers(void)
 {
     const int node = some_node();
     trainers_part(node, node + 1);
-    later(some_while(), on_peers_mended, node);
+    faults_later(faults_some_while(), on_peers_mended, node);
 }
 
 /* ---- etcd's members ---- */
@@ -234,7 +229,7 @@ static void hurt_member(size_t member)
     else if (how == 5)
         server_elect(server, member);
     network_server_changed();
-    later(some_while(), on_member_well, (int)member);
+    faults_later(faults_some_while(), on_member_well, (int)member);
 }
 
 static void hurt_one_member(void) { hurt_member(some_member()); }
@@ -272,7 +267,7 @@ static void freeze_controller(void)
 {
     const int controller = some_controller();
     fleet_freeze_controller(controller, true);
-    later(some_while(), on_controller_thawed, controller);
+    faults_later(faults_some_while(), on_controller_thawed, controller);
 }
 
 /* ---- trainers and their store ---- */
@@ -312,7 +307,7 @@ static void stop_trainer(void)
     if (!trainer_stop(node, slot, true))
         return;
     fleet_say("n%d slot %d: its trainer is stopped", node, slot);
-    later(some_while(), on_continued, node * RECORD_SLOTS_MAX + slot);
+    faults_later(faults_some_while(), on_continued, node * RECORD_SLOTS_MAX + slot);
 }
 
 static void on_mortal(int where)
@@ -326,7 +321,7 @@ static void cling(void)
     if (!trainer_cling(node, slot, true))
         return;
     fleet_say("n%d slot %d: its trainer will survive SIGKILL", node, slot);
-    later(some_while() + SEC(2), on_mortal, node * RECORD_SLOTS_MAX + slot);
+    faults_later(faults_some_while() + SEC(2), on_mortal, node * RECORD_SLOTS_MAX + slot);
 }
 
 static void poison(void)
@@ -335,13 +330,17 @@ static void poison(void)
     trainers_poison(job->name, books_job(job->name)->committed + 1 + below(50));
 }
 
-static void on_store_back(_unused_ int whom) { manifests_lose(false); }
+static void on_store_back(_unused_ int whom)
+{
+    if (!is_healed) /* else it is back already, and outage.c may have sent it away again */
+        manifests_lose(false);
+}
 
 static void lose_store(void)
 {
     fleet_say("the store is out");
     manifests_lose(true);
-    later(some_while(), on_store_back, 0);
+    faults_later(faults_some_while(), on_store_back, 0);
 }
 
 /* ---- people ---- */
@@ -366,7 +365,7 @@ static void on_submit(int job)
     if (!books->has_spec && !books->has_desired && !books->has_phase)
         fleet_submit_job(&play->jobs[job]);
     else if (!is_healed)
-        later(SEC(1), on_submit, job);
+        faults_later(SEC(1), on_submit, job);
 }
 
 static void delete_job(void)
@@ -375,7 +374,7 @@ static void delete_job(void)
     if (!books_job(play->jobs[job].name)->has_spec)
         return;
     fleet_want(&play->jobs[job], DESIRED_DELETED, 0);
-    later(some_while(), on_submit, job);
+    faults_later(faults_some_while(), on_submit, job);
 }
 
 static void cordon(void)
@@ -423,6 +422,7 @@ static const struct {
     {"stop-and-start", stop_and_start},
     {"delete-job", delete_job},
     {"cordon", cordon},
+    {"lose-record", lost_strike},
 };
 
 static void on_fault(_unused_ int whom)
@@ -435,7 +435,7 @@ static void on_fault(_unused_ int whom)
         fleet_say("fault: %s", faults[which].name);
         faults[which].strike();
     }
-    later(between(0, 2 * play->gap_usec), on_fault, 0);
+    faults_later(between(0, 2 * play->gap_usec), on_fault, 0);
 }
 
 /* ---- what a seed draws ---- */
@@ -466,7 +466,8 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     static const int ttls[] = {2, 2, 3, 5};
     seed = its_seed;
     n_draws = 0;
-    *ret = (Play){.fleet = {.seed = its_seed, .n_nodes = n_nodes, .core = cluster_config_default}};
+    *ret = (Play){.has_outage = its_seed % 3 == 0,
+                  .fleet = {.seed = its_seed, .n_nodes = n_nodes, .core = cluster_config_default}};
     FleetOptions *fleet = &ret->fleet;
     fleet->n_members = chance(500) ? 1 : 3;
     fleet->n_controllers = 1 + below(3);
@@ -516,7 +517,7 @@ void faults_begin(const Play *its)
     int r = sd_event_new(&loop);
     assert(r >= 0);
     timers = (Timers){.event = loop, .failed = on_no_timer};
-    later(SEC(1 + below(8)), on_fault, 0);
+    faults_later(SEC(1 + below(8)), on_fault, 0);
 }
 
 uint64_t faults_count(void) { return n_struck; }
@@ -548,6 +549,7 @@ void faults_heal(void)
         if (!fleet_runs(i))
             fleet_restart_daemon(i, 0);
     }
+    lost_heal();
 }
 
 void faults_end(void)
@@ -558,5 +560,6 @@ void faults_end(void)
         free(l);
     }
     laters = NULL;
+    lost_clear();
     loop = sd_event_unref(loop);
 }

@@ -19,6 +19,7 @@ typedef struct Play { /* drawn from the seed before anything happens */
     uint64_t faults;      /* kinds that exist: a bit each */
     uint64_t faults_usec; /* how long they strike */
     uint64_t gap_usec;    /* between two, on average */
+    bool has_outage;      /* after the healing the store alone goes away: outage.c */
 } Play;
 
 void play_draw(uint64_t seed, int n_nodes, Play *ret);
@@ -30,6 +31,8 @@ uint64_t faults_count(void);
 void faults_heal(void);
 /* Frees timers; the fleet is still open. */
 void faults_end(void);
+
+void outage_run(const Play *play);
 
 /* Draws of the schedule, apart from the network's. */
 uint32_t play_draw_below(uint32_t n);

@@ -8,6 +8,8 @@
 #include "controller/leader/leader.h"
 #include "daemon/node/drain.h"
 #include "daemon/node/manager.h"
+#include "tests/sim/fleet/checks.h"
+#include "tests/sim/fleet/copies.h"
 #include "tests/sim/fleet/members.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
@@ -19,7 +21,7 @@
 
 #define CLUSTER "lab"
 
-enum { START_SEC = 1000000, SAVE_STEPS = 10 };
+enum { START_SEC = 1000000, SAVE_STEPS = 10, WRITES_MAX = 4 };
 
 typedef struct Controller {
     int number;
@@ -46,6 +48,8 @@ typedef struct Node {
     RankNeeds ranks;
     Manager *manager;
     NodeVerdict verdict;
+    bool is_frozen;
+    uint64_t thawed_usec; /* also: since when it runs */
     bool is_over;
     uint64_t again_usec;
     Timer start;
@@ -75,6 +79,7 @@ static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
                       _unused_ void *userdata)
 {
     books_note(revision, changes, n);
+    copies_note(revision, changes, n);
 }
 
 /* A loop of a process on that machine, with a client of etcd. The caller has entered no loop. */
@@ -97,7 +102,16 @@ static sd_event *open_process(size_t machine, int64_t real_offset_usec, Etcd **r
 /* ---- controllers ---- */
 
 static void on_nothing(_unused_ void *userdata) {}
-static void on_event(_unused_ void *userdata, _unused_ const Event *event) {}
+static void on_record(void *userdata, const Event *event)
+{
+    checks_controller_reads(((const Controller *)userdata)->number, event);
+}
+static void on_observed(void *userdata, const Event *event)
+{
+    const Controller *c = userdata;
+    if (c->leader)
+        checks_controller_stepped(c->number, event, leader_view(c->leader).cluster);
+}
 static void on_answer(_unused_ void *userdata, _unused_ const Decision *decision,
                       _unused_ Outcome outcome, _unused_ uint64_t begun_usec,
                       _unused_ int64_t revision)
@@ -106,6 +120,7 @@ static void on_answer(_unused_ void *userdata, _unused_ const Decision *decision
 static void on_shown(_unused_ void *userdata, _unused_ int64_t revision) {}
 static void on_leads(void *userdata)
 {
+    checks_controller_leads(((const Controller *)userdata)->number);
     fleet_say("c%d: leads", ((const Controller *)userdata)->number);
 }
 static void on_leader_over(void *userdata, _unused_ int r)
@@ -128,6 +143,7 @@ void fleet_start_controller(int number)
     timer_stop(&c->start);
     c->is_over = false;
     c->loop = open_process(fleet_machine(false, number), c->real_offset_usec, &c->etcd);
+    checks_controller_starts(number);
     fleet_say("c%d: starts", number);
     LeaderSettings settings = {.cluster = CLUSTER,
                                .lease_sec = options.lease_sec,
@@ -145,8 +161,8 @@ void fleet_start_controller(int number)
                                  .loaded = on_nothing,
                                  .view_changed = on_nothing,
                                  .leads = on_leads,
-                                 .record_read = on_event,
-                                 .observed = on_event,
+                                 .record_read = on_record,
+                                 .observed = on_observed,
                                  .answered = on_answer,
                                  .shown = on_shown,
                                  .ended = on_leader_over};
@@ -302,7 +318,8 @@ void fleet_start_daemon(int number)
     Error err = ERROR_INIT;
     assert(!n->loop);
     timer_stop(&n->start);
-    n->is_over = false;
+    n->is_over = n->is_frozen = false;
+    n->thawed_usec = loops_now_usec();
     n->loop = open_process(fleet_machine(true, number), n->real_offset_usec, &n->etcd);
     fleet_say("n%d: sdtraind starts", number);
     machine_open(n->machine, n->loop);
@@ -408,10 +425,25 @@ void fleet_replace(int number, uint64_t after_usec)
 
 void fleet_freeze_daemon(int number, bool frozen, bool whole)
 {
+    nodes[number].is_frozen = frozen && nodes[number].loop;
+    if (!nodes[number].is_frozen)
+        nodes[number].thawed_usec = loops_now_usec();
     if (whole || !frozen)
         trainers_freeze(number, frozen);
     if (nodes[number].loop)
         loop_freeze(nodes[number].loop, frozen);
+}
+
+/* A daemon that runs and hears nothing kills its ranks after fence_sec. */
+void fleet_check_fence(int number)
+{
+    const Node *n = &nodes[number];
+    const uint64_t slack = 2 * USEC_PER_SEC,
+                   heard = MAX(network_heard_usec(fleet_machine(true, number)), n->thawed_usec);
+    if (n->loop && !n->is_frozen && loops_now_usec() > n->thawed_usec + slack &&
+        loops_now_usec() > heard + (uint64_t)options.fence_sec * USEC_PER_SEC + slack)
+        books_break("fence", "n%d trains on and has heard nothing for %.1f s", number,
+                    (double)(loops_now_usec() - heard) / 1e6);
 }
 
 void fleet_judge(int number, NodeVerdict verdict)
@@ -473,10 +505,16 @@ static void on_written(_unused_ int r, _unused_ const Error *err,
 {
 }
 
-static void write_all(const EtcdCompare *guards, size_t n_guards, const EtcdOp *ops, size_t n)
+/* by: books.h. */
+static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards, const EtcdOp *its,
+                      size_t n)
 {
+    EtcdOp ops[WRITES_MAX];
     sd_event *previous = loop_enter(admin_loop);
-    int r = etcd_txn(admin, guards, n_guards, ops, n, on_written, NULL, NULL);
+    assert(n < WRITES_MAX);
+    memcpy(ops, its, n * sizeof(*its));
+    ops[n] = (EtcdOp){.kind = ETCD_PUT, .key = by, .value = "1"};
+    int r = etcd_txn(admin, guards, n_guards, ops, n + 1, on_written, NULL, NULL);
     assert(r == 0);
     (void)loop_enter(previous);
 }
@@ -491,25 +529,32 @@ static char *desired_text(const FleetJob *job, DesiredState state, int target)
     return desired_record_encode(&desired, NULL);
 }
 
-void fleet_submit_job(const FleetJob *job)
+static char *spec_text(const FleetJob *job, const char *submission)
 {
-    char key[4][KEY_MAX];
     SpecRecord spec = {.submitted_usec = 1};
     _cleanup_free_ char *file = memory_format(
         "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":%d,\"max\":%d},"
         "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
         "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/e.npy\"},"
-        "\"train\":{\"global_batch\":%d,\"grain\":1,\"steps\":%lld},"
+        "\"train\":{\"global_batch\":%d,\"grain\":1,\"steps\":%lld%s},"
         "\"recovery\":{\"max_failures_at_same_step\":%d,\"grow_interval_s\":%d,"
         "\"store_patience_s\":%d},"
         "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
-        job->name, job->min, job->max, job->max, (long long)job->plan.steps, job->max_failures,
+        job->name, job->min, job->max, job->max, (long long)job->plan.steps,
+        job->plan.needs_gpu ? ",\"device\":\"cuda\"" : "", job->max_failures,
         job->grow_interval_sec, job->store_patience_sec);
     spec.spec = file;
-    (void)snprintf(spec.submission, sizeof(spec.submission), "%016llx%016llx",
+    (void)snprintf(spec.submission, sizeof(spec.submission), "%s", submission);
+    return spec_record_encode(&spec, NULL);
+}
+
+void fleet_submit_job(const FleetJob *job)
+{
+    char key[4][KEY_MAX], submission[SUBMISSION_BYTES];
+    (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    _cleanup_free_ char *text = spec_record_encode(&spec, NULL);
+    _cleanup_free_ char *text = spec_text(job, submission);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
     const EtcdOp ops[] = {
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
@@ -522,7 +567,28 @@ void fleet_submit_job(const FleetJob *job)
         {key_of(CLUSTER, KEY_PHASES, job->name, key[3]), ETCD_MOD_REVISION, 0}};
     fleet_say("user: submits %s", job->name);
     trainers_plan(job->name, &job->plan);
-    write_all(guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
+    write_all(BOOKS_BY_PERSON, guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
+}
+
+void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = spec_text(job, submission);
+    const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key), ETCD_MOD_REVISION,
+                               revision};
+    const EtcdOp op = {.kind = ETCD_PUT, .key = key, .value = text};
+    fleet_say("user: gives the file of %s back", job->name);
+    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
+}
+
+void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value)
+{
+    char key[KEY_MAX];
+    const EtcdCompare guard = {key_of(CLUSTER, kind, name, key), ETCD_MOD_REVISION, revision};
+    const EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE, .key = key, .value = value};
+    fleet_say("somebody: %s is %s %.60s", key, value ? "written over:" : "removed",
+              value ? value : "");
+    write_all(BOOKS_BY_HAND, &guard, 1, &op, 1);
 }
 
 void fleet_submit(const char *job, int min, int max, int64_t steps)
@@ -551,7 +617,7 @@ void fleet_want(const FleetJob *job, DesiredState state, int target)
                        .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]),
                        .value = wish};
     fleet_say("user: %s %s, target %d", job->name, words[state], target);
-    write_all(&guard, 1, &op, 1);
+    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
 }
 
 void fleet_cordon(int node, CordonMode mode)
@@ -571,7 +637,7 @@ void fleet_cordon(int node, CordonMode mode)
                        .key = key_of(CLUSTER, KEY_CORDONS, name, key),
                        .value = text};
     fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
-    write_all(NULL, 0, &op, 1);
+    write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
 }
 
 /* ---- time ---- */
@@ -641,6 +707,10 @@ void fleet_open(const FleetOptions *its)
     assert(options.n_controllers <= FLEET_CONTROLLERS_MAX && options.n_nodes <= FLEET_NODES_MAX);
     loops_open(START_SEC * USEC_PER_SEC);
     books_open(CLUSTER);
+    checks_open(&(ChecksOptions){.n_controllers = options.n_controllers,
+                                 .n_nodes = options.n_nodes,
+                                 .core = options.core});
+    copies_open(CLUSTER);
     int r = sd_event_new(&world);
     assert(r >= 0);
     world_timers = (Timers){.event = world, .failed = on_no_timer};
@@ -679,6 +749,8 @@ void fleet_close(void)
     trainers_close();
     members_close();
     world = sd_event_unref(world);
+    copies_close();
     books_close();
+    checks_close();
     loops_close();
 }

@@ -15,6 +15,7 @@
  */
 #pragma once
 
+#include "cluster/keys.h"
 #include "controller/core/cluster.h"
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/trainer.h"
@@ -38,7 +39,7 @@ typedef struct FleetJob {
     int min, max; /* ranks; each has a grain of the batch at most, and the batch has max grains */
     int max_failures, grow_interval_sec, store_patience_sec;
     int priority;
-    TrainerPlan plan;
+    TrainerPlan plan; /* with needs_gpu, the job file asks for them */
 } FleetJob;
 
 /* ---- what people do: it is on its way, and is lost if etcd does not answer for five seconds ---- */
@@ -50,6 +51,10 @@ void fleet_submit_job(const FleetJob *job);
 void fleet_want(const FleetJob *job, DesiredState state, int target);
 /* CORDON_NONE: takes back whatever holds the node. */
 void fleet_cordon(int node, CordonMode mode);
+/* The file as it was, of the submission that it was, if the record is that of the revision. */
+void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision);
+/* Somebody's etcdctl puts the record, or removes it (NULL), if it is that of the revision. */
+void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
 
 /* ---- time ---- */
 
@@ -99,6 +104,7 @@ void fleet_freeze_controller(int controller, bool frozen);
 void fleet_freeze_daemon(int node, bool frozen, bool whole);
 void fleet_step_clock(bool of_node, int number, int64_t by_usec);
 void fleet_judge(int node, NodeVerdict verdict);
+void fleet_check_fence(int node); /* of a node whose ranks train */
 
 /* Between a process and every member of etcd. */
 size_t fleet_machine(bool of_node, int number);

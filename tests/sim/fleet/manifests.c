@@ -10,9 +10,9 @@
 
 static Manifest *all;
 static size_t n_all, room;
-static bool is_out;
+static bool is_out, was_out;
 
-void manifests_open(void) { is_out = false; }
+void manifests_open(void) { is_out = was_out = false; }
 
 void manifests_close(void)
 {
@@ -57,8 +57,15 @@ bool manifests_are_whole(int number)
     return true;
 }
 
-void manifests_lose(bool out) { is_out = out; }
+void manifests_lose(bool out)
+{
+    is_out = out;
+    was_out |= out;
+}
+
 bool manifests_are_out(void) { return is_out; }
+bool manifests_were_out(void) { return was_out; }
+bool manifests_was_damaged(int number) { return manifests_get(number)->was_damaged; }
 
 const char *manifest_uri(int number, char ret[MANIFEST_URI_BYTES])
 {

@@ -17,6 +17,7 @@ typedef struct Manifest {
     int64_t generation;  /* that saved it */
     int parent;          /* the checkpoint that its world went on from, or saved before; -1: none */
     int64_t first, last; /* the steps that were trained since; last is the checkpoint's */
+    bool was_damaged;    /* once, at least */
 } Manifest;
 
 void manifests_open(void);
@@ -32,6 +33,9 @@ bool manifests_are_whole(int number);
 /* While it is out nothing is saved, found or restored. */
 void manifests_lose(bool out);
 bool manifests_are_out(void);
+bool manifests_were_out(void); /* once, at least */
+/* It did not verify once, at least. */
+bool manifests_was_damaged(int number);
 
 enum { MANIFEST_URI_BYTES = 48 };
 const char *manifest_uri(int number, char ret[MANIFEST_URI_BYTES]);

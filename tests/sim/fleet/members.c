@@ -28,7 +28,9 @@ static void *open_call(void *its, size_t member, const char *path, bool hasleade
                        const char *token, WireCall *call)
 {
     static const ServerEvents events = {.message = on_message, .ended = on_end};
-    const ServerMetadata metadata = {.hasleader = hasleader, .token = token};
+    const ServerMetadata metadata = {.hasleader = hasleader,
+                                     .token = token,
+                                     .client = network_machine(call)};
     return server_open(its, member, path, &metadata, &events, call);
 }
 

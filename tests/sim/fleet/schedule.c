@@ -3,7 +3,9 @@
 #include "tests/sim/schedule.h"
 
 #include "base/log.h"
+#include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/faults.h"
+#include "tests/sim/fleet/lost.h"
 #include "tests/sim/seams/loop.h"
 
 #include <stdio.h>
@@ -40,10 +42,12 @@ static void start_what_rests(const Play *play, int *n_starts)
         const FleetJob *job = &play->jobs[i];
         const JobBooks *books = books_job(job->name);
         const JobPhase phase = books->phase.phase;
+        lost_give_back(job);
         if (!books->has_spec && !books->has_desired && !books->has_phase)
             fleet_submit_job(job);
-        else if (books->has_spec && books->has_desired && books->desired.max != job->max &&
-                 books->desired.state != DESIRED_DELETED)
+        else if (books->has_spec &&
+                 (!books->has_desired ||
+                  (books->desired.max != job->max && books->desired.state != DESIRED_DELETED)))
             fleet_want(job, DESIRED_RUNNING, 0);
         else if (books->has_spec && books->has_phase &&
                  (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
@@ -101,6 +105,7 @@ static void give_shares(Play *play)
         FleetJob *job = &play->jobs[i];
         job->max = CLAMP(job->max, 1, MAX(share, 1));
         job->min = 1;
+        lost_give_back(job);
         if (books_job(job->name)->has_spec)
             fleet_want(job, DESIRED_RUNNING, 0);
     }
@@ -119,6 +124,10 @@ static void run(Play *play)
     fleet_run(loops_now_usec() + 2 * play->fleet.core.ttl_usec + SEC(2));
     if (!books_broken())
         trainers_check_rest();
+    if (!books_broken())
+        books_end();
+    if (!books_broken() && play->has_outage)
+        outage_run(play);
 }
 
 static void write_nothing(_unused_ LogLevel level, _unused_ const char *text) {}
@@ -142,7 +151,8 @@ void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
                             .n_faults = faults_count(),
                             .n_worlds = n.n_worlds,
                             .n_commits = n.n_commits,
-                            .n_incidents = n.n_incidents};
+                            .n_incidents = n.n_incidents,
+                            .n_terms = checks_counts().n_terms};
     if (breach)
         (void)snprintf(ret->invariant, sizeof(ret->invariant), "%s", breach->invariant);
     if (breach)

@@ -100,6 +100,49 @@ void trainers_check_go(const char *job, int64_t generation)
                         (long long)generation, (long long)t->generation, t->node);
 }
 
+void trainer_check_slot(int node, int slot)
+{
+    const Trainer *t = trainer_at(node, slot);
+    if (t)
+        books_break("I3", "slot %d of n%d runs two processes", slot, node);
+}
+
+void trainer_check_address(const Trainer *t)
+{
+    for (const Trainer *rank0 = trainers; rank0; rank0 = rank0->next)
+        if (rank0->is_assigned && rank0->rank == 0 && rank0->generation == t->generation &&
+            strcmp(rank0->submission, t->submission) == 0 &&
+            strcmp(rank0->address, t->meets_at) == 0)
+            return;
+    books_break("stale", "rank %d of %s-%lld is told to meet at %s, which is no rank 0 of it",
+                t->rank, t->job, (long long)t->generation, t->meets_at);
+}
+
+/* One that clings is in a lost slot, which its node tells. */
+static bool is_of(const Trainer *t, const char *job, int node)
+{
+    return trainer_lives(t) && !t->clings && t->is_assigned && t->node == node &&
+           strcmp(t->job, job) == 0 && strcmp(t->submission, books_job(job)->submission) == 0;
+}
+
+void trainers_check_exited(const char *job, int64_t generation, int node, int slot)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (is_of(t, job, node) && task_slot(t->task) == slot && t->generation == generation)
+            books_break("I3", "n%d says that its rank %d of %s-%lld has ended, and it runs", node,
+                        t->rank, job, (long long)generation);
+}
+
+void trainers_check_killed(const char *job, int64_t generation, int node)
+{
+    for (const Trainer *t = trainers; t; t = t->next)
+        if (is_of(t, job, node) && t->generation < generation)
+            books_break("I3",
+                        "n%d says in generation %lld of %s that what ran before is dead, and rank "
+                        "%d of generation %lld runs",
+                        node, (long long)generation, job, t->rank, (long long)t->generation);
+}
+
 void trainers_check_rest(void)
 {
     for (const Trainer *t = trainers; t; t = t->next)

@@ -29,6 +29,8 @@ typedef struct Trainer {
     ResumeFind find;
     bool has_found;
     int rank, size;
+    char address[CHANNEL_ADDRESS_MAX];  /* of its own rendezvous */
+    char meets_at[CHANNEL_ADDRESS_MAX]; /* where it was told to go: a process of rank 0 has one */
     bool must_leave;
     uint64_t asking_usec; /* since when the store has not answered; 0: it has */
     Ring *ring;           /* NULL: it has not joined */
@@ -49,5 +51,9 @@ static inline bool trainer_lives(const Trainer *t) { return t->task && task_live
 void trainer_end(Trainer *t, int status);
 /* It says why. */
 void trainer_fail(Trainer *t, int code, const char *text);
+/* Another one lives in the slot in which one starts. */
+void trainer_check_slot(int node, int slot);
+/* It is told to go to another rank 0 than that of its world. */
+void trainer_check_address(const Trainer *t);
 /* Hears what waits, unless it is stopped. */
 void trainer_listen(Trainer *t);

@@ -6,6 +6,7 @@
 #include "cluster/records.h"
 #include "protocol/exit-code.h"
 #include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/checks.h"
 #include "tests/sim/fleet/fleet.h"
 #include "tests/sim/fleet/manifests.h"
 #include "tests/sim/seams/loop.h"
@@ -31,7 +32,7 @@ enum {
 
 struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
-    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
+    char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
     int64_t generation, step, saving; /* saving: the step that is being saved */
     int64_t committed;
     int parent, written; /* checkpoints; -1: none. written: its verdict is awaited */
@@ -59,7 +60,8 @@ Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX];
 static int n_places;
 uint64_t trainers_grace_usec;
-static uint64_t out_usec; /* since when the store is out; 0: it is not */
+static uint64_t n_addresses; /* each rank 0 has another one */
+static uint64_t out_usec;    /* since when the store is out; 0: it is not */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
 
@@ -210,7 +212,8 @@ static void ring_fail(Ring *ring, int code, const char *text)
 static Ring *ring_of(const Trainer *t)
 {
     for (Ring *ring = rings; ring; ring = ring->next)
-        if (ring->generation == t->generation && strcmp(ring->submission, t->submission) == 0)
+        if (ring->generation == t->generation && strcmp(ring->submission, t->submission) == 0 &&
+            strcmp(ring->address, t->meets_at) == 0)
             return ring;
     Ring *ring = memory_new(Ring);
     assert(t->size <= RANKS_MAX);
@@ -223,6 +226,7 @@ static Ring *ring_of(const Trainer *t)
                    .size = t->size};
     memcpy(ring->job, t->job, sizeof(ring->job));
     memcpy(ring->submission, t->submission, sizeof(ring->submission));
+    memcpy(ring->address, t->meets_at, sizeof(ring->address));
     rings = ring;
     return ring;
 }
@@ -258,7 +262,7 @@ static void ring_begin(Ring *ring)
             books_break("I4", "rank %d of %s-%lld has restored another checkpoint than rank 0", i,
                         ring->job, (long long)ring->generation);
     }
-    books_begins(ring->job, ring->submission, ring->generation, ring->parent);
+    checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
     if (ring->step >= plan_of(ring->job)->plan.steps)
         ring_finish(ring); /* the last world died after its last commit */
     else
@@ -349,6 +353,9 @@ static void on_step(void *userdata)
         return;
     }
     ring->step++;
+    for (int i = 0; i < ring->size; i++)
+        if (!ring->of[i]->is_killed)
+            fleet_check_fence(ring->of[i]->node);
     books_trained(ring->job, ring->submission, ring->generation, ring->step);
     ChannelMessage m = {.type = CHANNEL_STEP,
                         .step = ring->step,
@@ -371,6 +378,7 @@ static void on_step(void *userdata)
 static void save_fails(Ring *ring)
 {
     ring->n_failed_saves++;
+    checks_save_fails(ring->job, ring->submission);
     if (ring->unsaved_usec == 0)
         ring->unsaved_usec = loops_now_usec();
     ring->saves = false;
@@ -506,7 +514,8 @@ static void on_restored(void *userdata)
         return;
     ChannelMessage m = {.type = CHANNEL_RENDEZVOUS};
     (void)snprintf(m.address, sizeof(m.address), "10.0.0.%d:%d", 1 + t->node,
-                   1000 + task_slot(t->task));
+                   1024 + (int)(++n_addresses % 60000));
+    memcpy(t->address, m.address, sizeof(t->address));
     if (t->rank == 0)
         (void)say(t, &m);
     m = (ChannelMessage){.type = CHANNEL_READY, .step = t->resumed};
@@ -555,12 +564,16 @@ static void hear(Trainer *t, const ChannelMessage *m)
         assign(t, m);
         break;
     case CHANNEL_GO:
+        checks_goes(t->job, t->submission, t->generation);
+        memcpy(t->meets_at, t->size > 1 ? m->address : t->address, sizeof(t->meets_at));
+        trainer_check_address(t);
         join(t);
         break;
     case CHANNEL_ALIVE:
         after(&t->deadman, m->alive_usec, on_deadman, t);
         break;
     case CHANNEL_STOP:
+        checks_leaves(t->job, t->submission, t->generation);
         t->must_leave = true;
         break;
     case CHANNEL_COMMITTED:
@@ -575,6 +588,7 @@ static void hear(Trainer *t, const ChannelMessage *m)
 static void started(void *userdata, Task *task)
 {
     Trainer *t = memory_new(Trainer);
+    trainer_check_slot(*(const int *)userdata, task_slot(task));
     *t = (Trainer){.next = trainers, .task = task, .node = *(const int *)userdata, .resume = -1};
     trainers = t;
     task_set_userdata(task, t);
@@ -642,7 +656,7 @@ void trainers_open(int n_nodes, uint64_t its_grace_usec)
     n_plans = 0;
     n_places = n_nodes;
     trainers_grace_usec = its_grace_usec;
-    out_usec = 0;
+    out_usec = n_addresses = 0;
     memset(trainer_places, 0, sizeof(trainer_places));
     manifests_open();
 }

@@ -16,6 +16,7 @@ typedef struct TrainerPlan {
     int64_t steps, save_steps;
     uint64_t step_usec, save_usec, restore_usec;
     uint64_t ahead_usec; /* how long the samples last that were read ahead of a store that is out */
+    bool needs_gpu;
 } TrainerPlan;
 
 void trainers_open(int n_nodes, uint64_t grace_usec);
@@ -28,6 +29,9 @@ void trainers_plan(const char *job, const TrainerPlan *plan);
 
 /* A world of that generation may go: no rank of an older one must run, but where nobody can reach it. */
 void trainers_check_go(const char *job, int64_t generation);
+/* A node says that this rank has ended, that those of worlds before this one on it have. */
+void trainers_check_exited(const char *job, int64_t generation, int node, int slot);
+void trainers_check_killed(const char *job, int64_t generation, int node);
 /* No rank runs whose world is over. */
 void trainers_check_rest(void);
 

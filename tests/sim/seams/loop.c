@@ -44,8 +44,8 @@ struct sd_event {
     unsigned n_references;
     uint64_t serial;
     uint64_t iteration;
-    uint64_t due_usec;  /* of its place in loops.due */
-    uint64_t last_turn; /* turn of its last callback */
+    uint64_t due_usec, due_turn; /* of its place in loops.due */
+    uint64_t last_turn;          /* turn of its last callback */
     bool frozen, dead, exiting, dispatching;
     int state, exit_code;
     int64_t realtime_offset_usec;
@@ -87,25 +87,32 @@ static bool loop_before(const HeapNode *a, const HeapNode *b)
     const sd_event *x = OWNER(a, sd_event, node), *y = OWNER(b, sd_event, node);
     if (x->due_usec != y->due_usec)
         return x->due_usec < y->due_usec;
-    return x->last_turn != y->last_turn ? x->last_turn < y->last_turn : x->serial < y->serial;
+    return x->due_turn != y->due_turn ? x->due_turn < y->due_turn : x->serial < y->serial;
 }
 
 /* ---- places ---- */
 
+/* UINT64_MAX: it has nothing to do. */
+static uint64_t loop_due_usec(const sd_event *loop)
+{
+    const HeapNode *timer = heap_first(&loop->timers);
+    if (loop->frozen || loop->dead || loop->state == SD_EVENT_FINISHED)
+        return UINT64_MAX;
+    if (loop->exiting || heap_first(&loop->pending))
+        return loops.now_usec;
+    return timer ? MAX(OWNER(timer, sd_event_source, node)->usec, loops.now_usec) : UINT64_MAX;
+}
+
 static void loop_place(sd_event *loop)
 {
+    const uint64_t due_usec = loop_due_usec(loop);
+    if (loop->node.place && due_usec == loop->due_usec && loop->last_turn == loop->due_turn)
+        return;
     if (loop->node.place)
         heap_remove(&loops.due, &loop->node);
-    if (loop->frozen || loop->dead || loop->state == SD_EVENT_FINISHED)
-        return;
-    const HeapNode *timer = heap_first(&loop->timers);
-    if (loop->exiting || heap_first(&loop->pending))
-        loop->due_usec = loops.now_usec;
-    else if (timer)
-        loop->due_usec = MAX(OWNER(timer, sd_event_source, node)->usec, loops.now_usec);
-    else
-        return;
-    if (loop->due_usec != UINT64_MAX)
+    loop->due_usec = due_usec;
+    loop->due_turn = loop->last_turn;
+    if (due_usec != UINT64_MAX)
         heap_insert(&loops.due, &loop->node);
 }
 

@@ -112,8 +112,9 @@ static struct {
     uint64_t n_draws;
     int n_descriptors;
     size_t n_wires;
-    Path *paths;  /* [machine][member] */
-    bool *frozen; /* [member] */
+    Path *paths;          /* [machine][member] */
+    bool *frozen;         /* [member] */
+    uint64_t *heard_usec; /* of each machine */
     LIST_HEAD(, Link) links;
     LIST_HEAD(, WireCall) calls;
     LIST_HEAD(, Packet) packets;
@@ -504,6 +505,7 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
         more = arrival != last;
         WireCall *call = arrival->call;
         if (!arrival->end) {
+            net.heard_usec[network_machine(call)] = loops_now_usec();
             rpc_received(call->rpc, TAKE_PTR(arrival->message));
         } else {
             Rpc *rpc = call->rpc;
@@ -650,6 +652,13 @@ int wire_call_send(WireCall *call, const ProtobufCMessage *message)
 
 void wire_call_cut(WireCall *call) { client_end(call, WIRE_CANCELLED, "CANCELLED", false); }
 
+uint64_t network_heard_usec(size_t machine) { return net.heard_usec[machine]; }
+
+size_t network_machine(const WireCall *call)
+{
+    return (size_t)(call->path - net.paths) / net.options.n_members;
+}
+
 /* ---- life ---- */
 
 void network_open(const NetworkOptions *options)
@@ -666,6 +675,7 @@ void network_open(const NetworkOptions *options)
     assert(net.options.delay_min_usec <= net.options.delay_max_usec);
     net.paths = memory_zeroed(options->n_members * options->n_machines, sizeof(Path));
     net.frozen = memory_zeroed(options->n_members, sizeof(bool));
+    net.heard_usec = memory_zeroed(options->n_machines, sizeof(uint64_t));
     TAILQ_INIT(&net.held);
     (void)sd_event_new(&net.loop);
     (void)sd_event_add_time(net.loop, &net.tick, CLOCK_BOOTTIME, loops_now_usec(), 1, on_tick,
@@ -687,5 +697,6 @@ void network_close(void)
     sd_event_unref(net.loop);
     free(net.paths);
     free(net.frozen);
+    free(net.heard_usec);
     net.opened = false;
 }

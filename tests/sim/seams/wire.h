@@ -57,6 +57,10 @@ uint64_t network_draw(uint64_t n);
 void network_answer(WireCall *call, ProtobufCMessage *message);
 /* Comes last; the server forgets the call. */
 void network_end(WireCall *call, WireCode code, const char *text);
+/* When a process on that machine last took in a message; 0: never. */
+uint64_t network_heard_usec(size_t machine);
+/* Whose call it is. */
+size_t network_machine(const WireCall *call);
 /* Somebody else has changed the server: it may have something to do earlier than it said. */
 void network_server_changed(void);
 

@@ -224,8 +224,10 @@ static bool handle_txn(ServerCall *call, const ProtobufCMessage *message)
         return false;
     refusal = users_caller(call->server, call->member, call->token, &caller);
     bool ready = reads || refusal.code != SERVER_OK || can_write(call);
+    call->server->writer = call->client;
     if (ready && refusal.code == SERVER_OK)
         refusal = kv_txn(call->server, call->member, &caller, request, &response);
+    call->server->writer = SIZE_MAX;
     free(caller.user);
     if (!ready)
         return false;
@@ -437,6 +439,7 @@ ServerCall *server_open(Server *server, size_t member, const char *path,
     *call = (ServerCall){
         .server = server,
         .member = member,
+        .client = metadata ? metadata->client : SIZE_MAX,
         .method = method,
         .hasleader = metadata && metadata->hasleader,
         .token = metadata && metadata->token ? memory_text(metadata->token) : NULL,

@@ -294,7 +294,7 @@ typedef struct Inbox {
 struct ServerCall {
     TAILQ_ENTRY(ServerCall) list, waiting_list;
     Server *server;
-    size_t member;
+    size_t member, client;
     Method method;
     bool hasleader;
     char *token;
@@ -332,6 +332,7 @@ struct Server {
     uint64_t election_usec; /* when a quorum without leader has one; UINT64_MAX: none is coming */
     size_t preferred;       /* who is to win it; SIZE_MAX: anybody */
     bool nospace;
+    size_t writer; /* of the transaction that is being done; SIZE_MAX: none is */
     size_t n_members;
     Member members[SERVER_MEMBERS_MAX];
     Mvcc mvcc;

@@ -17,6 +17,7 @@ int server_new(const ServerOptions *options, Server **ret)
     server->now_usec = options->now_usec;
     server->cluster_id = options->cluster_id;
     server->n_members = options->n_members;
+    server->writer = SIZE_MAX;
     TAILQ_INIT(&server->outputs);
     TAILQ_INIT(&server->waiting);
     for (size_t i = 0; i < server->n_members; i++) {
@@ -58,6 +59,8 @@ uint64_t server_draw(Server *server)
 {
     return server->options.draw ? server->options.draw(server->options.userdata) : 0;
 }
+
+size_t server_writer(const Server *server) { return server->writer; }
 
 void server_advance(Server *server, uint64_t now_usec)
 {

@@ -72,6 +72,9 @@ typedef struct ServerOptions {
 int server_new(const ServerOptions *options, Server **ret);
 Server *server_free(Server *server);
 
+/* Within on_commit: ServerMetadata.client of the transaction; SIZE_MAX: a lease has ended. */
+size_t server_writer(const Server *server);
+
 /* Time is now_usec, which is not before the last one. Does what is due by then, hands out what calls have to say. */
 void server_advance(Server *server, uint64_t now_usec);
 /* When server_advance() has to be called next; UINT64_MAX: not before something else is. */
@@ -82,6 +85,7 @@ uint64_t server_next_usec(const Server *server);
 typedef struct ServerMetadata {
     bool hasleader;    /* a member without leader refuses instead of waiting */
     const char *token; /* NULL: none */
+    size_t client;     /* whose call it is, for server_writer() */
 } ServerMetadata;
 
 typedef struct ServerEvents {

@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checks-lost.c - see checks.h: records that vanish, are damaged or come back as they once were, and cordons.
+ *
+ * What a leader puts back is never older than what it has been told in its life. A person's word counts until there is
+ * another. Of a cordon it leaves an operator's cause as it is, ends no quarantine (nobody answers checks here) but that
+ * of a job that is gone, and holds what a machine has done against that machine, one strike at a time. Where the record
+ * is damaged, that is what it has been told before; who has been told nothing writes nothing in its place but beside a
+ * cordon, which somebody may have meant. */
+#include "tests/sim/fleet/checks-internal.h"
+
+#include "cluster/cordon.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- what a controller is told ---- */
+
+static const char *submission_in(const Event *event, const Told *told)
+{
+    switch (event->kind) {
+    case EVENT_SPEC:
+        return event->spec->submission;
+    case EVENT_PHASE:
+        return event->phase->submission;
+    case EVENT_WORLD:
+        return event->world->submission;
+    case EVENT_CHECKPOINTS:
+        return event->checkpoints->submission;
+    default:
+        return told->submission;
+    }
+}
+
+static void tell_cordon(ControllerLedger *c, const Event *event)
+{
+    const int node = node_index(event->name);
+    if (event->revision < c->cordon_revisions[node])
+        return; /* a late copy */
+    c->cordon_revisions[node] = event->revision;
+    if (event->cordon)
+        c->cordons[node] = *event->cordon;
+    else if (event->health == RECORD_READABLE)
+        c->cordons[node] = (CordonRecord){0};
+}
+
+void checks_controller_reads(int controller, const Event *event)
+{
+    ControllerLedger *c = &controller_ledgers[controller];
+    if (event->kind == EVENT_CORDON)
+        tell_cordon(c, event);
+    if ((event->kind != EVENT_SPEC && event->kind != EVENT_DESIRED && event->kind != EVENT_WORLD &&
+         event->kind != EVENT_PHASE && event->kind != EVENT_CHECKPOINTS) ||
+        !event->record)
+        return;
+    const Ledger *job = ledger_of(event->name);
+    Told *told = &c->told[job - ledgers];
+    const char *submission = submission_in(event, told);
+    if (event->kind == EVENT_WORLD && event->revision == job->world_revision)
+        told->world_revision = event->revision;
+    if (event->kind == EVENT_SPEC && strcmp(told->submission, submission) != 0) {
+        *told = (Told){.world_revision = told->world_revision};
+        memcpy(told->submission, submission, SUBMISSION_BYTES);
+    }
+    if (strcmp(told->submission, submission) != 0)
+        return;
+    if (event->kind == EVENT_WORLD)
+        told->generation = MAX(told->generation, event->world->generation);
+    if (event->kind == EVENT_CHECKPOINTS &&
+        commit_mark_is_before(told->committed, checkpoints_mark(event->checkpoints)))
+        told->committed = checkpoints_mark(event->checkpoints);
+    if (event->kind == EVENT_DESIRED && event->revision == job->word_revision)
+        told->word_revision = event->revision;
+}
+
+const Told *told_of(const Writing *w, const Ledger *job)
+{
+    const Told *told =
+        w->controller >= 0 ? &controller_ledgers[w->controller].told[job - ledgers] : NULL;
+    return told && strcmp(told->submission, job->submission) == 0 ? told : NULL;
+}
+
+/* ---- words ---- */
+
+void checks_word(const Writing *w, const Entry *e)
+{
+    const DesiredRecord *desired = entry_after(e);
+    Ledger *job = ledger_of(e->name);
+    const Told *told = told_of(w, job);
+    if (!desired)
+        return;
+    job->failures = job->lost = 0;
+    if (w->is_person) {
+        job->word = *desired;
+        job->word_revision = w->h->revision;
+        return;
+    }
+    if (told && told->word_revision == job->word_revision &&
+        (desired->state != job->word.state || desired->target != job->word.target))
+        books_break("lost", "c%d puts back another word about %s than it has heard", w->controller,
+                    job->name);
+}
+
+void checks_follows_word(const Writing *w, const Ledger *job, const WorldRecord *world)
+{
+    const Told *told = told_of(w, job);
+    if (told && world->generation <= told->generation)
+        books_break("lost", "world %lld of %s follows world %lld", (long long)world->generation,
+                    job->name, (long long)told->generation);
+    if (told && told->word_revision == job->word_revision && job->word.state != DESIRED_RUNNING)
+        books_break("lost", "%s is to be %s, and gets world %lld", job->name,
+                    job->word.state == DESIRED_STOPPED ? "stopped" : "deleted",
+                    (long long)world->generation);
+    if (world->resume.find == FIND_MUST && job->n_booked == 0)
+        books_break("lost", "%s looks for a checkpoint, and none was committed", job->name);
+}
+
+/* A leader that was told of a world keeps off its slots until another one follows, whatever becomes of the record; that
+ * its job is at rest nobody has told it, when the phase is as it was or cannot be read. */
+static bool holds_a_lost_world(const Writing *w, const Ledger *other, const Entry *phase)
+{
+    const Told *told = &controller_ledgers[w->controller].told[other - ledgers];
+    return phase_is_active(other->phase) && phase && phase->before.there &&
+           !(other->broken_phase && entry_before(phase)) &&
+           told->world_revision == other->world_revision;
+}
+
+/* Of worlds whose record is not what a leader wrote; the others are the rules'. */
+void checks_slots(const Writing *w, const Entry *e)
+{
+    const WorldRecord *world = entry_after(e);
+    for (const Ledger *other = ledgers; other < ledgers + FLEET_JOBS_MAX && other->name[0];
+         other++) {
+        const Entry *phase = history_find(w->h, KEY_PHASES, other->name);
+        if (strcmp(other->name, e->name) == 0 || !(other->broken_world || other->broken_phase) ||
+            !holds_a_lost_world(w, other, phase))
+            continue;
+        const BookedWorld *lost =
+            history_find_world(history_find(w->h, KEY_SPECS, other->name)->job,
+                               other->world_revision);
+        const WorldRecord theirs = {.runs = lost ? lost->runs : NULL,
+                                    .n_runs = lost ? lost->n_runs : 0};
+        Breach b;
+        if (!rule_worlds_are_apart(e->name, world, other->name, &theirs, &b))
+            books_break(b.invariant, "%s", b.text);
+    }
+}
+
+/* ---- cordons ---- */
+
+/* What the writer must hold on to: of a record that is damaged what it has been told before. */
+static const CordonRecord *known_cordon(const Writing *w, const Entry *e)
+{
+    static const CordonRecord unknown = {.causes = {{.owner = CORDON_OPERATOR,
+                                                     .mode = CORDON_CORDON}},
+                                         .n_causes = 1};
+    const CordonRecord *told = &controller_ledgers[w->controller].cordons[node_index(e->name)];
+    if (!e->before.there || entry_before(e))
+        return entry_before(e);
+    return told->n_causes > 0 ? told : &unknown;
+}
+
+static const CordonCause *same_cause(const CordonRecord *record, const CordonCause *cause)
+{
+    const int at = record ? cordon_find(record, cause->owner, cause->job, cause->machine_id) : -1;
+    return at < 0 ? NULL : &record->causes[at];
+}
+
+static void check_kept(const Writing *w, const char *name, const CordonCause *was,
+                       const CordonRecord *after)
+{
+    const CordonCause *is = same_cause(after, was);
+    if (was->owner == CORDON_OPERATOR &&
+        (!is || is->mode != was->mode || is->since_usec != was->since_usec))
+        books_break("cordon", "a leader takes the operator's %s away from %s",
+                    was->mode == CORDON_DRAIN ? "drain" : "cordon", name);
+    const SpecRecord *spec = was->job[0] ? record_of(w, KEY_SPECS, was->job) : NULL;
+    const bool over =
+        was->owner == CORDON_JOB && (!spec || strcmp(spec->submission, was->submission) != 0);
+    if (was->mode == CORDON_QUARANTINE && !over && (!is || is->mode != CORDON_QUARANTINE))
+        books_break("cordon",
+                    "a leader ends the quarantine of machine %s under %s, which nobody has checked",
+                    was->machine_id, name);
+}
+
+/* The machine must be the one that has the name, if the leader can have known of it. */
+static void check_cause(const Writing *w, const char *name, const CordonCause *is,
+                        const CordonCause *was)
+{
+    const NodeRecord *node = record_of(w, KEY_NODES, name);
+    const NodeLedger *ledger = &node_ledgers[node_index(name)];
+    Breach b;
+    if (was && is->mode == was->mode && is->strikes == was->strikes)
+        return;
+    fleet_say("  cordon %s machine %s mode %d strikes %d", name, is->machine_id, (int)is->mode,
+              is->strikes);
+    if (is->owner == CORDON_OPERATOR)
+        books_break("cordon", "a leader cordons %s in the operator's name", name);
+    if (!rule_strikes_grow_by_one(name, was, is, &b))
+        books_break(b.invariant, "%s", b.text);
+    for (size_t i = 0; node && i < w->h->n_changed; i++) {
+        const Entry *e = w->h->changed[i];
+        const PhaseRecord *phase = e->kind == KEY_PHASES ? entry_after(e) : NULL;
+        if (phase && ledger->up_revision <= phase->tried_revision &&
+            !cause_is_of(is, node->machine_id))
+            books_break("cordon",
+                        "machine %s is blamed for what another one does that is called %s now",
+                        is->machine_id, name);
+    }
+}
+
+void checks_cordon(const Writing *w, const Entry *e)
+{
+    if (w->controller < 0)
+        return;
+    const CordonRecord *before = known_cordon(w, e), *after = entry_after(e);
+    for (size_t i = 0; before && i < before->n_causes; i++)
+        check_kept(w, e->name, &before->causes[i], after);
+    for (size_t i = 0; after && i < after->n_causes; i++)
+        check_cause(w, e->name, &after->causes[i], same_cause(before, &after->causes[i]));
+}

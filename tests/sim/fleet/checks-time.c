@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* checks-time.c - see checks.h: whose absence a leader may act upon and when, and who starts before whom. */
+#include "tests/sim/fleet/checks-internal.h"
+
+#include "cluster/cordon.h"
+#include "tests/sim/seams/loop.h"
+
+#include <string.h>
+
+/* ---- absence (docs/concepts/failure-and-blame.md) ---- */
+
+enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 };
+
+void checks_node(const Writing *w, const Entry *e)
+{
+    const NodeRecord *record = entry_after(e);
+    NodeLedger *node = &node_ledgers[node_index(e->name)];
+    if (!e->after.there) {
+        node->gone_revision = w->h->revision;
+        node->gone_usec = loops_now_usec();
+    } else if (record && record->state == NODE_LEFT) {
+        node->left_revision = w->h->revision;
+    } else {
+        node->up_revision = w->h->revision;
+    }
+}
+
+/* The last that the leader has seen of it. */
+static bool says_left(const NodeLedger *node, int64_t seen_revision)
+{
+    return node->left_revision && node->left_revision <= seen_revision &&
+           (node->up_revision < node->left_revision || node->up_revision > seen_revision);
+}
+
+static bool is_on_the_list(const char *name)
+{
+    return admission_allows(checks_options.core.admit, name, "");
+}
+
+/* Nodes that vanished within the last TTL, as far as the leader knew. */
+static void check_hold(const Writing *w, int64_t seen_revision)
+{
+    int fresh = 0, present = 0;
+    for (int i = 0; i < checks_options.n_nodes; i++) {
+        const NodeLedger *node = &node_ledgers[i];
+        const Entry *e = history_find(w->h, KEY_NODES, fleet_node_name(i));
+        /* one that left has said so */
+        if (!e || says_left(node, seen_revision) || !is_on_the_list(fleet_node_name(i)))
+            continue;
+        const bool gone = !e->after.there && node->gone_revision <= seen_revision;
+        present += !gone;
+        fresh += gone && loops_now_usec() < node->gone_usec + checks_options.core.ttl_usec;
+    }
+    if (fresh >= HOLD_NODES_MIN && fresh * HOLD_SHARE > present + fresh)
+        books_break("hold", "%d of %d nodes vanished within one TTL, and one of them is replaced",
+                    fresh, present + fresh);
+}
+
+void checks_absence(const Writing *w, const IncidentRecord *incident)
+{
+    const PhaseRecord *phase = record_of(w, KEY_PHASES, incident->job);
+    const uint64_t led_usec = controller_ledgers[w->controller].led_usec;
+    if (loops_now_usec() < led_usec + checks_options.core.ttl_usec)
+        books_break("absence", "c%d acts on the absence of %s, and leads for less than one TTL",
+                    w->controller, incident->node);
+    if (phase)
+        check_hold(w, phase->tried_revision);
+}
+
+/* The page of a lost node: over when it is back, or cordoned, and not before anything has become of it. */
+void checks_loss(const Writing *w, const Entry *e)
+{
+    const IncidentRecord *incident = entry_after(e);
+    if (incident->job[0] || strcmp(incident->cause, "node-lost") != 0 || !entry_before(e) ||
+        incident->state != INCIDENT_RESOLVED)
+        return;
+    const Entry *node = history_find(w->h, KEY_NODES, incident->node),
+                *cordon = history_find(w->h, KEY_CORDONS, incident->node);
+    const int64_t told = e->before.revision;
+    if ((!node || (!node->after.there && node->after.revision < told)) &&
+        (!cordon || (!cordon->after.there && cordon->after.revision < told)))
+        books_break("loss", "%s is not told to be lost any more, and is not back", incident->node);
+}
+
+/* ---- the queue ---- */
+
+static int usable(const Ledger *job, const NodeRecord *node)
+{
+    const int n = job->needs_gpu ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
+    const uint64_t bad = (node->lost_slots | node->bad_slots) & ((UINT64_C(1) << n) - 1);
+    return n - __builtin_popcountll(bad);
+}
+
+/* Slots for the job that the leader knows to be there and open: what it had seen when it decided. */
+static int open_slots(const Writing *w, const Ledger *job, int64_t seen_revision)
+{
+    int slots = 0;
+    for (int i = 0; i < checks_options.n_nodes; i++) {
+        const char *name = fleet_node_name(i);
+        const Entry *e = history_find(w->h, KEY_NODES, name);
+        const Entry *cordon = history_find(w->h, KEY_CORDONS, name);
+        const NodeRecord *node = entry_before(e);
+        const bool is_free =
+            !cordon || (!cordon->before.there && cordon->before.revision <= seen_revision);
+        if (node && is_free && is_on_the_list(name) && e->before.revision <= seen_revision &&
+            node->state == NODE_UP && node->verdict == NODE_HEALTHY)
+            slots += usable(job, node);
+    }
+    return slots;
+}
+
+static bool goes_before(const Writing *w, const char *a, const char *b)
+{
+    const DesiredRecord *x = record_of(w, KEY_DESIRED, a), *y = record_of(w, KEY_DESIRED, b);
+    return x && y && x->priority > y->priority;
+}
+
+/* Since when the leader could have let it go; 0: it could not. */
+static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_revision)
+{
+    const Entry *desired = history_find(w->h, KEY_DESIRED, job->name),
+                *phase = history_find(w->h, KEY_PHASES, job->name);
+    const DesiredRecord *wants = entry_before(desired);
+    if (!job->pending_usec || job->broken_phase || !record_of(w, KEY_SPECS, job->name) || !wants ||
+        wants->state != DESIRED_RUNNING || !entry_before(phase) ||
+        desired->before.revision > seen_revision || phase->before.revision > seen_revision ||
+        wants->min > open_slots(w, job, seen_revision))
+        return 0;
+    return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
+}
+
+/* Nothing starts before a job that has waited long, comes first and could run. */
+void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
+{
+    const PhaseRecord *old = entry_before(history_find(w->h, KEY_PHASES, job->name));
+    const uint64_t patience = checks_options.core.queue_patience_usec + seconds(1);
+    if (!old || old->phase != PHASE_PENDING)
+        return;
+    for (const Ledger *other = ledgers; other < ledgers + FLEET_JOBS_MAX && other->name[0];
+         other++) {
+        if (other == job || !goes_before(w, other->name, job->name))
+            continue;
+        const uint64_t since = waits_since(w, other, phase->tried_revision);
+        if (since && loops_now_usec() > since + patience)
+            books_break("queue", "%s starts before %s, which has waited for %.1f s", job->name,
+                        other->name, (double)(loops_now_usec() - since) / 1e6);
+    }
+}

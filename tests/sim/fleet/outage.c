@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* outage.c - the store alone goes away for some seconds, and nothing else goes wrong: no world ends of it, each job
+ * that trains has an incident that says so, and its checkpoints catch up.
+ *
+ * Entry point: outage_run(), once a schedule has healed (faults.h). */
+#include "daemon/world/progress.h"
+#include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/checks.h"
+#include "tests/sim/fleet/faults.h"
+#include "tests/sim/fleet/manifests.h"
+#include "tests/sim/seams/loop.h"
+
+#define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
+
+enum {
+    CALM_SEC = 60,
+    /* From the last data to its being told: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
+    KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
+    CAUGHT_UP_SEC = 10 /* from the store's return, beside a save's interval */
+};
+
+/* It trains, has long to go, and is not about to leave. */
+static bool is_calm(const FleetJob *job)
+{
+    const JobBooks *books = books_job(job->name);
+    return books->has_phase && books->phase.phase == PHASE_RUNNING && !books->phase.leave &&
+           job->plan.steps > 1000000;
+}
+
+static bool all_have_trained_since(const Play *play, uint64_t usec)
+{
+    for (int i = 0; i < play->n_jobs; i++) {
+        const JobBooks *books = books_job(play->jobs[i].name);
+        const bool over = books->has_phase && books->phase.phase >= PHASE_STOPPED;
+        if (!over && (!books->has_phase || books->phase.phase != PHASE_RUNNING ||
+                      books->trained_usec <= usec))
+            return false;
+    }
+    return true;
+}
+
+/* A hang of the faults before is over: the watchdog has found it, and the world after it trains. */
+static bool wait_for_calm(const Play *play)
+{
+    uint64_t since = loops_now_usec();
+    const uint64_t until = since + SEC(CALM_SEC);
+    while (loops_now_usec() < until && !books_broken()) {
+        if (trainers_hang())
+            since = loops_now_usec();
+        else if (all_have_trained_since(play, since))
+            return true;
+        fleet_run(loops_now_usec() + SEC(1) / 10);
+    }
+    return false;
+}
+
+static void check_known(const Play *play, const bool *calm, uint64_t ahead_usec)
+{
+    for (int i = 0; i < play->n_jobs; i++)
+        if (calm[i] && play->jobs[i].plan.ahead_usec <= ahead_usec && is_calm(&play->jobs[i]) &&
+            !checks_knows_trouble(play->jobs[i].name))
+            books_break("I10", "%s waits for its store, and nobody is told", play->jobs[i].name);
+}
+
+static void check_caught_up(const Play *play, const bool *calm, uint64_t back_usec)
+{
+    for (int i = 0; i < play->n_jobs; i++) {
+        const char *job = play->jobs[i].name;
+        if (!calm[i] || !is_calm(&play->jobs[i]))
+            continue;
+        if (checks_committed_usec(job) < back_usec)
+            books_break("I11", "%s has not saved since its store is back", job);
+        else if (checks_knows_trouble(job))
+            books_break("I10", "%s is well, and its trouble stays open", job);
+    }
+}
+
+void outage_run(const Play *play)
+{
+    bool calm[PLAY_JOBS_MAX] = {0}, all_calm = true;
+    uint64_t ahead_usec = UINT64_MAX, interval_usec = 0, save_usec = 0;
+    if (!wait_for_calm(play))
+        return;
+    const ChecksCounts before = checks_counts();
+    for (int i = 0; i < play->n_jobs; i++) {
+        const TrainerPlan *plan = &play->jobs[i].plan;
+        calm[i] = is_calm(&play->jobs[i]);
+        all_calm &= calm[i];
+        if (calm[i])
+            ahead_usec = MIN(ahead_usec, plan->ahead_usec);
+        save_usec = MAX(save_usec, plan->save_usec);
+        interval_usec = MAX(interval_usec, (uint64_t)plan->save_steps * plan->step_usec);
+    }
+    if (ahead_usec == UINT64_MAX)
+        return;
+    fleet_say("the store alone goes away");
+    ahead_usec += SEC(1); /* those who have read further ahead need not wait for long enough */
+    manifests_lose(true);
+    fleet_run(loops_now_usec() + ahead_usec + SEC(KNOWN_SEC));
+    if (books_broken())
+        return;
+    if (checks_counts().n_leaves == before.n_leaves)
+        check_known(play, calm,
+                    ahead_usec); /* one that saves before it leaves says nothing meanwhile */
+    fleet_say("the store is back");
+    manifests_lose(false);
+    const uint64_t back_usec = loops_now_usec();
+    fleet_run(back_usec + 2 * interval_usec + 4 * save_usec + SEC(CAUGHT_UP_SEC));
+    if (books_broken())
+        return;
+    check_caught_up(play, calm, back_usec);
+    if (all_calm && checks_counts().n_leaves == before.n_leaves &&
+        checks_counts().n_failures != before.n_failures)
+        books_break("outage", "a world has ended although its store alone was away");
+}
