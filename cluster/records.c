@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.c - the field tables behind records.h, and the few questions asked of records. */
+/* records.c - the field tables behind records.h. */
 #include "cluster/records.h"
 
 #include "base/field-table.h"
@@ -660,77 +660,3 @@ static int log_lines_check(const char *source, const LogLinesRecord *lines, Erro
 
 DEFINE_RECORD(LogAskRecord, log_ask_record, log_ask_fields, log_ask_check)
 DEFINE_RECORD(LogLinesRecord, log_lines_record, log_lines_fields, log_lines_check)
-
-double progress_pace_sec(const ProgressRecord *p)
-{
-    if (p->step > 0 && p->samples_seen > 0 && p->samples_per_sec > 0)
-        return (double)p->samples_seen / (double)p->step / p->samples_per_sec;
-    return p->step_sec > 0 ? p->step_sec : 0;
-}
-
-int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
-{
-    int first = 0;
-    for (size_t i = 0; rank >= 0 && i < world->n_runs; i++) {
-        uint64_t slots = world->runs[i].slots;
-        int n = __builtin_popcountll(slots);
-        if (rank >= first + n) {
-            first += n;
-            continue;
-        }
-        for (; first < rank; first++)
-            slots &= slots - 1;
-        *ret_run = i;
-        *ret_slot = __builtin_ctzll(slots);
-        return 0;
-    }
-    return -ENOENT;
-}
-
-const CheckpointCommit *checkpoints_latest(const CheckpointsRecord *record)
-{
-    for (size_t i = record->n_commits; i-- > 0;)
-        if (!record->commits[i].struck_out)
-            return &record->commits[i];
-    return NULL;
-}
-
-void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commit)
-{
-    assert(record->n_commits <= RECORD_COMMITS_MAX);
-    if (record->n_commits == RECORD_COMMITS_MAX) {
-        memmove(&record->commits[0], &record->commits[1],
-                sizeof(record->commits[0]) * (RECORD_COMMITS_MAX - 1));
-        record->n_commits--;
-    }
-    record->commits[record->n_commits++] = *commit;
-}
-
-bool words_have(const char *words, const char *word)
-{
-    const size_t n = strlen(word);
-    for (const char *p = words; *p; p += strspn(p, " ")) {
-        const size_t length = strcspn(p, " ");
-        if (length == n && strncmp(p, word, n) == 0)
-            return true;
-        p += length;
-    }
-    return false;
-}
-
-bool node_knows(const NodeRecord *node, const char *feature)
-{
-    return words_have(node->features, feature);
-}
-
-bool request_verdict(const RequestRecord *request, NodeVerdict *ret)
-{
-    size_t n = strcspn(request->answer, ":");
-    for (size_t i = 0; i < ELEMENTSOF(node_verdict_names); i++)
-        if (strlen(node_verdict_names[i]) == n &&
-            strncmp(request->answer, node_verdict_names[i], n) == 0) {
-            *ret = (NodeVerdict)i;
-            return true;
-        }
-    return false;
-}
