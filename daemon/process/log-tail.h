@@ -15,8 +15,8 @@
 #include "cluster/records.h"
 
 enum {
-    LOG_TAIL_LINE_MAX = 4096,          /* a longer line is handed out in pieces */
-    LOG_TAIL_BEHIND_MAX = 1024 * 1024, /* a reader that is further behind is set to the tail */
+    LOG_TAIL_LINE_MAX = 4096,         /* a longer line is handed out in pieces */
+    LOG_TAIL_BEHIND_MAX = 256 * 1024, /* a reader that is further behind is set to the tail */
 };
 
 /* The log of a rank, and how its end is read. */
