@@ -5,6 +5,7 @@
 
 void say_cost(Story *s, const char *lead, const CostMeter *cost)
 {
+    assert_true(cost->rate > 0 || cost->since_usec == 0); /* else a cost is shown without prices */
     if (cost->rate || cost->spent)
         say(s, "%srate=%.2f spent=%.6f lost=%.6f", lead, (double)cost->rate / COST_DOLLAR,
             (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);
