@@ -3,8 +3,8 @@
  *
  * A price is of one slot for one hour. The setting `prices` lists classes of nodes, and a node's label `price` names
  * its class. A job pays for the slots of its world from the world's decision to the job's end or to its waiting for
- * slots, in pauses too. The leader writes the meter in each record of the phase, so a change of leader loses nothing, and
- * a change of price counts from then on.
+ * slots, in pauses too. The leader writes the meter in each record of the phase, so a change of leader loses nothing,
+ * and a change of price counts from then on.
  *
  * The core shares what is inline here, which does no I/O, allocates nothing and calls no C library. cost_look() and
  * cost_text() are cost.c's.

@@ -236,6 +236,9 @@ static int terminal_end(Terminal *t)
     int status;
     terminal_wait(t, NULL);
     assert_int_equal(waitpid(t->pid, &status, 0), t->pid);
+    struct termios after;
+    assert_int_equal(tcgetattr(t->fd, &after), 0);
+    assert_int_equal(after.c_lflag & (ECHO | ICANON), ECHO | ICANON);
     assert_int_equal(close(t->fd), 0);
     const char *left = strstr(t->seen, "\033[?1049l");
     assert_non_null(left); /* the screen that was there before is back */
@@ -248,10 +251,9 @@ static void a_terminal_is_filled_and_given_back(void **state)
 {
     CtlLab *lab = *state;
     static Terminal t;
-    struct termios before, within;
+    struct termios within;
     put_cluster(lab);
     terminal_begin(&t, 60);
-    assert_int_equal(tcgetattr(t.fd, &before), 0);
     terminal_wait(&t, "node n1 is cordoned: its disk");
     assert_non_null(strstr(t.seen, "\033[?1049h"));
     assert_int_equal(tcgetattr(t.fd, &within), 0);

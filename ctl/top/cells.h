@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cells.h - texts in a terminal's cells: how wide a text is, and what of it fits.
  *
- * Texts may come from anybody who writes records. Control characters, marks that turn the direction of writing and bytes
- * that are not UTF-8 become '?'. A letter that takes two cells is never cut in half.
+ * Texts may come from anybody who writes records. Control characters, marks that turn the direction of writing and
+ * bytes that are not UTF-8 become '?'. A letter that takes two cells is never cut in half.
  *
  * Ownership: texts are the caller's; a result is written to a buffer of the caller.
  * Units:     cells of a terminal; sizes are bytes.

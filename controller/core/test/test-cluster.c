@@ -3,10 +3,9 @@
  * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
- *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue=
+ *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue= admit= prices=
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
  *   lead TERM | deposed | takeover TERM
- *                                    admit="LIST" prices="LIST"
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP price=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
@@ -87,9 +86,7 @@ static void say_phase(Story *s, const Decision *d)
         say(s, " furthest=%lld", (long long)p->furthest_step);
     if (p->goodput > 0)
         say(s, " goodput=%.2f", p->goodput);
-    if (p->cost.rate || p->cost.spent)
-        say(s, " rate=%.2f spent=%.6f lost=%.6f", (double)p->cost.rate / 1e6,
-            (double)p->cost.spent / 1e6, (double)p->cost.lost / 1e6);
+    say_cost(s, " ", &p->cost);
     say(s, " \"%s\"\n", p->reason);
 }
 
@@ -266,14 +263,13 @@ static void reload(Story *s)
 
 static void put_node(Story *s)
 {
-    static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
     NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
                     .n_slots = (int)find_number(s, "slots", 1),
                     .state = has_flag(s, "left") ? NODE_LEFT : NODE_UP,
                     .generation = (int64_t)find_number(s, "gen", 0),
                     .startup_usec = USEC(find_number(s, "startup", 0)),
                     .n_gpus = (int)find_number(s, "gpus", 0)};
-    n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), verdicts, 4);
+    n.verdict = (NodeVerdict)choice(s, find_text(s, "verdict", "healthy"), node_verdict_names, 4);
     JobRun *run = &n.runs[0];
     n.n_runs = sscanf(find_text(s, "ran", ""), "%63[^:]:%" SCNd64 ":%" SCNd64, run->job,
                       &run->generation, &run->committed.step) == 3;

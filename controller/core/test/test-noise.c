@@ -544,6 +544,7 @@ static int64_t walk(uint64_t seed)
     config.incidents_kept = 3;
     config.queue_patience_usec = 60 * USEC_PER_SEC;
     (void)snprintf(config.admit, sizeof(config.admit), "%s", seed % 3 ? "" : "n0 n1 n2 n3");
+    (void)snprintf(config.prices, sizeof(config.prices), "%s", seed % 2 ? "" : "*=1000");
     NotifierConfig sinks = notifier_config_default;
     sinks.n_sinks = 2;
     sinks.sinks[0] = (NotifierSink){.name = "k0", .repeat_usec = 30 * USEC_PER_SEC};

@@ -29,5 +29,7 @@ void say(Story *s, const char *format, ...) _printf_(2, 3);
 void begin_line(Story *s);
 /* changed: index of the cause that the decision is about; -1: one that has ended. */
 void say_cordon(Story *s, const CordonRecord *record, int changed);
+/* Adds the lead and the meter, unless there are no prices. */
+void say_cost(Story *s, const char *lead, const CostMeter *cost);
 /* Adds the figures that metrics would show. */
 void survey(Story *s);

@@ -3,6 +3,14 @@
 #include "controller/core/survey.h"
 #include "controller/core/test/testing-story.h"
 
+void say_cost(Story *s, const char *lead, const CostMeter *cost)
+{
+    assert_true(cost->rate > 0 || cost->since_usec == 0); /* else a cost is shown without prices */
+    if (cost->rate || cost->spent)
+        say(s, "%srate=%.2f spent=%.6f lost=%.6f", lead, (double)cost->rate / COST_DOLLAR,
+            (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);
+}
+
 static void survey_job(Story *s, const JobSurvey *j)
 {
     begin_line(s);
@@ -17,9 +25,7 @@ static void survey_job(Story *s, const JobSurvey *j)
         say(s, ", committed %lld", (long long)j->checkpoint_step);
     if (j->goodput >= 0)
         say(s, ", goodput=%.2f", j->goodput);
-    if (j->cost.rate || j->cost.spent)
-        say(s, ", rate=%.2f spent=%.6f lost=%.6f", (double)j->cost.rate / 1e6,
-            (double)j->cost.spent / 1e6, (double)j->cost.lost / 1e6);
+    say_cost(s, ", ", &j->cost);
     say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
 }
 
