@@ -41,6 +41,7 @@ enum {
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
     RECORD_URIS_MAX = 4,      /* stores that one request has nodes try */
+    RECORD_PEERS_MAX = 16,    /* nodes that one request has the others try to reach */
     RECORD_REPORT_MAX = 2047, /* what a node says in answer to "doctor" */
 };
 
@@ -525,6 +526,11 @@ typedef struct RequestUri {
     char marker[64]; /* an object that the asker has put there; empty: none */
 } RequestUri;
 
+/* A node that the others are to reach. */
+typedef struct RequestPeer {
+    char address[128];
+} RequestPeer;
+
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
@@ -544,6 +550,8 @@ typedef struct RequestRecord {
     CheckpointCommit commit;
     RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to try */
     size_t n_uris;
+    RequestPeer peers[RECORD_PEERS_MAX]; /* "doctor": the nodes to reach */
+    size_t n_peers;
 } RequestRecord;
 
 /* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",

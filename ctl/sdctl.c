@@ -92,7 +92,7 @@ const CtlVerb ctl_verbs[] = {
     {"dev", "start-node", dev_start_node, "PROCESS", OPTION_DIR, 0,
      "Starts it again"},
     {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_DOCTOR | OPTION_JSON, 0,
-     "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do; exit code 1 when something is"},
+     "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do (then exit code 1)"},
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,
      "Replays what a controller recorded, and says what would be decided otherwise now"},
     {NULL, "completion", completion, "SHELL", 0, 0,

@@ -51,7 +51,8 @@ static int put_get_delete(Store *store, Error *err)
     return deleted;
 }
 
-/* The marker of a store that two machines see is there for both. Before anything is put, which would make the folder. */
+/* The marker of a store that two machines see is there for both. Asked before anything is put, which would make the
+ * folder. */
 static void look_for_marker(Store *store, StoreTry *t)
 {
     uint64_t n;

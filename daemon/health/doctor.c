@@ -14,8 +14,8 @@
 #include <sys/wait.h>
 #include <systemd/sd-event.h>
 
-/* sdtrainer gives a store 8 s. */
-enum { CHILD_SEC = 12, ARGUMENTS_MAX = 5 + 4 * RECORD_URIS_MAX };
+/* sdtrainer gives stores 8 s, and ways to others 6 s. */
+enum { CHILD_SEC = 16, ARGUMENTS_MAX = 4 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
 
 static void tell_error(Doctor *d, const char *text)
 {
@@ -99,6 +99,10 @@ static void make_arguments(const Doctor *d, char *ret[ARGUMENTS_MAX + 1])
             ret[n++] = (char *)"--marker";
             ret[n++] = (char *)u->marker;
         }
+    }
+    for (size_t i = 0; i < d->request.n_peers; i++) {
+        ret[n++] = (char *)"--peer";
+        ret[n++] = (char *)d->request.peers[i].address;
     }
     if (*d->needs.cgroups) {
         ret[n++] = (char *)"--cgroup";
