@@ -170,6 +170,5 @@ int verb_doctor(int argc, char **argv)
         return 1;
     }
     (void)puts(text);
-    (void)fflush(stdout); /* a thread may hang in a file system, and the exit with it */
-    return 0;
+    store_try_exit(0);
 }
