@@ -14,8 +14,7 @@
 #include <sys/wait.h>
 #include <systemd/sd-event.h>
 
-/* sdtrainer gives stores 8 s, and ways to others 6 s. */
-enum { CHILD_SEC = 16, ARGUMENTS_MAX = 4 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
+enum { ARGUMENTS_MAX = 4 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
 
 static void tell_error(Doctor *d, const char *text)
 {
@@ -151,7 +150,9 @@ static void begin(Doctor *d)
         tell_error(d, err.text);
         return;
     }
-    timer_start(d->needs.timers, &d->timer, CHILD_SEC * USEC_PER_SEC, on_doctor_late, d);
+    timer_start(d->needs.timers, &d->timer,
+                d->needs.timeout_usec ? d->needs.timeout_usec : DOCTOR_SEC * USEC_PER_SEC,
+                on_doctor_late, d);
 }
 
 void doctor_ask(Doctor *d, const RequestRecord *request)
