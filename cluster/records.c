@@ -446,6 +446,10 @@ static const Field uri_fields[] = {
     TEXT(RequestUri, "marker", marker, MAYBE),
 };
 
+static const Field peer_fields[] = {
+    TEXT(RequestPeer, "address", address, NEEDED),
+};
+
 static const Field request_fields[] = {
     TEXT(RequestRecord, "id", id, NEEDED),
     TEXT(RequestRecord, "kind", kind, NEEDED),
@@ -458,6 +462,8 @@ static const Field request_fields[] = {
     ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,
              delivery_fields, RECORD_DELIVERIES_MAX, "sink"),
     ELEMENTS(RequestRecord, FIELD_ARRAY, "uris", uris, n_uris, MAYBE, RequestUri, uri_fields, RECORD_URIS_MAX, NULL),
+    ELEMENTS(RequestRecord, FIELD_ARRAY, "peers", peers, n_peers, MAYBE, RequestPeer, peer_fields, RECORD_PEERS_MAX,
+             NULL),
     TEXT(RequestRecord, "by", by, MAYBE),
 };
 

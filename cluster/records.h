@@ -42,6 +42,7 @@ enum {
     SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
     SINK_NAME_MAX = 31,
     RECORD_URIS_MAX = 4,      /* stores that one request has nodes try */
+    RECORD_PEERS_MAX = 16,    /* nodes that one request has the others try to reach */
     RECORD_REPORT_MAX = 2047, /* what a node says in answer to "doctor" */
     RECORD_PRICE_CLASS_MAX = 47,
 };
@@ -569,6 +570,11 @@ typedef struct RequestUri {
     char marker[64]; /* an object that the asker has put there; empty: none */
 } RequestUri;
 
+/* A node that the others are to reach. */
+typedef struct RequestPeer {
+    char address[128];
+} RequestPeer;
+
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
@@ -590,6 +596,8 @@ typedef struct RequestRecord {
     size_t n_uris;
     char by[RECORD_BY_MAX +
             1]; /* who asked, by that side's own word; empty: not told, or the leader */
+    RequestPeer peers[RECORD_PEERS_MAX]; /* "doctor": the nodes to reach */
+    size_t n_peers;
 } RequestRecord;
 
 /* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",

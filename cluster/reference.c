@@ -368,6 +368,8 @@ static const FieldHelp helps[] = {
     {"uris[].write",
      "whether it must take and give back an object; else it must have an `index.json`"},
     {"uris[].marker", "object that the asker has put there, which each node must see; empty: none"},
+    {"requests.peers", "of `doctor`: the nodes that each node tries to reach"},
+    {"peers[].address", "setting `address` of that node"},
     {"requests.deliveries", "of `alerts-test`: what came of it at each sink"},
 
     {"asks.job", "job whose logs are read"},

@@ -67,7 +67,7 @@ static const OptionText texts[] = {
     {OPTION_TIMEOUT, "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)},
     {OPTION_DOCTOR, "file", 'f', "FILE", "try the stores of this job file, not those of the cluster's jobs",
      TAKES(TEXT, file)},
-    {OPTION_DOCTOR, "timeout", 0, "SECONDS", "wait so long for nodes that do not answer; 15 by default",
+    {OPTION_DOCTOR, "timeout", 0, "SECONDS", "wait so long for nodes that do not answer; 18 by default",
      TAKES(SECONDS, timeout_sec)},
     {OPTION_RANK, "rank", 0, "R", "of this rank alone", WHOLE(rank, 0, INT32_MAX, "a rank, 0 or more")},
     {OPTION_ALL, "all", 0, NULL, "of all ranks, also when there are more than 16", TAKES(NOTHING, all)},

@@ -124,11 +124,12 @@ static int put_request(CtlClient *client, RequestRecord *request, bool *ret_done
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err)
 {
-    RequestRecord request = {.commit = ret->commit, .n_uris = ret->n_uris};
+    RequestRecord request = {.commit = ret->commit, .n_uris = ret->n_uris, .n_peers = ret->n_peers};
     bool done = false;
     int r = 0;
     memcpy(request.submission, ret->submission, sizeof(request.submission));
     memcpy(request.uris, ret->uris, sizeof(request.uris));
+    memcpy(request.peers, ret->peers, sizeof(request.peers));
     memcpy(request.machine_id, ret->machine_id, sizeof(request.machine_id));
     (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
     (void)snprintf(request.target, sizeof(request.target), "%s", target);

@@ -102,7 +102,7 @@ const CtlVerb ctl_verbs[] = {
     {"dev", "start-node", dev_start_one, "PROCESS", OPTION_DIR, 0,
      "The same as dev start"},
     {NULL, "doctor", doctor, NULL, OPTION_CLUSTER | OPTION_DOCTOR | OPTION_JSON, 0,
-     "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do; exit code 1 when something is"},
+     "Looks at etcd, controllers, nodes and stores, and says what is wrong and what to do (then exit code 1)"},
     {NULL, "top", top, NULL, OPTION_CLUSTER | OPTION_ONCE, 0,
      "The cluster, its jobs and what is wrong on one screen, until q is pressed"},
     {NULL, "simulate", simulate, "FILE", OPTION_TIMES | OPTION_VERBOSE | OPTION_JSON, 0,

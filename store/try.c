@@ -8,6 +8,8 @@
 
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
@@ -24,6 +26,8 @@ typedef struct Trying {
         bool done;
     } of[STORE_TRIES_MAX];
 } Trying;
+
+static atomic_int n_threads; /* that have not come back */
 
 /* ---- one store ---- */
 
@@ -51,7 +55,8 @@ static int put_get_delete(Store *store, Error *err)
     return deleted;
 }
 
-/* The marker of a store that two machines see is there for both. Before anything is put, which would make the folder. */
+/* The marker of a store that two machines see is there for both. Asked before anything is put, which would make the
+ * folder. */
 static void look_for_marker(Store *store, StoreTry *t)
 {
     uint64_t n;
@@ -134,6 +139,7 @@ static void *run(void *userdata)
     (void)pthread_cond_signal(&trying->changed);
     (void)pthread_mutex_unlock(&trying->lock);
     let_go(trying);
+    atomic_fetch_sub(&n_threads, 1);
     return NULL;
 }
 
@@ -151,6 +157,7 @@ static Trying *start(const StoreTry *tries, size_t n)
         pthread_t thread;
         one->trying = trying;
         one->try = tries[i];
+        atomic_fetch_add(&n_threads, 1);
         int r = pthread_create(&thread, NULL, run, one);
         if (r == 0) {
             (void)pthread_detach(thread);
@@ -158,6 +165,7 @@ static Trying *start(const StoreTry *tries, size_t n)
         }
         (void)pthread_mutex_lock(&trying->lock);
         one->try.r = error_errno(&one->try.error, -r, "cannot start a thread");
+        atomic_fetch_sub(&n_threads, 1);
         one->done = true;
         trying->n_left--;
         trying->n_users--;
@@ -188,4 +196,12 @@ void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec)
     }
     (void)pthread_mutex_unlock(&trying->lock);
     let_go(trying);
+}
+
+void store_try_exit(int code)
+{
+    (void)fflush(NULL); /* nobody to tell */
+    if (atomic_load(&n_threads) > 0)
+        _exit(code);
+    exit(code);
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/error.h"
+#include "base/macro.h"
 
 enum { STORE_TRIES_MAX = 8, STORE_TRY_URI_MAX = 512, STORE_TRY_MARKER_MAX = 64 };
 
@@ -34,3 +35,6 @@ typedef struct StoreTry {
 } StoreTry;
 
 void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec);
+/* Ends the program, with what it wrote: by exit(), but where a thread hangs that would use what exit() takes down, at
+ * once. */
+_noreturn_ void store_try_exit(int code);

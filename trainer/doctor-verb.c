@@ -8,6 +8,7 @@
 #include "protocol/channel.h"
 #include "protocol/paths.h"
 #include "store/try.h"
+#include "trainer/reach.h"
 #include "trainer/run.h"
 
 #include <getopt.h>
@@ -21,15 +22,16 @@ enum { STORE_SEC = 8, ERROR_TEXT_MAX = 160 };
 
 static void help(void)
 {
-    printf(
-        "usage: sdtrainer doctor [--write URI] [--read URI] [--marker NAME] [--cgroup FOLDER]\n\n"
-        "Prints what a rank finds on this machine as one line of JSON: user, limits, /dev/shm, "
-        "clock, and\n"
-        "whether stores can be used. sdtraind runs it when sdctl doctor asks.\n\n"
-        "      --write URI      must take an object, give it back and delete it; again: others\n"
-        "      --read URI       must have an index.json; again: others\n"
-        "      --marker NAME    an object that the last named URI should have\n"
-        "      --cgroup FOLDER  where sdtraind puts its ranks, for the report\n");
+    printf("usage: sdtrainer doctor [--write URI] [--read URI] [--marker NAME] [--peer ADDRESS] "
+           "[--cgroup FOLDER]\n\n"
+           "Prints what a rank finds on this machine as one line of JSON: user, limits, /dev/shm, "
+           "clock, and\n"
+           "whether stores can be used. sdtraind runs it when sdctl doctor asks.\n\n"
+           "      --write URI      must take an object, give it back and delete it; again: others\n"
+           "      --read URI       must have an index.json; again: others\n"
+           "      --marker NAME    an object that the last named URI should have\n"
+           "      --peer ADDRESS   another node, to which ranks connect; again: others\n"
+           "      --cgroup FOLDER  where sdtraind puts its ranks, for the report\n");
 }
 
 static int take_store(StoreTry *tries, size_t *n, const char *uri, bool write)
@@ -42,29 +44,39 @@ static int take_store(StoreTry *tries, size_t *n, const char *uri, bool write)
     return 0;
 }
 
+typedef struct Look {
+    StoreTry tries[STORE_TRIES_MAX];
+    Reach peers[REACH_MAX];
+    size_t n_tries, n_peers;
+    const char *cgroup;
+} Look;
+
 /* -1: go on; else the exit code. */
-static int parse(int argc, char **argv, StoreTry *tries, size_t *ret_n, const char **ret_cgroup)
+static int parse(int argc, char **argv, Look *ret)
 {
     static const struct option options[] = {{"write", required_argument, NULL, 'w'},
                                             {"read", required_argument, NULL, 'r'},
                                             {"marker", required_argument, NULL, 'm'},
+                                            {"peer", required_argument, NULL, 'p'},
                                             {"cgroup", required_argument, NULL, 'c'},
                                             {"help", no_argument, NULL, 'h'},
                                             {0}};
     int r = 0;
-    *ret_n = 0;
+    *ret = (Look){.cgroup = ""};
     for (int c; (c = getopt_long(argc, argv, "h", options, NULL)) != -1;) {
-        StoreTry *last = *ret_n ? &tries[*ret_n - 1] : NULL;
+        StoreTry *last = ret->n_tries ? &ret->tries[ret->n_tries - 1] : NULL;
         if (c == 'h') {
             help();
             return 0;
         }
         if (c == 'w' || c == 'r')
-            r = take_store(tries, ret_n, optarg, c == 'w');
+            r = take_store(ret->tries, &ret->n_tries, optarg, c == 'w');
         else if (c == 'm' && last && strlen(optarg) < sizeof(last->marker))
             (void)snprintf(last->marker, sizeof(last->marker), "%s", optarg);
+        else if (c == 'p' && ret->n_peers < REACH_MAX)
+            ret->peers[ret->n_peers++].address = optarg;
         else if (c == 'c')
-            *ret_cgroup = optarg;
+            ret->cgroup = optarg;
         else
             r = -EINVAL;
         if (r < 0)
@@ -110,6 +122,16 @@ static json_t *stores_json(const StoreTry *tries, size_t n)
     return all;
 }
 
+/* Of each microseconds, or -errno. */
+static json_t *peers_json(const Reach *peers, size_t n)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < n; i++)
+        json_array_append_new(all, json_integer(peers[i].r < 0 ? peers[i].r
+                                                               : (json_int_t)peers[i].took_usec));
+    return all;
+}
+
 /* As JSON has no infinity: -1. */
 static json_int_t limit_of(__rlimit_resource_t resource)
 {
@@ -121,33 +143,32 @@ static json_int_t limit_of(__rlimit_resource_t resource)
 
 int verb_doctor(int argc, char **argv)
 {
-    StoreTry tries[STORE_TRIES_MAX];
-    size_t n;
-    const char *cgroup = "";
-    int code = parse(argc, argv, tries, &n, &cgroup);
+    Look look;
+    int code = parse(argc, argv, &look);
     if (code >= 0)
         return code;
     (void)setenv("SDTRAIN_S3_DEADLINE_SEC", "6", 1); /* it has but two seconds more */
-    try_stores(tries, n);
+    reach_all(look.peers, look.n_peers);
+    try_stores(look.tries, look.n_tries);
     struct timex tx = {0};
     struct statvfs shm = {0};
     const bool told = adjtimex(&tx) >= 0;
     (void)statvfs("/dev/shm", &shm); /* else it has no byte */
     const struct passwd *user = getpwuid(geteuid());
     _cleanup_json_ json_t *report =
-        json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:o}", "version", SDTRAIN_VERSION,
-                  "uid", (json_int_t)geteuid(), "user", user ? user->pw_name : "", "at_usec",
-                  (json_int_t)clock_realtime_usec(), "shm_bytes",
+        json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:o, s:o}", "version",
+                  SDTRAIN_VERSION, "uid", (json_int_t)geteuid(), "user", user ? user->pw_name : "",
+                  "at_usec", (json_int_t)clock_realtime_usec(), "shm_bytes",
                   (json_int_t)((uint64_t)shm.f_bavail * shm.f_frsize), "memlock_bytes",
                   limit_of(RLIMIT_MEMLOCK), "nofile", limit_of(RLIMIT_NOFILE), "synchronised",
-                  told && !(tx.status & STA_UNSYNC), "cgroup", cgroup, "stores",
-                  stores_json(tries, n));
+                  told && !(tx.status & STA_UNSYNC), "cgroup", look.cgroup, "stores",
+                  stores_json(look.tries, look.n_tries), "peers",
+                  peers_json(look.peers, look.n_peers));
     _cleanup_free_ char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
     if (!text) {
         fprintf(stderr, "sdtrainer: doctor: a text is not UTF-8\n");
         return 1;
     }
     (void)puts(text);
-    (void)fflush(stdout); /* a thread may hang in a file system, and the exit with it */
-    return 0;
+    store_try_exit(0);
 }

@@ -137,6 +137,8 @@ static void health_survives_a_round_trip(void **state)
                            .bad_slots = 2,
                            .since_usec = 7,
                            .at_usec = 9,
+                           .report = "{\"uid\":990}",
+                           .report_id = "1-2",
                            .n_probes = 2};
     health.probes[0] = (HealthProbeRecord){.name = "gpu",
                                            .verdict = NODE_DRAIN,
@@ -368,7 +370,12 @@ static void records_of_what_went_wrong_survive_a_round_trip(void **state)
                              .answer = "done",
                              .at_usec = 1,
                              .deliveries = {{.sink = "hook", .state = DELIVERY_RESOLVED}},
-                             .n_deliveries = 1};
+                             .n_deliveries = 1,
+                             .uris = {{.uri = "file:///a", .write = true, .marker = ".m"},
+                                      {.uri = "s3://b/c"}},
+                             .n_uris = 2,
+                             .peers = {{.address = "10.0.0.1"}},
+                             .n_peers = 1};
     ASSERT_ROUND_TRIP(RequestRecord, request_record, &request);
 }
 

@@ -39,6 +39,8 @@ static int check_rights(const char *path, bool secret, Error *err)
     struct stat st;
     if (stat(path, &st) < 0)
         return error_errno(err, -errno, "%s", path);
+    if (!S_ISREG(st.st_mode)) /* a pipe would hold up every verb */
+        return error_set(err, -EINVAL, "%s: it is no file", path);
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return error_set(err, -EPERM, "%s: wrong rights: it belongs to user %u, not to you or root",
                          path, (unsigned)st.st_uid);

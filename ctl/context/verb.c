@@ -7,7 +7,6 @@
 #include "ctl/print.h"
 
 #include <string.h>
-#include <sys/stat.h>
 
 static json_t *context_json(const Context *c, bool used)
 {
@@ -99,11 +98,12 @@ int context_show(const Arguments *a)
     return c ? CTL_DONE : ctl_fail(&err, -ENOENT);
 }
 
-/* Changes "context" alone in the person's own file, or makes it. */
-static int write_choice(const char *file, const char *name, Error *err)
+/* Changes "context" alone in the person's own file, or makes it. A link stays, and what it leads to is written. */
+static int write_choice(const char *own, const char *name, Error *err)
 {
     _cleanup_json_ json_t *root = NULL;
-    char folder[PATH_MAX];
+    char folder[PATH_MAX], target[PATH_MAX];
+    const char *file = realpath(own, target) ? target : own;
     int r = access(file, F_OK) == 0 ? json_read_file(file, 1 << 18, &root, err) : 0;
     if (r < 0)
         return r;
@@ -115,7 +115,6 @@ static int write_choice(const char *file, const char *name, Error *err)
         return error_set(err, -EINVAL, "%s: cannot be written as JSON", file);
     (void)snprintf(folder, sizeof(folder), "%s", file);
     *strrchr(folder, '/') = '\0';
-    (void)umask(077);
     r = folder_make(folder, err);
     return r < 0 ? r : file_write(file, text, strlen(text), 0, err);
 }

@@ -16,11 +16,12 @@ enum {
     GPU_SHM_MIB = 1024,   /* NCCL's ranks of one node share memory there */
     GPU_MEMLOCK_MIB = 64, /* RDMA and CUDA pin memory */
     REPORT_TEXT_MAX = 200,
+    ERRNO_MAX = 4095,
 };
 
 static const char node_check_name[] = "nodes", store_check[] = "stores", user_check[] = "user",
                   clock_check[] = "clock", limit_check[] = "limits", cgroup_check[] = "cgroups",
-                  version_check[] = "versions";
+                  network_check[] = "network", version_check[] = "versions";
 
 typedef struct StoreReport {
     int64_t r; /* -errno */
@@ -35,6 +36,8 @@ typedef struct Report {
     bool synchronised;
     StoreReport stores[RECORD_URIS_MAX];
     size_t n_stores;
+    int64_t peers[RECORD_PEERS_MAX]; /* microseconds, or -errno */
+    size_t n_peers;
 } Report;
 
 typedef struct Asked {
@@ -49,7 +52,8 @@ typedef struct Asking {
     Asked *nodes; /* in the order of names, as the model's */
     size_t n, n_left;
     RequestRecord request;
-    uint64_t sent_usec; /* realtime */
+    const NodeRecord *peers[RECORD_PEERS_MAX]; /* of request.peers */
+    uint64_t sent_usec;                        /* realtime */
 } Asking;
 
 /* ---- reports ---- */
@@ -62,11 +66,24 @@ static void read_stores(JsonReader *r, Report *ret)
     for (size_t i = 0; i < json_array_size(list); i++) {
         JsonReader one = json_get_element(r, "stores", list, i);
         StoreReport *s = &ret->stores[ret->n_stores++];
-        json_get_int(&one, "r", JSON_REQUIRED, -4095, 0, &s->r);
+        json_get_int(&one, "r", JSON_REQUIRED, -ERRNO_MAX, 0, &s->r);
         json_get_text(&one, "error", JSON_REQUIRED, s->error, sizeof(s->error));
         json_get_bool(&one, "lacks_marker", JSON_OPTIONAL, &s->lacks_marker);
         (void)json_close(&one); /* its error is the reader's */
     }
+}
+
+static void read_peers(JsonReader *r, Report *ret)
+{
+    json_t *list = NULL, *one;
+    size_t i;
+    if (!json_get_array(r, "peers", JSON_OPTIONAL, RECORD_PEERS_MAX, &list))
+        return;
+    json_array_foreach (list, i, one)
+        if (json_is_integer(one) && json_integer_value(one) >= -ERRNO_MAX)
+            ret->peers[ret->n_peers++] = json_integer_value(one);
+        else
+            json_refuse(r, "peers", "element %zu is neither a time nor an error", i);
 }
 
 /* A node may say anything: what is no report is its error. */
@@ -90,6 +107,7 @@ static void read_report(const char *text, Report *ret)
         json_get_int(&j, "nofile", JSON_REQUIRED, -1, INT64_MAX, &ret->nofile);
         json_get_bool(&j, "synchronised", JSON_REQUIRED, &ret->synchronised);
         read_stores(&j, ret);
+        read_peers(&j, ret);
         r = json_close(&j);
     }
     if (r < 0)
@@ -139,6 +157,20 @@ static int on_record(const EtcdEvent *event, void *userdata)
     return 0;
 }
 
+/* All, or as many as there is room for, spread over the list: racks have neighbouring names. */
+static void add_peers(Asking *asking)
+{
+    RequestRecord *q = &asking->request;
+    const size_t n = MIN(asking->n, (size_t)RECORD_PEERS_MAX);
+    for (size_t i = 0; i < n; i++) {
+        const NodeRecord *node = asking->nodes[i * asking->n / n].node;
+        if (!*node->address)
+            continue;
+        asking->peers[q->n_peers] = node;
+        memcpy(q->peers[q->n_peers++].address, node->address, sizeof(node->address));
+    }
+}
+
 static int ask(CtlClient *client, const Stores *stores, Asking *asking, double timeout_sec,
                Error *err)
 {
@@ -151,6 +183,7 @@ static int ask(CtlClient *client, const Stores *stores, Asking *asking, double t
         (void)snprintf(u->marker, sizeof(u->marker), "%s", stores->tries[i].marker);
         u->write = stores->tries[i].kind != STORE_TRY_READ;
     }
+    add_peers(asking);
     asking->sent_usec = clock_realtime_usec();
     int r = client_request(client, "doctor", "", q, err);
     if (r < 0)
@@ -241,6 +274,22 @@ static void judge_limits(const Asked *a, Findings *f)
                      "not in use: process groups alone hold ranks together");
 }
 
+/* A row a peer that somebody does not reach. */
+static void judge_peers(const Asking *asking, const Asked *a, int64_t *longest_usec, Findings *f)
+{
+    for (size_t i = 0; i < MIN(a->report.n_peers, asking->request.n_peers); i++) {
+        const int64_t usec = a->report.peers[i];
+        if (usec < 0)
+            findings_add(f, FINDING_WRONG, network_check, a->node->name,
+                         "ranks connect to each other at ports 32768 and above, both ways",
+                         "cannot reach %s at %s: %s", asking->peers[i]->name,
+                         asking->peers[i]->address,
+                         usec == -EADDRNOTAVAIL ? "the name is not known there"
+                                                : strerror((int)-usec));
+        *longest_usec = MAX(*longest_usec, usec);
+    }
+}
+
 /* The node's clock was read between the question and the answer: what lies outside is its error. */
 static void judge_clock(const Asking *asking, const Asked *a, Findings *f)
 {
@@ -299,6 +348,7 @@ static void judge_user(const Asked *a, int64_t common, bool files, Findings *f)
 static void judge(const Asking *asking, const Stores *stores, double timeout_sec, Findings *f)
 {
     const int64_t uid = common_uid(asking);
+    int64_t longest_usec = 0;
     for (size_t i = 0; i < asking->n; i++) {
         const Asked *a = &asking->nodes[i];
         if (a->went) {
@@ -327,7 +377,12 @@ static void judge(const Asking *asking, const Stores *stores, double timeout_sec
         judge_user(a, uid, stores->has_files, f);
         judge_clock(asking, a, f);
         judge_limits(a, f);
+        judge_peers(asking, a, &longest_usec, f);
     }
+    if (longest_usec > 0)
+        findings_add(f, FINDING_OK, network_check, NULL, NULL,
+                     "nodes tried to reach %zu of them; what answers does so within %.1f ms",
+                     asking->request.n_peers, (double)longest_usec / 1e3);
 }
 
 void check_nodes(CtlClient *client, const Model *m, const Stores *stores, double timeout_sec,

@@ -6,6 +6,7 @@
 
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static const char *const variables[] = {
     "SDTRAIN_ETCD",      "SDTRAIN_ETCD_CA",   "SDTRAIN_CLUSTER",           "SDTRAIN_CONTEXT",
@@ -197,9 +198,19 @@ static void wrong_rights_are_refused(void **state)
     assert_int_equal(ctl_run(lab, "node list --context secret"),
                      0); /* etcd asks nobody who it is */
     assert_true(finds_node(lab, "--context lab"));
-    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* keeps the rest, for its owner alone */
+    char file[200], link[200];
+    (void)snprintf(link, sizeof(link), "%s/home/sdtrain/sdctl.json", lab->folder);
+    (void)snprintf(file, sizeof(file), "%s/dotfile", lab->folder);
+    assert_true(rename(link, file) == 0 && symlink(file, link) == 0);
+    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* keeps the rest */
+    struct stat st;
+    assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
+    assert_true(stat(file, &st) == 0 && (st.st_mode & 0022) == 0);
     assert_int_equal(ctl_run(lab, "context show secret"), 0);
     assert_contains(lab->out, "etcd_user            u\n");
+    assert_true(unlink(link) == 0 && mkfifo(link, 0600) == 0);
+    assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
+    assert_contains(lab->err, "/sdctl.json: it is no file\n");
 }
 
 int main(void)

@@ -22,6 +22,7 @@ static void put_leader(CtlLab *lab, const char *key, const char *name, int lease
 static void put_node(CtlLab *lab, const char *name, int lease_sec, const char *features)
 {
     NodeRecord record = {.machine_id = "1", .incarnation = 1, .n_slots = 1, .lease_sec = lease_sec};
+    (void)snprintf(record.address, sizeof(record.address), "10.0.0.%s", name);
     (void)snprintf(record.name, sizeof(record.name), "%s", name);
     (void)snprintf(record.version, sizeof(record.version), "%s", SDTRAIN_VERSION);
     (void)snprintf(record.features, sizeof(record.features), "%s", features);
@@ -37,6 +38,8 @@ static void put_report(CtlLab *lab, const char *node, const char *id, const char
     CTL_PUT(lab, KEY_HEALTH, node, health_record, record);
 }
 
+static const char *peers = ""; /* as the next reports say */
+
 /* What `sdtrainer doctor` prints; stores: its list. */
 static const char *report(double clock_off_sec, int uid, int nofile, const char *stores)
 {
@@ -44,10 +47,11 @@ static const char *report(double clock_off_sec, int uid, int nofile, const char 
     (void)snprintf(text, sizeof(text),
                    "{\"version\": \"%s\", \"uid\": %d, \"user\": \"sdtrain\", \"at_usec\": %llu,"
                    " \"shm_bytes\": 8589934592, \"memlock_bytes\": -1, \"nofile\": %d,"
-                   " \"synchronised\": true, \"cgroup\": \"/sys/fs/cgroup/x\", \"stores\": [%s]}",
+                   " \"synchronised\": true, \"cgroup\": \"/sys/fs/cgroup/x\", \"stores\": [%s],"
+                   " \"peers\": [%s]}",
                    SDTRAIN_VERSION, uid,
                    (unsigned long long)((double)clock_realtime_usec() + clock_off_sec * 1e6),
-                   nofile, stores);
+                   nofile, stores, peers);
     return text;
 }
 
@@ -247,12 +251,42 @@ static void an_etcd_that_is_down_is_a_row(void **state)
     ASSERT_FOUND(all, "etcd speed", "ok", NULL, "takes ");
 }
 
+/* Ways between nodes: who does not reach whom, and names that nobody knows. */
+static void ways_that_are_closed_are_named(void **state)
+{
+    CtlLab *lab = *state;
+    char id[64];
+    put_leader(lab, "1", "c1", 10);
+    for (int i = 1; i <= 4; i++) {
+        const char name[2] = {(char)('0' + i)};
+        put_node(lab, name, 10, FEATURE_DOCTOR);
+    }
+    ctl_begin(lab, "doctor --timeout 60");
+    _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    assert_contains(request, "\"peers\":[{\"address\":\"10.0.0.1\"},{\"address\":\"10.0.0.2\"},");
+    peers = "90, 250, -110, 2000";
+    put_report(lab, "1", id, report(0, 990, 65536, ""));
+    put_report(lab, "2", id, report(0, 990, 65536, ""));
+    peers = "90, 250, 80, -99";
+    put_report(lab, "3", id, report(0, 990, 65536, ""));
+    peers = "-9223372036854775808";
+    put_report(lab, "4", id, report(0, 990, 65536, ""));
+    peers = "";
+    assert_int_equal(ctl_finish(lab), 1);
+    assert_contains(lab->out, "1, 2: cannot reach 3 at 10.0.0.3: Connection timed out\n");
+    assert_contains(lab->out, "3: cannot reach 4 at 10.0.0.4: the name is not known there\n");
+    assert_contains(lab->out,
+                    "nodes tried to reach 4 of them; what answers does so within 2.0 ms\n");
+    assert_contains(lab->out, "4: cannot look at itself: its report: peers: element 0 is neither");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(what_is_well_is_few_rows, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(what_differs_is_named, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(stores_are_tried_from_here, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(ways_that_are_closed_are_named, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(jobs_name_the_stores, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(an_etcd_that_is_down_is_a_row, ctl_setup, ctl_teardown),
     };

@@ -14,8 +14,7 @@
 #include <sys/wait.h>
 #include <systemd/sd-event.h>
 
-/* sdtrainer gives a store 8 s. */
-enum { CHILD_SEC = 12, ARGUMENTS_MAX = 5 + 4 * RECORD_URIS_MAX };
+enum { ARGUMENTS_MAX = 4 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
 
 static void tell_error(Doctor *d, const char *text)
 {
@@ -100,6 +99,10 @@ static void make_arguments(const Doctor *d, char *ret[ARGUMENTS_MAX + 1])
             ret[n++] = (char *)u->marker;
         }
     }
+    for (size_t i = 0; i < d->request.n_peers; i++) {
+        ret[n++] = (char *)"--peer";
+        ret[n++] = (char *)d->request.peers[i].address;
+    }
     if (*d->needs.cgroups) {
         ret[n++] = (char *)"--cgroup";
         ret[n++] = (char *)d->needs.cgroups;
@@ -147,7 +150,9 @@ static void begin(Doctor *d)
         tell_error(d, err.text);
         return;
     }
-    timer_start(d->needs.timers, &d->timer, CHILD_SEC * USEC_PER_SEC, on_doctor_late, d);
+    timer_start(d->needs.timers, &d->timer,
+                d->needs.timeout_usec ? d->needs.timeout_usec : DOCTOR_SEC * USEC_PER_SEC,
+                on_doctor_late, d);
 }
 
 void doctor_ask(Doctor *d, const RequestRecord *request)

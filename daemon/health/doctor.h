@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor.h - answers requests of kind "doctor": runs `sdtrainer doctor` and puts what it says into health/<node>.
  *
- * What a rank could not do, sdtraind may: another program, other limits, an environment of its own. So the trainer itself
- * looks, in a child that is killed when it takes too long. sdtraind does not read what it says.
+ * What a rank could not do, sdtraind may: another program, other limits, an environment of its own. So the trainer
+ * itself looks, in a child that is killed when it takes too long. sdtraind does not read what it says.
  *
  * Ownership: a value; doctor_clear() kills the child. Borrows all its needs, which outlive it.
  * Units:     none.
@@ -17,12 +17,16 @@
 
 #include <sys/types.h>
 
+/* sdtrainer gives stores 8 s, and ways to others 6 s. */
+enum { DOCTOR_SEC = 16 };
+
 typedef struct DoctorNeeds {
     const DaemonConfig *config; /* changes at a reload */
     const Timers *timers;
     char *const *environment; /* of this process; the trainer's is made from it */
-    const int *trainer;  /* the program, opened; negative: the path in the settings is executed */
-    const char *cgroups; /* folder of the ranks' cgroups; empty: none */
+    const int *trainer;    /* the program, opened; negative: the path in the settings is executed */
+    const char *cgroups;   /* folder of the ranks' cgroups; empty: none */
+    uint64_t timeout_usec; /* of the child; 0: DOCTOR_SEC */
 
     void *userdata; /* of the call below */
     void (*told)(void *userdata, const char *request, const char *report);

@@ -515,6 +515,10 @@ static void a_node_answers_what_means_its_machine(_unused_ void **state)
     ask("r5", "clear", "n1", n1.config.machine_id, "");
     assert_int_equal(n1.n_checks, 1);
     assert_int_equal(n1.n_clears, 1);
+    ask("r6", "doctor", "", "", ""); /* all nodes are asked */
+    ask("r7", "doctor", "n1", "", "");
+    ask("r8", "doctor", "n2", "", "");
+    assert_int_equal(n1.n_doctors, 2);
     char key[KEY_MAX];
     const StoredKey *k = find(key_of("lab", KEY_REQUESTS, "r1", key));
     EtcdKeyValue kv = {.key = k->key,

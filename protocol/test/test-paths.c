@@ -58,6 +58,21 @@ static void expect(const char *data, const char *checkpoints, const char *read, 
         fail_msg("%s", err.text);
 }
 
+/* One URI, without a job. */
+static void test_one_uri(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    assert_int_equal(paths_check_uri("s3://b/x", true, NULL, NULL, &err), 0);
+    assert_int_equal(paths_check_uri("s3://b/x", true, NULL, "[\"s3://b\"]", &err), 0);
+    assert_int_equal(paths_check_uri("s3://b/x", false, "[]", "[\"s3://b\"]", &err), 0);
+    assert_int_equal(paths_check_uri("s3://c/x", true, NULL, "[\"s3://b\"]", &err), -EPERM);
+    assert_string_equal(err.text, "s3://c/x is not under paths_write of this node's sdtraind");
+    assert_int_equal(paths_check_uri("s3://c/x", false, "[\"s3://b\"]", NULL, &err), -EPERM);
+    assert_string_equal(err.text, "s3://c/x is not under paths_read of this node's sdtraind");
+    assert_int_equal(paths_check_uri("s3://c/x", false, "{}", NULL, &err), -EINVAL);
+}
+
 static void test_prefixes(void **state)
 {
     (void)state;
@@ -115,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prefixes),
+        cmocka_unit_test(test_one_uri),
         cmocka_unit_test(test_links),
     };
     return cmocka_run_group_tests(tests, begin, end);
