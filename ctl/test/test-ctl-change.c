@@ -344,7 +344,7 @@ static void start_is_refused_where_no_node_could_hold_it(void **state)
     write_job(lab, "wider", "\"min\": 1, \"max\": 4", "\"min\": 4, \"max\": 4");
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json --queue", lab->folder), 0);
     assert_int_equal(ctl_run(lab, "job list"), 0);
-    assert_contains(lab->out, "place 1 of ");
+    assert_contains(lab->out, " 1 of ");
     ctl_remove(lab, KEY_NODES, "n1");
     ctl_remove(lab, KEY_SPECS, "wide");
     ctl_remove(lab, KEY_SPECS, "wider");
@@ -410,7 +410,7 @@ static void resize_stop_delete_change_what_is_desired(void **state)
     assert_int_equal(desired_of(lab, "a").target, 3);
 
     assert_int_equal(ctl_run(lab, "job delete a"), 1);
-    assert_string_equal(lab->err, "sdctl: job a is running; sdctl job stop a first\n");
+    assert_string_equal(lab->err, "sdctl: job a is running; stop it before: sdctl job stop a\n");
     assert_int_equal(ctl_run(lab, "job stop a"), 0);
     assert_int_equal(desired_of(lab, "a").state, DESIRED_STOPPED);
 
