@@ -45,7 +45,14 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
         const char *from, *to, *says;
     } cases[] = {
         {"\"grain\": 4", "\"grain\": 5", "train.grain"},
-        {"\"steps\": 100", "\"steps\": 100, \"stepz\": 1", "train.stepz"},
+        {"\"steps\": 100", "\"steps\": 100, \"stepz\": 1",
+         "train.stepz: unknown key (did you mean \"steps\"?)"},
+        {"\"steps\": 100", "\"stepz\": 100", "train.steps: missing (is \"stepz\" meant to be it?)"},
+        {"\"steps\": 100", "\"steps\": 100, \"lr\": 1",
+         "train.lr: unknown key; there are global_batch, grain, "},
+        {"\"steps\": 100", "\"steps\": 100,", "(a comma too many, or a key without its quotes?)"},
+        {"\"checkpoint\": {\"uri\": \"/", "\"checkpoint\": {\"uri\": \"s3//",
+         "is no URI (did you mean \"s3://"},
         {"\"steps\": 100", "\"steps\": \"many\"", "train.steps"},
         {"\"steps\": 100", "\"steps\": 100, \"device\": \"gpu\"",
          "train.device: gpu is not one of"},
