@@ -521,8 +521,8 @@ typedef struct AlertRecord {
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
-     * only a reset cures. To the leader: "forget" a lost node that does not come back; "alerts-test"; "uncordon" says who let
-     * a node have ranks again, for the leader's log. */
+     * only a reset cures. To the leader: "forget" a lost node that does not come back; "alerts-test"; "uncordon", for
+     * its log, says who let a node have ranks again. */
     char kind[24];
     char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
     char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */

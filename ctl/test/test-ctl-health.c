@@ -261,8 +261,9 @@ static void a_node_off_the_list_is_shown(void **state)
     ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"admit\":\"gpu-*,own@1\"}");
     ctl_put_text(lab, KEY_LEADER, "3", "{\"v\":2,\"name\":\"c3\",\"admit\":\"evil\"}"); /* waits */
     assert_int_equal(ctl_run(lab, "node list"), 0);
-    assert_contains(lab->out, "evil   up     0/2   healthy, not admitted  -    it gets no rank: name "
-                              "it in admit");
+    assert_contains(lab->out,
+                    "evil   up     0/2   healthy, not admitted  -    it gets no rank: name "
+                    "it in admit");
     assert_contains(lab->out, "gpu-1  up     0/2   healthy                -");
     assert_int_equal(ctl_run(lab, "node status evil"), 0);
     assert_contains(lab->out, "\n  not admitted: it gets no rank");
