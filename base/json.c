@@ -27,8 +27,11 @@ int json_parse(const char *source, const char *text, size_t n_bytes, json_t **re
         char *near = strstr(e.text, " near '");
         if (near)
             *near = '\0';
-        return error_set(err, -EINVAL, "%s: line %d, column %d: %s", source, e.line, e.column,
-                         e.text);
+        return error_set(err, -EINVAL, "%s: line %d, column %d: %s%s", source, e.line, e.column,
+                         e.text,
+                         strncmp(e.text, "string or '}'", 13) == 0
+                             ? " (a comma too many, or a key without its quotes?)"
+                             : "");
     }
     if (!json_is_object(root))
         return error_set(err, -EINVAL, "%s: expected a JSON object", source);
@@ -98,14 +101,34 @@ static bool was_asked(const JsonReader *r, const char *key)
     return false;
 }
 
+enum { KNOWN_BYTES = 240 };
+
+static const char *list_asked(const JsonReader *r, char ret[KNOWN_BYTES])
+{
+    size_t used = 0;
+    *ret = '\0';
+    for (size_t i = 0; i < r->n_asked; i++) {
+        if (used + strlen(r->asked[i]) + 8 > KNOWN_BYTES) {
+            (void)snprintf(ret + used, KNOWN_BYTES - used, ", ...");
+            break;
+        }
+        used +=
+            (size_t)snprintf(ret + used, KNOWN_BYTES - used, "%s%s", used ? ", " : "", r->asked[i]);
+    }
+    return ret;
+}
+
 /* Whoever wrote it may have meant a key that was asked for. */
 static void refuse_unknown(JsonReader *r, const char *key)
 {
     Nearest meant = nearest_to(key);
-    char hint[NEAREST_TEXT_BYTES];
+    char hint[NEAREST_TEXT_BYTES], known[KNOWN_BYTES];
     for (size_t i = 0; i < r->n_asked; i++)
         nearest_offer(&meant, r->asked[i]);
-    json_refuse(r, key, "unknown key%s", nearest_text(&meant, hint));
+    if (meant.n > 0)
+        json_refuse(r, key, "unknown key%s", nearest_text(&meant, hint));
+    else
+        json_refuse(r, key, "unknown key; there are %s", list_asked(r, known));
 }
 
 /* A key that is like it may be there by a slip of the pen. */

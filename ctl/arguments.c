@@ -305,13 +305,38 @@ static const OptionText *find_text(const CtlVerb *verb, int code)
     return NULL;
 }
 
+/* Where the order of the words is wrong, the usage says it best. */
+static int refuse_with_usage(const CtlVerb *verb, const char *format, ...) _printf_(2, 3);
+static int refuse_with_usage(const CtlVerb *verb, const char *format, ...)
+{
+    va_list ap;
+    (void)fprintf(stderr, "sdctl: %s%s%s: ", verb->noun ? verb->noun : "", verb->noun ? " " : "",
+                  verb->name);
+    va_start(ap, format);
+    (void)vfprintf(stderr, format, ap);
+    va_end(ap);
+    (void)fprintf(stderr, "\nusage: ");
+    arguments_print_usage(stderr, verb);
+    (void)fprintf(stderr, "; --help says more\n");
+    return CTL_USAGE;
+}
+
+/* Who has the names. */
+static const char *names_from(const char *operand)
+{
+    return strncmp(operand, "NAME", 4) == 0  ? "; sdctl job list shows all jobs"
+           : strcmp(operand, "NODE") == 0    ? "; sdctl node list shows all nodes"
+           : strcmp(operand, "PROCESS") == 0 ? "; sdctl dev status shows all processes"
+                                             : "";
+}
+
 static int check_needs(const CtlVerb *verb, const Arguments *a, unsigned given)
 {
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
         if ((verb->needs & texts[i].option) && !(given & texts[i].option))
-            return arguments_refuse(verb, "--%s %s is needed", texts[i].name, texts[i].value);
+            return refuse_with_usage(verb, "--%s %s is needed", texts[i].name, texts[i].value);
     if (verb->operand && *verb->operand != '[' && !a->operand)
-        return arguments_refuse(verb, "%s is needed", verb->operand);
+        return refuse_with_usage(verb, "%s is needed%s", verb->operand, names_from(verb->operand));
     return -1;
 }
 
@@ -349,6 +374,8 @@ static int refuse_option(const CtlVerb *verb, const char *word)
     list_owners(word + 2, strcspn(word + 2, "="), owners, sizeof(owners));
     if (meant.n == 0 && *owners)
         return arguments_refuse(verb, "%s is not an option here, but of %s", word, owners);
+    if (meant.n == 0)
+        return refuse_with_usage(verb, "%s is not an option here", word);
     return arguments_refuse(verb, "%s is not an option here%s", word, nearest_text(&meant, hint));
 }
 
@@ -379,7 +406,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
         if (c == ':')
             return arguments_refuse(verb, "%s needs a value", argv[optind - 1]);
         if (c == '?' && optopt && argv[optind - 1][1] != '-')
-            return arguments_refuse(verb, "-%c is not an option here", optopt);
+            return refuse_with_usage(verb, "-%c is not an option here", optopt);
         if (c == '?')
             return refuse_option(verb, argv[optind - 1]);
         const OptionText *t = find_text(verb, c);
@@ -393,7 +420,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
     if (two && argc - optind == 2)
         ret->second = argv[--argc];
     if (argc - optind > (verb->operand ? 1 : 0))
-        return arguments_refuse(verb, "\"%s\" is one operand too many", argv[argc - 1]);
+        return refuse_with_usage(verb, "\"%s\" is one word too many", argv[argc - 1]);
     ret->operand = optind < argc ? argv[optind] : NULL;
     if (ret->client.context && ret->client.etcd)
         return arguments_refuse(verb, "--context and --etcd both name an etcd");

@@ -23,7 +23,7 @@ static void on_interrupt(int number)
 
 void goes_on_say(const char *format, ...)
 {
-    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_interrupt, .sa_flags = (int)SA_RESETHAND}, before;
     size_t used = (size_t)snprintf(text, sizeof(text), "\nsdctl: ");
     va_list ap;
     va_start(ap, format);
@@ -33,5 +33,7 @@ void goes_on_say(const char *format, ...)
     text[used++] = '\n';
     n_text = used;
     (void)sigemptyset(&action.sa_mask); /* it only fails for a bad argument, as sigaction() here */
-    (void)sigaction(SIGINT, &action, NULL);
+    if (sigaction(SIGINT, NULL, &before) == 0 &&
+        before.sa_handler != SIG_IGN) /* in the background */
+        (void)sigaction(SIGINT, &action, NULL);
 }

@@ -94,6 +94,17 @@ int meant_refuse_verb(const char *noun, const char *word)
 
 /* ---- names ---- */
 
+void meant_nothing_there(const Model *m, const char *what)
+{
+    if (m->n_candidates || m->n_nodes || m->n_health || m->n_jobs)
+        fprintf(stderr, "cluster %s has no %s\n", m->cluster, what);
+    else
+        fprintf(stderr,
+                "sdctl: cluster %s: no controller, no node and no job is there; is --cluster "
+                "(SDTRAIN_CLUSTER) right?\n",
+                m->cluster);
+}
+
 int meant_no_job(const Model *m, const char *name, Error *err)
 {
     char hint[NEAREST_TEXT_BYTES];

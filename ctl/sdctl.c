@@ -151,7 +151,7 @@ int main(int argc, char **argv)
     (void)signal(SIGPIPE, SIG_DFL);     /* sdctl ... | head ends quietly */
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
-        return usage(NULL);
+        return usage(argc > 2 && is_noun(argv[2]) ? argv[2] : NULL);
     if (strcmp(word, "complete") == 0) /* what the completions of the shells call */
         return completion_words(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {
@@ -161,7 +161,8 @@ int main(int argc, char **argv)
 
     const char *noun = is_noun(word) ? word : NULL;
     const char *name = noun ? (argc > 2 ? argv[2] : "") : word;
-    if (noun && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0))
+    if (noun &&
+        (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0))
         return usage(noun);
     for (int i = 0; i < ctl_n_verbs; i++) {
         const CtlVerb *v = &ctl_verbs[i];

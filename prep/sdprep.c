@@ -69,7 +69,9 @@ static const char openclipart_help[] =
     "  --text-dim N         width of the text embedding (64)\n"
     "  --size-limit BYTES   of a shard (4M)\n"
     "  --compression ZIP    zstd or zstd:LEVEL\n"
-    "  --source DIR         where the packages' files are (/usr/share/openclipart)\n";
+    "  --source DIR         where the packages' files are (/usr/share/openclipart)\n\n"
+    "Examples:\n"
+    "  sdprep openclipart --out /data/openclipart --samples 2000\n";
 
 static int run_openclipart(int argc, char **argv)
 {
@@ -140,7 +142,10 @@ static const char encode_help[] =
     "  --decoders N         processes that decode pictures (as many as threads; with cuda as "
     "processors;\n"
     "                       at most 16)\n"
-    "  --cost-per-hour X    what this process costs, for the lines on its progress\n";
+    "  --cost-per-hour X    what this process costs, for the lines on its progress\n\n"
+    "Examples:\n"
+    "  sdprep encode --recipe recipe.json --in /data/raw --out s3://data/encoded\n"
+    "  sdprep encode --recipe recipe.json --in /data/raw --out s3://data/encoded --units 3/8\n";
 
 static const char check_help[] =
     "usage: sdprep check --recipe FILE --in URI [OPTION...]\n\n"
@@ -151,7 +156,9 @@ static const char check_help[] =
     "  --in URI             folder of WebDataset tars, or an MDS dataset with pictures\n"
     "  --units I/N          only every N-th tar or shard, from the I-th on (1 to N)\n"
     "  --reject KEY         leave the sample of this key out; may be given again\n"
-    "  --decoders N         processes that decode pictures (as many as processors, at most 16)\n";
+    "  --decoders N         processes that decode pictures (as many as processors, at most 16)\n\n"
+    "Examples:\n"
+    "  sdprep check --recipe recipe.json --in /data/raw > rejected.jsonl\n";
 
 static bool parse_units(const char *text, EncodeOptions *o)
 {
@@ -267,7 +274,9 @@ static const char index_help[] =
     ") of an MDS dataset beside its index.json, anew if there is one.\n\n"
     "  --sample-hashes   also record a hash of each sample, which reads all data; for datasets "
     "written\n"
-    "                    without hashes, and for reading parts of shards\n";
+    "                    without hashes, and for reading parts of shards\n\n"
+    "Examples:\n"
+    "  sdprep index s3://data/encoded\n";
 
 static void show_shard(void *context, uint64_t shard)
 {
@@ -321,7 +330,9 @@ static const char inspect_help[] =
     "usage: sdprep inspect URI [--sample N]\n\n"
     "Prints what an MDS dataset holds: shards, columns, and one sample with its statistics.\n\n"
     "  --sample N   number of the sample in file order (0)\n"
-    "  --cache DIR  where to keep a compact index if the dataset's folder cannot be written\n";
+    "  --cache DIR  where to keep a compact index if the dataset's folder cannot be written\n\n"
+    "Examples:\n"
+    "  sdprep inspect /data/openclipart --sample 7\n";
 
 static void print_array(const MdsArray *a)
 {

@@ -19,7 +19,9 @@ static void help(void)
            "pass, sample. With --noise K also the first K numbers of the sample's noise, height by "
            "width by channel,\n"
            "as hexadecimal floats. docs/reference/order.md says how another program computes all "
-           "of it.\n");
+           "of it.\n\n"
+           "Examples:\n"
+           "  sdtrainer order --job job.json --step 1 --world 4\n");
 }
 
 static int print_noise(Device *device, uint64_t seed, int64_t position, int64_t n, Error *err)

@@ -33,6 +33,9 @@ static void help(void)
         "operation of a bf16 job, and writes the fastest to FILE, which train.plans may name. Run "
         "it while nothing\n"
         "else uses the GPU.\n\n"
+        "Examples:\n"
+        "  sdtrainer plan --job job.json --ranks 8\n"
+        "  sdtrainer plan --job job.json --plans plans.json\n\n"
         "Exit codes: 0, 75 retry, 78 bad job, 80 GPU broken, 83 store unreachable, 85 no GPU or "
         "library.\n");
 }

@@ -234,6 +234,8 @@ static void help(void)
         "of "
         "it,\n"
         "                which ends when it wants to write again\n\n"
+        "Examples:\n"
+        "  sdtrainer run --job job.json\n\n"
         "Exit codes: 0 done or left, 75 retry, 78 bad job, 80 device fault, 81 peer lost, 82 data "
         "corrupt,\n"
         "83 store unreachable, 84 non-finite loss, 85 other numerics than the job's or no such "

@@ -72,8 +72,8 @@ static void add_wish(json_t *events, const ModelJob *job)
                        d->target == 1 ? "" : "s");
     else if (d->state != DESIRED_RUNNING)
         (void)snprintf(what, sizeof(what), d->state == DESIRED_STOPPED ? "to stop" : "to go");
-    add(events, d->asked_usec, "asked", job->phase.generation, model_step(job),
-        json_pack("{s:s}", "by", d->by), "%s, by %s", what, *d->by ? d->by : "?");
+    add(events, d->asked_usec, "asked", 0, 0, json_pack("{s:s}", "by", d->by), "%s, by %s", what,
+        *d->by ? d->by : "?");
 }
 
 static json_t *events_of(const Model *m, const ModelJob *job)

@@ -58,7 +58,9 @@ static int find_commit(const Arguments *a, Model **ret_model, ModelJob **ret_job
         return r;
     const CheckpointCommit *commit = checkpoints_latest(&(*ret_job)->checkpoints);
     if (!commit)
-        return error_set(err, -ENOENT, "job %s has no checkpoint yet", a->operand);
+        return error_set(err, -ENOENT,
+                         "job %s has no checkpoint yet; sdctl job checkpoint %s has it save one",
+                         a->operand, a->operand);
     *ret = *commit;
     return 0;
 }

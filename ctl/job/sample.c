@@ -66,7 +66,9 @@ int job_sample(const Arguments *a)
     if (r == 0)
         r = model_find_job(model, a->operand, &job, &err);
     if (r == 0 && !checkpoints_latest(&job->checkpoints))
-        r = error_set(&err, -ENOENT, "job %s has no checkpoint yet", a->operand);
+        r = error_set(&err, -ENOENT,
+                      "job %s has no checkpoint yet; sdctl job checkpoint %s has it save one",
+                      a->operand, a->operand);
     if (r == 0)
         r = write_spec(job, &fd, &err);
     if (r == 0) {

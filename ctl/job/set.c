@@ -138,7 +138,7 @@ static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecor
         return job->has_foreign_spec ? refuse_lost(job, err) : 0;
     if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
         return 0;
-    return error_set(err, -EBUSY, "job %s is %s; sdctl job stop %s first", job->name,
+    return error_set(err, -EBUSY, "job %s is %s; stop it before: sdctl job stop %s", job->name,
                      job_phase_name(model_phase(job)), job->name);
 }
 
@@ -158,12 +158,22 @@ static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *d
     return 0;
 }
 
+/* The word was no job's name: a file of that name may be meant. */
+static void hint_at_file(const char *word)
+{
+    char file[RECORD_TEXT_MAX];
+    (void)snprintf(file, sizeof(file), "%.200s.json", word);
+    if (access(word, R_OK) == 0)
+        fprintf(stderr, "sdctl: did you mean the file? sdctl job start ./%s\n", word);
+    else if (access(file, R_OK) == 0)
+        fprintf(stderr, "sdctl: did you mean the file? sdctl job start %s\n", file);
+}
+
 int job_start_again(const Arguments *a)
 {
     int code = set(a, start_again);
-    if (code == CTL_NOT_FOUND && access(a->operand, R_OK) == 0)
-        fprintf(stderr, "sdctl: the file %s that is here is started by sdctl job start ./%s\n",
-                a->operand, a->operand);
+    if (code == CTL_NOT_FOUND)
+        hint_at_file(a->operand);
     if (code == CTL_DONE)
         printf("job %s goes on from its newest checkpoint once there are slots for it\n",
                a->operand);

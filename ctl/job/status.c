@@ -5,6 +5,7 @@
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch.h"
+#include "ctl/meant.h"
 #include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
@@ -239,6 +240,8 @@ int job_list(const Arguments *a)
     json_array_foreach (all, i, j)
         add_line(t, j);
     table_print(t);
+    if (json_array_size(all) == 0)
+        meant_nothing_there(model, "job");
     json_decref(all);
     return CTL_DONE;
 }

@@ -77,13 +77,15 @@ static int parse_wanted(const char *wanted, JobWait *w)
 
 static int refuse_wanted(const Arguments *a)
 {
-    char hint[NEAREST_TEXT_BYTES];
+    char hint[NEAREST_TEXT_BYTES], phases[160] = "";
     Nearest meant = nearest_to(a->wanted);
-    for (int i = 0; i < PHASE_COUNT; i++)
+    for (int i = 0; i < PHASE_COUNT; i++) {
+        size_t used = strlen(phases);
         nearest_offer(&meant, job_phase_name((JobPhase)i));
-    return arguments_refuse(a->verb,
-                            "--for takes a phase (running, succeeded, ...) or step=N, not "
-                            "\"%s\"%s",
+        (void)snprintf(phases + used, sizeof(phases) - used, "%s%s", i ? ", " : "",
+                       job_phase_name((JobPhase)i));
+    }
+    return arguments_refuse(a->verb, "--for takes a phase (%s) or step=N, not \"%s\"%s", phases,
                             a->wanted, nearest_text(&meant, hint));
 }
 

@@ -199,6 +199,8 @@ int node_list(const Arguments *a)
     json_array_foreach (all, i, j)
         add_line(t, j);
     table_print(t);
+    if (json_array_size(all) == 0)
+        meant_nothing_there(model, "node");
     json_decref(all);
     return CTL_DONE;
 }

@@ -8,18 +8,20 @@
 
 #include <string.h>
 
+#define PHASES                                                                                     \
+    "pending, starting, running, recovering, resizing, stopping, stopped, succeeded, failed"
+#define STATUS_USAGE "usage: sdctl job status NAME [--watch] [-o json|text]; --help says more\n"
+
 static void bad_words_are_refused_exactly(void **state)
 {
     CtlLab *lab = *state;
     static const struct {
         const char *line, *says;
     } cases[] = {
-        {"job status", "job status: NAME is needed; see sdctl job status --help\n"},
-        {"job status a b",
-         "job status: \"b\" is one operand too many; see sdctl job status --help\n"},
-        {"job status a --bogus",
-         "job status: --bogus is not an option here; see sdctl job status --help\n"},
-        {"job status a -x", "job status: -x is not an option here; see sdctl job status --help\n"},
+        {"job status", "job status: NAME is needed; sdctl job list shows all jobs\n" STATUS_USAGE},
+        {"job status a b", "job status: \"b\" is one word too many\n" STATUS_USAGE},
+        {"job status a --bogus", "job status: --bogus is not an option here\n" STATUS_USAGE},
+        {"job status a -x", "job status: -x is not an option here\n" STATUS_USAGE},
         {"job status a --world 2", "job status: --world is not an option here, but of job resize; "
                                    "see sdctl job status --help\n"},
         {"job status a -o xml",
@@ -27,21 +29,25 @@ static void bad_words_are_refused_exactly(void **state)
         {"job status a --etcd", "job status: --etcd needs a value; see sdctl job status --help\n"},
         {"job start", "job start: FILE (a job file) or NAME (a job that has ended) is needed; see "
                       "sdctl job start --help\n"},
-        {"job resize a", "job resize: --world N is needed; see sdctl job resize --help\n"},
+        {"job resize a", "job resize: --world N is needed\nusage: sdctl job resize NAME --world N "
+                         "[--wait] [--timeout SECONDS]; --help says more\n"},
         {"job resize a --world 0", "job resize: --world takes a number of ranks, 1 or more, not "
                                    "\"0\"; see sdctl job resize --help\n"},
         {"job resize a --world 2x", "job resize: --world takes a number of ranks, 1 or more, not "
                                     "\"2x\"; see sdctl job resize --help\n"},
-        {"job wait a", "job wait: --for PHASE|step=N is needed; see sdctl job wait --help\n"},
+        {"job wait a", "job wait: --for PHASE|step=N is needed\nusage: sdctl job wait NAME --for "
+                       "PHASE|step=N [--timeout SECONDS]; --help says more\n"},
         {"job wait a --for later",
-         "job wait: --for takes a phase (running, succeeded, ...) or step=N, not \"later\"; see "
+         "job wait: --for takes a phase (" PHASES ") or step=N, not \"later\"; see "
          "sdctl job wait --help\n"},
         {"job wait a --for step=-1",
-         "job wait: --for takes a phase (running, succeeded, ...) or step=N, not \"step=-1\"; see "
+         "job wait: --for takes a phase (" PHASES ") or step=N, not \"step=-1\"; see "
          "sdctl job wait --help\n"},
         {"job wait a --for running --timeout soon",
          "job wait: --timeout takes seconds, not \"soon\"; see sdctl job wait --help\n"},
-        {"job report a", "job report: --out FILE is needed; see sdctl job report --help\n"},
+        {"job report a",
+         "job report: --out FILE is needed\nusage: sdctl job report NAME --out FILE; "
+         "--help says more\n"},
         {"job sample a --out f --samples 401",
          "job sample: --samples takes 1 to 400 images, not \"401\"; see sdctl job sample --help\n"},
         {"job sample a --out f --caption",
@@ -52,7 +58,7 @@ static void bad_words_are_refused_exactly(void **state)
          "completion: SHELL is bash, zsh or fish, not \"tcsh\"; see sdctl completion --help\n"},
         {"job resize a --wrold 2", "job resize: --wrold is not an option here (did you mean "
                                    "\"--world\"?); see sdctl job resize --help\n"},
-        {"job wait a --for runing", "job wait: --for takes a phase (running, succeeded, ...) or "
+        {"job wait a --for runing", "job wait: --for takes a phase (" PHASES ") or "
                                     "step=N, not \"runing\" (did you mean \"running\"?); see sdctl "
                                     "job wait --help\n"},
         {"job stop a --timeout 5",
@@ -64,7 +70,7 @@ static void bad_words_are_refused_exactly(void **state)
                                                "could show; see sdctl job start --help\n"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        char expected[400];
+        char expected[500];
         assert_int_equal(ctl_run(lab, "%s", cases[i].line), 2);
         (void)snprintf(expected, sizeof(expected), "sdctl: %s", cases[i].says);
         assert_string_equal(lab->err, expected);
@@ -98,6 +104,16 @@ static void what_is_no_verb_is_answered_shortly(void **state)
         {"jobs", "sdctl: jobs is not a verb (did you mean \"job\"?)\n"},
         {"start job.json",
          "sdctl: what it is about comes first: sdctl job start, sdctl dev start\n"},
+        {"node drain", "sdctl: node drain: NODE is needed; sdctl node list shows all nodes\nusage: "
+                       "sdctl node drain NODE [--reason TEXT]; --help says more\n"},
+        {"node drain n1 n2",
+         "sdctl: node drain: \"n2\" is one word too many\nusage: sdctl node drain "
+         "NODE "},
+        {"job resize a 2", "sdctl: job resize: \"2\" is one word too many\nusage: sdctl job resize "
+                           "NAME --world N "},
+        {"job resize a --size 2",
+         "sdctl: job resize: --size is not an option here\nusage: sdctl job "
+         "resize NAME --world N "},
         {"job", "usage: sdctl job VERB [NAME] [OPTIONS]; VERB is start, "},
         {" ", "usage: sdctl NOUN VERB [NAME] [OPTIONS]; NOUN is job, "},
     };

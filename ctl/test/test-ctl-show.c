@@ -618,7 +618,8 @@ static void export_joins_the_weight_files(void **state)
     Error err = ERROR_INIT;
     ctl_put_running_job(lab, "e");
     assert_int_equal(ctl_run(lab, "job export e --out %s/e.safetensors", lab->folder), 3);
-    assert_string_equal(lab->err, "sdctl: job e has no checkpoint yet\n");
+    assert_string_equal(
+        lab->err, "sdctl: job e has no checkpoint yet; sdctl job checkpoint e has it save one\n");
     put_checkpoint(lab, "e");
     assert_int_equal(ctl_run(lab, "job export e --out %s/e.safetensors", lab->folder), 0);
     (void)snprintf(path, sizeof(path), "%s/e.safetensors", lab->folder);

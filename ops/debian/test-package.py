@@ -83,6 +83,8 @@ class Package(unittest.TestCase):
                      "/usr/share/doc/sdtrain-common/docs/reference/settings.md", "/usr/share/sdtrain/systemd/addresses.conf"):
             self.assertIn(path, self.files["sdtrain-common"])
         self.assertIn("/usr/share/bash-completion/completions/sdctl", self.files["sdtrain-ctl"])
+        self.assertIn("/usr/share/zsh/vendor-completions/_sdctl", self.files["sdtrain-ctl"])
+        self.assertIn("/usr/share/fish/vendor_completions.d/sdctl.fish", self.files["sdtrain-ctl"])
 
     def test_documents_of_each(self):
         """What Debian's users look for in /usr/share/doc: what changed, whose it is, and what to do next."""

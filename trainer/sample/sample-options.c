@@ -23,7 +23,11 @@ static void help(void)
            "                   read captions; without it the codec and the hashed embedding of "
            "sdprep openclipart do\n"
            "  --caption TEXT   this caption instead; may be given again, images take them in turn\n"
-           "  --from MANIFEST  another checkpoint\n");
+           "  --from MANIFEST  another checkpoint\n\n"
+           "Examples:\n"
+           "  sdtrainer sample --job job.json --out grid.png --samples 9\n"
+           "  sdtrainer sample --job job.json --out fox.png --model /models/sd2 --caption 'a red "
+           "fox'\n");
 }
 
 static bool take_caption(SampleOptions *o)

@@ -333,10 +333,8 @@ static void put_desired(Story *s)
 
 static CordonRecord cordon_of(const Story *s, const char *node)
 {
-    CordonRecord record = {0};
     const TraceEntry *entry = trace_find(s->runner, EVENT_CORDON, node, 0, NULL);
-    if (entry)
-        record = *(const CordonRecord *)entry->record;
+    CordonRecord record = entry ? *(const CordonRecord *)entry->record : (CordonRecord){0};
     COPY(record.node, node);
     return record;
 }
