@@ -331,8 +331,8 @@ typedef struct PhaseRecord {
     double goodput;                /* training time that counts / wall time since start */
     double useful_sec;             /* training time that counts, up to since_usec */
     PhaseSpent spent;
-    uint64_t started_usec;         /* when the job's first world was decided */
-    uint64_t grown_usec;           /* when growth was last planned */
+    uint64_t started_usec;  /* when the job's first world was decided */
+    uint64_t grown_usec;    /* when growth was last planned */
     int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
     /* How long after since_usec the next world comes, while nothing runs; 0: no pause. */
     uint64_t pause_usec;
@@ -351,9 +351,9 @@ typedef struct PhaseRecord {
 static inline void phase_spent_add(PhaseSpent *spent, JobPhase phase, uint64_t usec)
 {
     uint64_t *const kinds[PHASE_COUNT] = {
-        &spent->idle_usec,   &spent->start_usec,  &spent->running_usec,
+        &spent->idle_usec,     &spent->start_usec,  &spent->running_usec,
         &spent->recovery_usec, &spent->resize_usec, &spent->resize_usec,
-        &spent->idle_usec,   &spent->idle_usec,   &spent->idle_usec,
+        &spent->idle_usec,     &spent->idle_usec,   &spent->idle_usec,
     };
     *kinds[phase] += usec;
 }

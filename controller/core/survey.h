@@ -35,7 +35,8 @@ typedef struct JobSurvey {
 typedef struct JobRecords {
     const PhaseRecord *phase; /* zero without a record */
     const CheckpointsRecord *checkpoints;
-    const ProgressRecord *progress; /* of the present world; NULL: there is none, or the job has ended */
+    const ProgressRecord
+        *progress; /* of the present world; NULL: there is none, or the job has ended */
     const char *submission;
     bool waits; /* for its first world, or its next */
 } JobRecords;
@@ -44,8 +45,8 @@ typedef struct NodeSurvey {
     const char *name, *job; /* job: whose ranks it runs; "": none */
     const char *evidence;   /* why its verdict is not healthy; "": not told */
     const char *reason;     /* why it is cordoned; "": it is not */
-    bool up, absent; /* neither: its daemon was stopped */
-    bool cordoned;   /* no rank of any job is placed on it */
+    bool up, absent;        /* neither: its daemon was stopped */
+    bool cordoned;          /* no rank of any job is placed on it */
     NodeVerdict verdict;
     CordonMode mode;
     int strikes, n_slots, n_lost_slots;

@@ -69,7 +69,8 @@ typedef struct LeaderView {
     bool has_lease; /* etcd has granted the lease and not taken it back */
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up */
-    const LeaderRecord *first; /* of who is first in the election, this controller or another; NULL: not known */
+    const LeaderRecord
+        *first; /* of who is first in the election, this controller or another; NULL: not known */
 } LeaderView;
 
 int leader_new(const LeaderNeeds *needs, const LeaderSettings *settings, const LeaderEvents *events,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-live-page.c - the leader's pages over a core that the test feeds: what a viewer gets, what one gets who comes back,
- * what everybody is told when a job goes or the leadership, and what a controller has seen.
+/* test-live-page.c - the leader's pages over a core that the test feeds: what a viewer gets, what one gets who comes
+ * back, what everybody is told when a job goes or the leadership, and what a controller has seen.
  *
  *     test-live-page SECONDS     1,000 nodes, 20 jobs and 5 viewers for so long: processor, and bytes a viewer */
 #include "base/clock.h"
