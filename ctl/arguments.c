@@ -42,6 +42,8 @@ static const OptionText texts[] = {
      WHOLE(world, 1, INT32_MAX, "a number of ranks, 1 or more")},
     {OPTION_FOR, "for", 0, "PHASE|step=N", "what to wait for", TAKES(TEXT, wanted)},
     {OPTION_OUT, "out", 0, "FILE", "where to write", TAKES(TEXT, out)},
+    {OPTION_BESIDE, "alone", 0, "DIGEST", "digest of the same job run alone, to be compared", TAKES(TEXT, alone)},
+    {OPTION_BESIDE, "grid", 0, "FILE", "picture of job sample, to be shown", TAKES(TEXT, grid)},
     {OPTION_PIPELINE, "pipeline", 0, "FOLDER", "instead: a folder that diffusers loads, with what --model has",
      TAKES(TEXT, pipeline)},
     {OPTION_MODEL, "model", 0, "FOLDER", "a diffusers folder, path or URI: VAE, text encoder, tokenizer",

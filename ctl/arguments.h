@@ -42,6 +42,7 @@ typedef enum Option {
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
+    OPTION_BESIDE = 1 << 30,     /* --alone DIGEST, --grid FILE */
 } Option;
 
 enum {
@@ -63,7 +64,7 @@ struct Arguments {
     bool json, watch, follow, ema, verbose, force, clear, queue;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
-    const char *model, *pipeline, *format;
+    const char *model, *pipeline, *format, *alone, *grid;
     ArgumentTexts captions;
     int samples, seed;                 /* -1: not given */
     int world, rank, generation;       /* -1: not given */

@@ -57,6 +57,8 @@ typedef struct ReportJob {
     uint64_t submitted_usec;
     const ReportRow *rows; /* more facts */
     size_t n_rows;
+    const char *alone; /* digest of the same job run alone; NULL: not told */
+    const char *grid;  /* a picture as "data:image/png;base64,..."; NULL: none */
 } ReportJob;
 
 typedef struct ReportJobLine {
