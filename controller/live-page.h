@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* live-page.h - the leader's pages: / for the cluster, /jobs/NAME for a job, and streams of what changes in them.
  *
- * A page is drawn at most once a second, however many look at it, and never while nobody does: viewers share its bytes. A
- * viewer is sent the parts that have changed, and one that lags the whole page again. Nothing here can be changed, and a
- * controller that does not lead says who does, if it knows.
+ * A page is drawn at most once a second, however many look at it, and never while nobody does: viewers share its
+ * bytes. A viewer is sent the parts that have changed, and one that lags the whole page again. Nothing here can be
+ * changed, and a controller that does not lead says who does, if it knows.
  *
- * Ownership: live_pages_new() gives the caller LivePages, which borrow the look's userdata. http_server_free() comes first:
- *            it ends the viewers.
+ * Ownership: live_pages_new() gives the caller LivePages, which borrow the look's userdata. http_server_free() comes
+ *            first: it ends the viewers.
  * Units:     seconds.
  * Errors:    -errno with a text: no timer.
  * Threads:   loop thread only.

@@ -48,6 +48,8 @@ static const OptionText texts[] = {
      WHOLE(world, 1, INT32_MAX, "a number of ranks, 1 or more")},
     {OPTION_FOR, "for", 0, "PHASE|step=N", "what to wait for", TAKES(TEXT, wanted)},
     {OPTION_OUT, "out", 0, "FILE", "where to write", TAKES(TEXT, out)},
+    {OPTION_BESIDE, "alone", 0, "DIGEST", "digest of the same job run alone, to be compared", TAKES(TEXT, alone)},
+    {OPTION_BESIDE, "grid", 0, "FILE", "picture of job sample, to be shown", TAKES(TEXT, grid)},
     {OPTION_PIPELINE, "pipeline", 0, "FOLDER", "instead: a folder that diffusers loads, with what --model has",
      TAKES(TEXT, pipeline)},
     {OPTION_MODEL, "model", 0, "FOLDER", "a diffusers folder, path or URI: VAE, text encoder, tokenizer",
@@ -330,7 +332,7 @@ static const char *names_from(const char *operand)
                                              : "";
 }
 
-static int check_needs(const CtlVerb *verb, const Arguments *a, unsigned given)
+static int check_needs(const CtlVerb *verb, const Arguments *a, uint64_t given)
 {
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
         if ((verb->needs & texts[i].option) && !(given & texts[i].option))
@@ -343,7 +345,7 @@ static int check_needs(const CtlVerb *verb, const Arguments *a, unsigned given)
 /* Which verbs have it, where it is one of others: "job resize". */
 static void list_owners(const char *name, size_t n_name, char *ret, size_t size)
 {
-    unsigned option = 0;
+    uint64_t option = 0;
     int n = 0;
     *ret = '\0';
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
@@ -383,7 +385,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
 {
     struct option options[ELEMENTSOF(texts) + 2];
     char letters[2 * ELEMENTSOF(texts) + 3];
-    unsigned given = 0;
+    uint64_t given = 0;
     list_options(verb, options, letters);
     *ret = (Arguments){.verb = verb,
                        .priority = ARGUMENT_NO_PRIORITY,

@@ -46,7 +46,8 @@ typedef enum Option {
     OPTION_ONCE = 1 << 28,       /* --once */
     OPTION_WAIT = 1 << 29,       /* --wait */
     OPTION_EDIT = 1 << 30,       /* --set KEY=VALUE, --name NAME, --dry-run */
-    OPTION_DOCTOR = 1U << 31,    /* doctor's -f FILE, --timeout SECONDS */
+    OPTION_DOCTOR = 1ULL << 31,  /* doctor's -f FILE, --timeout SECONDS */
+    OPTION_BESIDE = 1ULL << 32,  /* --alone DIGEST, --grid FILE */
 } Option;
 
 enum {
@@ -68,7 +69,7 @@ struct Arguments {
     bool json, watch, follow, ema, verbose, force, clear, queue, all, once, wait, dry_run;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
-    const char *model, *pipeline, *format;
+    const char *model, *pipeline, *format, *alone, *grid;
     const char *name; /* --name */
     ArgumentTexts captions, sets;
     int samples, seed;                 /* -1: not given */

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include <stdint.h>
+
 typedef struct Arguments Arguments;
 
 typedef enum CtlExit {
@@ -24,7 +26,7 @@ typedef struct CtlVerb {
     const char *name;
     int (*run)(const Arguments *a);
     const char *operand;   /* "NAME"; NULL: none */
-    unsigned takes, needs; /* sets of Option (arguments.h); a needed option is taken too */
+    uint64_t takes, needs; /* sets of Option (arguments.h); a needed option is taken too */
     const char *about;     /* one sentence for --help */
 } CtlVerb;
 

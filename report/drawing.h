@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* drawing.h - the inside of a job's page: values of its drawings, in units of each drawing.
  *
- * A drawing's width is 100 % and its height fixed, so that text and marks keep their size on every screen; only paths are
- * stretched, from 1000 units.
+ * A drawing's width is 100 % and its height fixed, so that text and marks keep their size on every screen; only
+ * paths are stretched, from 1000 units.
  *
- * Ownership: the page is the caller's; a Timeline borrows.
+ * Ownership: the page is the caller's; an Axis is a value.
  * Units:     as report.h.
  * Errors:    none.
  * Threads:   any.

@@ -5,6 +5,7 @@
 #include "report/times.h"
 
 #include <math.h>
+#include <string.h>
 
 enum { COMMITS_SHOWN = 6 };
 
@@ -113,9 +114,14 @@ static void put_checkpoints(json_t *page, const ReportJob *j)
                  hash_format(c->digest, text), c->uri, c->struck_out ? "yes" : "");
     }
     const CheckpointCommit *newest = checkpoints_latest(j->checkpoints);
-    if (newest)
-        fill_put(page, "saved_step=%lld digest=%s", (long long)newest->step,
-                 hash_format(newest->digest, text));
+    if (!newest)
+        return;
+    fill_put(page, "saved_step=%lld digest=%s", (long long)newest->step,
+             hash_format(newest->digest, text));
+    if (j->alone)
+        fill_put(page, "alone=%s", j->alone);
+    if (j->alone && strcmp(j->alone, text) == 0)
+        fill_put(page, "same=%s", "yes");
 }
 
 static void put_spec(json_t *page, const ReportJob *j)
@@ -164,6 +170,7 @@ void report_job(const ReportJob *j, Page *ret)
     drawing_put_worlds(page, j);
     drawing_put_recoveries(page, j);
     put_checkpoints(page, j);
+    fill_put(page, "grid=%s", j->grid ? j->grid : "");
     put_spec(page, j);
     fill_page(report_job_html, page, ret);
 }

@@ -2,8 +2,8 @@
 /* report.h - a job and a cluster as pages of HTML, for `sdctl job report` and for the leader's live page.
  *
  * The makers of these structs gather what records and metrics say; the pages are drawn here alone. job.html and
- * cluster.html are the templates, page.css and page.js what both share; fill.h says how places are filled. A page can be
- * read without its script.
+ * cluster.html are the templates, page.css and page.js what both share; fill.h says how places are filled. A page
+ * can be read without its script.
  *
  * Ownership: a struct borrows all that it points to. The caller clears the Page.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0 unknown; *_sec seconds; NAN is an unknown double.
@@ -57,6 +57,8 @@ typedef struct ReportJob {
     uint64_t submitted_usec;
     const ReportRow *rows; /* more facts */
     size_t n_rows;
+    const char *alone; /* digest of the same job run alone; NULL: not told */
+    const char *grid;  /* a picture as "data:image/png;base64,..."; NULL: none */
 } ReportJob;
 
 typedef struct ReportJobLine {

@@ -53,7 +53,7 @@ static const Setting table[] = {
             .reloads = true),
     SETTING(FILE, alerts_file, 0, 0,
             "JSON file that says who hears of incidents; SIGHUP reads it again"),
-    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
+    SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of the live page, /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
             "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
     SETTING(WHOLE, record_mib, 1, 65536, "MiB of that file and the part before it (64)"),

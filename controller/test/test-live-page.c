@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-live-page.c - the leader's pages over a core that the test feeds: what a viewer gets, what one gets who comes back,
- * what everybody is told when a job goes or the leadership, and what a controller has seen.
+/* test-live-page.c - the leader's pages over a core that the test feeds: what a viewer gets, what one gets who comes
+ * back, what everybody is told when a job goes or the leadership, and what a controller has seen.
  *
  *     test-live-page SECONDS     1,000 nodes, 20 jobs and 5 viewers for so long: processor, and bytes a viewer */
 #include "base/clock.h"
@@ -9,6 +9,7 @@
 #include "controller/live-page.h"
 
 #include <arpa/inet.h>
+#include <inttypes.h>
 #include <math.h>
 #include <netinet/in.h>
 #include <stdlib.h>
@@ -16,7 +17,13 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-enum { PATIENCE_SEC = 60, ANSWER_BYTES = 1 << 20, NODES_MAX = 1000, JOBS_MAX = 20 };
+enum {
+    PATIENCE_SEC = 60,
+    ANSWER_BYTES = 1 << 20,
+    NODES_MAX = 1000,
+    JOBS_MAX = 70,
+    JOBS_MEASURED = 20
+};
 
 typedef struct Lab {
     sd_event *event;
@@ -233,15 +240,45 @@ static void a_viewer_gets_what_is_new(void **state)
     assert_null(strstr(answer, "\"page\":"));
     assert_null(strstr(answer, "\"curves\":")); /* not each second */
 
-    char id[80], header[120];
-    const char *at = strstr(answer, "id: ");
-    assert_int_equal(sscanf(at, "id: %79s", id), 1);
-    (void)snprintf(header, sizeof(header), "Last-Event-ID: %s\r\n", id);
+    /* Who comes back with the newest drawing gets what is new; with an older one, or another process's, all. */
+    uint64_t epoch, number;
+    char header[120];
+    assert_int_equal(sscanf(strstr(answer, "id: "), "id: %" SCNu64 "-%" SCNu64, &epoch, &number),
+                     2);
+    (void)snprintf(header, sizeof(header), "Last-Event-ID: %" PRIu64 "-%" PRIu64 "\r\n", epoch,
+                   number);
     _cleanup_fd_ int again = ask(lab, "/events/jobs/first", header);
     assert_null(strstr(read_until(lab, again, "\"stamp\":"), "\"page\":"));
-    _cleanup_fd_ int other =
-        ask(lab, "/events/jobs/first", "Last-Event-ID: 5-1\r\n"); /* another process's */
+    (void)snprintf(header, sizeof(header), "Last-Event-ID: %" PRIu64 "-%" PRIu64 "\r\n", epoch + 1,
+                   number);
+    _cleanup_fd_ int other = ask(lab, "/events/jobs/first", header);
     assert_non_null(strstr(read_until(lab, other, "\"stamp\":"), "\"page\":"));
+    (void)snprintf(header, sizeof(header), "\nid: %" PRIu64 "-%" PRIu64 "\n", epoch, number + 2);
+    (void)read_until(lab, fd, header);
+    (void)snprintf(header, sizeof(header), "Last-Event-ID: %" PRIu64 "-%" PRIu64 "\r\n", epoch,
+                   number);
+    _cleanup_fd_ int late = ask(lab, "/events/jobs/first", header);
+    assert_non_null(strstr(read_until(lab, late, "\"stamp\":"), "\"page\":"));
+}
+
+/* However many other pages are asked for. */
+static void a_page_that_is_looked_at_stays(void **state)
+{
+    Lab *lab = *state;
+    char path[40];
+    _cleanup_fd_ int fd = ask(lab, "/events/jobs/first", "");
+    (void)read_until(lab, fd, "\"page\":");
+    const uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
+    for (int i = 0; i < JOBS_MAX;) {
+        assert_true(clock_boottime_usec() < end_usec);
+        (void)snprintf(path, sizeof(path), "job%d", i);
+        feed_job(lab, path);
+        (void)snprintf(path, sizeof(path), "/jobs/job%d", i);
+        const bool is_refused = strstr(get(lab, path), "More pages are looked at") != NULL;
+        i += !is_refused; /* so many are drawn in a second, and no more */
+    }
+    feed_step(lab, "first", 9, 0.125);
+    (void)read_until(lab, fd, "\"loss\":\"0.1250\"");
 }
 
 static void a_job_that_goes(void **state)
@@ -338,7 +375,7 @@ static void measure(int seconds)
         (void)snprintf(name, sizeof(name), "node%04d", i);
         feed_node(lab, name);
     }
-    for (int i = 1; i < JOBS_MAX; i++) {
+    for (int i = 1; i < JOBS_MEASURED; i++) {
         (void)snprintf(name, sizeof(name), "job%d", i);
         feed_job(lab, name);
     }
@@ -355,7 +392,7 @@ static void measure(int seconds)
     for (int64_t step = 1; clock_boottime_usec() < begun_usec + (uint64_t)seconds * USEC_PER_SEC;
          step++) {
         const double before = processor_sec();
-        for (int i = 1; i < JOBS_MAX; i++) {
+        for (int i = 1; i < JOBS_MEASURED; i++) {
             (void)snprintf(name, sizeof(name), "job%d", i);
             feed_step(lab, name, step, 1.0 / (double)step + 0.01 * (double)(step % 5));
         }
@@ -390,6 +427,7 @@ int main(int argc, char *argv[])
     const struct CMUnitTest tests[] = {T(pages_are_served),
                                        T(a_page_is_drawn_once_a_second),
                                        T(a_viewer_gets_what_is_new),
+                                       T(a_page_that_is_looked_at_stays),
                                        T(a_job_that_goes),
                                        T(a_leadership_that_goes),
                                        T(more_viewers_than_there_may_be),

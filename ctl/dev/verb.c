@@ -185,6 +185,8 @@ static void print_up(const Dev *dev)
     if (node && controller)
         printf("#   kill -KILL %-13d the controller dies; training goes on\n",
                (int)controller->pid);
+    if (controller)
+        printf("# http://127.0.0.1:%d/ is its page\n", controller->metrics_port);
     if (dev->alerts_file[0])
         printf("# alerts go where %s says; sdctl alerts test tries it\n", dev->alerts_file);
     printf("# sdctl dev down ends it all\n");

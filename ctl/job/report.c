@@ -15,7 +15,10 @@
 #include <math.h>
 #include <string.h>
 
-enum { POINTS_MAX = 800 }; /* more steps are drawn as the range of each bucket */
+enum {
+    POINTS_MAX = 800, /* more steps are drawn as the range of each bucket */
+    GRID_BYTES_MAX = 8 << 20,
+};
 
 typedef struct Gathered {
     const Model *model;
@@ -27,6 +30,8 @@ typedef struct Gathered {
     size_t n_points;
     const IncidentRecord **incidents;
     size_t n_incidents;
+    const char *alone; /* NULL: not given */
+    char *grid;        /* as a URI; NULL: not given */
 } Gathered;
 
 static void gathered_clear(Gathered *g)
@@ -36,6 +41,7 @@ static void gathered_clear(Gathered *g)
     free(g->metrics.saved);
     free(g->points);
     free(g->incidents);
+    free(g->grid);
 }
 
 static void say_lost(Gathered *g)
@@ -109,6 +115,49 @@ static void gather_incidents(Gathered *g)
             g->incidents[g->n_incidents++] = &g->model->incidents[i];
 }
 
+/* ---- what is shown beside ---- */
+
+static char *uri_of(const char *bytes, size_t n)
+{
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    static const char head[] = "data:image/png;base64,";
+    char *uri = memory_zeroed(sizeof(head) + 4 * DIV_ROUND_UP(n, (size_t)3), 1);
+    char *to = stpcpy(uri, head);
+    for (size_t i = 0; i < n; i += 3) {
+        const size_t left = MIN(n - i, (size_t)3);
+        uint32_t word = (uint32_t)(uint8_t)bytes[i] << 16;
+        if (left > 1)
+            word |= (uint32_t)(uint8_t)bytes[i + 1] << 8;
+        if (left > 2)
+            word |= (uint8_t)bytes[i + 2];
+        for (size_t k = 0; k < 4; k++)
+            *to++ = k <= left ? digits[word >> (18 - 6 * k) & 63] : '=';
+    }
+    return uri;
+}
+
+static int read_beside(Gathered *g, const Arguments *a, Error *err)
+{
+    static const char png[] = "\x89PNG\r\n\x1a\n";
+    Hash ignored;
+    if (a->alone && hash_parse(a->alone, &ignored) < 0)
+        return error_set(err, -EINVAL, "--alone %.100s: a digest has 32 hexadecimal digits",
+                         a->alone);
+    g->alone = a->alone;
+    if (!a->grid)
+        return 0;
+    _cleanup_free_ char *bytes = NULL;
+    size_t n;
+    int r = file_read(a->grid, GRID_BYTES_MAX, &bytes, &n, err);
+    if (r < 0)
+        return error_prefix(err, r, "--grid");
+    if (n < sizeof(png) || memcmp(bytes, png, sizeof(png) - 1) != 0)
+        return error_set(err, -EINVAL, "--grid %s: not a PNG, as sdctl job sample writes it",
+                         a->grid);
+    g->grid = uri_of(bytes, n);
+    return 0;
+}
+
 static int write_page(const Gathered *g, const char *path, Error *err)
 {
     Page page;
@@ -130,7 +179,9 @@ static int write_page(const Gathered *g, const char *path, Error *err)
                         .saved = g->metrics.saved,
                         .n_saved = g->metrics.n_saved,
                         .spec = g->spec,
-                        .submitted_usec = g->job->spec.submitted_usec};
+                        .submitted_usec = g->job->spec.submitted_usec,
+                        .alone = g->alone,
+                        .grid = g->grid};
     report.place = model_place(g->model, g->job, &report.n_waiting);
     report_job(&report, &page);
     int r = file_write(path, page.text, page.n_bytes, 0, err);
@@ -144,7 +195,9 @@ int job_report(const Arguments *a)
     ModelJob *job;
     _cleanup_(model_freep) Model *model = NULL;
     _cleanup_(gathered_clear) Gathered g = {0};
-    int r = model_open(&a->client, &model, &err);
+    int r = read_beside(&g, a, &err);
+    if (r == 0)
+        r = model_open(&a->client, &model, &err);
     if (r == 0)
         r = model_find_job(model, a->operand, &job, &err);
     if (r == 0)

@@ -583,6 +583,42 @@ static void a_report_shows_every_mark(void **state)
     assert_null(strstr(page, "src="));
     assert_null(strstr(page, "http://"));
     assert_null(strstr(page, "https://"));
+    assert_null(strstr(page, "The same job, run alone"));
+}
+
+static void a_report_shows_what_is_given_to_it(void **state)
+{
+    CtlLab *lab = *state;
+    char path[200];
+    size_t n;
+    _cleanup_free_ char *page = NULL;
+    Error err = ERROR_INIT;
+    ctl_put_running_job(lab, "r");
+    put_checkpoint(lab, "r");
+    (void)snprintf(path, sizeof(path), "%s/grid.png", lab->folder);
+    assert_int_equal(file_write(path, "\x89PNG\r\n\x1a\nxy", 10, 0, &err), 0);
+    assert_int_equal(
+        ctl_run(lab,
+                "job report r --out %s/r.html --grid %s --alone 00000000000000000000000000000000",
+                lab->folder, path),
+        0);
+    (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "src=\"data:image/png;base64,iVBORw0KGgp4eQ==\"");
+    assert_contains(page, "equal: the same bits"); /* as the record's */
+    assert_int_equal(
+        ctl_run(lab, "job report r --out %s/r.html --alone 11111111111111111111111111111111",
+                lab->folder),
+        0);
+    free(TAKE_PTR(page));
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, ">different<");
+    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --alone 123", lab->folder), 1);
+    assert_contains(lab->err, "--alone 123: a digest has 32 hexadecimal digits");
+    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --grid %s/r.html", lab->folder,
+                             lab->folder),
+                     1);
+    assert_contains(lab->err, "not a PNG");
 }
 
 static void a_report_says_which_metrics_are_lost(void **state)
@@ -666,6 +702,7 @@ int main(void)
         cmocka_unit_test(logs_are_read_where_they_lie),
         cmocka_unit_test(a_report_shows_every_mark),
         cmocka_unit_test(a_report_says_which_metrics_are_lost),
+        cmocka_unit_test(a_report_shows_what_is_given_to_it),
         cmocka_unit_test(export_joins_the_weight_files),
     };
     return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
