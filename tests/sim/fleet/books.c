@@ -54,7 +54,7 @@ static JobBooks *job_of(const char *name)
             return &jobs[i];
     assert(n_jobs < FLEET_JOBS_MAX);
     JobBooks *job = &jobs[n_jobs++];
-    *job = (JobBooks){0};
+    *job = (JobBooks){.manifest = -1};
     (void)snprintf(job->name, sizeof(job->name), "%s", name);
     return job;
 }
@@ -96,6 +96,7 @@ static void note_spec(int64_t revision, const ServerChange *change, const char *
     if (strcmp(job->submission, spec.submission) != 0) {
         job->committed = job->trained_generation = 0;
         job->born = revision;
+        job->manifest = -1;
     }
     memcpy(job->submission, spec.submission, sizeof(job->submission));
     spec_record_clear(&spec);
@@ -124,6 +125,10 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         fleet_say("  %s %s %lld%s%s \"%s\"", name, job_phase_name(job->phase.phase),
                   (long long)job->phase.generation, job->phase.go ? " go" : "",
                   job->phase.leave ? " leave" : "", job->phase.reason);
+    if (by != BY_HAND && job->phase.phase == PHASE_FAILED &&
+        strstr(job->phase.reason, "not-owner") && !strstr(job->phase.reason, TRAINERS_OTHER_OWNER))
+        books_break("owner", "%s has another owner, and nobody says which: %s", name,
+                    job->phase.reason);
     if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);
 }
@@ -156,7 +161,14 @@ static void note_commits(const ServerChange *change, const char *name)
     const Manifest *m = manifests_get(number);
     fleet_say("  %s-%lld commits step %lld", name, (long long)newest->generation,
               (long long)newest->step);
+    if (newest->step < job->committed && job->commits_by_hand)
+        return; /* whoever puts it back may have seen no more; the marks tell that there was more */
+    job->commits_by_hand = false;
+    if (newest->step < job->committed && manifests_safe(job->manifest) == job->manifest)
+        books_break("lost", "%s forgets step %lld, with which nothing was ever wrong", name,
+                    (long long)job->committed);
     job->committed = newest->step;
+    job->manifest = number;
     if (m->last != newest->step || strcmp(m->job, name) != 0 ||
         strcmp(m->submission, job->submission) != 0)
         books_break("I4", "%s commits step %lld by a manifest of %s's step %lld", name,
@@ -192,6 +204,9 @@ static void note_desired(int64_t revision, const ServerChange *change, const cha
         job->word_revision = revision;
 }
 
+/* What was committed stays so. */
+static void note_commits_by_hand(const char *name) { job_of(name)->commits_by_hand = true; }
+
 static void note_record(int64_t revision, const ServerChange *change, Author by)
 {
     KeyKind kind;
@@ -206,7 +221,9 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
         note_world(change, name);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
-    else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */
+    else if (kind == KEY_CHECKPOINTS && by == BY_HAND)
+        note_commits_by_hand(name);
+    else if (kind == KEY_CHECKPOINTS)
         note_commits(change, name);
     else if (kind == KEY_NODES)
         note_node(change, name);
@@ -265,9 +282,11 @@ void books_begins(const char *name, const char *submission, int64_t generation, 
     const int64_t step = number >= 0 ? manifests_get(number)->last : 0;
     if (strcmp(job->submission, submission) != 0 || generation < job->generation)
         return;
-    if (step < job->committed)
+    const int safe = manifests_safe(job->manifest);
+    const int64_t committed = safe >= 0 ? manifests_get(safe)->last : 0;
+    if (step < committed)
         books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
-                    (long long)generation, (long long)step, (long long)job->committed);
+                    (long long)generation, (long long)step, (long long)committed);
 }
 
 /* ---- life ---- */
