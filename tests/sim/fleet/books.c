@@ -133,10 +133,11 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         trainers_check_go(name, job->phase.generation);
 }
 
-static void note_world(const ServerChange *change, const char *name)
+static void note_world(const ServerChange *change, const char *name, Author by)
 {
     WorldRecord world;
     JobBooks *job = job_of(name);
+    job->world_by_hand = by == BY_HAND;
     if (!change->value) {
         job->generation = 0;
         return;
@@ -218,7 +219,7 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
     else if (kind == KEY_DESIRED)
         note_desired(revision, change, name, by);
     else if (kind == KEY_WORLDS)
-        note_world(change, name);
+        note_world(change, name, by);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
     else if (kind == KEY_CHECKPOINTS && by == BY_HAND)
@@ -284,7 +285,7 @@ void books_begins(const char *name, const char *submission, int64_t generation, 
         return;
     const int safe = manifests_safe(job->manifest);
     const int64_t committed = safe >= 0 ? manifests_get(safe)->last : 0;
-    if (step < committed)
+    if (step < committed && !job->world_by_hand)
         books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
                     (long long)generation, (long long)step, (long long)committed);
 }

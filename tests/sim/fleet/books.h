@@ -28,8 +28,10 @@ typedef struct JobBooks {
     int64_t born;                          /* when the submission came */
     int64_t phase_revision, word_revision; /* word: of a person's newest wish */
     int64_t generation;                    /* of its newest world; 0: there is none */
-    int64_t committed;                     /* the newest step that counts; 0: none */
-    int manifest;                          /* its checkpoint; -1: none */
+    bool
+        world_by_hand; /* its ranks may begin where it once began: they cannot commit what is committed */
+    int64_t committed;    /* the newest step that counts; 0: none */
+    int manifest;         /* its checkpoint; -1: none */
     bool commits_by_hand; /* somebody was at the record of commits, which may tell less */
     int64_t trained_generation;
     uint64_t trained_usec;
