@@ -84,11 +84,12 @@ static void mix(const void *bytes, size_t n)
 
 /* ---- etcd's changes ---- */
 
-static void note_spec(int64_t revision, const ServerChange *change, const char *name)
+static void note_spec(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     SpecRecord spec;
     job->has_spec = change->value != NULL;
+    job->spec_by_hand = by == BY_HAND;
     job->spec_created = change->value ? change->create_revision : 0;
     if (!change->value ||
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
@@ -215,7 +216,7 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
     if (key_parse(cluster, change->key, &kind, &name) < 0)
         return;
     if (kind == KEY_SPECS)
-        note_spec(revision, change, name);
+        note_spec(revision, change, name, by);
     else if (kind == KEY_DESIRED)
         note_desired(revision, change, name, by);
     else if (kind == KEY_WORLDS)

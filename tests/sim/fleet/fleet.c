@@ -574,10 +574,13 @@ static char *spec_text(const FleetJob *job, const char *submission)
 void fleet_submit_job(const FleetJob *job)
 {
     char key[4][KEY_MAX], submission[SUBMISSION_BYTES];
+    const JobBooks *books = books_job(job->name);
     (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    _cleanup_free_ char *text = spec_text(job, submission);
+    /* Its folder is the old one: that tells a real job which one it is. */
+    _cleanup_free_ char *text =
+        spec_text(job, books->spec_by_hand ? books->submission : submission);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
     const EtcdOp ops[] = {
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
