@@ -84,11 +84,12 @@ static void mix(const void *bytes, size_t n)
 
 /* ---- etcd's changes ---- */
 
-static void note_spec(int64_t revision, const ServerChange *change, const char *name)
+static void note_spec(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     SpecRecord spec;
     job->has_spec = change->value != NULL;
+    job->spec_by_hand = by == BY_HAND;
     job->spec_created = change->value ? change->create_revision : 0;
     if (!change->value ||
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
@@ -124,14 +125,19 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         fleet_say("  %s %s %lld%s%s \"%s\"", name, job_phase_name(job->phase.phase),
                   (long long)job->phase.generation, job->phase.go ? " go" : "",
                   job->phase.leave ? " leave" : "", job->phase.reason);
+    if (by != BY_HAND && job->phase.phase == PHASE_FAILED &&
+        strstr(job->phase.reason, "not-owner") && !strstr(job->phase.reason, TRAINERS_OTHER_OWNER))
+        books_break("owner", "%s has another owner, and nobody says which: %s", name,
+                    job->phase.reason);
     if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);
 }
 
-static void note_world(const ServerChange *change, const char *name)
+static void note_world(const ServerChange *change, const char *name, Author by)
 {
     WorldRecord world;
     JobBooks *job = job_of(name);
+    job->world_by_hand = by == BY_HAND;
     if (!change->value) {
         job->generation = 0;
         return;
@@ -188,11 +194,11 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
     if (key_parse(cluster, change->key, &kind, &name) < 0)
         return;
     if (kind == KEY_SPECS)
-        note_spec(revision, change, name);
+        note_spec(revision, change, name, by);
     else if (kind == KEY_DESIRED)
         note_desired(revision, change, name, by);
     else if (kind == KEY_WORLDS)
-        note_world(change, name);
+        note_world(change, name, by);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
     else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */

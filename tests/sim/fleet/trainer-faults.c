@@ -75,6 +75,12 @@ void trainers_freeze(int node, bool frozen)
 void trainers_part(int node, int island) { trainer_places[node].island = island; }
 void trainers_differ(int node, bool differ) { trainer_places[node].differs = differ; }
 
+void trainers_cut_store(int node, bool cut)
+{
+    uint64_t *since = &trainer_places[node].out_usec;
+    *since = !cut ? 0 : *since ? *since : loops_now_usec();
+}
+
 /* ---- checks ---- */
 
 /* Where nobody can reach a rank, or it is shut out, it may run on for a while. */
