@@ -189,6 +189,25 @@ static void a_new_world_waits_until_the_old_is_dead(_unused_ void **state)
     assert_null(w.jobs->over); /* etcd knows that it is dead */
 }
 
+/* killed_usec tells the leader that all older worlds are dead here: a world that never started must not say so. */
+static void a_world_that_never_started_tells_nothing_of_an_older_one(_unused_ void **state)
+{
+    run_world(1);
+    decide(2);
+    answer_all();
+    decide(3);
+    answer_all();
+    RanksRecord record = report_of(2);
+    assert_int_equal(record.killed_usec, 0);
+    ranks_record_clear(&record);
+    dies(&home, 0);
+    dies(&home, 1);
+    answer_all();
+    expect(1, RANK_EXITED, RANK_EXITED, true);
+    expect(2, RANK_EXITED, RANK_EXITED, true);
+    expect(3, RANK_STARTING, RANK_STARTING, true);
+}
+
 /* Whether the job needs it is the trainer's business. */
 static void a_rank_is_told_the_gpu_of_its_slot(_unused_ void **state)
 {
@@ -431,6 +450,7 @@ int main(void)
         CASE(a_refused_write_kills_the_ranks),
         CASE(a_report_that_comes_late_does_not_count),
         CASE(progress_that_comes_late_does_not_count),
+        CASE(a_world_that_never_started_tells_nothing_of_an_older_one),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_commit_is_not_forgotten_by_progress),

@@ -270,13 +270,22 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
-/* Reports local worlds that are over once their ranks are dead, but for those in lost slots. */
+/* With those before it: the list has the newest first. */
+static bool is_dead_with_older(const LocalWorld *local)
+{
+    while (local && local_world_is_dead(local))
+        local = local->next;
+    return !local;
+}
+
+/* Reports local worlds that are over once their ranks are dead, but for those in lost slots. The leader takes that for
+ * the death of all older ranks here, too: a world whose ranks never started waits for those that hold its slots. */
 static void settle_over(LocalJob *job)
 {
     bool all_dead = true;
     for (LocalWorld *t = job->over; t; t = t->next) {
         assert(t->over && t->job == job && t != job->local);
-        if (!local_world_is_dead(t))
+        if (!is_dead_with_older(t))
             all_dead = false;
         else if (!t->killed_usec) {
             (void)fault("world.dead");
