@@ -270,10 +270,10 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
-/* With those before it: the list has the newest first. */
+/* With those before it: the list has the newest first. A rank in a lost slot counts once etcd knows of the slot. */
 static bool is_dead_with_older(const LocalWorld *local)
 {
-    while (local && local_world_is_dead(local))
+    while (local && local_world_is_dead(local) && !local_world_is_live(local))
         local = local->next;
     return !local;
 }
