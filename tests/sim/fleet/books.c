@@ -2,6 +2,7 @@
 /* books.c - see books.h. */
 #include "tests/sim/fleet/books.h"
 
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "tests/history/history-internal.h"
 #include "tests/sim/fleet/checks.h"
@@ -12,8 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { CHANGES_MAX = 512 };
 
 typedef enum Author { BY_PROGRAM, BY_PERSON, BY_HAND } Author;
 
@@ -84,11 +83,12 @@ static void mix(const void *bytes, size_t n)
 
 /* ---- etcd's changes ---- */
 
-static void note_spec(int64_t revision, const ServerChange *change, const char *name)
+static void note_spec(int64_t revision, const ServerChange *change, const char *name, Author by)
 {
     JobBooks *job = job_of(name);
     SpecRecord spec;
     job->has_spec = change->value != NULL;
+    job->spec_by_hand = by == BY_HAND;
     job->spec_created = change->value ? change->create_revision : 0;
     if (!change->value ||
         spec_record_decode(change->key, change->value, change->n_value, &spec, NULL) < 0)
@@ -124,14 +124,19 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
         fleet_say("  %s %s %lld%s%s \"%s\"", name, job_phase_name(job->phase.phase),
                   (long long)job->phase.generation, job->phase.go ? " go" : "",
                   job->phase.leave ? " leave" : "", job->phase.reason);
+    if (by != BY_HAND && job->phase.phase == PHASE_FAILED &&
+        strstr(job->phase.reason, "not-owner") && !strstr(job->phase.reason, TRAINERS_OTHER_OWNER))
+        books_break("owner", "%s has another owner, and nobody says which: %s", name,
+                    job->phase.reason);
     if (by != BY_HAND && goes(job, &old))
         trainers_check_go(name, job->phase.generation);
 }
 
-static void note_world(const ServerChange *change, const char *name)
+static void note_world(const ServerChange *change, const char *name, Author by)
 {
     WorldRecord world;
     JobBooks *job = job_of(name);
+    job->world_by_hand = by == BY_HAND;
     if (!change->value) {
         job->generation = 0;
         return;
@@ -188,11 +193,11 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
     if (key_parse(cluster, change->key, &kind, &name) < 0)
         return;
     if (kind == KEY_SPECS)
-        note_spec(revision, change, name);
+        note_spec(revision, change, name, by);
     else if (kind == KEY_DESIRED)
         note_desired(revision, change, name, by);
     else if (kind == KEY_WORLDS)
-        note_world(change, name);
+        note_world(change, name, by);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
     else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */
@@ -216,9 +221,8 @@ static Author author_of(const ServerChange *changes, size_t n)
 void books_note(int64_t revision, const ServerChange *changes, size_t n)
 {
     const Author by = author_of(changes, n);
-    HistoryChange its[CHANGES_MAX];
+    _cleanup_free_ HistoryChange *its = memory_zeroed(n, sizeof(HistoryChange));
     Error err = ERROR_INIT;
-    assert(n <= CHANGES_MAX);
     for (size_t i = 0; i < n; i++) {
         const ServerChange *c = &changes[i];
         its[i] = (HistoryChange){.key = c->key,
@@ -259,7 +263,12 @@ BooksCounts books_counts(void)
                          .n_changes = n.n_changes};
 }
 
-void books_end(void) { history_checker_end(checker); }
+void books_end(void)
+{
+    history_checker_end(checker);
+    checks_end(checker);
+}
+
 uint64_t books_digest(void) { return digest; }
 
 void books_open(const char *its_cluster)

@@ -24,11 +24,14 @@ typedef struct JobBooks {
     DesiredRecord desired;
     char submission[SUBMISSION_BYTES]; /* of the spec */
     PhaseRecord phase;
-    int64_t spec_created;                  /* create revision of the spec; 0: it is not there */
-    int64_t born;                          /* when the submission came */
+    int64_t spec_created; /* create revision of the spec; 0: it is not there */
+    bool spec_by_hand;    /* lost, not deleted: the job is the same if it is given back */
+    int64_t born;         /* when the submission came */
     int64_t phase_revision, word_revision; /* word: of a person's newest wish */
     int64_t generation;                    /* of its newest world; 0: there is none */
-    int64_t committed;                     /* the newest step that counts; 0: none */
+    bool
+        world_by_hand; /* its ranks may begin where it once began: they cannot commit what is committed */
+    int64_t committed; /* the newest step that counts; 0: none */
     int64_t trained_generation;
     uint64_t trained_usec;
 } JobBooks;

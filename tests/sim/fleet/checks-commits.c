@@ -144,7 +144,7 @@ void checks_begins(const char *name, const char *submission, int64_t generation,
     const int64_t step = number >= 0 ? manifests_get(number)->last : 0;
     if (strcmp(job->submission, submission) != 0 || generation < books_job(name)->generation)
         return; /* nobody reaches it */
-    if (safe_step(job) > step)
+    if (safe_step(job) > step && !books_job(name)->world_by_hand)
         books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
                     (long long)generation, (long long)step, (long long)safe_step(job));
     for (int i = 0; i < job->n_booked; i++)

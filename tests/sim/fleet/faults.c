@@ -12,6 +12,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 #define MSEC(n) ((uint64_t)(n)*USEC_PER_MSEC)
@@ -330,6 +331,31 @@ static void poison(void)
     trainers_poison(job->name, books_job(job->name)->committed + 1 + below(50));
 }
 
+static void damage_checkpoint(void)
+{
+    if (manifests_damage())
+        fleet_say("the newest checkpoint is damaged");
+}
+
+static void take_over(void)
+{
+    const FleetJob *job = some_job();
+    if (!books_job(job->name)->has_spec)
+        return;
+    fleet_say("somebody: takes the checkpoint folder of %s over", job->name);
+    trainers_take_over(job->name, true);
+}
+
+static void on_node_store_back(int node) { trainers_cut_store(node, false); }
+
+static void cut_node_from_store(void)
+{
+    const int node = some_node();
+    fleet_say("n%d: the store does not answer it", node);
+    trainers_cut_store(node, true);
+    faults_later(faults_some_while(), on_node_store_back, node);
+}
+
 static void on_store_back(_unused_ int whom)
 {
     if (!is_healed) /* else it is back already, and outage.c may have sent it away again */
@@ -423,11 +449,35 @@ static const struct {
     {"delete-job", delete_job},
     {"cordon", cordon},
     {"lose-record", lost_strike},
+    {"damage-checkpoint", damage_checkpoint},
+    {"take-over", take_over},
+    {"cut-node-from-store", cut_node_from_store},
 };
+
+/* SDTRAIN_SIM_FAULTS="lose-record cordon": these kinds exist, and no others. */
+static const char *asked_for(void) { return getenv("SDTRAIN_SIM_FAULTS"); }
+
+static bool is_among(const char *name, const char *names)
+{
+    const char *at = names;
+    for (; (at = strstr(at, name)); at += strlen(name))
+        if ((at == names || at[-1] == ' ') && (at[strlen(name)] == ' ' || !at[strlen(name)]))
+            return true;
+    return false;
+}
+
+/* One of all kinds, so that each strikes as often whatever others there are. */
+static int some_fault(void)
+{
+    int which = below(ELEMENTSOF(faults));
+    for (size_t i = 0; asked_for() && i < ELEMENTSOF(faults) && !(play->faults >> which & 1); i++)
+        which = (which + 1) % (int)ELEMENTSOF(faults);
+    return which;
+}
 
 static void on_fault(_unused_ int whom)
 {
-    const int which = below(ELEMENTSOF(faults));
+    const int which = some_fault();
     if (is_healed)
         return;
     if (play->faults >> which & 1) {
@@ -487,10 +537,21 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     ret->n_jobs = 1 + below(PLAY_JOBS_MAX);
     for (int i = 0; i < ret->n_jobs; i++)
         draw_job(ret, i);
+    if (its_seed % 8 == 5) { /* some machines have GPUs, and some jobs need them */
+        fleet->gpu_key = its_seed;
+        for (int i = 0; i < ret->n_jobs; i++)
+            ret->jobs[i].plan.needs_gpu = chance(667);
+    }
+    if (chance(500))
+        fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));
     ret->gap_usec = between(MSEC(50), SEC(1));
     for (size_t i = 0; i < ELEMENTSOF(faults); i++)
         ret->faults |= (uint64_t)chance(350) << i;
+    for (size_t i = 0; asked_for() && i < ELEMENTSOF(faults); i++) {
+        ret->faults &= ~(UINT64_C(1) << i);
+        ret->faults |= (uint64_t)is_among(faults[i].name, asked_for()) << i;
+    }
 }
 
 void play_describe(const Play *its)
@@ -529,8 +590,11 @@ void faults_heal(void)
     manifests_lose(false);
     for (int i = 0; i < play->fleet.n_members; i++)
         on_member_well(i);
-    for (int i = 0; i < play->n_jobs; i++)
+    manifests_mend();
+    for (int i = 0; i < play->n_jobs; i++) {
         trainers_poison(play->jobs[i].name, 0);
+        trainers_take_over(play->jobs[i].name, false);
+    }
     for (int i = 0; i < play->fleet.n_controllers; i++) {
         on_path_mended((int)fleet_machine(false, i));
         on_controller_thawed(i);
@@ -540,6 +604,8 @@ void faults_heal(void)
         on_thawed(i);
         on_peers_mended(i);
         trainers_differ(i, false);
+        on_node_store_back(i);
+        fleet_fill_gpus(i);
         fleet_judge(i, NODE_HEALTHY);
         for (int slot = 0; slot < play->fleet.n_slots; slot++) {
             (void)trainer_stop(i, slot, false);

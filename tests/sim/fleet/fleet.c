@@ -3,6 +3,7 @@
 #include "tests/sim/fleet/fleet.h"
 
 #include "base/memory.h"
+#include "base/philox.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "controller/leader/leader.h"
@@ -50,6 +51,7 @@ typedef struct Node {
     NodeVerdict verdict;
     bool is_frozen;
     uint64_t thawed_usec; /* also: since when it runs */
+    SlotGpus gpus;
     bool is_over;
     uint64_t again_usec;
     Timer start;
@@ -148,12 +150,12 @@ void fleet_start_controller(int number)
     LeaderSettings settings = {.cluster = CLUSTER,
                                .lease_sec = options.lease_sec,
                                .core = options.core,
-                               .limits = {.nodes = FLEET_NODES_MAX,
+                               .limits = {.nodes = options.n_nodes + 4,
                                           .jobs = FLEET_JOBS_MAX,
-                                          .reports = 4 * FLEET_NODES_MAX,
-                                          .incidents = 512,
+                                          .reports = 4 * options.n_nodes + 32,
+                                          .incidents = 64 + options.n_nodes,
                                           .requests = 16},
-                               .introduction = {.max_nodes = FLEET_NODES_MAX,
+                               .introduction = {.max_nodes = options.n_nodes + 4,
                                                 .max_jobs = FLEET_JOBS_MAX}};
     (void)snprintf(settings.introduction.name, sizeof(settings.introduction.name), "c%d", number);
     const LeaderNeeds needs = {.event = c->loop, .etcd = c->etcd, .draw = draw};
@@ -257,10 +259,6 @@ static int write_file(void *userdata, _unused_ const char *path, const char *tex
     return 0;
 }
 
-static void on_check(_unused_ void *userdata, _unused_ const EtcdKeyValue *request,
-                     _unused_ bool clear)
-{
-}
 static bool is_health_told(_unused_ void *userdata) { return true; }
 static void on_ticked(_unused_ void *userdata, _unused_ uint64_t now_usec) {}
 static void on_over(void *userdata) { ((Node *)userdata)->is_over = true; }
@@ -289,8 +287,53 @@ static void on_word(_unused_ void *userdata, _unused_ Rank *rank, _unused_ const
 static void on_job(_unused_ void *userdata, _unused_ const char *job) {}
 static bool is_other_child(_unused_ void *userdata, _unused_ pid_t pid) { return false; }
 
+static void on_answered(_unused_ int r, _unused_ const Error *err,
+                        _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
+{
+}
+
+/* As the probes do it, which have just looked. */
+static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool clear)
+{
+    const Node *n = userdata;
+    RequestRecord record;
+    if (request_record_decode(request->key, request->value, request->n_value, &record, NULL) < 0)
+        return;
+    (void)snprintf(record.answer, sizeof(record.answer), "%s%s", node_verdict_names[n->verdict],
+                   n->verdict == NODE_HEALTHY ? "" : ": a probe");
+    _cleanup_free_ char *text = request_record_encode(&record, request->value);
+    const EtcdCompare guard = {request->key, ETCD_MOD_REVISION, request->mod_revision};
+    const EtcdOp op = {.kind = ETCD_PUT, .key = request->key, .value = text};
+    fleet_say("n%d: is %s, when asked", n->number, record.answer);
+    int r = etcd_txn(n->etcd, &guard, 1, &op, 1, on_answered, NULL, NULL);
+    assert(r == 0);
+}
+
+/* Each machine that has a node's name has GPUs of its own. */
+static int draw_gpus(const Node *n)
+{
+    if (!options.gpu_key)
+        return 0;
+    const Philox block = philox4x32(options.gpu_key, (uint64_t)n->number, (uint64_t)n->n_machines);
+    return (int)(block.word[0] % (uint32_t)(options.n_slots + 1));
+}
+
+static void set_gpus(Node *n, int n_gpus)
+{
+    n->gpus = (SlotGpus){.n = n_gpus};
+    for (int i = 0; i < n_gpus; i++)
+        (void)snprintf(n->gpus.pci[i], sizeof(n->gpus.pci[i]), "0000:%02x:00", i);
+}
+
+static void note_health(Node *n)
+{
+    node_note_health(&n->manager->node, n->verdict, 0, n->verdict == NODE_HEALTHY ? "" : "a probe",
+                     &n->gpus);
+}
+
 static void configure(Node *n)
 {
+    set_gpus(n, draw_gpus(n));
     n->config = (DaemonConfig){.cluster = CLUSTER,
                                .address = "10.0.0.1",
                                .slots = options.n_slots,
@@ -362,8 +405,8 @@ void fleet_start_daemon(int number)
     n->manager = manager_new(&needs, &events);
     int r = manager_start(n->manager, &err);
     assert(r == 0);
-    if (n->verdict != NODE_HEALTHY)
-        node_note_health(&n->manager->node, n->verdict, 0, "a probe", &n->manager->node.gpus);
+    if (n->verdict != NODE_HEALTHY || n->gpus.n)
+        note_health(n);
     (void)loop_enter(previous);
 }
 
@@ -453,9 +496,19 @@ void fleet_judge(int number, NodeVerdict verdict)
     if (!n->loop)
         return;
     sd_event *previous = loop_enter(n->loop);
-    node_note_health(&n->manager->node, verdict, 0, verdict == NODE_HEALTHY ? "" : "a probe",
-                     &n->manager->node.gpus);
+    note_health(n);
     (void)loop_enter(previous);
+}
+
+int fleet_gpus(int node) { return nodes[node].gpus.n; }
+
+void fleet_fill_gpus(int number)
+{
+    Node *n = &nodes[number];
+    if (!options.gpu_key)
+        return;
+    set_gpus(n, options.n_slots);
+    fleet_judge(number, n->verdict);
 }
 
 void fleet_step_clock(bool of_node, int number, int64_t by_usec)
@@ -551,10 +604,13 @@ static char *spec_text(const FleetJob *job, const char *submission)
 void fleet_submit_job(const FleetJob *job)
 {
     char key[4][KEY_MAX], submission[SUBMISSION_BYTES];
+    const JobBooks *books = books_job(job->name);
     (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    _cleanup_free_ char *text = spec_text(job, submission);
+    /* Its folder is the old one: that tells a real job which one it is. */
+    _cleanup_free_ char *text =
+        spec_text(job, books->spec_by_hand ? books->submission : submission);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
     const EtcdOp ops[] = {
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},

@@ -26,10 +26,11 @@ typedef struct FleetOptions {
     int64_t lease_sec, fence_sec, drain_sec;      /* 0: 10, 60, 60 */
     double hang_floor_sec, startup_sec, save_sec; /* 0: 60, 300, 300 */
     ClusterConfig core;                           /* ttl_usec 0: the defaults */
-    bool talks;                                   /* prints a line per transition */
+    uint64_t gpu_key; /* tells which machines have how many GPUs; 0: none has any */
+    bool talks;       /* prints a line per transition */
 } FleetOptions;
 
-enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 64, FLEET_JOBS_MAX = 8 };
+enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 1024, FLEET_JOBS_MAX = 8 };
 
 void fleet_open(const FleetOptions *options);
 void fleet_close(void);
@@ -105,6 +106,9 @@ void fleet_freeze_daemon(int node, bool frozen, bool whole);
 void fleet_step_clock(bool of_node, int number, int64_t by_usec);
 void fleet_judge(int node, NodeVerdict verdict);
 void fleet_check_fence(int node); /* of a node whose ranks train */
+/* GPUs of the machine: the first slots have one each. */
+int fleet_gpus(int node);
+void fleet_fill_gpus(int node); /* one for each slot */
 
 /* Between a process and every member of etcd. */
 size_t fleet_machine(bool of_node, int number);

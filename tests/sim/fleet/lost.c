@@ -11,44 +11,58 @@
 
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
-enum { FOREIGN_MAX = 4 };
-
 typedef struct Foreign { /* a record that a later version has written over */
+    struct Foreign *next;
     KeyKind kind;
-    const char *name; /* a job's of the schedule, or a node's; NULL: none */
+    const char *name; /* a job's of the schedule, or a node's */
     char *was, *is;
 } Foreign;
 
-static Foreign foreign[FOREIGN_MAX];
+static Foreign *foreign;
 
 /* ---- a record of a later version ---- */
 
-static void on_version_leaves(int number)
+/* Again and again: what was asked of a member that stood still may be done long after. */
+static void go_away(Foreign *f)
 {
-    Foreign *f = &foreign[number];
-    const Copy *now = f->name ? copies_now(f->kind, f->name) : NULL;
+    const Copy *now = copies_now(f->kind, f->name);
     if (now && strcmp(now->value, f->is) == 0)
         fleet_put_by_hand(f->kind, f->name, now->revision, f->was);
-    free(f->was);
-    free(f->is);
-    *f = (Foreign){0};
+}
+
+static void on_version_leaves(int number)
+{
+    Foreign *f = foreign;
+    for (int i = 0; f && i < number; i++)
+        f = f->next;
+    if (f)
+        go_away(f);
+}
+
+static int count_foreign(void)
+{
+    int n = 0;
+    for (const Foreign *f = foreign; f; f = f->next)
+        n++;
+    return n;
 }
 
 static void make_foreign(KeyKind kind, const char *name, const Copy *now)
 {
     static const char version[] = "{\"v\":2,";
-    for (int i = 0; i < FOREIGN_MAX; i++) {
-        Foreign *f = &foreign[i];
-        if (f->name || strncmp(now->value, version, strlen(version)) != 0)
-            continue;
-        *f = (Foreign){.kind = kind,
+    Foreign **last = &foreign;
+    if (strncmp(now->value, version, strlen(version)) != 0)
+        return;
+    const int number = count_foreign();
+    while (*last)
+        last = &(*last)->next;
+    *last = memory_new(Foreign);
+    **last = (Foreign){.kind = kind,
                        .name = name,
                        .was = memory_text(now->value),
                        .is = memory_format("{\"v\":3,%s", now->value + strlen(version))};
-        fleet_put_by_hand(kind, name, now->revision, f->is);
-        faults_later(between(SEC(1), SEC(10)), on_version_leaves, i);
-        return;
-    }
+    fleet_put_by_hand(kind, name, now->revision, (*last)->is);
+    faults_later(between(SEC(1), SEC(10)), on_version_leaves, number);
 }
 
 /* ---- one as it once was ---- */
@@ -129,18 +143,19 @@ void lost_strike(void)
 
 void lost_heal(void)
 {
-    for (int i = 0; i < FOREIGN_MAX; i++)
-        if (foreign[i].name)
-            on_version_leaves(i);
+    for (Foreign *f = foreign; f; f = f->next)
+        go_away(f);
 }
 
 void lost_clear(void)
 {
-    for (int i = 0; i < FOREIGN_MAX; i++) {
-        free(foreign[i].was);
-        free(foreign[i].is);
-        foreign[i] = (Foreign){0};
+    for (Foreign *f = foreign, *next; f; f = next) {
+        next = f->next;
+        free(f->was);
+        free(f->is);
+        free(f);
     }
+    foreign = NULL;
 }
 
 void lost_give_back(const FleetJob *job)
@@ -151,7 +166,8 @@ void lost_give_back(const FleetJob *job)
     const Copy *spec = copies_now(KEY_SPECS, job->name);
     const bool begun = copies_now(KEY_PHASES, job->name) || copies_now(KEY_WORLDS, job->name);
     bool is_known = false;
-    if (copy_is_readable(KEY_SPECS, spec) || !(begun || spec || books->has_desired) ||
+    if (copy_is_readable(KEY_SPECS, spec) ||
+        !(begun || spec || copies_now(KEY_DESIRED, job->name)) ||
         (books->has_desired && books->desired.state == DESIRED_DELETED))
         return;
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++) {

@@ -14,7 +14,7 @@
 #include "tests/sim/fleet/fleet.h"
 
 void lost_strike(void);
-/* Later versions are gone, and what they have written over is back. */
+/* Later versions are gone, and what they have written over is put back; to be called again, for one may come late. */
 void lost_heal(void);
 /* `sdctl job start -f`, with the file as it was, if the file is what the job lacks. */
 void lost_give_back(const FleetJob *job);

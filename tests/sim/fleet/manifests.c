@@ -40,10 +40,23 @@ int manifests_newest(const char *submission)
 {
     int newest = -1;
     for (size_t i = 0; i < n_all; i++)
-        if (strcmp(all[i].submission, submission) == 0 &&
+        if (strcmp(all[i].submission, submission) == 0 && !all[i].damaged &&
             (newest < 0 || all[i].last >= all[newest].last))
             newest = (int)i;
     return newest;
+}
+
+bool manifests_damage(void)
+{
+    if (n_all)
+        all[n_all - 1].damaged = all[n_all - 1].was_damaged = true;
+    return n_all;
+}
+
+void manifests_mend(void)
+{
+    for (size_t i = 0; i < n_all; i++)
+        all[i].damaged = false;
 }
 
 bool manifests_are_whole(int number)

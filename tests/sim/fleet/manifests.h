@@ -17,7 +17,7 @@ typedef struct Manifest {
     int64_t generation;  /* that saved it */
     int parent;          /* the checkpoint that its world went on from, or saved before; -1: none */
     int64_t first, last; /* the steps that were trained since; last is the checkpoint's */
-    bool was_damaged;    /* once, at least */
+    bool damaged, was_damaged; /* it, or an object of it; was_damaged: at any time */
 } Manifest;
 
 void manifests_open(void);
@@ -25,8 +25,11 @@ void manifests_close(void);
 
 int manifests_put(const Manifest *manifest);
 const Manifest *manifests_get(int number);
-/* Of the submission; -1: none. */
+/* Of the submission, of those that verify; -1: none. */
 int manifests_newest(const char *submission);
+/* The one that was saved last. False: there is none. */
+bool manifests_damage(void);
+void manifests_mend(void); /* all of them */
 /* Whether the history that ends with that checkpoint has each step exactly once. */
 bool manifests_are_whole(int number);
 

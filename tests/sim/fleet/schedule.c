@@ -27,6 +27,9 @@ static bool is_well(const FleetJob *job)
         return false;
     if (books->phase.phase == PHASE_SUCCEEDED)
         return true;
+    if (books->phase.phase == PHASE_FAILED &&
+        strstr(books->phase.reason, "no checkpoint of the job verifies"))
+        return true; /* lost for good */
     return books->phase.phase == PHASE_RUNNING &&
            books->trained_generation == books->phase.generation &&
            loops_now_usec() - books->trained_usec < 4 * job->plan.step_usec + SEC(1);
@@ -38,6 +41,7 @@ static void start_what_rests(const Play *play, int *n_starts)
     for (int i = 0; i < play->fleet.n_nodes; i++)
         if (books_node(fleet_node_name(i))->cordon.n_causes > 0)
             fleet_cordon(i, CORDON_NONE);
+    lost_heal();
     for (int i = 0; i < play->n_jobs; i++) {
         const FleetJob *job = &play->jobs[i];
         const JobBooks *books = books_job(job->name);

@@ -18,6 +18,8 @@ static Trainer *trainer_at(int node, int slot)
     return NULL;
 }
 
+bool trainers_are_at(int node, int slot) { return trainer_at(node, slot); }
+
 bool trainer_exit(int node, int slot, int code, const char *text)
 {
     Trainer *t = trainer_at(node, slot);
@@ -74,6 +76,12 @@ void trainers_freeze(int node, bool frozen)
 
 void trainers_part(int node, int island) { trainer_places[node].island = island; }
 void trainers_differ(int node, bool differ) { trainer_places[node].differs = differ; }
+
+void trainers_cut_store(int node, bool cut)
+{
+    uint64_t *since = &trainer_places[node].out_usec;
+    *since = !cut ? 0 : *since ? *since : loops_now_usec();
+}
 
 /* ---- checks ---- */
 

@@ -39,6 +39,7 @@ typedef struct Trainer {
 typedef struct Place { /* of a node */
     bool frozen, differs;
     int island;
+    uint64_t out_usec; /* since when it does not reach the store; 0: it does */
 } Place;
 
 extern Trainer *trainers;

@@ -27,7 +27,6 @@ enum {
     SAVE_TRIES = 3,             /* of a job's or a world's last checkpoint */
     WAIT_SLICE_MSEC = 500,
     DATA_TIMEOUT_MSEC = 25000,
-    RANKS_MAX = 256,
 };
 
 struct Ring { /* the ranks of one world, once they have met */
@@ -40,7 +39,7 @@ struct Ring { /* the ranks of one world, once they have met */
     bool began, over, ends, saves;
     uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
     int64_t n_failed_saves;
-    Trainer *of[RANKS_MAX];
+    Trainer **of; /* [size] */
     Timer timer, save_timer;
 };
 
@@ -48,6 +47,7 @@ typedef struct Plan {
     char job[RECORD_JOB_MAX + 1];
     TrainerPlan plan;
     int64_t poisoned; /* step; 0: none */
+    bool taken_over;
 } Plan;
 
 static sd_event *loop;
@@ -87,17 +87,27 @@ static Plan *plan_of(const char *job)
     return plan;
 }
 
-void trainers_plan(const char *job, const TrainerPlan *plan) { plan_of(job)->plan = *plan; }
+void trainers_plan(const char *job, const TrainerPlan *plan)
+{
+    plan_of(job)->plan = *plan;
+    plan_of(job)->taken_over = false;
+}
+
+void trainers_take_over(const char *job, bool taken) { plan_of(job)->taken_over = taken; }
 void trainers_poison(const char *job, int64_t step) { plan_of(job)->poisoned = step; }
 
-static bool is_out(void)
+/* Since when a node has no store; 0: it has one. */
+static uint64_t out_since(int node)
 {
+    const uint64_t own_usec = trainer_places[node].out_usec;
     if (!manifests_are_out())
         out_usec = 0;
     else if (out_usec == 0)
         out_usec = loops_now_usec();
-    return out_usec != 0;
+    return own_usec && out_usec ? MIN(own_usec, out_usec) : MAX(own_usec, out_usec);
 }
+
+static bool is_out(const Trainer *t) { return out_since(t->node) != 0; }
 
 /* Tells whether what has asked the store since *since goes on asking. */
 static bool has_patience(uint64_t *since)
@@ -209,6 +219,7 @@ static void ring_fail(Ring *ring, int code, const char *text)
         trainer_fail(ring->of[i], code, text);
 }
 
+/* Where the world's record was put anew, by hand, its ranks have ended, and others meet: the newest ring first. */
 static Ring *ring_of(const Trainer *t)
 {
     for (Ring *ring = rings; ring; ring = ring->next)
@@ -216,14 +227,14 @@ static Ring *ring_of(const Trainer *t)
             strcmp(ring->address, t->meets_at) == 0)
             return ring;
     Ring *ring = memory_new(Ring);
-    assert(t->size <= RANKS_MAX);
     *ring = (Ring){.next = rings,
                    .generation = t->generation,
                    .step = t->resumed,
                    .committed = t->resumed,
                    .parent = t->resume,
                    .written = -1,
-                   .size = t->size};
+                   .size = t->size,
+                   .of = memory_zeroed((size_t)t->size, sizeof(Trainer *))};
     memcpy(ring->job, t->job, sizeof(ring->job));
     memcpy(ring->submission, t->submission, sizeof(ring->submission));
     memcpy(ring->address, t->meets_at, sizeof(ring->address));
@@ -261,6 +272,10 @@ static void ring_begin(Ring *ring)
         if (ring->of[i]->resume != ring->of[0]->resume)
             books_break("I4", "rank %d of %s-%lld has restored another checkpoint than rank 0", i,
                         ring->job, (long long)ring->generation);
+    }
+    if (plan_of(ring->job)->taken_over) {
+        trainer_fail(ring->of[0], EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
+        return;
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
     if (ring->step >= plan_of(ring->job)->plan.steps)
@@ -309,11 +324,28 @@ static bool ring_stalls(Ring *ring)
     return true;
 }
 
-/* What was read ahead is used up: all ranks wait for the store, and say so. */
+/* The rank that has been without the store for longest; NULL: none is. */
+static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
+{
+    Trainer *first = NULL;
+    *ret_since = UINT64_MAX;
+    for (int i = 0; i < ring->size; i++) {
+        const uint64_t since = out_since(ring->of[i]->node);
+        if (since && since < *ret_since) {
+            first = ring->of[i];
+            *ret_since = since;
+        }
+    }
+    return first;
+}
+
+/* What was read ahead is used up: all ranks wait for one of them, and say so. */
 static bool ring_waits(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
-    if (!is_out() || now < out_usec + plan_of(ring->job)->plan.ahead_usec) {
+    uint64_t since;
+    Trainer *of = waiting_rank(ring, &since);
+    if (!of || now < since + plan_of(ring->job)->plan.ahead_usec) {
         ring->waiting_usec = 0;
         return false;
     }
@@ -321,7 +353,7 @@ static bool ring_waits(Ring *ring)
         ring->waiting_usec = now;
     const uint64_t waited = now - ring->waiting_usec;
     if (waited > DATA_TIMEOUT_MSEC * USEC_PER_MSEC) {
-        trainer_fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the data did not come");
+        trainer_fail(of, EXIT_STORE_UNREACHABLE, "the data did not come");
         return true;
     }
     for (int i = 0; i < ring->size; i++)
@@ -412,7 +444,7 @@ static void on_save(void *userdata)
         after_msec(&ring->save_timer, AGAIN_MSEC, on_save, ring);
         return;
     }
-    if (is_out()) {
+    if (is_out(rank0)) {
         if (has_patience(&ring->asking_usec))
             after_msec(&ring->save_timer, STORE_AGAIN_MSEC, on_save, ring);
         else
@@ -420,6 +452,10 @@ static void on_save(void *userdata)
         return;
     }
     ring->asking_usec = 0;
+    if (plan_of(ring->job)->taken_over) { /* it looks before each manifest */
+        trainer_fail(rank0, EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
+        return;
+    }
     Manifest manifest = {.generation = ring->generation,
                          .parent = ring->parent,
                          .first = ring->committed + 1,
@@ -503,7 +539,7 @@ static void on_restored(void *userdata)
         trainer_fail(t, EXIT_NUMERICS, "the canned grain differs");
         return;
     }
-    if (is_out() && (t->resume >= 0 || (t->rank == 0 && t->find != FIND_NOTHING))) {
+    if (is_out(t) && (t->resume >= 0 || (t->rank == 0 && t->find != FIND_NOTHING))) {
         if (has_patience(&t->asking_usec))
             after_msec(&t->work, STORE_AGAIN_MSEC, on_restored, t);
         else
@@ -512,6 +548,12 @@ static void on_restored(void *userdata)
     }
     if (!has_looked(t))
         return;
+    if (t->resume >= 0 && manifests_get(t->resume)->damaged) {
+        char uri[MANIFEST_URI_BYTES], text[128];
+        (void)snprintf(text, sizeof(text), "%s does not verify", manifest_uri(t->resume, uri));
+        trainer_fail(t, EXIT_DATA_CORRUPT, text);
+        return;
+    }
     ChannelMessage m = {.type = CHANNEL_RENDEZVOUS};
     (void)snprintf(m.address, sizeof(m.address), "10.0.0.%d:%d", 1 + t->node,
                    1024 + (int)(++n_addresses % 60000));
@@ -531,6 +573,10 @@ static void assign(Trainer *t, const ChannelMessage *m)
     t->resume = manifest_of(m->resume_uri);
     t->resumed = t->resume >= 0 ? manifests_get(t->resume)->last : 0;
     t->find = (ResumeFind)m->find;
+    if (plan_of(m->job)->plan.needs_gpu &&
+        (!m->gpu[0] || task_slot(t->task) >= fleet_gpus(t->node)))
+        books_break("gpu", "a rank of %s starts in slot %d of n%d, which has %d GPUs", m->job,
+                    task_slot(t->task), t->node, fleet_gpus(t->node));
     (void)snprintf(t->job, sizeof(t->job), "%s", m->job);
     (void)snprintf(t->submission, sizeof(t->submission), "%s", m->submission);
     say_stage(t, t->resumed, STAGE_RESTORING, 0);
@@ -675,6 +721,7 @@ void trainers_close(void)
         next = ring->next;
         timer_stop(&ring->timer);
         timer_stop(&ring->save_timer);
+        free(ring->of);
         free(ring);
     }
     trainers = NULL;

@@ -43,12 +43,17 @@ bool trainer_hang(int node, int slot);
 bool trainer_stop(int node, int slot, bool stopped); /* SIGSTOP, SIGCONT */
 /* It survives SIGKILL, as a process that waits for a disk does. */
 bool trainer_cling(int node, int slot, bool clings);
+bool trainers_are_at(int node, int slot);
 bool trainers_hang(void); /* some do, or are stopped */
 
 /* Of a node, the trainers that run and those that will. */
 void trainers_freeze(int node, bool frozen);
 void trainers_part(int node, int island);    /* they reach those of nodes with the same number */
 void trainers_differ(int node, bool differ); /* their canned grain has other bits */
+void trainers_cut_store(int node, bool cut); /* the store does not answer them */
 
 /* The loss of that step is not finite; 0: it is. */
 void trainers_poison(const char *job, int64_t step);
+/* The checkpoint folder is another job's, until the job is submitted anew, in a folder of its own. */
+#define TRAINERS_OTHER_OWNER "the folder is of job z"
+void trainers_take_over(const char *job, bool taken);
