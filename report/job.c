@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.c - see report.h: the values of a job's page but for its drawings. */
 #include "base/json.h"
+#include "cluster/cost.h"
 #include "report/drawing.h"
 #include "report/times.h"
 
@@ -19,9 +20,7 @@ static double time_to_go(const ReportJob *j)
     const ProgressRecord *p = j->progress;
     if (!p || j->phase->phase != PHASE_RUNNING || !(p->step_sec > 0) || p->step == 0)
         return NAN;
-    const double batch = (double)p->samples_seen / (double)p->step;
-    const double step_sec = p->samples_per_sec > 0 ? batch / p->samples_per_sec : p->step_sec;
-    return (double)MAX(j->steps - p->step, 0) * step_sec;
+    return (double)MAX(j->steps - p->step, 0) * progress_pace_sec(p);
 }
 
 static void put_progress(json_t *page, const ReportJob *j)
@@ -40,6 +39,23 @@ static void put_progress(json_t *page, const ReportJob *j)
         fill_put(page, "rate=%.3g", p->lr);
     if (isfinite(time_to_go(j)))
         fill_put(page, "to_go=%s", span_text(time_to_go(j), span));
+}
+
+/* What the slots cost, where the controllers have prices. */
+static void put_cost(json_t *page, const ReportJob *j)
+{
+    CostView v;
+    char spent[COST_TEXT_BYTES], lost[COST_TEXT_BYTES], steps[COST_TEXT_BYTES],
+        samples[COST_TEXT_BYTES], end[COST_TEXT_BYTES];
+    cost_look(j->phase, j->progress, j->now_usec, &v);
+    if (!v.is_known)
+        return;
+    fill_put(page, "cost=%s cost_lost=%s", cost_text(v.spent, spent), cost_text(v.lost, lost));
+    if (v.to_end >= 0)
+        fill_put(page, "cost_end=%s", cost_text(v.to_end, end));
+    if (v.per_1000_steps >= 0 && v.per_billion_samples >= 0)
+        fill_put(page, "cost_steps=%s cost_samples=%s", cost_text(v.per_1000_steps, steps),
+                 cost_text(v.per_billion_samples, samples));
 }
 
 static void put_tiles(json_t *page, const ReportJob *j)
@@ -71,6 +87,7 @@ static void put_tiles(json_t *page, const ReportJob *j)
                                1e-6,
                            span));
     put_progress(page, j);
+    put_cost(page, j);
 }
 
 /* What the job does, and what keeps it from doing it. */

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
+#include "cluster/cost.h"
 #include "report/report.h"
 
 #include <math.h>
@@ -244,6 +245,25 @@ static void the_time_adds_up(_unused_ void **state)
     assert_contains(&page, "not told");
 }
 
+/* Two slots at $36 an hour since 20 s ago: $0.20 beside what was counted before. */
+static void the_cost_is_told_where_there_are_prices(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    report_job(&s->job, &page);
+    assert_null(strstr(page.text, "paid for slots"));
+    page_clear(&page);
+    s->phase.cost = (CostMeter){.rate = 36 * COST_DOLLAR,
+                                .since_usec = AT(200),
+                                .spent = 7 * COST_DOLLAR,
+                                .lost = 2 * COST_DOLLAR};
+    report_job(&s->job, &page);
+    assert_contains(&page, "<b>$7.20</b><span>paid for slots</span>");
+    assert_contains(&page, "<b>$2.00</b><span>of it lost to failures</span>");
+    assert_contains(&page, "per 1,000 steps");
+    assert_contains(&page, "to the end");
+}
+
 static void a_job_without_anything(_unused_ void **state)
 {
     static const PhaseRecord phase;
@@ -445,6 +465,7 @@ int main(void)
         cmocka_unit_test(a_file_loads_nothing),
         cmocka_unit_test(a_legend_has_what_is_there),
         cmocka_unit_test(the_time_adds_up),
+        cmocka_unit_test(the_cost_is_told_where_there_are_prices),
         cmocka_unit_test(a_job_without_anything),
         cmocka_unit_test(odd_numbers),
         cmocka_unit_test(only_what_has_changed_is_sent),
