@@ -34,6 +34,16 @@ static void changes_are_waited_for(void **state)
     CTL_PUT(lab, KEY_WORLDS, "x", world_record, larger);
     assert_int_equal(ctl_finish(lab), 0);
     assert_contains(lab->out, "job x is running at step ");
+    ctl_put_phase(lab, "x", PHASE_STARTING, "resizes from 2 to 3"); /* decided, and not there yet */
+    assert_int_equal(ctl_run(lab, "job resize x --world 3 --wait --timeout 0.2"), 4);
+    ctl_put_phase(lab, "x", PHASE_RUNNING, "");
+
+    DesiredRecord other = {.min = 1, .max = 4, .target = 1};
+    ctl_begin(lab, "job resize x --world 4 --wait");
+    ctl_wait_said(lab);
+    CTL_PUT(lab, KEY_DESIRED, "x", desired_record, other);
+    assert_int_equal(ctl_finish(lab), 1);
+    assert_contains(lab->err, "job x was told another size meanwhile: it is running at step ");
 
     assert_int_equal(ctl_run(lab, "job stop x --wait --timeout 0.2"), 4);
     ctl_begin(lab, "job stop x --wait");

@@ -3,6 +3,8 @@
  * down again, with nothing left behind. */
 #include "base/test/testing.h"
 
+#include "base/clock.h"
+
 #include "ctl/test/testing-ctl.h"
 
 #include <string.h>
@@ -41,6 +43,16 @@ static void take_variable(CtlLab *lab, const char *name)
     assert_int_equal(setenv(name, value, 1), 0);
 }
 
+/* Once the cluster has noticed. */
+static void wait_for(CtlLab *lab, const char *line, const char *says)
+{
+    const uint64_t end = clock_boottime_usec() + 60 * USEC_PER_SEC;
+    do {
+        assert_int_equal(ctl_run(lab, "%s", line), 0);
+    } while (!strstr(lab->out, says) && clock_boottime_usec() < end);
+    assert_contains(lab->out, says);
+}
+
 static void a_cluster_comes_up_heals_and_goes(void **state)
 {
     CtlLab *lab = *state;
@@ -67,10 +79,21 @@ static void a_cluster_comes_up_heals_and_goes(void **state)
     assert_int_equal(running(lab, pids, 8), 3);
     assert_int_equal(ctl_run(lab, "dev kill-node node2 --dir %s/c", lab->folder), 1);
     assert_string_equal(lab->err, "sdctl: node2 does not run\n");
-    assert_int_equal(ctl_run(lab, "dev kill-node node9 --dir %s/c", lab->folder), 3);
+    assert_int_equal(ctl_run(lab, "dev kill nodd2 --dir %s/c", lab->folder), 3);
+    assert_contains(lab->err, "(did you mean \"node2\"?)");
+    wait_for(lab, "cluster status",
+             "    sdctl dev start node2 brings it back; sdctl node forget node2 ");
+    assert_null(strstr(lab->out, "systemctl"));
     assert_int_equal(ctl_run(lab, "dev start-node node2 --dir %s/c", lab->folder), 0);
-    assert_int_equal(ctl_run(lab, "dev start-node node2 --dir %s/c", lab->folder), 1);
+    assert_int_equal(ctl_run(lab, "dev start node2 --dir %s/c", lab->folder), 1);
     assert_contains(lab->err, "sdctl: node2 runs already (pid ");
+    assert_int_equal(ctl_run(lab, "dev stop node1 --dir %s/c", lab->folder), 0);
+    assert_contains(lab->out, "is told to end\n");
+    assert_int_equal(running(lab, pids, 8), 3);
+    assert_int_equal(ctl_run(lab, "dev start node1 --dir %s/c", lab->folder), 0);
+    assert_int_equal(ctl_run(lab, "complete dev kill --dir %s/c ''", lab->folder), 0);
+    assert_contains(lab->out, "controller1\trunning\n");
+    wait_for(lab, "complete node drain ''", "node2\thealthy\n");
 
     size_t n = running(lab, pids, 8);
     assert_int_equal(n, 4);
