@@ -241,8 +241,8 @@ static void test_what_is_no_answer(_unused_ void **state)
     assert_int_equal(fault_rule(FAULT_SPOT_SILENT)->level, HEALTH_SUSPECT);
 }
 
-/* The probe must end by itself before it is killed, since a probe that is killed twice isolates the node. A name of a proxy
- * in the environment is of no concern to an address of this machine. */
+/* The probe must end by itself before it is killed, since a probe that is killed twice isolates the node. A proxy in
+ * the environment is of no concern to an address of this machine. */
 static void test_silence_is_bounded(_unused_ void **state)
 {
     Cloud c;

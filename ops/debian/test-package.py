@@ -116,11 +116,11 @@ class Package(unittest.TestCase):
         dataset.write(os.path.join(place, "openclipart"), 24, 1, text=(77, 64))
         job = os.path.join(place, "job.json")
         with open(job, "w") as file:
-            file.write(read(examples, "job.json").replace("/srv/sdtrain", place))
+            file.write(read(examples, "job.json").replace("/srv/sdtrain", place).replace("/var/cache/sdtrain", place + "/cache"))
         run(os.path.join(BIN, "sdtrainer"), "plan", "--job", job)
         settings = json.loads(read(self.tree, "etc/sdtrain/sdtraind.json"))
         for path in re.findall(r'"(/[^"]*)"', read(examples, "job.json")):
-            self.assertTrue(any(path.startswith(p + "/") for p in settings["paths_read"]), "a node would refuse " + path)
+            self.assertTrue(any((path + "/").startswith(p + "/") for p in settings["paths_write"]), "a node would refuse " + path)
 
     @unittest.skipUnless(shutil.which("lintian"), "lintian is not here; ops/packages recipes installs it")
     def test_lintian(self):

@@ -44,7 +44,7 @@ def depends(package_file):
     return sorted(names - {""})
 
 
-def _mirror():
+def mirror():
     """(URL, suite) of the first distribution that apt is told of."""
     text = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(RELEASE) $(COMPONENT)",
                            "Created-By: Packages"], check=True, text=True, stdout=subprocess.PIPE).stdout
@@ -56,7 +56,7 @@ def _mirror():
 
 
 def _build(tree, packages):
-    site, suite = _mirror()
+    site, suite = mirror()
     print("making the test hosts' tree in %s (once)" % tree, flush=True)
     shutil.rmtree(tree, ignore_errors=True)
     with open(os.path.join(FOLDER, "debootstrap.log"), "w") as log:

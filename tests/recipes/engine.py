@@ -23,7 +23,6 @@ default_ulimits = ["nofile=16384:16384", "nproc=4096:4096"]
 runtime = "runc"
 cgroup_manager = "cgroupfs"
 events_logger = "file"
-network_cmd_path = ""
 [network]
 network_backend = "netavark"
 network_config_dir = "%s/networks"
@@ -54,7 +53,7 @@ def base_archive():
     with open(os.path.join(KEPT, "lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not os.path.exists(path):
-            site, suite = rootfs._mirror()
+            site, suite = rootfs.mirror()
             tree = os.path.join(KEPT, "new")
             print("making the base image (once)", flush=True)
             shutil.rmtree(tree, ignore_errors=True)
