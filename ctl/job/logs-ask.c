@@ -78,17 +78,24 @@ static void on_removed(_unused_ int r, _unused_ const Error *err,
     /* what is left goes with the lease */
 }
 
+static void reader_remove(const Reader *reader)
+{
+    char key[KEY_MAX];
+    const EtcdOp op = {.kind = ETCD_DELETE, .key = key_of_reader(reader, KEY_ASKS, key)};
+    (void)etcd_txn(reader->all->client->etcd, NULL, 0, &op, 1, on_removed, NULL,
+                   NULL); /* as above */
+}
+
+/* A put that is under way could come to etcd after the delete, so on_put() deletes then. */
 static void reader_end(Reader *reader, const char *why)
 {
-    LogReaders *all = reader->all;
-    char key[KEY_MAX];
+    const LogReaders *all = reader->all;
+    const bool asked = reader->state == READER_ASKS || reader->state == READER_HEARS;
     if (reader->state == READER_OVER)
         return;
-    const EtcdOp op = {.kind = ETCD_DELETE, .key = key_of_reader(reader, KEY_ASKS, key)};
-    reader->call = etcd_call_free(reader->call);
-    if (reader->state != READER_WAITS)
-        (void)etcd_txn(all->client->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* as above */
     reader->state = READER_OVER;
+    if (asked && !reader->call)
+        reader_remove(reader);
     if (why)
         all->events.failed(all->events.userdata, &reader->wanted, why);
 }
@@ -97,6 +104,10 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
 {
     Reader *reader = userdata;
     reader->call = NULL; /* it frees itself */
+    if (reader->state == READER_OVER) {
+        reader_remove(reader);
+        return;
+    }
     if (r == -EACCES) {
         reader_end(reader,
                    "etcd does not let this user ask for logs; ops/etcd-roles gives the right");
@@ -335,6 +346,13 @@ void log_readers_finish(LogReaders *all)
     }
 }
 
+void log_readers_forget(LogReaders *all, const char *node)
+{
+    for (size_t i = 0; i < all->n; i++)
+        if (strcmp(all->of[i]->wanted.node, node) == 0)
+            reader_end(all->of[i], NULL);
+}
+
 bool log_readers_busy(const LogReaders *all)
 {
     for (size_t i = 0; all && i < all->n; i++)
@@ -345,11 +363,15 @@ bool log_readers_busy(const LogReaders *all)
 
 void log_readers_stop(LogReaders *all)
 {
+    size_t kept = 0;
     for (size_t i = 0; i < all->n; i++) {
         reader_end(all->of[i], NULL);
-        (void)reader_free(all->of[i]);
+        if (all->of[i]->call) /* its ask is still to be removed */
+            all->of[kept++] = all->of[i];
+        else
+            (void)reader_free(all->of[i]);
     }
-    all->n = 0;
+    all->n = kept;
 }
 
 void log_readers_tick(LogReaders *all)

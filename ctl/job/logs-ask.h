@@ -58,6 +58,8 @@ void log_readers_start(LogReaders *readers, size_t at_once);
 /* Nothing more is to be waited for: what is there is read to its end. */
 void log_readers_finish(LogReaders *readers);
 bool log_readers_busy(const LogReaders *readers); /* a node is still to be read */
+/* The node is gone: nothing of it is waited for. */
+void log_readers_forget(LogReaders *readers, const char *node);
 /* Forgets all nodes. */
 void log_readers_stop(LogReaders *readers);
 /* Called again and again, some times a second: deadlines, pauses, what failed. */

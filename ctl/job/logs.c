@@ -18,7 +18,7 @@
 
 enum {
     FOLLOW_MSEC = 200,
-    LAST_WORDS_SEC = 3, /* what the ranks of a world that is over have printed must come by then */
+    LAST_WORDS_SEC = 5, /* what the ranks of a world that is over have printed must come by then */
     RANKS_UNASKED = 16, /* more ranks are shown with --all alone */
     TAIL_ONE = 256 * 1024, /* of one rank of another node */
     TAIL_SOME = 64 * 1024, /* of each of RANKS_UNASKED */
@@ -333,6 +333,17 @@ static void say_gone(Logs *l)
     }
 }
 
+/* A node that was lost, for which the world has moved, says nothing more. */
+static void finish_old(Logs *l)
+{
+    if (!l->readers)
+        return;
+    log_readers_finish(l->readers);
+    for (size_t i = 0; i < l->n_followed; i++)
+        if (l->followed[i].gone)
+            log_readers_forget(l->readers, l->followed[i].node);
+}
+
 static int on_logs_event(const EtcdEvent *event, void *userdata)
 {
     Logs *l = userdata;
@@ -347,8 +358,7 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
         return 1; /* the generation is over */
     if (present != l->generation && present > 0 && l->moves_usec == 0) {
         l->moves_usec = clock_boottime_usec() + LAST_WORDS_SEC * USEC_PER_SEC;
-        if (l->readers)
-            log_readers_finish(l->readers);
+        finish_old(l);
     }
     return model_has_ended(job) ? 1 : 0;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-logs.c - `sdctl job logs` of ranks on other nodes; the test is their daemons, honest and other ones. */
 
+#include "base/clock.h"
 #include "base/test/testing.h"
 #include "ctl/test/testing-ctl.h"
 
@@ -228,6 +229,39 @@ static void a_reader_moves_on_with_the_job(void **state)
     assert_string_equal(lab->out, "old\nlast words\n--- generation 3, 2 ranks\nnew\ndone\n");
 }
 
+static void a_node_that_is_lost_has_no_last_words(void **state)
+{
+    CtlLab *lab = *state;
+    char name[100];
+    put_nodes(lab, "logs", "logs");
+    ctl_begin(lab, "job logs a --rank 1 -f");
+    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    log_ask_record_clear(&ask);
+    tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"old\n"}, 1, 4, 0);
+    ask = wait_ask(lab, 2, name, sizeof(name));
+    log_ask_record_clear(&ask);
+    ctl_remove(lab, KEY_NODES, "n2");
+    WorldRun runs[] = {{.node = "n1", .incarnation = 1, .slots = 3}};
+    WorldRecord world = {.generation = 3, .size = 2, .runs = runs, .n_runs = 1};
+    const uint64_t began = clock_boottime_usec();
+    CTL_PUT(lab, KEY_WORLDS, "a", world_record, world);
+    do {
+        ask = wait_ask(lab, 1, name, sizeof(name));
+        log_ask_record_clear(&ask);
+    } while (strncmp(name, "n1/", 3) != 0);
+    assert_true(clock_boottime_usec() - began < 4 * USEC_PER_SEC); /* its last words have 5 s */
+    tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"new\n"}, 1, 4, 0);
+    ask = wait_ask(lab, 2, name, sizeof(name));
+    log_ask_record_clear(&ask);
+    ctl_put_phase(lab, "a", PHASE_FAILED, "enough");
+    ask = wait_ask(lab, 3, name, sizeof(name));
+    log_ask_record_clear(&ask);
+    tell(lab, name, (LogLinesRecord){.seq = 3, .text = (char *)"", .end = true}, 1, 4, 0);
+    assert_int_equal(ctl_finish(lab), 0);
+    assert_string_equal(lab->out, "old\n--- generation 3, 2 ranks\nnew\n");
+    assert_contains(lab->err, "sdctl: node n2 is not registered now");
+}
+
 static void many_ranks_are_shown_if_all_are_asked_for(void **state)
 {
     CtlLab *lab = *state;
@@ -253,6 +287,7 @@ int main(void)
         TEST(a_reader_follows_and_ends_by_a_signal),
         TEST(a_generation_that_is_over_is_asked_of_every_node),
         TEST(a_reader_moves_on_with_the_job),
+        TEST(a_node_that_is_lost_has_no_last_words),
         TEST(many_ranks_are_shown_if_all_are_asked_for),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
