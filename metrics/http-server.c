@@ -8,6 +8,7 @@
 
 #include <microhttpd.h>
 #include <netdb.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -16,7 +17,8 @@ enum {
     REQUEST_BYTES = 8192,
     STREAM_BYTES = 8192, /* given to a viewer at once */
     SOCKET_BYTES =
-        32 << 10, /* what the kernel holds for a viewer that does not read; it takes twice that */
+        32768,           /* what the kernel holds for a viewer that does not read; it takes twice */
+    SILENT_MSEC = 30000, /* what was sent to a viewer is acknowledged by then */
 };
 
 typedef struct Visit {
@@ -140,6 +142,9 @@ static enum MHD_Result send_stream(HttpServer *server, struct MHD_Connection *co
     if (r == MHD_YES) {
         visit->stream = *answer;
         (void)setsockopt(visit->fd, SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
+        /* one whose machine is gone takes nothing, and would rest in that buffer for long */
+        (void)setsockopt(visit->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int){SILENT_MSEC},
+                         sizeof(int));
         /* never idle for libmicrohttpd: end_long_visits() knows better */
         (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
         r = MHD_queue_response(connection, (unsigned)answer->status, response);

@@ -71,6 +71,7 @@ class Browser:
         self.ask("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600)
         self.ask("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.ask("Emulation.setScriptExecutionDisabled", value=not script)
+        self.ask("Emulation.setScrollbarsHidden", hidden=True)
 
     def open(self, url):
         self.ask("Page.navigate", url=url)
