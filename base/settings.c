@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/nearest.h"
 
 #include <getopt.h>
 #include <limits.h>
@@ -92,7 +93,20 @@ static void print_help(const Settings *s)
         printf("\n* taken over at SIGHUP, while ranks run\n");
 }
 
-static int parse_option(const Settings *s, int option, SettingsCall *call, Error *err)
+/* getopt_long() has named it; a slip of the pen may mean a setting. */
+static int refuse_option(const Settings *s, const char *word, Error *err)
+{
+    char names[JSON_KEYS_MAX][NAME_BYTES], asked[NAME_BYTES], hint[NEAREST_TEXT_BYTES];
+    word += strspn(word, "-");
+    (void)snprintf(asked, sizeof(asked), "%.*s", (int)strcspn(word, "="), word);
+    Nearest meant = nearest_to(asked);
+    for (size_t i = 0; i < s->n; i++)
+        nearest_offer(&meant, option_of(&s->table[i], names[i]));
+    return error_set(err, -EINVAL, "%s%s", s->refusal, nearest_text(&meant, hint));
+}
+
+static int parse_option(const Settings *s, int option, const char *word, SettingsCall *call,
+                        Error *err)
 {
     switch (option) {
     case OPTION_CONFIG:
@@ -111,7 +125,7 @@ static int parse_option(const Settings *s, int option, SettingsCall *call, Error
         call->own = optarg;
         return 0;
     case '?':
-        return error_set(err, -EINVAL, "%s", s->refusal);
+        return refuse_option(s, word, err);
     default:
         return override_set(call->overrides, &s->table[option - OPTION_FIRST], optarg, err);
     }
@@ -137,7 +151,7 @@ int settings_parse_arguments(const Settings *s, int argc, char *argv[], Settings
     optind = 0; /* glibc: start afresh, for a second call */
     int option, r = 0;
     while (r == 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0)
-        r = parse_option(s, option, &call, err);
+        r = parse_option(s, option, argv[optind - 1], &call, err);
     if (r == 0 && optind < argc)
         r = error_set(err, -EINVAL, "%s%s%s", s->stray[0], argv[optind], s->stray[1]);
     if (r < 0) {

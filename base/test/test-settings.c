@@ -79,6 +79,8 @@ static void refusals_name_key_and_value(_unused_ void **state)
          "command line: labels: expected an object of at most 2 strings"},
         {"--n-nodes 1 node7", "a stray node7!"},
         {"--nonsense", "what?"},
+        {"--n-noeds 1", "what? (did you mean \"n-nodes\"?)"},
+        {"-xy", "what?"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Config c;

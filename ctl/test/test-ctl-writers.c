@@ -117,7 +117,7 @@ static void a_job_without_its_file_is_shown(void **state)
         else
             ctl_remove(lab, KEY_SPECS, "gone");
         assert_int_equal(ctl_run(lab, "job list"), 0);
-        assert_contains(lab->out, "gone                 running");
+        assert_contains(lab->out, "\ngone  running  ");
         assert_contains(lab->out, "its job file is lost");
         assert_int_equal(ctl_run(lab, "job status gone"), 0);
         assert_contains(lab->out, "job gone: running (its job file is lost");
