@@ -3,6 +3,7 @@
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "tests/sim/fleet/manifests.h"
 #include "tests/sim/seams/loop.h"
 
@@ -357,7 +358,8 @@ static void check_change(const Writing *w, const Entry *e)
         books_break("foreign", "%s, of a later version, is written over", e->key);
     if (e->after.by_hand)
         note_vandal(e);
-    if (e->after.by_hand && e->kind != KEY_SPECS)
+    /* a word is a word, whoever puts it */
+    if (e->after.by_hand && e->kind != KEY_SPECS && !(e->kind == KEY_DESIRED && entry_after(e)))
         return;
     switch (e->kind) {
     case KEY_SPECS:
@@ -446,9 +448,19 @@ void checks_end(HistoryChecker *h)
 
 /* ---- controllers ---- */
 
+static void forget_controller(int controller)
+{
+    free(controller_ledgers[controller].cordons);
+    free(controller_ledgers[controller].cordon_revisions);
+    controller_ledgers[controller] = (ControllerLedger){0};
+}
+
 void checks_controller_starts(int controller)
 {
-    controller_ledgers[controller] = (ControllerLedger){0};
+    const size_t n = (size_t)checks_options.n_nodes;
+    forget_controller(controller);
+    controller_ledgers[controller].cordons = memory_zeroed(n, sizeof(CordonRecord));
+    controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
 }
 
 void checks_controller_leads(int controller)
@@ -477,7 +489,10 @@ void checks_open(const ChecksOptions *options)
     counts = (ChecksCounts){0};
     memset(candidates, 0, sizeof(candidates));
     memset(node_ledgers, 0, sizeof(node_ledgers));
-    memset(controller_ledgers, 0, sizeof(controller_ledgers));
 }
 
-void checks_close(void) {}
+void checks_close(void)
+{
+    for (int i = 0; i < FLEET_CONTROLLERS_MAX; i++)
+        forget_controller(i);
+}
