@@ -66,7 +66,7 @@ static const struct {
     {"dev stop", {"sdctl dev stop controller1              # in order, as systemctl stop"}},
     {"dev kill-node", {"sdctl dev kill-node node2"}},
     {"dev start-node", {"sdctl dev start-node node2"}},
-    {"doctor", {"sdctl doctor                            # etcd, controllers, nodes, and the stores of the cluster's jobs",
+    {"doctor", {"sdctl doctor                            # etcd, controllers, nodes, stores of the cluster's jobs",
      "sdctl doctor -f job.json                # and whether every node reads and writes what this job needs"}},
     {"top", {"sdctl top",
      "sdctl top --once > now.txt"}},

@@ -1,40 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-show.c - verbs that read: JSON fields, words for people, logs, report and export. */
+/* test-ctl-show.c - verbs that read: JSON fields, words for people, logs. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "ctl/test/testing-ctl.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
 
-#include <endian.h>
 #include <string.h>
-
-static void put_incident(CtlLab *lab, const char *job, IncidentState state)
-{
-    IncidentRecord incident = {.state = state,
-                               .cause = "trainer-died",
-                               .node = "n2",
-                               .rank = 1,
-                               .generation = 1,
-                               .step = 12,
-                               .evidence = "signal 9 <killed>",
-                               .at_usec = UINT64_C(1700000020000000),
-                               .lost_steps = 2,
-                               .detect_sec = 0.125,
-                               .decide_sec = 0.25,
-                               .stop_sec = 0.5,
-                               .start_sec = 0.0625,
-                               .restore_sec = 0.75,
-                               .replay_sec = 1.5};
-    (void)snprintf(incident.id, sizeof(incident.id), "%s-1", job);
-    (void)snprintf(incident.job, sizeof(incident.job), "%s", job);
-    if (state == INCIDENT_RESOLVED) {
-        incident.first_step_usec = incident.at_usec + 2000000;
-        incident.resolved_usec = incident.at_usec + 2100000;
-    }
-    CTL_PUT(lab, KEY_INCIDENTS, incident.id, incident_record, incident);
-}
 
 static void put_node(CtlLab *lab, const char *name, const char *log_dir)
 {
@@ -50,19 +22,11 @@ static void put_node(CtlLab *lab, const char *name, const char *log_dir)
     CTL_PUT(lab, KEY_NODES, name, node_record, node);
 }
 
-static json_t *at(json_t *object, const char *key)
-{
-    json_t *value = json_object_get(object, key);
-    if (!value)
-        fail_msg("no field %s", key);
-    return value;
-}
-
 static void status_has_the_documented_fields(void **state)
 {
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
-    put_incident(lab, "a", INCIDENT_RESOLVED);
+    ctl_put_incident(lab, "a", INCIDENT_RESOLVED);
     ctl_put_text(lab, KEY_INCIDENTS, "a-3", /* of a job that had the name before */
                  "{\"v\":2,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"submission\":\"1234\","
                  "\"cause\":\"hang\"}");
@@ -79,58 +43,59 @@ static void status_has_the_documented_fields(void **state)
     assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
 
     json_t *j = ctl_json(lab);
-    assert_string_equal(json_string_value(at(j, "job")), "a");
-    assert_string_equal(json_string_value(at(j, "phase")), "running");
-    assert_string_equal(json_string_value(at(j, "reason")), "resizes from 3 to 2");
-    assert_int_equal(json_integer_value(at(j, "generation")), 2);
-    assert_int_equal(json_integer_value(at(j, "step")), 12);
-    assert_int_equal(json_integer_value(at(j, "steps")), 100);
-    assert_true(json_real_value(at(j, "loss")) == 0.5);
-    assert_int_equal(json_integer_value(at(j, "samples_seen")), 192);
-    assert_true(json_real_value(at(j, "samples_per_s")) == 32.0);
-    assert_true(json_real_value(at(j, "eta_s")) == 44.0); /* 88 steps of 16 samples */
-    assert_true(json_is_real(at(j, "goodput")));
+    assert_string_equal(json_string_value(ctl_at(j, "job")), "a");
+    assert_string_equal(json_string_value(ctl_at(j, "phase")), "running");
+    assert_string_equal(json_string_value(ctl_at(j, "reason")), "resizes from 3 to 2");
+    assert_int_equal(json_integer_value(ctl_at(j, "generation")), 2);
+    assert_int_equal(json_integer_value(ctl_at(j, "step")), 12);
+    assert_int_equal(json_integer_value(ctl_at(j, "steps")), 100);
+    assert_true(json_real_value(ctl_at(j, "loss")) == 0.5);
+    assert_int_equal(json_integer_value(ctl_at(j, "samples_seen")), 192);
+    assert_true(json_real_value(ctl_at(j, "samples_per_s")) == 32.0);
+    assert_true(json_real_value(ctl_at(j, "eta_s")) == 44.0); /* 88 steps of 16 samples */
+    assert_true(json_is_real(ctl_at(j, "goodput")));
 
-    json_t *world = at(j, "world"), *rank = json_array_get(at(world, "ranks"), 1);
-    assert_int_equal(json_integer_value(at(world, "size")), 2);
-    assert_int_equal(json_array_size(at(world, "ranks")), 2);
-    assert_int_equal(json_integer_value(at(rank, "rank")), 1);
-    assert_string_equal(json_string_value(at(rank, "node")), "n2");
-    assert_int_equal(json_integer_value(at(rank, "slot")), 0);
-    assert_int_equal(json_integer_value(at(rank, "pid")), 4001);
-    assert_string_equal(json_string_value(at(rank, "state")), "running");
-    assert_int_equal(json_integer_value(at(rank, "step")), 12);
+    json_t *world = ctl_at(j, "world"), *rank = json_array_get(ctl_at(world, "ranks"), 1);
+    assert_int_equal(json_integer_value(ctl_at(world, "size")), 2);
+    assert_int_equal(json_array_size(ctl_at(world, "ranks")), 2);
+    assert_int_equal(json_integer_value(ctl_at(rank, "rank")), 1);
+    assert_string_equal(json_string_value(ctl_at(rank, "node")), "n2");
+    assert_int_equal(json_integer_value(ctl_at(rank, "slot")), 0);
+    assert_int_equal(json_integer_value(ctl_at(rank, "pid")), 4001);
+    assert_string_equal(json_string_value(ctl_at(rank, "state")), "running");
+    assert_int_equal(json_integer_value(ctl_at(rank, "step")), 12);
 
-    json_t *checkpoint = at(j, "checkpoint");
-    assert_int_equal(json_integer_value(at(checkpoint, "step")), 10);
-    assert_string_equal(json_string_value(at(checkpoint, "uri")), "file:///x/s/manifest.json");
-    assert_string_equal(json_string_value(at(checkpoint, "digest")),
+    json_t *checkpoint = ctl_at(j, "checkpoint");
+    assert_int_equal(json_integer_value(ctl_at(checkpoint, "step")), 10);
+    assert_string_equal(json_string_value(ctl_at(checkpoint, "uri")), "file:///x/s/manifest.json");
+    assert_string_equal(json_string_value(ctl_at(checkpoint, "digest")),
                         "00000000000000010000000000000002");
 
-    json_t *incident = json_array_get(at(j, "incidents"), 0);
-    assert_int_equal(json_array_size(at(j, "incidents")), 1);
+    json_t *incident = json_array_get(ctl_at(j, "incidents"), 0);
+    assert_int_equal(json_array_size(ctl_at(j, "incidents")), 1);
     ctl_remove(lab, KEY_INCIDENTS, "a-3");
-    assert_string_equal(json_string_value(at(incident, "id")), "a-1");
-    assert_true(json_real_value(at(incident, "at")) == 1700000020.0);
-    assert_string_equal(json_string_value(at(incident, "cause")), "trainer-died");
-    assert_string_equal(json_string_value(at(incident, "node")), "n2");
-    assert_int_equal(json_integer_value(at(incident, "rank")), 1);
-    assert_string_equal(json_string_value(at(incident, "evidence")), "signal 9 <killed>");
-    assert_int_equal(json_integer_value(at(incident, "generation")), 1);
-    assert_int_equal(json_integer_value(at(incident, "lost_steps")), 2);
+    assert_string_equal(json_string_value(ctl_at(incident, "id")), "a-1");
+    assert_true(json_real_value(ctl_at(incident, "at")) == 1700000020.0);
+    assert_string_equal(json_string_value(ctl_at(incident, "cause")), "trainer-died");
+    assert_string_equal(json_string_value(ctl_at(incident, "node")), "n2");
+    assert_int_equal(json_integer_value(ctl_at(incident, "rank")), 1);
+    assert_string_equal(json_string_value(ctl_at(incident, "evidence")), "signal 9 <killed>");
+    assert_int_equal(json_integer_value(ctl_at(incident, "generation")), 1);
+    assert_int_equal(json_integer_value(ctl_at(incident, "lost_steps")), 2);
     static const struct {
         const char *key;
         double sec;
     } phases[] = {{"detect_s", 0.125}, {"decide_s", 0.25},  {"stop_s", 0.5},
                   {"start_s", 0.0625}, {"restore_s", 0.75}, {"replay_s", 1.5}};
     for (size_t i = 0; i < ELEMENTSOF(phases); i++)
-        assert_true(json_real_value(at(at(incident, "phases"), phases[i].key)) == phases[i].sec);
+        assert_true(json_real_value(ctl_at(ctl_at(incident, "phases"), phases[i].key)) ==
+                    phases[i].sec);
     json_decref(j);
 
     assert_int_equal(ctl_run(lab, "job list -o json"), 0);
     j = ctl_json(lab);
     assert_int_equal(json_array_size(j), 1);
-    assert_string_equal(json_string_value(at(json_array_get(j, 0), "job")), "a");
+    assert_string_equal(json_string_value(ctl_at(json_array_get(j, 0), "job")), "a");
     json_decref(j);
 }
 
@@ -165,13 +130,13 @@ static void what_the_store_costs_is_told(void **state)
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "tries again in 5");
     assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
-    json_t *j = ctl_json(lab), *store = at(j, "store");
-    assert_true(json_real_value(at(store, "waits_since")) == 1700000040.0);
-    assert_int_equal(json_integer_value(at(store, "waits_rank")), 1);
-    assert_string_equal(json_string_value(at(store, "save_error")), "s3://b/c: no answer");
-    assert_true(json_real_value(at(j, "next_try_at")) > 1700003600.0);
-    assert_int_equal(json_integer_value(at(at(j, "metrics_lost"), "steps")), 5);
-    assert_int_equal(json_integer_value(at(at(j, "metrics_lost"), "last")), 9);
+    json_t *j = ctl_json(lab), *store = ctl_at(j, "store");
+    assert_true(json_real_value(ctl_at(store, "waits_since")) == 1700000040.0);
+    assert_int_equal(json_integer_value(ctl_at(store, "waits_rank")), 1);
+    assert_string_equal(json_string_value(ctl_at(store, "save_error")), "s3://b/c: no answer");
+    assert_true(json_real_value(ctl_at(j, "next_try_at")) > 1700003600.0);
+    assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "metrics_lost"), "steps")), 5);
+    assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "metrics_lost"), "last")), 9);
     json_decref(j);
 }
 
@@ -183,7 +148,7 @@ static void cost_is_shown_where_there_are_prices(void **state)
     assert_null(strstr(lab->out, "cost"));
     assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
     json_t *j = ctl_json(lab);
-    assert_true(json_is_null(at(j, "cost")));
+    assert_true(json_is_null(ctl_at(j, "cost")));
     json_decref(j);
 
     PhaseRecord phase = {.phase = PHASE_RUNNING,
@@ -202,14 +167,14 @@ static void cost_is_shown_where_there_are_prices(void **state)
                               "1e9 samples\n");
     assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
     j = ctl_json(lab);
-    json_t *cost = at(j, "cost");
-    double spent = json_real_value(at(cost, "spent"));
+    json_t *cost = ctl_at(j, "cost");
+    double spent = json_real_value(ctl_at(cost, "spent"));
     assert_true(spent > 1234 && spent < 1240);
-    assert_true(json_real_value(at(cost, "lost")) == 5.25);
-    assert_true(json_real_value(at(cost, "per_hour")) == 72);
-    assert_true(json_real_value(at(cost, "per_1000_steps")) == 10);
-    assert_true(json_real_value(at(cost, "per_billion_samples")) == 625000);
-    assert_true(json_real_value(at(cost, "to_end")) == 0.88);
+    assert_true(json_real_value(ctl_at(cost, "lost")) == 5.25);
+    assert_true(json_real_value(ctl_at(cost, "per_hour")) == 72);
+    assert_true(json_real_value(ctl_at(cost, "per_1000_steps")) == 10);
+    assert_true(json_real_value(ctl_at(cost, "per_billion_samples")) == 625000);
+    assert_true(json_real_value(ctl_at(cost, "to_end")) == 0.88);
     json_decref(j);
 
     char path[200];
@@ -235,13 +200,13 @@ static void people_read_culprit_cause_and_evidence(void **state)
 {
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
-    put_incident(lab, "a", INCIDENT_OPEN);
+    ctl_put_incident(lab, "a", INCIDENT_OPEN);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "job a: running (resizes from 3 to 2)\n");
     assert_contains(lab->out, "  step 12 of 100, loss 0.50000, 32.0 samples/s, 44 s to go\n");
     assert_contains(lab->out, "trainer-died of rank 1 on n2 at step 12, generation 1: OPEN\n"
                               "      signal 9 <killed>\n");
-    put_incident(lab, "a", INCIDENT_RESOLVED);
+    ctl_put_incident(lab, "a", INCIDENT_RESOLVED);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "recovered in 2.00 s, 2 steps again\n");
     assert_contains(lab->out, "detect 0.12 s, decide 0.25 s, stop 0.50 s");
@@ -289,16 +254,16 @@ static void events_come_in_the_order_of_time(void **state)
 {
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
-    put_incident(lab, "a", INCIDENT_RESOLVED);
+    ctl_put_incident(lab, "a", INCIDENT_RESOLVED);
     assert_int_equal(ctl_run(lab, "job events a -o json"), 0);
     static const char *const order[] = {"submitted", "world", "incident", "recovered", "world"};
     json_t *j = ctl_json(lab), *e;
     size_t i, n = 0;
     double last = 0;
     json_array_foreach (j, i, e) {
-        const char *event = json_string_value(at(e, "event"));
-        assert_true(json_real_value(at(e, "at")) >= last);
-        last = json_real_value(at(e, "at"));
+        const char *event = json_string_value(ctl_at(e, "event"));
+        assert_true(json_real_value(ctl_at(e, "at")) >= last);
+        last = json_real_value(ctl_at(e, "at"));
         if (strcmp(event, "checkpoint") == 0)
             continue;
         assert_true(n < ELEMENTSOF(order));
@@ -335,7 +300,7 @@ static void the_cluster_says_what_is_wrong_first(void **state)
 {
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
-    put_incident(lab, "a", INCIDENT_OPEN);
+    ctl_put_incident(lab, "a", INCIDENT_OPEN);
     put_node(lab, "n1", NULL);
     ctl_put_text(lab, KEY_NODES, "n7", "{\"v\":2,\"name\":\"n7\"}");
     ctl_put_text(lab, KEY_NODES, "n8", "{\"v\":3,\"name\":\"n8\"}");
@@ -356,24 +321,24 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     ctl_remove(lab, KEY_CORDONS, "n9");
     ctl_remove(lab, KEY_NODES, "n7");
     ctl_remove(lab, KEY_NODES, "n8");
-    put_incident(lab, "a", INCIDENT_RESOLVED);
+    ctl_put_incident(lab, "a", INCIDENT_RESOLVED);
     put_node(lab, "n2", NULL);
     ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"second\"}");
     ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"first\"}");
     assert_int_equal(ctl_run(lab, "cluster status -o json"), 0);
     json_t *j = ctl_json(lab);
-    assert_true(json_is_true(at(j, "ok")));
-    assert_int_equal(json_array_size(at(j, "wrong")), 0);
-    assert_int_equal(json_array_size(at(j, "advice")), 0);
-    json_t *member = json_array_get(at(j, "members"), 0);
-    assert_true(json_is_true(at(member, "answers")) && json_is_true(at(member, "leads")));
-    assert_true(json_integer_value(at(member, "db_bytes")) > 0);
-    assert_string_equal(json_string_value(at(j, "leader")), "second"); /* it came first */
-    assert_string_equal(json_string_value(json_array_get(at(j, "standby"), 0)), "first");
-    assert_int_equal(json_integer_value(at(j, "nodes")), 2);
-    assert_int_equal(json_integer_value(at(at(j, "slots"), "total")), 4);
-    assert_int_equal(json_integer_value(at(at(j, "slots"), "used")), 2);
-    assert_int_equal(json_integer_value(at(at(j, "slots"), "free")), 2);
+    assert_true(json_is_true(ctl_at(j, "ok")));
+    assert_int_equal(json_array_size(ctl_at(j, "wrong")), 0);
+    assert_int_equal(json_array_size(ctl_at(j, "advice")), 0);
+    json_t *member = json_array_get(ctl_at(j, "members"), 0);
+    assert_true(json_is_true(ctl_at(member, "answers")) && json_is_true(ctl_at(member, "leads")));
+    assert_true(json_integer_value(ctl_at(member, "db_bytes")) > 0);
+    assert_string_equal(json_string_value(ctl_at(j, "leader")), "second"); /* it came first */
+    assert_string_equal(json_string_value(json_array_get(ctl_at(j, "standby"), 0)), "first");
+    assert_int_equal(json_integer_value(ctl_at(j, "nodes")), 2);
+    assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "slots"), "total")), 4);
+    assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "slots"), "used")), 2);
+    assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "slots"), "free")), 2);
     json_decref(j);
     assert_int_equal(ctl_run(lab, "node list"), 0);
     assert_contains(lab->out, "n1    up     1/2   healthy  a\n");
@@ -415,279 +380,6 @@ static void logs_are_read_where_they_lie(void **state)
     ctl_remove(lab, KEY_NODES, "n2");
 }
 
-/* ---- a committed checkpoint of 20 steps with two weight files ---- */
-
-typedef struct Built {
-    char *text;
-    size_t n_bytes;
-} Built;
-
-/* One tensor of two floats. */
-static Built safetensors(const char *name, float a, float b)
-{
-    char header[128];
-    Built f;
-    const float data[2] = {a, b};
-    (void)snprintf(header, sizeof(header),
-                   "{\"__metadata__\":{\"format\":\"pt\"},\"%s\":{\"dtype\":\"F32\",\"shape\":[2],"
-                   "\"data_offsets\":[0,8]}}",
-                   name);
-    const uint64_t n = htole64(strlen(header));
-    f.n_bytes = 8 + strlen(header) + sizeof(data);
-    f.text = malloc(f.n_bytes);
-    assert_non_null(f.text);
-    memcpy(f.text, &n, 8);
-    memcpy(f.text + 8, header, strlen(header));
-    memcpy(f.text + 8 + strlen(header), data, sizeof(data));
-    return f;
-}
-
-/* Writes it below the lab's folder, and forgets the text. */
-static void write_object(CtlLab *lab, const char *folder, const char *key, Built f,
-                         uint64_t *ret_bytes, Hash *ret_hash)
-{
-    char path[400];
-    Error err = ERROR_INIT;
-    (void)snprintf(path, sizeof(path), "%s/%s%s", lab->folder, folder, key);
-    char *slash = strrchr(path, '/');
-    *slash = '\0';
-    assert_int_equal(folder_make(path, &err), 0);
-    *slash = '/';
-    assert_int_equal(file_write(path, f.text, f.n_bytes, 0, &err), 0);
-    *ret_bytes = f.n_bytes;
-    *ret_hash = hash_bytes(f.text, f.n_bytes);
-    free(f.text);
-}
-
-static Built metrics(int first, int last)
-{
-    Built f = {.text = calloc(1, 8192)};
-    assert_non_null(f.text);
-    for (int step = first; step <= last; step++)
-        f.n_bytes += (size_t)snprintf(f.text + f.n_bytes, 8192 - f.n_bytes,
-                                      "{\"step\":%d,\"loss\":%g,\"lr\":0.1,\"grad_norm\":1}\n",
-                                      step, 1.0 / step);
-    return f;
-}
-
-#define STEP_FOLDER "ck/step-0000000020-o1-g2-00000000/"
-#define FIRST_WEIGHTS "unet/diffusion_pytorch_model-00001-of-00002.safetensors"
-#define FIRST_METRICS "ck/metrics/metrics-0000000001-0000000010-o1-g2-00000000.jsonl"
-#define SECOND_METRICS "ck/metrics/metrics-0000000011-0000000020-o1-g2-00000000.jsonl"
-
-static Built object_of(const ObjectRecord *o)
-{
-    if (o->kind == OBJECT_WEIGHTS)
-        return o->part == 0 ? safetensors("conv.bias", 1, 2) : safetensors("conv.weight", 3, 4);
-    Built f = {.n_bytes = o->kind == OBJECT_MOMENTS ? 8 * (size_t)o->count : 2};
-    f.text = calloc(1, f.n_bytes);
-    assert_non_null(f.text);
-    return f;
-}
-
-/* The text of a manifest of two weight files of two numbers each, whose objects are written. */
-static char *put_objects(CtlLab *lab)
-{
-    Parameter items[] = {{.n_elements = 2}, {.offset = 2, .n_elements = 2}};
-    const ParameterList list = {.items = items, .n_items = 2, .n_elements = 4};
-    char folders[2][CHECKPOINT_FOLDER_MAX] = {"step-0000000000-o1-g1-00000000",
-                                              "step-0000000015-o1-g1-00000000"};
-    uint32_t maxima[2 * MAXIMA_WINDOW] = {0};
-    Hash chunks[1] = {{.high = 0}};
-    MetricsSegment segments[2];
-    Manifest m = {.name = {.step = 20, .owner = 1, .generation = 2},
-                  .facts = {.job = "e", .generation = 2, .numerics = "{}"},
-                  .scalars = {.step = 20, .loss_scale = 1, .maxima = maxima},
-                  .n_tensors = 2,
-                  .layout = chunk_layout(4),
-                  .chunks = chunks,
-                  .metrics_first = 1,
-                  .segments = segments,
-                  .n_segments = 2,
-                  .committed = folders,
-                  .n_committed = 2};
-    ObjectTable table;
-    assert_int_equal(object_table_new(&list, &m.layout, 8, false, &table), 0);
-    m.objects = table.records;
-    m.n_objects = table.n_records;
-    for (size_t i = 0; i < m.n_objects; i++)
-        write_object(lab, STEP_FOLDER, m.objects[i].key, object_of(&m.objects[i]),
-                     &m.objects[i].n_bytes, &m.objects[i].hash);
-    for (int k = 0; k < 2; k++) {
-        MetricsSegment *s = &segments[k];
-        *s = (MetricsSegment){.first = 10 * k + 1, .last = 10 * k + 10, .n_lines = 10};
-        metrics_key_format(&m.name, s->first, s->last, s->key);
-        write_object(lab, "ck/", s->key, metrics((int)s->first, (int)s->last), &s->n_bytes,
-                     &s->hash);
-    }
-    m.digest = manifest_state_digest(&m);
-    char *text = NULL;
-    assert_int_equal(manifest_format(&m, &text), 0);
-    object_table_clear(&table);
-    return text;
-}
-
-static void put_checkpoint(CtlLab *lab, const char *job)
-{
-    _cleanup_free_ char *text = put_objects(lab);
-    ctl_write(lab, STEP_FOLDER "manifest.json", text);
-    CheckpointsRecord record = {.commits = {{.step = 20, .generation = 2}}, .n_commits = 1};
-    (void)snprintf(record.commits[0].uri, sizeof(record.commits[0].uri),
-                   "file://%s/" STEP_FOLDER "manifest.json", lab->folder);
-    record.commits[0].hash = hash_bytes(text, strlen(text));
-    CTL_PUT(lab, KEY_CHECKPOINTS, job, checkpoints_record, record);
-}
-
-static size_t count(const char *text, const char *part)
-{
-    size_t n = 0;
-    for (const char *p = text; (p = strstr(p, part)); p += strlen(part))
-        n++;
-    return n;
-}
-
-static void a_report_shows_every_mark(void **state)
-{
-    CtlLab *lab = *state;
-    char path[200];
-    size_t n;
-    _cleanup_free_ char *page = NULL;
-    Error err = ERROR_INIT;
-    ctl_put_running_job(lab, "r");
-    put_incident(lab, "r", INCIDENT_RESOLVED);
-    put_checkpoint(lab, "r");
-    ctl_put_phase(lab, "r", PHASE_SUCCEEDED, "<!-- end -->{{job}} & \"done\"");
-    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
-    (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
-    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
-
-    assert_contains(page, "<!DOCTYPE html>");
-    assert_int_equal(count(page, "class=\"saved\""), 3);
-    assert_contains(page, "checkpoint of step 10</title>");
-    assert_contains(page, "checkpoint of step 20</title>");
-    assert_int_equal(count(page, "<g class=\"failure\">"), 1);
-    assert_contains(page, "2 steps were trained again");
-    assert_contains(page, "signal 9 &lt;killed&gt;");
-    assert_null(strstr(page, "<killed>"));
-    /* A text from outside is no mark of the template, and all marks of the template are filled. */
-    assert_contains(page, "(&lt;!-- end --&gt;{{job}} &amp; &quot;done&quot;)");
-    assert_int_equal(count(page, "{{"), 1);
-    assert_int_equal(count(page, "<!--"), 0);
-    assert_contains(page, "<b id=\"goodput\">75.0 %</b><span>goodput</span>");
-    assert_contains(page, "<title>restore 0.750 s</title>");
-    assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s less what is known */
-    assert_contains(page, "<title>replay 1.500 s</title>");
-    assert_contains(page, "generation 2: 2 ranks from step 10: resizes from 3 to 2</title>");
-    assert_contains(page, "step-0000000020-o1-g2-00000000/manifest.json");
-    assert_contains(page, "prefers-color-scheme:dark");
-    assert_null(strstr(page, "src="));
-    assert_null(strstr(page, "http://"));
-    assert_null(strstr(page, "https://"));
-    assert_null(strstr(page, "The same job, run alone"));
-}
-
-static void a_report_shows_what_is_given_to_it(void **state)
-{
-    CtlLab *lab = *state;
-    char path[200];
-    size_t n;
-    _cleanup_free_ char *page = NULL;
-    Error err = ERROR_INIT;
-    ctl_put_running_job(lab, "r");
-    put_checkpoint(lab, "r");
-    (void)snprintf(path, sizeof(path), "%s/grid.png", lab->folder);
-    assert_int_equal(file_write(path, "\x89PNG\r\n\x1a\nxy", 10, 0, &err), 0);
-    assert_int_equal(
-        ctl_run(lab,
-                "job report r --out %s/r.html --grid %s --alone 00000000000000000000000000000000",
-                lab->folder, path),
-        0);
-    (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
-    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
-    assert_contains(page, "src=\"data:image/png;base64,iVBORw0KGgp4eQ==\"");
-    assert_contains(page, "equal: the same bits"); /* as the record's */
-    assert_int_equal(
-        ctl_run(lab, "job report r --out %s/r.html --alone 11111111111111111111111111111111",
-                lab->folder),
-        0);
-    free(TAKE_PTR(page));
-    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
-    assert_contains(page, ">different<");
-    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --alone 123", lab->folder), 1);
-    assert_contains(lab->err, "--alone 123: a digest has 32 hexadecimal digits");
-    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --grid %s/r.html", lab->folder,
-                             lab->folder),
-                     1);
-    assert_contains(lab->err, "not a PNG");
-}
-
-static void a_report_says_which_metrics_are_lost(void **state)
-{
-    CtlLab *lab = *state;
-    char path[200];
-    size_t n;
-    _cleanup_free_ char *page = NULL;
-    Error err = ERROR_INIT;
-    ctl_put_running_job(lab, "r");
-    put_checkpoint(lab, "r");
-    ctl_write(lab, SECOND_METRICS, "{\"step\":11}\n");
-    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
-    assert_contains(lab->err, SECOND_METRICS ": its hash is ");
-    (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
-    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
-    assert_contains(page, "The metrics of 10 steps between 11 and 20 are lost: ");
-    assert_contains(page, SECOND_METRICS ": its hash is ");
-    assert_contains(page, "checkpoint of step 10</title>");
-    ctl_write(lab, FIRST_METRICS, "");
-    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
-    assert_contains(lab->err, "the metrics of 20 steps between 1 and 20 are lost: ");
-    assert_int_equal(ctl_run(lab, "job report r --out %s/no/r.html", lab->folder), 3);
-    assert_contains(lab->err, "/no/r.html");
-}
-
-static void export_joins_the_weight_files(void **state)
-{
-    CtlLab *lab = *state;
-    char path[200];
-    size_t n;
-    _cleanup_free_ char *file = NULL;
-    Error err = ERROR_INIT;
-    ctl_put_running_job(lab, "e");
-    assert_int_equal(ctl_run(lab, "job export e --out %s/e.safetensors", lab->folder), 3);
-    assert_string_equal(
-        lab->err, "sdctl: job e has no checkpoint yet; sdctl job checkpoint e has it save one\n");
-    put_checkpoint(lab, "e");
-    assert_int_equal(ctl_run(lab, "job export e --out %s/e.safetensors", lab->folder), 0);
-    (void)snprintf(path, sizeof(path), "%s/e.safetensors", lab->folder);
-    assert_int_equal(file_read(path, 1 << 20, &file, &n, &err), 0);
-
-    uint64_t n_header;
-    memcpy(&n_header, file, 8);
-    n_header = le64toh(n_header);
-    assert_int_equal(n_header % 8, 0);
-    assert_int_equal(n, 8 + n_header + 16);
-    json_t *header = json_loadb(file + 8, n_header, 0, NULL);
-    json_t *offsets = at(at(header, "conv.weight"), "data_offsets");
-    assert_int_equal(json_integer_value(json_array_get(offsets, 0)), 8);
-    assert_int_equal(json_integer_value(json_array_get(offsets, 1)), 16);
-    assert_string_equal(json_string_value(at(at(header, "__metadata__"), "format")), "pt");
-    json_decref(header);
-    const float expected[] = {1, 2, 3, 4};
-    assert_memory_equal(file + 8 + n_header, expected, sizeof(expected));
-
-    assert_int_equal(ctl_run(lab, "job export e --ema --out %s/e.safetensors", lab->folder), 3);
-    assert_string_equal(lab->err, "sdctl: the checkpoint of step 20 has no averaged weights: "
-                                  "train.ema.start_step is not reached\n");
-    Hash hash;
-    write_object(lab, STEP_FOLDER, FIRST_WEIGHTS, safetensors("conv.bias", 1, 3), &n, &hash);
-    assert_int_equal(ctl_run(lab, "job export e --out %s/f.safetensors", lab->folder), 1);
-    assert_contains(lab->err, FIRST_WEIGHTS ": its hash is not what the manifest says\n");
-    (void)snprintf(path, sizeof(path), "%s/f.safetensors", lab->folder);
-    assert_int_equal(access(path, F_OK), -1);
-    (void)snprintf(path, sizeof(path), "%s/f.safetensors.part", lab->folder);
-    assert_int_equal(access(path, F_OK), -1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -700,10 +392,6 @@ int main(void)
         cmocka_unit_test(what_a_stop_ends_was_not_recovered),
         cmocka_unit_test(the_cluster_says_what_is_wrong_first),
         cmocka_unit_test(logs_are_read_where_they_lie),
-        cmocka_unit_test(a_report_shows_every_mark),
-        cmocka_unit_test(a_report_says_which_metrics_are_lost),
-        cmocka_unit_test(a_report_shows_what_is_given_to_it),
-        cmocka_unit_test(export_joins_the_weight_files),
     };
     return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);
 }

@@ -427,3 +427,37 @@ void ctl_put_running_job(CtlLab *lab, const char *name)
     CTL_PUT(lab, KEY_PROGRESS, name, progress_record, progress);
     ctl_put_phase(lab, name, PHASE_RUNNING, "resizes from 3 to 2");
 }
+
+void ctl_put_incident(CtlLab *lab, const char *job, IncidentState state)
+{
+    IncidentRecord incident = {.state = state,
+                               .cause = "trainer-died",
+                               .node = "n2",
+                               .rank = 1,
+                               .generation = 1,
+                               .step = 12,
+                               .evidence = "signal 9 <killed>",
+                               .at_usec = UINT64_C(1700000020000000),
+                               .lost_steps = 2,
+                               .detect_sec = 0.125,
+                               .decide_sec = 0.25,
+                               .stop_sec = 0.5,
+                               .start_sec = 0.0625,
+                               .restore_sec = 0.75,
+                               .replay_sec = 1.5};
+    (void)snprintf(incident.id, sizeof(incident.id), "%s-1", job);
+    (void)snprintf(incident.job, sizeof(incident.job), "%s", job);
+    if (state == INCIDENT_RESOLVED) {
+        incident.first_step_usec = incident.at_usec + 2000000;
+        incident.resolved_usec = incident.at_usec + 2100000;
+    }
+    CTL_PUT(lab, KEY_INCIDENTS, incident.id, incident_record, incident);
+}
+
+json_t *ctl_at(json_t *object, const char *key)
+{
+    json_t *value = json_object_get(object, key);
+    if (!value)
+        fail_msg("no field %s", key);
+    return value;
+}

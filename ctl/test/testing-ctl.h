@@ -78,3 +78,7 @@ void ctl_put_phase(CtlLab *lab, const char *name, JobPhase phase, const char *re
         if (!strstr((text), (part)))                                                               \
             fail_msg("\"%s\" is not in:\n%s", (part), (text));                                     \
     } while (0)
+/* An incident "trainer-died" of the job. */
+void ctl_put_incident(CtlLab *lab, const char *job, IncidentState state);
+/* A field that must be there; borrowed. */
+json_t *ctl_at(json_t *object, const char *key);
