@@ -27,6 +27,7 @@ static void slips_are_told_from_other_words(void **state)
         {"mix", " (did you mean \"min\" or \"max\"?)"},
         {"node9", ""},
         {"nodee7", " (did you mean \"node7\"?)"},
+        {"mni", " (did you mean \"min\"?)"},
         {"xin", " (did you mean \"min\"?)"},
         {"mnx", " (did you mean \"max\"?)"},
         {"averylongwordthatislikenootheronethatanybodycouldhavemeanttobe1234", ""},

@@ -226,11 +226,11 @@ static void look(Trial *t)
 static void print_if(const char *names, const char *what, const char **lead)
 {
     if (names)
-        printf("%s %s %s %s", *lead, names, strchr(names, ',') ? "were" : "was", what);
+        printf("%s %s were %s", *lead, names, what);
     *lead = names ? " and" : *lead;
 }
 
-/* "If n1 was lost and n2 was drained"; "As things are". */
+/* "If n1 were lost and n2 were drained"; "As things are". */
 static void print_supposed(const Arguments *a)
 {
     const char *lead = "If";

@@ -127,13 +127,13 @@ static void what_if_decides_and_writes_nothing(void **state)
     ctl_put_text(lab, KEY_LEADER, "1",
                  "{\"v\":2,\"name\":\"c1\",\"settings\":\"{\\\"ttl_usec\\\":4000000}\"}");
     assert_int_equal(ctl_run(lab, "cluster what-if --cordon n1"), 0);
-    assert_contains(lab->out, "If n1 was cordoned, this would be decided:\n");
+    assert_contains(lab->out, "If n1 were cordoned, this would be decided:\n");
     assert_contains(lab->out, "    job a: world 1 runs on n2 (slots 0), n3 (slots 0)\n");
     assert_contains(lab->out,
                     "By the settings of c1, which leads (a node is gone after 4.00 s).\n");
     ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\",\"settings\":\"x\"}");
     assert_int_equal(ctl_run(lab, "cluster what-if --lose n1,n2 --cordon n3"), 0);
-    assert_contains(lab->out, "If n1,n2 were lost and n3 was cordoned, this would be decided:\n");
+    assert_contains(lab->out, "If n1,n2 were lost and n3 were cordoned, this would be decided:\n");
     assert_contains(lab->out, "c1 leads and does not tell its settings: the defaults are assumed");
     ctl_remove(lab, KEY_LEADER, "1");
     assert_int_equal(ctl_run(lab, "cluster what-if --lose n1 --drain n2 -o json"), 0);
