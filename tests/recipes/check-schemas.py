@@ -39,7 +39,8 @@ def kubernetes():
     if os.path.exists(SDTRAIND):
         for name, text in settings.items():
             program = os.path.join(os.path.dirname(SDTRAIND), name.removesuffix(".json"))
-            path = os.path.join(ROOT, "build", name)
+            path = os.path.join(ROOT, "build/recipes", name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "w") as file:
                 json.dump(json.loads(text), file)
             words = ["--address=10.0.0.1", "--node=n1", "--machine-id=" + 32 * "1"] if name == "sdtraind.json" else []
