@@ -17,7 +17,7 @@ import sys
 import tempfile
 import time
 
-SCHEDULES_MAX = 1500  # of 8 nodes, where the seed that is kept finds its bug no more
+SCHEDULES_MAX = 400  # of 8 nodes, where the seed that is kept finds its bug no more
 SEARCH_SEC = 900
 KEEPER = pathlib.Path(__file__).with_name("mutants_keeper.py")
 KEYS = ("why", "file", "test", "programs", "seed", "invariant", "open")

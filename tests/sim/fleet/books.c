@@ -265,7 +265,12 @@ BooksCounts books_counts(void)
                          .n_changes = n.n_changes};
 }
 
-void books_end(void) { history_checker_end(checker); }
+void books_end(void)
+{
+    history_checker_end(checker);
+    checks_end(checker);
+}
+
 uint64_t books_digest(void) { return digest; }
 
 void books_open(const char *its_cluster)

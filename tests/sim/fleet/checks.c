@@ -420,6 +420,30 @@ void checks_witness(HistoryChecker *h)
     }
 }
 
+/* A report of an older world has no rank that lives and is not there: the next world would wait for its end. */
+static void check_report(HistoryChecker *h, const Entry *e)
+{
+    const RanksRecord *ranks = entry_before(e);
+    const WorldRecord *world = e->job ? entry_before(e->job->world) : NULL;
+    const NodeRecord *node = ranks ? entry_before(history_find(h, KEY_NODES, e->node)) : NULL;
+    if (!ranks || !world || !node || ranks->generation >= world->generation ||
+        ranks->incarnation != node->incarnation || !fleet_runs(node_index(e->node)))
+        return;
+    for (size_t i = 0; i < ranks->n_ranks; i++)
+        if (ranks->ranks[i].state != RANK_EXITED &&
+            !trainers_are_at(node_index(e->node), ranks->ranks[i].slot))
+            books_break("reports", "%s: a rank of %s-%lld that is not there has not ended", e->node,
+                        e->job->spec->name, (long long)ranks->generation);
+}
+
+void checks_end(HistoryChecker *h)
+{
+    for (size_t i = 0; i < h->n_buckets; i++)
+        for (const Entry *e = h->buckets[i]; e; e = e->in_bucket)
+            if (e->kind == KEY_RANKS)
+                check_report(h, e);
+}
+
 /* ---- controllers ---- */
 
 void checks_controller_starts(int controller)

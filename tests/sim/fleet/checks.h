@@ -30,6 +30,9 @@ void checks_close(void);
 /* Each transaction: from history-internal.h. */
 void checks_witness(HistoryChecker *h);
 
+/* Once all is at rest. */
+void checks_end(HistoryChecker *h);
+
 /* ---- controllers ---- */
 
 void checks_controller_starts(int controller); /* it knows nothing */

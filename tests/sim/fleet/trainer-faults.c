@@ -18,6 +18,8 @@ static Trainer *trainer_at(int node, int slot)
     return NULL;
 }
 
+bool trainers_are_at(int node, int slot) { return trainer_at(node, slot); }
+
 bool trainer_exit(int node, int slot, int code, const char *text)
 {
     Trainer *t = trainer_at(node, slot);

@@ -43,6 +43,7 @@ bool trainer_hang(int node, int slot);
 bool trainer_stop(int node, int slot, bool stopped); /* SIGSTOP, SIGCONT */
 /* It survives SIGKILL, as a process that waits for a disk does. */
 bool trainer_cling(int node, int slot, bool clings);
+bool trainers_are_at(int node, int slot);
 bool trainers_hang(void); /* some do, or are stopped */
 
 /* Of a node, the trainers that run and those that will. */
