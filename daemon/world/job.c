@@ -272,15 +272,16 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
-/* And those before it: the leader takes what one says for what all of them say. */
+/* With those before it: the list has the newest first. A rank in a lost slot counts once etcd knows of the slot. */
 static bool is_dead_with_older(const LocalWorld *local)
 {
-    while (local && local_world_is_dead(local))
+    while (local && local_world_is_dead(local) && !local_world_is_live(local))
         local = local->next;
     return !local;
 }
 
-/* Reports local worlds that are over once their ranks are dead, but for those in lost slots. */
+/* Reports local worlds that are over once their ranks are dead, but for those in lost slots. The leader takes that for
+ * the death of all older ranks here, too: a world whose ranks never started waits for those that hold its slots. */
 static void settle_over(LocalJob *job)
 {
     for (LocalWorld *t = job->over; t; t = t->next) {

@@ -55,7 +55,7 @@ struct LocalWorld {
     size_t n_local_ranks;
     bool over; /* the world has moved: no rank is started, and only exits are reported */
 
-    /* Over: when the last of its ranks on this node was dead. Else: when those of older worlds were. 0: they live. */
+    /* When the last rank of older worlds on this node was dead; over: and the last of its own. 0: some live. */
     uint64_t killed_usec;
     int64_t first_step;       /* the first that this world has finished, as rank 0 here says */
     uint64_t first_step_usec; /* when that was; 0: none is finished, or rank 0 is elsewhere */

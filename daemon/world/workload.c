@@ -135,6 +135,7 @@ void workload_slot_lost(Workload *w, Rank *rank)
 
 void workload_note_node_told(Workload *w)
 {
+    bool changed = false;
     for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {
         Rank *rank = w->slots.of[i];
         LocalRank *local_rank =
@@ -143,7 +144,10 @@ void workload_note_node_told(Workload *w)
             continue;
         ExitVerdict verdict = {.code = -SIGKILL, .text = "it survives SIGKILL; the slot is lost"};
         local_world_note_exit(rank->local, rank, &verdict);
+        changed = true;
     }
+    if (changed)
+        workload_advance(w); /* its world is dead only now */
 }
 
 void workload_note_lease(Workload *w)

@@ -98,7 +98,6 @@ void history_judge_progress(HistoryChecker *h, const Entry *e);
 
 /* ---- history-ranks.c ---- */
 void history_judge_ranks(HistoryChecker *h, const Entry *e);
-void history_judge_last_ranks(HistoryChecker *h, const Entry *e);
 void history_judge_rendezvous(HistoryChecker *h, const Entry *e);
 /* The world whose record was written then; NULL: none that the books remember. */
 const BookedWorld *history_find_world(const HistoryJob *job, int64_t revision);

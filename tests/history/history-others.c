@@ -128,9 +128,8 @@ void history_judge_end(HistoryChecker *h)
         for (const Entry *e = h->buckets[i]; e; e = e->in_bucket) {
             if (e->kind == KEY_INCIDENTS)
                 judge_last_incident(h, e);
-            if (e->kind == KEY_RANKS && e->job && e->before.there)
-                history_judge_last_ranks(h, e);
-            if (e->kind < KEY_KINDS && e->job && e->before.there && !e->job->spec->before.there)
+            else if (e->kind < KEY_KINDS && e->job && e->before.there &&
+                     !e->job->spec->before.there)
                 HISTORY_BROKEN(h, e, "gone", "is left of a job that is gone");
         }
 }

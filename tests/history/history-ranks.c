@@ -98,18 +98,6 @@ static bool lives(const RanksRecord *ranks, const NodeRecord *node)
     return false;
 }
 
-/* Its ranks that have not ended stand as they stood: perhaps in a slot that is lost, and the node's record follows. */
-static bool is_at_rest(const RanksRecord *old, const RanksRecord *ranks)
-{
-    for (size_t i = 0; i < ranks->n_ranks; i++) {
-        const RankReport *is = &ranks->ranks[i], *was = in_slot(old, is->slot);
-        if (is->state != RANK_EXITED &&
-            (!was || was->state != is->state || was->step != is->step || was->pid != is->pid))
-            return false;
-    }
-    return true;
-}
-
 /* A later report of the node, of a newer world, that says: what ran before is dead. */
 static const RanksRecord *find_killed(const Entry *e, const RanksRecord *ranks)
 {
@@ -121,17 +109,6 @@ static const RanksRecord *find_killed(const Entry *e, const RanksRecord *ranks)
             return newer;
     }
     return NULL;
-}
-
-/* One that comes back says its lost slots then. */
-static void judge_dead(HistoryChecker *h, const Entry *e, const RanksRecord *ranks,
-                       const RanksRecord *killed, const NodeRecord *node)
-{
-    if (lives(ranks, node))
-        HISTORY_BROKEN(h, e, "I3",
-                       "ranks of generation %lld live on %s, which has told in "
-                       "generation %lld that they are dead",
-                       (long long)ranks->generation, e->node, (long long)killed->generation);
 }
 
 void history_judge_ranks(HistoryChecker *h, const Entry *e)
@@ -157,17 +134,11 @@ void history_judge_ranks(HistoryChecker *h, const Entry *e)
                            ranks->ranks[i].rank, (long long)ranks->generation);
     const RanksRecord *killed = find_killed(e, ranks);
     const NodeRecord *node = entry_after(history_find(h, KEY_NODES, e->node));
-    if (killed && node && !(same && is_at_rest(old, ranks)))
-        judge_dead(h, e, ranks, killed, node);
-}
-
-void history_judge_last_ranks(HistoryChecker *h, const Entry *e)
-{
-    const RanksRecord *ranks = entry_before(e);
-    const RanksRecord *killed = ranks ? find_killed(e, ranks) : NULL;
-    const NodeRecord *node = entry_before(history_find(h, KEY_NODES, e->node));
-    if (killed && node && !e->job->touched)
-        judge_dead(h, e, ranks, killed, node);
+    if (killed && node && lives(ranks, node)) /* one that comes back says its lost slots then */
+        HISTORY_BROKEN(h, e, "I3",
+                       "ranks of generation %lld live on %s, which has told in "
+                       "generation %lld that they are dead",
+                       (long long)ranks->generation, e->node, (long long)killed->generation);
 }
 
 void history_judge_rendezvous(HistoryChecker *h, const Entry *e)

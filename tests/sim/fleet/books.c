@@ -2,6 +2,7 @@
 /* books.c - see books.h. */
 #include "tests/sim/fleet/books.h"
 
+#include "base/memory.h"
 #include "cluster/keys.h"
 #include "tests/history/history-internal.h"
 #include "tests/sim/fleet/checks.h"
@@ -12,8 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-enum { CHANGES_MAX = 512 };
 
 typedef enum Author { BY_PROGRAM, BY_PERSON, BY_HAND } Author;
 
@@ -222,9 +221,8 @@ static Author author_of(const ServerChange *changes, size_t n)
 void books_note(int64_t revision, const ServerChange *changes, size_t n)
 {
     const Author by = author_of(changes, n);
-    HistoryChange its[CHANGES_MAX];
+    _cleanup_free_ HistoryChange *its = memory_zeroed(n, sizeof(HistoryChange));
     Error err = ERROR_INIT;
-    assert(n <= CHANGES_MAX);
     for (size_t i = 0; i < n; i++) {
         const ServerChange *c = &changes[i];
         its[i] = (HistoryChange){.key = c->key,

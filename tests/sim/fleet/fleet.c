@@ -150,12 +150,12 @@ void fleet_start_controller(int number)
     LeaderSettings settings = {.cluster = CLUSTER,
                                .lease_sec = options.lease_sec,
                                .core = options.core,
-                               .limits = {.nodes = FLEET_NODES_MAX,
+                               .limits = {.nodes = options.n_nodes + 4,
                                           .jobs = FLEET_JOBS_MAX,
-                                          .reports = 4 * FLEET_NODES_MAX,
-                                          .incidents = 512,
+                                          .reports = 4 * options.n_nodes + 32,
+                                          .incidents = 64 + options.n_nodes,
                                           .requests = 16},
-                               .introduction = {.max_nodes = FLEET_NODES_MAX,
+                               .introduction = {.max_nodes = options.n_nodes + 4,
                                                 .max_jobs = FLEET_JOBS_MAX}};
     (void)snprintf(settings.introduction.name, sizeof(settings.introduction.name), "c%d", number);
     const LeaderNeeds needs = {.event = c->loop, .etcd = c->etcd, .draw = draw};

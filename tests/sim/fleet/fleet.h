@@ -30,7 +30,7 @@ typedef struct FleetOptions {
     bool talks;       /* prints a line per transition */
 } FleetOptions;
 
-enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 64, FLEET_JOBS_MAX = 8 };
+enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 1024, FLEET_JOBS_MAX = 8 };
 
 void fleet_open(const FleetOptions *options);
 void fleet_close(void);

@@ -27,7 +27,6 @@ enum {
     SAVE_TRIES = 3,             /* of a job's or a world's last checkpoint */
     WAIT_SLICE_MSEC = 500,
     DATA_TIMEOUT_MSEC = 25000,
-    RANKS_MAX = 256,
 };
 
 struct Ring { /* the ranks of one world, once they have met */
@@ -40,7 +39,7 @@ struct Ring { /* the ranks of one world, once they have met */
     bool began, over, ends, saves;
     uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
     int64_t n_failed_saves;
-    Trainer *of[RANKS_MAX];
+    Trainer **of; /* [size] */
     Timer timer, save_timer;
 };
 
@@ -228,14 +227,14 @@ static Ring *ring_of(const Trainer *t)
             strcmp(ring->address, t->meets_at) == 0)
             return ring;
     Ring *ring = memory_new(Ring);
-    assert(t->size <= RANKS_MAX);
     *ring = (Ring){.next = rings,
                    .generation = t->generation,
                    .step = t->resumed,
                    .committed = t->resumed,
                    .parent = t->resume,
                    .written = -1,
-                   .size = t->size};
+                   .size = t->size,
+                   .of = memory_zeroed((size_t)t->size, sizeof(Trainer *))};
     memcpy(ring->job, t->job, sizeof(ring->job));
     memcpy(ring->submission, t->submission, sizeof(ring->submission));
     memcpy(ring->address, t->meets_at, sizeof(ring->address));
@@ -722,6 +721,7 @@ void trainers_close(void)
         next = ring->next;
         timer_stop(&ring->timer);
         timer_stop(&ring->save_timer);
+        free(ring->of);
         free(ring);
     }
     trainers = NULL;
