@@ -65,14 +65,22 @@ const char *key_rendezvous(const char *cluster, const char *job, int64_t generat
     return format(ret, "/sdtrain/%s/rendezvous/%s/%lld", cluster, job, (long long)generation);
 }
 
+/* What follows "<part>/"; NULL: text is NULL, or begins otherwise. */
+static const char *skip_part(const char *text, const char *part)
+{
+    const size_t n = strlen(part);
+    return text && strncmp(text, part, n) == 0 && text[n] == '/' ? text + n + 1 : NULL;
+}
+
 int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const char **ret_rest)
 {
-    char prefix[KEY_MAX];
+    const char *records = skip_part(skip_part(key, "/sdtrain"), cluster),
+               *secrets = skip_part(skip_part(key, "/sdtrain-secrets"), cluster);
     for (int kind = 0; kind < KEY_KINDS; kind++) {
-        size_t n = strlen(key_prefix(cluster, kind, prefix));
-        if (strncmp(key, prefix, n) == 0 && key[n]) {
+        const char *rest = kind == KEY_SECRETS ? secrets : skip_part(records, kind_name[kind]);
+        if (rest && *rest) {
             *ret_kind = (KeyKind)kind;
-            *ret_rest = key + n;
+            *ret_rest = rest;
             return 0;
         }
     }

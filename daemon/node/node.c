@@ -26,8 +26,6 @@ void node_clear(OwnNode *node)
     timer_stop(&node->retry);
     node->rights_call = etcd_call_free(node->rights_call);
     timer_stop(&node->rights_retry);
-    free(node->text);
-    node->text = NULL;
 }
 
 /* ---- what it says ---- */
@@ -41,7 +39,7 @@ static char *labels_text(const OwnNode *node)
     return root ? json_dumps(root, JSON_COMPACT) : NULL;
 }
 
-static char *node_encode(const OwnNode *node)
+static NodeRecord node_record(const OwnNode *node)
 {
     NodeRecord record = {.incarnation = node->needs.incarnation,
                          .n_slots = (int)node->needs.config->slots,
@@ -74,8 +72,7 @@ static char *node_encode(const OwnNode *node)
         record.world_revision = local->world_revision;
         record.generation = local->generation;
     }
-    _cleanup_free_ char *labels = labels_text(node);
-    return node_record_encode(&record, labels);
+    return record;
 }
 
 /* ---- what it may read ---- */
@@ -296,7 +293,9 @@ static void node_put(OwnNode *node)
     char *texts[TOGETHER_MAX] = {0};
     EtcdCompare guards[1 + TOGETHER_MAX];
     EtcdOp ops[1 + TOGETHER_MAX];
-    _cleanup_free_ char *text = node_encode(node);
+    const NodeRecord record = node_record(node);
+    _cleanup_free_ char *labels = labels_text(node);
+    _cleanup_free_ char *text = node_record_encode(&record, labels);
     guards[0] =
         (EtcdCompare){key_of(node->needs.config->cluster, KEY_NODES, node->needs.config->node, key),
                       ETCD_MOD_REVISION, node->revision};
@@ -313,14 +312,14 @@ static void node_put(OwnNode *node)
     }
     node->wanted = false;
     node->lease = lease;
-    free(node->text);
-    node->text = TAKE_PTR(text);
+    node->put = record;
 }
 
 static void node_update(OwnNode *node)
 {
-    _cleanup_free_ char *text = node_encode(node);
-    if (node->lease == 0 || !node->text || strcmp(text, node->text) != 0)
+    const NodeRecord record = node_record(node);
+    /* All of it is set and has no part elsewhere; what differs in padding alone is put once more. */
+    if (node->lease == 0 || memcmp(&record, &node->put, sizeof(record)) != 0)
         node_put(node);
 }
 

@@ -56,7 +56,7 @@ typedef struct OwnNode {
     int64_t seen_revision; /* of the last change of the key that the watch has shown, ours or not */
     bool seen_removed;     /* it, or one since the last put, was a deletion */
     int64_t lease;         /* the lease that the record was put under; 0: the record must be put */
-    char *text;            /* the record as last put */
+    NodeRecord put;        /* the record as last put */
     EtcdCall *call;        /* the read or write under way; NULL: none */
     Timer retry;
     bool wanted;     /* the record is to be put after `call` or `retry` */
