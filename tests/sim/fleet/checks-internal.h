@@ -57,8 +57,8 @@ typedef struct ControllerLedger {
     uint64_t second; /* the one of which n_writes are */
     int n_writes;
     Told told[FLEET_JOBS_MAX];
-    CordonRecord cordons[FLEET_NODES_MAX];
-    int64_t cordon_revisions[FLEET_NODES_MAX];
+    CordonRecord *cordons; /* of each node, owned */
+    int64_t *cordon_revisions;
 } ControllerLedger;
 
 typedef struct Writing { /* one transaction */

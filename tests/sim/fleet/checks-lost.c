@@ -2,8 +2,8 @@
 /* checks-lost.c - see checks.h: records that vanish, are damaged or come back as they once were, and cordons.
  *
  * What a leader puts back is never older than what it has been told in its life. A person's word counts until there is
- * another. Of a cordon it leaves an operator's cause as it is, ends no quarantine (nobody answers checks here) but that
- * of a job that is gone, and holds what a machine has done against that machine, one strike at a time. Where the record
+ * another. Of a cordon it leaves an operator's cause as it is, ends no quarantine without an end but that of a job that
+ * is gone, and holds what a machine has done against that machine, one strike at a time. Where the record
  * is damaged, that is what it has been told before; who has been told nothing writes nothing in its place but beside a
  * cordon, which somebody may have meant. */
 #include "tests/sim/fleet/checks-internal.h"
@@ -176,7 +176,8 @@ static void check_kept(const Writing *w, const char *name, const CordonCause *wa
     const SpecRecord *spec = was->job[0] ? record_of(w, KEY_SPECS, was->job) : NULL;
     const bool over =
         was->owner == CORDON_JOB && (!spec || strcmp(spec->submission, was->submission) != 0);
-    if (was->mode == CORDON_QUARANTINE && !over && (!is || is->mode != CORDON_QUARANTINE))
+    if (was->mode == CORDON_QUARANTINE && was->until_usec == 0 && !over &&
+        (!is || is->mode != CORDON_QUARANTINE))
         books_break("cordon",
                     "a leader ends the quarantine of machine %s under %s, which nobody has checked",
                     was->machine_id, name);

@@ -3,6 +3,7 @@
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "base/json.h"
+#include "base/memory.h"
 #include "tests/sim/fleet/manifests.h"
 #include "tests/sim/seams/loop.h"
 
@@ -446,9 +447,19 @@ void checks_end(HistoryChecker *h)
 
 /* ---- controllers ---- */
 
+static void forget_controller(int controller)
+{
+    free(controller_ledgers[controller].cordons);
+    free(controller_ledgers[controller].cordon_revisions);
+    controller_ledgers[controller] = (ControllerLedger){0};
+}
+
 void checks_controller_starts(int controller)
 {
-    controller_ledgers[controller] = (ControllerLedger){0};
+    const size_t n = (size_t)checks_options.n_nodes;
+    forget_controller(controller);
+    controller_ledgers[controller].cordons = memory_zeroed(n, sizeof(CordonRecord));
+    controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
 }
 
 void checks_controller_leads(int controller)
@@ -477,7 +488,10 @@ void checks_open(const ChecksOptions *options)
     counts = (ChecksCounts){0};
     memset(candidates, 0, sizeof(candidates));
     memset(node_ledgers, 0, sizeof(node_ledgers));
-    memset(controller_ledgers, 0, sizeof(controller_ledgers));
 }
 
-void checks_close(void) {}
+void checks_close(void)
+{
+    for (int i = 0; i < FLEET_CONTROLLERS_MAX; i++)
+        forget_controller(i);
+}

@@ -58,6 +58,7 @@ typedef struct Node {
 } Node;
 
 static FleetOptions options;
+static bool somebody_is_over; /* a process is to be started anew */
 static Controller controllers[FLEET_CONTROLLERS_MAX];
 static Node nodes[FLEET_NODES_MAX];
 static sd_event *admin_loop, *world;
@@ -127,7 +128,7 @@ static void on_leads(void *userdata)
 }
 static void on_leader_over(void *userdata, _unused_ int r)
 {
-    ((Controller *)userdata)->is_over = true;
+    ((Controller *)userdata)->is_over = somebody_is_over = true;
 }
 
 static bool draw(void *ret, size_t n)
@@ -261,7 +262,7 @@ static int write_file(void *userdata, _unused_ const char *path, const char *tex
 
 static bool is_health_told(_unused_ void *userdata) { return true; }
 static void on_ticked(_unused_ void *userdata, _unused_ uint64_t now_usec) {}
-static void on_over(void *userdata) { ((Node *)userdata)->is_over = true; }
+static void on_over(void *userdata) { ((Node *)userdata)->is_over = somebody_is_over = true; }
 static void on_daemon_failed(void *userdata, const Error *err)
 {
     fleet_say("n%d: fails: %s", ((const Node *)userdata)->number, err->text);
@@ -699,14 +700,21 @@ void fleet_cordon(int node, CordonMode mode)
 /* ---- time ---- */
 
 /* What is over is started anew, as systemd does. */
-static bool run(uint64_t until_usec)
+static void restart_what_is_over(void)
 {
+    somebody_is_over = false;
     for (int i = 0; i < options.n_controllers; i++)
         if (controllers[i].loop && controllers[i].is_over)
             fleet_restart_controller(i, controllers[i].again_usec);
     for (int i = 0; i < options.n_nodes; i++)
         if (nodes[i].loop && nodes[i].is_over)
             fleet_restart_daemon(i, nodes[i].again_usec);
+}
+
+static bool run(uint64_t until_usec)
+{
+    if (somebody_is_over)
+        restart_what_is_over();
     return !books_broken() && loops_run(until_usec);
 }
 

@@ -246,9 +246,9 @@ typedef struct Member {
     size_t n_tokens, tokens_room;
 
     TAILQ_HEAD(, ServerCall) calls;
-    Tree watchers; /* those that are synced */
-    TAILQ_HEAD(, Watcher) unsynced;
-    Watcher **touched; /* of the present round */
+    Tree watchers;                               /* those that are synced */
+    TAILQ_HEAD(UnsyncedQueue, Watcher) unsynced; /* by sync_usec */
+    Watcher **touched;                           /* of the present round */
     size_t n_touched, touched_room;
 } Member;
 

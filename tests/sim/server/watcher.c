@@ -56,7 +56,13 @@ static void set_synced(Watcher *watcher, bool synced)
         return;
     }
     watcher->sync_usec = server->now_usec + server_draw(server) % (SYNC_MSEC * USEC_PER_MSEC);
-    TAILQ_INSERT_TAIL(&member_of(watcher)->unsynced, watcher, unsynced_list);
+    Watcher *before = TAILQ_LAST(&member_of(watcher)->unsynced, UnsyncedQueue);
+    while (before && before->sync_usec > watcher->sync_usec)
+        before = TAILQ_PREV(before, UnsyncedQueue, unsynced_list);
+    if (before)
+        TAILQ_INSERT_AFTER(&member_of(watcher)->unsynced, before, watcher, unsynced_list);
+    else
+        TAILQ_INSERT_HEAD(&member_of(watcher)->unsynced, watcher, unsynced_list);
 }
 
 /* ---- answers ---- */
@@ -263,21 +269,16 @@ void watcher_sync(Server *server, size_t member)
 {
     Watcher *watcher = TAILQ_FIRST(&server->members[member].unsynced), *next;
 
-    for (; watcher; watcher = next) {
+    for (; watcher && watcher->sync_usec <= server->now_usec; watcher = next) {
         next = TAILQ_NEXT(watcher, unsynced_list);
-        if (watcher->sync_usec <= server->now_usec)
-            sync_one(watcher);
+        sync_one(watcher);
     }
 }
 
 uint64_t watcher_next_usec(const Server *server, size_t member)
 {
-    const Watcher *watcher;
-    uint64_t ret = UINT64_MAX;
-
-    TAILQ_FOREACH(watcher, &server->members[member].unsynced, unsynced_list)
-    ret = MIN(ret, watcher->sync_usec);
-    return ret;
+    const Watcher *first = TAILQ_FIRST(&server->members[member].unsynced);
+    return first ? first->sync_usec : UINT64_MAX;
 }
 
 /* ---- requests ---- */
