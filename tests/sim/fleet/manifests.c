@@ -77,6 +77,7 @@ void manifests_lose(bool out)
 }
 
 bool manifests_are_out(void) { return is_out; }
+void manifests_note_cut(void) { was_out = true; }
 bool manifests_were_out(void) { return was_out; }
 bool manifests_was_damaged(int number) { return manifests_get(number)->was_damaged; }
 

@@ -36,7 +36,8 @@ bool manifests_are_whole(int number);
 /* While it is out nothing is saved, found or restored. */
 void manifests_lose(bool out);
 bool manifests_are_out(void);
-bool manifests_were_out(void); /* once, at least */
+bool manifests_were_out(void); /* once, at least, for somebody */
+void manifests_note_cut(void); /* a node does not reach it */
 /* It did not verify once, at least. */
 bool manifests_was_damaged(int number);
 

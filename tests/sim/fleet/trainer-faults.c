@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer-faults.c - see trainer.h: what happens to trainers, and what their daemons must have done. */
 #include "tests/sim/fleet/books.h"
+#include "tests/sim/fleet/manifests.h"
 #include "tests/sim/fleet/trainer-internal.h"
 #include "tests/sim/seams/loop.h"
 
@@ -81,6 +82,8 @@ void trainers_cut_store(int node, bool cut)
 {
     uint64_t *since = &trainer_places[node].out_usec;
     *since = !cut ? 0 : *since ? *since : loops_now_usec();
+    if (cut)
+        manifests_note_cut();
 }
 
 /* ---- checks ---- */
