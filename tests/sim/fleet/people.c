@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* people.c - see fleet.h: what people ask of a cluster, as sdctl and etcdctl write it. */
+#include "base/memory.h"
+#include "cluster/cordon.h"
+#include "tests/sim/fleet/fleet-internal.h"
+#include "tests/sim/seams/loop.h"
+#include "tests/sim/seams/wire.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SAVE_STEPS = 10, WRITES_MAX = 4 };
+
+static sd_event *admin_loop;
+static Etcd *admin;
+
+void people_open(sd_event *loop, Etcd *etcd)
+{
+    admin_loop = loop;
+    admin = etcd;
+}
+
+/* Whether it was done shows in the records. */
+static void on_written(_unused_ int r, _unused_ const Error *err,
+                       _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
+{
+}
+
+/* by: books.h. */
+static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards, const EtcdOp *its,
+                      size_t n)
+{
+    EtcdOp ops[WRITES_MAX];
+    sd_event *previous = loop_enter(admin_loop);
+    assert(n < WRITES_MAX);
+    memcpy(ops, its, n * sizeof(*its));
+    ops[n] = (EtcdOp){.kind = ETCD_PUT, .key = by, .value = "1"};
+    int r = etcd_txn(admin, guards, n_guards, ops, n + 1, on_written, NULL, NULL);
+    assert(r == 0);
+    (void)loop_enter(previous);
+}
+
+static char *desired_text(const FleetJob *job, DesiredState state, int target)
+{
+    const DesiredRecord desired = {.state = state,
+                                   .min = job->min,
+                                   .max = job->max,
+                                   .priority = job->priority,
+                                   .target = target};
+    return desired_record_encode(&desired, NULL);
+}
+
+static char *spec_text(const FleetJob *job, const char *submission)
+{
+    SpecRecord spec = {.submitted_usec = 1};
+    _cleanup_free_ char *file = memory_format(
+        "{\"name\":\"%s\",\"kind\":\"train\",\"world\":{\"min\":%d,\"max\":%d},"
+        "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
+        "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/e.npy\"},"
+        "\"train\":{\"global_batch\":%d,\"grain\":1,\"steps\":%lld%s},"
+        "\"recovery\":{\"max_failures_at_same_step\":%d,\"grow_interval_s\":%d,"
+        "\"store_patience_s\":%d},"
+        "\"checkpoint\":{\"uri\":\"file:///c/\"}}",
+        job->name, job->min, job->max, job->max, (long long)job->plan.steps,
+        job->plan.needs_gpu ? ",\"device\":\"cuda\"" : "", job->max_failures,
+        job->grow_interval_sec, job->store_patience_sec);
+    spec.spec = file;
+    (void)snprintf(spec.submission, sizeof(spec.submission), "%s", submission);
+    return spec_record_encode(&spec, NULL);
+}
+
+void fleet_submit_job(const FleetJob *job)
+{
+    char key[4][KEY_MAX], submission[SUBMISSION_BYTES];
+    const JobBooks *books = books_job(job->name);
+    (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
+                   (unsigned long long)network_draw(UINT64_MAX),
+                   (unsigned long long)network_draw(UINT64_MAX));
+    /* Its folder is the old one: that tells a real job which one it is. */
+    _cleanup_free_ char *text =
+        spec_text(job, books->spec_by_hand ? books->submission : submission);
+    _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
+    const EtcdOp ops[] = {
+        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
+        {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]), .value = wish}};
+    const EtcdCompare guards[] = {
+        /* the name is free */
+        {ops[0].key, ETCD_MOD_REVISION, 0},
+        {ops[1].key, ETCD_MOD_REVISION, 0},
+        {key_of(CLUSTER, KEY_WORLDS, job->name, key[2]), ETCD_MOD_REVISION, 0},
+        {key_of(CLUSTER, KEY_PHASES, job->name, key[3]), ETCD_MOD_REVISION, 0}};
+    fleet_say("user: submits %s", job->name);
+    trainers_plan(job->name, &job->plan);
+    write_all(BOOKS_BY_PERSON, guards, ELEMENTSOF(guards), ops, ELEMENTSOF(ops));
+}
+
+void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision)
+{
+    char key[KEY_MAX];
+    _cleanup_free_ char *text = spec_text(job, submission);
+    const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key), ETCD_MOD_REVISION,
+                               revision};
+    const EtcdOp op = {.kind = ETCD_PUT, .key = key, .value = text};
+    fleet_say("user: gives the file of %s back", job->name);
+    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
+}
+
+void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value)
+{
+    char key[KEY_MAX];
+    const EtcdCompare guard = {key_of(CLUSTER, kind, name, key), ETCD_MOD_REVISION, revision};
+    const EtcdOp op = {.kind = value ? ETCD_PUT : ETCD_DELETE, .key = key, .value = value};
+    fleet_say("somebody: %s is %s %.60s", key, value ? "written over:" : "removed",
+              value ? value : "");
+    write_all(BOOKS_BY_HAND, &guard, 1, &op, 1);
+}
+
+void fleet_submit(const char *job, int min, int max, int64_t steps)
+{
+    fleet_submit_job(&(FleetJob){.name = job,
+                                 .min = min,
+                                 .max = max,
+                                 .max_failures = 3,
+                                 .grow_interval_sec = 600,
+                                 .store_patience_sec = 600,
+                                 .plan = {.steps = steps,
+                                          .save_steps = SAVE_STEPS,
+                                          .step_usec = 100 * USEC_PER_MSEC,
+                                          .save_usec = 20 * USEC_PER_MSEC,
+                                          .restore_usec = 200 * USEC_PER_MSEC}});
+}
+
+void fleet_want(const FleetJob *job, DesiredState state, int target)
+{
+    static const char *const words[] = {"runs", "stops", "is deleted"};
+    char key[2][KEY_MAX];
+    _cleanup_free_ char *wish = desired_text(job, state, target);
+    const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key[0]), ETCD_CREATE_REVISION,
+                               books_job(job->name)->spec_created}; /* the job is there */
+    const EtcdOp op = {.kind = ETCD_PUT,
+                       .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]),
+                       .value = wish};
+    fleet_say("user: %s %s, target %d", job->name, words[state], target);
+    write_all(BOOKS_BY_PERSON, &guard, 1, &op, 1);
+}
+
+void fleet_cordon(int node, CordonMode mode)
+{
+    char key[KEY_MAX];
+    const char *name = fleet_node_name(node);
+    CordonRecord record = books_node(name)->cordon;
+    (void)snprintf(record.node, sizeof(record.node), "%s", name);
+    if (mode == CORDON_NONE)
+        record.n_causes = 0;
+    else
+        (void)cordon_set(&record, &(CordonCause){.owner = CORDON_OPERATOR,
+                                                 .mode = mode,
+                                                 .since_usec = loops_now_usec()});
+    _cleanup_free_ char *text = cordon_record_encode(&record, NULL);
+    const EtcdOp op = {.kind = record.n_causes ? ETCD_PUT : ETCD_DELETE,
+                       .key = key_of(CLUSTER, KEY_CORDONS, name, key),
+                       .value = text};
+    fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
+    write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
+}
