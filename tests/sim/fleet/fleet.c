@@ -138,7 +138,8 @@ void fleet_start_controller(int number)
                                .limits = {.nodes = options.n_nodes + 4,
                                           .jobs = FLEET_JOBS_MAX,
                                           .reports = 4 * options.n_nodes + 32,
-                                          .incidents = 64 + options.n_nodes,
+                                          .incidents =
+                                              options.core.incidents_kept + 64 + options.n_nodes,
                                           .requests = 16},
                                .introduction = {.max_nodes = options.n_nodes + 4,
                                                 .max_jobs = FLEET_JOBS_MAX}};
