@@ -27,7 +27,7 @@ struct Entry { /* one key, also after it was removed */
     char *key;
     const char *name; /* behind the kind, in key */
     KeyKind kind;
-    HistoryJob *job;                                  /* that the key is about; NULL: about none */
+    HistoryJob *job;                                /* that the key is about; NULL: about none */
     int64_t generation;                             /* ranks, rendezvous */
     const char *node;                               /* ranks; in key */
     Entry *in_bucket, *older_report, *newer_report; /* reports of a job that are there */
