@@ -65,6 +65,8 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     d->phase.phase = phase;
     d->phase.leave = false;
     d->phase.pause_usec = 0;
+    if (phase == PHASE_PENDING) /* one that is made anew ends the ranks of the world that it knew */
+        d->phase.generation = MAX(job->phase.generation, job->world.generation);
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod)
         d->phase.since_usec = c->real_usec; /* a job that stays pending waits on */
     d->phase.committed = checkpoints_known_mark(job);
