@@ -25,6 +25,8 @@ static void survey_job(Story *s, const JobSurvey *j)
         say(s, ", committed %lld", (long long)j->checkpoint_step);
     if (j->goodput >= 0)
         say(s, ", goodput=%.2f", j->goodput);
+    if (j->saving > 0)
+        say(s, " saving=%.3f", j->saving);
     say_cost(s, ", ", &j->cost);
     say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
 }
