@@ -96,9 +96,11 @@ static const char *skip_part(const char *text, const char *part)
 int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const char **ret_rest)
 {
     const char *records = skip_part(skip_part(key, "/sdtrain"), cluster),
-               *secrets = skip_part(skip_part(key, "/sdtrain-secrets"), cluster);
+               *secrets = skip_part(skip_part(key, "/sdtrain-secrets"), cluster),
+               *logs = skip_part(skip_part(key, "/sdtrain-logs"), cluster);
     for (int kind = 0; kind < KEY_KINDS; kind++) {
-        const char *rest = kind == KEY_SECRETS ? secrets : skip_part(records, kind_name[kind]);
+        const char *folder = kind == KEY_ASKS || kind == KEY_LINES ? logs : records;
+        const char *rest = kind == KEY_SECRETS ? secrets : skip_part(folder, kind_name[kind]);
         if (rest && *rest) {
             *ret_kind = (KeyKind)kind;
             *ret_rest = rest;
