@@ -58,13 +58,13 @@ double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
 }
 
 /* Each step of a world has the mean of its waits, as it has the mean of its time: what is taken back takes its own
- * waits along. */
+ * waits along. It cannot wait longer than it took, which is 0 where progress is of another world. */
 double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step)
 {
     const ProgressRecord *p = &job->progress;
     int64_t from = resumed_step(c, job, step), kept = step - from;
     double sec = 0;
-    if (p->generation == job->world.generation && kept > 0 && p->step > from && p->saving_sec > 0)
+    if (kept > 0 && p->step > from && p->saving_sec > 0)
         sec = MIN(p->saving_sec / (double)(p->step - from), step_seconds(c, job)) * (double)kept;
     return job->phase.saving_sec + sec;
 }
