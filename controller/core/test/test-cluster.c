@@ -16,8 +16,7 @@
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN
- *   progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving=SEC   (times: since when)
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving=   (times: since when)
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
@@ -85,12 +84,7 @@ static void say_phase(Story *s, const Decision *d)
         say(s, " pauses=%d", p->pauses);
     if (p->furthest_step)
         say(s, " furthest=%lld", (long long)p->furthest_step);
-    if (p->goodput > 0)
-        say(s, " goodput=%.2f", p->goodput);
-    if (p->saving > 0)
-        say(s, " saving=%.3f", p->saving);
-    if (p->saving_sec > 0)
-        say(s, " saving_sec=%.2f", p->saving_sec);
+    say_shares(s, p);
     say_cost(s, " ", &p->cost);
     say(s, " \"%s\"\n", p->reason);
 }

@@ -11,6 +11,16 @@ void say_cost(Story *s, const char *lead, const CostMeter *cost)
             (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);
 }
 
+void say_shares(Story *s, const PhaseRecord *phase)
+{
+    if (phase->goodput > 0)
+        say(s, " goodput=%.2f", phase->goodput);
+    if (phase->saving > 0)
+        say(s, " saving=%.3f", phase->saving);
+    if (phase->saving_sec > 0)
+        say(s, " saving_sec=%.2f", phase->saving_sec);
+}
+
 static void survey_job(Story *s, const JobSurvey *j)
 {
     begin_line(s);
