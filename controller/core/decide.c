@@ -89,6 +89,8 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     d->phase.phase = phase;
     d->phase.leave = false;
     d->phase.pause_usec = 0;
+    if (phase == PHASE_PENDING) /* one that is made anew ends the ranks of the world that it knew */
+        d->phase.generation = MAX(job->phase.generation, job->world.generation);
     if (phase != PHASE_PENDING || job->phase.phase != PHASE_PENDING || !job->phase_stamp.mod) {
         const uint64_t since_usec = job->phase.since_usec;
         if (job->phase.started_usec && since_usec && c->real_usec > since_usec)

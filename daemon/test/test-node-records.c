@@ -251,7 +251,14 @@ static void who_waits_to_be_let_go_keeps_nobody_waiting(_unused_ void **state)
 {
     n1.config.startup_sec = 20;
     join(&n1);
-    run_world("a", 1, 3, 0);
+    (void)decide("a", 1, 3, 0);
+    settle();
+    for (int slot = 0; slot < 2; slot++) {
+        says(&n1.machine, slot, CHANNEL_HELLO, 0);
+        settle();
+        says(&n1.machine, slot, CHANNEL_READY, 0);
+    }
+    settle();
     say_computing(0, 0);
     pass_in_contact(25);
     assert_killed(&n1, 0, true);

@@ -286,6 +286,31 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
     assert_true(w.slots.of[0]->killing);
 }
 
+/* Somebody puts the world's record once more: its ranks begin anew where it once began. */
+static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state)
+{
+    run_world(1);
+    says(&home, 0, CHANNEL_SAVED, 10);
+    answer_all();
+    assert_int_equal(told(0), CHANNEL_COMMITTED);
+    decide(1);
+    dies(&home, 0);
+    dies(&home, 1);
+    answer_all();
+    says(&home, 0, CHANNEL_HELLO, 0);
+    says(&home, 1, CHANNEL_HELLO, 0);
+    answer_all();
+    says(&home, 0, CHANNEL_RENDEZVOUS, 0);
+    says(&home, 0, CHANNEL_READY, 0);
+    says(&home, 1, CHANNEL_READY, 0);
+    answer_all();
+    assert_int_equal(told(0), CHANNEL_GO);
+    says(&home, 0, CHANNEL_SAVED, 5);
+    answer_all();
+    assert_int_equal(told(0), CHANNEL_REFUSED);
+    assert_int_equal(n_committed, 1);
+}
+
 /* The step that the progress record says to be committed. */
 static int64_t marked_step(void)
 {
@@ -473,6 +498,7 @@ int main(void)
         CASE(a_world_that_never_started_tells_nothing_of_an_older_one),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),
         CASE(a_checkpoint_counts_only_in_its_world),
+        CASE(a_world_that_begins_anew_commits_no_older_step),
         CASE(a_commit_is_not_forgotten_by_progress),
         CASE(a_spec_that_is_late_is_read_again),
         CASE(what_a_trainer_leaves_keeps_its_slot),

@@ -167,6 +167,15 @@ static bool is_ours(const CheckpointsRecord *record, const CheckpointCommit *lin
     return false;
 }
 
+/* A world whose record was put once more, by hand, begins anew where it once began: it has committed more than this. */
+static bool is_behind(const Commit *commit, const CheckpointsRecord *record)
+{
+    const CommitMark newest = mark_of(&commit->lines[commit->n_lines - 1]),
+                     known = checkpoints_mark(record);
+    return newest.generation == commit->local->generation &&
+           newest.generation == known.generation && newest.step <= known.step;
+}
+
 static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     Commit *commit = userdata;
@@ -210,7 +219,7 @@ static void on_commit_read(int r, const Error *err, const EtcdTxnResult *result,
 
     if (is_ours(&record, commit_newest(commit)))
         commit_answer(commit, true);
-    else if (world_revision != local->world_revision)
+    else if (world_revision != local->world_revision || is_behind(commit, &record))
         commit_answer(commit, false);
     else
         commit_write(commit, &record, old_text, record_revision);

@@ -129,6 +129,8 @@ static void test_context_travels(_unused_ void **state)
                             .boot_id = "b",
                             .gpus = 8,
                             .n_slots = 8,
+                            .probe_sec = 30,
+                            .spot_endpoint = "http://127.0.0.1:1",
                             .busy_slots = UINT64_C(1) << 63 | 1,
                             .state = json_pack("{sf}", "a", 1.0)},
                  back;
@@ -139,6 +141,8 @@ static void test_context_travels(_unused_ void **state)
     assert_string_equal(back.run_dir, "/run/x");
     assert_true(back.busy_slots == context.busy_slots);
     assert_int_equal(back.gpus, 8);
+    assert_int_equal(back.probe_sec, 30);
+    assert_string_equal(back.spot_endpoint, "http://127.0.0.1:1");
     assert_true(json_equal(back.state, context.state));
     probe_context_clear(&context);
     probe_context_clear(&back);

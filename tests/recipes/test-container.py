@@ -60,7 +60,16 @@ class Containers(unittest.TestCase):
         return self.engine.run("podman-compose", "-p", "sdtrain", "-f", COMPOSE, *words, SDTRAIN_SHARED=self.shared, **more)
 
     def ctl(self, *words, controller="controller1", check=True):
-        return self.engine.podman("exec", "sdtrain_%s_1" % controller, "sdctl", *words, check=check)
+        """It asks again where etcd was not reached (5): the engine's name server takes seconds when containers come and go."""
+        words = ("exec", "sdtrain_%s_1" % controller, "sdctl", *words)
+        if not check:
+            return self.engine.podman(*words, check=False)
+
+        def once():
+            code, text = self.engine.podman(*words, check=False)
+            self.assertIn(code, (0, 5), text)
+            return code == 0 and [text]
+        return until(once, " ".join(words))[0]
 
     def healthy(self, service):
         return self.engine.podman("healthcheck", "run", "sdtrain_%s_1" % service, check=False)[0] == 0
@@ -105,7 +114,9 @@ class Containers(unittest.TestCase):
         self.engine.podman("kill", "sdtrain_%s_1" % leader)
         text = self.ctl("job", "wait", "first", "--for", "succeeded", "--timeout", "300", controller=other)
         status = self.status(controller=other)
-        self.assertEqual([i["cause"] for i in status["incidents"]], ["node-lost"], text)
+        causes = [i["cause"] for i in status["incidents"]]
+        # The engine's name server may take longer than ranks wait for each other's names: that costs a try, and no bit.
+        self.assertEqual([cause for cause in causes if cause != "unreachable"], ["node-lost"], text)
 
         self.engine.podman("run", "--rm", "--network", "none", "-v", self.shared + ":/srv/sdtrain", "sdtrain", "sdtrainer", "run",
                            "--job", "/srv/sdtrain/alone.json")

@@ -114,6 +114,8 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
     const PhaseRecord old = job->phase;
     job->has_phase = change->value && phase_record_decode(change->key, change->value,
                                                           change->n_value, &job->phase, NULL) == 0;
+    if (!change->value && by == BY_PROGRAM)
+        job->spec_by_hand = false; /* the job is deleted: what comes next is another one */
     if (!job->has_phase) {
         job->phase = (PhaseRecord){0};
         return;

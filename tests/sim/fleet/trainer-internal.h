@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer-internal.h - what trainer.c and trainer-faults.c share.
+/* trainer-internal.h - what trainer.c, trainer-faults.c and trainer-plans.c share.
  *
  * Ownership: trainer.c frees the trainers.
  * Units:     as trainer.h.
@@ -58,3 +58,13 @@ void trainer_check_slot(int node, int slot);
 void trainer_check_address(const Trainer *t);
 /* Hears what waits, unless it is stopped. */
 void trainer_listen(Trainer *t);
+
+typedef struct Plan {
+    char job[RECORD_JOB_MAX + 1];
+    TrainerPlan plan;
+    int64_t poisoned; /* step; 0: none */
+    bool taken_over;
+} Plan;
+
+Plan *trainer_plan(const char *job);
+void trainer_plans_clear(void);

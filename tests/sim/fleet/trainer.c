@@ -43,19 +43,10 @@ struct Ring { /* the ranks of one world, once they have met */
     Timer timer, save_timer;
 };
 
-typedef struct Plan {
-    char job[RECORD_JOB_MAX + 1];
-    TrainerPlan plan;
-    int64_t poisoned; /* step; 0: none */
-    bool taken_over;
-} Plan;
-
 static sd_event *loop;
 static Timers timers;
 Trainer *trainers;
 static Ring *rings;
-static Plan plans[FLEET_JOBS_MAX];
-static size_t n_plans;
 Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX];
 static int n_places;
@@ -74,27 +65,6 @@ static void after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
 {
     after(timer, msec * USEC_PER_MSEC, due, who);
 }
-
-static Plan *plan_of(const char *job)
-{
-    for (size_t i = 0; i < n_plans; i++)
-        if (strcmp(plans[i].job, job) == 0)
-            return &plans[i];
-    assert(n_plans < FLEET_JOBS_MAX);
-    Plan *plan = &plans[n_plans++];
-    *plan = (Plan){0};
-    (void)snprintf(plan->job, sizeof(plan->job), "%s", job);
-    return plan;
-}
-
-void trainers_plan(const char *job, const TrainerPlan *plan)
-{
-    plan_of(job)->plan = *plan;
-    plan_of(job)->taken_over = false;
-}
-
-void trainers_take_over(const char *job, bool taken) { plan_of(job)->taken_over = taken; }
-void trainers_poison(const char *job, int64_t step) { plan_of(job)->poisoned = step; }
 
 /* Since when a node has no store; 0: it has one. */
 static uint64_t out_since(int node)
@@ -244,7 +214,7 @@ static Ring *ring_of(const Trainer *t)
 
 static void ring_finish(Ring *ring)
 {
-    ring_end(ring, ring->step >= plan_of(ring->job)->plan.steps ? "finished" : "left");
+    ring_end(ring, ring->step >= trainer_plan(ring->job)->plan.steps ? "finished" : "left");
 }
 
 static void ring_begin_step(Ring *ring)
@@ -252,7 +222,7 @@ static void ring_begin_step(Ring *ring)
     ring->stalled_usec = 0;
     for (int i = 0; i < ring->size; i++)
         say_stage(ring->of[i], ring->step + 1, STAGE_COMPUTING, 0);
-    after(&ring->timer, plan_of(ring->job)->plan.step_usec, on_step, ring);
+    after(&ring->timer, trainer_plan(ring->job)->plan.step_usec, on_step, ring);
 }
 
 static void on_join_deadline(void *userdata)
@@ -273,12 +243,12 @@ static void ring_begin(Ring *ring)
             books_break("I4", "rank %d of %s-%lld has restored another checkpoint than rank 0", i,
                         ring->job, (long long)ring->generation);
     }
-    if (plan_of(ring->job)->taken_over) {
+    if (trainer_plan(ring->job)->taken_over) {
         trainer_fail(ring->of[0], EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
         return;
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
-    if (ring->step >= plan_of(ring->job)->plan.steps)
+    if (ring->step >= trainer_plan(ring->job)->plan.steps)
         ring_finish(ring); /* the last world died after its last commit */
     else
         ring_begin_step(ring);
@@ -345,7 +315,7 @@ static bool ring_waits(Ring *ring)
     const uint64_t now = loops_now_usec();
     uint64_t since;
     Trainer *of = waiting_rank(ring, &since);
-    if (!of || now < since + plan_of(ring->job)->plan.ahead_usec) {
+    if (!of || now < since + trainer_plan(ring->job)->plan.ahead_usec) {
         ring->waiting_usec = 0;
         return false;
     }
@@ -366,13 +336,13 @@ static void begin_save(Ring *ring)
 {
     ring->saves = true;
     ring->saving = ring->step;
-    after(&ring->save_timer, plan_of(ring->job)->plan.save_usec, on_save, ring);
+    after(&ring->save_timer, trainer_plan(ring->job)->plan.save_usec, on_save, ring);
 }
 
 static void on_step(void *userdata)
 {
     Ring *ring = userdata;
-    const Plan *plan = plan_of(ring->job);
+    const Plan *plan = trainer_plan(ring->job);
     for (int i = 0; i < ring->size; i++)
         if (!trainer_lives(ring->of[i])) {
             ring_break(ring);
@@ -452,7 +422,7 @@ static void on_save(void *userdata)
         return;
     }
     ring->asking_usec = 0;
-    if (plan_of(ring->job)->taken_over) { /* it looks before each manifest */
+    if (trainer_plan(ring->job)->taken_over) { /* it looks before each manifest */
         trainer_fail(rank0, EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
         return;
     }
@@ -573,14 +543,14 @@ static void assign(Trainer *t, const ChannelMessage *m)
     t->resume = manifest_of(m->resume_uri);
     t->resumed = t->resume >= 0 ? manifests_get(t->resume)->last : 0;
     t->find = (ResumeFind)m->find;
-    if (plan_of(m->job)->plan.needs_gpu &&
+    if (trainer_plan(m->job)->plan.needs_gpu &&
         (!m->gpu[0] || task_slot(t->task) >= fleet_gpus(t->node)))
         books_break("gpu", "a rank of %s starts in slot %d of n%d, which has %d GPUs", m->job,
                     task_slot(t->task), t->node, fleet_gpus(t->node));
     (void)snprintf(t->job, sizeof(t->job), "%s", m->job);
     (void)snprintf(t->submission, sizeof(t->submission), "%s", m->submission);
     say_stage(t, t->resumed, STAGE_RESTORING, 0);
-    after(&t->work, plan_of(t->job)->plan.restore_usec, on_restored, t);
+    after(&t->work, trainer_plan(t->job)->plan.restore_usec, on_restored, t);
 }
 
 /* ---- what its daemon and its kernel do to it ---- */
@@ -699,7 +669,7 @@ void trainers_open(int n_nodes, uint64_t its_grace_usec)
     int r = sd_event_new(&loop);
     assert(r >= 0 && n_nodes <= FLEET_NODES_MAX);
     timers = (Timers){.event = loop, .failed = on_no_timer};
-    n_plans = 0;
+    trainer_plans_clear();
     n_places = n_nodes;
     trainers_grace_usec = its_grace_usec;
     out_usec = n_addresses = 0;

@@ -651,7 +651,6 @@ int wire_call_send(WireCall *call, const ProtobufCMessage *message)
 }
 
 void wire_call_cut(WireCall *call) { client_end(call, WIRE_CANCELLED, "CANCELLED", false); }
-
 uint64_t network_heard_usec(size_t machine) { return net.heard_usec[machine]; }
 
 size_t network_machine(const WireCall *call)

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* trainer-plans.c - see trainer.h: how the worlds of each job train, and what is wrong with a job. */
+#include "tests/sim/fleet/trainer-internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static Plan plans[FLEET_JOBS_MAX];
+static size_t n_plans;
+
+void trainer_plans_clear(void) { n_plans = 0; }
+
+Plan *trainer_plan(const char *job)
+{
+    for (size_t i = 0; i < n_plans; i++)
+        if (strcmp(plans[i].job, job) == 0)
+            return &plans[i];
+    assert(n_plans < FLEET_JOBS_MAX);
+    Plan *plan = &plans[n_plans++];
+    *plan = (Plan){0};
+    (void)snprintf(plan->job, sizeof(plan->job), "%s", job);
+    return plan;
+}
+
+void trainers_plan(const char *job, const TrainerPlan *plan)
+{
+    trainer_plan(job)->plan = *plan;
+    trainer_plan(job)->taken_over = false;
+}
+
+void trainers_take_over(const char *job, bool taken) { trainer_plan(job)->taken_over = taken; }
+void trainers_poison(const char *job, int64_t step) { trainer_plan(job)->poisoned = step; }
