@@ -16,7 +16,7 @@
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving=   (times: since when)
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving= (since when)
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
