@@ -358,7 +358,8 @@ typedef struct PhaseRecord {
     int64_t furthest_step; /* the job's furthest completed step when this generation began */
     int failures_without_progress; /* generations in a row that did not pass furthest_step */
     double goodput;                /* training time that counts / wall time since start */
-    double useful_sec;             /* training time that counts, up to since_usec */
+    double useful_sec;             /* training time that counts, before the present world */
+    double saving, saving_sec; /* the parts of goodput and of useful_sec that waited for saves */
     PhaseSpent spent;
     uint64_t started_usec;  /* when the job's first world was decided */
     uint64_t grown_usec;    /* when growth was last planned */
@@ -471,6 +472,7 @@ typedef struct ProgressRecord {
     double loss;
     double grad_norm, lr; /* of that step; 0 or NAN: not told */
     double samples_per_sec, step_sec;
+    double saving_sec; /* how long rank 0 has waited for saves since this world's first step */
     int64_t samples_seen;
     uint64_t at_usec;
     uint64_t unsaved_since_usec; /* since when every save has failed; 0: the newest was good */

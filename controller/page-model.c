@@ -140,6 +140,7 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
                      .step = step_of(&survey, &records),
                      .steps = survey.steps,
                      .goodput = survey.goodput >= 0 ? survey.goodput : NAN,
+                     .saving = survey.saving,
                      .advice = payload_advice,
                      .saved = saved,
                      .n_saved = n_saved};

@@ -578,23 +578,45 @@ static double mean_step_sec(const ModelJob *job)
     return 0;
 }
 
+/* Seconds of the present world's steps up to now; negative: the phase's record tells all there is. */
+static double kept_sec(const ModelJob *job)
+{
+    const ProgressRecord *p = &job->progress;
+    const PhaseRecord *phase = &job->phase;
+    const double step_sec = mean_step_sec(job);
+    if (phase->phase != PHASE_RUNNING || !job->has_world || !progress_is_present(job) ||
+        p->at_usec <= MAX(phase->started_usec, phase->since_usec) || step_sec <= 0)
+        return -1;
+    return (double)MAX(0, p->step - MAX(0, model_resumed_step(job))) * step_sec;
+}
+
+static double since_start(const ModelJob *job)
+{
+    return (double)(job->progress.at_usec - job->phase.started_usec) * 1e-6;
+}
+
 /* The leader writes it when a phase changes; in between, the steps since the world began count on.
  */
 double model_goodput(const ModelJob *job)
 {
-    const ProgressRecord *p = &job->progress;
     const PhaseRecord *phase = &job->phase;
     if (!job->has_phase || phase->started_usec == 0)
         return NAN;
-    const double step_sec = mean_step_sec(job);
-    if (phase->phase == PHASE_RUNNING && job->has_world && progress_is_present(job) &&
-        p->at_usec > MAX(phase->started_usec, phase->since_usec) && step_sec > 0) {
-        int64_t from = MAX(0, model_resumed_step(job));
-        double kept = (double)MAX(0, p->step - from) * step_sec;
-        double wall = (double)(p->at_usec - phase->started_usec) * 1e-6;
-        return MIN(1.0, (phase->useful_sec + kept) / wall);
-    }
+    const double kept = kept_sec(job);
+    if (kept >= 0)
+        return MIN(1.0, (phase->useful_sec + kept) / since_start(job));
     return phase->goodput > 0 ? phase->goodput : NAN;
+}
+
+double model_saving(const ModelJob *job)
+{
+    const PhaseRecord *phase = &job->phase;
+    if (!job->has_phase || phase->started_usec == 0)
+        return 0;
+    const double kept = kept_sec(job), sec = job->progress.saving_sec;
+    if (kept >= 0)
+        return MIN(1.0, (phase->saving_sec + (sec > 0 ? MIN(sec, kept) : 0)) / since_start(job));
+    return phase->saving;
 }
 
 bool model_is_incident_of(const IncidentRecord *i, const ModelJob *job)

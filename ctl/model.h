@@ -124,6 +124,8 @@ JobPhase model_phase(const ModelJob *job);
 bool model_has_ended(const ModelJob *job);
 /* Returns training time that counts / wall time since the first world; NAN while unknown. */
 double model_goodput(const ModelJob *job);
+/* Returns the part of it that waited for saves. */
+double model_saving(const ModelJob *job);
 /* Returns the seconds from the fault to the first step that the next world completed; NAN while open. */
 double model_recovery_sec(const IncidentRecord *incident);
 

@@ -79,6 +79,7 @@ static const ChannelFieldRow rows[] = {
     FIELD(steps, INT64, T(STEP)),
     FIELD(step_sec, DOUBLE, T(STEP)),
     NEWER(data_sec, data_sec, DOUBLE, T(STEP)),
+    NEWER(saving_sec, saving_sec, DOUBLE, T(STEP)),
     NEWER(grad_norm, grad_norm, DOUBLE, T(STEP)),
     NEWER(lr, lr, DOUBLE, T(STEP)),
     NEWER(failed_saves, failed_saves, INT64, T(STEP)),

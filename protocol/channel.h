@@ -111,6 +111,7 @@ typedef struct ChannelMessage {
     int64_t steps;        /* the job's last step */
     double step_sec;      /* how long the step took */
     double data_sec;      /* share of step_sec that was spent waiting for data */
+    double saving_sec;    /* how long rank 0 has waited for saves since this world's first step */
     int64_t failed_saves; /* since this process began */
     /* Realtime since when every save has failed; 0: the newest was good. */
     uint64_t unsaved_since_usec;

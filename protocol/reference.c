@@ -129,6 +129,7 @@ static const struct {
     {"steps", "last step of the job"},
     {"step_sec", "time of the step"},
     {"data_sec", "seconds of it that rank 0 waited for data"},
+    {"saving_sec", "seconds that rank 0 has waited for saves since this world's first step"},
     {"grad_norm", "norm of the gradient before it is clipped"},
     {"lr", "learning rate of the step"},
     {"failed_saves", "saves that failed since the process began"},

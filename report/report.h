@@ -43,9 +43,9 @@ typedef struct ReportJob {
     const IncidentRecord *const *incidents; /* of this submission, by time */
     size_t n_incidents;
     int64_t step, steps;
-    double goodput;
-    int place, n_waiting; /* in the queue; 0: it does not wait */
-    ReportAdvice advice;  /* NULL: nothing is advised */
+    double goodput, saving; /* saving: the part of goodput that waited for saves */
+    int place, n_waiting;   /* in the queue; 0: it does not wait */
+    ReportAdvice advice;    /* NULL: nothing is advised */
 
     const ReportPoint *points; /* by step */
     size_t n_points;

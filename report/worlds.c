@@ -123,8 +123,10 @@ void drawing_put_times(json_t *page, const ReportJob *j)
     double train = isfinite(j->goodput) ? CLAMP(j->goodput, 0.0, 1.0) * total : 0;
     if (running > 0)
         train = MIN(train, running);
+    const double save = j->saving > 0 ? MIN(j->saving * total, train) : 0;
     Share shares[] = {
-        {"train", "steps that count, each once, with the saves among them", train},
+        {"train", "steps that count, each once", train - save},
+        {"save", "steps that count, waiting for a save", save},
         {"start", "from a decision to the first step", (double)spent.start_usec * 1e-6},
         {"resize", "leaving one size and starting the next", (double)spent.resize_usec * 1e-6},
         {"recovery", "from a failure that is known to the next step",

@@ -25,8 +25,9 @@ typedef struct Loop {
     Saver *saver;
     double step_sec; /* smoothed */
     uint64_t step_began_usec;
-    uint64_t data_usec;  /* of this step, waiting for data */
-    ChannelMessage said; /* rank 0: of the newest step */
+    uint64_t data_usec;   /* of this step, waiting for data */
+    uint64_t saving_usec; /* since the first step, waiting for saves */
+    ChannelMessage said;  /* rank 0: of the newest step */
     ExitCode *exit;
 } Loop;
 
@@ -241,6 +242,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .steps = s->job->train.steps,
                                .step_sec = sec,
                                .data_sec = data_sec,
+                               .saving_sec = (double)l->saving_usec * 1e-6,
                                .failed_saves = trouble->n_failed,
                                .unsaved_since_usec = trouble->since_usec,
                                .diverging_since = divergence_since(saver_divergence(l->saver))};
@@ -261,6 +263,7 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 {
     Session *s = l->session;
     UpdateResult result;
+    const uint64_t waited_usec = train_state_waited_usec(s->state);
     *l->exit = EXIT_RETRY;
     int r = daemon_link_check(s->link, err);
     if (r == 0 && (*flags & STEP_WAIT_DATA))
@@ -281,6 +284,7 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
     r = judge_update(l, update_apply(s->update, mine, flags, &result, err));
     if (r < 0)
         return r;
+    l->saving_usec += train_state_waited_usec(s->state) - waited_usec; /* for a save's copies */
     network_set_weights(s->network, s->state->weights);
     *l->exit = EXIT_RETRY;
     return report_step(l, step + 1, &result, err);
@@ -295,6 +299,16 @@ static int save(Loop *l, int64_t step, uint32_t flags, Error *err)
     return r;
 }
 
+/* A save between steps: training waits as long as it takes. */
+static int save_step(Loop *l, int64_t step, uint32_t flags, Error *err)
+{
+    const uint64_t began_usec = clock_boottime_usec();
+    int r = save(l, step, flags, err);
+    l->saving_usec += clock_boottime_usec() - began_usec;
+    return r;
+}
+
+/* Before the first step: its time belongs to the start. */
 static int first_save(Loop *l, Error *err)
 {
     Session *s = l->session;
@@ -323,7 +337,7 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
         start_tell(); /* of the first one */
         *l->exit = EXIT_STORE_UNREACHABLE;
         if (flags & STEP_SAVE)
-            r = save(l, s->state->scalars.step, flags, err);
+            r = save_step(l, s->state->scalars.step, flags, err);
         if (r == 0)
             r = saver_pump(l->saver, err);
         if (r < 0)

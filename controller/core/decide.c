@@ -57,6 +57,29 @@ double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
     return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
+/* Each step of a world has the mean of its waits, as it has the mean of its time: what is taken back takes its own
+ * waits along. It cannot wait longer than it took, which is 0 where progress is of another world. */
+double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step)
+{
+    const ProgressRecord *p = &job->progress;
+    int64_t from = resumed_step(c, job, step), kept = step - from;
+    double sec = 0;
+    if (kept > 0 && p->step > from && p->saving_sec > 0)
+        sec = MIN(p->saving_sec / (double)(p->step - from), step_seconds(c, job)) * (double)kept;
+    return job->phase.saving_sec + sec;
+}
+
+/* The shares of the time since the first world. */
+static void note_shares(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
+{
+    if (job->phase.started_usec == 0 || c->real_usec <= job->phase.started_usec)
+        return;
+    const double sec = (double)(c->real_usec - job->phase.started_usec) / 1e6;
+    const int64_t step = job_reached_step(c, job);
+    phase->goodput = job_useful_sec(c, job, step) / sec;
+    phase->saving = MIN(job_saving_sec(c, job, step) / sec, 1.0);
+}
+
 void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
                   Decision *d)
 {
@@ -79,9 +102,7 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
     text_copy(d->phase.reason, sizeof(d->phase.reason), reason);
     if (job->spec_stamp.mod && job->facts.submission[0]) /* else nobody has read it */
         text_copy(d->phase.submission, sizeof(d->phase.submission), job->facts.submission);
-    if (job->phase.started_usec && c->real_usec > job->phase.started_usec)
-        d->phase.goodput = job_useful_sec(c, job, job_reached_step(c, job)) /
-                           ((double)(c->real_usec - job->phase.started_usec) / 1e6);
+    note_shares(c, job, &d->phase);
     d->phase.goodput = MIN(d->phase.goodput, 1.0);
     cost_of_phase(c, job, &d->phase);
     d->phase_revision = job->phase_stamp.mod;
@@ -218,6 +239,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     d->phase.generation = world->generation;
     d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
+    d->phase.saving_sec = job_saving_sec(c, job, world->resume.step);
     cost_of_world(c, job, step_seconds(c, job), d);
     remember_world(world, &d->phase);
     if (world->resume.find == FIND_NOTHING && world->resume.step > d->phase.furthest_resume) {

@@ -15,6 +15,8 @@ bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d);
 bool job_wants_to_run(const CoreJob *job);
 /* Returns the seconds of training that would count, had the job's history ended with this step. */
 double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step);
+/* Returns the part of them that waited for saves. */
+double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step);
 
 /* Writes what an operator asked for, with who asked where that is told: "stops, asked by anna@laptop". Returns ret. */
 const char *decide_asked(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1]);

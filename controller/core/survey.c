@@ -22,19 +22,20 @@ static const CheckpointCommit *newest_commit(const CheckpointsRecord *record)
 
 static bool is_over(JobPhase phase) { return phase >= PHASE_STOPPED; }
 
-static double goodput_of(const Cluster *c, const CoreJob *job)
+static void survey_shares(const Cluster *c, const CoreJob *job, JobSurvey *ret)
 {
     const PhaseRecord *phase = &job->phase;
     uint64_t began = phase->started_usec;
-    if (began == 0)
-        return -1;
-    if (is_over(phase->phase))
-        return phase->goodput;
-    if (c->real_usec <= began)
-        return -1;
-    double share =
-        job_useful_sec(c, job, job_reached_step(c, job)) / ((double)(c->real_usec - began) / 1e6);
-    return MIN(share, 1.0);
+    const int64_t step = job_reached_step(c, job);
+    ret->goodput = -1;
+    if (began && is_over(phase->phase)) {
+        ret->goodput = phase->goodput;
+        ret->saving = phase->saving;
+    } else if (began && c->real_usec > began) {
+        const double sec = (double)(c->real_usec - began) / 1e6;
+        ret->goodput = MIN(job_useful_sec(c, job, step) / sec, 1.0);
+        ret->saving = MIN(job_saving_sec(c, job, step) / sec, 1.0);
+    }
 }
 
 static void survey_ranks(const Cluster *c, const CoreJob *job, JobSurvey *ret)
@@ -73,7 +74,7 @@ bool cluster_survey_job(const Cluster *c, int i, JobSurvey *ret)
         ret->unsaved_usec = p->unsaved_since_usec;
         ret->waits_usec = p->waits_since_usec;
     }
-    ret->goodput = goodput_of(c, job);
+    survey_shares(c, job, ret);
     ret->has_checkpoint = newest != NULL;
     ret->checkpoint_step = newest ? newest->step : 0;
     ret->checkpoint_usec = newest ? newest->at_usec : 0;

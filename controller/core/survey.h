@@ -24,6 +24,7 @@ typedef struct JobSurvey {
     uint64_t unsaved_usec; /* since when the store takes no checkpoint; 0: it does */
     uint64_t waits_usec;   /* since when a rank waits for data; 0: none does */
     double goodput;        /* share of the time that trained steps that count; -1: unknown */
+    double saving;         /* the part of it that waited for saves */
     bool has_checkpoint;
     int64_t checkpoint_step;
     uint64_t checkpoint_usec; /* when the checkpoint was committed */

@@ -173,6 +173,7 @@ static int write_page(const Gathered *g, const char *path, Error *err)
                         .step = model_step(g->job),
                         .steps = g->spec->train.steps,
                         .goodput = model_goodput(g->job),
+                        .saving = model_saving(g->job),
                         .points = g->points,
                         .n_points = g->n_points,
                         .points_note = g->note,

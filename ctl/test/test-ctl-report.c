@@ -168,6 +168,7 @@ static void a_report_shows_every_mark(void **state)
     assert_int_equal(count(page, "{{"), 1);
     assert_int_equal(count(page, "<!--"), 0);
     assert_contains(page, "<b id=\"goodput\">75.0 %</b><span>goodput</span>");
+    assert_contains(page, "</i>save<td data-label=\"Share\" class=\"n\">5.0 %");
     assert_contains(page, "<title>restore 0.750 s</title>");
     assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s less what is known */
     assert_contains(page, "<title>replay 1.500 s</title>");
@@ -178,6 +179,46 @@ static void a_report_shows_every_mark(void **state)
     assert_null(strstr(page, "http://"));
     assert_null(strstr(page, "https://"));
     assert_null(strstr(page, "The same job, run alone"));
+}
+
+/* Twenty steps of half a second after the first, of the present world; 4 s of them, and 2 s before, were waits. */
+static void a_report_counts_saves_of_a_world_that_runs(void **state)
+{
+    CtlLab *lab = *state;
+    char path[200];
+    size_t n;
+    _cleanup_free_ char *page = NULL;
+    Error err = ERROR_INIT;
+    const uint64_t start_usec = UINT64_C(1700000000000000);
+    ctl_put_running_job(lab, "r");
+    put_checkpoint(lab, "r");
+    WorldRun run = {.node = "n1", .incarnation = 1, .slots = 1};
+    WorldRecord world = {
+        .generation = 2, .size = 1, .runs = &run, .n_runs = 1, .resume = {.step = 10}};
+    CTL_PUT(lab, KEY_WORLDS, "r", world_record, world);
+    RankReport report = {.state = RANK_RUNNING, .step = 31};
+    RanksRecord ranks = {.node = "n1",
+                         .incarnation = 1,
+                         .generation = 2,
+                         .world_revision = lab->revision,
+                         .ranks = &report,
+                         .n_ranks = 1,
+                         .first_step = 11,
+                         .first_step_usec = start_usec + 90 * USEC_PER_SEC};
+    CTL_PUT(lab, KEY_RANKS, "r/2/n1", ranks_record, ranks);
+    ProgressRecord progress = {.generation = 2,
+                               .step = 31,
+                               .steps = 100,
+                               .loss = 0.5,
+                               .saving_sec = 4,
+                               .at_usec = start_usec + 100 * USEC_PER_SEC};
+    CTL_PUT(lab, KEY_PROGRESS, "r", progress_record, progress);
+    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html", lab->folder), 0);
+    (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "<b id=\"goodput\">30.5 %</b>");
+    assert_contains(page, "</i>train<td data-label=\"Share\" class=\"n\">24.5 %");
+    assert_contains(page, "</i>save<td data-label=\"Share\" class=\"n\">6.0 %");
 }
 
 static void a_report_shows_what_is_given_to_it(void **state)
@@ -287,6 +328,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_report_shows_every_mark),
         cmocka_unit_test(a_report_says_which_metrics_are_lost),
+        cmocka_unit_test(a_report_counts_saves_of_a_world_that_runs),
         cmocka_unit_test(a_report_shows_what_is_given_to_it),
         cmocka_unit_test(export_joins_the_weight_files),
     };

@@ -374,6 +374,8 @@ void ctl_put_phase(CtlLab *lab, const char *name, JobPhase phase, const char *re
                           .started_usec = UINT64_C(1700000000000000),
                           .useful_sec = 20,
                           .goodput = 0.75,
+                          .saving = 0.05,
+                          .saving_sec = 2,
                           .worlds = {{.generation = 1,
                                       .size = 3,
                                       .decided_usec = UINT64_C(1700000000000000),

@@ -200,6 +200,16 @@ static void the_last_step_is_told_at_once(_unused_ void **state)
     assert_int_equal(progress().step, 100);
 }
 
+/* The leader counts it into the job's phase when the world is over. */
+static void waits_for_saves_are_told_with_steps(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    hear(0, (ChannelMessage){.type = CHANNEL_STEP, .step = 9, .steps = 100, .saving_sec = 2.5});
+    settle();
+    assert_true(progress().saving_sec == 2.5);
+}
+
 /* It is turned into realtime once: clocks are set. */
 static void since_when_nothing_is_saved_does_not_move(_unused_ void **state)
 {
@@ -376,6 +386,7 @@ int main(void)
         CASE(the_newest_of_many_found_checkpoints_are_kept),
         CASE(what_is_found_is_newer_than_a_mark_that_is_not_there),
         CASE(the_last_step_is_told_at_once),
+        CASE(waits_for_saves_are_told_with_steps),
         CASE(since_when_nothing_is_saved_does_not_move),
         CASE(who_waits_to_be_let_go_keeps_nobody_waiting),
         CASE(a_rank_of_another_job_keeps_nobody_waiting),

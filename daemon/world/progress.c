@@ -77,6 +77,7 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .lr = step->lr,
                                .samples_per_sec = step->samples_per_sec,
                                .step_sec = step->step_sec,
+                               .saving_sec = step->saving_sec,
                                .samples_seen = step->samples_seen,
                                .at_usec = clock_realtime_usec(),
                                .unsaved_since_usec = unsaved_usec,

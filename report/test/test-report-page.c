@@ -130,6 +130,7 @@ static Story *story_new(void)
                          .step = N_POINTS,
                          .steps = 240,
                          .goodput = 0.75,
+                         .saving = 0.05,
                          .advice = advise,
                          .points = s->points,
                          .n_points = N_POINTS,
@@ -223,7 +224,7 @@ static void a_legend_has_what_is_there(_unused_ void **state)
     assert_contains(&page, "Nothing failed.");
 }
 
-/* Shares of the time add up to 100 %, and the first one is the goodput. */
+/* Shares of the time add up to 100 %, and the first two are the goodput. */
 static void the_time_adds_up(_unused_ void **state)
 {
     _cleanup_free_ Story *s = story_new();
@@ -235,9 +236,15 @@ static void the_time_adds_up(_unused_ void **state)
         p += strlen("data-label=\"Share\" class=\"n\">");
         sum += strtod(p, NULL);
     }
-    assert_int_equal(n, 5); /* not idle, and nothing that is not told */
+    assert_int_equal(n, 6); /* not idle, and nothing that is not told */
     assert_true(fabs(sum - 100) < 0.3);
+    assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">70.0 %");
+    assert_contains(&page, "</i>save<td data-label=\"Share\" class=\"n\">5.0 %");
+    page_clear(&page);
+    s->job.saving = NAN; /* nobody told */
+    report_job(&s->job, &page);
     assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">75.0 %");
+    assert_null(strstr(page.text, "</i>save<"));
     page_clear(&page);
     s->phase.spent = (PhaseSpent){0}; /* as an earlier version leaves it */
     s->phase.since_usec = AT(219);

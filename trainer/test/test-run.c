@@ -4,6 +4,7 @@
 #include "trainer/run.h"
 
 #include "base/file.h"
+#include "base/memory.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"
@@ -16,6 +17,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 enum { STEPS = 12, PATIENCE_MSEC = 60000 };
 
@@ -152,6 +154,38 @@ static void saves_when_asked(void **unused)
     rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
     check_finished(&done);
+    assert_int_equal(rank_end(rank), EXIT_DONE);
+}
+
+/* Kept saves wait for their commits. Each step tells how long those before it have waited; the save before the first
+ * step is no part of it. */
+static void counts_how_long_training_waits_for_saves(void **unused)
+{
+    (void)unused;
+    enum { EVERY = 3, HELD_MSEC = 40 };
+    Rank *rank = &ranks[0];
+    _cleanup_free_ char *plain = testing_job_text(&files, "kept", "");
+    plain[strlen(plain) - strlen("}}")] = '\0';
+    _cleanup_free_ char *text = memory_format("%s, \"keep_every\": %d}}", plain, EVERY);
+    start_alone(text, 1, NULL);
+    double before = 0;
+    for (ChannelMessage m = {0}; m.type != CHANNEL_DONE;) {
+        m = rank_hear_any(rank);
+        if (m.type == CHANNEL_SAVED) {
+            (void)usleep(HELD_MSEC * 1000); /* the commit takes as long */
+            rank_commit(rank, 1);
+        }
+        if (m.type != CHANNEL_STEP)
+            continue;
+        const int64_t n_kept = (m.step - 1) / EVERY;
+        if (n_kept == 0)
+            assert_true(m.saving_sec == 0);
+        assert_true(m.saving_sec >= (double)n_kept * HELD_MSEC / 1000);
+        if ((m.step - 1) % EVERY != 0) /* nothing was waited for in between */
+            assert_true(m.saving_sec - before < HELD_MSEC / 1000.0);
+        before = m.saving_sec;
+    }
+    assert_int_equal(rank->step, STEPS);
     assert_int_equal(rank_end(rank), EXIT_DONE);
 }
 
@@ -488,6 +522,7 @@ int main(void)
         cmocka_unit_test_teardown(a_whole_life, ranks_end), /* makes the reference */
         cmocka_unit_test_teardown(leaves_when_told_and_goes_on, ranks_end),
         cmocka_unit_test_teardown(saves_when_asked, ranks_end),
+        cmocka_unit_test_teardown(counts_how_long_training_waits_for_saves, ranks_end),
         cmocka_unit_test_teardown(catches_up_after_a_failed_save, ranks_end),
         cmocka_unit_test_teardown(ends_when_refused, ranks_end),
         cmocka_unit_test_teardown(ends_with_its_daemon, ranks_end),

@@ -16,7 +16,7 @@
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is=   (times: since when)
+ *   commit JOB STEP GEN | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving= (since when)
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
@@ -84,8 +84,7 @@ static void say_phase(Story *s, const Decision *d)
         say(s, " pauses=%d", p->pauses);
     if (p->furthest_step)
         say(s, " furthest=%lld", (long long)p->furthest_step);
-    if (p->goodput > 0)
-        say(s, " goodput=%.2f", p->goodput);
+    say_shares(s, p);
     say_cost(s, " ", &p->cost);
     say(s, " \"%s\"\n", p->reason);
 }
@@ -458,6 +457,7 @@ static void put_progress(Story *s)
     ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
                              .step = strtoll(word(s, 4), NULL, 10),
                              .step_sec = 0.1,
+                             .saving_sec = find_number(s, "saving", 0),
                              .at_usec = trace_now(s->runner),
                              .waits_rank = (int)find_number(s, "rank", 0),
                              .diverging_since = (int64_t)find_number(s, "diverging", 0)};

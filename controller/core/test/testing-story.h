@@ -31,5 +31,7 @@ void begin_line(Story *s);
 void say_cordon(Story *s, const CordonRecord *record, int changed);
 /* Adds the lead and the meter, unless there are no prices. */
 void say_cost(Story *s, const char *lead, const CostMeter *cost);
+/* Adds those of its goodput and of saves that are known. */
+void say_shares(Story *s, const PhaseRecord *phase);
 /* Adds the figures that metrics would show. */
 void survey(Story *s);

@@ -11,6 +11,16 @@ void say_cost(Story *s, const char *lead, const CostMeter *cost)
             (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);
 }
 
+void say_shares(Story *s, const PhaseRecord *phase)
+{
+    if (phase->goodput > 0)
+        say(s, " goodput=%.2f", phase->goodput);
+    if (phase->saving > 0)
+        say(s, " saving=%.3f", phase->saving);
+    if (phase->saving_sec > 0)
+        say(s, " saving_sec=%.2f", phase->saving_sec);
+}
+
 static void survey_job(Story *s, const JobSurvey *j)
 {
     begin_line(s);
@@ -25,6 +35,8 @@ static void survey_job(Story *s, const JobSurvey *j)
         say(s, ", committed %lld", (long long)j->checkpoint_step);
     if (j->goodput >= 0)
         say(s, ", goodput=%.2f", j->goodput);
+    if (j->saving > 0)
+        say(s, " saving=%.3f", j->saving);
     say_cost(s, ", ", &j->cost);
     say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
 }
