@@ -50,7 +50,7 @@ static const OptionText texts[] = {
     {OPTION_OUT, "out", 0, "FILE", "where to write", TAKES(TEXT, out)},
     {OPTION_BESIDE, "alone", 0, "DIGEST", "digest of the same job run alone, to be compared", TAKES(TEXT, alone)},
     {OPTION_BESIDE, "grid", 0, "FILE", "picture of job sample, to be shown", TAKES(TEXT, grid)},
-    {OPTION_BESIDE, "pictures", 0, "FILE", "the data's own, of its --pictures, to be shown beside", TAKES(TEXT, pictures)},
+    {OPTION_BESIDE, "pictures", 0, "FILE", "the data's own, of job sample --pictures, to be shown beside", TAKES(TEXT, pictures)},
     {OPTION_PIPELINE, "pipeline", 0, "FOLDER", "instead: a folder that diffusers loads, with what --model has",
      TAKES(TEXT, pipeline)},
     {OPTION_MODEL, "model", 0, "FOLDER", "a diffusers folder, path or URI: VAE, text encoder, tokenizer",
