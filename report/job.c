@@ -141,6 +141,16 @@ static void put_checkpoints(json_t *page, const ReportJob *j)
         fill_put(page, "same=%s", "yes");
 }
 
+static bool has_same_captions(const GridNotes *a, const GridNotes *b)
+{
+    if (!a || !b || a->n_captions != b->n_captions)
+        return false;
+    for (int i = 0; i < a->n_captions; i++)
+        if (strcmp(a->captions[i], b->captions[i]) != 0)
+            return false;
+    return true;
+}
+
 static void put_captions(json_t *figure, const GridNotes *notes)
 {
     bool any = false;
@@ -167,7 +177,10 @@ static void put_picture(json_t *figures, const ReportJob *j, const ReportPicture
              (unsigned long long)n->seed);
     if (strcmp(n->job, j->name) != 0)
         fill_put(figure, "other=%s", n->job);
-    put_captions(figure, n);
+    if (p == &j->pictures && has_same_captions(j->grid.notes, n))
+        fill_put(figure, "same=%s", "yes");
+    else
+        put_captions(figure, n);
 }
 
 static void put_pictures(json_t *page, const ReportJob *j)

@@ -51,6 +51,7 @@ static void what_is_put_is_read(_unused_ void **state)
     assert_memory_equal(whole + HEADER + 4, said, sizeof(said) - 1);
     assert_memory_equal(whole, png, HEADER);
     assert_memory_equal(whole + n - (PNG_BYTES - HEADER), png + HEADER, PNG_BYTES - HEADER);
+    grid_notes_clear(&notes);
     assert_int_equal(get(png, PNG_BYTES, &notes, &err), 0);
 }
 
@@ -70,7 +71,7 @@ static void many_and_long_captions(_unused_ void **state)
     size_t n;
     Error err = ERROR_INIT;
     GridNotes notes = {.job = "j", .real = true}, back;
-    char widest[2 * GRID_CAPTION_MAX + 3] = "x"; /* so that the cut would be within a character */
+    char widest[2 * GRID_CAPTION_MAX + 4] = "x"; /* so that the cut would be within a character */
     for (int i = 0; i <= GRID_CAPTION_MAX; i++)
         (void)stpcpy(widest + 1 + 2 * i, "\xc3\xa9");
     for (int i = 0; i < GRID_CELLS_MAX; i++)
