@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* grid-notes.h - what a grid of pictures shows: written into its PNG by `sdtrainer sample`, read by `sdctl job report`.
  *
- * It is one chunk tEXt of the keyword "sdtrain" whose text is an object of JSON in ASCII, so any reader of PNG shows it:
+ * It is one chunk tEXt of the keyword "sdtrain" whose text is an object of JSON in ASCII, which any reader of PNG
+ * shows:
  *
  *     {"job": "first", "of": "network", "step": 240, "weights": "ema", "seed": "1", "captions": ["a cat", ...]}
  *

@@ -38,7 +38,11 @@ static int write_file(const char *path, const GridNotes *notes, const void *png,
     _cleanup_free_ char *whole = grid_notes_put(notes, png, n_png, &n);
     _cleanup_fd_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     int r = fd < 0 ? -errno : fd_write_all(fd, whole, n);
-    return r < 0 ? error_set(err, -EIO, "%s: %s", path, strerror(-r)) : 0;
+    if (r == 0)
+        return 0;
+    if (fd >= 0)
+        (void)ftruncate(fd, 0); /* a half would look like a picture; a device has no length */
+    return error_set(err, -EIO, "%s: %s", path, strerror(-r));
 }
 
 int grid_write(const char *path, const GridNotes *notes, int n, int height, int width,
