@@ -38,7 +38,7 @@ typedef enum Option {
     OPTION_SINK = 1 << 20,       /* --sink NAME */
     OPTION_FORCE = 1 << 21,      /* --force */
     OPTION_CLEAR = 1 << 22,      /* --clear */
-    OPTION_DRAW = 1 << 23,       /* --caption TEXT, --samples N, --seed N */
+    OPTION_DRAW = 1 << 23,       /* --caption TEXT, --samples N, --seed N, --pictures FILE */
     OPTION_QUEUE = 1 << 24,      /* --priority N, --queue */
     OPTION_PIPELINE = 1 << 25,   /* --pipeline FOLDER */
     OPTION_FORMAT = 1 << 26,     /* -o jsonl|csv|tensorboard */
@@ -47,7 +47,7 @@ typedef enum Option {
     OPTION_WAIT = 1 << 29,       /* --wait */
     OPTION_EDIT = 1 << 30,       /* --set KEY=VALUE, --name NAME, --dry-run */
     OPTION_DOCTOR = 1ULL << 31,  /* doctor's -f FILE, --timeout SECONDS */
-    OPTION_BESIDE = 1ULL << 32,  /* --alone DIGEST, --grid FILE */
+    OPTION_BESIDE = 1ULL << 32,  /* --alone DIGEST, --grid FILE, --pictures FILE */
 } Option;
 
 enum {
@@ -69,7 +69,7 @@ struct Arguments {
     bool json, watch, follow, ema, verbose, force, clear, queue, all, once, wait, dry_run;
     int priority; /* ARGUMENT_NO_PRIORITY: not given */
     const char *file, *resume, *wanted, *out, *reason, *dir, *sink, *alerts;
-    const char *model, *pipeline, *format, *alone, *grid;
+    const char *model, *pipeline, *format, *alone, *grid, *pictures;
     const char *name; /* --name */
     ArgumentTexts captions, sets;
     int samples, seed;                 /* -1: not given */

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { COMMITS_SHOWN = 6 };
+enum { COMMITS_SHOWN = 6, CAPTIONS_SHOWN = 16 }; /* captions: more are folded */
 
 static double seconds_since(const ReportJob *j, uint64_t usec)
 {
@@ -141,6 +141,55 @@ static void put_checkpoints(json_t *page, const ReportJob *j)
         fill_put(page, "same=%s", "yes");
 }
 
+static bool has_same_captions(const GridNotes *a, const GridNotes *b)
+{
+    if (!a || !b || a->n_captions != b->n_captions)
+        return false;
+    for (int i = 0; i < a->n_captions; i++)
+        if (strcmp(a->captions[i], b->captions[i]) != 0)
+            return false;
+    return true;
+}
+
+static void put_captions(json_t *figure, const GridNotes *notes)
+{
+    bool any = false;
+    for (int i = 0; i < notes->n_captions; i++)
+        any |= *notes->captions[i] != '\0';
+    json_t *captions = fill_list(figure, "captions");
+    for (int i = 0; any && i < notes->n_captions; i++)
+        fill_put(captions, "text=%s", notes->captions[i]);
+    fill_put(figure, "few=%s", notes->n_captions <= CAPTIONS_SHOWN ? "yes" : "");
+}
+
+static void put_picture(json_t *figures, const ReportJob *j, const ReportPicture *p, bool real)
+{
+    const GridNotes *n = p->notes;
+    if (!p->uri)
+        return;
+    json_t *figure = fill_put(figures, "uri=%s", p->uri);
+    if (n ? n->real : real)
+        fill_put(figure, "real=%s", "yes");
+    if (!n)
+        return;
+    fill_put(figure, "known=%s step=%lld weights=%s picked=%llu", "yes", (long long)n->step,
+             n->ema ? "averaged (EMA) weights" : "weights, not averaged,",
+             (unsigned long long)n->seed);
+    if (strcmp(n->job, j->name) != 0)
+        fill_put(figure, "other=%s", n->job);
+    if (p == &j->pictures && has_same_captions(j->grid.notes, n))
+        fill_put(figure, "same=%s", "yes");
+    else
+        put_captions(figure, n);
+}
+
+static void put_pictures(json_t *page, const ReportJob *j)
+{
+    json_t *figures = fill_list(page, "figures");
+    put_picture(figures, j, &j->grid, false);
+    put_picture(figures, j, &j->pictures, true);
+}
+
 static void put_spec(json_t *page, const ReportJob *j)
 {
     static const char *const precision[] = {"fp32", "bf16", "fp16"};
@@ -187,7 +236,7 @@ void report_job(const ReportJob *j, Page *ret)
     drawing_put_worlds(page, j);
     drawing_put_recoveries(page, j);
     put_checkpoints(page, j);
-    fill_put(page, "grid=%s", j->grid ? j->grid : "");
+    put_pictures(page, j);
     put_spec(page, j);
     fill_page(report_job_html, page, ret);
 }

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "cluster/records.h"
-#include "protocol/job.h"
+#include "protocol/grid-notes.h"
 #include "report/fill.h"
 
 /* One step, or several in a row that are drawn as one. */
@@ -28,6 +28,12 @@ typedef struct ReportPoint {
 typedef struct ReportRow {
     const char *name, *text;
 } ReportRow;
+
+/* uri: "data:image/png;base64,..."; NULL: there is none. notes NULL: nobody knows what it shows. */
+typedef struct ReportPicture {
+    const char *uri;
+    const GridNotes *notes;
+} ReportPicture;
 
 /* Tells the person on call what to do. */
 typedef const char *(*ReportAdvice)(const IncidentRecord *incident);
@@ -57,8 +63,8 @@ typedef struct ReportJob {
     uint64_t submitted_usec;
     const ReportRow *rows; /* more facts */
     size_t n_rows;
-    const char *alone; /* digest of the same job run alone; NULL: not told */
-    const char *grid;  /* a picture as "data:image/png;base64,..."; NULL: none */
+    const char *alone;            /* digest of the same job run alone; NULL: not told */
+    ReportPicture grid, pictures; /* what the network draws, and what is in the data */
 } ReportJob;
 
 typedef struct ReportJobLine {

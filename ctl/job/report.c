@@ -16,8 +16,8 @@
 #include <string.h>
 
 enum {
-    POINTS_MAX = 800, /* more steps are drawn as the range of each bucket */
-    GRID_BYTES_MAX = 8 << 20,
+    POINTS_MAX = 800,          /* more steps are drawn as the range of each bucket */
+    GRID_BYTES_MAX = 32 << 20, /* sixteen of 768 pixels are a half of it */
 };
 
 typedef struct Gathered {
@@ -31,7 +31,9 @@ typedef struct Gathered {
     const IncidentRecord **incidents;
     size_t n_incidents;
     const char *alone; /* NULL: not given */
-    char *grid;        /* as a URI; NULL: not given */
+    ReportPicture grid, pictures;
+    char *uris[2];
+    GridNotes notes[2];
 } Gathered;
 
 static void gathered_clear(Gathered *g)
@@ -41,7 +43,10 @@ static void gathered_clear(Gathered *g)
     free(g->metrics.saved);
     free(g->points);
     free(g->incidents);
-    free(g->grid);
+    for (size_t i = 0; i < 2; i++) {
+        free(g->uris[i]);
+        grid_notes_clear(&g->notes[i]);
+    }
 }
 
 static void say_lost(Gathered *g)
@@ -136,26 +141,40 @@ static char *uri_of(const char *bytes, size_t n)
     return uri;
 }
 
-static int read_beside(Gathered *g, const Arguments *a, Error *err)
+/* Notes that cannot be read leave the words out, not the picture. */
+static int read_picture(Gathered *g, int i, const char *option, const char *path,
+                        ReportPicture *ret, Error *err)
 {
     static const char png[] = "\x89PNG\r\n\x1a\n";
+    _cleanup_free_ char *bytes = NULL;
+    size_t n;
+    Error why = ERROR_INIT;
+    if (!path)
+        return 0;
+    int r = file_read(path, GRID_BYTES_MAX, &bytes, &n, err);
+    if (r < 0)
+        return error_prefix(err, r, "%s", option);
+    if (n < sizeof(png) || memcmp(bytes, png, sizeof(png) - 1) != 0)
+        return error_set(err, -EINVAL, "%s %s: not a PNG, as sdctl job sample writes it", option,
+                         path);
+    ret->uri = g->uris[i] = uri_of(bytes, n);
+    r = grid_notes_get(path, bytes, n, &g->notes[i], &why);
+    if (r < 0)
+        fprintf(stderr, "sdctl: the page does not say what is in %s\n", why.text);
+    if (r > 0)
+        ret->notes = &g->notes[i];
+    return 0;
+}
+
+static int read_beside(Gathered *g, const Arguments *a, Error *err)
+{
     Hash ignored;
     if (a->alone && hash_parse(a->alone, &ignored) < 0)
         return error_set(err, -EINVAL, "--alone %.100s: a digest has 32 hexadecimal digits",
                          a->alone);
     g->alone = a->alone;
-    if (!a->grid)
-        return 0;
-    _cleanup_free_ char *bytes = NULL;
-    size_t n;
-    int r = file_read(a->grid, GRID_BYTES_MAX, &bytes, &n, err);
-    if (r < 0)
-        return error_prefix(err, r, "--grid");
-    if (n < sizeof(png) || memcmp(bytes, png, sizeof(png) - 1) != 0)
-        return error_set(err, -EINVAL, "--grid %s: not a PNG, as sdctl job sample writes it",
-                         a->grid);
-    g->grid = uri_of(bytes, n);
-    return 0;
+    int r = read_picture(g, 0, "--grid", a->grid, &g->grid, err);
+    return r < 0 ? r : read_picture(g, 1, "--pictures", a->pictures, &g->pictures, err);
 }
 
 static int write_page(const Gathered *g, const char *path, Error *err)
@@ -182,7 +201,8 @@ static int write_page(const Gathered *g, const char *path, Error *err)
                         .spec = g->spec,
                         .submitted_usec = g->job->spec.submitted_usec,
                         .alone = g->alone,
-                        .grid = g->grid};
+                        .grid = g->grid,
+                        .pictures = g->pictures};
     report.place = model_place(g->model, g->job, &report.n_waiting);
     report_job(&report, &page);
     int r = file_write(path, page.text, page.n_bytes, 0, err);

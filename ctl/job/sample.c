@@ -47,6 +47,7 @@ static void list_words(const Arguments *a, const char *spec, Words *ret)
     *ret = (Words){.items = {"sample"}, .n = 1};
     add(ret, "--job", spec);
     add(ret, "--out", a->out);
+    add(ret, "--pictures", a->pictures);
     add(ret, "--model", a->model);
     add(ret, "--samples", format(a->samples, ret->samples));
     add(ret, "--seed", format(a->seed, ret->seed));
@@ -82,5 +83,7 @@ int job_sample(const Arguments *a)
         return CTL_FAILED; /* sdtrainer has said why */
     /* sdtrainer has said of which step: a job that trains may have saved since its records were read. */
     printf("job %s: samples are in %s\n", a->operand, a->out);
+    if (a->pictures)
+        printf("job %s: the data's own pictures are in %s\n", a->operand, a->pictures);
     return CTL_DONE;
 }

@@ -47,7 +47,7 @@ static void bad_words_are_refused_exactly(void **state)
          "job wait: --timeout takes seconds, not \"soon\"; see sdctl job wait --help\n"},
         {"job report a",
          "job report: --out FILE is needed\nusage: sdctl job report NAME --out FILE [--alone "
-         "DIGEST] [--grid FILE]; --help says more\n"},
+         "DIGEST] [--grid FILE] [--pictures FILE]; --help says more\n"},
         {"job sample a --out f --samples 401",
          "job sample: --samples takes 1 to 400 images, not \"401\"; see sdctl job sample --help\n"},
         {"job sample a --out f --caption",

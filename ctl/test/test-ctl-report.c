@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "ctl/test/testing-ctl.h"
+#include "protocol/grid-notes.h"
 #include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <endian.h>
@@ -256,6 +257,65 @@ static void a_report_shows_what_is_given_to_it(void **state)
     assert_contains(lab->err, "not a PNG");
 }
 
+/* A PNG of one pixel with these notes. */
+static void put_png(const CtlLab *lab, const char *name, const GridNotes *notes)
+{
+    static const char png[] =
+        "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55\0\0\0\0IEND"
+        "\xae\x42\x60\x82";
+    size_t n;
+    char path[200];
+    Error err = ERROR_INIT;
+    _cleanup_free_ char *whole = grid_notes_put(notes, png, sizeof(png) - 1, &n);
+    (void)snprintf(path, sizeof(path), "%s/%s", lab->folder, name);
+    assert_int_equal(file_write(path, whole, n, 0, &err), 0);
+}
+
+static void a_report_says_what_pictures_show(void **state)
+{
+    CtlLab *lab = *state;
+    char path[200];
+    size_t n;
+    _cleanup_free_ char *page = NULL;
+    Error err = ERROR_INIT;
+    _cleanup_(grid_notes_clear) GridNotes drawn = {.job = "r", .ema = true, .step = 20, .seed = 7};
+    _cleanup_(grid_notes_clear) GridNotes real = {.job = "x", .real = true};
+    grid_notes_add(&drawn, "a <cat> & {{job}}");
+    for (int i = 0; i < 20; i++)
+        grid_notes_add(&real, "");
+    ctl_put_running_job(lab, "r");
+    put_png(lab, "grid.png", &drawn);
+    put_png(lab, "real.png", &real);
+    assert_int_equal(
+        ctl_run(lab, "job report r --out %s/r.html --grid %s/grid.png --pictures %s/real.png",
+                lab->folder, lab->folder, lab->folder),
+        0);
+    (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "averaged (EMA) weights of step 20, seed 7.");
+    assert_contains(page, "<details open>");
+    assert_contains(page, "<li>a &lt;cat&gt; &amp; {{job}}</li>");
+    assert_contains(page, "<b>Real pictures</b> of the data: its first ones");
+    assert_contains(page, "Of job x.");
+    assert_int_equal(count(page, "Of job "), 1);
+    assert_int_equal(count(page, "<details"), 1); /* nobody knows a caption of the others */
+
+    /* Nothing is known of a PNG of others, and little of one that is cut: both are shown. */
+    ctl_write(lab, "real.png", "\x89PNG\r\n\x1a\nxy");
+    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --pictures %s/real.png",
+                             lab->folder, lab->folder),
+                     0);
+    assert_contains(lab->err, "the page does not say what is in ");
+    assert_contains(lab->err, "/real.png: the PNG is cut short\n");
+    free(TAKE_PTR(page));
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "<b>Real pictures</b> of the data, as somebody gave them to the report.");
+    assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --pictures %s/no.png", lab->folder,
+                             lab->folder),
+                     3);
+    assert_contains(lab->err, "--pictures: ");
+}
+
 static void a_report_says_which_metrics_are_lost(void **state)
 {
     CtlLab *lab = *state;
@@ -330,6 +390,7 @@ int main(void)
         cmocka_unit_test(a_report_says_which_metrics_are_lost),
         cmocka_unit_test(a_report_counts_saves_of_a_world_that_runs),
         cmocka_unit_test(a_report_shows_what_is_given_to_it),
+        cmocka_unit_test(a_report_says_what_pictures_show),
         cmocka_unit_test(export_joins_the_weight_files),
     };
     return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);

@@ -271,6 +271,36 @@ static void the_cost_is_told_where_there_are_prices(_unused_ void **state)
     assert_contains(&page, "to the end");
 }
 
+/* The list of captions is there once if both have the same, and folded if it is long. */
+static void pictures_have_captions(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    _cleanup_(page_clear) Page page;
+    _cleanup_(grid_notes_clear) GridNotes drawn = {.job = "first", .step = 60, .seed = 3};
+    _cleanup_(grid_notes_clear) GridNotes real = {.job = "first", .real = true};
+    for (int i = 0; i < 4; i++) {
+        grid_notes_add(&drawn, i == 2 ? "" : "a <cat>");
+        grid_notes_add(&real, i == 2 ? "" : "a <cat>");
+    }
+    s->job.grid = (ReportPicture){.uri = "data:image/png;base64,AA==", .notes = &drawn};
+    s->job.pictures = (ReportPicture){.uri = "data:image/png;base64,BB==", .notes = &real};
+    report_job(&s->job, &page);
+    leave(&page, "pictures.html");
+    assert_contains(&page, "weights, not averaged, of step 60, seed 3.");
+    assert_contains(&page, "under the same captions");
+    assert_int_equal(count(page.text, "<details open>"), 1);
+    assert_int_equal(count(page.text, "<li>a &lt;cat&gt;</li>"), 3);
+    assert_int_equal(count(page.text, "<li></li>"), 1);
+    assert_true(strstr(page.text, "AA==") < strstr(page.text, "BB=="));
+    page_clear(&page);
+    for (int i = 4; i < GRID_CELLS_MAX; i++)
+        grid_notes_add(&real, "other");
+    report_job(&s->job, &page);
+    assert_null(strstr(page.text, "under the same captions"));
+    assert_int_equal(count(page.text, "<details>"), 1);
+    assert_int_equal(count(page.text, "<li>other</li>"), GRID_CELLS_MAX - 4);
+}
+
 static void a_job_without_anything(_unused_ void **state)
 {
     static const PhaseRecord phase;
@@ -473,6 +503,7 @@ int main(void)
         cmocka_unit_test(a_legend_has_what_is_there),
         cmocka_unit_test(the_time_adds_up),
         cmocka_unit_test(the_cost_is_told_where_there_are_prices),
+        cmocka_unit_test(pictures_have_captions),
         cmocka_unit_test(a_job_without_anything),
         cmocka_unit_test(odd_numbers),
         cmocka_unit_test(only_what_has_changed_is_sent),

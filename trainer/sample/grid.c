@@ -3,9 +3,11 @@
 #include "trainer/sample/grid.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 #include "base/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <png.h>
 #include <string.h>
@@ -14,7 +16,7 @@
 
 enum { GAP = 4, GREY = 200, SIDE_MAX = 1 << 16 };
 
-int grid_check(const char *path, Error *err)
+int grid_check(const char *option, const char *path, Error *err)
 {
     struct stat st;
     const char *slash = strrchr(path, '/');
@@ -24,10 +26,27 @@ int grid_check(const char *path, Error *err)
     int r = *path == '\0' ? ENOENT : access(there ? path : folder, W_OK) == 0 ? 0 : errno;
     if (there && S_ISDIR(st.st_mode))
         r = EISDIR;
-    return r == 0 ? 0 : error_set(err, -EINVAL, "--out: cannot write %s: %s", path, strerror(r));
+    return r == 0 ? 0
+                  : error_set(err, -EINVAL, "%s: cannot write %s: %s", option, path, strerror(r));
 }
 
-int grid_write(const char *path, int n, int height, int width, const uint8_t *pixels, Error *err)
+/* Puts notes and the file: its name may be one in a folder where no other could be made. */
+static int write_file(const char *path, const GridNotes *notes, const void *png, size_t n_png,
+                      Error *err)
+{
+    size_t n;
+    _cleanup_free_ char *whole = grid_notes_put(notes, png, n_png, &n);
+    _cleanup_fd_ int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    int r = fd < 0 ? -errno : fd_write_all(fd, whole, n);
+    if (r == 0)
+        return 0;
+    if (fd >= 0)
+        (void)ftruncate(fd, 0); /* a half would look like a picture; a device has no length */
+    return error_set(err, -EIO, "%s: %s", path, strerror(-r));
+}
+
+int grid_write(const char *path, const GridNotes *notes, int n, int height, int width,
+               const uint8_t *pixels, Error *err)
 {
     const int columns = (int)ceil(sqrt((double)n)), rows = DIV_ROUND_UP(n, columns);
     const int64_t grid_width = (int64_t)columns * (width + GAP) + GAP;
@@ -51,7 +70,11 @@ int grid_write(const char *path, int n, int height, int width, const uint8_t *pi
                        .width = (png_uint_32)grid_width,
                        .height = (png_uint_32)grid_height,
                        .format = PNG_FORMAT_RGB};
-    if (!png_image_write_to_file(&image, path, 0, grid, 0, NULL))
+    png_alloc_size_t n_png = PNG_IMAGE_PNG_SIZE_MAX(image);
+    _cleanup_free_ char *png = malloc(n_png);
+    if (!png)
+        return error_set(err, -ENOMEM, "out of memory for the PNG");
+    if (!png_image_write_to_memory(&image, png, &n_png, 0, grid, 0, NULL))
         return error_set(err, -EIO, "%s: %s", path, image.message);
-    return 0;
+    return write_file(path, notes, png, n_png, err);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grid.h - pictures of one size side by side, as a PNG file.
+/* grid.h - pictures of one size side by side, as a PNG file with notes of what they are.
  *
  * Ownership: the caller's buffers.
  * Units:     pixels; a picture is height x width x 3 RGB bytes.
@@ -9,7 +9,9 @@
 #pragma once
 
 #include "base/error.h"
+#include "protocol/grid-notes.h"
 
 /* Could a file of that name be written? Drawing takes hours, and must not end with a folder that is not there. */
-int grid_check(const char *path, Error *err);
-int grid_write(const char *path, int n, int height, int width, const uint8_t *pixels, Error *err);
+int grid_check(const char *option, const char *path, Error *err);
+int grid_write(const char *path, const GridNotes *notes, int n, int height, int width,
+               const uint8_t *pixels, Error *err);

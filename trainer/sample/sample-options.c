@@ -5,6 +5,7 @@
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SAMPLES = 16 };
 
@@ -23,6 +24,9 @@ static void help(void)
            "                   read captions; without it the codec and the hashed embedding of "
            "sdprep openclipart do\n"
            "  --caption TEXT   this caption instead; may be given again, images take them in turn\n"
+           "  --pictures FILE  also: the data's own first pictures, as many, decoded likewise from "
+           "their "
+           "latents\n"
            "  --from MANIFEST  another checkpoint\n\n"
            "Examples:\n"
            "  sdtrainer sample --job job.json --out grid.png --samples 9\n"
@@ -49,6 +53,10 @@ static bool check(const SampleOptions *o)
                 SAMPLES_MAX);
         return false;
     }
+    if (o->pictures && strcmp(o->pictures, o->out) == 0) {
+        fprintf(stderr, "sdtrainer sample: --pictures %s: --out is the same file\n", o->pictures);
+        return false;
+    }
     if (o->samples < o->n_captions) {
         fprintf(stderr, "sdtrainer sample: --samples %d are fewer than the %d captions\n",
                 o->samples, o->n_captions);
@@ -59,17 +67,13 @@ static bool check(const SampleOptions *o)
 
 bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit)
 {
-    static const struct option options[] = {{"job", required_argument, NULL, 'j'},
-                                            {"out", required_argument, NULL, 'o'},
-                                            {"samples", required_argument, NULL, 'n'},
-                                            {"steps", required_argument, NULL, 's'},
-                                            {"guidance", required_argument, NULL, 'g'},
-                                            {"seed", required_argument, NULL, 'S'},
-                                            {"model", required_argument, NULL, 'm'},
-                                            {"caption", required_argument, NULL, 'c'},
-                                            {"from", required_argument, NULL, 'f'},
-                                            {"help", no_argument, NULL, 'h'},
-                                            {NULL, 0, NULL, 0}};
+    static const struct option options[] = {
+        {"job", required_argument, NULL, 'j'},      {"out", required_argument, NULL, 'o'},
+        {"samples", required_argument, NULL, 'n'},  {"steps", required_argument, NULL, 's'},
+        {"guidance", required_argument, NULL, 'g'}, {"seed", required_argument, NULL, 'S'},
+        {"model", required_argument, NULL, 'm'},    {"caption", required_argument, NULL, 'c'},
+        {"pictures", required_argument, NULL, 'p'}, {"from", required_argument, NULL, 'f'},
+        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
     bool counted = false;
     *o = (SampleOptions){.samples = SAMPLES, .steps = 25, .guidance = 3, .seed = 1};
     *ret_exit = 2;
@@ -103,6 +107,9 @@ bool sample_options_parse(int argc, char **argv, SampleOptions *o, int *ret_exit
             break;
         case 'f':
             o->from = optarg;
+            break;
+        case 'p':
+            o->pictures = optarg;
             break;
         case 'h':
             help();

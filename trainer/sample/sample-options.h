@@ -8,13 +8,14 @@
  */
 #pragma once
 
-#include "base/macro.h"
+#include "protocol/grid-notes.h"
 
-enum { SAMPLES_MAX = 400 };
+enum { SAMPLES_MAX = GRID_CELLS_MAX };
 
 typedef struct SampleOptions {
     const char *job, *out, *from;
-    const char *model; /* a diffusers folder; NULL: the codec stands in for it */
+    const char *pictures; /* where the data's own go; NULL: nowhere */
+    const char *model;    /* a diffusers folder; NULL: the codec stands in for it */
     const char *captions[SAMPLES_MAX];
     int n_captions; /* 0: those of the dataset's first samples */
     int samples, steps;

@@ -33,10 +33,11 @@ typedef struct Sampling {
     Decoder *decoder; /* NULL: the codec */
     Network *network;
     NoiseSchedule *schedule;
-    float *weights; /* device */
-    float *text;    /* of each sample */
-    float *empty;   /* of the empty caption, by the model; NULL: the dataset's is taken */
-    float *latents; /* NHWC */
+    float *weights;        /* device */
+    float *text;           /* of each sample */
+    float *empty;          /* of the empty caption, by the model; NULL: the dataset's is taken */
+    float *latents;        /* NHWC */
+    GridNotes notes, real; /* of --out and of --pictures */
     uint64_t begin_usec, told_usec;
 } Sampling;
 
@@ -52,6 +53,8 @@ static void sampler_close(Sampling *s)
     free(s->text);
     free(s->empty);
     free(s->latents);
+    grid_notes_clear(&s->notes);
+    grid_notes_clear(&s->real);
 }
 
 static size_t text_elements(const DatasetShape *data)
@@ -85,6 +88,8 @@ static int restore(Sampling *s, Store *store, const Manifest *manifest, Error *e
     if (r == 0)
         r = checkpoint_restore_weights(store, manifest, manifest_has_ema(manifest),
                                        network_parameters(s->network), s->device, s->weights, err);
+    s->notes.ema = manifest_has_ema(manifest);
+    s->notes.step = manifest_step(manifest);
     if (r == 0)
         log_info("sampling with the %s of step %lld",
                  manifest_has_ema(manifest) ? "EMA weights" : "weights",
@@ -151,9 +156,13 @@ static int read_texts(Sampling *s, Error *err)
     const size_t each = text_elements(dataset_shape(s->dataset));
     const int64_t n = dataset_order(s->dataset)->streams[0].n_samples;
     int r = 0;
-    for (int i = 0; r == 0 && i < s->options->samples; i++)
+    for (int i = 0; r == 0 && i < s->options->samples; i++) {
+        _cleanup_free_ char *caption = NULL;
         r = dataset_read(s->dataset, (OrderSample){.sample = i % n}, NULL,
-                         s->text + (size_t)i * each, NULL, err);
+                         s->text + (size_t)i * each, &caption, err);
+        if (r == 0)
+            grid_notes_add(&s->notes, caption);
+    }
     return r;
 }
 
@@ -191,7 +200,10 @@ static int encode_captions(Sampling *s, const SampleModel *model, Error *err)
 
 static int read_captions(Sampling *s, const SampleModel *model, Error *err)
 {
-    if (s->options->n_captions > 0)
+    const SampleOptions *o = s->options;
+    for (int i = 0; o->n_captions > 0 && i < o->samples; i++)
+        grid_notes_add(&s->notes, o->captions[i % o->n_captions]);
+    if (o->n_captions > 0)
         return model->uri ? encode_captions(s, model, err) : hash_captions(s, err);
     if (model->uri)
         sample_model_compare(model);
@@ -297,7 +309,8 @@ static void show_codec(const float *planes, int height, int width, float *pixels
         }
 }
 
-static int write_pictures(Sampling *s, Error *err)
+/* Decodes s->latents. */
+static int write_pictures(Sampling *s, const char *path, const GridNotes *notes, Error *err)
 {
     const SampleOptions *o = s->options;
     const DatasetShape *data = dataset_shape(s->dataset);
@@ -320,13 +333,31 @@ static int write_pictures(Sampling *s, Error *err)
             show_codec(planes, height, width, pixels, picture);
         tell(s, "pictures are decoded", i + 1, o->samples);
     }
-    return grid_write(o->out, o->samples, height, width, pictures, err);
+    return grid_write(path, notes, o->samples, height, width, pictures, err);
+}
+
+/* The data's own: what a network that has learnt it all could draw at best, through the same decoder. */
+static int write_real(Sampling *s, Error *err)
+{
+    const size_t each = latent_elements(dataset_shape(s->dataset));
+    const int64_t n = dataset_order(s->dataset)->streams[0].n_samples;
+    for (int i = 0; i < s->options->samples; i++) {
+        _cleanup_free_ char *caption = NULL;
+        int r = dataset_read(s->dataset, (OrderSample){.sample = i % n},
+                             s->latents + (size_t)i * each, NULL, &caption, err);
+        if (r < 0)
+            return r;
+        grid_notes_add(&s->real, caption);
+    }
+    return write_pictures(s, s->options->pictures, &s->real, err);
 }
 
 static int sample(Sampling *s, Error *err)
 {
     const SampleOptions *o = s->options;
     int r = sampler_open(s, err);
+    if (r == 0 && o->pictures)
+        r = write_real(s, err);
     if (r < 0)
         return r;
     const float *empty = s->empty ? s->empty : dataset_empty_text(s->dataset);
@@ -338,7 +369,7 @@ static int sample(Sampling *s, Error *err)
                         .context = s};
     begin(s);
     r = ddim_sample(s->network, s->schedule, &ddim, o->samples, s->text, empty, s->latents, err);
-    return r < 0 ? r : write_pictures(s, err);
+    return r < 0 ? r : write_pictures(s, o->out, &s->notes, err);
 }
 
 int verb_sample(int argc, char **argv)
@@ -350,11 +381,15 @@ int verb_sample(int argc, char **argv)
 
     Error err = ERROR_INIT;
     _cleanup_(job_freep) Job *job = NULL;
-    int r = grid_check(o.out, &err);
+    int r = grid_check("--out", o.out, &err);
+    if (r == 0 && o.pictures)
+        r = grid_check("--pictures", o.pictures, &err);
     if (r == 0)
         r = job_read_file(o.job, &job, &err);
     if (r == 0) {
-        Sampling s = {.options = &o, .job = job};
+        Sampling s = {.options = &o, .job = job, .notes = {.seed = o.seed}, .real = {.real = true}};
+        (void)stpcpy(s.notes.job, job->name);
+        (void)stpcpy(s.real.job, job->name);
         r = sample(&s, &err);
         sampler_close(&s);
     }
@@ -363,5 +398,7 @@ int verb_sample(int argc, char **argv)
         return r == -EINVAL ? EXIT_NEVER_RETRY : EXIT_DATA_CORRUPT;
     }
     printf("%d samples in %s\n", o.samples, o.out);
+    if (o.pictures)
+        printf("%d pictures of the data in %s\n", o.samples, o.pictures);
     return 0;
 }
