@@ -81,8 +81,9 @@ static void json_errors_name_file_key_and_value(void **state)
          "job.json: train.steps: expected an integer, got \"x\""},
         {"{\"train\": {}}", "job.json: train.steps: missing"},
         {"{}", "job.json: train: missing"},
-        {"{\"train\": {\"steps\": 1, \"stpes\": 2}}", "job.json: train.stpes: unknown key"},
-        {"{\"train\": {\"steps\": 1}, \"foo\": 2}", "job.json: foo: unknown key"},
+        {"{\"train\": {\"steps\": 1, \"stpes\": 2}}",
+         "job.json: train.stpes: unknown key (did you mean \"steps\"?)"},
+        {"{\"train\": {\"steps\": 1}, \"foo\": 2}", "job.json: foo: unknown key; there are train"},
         {"{\"train\": {\"steps\": 1, \"lr\": 2.5}}", "job.json: train.lr: 2.5 is not in 0..1"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {

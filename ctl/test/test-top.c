@@ -175,7 +175,7 @@ static void a_frame_has_what_an_operator_asks_for(void **state)
     assert_contains(lab->out, "no jobs; sdctl job start submits one");
     assert_contains(lab->out, "! no controller leads: nothing is decided; training goes on");
     assert_int_equal(ctl_run(lab, "top b"), 2);
-    assert_contains(lab->err, "\"b\" is one operand too many");
+    assert_contains(lab->err, "\"b\" is one word too many");
 }
 
 /* ---- a terminal ---- */
