@@ -13,7 +13,8 @@
 
 #include <string.h>
 
-enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = RECORD_SLOTS_MAX };
+/* A transaction takes 120 compares: one of the node, two of each world. */
+enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = 59 };
 
 static void node_put(OwnNode *node);
 static void node_look(OwnNode *node);
@@ -217,10 +218,82 @@ static void node_look(OwnNode *node)
         retry_later(node);
 }
 
+/* ---- the records of the ranks, which come with it ---- */
+
+static bool goes_along(const LocalJob *job) { return job->local && !job->local->over; }
+
+/* Whether the guards of all of them are known. */
+static bool learn_ranks(const OwnNode *node)
+{
+    bool is_known = true;
+    for (LocalJob *job = node->needs.workload->jobs; job; job = job->next)
+        if (goes_along(job))
+            is_known &= record_writer_learn(&job->local->report);
+    return is_known;
+}
+
+/* The node and what runs on it come back together, so that nobody sees one without the other. Each record is guarded by
+ * its own key, too: a put that is lost and comes late must not count after what the record's writer has put by then. */
+static size_t add_ranks(const OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdOp *ops,
+                        char **texts, char (*keys)[KEY_MAX])
+{
+    size_t n = 0;
+    for (LocalJob *job = node->needs.workload->jobs; job && n < TOGETHER_MAX; job = job->next) {
+        LocalWorld *local = job->local;
+        if (!goes_along(job))
+            continue;
+        texts[n] = local->report.encode(local);
+        guards[2 * n] =
+            (EtcdCompare){key_of(node->needs.config->cluster, KEY_WORLDS, job->name, keys[n]),
+                          ETCD_MOD_REVISION, local->world_revision};
+        guards[2 * n + 1] =
+            (EtcdCompare){local->report.key, ETCD_MOD_REVISION, local->report.revision};
+        ops[n] =
+            (EtcdOp){.kind = ETCD_PUT, .key = local->report.key, .value = texts[n], .lease = lease};
+        n++;
+    }
+    return n;
+}
+
+/* Until the answer is there no writer writes what was put with the node. */
+static void hold_ranks(const OwnNode *node, size_t n)
+{
+    for (LocalJob *job = node->needs.workload->jobs; job && n > 0; job = job->next)
+        if (goes_along(job)) {
+            record_writer_hold(&job->local->report);
+            n--;
+        }
+}
+
+static void release_report(RecordWriter *report, int64_t revision)
+{
+    if (!report->held)
+        return;
+    if (revision > 0)
+        record_writer_note(report, revision);
+    else
+        record_writer_doubt(report);
+    record_writer_release(report);
+}
+
+/* revision 0: it is not known what has become of them. */
+static void release_ranks(const OwnNode *node, int64_t revision)
+{
+    for (LocalJob *job = node->needs.workload->jobs; job; job = job->next) {
+        if (job->local)
+            release_report(&job->local->report, revision);
+        for (LocalWorld *t = job->over; t; t = t->next)
+            release_report(&t->report, revision);
+    }
+}
+
+/* ---- putting it ---- */
+
 static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
 {
     OwnNode *node = userdata;
     node->call = NULL; /* it frees itself */
+    release_ranks(node, r == 0 && result->succeeded ? result->revision : 0);
     if (r < 0 || !result->succeeded) {
         node->lease = 0;
         node->wanted = true;
@@ -231,8 +304,10 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
         node->with_ranks |= node->seen_removed;
-        if (node->with_ranks) /* their world may have moved: they die first */
+        if (node->with_ranks) { /* their world may have moved: they die first */
+            (void)learn_ranks(node);
             retry_later(node);
+        }
         node_look(node);
         return;
     }
@@ -257,27 +332,6 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     node_touch(node);
 }
 
-/* The node and what runs on it come back together, so that nobody sees one without the other. */
-static size_t add_ranks(OwnNode *node, int64_t lease, EtcdCompare *guards, EtcdOp *ops,
-                        char **texts, char (*keys)[KEY_MAX])
-{
-    size_t n = 0;
-    for (LocalJob *job = node->needs.workload->jobs; job && n < TOGETHER_MAX; job = job->next) {
-        LocalWorld *local = job->local;
-        if (!local || local->over)
-            continue;
-        texts[n] = local->report.encode(local);
-        guards[n] =
-            (EtcdCompare){key_of(node->needs.config->cluster, KEY_WORLDS, job->name, keys[n]),
-                          ETCD_MOD_REVISION, local->world_revision};
-        ops[n] =
-            (EtcdOp){.kind = ETCD_PUT, .key = local->report.key, .value = texts[n], .lease = lease};
-        record_writer_doubt(&local->report);
-        n++;
-    }
-    return n;
-}
-
 static void node_put(OwnNode *node)
 {
     int64_t lease = etcd_lease_id(node->needs.lease);
@@ -286,8 +340,8 @@ static void node_put(OwnNode *node)
         return;
     }
     if (node->with_ranks &&
-        workload_has_old_ranks(node->needs.workload)) { /* nobody would know of them if
- the node came back now */
+        (workload_has_old_ranks(node->needs.workload) || /* nobody would know of them */
+         !learn_ranks(node))) {
         node->wanted = true;
         retry_later(node);
         return;
@@ -295,7 +349,7 @@ static void node_put(OwnNode *node)
 
     char key[KEY_MAX], keys[TOGETHER_MAX][KEY_MAX];
     char *texts[TOGETHER_MAX] = {0};
-    EtcdCompare guards[1 + TOGETHER_MAX];
+    EtcdCompare guards[1 + 2 * TOGETHER_MAX];
     EtcdOp ops[1 + TOGETHER_MAX];
     const NodeRecord record = node_record(node);
     _cleanup_free_ char *labels = labels_text(node);
@@ -305,7 +359,8 @@ static void node_put(OwnNode *node)
                       ETCD_MOD_REVISION, node->revision};
     ops[0] = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = text, .lease = lease};
     size_t n = node->with_ranks ? add_ranks(node, lease, guards + 1, ops + 1, texts, keys) : 0;
-    int r = etcd_txn(node->needs.etcd, guards, 1 + n, ops, 1 + n, on_node_put, node, &node->call);
+    int r =
+        etcd_txn(node->needs.etcd, guards, 1 + 2 * n, ops, 1 + n, on_node_put, node, &node->call);
     for (size_t i = 0; i < n; i++)
         free(texts[i]);
     if (r < 0) {
@@ -314,6 +369,7 @@ static void node_put(OwnNode *node)
         retry_later(node);
         return;
     }
+    hold_ranks(node, n);
     node->wanted = false;
     node->lease = lease;
     node->put = record;
@@ -366,6 +422,7 @@ void node_lease_changed(OwnNode *node, EtcdLeaseState state)
                   node->needs.config->node);
         node->revision = 0;
         node->lease = 0;
+        workload_note_lease_lost(node->needs.workload);
         return;
     }
     if (state != ETCD_LEASE_GRANTED)

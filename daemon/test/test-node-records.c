@@ -376,6 +376,109 @@ static void ranks_that_never_started_have_ended_with_their_world(_unused_ void *
     assert_true(!job || !job->over); /* both are told of */
 }
 
+/* Somebody put the record of the world once more, as it was: both reports have one key. */
+static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    _cleanup_free_ char *same = strdup(find(key_of("lab", KEY_WORLDS, "a", key))->value);
+    const int64_t again = put(key, same, 0);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    assert_int_equal(n1.machine.n_started, 4);
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_int_equal(record.world_revision, again);
+    assert_true(record.killed_usec != 0);
+    ranks_record_clear(&record);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(state_of(&n1, "a", 1, i), RANK_STARTING);
+    assert_null(job_find(&n1.manager->workload, "a")->over);
+    (void)put(key, same, 0); /* this one ends, too, before any has reported */
+    const int64_t last = put(key, same, 0);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    record = report_of(&n1, "a", 1);
+    assert_int_equal(record.world_revision, last);
+    ranks_record_clear(&record);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_STARTING);
+    assert_null(job_find(&n1.manager->workload, "a")->over);
+}
+
+/* ---- reports that come back with the node ---- */
+
+/* Meanwhile a rank ended, and its writer has said so. */
+static void what_was_put_with_the_node_and_comes_late_brings_no_rank_back(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    grant(&n1.etcd);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), LATE);
+    dies(&n1.machine, 0);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    come_late();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_READY);
+    assert_killed(&n1, 1, false);
+}
+
+/* What has become of it is read, of each of its worlds, and then they come together. */
+static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    submit("b");
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    run_world("b", 1, 12, 0);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    answer(under_way(&n1.etcd, key), LOST_BEFORE);
+    dies(&n1.machine, 2);
+    settle();
+    assert_false(has_node_key(&n1));
+    pass(USEC_PER_SEC / 5);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+    assert_int_equal(report_key(&n1, "b", 1)->modified, node_key(&n1)->modified);
+    assert_int_equal(state_of(&n1, "b", 1, 0), RANK_EXITED);
+    says(&n1.machine, 1, CHANNEL_STEP, 1); /* its writer knows what the node has put */
+    answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), GIVEN);
+    assert_int_not_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
+    settle();
+    assert_killed(&n1, 0, false);
+}
+
+/* What changes while it is put with the node is written after it. */
+static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    dies(&n1.machine, 0);
+    assert_int_equal(n_under_way(&n1.etcd), 1);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_READY);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_true(workload_is_reported(&n1.manager->workload));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -395,6 +498,10 @@ int main(void)
         CASE(a_report_that_is_refused_at_its_end_is_written_under_the_new_guard),
         CASE(one_that_finishes_and_one_that_dies_have_not_finished),
         CASE(ranks_that_never_started_have_ended_with_their_world),
+        CASE(a_world_that_was_put_once_more_is_reported_alone),
+        CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
+        CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
+        CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

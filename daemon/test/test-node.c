@@ -363,7 +363,8 @@ static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
     settle();
     assert_false(has_node_key(&n1));
     dies(&n1.machine, 1);
-    pass(USEC_PER_SEC);
+    settle();
+    pass(USEC_PER_SEC / 2);
     settle();
     assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     assert_int_equal(report_key(&n1, "a", 2)->lease, lease_of(&n1.etcd));

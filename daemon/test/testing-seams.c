@@ -10,7 +10,7 @@ enum {
     CALLS_MAX = 64,
     WATCHES_MAX = 16,
     LEASES_MAX = 4,
-    OPS_MAX = 4,
+    OPS_MAX = 8,
     ANSWERS_MAX = 1000,
 };
 

@@ -66,12 +66,15 @@ static void on_writer_read(int r, const Error *err, const EtcdRange *range, void
     w->events.etcd_answered(w->events.userdata);
     int64_t revision = range->n_kvs > 0 ? range->kvs[0].mod_revision : 0;
     bool is_world = writer->refused && revision == writer->revision; /* its own guard held */
+    bool is_to_be_written = writer->refused || writer->wanted;
     writer->revision = revision;
     writer->unsure = writer->refused = false;
     if (is_world)
         record_writer_refused(writer);
-    else
+    else if (is_to_be_written)
         record_writer_write(writer);
+    else
+        w->events.may_be_idle(w->events.userdata); /* the read was all */
 }
 
 static void record_writer_read(RecordWriter *writer)
@@ -152,6 +155,22 @@ void record_writer_send(RecordWriter *writer)
 }
 
 void record_writer_doubt(RecordWriter *writer) { writer->unsure = true; }
+
+bool record_writer_learn(RecordWriter *writer)
+{
+    if (writer->unsure && !writer->call) {
+        timer_stop(&writer->retry);
+        record_writer_read(writer);
+    }
+    return !writer->unsure;
+}
+
+void record_writer_note(RecordWriter *writer, int64_t revision)
+{
+    writer->revision = revision;
+    writer->unsure = false;
+    writer->refused = false; /* what was refused is older than what was put */
+}
 
 void record_writer_hold(RecordWriter *writer) { writer->held = true; }
 

@@ -150,6 +150,16 @@ void workload_note_node_told(Workload *w)
         workload_advance(w); /* its world is dead only now */
 }
 
+void workload_note_lease_lost(Workload *w)
+{
+    for (LocalJob *job = w->jobs; job; job = job->next) {
+        if (job->local)
+            record_writer_note(&job->local->report, 0);
+        for (LocalWorld *t = job->over; t; t = t->next)
+            record_writer_note(&t->report, 0);
+    }
+}
+
 void workload_note_lease(Workload *w)
 {
     for (LocalJob *job = w->jobs; job; job = job->next) {
