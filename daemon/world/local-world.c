@@ -19,21 +19,9 @@ static void read_secret(LocalWorld *local);
 
 /* ---- the records it writes ---- */
 
-/* A world whose record was put once more, as it was, has the key of the one before: the newest tells of both. */
-static const LocalWorld *teller_of(const LocalWorld *local)
+static char *encode_ranks(LocalWorld *local)
 {
-    const LocalJob *job = local->job;
-    const LocalWorld *t = job->local;
-    if (!t || t->generation != local->generation) /* over: the newest comes first */
-        for (t = job->over; t && t->generation != local->generation;)
-            t = t->next;
-    return t ? t : local;
-}
-
-static char *encode_ranks(LocalWorld *reported)
-{
-    const Workload *w = reported->job->workload;
-    const LocalWorld *local = teller_of(reported);
+    const Workload *w = local->job->workload;
     RankReport reports[RECORD_SLOTS_MAX];
     size_t n_done = 0, n_left = 0;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
