@@ -366,6 +366,39 @@ static void ranks_that_never_started_have_ended_with_their_world(_unused_ void *
     assert_true(!job || !job->over); /* both are told of */
 }
 
+/* Somebody put the record of the world once more, as it was: both reports have one key. */
+static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    _cleanup_free_ char *same = strdup(find(key_of("lab", KEY_WORLDS, "a", key))->value);
+    const int64_t again = put(key, same, 0);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    assert_int_equal(n1.machine.n_started, 4);
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_int_equal(record.world_revision, again);
+    assert_true(record.killed_usec != 0);
+    ranks_record_clear(&record);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(state_of(&n1, "a", 1, i), RANK_STARTING);
+    assert_null(job_find(&n1.manager->workload, "a")->over);
+    (void)put(key, same, 0); /* this one ends, too, before any has reported */
+    const int64_t last = put(key, same, 0);
+    settle();
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    record = report_of(&n1, "a", 1);
+    assert_int_equal(record.world_revision, last);
+    ranks_record_clear(&record);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_STARTING);
+    assert_null(job_find(&n1.manager->workload, "a")->over);
+}
+
 /* ---- reports that come back with the node ---- */
 
 /* Meanwhile a rank ended, and its writer has said so. */
@@ -454,6 +487,7 @@ int main(void)
         CASE(a_report_that_is_refused_at_its_end_is_written_under_the_new_guard),
         CASE(one_that_finishes_and_one_that_dies_have_not_finished),
         CASE(ranks_that_never_started_have_ended_with_their_world),
+        CASE(a_world_that_was_put_once_more_is_reported_alone),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),
