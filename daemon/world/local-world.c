@@ -19,14 +19,21 @@ static void read_secret(LocalWorld *local);
 
 /* ---- the records it writes ---- */
 
-/* A world whose record was put once more, as it was, has the key of the one before: the newest tells of both. */
+static bool is_same(const LocalWorld *a, const LocalWorld *b)
+{
+    return a->generation == b->generation && strcmp(a->submission, b->submission) == 0;
+}
+
+/* A world whose record was put once more, as it was, has the key of the one before: the newest tells of both. One of
+ * another submission does not: the ranks of before are another job's. */
 static const LocalWorld *teller_of(const LocalWorld *local)
 {
     const LocalJob *job = local->job;
-    const LocalWorld *t = job->local;
-    if (!t || t->generation != local->generation) /* over: the newest comes first */
-        for (t = job->over; t && t->generation != local->generation;)
-            t = t->next;
+    if (job->local && is_same(job->local, local))
+        return job->local;
+    const LocalWorld *t = job->over; /* the newest comes first */
+    while (t && !is_same(t, local))
+        t = t->next;
     return t ? t : local;
 }
 
