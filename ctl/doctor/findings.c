@@ -37,8 +37,9 @@ static Finding *find(Findings *f, const Finding *like)
 }
 
 /* key NULL: the words. */
-static void add(Findings *f, FindingState state, const char *check, const char *place,
-                const char *advice, const char *key, const char *format, va_list ap)
+_printf_(7, 0) static void add(Findings *f, FindingState state, const char *check,
+                               const char *place, const char *advice, const char *key,
+                               const char *format, va_list ap)
 {
     Finding like = {.check = check, .state = state};
     (void)vsnprintf(like.found, sizeof(like.found), format, ap); /* may be cut */
