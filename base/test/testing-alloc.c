@@ -140,7 +140,7 @@ unsigned alloc_sweep(AllocLife (*life)(unsigned n, void *arg), void *arg, unsign
         pid_t pid = fork();
         if (pid == 0)
             live(life, n, arg);
-        int status;
+        int status = 0;
         assert_true(pid > 0 && waitpid(pid, &status, 0) == pid);
         if (WIFEXITED(status) && WEXITSTATUS(status) == STATUS_UNSTRUCK)
             return n_failed;

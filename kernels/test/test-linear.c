@@ -409,7 +409,7 @@ static void a_forward_alone_has_one_plan(void **unused)
 
     Device *device = open_device(false);
     Error err = ERROR_INIT;
-    Linear *linear;
+    Linear *linear = NULL;
     if (device_use_plans(device, text, &err) < 0 || linear_new(device, &alone, &linear, &err) < 0)
         fail_msg("%s", err.text);
     linear = linear_free(linear);

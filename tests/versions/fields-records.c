@@ -122,7 +122,7 @@ static void fill_field(const Field *f, char *record, size_t word, int element, i
         *(char **)at = calloc(ELEMENTS, f->element_bytes);
         assert(*(char **)at);
         at = *(char **)at;
-        /* fallthrough */
+        __attribute__((fallthrough));
     case FIELD_ARRAY:
         *(size_t *)(record + f->count_offset) = ELEMENTS;
         for (int i = 0; i < ELEMENTS; i++)

@@ -61,6 +61,8 @@ static uint64_t moment(Walk *w)
 
 static void text(Walk *w, char *ret, size_t size)
 {
+    static const char longer[] = "a text that is longer than most of the fields that hold "
+                                 "one, so that it is cut in them, with / and : and , in it";
     static const char *const words[] = {"",
                                         "goes on: it had not left",
                                         "2 ranks, 4 wanted: needs 2 slots",
@@ -74,8 +76,7 @@ static void text(Walk *w, char *ret, size_t size)
                                         "17 more nodes are lost: n0, n1, n9, ...",
                                         "more nodes are lost: , , :",
                                         "checkpoint.uri",
-                                        "a text that is longer than most of the fields that hold "
-                                        "one, so that it is cut in them, with / and : and , in it"};
+                                        longer};
     (void)snprintf(ret, size, "%s", words[draw(w, ELEMENTSOF(words))]);
 }
 

@@ -243,12 +243,13 @@ static void long_names_of_every_kind_are_read(void **state)
     static const char *const formats[] = {"gnu", "pax", "posix", "ustar", "oldgnu"};
     for (size_t i = 0; i < ELEMENTSOF(formats); i++) {
         Made m = begin();
-        char command[2 * PATH_MAX], name[400] = "", wanted[1000], link[500];
+        char command[2 * PATH_MAX], name[400] = "", wanted[1000], link[500] = "";
         bool ustar = strcmp(formats[i], "ustar") == 0;
         for (int k = 0; k < (ustar ? 1 : 3); k++)
             (void)snprintf(name + strlen(name), sizeof(name) - strlen(name), "%090d/", k);
         (void)snprintf(name + strlen(name), sizeof(name) - strlen(name), "%060d", 9);
-        (void)snprintf(link, sizeof(link), ustar ? "" : "ln s/%s.png s/hard.png &&", name);
+        if (!ustar)
+            (void)snprintf(link, sizeof(link), "ln s/%s.png s/hard.png &&", name);
         (void)snprintf(command, sizeof(command),
                        "cd '%s' && mkdir -p $(dirname s/%s) && printf P > s/%s.png && printf C > "
                        "s/%s.txt && %s ln -s x s/soft.png && tar -C s "
