@@ -18,3 +18,16 @@ void printable_make_bytes(char *text, size_t n)
 }
 
 void printable_make(char *text) { printable_make_bytes(text, strlen(text)); }
+
+void printable_end(char *text)
+{
+    size_t n = strlen(text), n_more = 0; /* bytes behind the first one of the last character */
+    while (n_more < n && ((unsigned char)text[n - n_more - 1] & 0xc0) == 0x80)
+        n_more++;
+    if (n_more == n)
+        return;
+    char *first = text + n - n_more - 1;
+    const unsigned char c = (unsigned char)*first;
+    if (n_more < (c >= 0xf0 ? 3U : c >= 0xe0 ? 2U : c >= 0xc0 ? 1U : 0U))
+        *first = '\0';
+}

@@ -15,5 +15,7 @@
 
 /* Replaces each control character (C0 but tab, DEL, C1 in UTF-8) with '?' and each line end with a space. */
 void printable_make(char *text);
+/* Takes away the half of a character with which a text ends that was cut: JSON takes none. */
+void printable_end(char *text);
 /* Works as printable_make() on n bytes, which need no NUL. */
 void printable_make_bytes(char *text, size_t n);

@@ -41,6 +41,27 @@ static void texts_from_outside_are_printable(void **state)
     assert_string_equal(err.text, "key n1 ! all is well?[0m");
 }
 
+static void half_a_character_at_the_end_goes(void **state)
+{
+    (void)state;
+    static const char *const all[][2] = {{"", ""},
+                                         {"a", "a"},
+                                         {"a\xc3\xa4", "a\xc3\xa4"},
+                                         {"a\xc3", "a"},
+                                         {"a\xe2\x82\xac", "a\xe2\x82\xac"},
+                                         {"a\xe2\x82", "a"},
+                                         {"a\xe2", "a"},
+                                         {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
+                                         {"\xf0\x9f\x98", ""},
+                                         {"\x9f\x98", "\x9f\x98"}};
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        char text[8];
+        (void)snprintf(text, sizeof(text), "%s", all[i][0]);
+        printable_end(text);
+        assert_string_equal(text, all[i][1]);
+    }
+}
+
 /* A job may name any file as its config: what is in it is not for the log. */
 static void json_errors_quote_nothing(void **state)
 {
@@ -293,6 +314,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(error_travels_with_its_text),
         cmocka_unit_test(texts_from_outside_are_printable),
+        cmocka_unit_test(half_a_character_at_the_end_goes),
         cmocka_unit_test(json_errors_quote_nothing),
         cmocka_unit_test(json_errors_name_file_key_and_value),
         cmocka_unit_test(hashes_match_published_values),

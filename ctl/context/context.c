@@ -63,6 +63,8 @@ static void make_absolute(const char *file, char value[CONTEXT_VALUE_MAX], JsonR
     char path[PATH_MAX + CONTEXT_VALUE_MAX];
     if (!*value || *value == '/')
         return;
+    if (!slash) /* the file lies in the working folder, and so does what it names */
+        return;
     int n = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - file), file, value);
     if (n >= CONTEXT_VALUE_MAX)
         json_refuse(r, key, "%.40s... is longer than %d bytes", path, CONTEXT_VALUE_MAX - 1);

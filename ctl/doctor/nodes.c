@@ -2,11 +2,10 @@
 /* nodes.c - what nodes say of themselves when `sdctl doctor` asks: one request for all, and a report in health/<node>
  * from each. */
 #include "base/clock.h"
-#include "base/json.h"
 #include "base/memory.h"
-#include "base/printable.h"
 #include "cluster/keys.h"
 #include "ctl/doctor/checks.h"
+#include "ctl/doctor/node-report.h"
 
 #include <string.h>
 
@@ -15,36 +14,17 @@ enum {
     CLOCK_OFF_MSEC = 1000,
     GPU_SHM_MIB = 1024,   /* NCCL's ranks of one node share memory there */
     GPU_MEMLOCK_MIB = 64, /* RDMA and CUDA pin memory */
-    REPORT_TEXT_MAX = 200,
-    ERRNO_MAX = 4095,
 };
 
 static const char node_check_name[] = "nodes", store_check[] = "stores", user_check[] = "user",
                   clock_check[] = "clock", limit_check[] = "limits", cgroup_check[] = "cgroups",
                   network_check[] = "network", version_check[] = "versions";
 
-typedef struct StoreReport {
-    int64_t r; /* -errno */
-    char error[REPORT_TEXT_MAX];
-    bool lacks_marker;
-} StoreReport;
-
-typedef struct Report {
-    char error[REPORT_TEXT_MAX]; /* of the whole; empty: the rest is there */
-    char version[32], user[64], cgroup[REPORT_TEXT_MAX];
-    int64_t uid, at_usec, shm_bytes, memlock_bytes, nofile; /* -1: no limit */
-    bool synchronised;
-    StoreReport stores[RECORD_URIS_MAX];
-    size_t n_stores;
-    int64_t peers[RECORD_PEERS_MAX]; /* microseconds, or -errno */
-    size_t n_peers;
-} Report;
-
 typedef struct Asked {
     const NodeRecord *node;
     bool answered, went; /* went: its record has vanished meanwhile */
     uint64_t heard_usec; /* realtime: when the answer was seen */
-    Report report;
+    NodeReport report;
 } Asked;
 
 typedef struct Asking {
@@ -55,64 +35,6 @@ typedef struct Asking {
     const NodeRecord *peers[RECORD_PEERS_MAX]; /* of request.peers */
     uint64_t sent_usec;                        /* realtime */
 } Asking;
-
-/* ---- reports ---- */
-
-static void read_stores(JsonReader *r, Report *ret)
-{
-    json_t *list = NULL;
-    if (!json_get_array(r, "stores", JSON_REQUIRED, RECORD_URIS_MAX, &list))
-        return;
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        JsonReader one = json_get_element(r, "stores", list, i);
-        StoreReport *s = &ret->stores[ret->n_stores++];
-        json_get_int(&one, "r", JSON_REQUIRED, -ERRNO_MAX, 0, &s->r);
-        json_get_text(&one, "error", JSON_REQUIRED, s->error, sizeof(s->error));
-        json_get_bool(&one, "lacks_marker", JSON_OPTIONAL, &s->lacks_marker);
-        (void)json_close(&one); /* its error is the reader's */
-    }
-}
-
-static void read_peers(JsonReader *r, Report *ret)
-{
-    json_t *list = NULL, *one;
-    size_t i;
-    if (!json_get_array(r, "peers", JSON_OPTIONAL, RECORD_PEERS_MAX, &list))
-        return;
-    json_array_foreach (list, i, one)
-        if (json_is_integer(one) && json_integer_value(one) >= -ERRNO_MAX)
-            ret->peers[ret->n_peers++] = json_integer_value(one);
-        else
-            json_refuse(r, "peers", "element %zu is neither a time nor an error", i);
-}
-
-/* A node may say anything: what is no report is its error. */
-static void read_report(const char *text, Report *ret)
-{
-    _cleanup_json_ json_t *root = NULL;
-    Error err = ERROR_INIT;
-    *ret = (Report){0};
-    int r = json_parse("its report", text, strlen(text), &root, &err);
-    if (r == 0) {
-        JsonReader j = json_open("its report", root, JSON_ANY_KEYS, &err);
-        if (json_get_text(&j, "error", JSON_OPTIONAL, ret->error, sizeof(ret->error)))
-            return;
-        json_get_text(&j, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
-        json_get_text(&j, "user", JSON_REQUIRED, ret->user, sizeof(ret->user));
-        json_get_text(&j, "cgroup", JSON_REQUIRED, ret->cgroup, sizeof(ret->cgroup));
-        json_get_int(&j, "uid", JSON_REQUIRED, 0, UINT32_MAX, &ret->uid);
-        json_get_int(&j, "at_usec", JSON_REQUIRED, 0, INT64_MAX, &ret->at_usec);
-        json_get_int(&j, "shm_bytes", JSON_REQUIRED, 0, INT64_MAX, &ret->shm_bytes);
-        json_get_int(&j, "memlock_bytes", JSON_REQUIRED, -1, INT64_MAX, &ret->memlock_bytes);
-        json_get_int(&j, "nofile", JSON_REQUIRED, -1, INT64_MAX, &ret->nofile);
-        json_get_bool(&j, "synchronised", JSON_REQUIRED, &ret->synchronised);
-        read_stores(&j, ret);
-        read_peers(&j, ret);
-        r = json_close(&j);
-    }
-    if (r < 0)
-        (void)snprintf(ret->error, sizeof(ret->error), "%.190s", err.text);
-}
 
 /* ---- asking ---- */
 
@@ -128,7 +50,7 @@ static void take_answer(Asking *asking, Asked *one, const EtcdKeyValue *kv)
     if (health_record_decode(kv->key, kv->value, kv->n_value, &health, &ignored) < 0)
         return; /* another version's, or damaged: it does not answer */
     if (strcmp(health.report_id, asking->request.id) == 0) {
-        read_report(health.report, &one->report);
+        node_report_read(health.report, &one->report);
         one->answered = true;
         one->heard_usec = clock_realtime_usec();
         asking->n_left--;
@@ -238,7 +160,7 @@ static void judge_stores(const Asked *a, const Stores *stores, Findings *f)
 
 static void judge_limits(const Asked *a, Findings *f)
 {
-    const Report *r = &a->report;
+    const NodeReport *r = &a->report;
     const char *node = a->node->name;
     const bool gpus = a->node->n_gpus > 0;
     const int64_t shm_mib = r->shm_bytes >> 20, memlock_mib = r->memlock_bytes >> 20;
@@ -333,7 +255,7 @@ static int64_t common_uid(const Asking *asking)
 
 static void judge_user(const Asked *a, int64_t common, bool files, Findings *f)
 {
-    const Report *r = &a->report;
+    const NodeReport *r = &a->report;
     if (r->uid == common)
         findings_add(f, FINDING_OK, user_check, a->node->name, NULL, "ranks run as %s (%lld)",
                      *r->user ? r->user : "a user without a name", (long long)r->uid);

@@ -67,7 +67,8 @@ static int read_value(const char *set, json_t **ret, Error *err)
         return refuse(set, "the value is not JSON (does the shell take its quotes away?)", err);
     if (!*ret)
         *ret = json_string(text);
-    return *ret ? 0 : refuse(set, "the value is not UTF-8", err);
+    assert(*ret); /* all of it is UTF-8 */
+    return 0;
 }
 
 static json_t *get(json_t *at, const Place *place)
@@ -105,8 +106,8 @@ static int set_one(json_t *root, const char *set, Error *err)
     Place places[KEY_DEPTH_MAX];
     size_t n = 0;
     json_t *at = root;
-    _cleanup_json_ json_t *value = NULL;
-    int r = split(set, places, &n, err);
+    _cleanup_json_ json_t *value = NULL, *whole = json_string(set);
+    int r = whole ? split(set, places, &n, err) : refuse(set, "it is not UTF-8", err);
     if (r == 0)
         r = read_value(set, &value, err);
     for (size_t i = 0; r == 0 && i < n; i++) {

@@ -144,6 +144,25 @@ static void options_and_environment_win(void **state)
     assert_contains(lab->err, "/nowhere/ca.pem");
 }
 
+static void files_beside_the_contexts_are_found(void **state)
+{
+    CtlLab *lab = *state;
+    char here[200];
+    write_file(lab, "system.json",
+               "{\"contexts\": {\"lab\": {\"etcd\": \"$ETCD\", \"cluster\": \"lab\","
+               " \"etcd_user\": \"u\", \"etcd_password_file\": \"word\"}}}");
+    write_file(lab, "word", "pass\n");
+    set_mode(lab, "word", 0600);
+    assert_true(finds_node(lab, "--context lab"));
+    /* a file that is named without a folder lies in the working folder */
+    assert_non_null(getcwd(here, sizeof(here)));
+    assert_int_equal(chdir(lab->folder), 0);
+    assert_int_equal(setenv("SDTRAIN_CONTEXTS", "system.json", 1), 0);
+    const bool found = finds_node(lab, "--context lab");
+    assert_int_equal(chdir(here), 0);
+    assert_true(found);
+}
+
 static void bad_files_are_refused_exactly(void **state)
 {
     CtlLab *lab = *state;
@@ -218,6 +237,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_context_is_chosen, setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(options_and_environment_win, setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(files_beside_the_contexts_are_found, setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(bad_files_are_refused_exactly, setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(wrong_rights_are_refused, setup, ctl_teardown),
     };

@@ -125,6 +125,7 @@ static void what_differs_is_named(void **state)
     CtlLab *lab = *state;
     char id[64], path[200];
     put_leader(lab, "1", "c1", 10);
+    put_node(lab, "blank", 10, FEATURE_DOCTOR);
     put_node(lab, "clock", 10, "secrets " FEATURE_DOCTOR);
     put_node(lab, "fine", 10, FEATURE_DOCTOR);
     put_node(lab, "fine2", 10, FEATURE_DOCTOR);
@@ -148,6 +149,7 @@ static void what_differs_is_named(void **state)
     assert_contains(request, "/saved/a\",\"write\":true,\"marker\":\".sdtrain-doctor-");
     assert_contains(request, "/data\",\"write\":false,\"marker\":\"\"");
     const char *good = GOOD_STORE ", " GOOD_STORE;
+    put_report(lab, "blank", id, "{\"error\": \"\"}");
     put_report(lab, "clock", id, report(-90, 990, 65536, good));
     put_report(lab, "fine", id, report(0, 990, 65536, good));
     put_report(lab, "fine2", "an earlier one", report(0, 1, 65536, "")); /* not the answer */
@@ -172,6 +174,7 @@ static void what_differs_is_named(void **state)
     ASSERT_FOUND(all, "lease_sec", "ok", "c1", "10 s");
     ASSERT_FOUND(all, "nodes", "wrong", "mute", "does not answer within 5 s");
     ASSERT_FOUND(all, "nodes", "wrong", "goes", "went away while it was asked");
+    ASSERT_FOUND(all, "nodes", "wrong", "blank", "cannot look at itself: its report: version: ");
     ASSERT_FOUND(all, "nodes", "wrong", "liar", "cannot look at itself: its report: ");
     ASSERT_FOUND(all, "nodes", "wrong", "lost", "is lost: its lease ran out");
     ASSERT_FOUND(all, "nodes", "note", "left", "has left");

@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* node-report.c - see node-report.h. */
+#include "ctl/doctor/node-report.h"
+
+#include "base/json.h"
+#include "base/printable.h"
+
+#include <string.h>
+
+enum { ERRNO_MAX = 4095 };
+
+static void read_stores(JsonReader *r, NodeReport *ret)
+{
+    json_t *list = NULL;
+    if (!json_get_array(r, "stores", JSON_REQUIRED, RECORD_URIS_MAX, &list))
+        return;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        JsonReader one = json_get_element(r, "stores", list, i);
+        StoreReport *s = &ret->stores[ret->n_stores++];
+        json_get_int(&one, "r", JSON_REQUIRED, -ERRNO_MAX, 0, &s->r);
+        json_get_text(&one, "error", JSON_REQUIRED, s->error, sizeof(s->error));
+        json_get_bool(&one, "lacks_marker", JSON_OPTIONAL, &s->lacks_marker);
+        (void)json_close(&one); /* its error is the reader's */
+    }
+}
+
+static void read_peers(JsonReader *r, NodeReport *ret)
+{
+    json_t *list = NULL, *one;
+    size_t i;
+    if (!json_get_array(r, "peers", JSON_OPTIONAL, RECORD_PEERS_MAX, &list))
+        return;
+    json_array_foreach (list, i, one)
+        if (json_is_integer(one) && json_integer_value(one) >= -ERRNO_MAX)
+            ret->peers[ret->n_peers++] = json_integer_value(one);
+        else
+            json_refuse(r, "peers", "element %zu is neither a time nor an error", i);
+}
+
+void node_report_read(const char *text, NodeReport *ret)
+{
+    _cleanup_json_ json_t *root = NULL;
+    Error err = ERROR_INIT;
+    *ret = (NodeReport){0};
+    int r = json_parse("its report", text, strlen(text), &root, &err);
+    if (r == 0) {
+        JsonReader j = json_open("its report", root, JSON_ANY_KEYS, &err);
+        if (json_get_text(&j, "error", JSON_OPTIONAL, ret->error, sizeof(ret->error)) &&
+            *ret->error)
+            return; /* an empty one would hide that the rest is missing */
+        json_get_text(&j, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
+        json_get_text(&j, "user", JSON_REQUIRED, ret->user, sizeof(ret->user));
+        json_get_text(&j, "cgroup", JSON_REQUIRED, ret->cgroup, sizeof(ret->cgroup));
+        json_get_int(&j, "uid", JSON_REQUIRED, 0, UINT32_MAX, &ret->uid);
+        json_get_int(&j, "at_usec", JSON_REQUIRED, 0, INT64_MAX, &ret->at_usec);
+        json_get_int(&j, "shm_bytes", JSON_REQUIRED, 0, INT64_MAX, &ret->shm_bytes);
+        json_get_int(&j, "memlock_bytes", JSON_REQUIRED, -1, INT64_MAX, &ret->memlock_bytes);
+        json_get_int(&j, "nofile", JSON_REQUIRED, -1, INT64_MAX, &ret->nofile);
+        json_get_bool(&j, "synchronised", JSON_REQUIRED, &ret->synchronised);
+        read_stores(&j, ret);
+        read_peers(&j, ret);
+        r = json_close(&j);
+    }
+    if (r < 0) {
+        (void)snprintf(ret->error, sizeof(ret->error), "%.190s", err.text);
+        printable_end(ret->error);
+    }
+}
