@@ -151,9 +151,29 @@ static bool is_absence(const Incident *incident)
            text_equal(record->cause, cause_name(CAUSE_NODE_LOST));
 }
 
-static const Incident *find_absence(const Cluster *c, const CoreNode *node)
+/* The part of the table of incidents in which the open ones about lost nodes lie: each node looks for its own. */
+typedef struct Absences {
+    int first, end;
+    int n; /* that are open */
+} Absences;
+
+static Absences find_absences(const Cluster *c)
 {
-    for (int i = 0; i < c->limits.incidents; i++)
+    Absences ret = {0};
+    for (int i = 0; i < c->limits.incidents; i++) {
+        if (!is_absence(&c->incidents[i]))
+            continue;
+        if (ret.n++ == 0)
+            ret.first = i;
+        ret.end = i + 1;
+    }
+    return ret;
+}
+
+static const Incident *find_absence(const Cluster *c, Absences open, const CoreNode *node)
+{
+    assert(open.end <= c->limits.incidents);
+    for (int i = open.first; i < open.end; i++)
         if (is_absence(&c->incidents[i]) &&
             text_equal(c->incidents[i].record.node, node->record.name))
             return &c->incidents[i];
@@ -249,10 +269,11 @@ static void note_summary(Cluster *c, const IncidentRecord *summary)
         node->missed = true;
         node->vanished_real_usec = summary->at_usec;
     }
+    const Absences open = find_absences(c);
     int n_missed = 0;
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
-        n_missed += node->missed && !node->present && !find_absence(c, node);
+        n_missed += node->missed && !node->present && !find_absence(c, open, node);
     }
     c->unnamed_lost = CLAMP(n_lost - MAX(n_named, n_missed), 0, c->limits.nodes);
 }
@@ -309,21 +330,20 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
 {
     char names[NAMES_BYTES];
     const Incident *summary = cluster_incident_find_open(c, many_cause);
-    int open = 0, beyond = 0;
+    int beyond = 0;
     bool is_unsure = false;
     Text t = text_begin(names, sizeof(names));
     note_unseen(c);
     if (summary && !c->knows_summary)
         note_summary(c, &summary->record);
     c->knows_summary = true;
-    for (int i = 0; i < c->limits.incidents; i++)
-        open += is_absence(&c->incidents[i]);
+    const Absences open = find_absences(c);
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
         bool known = is_known(c, node);
-        if (known ? open == 0 : !node->missed)
+        if (known ? open.n == 0 : !node->missed)
             continue;
-        const Incident *incident = open > 0 ? find_absence(c, node) : NULL;
+        const Incident *incident = find_absence(c, open, node);
         if (known && incident) {
             cluster_incident_resolve(c, incident, d);
             return true;
@@ -334,7 +354,7 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
             is_unsure = true;
             continue;
         }
-        if (!summary && open < ABSENCES_MAX) {
+        if (!summary && open.n < ABSENCES_MAX) {
             open_absence(c, node, d);
             return true;
         }

@@ -130,16 +130,20 @@ static bool decide_verdict(const Cluster *c, const CoreNode *node, Decision *d)
     if (!node->present || !node->admitted)
         return false;
     const CordonCause *own = node_own_cause(c, node);
-    CordonCause cause = cordon_begin_cause(c, node, NULL);
+    CordonMode mode = CORDON_NONE;
+    const char *reason = NULL;
     if (node_is_unhealthy(c, node) && !(own && own->mode == CORDON_QUARANTINE)) {
-        cause.mode = CORDON_QUARANTINE;
-        text_copy(cause.reason, sizeof(cause.reason), node->record.evidence);
+        mode = CORDON_QUARANTINE;
+        reason = node->record.evidence;
     } else if (node->record.lost_slots && !(own && own->mode != CORDON_NONE)) {
-        cause.mode = CORDON_CORDON;
-        text_copy(cause.reason, sizeof(cause.reason), "a process of it survives SIGKILL");
+        mode = CORDON_CORDON;
+        reason = "a process of it survives SIGKILL";
     } else {
         return false;
     }
+    CordonCause cause = cordon_begin_cause(c, node, NULL);
+    cause.mode = mode;
+    text_copy(cause.reason, sizeof(cause.reason), reason);
     cause.since_usec = c->real_usec;
     if (!cordon_put_cause(c, node, &cause, d)) { /* no room for it */
         d->n_cordons = 0;

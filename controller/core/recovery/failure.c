@@ -236,7 +236,7 @@ bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *ru
     const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
     uint64_t own = c->nodes[run->node].record.startup_usec;
     bool up = report && report->n_ranks == slots_count(run->slots);
-    if (is_ready(c, run))
+    if (job->phase.go || is_ready(c, run))
         return false;
     for (int i = 0; report && i < report->n_ranks; i++) {
         const CoreRank *rank = &report->ranks[i];
@@ -244,7 +244,7 @@ bool run_is_late(const Cluster *c, Scratch *s, const CoreJob *job, const Run *ru
             return false;
         up &= rank->state != RANK_EXITED;
     }
-    if (up && own > 0 && own <= STARTUP_USEC_MAX && !job->phase.go)
+    if (up && own > 0 && own <= STARTUP_USEC_MAX)
         return cluster_due(c, s,
                            job->world_usec +
                                MAX(c->config.start_deadline_usec, own + c->config.ttl_usec));
