@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "store/store.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -143,19 +144,31 @@ void store_try_begin(void)
     (void)setenv("SDTRAIN_S3_DEADLINE_SEC", seconds, 1); /* without memory the usual one holds */
 }
 
+/* Where the answer of a server begins: "403 AccessDenied: ..."; NULL: none did. */
+static const char *answer_of(const char *text)
+{
+    for (const char *at = text; (at = strstr(at, ": ")); at += 2)
+        if (isdigit(at[2]) && isdigit(at[3]) && isdigit(at[4]) && at[5] == ' ')
+            return at + 2;
+    return NULL;
+}
+
 const char *store_try_words(const StoreTry *t, size_t max, char *ret)
 {
-    const char *text = t->error.text;
-    const size_t n = strlen(text);
-    assert(max >= 8);
-    if (n <= max) {
-        memcpy(ret, text, n + 1);
-        return ret;
-    }
-    text += n - (max - 3);
-    while ((*text & 0xc0) == 0x80) /* the rest of a character of UTF-8 */
-        text++;
-    (void)snprintf(ret, max + 1, "...%s", text);
+    static const char dots[] = "...";
+    const char *text = t->error.text, *answer = answer_of(text);
+    const size_t n = strlen(text), room = max - strlen(dots);
+    assert(max > strlen(dots));
+    if (n <= max)
+        return memcpy(ret, text, n + 1);
+    if (!answer || strlen(answer) < room)
+        answer = text + n - room;
+    while ((*answer & 0xc0) == 0x80) /* the rest of a character of UTF-8 */
+        answer++;
+    size_t taken = MIN(strlen(answer), room);
+    while (taken < strlen(answer) && (answer[taken] & 0xc0) == 0x80)
+        taken--; /* before a character that has no room */
+    (void)snprintf(ret, max + 1, "%s%.*s", dots, (int)taken, answer);
     return ret;
 }
 

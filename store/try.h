@@ -47,7 +47,7 @@ typedef struct StoreTry {
 /* Bounds the requests of stores that are opened from now on: before the first thread. */
 void store_try_begin(void);
 void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec);
-/* Returns the last max bytes of the error's text, in which the store's answer is, with "..." where there was more.
+/* Returns max bytes of the error's text at most: of a longer one those from the server's answer on, or else the last.
  * ret: max + 1 bytes. */
 const char *store_try_words(const StoreTry *t, size_t max, char *ret);
 /* Ends the program, with what it wrote: by exit(), but where a thread hangs that would use what exit() takes down, at

@@ -93,6 +93,13 @@ static void the_end_of_a_long_text_is_kept(_unused_ void **state)
     (void)snprintf(t.error.text, sizeof(t.error.text), "cannot write \u00fcber: 403");
     assert_string_equal(store_try_words(&t, 12, words), "...ber: 403");
     assert_string_equal(store_try_words(&t, 13, words), "...\u00fcber: 403");
+    (void)snprintf(t.error.text, sizeof(t.error.text), "PUT http://1:2/: 403 Denied: f\u00fcr uns");
+    assert_string_equal(store_try_words(&t, 15, words), "...403 Denied: ");
+    (void)snprintf(t.error.text, sizeof(t.error.text),
+                   "PUT http://1:2/: 403 Denied: f\u00fcr uns, f\u00fcr alle, f\u00fcr immer");
+    assert_string_equal(store_try_words(&t, 16, words), "...403 Denied: f");
+    assert_string_equal(store_try_words(&t, 17, words), "...403 Denied: f");
+    assert_string_equal(store_try_words(&t, 18, words), "...403 Denied: f\u00fc");
 }
 
 /* A server that takes connections and says nothing. The other store's answer is there all the same. */
