@@ -57,6 +57,7 @@ static void judge(const StoreTry *t, Findings *f)
 {
     const bool only_here = t->may_read;
     char words[WORDS_MAX + 1];
+    const bool named = strstr(store_try_words(t, WORDS_MAX, words), t->uri) != NULL;
     if (t->is_missing)
         findings_add(f, FINDING_NOTE, store_check, "here", NULL,
                      "%s: is not there yet; the first save makes it", t->uri);
@@ -72,8 +73,7 @@ static void judge(const StoreTry *t, Findings *f)
                 ? "AWS_ENDPOINT_URL, AWS_REGION and AWS_PROFILE of this shell say where and "
                   "as whom"
                 : "is it mounted here, and whose is it?",
-            "%s%s%s", strstr(t->error.text, t->uri) ? "" : t->uri,
-            strstr(t->error.text, t->uri) ? "" : ": ", store_try_words(t, WORDS_MAX, words));
+            "%s%s%s", named ? "" : t->uri, named ? "" : ": ", words);
 }
 
 void check_stores(Stores *s, Findings *f)
