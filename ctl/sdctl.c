@@ -46,7 +46,7 @@ const CtlVerb ctl_verbs[] = {
     {"job", "recover", job_recover, "NAME [MANIFEST]", OPTION_CLUSTER | OPTION_TIMEOUT, 0,
      "Has a job that has ended go on from a manifest, or from what its checkpoint folder holds"},
     {"job", "metrics", job_metrics, "NAME", OPTION_CLUSTER | OPTION_FORMAT | OPTION_FOLLOW | OPTION_OUT, 0,
-     "Writes loss, gradient norm and learning rate of each committed step, for other programs"},
+     "Writes loss, gradient norm, learning rate and samples/s of each committed step"},
     {"job", "report", job_report, "NAME", OPTION_CLUSTER | OPTION_BESIDE, OPTION_OUT,
      "Writes one HTML page: losses, failures, worlds, recoveries, where the time went"},
     {"job", "sample", job_sample, "NAME", OPTION_CLUSTER | OPTION_MODEL | OPTION_DRAW, OPTION_OUT,

@@ -53,7 +53,8 @@ static void put_incidents(json_t *page, const ReportCluster *c)
     }
     if (c->n_more_incidents > 0)
         fill_put(page, "more_incidents=%d", (int)c->n_more_incidents);
-    fill_put(page, "n_incidents=%d", (int)(c->n_incidents + c->n_more_incidents));
+    const size_t n = c->n_incidents + c->n_more_incidents;
+    fill_put(page, "n_incidents=%d plural=%s", (int)n, n == 1 ? "" : "s");
 }
 
 /* A square for each node, in the order of names: those that are well, ill and gone are a path each. */

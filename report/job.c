@@ -74,6 +74,8 @@ static void put_tiles(json_t *page, const ReportJob *j)
     }
     fill_put(page, "step=%lld steps=%lld n_incidents=%d lost=%s again=%lld", (long long)j->step,
              (long long)j->steps, (int)j->n_incidents, span_text(lost_sec, span), again);
+    fill_put(page, "incidents_plural=%s again_plural=%s", j->n_incidents == 1 ? "" : "s",
+             again == 1 ? "" : "s");
     if (n_open > 0)
         fill_put(page, "n_open=%d", n_open);
     if (j->steps > 0)

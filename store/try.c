@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "store/store.h"
 
+#include <ctype.h>
 #include <limits.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -29,17 +30,19 @@ typedef struct Trying {
 
 static atomic_int n_threads; /* that have not come back */
 
+static const char try_name[] = ".sdtrain-try-";
+
 /* ---- one store ---- */
 
 static int put_get_delete(Store *store, Error *err)
 {
     uint64_t number = 0;
-    char key[64];
+    char key[sizeof(try_name) + 16];
     _cleanup_free_ char *back = NULL;
     size_t n = 0;
     if (getrandom(&number, sizeof(number), 0) != sizeof(number))
         return error_errno(err, -errno, "cannot draw a name");
-    (void)snprintf(key, sizeof(key), ".sdtrain-try-%016llx", (unsigned long long)number);
+    (void)snprintf(key, sizeof(key), "%s%016llx", try_name, (unsigned long long)number);
     const struct iovec part = {.iov_base = key, .iov_len = strlen(key)};
     int r = store_put(store, key, &part, 1, STORE_IF_ABSENT, err);
     if (r < 0)
@@ -56,13 +59,25 @@ static int put_get_delete(Store *store, Error *err)
 }
 
 /* The marker of a store that two machines see is there for both. Asked before anything is put, which would make the
- * folder. */
-static void look_for_marker(Store *store, StoreTry *t)
+ * folder. A store that does not answer is not asked anything else; one that refuses this may take a put. */
+static int look_for_marker(Store *store, StoreTry *t, Error *err)
+{
+    uint64_t n;
+    Error why = ERROR_INIT;
+    if (!*t->marker || t->kind != STORE_TRY_WRITE)
+        return 0;
+    int r = store_head(store, t->marker, &n, &why);
+    t->lacks_marker = r == -ENOENT;
+    return r == -EHOSTUNREACH ? error_set(err, r, "%s", why.text) : 0;
+}
+
+/* Not: a missing object is all that an operator who only reads must be told. */
+static bool may_read(Store *store, const char *key)
 {
     uint64_t n;
     Error ignored = ERROR_INIT;
-    t->lacks_marker = *t->marker && t->kind == STORE_TRY_WRITE &&
-                      store_head(store, t->marker, &n, &ignored) == -ENOENT;
+    int r = store_head(store, key, &n, &ignored);
+    return r == 0 || r == -ENOENT;
 }
 
 /* A folder that is not there yet, of file://: the first to write makes it. */
@@ -81,10 +96,13 @@ static int try_writing(Store *store, StoreTry *t, Error *err)
     char folder[PATH_MAX];
     const bool missing = is_missing(store, folder);
     /* It would belong to whoever asks, and ranks could not write to it. */
-    if (missing && t->kind == STORE_TRY_MARK)
+    t->is_missing = missing && t->kind == STORE_TRY_MARK;
+    if (t->is_missing)
         return error_set(err, -ENOENT, "it is not there yet");
-    look_for_marker(store, t);
-    int r = put_get_delete(store, err);
+    int r = look_for_marker(store, t, err);
+    r = r < 0 ? r : put_get_delete(store, err);
+    if ((r == -EACCES || r == -EROFS) && t->kind == STORE_TRY_MARK)
+        t->may_read = may_read(store, t->marker);
     if (r == 0 && t->kind == STORE_TRY_MARK)
         r = store_put(store, t->marker, &mark, 1, 0, err);
     if (missing)
@@ -95,13 +113,13 @@ static int try_writing(Store *store, StoreTry *t, Error *err)
 static int try_store(StoreTry *t, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
-    uint64_t n;
+    char first;
     int r = store_open(t->uri, &store, err);
     if (r < 0)
         return r;
     switch (t->kind) {
-    case STORE_TRY_READ:
-        return store_head(store, "index.json", &n, err);
+    case STORE_TRY_READ: /* the answer to a HEAD would not say what is refused, or that the bucket is missing */
+        return store_get_range(store, "index.json", 0, 1, &first, err);
     case STORE_TRY_UNMARK:
         return store_delete(store, t->marker, err);
     default:
@@ -109,7 +127,50 @@ static int try_store(StoreTry *t, Error *err)
     }
 }
 
+/* "URI/.sdtrain-try-0123456789abcdef: cannot write URI/ANOTHER: ...": the first name says nothing. */
+static void shorten(Error *err)
+{
+    const char *name = strstr(err->text, try_name), *rest = strstr(err->text, ": cannot ");
+    if (name && rest && name < rest)
+        memmove(err->text, rest + 2, strlen(rest + 2) + 1);
+}
+
 /* ---- all of them ---- */
+
+void store_try_begin(void)
+{
+    char seconds[16];
+    (void)snprintf(seconds, sizeof(seconds), "%d", STORE_TRY_REQUEST_SEC);
+    (void)setenv("SDTRAIN_S3_DEADLINE_SEC", seconds, 1); /* without memory the usual one holds */
+}
+
+/* Where the answer of a server begins: "403 AccessDenied: ..."; NULL: none did. */
+static const char *answer_of(const char *text)
+{
+    for (const char *at = text; (at = strstr(at, ": ")); at += 2)
+        if (isdigit(at[2]) && isdigit(at[3]) && isdigit(at[4]) && at[5] == ' ')
+            return at + 2;
+    return NULL;
+}
+
+const char *store_try_words(const StoreTry *t, size_t max, char *ret)
+{
+    static const char dots[] = "...";
+    const char *text = t->error.text, *answer = answer_of(text);
+    const size_t n = strlen(text), room = max - strlen(dots);
+    assert(max > strlen(dots));
+    if (n <= max)
+        return memcpy(ret, text, n + 1);
+    if (!answer || strlen(answer) < room)
+        answer = text + n - room;
+    while ((*answer & 0xc0) == 0x80) /* the rest of a character of UTF-8 */
+        answer++;
+    size_t taken = MIN(strlen(answer), room);
+    while (taken < strlen(answer) && (answer[taken] & 0xc0) == 0x80)
+        taken--; /* before a character that has no room */
+    (void)snprintf(ret, max + 1, "%s%.*s", dots, (int)taken, answer);
+    return ret;
+}
 
 static void let_go(Trying *trying)
 {
@@ -131,6 +192,7 @@ static void *run(void *userdata)
     const uint64_t began = clock_boottime_usec();
     t.error = ERROR_INIT;
     t.r = try_store(&t, &t.error);
+    shorten(&t.error);
     t.took_usec = clock_boottime_usec() - began;
     (void)pthread_mutex_lock(&trying->lock);
     one->try = t;
@@ -190,7 +252,8 @@ void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec)
             tries[i] = trying->of[i].try;
             continue;
         }
-        tries[i].r = error_set(&tries[i].error, -ETIMEDOUT, "no answer within %llu s",
+        tries[i].r = error_set(&tries[i].error, -ETIMEDOUT,
+                               "not done within %llu s: it hangs, or answers slowly",
                                (unsigned long long)(timeout_usec / USEC_PER_SEC));
         tries[i].took_usec = timeout_usec;
     }

@@ -14,12 +14,20 @@
 #include "base/error.h"
 #include "base/macro.h"
 
-enum { STORE_TRIES_MAX = 8, STORE_TRY_URI_MAX = 512, STORE_TRY_MARKER_MAX = 64 };
+enum {
+    STORE_TRIES_MAX = 8,
+    STORE_TRY_URI_MAX = 512,
+    STORE_TRY_MARKER_MAX = 64,
+    /* For all that is tried in a store, and for one request of it: a store that is away is asked three times before a
+     * try ends, the first time for two seconds. */
+    STORE_TRY_SEC = 8,
+    STORE_TRY_REQUEST_SEC = 4,
+};
 
 typedef enum StoreTryKind {
-    STORE_TRY_READ,  /* an index.json must be there */
-    STORE_TRY_WRITE, /* an object is put, read back and deleted */
-    STORE_TRY_MARK, /* as STORE_TRY_WRITE, and then the marker is put; -ENOENT: its folder is not there yet */
+    STORE_TRY_READ,   /* an index.json must be there, and can be read */
+    STORE_TRY_WRITE,  /* an object is put, read back and deleted */
+    STORE_TRY_MARK,   /* as STORE_TRY_WRITE, and then the marker is put */
     STORE_TRY_UNMARK, /* the marker is deleted, and nothing else is tried */
 } StoreTryKind;
 
@@ -32,9 +40,16 @@ typedef struct StoreTry {
     Error error;
     uint64_t took_usec;
     bool lacks_marker; /* STORE_TRY_WRITE: the marker is not there */
+    bool is_missing;   /* STORE_TRY_MARK, -ENOENT: a folder that the first to write makes */
+    bool may_read; /* STORE_TRY_MARK, -EACCES or -EROFS: what cannot be written here can be read */
 } StoreTry;
 
+/* Bounds the requests of stores that are opened from now on: before the first thread. */
+void store_try_begin(void);
 void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec);
+/* Returns max bytes of the error's text at most: of a longer one those from the server's answer on, or else the last.
+ * ret: max + 1 bytes. */
+const char *store_try_words(const StoreTry *t, size_t max, char *ret);
 /* Ends the program, with what it wrote: by exit(), but where a thread hangs that would use what exit() takes down, at
  * once. */
 _noreturn_ void store_try_exit(int code);

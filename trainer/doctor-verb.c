@@ -18,7 +18,7 @@
 #include <sys/statvfs.h>
 #include <sys/timex.h>
 
-enum { STORE_SEC = 8, ERROR_TEXT_MAX = 160 };
+enum { ERROR_TEXT_MAX = 160 };
 
 static void help(void)
 {
@@ -102,7 +102,7 @@ static void try_stores(StoreTry *tries, size_t n)
         if (tries[i].r == 0)
             allowed[n_allowed++] = tries[i];
     }
-    store_try_all(allowed, n_allowed, STORE_SEC * USEC_PER_SEC);
+    store_try_all(allowed, n_allowed, STORE_TRY_SEC * USEC_PER_SEC);
     for (size_t i = 0; i < n; i++)
         if (tries[i].r == 0)
             tries[i] = allowed[k++];
@@ -113,7 +113,8 @@ static json_t *stores_json(const StoreTry *tries, size_t n)
     json_t *all = json_array();
     for (size_t i = 0; i < n; i++) {
         const StoreTry *t = &tries[i];
-        json_t *text = json_sprintf("%.*s", ERROR_TEXT_MAX, t->r < 0 ? t->error.text : "");
+        char words[ERROR_TEXT_MAX + 1];
+        json_t *text = json_string(t->r < 0 ? store_try_words(t, ERROR_TEXT_MAX, words) : "");
         json_array_append_new(all, json_pack("{s:i, s:o, s:I, s:b}", "r", t->r, "error",
                                              text ? text : json_string("its text is not UTF-8"),
                                              "took_usec", (json_int_t)t->took_usec, "lacks_marker",
@@ -147,7 +148,7 @@ int verb_doctor(int argc, char **argv)
     int code = parse(argc, argv, &look);
     if (code >= 0)
         return code;
-    (void)setenv("SDTRAIN_S3_DEADLINE_SEC", "6", 1); /* it has but two seconds more */
+    store_try_begin();
     reach_all(look.peers, look.n_peers);
     try_stores(look.tries, look.n_tries);
     struct timex tx = {0};

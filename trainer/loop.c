@@ -216,9 +216,10 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
 {
     Session *s = l->session;
     const uint64_t now = clock_boottime_usec();
-    const double sec = (double)(now - l->step_began_usec) * 1e-6;
+    const uint64_t took_usec = now - l->step_began_usec;
+    const double sec = (double)took_usec * 1e-6;
     const double data_sec = (double)l->data_usec * 1e-6;
-    PROBE(step, step, s->rank, now - l->step_began_usec, l->data_usec, result->redone);
+    PROBE(step, step, s->rank, took_usec, l->data_usec, result->redone);
     l->step_began_usec = now;
     l->data_usec = 0;
     l->step_sec = l->step_sec > 0 ? 0.8 * l->step_sec + 0.2 * sec : sec;
@@ -227,7 +228,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
 
     const int64_t seen = s->state->scalars.position;
     const SaverTrouble *trouble = saver_trouble(l->saver);
-    int r = saver_record(l->saver, step, result, seen, err);
+    int r = saver_record(l->saver, step, result, seen, took_usec, err);
     if (r < 0)
         return r;
     l->said = (ChannelMessage){.type = CHANNEL_STEP,

@@ -43,6 +43,7 @@ struct Saver {
     bool has_committed;     /* in this process */
     bool asked;             /* rank 0: for a save, and none has begun since */
     Divergence divergence;  /* rank 0 */
+    StepTimes step_times;   /* rank 0 */
 };
 
 int saver_new(Session *session, Saver **ret, Error *err)
@@ -56,8 +57,10 @@ int saver_new(Session *session, Saver **ret, Error *err)
         s->written.step = manifest_step(session->resume);
         s->written.digest = manifest_digest(session->resume);
     }
-    if (session_resumes_own(session)) /* an older version's says nothing: this begins anew */
+    if (session_resumes_own(session)) { /* an older version's says nothing: this begins anew */
         (void)divergence_parse(manifest_divergence(session->resume), &s->divergence);
+        (void)step_times_parse(manifest_step_times(session->resume), &s->step_times);
+    }
     *ret = s;
     return 0;
 }
@@ -113,7 +116,7 @@ uint32_t saver_step_flags(Saver *s, int64_t step)
 }
 
 int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t samples_seen,
-                 Error *err)
+                 uint64_t took_usec, Error *err)
 {
     if (s->size - s->n_lines_bytes < LINE_BYTES) {
         size_t size = MAX(2 * s->size, (size_t)64 * LINE_BYTES);
@@ -134,6 +137,7 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
     s->n_lines_bytes += (size_t)n;
     s->newest_step = step;
     divergence_add(&s->divergence, step, result->loss, result->gradient_norm);
+    step_times_add(&s->step_times, step, took_usec);
     return 0;
 }
 
@@ -343,7 +347,7 @@ static int begin(Saver *s, int64_t step, Error *err)
     s->begun_usec = clock_boottime_usec();
     bool writes_metrics = s->session->rank == 0;
     if (writes_metrics)
-        checkpoint_note_divergence(s->session->writer, &s->divergence);
+        checkpoint_note_steps(s->session->writer, &s->divergence, &s->step_times);
     return checkpoint_begin(s->session->writer, s->session->state,
                             writes_metrics ? (s->lines ? s->lines : "") : NULL,
                             s->committed_step + 1, step, err);

@@ -35,9 +35,9 @@ DEFINE_CLEANUP(Saver, saver_free)
 
 /* Rank 0: the StepFlags of `step`, the one about to be updated. */
 uint32_t saver_step_flags(Saver *saver, int64_t step);
-/* Rank 0: one line of metrics for a step that is done. */
+/* Rank 0: one line of metrics for a step that is done, which took so long. */
 int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t samples_seen,
-                 Error *err);
+                 uint64_t took_usec, Error *err);
 /* All ranks, after the update of a step whose flags have STEP_SAVE. With STEP_MUST it returns when
  * the save is committed. */
 int saver_save(Saver *saver, int64_t step, uint32_t flags, Error *err);

@@ -183,32 +183,10 @@ static int time_reads(CtlClient *client, Times *times, int64_t *ret_revision, Er
     return 0;
 }
 
-/* etcd does not tell its settings. That it has forgotten nothing for so long tells enough. */
-static void check_compaction(CtlClient *client, int64_t revision, Findings *f)
-{
-    char key[KEY_MAX];
-    Error err = ERROR_INIT;
-    _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
-    if (revision <= REVISIONS_KEPT) {
-        findings_add(f, FINDING_OK, size_check, NULL, NULL,
-                     "less than %d revisions: whether it compacts cannot be told yet",
-                     REVISIONS_KEPT);
-        return;
-    }
-    int r = etcd_get_at_wait(client->etcd, key_of(client->cluster, KEY_REQUESTS, ".rights", key),
-                             revision - REVISIONS_KEPT, &answer, &err);
-    if (r == -ESTALE)
-        findings_add(f, FINDING_OK, size_check, NULL, NULL, "it compacts old revisions");
-    else if (r == 0)
-        findings_add(f, FINDING_WRONG, size_check, NULL,
-                     "--auto-compaction-mode=revision --auto-compaction-retention=20000",
-                     "it keeps more than %d old revisions: its database grows to its quota",
-                     REVISIONS_KEPT);
-}
-
 void check_etcd(CtlClient *client, Findings *f)
 {
     Times reads = {0}, writes = {0};
+    char key[KEY_MAX];
     int64_t revision = 0;
     Error err = ERROR_INIT;
     int r = time_reads(client, &reads, &revision, &err);
@@ -220,5 +198,6 @@ void check_etcd(CtlClient *client, Findings *f)
     check_rights(client, &writes, f);
     judge_times(&reads, "read", f);
     judge_times(&writes, "write", f);
-    check_compaction(client, revision, f);
+    check_compaction(client->etcd, key_of(client->cluster, KEY_REQUESTS, ".rights", key), revision,
+                     REVISIONS_KEPT, f);
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { HERE_SEC = 8 };
+enum { WORDS_MAX = 300 }; /* of an error, beside the URI */
 
 static const char store_check[] = "stores";
 
@@ -55,8 +55,10 @@ void stores_collect(const Model *m, const Job *given, Stores *ret)
 
 static void judge(const StoreTry *t, Findings *f)
 {
-    const bool only_here = t->kind == STORE_TRY_MARK && (t->r == -EACCES || t->r == -EROFS);
-    if (t->kind == STORE_TRY_MARK && t->r == -ENOENT)
+    const bool only_here = t->may_read;
+    char words[WORDS_MAX + 1];
+    const bool named = strstr(store_try_words(t, WORDS_MAX, words), t->uri) != NULL;
+    if (t->is_missing)
         findings_add(f, FINDING_NOTE, store_check, "here", NULL,
                      "%s: is not there yet; the first save makes it", t->uri);
     else if (t->r == 0)
@@ -71,19 +73,18 @@ static void judge(const StoreTry *t, Findings *f)
                 ? "AWS_ENDPOINT_URL, AWS_REGION and AWS_PROFILE of this shell say where and "
                   "as whom"
                 : "is it mounted here, and whose is it?",
-            "%s%s%.300s", strstr(t->error.text, t->uri) ? "" : t->uri,
-            strstr(t->error.text, t->uri) ? "" : ": ", t->error.text);
+            "%s%s%s", named ? "" : t->uri, named ? "" : ": ", words);
 }
 
 void check_stores(Stores *s, Findings *f)
 {
-    (void)setenv("SDTRAIN_S3_DEADLINE_SEC", "6", 1); /* it has but two seconds more */
+    store_try_begin();
     for (size_t i = 0; i < s->n; i++)
         if (s->tries[i].kind == STORE_TRY_MARK)
             (void)snprintf(s->tries[i].marker, sizeof(s->tries[i].marker),
                            ".sdtrain-doctor-%llx-%x", (unsigned long long)clock_realtime_usec(),
                            (unsigned)getpid());
-    store_try_all(s->tries, s->n, HERE_SEC * USEC_PER_SEC);
+    store_try_all(s->tries, s->n, STORE_TRY_SEC * USEC_PER_SEC);
     for (size_t i = 0; i < s->n; i++) {
         judge(&s->tries[i], f);
         if (s->tries[i].r < 0)
@@ -110,5 +111,6 @@ void stores_clear(Stores *s)
         tries[n++].kind = STORE_TRY_UNMARK;
     }
     store_try_all(tries, n,
-                  HERE_SEC * USEC_PER_SEC); /* one that stays has a name that says whose it was */
+                  STORE_TRY_SEC *
+                      USEC_PER_SEC); /* one that stays has a name that says whose it was */
 }

@@ -120,6 +120,15 @@ static void add_saved(CommittedMetrics *m, int64_t step)
         m->saved[m->n_saved++] = step;
 }
 
+/* The manifest of an earlier version has none, and of one that is damaged the hash has told. */
+static void add_times(CommittedMetrics *m, const Manifest *manifest)
+{
+    StepTimes times = {0};
+    (void)step_times_parse(manifest_step_times(manifest), &times);
+    for (size_t i = 0; i < m->n_lines; i++)
+        m->lines[i].sec = step_times_sec(&times, m->lines[i].step);
+}
+
 static int gather(Gather *g, const Manifest *manifest, Error *err)
 {
     const MetricsSegment *segments;
@@ -137,8 +146,10 @@ static int gather(Gather *g, const Manifest *manifest, Error *err)
         assert(r == 0); /* manifest_parse() let no other in */
         add_saved(&g->m, name.step);
     }
-    if (r == 0)
+    if (r == 0) {
         add_saved(&g->m, manifest_step(manifest));
+        add_times(&g->m, manifest);
+    }
     return r;
 }
 

@@ -15,6 +15,7 @@
 typedef struct MetricsLine {
     int64_t step;
     double loss, lr, grad_norm; /* NAN: the line does not have it */
+    double sec; /* what the step took, or the mean of its neighbourhood; NAN: unknown */
 } MetricsLine;
 
 typedef struct CommittedMetrics {

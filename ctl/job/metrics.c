@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - `sdctl job metrics`: loss, gradient norm and learning rate of every committed step, for other programs.
+/* metrics.c - `sdctl job metrics`: the numbers of every committed step, for other programs.
  *
  * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job
  * ends or a signal does. Every batch is written whole. A step's wall time is known for commits alone: between them it
- * is interpolated. */
+ * is interpolated. samples_per_s is that of the steps around, from the times that the checkpoint keeps. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/export/interrupt.h"
@@ -12,6 +12,7 @@
 #include "ctl/job/verbs.h"
 #include "ctl/meant.h"
 #include "ctl/model.h"
+#include "protocol/job.h"
 
 #include <errno.h>
 #include <math.h>
@@ -30,7 +31,8 @@ typedef struct JobMetrics {
     int64_t told_step; /* the last row's; 0: there is none */
     Hash told;         /* of the manifest whose rows were written */
     bool told_any, over;
-    bool missing; /* the job is not there */
+    bool missing;         /* the job is not there */
+    int64_t global_batch; /* 0: the job's file cannot be read */
 } JobMetrics;
 
 /* Between what is known: the begin of the job, and its commits. */
@@ -67,8 +69,10 @@ static void write_number(FILE *to, double value, const char *otherwise)
 
 static void write_row(const JobMetrics *m, double at_sec, const MetricsLine *line)
 {
-    const char *const names[] = {"loss", "grad_norm", "learning_rate"};
-    const double values[] = {line->loss, line->grad_norm, line->lr};
+    const char *const names[] = {"loss", "grad_norm", "learning_rate", "samples_per_s"};
+    const double speed =
+        line->sec > 0 && m->global_batch > 0 ? (double)m->global_batch / line->sec : NAN;
+    const double values[] = {line->loss, line->grad_norm, line->lr, speed};
     EventScalar scalars[ELEMENTSOF(names)];
     if (m->format != TENSORBOARD)
         fprintf(m->to, m->format == CSV ? "%lld,%.3f" : "{\"step\":%lld,\"wall_time\":%.3f",
@@ -88,10 +92,18 @@ static void write_row(const JobMetrics *m, double at_sec, const MetricsLine *lin
         fputs(m->format == CSV ? "\n" : "}\n", m->to);
 }
 
+static int64_t samples_of_a_step(const ModelJob *job)
+{
+    _cleanup_(job_freep) Job *spec = NULL;
+    Error ignored = ERROR_INIT;
+    int r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, &ignored);
+    return r < 0 ? 0 : spec->train.global_batch;
+}
+
 static void begin_rows(const JobMetrics *m, const ModelJob *job)
 {
     if (m->format == CSV)
-        fputs("step,wall_time,loss,grad_norm,learning_rate\n", m->to);
+        fputs("step,wall_time,loss,grad_norm,learning_rate,samples_per_s\n", m->to);
     if (m->format == TENSORBOARD)
         event_file_begin(m->to, wall_sec(job, 1));
 }
@@ -177,8 +189,10 @@ static int tell(const Arguments *a, JobMetrics *m, Error *err)
             return r;
         const ModelJob *job = model_job(m->model, m->name);
         const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
-        if (first)
+        if (first) {
+            m->global_batch = samples_of_a_step(job);
             begin_rows(m, job);
+        }
         if (commit && commit->step > 0 && (!m->told_any || !hash_equal(m->told, commit->hash)))
             r = write_new_rows(m, job, commit, err);
         m->told = commit ? commit->hash : (Hash){0};

@@ -83,8 +83,9 @@ static void read_metrics(Gathered *g)
     }
 }
 
-static ReportPoint point_of(const MetricsLine *lines, size_t n)
+static ReportPoint point_of(const MetricsLine *lines, size_t n, int64_t samples)
 {
+    double sec = 0;
     ReportPoint p = {.step = lines[n - 1].step,
                      .low = INFINITY,
                      .high = -INFINITY,
@@ -92,6 +93,10 @@ static ReportPoint point_of(const MetricsLine *lines, size_t n)
                      .grad_norm = lines[n - 1].grad_norm,
                      .lr = lines[n - 1].lr};
     int counted = 0;
+    for (size_t i = 0; i < n; i++)
+        sec += lines[i].sec; /* one that is unknown makes it so */
+    if (sec > 0)
+        p.samples_per_sec = (double)samples * (double)n / sec;
     for (size_t i = 0; i < n; i++)
         if (isfinite(lines[i].loss)) {
             p.loss += lines[i].loss;
@@ -109,7 +114,8 @@ static void gather_points(Gathered *g)
     const size_t width = DIV_ROUND_UP(MAX(m->n_lines, (size_t)1), (size_t)POINTS_MAX);
     g->points = memory_zeroed(POINTS_MAX, sizeof(*g->points));
     for (size_t i = 0; i < m->n_lines; i += width)
-        g->points[g->n_points++] = point_of(&m->lines[i], MIN(width, m->n_lines - i));
+        g->points[g->n_points++] =
+            point_of(&m->lines[i], MIN(width, m->n_lines - i), g->spec->train.global_batch);
 }
 
 static void gather_incidents(Gathered *g)

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "ctl/doctor/checks.h"
 #include "ctl/test/testing-ctl.h"
 
 #include <string.h>
@@ -283,6 +284,42 @@ static void ways_that_are_closed_are_named(void **state)
     assert_contains(lab->out, "4: cannot look at itself: its report: peers: element 0 is neither");
 }
 
+/* What the check finds where 3 revisions may be kept; the caller frees. */
+static char *look_at_compaction(CtlLab *lab, int64_t revision)
+{
+    Findings f = {0};
+    check_compaction(lab->etcd, "/sdtrain/lab/requests/.rights", revision, 3, &f);
+    _cleanup_json_ json_t *all = findings_json(&f);
+    findings_clear(&f);
+    return json_dumps(all, JSON_COMPACT);
+}
+
+/* An etcd with half a million revisions takes minutes to fill: the number is the function's, the rest is real. */
+static void an_etcd_that_keeps_everything_is_named(void **state)
+{
+    CtlLab *lab = *state;
+    for (int i = 0; i < 5; i++)
+        put_leader(lab, "1", "c1", 10);
+    _cleanup_free_ char *full = look_at_compaction(lab, lab->revision);
+    assert_contains(full, "\"state\":\"wrong\"");
+    assert_contains(full, "it keeps more than 3 old revisions");
+    assert_contains(full, "--auto-compaction-mode=revision");
+    testing_etcd_compact(lab->server);
+    _cleanup_free_ char *compacted = look_at_compaction(lab, lab->revision);
+    assert_contains(compacted, "\"state\":\"ok\"");
+    assert_contains(compacted, "it compacts old revisions");
+    _cleanup_free_ char *young = look_at_compaction(lab, 3);
+    assert_contains(young, "less than 3 revisions");
+
+    assert_int_equal(ctl_run(lab, "doctor"), 1);
+    assert_contains(lab->out, "less than 500000 revisions: whether it compacts cannot be told yet");
+
+    testing_etcd_kill(lab->server, 0);
+    _cleanup_free_ char *silent = look_at_compaction(lab, lab->revision);
+    assert_contains(silent, "\"state\":\"wrong\"");
+    assert_contains(silent, "whether it compacts cannot be told: ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -292,6 +329,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(ways_that_are_closed_are_named, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(jobs_name_the_stores, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(an_etcd_that_is_down_is_a_row, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(an_etcd_that_keeps_everything_is_named, ctl_setup,
+                                        ctl_teardown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

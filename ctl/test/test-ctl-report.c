@@ -100,7 +100,8 @@ static char *put_objects(CtlLab *lab)
                   .segments = segments,
                   .n_segments = 2,
                   .committed = folders,
-                  .n_committed = 2};
+                  .n_committed = 2,
+                  .step_times = "1 20 8 16000000 4000000 1000000"};
     ObjectTable table;
     assert_int_equal(object_table_new(&list, &m.layout, 8, false, &table), 0);
     m.objects = table.records;
@@ -180,6 +181,14 @@ static void a_report_shows_every_mark(void **state)
     assert_null(strstr(page, "http://"));
     assert_null(strstr(page, "https://"));
     assert_null(strstr(page, "The same job, run alone"));
+    /* Sixteen samples a step: steps of two seconds, of half a one, and of a quarter. */
+    assert_contains(page, "Samples/s");
+    assert_contains(page, "8,0,0.125,8,1,0.1;9,0,0.1111,32,1,0.1;");
+    assert_contains(page, "20,0,0.05,64,1,0.1;");
+    assert_int_equal(ctl_run(lab, "job metrics r -o csv"), 0);
+    assert_contains(lab->out, "step,wall_time,loss,grad_norm,learning_rate,samples_per_s\n");
+    assert_contains(lab->out, ",0.125,1,0.1,8\n");
+    assert_contains(lab->out, ",0.05,1,0.1,64\n");
 }
 
 /* Twenty steps of half a second after the first, of the present world; 4 s of them, and 2 s before, were waits. */

@@ -51,6 +51,7 @@ static void a_good_store_is_left_as_it_was(_unused_ void **state)
     assert_false(exists("new")); /* made, and taken away */
     StoreTry t = try_one("new", STORE_TRY_MARK, "m");
     assert_int_equal(t.r, -ENOENT);
+    assert_true(t.is_missing);
     assert_false(exists("new"));
 }
 
@@ -83,6 +84,24 @@ static void a_marker_shows_another_folder(_unused_ void **state)
     assert_false(exists("shared/.mark"));
 }
 
+static void the_end_of_a_long_text_is_kept(_unused_ void **state)
+{
+    char words[64];
+    StoreTry t = {.error.text = "cannot write it: 403"};
+    assert_string_equal(store_try_words(&t, 20, words), "cannot write it: 403");
+    assert_string_equal(store_try_words(&t, 16, words), "...write it: 403");
+    (void)snprintf(t.error.text, sizeof(t.error.text), "cannot write \u00fcber: 403");
+    assert_string_equal(store_try_words(&t, 12, words), "...ber: 403");
+    assert_string_equal(store_try_words(&t, 13, words), "...\u00fcber: 403");
+    (void)snprintf(t.error.text, sizeof(t.error.text), "PUT http://1:2/: 403 Denied: f\u00fcr uns");
+    assert_string_equal(store_try_words(&t, 15, words), "...403 Denied: ");
+    (void)snprintf(t.error.text, sizeof(t.error.text),
+                   "PUT http://1:2/: 403 Denied: f\u00fcr uns, f\u00fcr alle, f\u00fcr immer");
+    assert_string_equal(store_try_words(&t, 16, words), "...403 Denied: f");
+    assert_string_equal(store_try_words(&t, 17, words), "...403 Denied: f");
+    assert_string_equal(store_try_words(&t, 18, words), "...403 Denied: f\u00fc");
+}
+
 /* A server that takes connections and says nothing. The other store's answer is there all the same. */
 static void a_store_that_hangs_holds_nobody_up(_unused_ void **state)
 {
@@ -105,7 +124,7 @@ static void a_store_that_hangs_holds_nobody_up(_unused_ void **state)
     store_try_all(both, 2, 2 * USEC_PER_SEC);
     assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC); /* a busy machine */
     assert_int_equal(both[0].r, -ETIMEDOUT);
-    assert_string_equal(both[0].error.text, "no answer within 2 s");
+    assert_string_equal(both[0].error.text, "not done within 2 s: it hangs, or answers slowly");
     assert_int_equal(both[1].r, 0);
     (void)close(fd); /* the thread's connection is reset, and it ends */
 }
@@ -116,6 +135,7 @@ int main(void)
         cmocka_unit_test(a_good_store_is_left_as_it_was),
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(a_marker_shows_another_folder),
+        cmocka_unit_test(the_end_of_a_long_text_is_kept),
         cmocka_unit_test(a_store_that_hangs_holds_nobody_up),
     };
     if (!mkdtemp(folder))

@@ -28,7 +28,7 @@ class Events(LabCase):
         self.assertEqual(len(list(EventFileLoader(os.path.join(folder, name)).Load())), 1 + len(rows))
         read = EventAccumulator(folder, size_guidance={"scalars": 0})
         read.Reload()
-        self.assertEqual(sorted(read.Tags()["scalars"]), ["grad_norm", "learning_rate", "loss"])
+        self.assertEqual(sorted(read.Tags()["scalars"]), ["grad_norm", "learning_rate", "loss", "samples_per_s"])
         for tag in read.Tags()["scalars"]:
             scalars = read.Scalars(tag)
             self.assertEqual([s.step for s in scalars], [row["step"] for row in rows])

@@ -89,7 +89,10 @@ class Browser:
                 raise AssertionError("not within %d s: %s" % (timeout, expression))
             time.sleep(0.05)
 
-    def picture(self, path, whole=True):
-        data = self.ask("Page.captureScreenshot", captureBeyondViewport=whole)["data"]
+    def picture(self, path, height=None):
+        """Of the whole page, or of its upper part."""
+        width = self.value("innerWidth")
+        clip = {"clip": {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}} if height else {}
+        data = self.ask("Page.captureScreenshot", captureBeyondViewport=True, **clip)["data"]
         with open(path, "wb") as file:
             file.write(base64.b64decode(data))

@@ -54,12 +54,19 @@ class Numbers(LabCase):
         for row, line in zip(rows, kept):
             self.assertEqual((row["loss"], row["grad_norm"], row["learning_rate"]),
                              (line["loss"], line["grad_norm"], line["lr"]))
+            self.assertNotIn("samples_per_s", line)  # which is compared and united, so it tells no time
+            self.assertGreater(row["samples_per_s"], 0)
         times = [row["wall_time"] for row in rows]
         self.assertEqual(times, sorted(times))
         self.assertGreater(times[-1], 1.6e9)
 
         again = [json.loads(line) for line in self.cluster.ctl("job", "metrics", "told").splitlines()]
         self.assertEqual([{**row, "wall_time": 0} for row in again], [{**row, "wall_time": 0} for row in rows])
+        for _, manifest in self.lab.manifests(job):  # the times of steps that were taken back are gone
+            first, n_steps, width, *usec = (int(word) for word in manifest["step_times"].split())
+            self.assertEqual((first, n_steps, width, len(usec)), (1, manifest["step"], 1, manifest["step"]))
+        self.assertEqual([row["samples_per_s"] for row in rows],
+                         [float("%.9g" % (job["train"]["global_batch"] / (t * 1e-6))) for t in usec])
         table = list(csv.DictReader(io.StringIO(self.cluster.ctl("job", "metrics", "told", "-o", "csv"))))
         self.assertEqual([float(row["loss"]) for row in table], [row["loss"] for row in rows])
         for _ in range(2):  # the second time in the place of the first
@@ -69,7 +76,7 @@ class Numbers(LabCase):
         events = records(self.lab.path("board", name))
         self.assertEqual(len(events), 41)
         self.assertTrue(events[0].endswith(b"brain.Event:2"))
-        for tag in (b"loss", b"grad_norm", b"learning_rate"):
+        for tag in (b"loss", b"grad_norm", b"learning_rate", b"samples_per_s"):
             self.assertIn(tag, events[40])
 
     def test_an_interrupt_ends_it_after_whole_rows(self):

@@ -210,6 +210,30 @@ class Looked(Pages):
         browser.open(base + "/jobs/pictures")
         browser.ask("Emulation.setScriptExecutionDisabled", value=False)
         browser.wait("document.body && document.body.innerText.includes('Where the time went')")
+        if os.path.isdir(os.environ["SDTRAIN_PAGE"]):
+            self.documents(browser, base, job)
+
+    def documents(self, browser, base, job):
+        """The pictures of docs/operating/page.md: a job that has failed and was resized, then a node that is lost."""
+        def picture(name, path, width, dark, height):
+            browser.look(width, 900, dark)
+            browser.open(base + path)
+            browser.wait("innerWidth == %d && document.getElementById('live')?.textContent == 'live'" % width)
+            browser.picture(os.path.join(os.environ["SDTRAIN_PAGE"], name + ".png"), height)
+
+        begun = self.cluster.status(job)["step"]
+        until(lambda: self.cluster.status(job)["step"] > begun + 100, "more steps")
+        self.cluster.ctl("job", "resize", job["name"], "--world", "1", "--wait")
+        begun = self.cluster.status(job)["step"]
+        until(lambda: self.cluster.status(job)["step"] > begun + 100, "steps of one rank")
+        picture("page-job", "/jobs/pictures", 1085, False, 1370)
+        picture("page-job-dark", "/jobs/pictures", 1085, True, 1370)
+        trains = self.cluster.status(job)["world"]["ranks"][0]["node"]
+        self.cluster.kill("node1" if trains == "node2" else "node2")
+        browser.open(base + "/")
+        browser.wait("document.body?.innerText.includes('node-lost')")
+        picture("page-cluster", "/", 1085, False, 800)
+        picture("page-phone", "/", 390, True, 860)
 
     def delay(self, browser, job):
         """Prints how long after etcd has a step the page shows it."""

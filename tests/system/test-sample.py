@@ -164,6 +164,22 @@ class Sample(LabCase):
         self.refused("--pictures", "the same file", options=["--pictures", self.lab.path("refused.png")])
         self.refused("--pictures: cannot write", "No such file", options=["--pictures", self.lab.path("no/real.png")])
 
+    def test_every_stream_has_its_share(self):
+        """Of the data's own pictures, and of the captions that are drawn; each stream from its first sample on."""
+        dataset.write(self.lab.path("other"), 20, 2, latents=(4, SIDE // 8, SIDE // 8), text=(77, 64))
+        streams = [{"uri": self.lab.path("latents"), "proportion": 3}, {"uri": self.lab.path("other"), "proportion": 1}]
+        found = []
+        for which in [streams[:1], streams[1:], streams]:
+            job = dict(self.job, data=dict(self.job["data"], streams=which))
+            self.draw("drawn.png", "--samples", "8", "--pictures", self.lab.path("real.png"), job=job)
+            found.append(cells(self.lab.path("real.png"), 3, 8))
+        first, other, both = found
+        self.assertEqual([cell for cell in both if cell in first], first[:6])
+        self.assertEqual([cell for cell in both if cell in other], other[:2])
+        captions = notes_of(self.lab.path("real.png"))["captions"]
+        self.assertEqual(captions, ["picture %d" % (first.index(c) if c in first else other.index(c)) for c in both])
+        self.assertEqual(notes_of(self.lab.path("drawn.png"))["captions"], captions)
+
     def test_captions_take_turns(self):
         options = ["--model", MODEL, "--samples", "3"]
         self.draw("a.png", *options, "--caption", "a cat")

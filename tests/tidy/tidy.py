@@ -4,9 +4,11 @@
 
 usage: tidy.py SOURCE-ROOT [BUILD-FOLDER] [-- FILE...]
 All sources that git knows, or these files below SOURCE-ROOT.
-With a build folder it also has purity.sh look at what the libraries refer to.
+With a build folder it also has purity.sh look at what the libraries refer to, and ctest's list at the tests.
 Prints one line for each break of a rule and exits 1 if there is any.
 """
+import collections
+import json
 import pathlib
 import re
 import shutil
@@ -18,6 +20,8 @@ if "--" in WORDS:
     WORDS, FILES = WORDS[: WORDS.index("--")], WORDS[WORDS.index("--") + 1 :]
 ROOT = pathlib.Path(WORDS[0]).resolve()
 BUILD = pathlib.Path(WORDS[1]).resolve() if len(WORDS) > 1 else None
+
+ONLY_WITH_NVCC = ("test-gpu-bundle.py", "test-ptxas.py")
 
 # folder -> folders whose headers it may include (itself always). docs/internals/architecture.md, "The include law".
 LAW = {
@@ -186,6 +190,21 @@ def check_purity():
     problems.extend(out.stderr.splitlines())
 
 
+def check_tests():
+    """Of two tests of one name ctest runs both under it; a script that it does not know, it never runs."""
+    shown = subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1"], capture_output=True, text=True, check=True)
+    tests = json.loads(shown.stdout)["tests"]
+    names = collections.Counter(test["name"] for test in tests)
+    problems.extend(f"ctest: {n} tests are called {name}" for name, n in names.items() if n > 1)
+    cache = (BUILD / "CMakeCache.txt").read_text()
+    if not re.search("^SDTRAIN_SANITIZE:STRING=$", cache, re.M):
+        return  # some are not for sanitizers
+    run = {word for test in tests for word in test.get("command", [])}
+    for name in subprocess.run(["git", "-C", ROOT, "ls-files", "tests"], capture_output=True, text=True).stdout.split():
+        if re.search(r"/test-[^/]*\.py$", name) and str(ROOT / name) not in run and not name.endswith(ONLY_WITH_NVCC):
+            problems.append(f"{name}: ctest does not know it")
+
+
 def check_format(files):
     if not shutil.which("clang-format"):
         if FILES:
@@ -212,6 +231,7 @@ def main():
     check_format(files)
     if BUILD:
         check_purity()
+        check_tests()
     for problem in problems:
         print(problem)
     print(f"tidy: {len(files)} files, {len(problems)} problems")

@@ -149,7 +149,8 @@ int checkpoint_prepare(CheckpointWriter *writer, const TrainState *state, Error 
 int checkpoint_begin(CheckpointWriter *writer, const TrainState *state, const char *metrics,
                      int64_t metrics_first, int64_t metrics_last, Error *err);
 /* Rank 0, before checkpoint_begin(): what the manifest keeps of the steps so far; {0} at first. */
-void checkpoint_note_divergence(CheckpointWriter *writer, const Divergence *divergence);
+void checkpoint_note_steps(CheckpointWriter *writer, const Divergence *divergence,
+                           const StepTimes *times);
 /* Tells whether a save is being written, waits for checkpoint_settle() (rank 0), or old checkpoints
  * are being removed. Rank 0 asks before it decides on a save that may be skipped. */
 bool checkpoint_busy(CheckpointWriter *writer);

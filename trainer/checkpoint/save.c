@@ -280,6 +280,7 @@ static int compose_manifest(const Save *s, Manifest **ret, Error *err)
     memcpy(m->scalars.maxima, w->snapshot.scalars.maxima, n_maxima * sizeof(uint32_t));
     take_history(s, m);
     divergence_format(&w->snapshot.divergence, m->divergence);
+    step_times_format(&w->snapshot.step_times, m->step_times);
     int r = take_reports(s, m, err);
     if (r < 0)
         return r;

@@ -347,6 +347,7 @@ static int take_snapshot(CheckpointWriter *w, const TrainState *state, const cha
         p->metrics_first = metrics_first;
         p->metrics_last = metrics_last;
         p->divergence = w->divergence;
+        p->step_times = w->step_times;
     }
     snapshot_take(w, state);
     return 0;
@@ -360,9 +361,11 @@ int checkpoint_prepare(CheckpointWriter *w, const TrainState *state, Error *err)
     return snapshot_allocate(w, state, err);
 }
 
-void checkpoint_note_divergence(CheckpointWriter *w, const Divergence *divergence)
+void checkpoint_note_steps(CheckpointWriter *w, const Divergence *divergence,
+                           const StepTimes *times)
 {
     w->divergence = *divergence; /* the training thread's alone: a save takes a copy */
+    w->step_times = *times;
 }
 
 int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *metrics,

@@ -50,6 +50,7 @@ typedef struct Snapshot {
     char *metrics;     /* rank 0 */
     int64_t metrics_first, metrics_last;
     Divergence divergence; /* rank 0 */
+    StepTimes step_times;  /* rank 0 */
 } Snapshot;
 
 /* A larger EMA is gathered chunk by chunk; tests lower it before they make a writer. */
@@ -92,6 +93,7 @@ struct CheckpointWriter {
     Manifest *latest;       /* rank 0: the newest committed one; its history goes on */
     MetricsKept *kept;      /* rank 0 */
     Divergence divergence;  /* rank 0: of the newest step */
+    StepTimes step_times;   /* rank 0: up to it */
 
     pthread_t thread;
     bool thread_runs;

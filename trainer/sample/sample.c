@@ -151,15 +151,25 @@ static void repeat_texts(Sampling *s, int n)
         memcpy(s->text + (size_t)i * each, s->text + (size_t)(i % n) * each, each * sizeof(float));
 }
 
+/* The sample whose caption a cell shows: of the stream that training takes at that position, so that each stream has
+ * its share, the next one from the first on. taken: how many of each stream earlier cells have, {0} for the first. */
+static OrderSample sample_of_cell(const Sampling *s, int cell, int64_t taken[ORDER_STREAMS_MAX])
+{
+    const Order *order = dataset_order(s->dataset);
+    const int stream = order_at(order, cell).stream;
+    return (OrderSample){.stream = stream,
+                         .sample = taken[stream]++ % order->streams[stream].n_samples};
+}
+
 static int read_texts(Sampling *s, Error *err)
 {
     const size_t each = text_elements(dataset_shape(s->dataset));
-    const int64_t n = dataset_order(s->dataset)->streams[0].n_samples;
+    int64_t taken[ORDER_STREAMS_MAX] = {0};
     int r = 0;
     for (int i = 0; r == 0 && i < s->options->samples; i++) {
         _cleanup_free_ char *caption = NULL;
-        r = dataset_read(s->dataset, (OrderSample){.sample = i % n}, NULL,
-                         s->text + (size_t)i * each, &caption, err);
+        r = dataset_read(s->dataset, sample_of_cell(s, i, taken), NULL, s->text + (size_t)i * each,
+                         &caption, err);
         if (r == 0)
             grid_notes_add(&s->notes, caption);
     }
@@ -340,11 +350,11 @@ static int write_pictures(Sampling *s, const char *path, const GridNotes *notes,
 static int write_real(Sampling *s, Error *err)
 {
     const size_t each = latent_elements(dataset_shape(s->dataset));
-    const int64_t n = dataset_order(s->dataset)->streams[0].n_samples;
+    int64_t taken[ORDER_STREAMS_MAX] = {0};
     for (int i = 0; i < s->options->samples; i++) {
         _cleanup_free_ char *caption = NULL;
-        int r = dataset_read(s->dataset, (OrderSample){.sample = i % n},
-                             s->latents + (size_t)i * each, NULL, &caption, err);
+        int r = dataset_read(s->dataset, sample_of_cell(s, i, taken), s->latents + (size_t)i * each,
+                             NULL, &caption, err);
         if (r < 0)
             return r;
         grid_notes_add(&s->real, caption);

@@ -36,6 +36,7 @@ struct Manifest {
     char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
     size_t n_committed;
     char divergence[DIVERGENCE_TEXT_MAX]; /* divergence_format(); empty: not told */
+    char step_times[STEP_TIMES_TEXT_MAX]; /* step_times_format(); empty: not told */
     Hash hash;                            /* of the text; set by reading */
 };
 

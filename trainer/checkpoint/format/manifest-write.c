@@ -192,6 +192,8 @@ int manifest_format(const Manifest *m, char **ret)
     r = r ?: set(root, "committed", array_json(m, m->n_committed, committed_item));
     if (r == 0 && m->divergence[0])
         r = set(root, "divergence", json_string(m->divergence));
+    if (r == 0 && m->step_times[0])
+        r = set(root, "step_times", json_string(m->step_times));
     r = r ?: set_seal(root);
     if (r < 0)
         return r;

@@ -421,6 +421,8 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
         read_committed(&r, m);
     (void)json_get_text(&r, "divergence", JSON_OPTIONAL, m->divergence,
                         sizeof(m->divergence)); /* the reader keeps the error */
+    (void)json_get_text(&r, "step_times", JSON_OPTIONAL, m->step_times,
+                        sizeof(m->step_times)); /* as above */
     if (r.r == 0)
         check_digest(&r, m);
     if (r.r == 0)
@@ -566,6 +568,8 @@ size_t manifest_segments(const Manifest *m, const MetricsSegment **ret)
 bool manifest_has_ema(const Manifest *m) { return m->ema; }
 
 const char *manifest_divergence(const Manifest *m) { return m->divergence; }
+
+const char *manifest_step_times(const Manifest *m) { return m->step_times; }
 
 static int differ(const Manifest *m, const char *what, const char *theirs, const char *ours,
                   Error *err)

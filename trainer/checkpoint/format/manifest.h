@@ -20,6 +20,7 @@
 
 #include "store/store.h"
 #include "trainer/checkpoint/format/checkpoint-name.h"
+#include "trainer/checkpoint/format/step-times.h"
 #include "trainer/state/divergence.h"
 #include "trainer/state/object.h"
 
@@ -72,6 +73,8 @@ Hash manifest_hash(const Manifest *manifest);   /* of manifest.json */
 bool manifest_has_ema(const Manifest *manifest);
 /* What divergence_parse() reads: the judgement of the steps up to its own. Empty: an older version wrote it. */
 const char *manifest_divergence(const Manifest *manifest);
+/* What step_times_parse() reads: how long the steps up to its own took. Empty: an older version wrote it. */
+const char *manifest_step_times(const Manifest *manifest);
 /* Its folder below the checkpoint URI. */
 void manifest_folder(const Manifest *manifest, char ret[CHECKPOINT_FOLDER_MAX]);
 /* Returns how many earlier checkpoints of the history it lists as committed, and copies the folders

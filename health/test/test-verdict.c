@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-health.c - the verdict, the table of faults, and how a result travels. */
+/* test-verdict.c - the verdict, the table of faults, and how a result travels. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"
 #include "health/verdict.h"
