@@ -23,7 +23,8 @@ void check_etcd(CtlClient *client, Findings *f);
 void check_controllers(const Model *model, Findings *f);
 void check_node_records(const Model *model, Findings *f);
 
-/* The stores that jobs name, or one job file alone. */
+/* The stores that jobs name, or one job file alone: of that also folders on each node's own disk (STORE_TRY_WRITE),
+ * which nodes alone try. */
 typedef struct Stores {
     StoreTry tries[RECORD_URIS_MAX];
     size_t n;
