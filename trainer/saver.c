@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/probe.h"
 
+#include <pwd.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -380,6 +381,18 @@ static int save_once(Saver *s, int64_t step, Error *err)
     return r < 0 ? r : take_result(s, &result, err);
 }
 
+/* A folder is refused to a user, who is often another one than whoever made it. */
+static int refuse_place(const Saver *s, Error *err)
+{
+    const struct passwd *user = getpwuid(geteuid());
+    if (err->code != -EACCES || strncmp(store_uri(s->session->store), "file://", 7) != 0)
+        return error_prefix(err, -ENOTRECOVERABLE, "checkpoint.uri: no checkpoint can be written");
+    return error_prefix(err, -ENOTRECOVERABLE,
+                        "checkpoint.uri: no checkpoint can be written by user %s (%u), who runs "
+                        "the ranks",
+                        user ? user->pw_name : "without a name", (unsigned)geteuid());
+}
+
 int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
 {
     daemon_link_stage(s->session->link, step, STAGE_SAVING);
@@ -414,7 +427,7 @@ int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
         tries = tries_of(s, err, first_code);
     }
     if (tries == REFUSED_TRIES)
-        return error_prefix(err, -ENOTRECOVERABLE, "checkpoint.uri: no checkpoint can be written");
+        return refuse_place(s, err);
     return error_prefix(err, -EIO, "step %lld could not be saved in %d tries", (long long)step,
                         TRIES);
 }

@@ -25,7 +25,8 @@ void check_compaction(Etcd *etcd, const char *key, int64_t revision, int64_t kep
 void check_controllers(const Model *model, Findings *f);
 void check_node_records(const Model *model, Findings *f);
 
-/* The stores that jobs name, or one job file alone. */
+/* The stores that jobs name, or one job file alone: of that also folders on each node's own disk (STORE_TRY_WRITE),
+ * which nodes alone try. */
 typedef struct Stores {
     StoreTry tries[RECORD_URIS_MAX];
     size_t n;

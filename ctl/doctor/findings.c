@@ -46,6 +46,7 @@ _printf_(7, 0) static void add(Findings *f, FindingState state, const char *chec
     printable_end(like.found);
     printable_make(like.found); /* what nodes and servers say is shown on a terminal */
     (void)snprintf(like.advice, sizeof(like.advice), "%s", advice ? advice : "");
+    printable_make(like.advice);
     (void)snprintf(like.key, sizeof(like.key), "%s", key ? key : like.found);
     Finding *row = find(f, &like);
     if (!place)

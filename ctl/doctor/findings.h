@@ -38,7 +38,7 @@ typedef struct Findings {
     size_t n, room;
 } Findings;
 
-/* check and advice are texts of the program; advice NULL: none. place NULL: none. What is found in the same words is
+/* check is a text of the program; advice NULL: none. place NULL: none. What is found in the same words is
  * alike. */
 void findings_add(Findings *f, FindingState state, const char *check, const char *place,
                   const char *advice, const char *format, ...) _printf_(6, 7);

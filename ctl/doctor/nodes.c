@@ -120,22 +120,31 @@ static int ask(CtlClient *client, const Stores *stores, Asking *asking, double t
 
 /* ---- judging ---- */
 
-static const char *store_advice(const char *uri, const char *error)
+static void store_advice(const StoreTry *t, const StoreReport *s, const char *user,
+                         char ret[FINDING_TEXT_MAX])
 {
-    if (strstr(error, "under paths_"))
-        return "its settings say what jobs may name; systemctl reload sdtraind";
-    return strncmp(uri, "s3://", 5) == 0
-               ? "endpoint, region and credentials of sdtraind's environment"
-               : "is it mounted there, and may the user of the ranks use it?";
+    const bool files = strncmp(t->uri, "s3://", 5) != 0;
+    if (s->r == -EACCES && files && *user && !strstr(s->error, "under paths_"))
+        (void)snprintf(ret, FINDING_TEXT_MAX,
+                       "ranks run as %s there, who may not %s it: chown, chmod", user,
+                       t->kind == STORE_TRY_READ ? "read" : "write to");
+    else
+        (void)snprintf(ret, FINDING_TEXT_MAX, "%s",
+                       strstr(s->error, "under paths_")
+                           ? "its settings say what jobs may name; systemctl reload sdtraind"
+                       : files ? "is it mounted there, and may the user of the ranks use it?"
+                               : "endpoint, region and credentials of sdtraind's environment");
 }
 
-static void refuse_store(const char *node, const char *uri, const StoreReport *s, Findings *f)
+static void refuse_store(const Asked *a, const StoreTry *t, const StoreReport *s, Findings *f)
 {
-    char key[FINDING_TEXT_MAX];
+    char key[FINDING_TEXT_MAX], advice[FINDING_TEXT_MAX];
+    const char *uri = t->uri;
     const bool named = strstr(s->error, uri) != NULL;
+    store_advice(t, s, a->report.user, advice);
     (void)snprintf(key, sizeof(key), "%lld %.300s", (long long)s->r, uri);
-    findings_add_alike(f, FINDING_WRONG, store_check, node, store_advice(uri, s->error), key,
-                       "%s%s%s", named ? "" : uri, named ? "" : ": ", s->error);
+    findings_add_alike(f, FINDING_WRONG, store_check, a->node->name, advice, key, "%s%s%s",
+                       named ? "" : uri, named ? "" : ": ", s->error);
 }
 
 static void judge_stores(const Asked *a, const Stores *stores, Findings *f)
@@ -145,7 +154,7 @@ static void judge_stores(const Asked *a, const Stores *stores, Findings *f)
         const StoreReport *s = &a->report.stores[i];
         const char *node = a->node->name;
         if (s->r < 0)
-            refuse_store(node, t->uri, s, f);
+            refuse_store(a, t, s, f);
         else if (*t->marker && s->lacks_marker)
             findings_add(f, FINDING_WRONG, store_check, node,
                          "mount the shared file system there: all nodes must see the same files",

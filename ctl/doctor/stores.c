@@ -21,7 +21,7 @@ static void add(Stores *s, const char *uri, StoreTryKind kind)
     StoreTry *t = &s->tries[s->n++];
     *t = (StoreTry){.kind = kind};
     (void)snprintf(t->uri, sizeof(t->uri), "%s", uri);
-    s->has_files = s->has_files || strncmp(uri, "s3://", 5) != 0;
+    s->has_files = s->has_files || (kind != STORE_TRY_WRITE && strncmp(uri, "s3://", 5) != 0);
 }
 
 static void add_data(Stores *s, const Job *job)
@@ -35,6 +35,10 @@ void stores_collect(const Model *m, const Job *given, Stores *ret)
     *ret = (Stores){0};
     if (given) {
         add(ret, given->checkpoint.uri, STORE_TRY_MARK);
+        if (given->data.cache_dir)
+            add(ret, given->data.cache_dir, STORE_TRY_WRITE);
+        if (given->checkpoint.local_dir)
+            add(ret, given->checkpoint.local_dir, STORE_TRY_WRITE);
         add_data(ret, given);
         return;
     }
@@ -76,6 +80,20 @@ static void judge(const StoreTry *t, Findings *f)
             "%s%s%s", named ? "" : t->uri, named ? "" : ": ", words);
 }
 
+/* Without what each node has on a disk of its own. */
+static void try_here(Stores *s)
+{
+    StoreTry here[RECORD_URIS_MAX];
+    size_t n = 0, k = 0;
+    for (size_t i = 0; i < s->n; i++)
+        if (s->tries[i].kind != STORE_TRY_WRITE)
+            here[n++] = s->tries[i];
+    store_try_all(here, n, STORE_TRY_SEC * USEC_PER_SEC);
+    for (size_t i = 0; i < s->n; i++)
+        if (s->tries[i].kind != STORE_TRY_WRITE)
+            s->tries[i] = here[k++];
+}
+
 void check_stores(Stores *s, Findings *f)
 {
     store_try_begin();
@@ -84,8 +102,10 @@ void check_stores(Stores *s, Findings *f)
             (void)snprintf(s->tries[i].marker, sizeof(s->tries[i].marker),
                            ".sdtrain-doctor-%llx-%x", (unsigned long long)clock_realtime_usec(),
                            (unsigned)getpid());
-    store_try_all(s->tries, s->n, STORE_TRY_SEC * USEC_PER_SEC);
+    try_here(s);
     for (size_t i = 0; i < s->n; i++) {
+        if (s->tries[i].kind == STORE_TRY_WRITE)
+            continue;
         judge(&s->tries[i], f);
         if (s->tries[i].r < 0)
             s->tries[i].marker[0] = '\0'; /* nodes shall not look for it */

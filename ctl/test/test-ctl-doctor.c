@@ -184,6 +184,7 @@ static void what_differs_is_named(void **state)
     ASSERT_FOUND(all, "stores", "ok", "fine2", "/saved/a: can be written and read");
     ASSERT_FOUND(all, "stores", "wrong", "store", "/saved/a: not yours?[2J");
     ASSERT_FOUND(all, "stores", "wrong", "local", "it is another folder");
+    assert_contains(lab->out, "ranks run as sdtrain there, who may not write to it: chown, chmod");
     ASSERT_FOUND(all, "user", "wrong", "user", "ranks run as sdtrain (991), elsewhere as 990");
     ASSERT_FOUND(all, "user", "ok", "fine", "ranks run as sdtrain (990)");
     ASSERT_FOUND(all, "controllers", "note", NULL, "no other one is ready to follow");
@@ -217,6 +218,30 @@ static void stores_are_tried_from_here(void **state)
     assert_contains(lab->out, "/data/index.json: no such object\n");
     assert_int_equal(ctl_run(lab, "doctor -f %s/nothing.json", lab->folder), 3);
     assert_contains(lab->err, "nothing.json");
+}
+
+/* A cache is each node's own: nodes try it, it is not tried from here, and users need not be alike for it. */
+static void a_nodes_own_folder_is_tried_there(void **state)
+{
+    CtlLab *lab = *state;
+    char id[64];
+    put_leader(lab, "1", "c1", 10);
+    put_node(lab, "n1", 10, FEATURE_DOCTOR);
+    _cleanup_free_ char *text = ctl_job_text(lab, "a");
+    _cleanup_json_ json_t *job = json_loads(text, 0, NULL);
+    json_object_set_new(json_object_get(job, "data"), "cache_dir", json_string("/nowhere/cache"));
+    _cleanup_free_ char *with_cache = json_dumps(job, 0);
+    ctl_write(lab, "job.json", with_cache);
+    ctl_begin(lab, "doctor -f %s/job.json --timeout 5 -o json", lab->folder);
+    _cleanup_free_ char *request = ctl_wait_any(lab, KEY_REQUESTS, id, sizeof(id));
+    assert_contains(request, "/nowhere/cache\",\"write\":true,\"marker\":\"\"");
+    put_report(lab, "n1", id,
+               report(0, 990, 65536,
+                      GOOD_STORE ", {\"r\": -13, \"error\": \"Permission denied\"}, " GOOD_STORE));
+    assert_int_equal(ctl_finish(lab), 1);
+    _cleanup_json_ json_t *all = ctl_json(lab);
+    ASSERT_FOUND(all, "stores", "wrong", "n1", "/nowhere/cache: Permission denied");
+    assert_null(found(all, "stores", "wrong", "here"));
 }
 
 /* Of jobs that are submitted, each store once. */
@@ -327,6 +352,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_differs_is_named, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(stores_are_tried_from_here, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(ways_that_are_closed_are_named, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_nodes_own_folder_is_tried_there, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(jobs_name_the_stores, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(an_etcd_that_is_down_is_a_row, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(an_etcd_that_keeps_everything_is_named, ctl_setup,

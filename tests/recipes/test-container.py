@@ -8,9 +8,7 @@ import glob
 import json
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 import unittest
 
 from engine import SOURCE, Engine, why_not
@@ -28,20 +26,16 @@ STEPS = 60
 class Containers(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp(prefix="sdtrain-containers-", dir=os.path.join(SOURCE, "build"))
-        cls.addClassCleanup(shutil.rmtree, cls.folder, ignore_errors=True)
-        cls.engine = Engine(os.path.join(cls.folder, "engine"))
+        cls.engine = Engine.make()
         cls.addClassCleanup(cls.engine.close)
-        made = os.path.join(cls.folder, "made")
-        subprocess.run(["cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", made], check=True,
-                       stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        context = os.path.join(cls.folder, "context")
+        made, context = cls.engine.path("made"), cls.engine.path("context")
+        cls.engine.run("cpack", "--config", os.path.join(BUILD, "CPackConfig.cmake"), "-B", made)
         os.makedirs(context)
         for deb in glob.glob(made + "/*.deb"):
             os.rename(deb, os.path.join(context, os.path.basename(deb)))
         cls.engine.import_base()
         cls.engine.build("sdtrain", os.path.join(SOURCE, "ops/container/Containerfile"), context)
-        cls.shared = os.path.join(cls.folder, "shared")
+        cls.shared = cls.engine.path("shared")
         os.makedirs(os.path.join(cls.shared, "checkpoints"))
         os.chmod(os.path.join(cls.shared, "checkpoints"), 0o777)
         dataset.write(os.path.join(cls.shared, "openclipart"), 96, 1, text=(77, 64))

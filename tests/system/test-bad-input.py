@@ -462,5 +462,41 @@ class RefusedPlace(LabCase):
         self.assertEqual([i["cause"] for i in status["incidents"] if i["cause"] != "node-restarted"], ["bad-job"])
 
 
+class OtherUser(LabCase):
+    """Ranks are another user than whoever made data and folders, as those of the packages' service are."""
+
+    def test_data_are_read_where_they_lie_and_checkpoints_want_rights(self):
+        cluster = self.lab.cluster(nodes=1, trainers=("SDTRAIN_FAULT=saver.patience=eio@*",))
+        self.addCleanup(cluster.down)
+        os.makedirs(self.lab.path("theirs"))
+        os.makedirs(self.lab.path("mine"))
+        os.chmod(self.lab.path("theirs"), 0o777)
+        os.chmod(self.lab.folder, 0o711)
+        if os.geteuid() == 0:
+            program = shutil.copy(os.path.join(BIN, "sdtrainer"), self.lab.path("bin", "one-rank"))
+            script = self.lab.write("bin/as-other", '#!/bin/sh\nexec setpriv --reuid=65534 --regid=65534 --clear-groups "%s" "$@"\n' % program)
+            os.chmod(script, 0o755)
+            self.lab.write("programs/node1.sdtrainer", script)
+        else:  # what is its own can be read alone, too
+            for name in ("data", "mine"):
+                os.chmod(self.lab.path(name), 0o555)
+                self.addCleanup(os.chmod, self.lab.path(name), 0o755)
+
+        index = self.lab.path("data/index.sdtrain")
+        self.assertFalse(os.path.exists(index), "nobody has indexed them yet")
+        job = self.lab.job("reader", checkpoint__uri=self.lab.path("theirs/reader"))
+        cluster.submit(job)
+        outcome = cluster.finish(job)
+        self.assertEqual(cluster.status(job)["incidents"], [])
+        self.assertFalse(os.path.exists(index), "the folder was not written to")
+
+        job = self.lab.job("writer", checkpoint__uri=self.lab.path("mine/writer"))
+        cluster.submit(job)
+        cluster.wait(job, "failed")
+        self.assertIn("checkpoint.uri: no checkpoint can be written by user ", cluster.status(job)["reason"])
+        self.assertIn("Permission denied", cluster.status(job)["reason"])
+        self.check_same(outcome, self.lab.reference(self.lab.job("reference")), "from data that can be read alone")
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -75,7 +75,8 @@ int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
 /* The cache has it, or it has no name and goes with this process. */
 typedef struct Copy {
     Store *store;
-    Cache *cache; /* NULL: no name */
+    Cache *cache;    /* NULL: no name */
+    bool of_service; /* the job has not asked for this cache, so it may fail */
     char name[CACHE_NAME_MAX + 1];
     int fd; /* this process's alone, to be filled */
 } Copy;
@@ -90,10 +91,15 @@ const char *index_cache_name(Store *store, const char *version, char ret[CACHE_N
     return ret;
 }
 
+static const char *place_of(const Copy *copy)
+{
+    return copy->of_service ? "$CACHE_DIRECTORY" : "data.cache_dir";
+}
+
 static int map_copy(const Copy *copy, int fd, const Hash *source, Index **ret, Error *err)
 {
     char text[CACHE_NAME_MAX + 32];
-    (void)snprintf(text, sizeof(text), "data.cache_dir: %s", copy->name);
+    (void)snprintf(text, sizeof(text), "%s: %s", place_of(copy), copy->name);
     return index_map_fd(fd, copy->cache ? text : store_uri(copy->store), source, ret, err);
 }
 
@@ -123,9 +129,12 @@ static int leave_cache(Copy *copy, Error *err)
 {
     copy->cache = NULL;
     copy->fd = open_unnamed();
-    return copy->fd < 0 ? error_errno(err, copy->fd, "%s: its compact index cannot be kept",
-                                      store_uri(copy->store))
-                        : 0;
+    if (copy->fd >= 0)
+        return 0;
+    /* -ENOENT would be the dataset's. */
+    return error_errno(err, copy->fd == -ENOENT ? -ENOTDIR : copy->fd,
+                       "%s: its compact index cannot be kept in TMPDIR either; set data.cache_dir",
+                       store_uri(copy->store));
 }
 
 /* A folder that is not there to be used is said before the job has begun; what passes is not. */
@@ -145,14 +154,14 @@ static int begin_copy(Copy *copy, Index **ret, Error *err)
         copy->fd = cache_reserve(copy->cache, copy->name, CACHE_ANY);
         if (copy->fd >= 0)
             return 0;
-        if (is_for_people(copy->fd))
+        if (is_for_people(copy->fd) && !copy->of_service)
             return error_errno(err, copy->fd, "data.cache_dir cannot be used");
         if (copy->fd != -EAGAIN && copy->fd != -EEXIST)
             break;
         if (clock_monotonic_usec() >= until_usec) {
-            log_warning("%s: another process has been at %s.part in data.cache_dir for %d s; going "
-                        "on without it",
-                        store_uri(copy->store), copy->name, PATIENCE_SEC);
+            log_warning("%s: another process has been at %s.part in %s for %d s; going on without "
+                        "it",
+                        store_uri(copy->store), copy->name, place_of(copy), PATIENCE_SEC);
             break;
         }
         (void)nanosleep(&pause, NULL); /* a signal may shorten it */
@@ -165,9 +174,9 @@ static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
 {
     int r = copy->cache ? cache_resize(copy->cache, copy->name, copy->fd, n_bytes) : 0;
     if (r < 0) {
-        log_warning("%s: data.cache_dir has no room for its compact index of %" PRIu64
-                    " bytes; every start fetches it again",
-                    store_uri(copy->store), n_bytes);
+        log_warning("%s: %s has no room for its compact index of %" PRIu64
+                    " bytes; every start fetches or makes it again",
+                    store_uri(copy->store), place_of(copy), n_bytes);
         copy->fd = cache_abandon(copy->cache, copy->name, copy->fd);
         r = leave_cache(copy, err);
     }
@@ -344,8 +353,21 @@ static int open_elsewhere(Store *store, Cache *cache, Index **ret, Error *err)
 
 /* ---- a dataset in a local folder ---- */
 
-/* Builds it and keeps it beside index.json, else in the cache. Ranks may do this at the same time:
- * each renames the same bytes into place. */
+/* The folder that systemd gives a service, CacheDirectory=: where the index of a folder that others
+ * own is kept for a job without a cache. NULL: there is none, or it has another use. */
+static Cache *cache_of_service(void)
+{
+    const char *folders = getenv("CACHE_DIRECTORY");
+    Cache *cache = NULL;
+    Error ignored = ERROR_INIT; /* nobody asked for it */
+    if (!folders || *folders != '/')
+        return NULL;
+    _cleanup_free_ char *first = strndup(folders, strcspn(folders, ":"));
+    return first && cache_new(first, 0, &cache, &ignored) == 0 ? cache : NULL;
+}
+
+/* Builds it and keeps it beside index.json, else in the cache, else for this process alone. Ranks
+ * may do this at the same time: each renames the same bytes into place. */
 static int build_and_keep(Copy *copy, const char *path, const Hash *source, Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
@@ -357,12 +379,15 @@ static int build_and_keep(Copy *copy, const char *path, const Hash *source, Inde
     r = file_write(path, bytes, n_bytes, FILE_SYNC, err);
     if (r == 0)
         return index_map(path, source, ret, err);
-    if (!copy->cache)
-        return error_prefix(err, r, "%s: its compact index cannot be kept; set data.cache_dir",
-                            store_uri(copy->store));
+    Error why = *err;
+    *err = ERROR_INIT;
     r = begin_copy(copy, ret, err);
     if (r != 0)
         return MIN(r, 0);
+    if (!copy->cache)
+        log_warning("%s; every start makes the compact index again, as long as neither sdprep "
+                    "index, as a user who may write there, nor data.cache_dir keeps it",
+                    why.text);
     r = put_bytes(copy, bytes, n_bytes, ret, err);
     end_copy(copy, r);
     return r;
@@ -397,9 +422,13 @@ static int open_local(Store *store, const char *path, Cache *cache, const Hash *
     if (r != -ENOENT)
         log_warning("%s", why.text);
 
-    Copy copy = {.store = store, .cache = cache, .fd = -EBADF};
+    _cleanup_(cache_freep) Cache *of_service = cache ? NULL : cache_of_service();
+    Copy copy = {.store = store,
+                 .cache = cache ? cache : of_service,
+                 .of_service = of_service != NULL,
+                 .fd = -EBADF};
     (void)index_cache_name(store, hash_format(source, hash), copy.name);
-    if (cache && open_copy(&copy, ret) > 0)
+    if (copy.cache && open_copy(&copy, ret) > 0)
         return 0;
     return build_and_keep(&copy, path, &source, ret, err);
 }

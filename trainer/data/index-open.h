@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* index-open.h - finds the compact index of a dataset, fetches it or makes it, and keeps it.
  *
- * In a local folder the index is the file INDEX_NAME beside index.json; where the folder cannot be written it lies in
- * the job's cache. An index whose recorded hash of index.json no longer holds is made anew.
+ * In a local folder the index is the file INDEX_NAME beside index.json. Where the folder cannot be written it lies in
+ * the job's cache; of a job without one, in the first folder of CACHE_DIRECTORY, which systemd gives a service; else in
+ * a file without a name, which goes with the Index. An index whose recorded hash of index.json no longer holds is made
+ * anew.
  *
  * Of a dataset on S3 the node's cache keeps a copy. One process of the node fetches it for all, or makes it where the
  * dataset has none. The copy is named after the URI and the version (ETag) of index.json, so an unchanged dataset costs
@@ -32,8 +34,7 @@
 #define INDEX_ORIGIN "index.sdtrain.json"
 
 /* Maps the compact index of the dataset in store; builds and keeps it first where it is missing or stale. cache may be
- * NULL. Then a dataset in a local folder needs an index there or a folder that can be written; of one on S3 the copy
- * has no name and goes with the Index. */
+ * NULL. Then the copy of a dataset on S3 has no name and goes with the Index. */
 int index_open(Store *store, Cache *cache, Index **ret, Error *err);
 /* The same; submitted is the hash that index.json had when the job was submitted, or NULL. -EBADMSG: its hash is
  * another one now. */

@@ -216,13 +216,59 @@ static void a_folder_that_cannot_be_written_uses_the_cache(void **state)
     assert_good(cache_new(scratch_path(&f.scratch, "cache", folder), 0, &cache, &err), err);
     /* A folder in the way refuses the file to root as well. */
     assert_int_equal(mkdir(f.file, 0755), 0);
-    assert_true(index_open(f.store, NULL, &index, &err) < 0);
-    assert_names(err, "data.cache_dir");
     for (int again = 0; again < 2; again++) {
         assert_good(index_open(f.store, cache, &index, &err), err);
         assert_int_equal(index_n_samples(index), 3000);
         index_free(index);
     }
+    fixture_end(&f);
+}
+
+static bool is_there(const char *folder, const char *name)
+{
+    char path[2 * PATH_MAX];
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, name);
+    return access(path, F_OK) == 0;
+}
+
+static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
+{
+    (void)state;
+    Fixture f = fixture_make(&small);
+    Error err = ERROR_INIT;
+    char folder[PATH_MAX], folders[PATH_MAX + 16], name[CACHE_NAME_MAX + 1], hash[HASH_TEXT_BYTES];
+    (void)scratch_path(&f.scratch, "service", folder);
+    (void)snprintf(folders, sizeof(folders), "%s:/elsewhere", folder);
+    assert_int_equal(mkdir(f.file, 0755), 0);
+
+    /* The service's folder keeps it for the next start. */
+    assert_int_equal(setenv("CACHE_DIRECTORY", folders, 1), 0);
+    Index *index = open_index(&f);
+    assert_int_equal(index_n_samples(index), 3000);
+    (void)index_cache_name(f.store, hash_format(index_source(index), hash), name);
+    index_free(index);
+    assert_true(is_there(folder, name));
+    index_free(open_index(&f));
+
+    /* One that is somebody else's, a file, or not named: this process alone has it. */
+    for (int i = 0; i < 3; i++) {
+        char in_file[PATH_MAX + 16];
+        (void)snprintf(in_file, sizeof(in_file), "%s/index.json", f.data);
+        assert_int_equal(i < 2 ? setenv("CACHE_DIRECTORY", i == 0 ? f.data : in_file, 1)
+                               : unsetenv("CACHE_DIRECTORY"),
+                         0);
+        index = open_index(&f);
+        assert_int_equal(index_n_samples(index), 3000);
+        index_free(index);
+    }
+    assert_false(is_there(f.data, name));
+
+    /* No place at all. */
+    _cleanup_free_ char *kept = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
+    assert_int_equal(setenv("TMPDIR", "/nowhere", 1), 0);
+    assert_int_equal(index_open(f.store, NULL, &index, &err), -ENOTDIR);
+    assert_names(err, "set data.cache_dir");
+    assert_int_equal(kept ? setenv("TMPDIR", kept, 1) : unsetenv("TMPDIR"), 0);
     fixture_end(&f);
 }
 
@@ -377,6 +423,7 @@ int main(void)
         cmocka_unit_test(a_stale_index_is_made_anew),
         cmocka_unit_test(every_flipped_byte_is_found),
         cmocka_unit_test(a_folder_that_cannot_be_written_uses_the_cache),
+        cmocka_unit_test(a_folder_that_cannot_be_written_needs_no_cache),
         cmocka_unit_test(what_streaming_reads_is_read),
         cmocka_unit_test(bad_index_json_is_refused_by_name),
     };
