@@ -4,9 +4,11 @@
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue= admit= prices=
- *          room-nodes= room-jobs= room-reports= room-incidents= room-requests=     sizes of the core's tables
+ *          room-nodes= room-jobs= room-reports= room-incidents= room-requests=     sizes of the core's
+ *          tables
  *   reload ttl= ...                  as config, while the core runs: SIGHUP
- *   lead TERM | deposed | takeover TERM         takeover: by one with other settings, as config has them
+ *   lead TERM | deposed
+ *   takeover TERM          by a leader that has not seen anything; with the words of config: with other settings
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP price=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
@@ -17,7 +19,8 @@
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
  *   rendezvous JOB GEN
- *   commit JOB STEP GEN submission= | progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving= (since when)
+ *   commit JOB STEP GEN submission=
+ *   progress JOB GEN STEP unsaved= error= waits= rank= diverging=STEP is= saving= (since when)
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show

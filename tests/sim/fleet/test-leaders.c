@@ -94,7 +94,8 @@ static void who_comes_after_two_deaths_waits(_unused_ void **state)
     end();
 }
 
-/* Who stood still has decided nothing: its death says nothing of the records. A third death on them doubles the pause. */
+/* Who stood still has decided nothing: its death says nothing of the records. A third death on them
+ * doubles the pause. */
 static void each_further_death_doubles_the_pause(_unused_ void **state)
 {
     const int third = begin_standstill();
