@@ -25,7 +25,8 @@ bool queue_goes_before(const CoreJob *a, const CoreJob *b)
 
 bool queue_job_waits(const CoreJob *job)
 {
-    return job->used && job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
+    assert(job->used);
+    return job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
 }
 
 /* True when the job has waited queue_patience_usec, by this machine's clock or by the record's times. */

@@ -230,8 +230,9 @@ NodeRanks *report_new(Cluster *c, Scratch *s, const CoreJob *job, int node, int6
 
 static bool has_room(const Cluster *c, Table table)
 {
-    bool room =
-        table == TABLE_REPORTS && (c->first_free_report >= 0 || c->n_reports < c->limits.reports);
+    bool room = table == TABLE_REPORTS && c->first_free_report >= 0;
+    assert(table != TABLE_REPORTS ||
+           c->n_reports == c->limits.reports); /* else nothing is missed */
     for (int i = 0; table == TABLE_NODES && i < c->limits.nodes; i++)
         room |= !c->nodes[i].used || !node_is_needed(c, i);
     for (int i = 0; table == TABLE_JOBS && i < c->limits.jobs; i++)

@@ -510,6 +510,94 @@ static void what_waits_for_its_write_is_not_told(void **state)
     lab_free(lab);
 }
 
+static void what_is_told_waits_for_nothing(void **state)
+{
+    (void)state;
+    Lab *lab = lab_with(pager);
+    SinkCounts counts;
+    put_incident(lab, "a-1", SEVERITY_CRITICAL, false);
+    notifier_count(lab->notifier, 0, &counts);
+    assert_int_equal(counts.waiting, 1);
+    answer(lab, "pager", "a-1", ACCEPTED);
+    notifier_count(lab->notifier, 0, &counts);
+    assert_int_equal(counts.waiting, 0); /* it is open, and nothing is due */
+    put_incident(lab, "a-1", SEVERITY_CRITICAL, true);
+    notifier_count(lab->notifier, 0, &counts);
+    assert_int_equal(counts.waiting, 1); /* its end is */
+    lab_free(lab);
+}
+
+static void what_ended_long_ago_is_told_no_more(void **state)
+{
+    (void)state;
+    Lab *lab = lab_with(pager);
+    const double late_sec = (double)lab->config.late_usec / 1e6;
+    put_incident(lab, "a-1", SEVERITY_CRITICAL, true);
+    forget(lab);
+    answer(lab, "pager", "a-1", AGAIN(.pause_usec = 2 * lab->config.late_usec));
+    EXPECT(lab, "store a-1 term 5: pager sending critical after 1: HTTP 500\n");
+    pass(lab, late_sec - 1);
+    EXPECT(lab, "");
+    pass(lab, 2);
+    EXPECT(lab, "store a-1 term 5: pager failed critical after 1: HTTP 500 settled\n");
+    lab_free(lab);
+}
+
+/* An alert has room for twelve sinks. The thirteenth takes the place of one that nobody configures any more. */
+static void a_sink_that_is_gone_gives_its_place_away(void **state)
+{
+    (void)state;
+    Lab *lab = lab_with(pager);
+    put_incident(lab, "a-1", SEVERITY_CRITICAL, false);
+    answer(lab, "pager", "a-1", ACCEPTED);
+    for (int i = 1; i <= RECORD_DELIVERIES_MAX; i++) {
+        char *name = lab->config.sinks[1].name;
+        lab->config.n_sinks = 2; /* the pager stays */
+        (void)snprintf(name, sizeof(lab->config.sinks[1].name), "sink%d", i);
+        lab->config.sinks[1].least = SEVERITY_INFO;
+        notifier_configure(lab->notifier, &lab->config);
+        forget(lab);
+        run(lab);
+        answer(lab, name, "a-1", ACCEPTED);
+    }
+    assert_non_null(strstr(lab->log, ": pager triggered critical, sink1 triggered critical, "));
+    assert_non_null(strstr(lab->log, ", sink10 triggered critical, sink12 triggered critical\n"));
+    assert_null(strstr(lab->log, "sink11"));
+    lab_free(lab);
+}
+
+static void incidents_beyond_its_places_are_counted(void **state)
+{
+    (void)state;
+    Lab *lab = lab_new(NULL, 0);
+    char id[16];
+    lead(lab, 5);
+    for (int i = 0; i <= LAB_PAGES; i++) {
+        assert_int_equal(notifier_dropped(lab->notifier), 0);
+        (void)snprintf(id, sizeof(id), "a-%d", i);
+        put_incident(lab, id, SEVERITY_CRITICAL, false);
+    }
+    assert_int_equal(notifier_dropped(lab->notifier), 1);
+    lab_free(lab);
+}
+
+/* The answer's write is known to be done before the watch shows the record. */
+static void a_test_ends_with_its_answer(void **state)
+{
+    (void)state;
+    NotifierAction action;
+    Lab *lab = lab_new(&pager, 1);
+    RequestRecord q = {.id = "7", .kind = "alerts-test", .at_usec = lab->now, .target = "siren"};
+    lead(lab, 5);
+    feed(lab, EVENT_REQUEST, "7", &q);
+    notifier_next(lab->notifier, lab->now, lab->now, lab->lease, &action);
+    assert_non_null(action.request);
+    notifier_stored(lab->notifier, action.id, OUTCOME_DONE, lab->revision + 1);
+    notifier_next(lab->notifier, lab->now, lab->now, lab->lease, &action);
+    assert_int_equal(action.kind, NOTIFIER_REST);
+    lab_free(lab);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +625,11 @@ int main(void)
         cmocka_unit_test(sinks_come_and_go),
         cmocka_unit_test(a_mark_without_its_incident_tells_nothing),
         cmocka_unit_test(what_waits_for_its_write_is_not_told),
+        cmocka_unit_test(what_is_told_waits_for_nothing),
+        cmocka_unit_test(what_ended_long_ago_is_told_no_more),
+        cmocka_unit_test(a_sink_that_is_gone_gives_its_place_away),
+        cmocka_unit_test(incidents_beyond_its_places_are_counted),
+        cmocka_unit_test(a_test_ends_with_its_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

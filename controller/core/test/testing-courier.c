@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { PAGES = 64, STEPS_MAX = 1000 };
+enum { STEPS_MAX = 1000 };
 
 static void say(Lab *lab, const char *format, ...) _printf_(2, 3);
 static void say(Lab *lab, const char *format, ...)
@@ -43,10 +43,11 @@ Lab *lab_new(const NotifierSink *sinks, int n)
     assert_non_null(lab);
     lab->config = notifier_config_default;
     lab->config.n_sinks = n;
-    memcpy(lab->config.sinks, sinks, (size_t)n * sizeof(*sinks));
-    void *memory = malloc(notifier_bytes(PAGES));
+    for (int i = 0; i < n; i++)
+        lab->config.sinks[i] = sinks[i];
+    void *memory = malloc(notifier_bytes(LAB_PAGES));
     assert_non_null(memory);
-    lab->notifier = notifier_init(memory, PAGES, &lab->config);
+    lab->notifier = notifier_init(memory, LAB_PAGES, &lab->config);
     lab->now = EPOCH;
     lab->lease = USEC_INFINITY;
     lab->random = UINT32_MAX;

@@ -12,7 +12,11 @@
 #include "base/test/testing.h"
 #include "controller/core/notifier/notifier.h"
 
-enum { LAB_LOG_BYTES = 1 << 14, LAB_SENDS_MAX = 64 };
+enum {
+    LAB_LOG_BYTES = 1 << 14,
+    LAB_SENDS_MAX = 64,
+    LAB_PAGES = 64
+}; /* LAB_PAGES: notifications_max */
 
 #define SEC USEC_PER_SEC
 #define EPOCH (UINT64_C(1000000) * SEC)

@@ -16,6 +16,7 @@ enum { WORDS_MAX = 32, ANSWERS_BYTES = 1 << 16 };
 typedef struct Story {
     TraceRunner *runner;
     ClusterConfig config;
+    ClusterLimits limits;
     char answers[ANSWERS_BYTES]; /* since the last command */
     size_t used;
     char *words[WORDS_MAX];
@@ -27,6 +28,8 @@ typedef struct Story {
 /* Adds to the answers. */
 void say(Story *s, const char *format, ...) _printf_(2, 3);
 void begin_line(Story *s);
+/* The TraceWatcher of a Story (userdata). */
+void say_decision(TraceRunner *runner, const Decision *d, void *userdata);
 /* changed: index of the cause that the decision is about; -1: one that has ended. */
 void say_cordon(Story *s, const CordonRecord *record, int changed);
 /* Adds the lead and the meter, unless there are no prices. */

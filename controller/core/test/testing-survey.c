@@ -3,6 +3,8 @@
 #include "controller/core/survey.h"
 #include "controller/core/test/testing-story.h"
 
+#include <string.h>
+
 void say_cost(Story *s, const char *lead, const CostMeter *cost)
 {
     assert_true(cost->rate > 0 || cost->since_usec == 0); /* else a cost is shown without prices */
@@ -41,6 +43,47 @@ static void survey_job(Story *s, const JobSurvey *j)
     say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
 }
 
+/* What the page shows of a job beside its figures, and of incidents: the two ways to find one agree. */
+static void survey_records(Story *s, int i, const JobSurvey *job)
+{
+    JobRecords records;
+    assert_true(cluster_survey_records(trace_cluster(s->runner), i, &records));
+    assert_int_equal(records.phase->phase, job->phase);
+    assert_int_equal(records.checkpoints->n_commits > 0, job->has_checkpoint);
+    if (records.progress)
+        assert_int_equal(records.progress->step, job->step);
+    if (!records.submission[0] && !records.waits)
+        return;
+    begin_line(s);
+    say(s, "%s is of submission \"%s\"%s\n", job->name, records.submission,
+        records.waits ? ", waits" : "");
+}
+
+static bool is_a_cause(const char *name)
+{
+    const char *cause;
+    for (int i = 0; (cause = cluster_cause(i)); i++)
+        if (strcmp(cause, name) == 0)
+            return true;
+    return false;
+}
+
+static void survey_incidents(Story *s)
+{
+    const Cluster *c = trace_cluster(s->runner);
+    const IncidentRecord *incident;
+    for (int i = 0; cluster_survey_incident(c, i, &incident); i++) {
+        if (!incident)
+            continue;
+        assert_ptr_equal(cluster_find_incident(c, incident->id), incident);
+        assert_true(is_a_cause(incident->cause));
+        begin_line(s);
+        say(s, "incident %s is %s\n", incident->id,
+            incident->state == INCIDENT_OPEN ? "open" : "over");
+    }
+    assert_null(cluster_find_incident(c, "no-such"));
+}
+
 void survey(Story *s)
 {
     static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
@@ -48,8 +91,14 @@ void survey(Story *s)
     Cluster *c = trace_cluster_for_survey(s->runner);
     JobSurvey job;
     NodeSurvey node;
-    for (int i = 0; cluster_survey_job(c, i, &job); i++)
+    JobRecords none;
+    int n = 0;
+    for (; cluster_survey_job(c, n, &job); n++) {
         survey_job(s, &job);
+        survey_records(s, n, &job);
+    }
+    assert_false(cluster_survey_records(c, n, &none));
+    survey_incidents(s);
     begin_line(s);
     for (int i = 0; cluster_survey_node(c, i, &node); i++)
         say(s, "%s %s%s with %d slots, %d lost; ", node.name,

@@ -9,6 +9,7 @@ enum { ENTRIES_MAX = 512, STEPS_MAX = 256 };
 struct TraceRunner {
     Cluster *cluster;
     ClusterConfig config;
+    ClusterLimits limits;
     TraceWatcher watcher;
     void *userdata;
     uint64_t now_usec, wake_usec;
@@ -21,7 +22,7 @@ struct TraceRunner {
     TraceEntry entries[ENTRIES_MAX];
 };
 
-static const ClusterLimits limits = {
+const ClusterLimits trace_limits_default = {
     .nodes = 24, .jobs = 8, .reports = 128, .incidents = 64, .requests = 8};
 
 static const size_t record_bytes[EVENT_KINDS] = {
@@ -71,20 +72,22 @@ static void clear_entry(TraceEntry *entry)
     memset(entry, 0, sizeof(*entry));
 }
 
-static Cluster *new_cluster(const ClusterConfig *config)
+static Cluster *new_cluster(const TraceRunner *runner)
 {
-    void *memory = malloc(cluster_bytes(&limits));
+    void *memory = malloc(cluster_bytes(&runner->limits));
     assert(memory);
-    return cluster_init(memory, &limits, config);
+    return cluster_init(memory, &runner->limits, &runner->config);
 }
 
-int trace_new(const ClusterConfig *config, TraceWatcher watcher, void *userdata, TraceRunner **ret)
+int trace_new(const ClusterConfig *config, const ClusterLimits *limits, TraceWatcher watcher,
+              void *userdata, TraceRunner **ret)
 {
     TraceRunner *runner = calloc(1, sizeof(*runner));
     if (!runner)
         return -ENOMEM;
     runner->config = *config;
-    runner->cluster = new_cluster(config);
+    runner->limits = *limits;
+    runner->cluster = new_cluster(runner);
     runner->watcher = watcher;
     runner->userdata = userdata;
     runner->now_usec = TRACE_EPOCH_USEC;
@@ -323,10 +326,14 @@ bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const c
     static const struct {
         const char *name;
         EventKind kind;
-    } kinds[] = {
-        {"specs", EVENT_SPEC},    {"desired", EVENT_DESIRED},         {"worlds", EVENT_WORLD},
-        {"phases", EVENT_PHASE},  {"checkpoints", EVENT_CHECKPOINTS}, {"progress", EVENT_PROGRESS},
-        {"cordons", EVENT_CORDON}};
+    } kinds[] = {{"specs", EVENT_SPEC},
+                 {"desired", EVENT_DESIRED},
+                 {"worlds", EVENT_WORLD},
+                 {"phases", EVENT_PHASE},
+                 {"checkpoints", EVENT_CHECKPOINTS},
+                 {"progress", EVENT_PROGRESS},
+                 {"cordons", EVENT_CORDON},
+                 {"nodes", EVENT_NODE}};
     size_t i = 0;
     while (i < ELEMENTSOF(kinds) && strcmp(kinds[i].name, kind) != 0)
         i++;
@@ -413,10 +420,13 @@ void trace_configure(TraceRunner *runner, const ClusterConfig *config)
     trace_tick(runner);
 }
 
-void trace_take_over(TraceRunner *runner, int64_t term)
+void trace_take_over(TraceRunner *runner, const ClusterConfig *config, const ClusterLimits *limits,
+                     int64_t term)
 {
     free(runner->cluster);
-    runner->cluster = new_cluster(&runner->config);
+    runner->config = *config;
+    runner->limits = *limits;
+    runner->cluster = new_cluster(runner);
     read_again(runner);
     trace_lead(runner, term);
 }

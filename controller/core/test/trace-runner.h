@@ -29,7 +29,10 @@ typedef struct TraceEntry {
 /* Called for each decision before it is applied. */
 typedef void (*TraceWatcher)(TraceRunner *runner, const Decision *decision, void *userdata);
 
-int trace_new(const ClusterConfig *config, TraceWatcher watcher, void *userdata, TraceRunner **ret);
+extern const ClusterLimits trace_limits_default;
+
+int trace_new(const ClusterConfig *config, const ClusterLimits *limits, TraceWatcher watcher,
+              void *userdata, TraceRunner **ret);
 TraceRunner *trace_free(TraceRunner *runner);
 DEFINE_CLEANUP(TraceRunner, trace_free)
 
@@ -47,8 +50,9 @@ void trace_set_outcome(TraceRunner *runner, Outcome outcome, bool applied);
 void trace_lead(TraceRunner *runner, int64_t term); /* 0: deposed */
 /* Other settings from now on, as a reload brings them. */
 void trace_configure(TraceRunner *runner, const ClusterConfig *config);
-/* A fresh core that learns everything from the store, as a follower that takes over. */
-void trace_take_over(TraceRunner *runner, int64_t term);
+/* A fresh core with these settings that learns everything from the store, as a follower that takes over. */
+void trace_take_over(TraceRunner *runner, const ClusterConfig *config, const ClusterLimits *limits,
+                     int64_t term);
 
 /* Copies the record (NULL removes it) and tells the core; more: decide nothing yet. */
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,

@@ -22,6 +22,7 @@
 typedef struct ChecksOptions {
     int n_controllers, n_nodes;
     ClusterConfig core;
+    bool has_small_tables; /* records need not fit */
 } ChecksOptions;
 
 void checks_open(const ChecksOptions *options);

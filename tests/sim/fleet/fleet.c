@@ -6,7 +6,6 @@
 #include "base/philox.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
-#include "controller/leader/leader.h"
 #include "daemon/node/drain.h"
 #include "daemon/node/manager.h"
 #include "tests/sim/fleet/checks.h"
@@ -148,12 +147,7 @@ void fleet_start_controller(int number)
     LeaderSettings settings = {.cluster = CLUSTER,
                                .lease_sec = options.lease_sec,
                                .core = options.core,
-                               .limits = {.nodes = options.n_nodes + 4,
-                                          .jobs = FLEET_JOBS_MAX,
-                                          .reports = 4 * options.n_nodes + 32,
-                                          .incidents =
-                                              options.core.incidents_kept + 64 + options.n_nodes,
-                                          .requests = 16},
+                               .limits = options.limits,
                                .introduction = {.max_nodes = options.n_nodes + 4,
                                                 .max_jobs = FLEET_JOBS_MAX}};
     (void)snprintf(settings.introduction.name, sizeof(settings.introduction.name), "c%d", number);
@@ -235,6 +229,12 @@ int fleet_leader(void)
     return -1;
 }
 
+Leader *fleet_leader_of(int number, sd_event **ret_loop)
+{
+    *ret_loop = controllers[number].loop;
+    return controllers[number].leader;
+}
+
 /* ---- nodes ---- */
 
 static uint64_t ask_memory(_unused_ void *userdata) { return UINT64_C(64) << 30; }
@@ -307,6 +307,8 @@ static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool 
     int r = etcd_txn(n->etcd, &guard, 1, &op, 1, on_answered, NULL, NULL);
     assert(r == 0);
 }
+
+static void on_doctor(_unused_ void *userdata, _unused_ const RequestRecord *request) {}
 
 /* Each machine that has a node's name has GPUs of its own. */
 static int draw_gpus(const Node *n)
@@ -384,6 +386,7 @@ void fleet_start_daemon(int number)
                                 .read_file = read_file,
                                 .write_file = write_file,
                                 .check = on_check,
+                                .doctor = on_doctor,
                                 .leave_health = on_nothing,
                                 .is_health_told = is_health_told};
     const ManagerEvents events = {.userdata = n,
@@ -614,6 +617,12 @@ static void set_defaults(FleetOptions *o)
     o->save_sec = o->save_sec > 0 ? o->save_sec : 300;
     if (o->core.ttl_usec == 0)
         o->core = cluster_config_default;
+    if (o->limits.nodes == 0)
+        o->limits = (ClusterLimits){.nodes = o->n_nodes + 4,
+                                    .jobs = FLEET_JOBS_MAX,
+                                    .reports = 4 * o->n_nodes + 32,
+                                    .incidents = o->core.incidents_kept + 64 + o->n_nodes,
+                                    .requests = 16};
 }
 
 void fleet_open(const FleetOptions *its)
@@ -625,7 +634,8 @@ void fleet_open(const FleetOptions *its)
     books_open(CLUSTER);
     checks_open(&(ChecksOptions){.n_controllers = options.n_controllers,
                                  .n_nodes = options.n_nodes,
-                                 .core = options.core});
+                                 .core = options.core,
+                                 .has_small_tables = its->limits.nodes > 0});
     copies_open(CLUSTER);
     int r = sd_event_new(&world);
     assert(r >= 0);

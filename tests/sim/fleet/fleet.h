@@ -26,6 +26,7 @@ typedef struct FleetOptions {
     int64_t lease_sec, fence_sec, drain_sec;      /* 0: 10, 60, 60 */
     double hang_floor_sec, startup_sec, save_sec; /* 0: 60, 300, 300 */
     ClusterConfig core;                           /* ttl_usec 0: the defaults */
+    ClusterLimits limits;                         /* of the core's tables; nodes 0: large enough */
     uint64_t gpu_key; /* tells which machines have how many GPUs; 0: none has any */
     bool talks;       /* prints a line per transition */
 } FleetOptions;
@@ -57,6 +58,9 @@ void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revisio
 /* Somebody's etcdctl puts the record, or removes it (NULL), if it is that of the revision. */
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
 
+/* Asks etcd as sdctl does; NULL: there is no such record. The caller frees it. Time passes meanwhile. */
+char *fleet_read(KeyKind kind, const char *name);
+
 /* ---- time ---- */
 
 /* Runs until the job is in that phase; false: it is not within limit_sec. */
@@ -77,6 +81,10 @@ int fleet_leader(void);
 uint64_t fleet_digest(void);
 /* A leader holds its decisions about absent nodes. */
 bool fleet_holds(void);
+/* It is first in the line, and decides nothing because others have died on these records. */
+bool fleet_stands_still(int controller);
+/* What the core of a controller that runs knows. */
+const Cluster *fleet_core(int controller);
 
 /* A line: printed if the fleet talks. */
 void fleet_say(const char *format, ...) _printf_(1, 2);
@@ -102,6 +110,8 @@ void fleet_replace(int node, uint64_t after_usec);
 
 /* Its loop stands still. whole: so does all else on the host. */
 void fleet_freeze_controller(int controller, bool frozen);
+/* SIGHUP, with these settings of the core. */
+void fleet_configure(int controller, const ClusterConfig *core);
 void fleet_freeze_daemon(int node, bool frozen, bool whole);
 void fleet_step_clock(bool of_node, int number, int64_t by_usec);
 void fleet_judge(int node, NodeVerdict verdict);

@@ -8,6 +8,7 @@
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,37 @@ void fleet_cordon(int node, CordonMode mode)
                        .value = text};
     fleet_say("user: %s is %s", name, mode == CORDON_NONE ? "uncordoned" : "cordoned");
     write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
+}
+
+typedef struct Reading {
+    char *value;
+    bool is_heard;
+    int r;
+} Reading;
+
+static void on_read(int r, _unused_ const Error *err, const EtcdRange *range, void *userdata)
+{
+    Reading *reading = userdata;
+    reading->is_heard = true;
+    reading->r = r;
+    if (r == 0 && range->n_kvs > 0)
+        reading->value = memory_bytes(range->kvs[0].value, range->kvs[0].n_value);
+}
+
+char *fleet_read(KeyKind kind, const char *name)
+{
+    char key[KEY_MAX];
+    Reading reading = {.r = -EAGAIN};
+    while (reading.r < 0 && !books_broken()) { /* its member may have no leader for a moment */
+        reading.is_heard = false;
+        sd_event *previous = loop_enter(loop);
+        int r = etcd_get(admin, key_of(CLUSTER, kind, name, key), false, on_read, &reading, NULL);
+        assert(r == 0);
+        (void)loop_enter(previous);
+        while (!reading.is_heard && !books_broken())
+            fleet_run(loops_now_usec() + 10 * USEC_PER_MSEC);
+    }
+    return reading.value;
 }
 
 /* ---- life ---- */

@@ -2,7 +2,10 @@
 /* test-fleet.c - production controllers and daemons in one process, in virtual time: a job runs, is hit, and ends. */
 #include "base/log.h"
 #include "base/test/testing.h"
+#include "controller/core/survey.h"
 #include "tests/sim/fleet/fleet.h"
+
+#include <string.h>
 
 static const FleetOptions usual = {
     .seed = 1, .n_members = 3, .n_controllers = 2, .n_nodes = 3, .n_slots = 2};
@@ -47,6 +50,23 @@ static void it_survives_a_daemon(_unused_ void **state)
     fleet_close();
 }
 
+/* As where a library in it calls exit(). */
+static void a_rank_that_ends_without_a_word_is_not_done(_unused_ void **state)
+{
+    fleet_open(&usual);
+    fleet_submit("a", 1, 6, 100);
+    assert_true(fleet_run_until_committed("a", 50, 120));
+    assert_true(trainer_exit(1, 0, 0, NULL));
+    assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
+    assert_int_equal(fleet_committed("a"), 100);
+    assert_int_equal(fleet_generation("a"), 2);
+    const IncidentRecord *incident = cluster_find_incident(fleet_core(fleet_leader()), "a-1");
+    assert_non_null(incident);
+    assert_non_null(strstr(incident->evidence, "exited 0 without having said that it was done"));
+    assert_string_equal(incident->node, fleet_node_name(1));
+    fleet_close();
+}
+
 static uint64_t play(uint64_t seed)
 {
     FleetOptions options = usual;
@@ -76,6 +96,8 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_succeeds),
                                        cmocka_unit_test(it_survives_a_leader),
                                        cmocka_unit_test(it_survives_a_daemon),
+                                       cmocka_unit_test(
+                                           a_rank_that_ends_without_a_word_is_not_done),
                                        cmocka_unit_test(a_seed_has_one_history)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
