@@ -316,7 +316,6 @@ static int on_packet(sd_event_source *source _unused_, uint64_t usec, void *user
 {
     Packet *packet = userdata;
     WireCall *call = packet->call;
-
     if (call->link && usec < call->link->released_usec[packet_way(packet)]) {
         arm(packet->timer, call->link->released_usec[packet_way(packet)]);
         return 0;
@@ -383,7 +382,6 @@ static void link_settle(Link *link, const char *failure)
 static int on_connecting(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
 {
     Link *link = userdata;
-
     if (loops_now_usec() < link->retry_usec) {
         link_settle(link, "failed to connect to all addresses"); /* as the last time */
         return 0;
@@ -417,7 +415,6 @@ static void link_connect(Link *link)
 static void link_break(Link *link, const char *text)
 {
     WireCall *call;
-
     link->connected = false;
     (void)sd_event_source_set_enabled(link->pinging, SD_EVENT_OFF);
     TAILQ_FOREACH(call, &link->wire->calls, next)
@@ -501,7 +498,6 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
 {
     Wire *wire = userdata;
     Arrival *arrival, *last = TAILQ_LAST(&wire->arrivals, ArrivalQueue);
-
     /* Those that are there now; a callback may cut calls, which end the next time. */
     for (bool more = last; more && !loop_is_dead(wire->loop);) {
         arrival = TAILQ_FIRST(&wire->arrivals);
