@@ -33,7 +33,7 @@ static ChannelType told(int slot) { return home.trainers[slot].told; }
 
 /* ---- the daemon around it ---- */
 
-static int n_committed, n_refused;
+static int n_committed, n_refused, n_ended;
 
 static void on_nothing(_unused_ void *userdata) {}
 static void on_world(_unused_ void *userdata, _unused_ const LocalWorld *local) {}
@@ -41,6 +41,7 @@ static void on_rank(_unused_ void *userdata, _unused_ const Rank *rank) {}
 static void on_end(_unused_ void *userdata, _unused_ const Rank *rank,
                    _unused_ const ExitVerdict *v)
 {
+    n_ended++;
 }
 static void on_word(_unused_ void *userdata, _unused_ Rank *rank, _unused_ const ChannelMessage *m)
 {
@@ -80,7 +81,7 @@ static int set_up(_unused_ void **state)
     char key[KEY_MAX];
     SpecRecord spec = {.spec = (char *)"{}"};
     _cleanup_free_ char *text = NULL;
-    n_committed = n_refused = 0;
+    n_committed = n_refused = n_ended = 0;
     seams_begin();
     machine_init(&home);
     home.check_program = check_program;
@@ -268,6 +269,25 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     assert_null(w.jobs->over);
     dies(&home, 0);
     assert_int_equal(w.slots.lost, 0);
+}
+
+/* By the signal that it was about to die of when its driver took hold of it. */
+static void a_rank_of_a_lost_slot_ends_but_once(_unused_ void **state)
+{
+    run_world(1);
+    rank_kill(w.slots.of[0], "the test says so");
+    pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC);
+    workload_note_node_told(&w);
+    answer_all();
+    expect(1, RANK_EXITED, RANK_READY, false);
+    home.trainers[0].status = -SIGSEGV;
+    dies(&home, 0);
+    answer_all();
+    assert_int_equal(w.slots.lost, 0);
+    assert_int_equal(n_ended, 1);
+    RanksRecord record = report_of(1);
+    assert_int_equal(record.ranks[0].exit_code, -SIGKILL);
+    ranks_record_clear(&record);
 }
 
 static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
@@ -497,6 +517,7 @@ int main(void)
         CASE(progress_that_comes_late_does_not_count),
         CASE(a_world_that_never_started_tells_nothing_of_an_older_one),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),
+        CASE(a_rank_of_a_lost_slot_ends_but_once),
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_world_that_begins_anew_commits_no_older_step),
         CASE(a_commit_is_not_forgotten_by_progress),

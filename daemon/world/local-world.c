@@ -269,6 +269,8 @@ void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdic
     assert(local_rank && !local_rank->pending && local_rank->report.rank == rank->rank);
     assert(rank->process.exited || rank->lost);
     RankReport *report = &local_rank->report;
+    if (report->state == RANK_EXITED)
+        return; /* told already, when its slot was lost */
     report->state = RANK_EXITED;
     report->exit_code = verdict->code;
     report->hung = report->hung || verdict->hung;

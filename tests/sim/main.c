@@ -2,7 +2,8 @@
 /* main.c - the program `sim`: runs schedules and says which break an invariant.
  *
  *     sim [--nodes N] --seed S [--verbose]      one schedule
- *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends with the first broken
+ *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends with the first broken, --verbose
+ *                                               prints a line for each: its events and the digest of its history
  *     sim [--nodes N] --fresh COUNT             seeds that no run before has drawn, by the clock
  *     sim --file FILE                           "seed nodes" a line, then words on what it once found
  *
@@ -55,6 +56,7 @@ typedef struct SimArguments {
 static Schedule *schedules;
 static size_t n_schedules;
 static Board *board;
+static bool verbose; /* a line for each schedule */
 
 static void add_schedule(uint64_t seed, int n_nodes)
 {
@@ -77,10 +79,20 @@ static void note_broken(const Schedule *s, const char *invariant, const char *te
     (void)snprintf(board->broken[at].text, sizeof(board->broken[at].text), "%s", text);
 }
 
+static void print_result(const Schedule *s, const ScheduleResult *r)
+{
+    printf("seed %llu of %d nodes: %s%s%s, %llu events, digest %016llx\n",
+           (unsigned long long)s->seed, s->n_nodes, r->failed ? r->invariant : "well",
+           r->failed ? ": " : "", r->failed ? r->text : "", (unsigned long long)r->n_events,
+           (unsigned long long)r->digest);
+}
+
 static void run_twice(const Schedule *s)
 {
     ScheduleResult first, second;
     schedule_run(s->seed, s->n_nodes, false, &first);
+    if (verbose)
+        print_result(s, &first);
     if (first.failed)
         note_broken(s, first.invariant, first.text);
     atomic_fetch_add(&board->n_events, first.n_events);
@@ -199,13 +211,11 @@ static int run_all(bool stop_at_first, const char *broken_file)
     return board->n_broken > 0;
 }
 
-static int run_one(uint64_t seed, int n_nodes, bool verbose)
+static int run_one(uint64_t seed, int n_nodes, bool talks)
 {
     ScheduleResult r;
-    schedule_run(seed, n_nodes, verbose, &r);
-    printf("seed %llu of %d nodes: %s%s%s, %llu events, digest %016llx\n", (unsigned long long)seed,
-           n_nodes, r.failed ? r.invariant : "well", r.failed ? ": " : "", r.failed ? r.text : "",
-           (unsigned long long)r.n_events, (unsigned long long)r.digest);
+    schedule_run(seed, n_nodes, talks, &r);
+    print_result(&(Schedule){seed, n_nodes}, &r);
     return r.failed;
 }
 
@@ -321,6 +331,7 @@ int main(int argc, char *argv[])
         return run_one(a.first, a.n_nodes, a.verbose);
     if (a.file && read_file(a.file) < 0)
         return 2;
+    verbose = a.verbose;
     for (uint64_t seed = a.first; a.last > 0 && seed <= a.last; seed++)
         add_schedule(seed, a.n_nodes);
     int r = run_all(a.stop_at_first, a.broken_file);

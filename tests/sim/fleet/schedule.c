@@ -9,6 +9,7 @@
 #include "tests/sim/seams/loop.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
@@ -61,9 +62,13 @@ static void start_what_rests(const Play *play, int *n_starts)
     }
 }
 
-/* Three TTL, the deadlines of a start and of leaving, the pauses between starts, and what a hang takes. */
+/* Three TTL, the deadlines of a start and of leaving, the pauses between starts, and what a hang takes.
+ * SDTRAIN_SIM_WITHIN_SEC=1: so soon that schedules break, for whoever wants to see that. */
 static uint64_t liveness_bound(const Play *play, bool hang)
 {
+    const char *asked = getenv("SDTRAIN_SIM_WITHIN_SEC");
+    if (asked)
+        return SEC(strtoul(asked, NULL, 10));
     const ClusterConfig *core = &play->fleet.core;
     uint64_t usec = 3 * core->ttl_usec + core->start_deadline_usec + core->leave_deadline_usec;
     for (int i = 0; i < play->n_jobs; i++) {

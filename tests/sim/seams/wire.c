@@ -18,8 +18,8 @@ enum {
     CONNECT_MSEC = 2000,
     RETRY_MIN_MSEC = 100,
     RETRY_MAX_MSEC = 500,
-    PING_AFTER_MSEC = 6000,
     PING_WAIT_MSEC = 2000,
+    PING_LATEST_MSEC = 6000 + PING_WAIT_MSEC, /* they go out each 6 s */
 };
 
 typedef struct Path {
@@ -36,7 +36,8 @@ typedef struct Link {
     bool connected;
     uint64_t retry_usec; /* no connection is tried before */
     sd_event_source *connecting, *pinging;
-    uint64_t last_usec[NETWORK_WAYS]; /* nothing arrives before what was sent before */
+    uint64_t last_usec[NETWORK_WAYS];     /* nothing arrives before what was sent before */
+    uint64_t released_usec[NETWORK_WAYS]; /* nor before what was held */
 } Link;
 
 typedef struct Arrival {
@@ -150,12 +151,16 @@ static bool silent(const Path *path, size_t member)
 
 /* ---- the server ---- */
 
+static void arm(sd_event_source *timer, uint64_t at_usec)
+{
+    (void)sd_event_source_set_time(timer, at_usec);
+    (void)sd_event_source_set_enabled(timer, SD_EVENT_ONESHOT);
+}
+
 static void server_run(void)
 {
     net.server.advance(net.server.server, loops_now_usec());
-    uint64_t next_usec = net.server.next_usec(net.server.server);
-    (void)sd_event_source_set_time(net.tick, next_usec);
-    (void)sd_event_source_set_enabled(net.tick, SD_EVENT_ONESHOT);
+    arm(net.tick, net.server.next_usec(net.server.server));
 }
 
 static int on_tick(sd_event_source *source _unused_, uint64_t usec _unused_,
@@ -165,11 +170,7 @@ static int on_tick(sd_event_source *source _unused_, uint64_t usec _unused_,
     return 0;
 }
 
-void network_server_changed(void)
-{
-    (void)sd_event_source_set_time(net.tick, loops_now_usec());
-    (void)sd_event_source_set_enabled(net.tick, SD_EVENT_ONESHOT);
-}
+void network_server_changed(void) { arm(net.tick, loops_now_usec()); }
 
 /* ---- a call's ends ---- */
 
@@ -240,7 +241,8 @@ static NetworkWay packet_way(const Packet *packet)
     return packet->kind < PACKET_ANSWER ? NETWORK_TO_MEMBER : NETWORK_TO_CLIENT;
 }
 
-static void packet_schedule(Packet *packet)
+/* What was sent after one that was held, and is under way, waits for it: both arrive then, by age. */
+static void packet_schedule(Packet *packet, bool was_held)
 {
     WireCall *call = packet->call;
     NetworkWay way = packet_way(packet);
@@ -249,9 +251,10 @@ static void packet_schedule(Packet *packet)
     if (call->link) {
         at = MAX(at, call->link->last_usec[way]);
         call->link->last_usec[way] = at;
+        if (was_held)
+            call->link->released_usec[way] = at;
     }
-    (void)sd_event_source_set_time(packet->timer, at);
-    (void)sd_event_source_set_enabled(packet->timer, SD_EVENT_ONESHOT);
+    arm(packet->timer, at);
 }
 
 static Packet *packet_send(WireCall *call, PacketKind kind)
@@ -261,7 +264,7 @@ static Packet *packet_send(WireCall *call, PacketKind kind)
     call->n_packets++;
     LIST_INSERT_HEAD(&net.packets, packet, list);
     (void)sd_event_add_time(net.loop, &packet->timer, CLOCK_BOOTTIME, 0, 1, on_packet, packet);
-    packet_schedule(packet);
+    packet_schedule(packet, false);
     return packet;
 }
 
@@ -309,11 +312,14 @@ static void packet_to_member(Packet *packet)
     server_run();
 }
 
-static int on_packet(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
+static int on_packet(sd_event_source *source _unused_, uint64_t usec, void *userdata)
 {
     Packet *packet = userdata;
     WireCall *call = packet->call;
-
+    if (call->link && usec < call->link->released_usec[packet_way(packet)]) {
+        arm(packet->timer, call->link->released_usec[packet_way(packet)]);
+        return 0;
+    }
     if (blocked(call->path, call->member, packet_way(packet)) && !call->broken) {
         packet->held = true;
         TAILQ_INSERT_TAIL(&net.held, packet, next);
@@ -376,7 +382,6 @@ static void link_settle(Link *link, const char *failure)
 static int on_connecting(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)
 {
     Link *link = userdata;
-
     if (loops_now_usec() < link->retry_usec) {
         link_settle(link, "failed to connect to all addresses"); /* as the last time */
         return 0;
@@ -404,14 +409,12 @@ static void link_connect(Link *link)
     uint64_t at = loops_now_usec() + delay;
     if (loops_now_usec() < link->retry_usec)
         at = loops_now_usec() + 1;
-    (void)sd_event_source_set_time(link->connecting, at);
-    (void)sd_event_source_set_enabled(link->connecting, SD_EVENT_ONESHOT);
+    arm(link->connecting, at);
 }
 
 static void link_break(Link *link, const char *text)
 {
     WireCall *call;
-
     link->connected = false;
     (void)sd_event_source_set_enabled(link->pinging, SD_EVENT_OFF);
     TAILQ_FOREACH(call, &link->wire->calls, next)
@@ -441,13 +444,11 @@ static void path_changed(void)
     {
         bool pings = sd_event_source_get_enabled(link->pinging, &enabled) > 0;
         bool missed = link->connected && silent(link->path, link->member);
-        if (missed && !pings) {
-            uint64_t after = between(PING_WAIT_MSEC, PING_AFTER_MSEC + PING_WAIT_MSEC);
-            (void)sd_event_source_set_time(link->pinging, loops_now_usec() + after * USEC_PER_MSEC);
-        }
-        if (missed != pings)
-            (void)sd_event_source_set_enabled(link->pinging,
-                                              missed ? SD_EVENT_ONESHOT : SD_EVENT_OFF);
+        if (missed && !pings)
+            arm(link->pinging,
+                loops_now_usec() + between(PING_WAIT_MSEC, PING_LATEST_MSEC) * USEC_PER_MSEC);
+        else if (pings && !missed)
+            (void)sd_event_source_set_enabled(link->pinging, SD_EVENT_OFF);
     }
     struct PacketQueue held = TAILQ_HEAD_INITIALIZER(held);
     TAILQ_CONCAT(&held, &net.held, next);
@@ -458,7 +459,7 @@ static void path_changed(void)
         if (packet->held)
             TAILQ_INSERT_TAIL(&net.held, packet, next);
         else
-            packet_schedule(packet);
+            packet_schedule(packet, true);
     }
 }
 
@@ -497,7 +498,6 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
 {
     Wire *wire = userdata;
     Arrival *arrival, *last = TAILQ_LAST(&wire->arrivals, ArrivalQueue);
-
     /* Those that are there now; a callback may cut calls, which end the next time. */
     for (bool more = last; more && !loop_is_dead(wire->loop);) {
         arrival = TAILQ_FIRST(&wire->arrivals);

@@ -85,6 +85,15 @@ void raft_committed(Server *server)
             apply(server, i, server->mvcc.revision);
 }
 
+void raft_catch_up(Server *server)
+{
+    for (size_t i = 0; i < server->n_members; i++)
+        if (server->members[i].in_contact && server->members[i].applied < server->mvcc.revision) {
+            apply(server, i, server->mvcc.revision);
+            calls_retry(server, i, false);
+        }
+}
+
 /* ---- leaders ---- */
 
 static void forget_beliefs(Member *m)

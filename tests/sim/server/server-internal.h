@@ -262,6 +262,8 @@ void raft_review(Server *server);
 bool raft_reaches_leader(const Server *server, size_t member);
 /* A revision was made: members apply it, now or after their lag. */
 void raft_committed(Server *server);
+/* Members in contact apply what they lag behind with: a compaction stands behind it in the log. */
+void raft_catch_up(Server *server);
 Pb__ResponseHeader *raft_header(const Server *server, size_t member, int64_t revision);
 
 /* ---- calls.c ---- */

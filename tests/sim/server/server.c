@@ -98,6 +98,7 @@ int64_t server_revision(const Server *server) { return server->mvcc.revision; }
 
 ServerCode server_compact(Server *server, int64_t revision, const char **ret_text)
 {
+    raft_catch_up(server);
     Refusal refusal = mvcc_compact(&server->mvcc, revision);
 
     if (ret_text)

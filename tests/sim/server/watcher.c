@@ -200,7 +200,7 @@ static bool find_outdated(TreeNode *node, void *userdata)
 {
     Watcher *watcher = (Watcher *)node, **ret = userdata;
 
-    if (watcher->next_revision >= watcher->call->server->mvcc.compacted)
+    if (watcher->next_revision > watcher->call->server->mvcc.compacted)
         return true;
     *ret = watcher;
     return false;
@@ -214,7 +214,7 @@ void watcher_notify(Server *server, size_t index, int64_t from, int64_t to)
 
     do { /* only a member that was cut off while others compacted has any */
         outdated = NULL;
-        if (from < server->mvcc.compacted)
+        if (from <= server->mvcc.compacted) /* the deletes of that revision are gone, too */
             tree_visit(&member->watchers, (Bytes){0}, (Bytes){0}, true, find_outdated, &outdated);
         if (outdated)
             cancel_compacted(outdated);

@@ -168,6 +168,36 @@ static void a_cut_path_holds_what_is_sent(void **state _unused_)
     world_close();
 }
 
+static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
+                     void *userdata);
+
+/* A watch passes over what comes after something newer: one event would be missed for good. */
+static void what_is_held_is_not_overtaken(void **state _unused_)
+{
+    for (unsigned i = 0; i < 30; i++) { /* the second is under way while the path becomes whole */
+        world_open(100 + i);
+        Process p = process_open(1, "m0:2379", 0), other = process_open(0, "m0:2379", 0);
+        EtcdWatch *watch;
+        assert_int_equal(etcd_watch_prefix(p.etcd, "a/", on_watch, NULL, &watch), 0);
+        run_until("watch: initial 0", 1);
+        put(&other, "a/0", "up", "0"); /* its connection is there */
+        run_until("watch: put a/0", 1);
+        network_cut(1, 0, NETWORK_TO_CLIENT, true);
+        put(&other, "a/1", "held", "1");
+        run_until("1: txn 0 1", 1);
+        run_for(10 * USEC_PER_MSEC);
+        put(&other, "a/2", "late", "2");
+        run_for(100 * i);
+        network_cut(1, 0, NETWORK_TO_CLIENT, false);
+        run_until("watch: put a/2", 1);
+        assert_true(said("watch: put a/1"));
+        watch = etcd_watch_free(watch);
+        process_close(&p);
+        process_close(&other);
+        world_close();
+    }
+}
+
 static void pings_give_a_cut_connection_up(void **state _unused_)
 {
     world_open(4);
@@ -547,6 +577,7 @@ int main(void)
         cmocka_unit_test(a_request_takes_virtual_time),
         cmocka_unit_test(a_lost_answer_ends_at_the_deadline),
         cmocka_unit_test(a_cut_path_holds_what_is_sent),
+        cmocka_unit_test(what_is_held_is_not_overtaken),
         cmocka_unit_test(pings_give_a_cut_connection_up),
         cmocka_unit_test(a_silent_endpoint_is_left),
         cmocka_unit_test(one_that_answers_others_is_not_silent),

@@ -438,6 +438,46 @@ static void a_member_that_lags_shows_it(void **state)
     assert_int_equal(watch->n, 3);
 }
 
+/* A compaction stands behind it in the log. */
+static void a_member_that_lags_applies_before_it_compacts(void **state)
+{
+    (void)state;
+    const char *text;
+    _cleanup_(world_freep) World *world = world_new(1);
+    send_put(world, 0, "a", "1", grant_now(world, 2));
+    Client *watch = send_watch(world, 0, "a", 0, false);
+    pass_msec(world, 1000);
+    const int64_t before = server_revision(world->server);
+    server_lag(world->server, 0, 700 * USEC_PER_MSEC);
+    pass_msec(world, 1500); /* the lease has run out, and the member does not show it yet */
+    assert_int_equal(server_revision(world->server), before + 1);
+    assert_int_equal(watch->n, 1);
+    assert_int_equal(server_compact(world->server, before + 1, &text), SERVER_OK);
+    pass_msec(world, 700);
+    assert_int_equal(watch->n, 2);
+    assert_int_equal(watched(watch, 1)->events[0]->type, PB__EVENT__EVENT_TYPE__DELETE);
+}
+
+/* It lists again: nobody can tell it of a delete that is compacted. */
+static void a_member_that_comes_back_tells_no_half_revision(void **state)
+{
+    (void)state;
+    const char *text;
+    _cleanup_(world_freep) World *world = world_new(3);
+    const size_t away = (server_leader(world->server) + 1) % 3;
+    send_put(world, away, "a", "1", grant_now(world, 2));
+    Client *watch = send_watch(world, away, "a", 0, false);
+    pass_msec(world, 1000);
+    server_isolate(world->server, away);
+    pass_msec(world, 1500);
+    assert_int_equal(server_compact(world->server, server_revision(world->server), &text),
+                     SERVER_OK);
+    server_join(world->server, away);
+    pass_msec(world, 500);
+    assert_int_equal(watch->n, 2);
+    assert_true(watched(watch, 1)->canceled);
+}
+
 static void a_member_that_stops_ends_its_calls(void **state)
 {
     (void)state;
@@ -616,6 +656,8 @@ int main(void)
         cmocka_unit_test(a_write_without_quorum_is_done_later_or_never),
         cmocka_unit_test(a_frozen_member_answers_when_it_thaws),
         cmocka_unit_test(a_member_that_lags_shows_it),
+        cmocka_unit_test(a_member_that_lags_applies_before_it_compacts),
+        cmocka_unit_test(a_member_that_comes_back_tells_no_half_revision),
         cmocka_unit_test(a_member_that_stops_ends_its_calls),
         cmocka_unit_test(a_large_answer_comes_in_fragments),
         cmocka_unit_test(what_is_compacted_ends_a_watch),
