@@ -492,7 +492,7 @@ static void on_fault(_unused_ int whom)
 
 static void draw_job(Play *ret, int job)
 {
-    static const char *const names[PLAY_JOBS_MAX] = {"a", "b", "c"};
+    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"}; /* no prefix ends a name */
     const int slots = ret->fleet.n_nodes * ret->fleet.n_slots, min = 1 + below(2),
               max = 1 + below(slots);
     ret->jobs[job] =
