@@ -261,7 +261,11 @@ static void take_ask(LogAsks *asks, const char *id, LogAskRecord *record)
     }
     log_ask_record_clear(&ask->record);
     ask->record = *record;
-    ask->gone = false;
+    if (ask->gone) { /* what is under way answers the one that was there before */
+        ask->gone = ask->ends = false;
+        ask->answered = 0;
+        ask->next_usec = 0;
+    }
     if (ask_answer(ask, clock_boottime_usec()))
         look_later(asks);
 }

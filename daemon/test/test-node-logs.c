@@ -387,6 +387,60 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
     wait_for(2, "one\n");
 }
 
+/* Its reader has come back under the same id, and asks for another rank. */
+static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    append("rank0.log", "one\n");
+    append("rank1.log", "two\n");
+    places[0] = (LogPlace){0};
+    LogAskRecord record = {.seq = 1,
+                           .follow = true,
+                           .generation = 1,
+                           .job = "a",
+                           .tail_bytes = 9,
+                           .places = places,
+                           .n_places = 1};
+    _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
+    (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
+    show(&n1.etcd);
+    (void)delete_key(key); /* while our answer is under way */
+    places[0].rank = 1;
+    _cleanup_free_ char *second = log_ask_record_encode(&record, NULL);
+    (void)put(key, second, READER_LEASE);
+    show(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    expect(1, "two\n");
+}
+
+/* "r1" is no part of "r10". */
+static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
+{
+    join(&n1);
+    append("rank0.log", "one\n");
+    places[0] = (LogPlace){0};
+    ask("r10", (LogAskRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
+    ask("r1", (LogAskRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
+    expect_of("r10", 1, "one\n");
+    expect_of("r1", 1, "one\n");
+}
+
+static void an_ask_that_cannot_be_read_ends_no_other(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    append("rank0.log", "one\n");
+    places[0] = (LogPlace){0};
+    ask_on(1, true);
+    expect(1, "one\n");
+    (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), "{", READER_LEASE);
+    settle();
+    expect(1, "one\n"); /* it lies there */
+}
+
 static void strange_asks_are_passed_over(_unused_ void **state)
 {
     static const char *const texts[] = {"", "{", "{\"v\":2}",
@@ -447,6 +501,9 @@ int main(void)
         TEST(a_node_writes_so_much_at_once_and_a_second),
         TEST(an_answer_that_is_lost_is_put_again),
         TEST(an_ask_may_come_before_etcd_has_told_us_of_our_answer),
+        TEST(an_ask_that_is_reborn_has_an_answer_of_its_own),
+        TEST(readers_whose_ids_begin_alike_are_apart),
+        TEST(an_ask_that_cannot_be_read_ends_no_other),
         TEST(strange_asks_are_passed_over),
         TEST(a_node_without_the_right_says_nothing_of_logs),
     };

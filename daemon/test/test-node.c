@@ -207,6 +207,17 @@ static void what_cannot_be_read_is_written_over(_unused_ void **state)
     assert_int_equal(n1.n_failed, 0);
 }
 
+/* What a later version wrote may be another machine's. */
+static void a_record_of_a_later_version_is_left_alone(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    (void)put(key_of("lab", KEY_NODES, "n1", key), "{\"v\":99}", lease_of(&n1.etcd));
+    settle();
+    assert_string_equal(node_key(&n1)->value, "{\"v\":99}");
+    assert_int_equal(n1.n_failed, 1);
+}
+
 /* ---- the name ---- */
 
 static void another_machine_under_the_same_name_is_left_alone(_unused_ void **state)
@@ -441,6 +452,22 @@ static void a_word_of_etcd_puts_the_fence_off(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
+static void a_write_that_fails_is_no_word_of_etcd(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.etcd.is_cut = true;
+    renew(&n1.etcd);
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "disk: it is full", &gpus);
+    pass(29 * USEC_PER_SEC);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), LOST_BEFORE);
+    pass(USEC_PER_SEC + TICK_USEC);
+    assert_int_equal(n1.n_fenced, 1);
+    assert_killed(&n1, 0, true);
+}
+
 static void a_loop_that_stood_still_looks_before_it_fences(_unused_ void **state)
 {
     join(&n1);
@@ -589,6 +616,19 @@ static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void 
     assert_int_equal(node_record(&n1).n_runs, 0);
 }
 
+/* Nothing runs and nothing was believed: it begins with the history that is there. */
+static void another_history_before_a_node_is_registered_ends_nothing(_unused_ void **state)
+{
+    start(&n1);
+    const EtcdHistory was = {.cluster = 1, .revision = 200}, now = {.cluster = 1, .revision = 50};
+    n1.etcd.history = now;
+    n1.etcd.on_history(&was, &now, n1.etcd.userdata);
+    assert_int_equal(n1.n_ended, 0);
+    grant(&n1.etcd);
+    settle();
+    assert_int_equal(n1.n_registered, 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -603,6 +643,7 @@ int main(void)
         CASE(a_key_is_reborn_while_it_is_written),
         CASE(a_key_goes_while_it_is_written_and_no_watch_shows_it),
         CASE(what_cannot_be_read_is_written_over),
+        CASE(a_record_of_a_later_version_is_left_alone),
         CASE(another_machine_under_the_same_name_is_left_alone),
         CASE(a_name_that_is_lost_ends_the_ranks),
         CASE(a_machine_takes_over_from_its_earlier_life_alone),
@@ -614,11 +655,13 @@ int main(void)
         CASE(a_node_that_knows_an_old_world_does_not_come_back_with_it),
         CASE(a_fence_fires_heals_and_fires_again),
         CASE(a_word_of_etcd_puts_the_fence_off),
+        CASE(a_write_that_fails_is_no_word_of_etcd),
         CASE(a_loop_that_stood_still_looks_before_it_fences),
         CASE(a_clock_that_jumps_a_day_ends_nothing),
         CASE(a_node_answers_what_means_its_machine),
         CASE(a_checkpoint_is_asked_of_rank_0_of_that_submission),
         CASE(another_history_ends_the_node_and_is_told_by_the_next),
+        CASE(another_history_before_a_node_is_registered_ends_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -237,6 +237,10 @@ static void test_plan_gives_ranks_in_slot_order(_unused_ void **state)
     assert_int_equal(n, 0);
     assert_int_equal(plan_ranks(&world, "a", 9, 8, local_ranks, &n, &err), 0); /* another life */
     assert_int_equal(n, 0);
+    (void)snprintf(runs[1].node, sizeof(runs[1].node), "ab"); /* is not "a" */
+    runs[1].incarnation = 1;
+    assert_int_equal(plan_ranks(&world, "a", 1, 8, local_ranks, &n, &err), 0);
+    assert_int_equal(n, 3);
 }
 
 static void test_plan_refuses_impossible_worlds(_unused_ void **state)

@@ -475,6 +475,18 @@ static void who_is_killed_is_told_nothing(_unused_ void **state)
     assert_int_equal(told(0), CHANNEL_GO);
 }
 
+/* Each of its words says that it ends: the first one counts. */
+static void a_trainer_that_talks_on_ends_no_later(_unused_ void **state)
+{
+    run_world(1);
+    says(&home, 0, CHANNEL_ERROR, 1);
+    pass(RANK_LAST_WORDS_MSEC * USEC_PER_MSEC / 2);
+    says(&home, 0, CHANNEL_ERROR, 1);
+    assert_false(home.trainers[0].killed);
+    pass(RANK_LAST_WORDS_MSEC * USEC_PER_MSEC / 2);
+    assert_true(home.trainers[0].killed);
+}
+
 static void a_trainer_that_hangs_up_has_a_moment_to_end(_unused_ void **state)
 {
     run_world(1);
@@ -526,6 +538,7 @@ int main(void)
         CASE(what_outlives_its_trainer_loses_the_slot),
         CASE(the_last_words_of_a_trainer_are_read),
         CASE(who_is_killed_is_told_nothing),
+        CASE(a_trainer_that_talks_on_ends_no_later),
         CASE(a_trainer_that_hangs_up_has_a_moment_to_end),
         CASE(the_dead_mans_timer_looks_like_a_hang),
     };

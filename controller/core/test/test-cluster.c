@@ -24,10 +24,9 @@
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
- *   lose|spoil|newer|backup|restore KIND JOB    what trace_harm() says
+ *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
- *   tick                             time passes, nothing else
- *   clock SECONDS                    the wall clock is so far ahead of what it was at first
+ *   tick | clock SECONDS             time passes, nothing else; the wall clock is so far ahead of its beginning
  *
  * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
 #include "base/file.h"
@@ -493,6 +492,7 @@ static const struct {
     {"newer", harm},
     {"backup", harm},
     {"restore", harm},
+    {"again", harm},
     {"survey", survey},
     {"tick", tick},
     {"clock", set_clock},

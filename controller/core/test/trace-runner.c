@@ -311,14 +311,30 @@ static void keep(TraceRunner *runner, EventKind kind, const char *name)
     runner->kept.record = copy_record(kind, entry->record);
 }
 
-static void spoil(TraceRunner *runner, EventKind kind, const char *name, RecordHealth health)
+/* A report's name is <job>/<generation>/<node>. */
+static TraceEntry *find_named(TraceRunner *runner, EventKind kind, const char *name)
 {
-    TraceEntry *entry = trace_find(runner, kind, name, 0, NULL);
+    char job[64], node[64];
+    long long generation;
+    if (kind != EVENT_RANKS)
+        return trace_find(runner, kind, name, 0, NULL);
+    assert(sscanf(name, "%63[^/]/%lld/%63s", job, &generation, node) == 3);
+    return trace_find(runner, kind, job, generation, node);
+}
+
+static void show_again(TraceRunner *runner, TraceEntry *entry)
+{
+    assert(entry);
+    Event event = event_of(runner, entry);
+    step(runner, &event);
+}
+
+static void spoil(TraceRunner *runner, TraceEntry *entry, RecordHealth health)
+{
     assert(entry);
     entry->mod = ++runner->revision;
     entry->health = health;
-    Event event = event_of(runner, entry);
-    step(runner, &event);
+    show_again(runner, entry);
 }
 
 bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const char *name)
@@ -333,7 +349,9 @@ bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const c
                  {"checkpoints", EVENT_CHECKPOINTS},
                  {"progress", EVENT_PROGRESS},
                  {"cordons", EVENT_CORDON},
-                 {"nodes", EVENT_NODE}};
+                 {"nodes", EVENT_NODE},
+                 {"incidents", EVENT_INCIDENT},
+                 {"ranks", EVENT_RANKS}};
     size_t i = 0;
     while (i < ELEMENTSOF(kinds) && strcmp(kinds[i].name, kind) != 0)
         i++;
@@ -345,8 +363,10 @@ bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const c
         keep(runner, kinds[i].kind, name);
     else if (strcmp(verb, "restore") == 0)
         trace_put(runner, kinds[i].kind, name, 0, NULL, runner->kept.record, false);
+    else if (strcmp(verb, "again") == 0)
+        show_again(runner, find_named(runner, kinds[i].kind, name));
     else
-        spoil(runner, kinds[i].kind, name,
+        spoil(runner, find_named(runner, kinds[i].kind, name),
               strcmp(verb, "newer") == 0 ? RECORD_FOREIGN : RECORD_DAMAGED);
     return true;
 }

@@ -254,6 +254,44 @@ static void a_lost_job_file_is_put_back_byte_by_byte(_unused_ void **state)
     (void)feed_free(feed);
 }
 
+static RecordHealth health_of(Feed *feed, const char *key, const char *text)
+{
+    Error err = ERROR_INIT;
+    Event event;
+    assert_int_equal(feed_event(feed, key, text, strlen(text), 5, 6, &event, &err), 1);
+    assert_null(event.record);
+    return event.health;
+}
+
+/* It is there, and what it was before is still known. */
+static void what_cannot_be_read_is_not_gone(_unused_ void **state)
+{
+    Feed *feed = feed_new("lab");
+    _cleanup_free_ char *text = desired_record_encode(&(DesiredRecord){.min = 1, .max = 2}, NULL);
+    read_text(feed, CLUSTER "desired/a", text);
+    assert_int_equal(health_of(feed, CLUSTER "desired/a", "{"), RECORD_DAMAGED);
+    assert_string_equal(feed_last(feed, CLUSTER "desired/a"), text);
+    assert_string_equal(feed_text(feed, CLUSTER "desired/a"), "{");
+    assert_int_equal(health_of(feed, CLUSTER "desired/a", "{\"v\":99}"), RECORD_FOREIGN);
+    assert_string_equal(feed_last(feed, CLUSTER "desired/a"), text);
+    feed_mark(feed);
+    assert_string_equal(feed_next_unseen(feed), CLUSTER "desired/a");
+    assert_null(feed_next_unseen(feed));
+    (void)feed_free(feed);
+}
+
+static void the_end_of_job_a_forgets_nothing_of_ab(_unused_ void **state)
+{
+    Feed *feed = feed_new("lab");
+    _cleanup_free_ char *text = desired_record_encode(&(DesiredRecord){.min = 1, .max = 2}, NULL);
+    read_text(feed, CLUSTER "desired/ab", text);
+    read_text(feed, CLUSTER "desired/a", text);
+    read_text(feed, CLUSTER "desired/a", NULL);
+    assert_null(feed_last(feed, CLUSTER "desired/a"));
+    assert_string_equal(feed_last(feed, CLUSTER "desired/ab"), text);
+    (void)feed_free(feed);
+}
+
 /* ---- a world's secret ---- */
 
 static int send_world(const Feed *feed, const Rights *rights, int size)
@@ -365,6 +403,8 @@ int main(void)
         CASE(each_record_that_is_written_is_compared),
         CASE(fields_of_others_are_kept),
         CASE(a_lost_job_file_is_put_back_byte_by_byte),
+        CASE(what_cannot_be_read_is_not_gone),
+        CASE(the_end_of_job_a_forgets_nothing_of_ab),
         CASE(a_world_has_its_own_secret_or_none),
         CASE(a_generation_goes_and_no_other),
         CASE(a_job_goes_and_no_other),

@@ -112,6 +112,11 @@ static void a_renewal_of_two_terms_is_none(_unused_ void **state)
     assert_int_equal(seen.n_granted, 1);
 }
 
+static void assert_near(uint64_t usec, uint64_t wanted_usec)
+{
+    assert_true(usec < wanted_usec + USEC_PER_SEC / 10 && usec + USEC_PER_SEC / 10 > wanted_usec);
+}
+
 static void a_deadline_counts_from_the_send(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -123,13 +128,17 @@ static void a_deadline_counts_from_the_send(_unused_ void **state)
     assert_true(grant->wire != NULL);
     reply_grant(77);
     assert_true(etcd_lease_deadline_usec(lease) <= granted_usec + 10 * USEC_PER_SEC);
+    assert_true(etcd_lease_deadline_usec(lease) > granted_usec + 9 * USEC_PER_SEC);
     (void)await_asked("LeaseKeepAlive");
     const uint64_t sent_usec = clock_boottime_usec();
+    assert_near(sent_usec, granted_usec + 10 * USEC_PER_SEC / 4);
     reply_range(await_asked("Range"), 5, 2);
     pass_usec(2 * USEC_PER_SEC);
     reply_keep_alive(77, 10, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(etcd_lease_deadline_usec(lease) <= sent_usec + 10 * USEC_PER_SEC);
+    (void)await_asked("LeaseKeepAlive"); /* so does the next renewal */
+    assert_near(clock_boottime_usec(), sent_usec + 10 * USEC_PER_SEC / 4);
 }
 
 static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
@@ -180,6 +189,25 @@ static void renewals_that_fail_are_tried_before_it_runs_out(_unused_ void **stat
         assert_true(clock_boottime_usec() < failed_usec + 2 * USEC_PER_SEC / 6);
         assert_int_equal(seen.n_renewed, 0);
     }
+}
+
+/* A new failure is tried again as soon as the first one was. */
+static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
+{
+    SeenLease seen = {0};
+    uint64_t failed_usec = 0;
+    open_client(NULL);
+    assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, &seen, &lease), 0);
+    reply_grant_of(77, 100);
+    for (int i = 0; i < 9; i++) {
+        const uint64_t term = i == 7 ? 2 : 3; /* but for one, of another term */
+        reply_keep_alive(77, 100, 2);
+        failed_usec = clock_boottime_usec();
+        reply_range(await_asked("Range"), 5, term);
+        (void)await_asked("LeaseKeepAlive");
+    }
+    assert_int_equal(seen.n_renewed, 1);
+    assert_true(clock_boottime_usec() < failed_usec + USEC_PER_SEC / 2);
 }
 
 static void an_answer_to_another_lease_is_none(_unused_ void **state)
@@ -309,6 +337,23 @@ static void say_event(AskedCall *call, const char *key, int64_t revision, bool m
     part.events = puts;
     call->n_asked++; /* it speaks without being asked */
     reply(call, &part.base);
+}
+
+/* It spoke a while ago: it has IDLE_SEC from then, and is asked. */
+static void a_watch_that_spoke_is_looked_at_again(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    open_client(NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    pass_usec(3 * USEC_PER_SEC);
+    say_event(stream, "/p/a", 6, false);
+    pass_usec(4 * USEC_PER_SEC);
+    assert_false(is_asked("Watch"));
+    pass_usec(2 * USEC_PER_SEC);
+    assert_true(is_asked("Watch"));
 }
 
 /* In the end a revision is whole, in however many parts it came. */
@@ -521,6 +566,8 @@ int main(void)
         CASE(a_lost_lease_is_asked_for_anew_at_once),
         CASE(a_renewal_without_an_answer_is_asked_again),
         CASE(renewals_that_fail_are_tried_before_it_runs_out),
+        CASE(a_renewal_that_succeeds_forgets_the_failures),
+        CASE(a_watch_that_spoke_is_looked_at_again),
         CASE(an_answer_to_another_lease_is_none),
         CASE(each_renewal_has_a_witness_of_its_own),
         CASE(a_candidate_whose_key_nobody_shows_stands_again),

@@ -316,6 +316,23 @@ a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both(_unused_ voi
     assert_int_equal(seen.of[n_before + 1].revision, reborn);
 }
 
+/* Neither as it changes nor in a list. */
+static void a_watch_of_one_key_tells_of_no_longer_name(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    (void)change(ETCD_PUT, "/p/a");
+    (void)change(ETCD_PUT, "/p/ab");
+    assert_int_equal(etcd_watch_key(clients[READER], "/p/a", on_events, &seen, &watch), 0);
+    run_for_msec(1000);
+    assert_int_equal(seen.n, 1);
+    network_reset(READER, 0);
+    run_for_msec(5000);
+    (void)change(ETCD_PUT, "/p/ab");
+    run_for_msec(1000);
+    assert_int_equal(etcd_watch_lists(watch), 2);
+    assert_int_equal(seen.n, 1);
+}
+
 /* ---- an election ---- */
 
 typedef struct SeenTerm {
@@ -406,6 +423,36 @@ static void a_value_that_changes_while_another_is_written_is_written(_unused_ vo
     assert_int_equal(seen.n_won, 1); /* in the same term */
 }
 
+/* What is asked for now never comes there, and ends. */
+static void lose_what_is_asked(void)
+{
+    network_cut(READER, 0, NETWORK_TO_MEMBER, true);
+    run_for_msec(500);
+    network_reset(READER, 0);
+    network_cut(READER, 0, NETWORK_TO_MEMBER, false);
+}
+
+static void what_an_election_could_not_write_is_written_again(_unused_ void **state)
+{
+    SeenTerm seen = {0};
+    char value[32] = "";
+    assert_int_equal(etcd_lease_new(clients[READER], 10, "/p/w", on_lease, NULL, &lease), 0);
+    run_for_msec(1000);
+    assert_int_equal(etcd_election_new(clients[READER], "/e/", "one", lease, on_election, &seen,
+                                       &election),
+                     0);
+    lose_what_is_asked();
+    run_for_msec(5000);
+    assert_true(seen.leading);
+    etcd_election_change(election, "two");
+    lose_what_is_asked();
+    run_for_msec(5000);
+    assert_int_equal(etcd_get(clients[WRITER], "/e/", true, on_value, value, NULL), 0);
+    run_for_msec(1000);
+    assert_string_equal(value, "two");
+    assert_int_equal(seen.n_won, 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -419,6 +466,8 @@ int main(void)
         CASE(a_key_that_was_born_again_is_another_term),
         CASE(a_deleted_key_is_not_known),
         CASE(a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both),
+        CASE(a_watch_of_one_key_tells_of_no_longer_name),
+        CASE(what_an_election_could_not_write_is_written_again),
         CASE(who_loses_the_lease_leads_no_more),
         CASE(a_value_that_changes_while_another_is_written_is_written),
     };

@@ -101,6 +101,7 @@ void checks_word(const Writing *w, const Entry *e);
 void checks_follows_word(const Writing *w, const Ledger *job, const WorldRecord *world);
 void checks_slots(const Writing *w, const Entry *e);
 void checks_cordon(const Writing *w, const Entry *e);
+void checks_removal(const Writing *w, const Entry *e);
 
 /* ---- checks-commits.c ---- */
 void checks_commit(const Writing *w, const Entry *e);

@@ -5,7 +5,9 @@
  * another. Of a cordon it leaves an operator's cause as it is, ends no quarantine without an end but that of a job that
  * is gone, and holds what a machine has done against that machine, one strike at a time. Where the record
  * is damaged, that is what it has been told before; who has been told nothing writes nothing in its place but beside a
- * cordon, which somebody may have meant. */
+ * cordon, which somebody may have meant.
+ *
+ * It removes a job where a person has said so, and of one that stays what is older than its last two generations. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -218,4 +220,22 @@ void checks_cordon(const Writing *w, const Entry *e)
         check_kept(w, e->name, &before->causes[i], after);
     for (size_t i = 0; after && i < after->n_causes; i++)
         check_cause(w, e->name, &after->causes[i], same_cause(before, &after->causes[i]));
+}
+
+/* ---- what a leader removes ---- */
+
+void checks_removal(const Writing *w, const Entry *e)
+{
+    if (w->controller < 0 || e->after.there || !e->before.there || !e->job)
+        return;
+    const DesiredRecord *desired = entry_before(e->job->desired);
+    const int64_t newest = e->job->generation; /* whatever somebody has put in its world's place */
+    if (e->kind != KEY_RANKS && e->kind != KEY_RENDEZVOUS) {
+        if (desired && desired->state != DESIRED_DELETED)
+            books_break("removes", "c%d removes %s, and nobody has deleted the job", w->controller,
+                        e->key);
+    } else if (e->job->spec->after.there && newest > 0 && e->generation >= newest - 1) {
+        books_break("removes", "c%d removes %s, and the job is in generation %lld", w->controller,
+                    e->key, (long long)newest);
+    }
 }

@@ -358,6 +358,7 @@ static void check_change(const Writing *w, const Entry *e)
         books_break("foreign", "%s, of a later version, is written over", e->key);
     if (e->after.by_hand)
         note_vandal(e);
+    checks_removal(w, e);
     /* a word is a word, whoever puts it */
     if (e->after.by_hand && e->kind != KEY_SPECS && !(e->kind == KEY_DESIRED && entry_after(e)))
         return;

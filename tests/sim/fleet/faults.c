@@ -19,7 +19,7 @@
 
 static const Play *play;
 static uint64_t seed, n_draws, n_struck;
-static bool is_healed;
+static bool is_healed, is_silent;
 
 /* ---- draws ---- */
 
@@ -198,6 +198,8 @@ static void on_member_well(int member)
 {
     Server *server = fleet_server();
     const size_t m = (size_t)member;
+    if (is_silent)
+        return; /* what ends now is a fault of before */
     network_freeze(m, false);
     server_thaw(server, m);
     if (!server_is_up(server, m))
@@ -205,6 +207,20 @@ static void on_member_well(int member)
     server_join(server, m);
     server_start_disk(server, m);
     server_lag(server, m, 0);
+    network_server_changed();
+}
+
+void faults_silence(bool on)
+{
+    is_silent = on;
+    for (int i = 0; i < play->fleet.n_members; i++) {
+        if (!on) {
+            on_member_well(i);
+            continue;
+        }
+        server_freeze(fleet_server(), (size_t)i);
+        network_freeze((size_t)i, true);
+    }
     network_server_changed();
 }
 
@@ -492,7 +508,7 @@ static void on_fault(_unused_ int whom)
 
 static void draw_job(Play *ret, int job)
 {
-    static const char *const names[PLAY_JOBS_MAX] = {"a", "b", "c"};
+    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"}; /* no prefix ends a name */
     const int slots = ret->fleet.n_nodes * ret->fleet.n_slots, min = 1 + below(2),
               max = 1 + below(slots);
     ret->jobs[job] =
@@ -517,6 +533,7 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     seed = its_seed;
     n_draws = 0;
     *ret = (Play){.has_outage = its_seed % 3 == 0,
+                  .has_silence = its_seed % 5 == 2,
                   .fleet = {.seed = its_seed, .n_nodes = n_nodes, .core = cluster_config_default}};
     FleetOptions *fleet = &ret->fleet;
     fleet->n_members = chance(500) ? 1 : 3;
@@ -574,7 +591,7 @@ void faults_begin(const Play *its)
 {
     play = its;
     n_struck = 0;
-    is_healed = false;
+    is_healed = is_silent = false;
     int r = sd_event_new(&loop);
     assert(r >= 0);
     timers = (Timers){.event = loop, .failed = on_no_timer};

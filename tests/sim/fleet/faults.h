@@ -20,6 +20,7 @@ typedef struct Play { /* drawn from the seed before anything happens */
     uint64_t faults_usec; /* how long they strike */
     uint64_t gap_usec;    /* between two, on average */
     bool has_outage;      /* after the healing the store alone goes away: outage.c */
+    bool has_silence;     /* and at last etcd alone is silent for longer than fence_sec */
 } Play;
 
 void play_draw(uint64_t seed, int n_nodes, Play *ret);
@@ -28,11 +29,14 @@ void play_describe(const Play *play);
 /* Faults strike from now on, until faults_heal(). */
 void faults_begin(const Play *play);
 uint64_t faults_count(void);
+/* All members of etcd stand still, whatever faults end meanwhile; or all are well. */
+void faults_silence(bool on);
 void faults_heal(void);
 /* Frees timers; the fleet is still open. */
 void faults_end(void);
 
 void outage_run(const Play *play);
+void silence_run(const Play *play);
 
 /* Draws of the schedule, apart from the network's. */
 uint32_t play_draw_below(uint32_t n);

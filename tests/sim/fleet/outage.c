@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outage.c - the store alone goes away for some seconds, and nothing else goes wrong: no world ends of it, each job
- * that trains has an incident that says so, and its checkpoints catch up.
+/* outage.c - what alone goes away once a schedule has healed, while nothing else goes wrong.
  *
- * Entry point: outage_run(), once a schedule has healed (faults.h). */
+ * Entry points (faults.h): outage_run() takes the store away for some seconds: no world ends of it, each job that trains
+ * has an incident that says so, and its checkpoints catch up. silence_run() takes etcd away for fence_sec: until then
+ * ranks train on, and after it none runs. */
 #include "daemon/world/progress.h"
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/checks.h"
@@ -16,7 +17,8 @@ enum {
     CALM_SEC = 60,
     /* From the last data to its being told: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
     KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
-    CAUGHT_UP_SEC = 10 /* from the store's return, beside a save's interval */
+    CAUGHT_UP_SEC = 10, /* from the store's return, beside a save's interval */
+    FENCE_SLACK_SEC = 2 /* the last word may be a renewal ago; a daemon looks each second */
 };
 
 /* It trains, has long to go, and is not about to leave. */
@@ -112,4 +114,38 @@ void outage_run(const Play *play)
     if (all_calm && checks_counts().n_leaves == before.n_leaves &&
         checks_counts().n_failures != before.n_failures)
         books_break("outage", "a world has ended although its store alone was away");
+}
+
+/* ---- etcd alone is silent ---- */
+
+/* Nobody decides while etcd is silent, and so nothing may end. */
+static void check_trains_on(const Play *play, const bool *calm)
+{
+    for (int i = 0; i < play->n_jobs; i++) {
+        const FleetJob *job = &play->jobs[i];
+        if (calm[i] && loops_now_usec() > books_job(job->name)->trained_usec +
+                                              4 * job->plan.step_usec + SEC(1))
+            books_break("fence", "%s trains no more, and etcd has not been silent for fence_sec",
+                        job->name);
+    }
+}
+
+void silence_run(const Play *play)
+{
+    bool calm[PLAY_JOBS_MAX] = {0};
+    if (!wait_for_calm(play))
+        return;
+    for (int i = 0; i < play->n_jobs; i++)
+        calm[i] = is_calm(&play->jobs[i]);
+    fleet_say("etcd alone falls silent");
+    faults_silence(true);
+    const uint64_t due_usec = loops_now_usec() + SEC((uint64_t)play->fleet.fence_sec);
+    fleet_run(due_usec - SEC(FENCE_SLACK_SEC));
+    if (!books_broken())
+        check_trains_on(play, calm);
+    fleet_run(due_usec + SEC(FENCE_SLACK_SEC));
+    if (!books_broken())
+        trainers_check_fenced();
+    fleet_say("etcd speaks again");
+    faults_silence(false);
 }

@@ -137,6 +137,10 @@ static void run(Play *play)
         books_end();
     if (!books_broken() && play->has_outage)
         outage_run(play);
+    if (!books_broken() && play->has_silence)
+        silence_run(play);
+    if (!books_broken() && play->has_silence)
+        check_liveness(play);
 }
 
 static void write_nothing(_unused_ LogLevel level, _unused_ const char *text) {}

@@ -34,6 +34,8 @@ void trainers_check_exited(const char *job, int64_t generation, int node, int sl
 void trainers_check_killed(const char *job, int64_t generation, int node);
 /* No rank runs whose world is over. */
 void trainers_check_rest(void);
+/* No rank runs: etcd has been silent for longer than fence_sec. */
+void trainers_check_fenced(void);
 
 /* ---- what happens to them ---- */
 
