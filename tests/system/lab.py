@@ -64,15 +64,18 @@ class TimedOut(AssertionError):
 
 
 def until(condition, what, timeout=120, pause=0.01):
-    """Asks again every few milliseconds until the condition gives something true, which it returns."""
+    """Asks again every few milliseconds until the condition gives something true, which it returns. A question that takes
+    long, as a process of its own does, is asked less often: most of the machine is left to what is waited for."""
     end = time.monotonic() + timeout
     while True:
+        asked = time.monotonic()
         got = condition()
         if got:
             return got
-        if time.monotonic() > end:
+        now = time.monotonic()
+        if now > end:
             raise TimedOut("not within %d s: %s" % (timeout, what))
-        time.sleep(pause)
+        time.sleep(max(pause, min(2 * (now - asked), 0.5)))
 
 
 def processes_of(folder):
