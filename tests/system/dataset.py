@@ -8,6 +8,7 @@ import random
 import struct
 
 LATENTS = (4, 16, 16)
+SMALL = (4, 8, 8)  # a step on them takes half the time
 TEXT = (77, 32)
 
 

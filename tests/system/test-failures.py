@@ -7,6 +7,7 @@ import os
 import signal
 import unittest
 
+import dataset
 from lab import LabCase, processes_of
 
 # A trainer stops itself here, in the middle of a step, and the step cannot end before it goes on: so what a
@@ -19,6 +20,8 @@ def go_on(pid):
 
 
 class Failures(LabCase):
+    latents = dataset.SMALL
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

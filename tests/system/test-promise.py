@@ -5,6 +5,7 @@ setting, and for every kind of training that a job file can ask for."""
 import os
 import unittest
 
+import dataset
 from lab import LabCase
 
 # What may never change a bit, all of it varied at once in different ways.
@@ -23,6 +24,8 @@ SETTINGS = [
 
 
 class Promise(LabCase):
+    latents = dataset.SMALL
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
