@@ -109,7 +109,7 @@ class Tool(unittest.TestCase):
 
     def test_eats_memory(self):
         new = "        for (char *p = __builtin_malloc(8ul << 30);; p += 4096)\n            *p = 1;"
-        status, _, results = self.mutants("--all", eats=bug("        sum += i;", new))
+        status, _, results = self.mutants("--all", "--limit", "300", eats=bug("        sum += i;", new))
         self.assertEqual((status, results["eats"]["by"]), (0, "test-count: too much memory"))
 
     def test_does_not_compile(self):
