@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-leaders.c - moments of a leader that no schedule draws, in a whole cluster and in virtual time. */
+#include "base/fault.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "controller/core/survey.h"
@@ -7,6 +8,7 @@
 #include "tests/sim/fleet/fleet.h"
 #include "tests/sim/seams/loop.h"
 
+#include <errno.h>
 #include <string.h>
 
 enum {
@@ -134,6 +136,34 @@ static void records_that_change_end_it(_unused_ void **state)
     end();
 }
 
+/* ---- transactions ---- */
+
+static const char *struck; /* a fault point that fails once; NULL: it has */
+
+static int strike_once(const char *point)
+{
+    if (!struck || strcmp(point, struck) != 0)
+        return 0;
+    struck = NULL;
+    return -EIO;
+}
+
+/* Whether it was written shows when everything is read again: there is one world, and it goes once. */
+static void a_decision_that_fails_is_made_again(_unused_ void **state)
+{
+    static const char *const points[] = {"decide.world.before", "decide.world.after",
+                                         "decide.phase.before", "decide.phase.after"};
+    fault_lend(strike_once);
+    for (size_t i = 0; i < ELEMENTSOF(points); i++) {
+        struck = points[i];
+        begin(&usual);
+        assert_null(struck);
+        assert_int_equal(fleet_generation("a"), 1);
+        end();
+    }
+    fault_lend(NULL);
+}
+
 /* ---- records ---- */
 
 static void put_request(const char *id, const char *kind, const char *target)
@@ -218,12 +248,22 @@ static void what_does_not_fit_is_read_again(_unused_ void **state)
     options.limits =
         (ClusterLimits){.nodes = 8, .jobs = 1, .reports = 32, .incidents = 256, .requests = 16};
     other.name = "b";
+    options.lease_sec = 3 * LEASE_SEC; /* longer than the cut below */
+    options.core = cluster_config_default;
+    options.core.ttl_usec = 3 * LEASE_SEC * USEC_PER_SEC;
     begin(&options);
     fleet_submit_job(&other);
     fleet_run_for(30);
     assert_false(books_job("b")->has_phase);
     fleet_want(&small, DESIRED_DELETED, 0);
+    for (int i = 0; i < 600 && books_job("a")->has_phase; i++)
+        fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
+    const int leader = fleet_leader();
+    fleet_cut(fleet_machine(false, leader), true, true); /* its first try gets no answer */
+    fleet_run(loops_now_usec() + 6200 * USEC_PER_MSEC);
+    fleet_cut(fleet_machine(false, leader), false, false);
     assert_true(fleet_run_until("b", PHASE_RUNNING, 60));
+    assert_int_equal(fleet_leader(), leader);
     end();
 }
 
@@ -249,6 +289,7 @@ int main(void)
         cmocka_unit_test(each_further_death_doubles_the_pause),
         cmocka_unit_test(settings_that_are_read_again_end_it),
         cmocka_unit_test(records_that_change_end_it),
+        cmocka_unit_test(a_decision_that_fails_is_made_again),
         cmocka_unit_test(requests_are_answered_and_go),
         cmocka_unit_test(old_incidents_go),
         cmocka_unit_test(what_does_not_fit_is_read_again),
