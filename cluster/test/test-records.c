@@ -49,9 +49,9 @@ static void keys_of_others_are_refused(void **state)
     (void)state;
     KeyKind kind;
     const char *rest;
-    static const char *const bad[] = {"/sdtrain/other/nodes/a", "/sdtrain/lab/nodes/",
-                                      "/sdtrain/lab/novel/a", "", "nodes/a",
-                                      "/sdtrain/lab2/nodes/a", "/sdtrain/lab/nodes2/a"};
+    static const char *const bad[] = {
+        "/sdtrain/other/nodes/a", "/sdtrain/lab/nodes/",  "/sdtrain/lab/novel/a", "", "nodes/a",
+        "/sdtrain/lab2/nodes/a",  "/sdtrain/lab/nodes2/a"};
     for (size_t i = 0; i < ELEMENTSOF(bad); i++)
         assert_int_equal(key_parse("lab", bad[i], &kind, &rest), -EINVAL);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* outage.c - what alone goes away once a schedule has healed, while nothing else goes wrong.
  *
- * Entry points (faults.h): outage_run() takes the store away for some seconds: no world ends of it, each job that trains
- * has an incident that says so, and its checkpoints catch up. silence_run() takes etcd away for fence_sec: until then
- * ranks train on, and after it none runs. */
+ * Entry points (faults.h): outage_run() takes the store away for some seconds: no world ends of it, each job that
+ * trains has an incident that says so, and its checkpoints catch up. silence_run() takes etcd away for fence_sec:
+ * until then ranks train on, and after it none runs. */
 #include "daemon/world/progress.h"
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/checks.h"
@@ -123,8 +123,8 @@ static void check_trains_on(const Play *play, const bool *calm)
 {
     for (int i = 0; i < play->n_jobs; i++) {
         const FleetJob *job = &play->jobs[i];
-        if (calm[i] && loops_now_usec() > books_job(job->name)->trained_usec +
-                                              4 * job->plan.step_usec + SEC(1))
+        if (calm[i] && loops_now_usec() >
+                           books_job(job->name)->trained_usec + 4 * job->plan.step_usec + SEC(1))
             books_break("fence", "%s trains no more, and etcd has not been silent for fence_sec",
                         job->name);
     }

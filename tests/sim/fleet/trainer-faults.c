@@ -166,6 +166,7 @@ void trainers_check_fenced(void)
 {
     for (const Trainer *t = trainers; t; t = t->next)
         if (trainer_lives(t) && !t->is_killed && fleet_runs(t->node))
-            books_break("fence", "a rank of %s-%lld runs on n%d, which has heard nothing for fence_sec",
+            books_break("fence",
+                        "a rank of %s-%lld runs on n%d, which has heard nothing for fence_sec",
                         t->job, (long long)t->generation, t->node);
 }
