@@ -389,6 +389,34 @@ static void a_report_that_comes_late_does_not_count(_unused_ void **state)
     assert_int_equal(n_under_way(&etcd), 0);
 }
 
+static uint64_t next_try_msec(void)
+{
+    const uint64_t begun_usec = clock_boottime_usec();
+    while (n_under_way(&etcd) == 0)
+        pass(10 * USEC_PER_MSEC);
+    return (clock_boottime_usec() - begun_usec) / USEC_PER_MSEC;
+}
+
+/* Slower each time, up to two seconds; and at the first pace again after one that was written. */
+static void a_report_that_fails_is_tried_at_a_pace(_unused_ void **state)
+{
+    static const uint64_t paces_msec[] = {100, 200, 400, 800, 1600, 2000, 2000};
+    char key[KEY_MAX];
+    run_world(1);
+    (void)key_ranks("lab", "a", 1, "n1", key);
+    dies(&home, 1);
+    for (size_t i = 0; i < ELEMENTSOF(paces_msec); i++) {
+        answer(under_way(&etcd, key), LOST_BEFORE);
+        assert_int_equal(next_try_msec(), paces_msec[i]);
+    }
+    answer_all();
+    dies(&home, 0);
+    answer(under_way(&etcd, key), LOST_BEFORE);
+    assert_int_equal(next_try_msec(), paces_msec[0]);
+    answer_all();
+    expect(1, RANK_EXITED, RANK_EXITED, false);
+}
+
 static void progress_that_comes_late_does_not_count(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -526,6 +554,7 @@ int main(void)
         CASE(a_rank_that_was_told_to_go_must_join),
         CASE(a_refused_write_kills_the_ranks),
         CASE(a_report_that_comes_late_does_not_count),
+        CASE(a_report_that_fails_is_tried_at_a_pace),
         CASE(progress_that_comes_late_does_not_count),
         CASE(a_world_that_never_started_tells_nothing_of_an_older_one),
         CASE(a_lost_slot_is_told_before_its_rank_counts_as_ended),

@@ -381,6 +381,7 @@ static void its_own_key_born_again_deposes(_unused_ void **state)
 {
     begin();
     char *text = strdup(find(LEADER_KEY)->value);
+    cordon("n1");
     delete_key(LEADER_KEY);
     put_text(LEADER_KEY, text);
     free(text);
@@ -388,6 +389,9 @@ static void its_own_key_born_again_deposes(_unused_ void **state)
     assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
     pass(USEC_PER_SEC);
     answer(under_way(true), GIVEN);
+    assert_int_equal(leader_view(leader).term, 0);
+    assert_true(show_one()); /* the watch is as far as before it died */
+    pass(USEC_PER_SEC);
     assert_int_equal(leader_view(leader).term, 0);
 }
 
