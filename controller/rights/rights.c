@@ -67,10 +67,12 @@ static void on_answer(int r, const Error *err, _unused_ const EtcdTxnResult *res
     if (!denied)
         log_info("this controller may write %s from now on", name);
     else if (without[kind])
-        log_warning("%s: this controller may not write %s (%s); ops/etcd-roles gives the right",
+        log_warning("%s: this controller may not write %s (%s); /usr/share/sdtrain/etcd-roles "
+                    "gives the right",
                     without[kind], name, err->text);
     else
-        log_error("what writes %s fails: this controller may not (%s); ops/etcd-roles gives the "
+        log_error("what writes %s fails: this controller may not (%s); "
+                  "/usr/share/sdtrain/etcd-roles gives the "
                   "right",
                   name, err->text);
     introduce(rights);

@@ -106,7 +106,8 @@ static void judge_rights(const Model *m, Judgement *j)
         else
             add_wrong(j, "the leader may not write %s in etcd: what it decides with them fails",
                       name);
-        advise(j, "ops/etcd-roles brings its role up to date; it looks again every ten seconds");
+        advise(j, "/usr/share/sdtrain/etcd-roles brings its role up to date; it looks again every "
+                  "ten seconds");
     }
 }
 

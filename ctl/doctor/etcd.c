@@ -128,7 +128,7 @@ static void judge_times(Times *t, const char *what, Findings *f)
                  "a %s takes %.1f ms (median), %.1f ms at most", what, median, most);
 }
 
-/* As ops/etcd-roles gives them to an operator. */
+/* As /usr/share/sdtrain/etcd-roles gives them to an operator. */
 static const KeyKind written[] = {KEY_SPECS, KEY_DESIRED, KEY_CORDONS, KEY_REQUESTS, KEY_HEALTH};
 
 /* Nothing is written: the transaction's guard cannot hold. But a quorum has put it on disk before it answers. */
@@ -152,7 +152,9 @@ static void check_rights(CtlClient *client, Times *times, Findings *f)
         n_denied += r < 0;
         if (r < 0)
             findings_add(f, FINDING_WRONG, rights_check, kind,
-                         r == -EACCES ? "ops/etcd-roles gives an operator these rights" : NULL,
+                         r == -EACCES
+                             ? "/usr/share/sdtrain/etcd-roles gives an operator these rights"
+                             : NULL,
                          r == -EACCES ? "this user may not write them" : "%s", err.text);
     }
     if (n_denied > 0)
@@ -160,7 +162,7 @@ static void check_rights(CtlClient *client, Times *times, Findings *f)
     if (ask(client, "/sdtrain-doctor/.rights", times, &err) == 0)
         findings_add(
             f, FINDING_NOTE, rights_check, NULL,
-            "ops/etcd-roles --enable makes roles and switches authentication on",
+            "/usr/share/sdtrain/etcd-roles --enable makes roles and switches authentication on",
             "this user may write everything in etcd: authentication is off, or it is root");
     else
         findings_add(f, FINDING_OK, rights_check, NULL, NULL,

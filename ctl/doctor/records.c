@@ -66,8 +66,8 @@ void check_controllers(const Model *m, Findings *f)
                      i == 0 ? "leads" : "is ready to follow");
         if (*r->lacks)
             findings_add(f, FINDING_WRONG, controller_check, r->name,
-                         "ops/etcd-roles brings its role up to date", "may not write in etcd: %s",
-                         r->lacks);
+                         "/usr/share/sdtrain/etcd-roles brings its role up to date",
+                         "may not write in etcd: %s", r->lacks);
         if (i == 0 && r->still_until_usec)
             findings_add(f, FINDING_WRONG, controller_check, r->name,
                          "sdctl cluster status says why", "decides nothing for a while");

@@ -109,8 +109,8 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
         return;
     }
     if (r == -EACCES) {
-        reader_end(reader,
-                   "etcd does not let this user ask for logs; ops/etcd-roles gives the right");
+        reader_end(reader, "etcd does not let this user ask for logs; "
+                           "/usr/share/sdtrain/etcd-roles gives the right");
         return;
     }
     if (r < 0 && clock_boottime_usec() > reader->deadline_usec) {
@@ -422,9 +422,10 @@ static int wait_open(LogReaders *all, Error *err)
     int r = client_get(all->client, key_of(all->client->cluster, KEY_LINES, ".rights", key), false,
                        &answer, err);
     if (r == -EACCES)
-        return error_set(
-            err, r, "etcd does not let this user read logs (%s); ops/etcd-roles gives the right",
-            key_prefix(all->client->cluster, KEY_LINES, key));
+        return error_set(err, r,
+                         "etcd does not let this user read logs (%s); "
+                         "/usr/share/sdtrain/etcd-roles gives the right",
+                         key_prefix(all->client->cluster, KEY_LINES, key));
     if (r < 0)
         return r;
     const uint64_t deadline = clock_boottime_usec() + OPEN_SEC * USEC_PER_SEC;

@@ -123,7 +123,7 @@ static void say_elsewhere(Logs *l, const char *node, int rank)
     if (!l->cannot_ask && !node_knows(record, FEATURE_LOGS))
         fprintf(stderr,
                 "; sdtraind %s there hands out no logs: it is older, or has no right to "
-                "(ops/etcd-roles)",
+                "(/usr/share/sdtrain/etcd-roles)",
                 record->version);
     fprintf(stderr, "\n");
 }

@@ -78,7 +78,7 @@ static void what_the_leader_may_not_write_is_wrong(void **state)
     assert_int_equal(ctl_run(lab, "cluster status"), 0);
     assert_contains(lab->out,
                     "! the leader may not write worlds in etcd: what it decides with them fails\n"
-                    "    ops/etcd-roles brings its role up to date");
+                    "    /usr/share/sdtrain/etcd-roles brings its role up to date");
     assert_contains(
         lab->out,
         "! the leader may not write secrets in etcd and leaves them out: worlds get no secret");

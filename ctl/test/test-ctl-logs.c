@@ -110,7 +110,7 @@ static void a_node_that_cannot_be_asked_is_named(void **state)
     assert_string_equal(lab->err,
                         "sdctl: rank 1: its log is on n2 (10.0.0.1) in /far/a/g2/rank1.log; "
                         "sdtraind 0.3.0 there hands out no logs: it is older, or has no right to "
-                        "(ops/etcd-roles)\n");
+                        "(/usr/share/sdtrain/etcd-roles)\n");
     put_nodes(lab, "", "logs"); /* and does not answer */
     assert_int_equal(ctl_run(lab, "job logs a --rank 1"), 1);
     assert_string_equal(lab->err, "sdctl: node n2 (10.0.0.1): it does not answer within 5 s; its "

@@ -361,9 +361,10 @@ static void logs_are_read_where_they_lie(void **state)
     ctl_write(lab, "logs1/a/g2/rank0.log", "ond\nthird");
     assert_int_equal(ctl_run(lab, "job logs a"), 0);
     assert_string_equal(lab->out, "first\nsecond\nthird\n");
-    assert_string_equal(lab->err, "sdctl: rank 1: its log is on n2 (10.0.0.1) in "
-                                  "its log_dir/a/g2/rank1.log; sdtraind  there hands out no "
-                                  "logs: it is older, or has no right to (ops/etcd-roles)\n");
+    assert_string_equal(lab->err,
+                        "sdctl: rank 1: its log is on n2 (10.0.0.1) in "
+                        "its log_dir/a/g2/rank1.log; sdtraind  there hands out no "
+                        "logs: it is older, or has no right to (/usr/share/sdtrain/etcd-roles)\n");
     assert_int_equal(ctl_run(lab, "job logs a --generation 1"), 0);
     assert_string_equal(lab->out, "of the past\n");
     assert_int_equal(ctl_run(lab, "job logs a --rank 2"), 3);

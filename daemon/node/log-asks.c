@@ -40,7 +40,8 @@ static void ask_forget(LogAsk *ask)
 static void warn_once(LogAsks *asks, const Error *err)
 {
     if (!asks->refused_told)
-        log_warning("cannot answer who asks for logs: %s; ops/etcd-roles gives the right NODE=%s",
+        log_warning("cannot answer who asks for logs: %s; /usr/share/sdtrain/etcd-roles gives the "
+                    "right NODE=%s",
                     err->text, asks->config->node);
     asks->refused_told = true;
 }

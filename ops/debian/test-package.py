@@ -137,7 +137,7 @@ class Package(unittest.TestCase):
                 if not mode.startswith("d"):
                     self.assertNotIn(path, seen, "in %s, too" % seen.get(path))
                     seen[path] = package
-                    self.assertEqual("x" in mode, path.startswith("/usr/bin/") or path.endswith(("/etcd-roles", "/node-configured.sh")), path)
+                    self.assertEqual("x" in mode, path.startswith("/usr/bin/") or path.endswith(("/etcd-roles", "/node-configured.sh", "/sdtrain.sbatch")), path)
 
     def test_control(self):
         version = re.search(r"project\(sdtrain VERSION ([0-9.]+)", read(SOURCE, "CMakeLists.txt")).group(1)
