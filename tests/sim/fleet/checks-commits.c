@@ -84,6 +84,16 @@ static void check_made(const Writing *w, Ledger *job, const CheckpointCommit *co
     job->failing_usec = 0;
 }
 
+/* Its ranks have trained it. Those of a world that somebody put once more may find what its ranks of before have
+ * committed. */
+static bool is_made_by(const WorldRecord *world, Ledger *job, int manifest)
+{
+    if (!world || manifests_get(manifest)->generation != world->generation)
+        return false;
+    return !books_job(job->name)->world_by_hand || world->resume.find == FIND_NOTHING ||
+           !find_booked(job, manifest);
+}
+
 /* A node's. */
 void checks_commit(const Writing *w, const Entry *e)
 {
@@ -99,7 +109,7 @@ void checks_commit(const Writing *w, const Entry *e)
         strcmp(m->submission, job->submission) != 0)
         books_break("I4", "%s commits step %lld by a manifest of %s's step %lld", e->name,
                     (long long)commit->step, m->job, (long long)m->last);
-    if (world && m->generation == world->generation)
+    if (is_made_by(world, job, manifest))
         check_made(w, job, commit, manifest);
     else
         check_found(w, job, commit, manifest);
