@@ -26,11 +26,11 @@ def live_page(o, say, report, load):
 
     def values(figure, viewers):
         return [line[figure]["value"] for line in seen[viewers]]
-    report("live_page_decision", "ms", 100.0, values("controller_death_to_world", VIEWERS[-1]), before, viewers=VIEWERS[-1],
+    report("viewers_decision", "ms", 100.0, values("controller_death_to_world", VIEWERS[-1]), before, viewers=VIEWERS[-1],
            without_viewers=values("controller_death_to_world", 0))
-    report("live_page_cpu", "% of a core", 2.0, [seen_by - alone for seen_by, alone in zip(
+    report("viewers_cpu", "% of a core", 2.0, [seen_by - alone for seen_by, alone in zip(
         values("controller_cpu", VIEWERS[-1]), values("controller_cpu", 0))], before, viewers=VIEWERS[-1])
-    report("live_page_bytes", "kB", 200.0, values("live_page_bytes", VIEWERS[-1]), before, viewers=VIEWERS[-1])
+    report("viewers_bytes", "kB", 200.0, values("live_page_bytes", VIEWERS[-1]), before, viewers=VIEWERS[-1])
 
 
 FIGURES = [live_page]
