@@ -2,7 +2,11 @@
 /* bench-fleet.c - sdcontroller under a fleet: nodes that are records, leases and watches alone, on a real
  * etcd, run one job as sdtraind would write of it; some fail, leave and return.
  *
- *     bench-fleet [NODES [SLOTS [SECONDS]]]     1000 nodes of 8 slots, 20 s of quiet by default
+ *     bench-fleet [NODES [SLOTS [SECONDS [VIEWERS]]]]     1000 nodes of 8 slots, 20 s of quiet by default
+ *
+ * With VIEWERS the controller serves its live page, and so many (0 is a number, too) look at it all the time.
+ * BENCH_FLEET_DEAF in the environment: nodes watch nothing, so that etcd and this program do not tell a world to a
+ * thousand watches while they are to show it here.
  *
  * Prints one JSON line a figure. The times are between two events of one watch, so what etcd needs
  * to tell of both is not in them, and what it needs to write the new world is. */
@@ -12,6 +16,8 @@
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "controller/core/cluster.h"
+#include "controller/test/testing-figures.h"
+#include "controller/test/testing-viewers.h"
 #include "etcd/test/testing-etcd.h"
 
 #include <jansson.h>
@@ -80,6 +86,10 @@ struct Fleet {
     uint64_t go_usec;
     char awaited_key[KEY_MAX]; /* when its next event was seen: */
     uint64_t awaited_usec;
+    bool awaits_loss; /* of any node; their leases do not run out at one moment */
+    int n_viewers;    /* -1: there is no page */
+    char page[160];   /* the leader's */
+    TestingViewers *viewers;
     CheckpointsRecord checkpoints;
     /* how the world's record comes to all nodes */
     Etcd *clients[NODES_MAX / NODES_PER_CLIENT + 1];
@@ -243,6 +253,8 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
         post_ranks(n, RANK_READY, 0);
 }
 
+static bool is_deaf(void) { return getenv("BENCH_FLEET_DEAF") != NULL; }
+
 /* A daemon decodes it, too; here one process is all nodes, so it only counts. */
 static void on_node_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                           bool initial, void *userdata)
@@ -263,6 +275,8 @@ static void on_node_watch(const EtcdEvent *events, size_t n, _unused_ int64_t re
 
 static void node_watch(FakeNode *n)
 {
+    if (is_deaf())
+        return;
     Fleet *f = n->fleet;
     Etcd *client = f->clients[(n - f->nodes) / NODES_PER_CLIENT];
     char prefix[KEY_MAX];
@@ -359,6 +373,29 @@ static void take_phase(Fleet *f, const EtcdKeyValue *kv)
     }
 }
 
+static void take_leader(Fleet *f, const EtcdKeyValue *kv)
+{
+    Error err = ERROR_INIT;
+    LeaderRecord leader;
+    if (leader_record_decode(kv->key, kv->value, kv->n_value, &leader, &err) < 0)
+        give_up(err.text);
+    memcpy(f->page, leader.page, sizeof(f->page));
+    leader_record_clear(&leader);
+}
+
+static bool is_awaited(Fleet *f, const EtcdEvent *event)
+{
+    KeyKind kind;
+    const char *rest;
+    if (!f->awaits_loss)
+        return strcmp(event->kv.key, f->awaited_key) == 0;
+    if (event->kind == ETCD_EVENT_PUT || key_parse("fleet", event->kv.key, &kind, &rest) < 0 ||
+        kind != KEY_NODES)
+        return false;
+    const FakeNode *n = find_node(f, rest);
+    return n && !n->lease;
+}
+
 static void on_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                      _unused_ bool initial, void *userdata)
 {
@@ -367,7 +404,7 @@ static void on_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revisio
         KeyKind kind;
         const char *rest;
         const EtcdKeyValue *kv = &events[i].kv;
-        if (strcmp(kv->key, f->awaited_key) == 0 && !f->awaited_usec)
+        if (!f->awaited_usec && is_awaited(f, &events[i]))
             f->awaited_usec = clock_boottime_usec();
         if (events[i].kind != ETCD_EVENT_PUT || key_parse("fleet", kv->key, &kind, &rest) < 0)
             continue;
@@ -375,6 +412,8 @@ static void on_watch(const EtcdEvent *events, size_t n, _unused_ int64_t revisio
             take_world(f, kv);
         else if (kind == KEY_PHASES)
             take_phase(f, kv);
+        else if (kind == KEY_LEADER)
+            take_leader(f, kv);
     }
 }
 
@@ -446,55 +485,23 @@ static void start_controller(Fleet *f)
     (void)freopen("/dev/null", "a", stdout);
     if (!getenv("BENCH_FLEET_TALK"))
         (void)freopen("/dev/null", "a", stderr);
-    if (f->n_nodes > 1000)
-        execl(path, path, "--cluster", "fleet", "--etcd", endpoints, "--lease-sec", lease,
-              "--max-strikes", "0", "--record", record, "--max-nodes", "10000", NULL);
-    execl(path, path, "--cluster", "fleet", "--etcd", endpoints, "--lease-sec", lease,
-          "--max-strikes", "0", "--record", record, NULL);
+    char *arguments[16] = {path,          "--cluster", "fleet",         "--etcd", (char *)endpoints,
+                           "--lease-sec", lease,       "--max-strikes", "0",      "--record",
+                           record};
+    int n = 11;
+    if (f->n_nodes > 1000) {
+        arguments[n++] = "--max-nodes";
+        arguments[n++] = "10000";
+    }
+    if (f->n_viewers >= 0) {
+        arguments[n++] = "--metrics";
+        arguments[n++] = "127.0.0.1:0"; /* a port of its choice: its record names it */
+    }
+    execv(path, arguments);
     _exit(127);
 }
 
-static double cpu_sec(const Fleet *f)
-{
-    char path[64];
-    unsigned long user = 0, system = 0;
-    (void)snprintf(path, sizeof(path), "/proc/%d/stat", f->controller);
-    _cleanup_file_ FILE *file = fopen(path, "re");
-    if (!file || fscanf(file, "%*d %*s %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user,
-                        &system) != 2)
-        give_up("the controller is gone");
-    return (double)(user + system) / (double)sysconf(_SC_CLK_TCK);
-}
-
-static double memory_mib(const Fleet *f, const char *field)
-{
-    char path[64], line[256];
-    (void)snprintf(path, sizeof(path), "/proc/%d/status", f->controller);
-    _cleanup_file_ FILE *file = fopen(path, "re");
-    while (file && fgets(line, sizeof(line), file))
-        if (strncmp(line, field, strlen(field)) == 0)
-            return (double)strtol(line + strlen(field) + 1, NULL, 10) / 1024;
-    give_up("the controller is gone");
-    return 0;
-}
-
 /* ---- figures ---- */
-
-static int compare(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sorts them; value is the median. */
-static void print(const char *figure, const char *unit, double *values, int n)
-{
-    qsort(values, (size_t)n, sizeof(*values), compare);
-    printf("{\"figure\":\"%s\",\"unit\":\"%s\",\"value\":%.3f,\"min\":%.3f,\"max\":%.3f,"
-           "\"runs\":%d}\n",
-           figure, unit, values[n / 2], values[0], values[n - 1], n);
-    (void)fflush(stdout);
-}
 
 static bool runs_in_full(const Fleet *f)
 {
@@ -523,9 +530,16 @@ static bool all_are_told(const Fleet *f)
     return f->told_revision == f->world_revision && f->n_told == f->n_nodes;
 }
 
+static void await_loss(Fleet *f)
+{
+    f->awaited_usec = 0;
+    f->awaits_loss = true;
+}
+
 static void await_key(Fleet *f, const char *key)
 {
     f->awaited_usec = 0;
+    f->awaits_loss = false;
     (void)snprintf(f->awaited_key, sizeof(f->awaited_key), "%s", key);
 }
 
@@ -548,11 +562,18 @@ static double answer_msec(Fleet *f, uint64_t less_usec)
 
 static void measure_quiet(Fleet *f, int seconds)
 {
-    double before = cpu_sec(f);
+    double before = process_cpu_sec(f->controller);
     uint64_t begun = clock_boottime_usec();
+    const uint64_t bytes = f->viewers ? testing_viewers_bytes(f->viewers) : 0;
     rest(f, seconds);
-    double percent = 100 * (cpu_sec(f) - before) / ((double)(clock_boottime_usec() - begun) * 1e-6);
-    print("controller_cpu", "% of a core", &percent, 1);
+    const double passed = (double)(clock_boottime_usec() - begun) * 1e-6;
+    double percent = 100 * (process_cpu_sec(f->controller) - before) / passed;
+    figure_print("controller_cpu", "% of a core", &percent, 1);
+    if (!f->viewers || f->n_viewers == 0)
+        return;
+    double kb =
+        (double)(testing_viewers_bytes(f->viewers) - bytes) / 1e3 / passed * 60 / f->n_viewers;
+    figure_print("live_page_bytes", "kB a minute and viewer", &kb, 1);
 }
 
 static void measure_deaths(Fleet *f)
@@ -561,29 +582,31 @@ static void measure_deaths(Fleet *f)
     char key[KEY_MAX];
     for (int i = 0; i < DEATHS; i++) {
         FakeNode *n = &f->nodes[f->n_nodes / 2 + i];
-        cpu[i] = cpu_sec(f);
+        cpu[i] = process_cpu_sec(f->controller);
         await_key(f, key_ranks("fleet", "a", n->generation, n->name, key));
         post_ranks(n, RANK_RUNNING, -9);
         msec[i] = answer_msec(f, 0);
-        cpu[i] = 1e3 * (cpu_sec(f) - cpu[i]);
-        run_until(f, all_are_told, "a node does not hear of the world");
+        cpu[i] = 1e3 * (process_cpu_sec(f->controller) - cpu[i]);
+        if (!is_deaf())
+            run_until(f, all_are_told, "a node does not hear of the world");
         told[i] = (double)MAX((int64_t)(f->told_usec - f->world_usec), INT64_C(0)) / 1e3;
         mib[i] = (double)f->told_bytes / (1 << 20);
     }
-    print("world_told_to_all_nodes", "ms", told, DEATHS);
-    print("world_bytes_to_all_nodes", "MiB", mib, DEATHS);
-    print("controller_death_to_world", "ms", msec, DEATHS);
-    print("controller_cpu_of_a_recovery", "ms", cpu, DEATHS);
+    if (!is_deaf()) {
+        figure_print("world_told_to_all_nodes", "ms", told, DEATHS);
+        figure_print("world_bytes_to_all_nodes", "MiB", mib, DEATHS);
+    }
+    figure_print("controller_death_to_world", "ms", msec, DEATHS);
+    figure_print("controller_cpu_of_a_recovery", "ms", cpu, DEATHS);
 }
 
 static void measure_losses(Fleet *f, const char *figure, int at_once, int n)
 {
     double msec[LOSSES];
-    char key[KEY_MAX];
     assert(n <= LOSSES);
     for (int i = 0; i < n; i++) {
         FakeNode *first = &f->nodes[f->n_nodes / 3];
-        await_key(f, key_of("fleet", KEY_NODES, first->name, key));
+        await_loss(f);
         for (int k = 0; k < at_once; k++)
             node_lose(first + k);
         msec[i] = answer_msec(f, cluster_config_default.grace_usec);
@@ -592,7 +615,7 @@ static void measure_losses(Fleet *f, const char *figure, int at_once, int n)
         run_until(f, all_registered, "a node does not return");
         run_until(f, runs_in_full, "the job does not grow again");
     }
-    print(figure, "ms", msec, n);
+    figure_print(figure, "ms", msec, n);
 }
 
 static void begin(Fleet *f)
@@ -620,20 +643,25 @@ static void begin(Fleet *f)
         node_up(&f->nodes[i]);
     }
     run_until(f, all_registered, "the nodes do not register");
-    double rss = memory_mib(f, "VmRSS:");
-    print("controller_rss_registered", "MiB", &rss, 1);
+    double rss = process_memory_mib(f->controller, "VmRSS:");
+    figure_print("controller_rss_registered", "MiB", &rss, 1);
     submit(f);
     run_until(f, runs_in_full, "the job does not run");
     rest(f, REST_SEC);
+    if (f->n_viewers > 0)
+        f->viewers = testing_viewers_start(f->event, f->page, f->n_viewers);
 }
 
 int main(int argc, char **argv)
 {
-    Fleet f = {.n_nodes = argc > 1 ? atoi(argv[1]) : 1000, .n_slots = argc > 2 ? atoi(argv[2]) : 8};
+    Fleet f = {.n_nodes = argc > 1 ? atoi(argv[1]) : 1000,
+               .n_slots = argc > 2 ? atoi(argv[2]) : 8,
+               .n_viewers = argc > 4 ? atoi(argv[4]) : -1};
     int seconds = argc > 3 ? atoi(argv[3]) : 20;
     if (f.n_nodes < 2 * AT_ONCE || f.n_nodes > NODES_MAX || f.n_slots < 1 ||
-        f.n_slots > RECORD_SLOTS_MAX || f.n_nodes * f.n_slots > RECORD_RANKS_MAX || seconds < 1) {
-        (void)fprintf(stderr, "usage: bench-fleet [NODES [SLOTS [SECONDS]]]\n");
+        f.n_slots > RECORD_SLOTS_MAX || f.n_nodes * f.n_slots > RECORD_RANKS_MAX || seconds < 1 ||
+        f.n_viewers > TESTING_VIEWERS_MAX) {
+        (void)fprintf(stderr, "usage: bench-fleet [NODES [SLOTS [SECONDS [VIEWERS]]]]\n");
         return 2;
     }
     begin(&f);
@@ -641,10 +669,12 @@ int main(int argc, char **argv)
     measure_deaths(&f);
     measure_losses(&f, "controller_loss_to_world", 1, LOSSES);
     measure_losses(&f, "controller_losses_at_once", AT_ONCE, 1);
-    double rss = memory_mib(&f, "VmRSS:"), peak = memory_mib(&f, "VmHWM:");
-    print("controller_rss", "MiB", &rss, 1);
-    print("controller_rss_peak", "MiB", &peak, 1);
+    double rss = process_memory_mib(f.controller, "VmRSS:"),
+           peak = process_memory_mib(f.controller, "VmHWM:");
+    figure_print("controller_rss", "MiB", &rss, 1);
+    figure_print("controller_rss_peak", "MiB", &peak, 1);
 
+    f.viewers = testing_viewers_stop(f.viewers);
     (void)kill(f.controller, SIGTERM);
     (void)waitpid(f.controller, NULL, 0); /* it was ours */
     for (int i = 0; i < f.n_nodes; i++)

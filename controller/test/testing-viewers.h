@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-viewers.h - viewers of the leader's live page of the cluster: what they get is counted and dropped.
+ *
+ * Ownership: testing_viewers_start() gives the caller TestingViewers; testing_viewers_stop() accepts NULL.
+ * Units:     bytes.
+ * Errors:    end the program with a text, also when a stream ends.
+ * Threads:   loop thread only.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+
+#include <systemd/sd-event.h>
+
+enum { TESTING_VIEWERS_MAX = 32 };
+
+typedef struct TestingViewers TestingViewers;
+
+/* address: an IPv4 address and a port, as a leader's record names its page. */
+TestingViewers *testing_viewers_start(sd_event *event, const char *address, int n);
+TestingViewers *testing_viewers_stop(TestingViewers *viewers);
+/* What all have got together. */
+uint64_t testing_viewers_bytes(const TestingViewers *viewers);
