@@ -9,6 +9,7 @@ import signal
 import subprocess
 import unittest
 
+import dataset
 from lab import BIN, SOURCE, LabCase
 
 # Each is visited in the life of a job of 12 steps that saves every two.
@@ -40,6 +41,8 @@ def points_in_source():
 
 
 class Alone(LabCase):
+    latents = dataset.SMALL
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()

@@ -8,6 +8,7 @@ import shutil
 import signal
 import unittest
 
+import dataset
 from lab import BIN, UNET, LabCase, until
 
 NEVER_RETRY, DATA_CORRUPT, STORE_UNREACHABLE = 78, 82, 83
@@ -152,6 +153,7 @@ class BadJobs(LabCase):
 
 class Damage(LabCase):
     """Data, checkpoints and disks that go bad, without a cluster."""
+    latents = dataset.SMALL
 
     @classmethod
     def setUpClass(cls):
@@ -266,6 +268,8 @@ class Damage(LabCase):
 
 
 class InCluster(LabCase):
+    latents = dataset.SMALL
+
     @classmethod
     def setUpClass(cls):
         super().setUpClass()
@@ -392,6 +396,7 @@ class InCluster(LabCase):
 
 class NewerVersions(LabCase):
     """What a newer sdtrain wrote ends the job at once, with a text that says so; nothing of it is struck out or changed."""
+    latents = dataset.SMALL
 
     def set_version(self, path, old, new):
         with open(path) as file:

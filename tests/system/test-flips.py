@@ -8,6 +8,7 @@ import random
 import shutil
 import unittest
 
+import dataset
 from lab import BIN, LabCase
 
 JOB = dict(train__steps=4, checkpoint__every_steps=2, checkpoint__keep_last=2, train__ema={"start_step": 1, "decay": 0.9})
@@ -16,6 +17,8 @@ PLACES = 240 if os.environ.get("SDTRAIN_CHAOS_FULL") else 14
 
 
 class Flips(LabCase):
+    latents = dataset.SMALL
+
     def objects(self, job):
         """Of the newest checkpoint and of the metrics, as paths below the job's folder; the manifest's first."""
         root = job["checkpoint"]["uri"]
