@@ -147,13 +147,24 @@ static bool have_same_identity(const char *fields, const json_t *old, const json
     return true;
 }
 
+static bool is_in_identity(const char *fields, const char *name)
+{
+    size_t n = strlen(name);
+    for (; *fields; fields += strcspn(fields, " "), fields += *fields == ' ')
+        if (strncmp(fields, name, n) == 0 && (fields[n] == ' ' || !fields[n]))
+            return true;
+    return false;
+}
+
 /* The old element that has the same identity, to write over; a new object otherwise. */
 static json_t *element_to_write(const Field *f, json_t *old_array, const char *element)
 {
-    if (!f->identity || !json_is_array(old_array))
+    if (!f->identity || json_array_size(old_array) == 0)
         return json_object();
     _cleanup_json_ json_t *probe = json_object();
-    field_table_write(probe, f->fields, f->n_fields, element);
+    for (size_t i = 0; i < f->n_fields; i++)
+        if (is_in_identity(f->identity, f->fields[i].name))
+            field_table_write(probe, &f->fields[i], 1, element);
 
     size_t i;
     json_t *old;

@@ -12,7 +12,7 @@
 
 /* Out of memory, jansson loses the end of a number or an element of an object and goes on as if nothing had
  * happened; what it then reads or writes looks like a record. So it never is (memory.h). */
-static void *give_memory(size_t n_bytes) { return memory_resize(NULL, n_bytes, 1); }
+static void *give_memory(size_t n_bytes) { return memory_given(malloc(n_bytes)); }
 
 __attribute__((constructor)) static void guard_memory(void)
 {

@@ -225,7 +225,8 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
     s->wake_usec = USEC_INFINITY;
-    memset(ret, 0, offsetof(Actions, decision.cordons));
+    ret->read = ret->again = false;
+    ret->decision.id = 0;
 
     if (ev->stalled) /* keep observing, stop acting */
         c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);
@@ -244,6 +245,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
         presence_update_hold(c, s);
         health_update_trust(c);
         if (c->term != 0) {
+            memset(&ret->decision, 0, offsetof(Decision, cordons));
             ret->decision.world_revision = ret->decision.phase_revision = REVISION_ANY;
             ret->decision.checkpoints_revision = ret->decision.desired_revision = REVISION_ANY;
             ret->decision.term = c->term;

@@ -177,7 +177,7 @@ typedef struct Actions {
     bool read;  /* the shell reads everything and feeds it: a record that did not fit may fit now */
     bool again; /* the shell calls again with EVENT_TICK: there may be more to decide */
     uint64_t wake_usec; /* the shell calls again at this time or before; USEC_INFINITY: no need */
-    Decision decision;  /* last, since its end is not written */
+    Decision decision;  /* with id 0 nothing else of it is set */
 } Actions;
 
 typedef struct Cluster Cluster;

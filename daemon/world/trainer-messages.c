@@ -162,8 +162,8 @@ void trainer_messages_take(Rank *rank, const ChannelMessage *m)
 
 void trainer_messages_receive(Rank *rank)
 {
+    ChannelMessage m = {0}; /* receiving leaves it so when it fails */
     for (int i = 0; i < MESSAGES_A_CALL; i++) {
-        _cleanup_(channel_message_clear) ChannelMessage m = {0};
         Error err = ERROR_INIT;
         int r = channel_receive(rank->process.channel, &m, &err);
         if (r == -EAGAIN)
@@ -179,5 +179,6 @@ void trainer_messages_receive(Rank *rank)
             return;
         }
         trainer_messages_take(rank, &m);
+        channel_message_clear(&m);
     }
 }

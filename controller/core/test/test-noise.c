@@ -562,7 +562,8 @@ static int64_t walk(uint64_t seed)
     int64_t worlds = 0;
     for (int i = 0; i < STEPS; i++) {
         step(w);
-        worlds += w->actions.decision.put_world;
+        if (w->actions.decision.id)
+            worlds += w->actions.decision.put_world;
     }
     for (int j = 0; j < JOBS; j++)
         worlds += w->worlds[j].generation > 0;

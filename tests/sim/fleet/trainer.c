@@ -614,11 +614,11 @@ static void started(void *userdata, Task *task)
 /* One that is stopped hears when it goes on. */
 void trainer_listen(Trainer *t)
 {
-    ChannelMessage m = {0};
+    ChannelMessage m; /* large, and there is no secret to wipe */
     while (trainer_lives(t) && !t->is_stopped && !trainer_places[t->node].frozen &&
            task_hear(t->task, &m)) {
         hear(t, &m);
-        channel_message_clear(&m);
+        free(m.spec);
     }
 }
 

@@ -14,13 +14,24 @@ typedef struct HeapNode {
     size_t place; /* 1 + index; 0: in no heap */
 } HeapNode;
 
+typedef struct HeapEntry {
+    uint64_t key;
+    HeapNode *node;
+} HeapEntry;
+
 typedef struct Heap {
-    bool (*before)(const HeapNode *a, const HeapNode *b); /* a strict order */
-    HeapNode **nodes;
+    bool (*before)(const HeapNode *a,
+                   const HeapNode *b); /* a strict order of nodes with equal keys */
+    HeapEntry *entries;
     size_t n, size;
 } Heap;
 
-static inline HeapNode *heap_first(const Heap *heap) { return heap->n ? heap->nodes[0] : NULL; }
-void heap_insert(Heap *heap, HeapNode *node);
+static inline HeapNode *heap_first(const Heap *heap)
+{
+    return heap->n ? heap->entries[0].node : NULL;
+}
+/* Puts a node where it belongs by its key, and by before() where keys are equal: a new one, or one of this heap that
+ * has changed. Lower keys come first. */
+void heap_put(Heap *heap, HeapNode *node, uint64_t key);
 void heap_remove(Heap *heap, HeapNode *node);
 void heap_close(Heap *heap);

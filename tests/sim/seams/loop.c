@@ -28,7 +28,7 @@ struct sd_event_source {
     int64_t priority;
     uint64_t serial;            /* order of being added */
     uint64_t pending_iteration; /* when it became pending */
-    uint64_t usec;              /* of SOURCE_TIME */
+    uint64_t usec, placed_usec; /* of SOURCE_TIME; placed_usec: of its place in a heap */
     int fd;                     /* of SOURCE_IO */
     uint32_t events, ready;
     union {
@@ -40,7 +40,9 @@ struct sd_event_source {
 };
 
 struct sd_event {
-    HeapNode node; /* in loops.due */
+    HeapNode node;              /* in loops.due */
+    LIST_ENTRY(sd_event) moved; /* in loops.moved */
+    bool has_moved;
     unsigned n_references;
     uint64_t serial;
     uint64_t iteration;
@@ -51,42 +53,41 @@ struct sd_event {
     int64_t realtime_offset_usec;
     size_t machine;
     Heap timers, pending;
-    LIST_HEAD(, sd_event_source) sources;
+    LIST_HEAD(SourceList, sd_event_source)
+    sources, descriptors; /* of all other kinds, and SOURCE_IO */
 };
 
 static struct {
     bool opened;
     uint64_t now_usec, serial, turn;
     size_t n_loops;
-    Heap due; /* the loops that have something to do */
+    Heap due;                    /* the loops that have something to do */
+    LIST_HEAD(, sd_event) moved; /* those whose place in `due` may be another one by now */
     sd_event *current;
 } loops;
 
 /* ---- orders ---- */
 
+/* By usec, then: */
 static bool timer_before(const HeapNode *a, const HeapNode *b)
 {
-    const sd_event_source *x = OWNER(a, sd_event_source, node),
-                          *y = OWNER(b, sd_event_source, node);
-    return x->usec != y->usec ? x->usec < y->usec : x->serial < y->serial;
+    return OWNER(a, sd_event_source, node)->serial < OWNER(b, sd_event_source, node)->serial;
 }
 
+/* By priority, then: */
 static bool pending_before(const HeapNode *a, const HeapNode *b)
 {
     const sd_event_source *x = OWNER(a, sd_event_source, node),
                           *y = OWNER(b, sd_event_source, node);
-    if (x->priority != y->priority)
-        return x->priority < y->priority;
     if (x->pending_iteration != y->pending_iteration)
         return x->pending_iteration < y->pending_iteration;
-    return timer_before(a, b);
+    return x->usec != y->usec ? x->usec < y->usec : x->serial < y->serial;
 }
 
+/* By due_usec, then: */
 static bool loop_before(const HeapNode *a, const HeapNode *b)
 {
     const sd_event *x = OWNER(a, sd_event, node), *y = OWNER(b, sd_event, node);
-    if (x->due_usec != y->due_usec)
-        return x->due_usec < y->due_usec;
     return x->due_turn != y->due_turn ? x->due_turn < y->due_turn : x->serial < y->serial;
 }
 
@@ -108,12 +109,37 @@ static void loop_place(sd_event *loop)
     const uint64_t due_usec = loop_due_usec(loop);
     if (loop->node.place && due_usec == loop->due_usec && loop->last_turn == loop->due_turn)
         return;
-    if (loop->node.place)
-        heap_remove(&loops.due, &loop->node);
     loop->due_usec = due_usec;
     loop->due_turn = loop->last_turn;
     if (due_usec != UINT64_MAX)
-        heap_insert(&loops.due, &loop->node);
+        heap_put(&loops.due, &loop->node, due_usec);
+    else if (loop->node.place)
+        heap_remove(&loops.due, &loop->node);
+}
+
+/* A callback moves its sources many times; its loop is placed when somebody asks which loop is next. */
+static void loop_moved(sd_event *loop)
+{
+    if (!loop->has_moved)
+        LIST_INSERT_HEAD(&loops.moved, loop, moved);
+    loop->has_moved = true;
+}
+
+static void loop_settle(sd_event *loop)
+{
+    if (loop->has_moved)
+        LIST_REMOVE(loop, moved);
+    loop->has_moved = false;
+}
+
+static const HeapNode *first_due(void)
+{
+    sd_event *loop;
+    while ((loop = LIST_FIRST(&loops.moved))) {
+        loop_settle(loop);
+        loop_place(loop);
+    }
+    return heap_first(&loops.due);
 }
 
 static void source_unplace(sd_event_source *s)
@@ -126,7 +152,7 @@ static void source_unplace(sd_event_source *s)
 /* Puts a source where it belongs after any change of it. */
 static void source_place(sd_event_source *s)
 {
-    source_unplace(s);
+    Heap *heap = NULL;
     if (s->kind == SOURCE_IO) {
         bool ready = s->enabled != SD_EVENT_OFF && (s->ready & s->events);
         if (ready && !s->pending)
@@ -135,12 +161,20 @@ static void source_place(sd_event_source *s)
         s->pending = ready;
     }
     if (s->enabled != SD_EVENT_OFF && s->pending)
-        s->heap = &s->loop->pending;
+        heap = &s->loop->pending;
     else if (s->enabled != SD_EVENT_OFF && s->kind == SOURCE_TIME)
-        s->heap = &s->loop->timers;
-    if (s->heap)
-        heap_insert(s->heap, &s->node);
-    loop_place(s->loop);
+        heap = &s->loop->timers;
+    if (s->heap == heap && (!heap || (heap == &s->loop->timers && s->usec == s->placed_usec)))
+        return;
+    if (s->heap != heap)
+        source_unplace(s);
+    s->heap = heap;
+    s->placed_usec = s->usec;
+    if (heap == &s->loop->timers)
+        heap_put(heap, &s->node, s->usec);
+    else if (heap)
+        heap_put(heap, &s->node, (uint64_t)s->priority - (uint64_t)INT64_MIN);
+    loop_moved(s->loop);
 }
 
 /* ---- the simulator's side ---- */
@@ -165,7 +199,7 @@ uint64_t loops_now_usec(void) { return loops.now_usec; }
 
 uint64_t loops_next_usec(void)
 {
-    const HeapNode *first = heap_first(&loops.due);
+    const HeapNode *first = first_due();
     return first ? MAX(OWNER(first, sd_event, node)->due_usec, loops.now_usec) : UINT64_MAX;
 }
 
@@ -181,13 +215,13 @@ sd_event *loop_enter(sd_event *loop)
 void loop_freeze(sd_event *loop, bool frozen)
 {
     loop->frozen = frozen;
-    loop_place(loop);
+    loop_moved(loop);
 }
 
 void loop_kill(sd_event *loop)
 {
     loop->dead = true;
-    loop_place(loop);
+    loop_moved(loop);
 }
 
 bool loop_is_dead(const sd_event *loop) { return loop->dead; }
@@ -206,9 +240,9 @@ size_t loop_machine(const sd_event *loop) { return loop->machine; }
 void loop_set_ready(sd_event *loop, int fd, uint32_t revents)
 {
     sd_event_source *s;
-    LIST_FOREACH(s, &loop->sources, list)
+    LIST_FOREACH(s, &loop->descriptors, list)
     {
-        if (s->kind != SOURCE_IO || s->fd != fd)
+        if (s->fd != fd || s->ready == revents)
             continue;
         s->ready = revents;
         source_place(s);
@@ -232,14 +266,10 @@ static int source_call(sd_event_source *s)
 
 static void source_dispatch(sd_event_source *s)
 {
-    if (s->kind == SOURCE_TIME)
+    if (s->kind != SOURCE_DEFER) /* of descriptors: behind the others, if it stays ready */
         s->pending = false;
     if (s->enabled == SD_EVENT_ONESHOT)
         s->enabled = SD_EVENT_OFF;
-    if (s->kind == SOURCE_IO) { /* behind the others that are pending, if it stays ready */
-        source_unplace(s);
-        s->pending = false;
-    }
     source_place(s);
     s->dispatching = true;
     int r = source_call(s);
@@ -257,7 +287,7 @@ static void loop_run(sd_event *loop)
     loop->last_turn = ++loops.turn;
     if (loop->exiting) {
         loop->state = SD_EVENT_FINISHED;
-        loop_place(loop);
+        loop_moved(loop);
         return;
     }
     HeapNode *node;
@@ -279,7 +309,7 @@ static void loop_run(sd_event *loop)
     source_dispatch(source);
     (void)loop_enter(previous);
     loop->dispatching = false;
-    loop_place(loop);
+    loop_moved(loop);
     (void)sd_event_unref(loop);
 }
 
@@ -330,7 +360,7 @@ static void source_disconnect(sd_event_source *s)
     source_unplace(s);
     LIST_REMOVE(s, list);
     s->loop = NULL;
-    loop_place(loop);
+    loop_moved(loop);
     if (!s->floating)
         (void)sd_event_unref(loop);
 }
@@ -349,10 +379,11 @@ sd_event *sd_event_unref(sd_event *loop)
     if (--loop->n_references > 0)
         return NULL;
     sd_event_source *s;
-    while ((s = LIST_FIRST(&loop->sources))) {
+    while ((s = LIST_FIRST(&loop->sources)) || (s = LIST_FIRST(&loop->descriptors))) {
         assert(s->floating);
         source_free(s);
     }
+    loop_settle(loop);
     if (loop->node.place)
         heap_remove(&loops.due, &loop->node);
     assert(loops.current != loop);
@@ -369,7 +400,7 @@ int sd_event_exit(sd_event *loop, int code)
         return -ESTALE;
     loop->exiting = true;
     loop->exit_code = code;
-    loop_place(loop);
+    loop_moved(loop);
     return 0;
 }
 
@@ -408,7 +439,7 @@ static int source_add(sd_event *loop, sd_event_source **ret, const sd_event_sour
     s->pending_iteration = loop->iteration;
     if (ret)
         (void)sd_event_ref(loop);
-    LIST_INSERT_HEAD(&loop->sources, s, list);
+    LIST_INSERT_HEAD(s->kind == SOURCE_IO ? &loop->descriptors : &loop->sources, s, list);
     source_place(s);
     if (ret)
         *ret = s;
@@ -521,7 +552,6 @@ int sd_event_source_set_time(sd_event_source *s, uint64_t usec)
     if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
         return -ESTALE;
     s->pending = false;
-    source_unplace(s);
     s->usec = usec;
     source_place(s);
     return 0;
@@ -543,7 +573,6 @@ int sd_event_source_set_priority(sd_event_source *s, int64_t priority)
 {
     if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
         return -ESTALE;
-    source_unplace(s);
     s->priority = priority;
     source_place(s);
     return 0;

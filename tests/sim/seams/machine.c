@@ -47,7 +47,7 @@ static size_t n_tasks, tasks_room, n_living; /* n_living: numbers that are taken
 
 static ChannelMessage *copy(const ChannelMessage *message)
 {
-    ChannelMessage *m = memory_new(ChannelMessage);
+    ChannelMessage *m = memory_resize(NULL, 1, sizeof(*m));
     *m = *message;
     m->spec = message->spec ? memory_text(message->spec) : NULL;
     return m;

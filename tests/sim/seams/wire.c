@@ -587,7 +587,7 @@ WireRequest *wire_request_new(const ProtobufCMessage *message)
 {
     WireRequest *request = memory_new(WireRequest);
     size_t n = protobuf_c_message_get_packed_size(message);
-    _cleanup_free_ uint8_t *bytes = memory_zeroed(n + 1, 1);
+    _cleanup_free_ uint8_t *bytes = memory_resize(NULL, n + 1, 1);
     (void)protobuf_c_message_pack(message, bytes); /* returns n */
     *request =
         (WireRequest){.n_references = 1, .message = message_unpack(message->descriptor, bytes, n)};

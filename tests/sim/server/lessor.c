@@ -3,6 +3,7 @@
  * that often; a renewal in between finds it gone. */
 #include "tests/sim/server/server-internal.h"
 
+#include <endian.h>
 #include <string.h>
 
 enum { LOOK_MSEC = 500 };
@@ -161,13 +162,12 @@ void lessor_expire(Server *server)
 uint64_t lessor_next_usec(const Server *server)
 {
     const TreeNode *node = tree_first(&server->lessor.expiries);
-    uint64_t ret = 0;
+    uint64_t usec;
 
     if (!node)
         return UINT64_MAX;
-    for (int i = 0; i < 8; i++)
-        ret = ret << 8 | node->begin.data[i];
-    return ret;
+    memcpy(&usec, node->begin.data, sizeof(usec));
+    return be64toh(usec);
 }
 
 size_t lessor_beliefs(const Server *server, Belief **ret)
