@@ -56,7 +56,9 @@ static void start_what_rests(const Play *play, int *n_starts)
             fleet_want(job, DESIRED_RUNNING, 0);
         else if (books->has_spec && books->has_phase &&
                  (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
-                 books->word_revision <= books->phase.tried_revision && /* else it is on its way */
+                 (books->desired.state == DESIRED_STOPPED || /* it rests as it was told */
+                  books->word_revision <=
+                      books->phase.tried_revision) && /* else it is on its way */
                  n_starts[i]++ < STARTS_MAX)
             fleet_want(job, DESIRED_RUNNING, 0);
     }
