@@ -552,6 +552,7 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     fleet->core.incidents_kept = 20;
     fleet->core.queue_patience_usec = SEC(below(3));
     ret->n_jobs = 1 + below(PLAY_JOBS_MAX);
+    ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots); /* once healed, all must run */
     for (int i = 0; i < ret->n_jobs; i++)
         draw_job(ret, i);
     if (its_seed % 8 == 5) { /* some machines have GPUs, and some jobs need them */
