@@ -26,8 +26,10 @@ typedef struct Ledger { /* of a job, by its name */
     bool needs_gpu;
     DesiredRecord word; /* a person's newest, and when */
     int64_t word_revision;
-    uint64_t pending_usec;           /* since when its phase says that it waits; 0: it does not */
-    int64_t world_revision;          /* of the newest that a leader wrote */
+    uint64_t pending_usec;             /* since when its phase says that it waits; 0: it does not */
+    int64_t world_revision;            /* of the newest that a leader wrote */
+    char resized[RECORD_TEXT_MAX + 1]; /* what was last said of a resize, and of which world */
+    int64_t resized_generation;
     JobPhase phase;                  /* as a leader last wrote it */
     bool broken_world, broken_phase; /* somebody has been at the record since a leader wrote it */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */

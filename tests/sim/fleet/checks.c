@@ -178,12 +178,16 @@ static void check_world(const Writing *w, const Entry *e)
 /* ---- phases ---- */
 
 /* A word about the size acts in its own direction, however the plan has changed since. */
-static void check_resize(const Writing *w, const Ledger *job, const PhaseRecord *phase)
+/* Whoever puts a phase back says again what was decided when another size was wanted. */
+static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
     const DesiredRecord *desired = record_of(w, KEY_DESIRED, job->name);
     int from, to;
-    if (!desired || sscanf(phase->reason, "resizes from %d to %d", &from, &to) != 2)
+    if (!desired || sscanf(phase->reason, "resizes from %d to %d", &from, &to) != 2 ||
+        (job->resized_generation == phase->generation && strcmp(job->resized, phase->reason) == 0))
         return;
+    job->resized_generation = phase->generation;
+    (void)snprintf(job->resized, sizeof(job->resized), "%s", phase->reason);
     const int wanted = MIN(desired->target ? desired->target : desired->max, job->n_grains);
     if (wanted == from || (wanted > from) != (to > from))
         books_break("resize", "%s %s, and %d ranks are wanted", job->name, phase->reason, wanted);
