@@ -322,19 +322,25 @@ static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
 
 /* ---- what goes wrong ---- */
 
+/* Of rank 0; its place is places[0]. */
+static LogAskRecord ask_for_one(bool follow)
+{
+    places[0] = (LogPlace){0};
+    return (LogAskRecord){.seq = 1,
+                          .follow = follow,
+                          .generation = 1,
+                          .job = "a",
+                          .tail_bytes = 9,
+                          .places = places,
+                          .n_places = 1};
+}
+
 static void an_answer_that_is_lost_is_put_again(_unused_ void **state)
 {
     char key[KEY_MAX];
     join(&n1);
     append("rank0.log", "one\n");
-    places[0] = (LogPlace){0};
-    LogAskRecord record = {.seq = 1,
-                           .follow = true,
-                           .generation = 1,
-                           .job = "a",
-                           .tail_bytes = 9,
-                           .places = places,
-                           .n_places = 1};
+    LogAskRecord record = ask_for_one(true);
     _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
@@ -359,14 +365,7 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
     join(&n1);
     pass(USEC_PER_SEC); /* the look that follows a new lease must not hide anything */
     append("rank0.log", "one\n");
-    places[0] = (LogPlace){0};
-    LogAskRecord record = {.seq = 1,
-                           .follow = false,
-                           .generation = 1,
-                           .job = "a",
-                           .tail_bytes = 9,
-                           .places = places,
-                           .n_places = 1};
+    LogAskRecord record = ask_for_one(false);
     _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
@@ -394,14 +393,7 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     join(&n1);
     append("rank0.log", "one\n");
     append("rank1.log", "two\n");
-    places[0] = (LogPlace){0};
-    LogAskRecord record = {.seq = 1,
-                           .follow = true,
-                           .generation = 1,
-                           .job = "a",
-                           .tail_bytes = 9,
-                           .places = places,
-                           .n_places = 1};
+    LogAskRecord record = ask_for_one(true);
     _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
     show(&n1.etcd);

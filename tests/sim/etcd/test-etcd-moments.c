@@ -423,8 +423,8 @@ static void a_value_that_changes_while_another_is_written_is_written(_unused_ vo
     assert_int_equal(seen.n_won, 1); /* in the same term */
 }
 
-/* What is asked for now never comes there, and ends. */
-static void lose_what_is_asked(void)
+/* The requests that are under way to the member do not arrive, and their connection is reset. */
+static void lose_requests(void)
 {
     network_cut(READER, 0, NETWORK_TO_MEMBER, true);
     run_for_msec(500);
@@ -441,11 +441,11 @@ static void what_an_election_could_not_write_is_written_again(_unused_ void **st
     assert_int_equal(etcd_election_new(clients[READER], "/e/", "one", lease, on_election, &seen,
                                        &election),
                      0);
-    lose_what_is_asked();
+    lose_requests();
     run_for_msec(5000);
     assert_true(seen.leading);
     etcd_election_change(election, "two");
-    lose_what_is_asked();
+    lose_requests();
     run_for_msec(5000);
     assert_int_equal(etcd_get(clients[WRITER], "/e/", true, on_value, value, NULL), 0);
     run_for_msec(1000);

@@ -162,6 +162,8 @@ void fleet_cordon(int node, CordonMode mode)
     write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
 }
 
+enum { READ_SEC = 60 }; /* for all tries of a read */
+
 typedef struct Reading {
     char *value;
     bool is_heard;
@@ -181,7 +183,9 @@ char *fleet_read(KeyKind kind, const char *name)
 {
     char key[KEY_MAX];
     Reading reading = {.r = -EAGAIN};
+    const uint64_t until_usec = loops_now_usec() + READ_SEC * USEC_PER_SEC;
     while (reading.r < 0 && !books_broken()) { /* its member may have no leader for a moment */
+        assert(loops_now_usec() < until_usec);
         reading.is_heard = false;
         sd_event *previous = loop_enter(loop);
         int r = etcd_get(admin, key_of(CLUSTER, kind, name, key), false, on_read, &reading, NULL);
