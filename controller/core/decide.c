@@ -349,17 +349,27 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
+/* A phase that was lost, or is older than what runs, ends no ranks: their nodes wait for one that does. */
+static bool tells_ranks_to_end(const CoreJob *job)
+{
+    return job->phase_stamp.mod && job->phase.generation >= job_newest_generation(job);
+}
+
 static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
     assert(job->desired.state == DESIRED_DELETED);
-    if (is_active(job->phase.phase)) {
+    const bool live = job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node);
+    if (is_active(job->phase.phase) || (live && !tells_ranks_to_end(job))) {
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
+        d->phase.generation = job_newest_generation(job);
+        if (!d->phase.submission[0])
+            text_copy(d->phase.submission, sizeof(d->phase.submission), job->world.submission);
         return true;
     }
     if (decide_over(c, job, d))
         return true;
-    if (job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node))
+    if (live)
         return false;
     d->desired_revision = job->desired_stamp.mod;
     d->remove_job = true;

@@ -73,6 +73,16 @@ static NodeBooks *node_of(const char *name)
 const JobBooks *books_job(const char *job) { return job_of(job); }
 const NodeBooks *books_node(const char *node) { return node_of(node); }
 
+int64_t books_world_revision(const char *name, int64_t generation)
+{
+    int64_t newest = 0;
+    for (const HistoryJob *job = checker->jobs; job; job = job->next)
+        for (uint64_t i = 0; i < MIN(job->n_worlds, (uint64_t)BOOKED_WORLDS_MAX); i++)
+            if (strcmp(job->spec->name, name) == 0 && job->worlds[i].generation == generation)
+                newest = MAX(newest, job->worlds[i].revision);
+    return newest;
+}
+
 static void mix(const void *bytes, size_t n)
 {
     Hash words[2] = {hash_bytes(bytes, n)};
@@ -114,8 +124,6 @@ static void note_phase(int64_t revision, const ServerChange *change, const char 
     const PhaseRecord old = job->phase;
     job->has_phase = change->value && phase_record_decode(change->key, change->value,
                                                           change->n_value, &job->phase, NULL) == 0;
-    if (!change->value && by == BY_PROGRAM)
-        job->spec_by_hand = false; /* the job is deleted: what comes next is another one */
     if (!job->has_phase) {
         job->phase = (PhaseRecord){0};
         return;
@@ -186,6 +194,8 @@ static void note_desired(int64_t revision, const ServerChange *change, const cha
                                                &job->desired, NULL) == 0;
     if (change->value && by == BY_PERSON)
         job->word_revision = revision;
+    if (!change->value && by == BY_PROGRAM)
+        job->spec_by_hand = false; /* the job is deleted: what comes next is another one */
 }
 
 static void note_record(int64_t revision, const ServerChange *change, Author by)

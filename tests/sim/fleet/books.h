@@ -59,6 +59,8 @@ void books_end(void);
 
 const JobBooks *books_job(const char *job);
 const NodeBooks *books_node(const char *node);
+/* When the world of that generation was written, or written once more; 0: never, or too long ago. */
+int64_t books_world_revision(const char *job, int64_t generation);
 BooksCounts books_counts(void);
 uint64_t books_digest(void); /* of all that etcd has ever held, in order, and of all steps */
 

@@ -336,10 +336,11 @@ static void check_ranks(const Writing *w, const Entry *e)
         if (rank->stage > STAGE_JOINING)
             note_visible(job, rank->step - 1);
         if (rank->state == RANK_EXITED && is_present)
-            trainers_check_exited(job->name, e->generation, node_index(e->node), rank->slot);
+            trainers_check_exited(job->name, e->generation, ranks->world_revision,
+                                  node_index(e->node), rank->slot);
     }
     if (is_present && ranks->killed_usec && (!old || !old->killed_usec))
-        trainers_check_killed(job->name, e->generation, node_index(e->node));
+        trainers_check_killed(job->name, e->generation, ranks->world_revision, node_index(e->node));
 }
 
 /* ---- transactions ---- */

@@ -74,9 +74,18 @@ void fleet_say(const char *format, ...)
     (void)putchar('\n');
 }
 
+/* SDTRAIN_SIM_RECORDS=1: each record as it is written. */
+static void say_records(int64_t revision, const ServerChange *changes, size_t n)
+{
+    for (size_t i = 0; options.says_records && i < n; i++)
+        fleet_say("%lld %s %s", (long long)revision, changes[i].key,
+                  changes[i].value ? changes[i].value : "-");
+}
+
 static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
                       _unused_ void *userdata)
 {
+    say_records(revision, changes, n);
     books_note(revision, changes, n);
     copies_note(revision, changes, n);
 }

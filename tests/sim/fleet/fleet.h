@@ -29,6 +29,7 @@ typedef struct FleetOptions {
     ClusterLimits limits;                         /* of the core's tables; nodes 0: large enough */
     uint64_t gpu_key; /* tells which machines have how many GPUs; 0: none has any */
     bool talks;       /* prints a line per transition */
+    bool says_records; /* and one per record that is written */
 } FleetOptions;
 
 enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 1024, FLEET_JOBS_MAX = 8 };

@@ -141,6 +141,16 @@ void lost_strike(void)
 
 /* ---- the healing ---- */
 
+bool lost_is_left(void)
+{
+    for (const Foreign *f = foreign; f; f = f->next) {
+        const Copy *now = copies_now(f->kind, f->name);
+        if (now && strcmp(now->value, f->is) == 0)
+            return true;
+    }
+    return false;
+}
+
 void lost_heal(void)
 {
     for (Foreign *f = foreign; f; f = f->next)

@@ -89,7 +89,8 @@ static void check_liveness(const Play *play)
     const uint64_t until = begun + liveness_bound(play, hang);
     uint64_t asked_usec = begun;
     int n_starts[PLAY_JOBS_MAX] = {0}, n_well = 0;
-    while (!books_broken() && loops_now_usec() < until && n_well < play->n_jobs) {
+    while (!books_broken() && loops_now_usec() < until &&
+           (n_well < play->n_jobs || lost_is_left())) {
         fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
         if (loops_now_usec() >= asked_usec + SEC(PATIENCE_SEC)) {
             asked_usec = loops_now_usec();
@@ -152,6 +153,7 @@ void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
     Play play;
     play_draw(seed, n_nodes, &play);
     play.fleet.talks = talks;
+    play.fleet.says_records = getenv("SDTRAIN_SIM_RECORDS") != NULL;
     if (!talks)
         log_lend(write_nothing);
     if (talks)

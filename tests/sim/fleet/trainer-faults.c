@@ -136,18 +136,21 @@ static bool is_of(const Trainer *t, const char *job, int node)
            strcmp(t->job, job) == 0 && strcmp(t->submission, books_job(job)->submission) == 0;
 }
 
-void trainers_check_exited(const char *job, int64_t generation, int node, int slot)
+void trainers_check_exited(const char *job, int64_t generation, int64_t world_revision, int node,
+                           int slot)
 {
     for (const Trainer *t = trainers; t; t = t->next)
-        if (is_of(t, job, node) && task_slot(t->task) == slot && t->generation == generation)
+        if (is_of(t, job, node) && task_slot(t->task) == slot && t->generation == generation &&
+            books_world_revision(job, generation) <= world_revision)
             books_break("I3", "n%d says that its rank %d of %s-%lld has ended, and it runs", node,
                         t->rank, job, (long long)generation);
 }
 
-void trainers_check_killed(const char *job, int64_t generation, int node)
+void trainers_check_killed(const char *job, int64_t generation, int64_t world_revision, int node)
 {
     for (const Trainer *t = trainers; t; t = t->next)
-        if (is_of(t, job, node) && t->generation < generation)
+        if (is_of(t, job, node) && t->generation < generation &&
+            books_world_revision(job, t->generation) < world_revision)
             books_break("I3",
                         "n%d says in generation %lld of %s that what ran before is dead, and rank "
                         "%d of generation %lld runs",
