@@ -420,8 +420,7 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     run_world("a", 1, 3, 0);
     n1.machine.trainers[0].status = n1.machine.trainers[1].status = 1;
     dies(&n1.machine, 0);
-    dies(&n1.machine, 1);
-    settle();
+    dies(&n1.machine, 1); /* what is said of them has not reached etcd yet */
     (void)delete_key(report_key(&n1, "a", 1)->key);
     (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
     _cleanup_free_ char *text = world_record_encode(&world, NULL);
@@ -434,6 +433,47 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     ranks_record_clear(&record);
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_STARTING);
     assert_null(job_find(&n1.manager->workload, "a")->over);
+}
+
+/* Etcd has all that was to be said of its ranks: nothing comes back of a job that is removed. */
+static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
+{
+    char key[KEY_MAX], report[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    (void)snprintf(report, sizeof(report), "%s", report_key(&n1, "a", 1)->key);
+    (void)delete_key(report);
+    (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
+    (void)delete_key(key_of("lab", KEY_PHASES, "a", key));
+    settle();
+    workload_advance(&n1.manager->workload);
+    settle();
+    assert_true(!find(report) || !find(report)->value);
+    assert_true(!job_find(&n1.manager->workload, "a") ||
+                !job_find(&n1.manager->workload, "a")->over);
+}
+
+/* Somebody removes the record of the world before it is told how the last rank ended: who deletes the job waits for that. */
+static void an_end_that_was_not_told_is_told_after_the_world(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    dies(&n1.machine, 0);
+    EtcdCall *first = under_way(&n1.etcd, report_key(&n1, "a", 1)->key);
+    dies(&n1.machine, 1);
+    answer(first, GIVEN);
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_READY);
+    (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
+    answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key),
+           GIVEN); /* refused, for there is no world */
+    show(&n1.etcd);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_EXITED);
 }
 
 /* ---- reports that come back with the node ---- */
@@ -527,6 +567,8 @@ int main(void)
         CASE(ranks_that_never_started_have_ended_with_their_world),
         CASE(a_world_that_was_put_once_more_is_reported_alone),
         CASE(the_first_world_of_a_job_submitted_again_is_reported_alone),
+        CASE(a_world_whose_end_was_told_goes_with_its_job),
+        CASE(an_end_that_was_not_told_is_told_after_the_world),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),

@@ -80,6 +80,8 @@ void job_forget_if_idle(LocalJob *job)
 
 /* ---- what the watches say ---- */
 
+static void settle_over(LocalJob *job);
+
 static void end_local_world(LocalJob *job, const char *why)
 {
     LocalWorld *local = job->local;
@@ -102,6 +104,8 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     if (!world) {
         job->world_revision = 0;
         end_local_world(job, "the job was removed");
+        local_worlds_forget_told(job); /* the leader asks for no more: it has read how they ended */
+        settle_over(job);
         if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
             job->rendezvous_generation = 0;
         job_forget_if_idle(job);

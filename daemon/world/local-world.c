@@ -80,6 +80,16 @@ static void on_rendezvous_written(LocalWorld *local)
                        &record); /* no need to wait for the watch */
 }
 
+static void forget(LocalWorld *local)
+{
+    LocalWorld **at = &local->job->over;
+    while (*at && *at != local)
+        at = &(*at)->next;
+    assert(*at && local_world_is_dead(local));
+    *at = local->next;
+    (void)local_world_free(local); /* NULL always */
+}
+
 /* A local world that is over goes once etcd knows that it is dead, and of each of its ranks that it ended: one
  * in a lost slot says so when etcd knows of the slot, which may be later. */
 static void on_reported(LocalWorld *local)
@@ -87,13 +97,17 @@ static void on_reported(LocalWorld *local)
     LocalJob *job = local->job;
     if (!local->over || !local->killed_usec || job->local == local || local_world_is_live(local))
         return;
-    LocalWorld **at = &job->over;
-    while (*at && *at != local)
-        at = &(*at)->next;
-    assert(*at && local_world_is_dead(local));
-    *at = local->next;
-    (void)local_world_free(local); /* NULL always */
+    forget(local);
     job_forget_if_idle(job);
+}
+
+void local_worlds_forget_told(LocalJob *job)
+{
+    for (LocalWorld *t = job->over, *next; t; t = next) {
+        next = t->next;
+        if (t->report.told && !local_world_is_live(t))
+            forget(t);
+    }
 }
 
 void local_world_report(LocalWorld *local) { record_writer_send(&local->report); }

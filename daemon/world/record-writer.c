@@ -105,6 +105,7 @@ static void on_writer_written(int r, const Error *err, const EtcdTxnResult *resu
         return;
     }
     writer->revision = result->revision;
+    writer->told = !writer->wanted;
     if (writer->wanted)
         record_writer_write(writer);
     else if (writer->done)
@@ -150,6 +151,7 @@ static void record_writer_write(RecordWriter *writer)
 void record_writer_send(RecordWriter *writer)
 {
     writer->wanted = true;
+    writer->told = false;
     if (!writer->call && !timer_runs(&writer->retry))
         record_writer_write(writer);
 }
@@ -168,6 +170,7 @@ bool record_writer_learn(RecordWriter *writer)
 void record_writer_note(RecordWriter *writer, int64_t revision)
 {
     writer->revision = revision;
+    writer->told = revision != 0 && !writer->wanted;
     writer->unsure = false;
     writer->refused = false; /* what was refused is older than what was put */
 }

@@ -38,6 +38,7 @@ typedef struct RecordWriter {
     bool unsure;    /* `revision` is to be read first */
     bool refused;   /* a guard did not hold: the read tells whether it was that of the world */
     bool wanted;    /* the content has changed since the last write began */
+    bool told;      /* etcd has had the content as it is */
     bool held;      /* no write begins */
     EtcdCall *call; /* the read or write under way; NULL: none */
     Timer retry;    /* runs after a write that failed */
