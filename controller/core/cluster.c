@@ -97,6 +97,7 @@ Cluster *cluster_init(void *memory, const ClusterLimits *limits, const ClusterCo
     c->limits = *limits;
     c->config = *config;
     c->first_free_report = -1;
+    c->began_usec = USEC_INFINITY;
     assert(parts.used == cluster_bytes(limits)); /* what was counted is what was handed out */
     return c;
 }
@@ -224,6 +225,7 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     Scratch *s = &c->scratch;
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
+    c->began_usec = MIN(c->began_usec, c->now_usec);
     s->wake_usec = USEC_INFINITY;
     ret->read = ret->again = false;
     ret->decision.id = 0;

@@ -464,6 +464,8 @@ static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision
         return decide_world(c, s, job, job->phase.phase, reason, d);
     if (!all_ready(c, job) || job_has_older_ranks_alive(c, s, job, &node))
         return false; /* I3 */
+    if (!cluster_due(c, s, c->began_usec + c->config.grace_usec))
+        return false; /* a node may have vanished just before, with its report of older ranks */
     decide_phase(c, job, job->phase.phase, job->phase.reason, d);
     d->phase.go = true;
     return true;
