@@ -24,6 +24,7 @@
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
+ *   show                             says what records hold that the lines of decisions do not tell
  *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   tick | clock SECONDS             time passes, nothing else; the wall clock is so far ahead of its beginning
@@ -494,6 +495,7 @@ static const struct {
     {"restore", harm},
     {"again", harm},
     {"survey", survey},
+    {"show", show},
     {"tick", tick},
     {"clock", set_clock},
 };
