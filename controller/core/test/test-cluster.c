@@ -27,7 +27,8 @@
  *   show                             says what records hold that the lines of decisions do not tell
  *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
- *   tick | clock SECONDS             time passes, nothing else; the wall clock is so far ahead of its beginning
+ *   tick | stall | clock SECONDS     time passes, nothing else; the leader stood still before; the wall clock is so far
+ *                                    ahead of its beginning
  *
  * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
 #include "base/file.h"
@@ -450,6 +451,7 @@ static void harm(Story *s)
 }
 
 static void tick(Story *s) { trace_tick(s->runner); }
+static void stall(Story *s) { trace_stall(s->runner); }
 
 static void set_clock(Story *s)
 {
@@ -497,6 +499,7 @@ static const struct {
     {"survey", survey},
     {"show", show},
     {"tick", tick},
+    {"stall", stall},
     {"clock", set_clock},
 };
 

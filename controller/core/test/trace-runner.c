@@ -253,6 +253,13 @@ void trace_tick(TraceRunner *runner)
     step(runner, &event);
 }
 
+void trace_stall(TraceRunner *runner)
+{
+    Event event = event_now(runner, EVENT_TICK);
+    event.stalled = true;
+    step(runner, &event);
+}
+
 void trace_advance(TraceRunner *runner, uint64_t until_usec)
 {
     for (int i = 0; i < STEPS_MAX && runner->wake_usec <= until_usec; i++) {

@@ -66,3 +66,5 @@ TraceEntry *trace_find(TraceRunner *runner, EventKind kind, const char *name, in
                        const char *node);
 size_t trace_entries(TraceRunner *runner, TraceEntry **ret);
 void trace_tick(TraceRunner *runner);
+/* A tick that comes late: the leader's machine stood still before. */
+void trace_stall(TraceRunner *runner);
