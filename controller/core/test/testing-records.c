@@ -25,7 +25,7 @@ static void show_phase(Story *s, const char *job, const PhaseRecord *p)
         say(s, ", store lost %.3f", after(p->store_lost_usec));
     if (p->pause_usec)
         say(s, ", pauses %.3f", (double)p->pause_usec / 1e6);
-    say(s, ", submission \"%s\"\n", p->submission);
+    say(s, ", serial %lld, submission \"%s\"\n", (long long)p->serial, p->submission);
 }
 
 static void show_world(Story *s, const char *job, const WorldRecord *w)
