@@ -28,6 +28,7 @@
  *   show                             says what records hold that the lines of decisions do not tell
  *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
+ *   hold | release                   the next decision is under way until it is released
  *   tick | stall | clock SECONDS     time passes, nothing else; the leader stood still before; the wall clock is so far
  *                                    ahead of its beginning
  *
@@ -454,6 +455,8 @@ static void harm(Story *s)
 
 static void tick(Story *s) { trace_tick(s->runner); }
 static void stall(Story *s) { trace_stall(s->runner); }
+static void hold(Story *s) { trace_hold(s->runner); }
+static void release(Story *s) { trace_release(s->runner); }
 
 static void set_clock(Story *s)
 {
@@ -502,6 +505,8 @@ static const struct {
     {"show", show},
     {"tick", tick},
     {"stall", stall},
+    {"hold", hold},
+    {"release", release},
     {"clock", set_clock},
 };
 
