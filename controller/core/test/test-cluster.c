@@ -12,8 +12,8 @@
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP price=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
- *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= priority=
- *       [stop-if-diverging]
+ *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= keep-every=
+ *       priority= [stop-if-diverging]
  *   want NAME STATE min= max= target= priority= by=                     its desired record is put
  *   cordon NODE mode= reason= by= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
@@ -226,6 +226,7 @@ static void put_job(Story *s)
                   .needs_gpu = has_flag(s, "gpu"),
                   .stop_if_diverging = has_flag(s, "stop-if-diverging"),
                   .keep_last = (int64_t)find_number(s, "keep", 3),
+                  .keep_every = (int64_t)find_number(s, "keep-every", 0),
                   .priority = (int)find_number(s, "priority", 0),
                   .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
