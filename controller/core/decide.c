@@ -138,6 +138,8 @@ static bool ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job)
     return false;
 }
 
+const char stopped_before_its_first_step[] = "stopped before its first step";
+
 const char *decide_asked(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_TEXT_MAX + 1);
@@ -456,7 +458,7 @@ static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision
     int node;
     assert(is_active(job->phase.phase) && !job->phase.go);
     if (job->desired.state == DESIRED_STOPPED) {
-        decide_stopped(c, s, job, "stopped before its first step", d);
+        decide_stopped(c, s, job, stopped_before_its_first_step, d);
         return true;
     }
     char reason[RECORD_TEXT_MAX + 1];

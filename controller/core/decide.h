@@ -26,6 +26,7 @@ void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
 /* As decide_phase(), where the generation ends: what the user asked for until now is dealt with. */
 void decide_end(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
                 Decision *d);
+extern const char stopped_before_its_first_step[]; /* a reason */
 /* As decide_end() with PHASE_STOPPED once no rank is left; until then the phase is PHASE_STOPPING. */
 void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char *reason,
                     Decision *d);

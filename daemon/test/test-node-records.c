@@ -409,6 +409,33 @@ static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **sta
     assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
+/* The job of that name is another one now, and its first world has the key of reports of the one before. */
+static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    WorldRun run = {.node = "n1", .incarnation = n1.incarnation, .slots = 3};
+    WorldRecord world = {.generation = 1, .size = 2, .runs = &run, .n_runs = 1};
+    memset(world.submission, 'f', SUBMISSION_BYTES - 1);
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    n1.machine.trainers[0].status = n1.machine.trainers[1].status = 1;
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    (void)delete_key(report_key(&n1, "a", 1)->key);
+    (void)delete_key(key_of("lab", KEY_WORLDS, "a", key));
+    _cleanup_free_ char *text = world_record_encode(&world, NULL);
+    const int64_t revision = put(key_of("lab", KEY_WORLDS, "a", key), text, 0);
+    settle(); /* the watch shows both at once */
+    assert_int_equal(n1.machine.n_started, 4);
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_int_equal(record.world_revision, revision);
+    assert_true(record.killed_usec != 0);
+    ranks_record_clear(&record);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_STARTING);
+    assert_null(job_find(&n1.manager->workload, "a")->over);
+}
+
 /* ---- reports that come back with the node ---- */
 
 /* Meanwhile a rank ended, and its writer has said so. */
@@ -499,6 +526,7 @@ int main(void)
         CASE(one_that_finishes_and_one_that_dies_have_not_finished),
         CASE(ranks_that_never_started_have_ended_with_their_world),
         CASE(a_world_that_was_put_once_more_is_reported_alone),
+        CASE(the_first_world_of_a_job_submitted_again_is_reported_alone),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),

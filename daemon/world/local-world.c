@@ -19,22 +19,18 @@ static void read_secret(LocalWorld *local);
 
 /* ---- the records it writes ---- */
 
-static bool is_same(const LocalWorld *a, const LocalWorld *b)
-{
-    return a->generation == b->generation && strcmp(a->submission, b->submission) == 0;
-}
-
-/* A world whose record was put once more, as it was, has the key of the one before: the newest tells of both. One of
- * another submission does not: the ranks of before are another job's. */
+/* A world whose record was put once more, or that of a job which was submitted again, has the key of reports of the one
+ * before: the newest tells of both. That the ranks of before have ended shows in its killed_usec. */
 static const LocalWorld *teller_of(const LocalWorld *local)
 {
     const LocalJob *job = local->job;
-    if (job->local && is_same(job->local, local))
+    if (job->local && job->local->generation == local->generation)
         return job->local;
     const LocalWorld *t = job->over; /* the newest comes first */
-    while (t && !is_same(t, local))
+    while (t && t->generation != local->generation)
         t = t->next;
-    return t ? t : local;
+    assert(t); /* it is over itself */
+    return t;
 }
 
 static char *encode_ranks(LocalWorld *reported)

@@ -71,6 +71,8 @@ static void add_schedule(uint64_t seed, int n_nodes)
 static void note_broken(const Schedule *s, const char *invariant, const char *text)
 {
     size_t at = atomic_fetch_add(&board->n_broken, 1);
+    fprintf(stderr, "sim: seed %llu is broken: %s: %s\n", (unsigned long long)s->seed, invariant,
+            text); /* a long run tells at once, and all of them at its end */
     if (at >= BROKEN_MAX)
         return;
     board->broken[at].schedule = *s;

@@ -205,6 +205,10 @@ bool decide_found(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
     if (job->world.resume.find == FIND_NOTHING || job->phase.go || checkpoints_are_missing(job) ||
         !checkpoints_find_resume(job, &job->checkpoints, &resume) || !resume.uri[0] || resume.adopt)
         return false;
+    if (job->desired.state == DESIRED_STOPPED) {
+        decide_stopped(c, s, job, stopped_before_its_first_step, d);
+        return true;
+    }
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     text_add(&t, "goes on from step ");

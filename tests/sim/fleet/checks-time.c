@@ -119,10 +119,12 @@ static bool goes_before(const Writing *w, const char *a, const char *b)
 static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_revision)
 {
     const Entry *desired = history_find(w->h, KEY_DESIRED, job->name),
-                *phase = history_find(w->h, KEY_PHASES, job->name);
+                *phase = history_find(w->h, KEY_PHASES, job->name),
+                *checkpoints = history_find(w->h, KEY_CHECKPOINTS, job->name);
     const DesiredRecord *wants = entry_before(desired);
     if (!job->pending_usec || job->broken_phase || !record_of(w, KEY_SPECS, job->name) || !wants ||
         wants->state != DESIRED_RUNNING || !entry_before(phase) ||
+        (checkpoints && checkpoints->before.there && !entry_before(checkpoints)) ||
         desired->before.revision > seen_revision || phase->before.revision > seen_revision ||
         wants->min > open_slots(w, job, seen_revision))
         return 0;

@@ -269,7 +269,7 @@ void checks_save_fails(const char *name, const char *submission)
 }
 
 /* One of a job at a time, only while a store is, or was, away; and where nothing could be saved it is over when
- * something was, or when the job has ended. */
+ * something was, or when the job has ended. A world that somebody has put once more begins anew, with nothing to save. */
 static void check_trouble(const Writing *w, const Entry *e)
 {
     const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
@@ -288,7 +288,7 @@ static void check_trouble(const Writing *w, const Entry *e)
         return;
     job->trouble[0] = '\0';
     if (incident && phase && phase_is_active(phase->phase) && job->trouble_usec &&
-        job->committed_usec < job->trouble_usec)
+        job->committed_usec < job->trouble_usec && !books_job(job->name)->world_by_hand)
         books_break("I10", "trouble of %s is over, and nothing was saved", job->name);
 }
 

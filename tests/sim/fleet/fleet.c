@@ -74,7 +74,7 @@ void fleet_say(const char *format, ...)
     (void)putchar('\n');
 }
 
-/* SDTRAIN_SIM_RECORDS=1: each record as it is written. */
+/* Each record as it is written. */
 static void say_records(int64_t revision, const ServerChange *changes, size_t n)
 {
     for (size_t i = 0; options.says_records && i < n; i++)

@@ -27,8 +27,8 @@ typedef struct FleetOptions {
     double hang_floor_sec, startup_sec, save_sec; /* 0: 60, 300, 300 */
     ClusterConfig core;                           /* ttl_usec 0: the defaults */
     ClusterLimits limits;                         /* of the core's tables; nodes 0: large enough */
-    uint64_t gpu_key; /* tells which machines have how many GPUs; 0: none has any */
-    bool talks;       /* prints a line per transition */
+    uint64_t gpu_key;  /* tells which machines have how many GPUs; 0: none has any */
+    bool talks;        /* prints a line per transition */
     bool says_records; /* and one per record that is written */
 } FleetOptions;
 

@@ -153,7 +153,7 @@ void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
     Play play;
     play_draw(seed, n_nodes, &play);
     play.fleet.talks = talks;
-    play.fleet.says_records = getenv("SDTRAIN_SIM_RECORDS") != NULL;
+    play.fleet.says_records = getenv("SDTRAIN_SIM_RECORDS");
     if (!talks)
         log_lend(write_nothing);
     if (talks)
