@@ -103,8 +103,8 @@ static void check_cordons(const Cluster *c, const Decision *d)
     }
 }
 
-/* Incidents, requests and cordons are put under the guard of the record that they were derived from; those that are new,
- * under that of none. */
+/* Incidents, requests and cordons are put under the guard of the record that they were derived from; those that are
+ * new, under that of none. */
 static void check_records(const Cluster *c, const Decision *d)
 {
     int64_t incident = 0, request = 0;
@@ -123,8 +123,8 @@ static void check_records(const Cluster *c, const Decision *d)
                     !c->nodes[k].cordon_foreign));
 }
 
-/* A job changes its phase upon the word that was read last: one that was changed since may want another phase. What only
- * tells how a world fares goes on whatever the word is. */
+/* A job changes its phase upon the word that was read last: one that was changed since may want another phase. What
+ * only tells how a world fares goes on whatever the word is. */
 static void check_word(const CoreJob *job, const Decision *d)
 {
     bool fares = d->phase.phase == PHASE_RUNNING || d->phase.phase == job->phase.phase;

@@ -308,8 +308,8 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         *best = f;
 }
 
-/* A stop or reboot of a node whose ranks have done their part is no failure. Rank 0's node never counts as done, since it
- * reports the end of the world. */
+/* A stop or reboot of a node whose ranks have done their part is no failure. Rank 0's node never counts as done, since
+ * it reports the end of the world. */
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
