@@ -103,9 +103,39 @@ static void check_cordons(const Cluster *c, const Decision *d)
     }
 }
 
+/* Incidents, requests and cordons are put under the guard of the record that they were derived from; those that are
+ * new, under that of none. */
+static void check_records(const Cluster *c, const Decision *d)
+{
+    int64_t incident = 0, request = 0;
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (c->incidents[i].used && text_equal(c->incidents[i].record.id, d->incident.id))
+            incident = c->incidents[i].stamp.mod;
+    for (int i = 0; i < c->limits.requests; i++)
+        if (c->requests[i].used && text_equal(c->requests[i].record.id, d->request.id))
+            request = c->requests[i].stamp.mod;
+    assert(!d->put_incident || d->incident_revision == incident);
+    assert(!(d->put_request || d->remove_request) || d->request_revision == request);
+    for (int i = 0; i < d->n_cordons; i++)
+        for (int k = 0; k < c->limits.nodes; k++)
+            assert(!c->nodes[k].used || !text_equal(c->nodes[k].record.name, d->cordons[i].node) ||
+                   (d->cordon_revisions[i] == c->nodes[k].cordon_stamp.mod &&
+                    !c->nodes[k].cordon_foreign));
+}
+
+/* A job changes its phase upon the word that was read last: one that was changed since may want another phase. What
+ * only tells how a world fares goes on whatever the word is. */
+static void check_word(const CoreJob *job, const Decision *d)
+{
+    bool fares = d->phase.phase == PHASE_RUNNING || d->phase.phase == job->phase.phase;
+    if (d->put_phase && !fares)
+        assert(d->desired_revision == job->desired_stamp.mod);
+}
+
 /* Each record is put under the guard of the one that it was derived from. */
 static void check_guards(const CoreJob *job, const Decision *d)
 {
+    check_word(job, d);
     if (d->put_phase || d->put_world)
         assert(d->phase_revision == job->phase_stamp.mod &&
                d->world_revision == job->world_stamp.mod);
@@ -124,6 +154,7 @@ void decision_check(const Cluster *c, const CoreJob *job, const Decision *d)
     assert(c->term != 0 && d->term == c->term); /* I1 */
     assert(!(d->put_request && d->remove_request));
     check_cordons(c, d);
+    check_records(c, d);
     if (!job) {
         assert(!puts && !d->remove_job && d->remove_generation == 0 && !d->job[0]);
         return;

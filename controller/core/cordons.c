@@ -60,11 +60,14 @@ static CordonRecord *change(const Cluster *c, const CoreNode *node, Decision *d,
 bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause, Decision *d)
 {
     int *changed;
+    const int n_before = d->n_cordons;
     CordonRecord *record = change(c, node, d, &changed);
     int at = record ? cordon_set(record, cause) : -1;
     assert(at < RECORD_CAUSES_MAX);
     if (at >= 0)
         *changed = at;
+    else
+        d->n_cordons = n_before; /* a full record is not written: no cause of it has ended */
     return at >= 0;
 }
 
@@ -145,10 +148,8 @@ static bool decide_verdict(const Cluster *c, const CoreNode *node, Decision *d)
     cause.mode = mode;
     text_copy(cause.reason, sizeof(cause.reason), reason);
     cause.since_usec = c->real_usec;
-    if (!cordon_put_cause(c, node, &cause, d)) { /* no room for it */
-        d->n_cordons = 0;
-        return false;
-    }
+    if (!cordon_put_cause(c, node, &cause, d))
+        return false; /* no room for it */
     if (cause.mode == CORDON_QUARANTINE &&
         !node_hosts_ranks(c, node)) /* else its job has an incident */
         node_incident_begin(c, node, CAUSE_NODE_UNHEALTHY, node->record.evidence, d);

@@ -162,12 +162,14 @@ void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char
     d->phase.pause_usec = 1; /* nodes end the ranks of a job that pauses */
 }
 
-/* A job is stopped once every rank is reaped, or its node is lost or fenced. */
+/* A job is stopped once every rank is reaped, or its node is lost or fenced. A word that came meanwhile is yet to be
+ * heard: it may be to run after all. */
 static bool decide_ending(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     if (ranks_are_left(c, s, job))
         return false;
     decide_end(c, job, PHASE_STOPPED, job->phase.reason, d);
+    d->phase.tried_revision = job->phase.tried_revision;
     return true;
 }
 
@@ -568,8 +570,8 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         decide_stopped(c, s, job, "stopped", d);
         return true;
     }
-    return decide_world(c, s, job, PHASE_STARTING,
-                        job->phase.leave ? job->phase.reason : starts_again, d);
+    bool resizes = job->phase.leave && job->phase.phase == PHASE_RESIZING;
+    return decide_world(c, s, job, PHASE_STARTING, resizes ? job->phase.reason : starts_again, d);
 }
 
 static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)

@@ -322,6 +322,8 @@ static void observe_ranks(Cluster *c, Scratch *s, const Event *ev)
 static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *report)
 {
     const CoreNode *node = &c->nodes[report->node];
+    if (report_tells_end(&c->jobs[report->job], report))
+        return false; /* the node may reboot before rank 0 has said how the world ended */
     if (!report_is_alive(c, s, report))
         return true;
     if (!node->present)

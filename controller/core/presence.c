@@ -130,6 +130,15 @@ static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
     return false;
 }
 
+bool report_tells_end(const CoreJob *job, const NodeRanks *report)
+{
+    assert(report->used && job->used);
+    return job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING &&
+           report->generation == job->world.generation &&
+           report->world_revision == job->world_stamp.mod &&
+           (report->finished || (report->left && job->phase.leave));
+}
+
 bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report)
 {
     const CoreNode *node = &c->nodes[report->node];

@@ -308,15 +308,12 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         *best = f;
 }
 
-/* True when the node's ranks have saved and left as asked, or finished: a stop or reboot of the node is then no failure
- * of this world. Rank 0's node never counts as done, since it reports the end of the world. */
+/* A stop or reboot of a node whose ranks have done their part is no failure. Rank 0's node never counts as done, since
+ * it reports the end of the world. */
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
-    if (i == 0 || run->report < 0)
-        return false;
-    const NodeRanks *report = &c->reports[run->report];
-    return report->finished || (report->left && job->phase.leave);
+    return i > 0 && run->report >= 0 && report_tells_end(job, &c->reports[run->report]);
 }
 
 /* Finds ranks of an older generation whose end a present node does not confirm. It waits while other ranks still

@@ -208,7 +208,7 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
         text_add(&t, "; ");
         incident_say(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
-    } else if (job->phase.phase == PHASE_STOPPING || job->desired.state == DESIRED_STOPPED) {
+    } else if (job->desired.state == DESIRED_STOPPED) {
         text_add(&t, "stopped without a last checkpoint: ");
         incident_say(&d->incident, &t);
         decide_stopped(c, s, job, reason, d);

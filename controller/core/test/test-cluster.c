@@ -12,7 +12,8 @@
  *   node NAME slots= inc= [left] verdict= evidence= lost= bad= machine= job= gen= startup= ran=JOB:GEN:STEP price=
  *                                    its record is put
  *   lease NAME                       its lease ends: the node's and its ranks' keys vanish at once
- *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= [stop-if-diverging]
+ *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= keep-every=
+ *       priority= [stop-if-diverging]
  *   want NAME STATE min= max= target= priority= by=                     its desired record is put
  *   cordon NODE mode= reason= by= job= until= machine= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
@@ -24,9 +25,12 @@
  *   request ID KIND TARGET answer= submission=
  *   alert ID [settled]               its alert record is put
  *   history JOB | survey             says the worlds in the job's phase record; what metrics would show
+ *   show                             says what records hold that the lines of decisions do not tell
  *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
- *   tick | clock SECONDS             time passes, nothing else; the wall clock is so far ahead of its beginning
+ *   hold | release                   the next decision is under way until it is released
+ *   tick | stall | clock SECONDS     time passes, nothing else; the leader stood still before; the wall clock is so far
+ *                                    ahead of its beginning
  *
  * SDTRAIN_TRACES=write writes the answers into the files; read the difference before keeping it. */
 #include "base/file.h"
@@ -222,6 +226,8 @@ static void put_job(Story *s)
                   .needs_gpu = has_flag(s, "gpu"),
                   .stop_if_diverging = has_flag(s, "stop-if-diverging"),
                   .keep_last = (int64_t)find_number(s, "keep", 3),
+                  .keep_every = (int64_t)find_number(s, "keep-every", 0),
+                  .priority = (int)find_number(s, "priority", 0),
                   .arrival = (int64_t)find_number(s, "submitted", 1)};
     COPY(f.resume_uri, find_text(s, "resume", ""));
     COPY(f.submission, find_text(s, "submission", ""));
@@ -449,6 +455,9 @@ static void harm(Story *s)
 }
 
 static void tick(Story *s) { trace_tick(s->runner); }
+static void stall(Story *s) { trace_stall(s->runner); }
+static void hold(Story *s) { trace_hold(s->runner); }
+static void release(Story *s) { trace_release(s->runner); }
 
 static void set_clock(Story *s)
 {
@@ -494,7 +503,11 @@ static const struct {
     {"restore", harm},
     {"again", harm},
     {"survey", survey},
+    {"show", show},
     {"tick", tick},
+    {"stall", stall},
+    {"hold", hold},
+    {"release", release},
     {"clock", set_clock},
 };
 

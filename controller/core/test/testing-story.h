@@ -38,3 +38,5 @@ void say_cost(Story *s, const char *lead, const CostMeter *cost);
 void say_shares(Story *s, const PhaseRecord *phase);
 /* Adds the figures that metrics would show. */
 void survey(Story *s);
+/* Adds the fields of the store's records that the line of no decision tells. */
+void show(Story *s);

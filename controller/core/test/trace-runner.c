@@ -17,6 +17,8 @@ struct TraceRunner {
     int64_t revision, term;
     Outcome outcome;
     bool applied;
+    bool holds;     /* the next decision is kept back */
+    Decision *held; /* owned; NULL: none is */
     TraceEntry kept;
     JobFacts spec; /* the last one that was put, as the shell keeps it */
     TraceEntry entries[ENTRIES_MAX];
@@ -72,6 +74,21 @@ static void clear_entry(TraceEntry *entry)
     memset(entry, 0, sizeof(*entry));
 }
 
+static Decision *copy_decision(const Decision *d)
+{
+    Decision *copy = copy_bytes(d, sizeof(*d));
+    if (copy->put_world)
+        copy->world.runs = copy_bytes(copy->world.runs, copy->world.n_runs * sizeof(WorldRun));
+    return copy;
+}
+
+static void free_decision(Decision *d)
+{
+    if (d && d->put_world)
+        free(d->world.runs);
+    free(d);
+}
+
 static Cluster *new_cluster(const TraceRunner *runner)
 {
     void *memory = malloc(cluster_bytes(&runner->limits));
@@ -103,6 +120,7 @@ TraceRunner *trace_free(TraceRunner *runner)
     for (size_t i = 0; i < ENTRIES_MAX; i++)
         clear_entry(&runner->entries[i]);
     clear_entry(&runner->kept);
+    free_decision(runner->held);
     free(runner->cluster);
     free(runner);
     return NULL;
@@ -228,15 +246,14 @@ static void step(TraceRunner *runner, const Event *first)
             return;
         bool read = actions.read;
         if (actions.decision.id) {
-            Decision *decision = copy_bytes(&actions.decision, sizeof(Decision));
-            if (decision->put_world)
-                decision->world.runs =
-                    copy_bytes(decision->world.runs, decision->world.n_runs * sizeof(WorldRun));
+            Decision *decision = copy_decision(&actions.decision);
             runner->watcher(runner, decision, runner->userdata);
-            carry_out(runner, decision);
-            if (decision->put_world)
-                free(decision->world.runs);
-            free(decision);
+            if (runner->holds)
+                runner->held = TAKE_PTR(decision);
+            else
+                carry_out(runner, decision);
+            runner->holds = false;
+            free_decision(decision);
         } else if (!actions.again && !read) {
             return;
         }
@@ -250,6 +267,28 @@ static void step(TraceRunner *runner, const Event *first)
 void trace_tick(TraceRunner *runner)
 {
     Event event = event_now(runner, EVENT_TICK);
+    step(runner, &event);
+}
+
+void trace_hold(TraceRunner *runner)
+{
+    assert(!runner->held);
+    runner->holds = true;
+}
+
+void trace_release(TraceRunner *runner)
+{
+    Decision *decision = TAKE_PTR(runner->held);
+    assert(decision);
+    carry_out(runner, decision);
+    free_decision(decision);
+    trace_tick(runner);
+}
+
+void trace_stall(TraceRunner *runner)
+{
+    Event event = event_now(runner, EVENT_TICK);
+    event.stalled = true;
     step(runner, &event);
 }
 

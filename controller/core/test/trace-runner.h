@@ -66,3 +66,8 @@ TraceEntry *trace_find(TraceRunner *runner, EventKind kind, const char *name, in
                        const char *node);
 size_t trace_entries(TraceRunner *runner, TraceEntry **ret);
 void trace_tick(TraceRunner *runner);
+/* A tick that comes late: the leader's machine stood still before. */
+void trace_stall(TraceRunner *runner);
+/* Keeps the next decision under way until trace_release(), which carries it out if its guards still hold. */
+void trace_hold(TraceRunner *runner);
+void trace_release(TraceRunner *runner);
