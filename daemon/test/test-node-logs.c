@@ -473,10 +473,58 @@ static void a_node_without_the_right_says_nothing_of_logs(_unused_ void **state)
     pass(LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(1, "");
-    /* and one that may read and not write gives up, ask by ask */
     append("rank0.log", "x\n");
     ask_on(2, true);
     expect(2, "x\n");
+}
+
+static void a_node_that_may_not_write_lines_gives_up_ask_by_ask(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    pass(USEC_PER_SEC);
+    append("rank0.log", "one\n");
+    LogAskRecord record = ask_for_one(true);
+    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key_log("lab", KEY_LINES, "n1", "r1", key)), DENIED);
+    for (int i = 0; i < 20; i++) {
+        pass(USEC_PER_SEC);
+        assert_int_equal(n_under_way(&n1.etcd), 0);
+    }
+    ask_on(1, true);
+    expect(1, "one\n");
+}
+
+/* A reader says how often it wants to hear; what is there already comes at once. */
+static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
+{
+    LogAskRecord record = {.seq = 1, .follow = true, .tail_bytes = 1000, .pause_usec = 5000000};
+    join(&n1);
+    append("rank0.log", "one\n");
+    ask("r1", record, 1, READER_LEASE);
+    expect(1, "one\n");
+    append("rank0.log", "two\n");
+    record.seq = 2;
+    ask("r1", record, 1, READER_LEASE);
+    pass(5 * USEC_PER_SEC - LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    settle();
+    expect(1, NULL);
+    pass(2 * LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    settle();
+    expect(2, "two\n");
+    record.seq = 3;
+    record.pause_usec = 0; /* no less than a node bears */
+    append("rank0.log", "three\n");
+    pass(5 * USEC_PER_SEC);
+    ask("r1", record, 1, READER_LEASE);
+    expect(3, "three\n");
+    record.seq = 4;
+    append("rank0.log", "four\n");
+    ask("r1", record, 1, READER_LEASE);
+    expect(3, NULL);
+    wait_for(4, "four\n");
 }
 
 int main(void)
@@ -497,6 +545,8 @@ int main(void)
         TEST(readers_whose_ids_begin_alike_are_apart),
         TEST(an_ask_that_cannot_be_read_ends_no_other),
         TEST(strange_asks_are_passed_over),
+        TEST(a_node_that_may_not_write_lines_gives_up_ask_by_ask),
+        TEST(a_reader_that_wants_a_pause_has_it),
         TEST(a_node_without_the_right_says_nothing_of_logs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

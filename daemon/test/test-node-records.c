@@ -461,6 +461,28 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_killed(&n1, 0, false);
 }
 
+/* The report's own write had failed, and was to be tried again. */
+static void a_record_is_read_for_the_node_while_its_retry_waits(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), LOST_BEFORE);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    const EtcdCall *read = under_way(&n1.etcd, report_key(&n1, "a", 1)->key);
+    pass(USEC_PER_SEC / 2); /* longer than the pause */
+    assert_ptr_equal(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), read);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_true(has_node_key(&n1));
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_RUNNING);
+    assert_true(workload_is_reported(&n1.manager->workload));
+}
+
 /* What changes while it is put with the node is written after it. */
 static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ void **state)
 {
@@ -501,6 +523,7 @@ int main(void)
         CASE(a_world_that_was_put_once_more_is_reported_alone),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
+        CASE(a_record_is_read_for_the_node_while_its_retry_waits),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its
- * lease, names that are given twice, the fence, requests, another history. How it leaves: test-node-drain.c; what it
- * does for jobs: test-node-worlds.c. */
+ * lease, names that are given twice, the fence, another history. How it leaves: test-node-drain.c; what it is asked:
+ * test-node-requests.c; what it does for jobs: test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -503,84 +503,6 @@ static void a_clock_that_jumps_a_day_ends_nothing(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* ---- requests ---- */
-
-static void ask(const char *id, const char *kind, const char *target, const char *machine_id,
-                const char *of)
-{
-    char key[KEY_MAX];
-    RequestRecord request = {.at_usec = 1};
-    (void)snprintf(request.id, sizeof(request.id), "%s", id);
-    (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
-    (void)snprintf(request.target, sizeof(request.target), "%s", target);
-    (void)snprintf(request.machine_id, sizeof(request.machine_id), "%s", machine_id);
-    (void)snprintf(request.submission, sizeof(request.submission), "%s", of);
-    _cleanup_free_ char *text = request_record_encode(&request, NULL);
-    (void)put(key_of("lab", KEY_REQUESTS, id, key), text, 0);
-    settle();
-}
-
-static void expect_answer(const char *id, const char *text)
-{
-    char key[KEY_MAX];
-    RequestRecord request;
-    Error err = ERROR_INIT;
-    const StoredKey *k = find(key_of("lab", KEY_REQUESTS, id, key));
-    assert_int_equal(request_record_decode(k->key, k->value, strlen(k->value), &request, &err), 0);
-    assert_string_equal(request.answer, text);
-    request_record_clear(&request);
-}
-
-static void a_node_answers_what_means_its_machine(_unused_ void **state)
-{
-    join(&n1);
-    ask("r1", "check", "n1", "", "");
-    assert_int_equal(n1.n_checks, 1);
-    ask("r2", "check", "n2", "", "");
-    ask("r3", "check", "n1", n2.config.machine_id, "");
-    ask("r4", "check", "n10", "", "");
-    assert_int_equal(n1.n_checks, 1);
-    ask("r5", "clear", "n1", n1.config.machine_id, "");
-    assert_int_equal(n1.n_checks, 1);
-    assert_int_equal(n1.n_clears, 1);
-    ask("r6", "doctor", "", "", ""); /* all nodes are asked */
-    ask("r7", "doctor", "n1", "", "");
-    ask("r8", "doctor", "n2", "", "");
-    assert_int_equal(n1.n_doctors, 2);
-    char key[KEY_MAX];
-    const StoredKey *k = find(key_of("lab", KEY_REQUESTS, "r1", key));
-    EtcdKeyValue kv = {.key = k->key,
-                       .value = k->value,
-                       .n_value = strlen(k->value),
-                       .mod_revision = k->modified};
-    requests_answer(&n1.etcd, &kv, "healthy");
-    settle();
-    expect_answer("r1", "healthy");
-    assert_int_equal(n1.n_checks, 1); /* its answer is no new request */
-}
-
-static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **state)
-{
-    join(&n1);
-    ask("r1", "checkpoint", "a", "", submission);
-    expect_answer("r1", ""); /* rank 0 is elsewhere: another node answers */
-    (void)decide("a", 1, 3, 0);
-    settle();
-    ask("r2", "checkpoint", "a", "", submission);
-    expect_answer("r2", "the job is not training now");
-    run_world("a", 2, 12, 0);
-    ask("r3", "checkpoint", "a", "", "fedcba9876543210fedcba9876543210");
-    expect_answer("r3", "");
-    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 0);
-    ask("r4", "checkpoint", "a", "", submission);
-    expect_answer("r4", "rank 0 saves after its present step");
-    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
-    assert_int_equal(n1.machine.trainers[3].n_told[CHANNEL_CHECKPOINT], 0);
-    list_again(&n1.etcd);
-    settle();
-    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
-}
-
 /* ---- another history ---- */
 
 static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void **state)
@@ -658,8 +580,6 @@ int main(void)
         CASE(a_write_that_fails_is_no_word_of_etcd),
         CASE(a_loop_that_stood_still_looks_before_it_fences),
         CASE(a_clock_that_jumps_a_day_ends_nothing),
-        CASE(a_node_answers_what_means_its_machine),
-        CASE(a_checkpoint_is_asked_of_rank_0_of_that_submission),
         CASE(another_history_ends_the_node_and_is_told_by_the_next),
         CASE(another_history_before_a_node_is_registered_ends_nothing),
     };

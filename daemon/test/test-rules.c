@@ -99,6 +99,21 @@ static void test_watchdog_follows_slow_steps(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
+/* As many steps as the window has count, each once: the one that is one too old does not. */
+static void test_watchdog_looks_at_a_window(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 2 * WATCHDOG_WINDOW + 1, SEC);
+    now = train(&w, now, WATCHDOG_WINDOW / 2 + 1, 9 * SEC);
+    now = train(&w, now, WATCHDOG_WINDOW / 2, SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 90 * SEC);
+    now = train(&w, now, 1, SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+}
+
 static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
 {
     Watchdog w;
@@ -327,6 +342,7 @@ int main(void)
         cmocka_unit_test(test_watchdog_learns_the_pace),
         cmocka_unit_test(test_watchdog_first_steps),
         cmocka_unit_test(test_watchdog_follows_slow_steps),
+        cmocka_unit_test(test_watchdog_looks_at_a_window),
         cmocka_unit_test(test_watchdog_times_rank0_by_finished_steps),
         cmocka_unit_test(test_watchdog_same_words_are_no_progress),
         cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),

@@ -5,6 +5,7 @@
 #include "daemon/test/testing-seams.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
+#include "daemon/world/trainer-environment.h"
 
 #include <string.h>
 
@@ -307,7 +308,7 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
 }
 
 /* Somebody puts the world's record once more: its ranks begin anew where it once began. */
-static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state)
+static void begin_anew_and_save(int64_t step, bool newer)
 {
     run_world(1);
     says(&home, 0, CHANNEL_SAVED, 10);
@@ -325,10 +326,27 @@ static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state
     says(&home, 1, CHANNEL_READY, 0);
     answer_all();
     assert_int_equal(told(0), CHANNEL_GO);
-    says(&home, 0, CHANNEL_SAVED, 5);
+    ChannelMessage saved = {.type = CHANNEL_SAVED, .step = step, .uri = "file:///c/anew"};
+    writes_message(&home, 0, saved);
+    home.trainers[0].process->events.heard(home.trainers[0].process->events.userdata);
     answer_all();
-    assert_int_equal(told(0), CHANNEL_REFUSED);
-    assert_int_equal(n_committed, 1);
+    assert_int_equal(told(0), newer ? CHANNEL_COMMITTED : CHANNEL_REFUSED);
+    assert_int_equal(n_committed, 1 + newer);
+}
+
+static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state)
+{
+    begin_anew_and_save(5, false);
+}
+
+static void a_world_that_begins_anew_commits_no_step_twice(_unused_ void **state)
+{
+    begin_anew_and_save(10, false);
+}
+
+static void a_world_that_begins_anew_commits_the_next_step(_unused_ void **state)
+{
+    begin_anew_and_save(11, true);
 }
 
 /* The step that the progress record says to be committed. */
@@ -544,6 +562,70 @@ static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
+/* A trainer is no service of systemd, and has no fault points but its own. */
+static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
+{
+    static char *const ours[] = {(char *)"PATH=/bin",
+                                 (char *)"SDTRAIN_FAULT=x",
+                                 (char *)"SDTRAIN_LOG=debug",
+                                 (char *)"SDTRAIN_S3_KEY=k",
+                                 (char *)"NOTIFY_SOCKET=/n",
+                                 (char *)"WATCHDOG_USEC=1",
+                                 (char *)"LISTEN_FDS=1",
+                                 (char *)"JOURNAL_STREAM=1:2",
+                                 (char *)"INVOCATION_ID=a",
+                                 (char *)"MAINPID=1",
+                                 (char *)"OMP_DYNAMIC=true",
+                                 (char *)"CREDENTIALS_DIRECTORY=/c",
+                                 (char *)"LISTENER=y",
+                                 (char *)"SDTRAIN_SLOT=7",
+                                 NULL};
+    static const char *const wanted[] = {"PATH=/bin",
+                                         "SDTRAIN_LOG=debug",
+                                         "SDTRAIN_S3_KEY=k",
+                                         "LISTENER=y",
+                                         "SDTRAIN_SLOT=3",
+                                         "SDTRAIN_CHANNEL=3",
+                                         "OMP_DYNAMIC=false",
+                                         PATHS_READ_VARIABLE "=[\"/d\"]",
+                                         PATHS_WRITE_VARIABLE "=[\"/c\"]",
+                                         "MINE=1"};
+    DaemonConfig with = config;
+    with.paths_read = json_pack("[s]", "/d");
+    with.paths_write = json_pack("[s]", "/c");
+    with.trainer_environment = json_pack("[s]", "MINE=1");
+    _cleanup_(trainer_environment_freep) char **made = trainer_environment_new(ours, &with, 3);
+    size_t n = 0;
+    while (made[n])
+        n++;
+    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* and the mark of its slot */
+    for (size_t i = 0; i < ELEMENTSOF(wanted); i++)
+        assert_true(has(made, wanted[i]));
+    _cleanup_(trainer_environment_freep) char **of_no_slot =
+        trainer_environment_new(ours, &config, -1);
+    assert_false(has(of_no_slot, "SDTRAIN_CHANNEL=3"));
+    json_decref(with.paths_read);
+    json_decref(with.paths_write);
+    json_decref(with.trainer_environment);
+}
+
+/* A number is given to another process once the one before is reaped, while what that one started holds its slot. */
+static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **state)
+{
+    run_world(1);
+    Rank *first = w.slots.of[0], *second = w.slots.of[1];
+    const pid_t number = first->process.pid;
+    assert_ptr_equal(slots_rank_of_process(&w.slots, number), first);
+    assert_ptr_equal(slots_rank_of_process(&w.slots, second->process.pid), second);
+    assert_null(slots_rank_of_process(&w.slots, number + 100));
+    home.trainers[0].leaves = true;
+    dies(&home, 0);
+    assert_ptr_equal(w.slots.of[0], first);
+    assert_null(slots_rank_of_process(&w.slots, number));
+    second->process.pid = number;
+    assert_ptr_equal(slots_rank_of_process(&w.slots, number), second);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -561,11 +643,15 @@ int main(void)
         CASE(a_rank_of_a_lost_slot_ends_but_once),
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_world_that_begins_anew_commits_no_older_step),
+        CASE(a_world_that_begins_anew_commits_no_step_twice),
+        CASE(a_world_that_begins_anew_commits_the_next_step),
         CASE(a_commit_is_not_forgotten_by_progress),
         CASE(a_spec_that_is_late_is_read_again),
         CASE(what_a_trainer_leaves_keeps_its_slot),
         CASE(what_outlives_its_trainer_loses_the_slot),
         CASE(the_last_words_of_a_trainer_are_read),
+        CASE(a_process_is_found_by_its_number_until_it_is_reaped),
+        CASE(a_trainers_environment_is_the_daemons_but_for_what_is_its_own),
         CASE(who_is_killed_is_told_nothing),
         CASE(a_trainer_that_talks_on_ends_no_later),
         CASE(a_trainer_that_hangs_up_has_a_moment_to_end),
