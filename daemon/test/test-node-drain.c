@@ -206,6 +206,25 @@ static void a_drain_goes_on_when_the_records_of_its_dead_were_read(_unused_ void
     assert_int_equal(n1.n_ended, 1);
 }
 
+/* Its record went with the lease: nobody knows that it has left. */
+static void a_lease_that_ends_at_the_last_word_is_taken_anew(_unused_ void **state)
+{
+    join(&n1);
+    n1.health_under_way = true;
+    drain_signal(n1.manager, "SIGTERM");
+    settle();
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    n1.health_under_way = false;
+    drain_advance(n1.manager);
+    assert_int_equal(n1.n_ended, 0);
+    grant(&n1.etcd);
+    settle();
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    assert_int_equal(n1.n_ended, 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -220,6 +239,7 @@ int main(void)
         CASE(a_second_signal_ends_ranks_that_wait_for_their_slot),
         CASE(a_drain_tells_of_a_slot_that_it_cannot_clear),
         CASE(a_drain_goes_on_when_the_records_of_its_dead_were_read),
+        CASE(a_lease_that_ends_at_the_last_word_is_taken_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -236,6 +236,24 @@ static void a_job_that_succeeds_after_another_of_its_name_has_its_time(_unused_ 
     assert_killed(&n1, 0, true);
 }
 
+/* A node hears of its own word by the answer, which may come after its watch has shown more. */
+static void an_address_that_is_older_than_its_deletion_is_none(_unused_ void **state)
+{
+    const RendezvousRecord record = {.address = "127.0.0.1:1"};
+    join(&n1);
+    (void)decide("a", 4, 1, 1);
+    settle();
+    LocalJob *job = job_find(&n1.manager->workload, "a");
+    const int64_t at = job->world_revision;
+    job_set_rendezvous(job, 4, at + 1, &record);
+    assert_int_equal(job->rendezvous_generation, 4);
+    job_set_rendezvous(job, 4, at + 3, NULL);
+    job_set_rendezvous(job, 4, at + 2, &record);
+    assert_int_equal(job->rendezvous_generation, 0);
+    job_set_rendezvous(job, 4, at + 4, &record);
+    assert_int_equal(job->rendezvous_generation, 4);
+}
+
 /* Of many that come and go a node keeps nothing. */
 static void what_is_known_of_a_job_goes_with_its_last_record(_unused_ void **state)
 {
@@ -300,6 +318,7 @@ int main(void)
         CASE(more_ranks_have_first_steps_that_are_no_shorter),
         CASE(nothing_is_known_of_the_first_steps_of_a_job_that_was_submitted_again),
         CASE(a_job_that_succeeds_after_another_of_its_name_has_its_time),
+        CASE(an_address_that_is_older_than_its_deletion_is_none),
         CASE(what_is_known_of_a_job_goes_with_its_last_record),
         CASE(a_later_phase_that_ends_a_job_ends_an_older_world),
         CASE(each_world_removes_the_oldest_logs_of_its_job),

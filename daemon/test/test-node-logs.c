@@ -408,6 +408,66 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     expect(1, "two\n");
 }
 
+/* The one before was to be answered once. */
+static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    append("rank0.log", "one\n");
+    LogAskRecord record = ask_for_one(false);
+    _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
+    (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
+    show(&n1.etcd);
+    (void)delete_key(key);
+    record.follow = true;
+    record.seq = 2;
+    _cleanup_free_ char *second = log_ask_record_encode(&record, NULL);
+    (void)put(key, second, READER_LEASE);
+    show(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    expect(2, "one\n");
+    append("rank0.log", "two\n");
+    ask_on(3, true);
+    wait_for(3, "two\n");
+}
+
+/* Of many ranks not all have room in one answer. */
+static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **state)
+{
+    join(&n1);
+    append("rank0.log", "zero\n");
+    append("rank1.log", "one\n");
+    for (int64_t seq = 1; seq <= 4; seq++) {
+        places[0] = (LogPlace){0};
+        places[1] = (LogPlace){.rank = 1};
+        ask("r1", (LogAskRecord){.seq = seq, .follow = true, .tail_bytes = 99}, 2, READER_LEASE);
+        wait_for(seq, seq % 2 ? "one\nzero\n" : "zero\none\n");
+        assert_int_equal(lines.parts[0].next.rank, seq % 2);
+    }
+}
+
+/* What is left in the old file is the least of it. */
+static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ void **state)
+{
+    join(&n1);
+    append("rank0.log", "one\n");
+    ask_on(1, true);
+    expect(1, "one\n");
+    append("rank0.log", "two\n");
+    turn_over();
+    append("rank0.log", "x");
+    assert_int_equal(truncate(path_of("rank0.log"), HUGE_BYTES), 0);
+    append("rank0.log", "\nend\n");
+    ask_on(2, true);
+    wait_for(2, "end\n");
+    assert_int_equal(lines.parts[0].skipped, 4 + HUGE_BYTES + 1); /* all but that */
+    ask_on(3, true);
+    append("rank0.log", "more\n");
+    wait_for(3, "more\n");
+}
+
 /* "r1" is no part of "r10". */
 static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
 {
@@ -547,6 +607,9 @@ int main(void)
         TEST(strange_asks_are_passed_over),
         TEST(a_node_that_may_not_write_lines_gives_up_ask_by_ask),
         TEST(a_reader_that_wants_a_pause_has_it),
+        TEST(an_ask_that_is_reborn_does_not_end_with_the_one_before),
+        TEST(each_rank_that_is_followed_comes_first_in_its_turn),
+        TEST(a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one),
         TEST(a_node_without_the_right_says_nothing_of_logs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -91,6 +91,21 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
+/* It is no word about rights. */
+static void an_answer_about_rights_that_is_lost_is_asked_for_at_once(_unused_ void **state)
+{
+    char secrets[KEY_MAX], asks[KEY_MAX];
+    start(&n1);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, ".rights", secrets)), LOST_BEFORE);
+    answer(under_way(&n1.etcd, key_log("lab", KEY_ASKS, "n1", ".rights", asks)), LOST_BEFORE);
+    grant(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_string_equal(node_record(&n1).features,
+                        FEATURE_DOCTOR " " FEATURE_SECRETS " " FEATURE_LOGS);
+}
+
 static void an_answer_that_is_lost_is_read_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -558,6 +573,7 @@ int main(void)
         CASE(a_node_registers_when_its_probes_have_answered),
         CASE(a_record_that_says_the_same_is_not_put_again),
         CASE(rights_that_are_missing_are_asked_for_again),
+        CASE(an_answer_about_rights_that_is_lost_is_asked_for_at_once),
         CASE(an_answer_that_is_lost_is_read_again),
         CASE(a_record_that_is_refused_is_tried_slowly),
         CASE(a_record_that_was_removed_is_put_back_and_its_ranks_run_on),
