@@ -291,6 +291,27 @@ static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **stat
     assert_int_equal(progress().step, 42);
 }
 
+/* It would count after the commit, with the mark of before. */
+static void no_step_is_told_while_a_commit_is_under_way(_unused_ void **state)
+{
+    char world[KEY_MAX], commits[KEY_MAX];
+    resume();
+    say_step(41);
+    pass(2 * USEC_PER_SEC);
+    says(&n1.machine, 0, CHANNEL_SAVED, 41);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", world)), GIVEN);
+    EtcdCall *commit = under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", commits));
+    says(&n1.machine, 0, CHANNEL_STEP, 42);
+    pass(2 * USEC_PER_SEC);
+    assert_int_equal(n_under_way(&n1.etcd), 1);
+    answer(commit, GIVEN);
+    expect_mark(2, 41);
+    assert_int_equal(progress().step, 41);
+    settle();
+    expect_mark(2, 41);
+    assert_int_equal(progress().step, 42);
+}
+
 /* The rest of its steps are told after it, whatever came of it. */
 static void steps_are_told_after_a_commit(_unused_ void **state)
 {
@@ -305,6 +326,37 @@ static void steps_are_told_after_a_commit(_unused_ void **state)
         expect_mark(2, step);
     }
     assert_int_equal(n1.n_committed, 5);
+}
+
+/* Nothing can be lost by it: what cannot be read is no history. */
+static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    CheckpointsRecord record;
+    Error err = ERROR_INIT;
+    resume();
+    (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), "{", 0);
+    say_saved(41);
+    assert_int_equal(n1.n_committed, 1);
+    const StoredKey *k = find(key);
+    assert_int_equal(checkpoints_record_decode(key, k->value, strlen(k->value), &record, &err), 0);
+    assert_int_equal(record.n_commits, 1);
+    assert_string_equal(record.submission, submission);
+    assert_int_equal(record.commits[0].at_usec, clock_realtime_usec());
+    assert_string_equal(record.commits[0].uri, "file:///c/41");
+    checkpoints_record_clear(&record);
+}
+
+static void a_commit_of_a_job_that_was_removed_is_refused(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    resume();
+    n1.etcd.is_blind = true;
+    remove_job("a");
+    say_saved(41);
+    assert_int_equal(n1.n_refused, 1);
+    assert_null(find(key_of("lab", KEY_CHECKPOINTS, "a", key)));
+    assert_killed(&n1, 0, true);
 }
 
 /* What was found and what is saved later are commits of their own. */
@@ -343,7 +395,10 @@ int main(void)
         CASE(a_step_is_told_whole),
         CASE(steps_are_told_once_a_second),
         CASE(steps_are_told_while_a_commit_cannot_be_written),
+        CASE(no_step_is_told_while_a_commit_is_under_way),
         CASE(steps_are_told_after_a_commit),
+        CASE(commits_that_are_damaged_are_written_anew),
+        CASE(a_commit_of_a_job_that_was_removed_is_refused),
         CASE(a_save_after_what_was_found_is_one_commit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -196,6 +196,75 @@ static void ranks_may_run_as_long_as_the_lease_that_was_granted(_unused_ void **
     assert_int_equal(n1.machine.trainers[0].alive_usec, 40 * USEC_PER_SEC);
 }
 
+/* A report is of one life of one node, and of one world. */
+static void a_report_says_whose_it_is(_unused_ void **state)
+{
+    join(&n1);
+    (void)decide("a", 3, 1, 0);
+    const int64_t at = decide("a", 4, 6, 0);
+    settle();
+    dies(&n1.machine, 0);
+    settle();
+    RanksRecord record = report_of(&n1, "a", 4);
+    assert_int_equal(record.incarnation, n1.incarnation);
+    assert_int_equal(record.generation, 4);
+    assert_int_equal(record.world_revision, at);
+    assert_int_equal(record.n_ranks, 2);
+    assert_true(record.first_step == 0 && record.first_step_usec == 0);
+    assert_true(!record.left && !record.finished);
+    ranks_record_clear(&record);
+}
+
+static void a_rank_that_never_started_says_so(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    (void)decide("a", 2, 3, 0);
+    settle();
+    assert_int_equal(rank_report(2, 1).state, RANK_STARTING);
+    pass(USEC_PER_SEC);
+    set_phase("a", (PhaseRecord){.phase = PHASE_STOPPED, .generation = 2});
+    settle();
+    const RankReport report = rank_report(2, 0);
+    assert_int_equal(report.state, RANK_EXITED);
+    assert_int_equal(report.exit_code, -SIGKILL);
+    assert_true(report.killed && !report.hung);
+    assert_int_equal(report.pid, 0);
+    assert_int_equal(report.at_usec, clock_realtime_usec());
+    assert_string_equal(report.text, "never started: the job is stopped");
+    assert_int_equal(rank_report(2, 1).state, RANK_STARTING); /* it is killed, and lives yet */
+    assert_killed(&n1, 1, true);
+}
+
+/* Its metrics count them. */
+static void the_program_hears_of_starts_steps_saves_and_ends(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    assert_int_equal(n1.n_ranks_started, 2);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    says(&n1.machine, 0, CHANNEL_STEP, 2);
+    says(&n1.machine, 0, CHANNEL_SAVED, 2);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.n_steps, 2);
+    assert_int_equal(n1.n_saves, 1);
+    assert_int_equal(n1.n_committed, 1);
+    ends(1, 70);
+    assert_int_equal(n1.n_ranks_ended, 1);
+    assert_int_equal(n1.last_end.code, 70);
+    remove_job("a");
+    settle();
+    ends(0, -SIGKILL);
+    assert_int_equal(n1.n_ranks_ended, 2);
+    assert_string_equal(n1.last_end.text, "the job was removed");
+    assert_string_equal(n1.forgotten, "a");
+    const int before = n1.n_ticks;
+    pass(USEC_PER_SEC);
+    assert_int_equal(n1.n_ticks, before + 5);
+}
+
 /* ---- starts that fail ---- */
 
 static void a_rank_that_cannot_be_started_is_reported(_unused_ void **state)
@@ -275,6 +344,36 @@ static void a_rank_that_hangs_in_a_step_is_at_that_step(_unused_ void **state)
     assert_int_equal(report.stage, STAGE_GATHERING);
 }
 
+static void say_stages(TrainStage stage0, TrainStage stage1)
+{
+    n1.config.startup_sec = 20;
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    say_stage(0, 5, stage0);
+    say_stage(1, 5, stage1);
+}
+
+/* One computes, and the other waits for its sums. */
+static void of_one_step_who_is_at_an_earlier_stage_hangs(_unused_ void **state)
+{
+    say_stages(STAGE_REDUCING, STAGE_COMPUTING);
+    pass_in_contact(20);
+    while (!n1.machine.trainers[1].killed)
+        pass(TICK_USEC);
+    assert_killed(&n1, 0, false);
+    pass(TICK_USEC); /* nobody is behind any more */
+    assert_killed(&n1, 0, true);
+}
+
+static void who_are_equally_far_hang_together(_unused_ void **state)
+{
+    say_stages(STAGE_GATHERING, STAGE_GATHERING);
+    pass_in_contact(21);
+    assert_killed(&n1, 0, true);
+    assert_killed(&n1, 1, true);
+    assert_true(rank_report(1, 0).hung && rank_report(1, 1).hung);
+}
+
 /* A process that waits for its driver takes a while to die. */
 static void a_rank_that_was_killed_does_not_hang(_unused_ void **state)
 {
@@ -332,6 +431,33 @@ static void a_rank_that_named_its_error_was_not_killed_by_us(_unused_ void **sta
     assert_int_equal(report.stage, STAGE_JOINING);
     assert_int_equal(report.unmet, 2);
     assert_int_equal(report.at_usec, clock_realtime_usec());
+}
+
+/* Its end is about to be seen, and says more than that it does not listen. */
+static void a_trainer_that_hung_up_is_not_killed_by_a_word(_unused_ void **state)
+{
+    join(&n1);
+    make_ready("a", 1, 0);
+    hangs_up(&n1.machine, 0);
+    let_go("a", 1);
+    settle();
+    assert_killed(&n1, 0, false);
+    ends(0, 70);
+    assert_int_equal(rank_report(1, 0).exit_code, 70);
+    assert_false(rank_report(1, 0).killed);
+}
+
+static void a_peer_that_cannot_be_is_none(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    hear(0, (ChannelMessage){.type = CHANNEL_ERROR, .exit_code = 70, .unmet = -5, .text = "x"});
+    hear(1,
+         (ChannelMessage){.type = CHANNEL_ERROR, .exit_code = 70, .unmet = 1 << 30, .text = "x"});
+    ends(0, 70);
+    ends(1, 70);
+    assert_int_equal(rank_report(1, 0).unmet, 0);
+    assert_int_equal(rank_report(1, 1).unmet, RECORD_RANKS_MAX);
 }
 
 /* What a dying library prints is in the pipe when its process has ended. */
@@ -411,13 +537,20 @@ int main(void)
         CASE(words_that_are_none_change_nothing),
         CASE(a_rank_is_told_at_its_start_how_long_it_may_run),
         CASE(ranks_may_run_as_long_as_the_lease_that_was_granted),
+        CASE(a_report_says_whose_it_is),
+        CASE(a_rank_that_never_started_says_so),
+        CASE(the_program_hears_of_starts_steps_saves_and_ends),
         CASE(a_rank_that_cannot_be_started_is_reported),
         CASE(a_rank_whose_end_could_not_be_seen_is_killed),
         CASE(a_rank_that_hangs_at_its_start_is_at_the_step_of_its_world),
         CASE(a_rank_that_hangs_in_a_step_is_at_that_step),
+        CASE(of_one_step_who_is_at_an_earlier_stage_hangs),
+        CASE(who_are_equally_far_hang_together),
         CASE(a_rank_that_was_killed_does_not_hang),
         CASE(a_rank_that_is_killed_twice_was_killed_for_the_first_reason),
         CASE(a_rank_that_named_its_error_was_not_killed_by_us),
+        CASE(a_trainer_that_hung_up_is_not_killed_by_a_word),
+        CASE(a_peer_that_cannot_be_is_none),
         CASE(the_last_line_of_a_trainer_is_read_before_its_end_is_judged),
         CASE(bytes_that_are_no_text_are_reported),
         CASE(a_rank_that_is_done_has_the_time_of_a_save_to_end),

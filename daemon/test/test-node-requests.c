@@ -200,6 +200,9 @@ static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **s
     list_again(&n1.etcd);
     settle();
     assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
+    dies(&n1.machine, 2);
+    ask("r5", "checkpoint", "a", "", submission);
+    expect_answer("r5", "the job is not training now");
 }
 
 /* It was taken back, or answered by another, while the answer was under way. */

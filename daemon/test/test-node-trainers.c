@@ -253,6 +253,43 @@ static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
     assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
 }
 
+/* It may be of a later version; without it the ranks would not meet the others. */
+static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    const int64_t at = decide("a", 1, 3, 0);
+    (void)put(key_of("lab", KEY_SECRETS, "a", key), "{", 0);
+    find(key)->modified = at;
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
+    put_secret(1, at, 'c');
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+}
+
+/* Its own address needs no watch. */
+static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
+{
+    join(&n1);
+    (void)decide("a", 1, 3, 0);
+    settle();
+    n1.etcd.is_blind = true;
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_RENDEZVOUS, 0);
+    says(&n1.machine, 0, CHANNEL_READY, 0);
+    settle();
+    let_go("a", 1);
+    show_kind(&n1.etcd, KEY_PHASES);
+    assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
+    assert_string_equal(n1.machine.trainers[0].address, "127.0.0.1:4000");
+}
+
 /* Its record has not said so: the leader has made none. */
 static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
 {
@@ -522,6 +559,8 @@ int main(void)
         CASE(a_secret_of_an_earlier_world_is_none),
         CASE(a_secret_is_kept_until_the_last_rank_has_it),
         CASE(a_secret_that_is_denied_once_is_read_again),
+        CASE(a_secret_that_cannot_be_read_is_waited_for),
+        CASE(rank_0_goes_by_the_answer_to_its_own_word),
         CASE(a_node_that_may_read_no_secret_starts_without),
         CASE(a_part_is_told_whole),
         CASE(a_file_of_another_submission_is_read_again),

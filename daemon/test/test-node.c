@@ -277,6 +277,10 @@ static void a_machine_takes_over_from_its_earlier_life_alone(_unused_ void **sta
     settle();
     assert_int_equal(n1.n_failed, 0);
     assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    put_node(&n1, n1.config.machine_id, n1.incarnation, FIRST_LEASE); /* of its last lease */
+    settle();
+    assert_int_equal(n1.n_failed, 0);
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     put_node(&n1, n1.config.machine_id, n1.incarnation + 1, FIRST_LEASE);
     settle();
     assert_int_equal(n1.n_failed, 1);
@@ -533,6 +537,7 @@ static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void 
     n1.etcd.on_history(&was, &now, n1.etcd.userdata);
     assert_int_equal(n1.n_ended, 1);
     assert_true(n1.manager->history_is_over);
+    assert_true(manager_leaves_nothing(n1.manager));
     assert_killed(&n1, 0, true);
     remove_job("a");
     restart(&n1, 50);

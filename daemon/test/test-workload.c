@@ -562,6 +562,26 @@ static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
+/* Whoever may write phases must not fill a node's memory. */
+static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
+{
+    enum { MOST = 4096 };
+    char name[RECORD_JOB_MAX + 3];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_null(job_get(&w, name)); /* no job has such a name */
+    for (int i = 0; i < MOST; i++) {
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        assert_non_null(job_get(&w, name));
+    }
+    assert_null(job_get(&w, "one-more"));
+    assert_non_null(job_get(&w, "j17"));
+    assert_int_equal(w.n_jobs, MOST);
+    job_forget_if_idle(job_find(&w, "j17"));
+    assert_null(job_find(&w, "j17"));
+    assert_non_null(job_get(&w, "one-more"));
+}
+
 /* A trainer is no service of systemd, and has no fault points but its own. */
 static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
 {
@@ -651,6 +671,7 @@ int main(void)
         CASE(what_outlives_its_trainer_loses_the_slot),
         CASE(the_last_words_of_a_trainer_are_read),
         CASE(a_process_is_found_by_its_number_until_it_is_reaped),
+        CASE(a_node_knows_so_many_jobs_and_no_more),
         CASE(a_trainers_environment_is_the_daemons_but_for_what_is_its_own),
         CASE(who_is_killed_is_told_nothing),
         CASE(a_trainer_that_talks_on_ends_no_later),

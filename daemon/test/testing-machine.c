@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { OTHER_CHILD = 500 };
+
 /* ---- the processes of a slot ---- */
 
 static Machine *machine_of(const ProcessNeeds *needs)
@@ -73,9 +75,16 @@ bool process_reap(Process *p, siginfo_t *ret)
     return p->exited = true;
 }
 
-bool process_is_gone(const Process *p, _unused_ const char *run_dir,
-                     _unused_ bool (*is_ours)(void *, pid_t), _unused_ void *userdata)
+/* is_ours: of no process of a rank that has a slot may be said that it is an orphan. */
+bool process_is_gone(const Process *p, _unused_ const char *run_dir, bool (*is_ours)(void *, pid_t),
+                     void *userdata)
 {
+    const Machine *machine = machine_of(p->needs);
+    for (size_t i = 0; is_ours && i < ELEMENTSOF(machine->trainers); i++)
+        assert_true(!machine->trainers[i].process ||
+                    is_ours(userdata, machine->trainers[i].process->pid));
+    assert_true(!is_ours ||
+                (is_ours(userdata, OTHER_CHILD) && !is_ours(userdata, OTHER_CHILD + 1)));
     return p->exited && !trainer_of(p)->leaves;
 }
 
@@ -185,7 +194,7 @@ void prints(Machine *machine, int slot, const char *line)
 
 /* ---- what the test says ---- */
 
-static bool is_no_child(_unused_ void *userdata, _unused_ pid_t pid) { return false; }
+static bool is_other_child(_unused_ void *userdata, pid_t pid) { return pid == OTHER_CHILD; }
 
 void machine_init(Machine *machine)
 {
@@ -193,8 +202,9 @@ void machine_init(Machine *machine)
     static char *environment[] = {(char *)"LANG=C", (char *)"SDTRAIN_LOG=x",
                                   (char *)"SDTRAIN_FAULT=x", NULL};
     memset(machine, 0, sizeof(*machine)); /* too large for the stack */
-    machine->ranks =
-        (RankNeeds){.environment = environment, .trainer = &trainer, .is_other_child = is_no_child};
+    machine->ranks = (RankNeeds){.environment = environment,
+                                 .trainer = &trainer,
+                                 .is_other_child = is_other_child};
 }
 
 void dies(Machine *machine, int slot)
