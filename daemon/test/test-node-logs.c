@@ -448,6 +448,44 @@ static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **s
     }
 }
 
+/* Each line is handed out whole, where it has room at all. */
+static void the_lines_of_a_long_log_are_not_cut(_unused_ void **state)
+{
+    int64_t seq = 0;
+    int n = 0;
+    join(&n1);
+    for (int i = 0; i < 3 * LOG_TEXT_MAX / 100; i++)
+        append("rank0.log", "a line that fills no answer by itself and is cut where nobody looks, "
+                            "as long as this\n");
+    append("rank0.log", "without an end");
+    do {
+        ask("r1", (LogAskRecord){.seq = ++seq, .tail_bytes = 1 << 20}, 1, READER_LEASE);
+        wait_for(seq, NULL);
+        assert_int_equal(strncmp(lines.text, "a line", 6), 0);
+        if (lines.more)
+            assert_int_equal(lines.text[strlen(lines.text) - 1], '\n');
+        assert_true(++n < 10);
+    } while (lines.more);
+    assert_true(n > 2 && lines.end);
+    assert_non_null(strstr(lines.text, "\nwithout an end"));
+}
+
+/* Ranks are numbers, each of them is listed once, and nothing else is one. */
+static void the_ranks_of_a_node_are_listed_in_their_order(_unused_ void **state)
+{
+    static const char *const files[] = {"rank10.log",    "rank2.log",  "rank2.log.1", "rank0.log.1",
+                                        "rank3.log.bak", "rank-1.log", "rank.log",    "xrank4.log"};
+    static const int ranks[] = {0, 2, 10};
+    join(&n1);
+    for (size_t i = 0; i < ELEMENTSOF(files); i++)
+        append(files[i], "x\n");
+    ask("r1", (LogAskRecord){.seq = 1, .tail_bytes = 9}, 0, READER_LEASE);
+    expect(1, NULL);
+    assert_int_equal(lines.n_parts, ELEMENTSOF(ranks));
+    for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
+        assert_int_equal(lines.parts[i].next.rank, ranks[i]);
+}
+
 /* What is left in the old file is the least of it. */
 static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ void **state)
 {
@@ -610,6 +648,8 @@ int main(void)
         TEST(an_ask_that_is_reborn_does_not_end_with_the_one_before),
         TEST(each_rank_that_is_followed_comes_first_in_its_turn),
         TEST(a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one),
+        TEST(the_lines_of_a_long_log_are_not_cut),
+        TEST(the_ranks_of_a_node_are_listed_in_their_order),
         TEST(a_node_without_the_right_says_nothing_of_logs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -138,6 +138,7 @@ static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **sta
     const uint64_t since_usec = clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC;
     assert_int_equal(progress().waits_since_usec, since_usec);
     assert_int_equal(progress().step, 41); /* as it was */
+    assert_int_equal(progress().at_usec, clock_realtime_usec());
     assert_true(progress().loss == 0.5);
     const int64_t version = progress_key()->version;
     pass(2 * USEC_PER_SEC);
@@ -347,6 +348,26 @@ static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
     checkpoints_record_clear(&record);
 }
 
+/* A later version has put a field there: in our history it stays, in another job's it goes. */
+static void unknown_fields_stay_with_their_job(_unused_ void **state)
+{
+    char key[KEY_MAX], text[400];
+    resume();
+    (void)snprintf(text, sizeof(text), "{\"v\":2,\"submission\":\"%s\",\"commits\":[],\"later\":7}",
+                   submission);
+    (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), text, 0);
+    say_saved(41);
+    assert_int_equal(n1.n_committed, 1);
+    assert_non_null(strstr(find(key)->value, "\"later\":7"));
+    (void)put(
+        key,
+        "{\"v\":2,\"submission\":\"eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\",\"commits\":[],\"later\":7}",
+        0);
+    say_saved(42);
+    assert_int_equal(n1.n_committed, 2);
+    assert_null(strstr(find(key)->value, "later"));
+}
+
 static void a_commit_of_a_job_that_was_removed_is_refused(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -398,6 +419,7 @@ int main(void)
         CASE(no_step_is_told_while_a_commit_is_under_way),
         CASE(steps_are_told_after_a_commit),
         CASE(commits_that_are_damaged_are_written_anew),
+        CASE(unknown_fields_stay_with_their_job),
         CASE(a_commit_of_a_job_that_was_removed_is_refused),
         CASE(a_save_after_what_was_found_is_one_commit),
     };

@@ -395,6 +395,57 @@ static void a_rank_that_was_killed_does_not_hang(_unused_ void **state)
 
 /* ---- ends ---- */
 
+/* Judged by the lease that etcd has granted, which its dead-man timer follows. */
+static void who_ends_by_sigkill_has_hung_when_a_lease_has_passed(_unused_ void **state)
+{
+    join(&n1);
+    lasts(&n1.etcd, 40);
+    run_world("a", 1, 3, 0);
+    pass_in_contact(29);
+    ends(0, -SIGKILL); /* by somebody */
+    assert_false(rank_report(1, 0).hung);
+    assert_string_equal(rank_report(1, 0).text, "its last line");
+    pass_in_contact(2);
+    ends(1, -SIGKILL);
+    assert_true(rank_report(1, 1).hung && !rank_report(1, 1).killed);
+    assert_non_null(strstr(rank_report(1, 1).text, "its dead-man timer ended it"));
+}
+
+/* Two seconds from SIGKILL, whatever ends meanwhile. */
+static void what_a_killed_trainer_leaves_has_the_rest_of_its_time(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    n1.machine.trainers[0].leaves = true;
+    (void)decide("a", 2, 0, 1);
+    settle();
+    pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC - USEC_PER_SEC);
+    dies(&n1.machine, 0);
+    pass(USEC_PER_SEC - 1);
+    assert_int_equal(n1.manager->workload.slots.lost, 0);
+    pass(1);
+    assert_int_equal(n1.manager->workload.slots.lost, 1);
+    settle();
+    assert_int_equal(node_record(&n1).lost_slots, 1);
+    n1.machine.trainers[0].leaves = false;
+    dies(&n1.machine, 0);
+    settle();
+    assert_int_equal(node_record(&n1).lost_slots, 0);
+}
+
+static void a_rank_that_is_done_is_at_the_step_that_it_names(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    says(&n1.machine, 0, CHANNEL_STEP, 89);
+    hear(0, (ChannelMessage){.type = CHANNEL_DONE, .step = 90, .text = "finished"});
+    ends(0, 0);
+    assert_int_equal(rank_report(1, 0).step, 90);
+    assert_int_equal(rank_report(1, 0).exit_code, EXIT_DONE);
+    assert_string_equal(rank_report(1, 0).text, "finished");
+    assert_true(n1.last_end.finished && !n1.last_end.left);
+}
+
 /* Whoever comes later has nothing to do with it. */
 static void a_rank_that_is_killed_twice_was_killed_for_the_first_reason(_unused_ void **state)
 {
@@ -547,6 +598,9 @@ int main(void)
         CASE(of_one_step_who_is_at_an_earlier_stage_hangs),
         CASE(who_are_equally_far_hang_together),
         CASE(a_rank_that_was_killed_does_not_hang),
+        CASE(who_ends_by_sigkill_has_hung_when_a_lease_has_passed),
+        CASE(what_a_killed_trainer_leaves_has_the_rest_of_its_time),
+        CASE(a_rank_that_is_done_is_at_the_step_that_it_names),
         CASE(a_rank_that_is_killed_twice_was_killed_for_the_first_reason),
         CASE(a_rank_that_named_its_error_was_not_killed_by_us),
         CASE(a_trainer_that_hung_up_is_not_killed_by_a_word),

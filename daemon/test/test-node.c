@@ -400,6 +400,29 @@ static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
     assert_int_equal(report_key(&n1, "a", 2)->lease, lease_of(&n1.etcd));
 }
 
+/* Once it is back, what it says of itself waits for no rank. */
+static void a_node_that_came_back_tells_its_verdict_while_old_ranks_die(_unused_ void **state)
+{
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    grant(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_true(has_node_key(&n1));
+    (void)decide("a", 2, 0, 1);
+    settle();
+    assert_killed(&n1, 0, true);
+    const int64_t reported = report_key(&n1, "a", 1)->version;
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "warm", &gpus);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
+    assert_int_equal(report_key(&n1, "a", 1)->version, reported);
+}
+
 /* The guards of the ranks do not hold, and no watch has shown why: the node waits for it. */
 static void a_node_that_knows_an_old_world_does_not_come_back_with_it(_unused_ void **state)
 {
@@ -595,6 +618,7 @@ int main(void)
         CASE(a_new_lease_takes_one_transaction),
         CASE(what_ended_without_a_lease_is_told_under_the_next),
         CASE(a_node_comes_back_when_its_old_ranks_are_dead),
+        CASE(a_node_that_came_back_tells_its_verdict_while_old_ranks_die),
         CASE(a_node_that_knows_an_old_world_does_not_come_back_with_it),
         CASE(a_fence_fires_heals_and_fires_again),
         CASE(a_word_of_etcd_puts_the_fence_off),
