@@ -519,6 +519,27 @@ static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **sta
     ranks_record_clear(&record);
 }
 
+static void say_the_next(_unused_ void *userdata) { say_stage(0, 2, STAGE_COMPUTING); }
+
+/* A word that lies there when the node looks for silence is heard first. */
+static void what_was_said_counts_before_the_silence_after_it(_unused_ void **state)
+{
+    Timer word = {0};
+    n1.config.startup_sec = 20;
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    say_stage(0, 1, STAGE_COMPUTING);
+    pass(20 * USEC_PER_SEC + TICK_USEC / 2);
+    timer_start(NULL, &word, TICK_USEC / 2, say_the_next, NULL);
+    pass(TICK_USEC / 2);
+    assert_killed(&n1, 0, false);
+    renew(&n1.etcd); /* for the fence */
+    pass(19 * USEC_PER_SEC);
+    assert_killed(&n1, 0, false);
+    pass(USEC_PER_SEC + TICK_USEC);
+    assert_killed(&n1, 0, true);
+}
+
 static void trainers_hear_each_quarter_of_a_lease_that_they_may_run_on(_unused_ void **state)
 {
     join(&n1);
@@ -549,6 +570,7 @@ int main(void)
         CASE(a_commit_is_refused_when_the_world_moves_before_it_is_written),
         CASE(a_commit_is_not_known_by_its_step_alone),
         CASE(a_loop_that_stood_still_is_forgiven_to_the_ranks),
+        CASE(what_was_said_counts_before_the_silence_after_it),
         CASE(trainers_hear_each_quarter_of_a_lease_that_they_may_run_on),
         CASE(a_trainer_that_does_not_take_its_part_is_killed),
         CASE(two_saves_at_once_are_one_commit),
