@@ -147,6 +147,19 @@ static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
+/* Ranks may wait for the last of them for as long as a start takes. */
+static void test_watchdog_times_no_step_by_the_joining_before_it(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    watchdog_note_stage(&w, 40, STAGE_READY, 2 * SEC);
+    watchdog_note_stage(&w, 40, STAGE_JOINING, 3 * SEC);
+    uint64_t now = train(&w, 200 * SEC, WATCHDOG_STEPS_MIN + 1, SEC);
+    assert_int_equal(watchdog_first_usec(&w), SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+}
+
 static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
 {
     Watchdog w;
@@ -363,6 +376,7 @@ int main(void)
         cmocka_unit_test(test_watchdog_looks_at_a_window),
         cmocka_unit_test(test_watchdog_times_rank0_by_finished_steps),
         cmocka_unit_test(test_watchdog_counts_rank0s_steps_once),
+        cmocka_unit_test(test_watchdog_times_no_step_by_the_joining_before_it),
         cmocka_unit_test(test_watchdog_same_words_are_no_progress),
         cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),
         cmocka_unit_test(test_watchdog_forgives_its_own_sleep),
