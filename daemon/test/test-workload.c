@@ -5,7 +5,6 @@
 #include "daemon/test/testing-seams.h"
 #include "daemon/world/hang.h"
 #include "daemon/world/local-world.h"
-#include "daemon/world/trainer-environment.h"
 
 #include <string.h>
 
@@ -34,9 +33,10 @@ static ChannelType told(int slot) { return home.trainers[slot].told; }
 
 /* ---- the daemon around it ---- */
 
-static int n_committed, n_refused, n_ended;
+static int n_committed, n_refused, n_ended, n_changed;
 
 static void on_nothing(_unused_ void *userdata) {}
+static void on_change(_unused_ void *userdata) { n_changed++; }
 static void on_world(_unused_ void *userdata, _unused_ const LocalWorld *local) {}
 static void on_rank(_unused_ void *userdata, _unused_ const Rank *rank) {}
 static void on_end(_unused_ void *userdata, _unused_ const Rank *rank,
@@ -69,7 +69,7 @@ static int set_up(_unused_ void **state)
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
-    const WorkloadEvents events = {.node_changed = on_nothing,
+    const WorkloadEvents events = {.node_changed = on_change,
                                    .etcd_answered = on_nothing,
                                    .may_be_idle = on_nothing,
                                    .world_began = on_world,
@@ -562,6 +562,23 @@ static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
+/* The records of jobs that are over stay for as long as people want. */
+static void jobs_that_are_over_are_looked_at_no_more(_unused_ void **state)
+{
+    run_world(1);
+    phase(1, PHASE_SUCCEEDED, true);
+    pass(3 * USEC_PER_SEC);
+    workload_end_late(&w, clock_boottime_usec());
+    assert_true(home.trainers[0].killed && home.trainers[1].killed);
+    dies(&home, 0);
+    dies(&home, 1);
+    answer_all();
+    n_changed = 0;
+    for (int i = 0; i < 10; i++)
+        workload_end_late(&w, clock_boottime_usec());
+    assert_int_equal(n_changed, 0);
+}
+
 /* Whoever may write phases must not fill a node's memory. */
 static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
 {
@@ -580,53 +597,6 @@ static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
     job_forget_if_idle(job_find(&w, "j17"));
     assert_null(job_find(&w, "j17"));
     assert_non_null(job_get(&w, "one-more"));
-}
-
-/* A trainer is no service of systemd, and has no fault points but its own. */
-static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
-{
-    static char *const ours[] = {(char *)"PATH=/bin",
-                                 (char *)"SDTRAIN_FAULT=x",
-                                 (char *)"SDTRAIN_LOG=debug",
-                                 (char *)"SDTRAIN_S3_KEY=k",
-                                 (char *)"NOTIFY_SOCKET=/n",
-                                 (char *)"WATCHDOG_USEC=1",
-                                 (char *)"LISTEN_FDS=1",
-                                 (char *)"JOURNAL_STREAM=1:2",
-                                 (char *)"INVOCATION_ID=a",
-                                 (char *)"MAINPID=1",
-                                 (char *)"OMP_DYNAMIC=true",
-                                 (char *)"CREDENTIALS_DIRECTORY=/c",
-                                 (char *)"LISTENER=y",
-                                 (char *)"SDTRAIN_SLOT=7",
-                                 NULL};
-    static const char *const wanted[] = {"PATH=/bin",
-                                         "SDTRAIN_LOG=debug",
-                                         "SDTRAIN_S3_KEY=k",
-                                         "LISTENER=y",
-                                         "SDTRAIN_SLOT=3",
-                                         "SDTRAIN_CHANNEL=3",
-                                         "OMP_DYNAMIC=false",
-                                         PATHS_READ_VARIABLE "=[\"/d\"]",
-                                         PATHS_WRITE_VARIABLE "=[\"/c\"]",
-                                         "MINE=1"};
-    DaemonConfig with = config;
-    with.paths_read = json_pack("[s]", "/d");
-    with.paths_write = json_pack("[s]", "/c");
-    with.trainer_environment = json_pack("[s]", "MINE=1");
-    _cleanup_(trainer_environment_freep) char **made = trainer_environment_new(ours, &with, 3);
-    size_t n = 0;
-    while (made[n])
-        n++;
-    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* and the mark of its slot */
-    for (size_t i = 0; i < ELEMENTSOF(wanted); i++)
-        assert_true(has(made, wanted[i]));
-    _cleanup_(trainer_environment_freep) char **of_no_slot =
-        trainer_environment_new(ours, &config, -1);
-    assert_false(has(of_no_slot, "SDTRAIN_CHANNEL=3"));
-    json_decref(with.paths_read);
-    json_decref(with.paths_write);
-    json_decref(with.trainer_environment);
 }
 
 /* A number is given to another process once the one before is reaped, while what that one started holds its slot. */
@@ -671,8 +641,8 @@ int main(void)
         CASE(what_outlives_its_trainer_loses_the_slot),
         CASE(the_last_words_of_a_trainer_are_read),
         CASE(a_process_is_found_by_its_number_until_it_is_reaped),
+        CASE(jobs_that_are_over_are_looked_at_no_more),
         CASE(a_node_knows_so_many_jobs_and_no_more),
-        CASE(a_trainers_environment_is_the_daemons_but_for_what_is_its_own),
         CASE(who_is_killed_is_told_nothing),
         CASE(a_trainer_that_talks_on_ends_no_later),
         CASE(a_trainer_that_hangs_up_has_a_moment_to_end),
