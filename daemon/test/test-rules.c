@@ -153,7 +153,7 @@ static void test_watchdog_times_no_step_by_the_joining_before_it(_unused_ void *
     Watchdog w;
     watchdog_start(&w, 0, SEC);
     watchdog_note_stage(&w, 40, STAGE_READY, 2 * SEC);
-    watchdog_note_stage(&w, 40, STAGE_JOINING, 3 * SEC);
+    watchdog_note_stage(&w, 41, STAGE_JOINING, 3 * SEC);
     uint64_t now = train(&w, 200 * SEC, WATCHDOG_STEPS_MIN + 1, SEC);
     assert_int_equal(watchdog_first_usec(&w), SEC);
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);

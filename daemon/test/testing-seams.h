@@ -133,8 +133,8 @@ void dies(Machine *machine, int slot);
 void prints(Machine *machine, int slot, const char *line);
 /* The job whose old logs were removed last. */
 extern char pruned[RECORD_JOB_MAX + 1];
-/* The message waits in the channel; one of type CHANNEL_TYPES is none. It gets the trainer's generation, and its spec is
- * not taken along. */
+/* The message waits in the channel; type CHANNEL_TYPES is none. It gets the trainer's generation; its spec is not
+ * taken along. */
 void writes_message(Machine *machine, int slot, ChannelMessage message);
 /* The same with a type and a step, an address and a uri. */
 void writes(Machine *machine, int slot, ChannelType type, int64_t step);
