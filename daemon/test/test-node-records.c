@@ -461,6 +461,37 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_killed(&n1, 0, false);
 }
 
+/* It is done: the guards of all that came with it are others now. */
+static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    const SlotGpus gpus = {.n = 0};
+    submit("b");
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    run_world("b", 1, 12, 0);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    answer(under_way(&n1.etcd, key), LOST_AFTER);
+    for (int i = 0; i < 5; i++) {
+        settle();
+        pass(USEC_PER_SEC / 5);
+    }
+    settle();
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "warm", &gpus);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
+    assert_true(node_is_settled(&n1.manager->node));
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 2);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_int_equal(state_of(&n1, "b", 1, 0), RANK_EXITED);
+    assert_killed(&n1, 1, false);
+    assert_killed(&n1, 3, false);
+}
+
 /* The report's own write had failed, and was to be tried again. */
 static void a_record_is_read_for_the_node_while_its_retry_waits(_unused_ void **state)
 {
@@ -615,6 +646,7 @@ int main(void)
         CASE(a_world_that_was_put_once_more_is_reported_alone),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
+        CASE(a_node_whose_put_is_done_and_not_heard_of_goes_on),
         CASE(a_record_is_read_for_the_node_while_its_retry_waits),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),
         CASE(a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead),

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { OTHER_CHILD = 500 };
+enum { OTHER_CHILD = 500, PIPE = 600 };
 
 /* ---- the processes of a slot ---- */
 
@@ -43,6 +43,7 @@ int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *pro
     int fd = 0;
     assert_null(t->process); /* the slot is clear */
     assert_string_equal(program->argv[1], "run");
+    assert_int_equal(program->output, PIPE);
     if (machine->check_program)
         machine->check_program(program, slot);
     if (machine->cannot_start)
@@ -158,7 +159,7 @@ int rank_log_new(_unused_ sd_event *event, _unused_ const char *log_dir, _unused
                  _unused_ int64_t generation, _unused_ int rank, _unused_ int64_t max_bytes,
                  int *ret_write_fd, RankLog **ret, _unused_ Error *err)
 {
-    *ret_write_fd = -EBADF;
+    *ret_write_fd = PIPE;
     *ret = newest_log = calloc(1, sizeof(**ret));
     assert_non_null(*ret);
     (void)snprintf(newest_log->last, sizeof(newest_log->last), "its last line");
