@@ -113,7 +113,7 @@ typedef struct ChannelMessage {
     double data_sec;      /* share of step_sec that was spent waiting for data */
     double saving_sec;    /* how long rank 0 has waited for saves since this world's first step */
     int64_t failed_saves; /* since this process began */
-    /* Realtime since when every save has failed; 0: the newest was good. */
+    /* CLOCK_BOOTTIME since when every save has failed; 0: the newest was good. */
     uint64_t unsaved_since_usec;
     /* Why the newest save failed, for people; may be cut. */
     char save_error[CHANNEL_SAVE_ERROR_MAX];

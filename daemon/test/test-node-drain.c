@@ -183,6 +183,48 @@ static void a_drain_tells_of_a_slot_that_it_cannot_clear(_unused_ void **state)
     assert_false(manager_leaves_nothing(n1.manager)); /* the keeper has work */
 }
 
+/* A put that failed leaves in doubt what lies there: the read is all that the drain waits for. */
+static void a_drain_goes_on_when_the_records_of_its_dead_were_read(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    dies(&n1.machine, 0);
+    settle();
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    answer(under_way(&n1.etcd, key), LOST_BEFORE);
+    drain_signal(n1.manager, "SIGTERM");
+    assert_int_equal(n1.n_left_health, 0);
+    answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), GIVEN);
+    assert_int_equal(n1.n_left_health, 1);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    assert_int_equal(n1.n_ended, 1);
+}
+
+/* Its record went with the lease: nobody knows that it has left. */
+static void a_lease_that_ends_at_the_last_word_is_taken_anew(_unused_ void **state)
+{
+    join(&n1);
+    n1.health_under_way = true;
+    drain_signal(n1.manager, "SIGTERM");
+    settle();
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    n1.health_under_way = false;
+    drain_advance(n1.manager);
+    assert_int_equal(n1.n_ended, 0);
+    grant(&n1.etcd);
+    settle();
+    assert_int_equal(node_record(&n1).state, NODE_LEFT);
+    assert_int_equal(n1.n_ended, 1);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -196,6 +238,8 @@ int main(void)
         CASE(a_drain_waits_for_the_reports_of_worlds_that_are_over),
         CASE(a_second_signal_ends_ranks_that_wait_for_their_slot),
         CASE(a_drain_tells_of_a_slot_that_it_cannot_clear),
+        CASE(a_drain_goes_on_when_the_records_of_its_dead_were_read),
+        CASE(a_lease_that_ends_at_the_last_word_is_taken_anew),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

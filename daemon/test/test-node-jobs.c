@@ -110,6 +110,202 @@ static void a_late_death_does_not_take_the_address_of_the_next_life(_unused_ voi
     assert_string_equal(n2.machine.trainers[0].address, "127.0.0.1:9");
 }
 
+/* The job is removed and submitted anew, and no watch has shown what lay between. Its one rank goes. */
+static void submit_again(void)
+{
+    remove_job("a");
+    memset(submission, 'e', sizeof(submission) - 1);
+    submit("a");
+    (void)decide("a", 1, 1, 0);
+    list_again(&n1.etcd);
+    answer_all();
+    dies(&n1.machine, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_READY, 0);
+    let_go("a", 1);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
+}
+
+static void say_computing(int slot, int64_t step)
+{
+    writes_message(&n1.machine, slot,
+                   (ChannelMessage){.type = CHANNEL_STAGE, .step = step, .stage = STAGE_COMPUTING});
+    const FakeTrainer *t = trainer_in(&n1.machine, slot);
+    t->process->events.heard(t->process->events.userdata);
+}
+
+static void pass_in_contact(uint64_t sec)
+{
+    for (uint64_t i = 0; i < sec; i++) {
+        pass(USEC_PER_SEC);
+        renew(&n1.etcd);
+        settle();
+    }
+}
+
+/* Of one second each, until they say how long such steps take. */
+static void do_first_steps(void)
+{
+    for (int64_t step = 1; step <= 1 + WATCHDOG_STEPS_MIN; step++) {
+        say_computing(0, step);
+        pass_in_contact(1);
+    }
+}
+
+/* In the slots from 0 on; the ranks of before have ended. */
+static void run_next(int64_t generation, uint64_t slots)
+{
+    (void)decide("a", generation, 0, 1);
+    settle();
+    for (int slot = 0; slot < RECORD_SLOTS_MAX; slot++)
+        if (n1.machine.trainers[slot].process)
+            dies(&n1.machine, slot);
+    settle();
+    run_world("a", generation + 1, slots, 0);
+}
+
+static void hold_to_steps(void)
+{
+    n1.config.hang_floor_sec = 1;
+    n1.config.hang_factor = 2;
+}
+
+/* The first steps of a world are bounded by those of the one before, which fewer ranks take longer for. */
+static void first_steps_are_known_by_those_of_the_world_before(_unused_ void **state)
+{
+    hold_to_steps();
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    do_first_steps();
+    run_next(2, 15);
+    do_first_steps(); /* of four ranks */
+    run_next(4, 1);
+    say_computing(0, 1);
+    pass_in_contact(7);
+    assert_killed(&n1, 0, false);
+    pass_in_contact(2);
+    assert_killed(&n1, 0, true);
+}
+
+static void more_ranks_have_first_steps_that_are_no_shorter(_unused_ void **state)
+{
+    hold_to_steps();
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    do_first_steps();
+    run_next(2, 15);
+    for (int slot = 0; slot < 4; slot++)
+        say_computing(slot, 1);
+    pass_in_contact(1);
+    assert_killed(&n1, 0, false);
+    pass_in_contact(2);
+    assert_killed(&n1, 0, true);
+}
+
+/* It may be a hundred times as large. */
+static void
+nothing_is_known_of_the_first_steps_of_a_job_that_was_submitted_again(_unused_ void **state)
+{
+    hold_to_steps();
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    do_first_steps();
+    submit_again();
+    say_computing(0, 1);
+    pass_in_contact(100);
+    assert_killed(&n1, 0, false);
+}
+
+static void a_job_that_succeeds_after_another_of_its_name_has_its_time(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    set_phase("a", (PhaseRecord){.phase = PHASE_SUCCEEDED, .generation = 1});
+    settle();
+    pass(3 * USEC_PER_SEC);
+    assert_killed(&n1, 0, true);
+    submit_again();
+    set_phase("a", (PhaseRecord){.phase = PHASE_SUCCEEDED, .generation = 1});
+    settle();
+    pass(2 * USEC_PER_SEC - 1);
+    assert_killed(&n1, 0, false);
+    pass(TICK_USEC);
+    assert_killed(&n1, 0, true);
+}
+
+/* A node hears of its own word by the answer, which may come after its watch has shown more. */
+static void an_address_that_is_older_than_its_deletion_is_none(_unused_ void **state)
+{
+    const RendezvousRecord record = {.address = "127.0.0.1:1"};
+    join(&n1);
+    (void)decide("a", 4, 1, 1);
+    settle();
+    LocalJob *job = job_find(&n1.manager->workload, "a");
+    const int64_t at = job->world_revision;
+    job_set_rendezvous(job, 4, at + 1, &record);
+    assert_int_equal(job->rendezvous_generation, 4);
+    job_set_rendezvous(job, 4, at + 3, NULL);
+    job_set_rendezvous(job, 4, at + 2, &record);
+    assert_int_equal(job->rendezvous_generation, 0);
+    job_set_rendezvous(job, 4, at + 4, &record);
+    assert_int_equal(job->rendezvous_generation, 4);
+}
+
+/* Of many that come and go a node keeps nothing. */
+static void what_is_known_of_a_job_goes_with_its_last_record(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    const Workload *w;
+    join(&n1);
+    w = &n1.manager->workload;
+    set_phase("x", (PhaseRecord){.phase = PHASE_PENDING});
+    set_rendezvous("y", 3, "127.0.0.1:1");
+    (void)decide("z", 1, 0, 1);
+    settle();
+    assert_int_equal(w->n_jobs, 3);
+    (void)delete_key(key_of("lab", KEY_PHASES, "x", key));
+    settle();
+    assert_int_equal(w->n_jobs, 2);
+    (void)delete_key(key_rendezvous("lab", "y", 3, key));
+    settle();
+    assert_int_equal(w->n_jobs, 1);
+    set_phase("z", (PhaseRecord){.phase = PHASE_RUNNING, .generation = 1});
+    settle();
+    (void)delete_key(key_of("lab", KEY_WORLDS, "z", key));
+    settle();
+    assert_int_equal(w->n_jobs, 1);
+    (void)delete_key(key_of("lab", KEY_PHASES, "z", key));
+    settle();
+    assert_int_equal(w->n_jobs, 0);
+    assert_null(w->jobs);
+}
+
+/* The watch of its phase is before that of its world. */
+static void a_later_phase_that_ends_a_job_ends_an_older_world(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    set_phase("a", (PhaseRecord){.phase = PHASE_STOPPED, .generation = 2});
+    settle();
+    assert_killed(&n1, 0, true);
+}
+
+static void each_world_removes_the_oldest_logs_of_its_job(_unused_ void **state)
+{
+    join(&n1);
+    *pruned = '\0';
+    run_world("a", 1, 1, 0);
+    assert_string_equal(pruned, "a");
+    run_world("ab", 1, 2, 0);
+    assert_string_equal(pruned, "ab");
+    (void)decide("a", 2, 0, 1); /* nothing of it runs here */
+    settle();
+    assert_string_equal(pruned, "ab");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -118,6 +314,14 @@ int main(void)
         CASE(each_job_that_is_done_has_its_deadline),
         CASE(a_rendezvous_that_cannot_be_read_is_not_gone),
         CASE(a_late_death_does_not_take_the_address_of_the_next_life),
+        CASE(first_steps_are_known_by_those_of_the_world_before),
+        CASE(more_ranks_have_first_steps_that_are_no_shorter),
+        CASE(nothing_is_known_of_the_first_steps_of_a_job_that_was_submitted_again),
+        CASE(a_job_that_succeeds_after_another_of_its_name_has_its_time),
+        CASE(an_address_that_is_older_than_its_deletion_is_none),
+        CASE(what_is_known_of_a_job_goes_with_its_last_record),
+        CASE(a_later_phase_that_ends_a_job_ends_an_older_world),
+        CASE(each_world_removes_the_oldest_logs_of_its_job),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

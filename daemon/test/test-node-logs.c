@@ -347,7 +347,9 @@ static void an_answer_that_is_lost_is_put_again(_unused_ void **state)
     answer(under_way(&n1.etcd, key_log("lab", KEY_LINES, "n1", "r1", key)), LOST_BEFORE);
     settle();
     assert_null(lines_key("r1"));
-    pass(2 * USEC_PER_SEC);
+    pass(USEC_PER_SEC - 1); /* an etcd that fails is not asked again at once */
+    assert_int_equal(n_under_way(&n1.etcd), 0);
+    pass(USEC_PER_SEC);
     settle();
     expect(1, "one\n");
     /* the node's lease ends, and its answer with it */
@@ -406,6 +408,104 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     pass(USEC_PER_SEC);
     settle();
     expect(1, "two\n");
+}
+
+/* The one before was to be answered once. */
+static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    append("rank0.log", "one\n");
+    LogAskRecord record = ask_for_one(false);
+    _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
+    (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
+    show(&n1.etcd);
+    (void)delete_key(key);
+    record.follow = true;
+    record.seq = 2;
+    _cleanup_free_ char *second = log_ask_record_encode(&record, NULL);
+    (void)put(key, second, READER_LEASE);
+    show(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    expect(2, "one\n");
+    append("rank0.log", "two\n");
+    ask_on(3, true);
+    wait_for(3, "two\n");
+}
+
+/* Of many ranks not all have room in one answer. */
+static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **state)
+{
+    join(&n1);
+    append("rank0.log", "zero\n");
+    append("rank1.log", "one\n");
+    for (int64_t seq = 1; seq <= 4; seq++) {
+        places[0] = (LogPlace){0};
+        places[1] = (LogPlace){.rank = 1};
+        ask("r1", (LogAskRecord){.seq = seq, .follow = true, .tail_bytes = 99}, 2, READER_LEASE);
+        wait_for(seq, seq % 2 ? "one\nzero\n" : "zero\none\n");
+        assert_int_equal(lines.parts[0].next.rank, seq % 2);
+    }
+}
+
+/* Each line is handed out whole, where it has room at all. */
+static void the_lines_of_a_long_log_are_not_cut(_unused_ void **state)
+{
+    int64_t seq = 0;
+    int n = 0;
+    join(&n1);
+    for (int i = 0; i < 3 * LOG_TEXT_MAX / 100; i++)
+        append("rank0.log", "a line that fills no answer by itself and is cut where nobody looks, "
+                            "as long as this\n");
+    append("rank0.log", "without an end");
+    do {
+        ask("r1", (LogAskRecord){.seq = ++seq, .tail_bytes = 1 << 20}, 1, READER_LEASE);
+        wait_for(seq, NULL);
+        assert_int_equal(strncmp(lines.text, "a line", 6), 0);
+        if (lines.more)
+            assert_int_equal(lines.text[strlen(lines.text) - 1], '\n');
+        assert_true(++n < 10);
+    } while (lines.more);
+    assert_true(n > 2 && lines.end);
+    assert_non_null(strstr(lines.text, "\nwithout an end"));
+}
+
+/* Ranks are numbers, each of them is listed once, and nothing else is one. */
+static void the_ranks_of_a_node_are_listed_in_their_order(_unused_ void **state)
+{
+    static const char *const files[] = {"rank10.log",    "rank2.log",  "rank2.log.1", "rank0.log.1",
+                                        "rank3.log.bak", "rank-1.log", "rank.log",    "xrank4.log"};
+    static const int ranks[] = {0, 2, 10};
+    join(&n1);
+    for (size_t i = 0; i < ELEMENTSOF(files); i++)
+        append(files[i], "x\n");
+    ask("r1", (LogAskRecord){.seq = 1, .tail_bytes = 9}, 0, READER_LEASE);
+    expect(1, NULL);
+    assert_int_equal(lines.n_parts, ELEMENTSOF(ranks));
+    for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
+        assert_int_equal(lines.parts[i].next.rank, ranks[i]);
+}
+
+/* What is left in the old file is the least of it. */
+static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ void **state)
+{
+    join(&n1);
+    append("rank0.log", "one\n");
+    ask_on(1, true);
+    expect(1, "one\n");
+    append("rank0.log", "two\n");
+    turn_over();
+    append("rank0.log", "x");
+    assert_int_equal(truncate(path_of("rank0.log"), HUGE_BYTES), 0);
+    append("rank0.log", "\nend\n");
+    ask_on(2, true);
+    wait_for(2, "end\n");
+    assert_int_equal(lines.parts[0].skipped, 4 + HUGE_BYTES + 1); /* all but that */
+    ask_on(3, true);
+    append("rank0.log", "more\n");
+    wait_for(3, "more\n");
 }
 
 /* "r1" is no part of "r10". */
@@ -473,10 +573,58 @@ static void a_node_without_the_right_says_nothing_of_logs(_unused_ void **state)
     pass(LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(1, "");
-    /* and one that may read and not write gives up, ask by ask */
     append("rank0.log", "x\n");
     ask_on(2, true);
     expect(2, "x\n");
+}
+
+static void a_node_that_may_not_write_lines_gives_up_ask_by_ask(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    pass(USEC_PER_SEC);
+    append("rank0.log", "one\n");
+    LogAskRecord record = ask_for_one(true);
+    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key_log("lab", KEY_LINES, "n1", "r1", key)), DENIED);
+    for (int i = 0; i < 20; i++) {
+        pass(USEC_PER_SEC);
+        assert_int_equal(n_under_way(&n1.etcd), 0);
+    }
+    ask_on(1, true);
+    expect(1, "one\n");
+}
+
+/* A reader says how often it wants to hear; what is there already comes at once. */
+static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
+{
+    LogAskRecord record = {.seq = 1, .follow = true, .tail_bytes = 1000, .pause_usec = 5000000};
+    join(&n1);
+    append("rank0.log", "one\n");
+    ask("r1", record, 1, READER_LEASE);
+    expect(1, "one\n");
+    append("rank0.log", "two\n");
+    record.seq = 2;
+    ask("r1", record, 1, READER_LEASE);
+    pass(5 * USEC_PER_SEC - LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    settle();
+    expect(1, NULL);
+    pass(2 * LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    settle();
+    expect(2, "two\n");
+    record.seq = 3;
+    record.pause_usec = 0; /* no less than a node bears */
+    append("rank0.log", "three\n");
+    pass(5 * USEC_PER_SEC);
+    ask("r1", record, 1, READER_LEASE);
+    expect(3, "three\n");
+    record.seq = 4;
+    append("rank0.log", "four\n");
+    ask("r1", record, 1, READER_LEASE);
+    expect(3, NULL);
+    wait_for(4, "four\n");
 }
 
 int main(void)
@@ -497,6 +645,13 @@ int main(void)
         TEST(readers_whose_ids_begin_alike_are_apart),
         TEST(an_ask_that_cannot_be_read_ends_no_other),
         TEST(strange_asks_are_passed_over),
+        TEST(a_node_that_may_not_write_lines_gives_up_ask_by_ask),
+        TEST(a_reader_that_wants_a_pause_has_it),
+        TEST(an_ask_that_is_reborn_does_not_end_with_the_one_before),
+        TEST(each_rank_that_is_followed_comes_first_in_its_turn),
+        TEST(a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one),
+        TEST(the_lines_of_a_long_log_are_not_cut),
+        TEST(the_ranks_of_a_node_are_listed_in_their_order),
         TEST(a_node_without_the_right_says_nothing_of_logs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -528,6 +528,151 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_killed(&n1, 0, false);
 }
 
+/* It is done: the guards of all that came with it are others now. */
+static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    const SlotGpus gpus = {.n = 0};
+    submit("b");
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    run_world("b", 1, 12, 0);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    answer(under_way(&n1.etcd, key), LOST_AFTER);
+    for (int i = 0; i < 5; i++) {
+        settle();
+        pass(USEC_PER_SEC / 5);
+    }
+    settle();
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "warm", &gpus);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
+    assert_true(node_is_settled(&n1.manager->node));
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 2);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+    assert_int_equal(state_of(&n1, "b", 1, 0), RANK_EXITED);
+    assert_killed(&n1, 1, false);
+    assert_killed(&n1, 3, false);
+}
+
+/* The report's own write had failed, and was to be tried again. */
+static void a_record_is_read_for_the_node_while_its_retry_waits(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), LOST_BEFORE);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    const EtcdCall *read = under_way(&n1.etcd, report_key(&n1, "a", 1)->key);
+    pass(USEC_PER_SEC / 2); /* longer than the pause */
+    assert_ptr_equal(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), read);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_true(has_node_key(&n1));
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_RUNNING);
+    assert_true(workload_is_reported(&n1.manager->workload));
+}
+
+/* It ends while it is put with its node. */
+static void a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN);
+    EtcdCall *with_ranks = under_way(&n1.etcd, key);
+    (void)decide("a", 2, 0, 1);
+    show(&n1.etcd);
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    answer(with_ranks, GIVEN); /* the guard of its world does not hold */
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_true(has_node_key(&n1));
+    assert_true(killed_of(&n1, "a", 1) != 0);
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
+}
+
+/* What is to be read again, and what waits for its second, is no matter of a world that is over. */
+static void a_world_that_is_over_asks_for_nothing_more(_unused_ void **state)
+{
+    char spec[KEY_MAX], secret[KEY_MAX];
+    join(&n1);
+    (void)delete_key(key_of("lab", KEY_SPECS, "a", spec));
+    (void)decide("a", 1, 3, 0);
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, "a", secret)), LOST_BEFORE);
+    answer(under_way(&n1.etcd, spec), GIVEN);
+    (void)decide("a", 2, 0, 1);
+    settle();
+    for (int i = 0; i < 9; i++) { /* less than a slot is lost in */
+        pass(USEC_PER_SEC / 5);
+        assert_int_equal(n_under_way(&n1.etcd), 0);
+    }
+    assert_int_equal(n1.machine.n_started, 2);
+}
+
+static void a_world_that_is_over_writes_nothing_but_its_end(_unused_ void **state)
+{
+    char worlds[KEY_MAX], rendezvous[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    settle();
+    says(&n1.machine, 0, CHANNEL_STEP, 2); /* waits for its second */
+    says(&n1.machine, 0, CHANNEL_SAVED, 2);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", worlds)), LOST_BEFORE);
+    says(&n1.machine, 0, CHANNEL_RENDEZVOUS, 0);
+    answer(under_way(&n1.etcd, key_rendezvous("lab", "a", 1, rendezvous)), LOST_BEFORE);
+    (void)decide("a", 2, 0, 1);
+    settle();
+    for (int i = 0; i < 15; i++) {
+        pass(USEC_PER_SEC / 10);
+        assert_int_equal(n_under_way(&n1.etcd), 0);
+    }
+    assert_int_equal(progress().step, 1);
+    dies(&n1.machine, 0);
+    dies(&n1.machine, 1);
+    settle();
+    assert_true(killed_of(&n1, "a", 1) != 0);
+}
+
+/* A stranger wrote it once: a refusal that was made good says nothing about the next doubt. */
+static void a_refusal_is_forgotten_when_it_was_made_good(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    const char *key = report_key(&n1, "a", 1)->key;
+    _cleanup_free_ char *same = strdup(report_key(&n1, "a", 1)->value);
+    (void)put(key, same, lease_of(&n1.etcd));
+    says(&n1.machine, 0, CHANNEL_STEP, 1);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 0), RANK_RUNNING);
+    for (int slot = 1; slot >= 0; slot--) {
+        dies(&n1.machine, slot);
+        answer(under_way(&n1.etcd, key), LOST_BEFORE);
+        pass(5 * USEC_PER_SEC);
+        settle();
+        assert_int_equal(state_of(&n1, "a", 1, (size_t)slot), RANK_EXITED);
+        if (slot > 0)
+            assert_killed(&n1, 0, false);
+    }
+    RanksRecord record = report_of(&n1, "a", 1);
+    assert_false(record.ranks[0].killed);
+    ranks_record_clear(&record);
+}
+
 /* What changes while it is put with the node is written after it. */
 static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ void **state)
 {
@@ -571,7 +716,13 @@ int main(void)
         CASE(an_end_that_was_not_told_is_told_after_the_world),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
+        CASE(a_node_whose_put_is_done_and_not_heard_of_goes_on),
+        CASE(a_record_is_read_for_the_node_while_its_retry_waits),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),
+        CASE(a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead),
+        CASE(a_world_that_is_over_asks_for_nothing_more),
+        CASE(a_world_that_is_over_writes_nothing_but_its_end),
+        CASE(a_refusal_is_forgotten_when_it_was_made_good),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

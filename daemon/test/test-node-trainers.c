@@ -213,6 +213,145 @@ static void a_secret_of_an_earlier_world_is_none(_unused_ void **state)
     assert_string_equal(n1.machine.trainers[0].assign.secret, "");
 }
 
+/* The slot of one rank is clear before that of another. */
+static void a_secret_is_kept_until_the_last_rank_has_it(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    put_secret(2, decide("a", 2, 3, 0), 'c');
+    settle();
+    dies(&n1.machine, 1);
+    settle();
+    says(&n1.machine, 1, CHANNEL_HELLO, 0);
+    assert_int_equal(n1.machine.trainers[1].assign.secret[0], 'c');
+    pass(USEC_PER_SEC);
+    dies(&n1.machine, 0);
+    settle();
+    assert_int_equal(n1.machine.n_started, 4);
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+    const LocalWorld *local = job_find(&n1.manager->workload, "a")->local;
+    for (size_t i = 0; i < sizeof(local->secret); i++)
+        assert_int_equal(local->secret[i], 0); /* nobody needs it any more */
+}
+
+/* Roles are changed while it runs. */
+static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    put_secret(1, decide("a", 1, 3, 0), 'c');
+    show(&n1.etcd);
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, "a", key)), DENIED);
+    answer_all();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+}
+
+/* It may be of a later version; without it the ranks would not meet the others. */
+static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    const int64_t at = decide("a", 1, 3, 0);
+    (void)put(key_of("lab", KEY_SECRETS, "a", key), "{", 0);
+    find(key)->modified = at;
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 0);
+    put_secret(1, at, 'c');
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+}
+
+/* Its own address needs no watch. */
+static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
+{
+    join(&n1);
+    (void)decide("a", 1, 3, 0);
+    settle();
+    n1.etcd.is_blind = true;
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_RENDEZVOUS, 0);
+    says(&n1.machine, 0, CHANNEL_READY, 0);
+    settle();
+    let_go("a", 1);
+    show_kind(&n1.etcd, KEY_PHASES);
+    assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
+    assert_string_equal(n1.machine.trainers[0].address, "127.0.0.1:4000");
+}
+
+/* Its record has not said so: the leader has made none. */
+static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    start(&n1);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, ".rights", key)), DENIED);
+    grant(&n1.etcd);
+    settle();
+    (void)decide("a", 1, 3, 0);
+    show(&n1.etcd);
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, "a", key)), DENIED);
+    answer_all();
+    assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
+    assert_string_equal(n1.machine.trainers[0].assign.secret, "");
+}
+
+/* All that the leader, the node and the job file say. */
+static void a_part_is_told_whole(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    WorldRun runs[] = {{.node = "n2", .incarnation = n2.incarnation, .slots = 3},
+                       {.node = "n1", .incarnation = n1.incarnation, .slots = 4}};
+    WorldRecord world = {
+        .generation = 9,
+        .size = 3,
+        .runs = runs,
+        .n_runs = 2,
+        .resume = {.step = 40, .uri = "file:///c/40", .find = FIND_MUST, .takes_over = "r17"}};
+    const SlotGpus gpus = {.pci = {"0000:01:00", "0000:02:00", "0000:03:00"}, .n = 3};
+    SpecRecord spec = {.spec = (char *)"{}", .sources = "abc"};
+    memcpy(spec.submission, submission, sizeof(submission));
+    memcpy(world.submission, submission, sizeof(submission));
+    memset(&world.resume.hash, 7, sizeof(world.resume.hash));
+    (void)snprintf(n1.config.address, sizeof(n1.config.address), "10.0.0.7");
+    join(&n1);
+    node_note_health(&n1.manager->node, NODE_HEALTHY, 0, "", &gpus);
+    _cleanup_free_ char *file = spec_record_encode(&spec, NULL);
+    (void)put(key_of("lab", KEY_SPECS, "a", key), file, 0);
+    _cleanup_free_ char *text = world_record_encode(&world, NULL);
+    (void)put(key_of("lab", KEY_WORLDS, "a", key), text, 0);
+    settle();
+    says(&n1.machine, 2, CHANNEL_HELLO, 0);
+    const ChannelMessage *assign = &n1.machine.trainers[2].assign;
+    assert_int_equal(told(&n1, 2, CHANNEL_ASSIGN), 1);
+    assert_int_equal(assign->generation, 9);
+    assert_int_equal(assign->rank, 2);
+    assert_int_equal(assign->world_size, 3);
+    assert_int_equal(assign->step, 40);
+    assert_string_equal(assign->job, "a");
+    assert_string_equal(assign->node, "n1");
+    assert_string_equal(assign->resume_uri, "file:///c/40");
+    assert_memory_equal(&assign->resume_hash, &world.resume.hash, sizeof(world.resume.hash));
+    assert_int_equal(assign->find, FIND_MUST);
+    assert_false(assign->adopt);
+    assert_string_equal(assign->takes_over, "r17");
+    assert_string_equal(assign->sources, "abc");
+    assert_string_equal(assign->submission, submission);
+    assert_string_equal(assign->bind_address, "10.0.0.7");
+    assert_string_equal(assign->gpu, "0000:03:00");
+}
+
 static void a_file_of_another_submission_is_read_again(_unused_ void **state)
 {
     char mine[sizeof(submission)];
@@ -380,6 +519,27 @@ static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **sta
     ranks_record_clear(&record);
 }
 
+static void say_the_next(_unused_ void *userdata) { say_stage(0, 2, STAGE_COMPUTING); }
+
+/* A word that lies there when the node looks for silence is heard first. */
+static void what_was_said_counts_before_the_silence_after_it(_unused_ void **state)
+{
+    Timer word = {0};
+    n1.config.startup_sec = 20;
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    say_stage(0, 1, STAGE_COMPUTING);
+    pass(20 * USEC_PER_SEC + TICK_USEC / 2);
+    timer_start(NULL, &word, TICK_USEC / 2, say_the_next, NULL);
+    pass(TICK_USEC / 2);
+    assert_killed(&n1, 0, false);
+    renew(&n1.etcd); /* for the fence */
+    pass(19 * USEC_PER_SEC);
+    assert_killed(&n1, 0, false);
+    pass(USEC_PER_SEC + TICK_USEC);
+    assert_killed(&n1, 0, true);
+}
+
 static void trainers_hear_each_quarter_of_a_lease_that_they_may_run_on(_unused_ void **state)
 {
     join(&n1);
@@ -410,6 +570,7 @@ int main(void)
         CASE(a_commit_is_refused_when_the_world_moves_before_it_is_written),
         CASE(a_commit_is_not_known_by_its_step_alone),
         CASE(a_loop_that_stood_still_is_forgiven_to_the_ranks),
+        CASE(what_was_said_counts_before_the_silence_after_it),
         CASE(trainers_hear_each_quarter_of_a_lease_that_they_may_run_on),
         CASE(a_trainer_that_does_not_take_its_part_is_killed),
         CASE(two_saves_at_once_are_one_commit),
@@ -418,6 +579,12 @@ int main(void)
         CASE(commits_of_a_predecessor_are_not_kept),
         CASE(a_trainer_gets_its_part_once_with_the_secret_of_its_world),
         CASE(a_secret_of_an_earlier_world_is_none),
+        CASE(a_secret_is_kept_until_the_last_rank_has_it),
+        CASE(a_secret_that_is_denied_once_is_read_again),
+        CASE(a_secret_that_cannot_be_read_is_waited_for),
+        CASE(rank_0_goes_by_the_answer_to_its_own_word),
+        CASE(a_node_that_may_read_no_secret_starts_without),
+        CASE(a_part_is_told_whole),
         CASE(a_file_of_another_submission_is_read_again),
         CASE(a_rank_that_is_not_ready_does_not_go),
         CASE(a_leave_waits_until_rank_0_has_gone),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its
- * lease, names that are given twice, the fence, requests, another history. How it leaves: test-node-drain.c; what it
- * does for jobs: test-node-worlds.c. */
+ * lease, names that are given twice, the fence, another history. How it leaves: test-node-drain.c; what it is asked:
+ * test-node-requests.c; what it does for jobs: test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -89,6 +89,21 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     assert_string_equal(node_record(&n1).features,
                         FEATURE_DOCTOR " " FEATURE_SECRETS " " FEATURE_LOGS);
     assert_int_equal(n1.n_registered, 1);
+}
+
+/* It is no word about rights. */
+static void an_answer_about_rights_that_is_lost_is_asked_for_at_once(_unused_ void **state)
+{
+    char secrets[KEY_MAX], asks[KEY_MAX];
+    start(&n1);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, ".rights", secrets)), LOST_BEFORE);
+    answer(under_way(&n1.etcd, key_log("lab", KEY_ASKS, "n1", ".rights", asks)), LOST_BEFORE);
+    grant(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_string_equal(node_record(&n1).features,
+                        FEATURE_DOCTOR " " FEATURE_SECRETS " " FEATURE_LOGS);
 }
 
 static void an_answer_that_is_lost_is_read_again(_unused_ void **state)
@@ -262,6 +277,10 @@ static void a_machine_takes_over_from_its_earlier_life_alone(_unused_ void **sta
     settle();
     assert_int_equal(n1.n_failed, 0);
     assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
+    put_node(&n1, n1.config.machine_id, n1.incarnation, FIRST_LEASE); /* of its last lease */
+    settle();
+    assert_int_equal(n1.n_failed, 0);
+    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     put_node(&n1, n1.config.machine_id, n1.incarnation + 1, FIRST_LEASE);
     settle();
     assert_int_equal(n1.n_failed, 1);
@@ -379,6 +398,29 @@ static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
     settle();
     assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
     assert_int_equal(report_key(&n1, "a", 2)->lease, lease_of(&n1.etcd));
+}
+
+/* Once it is back, what it says of itself waits for no rank. */
+static void a_node_that_came_back_tells_its_verdict_while_old_ranks_die(_unused_ void **state)
+{
+    const SlotGpus gpus = {.n = 0};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    grant(&n1.etcd);
+    settle();
+    pass(USEC_PER_SEC);
+    settle();
+    assert_true(has_node_key(&n1));
+    (void)decide("a", 2, 0, 1);
+    settle();
+    assert_killed(&n1, 0, true);
+    const int64_t reported = report_key(&n1, "a", 1)->version;
+    node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "warm", &gpus);
+    settle();
+    assert_int_equal(node_record(&n1).verdict, NODE_SUSPECT);
+    assert_int_equal(report_key(&n1, "a", 1)->version, reported);
 }
 
 /* The guards of the ranks do not hold, and no watch has shown why: the node waits for it. */
@@ -503,84 +545,6 @@ static void a_clock_that_jumps_a_day_ends_nothing(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* ---- requests ---- */
-
-static void ask(const char *id, const char *kind, const char *target, const char *machine_id,
-                const char *of)
-{
-    char key[KEY_MAX];
-    RequestRecord request = {.at_usec = 1};
-    (void)snprintf(request.id, sizeof(request.id), "%s", id);
-    (void)snprintf(request.kind, sizeof(request.kind), "%s", kind);
-    (void)snprintf(request.target, sizeof(request.target), "%s", target);
-    (void)snprintf(request.machine_id, sizeof(request.machine_id), "%s", machine_id);
-    (void)snprintf(request.submission, sizeof(request.submission), "%s", of);
-    _cleanup_free_ char *text = request_record_encode(&request, NULL);
-    (void)put(key_of("lab", KEY_REQUESTS, id, key), text, 0);
-    settle();
-}
-
-static void expect_answer(const char *id, const char *text)
-{
-    char key[KEY_MAX];
-    RequestRecord request;
-    Error err = ERROR_INIT;
-    const StoredKey *k = find(key_of("lab", KEY_REQUESTS, id, key));
-    assert_int_equal(request_record_decode(k->key, k->value, strlen(k->value), &request, &err), 0);
-    assert_string_equal(request.answer, text);
-    request_record_clear(&request);
-}
-
-static void a_node_answers_what_means_its_machine(_unused_ void **state)
-{
-    join(&n1);
-    ask("r1", "check", "n1", "", "");
-    assert_int_equal(n1.n_checks, 1);
-    ask("r2", "check", "n2", "", "");
-    ask("r3", "check", "n1", n2.config.machine_id, "");
-    ask("r4", "check", "n10", "", "");
-    assert_int_equal(n1.n_checks, 1);
-    ask("r5", "clear", "n1", n1.config.machine_id, "");
-    assert_int_equal(n1.n_checks, 1);
-    assert_int_equal(n1.n_clears, 1);
-    ask("r6", "doctor", "", "", ""); /* all nodes are asked */
-    ask("r7", "doctor", "n1", "", "");
-    ask("r8", "doctor", "n2", "", "");
-    assert_int_equal(n1.n_doctors, 2);
-    char key[KEY_MAX];
-    const StoredKey *k = find(key_of("lab", KEY_REQUESTS, "r1", key));
-    EtcdKeyValue kv = {.key = k->key,
-                       .value = k->value,
-                       .n_value = strlen(k->value),
-                       .mod_revision = k->modified};
-    requests_answer(&n1.etcd, &kv, "healthy");
-    settle();
-    expect_answer("r1", "healthy");
-    assert_int_equal(n1.n_checks, 1); /* its answer is no new request */
-}
-
-static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **state)
-{
-    join(&n1);
-    ask("r1", "checkpoint", "a", "", submission);
-    expect_answer("r1", ""); /* rank 0 is elsewhere: another node answers */
-    (void)decide("a", 1, 3, 0);
-    settle();
-    ask("r2", "checkpoint", "a", "", submission);
-    expect_answer("r2", "the job is not training now");
-    run_world("a", 2, 12, 0);
-    ask("r3", "checkpoint", "a", "", "fedcba9876543210fedcba9876543210");
-    expect_answer("r3", "");
-    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 0);
-    ask("r4", "checkpoint", "a", "", submission);
-    expect_answer("r4", "rank 0 saves after its present step");
-    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
-    assert_int_equal(n1.machine.trainers[3].n_told[CHANNEL_CHECKPOINT], 0);
-    list_again(&n1.etcd);
-    settle();
-    assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
-}
-
 /* ---- another history ---- */
 
 static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void **state)
@@ -596,6 +560,7 @@ static void another_history_ends_the_node_and_is_told_by_the_next(_unused_ void 
     n1.etcd.on_history(&was, &now, n1.etcd.userdata);
     assert_int_equal(n1.n_ended, 1);
     assert_true(n1.manager->history_is_over);
+    assert_true(manager_leaves_nothing(n1.manager));
     assert_killed(&n1, 0, true);
     remove_job("a");
     restart(&n1, 50);
@@ -636,6 +601,7 @@ int main(void)
         CASE(a_node_registers_when_its_probes_have_answered),
         CASE(a_record_that_says_the_same_is_not_put_again),
         CASE(rights_that_are_missing_are_asked_for_again),
+        CASE(an_answer_about_rights_that_is_lost_is_asked_for_at_once),
         CASE(an_answer_that_is_lost_is_read_again),
         CASE(a_record_that_is_refused_is_tried_slowly),
         CASE(a_record_that_was_removed_is_put_back_and_its_ranks_run_on),
@@ -652,14 +618,13 @@ int main(void)
         CASE(a_new_lease_takes_one_transaction),
         CASE(what_ended_without_a_lease_is_told_under_the_next),
         CASE(a_node_comes_back_when_its_old_ranks_are_dead),
+        CASE(a_node_that_came_back_tells_its_verdict_while_old_ranks_die),
         CASE(a_node_that_knows_an_old_world_does_not_come_back_with_it),
         CASE(a_fence_fires_heals_and_fires_again),
         CASE(a_word_of_etcd_puts_the_fence_off),
         CASE(a_write_that_fails_is_no_word_of_etcd),
         CASE(a_loop_that_stood_still_looks_before_it_fences),
         CASE(a_clock_that_jumps_a_day_ends_nothing),
-        CASE(a_node_answers_what_means_its_machine),
-        CASE(a_checkpoint_is_asked_of_rank_0_of_that_submission),
         CASE(another_history_ends_the_node_and_is_told_by_the_next),
         CASE(another_history_before_a_node_is_registered_ends_nothing),
     };

@@ -99,6 +99,21 @@ static void test_watchdog_follows_slow_steps(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
+/* As many steps as the window has count, each once: the one that is one too old does not. */
+static void test_watchdog_looks_at_a_window(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 2 * WATCHDOG_WINDOW + 1, SEC);
+    now = train(&w, now, WATCHDOG_WINDOW / 2 + 1, 9 * SEC);
+    now = train(&w, now, WATCHDOG_WINDOW / 2, SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 90 * SEC);
+    now = train(&w, now, 1, SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+}
+
 static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
 {
     Watchdog w;
@@ -112,6 +127,37 @@ static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
     assert_false(watchdog_is_hung(&w, &limits, now + 10 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
+}
+
+/* Its stages tell of a step, too, which counts once; and of its first one nobody knows when it began. */
+static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = 10 * SEC;
+    watchdog_note_stage(&w, 41, STAGE_COMPUTING, now);
+    watchdog_note_step(&w, 41, now += 20 * SEC);
+    for (int step = 42; step <= 44; step++) {
+        assert_int_equal(watchdog_first_usec(&w), 0);
+        watchdog_note_stage(&w, step, STAGE_COMPUTING, now + 400 * MSEC);
+        watchdog_note_step(&w, step, now += SEC);
+    }
+    assert_int_equal(watchdog_first_usec(&w), SEC);
+    watchdog_note_stage(&w, 45, STAGE_COMPUTING, now + 400 * MSEC);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
+}
+
+/* Ranks may wait for the last of them for as long as a start takes. */
+static void test_watchdog_times_no_step_by_the_joining_before_it(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    watchdog_note_stage(&w, 40, STAGE_READY, 2 * SEC);
+    watchdog_note_stage(&w, 41, STAGE_JOINING, 3 * SEC);
+    uint64_t now = train(&w, 200 * SEC, WATCHDOG_STEPS_MIN + 1, SEC);
+    assert_int_equal(watchdog_first_usec(&w), SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
 static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
@@ -327,7 +373,10 @@ int main(void)
         cmocka_unit_test(test_watchdog_learns_the_pace),
         cmocka_unit_test(test_watchdog_first_steps),
         cmocka_unit_test(test_watchdog_follows_slow_steps),
+        cmocka_unit_test(test_watchdog_looks_at_a_window),
         cmocka_unit_test(test_watchdog_times_rank0_by_finished_steps),
+        cmocka_unit_test(test_watchdog_counts_rank0s_steps_once),
+        cmocka_unit_test(test_watchdog_times_no_step_by_the_joining_before_it),
         cmocka_unit_test(test_watchdog_same_words_are_no_progress),
         cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),
         cmocka_unit_test(test_watchdog_forgives_its_own_sleep),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-spawn.c - where there is no clone3, and where the program has been replaced. */
+/* test-spawn.c - where there is no clone3, where the program has been replaced, and in which environment. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "daemon/process/spawn.h"
+#include "daemon/world/trainer-environment.h"
+#include "protocol/channel.h"
 
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -120,9 +122,66 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
     assert_int_equal(folder_remove(folder, NULL), 0);
 }
 
+static bool has(char *const *environment, const char *variable)
+{
+    for (; *environment; environment++)
+        if (strcmp(*environment, variable) == 0)
+            return true;
+    return false;
+}
+
+/* A trainer is no service of systemd, and has no fault points but its own. */
+static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
+{
+    static char *const ours[] = {(char *)"PATH=/bin",
+                                 (char *)"SDTRAIN_FAULT=x",
+                                 (char *)"SDTRAIN_LOG=debug",
+                                 (char *)"SDTRAIN_S3_KEY=k",
+                                 (char *)"NOTIFY_SOCKET=/n",
+                                 (char *)"WATCHDOG_USEC=1",
+                                 (char *)"LISTEN_FDS=1",
+                                 (char *)"JOURNAL_STREAM=1:2",
+                                 (char *)"INVOCATION_ID=a",
+                                 (char *)"MAINPID=1",
+                                 (char *)"OMP_DYNAMIC=true",
+                                 (char *)"CREDENTIALS_DIRECTORY=/c",
+                                 (char *)"LISTENER=y",
+                                 (char *)"SDTRAIN_SLOT=7",
+                                 NULL};
+    static const char *const wanted[] = {"PATH=/bin",
+                                         "SDTRAIN_LOG=debug",
+                                         "SDTRAIN_S3_KEY=k",
+                                         "LISTENER=y",
+                                         "SDTRAIN_SLOT=3",
+                                         "SDTRAIN_CHANNEL=3",
+                                         "OMP_DYNAMIC=false",
+                                         PATHS_READ_VARIABLE "=[\"/d\"]",
+                                         PATHS_WRITE_VARIABLE "=[\"/c\"]",
+                                         "MINE=1"};
+    static const DaemonConfig config = {.run_dir = "/run/lab"};
+    DaemonConfig with = config;
+    with.paths_read = json_pack("[s]", "/d");
+    with.paths_write = json_pack("[s]", "/c");
+    with.trainer_environment = json_pack("[s]", "MINE=1");
+    _cleanup_(trainer_environment_freep) char **made = trainer_environment_new(ours, &with, 3);
+    size_t n = 0;
+    while (made[n])
+        n++;
+    assert_int_equal(n, ELEMENTSOF(wanted) + 1); /* and the mark of its slot */
+    for (size_t i = 0; i < ELEMENTSOF(wanted); i++)
+        assert_true(has(made, wanted[i]));
+    _cleanup_(trainer_environment_freep) char **of_no_slot =
+        trainer_environment_new(ours, &config, -1);
+    assert_false(has(of_no_slot, "SDTRAIN_CHANNEL=3"));
+    json_decref(with.paths_read);
+    json_decref(with.paths_write);
+    json_decref(with.trainer_environment);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_trainers_environment_is_the_daemons_but_for_what_is_its_own),
         cmocka_unit_test(an_open_program_outlives_its_file),
         cmocka_unit_test_setup(a_child_enters_its_cgroup_by_itself, take_clone3_away),
     };

@@ -33,9 +33,10 @@ static ChannelType told(int slot) { return home.trainers[slot].told; }
 
 /* ---- the daemon around it ---- */
 
-static int n_committed, n_refused, n_ended;
+static int n_committed, n_refused, n_ended, n_changed;
 
 static void on_nothing(_unused_ void *userdata) {}
+static void on_change(_unused_ void *userdata) { n_changed++; }
 static void on_world(_unused_ void *userdata, _unused_ const LocalWorld *local) {}
 static void on_rank(_unused_ void *userdata, _unused_ const Rank *rank) {}
 static void on_end(_unused_ void *userdata, _unused_ const Rank *rank,
@@ -68,7 +69,7 @@ static int set_up(_unused_ void **state)
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
-    const WorkloadEvents events = {.node_changed = on_nothing,
+    const WorkloadEvents events = {.node_changed = on_change,
                                    .etcd_answered = on_nothing,
                                    .may_be_idle = on_nothing,
                                    .world_began = on_world,
@@ -307,7 +308,7 @@ static void a_checkpoint_counts_only_in_its_world(_unused_ void **state)
 }
 
 /* Somebody puts the world's record once more: its ranks begin anew where it once began. */
-static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state)
+static void begin_anew_and_save(int64_t step, bool newer)
 {
     run_world(1);
     says(&home, 0, CHANNEL_SAVED, 10);
@@ -325,10 +326,27 @@ static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state
     says(&home, 1, CHANNEL_READY, 0);
     answer_all();
     assert_int_equal(told(0), CHANNEL_GO);
-    says(&home, 0, CHANNEL_SAVED, 5);
+    ChannelMessage saved = {.type = CHANNEL_SAVED, .step = step, .uri = "file:///c/anew"};
+    writes_message(&home, 0, saved);
+    home.trainers[0].process->events.heard(home.trainers[0].process->events.userdata);
     answer_all();
-    assert_int_equal(told(0), CHANNEL_REFUSED);
-    assert_int_equal(n_committed, 1);
+    assert_int_equal(told(0), newer ? CHANNEL_COMMITTED : CHANNEL_REFUSED);
+    assert_int_equal(n_committed, 1 + newer);
+}
+
+static void a_world_that_begins_anew_commits_no_older_step(_unused_ void **state)
+{
+    begin_anew_and_save(5, false);
+}
+
+static void a_world_that_begins_anew_commits_no_step_twice(_unused_ void **state)
+{
+    begin_anew_and_save(10, false);
+}
+
+static void a_world_that_begins_anew_commits_the_next_step(_unused_ void **state)
+{
+    begin_anew_and_save(11, true);
 }
 
 /* The step that the progress record says to be committed. */
@@ -544,6 +562,60 @@ static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
+/* The records of jobs that are over stay for as long as people want. */
+static void jobs_that_are_over_are_looked_at_no_more(_unused_ void **state)
+{
+    run_world(1);
+    phase(1, PHASE_SUCCEEDED, true);
+    pass(3 * USEC_PER_SEC);
+    workload_end_late(&w, clock_boottime_usec());
+    assert_true(home.trainers[0].killed && home.trainers[1].killed);
+    dies(&home, 0);
+    dies(&home, 1);
+    answer_all();
+    n_changed = 0;
+    for (int i = 0; i < 10; i++)
+        workload_end_late(&w, clock_boottime_usec());
+    assert_int_equal(n_changed, 0);
+}
+
+/* Whoever may write phases must not fill a node's memory. */
+static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
+{
+    enum { MOST = 4096 };
+    char name[RECORD_JOB_MAX + 3];
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_null(job_get(&w, name)); /* no job has such a name */
+    for (int i = 0; i < MOST; i++) {
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        assert_non_null(job_get(&w, name));
+    }
+    assert_null(job_get(&w, "one-more"));
+    assert_non_null(job_get(&w, "j17"));
+    assert_int_equal(w.n_jobs, MOST);
+    job_forget_if_idle(job_find(&w, "j17"));
+    assert_null(job_find(&w, "j17"));
+    assert_non_null(job_get(&w, "one-more"));
+}
+
+/* A number is given to another process once the one before is reaped, while what that one started holds its slot. */
+static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **state)
+{
+    run_world(1);
+    Rank *first = w.slots.of[0], *second = w.slots.of[1];
+    const pid_t number = first->process.pid;
+    assert_ptr_equal(slots_rank_of_process(&w.slots, number), first);
+    assert_ptr_equal(slots_rank_of_process(&w.slots, second->process.pid), second);
+    assert_null(slots_rank_of_process(&w.slots, number + 100));
+    home.trainers[0].leaves = true;
+    dies(&home, 0);
+    assert_ptr_equal(w.slots.of[0], first);
+    assert_null(slots_rank_of_process(&w.slots, number));
+    second->process.pid = number;
+    assert_ptr_equal(slots_rank_of_process(&w.slots, number), second);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -561,11 +633,16 @@ int main(void)
         CASE(a_rank_of_a_lost_slot_ends_but_once),
         CASE(a_checkpoint_counts_only_in_its_world),
         CASE(a_world_that_begins_anew_commits_no_older_step),
+        CASE(a_world_that_begins_anew_commits_no_step_twice),
+        CASE(a_world_that_begins_anew_commits_the_next_step),
         CASE(a_commit_is_not_forgotten_by_progress),
         CASE(a_spec_that_is_late_is_read_again),
         CASE(what_a_trainer_leaves_keeps_its_slot),
         CASE(what_outlives_its_trainer_loses_the_slot),
         CASE(the_last_words_of_a_trainer_are_read),
+        CASE(a_process_is_found_by_its_number_until_it_is_reaped),
+        CASE(jobs_that_are_over_are_looked_at_no_more),
+        CASE(a_node_knows_so_many_jobs_and_no_more),
         CASE(who_is_killed_is_told_nothing),
         CASE(a_trainer_that_talks_on_ends_no_later),
         CASE(a_trainer_that_hangs_up_has_a_moment_to_end),

@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+enum { OTHER_CHILD = 500, PIPE = 600 };
+
 /* ---- the processes of a slot ---- */
 
 static Machine *machine_of(const ProcessNeeds *needs)
@@ -31,30 +33,35 @@ static FakeTrainer *behind(int fd)
     return channels[fd];
 }
 
+static RankLog *newest_log; /* its process is started next */
+
 int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *program, Process *ret,
-                  _unused_ Error *err)
+                  Error *err)
 {
     Machine *machine = machine_of(needs);
     FakeTrainer *t = trainer_in(machine, slot);
     int fd = 0;
     assert_null(t->process); /* the slot is clear */
     assert_string_equal(program->argv[1], "run");
+    assert_int_equal(program->output, PIPE);
     if (machine->check_program)
         machine->check_program(program, slot);
+    if (machine->cannot_start)
+        return error_set(err, -EAGAIN, "cannot start the trainer");
     while (fd < (int)ELEMENTSOF(channels) && channels[fd])
         fd++;
     assert_true(fd < (int)ELEMENTSOF(channels));
     channels[fd] = t;
     *ret =
         (Process){.needs = needs, .slot = slot, .pid = 1000 + ++machine->n_started, .channel = fd};
-    *t = (FakeTrainer){.process = ret, .status = ENDS_NOT};
+    *t = (FakeTrainer){.process = ret, .status = ENDS_NOT, .log = newest_log};
     return 0;
 }
 
 int process_watch(Process *p, const ProcessEvents *events)
 {
     p->events = *events;
-    return 0;
+    return machine_of(p->needs)->cannot_watch ? -ENOSPC : 0;
 }
 
 void process_deafen(_unused_ Process *p) {}
@@ -69,9 +76,16 @@ bool process_reap(Process *p, siginfo_t *ret)
     return p->exited = true;
 }
 
-bool process_is_gone(const Process *p, _unused_ const char *run_dir,
-                     _unused_ bool (*is_ours)(void *, pid_t), _unused_ void *userdata)
+/* is_ours: of no process of a rank that has a slot may be said that it is an orphan. */
+bool process_is_gone(const Process *p, _unused_ const char *run_dir, bool (*is_ours)(void *, pid_t),
+                     void *userdata)
 {
+    const Machine *machine = machine_of(p->needs);
+    for (size_t i = 0; is_ours && i < ELEMENTSOF(machine->trainers); i++)
+        assert_true(!machine->trainers[i].process ||
+                    is_ours(userdata, machine->trainers[i].process->pid));
+    assert_true(!is_ours ||
+                (is_ours(userdata, OTHER_CHILD) && !is_ours(userdata, OTHER_CHILD + 1)));
     return p->exited && !trainer_of(p)->leaves;
 }
 
@@ -108,6 +122,8 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
     t->n_told[message->type]++;
     if (message->type != CHANNEL_ALIVE)
         t->told = message->type;
+    else
+        t->alive_usec = message->alive_usec;
     if (message->type == CHANNEL_ASSIGN) {
         t->assign = *message;
         t->assign.spec = NULL; /* borrowed */
@@ -125,27 +141,61 @@ int channel_receive(int fd, ChannelMessage *ret, Error *err)
                           : error_set(err, -EAGAIN, "cannot receive");
     *ret = t->said[0];
     memmove(&t->said[0], &t->said[1], sizeof(t->said[0]) * --t->n_said);
-    return 0;
+    if (ret->type < CHANNEL_TYPES)
+        return 0;
+    *ret = (ChannelMessage){0};
+    return error_set(err, -EBADMSG, "a message that is none");
 }
 
 /* ---- logs ---- */
+
+struct RankLog {
+    char waiting[200], last[200];
+};
+
+char pruned[RECORD_JOB_MAX + 1];
 
 int rank_log_new(_unused_ sd_event *event, _unused_ const char *log_dir, _unused_ const char *job,
                  _unused_ int64_t generation, _unused_ int rank, _unused_ int64_t max_bytes,
                  int *ret_write_fd, RankLog **ret, _unused_ Error *err)
 {
-    *ret_write_fd = -EBADF;
-    *ret = NULL;
+    *ret_write_fd = PIPE;
+    *ret = newest_log = calloc(1, sizeof(**ret));
+    assert_non_null(*ret);
+    (void)snprintf(newest_log->last, sizeof(newest_log->last), "its last line");
     return 0;
 }
-RankLog *rank_log_free(_unused_ RankLog *log) { return NULL; }
-void rank_log_drain(_unused_ RankLog *log) {}
-const char *rank_log_last_line(_unused_ const RankLog *log) { return "its last line"; }
-void rank_log_prune(_unused_ const char *log_dir, _unused_ const char *job) {}
+
+RankLog *rank_log_free(RankLog *log)
+{
+    free(log);
+    return NULL;
+}
+
+void rank_log_drain(RankLog *log)
+{
+    if (*log->waiting)
+        memcpy(log->last, log->waiting, sizeof(log->last));
+    *log->waiting = '\0';
+}
+
+const char *rank_log_last_line(const RankLog *log) { return log->last; }
+
+void rank_log_prune(_unused_ const char *log_dir, const char *job)
+{
+    (void)snprintf(pruned, sizeof(pruned), "%s", job);
+}
+
+void prints(Machine *machine, int slot, const char *line)
+{
+    const FakeTrainer *t = trainer_in(machine, slot);
+    assert_non_null(t->process);
+    (void)snprintf(t->log->waiting, sizeof(t->log->waiting), "%s", line);
+}
 
 /* ---- what the test says ---- */
 
-static bool is_no_child(_unused_ void *userdata, _unused_ pid_t pid) { return false; }
+static bool is_other_child(_unused_ void *userdata, pid_t pid) { return pid == OTHER_CHILD; }
 
 void machine_init(Machine *machine)
 {
@@ -153,8 +203,9 @@ void machine_init(Machine *machine)
     static char *environment[] = {(char *)"LANG=C", (char *)"SDTRAIN_LOG=x",
                                   (char *)"SDTRAIN_FAULT=x", NULL};
     memset(machine, 0, sizeof(*machine)); /* too large for the stack */
-    machine->ranks =
-        (RankNeeds){.environment = environment, .trainer = &trainer, .is_other_child = is_no_child};
+    machine->ranks = (RankNeeds){.environment = environment,
+                                 .trainer = &trainer,
+                                 .is_other_child = is_other_child};
 }
 
 void dies(Machine *machine, int slot)

@@ -48,7 +48,10 @@ static void leave_health(void *userdata) { ((TestNode *)userdata)->n_left_health
 static bool is_health_told(void *userdata) { return !((TestNode *)userdata)->health_under_way; }
 static void on_registered(void *userdata) { ((TestNode *)userdata)->n_registered++; }
 static void on_draining(void *userdata) { ((TestNode *)userdata)->n_draining++; }
-static void on_ticked(_unused_ void *userdata, _unused_ uint64_t now_usec) {}
+static void on_ticked(void *userdata, _unused_ uint64_t now_usec)
+{
+    ((TestNode *)userdata)->n_ticks++;
+}
 static void on_ended(void *userdata) { ((TestNode *)userdata)->n_ended++; }
 
 static void on_failed(void *userdata, const Error *err)
@@ -74,15 +77,35 @@ static void on_commit(void *userdata, _unused_ const char *job, bool committed)
     n->n_refused += !committed;
 }
 
-static void on_rank(_unused_ void *userdata, _unused_ const Rank *rank) {}
-static void on_end(_unused_ void *userdata, _unused_ const Rank *rank,
-                   _unused_ const ExitVerdict *v)
+static void on_rank(void *userdata, _unused_ const Rank *rank)
 {
+    ((TestNode *)userdata)->n_ranks_started++;
 }
-static void on_word(_unused_ void *userdata, _unused_ Rank *rank, _unused_ const ChannelMessage *m)
+
+static void on_end(void *userdata, _unused_ const Rank *rank, const ExitVerdict *v)
 {
+    TestNode *n = userdata;
+    n->n_ranks_ended++;
+    n->last_end = *v;
 }
-static void on_job(_unused_ void *userdata, _unused_ const char *job) {}
+
+static void on_step(void *userdata, _unused_ Rank *rank, const ChannelMessage *m)
+{
+    assert_int_equal(m->type, CHANNEL_STEP);
+    ((TestNode *)userdata)->n_steps++;
+}
+
+static void on_save(void *userdata, _unused_ Rank *rank, const ChannelMessage *m)
+{
+    assert_int_equal(m->type, CHANNEL_SAVED);
+    ((TestNode *)userdata)->n_saves++;
+}
+
+static void on_job(void *userdata, const char *job)
+{
+    TestNode *n = userdata;
+    (void)snprintf(n->forgotten, sizeof(n->forgotten), "%s", job);
+}
 
 /* ---- begun and ended ---- */
 
@@ -157,8 +180,8 @@ void start(TestNode *n)
                                   .commit_decided = on_commit,
                                   .rank_started = on_rank,
                                   .rank_ended = on_end,
-                                  .rank_stepped = on_word,
-                                  .rank_saved = on_word,
+                                  .rank_stepped = on_step,
+                                  .rank_saved = on_save,
                                   .job_forgotten = on_job};
     n->manager = manager_new(&needs, &events);
     if (manager_start(n->manager, &err) < 0)

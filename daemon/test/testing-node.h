@@ -27,6 +27,9 @@ typedef struct TestNode {
     /* What its Manager has told and asked. */
     int n_registered, n_draining, n_ended, n_failed, n_fenced, n_renewals, n_losses, n_left_health;
     int n_checks, n_clears, n_doctors, n_committed, n_refused;
+    int n_ranks_started, n_ranks_ended, n_steps, n_saves, n_ticks;
+    char forgotten[RECORD_JOB_MAX + 1]; /* the last job */
+    ExitVerdict last_end;
     Error failed; /* the last one */
 } TestNode;
 

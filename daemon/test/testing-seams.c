@@ -566,6 +566,8 @@ void renew(const Etcd *etcd)
     lease->handler(ETCD_LEASE_RENEWED, lease->id, lease->userdata);
 }
 
+void lasts(const Etcd *etcd, int64_t ttl_sec) { lease_at(etcd)->ttl_sec = ttl_sec; }
+
 void expire(const Etcd *etcd)
 {
     int64_t id = lease_of(etcd);

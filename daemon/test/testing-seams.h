@@ -87,6 +87,8 @@ void settle(void);
 /* The node is given a lease, which has a new id. */
 void grant(const Etcd *etcd);
 void renew(const Etcd *etcd);
+/* etcd grants leases of another length than it was asked for. */
+void lasts(const Etcd *etcd, int64_t ttl_sec);
 /* The lease ends in etcd, and its keys with it. The node is not told. */
 void expire(const Etcd *etcd);
 /* The node is told so. */
@@ -108,6 +110,8 @@ typedef struct FakeTrainer {
     ChannelMessage assign; /* the last one; its spec is not kept */
     char address[CHANNEL_ADDRESS_MAX]; /* as the last `go` said */
     int n_told[CHANNEL_TYPES];         /* messages to it, by type */
+    uint64_t alive_usec;               /* as the last `alive` said */
+    RankLog *log;                      /* valid as long as `process` is */
     ChannelMessage said[8];            /* what it said and the daemon has not read */
     size_t n_said;
 } FakeTrainer;
@@ -115,6 +119,7 @@ typedef struct FakeTrainer {
 typedef struct Machine {
     RankNeeds ranks;                                                /* is handed to the node */
     int n_started;                                                  /* trainers */
+    bool cannot_start, cannot_watch;                                /* a process: it is refused */
     FakeTrainer trainers[RECORD_SLOTS_MAX];                         /* by slot */
     void (*check_program)(const ProcessProgram *program, int slot); /* NULL: it is as it is */
 } Machine;
@@ -124,7 +129,12 @@ void machine_init(Machine *machine);
 FakeTrainer *trainer_in(Machine *machine, int slot);
 /* The trainer of that slot was killed, or ended with exit code 0. */
 void dies(Machine *machine, int slot);
-/* The message waits in the channel. It gets the trainer's generation; its spec is not taken along. */
+/* The trainer of that slot prints a line, which waits in its pipe. */
+void prints(Machine *machine, int slot, const char *line);
+/* The job whose old logs were removed last. */
+extern char pruned[RECORD_JOB_MAX + 1];
+/* The message waits in the channel; type CHANNEL_TYPES is none. It gets the trainer's generation; its spec is not
+ * taken along. */
 void writes_message(Machine *machine, int slot, ChannelMessage message);
 /* The same with a type and a step, an address and a uri. */
 void writes(Machine *machine, int slot, ChannelType type, int64_t step);

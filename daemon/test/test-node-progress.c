@@ -1,0 +1,427 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-node-progress.c - the record of progress, which rank 0's steps, its waits and its commits write in turn. */
+#include "base/clock.h"
+#include "daemon/test/testing-node.h"
+#include "daemon/world/progress.h"
+
+#include <math.h>
+#include <string.h>
+
+static int set_up(_unused_ void **state)
+{
+    nodes_begin();
+    submit("a");
+    return 0;
+}
+
+static int tear_down(_unused_ void **state)
+{
+    nodes_end();
+    return 0;
+}
+
+static const StoredKey *progress_key(void)
+{
+    char key[KEY_MAX];
+    return find(key_of("lab", KEY_PROGRESS, "a", key));
+}
+
+static ProgressRecord progress(void)
+{
+    ProgressRecord record;
+    const StoredKey *k = progress_key();
+    assert_non_null(k);
+    assert_int_equal(progress_record_decode(k->key, k->value, strlen(k->value), &record, NULL), 0);
+    return record;
+}
+
+static void expect_mark(int64_t generation, int64_t step)
+{
+    const ProgressRecord record = progress();
+    assert_int_equal(record.committed.generation, generation);
+    assert_int_equal(record.committed.step, step);
+}
+
+static void hear(ChannelMessage m)
+{
+    writes_message(&n1.machine, 0, m);
+    const FakeTrainer *t = trainer_in(&n1.machine, 0);
+    t->process->events.heard(t->process->events.userdata);
+    settle();
+}
+
+static void say_step(int64_t step)
+{
+    hear((ChannelMessage){.type = CHANNEL_STEP, .step = step, .steps = 1000, .loss = 0.5});
+}
+
+static void say_wait(TrainStage stage, int64_t step, int waits_rank, uint64_t waited_sec)
+{
+    hear((ChannelMessage){.type = CHANNEL_STAGE,
+                          .stage = stage,
+                          .step = step,
+                          .waits_rank = waits_rank,
+                          .waited_usec = waited_sec * USEC_PER_SEC});
+}
+
+static void say_saved(int64_t step)
+{
+    says(&n1.machine, 0, CHANNEL_SAVED, step);
+    settle();
+}
+
+/* A world of one rank of n1 goes on at step 40, which was committed. */
+static void resume(void)
+{
+    char key[KEY_MAX];
+    WorldRun run = {.node = "n1", .incarnation = n1.incarnation, .slots = 1};
+    WorldRecord world = {.generation = 2,
+                         .size = 1,
+                         .runs = &run,
+                         .n_runs = 1,
+                         .resume = {.step = 40, .uri = "file:///c/40"},
+                         .committed = {.generation = 1, .step = 40}};
+    join(&n1);
+    memcpy(world.submission, submission, sizeof(submission));
+    _cleanup_free_ char *text = world_record_encode(&world, NULL);
+    (void)put(key_of("lab", KEY_WORLDS, "a", key), text, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_HELLO, 0);
+    settle();
+    says(&n1.machine, 0, CHANNEL_READY, 40);
+    settle();
+    let_go("a", 2);
+    settle();
+    assert_int_equal(told(&n1, 0, CHANNEL_GO), 1);
+}
+
+/* ---- before the first step ---- */
+
+static void a_commit_before_the_first_step_is_at_the_step_of_its_world(_unused_ void **state)
+{
+    resume();
+    say_saved(40);
+    const ProgressRecord record = progress();
+    assert_int_equal(record.generation, 2);
+    assert_int_equal(record.step, 40);
+    assert_true(isnan(record.loss));
+    assert_int_equal(record.at_usec, clock_realtime_usec());
+    expect_mark(2, 40);
+    say_step(41);
+    assert_int_equal(progress().step, 41);
+    expect_mark(2, 40);
+}
+
+/* Otherwise a leader that looks at progress alone goes back behind it. */
+static void a_wait_before_the_first_step_keeps_what_is_committed(_unused_ void **state)
+{
+    resume();
+    say_wait(STAGE_LOADING, 41, 3, PROGRESS_WAIT_SEC);
+    const ProgressRecord record = progress();
+    assert_int_equal(record.generation, 2);
+    assert_int_equal(record.step, 41);
+    assert_true(isnan(record.loss));
+    assert_int_equal(record.waits_rank, 3);
+    expect_mark(1, 40);
+}
+
+/* ---- waits ---- */
+
+static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **state)
+{
+    resume();
+    say_step(41);
+    pass(2 * USEC_PER_SEC);
+    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC - 1);
+    assert_int_equal(progress().waits_since_usec, 0);
+    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC);
+    const uint64_t since_usec = clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC;
+    assert_int_equal(progress().waits_since_usec, since_usec);
+    assert_int_equal(progress().step, 41); /* as it was */
+    assert_int_equal(progress().at_usec, clock_realtime_usec());
+    assert_true(progress().loss == 0.5);
+    const int64_t version = progress_key()->version;
+    pass(2 * USEC_PER_SEC);
+    say_wait(STAGE_LOADING, 42, 3, PROGRESS_WAIT_SEC + 1); /* told */
+    assert_int_equal(progress_key()->version, version);
+    say_wait(STAGE_LOADING, 42, 5, PROGRESS_WAIT_SEC + 2); /* another one */
+    assert_int_equal(progress().waits_rank, 5);
+    assert_int_equal(progress().waits_since_usec, since_usec);
+    pass(2 * USEC_PER_SEC);
+    say_step(42);
+    assert_int_equal(progress().waits_since_usec, 0);
+    assert_int_equal(progress().step, 42);
+    pass(2 * USEC_PER_SEC);
+    say_wait(STAGE_LOADING, 43, 5, PROGRESS_WAIT_SEC); /* it may come again */
+    assert_int_equal(progress().waits_rank, 5);
+    assert_int_equal(progress().waits_since_usec,
+                     clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC);
+}
+
+/* All wait for the same rank: rank 0 alone tells. */
+static void waits_of_other_ranks_are_no_progress(_unused_ void **state)
+{
+    const ChannelMessage wait = {.type = CHANNEL_STAGE,
+                                 .stage = STAGE_LOADING,
+                                 .step = 1,
+                                 .waits_rank = 1,
+                                 .waited_usec = 100 * USEC_PER_SEC};
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    writes_message(&n1.machine, 1, wait);
+    n1.machine.trainers[1].process->events.heard(n1.machine.trainers[1].process->events.userdata);
+    settle();
+    pass(2 * USEC_PER_SEC);
+    settle();
+    assert_null(progress_key());
+}
+
+static void a_save_that_all_wait_for_is_told_until_a_step_is_done(_unused_ void **state)
+{
+    resume();
+    say_step(41);
+    pass(2 * USEC_PER_SEC);
+    say_wait(STAGE_SAVING, 41, 0, PROGRESS_WAIT_SEC + 4);
+    const uint64_t since_usec = clock_realtime_usec() - (PROGRESS_WAIT_SEC + 4) * USEC_PER_SEC;
+    assert_int_equal(progress().unsaved_since_usec, since_usec);
+    assert_string_equal(progress().save_error, "all ranks wait for the save of step 41");
+    assert_int_equal(progress().waits_since_usec, 0);
+    pass(2 * USEC_PER_SEC);
+    say_wait(STAGE_SAVING, 41, 0, PROGRESS_WAIT_SEC + 9);
+    assert_int_equal(progress().unsaved_since_usec, since_usec);
+    pass(2 * USEC_PER_SEC);
+    say_step(42);
+    assert_int_equal(progress().unsaved_since_usec, 0);
+    assert_string_equal(progress().save_error, "");
+}
+
+/* ---- steps ---- */
+
+/* Nothing of a step that was told later stays, and nothing is left out. */
+static void a_step_is_told_whole(_unused_ void **state)
+{
+    ChannelMessage step = {.type = CHANNEL_STEP,
+                           .step = 41,
+                           .steps = 1000,
+                           .loss = 0.25,
+                           .grad_norm = 1.5,
+                           .lr = 0.125,
+                           .samples_per_sec = 64,
+                           .step_sec = 0.5,
+                           .saving_sec = 2,
+                           .samples_seen = 4096,
+                           .unsaved_since_usec = clock_boottime_usec() - USEC_PER_SEC,
+                           .save_error = "it is full",
+                           .diverging_since = 30,
+                           .diverging = "loss",
+                           .metrics_lost = 5,
+                           .metrics_lost_first = 11,
+                           .metrics_lost_last = 19};
+    resume();
+    hear(step);
+    ProgressRecord record = progress();
+    assert_int_equal(record.generation, 2);
+    assert_int_equal(record.step, 41);
+    assert_int_equal(record.steps, 1000);
+    assert_true(record.loss == 0.25 && record.grad_norm == 1.5 && record.lr == 0.125);
+    assert_true(record.samples_per_sec == 64 && record.step_sec == 0.5 && record.saving_sec == 2);
+    assert_int_equal(record.samples_seen, 4096);
+    assert_int_equal(record.at_usec, clock_realtime_usec());
+    assert_int_equal(record.unsaved_since_usec, clock_realtime_usec() - USEC_PER_SEC);
+    assert_string_equal(record.save_error, "it is full");
+    assert_int_equal(record.diverging_since, 30);
+    assert_string_equal(record.diverging, "loss");
+    assert_int_equal(record.metrics_lost, 5);
+    assert_int_equal(record.metrics_lost_first, 11);
+    assert_int_equal(record.metrics_lost_last, 19);
+    pass(2 * USEC_PER_SEC);
+    say_step(42);
+    record = progress();
+    assert_string_equal(record.save_error, "");
+    assert_string_equal(record.diverging, "");
+    assert_true(record.unsaved_since_usec == 0 && record.diverging_since == 0);
+    assert_int_equal(record.metrics_lost, 0);
+}
+
+/* At most one write a second, and what it says is the newest. */
+static void steps_are_told_once_a_second(_unused_ void **state)
+{
+    resume();
+    say_step(41);
+    const int64_t version = progress_key()->version;
+    for (int64_t step = 42; step <= 50; step++) {
+        pass(USEC_PER_SEC / 10);
+        say_step(step);
+    }
+    assert_int_equal(progress_key()->version, version);
+    assert_int_equal(progress().step, 41);
+    pass(USEC_PER_SEC / 10);
+    settle();
+    assert_int_equal(progress_key()->version, version + 1);
+    assert_int_equal(progress().step, 50);
+    pass(5 * USEC_PER_SEC); /* nothing new: nothing is written */
+    settle();
+    assert_int_equal(progress_key()->version, version + 1);
+    say_step(51);
+    assert_int_equal(progress().step, 51);
+}
+
+/* ---- commits ---- */
+
+/* A commit that waits for a person must not hide that the job trains. */
+static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **state)
+{
+    char world[KEY_MAX], commits[KEY_MAX];
+    resume();
+    say_step(41);
+    pass(2 * USEC_PER_SEC);
+    says(&n1.machine, 0, CHANNEL_SAVED, 41);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", world)), GIVEN);
+    (void)under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", commits));
+    (void)put(commits, "{\"v\":1000}", 0); /* before it is written */
+    settle();
+    pass(2 * USEC_PER_SEC);
+    say_step(42);
+    assert_int_equal(progress().step, 42);
+    assert_int_equal(n1.n_committed, 0);
+    (void)delete_key(commits);
+    pass(2 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.n_committed, 1);
+    expect_mark(2, 41);
+    assert_int_equal(progress().step, 42);
+}
+
+/* It would count after the commit, with the mark of before. */
+static void no_step_is_told_while_a_commit_is_under_way(_unused_ void **state)
+{
+    char world[KEY_MAX], commits[KEY_MAX];
+    resume();
+    say_step(41);
+    pass(2 * USEC_PER_SEC);
+    says(&n1.machine, 0, CHANNEL_SAVED, 41);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", world)), GIVEN);
+    EtcdCall *commit = under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", commits));
+    says(&n1.machine, 0, CHANNEL_STEP, 42);
+    pass(2 * USEC_PER_SEC);
+    assert_int_equal(n_under_way(&n1.etcd), 1);
+    answer(commit, GIVEN);
+    expect_mark(2, 41);
+    assert_int_equal(progress().step, 41);
+    settle();
+    expect_mark(2, 41);
+    assert_int_equal(progress().step, 42);
+}
+
+/* The rest of its steps are told after it, whatever came of it. */
+static void steps_are_told_after_a_commit(_unused_ void **state)
+{
+    resume();
+    for (int64_t step = 41; step <= 45; step++) {
+        says(&n1.machine, 0, CHANNEL_STEP, step);
+        says(&n1.machine, 0, CHANNEL_SAVED, step);
+        settle();
+        pass(2 * USEC_PER_SEC);
+        settle();
+        assert_int_equal(progress().step, step);
+        expect_mark(2, step);
+    }
+    assert_int_equal(n1.n_committed, 5);
+}
+
+/* Nothing can be lost by it: what cannot be read is no history. */
+static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    CheckpointsRecord record;
+    Error err = ERROR_INIT;
+    resume();
+    (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), "{", 0);
+    say_saved(41);
+    assert_int_equal(n1.n_committed, 1);
+    const StoredKey *k = find(key);
+    assert_int_equal(checkpoints_record_decode(key, k->value, strlen(k->value), &record, &err), 0);
+    assert_int_equal(record.n_commits, 1);
+    assert_string_equal(record.submission, submission);
+    assert_int_equal(record.commits[0].at_usec, clock_realtime_usec());
+    assert_string_equal(record.commits[0].uri, "file:///c/41");
+    checkpoints_record_clear(&record);
+}
+
+/* A later version has put a field there: in our history it stays, in another job's it goes. */
+static void unknown_fields_stay_with_their_job(_unused_ void **state)
+{
+    char key[KEY_MAX], text[400];
+    resume();
+    (void)snprintf(text, sizeof(text), "{\"v\":2,\"submission\":\"%s\",\"commits\":[],\"later\":7}",
+                   submission);
+    (void)put(key_of("lab", KEY_CHECKPOINTS, "a", key), text, 0);
+    say_saved(41);
+    assert_int_equal(n1.n_committed, 1);
+    assert_non_null(strstr(find(key)->value, "\"later\":7"));
+    (void)put(
+        key,
+        "{\"v\":2,\"submission\":\"eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee\",\"commits\":[],\"later\":7}",
+        0);
+    say_saved(42);
+    assert_int_equal(n1.n_committed, 2);
+    assert_null(strstr(find(key)->value, "later"));
+}
+
+static void a_commit_of_a_job_that_was_removed_is_refused(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    resume();
+    n1.etcd.is_blind = true;
+    remove_job("a");
+    say_saved(41);
+    assert_int_equal(n1.n_refused, 1);
+    assert_null(find(key_of("lab", KEY_CHECKPOINTS, "a", key)));
+    assert_killed(&n1, 0, true);
+}
+
+/* What was found and what is saved later are commits of their own. */
+static void a_save_after_what_was_found_is_one_commit(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    CheckpointsRecord record;
+    Error err = ERROR_INIT;
+    resume();
+    hear((ChannelMessage){
+        .type = CHANNEL_FOUND, .step = 41, .made_by = 1, .more = true, .uri = "file:///c/41"});
+    hear((ChannelMessage){.type = CHANNEL_FOUND, .step = 42, .made_by = 1, .uri = "file:///c/42"});
+    pass(USEC_PER_SEC);
+    settle();
+    assert_int_equal(n1.n_committed, 1);
+    for (int64_t step = 50; step < 50 + 2 * RECORD_COMMITS_MAX; step++)
+        say_saved(step);
+    const StoredKey *k = find(key_of("lab", KEY_CHECKPOINTS, "a", key));
+    assert_int_equal(checkpoints_record_decode(key, k->value, strlen(k->value), &record, &err), 0);
+    assert_int_equal(record.n_commits, RECORD_COMMITS_MAX);
+    for (int i = 0; i < RECORD_COMMITS_MAX; i++)
+        assert_int_equal(record.commits[i].step, 50 + RECORD_COMMITS_MAX + i);
+    checkpoints_record_clear(&record);
+    assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1 + 2 * RECORD_COMMITS_MAX);
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_commit_before_the_first_step_is_at_the_step_of_its_world),
+        CASE(a_wait_before_the_first_step_keeps_what_is_committed),
+        CASE(a_wait_is_told_when_it_is_long_and_until_it_ends),
+        CASE(waits_of_other_ranks_are_no_progress),
+        CASE(a_save_that_all_wait_for_is_told_until_a_step_is_done),
+        CASE(a_step_is_told_whole),
+        CASE(steps_are_told_once_a_second),
+        CASE(steps_are_told_while_a_commit_cannot_be_written),
+        CASE(no_step_is_told_while_a_commit_is_under_way),
+        CASE(steps_are_told_after_a_commit),
+        CASE(commits_that_are_damaged_are_written_anew),
+        CASE(unknown_fields_stay_with_their_job),
+        CASE(a_commit_of_a_job_that_was_removed_is_refused),
+        CASE(a_save_after_what_was_found_is_one_commit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,225 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-rank-log.c - what a rank prints, on disk and as evidence: real pipes and files. */
+#include "base/file.h"
+#include "base/test/testing.h"
+#include "daemon/process/logs.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/sdtrain-rank-log-XXXXXX";
+static sd_event *event;
+static RankLog *rank_log;
+static int output; /* the trainer's end */
+
+static int set_up(_unused_ void **state)
+{
+    (void)snprintf(folder, sizeof(folder), "/tmp/sdtrain-rank-log-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    assert_true(sd_event_new(&event) >= 0);
+    output = -EBADF;
+    return 0;
+}
+
+static void finish(void)
+{
+    rank_log = rank_log_free(rank_log);
+    output = fd_close(output);
+}
+
+static int tear_down(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    finish();
+    event = sd_event_unref(event);
+    assert_int_equal(folder_remove(folder, &err), 0);
+    return 0;
+}
+
+static void begin(int64_t generation, int64_t max_bytes)
+{
+    Error err = ERROR_INIT;
+    finish();
+    if (rank_log_new(event, folder, "a", generation, 3, max_bytes, &output, &rank_log, &err) < 0)
+        fail_msg("%s", err.text);
+}
+
+static void print(const char *text)
+{
+    assert_int_equal(write(output, text, strlen(text)), strlen(text));
+    rank_log_drain(rank_log);
+}
+
+static const char *path_of(int generation, const char *name)
+{
+    static char path[300];
+    (void)snprintf(path, sizeof(path), "%s/a/g%d/%s", folder, generation, name);
+    return path;
+}
+
+static void expect_file(const char *name, const char *text)
+{
+    static char found[4096];
+    int fd = open(path_of(1, name), O_RDONLY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    ssize_t n = read(fd, found, sizeof(found) - 1);
+    assert_true(n >= 0);
+    found[n] = '\0';
+    assert_int_equal(close(fd), 0);
+    assert_string_equal(found, text);
+}
+
+static bool exists(int generation)
+{
+    struct stat st;
+    return stat(path_of(generation, ""), &st) == 0;
+}
+
+/* ---- evidence ---- */
+
+static void the_last_line_is_the_last_that_is_not_empty(_unused_ void **state)
+{
+    begin(1, 1 << 20);
+    assert_string_equal(rank_log_last_line(rank_log), "");
+    print("one\n");
+    assert_string_equal(rank_log_last_line(rank_log), "one");
+    print("two\n\n\n");
+    assert_string_equal(rank_log_last_line(rank_log), "two");
+    print("beg");
+    assert_string_equal(rank_log_last_line(rank_log), "beg");
+    print("un");
+    assert_string_equal(rank_log_last_line(rank_log), "begun");
+    print(" and ended\nshort\n");
+    assert_string_equal(rank_log_last_line(rank_log), "short");
+    print("a\tb\x01\n");
+    assert_string_equal(rank_log_last_line(rank_log), "a b ");
+    expect_file("rank3.log", "one\ntwo\n\n\nbegun and ended\nshort\na\tb\x01\n");
+}
+
+static void a_long_line_is_known_by_its_beginning(_unused_ void **state)
+{
+    char text[2 * RANK_LOG_LINE_MAX + 1], wanted[RANK_LOG_LINE_MAX + 1];
+    memset(text, 'x', sizeof(text) - 1);
+    memset(wanted, 'x', sizeof(wanted) - 1);
+    text[sizeof(text) - 1] = wanted[sizeof(wanted) - 1] = '\0';
+    begin(1, 1 << 20);
+    print(text);
+    assert_string_equal(rank_log_last_line(rank_log), wanted);
+    print(text);
+    print("\n");
+    assert_string_equal(rank_log_last_line(rank_log), wanted);
+    print("next\n");
+    assert_string_equal(rank_log_last_line(rank_log), "next");
+}
+
+/* More than one read takes; what is printed before an end must be there when it is judged. */
+static void all_that_lies_in_the_pipe_is_drained(_unused_ void **state)
+{
+    char line[1000];
+    memset(line, 'y', sizeof(line) - 1);
+    line[sizeof(line) - 2] = '\n';
+    line[sizeof(line) - 1] = '\0';
+    begin(1, 1 << 20);
+    for (int i = 0; i < 50; i++)
+        assert_int_equal(write(output, line, strlen(line)), strlen(line));
+    print("the end\n");
+    assert_string_equal(rank_log_last_line(rank_log), "the end");
+    struct stat st;
+    assert_int_equal(stat(path_of(1, "rank3.log"), &st), 0);
+    assert_int_equal(st.st_size, 50 * (sizeof(line) - 1) + 8);
+    rank_log_drain(rank_log); /* nothing more */
+}
+
+/* The loop reads, and goes on when the trainer has closed its end. */
+static void the_loop_reads_until_the_trainer_is_gone(_unused_ void **state)
+{
+    begin(1, 1 << 20);
+    assert_int_equal(write(output, "one\n", 4), 4);
+    assert_true(sd_event_run(event, 1000000) > 0);
+    assert_string_equal(rank_log_last_line(rank_log), "one");
+    output = fd_close(output);
+    for (int i = 0; i < 3; i++)
+        assert_true(sd_event_run(event, 0) >= 0);
+    assert_int_equal(sd_event_run(event, 0), 0); /* it does not spin */
+}
+
+/* ---- files ---- */
+
+/* The end is always there: half of the bound at least. */
+static void a_file_turns_over_at_half_of_its_bound(_unused_ void **state)
+{
+    begin(1, 20);
+    print("12345\n");
+    print("789\n"); /* 10 bytes: just what it takes */
+    expect_file("rank3.log", "12345\n789\n");
+    print("a\n");
+    expect_file("rank3.log.1", "12345\n789\n");
+    expect_file("rank3.log", "a\n");
+    print("12345678\n");
+    expect_file("rank3.log.1", "a\n");
+    expect_file("rank3.log", "12345678\n");
+    print("b\n");
+    expect_file("rank3.log.1", "12345678\n");
+    expect_file("rank3.log", "b\n");
+    assert_string_equal(rank_log_last_line(rank_log), "b");
+}
+
+static void a_rank_that_starts_again_begins_anew(_unused_ void **state)
+{
+    begin(1, 1 << 20);
+    print("of before\n");
+    begin(1, 1 << 20);
+    print("new\n");
+    expect_file("rank3.log", "new\n");
+}
+
+/* A disk that fails costs lines: the rank runs, and its end is explained. */
+static void without_a_file_the_last_line_is_known(_unused_ void **state)
+{
+    char path[300];
+    (void)snprintf(path, sizeof(path), "%s/a", folder);
+    int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC, 0600); /* where a folder should be */
+    assert_true(fd >= 0);
+    assert_int_equal(close(fd), 0);
+    begin(1, 20);
+    for (int i = 0; i < 10; i++)
+        print("it goes on\n");
+    assert_string_equal(rank_log_last_line(rank_log), "it goes on");
+}
+
+static void the_newest_generations_are_kept(_unused_ void **state)
+{
+    enum { N = RANK_LOG_GENERATIONS_KEPT + 5 };
+    Error err = ERROR_INIT;
+    for (int generation = 1; generation <= N; generation++)
+        assert_int_equal(folder_make(path_of(2 * generation, ""), &err), 0);
+    char other[300];
+    (void)snprintf(other, sizeof(other), "%s/a/other", folder);
+    assert_int_equal(folder_make(other, &err), 0);
+    rank_log_prune(folder, "b"); /* has none */
+    rank_log_prune(folder, "a");
+    for (int generation = 1; generation <= N; generation++)
+        assert_int_equal(exists(2 * generation), generation > N - RANK_LOG_GENERATIONS_KEPT);
+    struct stat st;
+    assert_int_equal(stat(other, &st), 0);
+    rank_log_prune(folder, "a");
+    assert_true(exists(2 * N) && exists(2 * (N - RANK_LOG_GENERATIONS_KEPT + 1)));
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(the_last_line_is_the_last_that_is_not_empty),
+        CASE(a_long_line_is_known_by_its_beginning),
+        CASE(all_that_lies_in_the_pipe_is_drained),
+        CASE(the_loop_reads_until_the_trainer_is_gone),
+        CASE(a_file_turns_over_at_half_of_its_bound),
+        CASE(a_rank_that_starts_again_begins_anew),
+        CASE(without_a_file_the_last_line_is_known),
+        CASE(the_newest_generations_are_kept),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
