@@ -7,15 +7,17 @@
 
 #include <string.h>
 
-enum { CALLS_MAX = 64, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
+enum { CALLS_MAX = 256, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
 
 const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379";
 
 size_t answers_down;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
-static AskedCall *answered; /* NULL: nothing is to be said */
-static ProtobufCMessage *answer;
+static AskedCall *answered;      /* NULL: nothing is to be said */
+static ProtobufCMessage *answer; /* NULL: it ends with the status */
+static WireCode answer_code;
+static const char *answer_text;
 
 static void *on_open(_unused_ void *server, size_t member, const char *path,
                      _unused_ bool hasleader, const char *token, WireCall *wire)
@@ -52,9 +54,10 @@ static void advance(_unused_ void *server, _unused_ uint64_t now_usec)
         return;
     answered = NULL;
     call->n_answered++;
-    network_answer(call->wire, answer);
-    if (call->unary) {
-        network_end(call->wire, WIRE_OK, "");
+    if (answer)
+        network_answer(call->wire, answer);
+    if (call->unary || !answer) {
+        network_end(call->wire, answer_code, answer_text);
         call->wire = NULL;
     }
 }
@@ -118,16 +121,107 @@ void pass_usec(uint64_t usec)
         ;
 }
 
-void reply(AskedCall *call, const ProtobufCMessage *message)
+size_t open_calls(const char *method)
 {
-    uint8_t bytes[1024];
-    assert_true(call->wire && !answered && call->n_asked > call->n_answered);
-    const size_t n = protobuf_c_message_get_packed_size(message);
-    assert_true(n <= sizeof(bytes));
-    (void)protobuf_c_message_pack(message, bytes);
-    answer = message_unpack(message->descriptor, bytes, n);
-    assert_non_null(answer);
+    size_t n = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n += calls[i].wire && (!method || strcmp(calls[i].method, method) == 0);
+    return n;
+}
+
+size_t all_calls(const char *method)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n += strcmp(calls[i].method, method) == 0;
+    return n;
+}
+
+static void say(AskedCall *call, ProtobufCMessage *message, WireCode code, const char *text)
+{
+    assert_true(call->wire && !answered);
+    answer = message;
+    answer_code = code;
+    answer_text = text;
     answered = call;
     network_server_changed();
     pass_usec(ANSWER_MSEC * USEC_PER_MSEC);
+}
+
+void refuse(AskedCall *call, WireCode code, const char *text) { say(call, NULL, code, text); }
+
+void reply(AskedCall *call, const ProtobufCMessage *message)
+{
+    uint8_t bytes[1024];
+    assert_true(call->n_asked > call->n_answered);
+    const size_t n = protobuf_c_message_get_packed_size(message);
+    assert_true(n <= sizeof(bytes));
+    (void)protobuf_c_message_pack(message, bytes);
+    ProtobufCMessage *copy = message_unpack(message->descriptor, bytes, n);
+    assert_non_null(copy);
+    say(call, copy, WIRE_OK, "");
+}
+
+/* ---- answers ---- */
+
+Pb__ResponseHeader header_of(int64_t revision, uint64_t term)
+{
+    Pb__ResponseHeader header = PB__RESPONSE_HEADER__INIT;
+    header.cluster_id = 7;
+    header.revision = revision;
+    header.raft_term = term;
+    return header;
+}
+
+void reply_range(AskedCall *call, int64_t revision, uint64_t term)
+{
+    Pb__ResponseHeader header = header_of(revision, term);
+    Pb__RangeResponse range = PB__RANGE_RESPONSE__INIT;
+    range.header = &header;
+    reply(call, &range.base);
+}
+
+void reply_grant_of(int64_t id, int64_t ttl)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__LeaseGrantResponse grant = PB__LEASE_GRANT_RESPONSE__INIT;
+    grant.header = &header;
+    grant.id = id;
+    grant.ttl = ttl;
+    reply(await_asked("LeaseGrant"), &grant.base);
+}
+
+void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
+{
+    Pb__ResponseHeader header = header_of(5, term);
+    Pb__LeaseKeepAliveResponse keep = PB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
+    keep.header = &header;
+    keep.id = id;
+    keep.ttl = ttl;
+    reply(await_asked("LeaseKeepAlive"), &keep.base);
+}
+
+void reply_txn(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+    done.header = &header;
+    done.succeeded = true;
+    reply(await_asked("Txn"), &done.base);
+}
+
+void reply_created(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__WatchResponse created = PB__WATCH_RESPONSE__INIT;
+    created.header = &header;
+    created.created = true;
+    reply(await_asked("Watch"), &created.base);
+}
+
+void reply_token(const char *token)
+{
+    Pb__AuthenticateResponse made = PB__AUTHENTICATE_RESPONSE__INIT;
+    made.token = (char *)token;
+    reply(await_asked("Authenticate"), &made.base);
 }
