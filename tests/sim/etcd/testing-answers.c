@@ -33,9 +33,23 @@ static void *on_open(_unused_ void *server, size_t member, const char *path,
     return call;
 }
 
-static void on_send(_unused_ void *server, void *call, _unused_ const ProtobufCMessage *request)
+static ProtobufCMessage *copy_of(const ProtobufCMessage *message)
 {
-    ((AskedCall *)call)->n_asked++;
+    uint8_t bytes[16384];
+    const size_t n = protobuf_c_message_get_packed_size(message);
+    assert_true(n <= sizeof(bytes));
+    (void)protobuf_c_message_pack(message, bytes);
+    ProtobufCMessage *copy = message_unpack(message->descriptor, bytes, n);
+    assert_non_null(copy);
+    return copy;
+}
+
+static void on_send(_unused_ void *server, void *server_call, const ProtobufCMessage *request)
+{
+    AskedCall *call = server_call;
+    call->n_asked++;
+    message_free(call->request);
+    call->request = copy_of(request);
 }
 
 static void on_cancel(_unused_ void *server, void *call)
@@ -90,6 +104,8 @@ void answers_open(sd_event **ret_event)
 void answers_close(sd_event *event)
 {
     (void)sd_event_unref(event);
+    for (size_t i = 0; i < n_calls; i++)
+        message_free(calls[i].request);
     network_close();
     loops_close();
 }
@@ -152,14 +168,8 @@ void refuse(AskedCall *call, WireCode code, const char *text) { say(call, NULL, 
 
 void reply(AskedCall *call, const ProtobufCMessage *message)
 {
-    uint8_t bytes[1024];
     assert_true(call->n_asked > call->n_answered);
-    const size_t n = protobuf_c_message_get_packed_size(message);
-    assert_true(n <= sizeof(bytes));
-    (void)protobuf_c_message_pack(message, bytes);
-    ProtobufCMessage *copy = message_unpack(message->descriptor, bytes, n);
-    assert_non_null(copy);
-    say(call, copy, WIRE_OK, "");
+    say(call, copy_of(message), WIRE_OK, "");
 }
 
 /* ---- answers ---- */

@@ -23,6 +23,7 @@ typedef struct AskedCall {
     size_t member;
     bool unary;
     int n_asked, n_answered;
+    ProtobufCMessage *request; /* the newest */
 } AskedCall;
 
 void answers_open(sd_event **ret_event);
