@@ -370,7 +370,59 @@ static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void
     settle();
 }
 
+/* ---- another lease ---- */
+
+/* What it writes is guarded by the key of the lease that it has now. */
+static void another_lease_is_another_key(_unused_ void **state)
+{
+    static const char key[] = "/sdtrain/lab/leader/4e";
+    begin();
+    seen.on_lease(ETCD_LEASE_LOST, 77, leader);
+    delete_key(LEADER_KEY);
+    answer(under_way(false), GIVEN); /* refused: its key is gone */
+    settle();
+    seen.on_lease(ETCD_LEASE_GRANTED, 78, leader);
+    seen.own_key = key;
+    put_text(key, seen.introduced);
+    seen.on_elected(true, key, seen.revision, seen.userdata);
+    settle();
+    assert_int_equal(told.n_leads, 2);
+    assert_string_equal(leader_key(leader), key);
+    assert_int_equal(generation(), 1);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
+    leader_leave(leader);
+    answer(under_way(false), GIVEN);
+    assert_non_null(strstr(find(key)->value, "left"));
+    answer_all();
+}
+
 /* ---- looking at it ---- */
+
+static void each_change_of_the_view_is_told_at_once(_unused_ void **state)
+{
+    seen.on_lease(ETCD_LEASE_GRANTED, 77, leader);
+    expect_view_is_told();
+    list_all();
+    expect_view_is_told();
+    assert_true(told.view.loaded && told.view.has_lease);
+    elect();
+    expect_view_is_told();
+    assert_true(told.view.term > 0);
+    seen.on_lease(ETCD_LEASE_LOST, 77, leader);
+    expect_view_is_told();
+    assert_int_equal(told.view.term, 0);
+    delete_key(LEADER_KEY);
+    show_all();
+    (void)tear_down(NULL);
+    (void)set_up(NULL);
+    (void)stand_still();
+    expect_view_is_told();
+    assert_true(told.view.is_still);
+    pass(31 * USEC_PER_SEC);
+    settle();
+    expect_view_is_told();
+    assert_false(told.view.is_still);
+}
 
 static void a_watch_that_is_down_shows(_unused_ void **state)
 {
@@ -419,6 +471,8 @@ int main(void)
         CASE(a_decision_is_told_with_its_beginning),
         CASE(news_come_before_deadlines),
         CASE(a_right_that_is_missing_is_asked_for_until_it_is_there),
+        CASE(another_lease_is_another_key),
+        CASE(each_change_of_the_view_is_told_at_once),
         CASE(a_watch_that_is_down_shows),
         CASE(the_core_does_not_hear_of_what_was_read_beside_the_watch),
     };

@@ -134,6 +134,30 @@ static void values_that_change_places_are_other_records(_unused_ void **state)
     succession_clear(&l.s);
 }
 
+/* Two controllers have seen other changes on the way, and agree. */
+static void the_sum_tells_what_there_is_and_not_how_it_came(_unused_ void **state)
+{
+    static const char *const keys[] = {"specs/a", "specs/ab", "phases/a", "cordons/n"};
+    static const KeyKind kinds[] = {KEY_SPECS, KEY_SPECS, KEY_PHASES, KEY_CORDONS};
+    const char *now[4] = {NULL};
+    Line old = {.now = 100};
+    uint32_t draw = 1;
+    for (int i = 0; i < 300; i++) {
+        static const char *const values[] = {NULL, "{1}", "{2}", "{}"};
+        draw = draw * 1664525 + 1013904223;
+        const size_t k = draw >> 30, v = draw >> 28 & 3;
+        now[k] = values[v];
+        note(&old, kinds[k], keys[k], now[k]);
+        Line fresh = {.now = 100};
+        for (size_t n = 0; n < ELEMENTSOF(now); n++)
+            if (now[n])
+                note(&fresh, kinds[n], keys[n], now[n]);
+        assert_true(fresh.s.records == old.s.records);
+        succession_clear(&fresh.s);
+    }
+    succession_clear(&old.s);
+}
+
 static void a_changed_record_ends_the_standstill(_unused_ void **state)
 {
     static const struct {
@@ -313,6 +337,7 @@ int main(void)
         cmocka_unit_test(the_third_stands_still),
         cmocka_unit_test(who_never_was_the_first_has_not_died_of_records),
         cmocka_unit_test(values_that_change_places_are_other_records),
+        cmocka_unit_test(the_sum_tells_what_there_is_and_not_how_it_came),
         cmocka_unit_test(a_changed_record_ends_the_standstill),
         cmocka_unit_test(an_operator_ends_the_standstill),
         cmocka_unit_test(the_pause_doubles_up_to_its_bound),

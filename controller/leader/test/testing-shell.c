@@ -12,7 +12,11 @@ LeaderSettings settings;
 struct ShellTold told;
 
 static void on_loaded(_unused_ void *userdata) { told.n_loaded++; }
-static void on_view_changed(_unused_ void *userdata) { told.n_views++; }
+static void on_view_changed(_unused_ void *userdata)
+{
+    told.n_views++;
+    told.view = leader ? leader_view(leader) : (LeaderView){0};
+}
 static void on_leads(_unused_ void *userdata) { told.n_leads++; }
 static void on_record_read(_unused_ void *userdata, const Event *event)
 {
@@ -42,6 +46,15 @@ static void on_ended(_unused_ void *userdata, int r)
 {
     told.n_ended++;
     told.ended = r;
+}
+
+void expect_view_is_told(void)
+{
+    const LeaderView view = leader_view(leader);
+    assert_int_equal(told.view.term, view.term);
+    assert_int_equal(told.view.is_still, view.is_still);
+    assert_int_equal(told.view.has_lease, view.has_lease);
+    assert_int_equal(told.view.loaded, view.loaded);
 }
 
 static bool draw(void *ret, size_t n)

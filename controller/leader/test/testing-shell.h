@@ -20,6 +20,7 @@ extern struct ShellTold {
     int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_observed, n_answers[3];
     uint64_t begun_usec; /* of the last decision that was answered */
     int64_t shown;       /* as far as the watch has come */
+    LeaderView view;     /* as it was at the last view_changed() */
 } told;
 
 /* A Leader of a cluster of one job, and of two: it has read nothing. */
@@ -36,6 +37,8 @@ void begin_two(void);
 /* Two leaders died on the same records: this one keeps still. Returns its term. */
 int64_t stand_still(void);
 
+/* Nothing of the view has changed that was not told. */
+void expect_view_is_told(void);
 /* What the core knows. */
 bool is_cordoned(const char *node);
 /* Of job a's world in etcd; 0: it has none. */

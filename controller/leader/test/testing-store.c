@@ -408,6 +408,7 @@ int etcd_watch_prefix(_unused_ Etcd *etcd, const char *prefix, EtcdWatchHandler 
                       void *userdata, EtcdWatch **ret)
 {
     assert_string_equal(prefix, "/sdtrain/lab/");
+    assert_true(seen.n_asks > 0); /* so that the first world is written as its rights are */
     on_watch = handler;
     on_watch_userdata = userdata;
     *ret = (EtcdWatch *)&on_watch;
@@ -507,7 +508,7 @@ int etcd_lease_revoke(_unused_ EtcdLease *lease, EtcdTxnHandler done, void *user
     if (!seen.has_candidate) /* nor a lease */
         return -ESTALE;
     seen.n_revoked++;
-    return etcd_txn(NULL, NULL, 0, &(EtcdOp){.kind = ETCD_DELETE, .key = LEADER_KEY}, 1, done,
+    return etcd_txn(NULL, NULL, 0, &(EtcdOp){.kind = ETCD_DELETE, .key = seen.own_key}, 1, done,
                     userdata, ret);
 }
 
@@ -526,8 +527,8 @@ void etcd_election_change(_unused_ EtcdElection *election, const char *value)
 {
     free(seen.introduced);
     seen.introduced = strdup(value);
-    if (find(LEADER_KEY))
-        put_text(LEADER_KEY, value);
+    if (find(seen.own_key))
+        put_text(seen.own_key, value);
 }
 
 void etcd_election_lease_changed(_unused_ EtcdElection *election, EtcdLeaseState state,
@@ -589,7 +590,7 @@ void resume(void)
 void store_begin(void)
 {
     now_usec = 1000 * USEC_PER_SEC;
-    seen = (struct StoreSeen){.revision = 1};
+    seen = (struct StoreSeen){.revision = 1, .own_key = LEADER_KEY};
     n_lists = n_changes = n_shown = 0;
     was_listed = false;
 }

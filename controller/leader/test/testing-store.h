@@ -31,7 +31,8 @@ typedef struct StoredKey {
 extern struct StoreSeen {
     int64_t revision;
     int n_txns, n_reads, n_asks, n_revoked;
-    char *introduced; /* what the election was told to write */
+    char *introduced;    /* what the election was told to write */
+    const char *own_key; /* of the candidate; LEADER_KEY unless the test says another */
     bool has_candidate;
     bool connected; /* the watch is up */
     EtcdLeaseHandler on_lease;

@@ -327,7 +327,56 @@ static void a_call_that_is_refused_until_its_deadline_says_why(_unused_ void **s
     assert_in_range(all_calls("Range"), 10, 60); /* 100 ms and more apart */
 }
 
+/* A read is asked for again, a write may have been done, and no stream waits for more. */
+static void bytes_that_are_no_message_end_what_they_answer(_unused_ void **state)
+{
+    Seen seen;
+    open_client(answers_endpoint, NULL);
+    get(&seen);
+    babble(await_asked("Range"));
+    assert_false(seen.came);
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(seen.r, 0);
+    put(&seen);
+    babble(await_asked("Txn"));
+    assert_int_equal(seen.r, -EIO);
+    assert_non_null(strstr(seen.text, "no etcd message"));
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    babble(await_asked("Watch"));
+    assert_int_equal(open_calls("Watch"), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    watch = etcd_watch_free(watch);
+    assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, NULL, &lease), 0);
+    reply_grant_of(77, 100);
+    AskedCall *stream = await_asked("LeaseKeepAlive");
+    babble(stream);
+    assert_null(stream->wire);
+    (void)await_asked("LeaseKeepAlive");
+    assert_int_equal(open_calls("LeaseKeepAlive"), 1);
+}
+
 /* ---- members ---- */
+
+/* It answers others, so it is not silent; at its deadline the read is given up. */
+static void a_member_that_kept_a_call_waiting_is_left(_unused_ void **state)
+{
+    Seen slow, other;
+    open_client(answers_endpoints, NULL);
+    get(&slow);
+    const size_t member = await_asked("Range")->member;
+    while (!slow.came) {
+        put(&other);
+        assert_int_equal(await_asked("Txn")->member, member);
+        reply_txn();
+        pass_usec(USEC_PER_SEC / 2);
+    }
+    assert_int_equal(slow.r, -ETIMEDOUT);
+    assert_non_null(strstr(slow.text, "no read within 5.0 s"));
+    assert_int_equal(all_calls("Range"), 1);
+    get(&slow);
+    assert_int_not_equal(await_asked("Range")->member, member);
+}
 
 static size_t refuse_one(const char *method, const char *text)
 {
@@ -521,6 +570,42 @@ static void a_lease_that_is_looked_at_is_renewed_at_once(_unused_ void **state)
     assert_int_equal(stream->n_asked, 2);
 }
 
+/* They are let go by the deadline, however long nobody answers. */
+static void witnesses_without_an_answer_do_not_pile_up(_unused_ void **state)
+{
+    open_client(answers_endpoint, NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
+    reply_grant_of(77, 10);
+    for (int i = 0; i < 20; i++) {
+        reply_keep_alive(77, 10, 2);
+        pass_usec(2 * USEC_PER_SEC);
+        assert_true(open_calls("Range") <= 4);
+    }
+    assert_true(all_calls("Range") >= 10);
+}
+
+/* It stands again with the next lease, and not before. */
+static void a_candidate_without_a_lease_does_not_stand(_unused_ void **state)
+{
+    for (int refused = 0; refused < 2; refused++) {
+        begin_election();
+        if (refused)
+            refuse(await_asked("Txn"), WIRE_UNKNOWN, "no");
+        etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
+        etcd_election_change(election, "w");
+        pass_usec(20 * USEC_PER_MSEC);
+        assert_int_equal(open_calls("Txn"), 0);
+        const size_t n_before = all_calls("Txn");
+        pass_usec(20 * USEC_PER_SEC);
+        assert_int_equal(all_calls("Txn"), n_before);
+        etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78);
+        reply_txn();
+        election = etcd_election_free(election);
+        lease = etcd_lease_free(lease);
+        etcd = etcd_free(etcd);
+    }
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -535,6 +620,10 @@ int main(void)
         CASE(a_token_is_asked_for_once),
         CASE(each_answer_has_its_meaning),
         CASE(a_call_that_is_refused_until_its_deadline_says_why),
+        CASE(bytes_that_are_no_message_end_what_they_answer),
+        CASE(a_member_that_kept_a_call_waiting_is_left),
+        CASE(witnesses_without_an_answer_do_not_pile_up),
+        CASE(a_candidate_without_a_lease_does_not_stand),
         CASE(a_member_without_a_leader_is_left_for_a_while),
         CASE(a_stream_that_its_member_ends_goes_to_another),
         CASE(of_members_that_are_left_the_next_to_be_back_is_asked),

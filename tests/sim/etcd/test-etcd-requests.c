@@ -165,6 +165,22 @@ static void pages_follow_each_other(_unused_ void **state)
     assert_int_equal(seen.first.n_value, 1);
 }
 
+/* Half of one key is none: it is not asked for for ever. */
+static void a_key_that_is_too_large_fails(_unused_ void **state)
+{
+    SeenRange seen = {0};
+    assert_int_equal(etcd_get(etcd, "/p/", true, on_range, &seen, NULL), 0);
+    for (int limit = 512; limit >= 1; limit /= 2) {
+        assert_false(seen.came);
+        assert_int_equal(range_request()->limit, limit);
+        refuse(await_asked("Range"), WIRE_RESOURCE_EXHAUSTED,
+               "Received message larger than max (5 vs. 4)");
+    }
+    assert_true(seen.came);
+    assert_int_equal(seen.r, -EIO);
+    assert_false(is_asked("Range"));
+}
+
 /* What the first pages had shown is not there twice. */
 static void pages_that_begin_anew_tell_nothing_twice(_unused_ void **state)
 {
@@ -428,6 +444,32 @@ static void a_compacted_watch_lists_again(_unused_ void **state)
     assert_int_equal(watch_request()->start_revision, 30);
 }
 
+static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
+{
+    assert_int_equal(was->revision, 30);
+    assert_int_equal(now->revision, 20);
+    ++*(int *)userdata;
+}
+
+/* What a watch has shown was there: an answer that is older is of another history. */
+static void what_a_watch_shows_is_history(_unused_ void **state)
+{
+    SeenEvents seen = {0};
+    SeenRange read = {0};
+    int n = 0;
+    etcd_set_history(etcd, (EtcdHistory){0}, on_history, &n);
+    begin_watch(&seen);
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    say_part(stream, "/p/b", false, 30, false);
+    assert_int_equal(etcd_history(etcd).revision, 30);
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &read, NULL), 0);
+    reply_range(await_asked("Range"), 20, 2);
+    assert_int_equal(n, 1);
+    assert_int_equal(etcd_history(etcd).revision, 20);
+    assert_int_equal(etcd_history(etcd).cluster, 7);
+}
+
 /* ---- leases ---- */
 
 static int n_granted;
@@ -605,6 +647,7 @@ int main(void)
         CASE(one_key_is_asked_for_as_it_was),
         CASE(a_prefix_ends_behind_its_last_key),
         CASE(pages_follow_each_other),
+        CASE(a_key_that_is_too_large_fails),
         CASE(pages_that_begin_anew_tell_nothing_twice),
         CASE(pages_may_take_longer_than_one_deadline),
         CASE(a_transaction_is_asked_for_as_it_is),
@@ -614,6 +657,7 @@ int main(void)
         CASE(the_last_fragment_may_be_empty),
         CASE(a_watch_that_breaks_lists_again),
         CASE(a_compacted_watch_lists_again),
+        CASE(what_a_watch_shows_is_history),
         CASE(a_lease_lives_as_long_as_etcd_says),
         CASE(a_grant_without_an_id_is_asked_for_again),
         CASE(a_candidate_puts_its_key_on_its_lease),

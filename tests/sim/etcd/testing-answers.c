@@ -15,7 +15,8 @@ size_t answers_down;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
 static AskedCall *answered;      /* NULL: nothing is to be said */
-static ProtobufCMessage *answer; /* NULL: it ends with the status */
+static ProtobufCMessage *answer; /* NULL: it ends with the status, or says garbage */
+static bool is_garbage;
 static WireCode answer_code;
 static const char *answer_text;
 
@@ -68,9 +69,9 @@ static void advance(_unused_ void *server, _unused_ uint64_t now_usec)
         return;
     answered = NULL;
     call->n_answered++;
-    if (answer)
+    if (answer || is_garbage)
         network_answer(call->wire, answer);
-    if (call->unary || !answer) {
+    if (call->unary || !(answer || is_garbage)) {
         network_end(call->wire, answer_code, answer_text);
         call->wire = NULL;
     }
@@ -153,10 +154,12 @@ size_t all_calls(const char *method)
     return n;
 }
 
-static void say(AskedCall *call, ProtobufCMessage *message, WireCode code, const char *text)
+static void say(AskedCall *call, ProtobufCMessage *message, bool garbage, WireCode code,
+                const char *text)
 {
     assert_true(call->wire && !answered);
     answer = message;
+    is_garbage = garbage;
     answer_code = code;
     answer_text = text;
     answered = call;
@@ -164,12 +167,17 @@ static void say(AskedCall *call, ProtobufCMessage *message, WireCode code, const
     pass_usec(ANSWER_MSEC * USEC_PER_MSEC);
 }
 
-void refuse(AskedCall *call, WireCode code, const char *text) { say(call, NULL, code, text); }
+void refuse(AskedCall *call, WireCode code, const char *text)
+{
+    say(call, NULL, false, code, text);
+}
+
+void babble(AskedCall *call) { say(call, NULL, true, WIRE_OK, ""); }
 
 void reply(AskedCall *call, const ProtobufCMessage *message)
 {
     assert_true(call->n_asked > call->n_answered);
-    say(call, copy_of(message), WIRE_OK, "");
+    say(call, copy_of(message), false, WIRE_OK, "");
 }
 
 /* ---- answers ---- */

@@ -42,6 +42,8 @@ bool is_asked(const char *method);
 void reply(AskedCall *call, const ProtobufCMessage *message);
 /* Ends the call so. */
 void refuse(AskedCall *call, WireCode code, const char *text);
+/* Says bytes that are no message. */
+void babble(AskedCall *call);
 void pass_usec(uint64_t usec);
 
 /* How many calls of that method have not ended (NULL: of any), and how many there ever were. */
