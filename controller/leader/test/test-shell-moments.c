@@ -435,6 +435,28 @@ static void a_watch_that_is_down_shows(_unused_ void **state)
     cordon("n1");
     list_all();
     assert_int_equal(told.shown, seen.revision);
+    seen.revision++; /* of somebody else's key */
+    list_all();
+    assert_int_equal(told.shown, seen.revision); /* nothing else has changed */
+}
+
+/* Whoever else stands for election. */
+static void the_first_one_is_known(_unused_ void **state)
+{
+    const LeaderRecord other = {.name = "other", .version = "1", .state = LEADER_UP};
+    list_all();
+    assert_null(leader_view(leader).first);
+    elect();
+    assert_string_equal(leader_view(leader).first->name, "c");
+    char *text = leader_record_encode(&other, NULL);
+    put_text("/sdtrain/lab/leader/1", text);
+    free(text);
+    show_all();
+    assert_string_equal(leader_view(leader).first->name, "c");
+    delete_key(LEADER_KEY);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    show_all();
+    assert_string_equal(leader_view(leader).first->name, "other");
 }
 
 /* The core would take every key to be as new as that one. */
@@ -474,6 +496,7 @@ int main(void)
         CASE(another_lease_is_another_key),
         CASE(each_change_of_the_view_is_told_at_once),
         CASE(a_watch_that_is_down_shows),
+        CASE(the_first_one_is_known),
         CASE(the_core_does_not_hear_of_what_was_read_beside_the_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

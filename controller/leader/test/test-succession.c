@@ -143,7 +143,7 @@ static void the_sum_tells_what_there_is_and_not_how_it_came(_unused_ void **stat
     Line old = {.now = 100};
     uint32_t draw = 1;
     for (int i = 0; i < 300; i++) {
-        static const char *const values[] = {NULL, "{1}", "{2}", "{}"};
+        static const char *const values[] = {NULL, "{1}", "{2}", ""};
         draw = draw * 1664525 + 1013904223;
         const size_t k = draw >> 30, v = draw >> 28 & 3;
         now[k] = values[v];
@@ -155,6 +155,10 @@ static void the_sum_tells_what_there_is_and_not_how_it_came(_unused_ void **stat
         assert_true(fresh.s.records == old.s.records);
         succession_clear(&fresh.s);
     }
+    note(&old, KEY_SPECS, "specs/new", NULL);
+    const uint64_t without = old.s.records;
+    note(&old, KEY_SPECS, "specs/new", ""); /* it is there, though empty */
+    assert_true(old.s.records != without);
     succession_clear(&old.s);
 }
 

@@ -29,16 +29,19 @@ static void on_record_read(_unused_ void *userdata, const Event *event)
 static void on_observed(_unused_ void *userdata, const Event *event)
 {
     told.n_observed++;
+    told.n_leading += event->kind == EVENT_LEADING;
+    assert_true(told.n_leads >= told.n_leading); /* who leads is told before anything is decided */
     told.n_stalled += event->stalled;
     assert_int_equal(event->now_usec, clock_boottime_usec());
     assert_int_equal(event->real_usec, clock_realtime_usec());
     told.n_ticks += event->kind == EVENT_TICK;
 }
-static void on_answered(_unused_ void *userdata, _unused_ const Decision *decision, Outcome outcome,
+static void on_answered(_unused_ void *userdata, const Decision *decision, Outcome outcome,
                         uint64_t begun_usec, int64_t at)
 {
     told.n_answers[outcome]++;
     told.begun_usec = begun_usec;
+    assert_null(decision->world.runs); /* the core lends them for a step */
     assert_int_equal(at, outcome == OUTCOME_UNKNOWN ? 0 : seen.revision);
 }
 static void on_shown(_unused_ void *userdata, int64_t at) { told.shown = at; }

@@ -3,6 +3,7 @@
  * after which pause, and what it tells its caller. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
+#include "tests/sim/seams/wire.h"
 
 #include <string.h>
 
@@ -413,6 +414,48 @@ static void a_stream_that_its_member_ends_goes_to_another(_unused_ void **state)
     assert_int_not_equal(await_asked("Watch")->member, lost);
 }
 
+/* It said no, and is well. */
+static void an_answer_that_says_no_leaves_no_member(_unused_ void **state)
+{
+    static const struct {
+        WireCode code;
+        const char *text;
+    } no[] = {{WIRE_PERMISSION_DENIED, "etcdserver: permission denied"},
+              {WIRE_OUT_OF_RANGE, "etcdserver: mvcc: required revision has been compacted"},
+              {WIRE_RESOURCE_EXHAUSTED, "etcdserver: mvcc: database space exceeded"}};
+    Seen seen;
+    open_client(answers_endpoints, NULL);
+    get(&seen);
+    const size_t member = await_asked("Range")->member;
+    for (size_t i = 0; i < ELEMENTSOF(no); i++) {
+        refuse(await_asked("Range"), no[i].code, no[i].text);
+        assert_true(seen.came && seen.r < 0);
+        get(&seen);
+        assert_int_equal(await_asked("Range")->member, member);
+    }
+    reply_range(await_asked("Range"), 5, 2);
+}
+
+/* One was down, which may be over in half a second; the other has no leader. */
+static void a_member_that_was_down_is_tried_before_one_without_a_leader(_unused_ void **state)
+{
+    Seen seen;
+    open_client(answers_endpoints, NULL);
+    get(&seen);
+    const size_t down = await_asked("Range")->member;
+    answers_down = down;
+    refuse(await_asked("Range"), WIRE_UNKNOWN, "no");
+    network_reset(0, down);
+    get(&seen);
+    AskedCall *other = await_asked("Range");
+    assert_int_not_equal(other->member, down);
+    answers_down = SIZE_MAX;
+    refuse(other, WIRE_UNAVAILABLE, "etcdserver: no leader");
+    assert_int_equal(await_asked("Range")->member, down);
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(seen.r, 0);
+}
+
 /* One was silent, and is left for five seconds; the other has no leader, for one. */
 static void of_members_that_are_left_the_next_to_be_back_is_asked(_unused_ void **state)
 {
@@ -457,6 +500,24 @@ static void a_quiet_member_is_kept(_unused_ void **state)
     }
     assert_int_equal(all_calls("Watch"), 1);
     assert_int_equal(all_calls("Range"), 1);
+}
+
+/* That it has begun is an answer, too. */
+static void a_watch_that_never_begins_is_begun_anew(_unused_ void **state)
+{
+    Seen seen;
+    open_client(answers_endpoint, NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
+    reply_range(await_asked("Range"), 5, 2);
+    AskedCall *stream = await_asked("Watch");
+    const uint64_t begun_usec = clock_boottime_usec();
+    while (!is_asked("Range")) {
+        put(&seen);
+        reply_txn();
+        pass_usec(USEC_PER_SEC / 4);
+    }
+    assert_null(stream->wire);
+    assert_true(clock_boottime_usec() < begun_usec + 5 * USEC_PER_SEC);
 }
 
 /* Its member answers all else. The lease stays where it is well, too. */
@@ -536,52 +597,16 @@ static void a_candidate_that_is_refused_tries_ever_later(_unused_ void **state)
 
 /* ---- renewals ---- */
 
-/* Each is begun anew on a stream of its own, and none is left behind. */
-static void a_witness_that_is_denied_leaves_no_stream(_unused_ void **state)
+static void a_renewal_whose_stream_ends_is_tried_again_soon(_unused_ void **state)
 {
     open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, NULL, &lease), 0);
     reply_grant_of(77, 100);
-    for (int i = 0; i < 5; i++) {
-        (void)await_asked("LeaseKeepAlive");
-        refuse(await_asked("Range"), WIRE_PERMISSION_DENIED, "etcdserver: permission denied");
-        assert_int_equal(open_calls("LeaseKeepAlive"), 0);
-    }
-}
-
-static void a_lease_that_is_looked_at_is_renewed_at_once(_unused_ void **state)
-{
-    open_client(answers_endpoints, NULL);
-    assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, NULL, &lease), 0);
-    etcd_lease_check(lease); /* there is none yet */
-    reply_grant_of(77, 100);
-    assert_false(is_asked("LeaseKeepAlive"));
-    etcd_lease_check(lease);
-    pass_usec(20 * USEC_PER_MSEC);
     AskedCall *stream = await_asked("LeaseKeepAlive");
-    etcd_lease_check(lease); /* that is under way */
-    pass_usec(20 * USEC_PER_MSEC);
-    assert_non_null(stream->wire);
-    assert_int_equal(stream->n_asked, 1);
-    reply_keep_alive(77, 100, 2);
-    reply_range(await_asked("Range"), 5, 2);
-    etcd_lease_check(lease); /* on the same stream */
-    pass_usec(20 * USEC_PER_MSEC);
-    assert_int_equal(stream->n_asked, 2);
-}
-
-/* They are let go by the deadline, however long nobody answers. */
-static void witnesses_without_an_answer_do_not_pile_up(_unused_ void **state)
-{
-    open_client(answers_endpoint, NULL);
-    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
-    reply_grant_of(77, 10);
-    for (int i = 0; i < 20; i++) {
-        reply_keep_alive(77, 10, 2);
-        pass_usec(2 * USEC_PER_SEC);
-        assert_true(open_calls("Range") <= 4);
-    }
-    assert_true(all_calls("Range") >= 10);
+    const uint64_t ended_usec = clock_boottime_usec();
+    refuse(stream, WIRE_UNKNOWN, "no");
+    (void)await_asked("LeaseKeepAlive");
+    expect_pause(0, ended_usec);
 }
 
 /* It stands again with the next lease, and not before. */
@@ -622,18 +647,19 @@ int main(void)
         CASE(a_call_that_is_refused_until_its_deadline_says_why),
         CASE(bytes_that_are_no_message_end_what_they_answer),
         CASE(a_member_that_kept_a_call_waiting_is_left),
-        CASE(witnesses_without_an_answer_do_not_pile_up),
         CASE(a_candidate_without_a_lease_does_not_stand),
         CASE(a_member_without_a_leader_is_left_for_a_while),
         CASE(a_stream_that_its_member_ends_goes_to_another),
+        CASE(an_answer_that_says_no_leaves_no_member),
+        CASE(a_member_that_was_down_is_tried_before_one_without_a_leader),
+        CASE(a_watch_that_never_begins_is_begun_anew),
+        CASE(a_renewal_whose_stream_ends_is_tried_again_soon),
         CASE(of_members_that_are_left_the_next_to_be_back_is_asked),
         CASE(a_quiet_member_is_kept),
         CASE(a_watch_that_is_silent_goes_to_another_member),
         CASE(a_list_that_fails_is_tried_ever_later),
         CASE(a_grant_that_fails_is_tried_ever_later),
         CASE(a_candidate_that_is_refused_tries_ever_later),
-        CASE(a_witness_that_is_denied_leaves_no_stream),
-        CASE(a_lease_that_is_looked_at_is_renewed_at_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

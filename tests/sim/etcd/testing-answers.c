@@ -243,3 +243,36 @@ void reply_token(const char *token)
     made.token = (char *)token;
     reply(await_asked("Authenticate"), &made.base);
 }
+
+void reply_page(int64_t revision, bool more, const char *a, const char *b)
+{
+    Pb__ResponseHeader header = header_of(revision, 2);
+    Pb__KeyValue of[2], *kvs[2] = {&of[0], &of[1]};
+    Pb__RangeResponse page = PB__RANGE_RESPONSE__INIT;
+    const char *keys[] = {a, b};
+    for (size_t i = 0; i < 2 && keys[i]; i++, page.n_kvs++) {
+        of[i] = (Pb__KeyValue)PB__KEY_VALUE__INIT;
+        of[i].key = (ProtobufCBinaryData){.data = (uint8_t *)keys[i], .len = strlen(keys[i])};
+        of[i].value = (ProtobufCBinaryData){.data = (uint8_t *)"v", .len = 1};
+        of[i].create_revision = 2;
+        of[i].mod_revision = 3;
+        of[i].version = 4;
+        of[i].lease = 77;
+    }
+    page.header = &header;
+    page.more = more;
+    page.kvs = kvs;
+    reply(await_asked("Range"), &page.base);
+}
+
+/* ---- questions ---- */
+
+Pb__RangeRequest *range_request(void) { return (Pb__RangeRequest *)await_asked("Range")->request; }
+
+Pb__TxnRequest *txn_request(void) { return (Pb__TxnRequest *)await_asked("Txn")->request; }
+
+void assert_bytes(ProtobufCBinaryData bytes, const char *wanted, size_t n)
+{
+    assert_int_equal(bytes.len, n);
+    assert_memory_equal(n ? (const char *)bytes.data : "", wanted, n);
+}

@@ -60,3 +60,12 @@ void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term);
 void reply_txn(void);
 void reply_created(void);
 void reply_token(const char *token);
+/* A page of the keys that are not NULL, all created at 2 and changed at 3. */
+void reply_page(int64_t revision, bool more, const char *a, const char *b);
+
+/* ---- questions: of the read or the transaction that is awaited ---- */
+
+Pb__RangeRequest *range_request(void);
+Pb__TxnRequest *txn_request(void);
+void assert_bytes(ProtobufCBinaryData bytes, const char *wanted, size_t n);
+#define ASSERT_BYTES(bytes, wanted) assert_bytes(bytes, wanted, sizeof(wanted) - 1)
