@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shell-moments.c - the leader's shell in the middle of something: it is freed, is deposed, leaves, is asked for the
- * same once more, or may not write, while a read, a decision or a standstill is under way. */
+/* test-shell-moments.c - the leader's shell in the middle of something: it is freed, is deposed, leaves, is asked for
+ * the same once more, or may not write, while a read, a decision or a standstill is under way. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "controller/core/survey.h"
