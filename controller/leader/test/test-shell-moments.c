@@ -36,7 +36,11 @@ static void need_room(void)
 static EtcdCall *begin_room_read(void)
 {
     need_room();
-    pass(1100 * USEC_PER_MSEC);
+    const int before = seen.n_reads;
+    pass(900 * USEC_PER_MSEC); /* one read serves many */
+    assert_int_equal(seen.n_reads, before);
+    pass(200 * USEC_PER_MSEC);
+    assert_int_equal(told.n_ended, 0);
     return under_way(true);
 }
 
@@ -105,10 +109,15 @@ static void read_again(void)
 {
     wait_to_read_again();
     pass(USEC_PER_SEC);
+    assert_int_equal(told.n_ended, 0);
     (void)under_way(true);
 }
 
-static void keep_still(void) { (void)stand_still(); }
+static void keep_still(void)
+{
+    (void)stand_still();
+    assert_int_equal(told.n_ended, 0);
+}
 
 static void say_that_it_leaves(void)
 {
