@@ -174,7 +174,10 @@ void be_deposed(Leader *l)
 void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata)
 {
     Leader *l = userdata;
+    const bool had_lease = l->has_lease;
     l->has_lease = state != ETCD_LEASE_LOST;
+    if (l->has_lease != had_lease)
+        tell_view(l);
     if (l->election)
         etcd_election_lease_changed(l->election, state, lease);
 }

@@ -46,6 +46,11 @@ int __wrap_etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_c
         if (ops[i].kind != ETCD_PUT)
             continue;
         assert_true(n_values < ELEMENTSOF(values));
+        for (size_t k = 0; k < n_values; k++) /* etcd takes no transaction that puts a key twice */
+            assert_string_not_equal(keys[k], ops[i].key);
+        char removed[KEY_MAX + 16]; /* nor one that puts what it deletes */
+        (void)snprintf(removed, sizeof(removed), "\ndelete %s\n", ops[i].key);
+        assert_null(strstr(sent, removed));
         keys[n_values] = strdup(ops[i].key);
         values[n_values++] = strdup(ops[i].value);
     }

@@ -2,136 +2,10 @@
 /* test-shell.c - the leader's shell where nothing is real: no etcd, no loop, no clock but those of testing-store.h. So
  * it may also run in a simulator, and here answers are lost and the watch is late at any moment. */
 #include "base/memory.h"
-#include "cluster/records.h"
 #include "controller/core/survey.h"
-#include "controller/leader/leader.h"
-#include "controller/leader/test/testing-store.h"
+#include "controller/leader/test/testing-shell.h"
 
 #include <string.h>
-
-/* ---- the program around it ---- */
-
-static Leader *leader;
-static LeaderSettings settings;
-static int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_answers[3];
-
-static void on_loaded(_unused_ void *userdata) { n_loaded++; }
-static void on_view_changed(_unused_ void *userdata) { n_views++; }
-static void on_leads(_unused_ void *userdata) { n_leads++; }
-static void on_record_read(_unused_ void *userdata, const Event *event)
-{
-    NodeSurvey node;
-    if (event->kind != EVENT_NODE || !event->record)
-        return;
-    for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
-        assert_false(strcmp(node.name, "new") == 0); /* the core has not heard of it yet */
-}
-static void on_observed(_unused_ void *userdata, const Event *event)
-{
-    n_stalled += event->stalled;
-    n_ticks += event->kind == EVENT_TICK;
-}
-static void on_answered(_unused_ void *userdata, _unused_ const Decision *decision, Outcome outcome,
-                        _unused_ uint64_t begun_usec, _unused_ int64_t at)
-{
-    n_answers[outcome]++;
-}
-static void on_shown(_unused_ void *userdata, _unused_ int64_t at) {}
-static void on_ended(_unused_ void *userdata, int r)
-{
-    n_ended++;
-    ended = r;
-}
-
-static bool draw(void *ret, size_t n)
-{
-    memset(ret, 7, n);
-    return true;
-}
-
-static int set_up_jobs(size_t n_jobs)
-{
-    Error err = ERROR_INIT;
-    store_begin();
-    n_loaded = n_leads = n_ended = n_views = n_stalled = n_ticks = 0;
-    memset(n_answers, 0, sizeof(n_answers));
-    settings = (LeaderSettings){
-        .cluster = "lab",
-        .lease_sec = 10,
-        .core = cluster_config_default,
-        .limits = {.nodes = 8, .jobs = n_jobs, .reports = 32, .incidents = 201, .requests = 8},
-        .introduction = {.name = "c", .max_nodes = 8, .max_jobs = (int)n_jobs}};
-    const LeaderNeeds needs = {.draw = draw};
-    const LeaderEvents events = {.loaded = on_loaded,
-                                 .view_changed = on_view_changed,
-                                 .leads = on_leads,
-                                 .record_read = on_record_read,
-                                 .observed = on_observed,
-                                 .answered = on_answered,
-                                 .shown = on_shown,
-                                 .ended = on_ended};
-    assert_int_equal(leader_new(&needs, &settings, &events, &leader, &err), 0);
-    answer_all(); /* about rights */
-    return 0;
-}
-
-static int set_up(_unused_ void **state) { return set_up_jobs(1); }
-static int set_up_two(_unused_ void **state) { return set_up_jobs(2); }
-
-static int tear_down(_unused_ void **state)
-{
-    leader = leader_free(leader);
-    store_end();
-    return 0;
-}
-
-static bool is_cordoned(const char *name)
-{
-    NodeSurvey node;
-    for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
-        if (strcmp(node.name, name) == 0)
-            return node.cordoned;
-    fail_msg("the core does not know %s", name);
-    return false;
-}
-
-/* It stands for election and is the first. */
-static void elect(void)
-{
-    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
-    put_text(LEADER_KEY, seen.introduced);
-    const int64_t term = seen.revision;
-    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
-    show_all();
-    assert_int_equal(leader_view(leader).term, term);
-}
-
-/* A leader, two nodes and a job whose first world is about to be written. */
-static void begin(void)
-{
-    list_all();
-    elect();
-    put_node("n1");
-    put_node("n2");
-    put_job("a");
-    show_all();
-    pass(5 * USEC_PER_MSEC);
-    (void)under_way(false);
-}
-
-static int64_t generation(void)
-{
-    char key[KEY_MAX];
-    Error err = ERROR_INIT;
-    WorldRecord world;
-    const StoredKey *k = find(key_of("lab", KEY_WORLDS, "a", key));
-    if (!k)
-        return 0;
-    assert_int_equal(world_record_decode(key, k->value, strlen(k->value), &world, &err), 0);
-    const int64_t ret = world.generation;
-    world_record_clear(&world);
-    return ret;
-}
 
 /* ---- cases ---- */
 
@@ -141,20 +15,20 @@ static void a_leader_reads_decides_and_writes(_unused_ void **state)
     seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
     put_text(LEADER_KEY, seen.introduced);
     seen.on_elected(true, LEADER_KEY, seen.revision, seen.userdata);
-    assert_int_equal(n_leads, 0); /* it has not read the cluster */
+    assert_int_equal(told.n_leads, 0); /* it has not read the cluster */
     list_all();
-    assert_int_equal(n_loaded, 1);
-    assert_int_equal(n_leads, 1);
+    assert_int_equal(told.n_loaded, 1);
+    assert_int_equal(told.n_leads, 1);
     put_node("n2");
     put_job("a");
     settle();
     assert_int_equal(generation(), 1);
-    assert_int_equal(n_answers[OUTCOME_REFUSED] + n_answers[OUTCOME_UNKNOWN], 0);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED] + told.n_answers[OUTCOME_UNKNOWN], 0);
     list_all();
-    assert_int_equal(n_loaded, 1);
+    assert_int_equal(told.n_loaded, 1);
     put_node("new");
     settle();
-    assert_int_equal(n_stalled, 0);
+    assert_int_equal(told.n_stalled, 0);
 }
 
 /* A thousand nodes that report at once are looked at together. */
@@ -163,32 +37,15 @@ static void what_comes_at_once_is_decided_upon_at_once(_unused_ void **state)
     begin();
     settle();
     pass(USEC_PER_SEC);
-    const int before = n_ticks;
+    const int before = told.n_ticks;
     for (int i = 3; i < 7; i++) {
         put_node((char[]){'n', (char)('0' + i), '\0'});
         (void)show_one();
     }
-    assert_in_range(n_ticks - before, 1, 2); /* the first at once; the core may ask again */
-    const int early = n_ticks;
+    assert_in_range(told.n_ticks - before, 1, 2); /* the first at once; the core may ask again */
+    const int early = told.n_ticks;
     pass(5 * USEC_PER_MSEC);
-    assert_true(n_ticks > early);
-}
-
-/* Two jobs have worlds, and both are told to stop. */
-static void begin_two(void)
-{
-    const DesiredRecord stop = {.state = DESIRED_STOPPED, .min = 1, .max = 2};
-    list_all();
-    elect();
-    for (int i = 1; i < 5; i++)
-        put_node((char[]){'n', (char)('0' + i), '\0'});
-    put_job("a");
-    put_job("b");
-    settle();
-    pass(USEC_PER_SEC);
-    settle();
-    PUT(desired_record, &stop, KEY_DESIRED, "a");
-    PUT(desired_record, &stop, KEY_DESIRED, "b");
+    assert_true(told.n_ticks > early);
 }
 
 /* The core is asked until it rests, without another turn of the loop. */
@@ -244,7 +101,7 @@ static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
     }
     settle();
     assert_int_equal(generation(), 1);
-    while (n_answers[OUTCOME_UNKNOWN] < 10) { /* its deadline brings the next one */
+    while (told.n_answers[OUTCOME_UNKNOWN] < 10) { /* its deadline brings the next one */
         const int before = seen.n_txns;
         pass(USEC_PER_SEC);
         if (seen.n_txns > before)
@@ -332,14 +189,14 @@ static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **st
     delete_key("/sdtrain/lab/phases/a");
     put_text("/sdtrain/lab/desired/a", find("/sdtrain/lab/desired/a")->value);
     answer(under_way(false), GIVEN);
-    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     assert_int_equal(generation(), 0);
     pass(USEC_PER_SEC);
     assert_int_equal(seen.n_txns, before); /* not before it has read */
     answer(under_way(true), GIVEN);
     pass(5 * USEC_PER_MSEC);
     answer(under_way(false), GIVEN);
-    assert_int_equal(n_answers[OUTCOME_DONE], 1);
+    assert_int_equal(told.n_answers[OUTCOME_DONE], 1);
     assert_int_equal(generation(), 1);
 }
 
@@ -347,7 +204,7 @@ static void an_answer_that_is_lost_is_looked_for(_unused_ void **state)
 {
     begin();
     answer(under_way(false), LOST_AFTER);
-    assert_int_equal(n_answers[OUTCOME_UNKNOWN], 1);
+    assert_int_equal(told.n_answers[OUTCOME_UNKNOWN], 1);
     assert_int_equal(generation(), 1);
     const int before = seen.n_txns;
     pass(USEC_PER_SEC);
@@ -357,7 +214,7 @@ static void an_answer_that_is_lost_is_looked_for(_unused_ void **state)
     answer(under_way(true), GIVEN);
     settle();
     assert_int_equal(generation(), 1);
-    assert_int_equal(n_answers[OUTCOME_REFUSED], 0);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 0);
 }
 
 static void another_ones_key_deposes(_unused_ void **state)
@@ -365,7 +222,7 @@ static void another_ones_key_deposes(_unused_ void **state)
     begin();
     delete_key(LEADER_KEY);
     answer(under_way(false), GIVEN);
-    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     pass(USEC_PER_SEC);
     answer(under_way(true), GIVEN);
     assert_int_equal(leader_view(leader).term, 0);
@@ -386,7 +243,7 @@ static void its_own_key_born_again_deposes(_unused_ void **state)
     put_text(LEADER_KEY, text);
     free(text);
     answer(under_way(false), GIVEN);
-    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     pass(USEC_PER_SEC);
     answer(under_way(true), GIVEN);
     assert_int_equal(leader_view(leader).term, 0);
@@ -421,7 +278,7 @@ static void without_its_lease_it_does_not_lead(_unused_ void **state)
     const int before = seen.n_txns;
     delete_key(LEADER_KEY);
     answer(under_way(false), GIVEN); /* refused by its guard */
-    assert_int_equal(n_answers[OUTCOME_REFUSED], 1);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
     assert_int_equal(generation(), 0);
     settle();
     put_node("n3");
@@ -431,7 +288,7 @@ static void without_its_lease_it_does_not_lead(_unused_ void **state)
     elect(); /* and again */
     settle();
     assert_int_equal(generation(), 1);
-    assert_int_equal(n_leads, 2);
+    assert_int_equal(told.n_leads, 2);
 }
 
 static void it_says_that_it_leaves(_unused_ void **state)
@@ -443,12 +300,12 @@ static void it_says_that_it_leaves(_unused_ void **state)
     answer(under_way(false), GIVEN);
     assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
     assert_int_equal(seen.n_revoked, 1);
-    assert_int_equal(n_ended, 0);
+    assert_int_equal(told.n_ended, 0);
     answer(under_way(false), GIVEN);
-    assert_int_equal(n_ended, 1);
-    assert_int_equal(ended, 0);
+    assert_int_equal(told.n_ended, 1);
+    assert_int_equal(told.ended, 0);
     pass(100 * USEC_PER_SEC);
-    assert_int_equal(n_ended, 1);
+    assert_int_equal(told.n_ended, 1);
 }
 
 /* The word that it leaves has no answer: nobody waits for more than two seconds. */
@@ -458,19 +315,19 @@ static void it_leaves_without_etcd(_unused_ void **state)
     settle();
     leader_leave(leader);
     pass(2 * USEC_PER_SEC - 1);
-    assert_int_equal(n_ended, 0);
+    assert_int_equal(told.n_ended, 0);
     pass(1);
-    assert_int_equal(n_ended, 1);
+    assert_int_equal(told.n_ended, 1);
     answer_all();
     answer_all();
-    assert_int_equal(n_ended, 1);
+    assert_int_equal(told.n_ended, 1);
 }
 
 static void without_a_lease_it_leaves_at_once(_unused_ void **state)
 {
     list_all();
     leader_leave(leader);
-    assert_int_equal(n_ended, 1);
+    assert_int_equal(told.n_ended, 1);
     assert_int_equal(seen.n_revoked, 0);
 }
 
@@ -481,7 +338,7 @@ static void who_leaves_does_not_begin_to_lead(_unused_ void **state)
     seen.on_elected(true, LEADER_KEY, ++seen.revision, seen.userdata);
     put_text(LEADER_KEY, seen.introduced);
     show_all();
-    assert_int_equal(n_leads, 0);
+    assert_int_equal(told.n_leads, 0);
     answer_all();
 }
 
@@ -489,8 +346,8 @@ static void another_history_ends_it(_unused_ void **state)
 {
     const EtcdHistory was = {.cluster = 1, .revision = 9}, is = {.cluster = 1, .revision = 3};
     seen.on_history(&was, &is, leader);
-    assert_int_equal(n_ended, 1);
-    assert_int_equal(ended, -ERESTART);
+    assert_int_equal(told.n_ended, 1);
+    assert_int_equal(told.ended, -ERESTART);
 }
 
 static void a_denied_transaction_has_it_ask_for_its_rights(_unused_ void **state)
@@ -513,10 +370,10 @@ static void time_alone_is_a_reason_to_decide(_unused_ void **state)
     const int before = seen.n_txns;
     pass(settings.core.start_deadline_usec - USEC_PER_SEC);
     assert_int_equal(seen.n_txns, before);
-    assert_int_equal(n_stalled, 0);
+    assert_int_equal(told.n_stalled, 0);
     pass(30 * USEC_PER_SEC);
     assert_true(seen.n_txns > before);
-    assert_int_equal(n_stalled, 0); /* nor is what comes in time late */
+    assert_int_equal(told.n_stalled, 0); /* nor is what comes in time late */
 }
 
 static void a_loop_that_comes_late_says_so(_unused_ void **state)
@@ -526,7 +383,7 @@ static void a_loop_that_comes_late_says_so(_unused_ void **state)
     stall(settings.core.start_deadline_usec + USEC_PER_SEC);
     put_node("n3");
     show_all();
-    assert_true(n_stalled > 0);
+    assert_true(told.n_stalled > 0);
 }
 
 static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
@@ -575,47 +432,9 @@ static void new_settings_are_shown_and_used(_unused_ void **state)
 static void the_view_is_told_every_two_seconds(_unused_ void **state)
 {
     list_all();
-    const int before = n_views;
+    const int before = told.n_views;
     pass(10 * USEC_PER_SEC);
-    assert_in_range(n_views - before, 5, 6);
-}
-
-/* Two leaders died on the same records: this one keeps still. Returns its term. */
-static int64_t stand_still(void)
-{
-    LeaderRecord dead = {.name = "d", .version = "1", .state = LEADER_UP};
-    char *text = leader_record_encode(&dead, NULL);
-    put_text("/sdtrain/lab/leader/1", text);
-    free(text);
-    list_all();
-    delete_key("/sdtrain/lab/leader/1");
-    show_all();
-    dead = (LeaderRecord){.name = "e", .version = "1", .state = LEADER_UP, .deaths = 1};
-    text = leader_record_encode(&dead, NULL);
-    put_text("/sdtrain/lab/leader/2", text);
-    free(text);
-    put_text(LEADER_KEY, seen.introduced);
-    const int64_t term = seen.revision;
-    show_all();
-    delete_key("/sdtrain/lab/leader/2");
-    show_all();
-    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
-    settle();
-    assert_int_equal(leader_view(leader).term, 0);
-    assert_true(leader_view(leader).is_still);
-    return term;
-}
-
-static int deaths_told(void)
-{
-    Error err = ERROR_INIT;
-    LeaderRecord record;
-    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
-                                          &err),
-                     0);
-    const int ret = record.deaths;
-    leader_record_clear(&record);
-    return ret;
+    assert_in_range(told.n_views - before, 5, 6);
 }
 
 /* It tells so, and begins by itself when the pause is over; when it has lived for long, the deaths are forgotten. */

@@ -134,6 +134,34 @@ static void values_that_change_places_are_other_records(_unused_ void **state)
     succession_clear(&l.s);
 }
 
+/* Two controllers have seen other changes on the way, and agree. */
+static void the_sum_tells_what_there_is_and_not_how_it_came(_unused_ void **state)
+{
+    static const char *const keys[] = {"specs/a", "specs/ab", "phases/a", "cordons/n"};
+    static const KeyKind kinds[] = {KEY_SPECS, KEY_SPECS, KEY_PHASES, KEY_CORDONS};
+    const char *now[4] = {NULL};
+    Line old = {.now = 100};
+    uint32_t draw = 1;
+    for (int i = 0; i < 300; i++) {
+        static const char *const values[] = {NULL, "{1}", "{2}", ""};
+        draw = draw * 1664525 + 1013904223;
+        const size_t k = draw >> 30, v = draw >> 28 & 3;
+        now[k] = values[v];
+        note(&old, kinds[k], keys[k], now[k]);
+        Line fresh = {.now = 100};
+        for (size_t n = 0; n < ELEMENTSOF(now); n++)
+            if (now[n])
+                note(&fresh, kinds[n], keys[n], now[n]);
+        assert_true(fresh.s.records == old.s.records);
+        succession_clear(&fresh.s);
+    }
+    note(&old, KEY_SPECS, "specs/new", NULL);
+    const uint64_t without = old.s.records;
+    note(&old, KEY_SPECS, "specs/new", ""); /* it is there, though empty */
+    assert_true(old.s.records != without);
+    succession_clear(&old.s);
+}
+
 static void a_changed_record_ends_the_standstill(_unused_ void **state)
 {
     static const struct {
@@ -238,6 +266,62 @@ static void one_that_stood_still_does_not_count(_unused_ void **state)
     succession_clear(&l.s);
 }
 
+/* A controller that has just begun: it knows what lies in etcd, and saw nothing of what led there. */
+static void begin_anew(const Line *old, Line *ret)
+{
+    *ret = (Line){.now = old->now, .next_term = old->next_term};
+    ret->s.records = old->s.records;
+    ret->s.hashes = json_deep_copy(old->s.hashes);
+    for (size_t i = 0; i < old->s.n; i++)
+        put(ret, old->s.all[i].key, old->s.all[i].term, &old->s.all[i].record);
+}
+
+/* Whoever watches: the first one goes, and what is known of the row is the same. */
+static void expect_the_same_of(Line *old, const char *first, const char *next)
+{
+    Line fresh;
+    begin_anew(old, &fresh);
+    vanish(old, first);
+    vanish(&fresh, first);
+    succession_left(&old->s); /* that was the process of the first one */
+    assert_int_equal(fresh.s.deaths, old->s.deaths);
+    assert_true(old->s.deaths == 0 || fresh.s.n_last == old->s.n_last);
+    for (size_t i = 0; old->s.deaths > 0 && i < old->s.n_last; i++)
+        assert_string_equal(fresh.s.last[i].name, old->s.last[i].name);
+    const SuccessionAnswer answer = ask(old, next);
+    assert_int_equal(ask(&fresh, next), answer);
+    assert_int_equal(succession_still_until(&fresh.s), succession_still_until(&old->s));
+    note(old, KEY_SPECS, "specs/other", "{}"); /* and so it is when records change */
+    note(&fresh, KEY_SPECS, "specs/other", "{}");
+    assert_int_equal(ask(&fresh, next), ask(old, next));
+    succession_clear(&fresh.s);
+}
+
+static void who_comes_late_knows_the_same(_unused_ void **state)
+{
+    enum { LEADS, STILL, LED_ON, LEFT, CASES };
+    for (int how = 0; how < CASES; how++) {
+        Line l;
+        const int64_t c = two_deaths(&l);
+        (void)stand(&l, "d");
+        assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+        tell(&l, "c", c);
+        if (how != STILL) {
+            l.now += BASE;
+            lead(&l, "c", c);
+        }
+        if (how == LED_ON) {
+            l.now += BASE;
+            assert_true(succession_is_settled(&l.s, BASE * SEC, l.now * SEC));
+            tell(&l, "c", c);
+        }
+        if (how == LEFT)
+            put(&l, "c", c, &(LeaderRecord){.state = LEADER_LEFT, .name = "c"});
+        expect_the_same_of(&l, "c", "d");
+        succession_clear(&l.s);
+    }
+}
+
 static void a_damaged_record_is_one_that_tells_nothing(_unused_ void **state)
 {
     Line l = {.now = 100};
@@ -257,11 +341,13 @@ int main(void)
         cmocka_unit_test(the_third_stands_still),
         cmocka_unit_test(who_never_was_the_first_has_not_died_of_records),
         cmocka_unit_test(values_that_change_places_are_other_records),
+        cmocka_unit_test(the_sum_tells_what_there_is_and_not_how_it_came),
         cmocka_unit_test(a_changed_record_ends_the_standstill),
         cmocka_unit_test(an_operator_ends_the_standstill),
         cmocka_unit_test(the_pause_doubles_up_to_its_bound),
         cmocka_unit_test(a_leader_that_left_or_decided_or_lived_is_no_second_death),
         cmocka_unit_test(one_that_stood_still_does_not_count),
+        cmocka_unit_test(who_comes_late_knows_the_same),
         cmocka_unit_test(a_damaged_record_is_one_that_tells_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

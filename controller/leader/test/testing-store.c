@@ -7,6 +7,7 @@
 #include <string.h>
 
 enum { CALLS_MAX = 64, TIMERS_MAX = 16, CHANGES_MAX = 256, LEASE = 77 };
+#define REAL_SEC UINT64_C(1700000000) /* the clock of people is ahead by that */
 
 /* ---- a loop and a clock ---- */
 
@@ -14,11 +15,12 @@ struct StoreSeen seen;
 static uint64_t now_usec;
 
 uint64_t clock_boottime_usec(void) { return now_usec; }
-uint64_t clock_realtime_usec(void) { return now_usec; }
+uint64_t clock_realtime_usec(void) { return now_usec + REAL_SEC * USEC_PER_SEC; }
 uint64_t clock_monotonic_usec(void) { return now_usec; }
 
 struct sd_event_source {
     uint64_t due_usec;
+    int64_t priority;
     bool is_on;
     sd_event_time_handler_t handler;
     void *userdata;
@@ -64,8 +66,9 @@ int sd_event_source_set_enabled(sd_event_source *s, int enabled)
     return 0;
 }
 
-int sd_event_source_set_priority(_unused_ sd_event_source *s, _unused_ int64_t priority)
+int sd_event_source_set_priority(sd_event_source *s, int64_t priority)
 {
+    s->priority = priority;
     return 0;
 }
 
@@ -78,12 +81,13 @@ sd_event_source *sd_event_source_disable_unref(sd_event_source *s)
     return NULL;
 }
 
-static bool fire_one(uint64_t until_usec)
+/* Of those with that priority or a lower one. */
+static bool fire_one(uint64_t until_usec, int64_t priority)
 {
     sd_event_source *first = NULL;
     for (size_t i = 0; i < TIMERS_MAX; i++)
         if (timers[i] && timers[i]->is_on && timers[i]->due_usec <= until_usec &&
-            (!first || timers[i]->due_usec < first->due_usec))
+            timers[i]->priority <= priority && (!first || timers[i]->due_usec < first->due_usec))
             first = timers[i];
     if (!first)
         return false;
@@ -376,6 +380,17 @@ EtcdCall *last_under_way(bool reads)
     return last;
 }
 
+void answer_rights(AnswerKind kind)
+{
+    for (size_t i = 0; i < n_calls;)
+        if (calls[i]->asks_rights)
+            answer(calls[i], kind);
+        else
+            i++;
+}
+
+size_t n_under_way(void) { return n_calls; }
+
 void answer_all(void)
 {
     while (n_calls)
@@ -393,6 +408,7 @@ int etcd_watch_prefix(_unused_ Etcd *etcd, const char *prefix, EtcdWatchHandler 
                       void *userdata, EtcdWatch **ret)
 {
     assert_string_equal(prefix, "/sdtrain/lab/");
+    assert_true(seen.n_asks > 0); /* so that the first world is written as its rights are */
     on_watch = handler;
     on_watch_userdata = userdata;
     *ret = (EtcdWatch *)&on_watch;
@@ -401,7 +417,7 @@ int etcd_watch_prefix(_unused_ Etcd *etcd, const char *prefix, EtcdWatchHandler 
 
 EtcdWatch *etcd_watch_free(_unused_ EtcdWatch *watch) { return NULL; }
 uint64_t etcd_watch_lists(_unused_ const EtcdWatch *watch) { return n_lists; }
-bool etcd_watch_connected(_unused_ const EtcdWatch *watch) { return true; }
+bool etcd_watch_connected(_unused_ const EtcdWatch *watch) { return seen.connected; }
 
 /* As the changes that were shown say. */
 bool etcd_watch_knows(_unused_ const EtcdWatch *watch, const char *key)
@@ -465,6 +481,7 @@ void list_until(int64_t revision)
     }
     n_shown = end;
     n_lists++;
+    seen.connected = true;
     on_watch(events, n, revision, !was_listed, on_watch_userdata);
     was_listed = true;
 }
@@ -491,7 +508,7 @@ int etcd_lease_revoke(_unused_ EtcdLease *lease, EtcdTxnHandler done, void *user
     if (!seen.has_candidate) /* nor a lease */
         return -ESTALE;
     seen.n_revoked++;
-    return etcd_txn(NULL, NULL, 0, &(EtcdOp){.kind = ETCD_DELETE, .key = LEADER_KEY}, 1, done,
+    return etcd_txn(NULL, NULL, 0, &(EtcdOp){.kind = ETCD_DELETE, .key = seen.own_key}, 1, done,
                     userdata, ret);
 }
 
@@ -510,8 +527,8 @@ void etcd_election_change(_unused_ EtcdElection *election, const char *value)
 {
     free(seen.introduced);
     seen.introduced = strdup(value);
-    if (find(LEADER_KEY))
-        put_text(LEADER_KEY, value);
+    if (find(seen.own_key))
+        put_text(seen.own_key, value);
 }
 
 void etcd_election_lease_changed(_unused_ EtcdElection *election, EtcdLeaseState state,
@@ -539,7 +556,7 @@ EtcdHistory etcd_history(_unused_ const Etcd *etcd) { return (EtcdHistory){0}; }
 void pass(uint64_t usec)
 {
     const uint64_t until = now_usec + usec;
-    while (fire_one(until))
+    while (fire_one(until, INT64_MAX))
         ;
     now_usec = until;
 }
@@ -558,10 +575,22 @@ void settle(void)
 
 void stall(uint64_t usec) { now_usec += usec; }
 
+static bool resume_one(void)
+{
+    return fire_one(now_usec, SD_EVENT_PRIORITY_NORMAL) || show_one() ||
+           fire_one(now_usec, INT64_MAX);
+}
+
+void resume(void)
+{
+    while (resume_one())
+        ;
+}
+
 void store_begin(void)
 {
     now_usec = 1000 * USEC_PER_SEC;
-    seen = (struct StoreSeen){.revision = 1};
+    seen = (struct StoreSeen){.revision = 1, .own_key = LEADER_KEY};
     n_lists = n_changes = n_shown = 0;
     was_listed = false;
 }

@@ -31,8 +31,10 @@ typedef struct StoredKey {
 extern struct StoreSeen {
     int64_t revision;
     int n_txns, n_reads, n_asks, n_revoked;
-    char *introduced; /* what the election was told to write */
+    char *introduced;    /* what the election was told to write */
+    const char *own_key; /* of the candidate; LEADER_KEY unless the test says another */
     bool has_candidate;
+    bool connected; /* the watch is up */
     EtcdLeaseHandler on_lease;
     EtcdElectionHandler on_elected;
     EtcdHistoryHandler on_history;
@@ -46,6 +48,8 @@ void store_end(void);
 void pass(uint64_t usec);
 /* Lets time pass while the loop stands still. */
 void stall(uint64_t usec);
+/* It goes on: of what is due by now, and what the watch has to show, all runs by its priority. */
+void resume(void);
 
 /* ---- keys, written by others; the watch shows them later ---- */
 
@@ -82,6 +86,10 @@ EtcdCall *last_under_way(bool reads);
 /* etcd answers the read now; answer() hands that out later. */
 void take_snapshot(EtcdCall *read);
 void answer(EtcdCall *call, AnswerKind kind);
+/* Answers the questions about rights that are under way. */
+void answer_rights(AnswerKind kind);
+/* Reads, transactions and questions. */
+size_t n_under_way(void);
 /* Gives all answers, and those to the requests that follow at once. */
 void answer_all(void);
 

@@ -39,23 +39,6 @@ static int tear_down(_unused_ void **state)
     return 0;
 }
 
-static Pb__ResponseHeader header_of(int64_t revision, uint64_t term)
-{
-    Pb__ResponseHeader header = PB__RESPONSE_HEADER__INIT;
-    header.cluster_id = 7;
-    header.revision = revision;
-    header.raft_term = term;
-    return header;
-}
-
-static void reply_range(AskedCall *call, int64_t revision, uint64_t term)
-{
-    Pb__ResponseHeader header = header_of(revision, term);
-    Pb__RangeResponse range = PB__RANGE_RESPONSE__INIT;
-    range.header = &header;
-    reply(call, &range.base);
-}
-
 /* ---- leases ---- */
 
 typedef struct SeenLease {
@@ -70,27 +53,7 @@ static void on_lease(EtcdLeaseState is, _unused_ int64_t id, void *userdata)
     seen->n_lost += is == ETCD_LEASE_LOST;
 }
 
-static void reply_grant_of(int64_t id, int64_t ttl)
-{
-    Pb__ResponseHeader header = header_of(5, 2);
-    Pb__LeaseGrantResponse grant = PB__LEASE_GRANT_RESPONSE__INIT;
-    grant.header = &header;
-    grant.id = id;
-    grant.ttl = ttl;
-    reply(await_asked("LeaseGrant"), &grant.base);
-}
-
 static void reply_grant(int64_t id) { reply_grant_of(id, 10); }
-
-static void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
-{
-    Pb__ResponseHeader header = header_of(5, term);
-    Pb__LeaseKeepAliveResponse keep = PB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
-    keep.header = &header;
-    keep.id = id;
-    keep.ttl = ttl;
-    reply(await_asked("LeaseKeepAlive"), &keep.base);
-}
 
 /* The one who answers the keep-alive may be deposed when the quorum answers. */
 static void a_renewal_of_two_terms_is_none(_unused_ void **state)
@@ -244,24 +207,6 @@ static void each_renewal_has_a_witness_of_its_own(_unused_ void **state)
 static void on_election(_unused_ bool leading, _unused_ const char *key, _unused_ int64_t term,
                         _unused_ void *userdata)
 {
-}
-
-static void reply_txn(void)
-{
-    Pb__ResponseHeader header = header_of(5, 2);
-    Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
-    done.header = &header;
-    done.succeeded = true;
-    reply(await_asked("Txn"), &done.base);
-}
-
-static void reply_created(void)
-{
-    Pb__ResponseHeader header = header_of(5, 2);
-    Pb__WatchResponse created = PB__WATCH_RESPONSE__INIT;
-    created.header = &header;
-    created.created = true;
-    reply(await_asked("Watch"), &created.base);
 }
 
 /* It was deleted before the answer came, and the watch began behind both. */
@@ -422,13 +367,6 @@ static void a_watch_that_was_up_does_not_wait_long(_unused_ void **state)
     const uint64_t ended_usec = clock_boottime_usec();
     (void)await_asked("Range");
     assert_true(clock_boottime_usec() < ended_usec + USEC_PER_SEC / 2);
-}
-
-static void reply_token(const char *token)
-{
-    Pb__AuthenticateResponse answer = PB__AUTHENTICATE_RESPONSE__INIT;
-    answer.token = (char *)token;
-    reply(await_asked("Authenticate"), &answer.base);
 }
 
 /* It ran out between the list and the watch, which is refused as if there were no right. */

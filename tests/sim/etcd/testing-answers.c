@@ -7,15 +7,18 @@
 
 #include <string.h>
 
-enum { CALLS_MAX = 64, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
+enum { CALLS_MAX = 256, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
 
 const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379";
 
 size_t answers_down;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
-static AskedCall *answered; /* NULL: nothing is to be said */
-static ProtobufCMessage *answer;
+static AskedCall *answered;      /* NULL: nothing is to be said */
+static ProtobufCMessage *answer; /* NULL: it ends with the status, or says garbage */
+static bool is_garbage;
+static WireCode answer_code;
+static const char *answer_text;
 
 static void *on_open(_unused_ void *server, size_t member, const char *path,
                      _unused_ bool hasleader, const char *token, WireCall *wire)
@@ -31,9 +34,23 @@ static void *on_open(_unused_ void *server, size_t member, const char *path,
     return call;
 }
 
-static void on_send(_unused_ void *server, void *call, _unused_ const ProtobufCMessage *request)
+static ProtobufCMessage *copy_of(const ProtobufCMessage *message)
 {
-    ((AskedCall *)call)->n_asked++;
+    uint8_t bytes[16384];
+    const size_t n = protobuf_c_message_get_packed_size(message);
+    assert_true(n <= sizeof(bytes));
+    (void)protobuf_c_message_pack(message, bytes);
+    ProtobufCMessage *copy = message_unpack(message->descriptor, bytes, n);
+    assert_non_null(copy);
+    return copy;
+}
+
+static void on_send(_unused_ void *server, void *server_call, const ProtobufCMessage *request)
+{
+    AskedCall *call = server_call;
+    call->n_asked++;
+    message_free(call->request);
+    call->request = copy_of(request);
 }
 
 static void on_cancel(_unused_ void *server, void *call)
@@ -52,9 +69,10 @@ static void advance(_unused_ void *server, _unused_ uint64_t now_usec)
         return;
     answered = NULL;
     call->n_answered++;
-    network_answer(call->wire, answer);
-    if (call->unary) {
-        network_end(call->wire, WIRE_OK, "");
+    if (answer || is_garbage)
+        network_answer(call->wire, answer);
+    if (call->unary || !(answer || is_garbage)) {
+        network_end(call->wire, answer_code, answer_text);
         call->wire = NULL;
     }
 }
@@ -87,6 +105,8 @@ void answers_open(sd_event **ret_event)
 void answers_close(sd_event *event)
 {
     (void)sd_event_unref(event);
+    for (size_t i = 0; i < n_calls; i++)
+        message_free(calls[i].request);
     network_close();
     loops_close();
 }
@@ -118,16 +138,141 @@ void pass_usec(uint64_t usec)
         ;
 }
 
-void reply(AskedCall *call, const ProtobufCMessage *message)
+size_t open_calls(const char *method)
 {
-    uint8_t bytes[1024];
-    assert_true(call->wire && !answered && call->n_asked > call->n_answered);
-    const size_t n = protobuf_c_message_get_packed_size(message);
-    assert_true(n <= sizeof(bytes));
-    (void)protobuf_c_message_pack(message, bytes);
-    answer = message_unpack(message->descriptor, bytes, n);
-    assert_non_null(answer);
+    size_t n = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n += calls[i].wire && (!method || strcmp(calls[i].method, method) == 0);
+    return n;
+}
+
+size_t all_calls(const char *method)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < n_calls; i++)
+        n += strcmp(calls[i].method, method) == 0;
+    return n;
+}
+
+static void say(AskedCall *call, ProtobufCMessage *message, bool garbage, WireCode code,
+                const char *text)
+{
+    assert_true(call->wire && !answered);
+    answer = message;
+    is_garbage = garbage;
+    answer_code = code;
+    answer_text = text;
     answered = call;
     network_server_changed();
     pass_usec(ANSWER_MSEC * USEC_PER_MSEC);
+}
+
+void refuse(AskedCall *call, WireCode code, const char *text)
+{
+    say(call, NULL, false, code, text);
+}
+
+void babble(AskedCall *call) { say(call, NULL, true, WIRE_OK, ""); }
+
+void reply(AskedCall *call, const ProtobufCMessage *message)
+{
+    assert_true(call->n_asked > call->n_answered);
+    say(call, copy_of(message), false, WIRE_OK, "");
+}
+
+/* ---- answers ---- */
+
+Pb__ResponseHeader header_of(int64_t revision, uint64_t term)
+{
+    Pb__ResponseHeader header = PB__RESPONSE_HEADER__INIT;
+    header.cluster_id = 7;
+    header.revision = revision;
+    header.raft_term = term;
+    return header;
+}
+
+void reply_range(AskedCall *call, int64_t revision, uint64_t term)
+{
+    Pb__ResponseHeader header = header_of(revision, term);
+    Pb__RangeResponse range = PB__RANGE_RESPONSE__INIT;
+    range.header = &header;
+    reply(call, &range.base);
+}
+
+void reply_grant_of(int64_t id, int64_t ttl)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__LeaseGrantResponse grant = PB__LEASE_GRANT_RESPONSE__INIT;
+    grant.header = &header;
+    grant.id = id;
+    grant.ttl = ttl;
+    reply(await_asked("LeaseGrant"), &grant.base);
+}
+
+void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
+{
+    Pb__ResponseHeader header = header_of(5, term);
+    Pb__LeaseKeepAliveResponse keep = PB__LEASE_KEEP_ALIVE_RESPONSE__INIT;
+    keep.header = &header;
+    keep.id = id;
+    keep.ttl = ttl;
+    reply(await_asked("LeaseKeepAlive"), &keep.base);
+}
+
+void reply_txn(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+    done.header = &header;
+    done.succeeded = true;
+    reply(await_asked("Txn"), &done.base);
+}
+
+void reply_created(void)
+{
+    Pb__ResponseHeader header = header_of(5, 2);
+    Pb__WatchResponse created = PB__WATCH_RESPONSE__INIT;
+    created.header = &header;
+    created.created = true;
+    reply(await_asked("Watch"), &created.base);
+}
+
+void reply_token(const char *token)
+{
+    Pb__AuthenticateResponse made = PB__AUTHENTICATE_RESPONSE__INIT;
+    made.token = (char *)token;
+    reply(await_asked("Authenticate"), &made.base);
+}
+
+void reply_page(int64_t revision, bool more, const char *a, const char *b)
+{
+    Pb__ResponseHeader header = header_of(revision, 2);
+    Pb__KeyValue of[2], *kvs[2] = {&of[0], &of[1]};
+    Pb__RangeResponse page = PB__RANGE_RESPONSE__INIT;
+    const char *keys[] = {a, b};
+    for (size_t i = 0; i < 2 && keys[i]; i++, page.n_kvs++) {
+        of[i] = (Pb__KeyValue)PB__KEY_VALUE__INIT;
+        of[i].key = (ProtobufCBinaryData){.data = (uint8_t *)keys[i], .len = strlen(keys[i])};
+        of[i].value = (ProtobufCBinaryData){.data = (uint8_t *)"v", .len = 1};
+        of[i].create_revision = 2;
+        of[i].mod_revision = 3;
+        of[i].version = 4;
+        of[i].lease = 77;
+    }
+    page.header = &header;
+    page.more = more;
+    page.kvs = kvs;
+    reply(await_asked("Range"), &page.base);
+}
+
+/* ---- questions ---- */
+
+Pb__RangeRequest *range_request(void) { return (Pb__RangeRequest *)await_asked("Range")->request; }
+
+Pb__TxnRequest *txn_request(void) { return (Pb__TxnRequest *)await_asked("Txn")->request; }
+
+void assert_bytes(ProtobufCBinaryData bytes, const char *wanted, size_t n)
+{
+    assert_int_equal(bytes.len, n);
+    assert_memory_equal(n ? (const char *)bytes.data : "", wanted, n);
 }

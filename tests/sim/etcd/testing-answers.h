@@ -23,6 +23,7 @@ typedef struct AskedCall {
     size_t member;
     bool unary;
     int n_asked, n_answered;
+    ProtobufCMessage *request; /* the newest */
 } AskedCall;
 
 void answers_open(sd_event **ret_event);
@@ -39,4 +40,32 @@ AskedCall *await_asked(const char *method);
 bool is_asked(const char *method);
 /* Says so, and ends a call that has one answer. Borrows the message. Time passes until it is read. */
 void reply(AskedCall *call, const ProtobufCMessage *message);
+/* Ends the call so. */
+void refuse(AskedCall *call, WireCode code, const char *text);
+/* Says bytes that are no message. */
+void babble(AskedCall *call);
 void pass_usec(uint64_t usec);
+
+/* How many calls of that method have not ended (NULL: of any), and how many there ever were. */
+size_t open_calls(const char *method);
+size_t all_calls(const char *method);
+
+/* ---- answers: of cluster 7; revision 5 and term 2 where none is given ---- */
+
+Pb__ResponseHeader header_of(int64_t revision, uint64_t term);
+void reply_range(AskedCall *call, int64_t revision, uint64_t term);
+/* These await the question. */
+void reply_grant_of(int64_t id, int64_t ttl);
+void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term);
+void reply_txn(void);
+void reply_created(void);
+void reply_token(const char *token);
+/* A page of the keys that are not NULL, all created at 2 and changed at 3. */
+void reply_page(int64_t revision, bool more, const char *a, const char *b);
+
+/* ---- questions: of the read or the transaction that is awaited ---- */
+
+Pb__RangeRequest *range_request(void);
+Pb__TxnRequest *txn_request(void);
+void assert_bytes(ProtobufCBinaryData bytes, const char *wanted, size_t n);
+#define ASSERT_BYTES(bytes, wanted) assert_bytes(bytes, wanted, sizeof(wanted) - 1)

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-shell-moments.c - the leader's shell in the middle of something: it is freed, is deposed, leaves, is asked for
+ * the same once more, or may not write, while a read, a decision or a standstill is under way. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "controller/core/survey.h"
+#include "controller/leader/test/testing-shell.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- what did not fit ---- */
+
+static void delete_job(const char *name)
+{
+    static const char *const all[] = {"specs", "desired", "worlds", "phases"};
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        char key[KEY_MAX];
+        (void)snprintf(key, sizeof(key), "/sdtrain/lab/%s/%s", all[i], name);
+        if (find(key))
+            delete_key(key);
+    }
+}
+
+/* Job b did not fit beside a, which is gone: what is there is to be read in a second. */
+static void need_room(void)
+{
+    begin();
+    settle();
+    put_job("b");
+    settle();
+    delete_job("a");
+    show_all();
+}
+
+static EtcdCall *begin_room_read(void)
+{
+    need_room();
+    const int before = seen.n_reads;
+    pass(900 * USEC_PER_MSEC); /* one read serves many */
+    assert_int_equal(seen.n_reads, before);
+    pass(200 * USEC_PER_MSEC);
+    assert_int_equal(told.n_ended, 0);
+    return under_way(true);
+}
+
+static bool has_job(const char *name)
+{
+    JobSurvey job;
+    return cluster_survey_job(leader_view(leader).cluster, 0, &job) && !strcmp(job.name, name);
+}
+
+/* Job d did not fit either, and again there is room: the read that is under way is waited for. */
+static void what_does_not_fit_is_read_by_one_at_a_time(_unused_ void **state)
+{
+    EtcdCall *read = begin_room_read();
+    const int before = seen.n_reads;
+    take_snapshot(read);
+    put_job("c");
+    show_all();
+    put_job("d");
+    show_all();
+    delete_job("c");
+    show_all();
+    pass(5 * USEC_PER_SEC);
+    assert_int_equal(seen.n_reads, before);
+    answer(read, GIVEN);
+    settle();
+    pass(5 * USEC_PER_SEC);
+    settle();
+    assert_true(has_job("b") || has_job("d"));
+}
+
+/* A decision without an answer has read everything meanwhile. */
+static void an_older_read_of_what_did_not_fit_takes_nothing_away(_unused_ void **state)
+{
+    EtcdCall *room = begin_room_read();
+    take_snapshot(room);
+    put_job("c");
+    show_all();
+    pass(5 * USEC_PER_MSEC);
+    cordon("n1");
+    answer(under_way(false), LOST_BEFORE); /* of a world of c */
+    pass(USEC_PER_SEC);
+    answer(last_under_way(true), GIVEN);
+    assert_true(is_cordoned("n1"));
+    assert_true(has_job("c"));
+    answer(room, GIVEN);
+    assert_true(is_cordoned("n1"));
+    assert_true(has_job("c"));
+    delete_key("/sdtrain/lab/cordons/n1");
+    list_all(); /* it is still known that it was there */
+    assert_false(is_cordoned("n1"));
+    settle();
+}
+
+/* ---- it is freed ---- */
+
+static void need_room_and_wait(void) { need_room(); }
+static void read_for_room(void) { (void)begin_room_read(); }
+
+static void wait_to_read_again(void)
+{
+    begin();
+    answer(under_way(false), LOST_BEFORE);
+}
+
+static void read_again(void)
+{
+    wait_to_read_again();
+    pass(USEC_PER_SEC);
+    assert_int_equal(told.n_ended, 0);
+    (void)under_way(true);
+}
+
+static void keep_still(void)
+{
+    (void)stand_still();
+    assert_int_equal(told.n_ended, 0);
+}
+
+static void say_that_it_leaves(void)
+{
+    begin();
+    settle();
+    leader_leave(leader);
+    (void)under_way(false);
+}
+
+static void give_up_the_lease(void)
+{
+    say_that_it_leaves();
+    answer(under_way(false), GIVEN);
+    assert_int_equal(seen.n_revoked, 1);
+}
+
+static void ask_for_rights(void)
+{
+    begin();
+    answer(under_way(false), DENIED);
+    assert_true(n_under_way() > 1);
+}
+
+/* tear_down() sees what it has left behind: a timer, a request, a handler. */
+static void it_may_go_in_the_middle_of_anything(void **state)
+{
+    static void (*const middle[])(void) = {need_room_and_wait, read_for_room, wait_to_read_again,
+                                           read_again,         keep_still,    say_that_it_leaves,
+                                           give_up_the_lease,  ask_for_rights};
+    for (size_t i = 0; i < ELEMENTSOF(middle); i++) {
+        middle[i]();
+        (void)tear_down(state);
+        (void)set_up(state);
+    }
+}
+
+/* ---- it stands still ---- */
+
+/* It is elected once more, and what it waited for before is over. */
+static void who_stood_still_and_was_deposed_stands_still_anew(_unused_ void **state)
+{
+    (void)stand_still();
+    pass(20 * USEC_PER_SEC);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    assert_false(leader_view(leader).is_still);
+    assert_int_equal(leader_view(leader).term, 0);
+    delete_key(LEADER_KEY);
+    show_all();
+    pass(20 * USEC_PER_SEC); /* the old pause ends */
+    assert_int_equal(told.n_leads, 0);
+    put_text(LEADER_KEY, seen.introduced);
+    const int64_t term = seen.revision;
+    seen.on_elected(true, LEADER_KEY, term, seen.userdata);
+    settle();
+    assert_true(leader_view(leader).is_still);
+    pass(28 * USEC_PER_SEC);
+    settle();
+    assert_true(leader_view(leader).is_still);
+    pass(4 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(leader_view(leader).term, term);
+    assert_false(leader_view(leader).is_still);
+    assert_int_equal(deaths_told(), 2);
+}
+
+/* Its end is no death, and the row is over: the next one need not wait. */
+static void who_stands_still_says_that_it_leaves(_unused_ void **state)
+{
+    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
+    (void)stand_still();
+    leader_leave(leader);
+    answer(under_way(false), GIVEN);
+    assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
+    answer(under_way(false), GIVEN);
+    assert_int_equal(seen.n_revoked, 1);
+    assert_int_equal(told.n_ended, 1);
+}
+
+/* The same of one that is the first and has not read the cluster. */
+static void who_has_not_read_all_says_that_it_leaves(_unused_ void **state)
+{
+    seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
+    put_text(LEADER_KEY, seen.introduced);
+    seen.on_elected(true, LEADER_KEY, seen.revision, seen.userdata);
+    leader_leave(leader);
+    answer(under_way(false), GIVEN);
+    assert_non_null(strstr(find(LEADER_KEY)->value, "left"));
+    list_all();
+    assert_int_equal(told.n_leads, 0);
+    answer(under_way(false), GIVEN);
+    assert_int_equal(told.n_ended, 1);
+}
+
+/* Of the clock that people have, in what is kept for them. */
+static void deaths_and_pauses_are_told_in_the_time_of_people(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    LeaderRecord record;
+    (void)stand_still();
+    const uint64_t now_usec = clock_realtime_usec();
+    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
+                                          &err),
+                     0);
+    assert_in_range(record.still_until_usec, now_usec + 29 * USEC_PER_SEC,
+                    now_usec + 30 * USEC_PER_SEC);
+    assert_int_equal(record.n_before, 1); /* the record of the second told of no name */
+    assert_string_equal(record.before[0].name, "e");
+    assert_in_range(record.before[0].at_usec, now_usec - USEC_PER_SEC, now_usec);
+    leader_record_clear(&record);
+}
+
+/* ---- it is deposed ---- */
+
+/* By a read, and by the election, which hears of it later. */
+static void who_was_deposed_twice_leads_again(_unused_ void **state)
+{
+    begin();
+    delete_key(LEADER_KEY);
+    answer(under_way(false), GIVEN);
+    pass(USEC_PER_SEC);
+    answer(under_way(true), GIVEN);
+    assert_int_equal(leader_view(leader).term, 0);
+    show_all();
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    assert_int_equal(leader_view(leader).term, 0);
+    elect();
+    assert_int_equal(told.n_leads, 2);
+    settle();
+    assert_int_equal(generation(), 1);
+}
+
+/* Its guard is the old term: it is refused, and the decision of the new term counts. */
+static void a_decision_of_an_earlier_term_does_no_harm(_unused_ void **state)
+{
+    begin();
+    EtcdCall *old = under_way(false);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    delete_key(LEADER_KEY);
+    show_all();
+    elect();
+    EtcdCall *now = last_under_way(false);
+    assert_ptr_not_equal(now, old);
+    answer(now, GIVEN);
+    assert_int_equal(generation(), 1);
+    answer(old, GIVEN);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
+    settle();
+    assert_int_equal(generation(), 1);
+    assert_int_equal(leader_view(leader).term, find(LEADER_KEY)->created);
+}
+
+/* ---- decisions ---- */
+
+static int strike_always(const char *point)
+{
+    return strcmp(point, "decide.world.before") == 0 ? -EIO : 0;
+}
+
+/* It is not told as done, and is tried again ever later. */
+static void a_decision_that_cannot_begin_does_not_spin(_unused_ void **state)
+{
+    fault_lend(strike_always);
+    list_all();
+    elect();
+    put_node("n1");
+    put_node("n2");
+    put_job("a");
+    const int before = seen.n_reads;
+    for (int i = 0; i < 1000; i++) {
+        show_all();
+        pass(10 * USEC_PER_MSEC);
+        if (n_under_way())
+            answer(under_way(true), GIVEN);
+    }
+    assert_in_range(seen.n_reads - before, 8, 20); /* in ten seconds */
+    fault_lend(NULL);
+    pass(2 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(generation(), 1);
+}
+
+static void a_decision_is_told_with_its_beginning(_unused_ void **state)
+{
+    begin();
+    const uint64_t begun_usec = clock_boottime_usec();
+    pass(USEC_PER_SEC);
+    answer(under_way(false), GIVEN);
+    assert_in_range(told.begun_usec, begun_usec - 5 * USEC_PER_MSEC, begun_usec);
+    settle();
+}
+
+static void put_running(const char *node, int rank)
+{
+    RankReport report = {.rank = rank, .pid = 1, .state = RANK_RUNNING, .step = 1, .at_usec = 1};
+    RanksRecord record = {.incarnation = 1,
+                          .generation = 1,
+                          .world_revision = find("/sdtrain/lab/worlds/a")->modified,
+                          .ranks = &report,
+                          .n_ranks = 1,
+                          .first_step = rank ? 0 : 1,
+                          .first_step_usec = 1};
+    char key[KEY_MAX];
+    (void)snprintf(record.node, sizeof(record.node), "%s", node);
+    char *text = ranks_record_encode(&record, NULL);
+    put_text(key_ranks("lab", "a", 1, node, key), text);
+    free(text);
+}
+
+/* The loop was busy for a moment: that the last rank runs came just before the deadline for the start, and both
+ * wait. */
+static void news_come_before_deadlines(_unused_ void **state)
+{
+    begin();
+    settle();
+    put_running("n1", 0);
+    settle();
+    pass(settings.core.start_deadline_usec - 100 * USEC_PER_MSEC);
+    put_running("n2", 1);
+    stall(150 * USEC_PER_MSEC);
+    resume();
+    settle();
+    assert_int_equal(told.n_stalled, 0);
+    assert_null(find("/sdtrain/lab/incidents/a-1"));
+    assert_int_equal(generation(), 1);
+}
+
+/* ---- rights ---- */
+
+static bool lacks(const char *word)
+{
+    LeaderRecord record;
+    Error err = ERROR_INIT;
+    assert_int_equal(leader_record_decode("it", seen.introduced, strlen(seen.introduced), &record,
+                                          &err),
+                     0);
+    const bool ret = strstr(record.lacks, word);
+    leader_record_clear(&record);
+    return ret;
+}
+
+/* Somebody gives it a right at last: nobody has to start it again. */
+static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void **state)
+{
+    ask_for_rights();
+    answer_rights(DENIED);
+    assert_true(lacks("worlds"));
+    for (int i = 0; i < 3; i++) {
+        const int before = seen.n_asks;
+        pass(9 * USEC_PER_SEC);
+        if (seen.n_asks == before)
+            pass(2 * USEC_PER_SEC);
+        assert_true(seen.n_asks > before);
+        answer_rights(i < 2 ? DENIED : GIVEN);
+    }
+    assert_false(lacks("worlds"));
+    const int before = seen.n_asks;
+    pass(30 * USEC_PER_SEC);
+    assert_int_equal(seen.n_asks, before);
+    settle();
+}
+
+/* ---- another lease ---- */
+
+/* What it writes is guarded by the key of the lease that it has now. */
+static void another_lease_is_another_key(_unused_ void **state)
+{
+    static const char key[] = "/sdtrain/lab/leader/4e";
+    begin();
+    seen.on_lease(ETCD_LEASE_LOST, 77, leader);
+    delete_key(LEADER_KEY);
+    answer(under_way(false), GIVEN); /* refused: its key is gone */
+    settle();
+    seen.on_lease(ETCD_LEASE_GRANTED, 78, leader);
+    seen.own_key = key;
+    put_text(key, seen.introduced);
+    seen.on_elected(true, key, seen.revision, seen.userdata);
+    settle();
+    assert_int_equal(told.n_leads, 2);
+    assert_string_equal(leader_key(leader), key);
+    assert_int_equal(generation(), 1);
+    assert_int_equal(told.n_answers[OUTCOME_REFUSED], 1);
+    leader_leave(leader);
+    answer(under_way(false), GIVEN);
+    assert_non_null(strstr(find(key)->value, "left"));
+    answer_all();
+}
+
+/* ---- looking at it ---- */
+
+static void each_change_of_the_view_is_told_at_once(_unused_ void **state)
+{
+    seen.on_lease(ETCD_LEASE_GRANTED, 77, leader);
+    expect_view_is_told();
+    list_all();
+    expect_view_is_told();
+    assert_true(told.view.loaded && told.view.has_lease);
+    elect();
+    expect_view_is_told();
+    assert_true(told.view.term > 0);
+    seen.on_lease(ETCD_LEASE_LOST, 77, leader);
+    expect_view_is_told();
+    assert_int_equal(told.view.term, 0);
+    delete_key(LEADER_KEY);
+    show_all();
+    (void)tear_down(NULL);
+    (void)set_up(NULL);
+    (void)stand_still();
+    expect_view_is_told();
+    assert_true(told.view.is_still);
+    pass(31 * USEC_PER_SEC);
+    settle();
+    expect_view_is_told();
+    assert_false(told.view.is_still);
+}
+
+static void a_watch_that_is_down_shows(_unused_ void **state)
+{
+    assert_false(leader_view(leader).connected);
+    list_all();
+    assert_true(leader_view(leader).connected);
+    seen.connected = false;
+    assert_false(leader_view(leader).connected);
+    assert_true(leader_view(leader).loaded);
+    cordon("n1");
+    list_all();
+    assert_int_equal(told.shown, seen.revision);
+    seen.revision++; /* of somebody else's key */
+    list_all();
+    assert_int_equal(told.shown, seen.revision); /* nothing else has changed */
+}
+
+/* Whoever else stands for election. */
+static void the_first_one_is_known(_unused_ void **state)
+{
+    const LeaderRecord other = {.name = "other", .version = "1", .state = LEADER_UP};
+    list_all();
+    assert_null(leader_view(leader).first);
+    elect();
+    assert_string_equal(leader_view(leader).first->name, "c");
+    char *text = leader_record_encode(&other, NULL);
+    put_text("/sdtrain/lab/leader/1", text);
+    free(text);
+    show_all();
+    assert_string_equal(leader_view(leader).first->name, "c");
+    delete_key(LEADER_KEY);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    show_all();
+    assert_string_equal(leader_view(leader).first->name, "other");
+}
+
+/* The core would take every key to be as new as that one. */
+static void the_core_does_not_hear_of_what_was_read_beside_the_watch(_unused_ void **state)
+{
+    NodeRecord node = {.name = "beside", .machine_id = "m", .incarnation = 1, .n_slots = 1};
+    NodeSurvey survey;
+    begin();
+    settle();
+    char *text = node_record_encode(&node, NULL);
+    const int before = told.n_observed, n_ticks = told.n_ticks;
+    leader_note_record(leader, "/sdtrain/lab/nodes/beside", text, strlen(text), seen.revision + 9);
+    free(text);
+    assert_int_equal(told.n_observed, before + 1);
+    assert_int_equal(told.n_ticks, n_ticks);
+    for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &survey); i++)
+        assert_string_not_equal(survey.name, "beside");
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(what_does_not_fit_is_read_by_one_at_a_time),
+        CASE(an_older_read_of_what_did_not_fit_takes_nothing_away),
+        CASE(it_may_go_in_the_middle_of_anything),
+        CASE(who_stood_still_and_was_deposed_stands_still_anew),
+        CASE(who_stands_still_says_that_it_leaves),
+        CASE(who_has_not_read_all_says_that_it_leaves),
+        CASE(deaths_and_pauses_are_told_in_the_time_of_people),
+        CASE(who_was_deposed_twice_leads_again),
+        CASE(a_decision_of_an_earlier_term_does_no_harm),
+        CASE(a_decision_that_cannot_begin_does_not_spin),
+        CASE(a_decision_is_told_with_its_beginning),
+        CASE(news_come_before_deadlines),
+        CASE(a_right_that_is_missing_is_asked_for_until_it_is_there),
+        CASE(another_lease_is_another_key),
+        CASE(each_change_of_the_view_is_told_at_once),
+        CASE(a_watch_that_is_down_shows),
+        CASE(the_first_one_is_known),
+        CASE(the_core_does_not_hear_of_what_was_read_beside_the_watch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
