@@ -456,7 +456,8 @@ static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
                 !job_find(&n1.manager->workload, "a")->over);
 }
 
-/* Somebody removes the record of the world before it is told how the last rank ended: who deletes the job waits for that. */
+/* Somebody removes the record of the world before it is told how the last rank ended: who deletes the job waits for
+ * that. */
 static void an_end_that_was_not_told_is_told_after_the_world(_unused_ void **state)
 {
     char key[KEY_MAX];

@@ -269,7 +269,8 @@ void checks_save_fails(const char *name, const char *submission)
 }
 
 /* One of a job at a time, only while a store is, or was, away; and where nothing could be saved it is over when
- * something was, or when the job has ended. A world that somebody has put once more begins anew, with nothing to save. */
+ * something was, or when the job has ended. A world that somebody has put once more begins anew, with nothing to
+ * save. */
 static void check_trouble(const Writing *w, const Entry *e)
 {
     const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
