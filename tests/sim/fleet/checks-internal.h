@@ -44,6 +44,7 @@ typedef struct Ledger { /* of a job, by its name */
 
 typedef struct NodeLedger {
     int64_t left_revision, up_revision; /* that it says so; 0: never */
+    int64_t stay_revision;              /* when its record came */
     int64_t gone_revision;              /* of its record; 0: it was never there */
     uint64_t gone_usec;
 } NodeLedger;
@@ -61,6 +62,7 @@ typedef struct ControllerLedger {
     Told told[FLEET_JOBS_MAX];
     CordonRecord *cordons; /* of each node, owned */
     int64_t *cordon_revisions;
+    int64_t *node_revisions; /* newest that it has read of each node's record; owned */
 } ControllerLedger;
 
 typedef struct Writing { /* one transaction */

@@ -459,6 +459,7 @@ static void forget_controller(int controller)
 {
     free(controller_ledgers[controller].cordons);
     free(controller_ledgers[controller].cordon_revisions);
+    free(controller_ledgers[controller].node_revisions);
     controller_ledgers[controller] = (ControllerLedger){0};
 }
 
@@ -468,6 +469,7 @@ void checks_controller_starts(int controller)
     forget_controller(controller);
     controller_ledgers[controller].cordons = memory_zeroed(n, sizeof(CordonRecord));
     controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
+    controller_ledgers[controller].node_revisions = memory_zeroed(n, sizeof(int64_t));
 }
 
 void checks_controller_leads(int controller)
