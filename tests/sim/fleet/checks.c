@@ -349,9 +349,10 @@ static void check_ranks(const Writing *w, const Entry *e)
 /* Somebody's etcdctl: what it writes has to keep nothing. What it did to a phase forgets the failures. */
 static void note_vandal(const Entry *e)
 {
-    if (e->kind != KEY_PHASES && e->kind != KEY_WORLDS)
+    if (e->kind != KEY_PHASES && e->kind != KEY_WORLDS && e->kind != KEY_CHECKPOINTS)
         return;
     Ledger *job = ledger_of(e->name);
+    job->broken_commits |= e->kind == KEY_CHECKPOINTS;
     job->broken_world |= e->kind == KEY_WORLDS;
     job->broken_phase |= e->kind == KEY_PHASES;
     if (e->kind == KEY_PHASES)
