@@ -91,7 +91,8 @@ static void check_liveness(const Play *play)
     uint64_t asked_usec = begun;
     int n_starts[PLAY_JOBS_MAX] = {0}, n_well = 0;
     while (!books_broken() && loops_now_usec() < until &&
-           (n_well < play->n_jobs || lost_is_left() || loops_now_usec() < settled)) {
+           (n_well < play->n_jobs || lost_is_left() || fleet_people_wait() ||
+            loops_now_usec() < settled)) {
         fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
         if (loops_now_usec() >= asked_usec + SEC(PATIENCE_SEC)) {
             asked_usec = loops_now_usec();
