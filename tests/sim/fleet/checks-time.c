@@ -124,13 +124,14 @@ static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_re
 {
     const Entry *desired = history_find(w->h, KEY_DESIRED, job->name),
                 *phase = history_find(w->h, KEY_PHASES, job->name),
+                *spec = history_find(w->h, KEY_SPECS, job->name),
                 *checkpoints = history_find(w->h, KEY_CHECKPOINTS, job->name);
     const DesiredRecord *wants = entry_before(desired);
     if (!job->pending_usec || job->broken_phase || !record_of(w, KEY_SPECS, job->name) || !wants ||
         wants->state != DESIRED_RUNNING || !entry_before(phase) ||
         (checkpoints && checkpoints->before.there && !entry_before(checkpoints)) ||
-        desired->before.revision > seen_revision || phase->before.revision > seen_revision ||
-        wants->min > open_slots(w, job, seen_revision))
+        spec->before.revision > seen_revision || desired->before.revision > seen_revision ||
+        phase->before.revision > seen_revision || wants->min > open_slots(w, job, seen_revision))
         return 0;
     return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
 }
