@@ -147,8 +147,10 @@ static void read_config(Story *s)
     c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
     c->queue_patience_usec = USEC(find_number(s, "queue", (double)c->queue_patience_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
-    COPY(c->admit, find_text(s, "admit", c->admit));
-    COPY(c->prices, find_text(s, "prices", c->prices));
+    if (find_text(s, "admit", NULL))
+        COPY(c->admit, find_text(s, "admit", ""));
+    if (find_text(s, "prices", NULL))
+        COPY(c->prices, find_text(s, "prices", ""));
 }
 
 static void read_limits(Story *s)
@@ -366,7 +368,8 @@ static void put_commit(Story *s)
     (void)snprintf(commit.uri, sizeof(commit.uri), "file:///c/%lld/manifest.json",
                    (long long)commit.step);
     checkpoints_append(&record, &commit);
-    COPY(record.submission, find_text(s, "submission", record.submission));
+    if (find_text(s, "submission", NULL))
+        COPY(record.submission, find_text(s, "submission", ""));
     trace_put(s->runner, EVENT_CHECKPOINTS, word(s, 2), 0, NULL, &record, false);
 }
 

@@ -390,7 +390,9 @@ bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const c
                  {"cordons", EVENT_CORDON},
                  {"nodes", EVENT_NODE},
                  {"incidents", EVENT_INCIDENT},
-                 {"ranks", EVENT_RANKS}};
+                 {"ranks", EVENT_RANKS},
+                 {"alerts", EVENT_ALERT},
+                 {"requests", EVENT_REQUEST}};
     size_t i = 0;
     while (i < ELEMENTSOF(kinds) && strcmp(kinds[i].name, kind) != 0)
         i++;
