@@ -420,8 +420,8 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
     return false;
 }
 
-/* True when an incident that was removed while it is open would be opened again at once, for what it is about lasts. Such
- * an incident is never removed, and is opened only where incident_has_place(). */
+/* True when an incident that was removed while it is open would be opened again at once, for what it is about lasts.
+ * Such an incident is never removed, and is opened only where incident_has_place(). */
 static bool lasts(const IncidentRecord *record)
 {
     const char *cause = record->cause;

@@ -12,8 +12,8 @@
 #include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
-/* True when the table has a place for one more. Without it an incident is opened only for what happens once: one about a
- * state that lasts would be opened again and again. */
+/* True when the table has a place for one more. Without it an incident is opened only for what happens once: one about
+ * a state that lasts would be opened again and again. */
 bool incident_has_place(const Cluster *c);
 
 /* Begins the decision's incident of the job, open, of no node, rank or step, and returns it for the rest. is_alone:
