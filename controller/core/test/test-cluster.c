@@ -364,7 +364,8 @@ static void put_commit(Story *s)
     if (entry)
         record = *(CheckpointsRecord *)entry->record;
     CheckpointCommit commit = {.step = strtoll(word(s, 3), NULL, 10),
-                               .generation = strtoll(word(s, 4), NULL, 10)};
+                               .generation = strtoll(word(s, 4), NULL, 10),
+                               .at_usec = trace_now(s->runner)};
     (void)snprintf(commit.uri, sizeof(commit.uri), "file:///c/%lld/manifest.json",
                    (long long)commit.step);
     checkpoints_append(&record, &commit);
@@ -378,6 +379,9 @@ static void put_progress(Story *s)
     ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
                              .step = strtoll(word(s, 4), NULL, 10),
                              .step_sec = 0.1,
+                             .samples_seen = 8 * strtoll(word(s, 4), NULL, 10),
+                             .samples_per_sec = 80,
+                             .loss = 1.25,
                              .saving_sec = find_number(s, "saving", 0),
                              .at_usec = trace_now(s->runner),
                              .waits_rank = (int)find_number(s, "rank", 0),
