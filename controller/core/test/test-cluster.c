@@ -29,6 +29,7 @@
  *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   hold | release                   the next decision is under way until it is released
+ *   outrun | see                     the outcome of the next decision comes before the watch shows it; it is shown
  *   tick | stall | clock SECONDS     time passes, nothing else; the leader stood still before; the wall clock is so far
  *                                    ahead of its beginning
  *
@@ -464,6 +465,8 @@ static void harm(Story *s)
 static void tick(Story *s) { trace_tick(s->runner); }
 static void stall(Story *s) { trace_stall(s->runner); }
 static void hold(Story *s) { trace_hold(s->runner); }
+static void outrun(Story *s) { trace_outrun(s->runner); }
+static void see(Story *s) { trace_see(s->runner); }
 static void release(Story *s) { trace_release(s->runner); }
 
 static void set_clock(Story *s)
@@ -515,6 +518,8 @@ static const struct {
     {"stall", stall},
     {"hold", hold},
     {"release", release},
+    {"outrun", outrun},
+    {"see", see},
     {"clock", set_clock},
 };
 

@@ -18,6 +18,8 @@ struct TraceRunner {
     Outcome outcome;
     bool applied;
     bool holds;     /* the next decision is kept back */
+    bool outruns;   /* the next decision's outcome comes before its records are shown */
+    bool blind;     /* what is stored is not shown */
     Decision *held; /* owned; NULL: none is */
     TraceEntry kept;
     JobFacts spec; /* the last one that was put, as the shell keeps it */
@@ -222,7 +224,9 @@ static void carry_out(TraceRunner *runner, const Decision *d)
     }
     if (applied) {
         runner->revision++;
+        runner->blind = runner->outruns;
         apply(runner, d);
+        runner->blind = runner->outruns = false;
     }
     if (outcome != OUTCOME_DONE)
         read_again(runner);
@@ -274,6 +278,14 @@ void trace_hold(TraceRunner *runner)
 {
     assert(!runner->held);
     runner->holds = true;
+}
+
+void trace_outrun(TraceRunner *runner) { runner->outruns = true; }
+
+void trace_see(TraceRunner *runner)
+{
+    read_again(runner);
+    trace_tick(runner);
 }
 
 void trace_release(TraceRunner *runner)
@@ -331,7 +343,8 @@ static void store(TraceRunner *runner, EventKind kind, const char *name, int64_t
         runner->spec = *(const JobFacts *)entry->record;
     Event event = event_of(runner, entry);
     event.more = more;
-    step(runner, &event);
+    if (!runner->blind)
+        step(runner, &event);
 }
 
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,

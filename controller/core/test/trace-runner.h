@@ -71,3 +71,6 @@ void trace_stall(TraceRunner *runner);
 /* Keeps the next decision under way until trace_release(), which carries it out if its guards still hold. */
 void trace_hold(TraceRunner *runner);
 void trace_release(TraceRunner *runner);
+/* The outcome of the next decision comes before its records, which the core learns by trace_see(). */
+void trace_outrun(TraceRunner *runner);
+void trace_see(TraceRunner *runner);
