@@ -614,7 +614,7 @@ static int compare_paths(const void *a, const void *b)
 
 int main(void)
 {
-    enum { STORIES_MAX = 400, STORIES_MIN = 30 };
+    enum { STORIES_MAX = 600, STORIES_MIN = 30 };
     static const char folder[] = "controller/core/test/traces";
     static char *paths[STORIES_MAX];
     static struct CMUnitTest tests[STORIES_MAX];
