@@ -3,7 +3,8 @@
  * decisions are checked against their guards, applied and shown to the core again.
  *
  * Ownership: trace_new() gives the caller a TraceRunner; it owns the Cluster and every record.
- * Units:     *_usec count from TRACE_EPOCH_USEC, realtime unless the clock is set. The core's boottime is another count.
+ * Units:     *_usec count from TRACE_EPOCH_USEC, realtime unless the clock is set. The core's boottime is another
+ *            count.
  * Errors:    none: what cannot be is an assertion.
  * Threads:   one.
  */
