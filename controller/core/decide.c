@@ -353,10 +353,12 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-/* A phase that was lost, or is older than what runs, ends no ranks: their nodes wait for one that does. */
+/* A phase that was lost, damaged or put back, or is older than what runs, ends no ranks: their nodes wait for one that
+ * does. */
 static bool tells_ranks_to_end(const CoreJob *job)
 {
-    return job->phase_stamp.mod && job->phase.generation >= job_newest_generation(job);
+    return job->phase_stamp.mod && !job->phase_lost &&
+           job->phase.generation >= job_newest_generation(job);
 }
 
 static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)

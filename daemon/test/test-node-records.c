@@ -435,6 +435,28 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
+/* What is on its way says that a rank lives. If it came after the word that the older ranks are dead, it would bring one
+ * of them back. */
+static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    dies(&n1.machine, 0);
+    EtcdCall *late = under_way(&n1.etcd, report_key(&n1, "a", 1)->key);
+    (void)decide("a", 2, 1, 0);
+    show(&n1.etcd);
+    dies(&n1.machine, 1);
+    char key[KEY_MAX];
+    (void)key_ranks("lab", "a", 2, "n1", key);
+    while (is_under_way(&n1.etcd, key))
+        answer(under_way(&n1.etcd, key), GIVEN);
+    assert_int_equal(killed_of(&n1, "a", 2), 0);
+    answer(late, GIVEN);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_EXITED);
+    assert_true(killed_of(&n1, "a", 2) != 0);
+}
+
 /* Etcd has all that was to be said of its ranks: nothing comes back of a job that is removed. */
 static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
 {
@@ -456,7 +478,8 @@ static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
                 !job_find(&n1.manager->workload, "a")->over);
 }
 
-/* Somebody removes the record of the world before it is told how the last rank ended: who deletes the job waits for that. */
+/* Somebody removes the record of the world before it is told how the last rank ended: who deletes the job waits for
+ * that. */
 static void an_end_that_was_not_told_is_told_after_the_world(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -712,6 +735,7 @@ int main(void)
         CASE(ranks_that_never_started_have_ended_with_their_world),
         CASE(a_world_that_was_put_once_more_is_reported_alone),
         CASE(the_first_world_of_a_job_submitted_again_is_reported_alone),
+        CASE(older_ranks_are_told_dead_after_what_was_on_its_way),
         CASE(a_world_whose_end_was_told_goes_with_its_job),
         CASE(an_end_that_was_not_told_is_told_after_the_world),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),

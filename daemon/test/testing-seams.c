@@ -197,6 +197,14 @@ EtcdCall *under_way(const Etcd *etcd, const char *key)
     return NULL;
 }
 
+bool is_under_way(const Etcd *etcd, const char *key)
+{
+    for (size_t i = 0; i < n_calls; i++)
+        if (calls[i]->etcd == etcd && strcmp(calls[i]->key, key) == 0)
+            return true;
+    return false;
+}
+
 size_t n_under_way(const Etcd *etcd)
 {
     size_t n = 0;

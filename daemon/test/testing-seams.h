@@ -67,6 +67,7 @@ typedef enum AnswerKind {
 
 /* The request under way of that node that reads or writes that key first; the test ends if there is none. */
 EtcdCall *under_way(const Etcd *etcd, const char *key);
+bool is_under_way(const Etcd *etcd, const char *key);
 size_t n_under_way(const Etcd *etcd);
 void answer(EtcdCall *call, AnswerKind kind);
 /* What was answered LATE comes to etcd now; the test ends if there is none. */

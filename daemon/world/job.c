@@ -136,8 +136,10 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     if (r < 0)
         log_error("%s JOB=%s", err.text, job->name);
     PROBE(world, job->name, world->generation, world->size, n_local_ranks, r);
-    if (job->local)
+    if (job->local) {
+        job->local->has_older = job->over;
         w->events.world_began(w->events.userdata, job->local);
+    }
     if (job->local)
         log_info("world of %d ranks has %zu here JOB=%s GENERATION=%lld", world->size,
                  n_local_ranks, job->name, (long long)world->generation);
@@ -284,20 +286,31 @@ static bool is_dead_with_older(const LocalWorld *local)
     return !local;
 }
 
+/* With those before it: a report is under way that says less than is known now. It may come late, and must not come after
+ * the word that they are dead. */
+static bool tells_late(const LocalWorld *local)
+{
+    for (; local; local = local->next)
+        if (local->report.call && (local->report.wanted || !local->killed_usec))
+            return true;
+    return false;
+}
+
 /* Reports local worlds that are over once their ranks are dead, but for those in lost slots. The leader takes that for
  * the death of all older ranks here, too: a world whose ranks never started waits for those that hold its slots. */
 static void settle_over(LocalJob *job)
 {
     for (LocalWorld *t = job->over; t; t = t->next) {
         assert(t->over && t->job == job && t != job->local);
-        if (t->killed_usec || !is_dead_with_older(t))
+        if (t->killed_usec || !is_dead_with_older(t) || tells_late(t->next))
             continue;
         (void)fault("world.dead");
         t->killed_usec = clock_realtime_usec();
         log_info("old ranks are dead JOB=%s GENERATION=%lld", job->name, (long long)t->generation);
         local_world_report(t);
     }
-    if (job->over && is_dead_with_older(job->over) && job->local && !job->local->killed_usec) {
+    if (job->local && job->local->has_older && !job->local->killed_usec &&
+        is_dead_with_older(job->over) && !tells_late(job->over)) {
         job->local->killed_usec = clock_realtime_usec();
         local_world_report(job->local);
     }

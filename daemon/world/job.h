@@ -57,6 +57,7 @@ struct LocalWorld {
 
     /* When the last rank of older worlds on this node was dead; over: and the last of its own. 0: some live. */
     uint64_t killed_usec;
+    bool has_older;           /* there were worlds before it here when it began */
     int64_t first_step;       /* the first that this world has finished, as rank 0 here says */
     uint64_t first_step_usec; /* when that was; 0: none is finished, or rank 0 is elsewhere */
     char address[128];        /* of rank 0's rendezvous store, when rank 0 is here */

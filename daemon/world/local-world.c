@@ -98,7 +98,10 @@ static void on_reported(LocalWorld *local)
     if (!local->over || !local->killed_usec || job->local == local || local_world_is_live(local))
         return;
     forget(local);
-    job_forget_if_idle(job);
+    if (job->local)
+        job_advance(job); /* it may have waited for this word */
+    else
+        job_forget_if_idle(job);
 }
 
 void local_worlds_forget_told(LocalJob *job)

@@ -36,12 +36,28 @@ static int newest_booked(const Ledger *job)
     return -1;
 }
 
+static bool is_named(const CheckpointsRecord *record, int manifest)
+{
+    for (size_t i = 0; i < record->n_commits; i++)
+        if (manifest_of(record->commits[i].uri) == manifest)
+            return true;
+    return false;
+}
+
+/* A commit whose record is taken away before its leader has read it is known to nobody; the folder has it. */
+static void note_unknown(Ledger *job, const CheckpointsRecord *record)
+{
+    for (int i = 0; job->broken_commits && i < job->n_booked; i++)
+        job->booked[i].unknown = !is_named(record, job->booked[i].manifest);
+}
+
 /* Its step; nothing was ever wrong with it. */
 static int64_t safe_step(const Ledger *job)
 {
     int64_t step = 0;
     for (int i = 0; i < job->n_booked; i++)
-        if (!job->booked[i].struck && !manifests_was_damaged(job->booked[i].manifest))
+        if (!job->booked[i].struck && !job->booked[i].unknown &&
+            !manifests_was_damaged(job->booked[i].manifest))
             step = step_of(&job->booked[i]);
     return step;
 }
@@ -116,6 +132,7 @@ void checks_commit(const Writing *w, const Entry *e)
     if (!manifests_are_whole(manifest))
         books_break("I9", "%s: up to step %lld some step is not trained exactly once", e->name,
                     (long long)commit->step);
+    note_unknown(job, record);
 }
 
 /* A leader's: it strikes out, or puts back. */
@@ -144,6 +161,7 @@ void checks_rewrite(const Writing *w, const Entry *e)
             books_break("I4", "the leader makes up a commit of %s, of step %lld", e->name,
                         (long long)record->commits[i].step);
     }
+    note_unknown(job, record);
 }
 
 /* ---- where a world begins ---- */

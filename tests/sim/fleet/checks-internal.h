@@ -17,7 +17,8 @@ enum { BOOKED_COMMITS_MAX = 64, MARKS_MAX = 128 };
 
 typedef struct Booked { /* a checkpoint that was committed, whatever became of the record */
     int manifest;
-    bool struck; /* the leader has struck it out, or it did not verify when it was looked for */
+    bool struck;  /* the leader has struck it out, or it did not verify when it was looked for */
+    bool unknown; /* somebody has taken its record away, and what was put back does not name it */
 } Booked;
 
 typedef struct Ledger { /* of a job, by its name */
@@ -32,6 +33,7 @@ typedef struct Ledger { /* of a job, by its name */
     int64_t resized_generation;
     JobPhase phase;                  /* as a leader last wrote it */
     bool broken_world, broken_phase; /* somebody has been at the record since a leader wrote it */
+    bool broken_commits;             /* or ever */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int failures; /* worlds in a row that failed without having shown more */
     int lost;     /* the same, of those that failed for the store alone */
@@ -44,6 +46,7 @@ typedef struct Ledger { /* of a job, by its name */
 
 typedef struct NodeLedger {
     int64_t left_revision, up_revision; /* that it says so; 0: never */
+    int64_t stay_revision;              /* when its record came */
     int64_t gone_revision;              /* of its record; 0: it was never there */
     uint64_t gone_usec;
 } NodeLedger;
@@ -61,6 +64,7 @@ typedef struct ControllerLedger {
     Told told[FLEET_JOBS_MAX];
     CordonRecord *cordons; /* of each node, owned */
     int64_t *cordon_revisions;
+    int64_t *node_revisions; /* newest that it has read of each node's record; owned */
 } ControllerLedger;
 
 typedef struct Writing { /* one transaction */

@@ -50,6 +50,8 @@ void checks_controller_reads(int controller, const Event *event)
     ControllerLedger *c = &controller_ledgers[controller];
     if (event->kind == EVENT_CORDON)
         tell_cordon(c, event);
+    if (event->kind == EVENT_NODE && event->record)
+        c->node_revisions[node_index(event->name)] = event->revision;
     if ((event->kind != EVENT_SPEC && event->kind != EVENT_DESIRED && event->kind != EVENT_WORLD &&
          event->kind != EVENT_PHASE && event->kind != EVENT_CHECKPOINTS) ||
         !event->record)

@@ -22,6 +22,7 @@ void checks_node(const Writing *w, const Entry *e)
         node->left_revision = w->h->revision;
     } else {
         node->up_revision = w->h->revision;
+        node->stay_revision = e->after.version == 1 ? w->h->revision : node->stay_revision;
     }
 }
 
@@ -37,7 +38,8 @@ static bool is_on_the_list(const char *name)
     return admission_allows(checks_options.core.admit, name, "");
 }
 
-/* Nodes that vanished within the last TTL, as far as the leader knew. */
+/* Nodes that vanished within the last TTL, as far as the leader knew: one may have come and gone while it heard
+ * nothing. */
 static void check_hold(const Writing *w, int64_t seen_revision)
 {
     int fresh = 0, present = 0;
@@ -47,9 +49,11 @@ static void check_hold(const Writing *w, int64_t seen_revision)
         /* one that left has said so */
         if (!e || says_left(node, seen_revision) || !is_on_the_list(fleet_node_name(i)))
             continue;
-        const bool gone = !e->after.there && node->gone_revision <= seen_revision;
+        const bool gone = !e->after.there && node->gone_revision <= seen_revision,
+                   known =
+                       controller_ledgers[w->controller].node_revisions[i] >= node->stay_revision;
         present += !gone;
-        fresh += gone && loops_now_usec() < node->gone_usec + checks_options.core.ttl_usec;
+        fresh += gone && known && loops_now_usec() < node->gone_usec + checks_options.core.ttl_usec;
     }
     if (fresh >= HOLD_NODES_MIN && fresh * HOLD_SHARE > present + fresh)
         books_break("hold", "%d of %d nodes vanished within one TTL, and one of them is replaced",
@@ -120,13 +124,14 @@ static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_re
 {
     const Entry *desired = history_find(w->h, KEY_DESIRED, job->name),
                 *phase = history_find(w->h, KEY_PHASES, job->name),
+                *spec = history_find(w->h, KEY_SPECS, job->name),
                 *checkpoints = history_find(w->h, KEY_CHECKPOINTS, job->name);
     const DesiredRecord *wants = entry_before(desired);
     if (!job->pending_usec || job->broken_phase || !record_of(w, KEY_SPECS, job->name) || !wants ||
         wants->state != DESIRED_RUNNING || !entry_before(phase) ||
         (checkpoints && checkpoints->before.there && !entry_before(checkpoints)) ||
-        desired->before.revision > seen_revision || phase->before.revision > seen_revision ||
-        wants->min > open_slots(w, job, seen_revision))
+        spec->before.revision > seen_revision || desired->before.revision > seen_revision ||
+        phase->before.revision > seen_revision || wants->min > open_slots(w, job, seen_revision))
         return 0;
     return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
 }

@@ -269,7 +269,8 @@ void checks_save_fails(const char *name, const char *submission)
 }
 
 /* One of a job at a time, only while a store is, or was, away; and where nothing could be saved it is over when
- * something was, or when the job has ended. A world that somebody has put once more begins anew, with nothing to save. */
+ * something was, or when the job has ended. A world that somebody has put once more begins anew, with nothing to
+ * save. */
 static void check_trouble(const Writing *w, const Entry *e)
 {
     const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
@@ -348,9 +349,10 @@ static void check_ranks(const Writing *w, const Entry *e)
 /* Somebody's etcdctl: what it writes has to keep nothing. What it did to a phase forgets the failures. */
 static void note_vandal(const Entry *e)
 {
-    if (e->kind != KEY_PHASES && e->kind != KEY_WORLDS)
+    if (e->kind != KEY_PHASES && e->kind != KEY_WORLDS && e->kind != KEY_CHECKPOINTS)
         return;
     Ledger *job = ledger_of(e->name);
+    job->broken_commits |= e->kind == KEY_CHECKPOINTS;
     job->broken_world |= e->kind == KEY_WORLDS;
     job->broken_phase |= e->kind == KEY_PHASES;
     if (e->kind == KEY_PHASES)
@@ -458,6 +460,7 @@ static void forget_controller(int controller)
 {
     free(controller_ledgers[controller].cordons);
     free(controller_ledgers[controller].cordon_revisions);
+    free(controller_ledgers[controller].node_revisions);
     controller_ledgers[controller] = (ControllerLedger){0};
 }
 
@@ -467,6 +470,7 @@ void checks_controller_starts(int controller)
     forget_controller(controller);
     controller_ledgers[controller].cordons = memory_zeroed(n, sizeof(CordonRecord));
     controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
+    controller_ledgers[controller].node_revisions = memory_zeroed(n, sizeof(int64_t));
 }
 
 void checks_controller_leads(int controller)

@@ -58,6 +58,8 @@ void fleet_cordon(int node, CordonMode mode);
 void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision);
 /* Somebody's etcdctl puts the record, or removes it (NULL), if it is that of the revision. */
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
+/* What one of them has asked for is not answered yet. */
+bool fleet_people_wait(void);
 
 /* Asks etcd as sdctl does; NULL: there is no such record. The caller frees it. Time passes
  * meanwhile, a minute at most: etcd must answer. */

@@ -148,6 +148,11 @@ bool lost_is_left(void)
         if (now && strcmp(now->value, f->is) == 0)
             return true;
     }
+    for (int i = 0; i < faults_play()->n_jobs; i++) {
+        const Copy *spec = copies_now(KEY_SPECS, faults_play()->jobs[i].name);
+        if (spec && !copy_is_readable(KEY_SPECS, spec))
+            return true;
+    }
     return false;
 }
 

@@ -16,7 +16,7 @@
 void lost_strike(void);
 /* Later versions are gone, and what they have written over is put back; to be called again, for one may come late. */
 void lost_heal(void);
-/* One is still there. */
+/* One is still there, or a job's file that cannot be read. */
 bool lost_is_left(void);
 /* `sdctl job start -f`, with the file as it was, if the file is what the job lacks. */
 void lost_give_back(const FleetJob *job);

@@ -17,12 +17,16 @@ enum { SAVE_STEPS = 10, WRITES_MAX = 4 };
 
 static sd_event *loop;
 static Etcd *admin;
+static int n_under_way; /* transactions without an answer */
 
 /* Whether it was done shows in the records. */
 static void on_written(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
 {
+    n_under_way--;
 }
+
+bool fleet_people_wait(void) { return n_under_way > 0; }
 
 /* by: books.h. */
 static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards, const EtcdOp *its,
@@ -35,6 +39,7 @@ static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards
     ops[n] = (EtcdOp){.kind = ETCD_PUT, .key = by, .value = "1"};
     int r = etcd_txn(admin, guards, n_guards, ops, n + 1, on_written, NULL, NULL);
     assert(r == 0);
+    n_under_way++;
     (void)loop_enter(previous);
 }
 
@@ -199,7 +204,11 @@ char *fleet_read(KeyKind kind, const char *name)
 
 /* ---- life ---- */
 
-void people_open(void) { loop = fleet_open_process(0, 0, &admin); }
+void people_open(void)
+{
+    loop = fleet_open_process(0, 0, &admin);
+    n_under_way = 0;
+}
 
 void people_close(void)
 {

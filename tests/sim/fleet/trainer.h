@@ -29,8 +29,8 @@ void trainers_plan(const char *job, const TrainerPlan *plan);
 
 /* A world of that generation may go: no rank of an older one must run, but where nobody can reach it. */
 void trainers_check_go(const char *job, int64_t generation);
-/* A node says that this rank has ended, that those of worlds before this one on it have. An older generation whose world
- * somebody has put back since is none of them. */
+/* A node says that this rank has ended, that those of worlds before this one on it have. An older generation whose
+ * world somebody has put back since is none of them. */
 void trainers_check_exited(const char *job, int64_t generation, int64_t world_revision, int node,
                            int slot);
 void trainers_check_killed(const char *job, int64_t generation, int64_t world_revision, int node);
