@@ -11,6 +11,7 @@
 #include "cluster/admission.h"
 #include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
+#include "controller/core/recovery/incident.h"
 #include "controller/core/recovery/lost.h"
 #include "controller/core/text.h"
 
@@ -82,6 +83,8 @@ bool decide_admission(Cluster *c, Scratch *s, Decision *d)
     text_add(&t, names);
     if (open && (text_equal(open->record.evidence, evidence) ||
                  !cluster_due(c, s, c->uninvited_told_usec + REWRITE_SEC * USEC_PER_SEC)))
+        return false;
+    if (!open && !incident_has_place(c))
         return false;
     c->uninvited_told_usec = c->now_usec;
     cluster_incident_begin(c, "cluster", admission_cause, d);

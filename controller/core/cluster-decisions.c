@@ -67,7 +67,7 @@ static bool decide_hold_incident(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, hold_cause);
     bool holding = c->now_usec < c->hold_until_usec;
-    if (holding == (open != NULL))
+    if (holding == (open != NULL) || (!open && !incident_has_place(c)))
         return false;
     if (open) {
         cluster_incident_resolve(c, open, d);
@@ -83,7 +83,7 @@ static bool decide_hold_incident(const Cluster *c, Decision *d)
 static bool decide_suspected_probes(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, distrust_cause);
-    if (c->probes_suspected == (open != NULL))
+    if (c->probes_suspected == (open != NULL) || (!open && !incident_has_place(c)))
         return false;
     if (open) {
         cluster_incident_resolve(c, open, d);
@@ -311,6 +311,8 @@ static bool decide_summary(const Cluster *c, const Incident *summary, int beyond
     text_add_int(&t, beyond);
     text_add(&t, beyond == 1 ? " more node is lost: " : " more nodes are lost: ");
     text_add(&t, names);
+    if (!summary && !incident_has_place(c))
+        return false;
     if (!summary) {
         cluster_incident_begin(c, "cluster", many_cause, d);
     } else if (text_equal(summary->record.evidence, evidence)) {
@@ -355,6 +357,8 @@ static bool decide_absence_incident(Cluster *c, Scratch *s, Decision *d)
             continue;
         }
         if (!summary && open.n < ABSENCES_MAX) {
+            if (!incident_has_place(c))
+                continue;
             open_absence(c, node, d);
             return true;
         }
@@ -416,11 +420,31 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
     return false;
 }
 
-/* Incidents that every sink was notified of go first, then other resolved ones; oldest first. */
+/* True when an incident that was removed while it is open would be opened again at once, for what it is about lasts.
+ * Such an incident is never removed, and is opened only where incident_has_place(). */
+static bool lasts(const IncidentRecord *record)
+{
+    const char *cause = record->cause;
+    if (record->state != INCIDENT_OPEN)
+        return false;
+    if (!record->job[0])
+        return !text_equal(cause, cause_name(CAUSE_NODE_UNHEALTHY));
+    return text_equal(cause, cause_name(CAUSE_STORE_TROUBLE)) ||
+           text_equal(cause, cause_name(CAUSE_DIVERGING)) ||
+           text_equal(cause, cause_name(CAUSE_RECORD_LOST));
+}
+
+/* Incidents that every sink was notified of go first, then other resolved ones, then open ones; oldest first. */
+static int removal_rank(const Cluster *c, const IncidentRecord *record)
+{
+    if (record->state == INCIDENT_OPEN)
+        return lasts(record) ? 3 : 2;
+    return !incident_is_told(c, record);
+}
+
 static bool goes_before(const Cluster *c, const IncidentRecord *a, const IncidentRecord *b)
 {
-    int rank_a = a->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, a);
-    int rank_b = b->state == INCIDENT_OPEN ? 2 : !incident_is_told(c, b);
+    int rank_a = removal_rank(c, a), rank_b = removal_rank(c, b);
     if (rank_a != rank_b)
         return rank_a < rank_b;
     return a->at_usec < b->at_usec;
@@ -450,7 +474,7 @@ static bool decide_incident_cap(const Cluster *c, Decision *d)
             first = record;
     }
     assert((n > 0) == (first != NULL));
-    if (n <= c->config.incidents_kept)
+    if (n <= c->config.incidents_kept || lasts(first))
         return false;
     if (!(first->state == INCIDENT_RESOLVED && incident_is_told(c, first)) &&
         n < c->limits.incidents)

@@ -125,7 +125,7 @@ bool decide_divergence(const Cluster *c, const CoreJob *job, Decision *d)
     const bool diverges = p && p->diverging_since > 0;
     if (diverges && job->facts.stop_if_diverging && job->desired.state == DESIRED_RUNNING)
         end_job(c, job, open, p, d);
-    else if (diverges && !open)
+    else if (diverges && !open && incident_has_place(c))
         open_incident(c, job, p, d);
     else if (p && !diverges && open)
         incident_resolve(c, job, open, d);

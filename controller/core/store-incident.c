@@ -79,7 +79,7 @@ bool decide_store_incident(const Cluster *c, const CoreJob *job, Decision *d)
     const Incident *open = incident_find_cause(c, job, CAUSE_STORE_TROUBLE);
     if (open && is_over(job, &open->record, p))
         incident_resolve(c, job, open, d);
-    else if (!open && p && trouble_since(p))
+    else if (!open && p && trouble_since(p) && incident_has_place(c))
         open_incident(c, job, p, d);
     else
         return false;

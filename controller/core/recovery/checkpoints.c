@@ -12,6 +12,7 @@
 
 #include "controller/core/cluster-internal.h"
 #include "controller/core/decide.h"
+#include "controller/core/recovery/incident.h"
 #include "controller/core/recovery/lost.h"
 #include "controller/core/text.h"
 
@@ -191,7 +192,7 @@ bool decide_checkpoints(const Cluster *c, const CoreJob *job, Decision *d)
 {
     if (job->checkpoints_lost && job->checkpoints.n_commits > 0)
         return put_back(c, job, d);
-    if (!checkpoints_are_missing(job) || lost_find_incident(c, job))
+    if (!checkpoints_are_missing(job) || lost_find_incident(c, job) || !incident_has_place(c))
         return false;
     char why[RECORD_TEXT_MAX + 1];
     say_missing(job, why, sizeof(why));

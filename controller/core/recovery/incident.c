@@ -91,6 +91,14 @@ static bool continue_outage(const Cluster *c, const CoreJob *job, const Failure 
     return true;
 }
 
+bool incident_has_place(const Cluster *c)
+{
+    for (int i = 0; i < c->limits.incidents; i++)
+        if (!c->incidents[i].used)
+            return true;
+    return false;
+}
+
 IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
                                int64_t generation, bool is_alone, Decision *d)
 {

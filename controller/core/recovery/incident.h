@@ -12,6 +12,10 @@
 #include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
 
+/* True when the table has a place for one more. Without it an incident is opened only for what happens once: one about
+ * a state that lasts would be opened again and again. */
+bool incident_has_place(const Cluster *c);
+
 /* Begins the decision's incident of the job, open, of no node, rank or step, and returns it for the rest. is_alone:
  * the generation has no other incident of the kind; if not, its id names the revision, too. */
 IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,

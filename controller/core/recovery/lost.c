@@ -320,7 +320,7 @@ bool decide_lost(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     if (!foreign && put_back_spec(c, job, d))
         return true;
     if (foreign || is_without_spec(job, why, sizeof(why))) {
-        if (open || !lasts(c, s, job))
+        if (open || !lasts(c, s, job) || !incident_has_place(c))
             return false;
         lost_incident(c, job, why, false, d);
         return true;

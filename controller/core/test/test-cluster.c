@@ -29,6 +29,7 @@
  *   lose|spoil|newer|backup|restore|again KIND NAME    what trace_harm() says
  *   refuse | unknown | unknown-done  what becomes of the next decision
  *   hold | release                   the next decision is under way until it is released
+ *   outrun | see                     the outcome of the next decision comes before the watch shows it; it is shown
  *   tick | stall | clock SECONDS     time passes, nothing else; the leader stood still before; the wall clock is so far
  *                                    ahead of its beginning
  *
@@ -147,8 +148,10 @@ static void read_config(Story *s)
     c->escalate_usec = USEC(find_number(s, "escalate", (double)c->escalate_usec / 1e6));
     c->queue_patience_usec = USEC(find_number(s, "queue", (double)c->queue_patience_usec / 1e6));
     c->incidents_kept = (int)find_number(s, "incidents", c->incidents_kept);
-    COPY(c->admit, find_text(s, "admit", c->admit));
-    COPY(c->prices, find_text(s, "prices", c->prices));
+    if (find_text(s, "admit", NULL))
+        COPY(c->admit, find_text(s, "admit", ""));
+    if (find_text(s, "prices", NULL))
+        COPY(c->prices, find_text(s, "prices", ""));
 }
 
 static void read_limits(Story *s)
@@ -362,11 +365,13 @@ static void put_commit(Story *s)
     if (entry)
         record = *(CheckpointsRecord *)entry->record;
     CheckpointCommit commit = {.step = strtoll(word(s, 3), NULL, 10),
-                               .generation = strtoll(word(s, 4), NULL, 10)};
+                               .generation = strtoll(word(s, 4), NULL, 10),
+                               .at_usec = trace_now(s->runner)};
     (void)snprintf(commit.uri, sizeof(commit.uri), "file:///c/%lld/manifest.json",
                    (long long)commit.step);
     checkpoints_append(&record, &commit);
-    COPY(record.submission, find_text(s, "submission", record.submission));
+    if (find_text(s, "submission", NULL))
+        COPY(record.submission, find_text(s, "submission", ""));
     trace_put(s->runner, EVENT_CHECKPOINTS, word(s, 2), 0, NULL, &record, false);
 }
 
@@ -375,6 +380,9 @@ static void put_progress(Story *s)
     ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
                              .step = strtoll(word(s, 4), NULL, 10),
                              .step_sec = 0.1,
+                             .samples_seen = 8 * strtoll(word(s, 4), NULL, 10),
+                             .samples_per_sec = 80,
+                             .loss = 1.25,
                              .saving_sec = find_number(s, "saving", 0),
                              .at_usec = trace_now(s->runner),
                              .waits_rank = (int)find_number(s, "rank", 0),
@@ -457,6 +465,8 @@ static void harm(Story *s)
 static void tick(Story *s) { trace_tick(s->runner); }
 static void stall(Story *s) { trace_stall(s->runner); }
 static void hold(Story *s) { trace_hold(s->runner); }
+static void outrun(Story *s) { trace_outrun(s->runner); }
+static void see(Story *s) { trace_see(s->runner); }
 static void release(Story *s) { trace_release(s->runner); }
 
 static void set_clock(Story *s)
@@ -508,6 +518,8 @@ static const struct {
     {"stall", stall},
     {"hold", hold},
     {"release", release},
+    {"outrun", outrun},
+    {"see", see},
     {"clock", set_clock},
 };
 
@@ -602,7 +614,7 @@ static int compare_paths(const void *a, const void *b)
 
 int main(void)
 {
-    enum { STORIES_MAX = 400, STORIES_MIN = 30 };
+    enum { STORIES_MAX = 600, STORIES_MIN = 30 };
     static const char folder[] = "controller/core/test/traces";
     static char *paths[STORIES_MAX];
     static struct CMUnitTest tests[STORIES_MAX];

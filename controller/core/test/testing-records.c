@@ -73,6 +73,13 @@ static void show_checkpoints(Story *s, const char *job, const CheckpointsRecord 
     say(s, "\n");
 }
 
+static void show_request(Story *s, const RequestRecord *r)
+{
+    begin_line(s);
+    say(s, "request %s of %s: at %.3f, machine \"%s\", submission \"%s\"\n", r->id, r->kind,
+        after(r->at_usec), r->machine_id, r->submission);
+}
+
 void show(Story *s)
 {
     TraceEntry *entries;
@@ -91,5 +98,7 @@ void show(Story *s)
             show_cordon(s, e->record);
         else if (e->kind == EVENT_CHECKPOINTS)
             show_checkpoints(s, e->name, e->record);
+        else if (e->kind == EVENT_REQUEST)
+            show_request(s, e->record);
     }
 }

@@ -43,6 +43,25 @@ static void survey_job(Story *s, const JobSurvey *j)
     say(s, ", failures %d of %d\n", j->failures_without_progress, j->max_failures);
 }
 
+static double after(uint64_t usec)
+{
+    return usec ? (double)((int64_t)usec - (int64_t)TRACE_EPOCH_USEC) / 1e6 : -1;
+}
+
+/* Figures that the core hands on, and decides nothing by. */
+static void survey_figures(Story *s, const JobSurvey *j)
+{
+    if (!j->has_progress)
+        return;
+    begin_line(s);
+    say(s,
+        "%s: %lld samples, %.1f a second, %.2f s a step, loss %.2f; phase since %.3f, committed "
+        "%.3f",
+        j->name, (long long)j->samples_seen, j->samples_per_sec, j->step_sec, j->loss,
+        after(j->phase_usec), after(j->checkpoint_usec));
+    say(s, ", unsaved %.3f, waits %.3f\n", after(j->unsaved_usec), after(j->waits_usec));
+}
+
 /* What the page shows of a job beside its figures, and of incidents: the two ways to find one agree. */
 static void survey_records(Story *s, int i, const JobSurvey *job)
 {
@@ -95,16 +114,26 @@ void survey(Story *s)
     int n = 0;
     for (; cluster_survey_job(c, n, &job); n++) {
         survey_job(s, &job);
+        survey_figures(s, &job);
         survey_records(s, n, &job);
     }
     assert_false(cluster_survey_records(c, n, &none));
     survey_incidents(s);
     begin_line(s);
-    for (int i = 0; cluster_survey_node(c, i, &node); i++)
-        say(s, "%s %s%s with %d slots, %d lost; ", node.name,
+    for (int i = 0; cluster_survey_node(c, i, &node); i++) {
+        say(s, "%s %s%s with %d slots, %d lost", node.name,
             node.up       ? verdicts[node.verdict]
             : node.absent ? "absent"
                           : "left",
             node.cordoned ? modes[node.mode] : "", node.n_slots, node.n_lost_slots);
+        if (node.strikes)
+            say(s, ", strikes %d", node.strikes);
+        if (node.job[0])
+            say(s, ", of %s", node.job);
+        if (node.reason[0] || node.evidence[0])
+            say(s, " (%s%s%s)", node.reason, node.reason[0] && node.evidence[0] ? "; " : "",
+                node.evidence);
+        say(s, "; ");
+    }
     say(s, "%d free\n", cluster_free_slots(c));
 }

@@ -6,6 +6,9 @@
 
 enum { ENTRIES_MAX = 512, STEPS_MAX = 256 };
 
+/* The machine is up for an hour when the story begins: a time by one clock is far off by the other. */
+#define BOOTED_USEC (TRACE_EPOCH_USEC - 3600 * USEC_PER_SEC)
+
 struct TraceRunner {
     Cluster *cluster;
     ClusterConfig config;
@@ -18,6 +21,8 @@ struct TraceRunner {
     Outcome outcome;
     bool applied;
     bool holds;     /* the next decision is kept back */
+    bool outruns;   /* the next decision's outcome comes before its records are shown */
+    bool blind;     /* what is stored is not shown */
     Decision *held; /* owned; NULL: none is */
     TraceEntry kept;
     JobFacts spec; /* the last one that was put, as the shell keeps it */
@@ -158,7 +163,7 @@ static void step(TraceRunner *runner, const Event *event);
 static Event event_now(const TraceRunner *runner, EventKind kind)
 {
     return (Event){.kind = kind,
-                   .now_usec = runner->now_usec,
+                   .now_usec = runner->now_usec - BOOTED_USEC,
                    .real_usec = runner->now_usec + (uint64_t)runner->clock_usec};
 }
 
@@ -222,7 +227,9 @@ static void carry_out(TraceRunner *runner, const Decision *d)
     }
     if (applied) {
         runner->revision++;
+        runner->blind = runner->outruns;
         apply(runner, d);
+        runner->blind = runner->outruns = false;
     }
     if (outcome != OUTCOME_DONE)
         read_again(runner);
@@ -241,7 +248,8 @@ static void step(TraceRunner *runner, const Event *first)
     for (int i = 0; i < STEPS_MAX; i++) {
         cluster_step(runner->cluster, &event, &actions);
         cluster_check(runner->cluster);
-        runner->wake_usec = actions.wake_usec;
+        runner->wake_usec =
+            actions.wake_usec == USEC_INFINITY ? USEC_INFINITY : actions.wake_usec + BOOTED_USEC;
         if (event.more)
             return;
         bool read = actions.read;
@@ -274,6 +282,14 @@ void trace_hold(TraceRunner *runner)
 {
     assert(!runner->held);
     runner->holds = true;
+}
+
+void trace_outrun(TraceRunner *runner) { runner->outruns = true; }
+
+void trace_see(TraceRunner *runner)
+{
+    read_again(runner);
+    trace_tick(runner);
 }
 
 void trace_release(TraceRunner *runner)
@@ -331,7 +347,8 @@ static void store(TraceRunner *runner, EventKind kind, const char *name, int64_t
         runner->spec = *(const JobFacts *)entry->record;
     Event event = event_of(runner, entry);
     event.more = more;
-    step(runner, &event);
+    if (!runner->blind)
+        step(runner, &event);
 }
 
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
@@ -390,7 +407,9 @@ bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const c
                  {"cordons", EVENT_CORDON},
                  {"nodes", EVENT_NODE},
                  {"incidents", EVENT_INCIDENT},
-                 {"ranks", EVENT_RANKS}};
+                 {"ranks", EVENT_RANKS},
+                 {"alerts", EVENT_ALERT},
+                 {"requests", EVENT_REQUEST}};
     size_t i = 0;
     while (i < ELEMENTSOF(kinds) && strcmp(kinds[i].name, kind) != 0)
         i++;

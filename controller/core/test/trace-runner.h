@@ -3,7 +3,8 @@
  * decisions are checked against their guards, applied and shown to the core again.
  *
  * Ownership: trace_new() gives the caller a TraceRunner; it owns the Cluster and every record.
- * Units:     *_usec count from TRACE_EPOCH_USEC, boottime and, unless it is set, realtime.
+ * Units:     *_usec count from TRACE_EPOCH_USEC, realtime unless the clock is set. The core's boottime is another
+ *            count.
  * Errors:    none: what cannot be is an assertion.
  * Threads:   one.
  */
@@ -57,10 +58,10 @@ void trace_take_over(TraceRunner *runner, const ClusterConfig *config, const Clu
 /* Copies the record (NULL removes it) and tells the core; more: decide nothing yet. */
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                const char *node, const void *record, bool more);
-/* What somebody does to specs/<name>, desired, worlds, phases, checkpoints, progress, cordons, nodes, incidents, or
- * ranks/<job>/<generation>/<node>: lose (it is deleted), spoil (it does not decode any more), newer (it is of another
- * version), backup (a copy is kept), restore (the copy is put back), again (a read shows it as it is). False: no such
- * kind. */
+/* What somebody does to specs/<name>, desired, worlds, phases, checkpoints, progress, cordons, nodes, incidents,
+ * alerts, requests, or ranks/<job>/<generation>/<node>: lose (it is deleted), spoil (it does not decode any more),
+ * newer (it is of another version), backup (a copy is kept), restore (the copy is put back), again (a read shows it as
+ * it is). False: no such kind. */
 bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const char *name);
 TraceEntry *trace_find(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                        const char *node);
@@ -71,3 +72,6 @@ void trace_stall(TraceRunner *runner);
 /* Keeps the next decision under way until trace_release(), which carries it out if its guards still hold. */
 void trace_hold(TraceRunner *runner);
 void trace_release(TraceRunner *runner);
+/* The outcome of the next decision comes before its records, which the core learns by trace_see(). */
+void trace_outrun(TraceRunner *runner);
+void trace_see(TraceRunner *runner);
