@@ -1,0 +1,539 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-etcd-edges.c - where calls, leases, watches and elections end or begin something else: who asks for a token and
+ * with what, results without a header, limits, keys that are not there, and terms that follow each other. */
+#include "base/clock.h"
+#include "tests/sim/etcd/testing-answers.h"
+
+#include <string.h>
+
+static sd_event *event;
+static Etcd *etcd;
+static EtcdLease *lease;
+static EtcdWatch *watch;
+static EtcdElection *election;
+
+static void open_client(const char *endpoints, const char *user)
+{
+    const EtcdOptions options = {.endpoints = endpoints,
+                                 .user = user,
+                                 .password = user ? "secret" : NULL,
+                                 .timeout_usec = 5 * USEC_PER_SEC};
+    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
+}
+
+static int set_up(_unused_ void **state)
+{
+    answers_open(&event);
+    return 0;
+}
+
+static void close_client(void)
+{
+    election = etcd_election_free(election);
+    lease = etcd_lease_free(lease);
+    watch = etcd_watch_free(watch);
+    etcd = etcd_free(etcd);
+}
+
+static int tear_down(_unused_ void **state)
+{
+    close_client();
+    answers_close(event);
+    return 0;
+}
+
+/* What a handler of a call has heard. */
+typedef struct Heard {
+    int n, r;
+    bool has_result, succeeded;
+    int64_t revision;
+    size_t n_kvs;
+    char keys[4][8], text[256];
+} Heard;
+
+static void note(Heard *heard, int r, const Error *err)
+{
+    heard->n++;
+    heard->r = r;
+    (void)snprintf(heard->text, sizeof(heard->text), "%s", err->text);
+}
+
+static void on_range(int r, const Error *err, const EtcdRange *range, void *userdata)
+{
+    note(userdata, r, err);
+    ((Heard *)userdata)->has_result = range;
+}
+
+static void on_txn(int r, const Error *err, const EtcdTxnResult *result, void *userdata)
+{
+    Heard *heard = userdata;
+    note(heard, r, err);
+    heard->has_result = result;
+    heard->succeeded = result && result->succeeded;
+    heard->revision = result ? result->revision : -1;
+    heard->n_kvs = result ? result->n_kvs : 0;
+    for (size_t i = 0; i < heard->n_kvs; i++)
+        (void)snprintf(heard->keys[i], sizeof(heard->keys[i]), "%s", result->kvs[i].key);
+}
+
+static void get(Heard *heard)
+{
+    *heard = (Heard){0};
+    assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, heard, NULL), 0);
+}
+
+/* ---- tokens ---- */
+
+static void a_token_is_asked_for_with_name_and_password(_unused_ void **state)
+{
+    Heard heard;
+    open_client(answers_endpoint, "node");
+    get(&heard);
+    const AskedCall *asked = await_asked("Authenticate");
+    const Pb__AuthenticateRequest *request = (Pb__AuthenticateRequest *)asked->request;
+    assert_string_equal(request->name, "node");
+    assert_string_equal(request->password, "secret");
+    assert_string_equal(asked->token, "");
+    reply_token("first");
+    assert_string_equal(await_asked("Range")->token, "first");
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(heard.r, 0);
+}
+
+/* It changes nothing: whoever takes no connection, or has no leader, is passed over. */
+static void a_token_is_asked_for_on_another_member(_unused_ void **state)
+{
+    Heard heard;
+    open_client(answers_endpoints, "node");
+    get(&heard);
+    AskedCall *first = await_asked("Authenticate");
+    const size_t member = first->member;
+    refuse(first, WIRE_UNAVAILABLE, "etcdserver: request timed out");
+    assert_int_equal(heard.n, 0);
+    assert_int_not_equal(await_asked("Authenticate")->member, member);
+    reply_token("first");
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(heard.r, 0);
+}
+
+/* The call's own deadline ends the wait, and what waits for longer goes on. */
+static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
+{
+    Heard first, second;
+    open_client(answers_endpoint, "node");
+    get(&first);
+    pass_usec(2 * USEC_PER_SEC);
+    get(&second);
+    pass_usec(3500 * USEC_PER_MSEC);
+    assert_int_equal(first.n, 1);
+    assert_int_equal(first.r, -ETIMEDOUT);
+    assert_int_equal(all_calls("Range"), 0);
+    if (second.n == 0) { /* or the same silence has ended it, too */
+        reply_token("first");
+        reply_range(await_asked("Range"), 5, 2);
+        assert_int_equal(second.r, 0);
+    } else
+        assert_int_equal(second.r, -ETIMEDOUT);
+}
+
+static void on_status(int r, const Error *err, const EtcdStatus *status, void *userdata)
+{
+    note(userdata, r, err);
+    ((Heard *)userdata)->has_result = status;
+    ((Heard *)userdata)->revision = status ? (int64_t)status->member : -1;
+}
+
+/* A member without a quorum has no tokens to give. */
+static void a_status_needs_no_token(_unused_ void **state)
+{
+    Heard heard = {0};
+    Pb__StatusResponse status = PB__STATUS_RESPONSE__INIT;
+    open_client(answers_endpoint, "node");
+    assert_int_equal(etcd_status(etcd, on_status, &heard, NULL), 0);
+    assert_string_equal(await_asked("Status")->token, "");
+    assert_int_equal(all_calls("Authenticate"), 0);
+    refuse(await_asked("Status"), WIRE_UNAVAILABLE, "Socket closed");
+    assert_int_equal(heard.n, 0);
+    reply(await_asked("Status"), &status.base); /* without a header */
+    assert_int_equal(heard.n, 1);
+    assert_true(heard.r == 0 && heard.has_result && heard.revision == 0);
+    assert_int_equal(etcd_status(etcd, on_status, &heard, NULL), 0);
+    refuse(await_asked("Status"), WIRE_UNAUTHENTICATED, "etcdserver: invalid auth token");
+    assert_int_equal(heard.n, 2); /* there was none to be replaced */
+    assert_true(heard.r == -EACCES && !heard.has_result);
+}
+
+/* ---- transactions ---- */
+
+static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **state)
+{
+    EtcdCompare compares[121];
+    EtcdOp ops[121];
+    Heard heard = {0};
+    open_client(answers_endpoint, NULL);
+    for (size_t i = 0; i < 121; i++) {
+        compares[i] = (EtcdCompare){.key = "/k", .target = ETCD_VERSION};
+        ops[i] = (EtcdOp){.kind = ETCD_GET, .key = "/k"};
+    }
+    assert_int_equal(etcd_txn(etcd, compares, 121, ops, 1, on_txn, &heard, NULL), -E2BIG);
+    assert_int_equal(etcd_txn(etcd, compares, 1, ops, 121, on_txn, &heard, NULL), -E2BIG);
+    for (size_t at = 0; at < 3; at++) {
+        compares[at].key = "";
+        assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
+        compares[at].key = "/k";
+        ops[at].key = "";
+        assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
+        ops[at] = (EtcdOp){.kind = ETCD_DELETE_PREFIX, .key = ""}; /* would be all there is */
+        assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
+        ops[at] = (EtcdOp){.kind = ETCD_GET, .key = "/k"};
+    }
+    assert_int_equal(all_calls("Txn"), 0);
+    assert_int_equal(heard.n, 0);
+    assert_int_equal(etcd_txn(etcd, compares, 120, ops, 120, on_txn, &heard, NULL), 0);
+    assert_int_equal(txn_request()->n_compare, 120);
+    assert_int_equal(txn_request()->n_success, 120);
+    reply_txn();
+    assert_int_equal(heard.r, 0);
+}
+
+/* What each read of it has found, in order; the others have nothing to show. */
+static void a_transaction_hands_out_what_it_read(_unused_ void **state)
+{
+    const EtcdOp op = {.kind = ETCD_GET, .key = "/a"};
+    Heard heard = {0};
+    Pb__ResponseHeader header = header_of(21, 2);
+    Pb__KeyValue of[3], *kvs[] = {&of[0], &of[1], &of[2]};
+    Pb__RangeResponse two = PB__RANGE_RESPONSE__INIT, none = two, one = two;
+    Pb__PutResponse put = PB__PUT_RESPONSE__INIT;
+    Pb__ResponseOp made[4], *list[] = {&made[0], &made[1], &made[2], &made[3]};
+    Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+    static const char *const keys[] = {"/a", "/b", "/c"};
+    for (size_t i = 0; i < 3; i++) {
+        of[i] = (Pb__KeyValue)PB__KEY_VALUE__INIT;
+        of[i].key = (ProtobufCBinaryData){.data = (uint8_t *)keys[i], .len = 2};
+    }
+    two.n_kvs = 2;
+    two.kvs = kvs;
+    one.n_kvs = 1;
+    one.kvs = &kvs[2];
+    for (size_t i = 0; i < 4; i++) {
+        made[i] = (Pb__ResponseOp)PB__RESPONSE_OP__INIT;
+        made[i].response_case = PB__RESPONSE_OP__RESPONSE_RANGE;
+    }
+    made[0].range = &two;
+    made[1].response_case = PB__RESPONSE_OP__RESPONSE_PUT;
+    made[1].put = &put;
+    made[2].range = &none;
+    made[3].range = &one;
+    done.n_responses = 4;
+    done.responses = list;
+    open_client(answers_endpoint, NULL);
+    for (int i = 0; i < 3; i++) {
+        done.header = i < 2 ? &header : NULL;
+        done.succeeded = i == 1;
+        assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, &heard, NULL), 0);
+        reply(await_asked("Txn"), &done.base);
+        assert_int_equal(heard.n, i + 1);
+        assert_int_equal(heard.succeeded, i == 1);
+        assert_int_equal(heard.revision, i < 2 ? 21 : 0);
+        assert_int_equal(heard.n_kvs, 3);
+        for (size_t k = 0; k < 3; k++)
+            assert_string_equal(heard.keys[k], keys[k]);
+    }
+    assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, &heard, NULL), 0);
+    refuse(await_asked("Txn"), WIRE_UNKNOWN, "no");
+    assert_true(heard.r == -EIO && !heard.has_result);
+}
+
+/* ---- members ---- */
+
+/* Its text says what was asked of whom and for how long. */
+static void a_call_that_nobody_answers_ends_at_its_deadline(_unused_ void **state)
+{
+    const EtcdOp op = {.kind = ETCD_GET, .key = "/a"};
+    Heard heard = {0};
+    open_client(answers_endpoint, NULL);
+    for (int i = 0; i < 2; i++) {
+        const uint64_t begun_usec = clock_boottime_usec();
+        if (i == 0)
+            get(&heard);
+        else
+            assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, &heard, NULL), 0);
+        while (heard.n <= i && clock_boottime_usec() < begun_usec + 20 * USEC_PER_SEC)
+            pass_usec(10 * USEC_PER_MSEC);
+        assert_int_equal(heard.n, i + 1);
+        assert_int_equal(heard.r, -ETIMEDOUT);
+        assert_string_equal(heard.text, i ? "etcd at m0:2379: no transaction within 5.0 s"
+                                          : "etcd at m0:2379: no read within 5.0 s");
+        assert_in_range(clock_boottime_usec() - begun_usec, 4900 * USEC_PER_MSEC,
+                        5200 * USEC_PER_MSEC);
+    }
+}
+
+/* Whatever else begins meanwhile: it is a third of the deadline that a member may be silent. */
+static void a_busy_client_leaves_a_silent_member(_unused_ void **state)
+{
+    enum { READS = 18 };
+    Heard heard[READS];
+    open_client(answers_endpoints, NULL);
+    for (int i = 0; i < READS; i++) {
+        get(&heard[i]);
+        pass_usec(100 * USEC_PER_MSEC);
+    }
+    pass_usec(400 * USEC_PER_MSEC);
+    assert_true(all_calls("Range") > READS); /* all are asked of the other one */
+    assert_int_equal(open_calls("Range"), READS);
+    for (int i = 0; i < READS; i++)
+        reply_range(await_asked("Range"), 5, 2);
+    for (int i = 0; i < READS; i++)
+        assert_true(heard[i].n == 1 && heard[i].r == 0);
+}
+
+/* Clients that are told the same list do not all begin with the same member. */
+static void clients_begin_with_different_members(_unused_ void **state)
+{
+    int n[2] = {0};
+    for (int i = 0; i < 20; i++) {
+        Heard heard;
+        open_client(answers_endpoints, NULL);
+        get(&heard);
+        n[await_asked("Range")->member]++;
+        reply_range(await_asked("Range"), 5, 2);
+        etcd = etcd_free(etcd);
+    }
+    assert_true(n[0] > 2 && n[1] > 2);
+}
+
+/* ---- leases ---- */
+
+static int n_lost;
+
+static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
+{
+    n_lost += is == ETCD_LEASE_LOST;
+    etcd_election_lease_changed(election, is, id);
+}
+
+static void hold_lease(int64_t ttl_sec)
+{
+    assert_int_equal(etcd_lease_new(etcd, ttl_sec, "/p/w", on_lease, NULL, &lease), 0);
+    reply_grant_of(77, ttl_sec);
+}
+
+static void a_revocation_tells_what_came_of_it(_unused_ void **state)
+{
+    Pb__ResponseHeader header = header_of(33, 2);
+    for (int i = 0; i < 4; i++) {
+        Heard heard = {0};
+        Pb__LeaseRevokeResponse done = PB__LEASE_REVOKE_RESPONSE__INIT;
+        open_client(answers_endpoint, NULL);
+        hold_lease(1000);
+        assert_int_equal(etcd_lease_revoke(lease, i == 3 ? NULL : on_txn, &heard, NULL), 0);
+        assert_int_equal(((Pb__LeaseRevokeRequest *)await_asked("LeaseRevoke")->request)->id, 77);
+        refuse(await_asked("LeaseRevoke"), WIRE_UNAVAILABLE,
+               "Socket closed"); /* twice is no harm */
+        assert_int_equal(heard.n, 0);
+        done.header = i == 0 ? &header : NULL;
+        if (i == 2)
+            refuse(await_asked("LeaseRevoke"), WIRE_NOT_FOUND,
+                   "etcdserver: requested lease not found");
+        else
+            reply(await_asked("LeaseRevoke"), &done.base);
+        assert_int_equal(heard.n, i < 3);
+        assert_int_equal(heard.r, i == 2 ? -ESTALE : 0);
+        assert_int_equal(heard.has_result, i < 2);
+        assert_int_equal(heard.succeeded, i < 2);
+        assert_int_equal(heard.revision, i == 0 ? 33 : i == 2 ? -1 : 0);
+        close_client();
+    }
+}
+
+/* A loss is told once, and the lease is none until another one is granted. */
+static void a_lost_lease_is_none(_unused_ void **state)
+{
+    open_client(answers_endpoint, NULL);
+    n_lost = 0;
+    hold_lease(100);
+    assert_int_equal(etcd_lease_id(lease), 77);
+    reply_keep_alive(77, 0, 2);
+    assert_int_equal(n_lost, 0); /* the witness has not spoken yet */
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(n_lost, 1);
+    assert_int_equal(etcd_lease_id(lease), 0);
+    refuse(await_asked("LeaseGrant"), WIRE_UNKNOWN, "no");
+    assert_int_equal(etcd_lease_id(lease), 0);
+    reply_grant_of(78, 50);
+    assert_int_equal(etcd_lease_id(lease), 78);
+    assert_int_equal(etcd_lease_ttl_sec(lease), 50);
+    assert_int_equal(((Pb__LeaseKeepAliveRequest *)await_asked("LeaseKeepAlive")->request)->id, 78);
+    assert_int_equal(n_lost, 1);
+}
+
+/* ---- elections ---- */
+
+static char story[256]; /* of what the election told: "+KEY@TERM" and "-KEY@TERM" */
+
+static void on_election(bool leading, const char *key, int64_t term, _unused_ void *userdata)
+{
+    const size_t n = strlen(story);
+    (void)snprintf(story + n, sizeof(story) - n, "%c%s@%lld ", leading ? '+' : '-', key,
+                   (long long)term);
+}
+
+static void say_change(AskedCall *stream, const char *key, int64_t created, int64_t revision)
+{
+    Pb__ResponseHeader header = header_of(revision, 2);
+    Pb__KeyValue kv = PB__KEY_VALUE__INIT;
+    Pb__Event one = PB__EVENT__INIT, *events[] = {&one};
+    Pb__WatchResponse part = PB__WATCH_RESPONSE__INIT;
+    one.type = created ? PB__EVENT__EVENT_TYPE__PUT : PB__EVENT__EVENT_TYPE__DELETE;
+    one.kv = &kv;
+    kv.key = (ProtobufCBinaryData){.data = (uint8_t *)key, .len = strlen(key)};
+    kv.create_revision = created;
+    kv.mod_revision = revision;
+    part.header = &header;
+    part.n_events = 1;
+    part.events = events;
+    stream->n_asked++; /* it speaks without being asked */
+    reply(stream, &part.base);
+}
+
+static AskedCall *stand_behind(const char *other, const char *third)
+{
+    story[0] = '\0';
+    open_client(answers_endpoint, NULL);
+    hold_lease(1000);
+    assert_int_equal(etcd_election_new(etcd, "/e/", "one", lease, on_election, NULL, &election), 0);
+    reply_page(5, false, other, third); /* created at 2 */
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    reply_txn();
+    return stream;
+}
+
+/* Whoever was there before goes first, in whatever order they go. */
+static void the_eldest_candidate_leads(_unused_ void **state)
+{
+    AskedCall *stream = stand_behind("/e/1", "/e/2");
+    say_change(stream, "/e/4d", 6, 6);
+    assert_string_equal(story, "");
+    say_change(stream, "/e/9", 7, 7); /* behind it */
+    say_change(stream, "/e/none", 0, 8);
+    say_change(stream, "/e/1", 0, 9);
+    assert_string_equal(story, "");
+    say_change(stream, "/e/2", 0, 10);
+    assert_string_equal(story, "+/e/4d@6 ");
+    say_change(stream, "/e/4d", 6, 11); /* another value, the same term */
+    say_change(stream, "/e/9", 0, 12);
+    assert_string_equal(story, "+/e/4d@6 ");
+    say_change(stream, "/e/4d", 0, 13);
+    assert_string_equal(story, "+/e/4d@6 -/e/4d@6 ");
+    reply_txn(); /* it stands again */
+    say_change(stream, "/e/4d", 14, 14);
+    assert_string_equal(story, "+/e/4d@6 -/e/4d@6 +/e/4d@14 ");
+}
+
+/* It was deleted and put again between two lists. */
+static void a_key_that_is_born_again_is_another_term(_unused_ void **state)
+{
+    AskedCall *stream = stand_behind("/e/4d", NULL); /* its own, created at 2 */
+    assert_string_equal(story, "+/e/4d@2 ");
+    say_change(stream, "/e/4d", 9, 9);
+    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 +/e/4d@9 ");
+}
+
+static void other_leases_change_nothing(_unused_ void **state)
+{
+    AskedCall *stream = stand_behind("/e/4d", NULL);
+    const size_t n_txns = all_calls("Txn");
+    etcd_election_lease_changed(election, ETCD_LEASE_RENEWED, 77);
+    etcd_election_lease_changed(election, ETCD_LEASE_LOST, 76);
+    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 77); /* that it has */
+    etcd_election_lease_changed(NULL, ETCD_LEASE_LOST, 77);
+    pass_usec(2 * USEC_PER_SEC);
+    assert_int_equal(all_calls("Txn"), n_txns);
+    assert_string_equal(story, "+/e/4d@2 ");
+    etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
+    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
+    etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
+    say_change(stream, "/e/4d", 0, 9); /* its old key goes: it does not stand for it */
+    pass_usec(2 * USEC_PER_SEC);
+    assert_int_equal(all_calls("Txn"), n_txns);
+    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
+}
+
+/* ---- watches ---- */
+
+static int n_events;
+static EtcdEvent last_event;
+
+static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
+                      _unused_ bool initial, _unused_ void *userdata)
+{
+    n_events += (int)n;
+    if (n > 0) {
+        last_event = events[n - 1];
+        assert_string_equal(last_event.kv.value,
+                            last_event.kind == ETCD_EVENT_PUT && last_event.kv.n_value ? "v" : "");
+        last_event.kv.key = last_event.kv.value = NULL; /* lent */
+    }
+}
+
+/* Keys come and go before, between and behind those that are there. */
+static void a_watch_knows_what_is_there(_unused_ void **state)
+{
+    static const char *const keys[] = {"/p/a", "/p/b", "/p/c", "/p/d", "/p/e", "/p/f", "/p/g"};
+    static const int order[] = {0, 6, 2, 4, 5}; /* beside b and d */
+    bool there[ELEMENTSOF(keys)] = {[1] = true, [3] = true};
+    int64_t revision = 10;
+    n_events = 0;
+    open_client(answers_endpoint, NULL);
+    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
+    reply_page(9, false, "/p/b", "/p/d");
+    AskedCall *stream = await_asked("Watch");
+    reply_created();
+    for (int gone = 0; gone < 2; gone++)
+        for (size_t i = 0; i < ELEMENTSOF(order); i++) {
+            const int at = gone ? order[ELEMENTSOF(order) - 1 - i] : order[i];
+            say_change(stream, keys[at], gone ? 0 : revision, revision);
+            revision++;
+            there[at] = !gone;
+            for (size_t k = 0; k < ELEMENTSOF(keys); k++)
+                assert_int_equal(etcd_watch_knows(watch, keys[k]), there[k]);
+            assert_false(etcd_watch_knows(watch, "/p"));
+            assert_false(etcd_watch_knows(watch, "/p/z"));
+        }
+    assert_int_equal(n_events, 12);
+    refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
+    reply_page(40, false, "/p/d", NULL); /* b is gone, and d is as it was */
+    assert_int_equal(n_events, 13);
+    assert_int_equal(last_event.kind, ETCD_EVENT_DELETE);
+    assert_int_equal(last_event.kv.mod_revision, 40);
+    assert_int_equal(last_event.kv.create_revision, 0);
+    assert_int_equal(last_event.kv.n_value, 0);
+    assert_false(etcd_watch_knows(watch, "/p/b"));
+    assert_true(etcd_watch_knows(watch, "/p/d"));
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+    const struct CMUnitTest tests[] = {
+        CASE(a_token_is_asked_for_with_name_and_password),
+        CASE(a_token_is_asked_for_on_another_member),
+        CASE(a_call_does_not_wait_for_a_token_for_ever),
+        CASE(a_status_needs_no_token),
+        CASE(what_is_too_large_or_without_a_key_is_not_asked),
+        CASE(a_transaction_hands_out_what_it_read),
+        CASE(a_call_that_nobody_answers_ends_at_its_deadline),
+        CASE(a_busy_client_leaves_a_silent_member),
+        CASE(clients_begin_with_different_members),
+        CASE(a_revocation_tells_what_came_of_it),
+        CASE(a_lost_lease_is_none),
+        CASE(the_eldest_candidate_leads),
+        CASE(a_key_that_is_born_again_is_another_term),
+        CASE(other_leases_change_nothing),
+        CASE(a_watch_knows_what_is_there),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
