@@ -9,6 +9,7 @@
 
 Leader *leader;
 LeaderSettings settings;
+Journal *journal;
 struct ShellTold told;
 
 static void on_loaded(_unused_ void *userdata) { told.n_loaded++; }
@@ -77,7 +78,7 @@ static int set_up_jobs(size_t n_jobs)
         .core = cluster_config_default,
         .limits = {.nodes = 8, .jobs = n_jobs, .reports = 32, .incidents = 201, .requests = 8},
         .introduction = {.name = "c", .max_nodes = 8, .max_jobs = (int)n_jobs}};
-    const LeaderNeeds needs = {.draw = draw};
+    const LeaderNeeds needs = {.draw = draw, .journal = journal};
     const LeaderEvents events = {.loaded = on_loaded,
                                  .view_changed = on_view_changed,
                                  .leads = on_leads,

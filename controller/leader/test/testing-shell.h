@@ -14,6 +14,8 @@
 
 extern Leader *leader;
 extern LeaderSettings settings;
+/* The test's own, into which the next Leader records; NULL: nothing is recorded. */
+extern Journal *journal;
 
 /* What LeaderEvents have said since set_up(). */
 extern struct ShellTold {
