@@ -33,6 +33,7 @@ static void on_observed(_unused_ void *userdata, const Event *event)
     told.n_leading += event->kind == EVENT_LEADING;
     assert_true(told.n_leads >= told.n_leading); /* who leads is told before anything is decided */
     told.n_stalled += event->stalled;
+    told.n_unreadable += event->health != RECORD_READABLE;
     assert_int_equal(event->now_usec, clock_boottime_usec());
     assert_int_equal(event->real_usec, clock_realtime_usec());
     told.n_ticks += event->kind == EVENT_TICK;

@@ -136,6 +136,39 @@ static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
         assert_int_equal(second.r, -ETIMEDOUT);
 }
 
+/* Each of the words that ask for another token, to whoever has none to give and to whoever has had enough of them. */
+static void a_refusal_that_stays_is_told(_unused_ void **state)
+{
+    static const struct {
+        WireCode code;
+        const char *text;
+        int r;
+    } all[] = {
+        {WIRE_UNAUTHENTICATED, "etcdserver: invalid auth token", -EACCES},
+        {WIRE_INVALID_ARGUMENT, "etcdserver: user name is empty", -EACCES},
+        {WIRE_INVALID_ARGUMENT, "etcdserver: authentication failed, invalid user ID or password",
+         -EACCES},
+        {WIRE_PERMISSION_DENIED, "etcdserver: permission denied", -EACCES},
+        {WIRE_UNAUTHENTICATED, "who are you", -EACCES},
+    };
+    for (size_t i = 0; i < 2 * ELEMENTSOF(all); i++) {
+        Heard heard;
+        const bool has_user = i % 2;
+        open_client(answers_endpoint, has_user ? "node" : NULL);
+        get(&heard);
+        for (int n = 0; heard.n == 0; n++) {
+            assert_true(n < 5);
+            if (has_user)
+                reply_token("again");
+            refuse(await_asked("Range"), all[i / 2].code, all[i / 2].text);
+            pass_usec(200 * USEC_PER_MSEC);
+        }
+        assert_int_equal(heard.r, all[i / 2].r);
+        assert_non_null(strstr(heard.text, all[i / 2].text));
+        etcd = etcd_free(etcd);
+    }
+}
+
 static void on_status(int r, const Error *err, const EtcdStatus *status, void *userdata)
 {
     note(userdata, r, err);
@@ -522,6 +555,7 @@ int main(void)
         CASE(a_token_is_asked_for_with_name_and_password),
         CASE(a_token_is_asked_for_on_another_member),
         CASE(a_call_does_not_wait_for_a_token_for_ever),
+        CASE(a_refusal_that_stays_is_told),
         CASE(a_status_needs_no_token),
         CASE(what_is_too_large_or_without_a_key_is_not_asked),
         CASE(a_transaction_hands_out_what_it_read),
