@@ -413,6 +413,25 @@ static void who_cannot_write_leaves_at_once(void **state)
     }
 }
 
+/* Whatever etcd says to its last words: it has left. */
+static void who_is_refused_its_last_words_has_left(void **state)
+{
+    static const AnswerKind kinds[] = {DENIED, LOST_BEFORE, LOST_AFTER};
+    for (size_t i = 0; i < 2 * ELEMENTSOF(kinds); i++) {
+        begin();
+        settle();
+        leader_leave(leader);
+        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* that it leaves */
+        assert_int_equal(told.n_ended, 0);
+        assert_int_equal(seen.n_revoked, 1);
+        answer(under_way(false), kinds[i / 2]); /* its lease */
+        assert_int_equal(told.n_ended, 1);
+        assert_int_equal(told.ended, 0);
+        (void)tear_down(state);
+        (void)set_up(state);
+    }
+}
+
 /* ---- records that cannot be read ---- */
 
 /* The core hears that they are there: a cordon that nobody can read is one. */
@@ -602,6 +621,7 @@ int main(void)
         CASE(what_cannot_begin_is_tried_ever_later),
         CASE(what_did_not_fit_is_read_when_a_read_can_begin),
         CASE(who_cannot_write_leaves_at_once),
+        CASE(who_is_refused_its_last_words_has_left),
         CASE(what_cannot_be_read_is_no_news_of_its_end),
         CASE(a_right_that_is_missing_is_asked_for_until_it_is_there),
         CASE(another_lease_is_another_key),

@@ -155,6 +155,17 @@ static void what_does_not_fit_is_said_when_it_grows(_unused_ void **state)
     assert_true(n_said("do not fit") > n);
 }
 
+static void another_history_is_told_with_both(_unused_ void **state)
+{
+    begin();
+    settle();
+    seen.on_history(&(EtcdHistory){.cluster = 0xa1, .revision = 90},
+                    &(EtcdHistory){.cluster = 0xb2, .revision = 30}, leader);
+    expect_said("revision 30 after 90, cluster b2 after a1; it was restored");
+    assert_int_equal(told.n_ended, 1);
+    assert_int_equal(told.ended, -ERESTART);
+}
+
 static void a_record_that_cannot_be_read_is_named(_unused_ void **state)
 {
     begin();
@@ -320,6 +331,7 @@ int main(void)
         CASE(a_standstill_is_explained),
         CASE(each_of_the_dead_is_named),
         CASE(what_does_not_fit_is_said_when_it_grows),
+        CASE(another_history_is_told_with_both),
         CASE(a_record_that_cannot_be_read_is_named),
         CASE(a_decision_without_an_outcome_names_its_job),
         CASE_OF_JOURNAL(a_replay_decides_the_same),

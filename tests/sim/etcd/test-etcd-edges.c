@@ -82,6 +82,20 @@ static void get(Heard *heard)
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, heard, NULL), 0);
 }
 
+static int n_lost;
+
+static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
+{
+    n_lost += is == ETCD_LEASE_LOST;
+    etcd_election_lease_changed(election, is, id);
+}
+
+static void hold_lease(int64_t ttl_sec)
+{
+    assert_int_equal(etcd_lease_new(etcd, ttl_sec, "/p/w", on_lease, NULL, &lease), 0);
+    reply_grant_of(77, ttl_sec);
+}
+
 /* ---- tokens ---- */
 
 static void a_token_is_asked_for_with_name_and_password(_unused_ void **state)
@@ -143,27 +157,30 @@ static void a_refusal_that_stays_is_told(_unused_ void **state)
         WireCode code;
         const char *text;
         int r;
+        size_t n_tries;
     } all[] = {
-        {WIRE_UNAUTHENTICATED, "etcdserver: invalid auth token", -EACCES},
-        {WIRE_INVALID_ARGUMENT, "etcdserver: user name is empty", -EACCES},
+        {WIRE_UNAUTHENTICATED, "etcdserver: invalid auth token", -EACCES, 4},
+        {WIRE_INVALID_ARGUMENT, "etcdserver: user name is empty", -EACCES, 4},
         {WIRE_INVALID_ARGUMENT, "etcdserver: authentication failed, invalid user ID or password",
-         -EACCES},
-        {WIRE_PERMISSION_DENIED, "etcdserver: permission denied", -EACCES},
-        {WIRE_UNAUTHENTICATED, "who are you", -EACCES},
+         -EACCES, 1},
+        {WIRE_PERMISSION_DENIED, "etcdserver: permission denied", -EACCES, 1},
+        {WIRE_UNAUTHENTICATED, "who are you", -EACCES, 1},
     };
     for (size_t i = 0; i < 2 * ELEMENTSOF(all); i++) {
         Heard heard;
         const bool has_user = i % 2;
+        const size_t n_before = all_calls("Range");
         open_client(answers_endpoint, has_user ? "node" : NULL);
         get(&heard);
         for (int n = 0; heard.n == 0; n++) {
             assert_true(n < 5);
-            if (has_user)
+            if (has_user && (n == 0 || all[i / 2].n_tries > 1))
                 reply_token("again");
             refuse(await_asked("Range"), all[i / 2].code, all[i / 2].text);
             pass_usec(200 * USEC_PER_MSEC);
         }
         assert_int_equal(heard.r, all[i / 2].r);
+        assert_int_equal(all_calls("Range") - n_before, all[i / 2].n_tries);
         assert_non_null(strstr(heard.text, all[i / 2].text));
         etcd = etcd_free(etcd);
     }
@@ -278,6 +295,41 @@ static void a_transaction_hands_out_what_it_read(_unused_ void **state)
     assert_true(heard.r == -EIO && !heard.has_result);
 }
 
+/* A member that ends a request well and says nothing has not answered it. */
+static void no_answer_is_none(_unused_ void **state)
+{
+    static const char *const methods[] = {"Range", "Txn", "LeaseRevoke", "Status"};
+    const EtcdOp op = {.kind = ETCD_PUT, .key = "/a"};
+    for (size_t i = 0; i < ELEMENTSOF(methods); i++) {
+        Heard heard = {0};
+        open_client(answers_endpoint, NULL);
+        hold_lease(1000);
+        if (i == 0)
+            get(&heard);
+        else if (i == 1)
+            assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, &heard, NULL), 0);
+        else if (i == 2)
+            assert_int_equal(etcd_lease_revoke(lease, on_txn, &heard, NULL), 0);
+        else
+            assert_int_equal(etcd_status(etcd, on_status, &heard, NULL), 0);
+        refuse(await_asked(methods[i]), WIRE_OK, "");
+        assert_int_equal(heard.n, 1);
+        assert_int_equal(heard.r, -EIO);
+        assert_false(heard.has_result);
+        assert_non_null(strstr(heard.text, "no answer"));
+        close_client();
+    }
+    Heard heard;
+    open_client(answers_endpoint, "node");
+    get(&heard);
+    refuse(await_asked("Authenticate"), WIRE_OK, "");
+    assert_int_equal(heard.r, -EIO); /* nor is nothing a token */
+    get(&heard);
+    reply_token("first");
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(heard.r, 0);
+}
+
 /* ---- members ---- */
 
 /* Its text says what was asked of whom and for how long. */
@@ -339,20 +391,6 @@ static void clients_begin_with_different_members(_unused_ void **state)
 
 /* ---- leases ---- */
 
-static int n_lost;
-
-static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
-{
-    n_lost += is == ETCD_LEASE_LOST;
-    etcd_election_lease_changed(election, is, id);
-}
-
-static void hold_lease(int64_t ttl_sec)
-{
-    assert_int_equal(etcd_lease_new(etcd, ttl_sec, "/p/w", on_lease, NULL, &lease), 0);
-    reply_grant_of(77, ttl_sec);
-}
-
 static void a_revocation_tells_what_came_of_it(_unused_ void **state)
 {
     Pb__ResponseHeader header = header_of(33, 2);
@@ -379,6 +417,25 @@ static void a_revocation_tells_what_came_of_it(_unused_ void **state)
         assert_int_equal(heard.revision, i == 0 ? 33 : i == 2 ? -1 : 0);
         close_client();
     }
+}
+
+/* A grant that was tried twice may be of either try: it counts from the one that was answered. */
+static void a_grant_counts_from_its_own_try(_unused_ void **state)
+{
+    open_client(answers_endpoints, NULL);
+    assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
+    (void)await_asked("LeaseGrant");
+    pass_usec(USEC_PER_SEC);
+    refuse(await_asked("LeaseGrant"), WIRE_UNAVAILABLE, "etcdserver: request timed out");
+    (void)await_asked("LeaseGrant");
+    const uint64_t now_usec = clock_boottime_usec();
+    pass_usec(USEC_PER_SEC);
+    reply_grant_of(77, 10);
+    assert_in_range(etcd_lease_deadline_usec(lease), now_usec + 9900 * USEC_PER_MSEC,
+                    now_usec + 10 * USEC_PER_SEC);
+    (void)await_asked("LeaseKeepAlive");
+    assert_in_range(clock_boottime_usec(), now_usec + 2400 * USEC_PER_MSEC,
+                    now_usec + 2600 * USEC_PER_MSEC);
 }
 
 /* A loss is told once, and the lease is none until another one is granted. */
@@ -559,10 +616,12 @@ int main(void)
         CASE(a_status_needs_no_token),
         CASE(what_is_too_large_or_without_a_key_is_not_asked),
         CASE(a_transaction_hands_out_what_it_read),
+        CASE(no_answer_is_none),
         CASE(a_call_that_nobody_answers_ends_at_its_deadline),
         CASE(a_busy_client_leaves_a_silent_member),
         CASE(clients_begin_with_different_members),
         CASE(a_revocation_tells_what_came_of_it),
+        CASE(a_grant_counts_from_its_own_try),
         CASE(a_lost_lease_is_none),
         CASE(the_eldest_candidate_leads),
         CASE(a_key_that_is_born_again_is_another_term),
