@@ -585,6 +585,31 @@ static void the_first_one_is_known(_unused_ void **state)
     assert_string_equal(leader_view(leader).first->name, "other");
 }
 
+/* Before the core hears of it: put, changed and gone, by the watch and by a read; and nothing else. */
+static void each_record_is_told_as_read(_unused_ void **state)
+{
+    begin();
+    settle();
+    int n = told.n_read;
+    put_node("n3");
+    cordon("n3");
+    show_all();
+    assert_int_equal(told.n_read, n + 2);
+    delete_key("/sdtrain/lab/nodes/n3");
+    show_all();
+    assert_int_equal(told.n_read, n + 3);
+    delete_key("/sdtrain/lab/cordons/n3");
+    list_all();
+    assert_int_equal(told.n_read, n + 4);
+    settle();
+    n = told.n_read;
+    pass(10 * USEC_PER_SEC); /* time is no record */
+    leader_configure(leader, &settings);
+    leader_note_record(leader, "/sdtrain/lab/cordons/n3", NULL, 0, seen.revision);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    assert_int_equal(told.n_read, n);
+}
+
 /* The core would take every key to be as new as that one. */
 static void the_core_does_not_hear_of_what_was_read_beside_the_watch(_unused_ void **state)
 {
@@ -628,6 +653,7 @@ int main(void)
         CASE(each_change_of_the_view_is_told_at_once),
         CASE(a_watch_that_is_down_shows),
         CASE(the_first_one_is_known),
+        CASE(each_record_is_told_as_read),
         CASE(the_core_does_not_hear_of_what_was_read_beside_the_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

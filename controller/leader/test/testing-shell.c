@@ -22,6 +22,8 @@ static void on_leads(_unused_ void *userdata) { told.n_leads++; }
 static void on_record_read(_unused_ void *userdata, const Event *event)
 {
     NodeSurvey node;
+    told.n_read++;
+    assert_int_equal(event->now_usec, clock_boottime_usec());
     if (event->kind != EVENT_NODE || !event->record)
         return;
     for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)

@@ -20,7 +20,7 @@ extern Journal *journal;
 /* What LeaderEvents have said since set_up(). */
 extern struct ShellTold {
     int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_observed, n_leading,
-        n_unreadable, n_answers[3];
+        n_unreadable, n_read, n_answers[3];
     uint64_t begun_usec; /* of the last decision that was answered */
     int64_t shown;       /* as far as the watch has come */
     LeaderView view;     /* as it was at the last view_changed() */

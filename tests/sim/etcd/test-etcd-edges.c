@@ -552,6 +552,37 @@ static void other_leases_change_nothing(_unused_ void **state)
     assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
 }
 
+/* How long the next transaction waits after one that fails. */
+static uint64_t fail_txn(void)
+{
+    AskedCall *call = await_asked("Txn");
+    const uint64_t refused_usec = clock_boottime_usec();
+    refuse(call, WIRE_UNKNOWN, "no");
+    (void)await_asked("Txn");
+    return (clock_boottime_usec() - refused_usec) / USEC_PER_MSEC;
+}
+
+/* Whatever succeeds, the first write or one of another value, ends the row of failures. */
+static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
+{
+    AskedCall *stream = stand_behind("/e/1", NULL);
+    for (int i = 0; i < 3; i++) {
+        for (uint64_t wanted = 50; wanted <= 400; wanted *= 2) {
+            if (i > 0 && wanted == 50)
+                etcd_election_change(election, i == 1 ? "two" : "three");
+            else if (i == 0 && wanted == 50)
+                (void)await_asked("Txn"); /* nobody has shown its key: it stands again */
+            assert_in_range(fail_txn(), wanted - 15, wanted + 15);
+        }
+        reply_txn();
+        if (i == 0)
+            say_change(stream, "/e/4d", 6, 6);
+    }
+    const size_t n_txns = all_calls("Txn");
+    pass_usec(5 * USEC_PER_SEC);
+    assert_int_equal(all_calls("Txn"), n_txns);
+}
+
 /* ---- watches ---- */
 
 static int n_events;
@@ -626,6 +657,7 @@ int main(void)
         CASE(the_eldest_candidate_leads),
         CASE(a_key_that_is_born_again_is_another_term),
         CASE(other_leases_change_nothing),
+        CASE(a_write_that_succeeds_forgets_the_failures),
         CASE(a_watch_knows_what_is_there),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
