@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-edges.c - where calls, leases, watches and elections end or begin something else: who asks for a token and
- * with what, results without a header, limits, keys that are not there, and terms that follow each other. */
+/* test-etcd-edges.c - where calls and leases end or begin something else: who asks for a token and with what, results
+ * without a header or a message, limits, and which member is asked. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
+#include "tests/sim/seams/loop.h"
 
 #include <string.h>
 
 static sd_event *event;
 static Etcd *etcd;
 static EtcdLease *lease;
-static EtcdWatch *watch;
-static EtcdElection *election;
 
 static void open_client(const char *endpoints, const char *user)
 {
@@ -29,9 +28,7 @@ static int set_up(_unused_ void **state)
 
 static void close_client(void)
 {
-    election = etcd_election_free(election);
     lease = etcd_lease_free(lease);
-    watch = etcd_watch_free(watch);
     etcd = etcd_free(etcd);
 }
 
@@ -84,10 +81,9 @@ static void get(Heard *heard)
 
 static int n_lost;
 
-static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
+static void on_lease(EtcdLeaseState is, _unused_ int64_t id, _unused_ void *userdata)
 {
     n_lost += is == ETCD_LEASE_LOST;
-    etcd_election_lease_changed(election, is, id);
 }
 
 static void hold_lease(int64_t ttl_sec)
@@ -389,6 +385,20 @@ static void clients_begin_with_different_members(_unused_ void **state)
     assert_true(n[0] > 2 && n[1] > 2);
 }
 
+static void a_client_that_waits_for_nothing_sleeps(_unused_ void **state)
+{
+    Heard heard;
+    int n = 0;
+    open_client(answers_endpoints, NULL);
+    get(&heard);
+    reply_range(await_asked("Range"), 5, 2);
+    assert_int_equal(heard.r, 0);
+    const uint64_t until_usec = loops_now_usec() + 60 * USEC_PER_SEC;
+    while (loops_run(until_usec))
+        n++;
+    assert_in_range(n, 0, 3); /* a last look at who is silent */
+}
+
 /* ---- leases ---- */
 
 static void a_revocation_tells_what_came_of_it(_unused_ void **state)
@@ -459,183 +469,6 @@ static void a_lost_lease_is_none(_unused_ void **state)
     assert_int_equal(n_lost, 1);
 }
 
-/* ---- elections ---- */
-
-static char story[256]; /* of what the election told: "+KEY@TERM" and "-KEY@TERM" */
-
-static void on_election(bool leading, const char *key, int64_t term, _unused_ void *userdata)
-{
-    const size_t n = strlen(story);
-    (void)snprintf(story + n, sizeof(story) - n, "%c%s@%lld ", leading ? '+' : '-', key,
-                   (long long)term);
-}
-
-static void say_change(AskedCall *stream, const char *key, int64_t created, int64_t revision)
-{
-    Pb__ResponseHeader header = header_of(revision, 2);
-    Pb__KeyValue kv = PB__KEY_VALUE__INIT;
-    Pb__Event one = PB__EVENT__INIT, *events[] = {&one};
-    Pb__WatchResponse part = PB__WATCH_RESPONSE__INIT;
-    one.type = created ? PB__EVENT__EVENT_TYPE__PUT : PB__EVENT__EVENT_TYPE__DELETE;
-    one.kv = &kv;
-    kv.key = (ProtobufCBinaryData){.data = (uint8_t *)key, .len = strlen(key)};
-    kv.create_revision = created;
-    kv.mod_revision = revision;
-    part.header = &header;
-    part.n_events = 1;
-    part.events = events;
-    stream->n_asked++; /* it speaks without being asked */
-    reply(stream, &part.base);
-}
-
-static AskedCall *stand_behind(const char *other, const char *third)
-{
-    story[0] = '\0';
-    open_client(answers_endpoint, NULL);
-    hold_lease(1000);
-    assert_int_equal(etcd_election_new(etcd, "/e/", "one", lease, on_election, NULL, &election), 0);
-    reply_page(5, false, other, third); /* created at 2 */
-    AskedCall *stream = await_asked("Watch");
-    reply_created();
-    reply_txn();
-    return stream;
-}
-
-/* Whoever was there before goes first, in whatever order they go. */
-static void the_eldest_candidate_leads(_unused_ void **state)
-{
-    AskedCall *stream = stand_behind("/e/1", "/e/2");
-    say_change(stream, "/e/4d", 6, 6);
-    assert_string_equal(story, "");
-    say_change(stream, "/e/9", 7, 7); /* behind it */
-    say_change(stream, "/e/none", 0, 8);
-    say_change(stream, "/e/1", 0, 9);
-    assert_string_equal(story, "");
-    say_change(stream, "/e/2", 0, 10);
-    assert_string_equal(story, "+/e/4d@6 ");
-    say_change(stream, "/e/4d", 6, 11); /* another value, the same term */
-    say_change(stream, "/e/9", 0, 12);
-    assert_string_equal(story, "+/e/4d@6 ");
-    say_change(stream, "/e/4d", 0, 13);
-    assert_string_equal(story, "+/e/4d@6 -/e/4d@6 ");
-    reply_txn(); /* it stands again */
-    say_change(stream, "/e/4d", 14, 14);
-    assert_string_equal(story, "+/e/4d@6 -/e/4d@6 +/e/4d@14 ");
-}
-
-/* It was deleted and put again between two lists. */
-static void a_key_that_is_born_again_is_another_term(_unused_ void **state)
-{
-    AskedCall *stream = stand_behind("/e/4d", NULL); /* its own, created at 2 */
-    assert_string_equal(story, "+/e/4d@2 ");
-    say_change(stream, "/e/4d", 9, 9);
-    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 +/e/4d@9 ");
-}
-
-static void other_leases_change_nothing(_unused_ void **state)
-{
-    AskedCall *stream = stand_behind("/e/4d", NULL);
-    const size_t n_txns = all_calls("Txn");
-    etcd_election_lease_changed(election, ETCD_LEASE_RENEWED, 77);
-    etcd_election_lease_changed(election, ETCD_LEASE_LOST, 76);
-    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 77); /* that it has */
-    etcd_election_lease_changed(NULL, ETCD_LEASE_LOST, 77);
-    pass_usec(2 * USEC_PER_SEC);
-    assert_int_equal(all_calls("Txn"), n_txns);
-    assert_string_equal(story, "+/e/4d@2 ");
-    etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
-    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
-    etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
-    say_change(stream, "/e/4d", 0, 9); /* its old key goes: it does not stand for it */
-    pass_usec(2 * USEC_PER_SEC);
-    assert_int_equal(all_calls("Txn"), n_txns);
-    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
-}
-
-/* How long the next transaction waits after one that fails. */
-static uint64_t fail_txn(void)
-{
-    AskedCall *call = await_asked("Txn");
-    const uint64_t refused_usec = clock_boottime_usec();
-    refuse(call, WIRE_UNKNOWN, "no");
-    (void)await_asked("Txn");
-    return (clock_boottime_usec() - refused_usec) / USEC_PER_MSEC;
-}
-
-/* Whatever succeeds, the first write or one of another value, ends the row of failures. */
-static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
-{
-    AskedCall *stream = stand_behind("/e/1", NULL);
-    for (int i = 0; i < 3; i++) {
-        for (uint64_t wanted = 50; wanted <= 400; wanted *= 2) {
-            if (i > 0 && wanted == 50)
-                etcd_election_change(election, i == 1 ? "two" : "three");
-            else if (i == 0 && wanted == 50)
-                (void)await_asked("Txn"); /* nobody has shown its key: it stands again */
-            assert_in_range(fail_txn(), wanted - 15, wanted + 15);
-        }
-        reply_txn();
-        if (i == 0)
-            say_change(stream, "/e/4d", 6, 6);
-    }
-    const size_t n_txns = all_calls("Txn");
-    pass_usec(5 * USEC_PER_SEC);
-    assert_int_equal(all_calls("Txn"), n_txns);
-}
-
-/* ---- watches ---- */
-
-static int n_events;
-static EtcdEvent last_event;
-
-static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
-                      _unused_ bool initial, _unused_ void *userdata)
-{
-    n_events += (int)n;
-    if (n > 0) {
-        last_event = events[n - 1];
-        assert_string_equal(last_event.kv.value,
-                            last_event.kind == ETCD_EVENT_PUT && last_event.kv.n_value ? "v" : "");
-        last_event.kv.key = last_event.kv.value = NULL; /* lent */
-    }
-}
-
-/* Keys come and go before, between and behind those that are there. */
-static void a_watch_knows_what_is_there(_unused_ void **state)
-{
-    static const char *const keys[] = {"/p/a", "/p/b", "/p/c", "/p/d", "/p/e", "/p/f", "/p/g"};
-    static const int order[] = {0, 6, 2, 4, 5}; /* beside b and d */
-    bool there[ELEMENTSOF(keys)] = {[1] = true, [3] = true};
-    int64_t revision = 10;
-    n_events = 0;
-    open_client(answers_endpoint, NULL);
-    assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
-    reply_page(9, false, "/p/b", "/p/d");
-    AskedCall *stream = await_asked("Watch");
-    reply_created();
-    for (int gone = 0; gone < 2; gone++)
-        for (size_t i = 0; i < ELEMENTSOF(order); i++) {
-            const int at = gone ? order[ELEMENTSOF(order) - 1 - i] : order[i];
-            say_change(stream, keys[at], gone ? 0 : revision, revision);
-            revision++;
-            there[at] = !gone;
-            for (size_t k = 0; k < ELEMENTSOF(keys); k++)
-                assert_int_equal(etcd_watch_knows(watch, keys[k]), there[k]);
-            assert_false(etcd_watch_knows(watch, "/p"));
-            assert_false(etcd_watch_knows(watch, "/p/z"));
-        }
-    assert_int_equal(n_events, 12);
-    refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
-    reply_page(40, false, "/p/d", NULL); /* b is gone, and d is as it was */
-    assert_int_equal(n_events, 13);
-    assert_int_equal(last_event.kind, ETCD_EVENT_DELETE);
-    assert_int_equal(last_event.kv.mod_revision, 40);
-    assert_int_equal(last_event.kv.create_revision, 0);
-    assert_int_equal(last_event.kv.n_value, 0);
-    assert_false(etcd_watch_knows(watch, "/p/b"));
-    assert_true(etcd_watch_knows(watch, "/p/d"));
-}
-
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -654,11 +487,7 @@ int main(void)
         CASE(a_revocation_tells_what_came_of_it),
         CASE(a_grant_counts_from_its_own_try),
         CASE(a_lost_lease_is_none),
-        CASE(the_eldest_candidate_leads),
-        CASE(a_key_that_is_born_again_is_another_term),
-        CASE(other_leases_change_nothing),
-        CASE(a_write_that_succeeds_forgets_the_failures),
-        CASE(a_watch_knows_what_is_there),
+        CASE(a_client_that_waits_for_nothing_sleeps),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
