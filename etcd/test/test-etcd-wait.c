@@ -287,7 +287,8 @@ static int serve(sd_event_source *source, _unused_ uint64_t usec, void *userdata
     }
     if (userdata)
         return sd_event_exit(event, 0);
-    return sd_event_add_defer(event, NULL, give_answer, NULL);
+    sd_event_source *last = NULL;
+    return sd_event_add_defer(event, &last, give_answer, NULL);
 }
 
 /* Others of the loop are served meanwhile. */
