@@ -50,22 +50,43 @@ static void on_election(bool leading, const char *key, int64_t term, _unused_ vo
                    (long long)term);
 }
 
-static void say_change(AskedCall *stream, const char *key, int64_t created, int64_t revision)
+/* Several changes in one message; `more` of the last revision may follow. */
+typedef struct Change {
+    const char *key;
+    int64_t created, revision; /* created 0: it is gone */
+} Change;
+
+static void say_changes(AskedCall *stream, const Change *changes, size_t n, bool more)
 {
-    Pb__ResponseHeader header = header_of(revision, 2);
-    Pb__KeyValue kv = PB__KEY_VALUE__INIT;
-    Pb__Event one = PB__EVENT__INIT, *events[] = {&one};
+    enum { MOST = 4 };
+    Pb__ResponseHeader header = header_of(changes[n - 1].revision, 2);
+    Pb__KeyValue kvs[MOST];
+    Pb__Event of[MOST], *events[MOST];
     Pb__WatchResponse part = PB__WATCH_RESPONSE__INIT;
-    one.type = created ? PB__EVENT__EVENT_TYPE__PUT : PB__EVENT__EVENT_TYPE__DELETE;
-    one.kv = &kv;
-    kv.key = (ProtobufCBinaryData){.data = (uint8_t *)key, .len = strlen(key)};
-    kv.create_revision = created;
-    kv.mod_revision = revision;
+    assert_true(n <= MOST);
+    for (size_t i = 0; i < n; i++) {
+        kvs[i] = (Pb__KeyValue)PB__KEY_VALUE__INIT;
+        of[i] = (Pb__Event)PB__EVENT__INIT;
+        kvs[i].key =
+            (ProtobufCBinaryData){.data = (uint8_t *)changes[i].key, .len = strlen(changes[i].key)};
+        kvs[i].create_revision = changes[i].created;
+        kvs[i].mod_revision = changes[i].revision;
+        of[i].type =
+            changes[i].created ? PB__EVENT__EVENT_TYPE__PUT : PB__EVENT__EVENT_TYPE__DELETE;
+        of[i].kv = &kvs[i];
+        events[i] = &of[i];
+    }
     part.header = &header;
-    part.n_events = 1;
+    part.fragment = more;
+    part.n_events = n;
     part.events = events;
     stream->n_asked++; /* it speaks without being asked */
     reply(stream, &part.base);
+}
+
+static void say_change(AskedCall *stream, const char *key, int64_t created, int64_t revision)
+{
+    say_changes(stream, &(Change){key, created, revision}, 1, false);
 }
 
 static AskedCall *stand_behind(const char *other, const char *third)
@@ -217,36 +238,23 @@ static void a_watch_knows_what_is_there(_unused_ void **state)
     assert_true(etcd_watch_knows(watch, "/p/d"));
 }
 
-/* One transaction has changed several keys: each of them is known as it is now. */
-static void a_revision_of_many_keys_is_known(_unused_ void **state)
+static AskedCall *begin_watch(const char *a, const char *b)
 {
-    enum { N = 3 };
-    Pb__ResponseHeader header = header_of(12, 2);
-    Pb__KeyValue kvs[N];
-    Pb__Event of[N], *events[N];
-    Pb__WatchResponse part = PB__WATCH_RESPONSE__INIT;
-    static const char *const keys[N] = {"/p/0", "/p/b", "/p/c"}; /* put, gone, put */
-    for (size_t i = 0; i < N; i++) {
-        kvs[i] = (Pb__KeyValue)PB__KEY_VALUE__INIT;
-        of[i] = (Pb__Event)PB__EVENT__INIT;
-        kvs[i].key = (ProtobufCBinaryData){.data = (uint8_t *)keys[i], .len = 4};
-        kvs[i].create_revision = i == 1 ? 0 : 12;
-        kvs[i].mod_revision = 12;
-        of[i].type = i == 1 ? PB__EVENT__EVENT_TYPE__DELETE : PB__EVENT__EVENT_TYPE__PUT;
-        of[i].kv = &kvs[i];
-        events[i] = &of[i];
-    }
-    part.header = &header;
-    part.n_events = N;
-    part.events = events;
     n_events = 0;
     open_client(answers_endpoint);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
-    reply_page(9, false, "/p/a", "/p/b");
+    reply_page(9, false, a, b);
     AskedCall *stream = await_asked("Watch");
     reply_created();
-    stream->n_asked++;
-    reply(stream, &part.base);
+    return stream;
+}
+
+/* One transaction has changed several keys: each of them is known as it is now. */
+static void a_revision_of_many_keys_is_known(_unused_ void **state)
+{
+    static const Change changes[] = {{"/p/0", 12, 12}, {"/p/b", 0, 12}, {"/p/c", 12, 12}};
+    AskedCall *stream = begin_watch("/p/a", "/p/b");
+    say_changes(stream, changes, 3, false);
     assert_int_equal(n_events, 5);
     assert_true(etcd_watch_knows(watch, "/p/0") && etcd_watch_knows(watch, "/p/c"));
     assert_false(etcd_watch_knows(watch, "/p/b"));
@@ -254,6 +262,41 @@ static void a_revision_of_many_keys_is_known(_unused_ void **state)
     reply_page(40, false, "/p/a", NULL);
     assert_int_equal(n_events, 7); /* two are gone */
     assert_false(etcd_watch_knows(watch, "/p/0") || etcd_watch_knows(watch, "/p/c"));
+}
+
+/* One that was never shown does not come into being by its end. */
+static void the_end_of_an_unknown_key_makes_none(_unused_ void **state)
+{
+    AskedCall *stream = begin_watch("/p/b", NULL);
+    say_change(stream, "/p/a", 0, 10);
+    say_change(stream, "/p/c", 0, 11);
+    assert_false(etcd_watch_knows(watch, "/p/a") || etcd_watch_knows(watch, "/p/c"));
+    assert_true(etcd_watch_knows(watch, "/p/b"));
+    const int before = n_events;
+    refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
+    reply_page(40, false, "/p/b", NULL);
+    assert_int_equal(n_events, before); /* nor does it end once more */
+}
+
+/* The stream ends between two parts of a revision, of which an earlier one was told already: the next begins anew. */
+static void half_a_message_is_forgotten_with_its_stream(_unused_ void **state)
+{
+    static const Change parts[] = {{"/p/b", 10, 10}, {"/p/c", 11, 11}, {"/p/d", 12, 12}};
+    static const Change after[] = {{"/p/e", 41, 41}, {"/p/f", 42, 42}, {"/p/g", 42, 42}};
+    AskedCall *stream = begin_watch("/p/a", NULL);
+    say_changes(stream, parts, 3, true);
+    assert_int_equal(n_events, 3); /* 12 may go on */
+    refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
+    reply_page(40, false, "/p/a", "/p/b");
+    const int before = n_events;
+    stream = await_asked("Watch");
+    reply_created();
+    say_changes(stream, after, 1, false);
+    assert_int_equal(n_events, before + 1);
+    say_changes(stream, after + 1, 1, true);
+    assert_int_equal(n_events, before + 1);
+    say_changes(stream, after + 2, 1, false);
+    assert_int_equal(n_events, before + 3);
 }
 
 /* ---- the client ---- */
@@ -322,6 +365,8 @@ int main(void)
         CASE(a_write_that_succeeds_forgets_the_failures),
         CASE(a_watch_knows_what_is_there),
         CASE(a_revision_of_many_keys_is_known),
+        CASE(the_end_of_an_unknown_key_makes_none),
+        CASE(half_a_message_is_forgotten_with_its_stream),
         CASE(who_speaks_is_not_left_with_the_silent_one),
         CASE(a_client_that_is_gone_asks_nothing),
     };

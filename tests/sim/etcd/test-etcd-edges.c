@@ -429,10 +429,19 @@ static void a_revocation_tells_what_came_of_it(_unused_ void **state)
     }
 }
 
+static void on_request(_unused_ const char *method, int r, _unused_ uint64_t took_usec,
+                       void *userdata)
+{
+    assert_int_equal(r, 0);
+    ++*(int *)userdata;
+}
+
 /* A grant that was tried twice may be of either try: it counts from the one that was answered. */
 static void a_grant_counts_from_its_own_try(_unused_ void **state)
 {
+    int n_requests = 0;
     open_client(answers_endpoints, NULL);
+    etcd_set_observer(etcd, on_request, &n_requests);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
     (void)await_asked("LeaseGrant");
     pass_usec(USEC_PER_SEC);
@@ -441,6 +450,7 @@ static void a_grant_counts_from_its_own_try(_unused_ void **state)
     const uint64_t now_usec = clock_boottime_usec();
     pass_usec(USEC_PER_SEC);
     reply_grant_of(77, 10);
+    assert_int_equal(n_requests, 1); /* both tries are one request */
     assert_in_range(etcd_lease_deadline_usec(lease), now_usec + 9900 * USEC_PER_MSEC,
                     now_usec + 10 * USEC_PER_SEC);
     (void)await_asked("LeaseKeepAlive");
