@@ -206,9 +206,9 @@ static int begin_journal(void **state)
         .cluster = "lab",
         .config = cluster_config_default,
         .limits = {.nodes = 8, .jobs = 1, .reports = 32, .incidents = 201, .requests = 8}};
-    (void)snprintf(path, sizeof(path), "/tmp/sdtrain-test-journal-XXXXXX");
-    assert_non_null(mkdtemp(path));
-    (void)strcat(path, "/j");
+    char folder[] = "/tmp/sdtrain-test-journal-XXXXXX";
+    assert_non_null(mkdtemp(folder));
+    (void)snprintf(path, sizeof(path), "%s/j", folder);
     log_lend(keep_line);
     assert_int_equal(journal_new(path, 1 << 24, &head, &journal, &err), 0);
     return set_up(state);
