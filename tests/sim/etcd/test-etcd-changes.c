@@ -189,11 +189,17 @@ static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
 
 static int n_events;
 static EtcdEvent last_event;
+static char told_keys[128]; /* of the last call, blanks behind */
 
 static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                       _unused_ bool initial, _unused_ void *userdata)
 {
     n_events += (int)n;
+    told_keys[0] = '\0';
+    for (size_t i = 0; i < n; i++) {
+        const size_t used = strlen(told_keys);
+        (void)snprintf(told_keys + used, sizeof(told_keys) - used, "%s ", events[i].kv.key);
+    }
     if (n > 0) {
         last_event = events[n - 1];
         assert_string_equal(last_event.kv.value,
@@ -254,8 +260,10 @@ static void a_revision_of_many_keys_is_known(_unused_ void **state)
 {
     static const Change changes[] = {{"/p/0", 12, 12}, {"/p/b", 0, 12}, {"/p/c", 12, 12}};
     AskedCall *stream = begin_watch("/p/a", "/p/b");
+    assert_string_equal(told_keys, "/p/a /p/b "); /* of one revision, in their order */
     say_changes(stream, changes, 3, false);
     assert_int_equal(n_events, 5);
+    assert_string_equal(told_keys, "/p/0 /p/b /p/c ");
     assert_true(etcd_watch_knows(watch, "/p/0") && etcd_watch_knows(watch, "/p/c"));
     assert_false(etcd_watch_knows(watch, "/p/b"));
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
