@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-client.c - finding, trusting and leaving the server: options, TLS, users, deadlines, an
- * etcd that is down, an end with calls in flight. */
+/* test-etcd-client.c - finding, trusting and leaving the server: TLS, users, deadlines, an etcd that is
+ * down, an end with calls in flight. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -50,118 +50,6 @@ static int put(Client *client, Error *err)
 {
     EtcdOp op = {.kind = ETCD_PUT, .key = "/a", .value = "1"};
     return etcd_txn_wait(client->etcd, NULL, 0, &op, 1, NULL, err);
-}
-
-/* ---- options ---- */
-
-static void assert_refused(const EtcdOptions *options, const char *text)
-{
-    sd_event *event = NULL;
-    Etcd *etcd = NULL;
-    Error err = ERROR_INIT;
-
-    assert_true(sd_event_new(&event) >= 0);
-    assert_true(etcd_new(event, options, &etcd, &err) < 0);
-    assert_null(etcd);
-    if (!strstr(err.text, text))
-        fail_msg("\"%s\" is not in \"%s\"", text, err.text);
-    sd_event_unref(event);
-}
-
-static void test_bad_options(void **state _unused_)
-{
-    const struct {
-        EtcdOptions options;
-        const char *text;
-    } cases[] = {
-        {{.endpoints = NULL}, "no etcd endpoint"},
-        {{.endpoints = ""}, "no etcd endpoint"},
-        {{.endpoints = "localhost"}, "\"localhost\": want host:port"},
-        {{.endpoints = "a:1,:2379"}, "\":2379\": want host:port"},
-        {{.endpoints = "a:1,,b:2"}, "\"\": want host:port"},
-        {{.endpoints = "a:0"}, "\"0\" is no port"},
-        {{.endpoints = "a:65536"}, "\"65536\" is no port"},
-        {{.endpoints = "a:23x"}, "\"23x\" is no port"},
-        {{.endpoints = "::1:2379"}, "want host:port"},
-        {{.endpoints = "a b:2379"}, "want host:port"},
-        {{.endpoints = "https://a:1"}, "wants TLS"},
-        {{.endpoints = "a:1", .ca_file = "/nonexistent.pem"}, "/nonexistent.pem"},
-        {{.endpoints = "http://a:1", .ca_file = "/nonexistent.pem"}, "is plain"},
-        {{.endpoints = "a:1", .cert_file = "c"}, "a client certificate needs"},
-        {{.endpoints = "a:1", .cert_file = "c", .key_file = "k"}, "a client certificate needs"},
-        {{.endpoints = "a:1", .user = "u"}, "needs a password"},
-        {{.endpoints = "a:1,a:2,a:3,a:4,a:5,a:6,a:7,a:8,a:9,a:10,a:11,a:12,a:13,a:14,a:15,a:16,"
-                       "a:17"},
-         "more than 16"},
-    };
-
-    for (size_t i = 0; i < ELEMENTSOF(cases); i++)
-        assert_refused(&cases[i].options, cases[i].text);
-}
-
-static void clear_environment(void)
-{
-    const char *names[] = {"", "_CA", "_CERT", "_KEY", "_USER", "_TLS_NAME", "_PASSWORD_FILE"};
-
-    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
-        char name[64];
-        (void)snprintf(name, sizeof(name), "SDTRAIN_ETCD%s", names[i]);
-        assert_int_equal(unsetenv(name), 0);
-    }
-}
-
-static void assert_environment_refused(int expected, const char *text)
-{
-    EtcdOptions options = {0};
-    Error err = ERROR_INIT;
-
-    assert_int_equal(etcd_options_from_environment(&options, &err), expected);
-    if (!strstr(err.text, text))
-        fail_msg("\"%s\" is not in \"%s\"", text, err.text);
-    clear_environment();
-}
-
-static void test_environment(void **state _unused_)
-{
-    EtcdOptions options = {.endpoints = "untouched"};
-    Error err = ERROR_INIT;
-    char path[] = "/tmp/sdtrain-test-password-XXXXXX";
-    int fd = mkstemp(path);
-
-    assert_true(fd >= 0);
-    clear_environment();
-    assert_int_equal(etcd_options_from_environment(&options, &err), 0);
-    assert_null(options.endpoints);
-
-    assert_int_equal(setenv("SDTRAIN_ETCD", "a:1,b:2", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_USER", "me", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_PASSWORD_FILE", path, 1), 0);
-    assert_environment_refused(-EINVAL, "holds no password");
-    assert_int_equal(fd_write_all(fd, "sesame \n", 8), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD", "a:1,b:2", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_CA", "ca", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_CERT", "cert", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_KEY", "key", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_USER", "me", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_PASSWORD_FILE", path, 1), 0);
-    assert_int_equal(etcd_options_from_environment(&options, &err), 0);
-    assert_string_equal(options.endpoints, "a:1,b:2");
-    assert_string_equal(options.ca_file, "ca");
-    assert_string_equal(options.cert_file, "cert");
-    assert_string_equal(options.key_file, "key");
-    assert_string_equal(options.user, "me");
-    assert_string_equal(options.password, "sesame "); /* only the end of the line goes */
-    clear_environment();
-    (void)fd_close(fd);
-    assert_int_equal(unlink(path), 0);
-
-    assert_int_equal(setenv("SDTRAIN_ETCD_USER", "me", 1), 0);
-    assert_environment_refused(-EINVAL, "SDTRAIN_ETCD_PASSWORD_FILE is not");
-    assert_int_equal(setenv("SDTRAIN_ETCD_KEY", "key", 1), 0);
-    assert_environment_refused(-EINVAL, "SDTRAIN_ETCD_CERT is not");
-    assert_int_equal(setenv("SDTRAIN_ETCD_USER", "me", 1), 0);
-    assert_int_equal(setenv("SDTRAIN_ETCD_PASSWORD_FILE", path, 1), 0);
-    assert_environment_refused(-ENOENT, path);
 }
 
 /* ---- an etcd that is not there ---- */
@@ -568,8 +456,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory), /* first: what the others leave in the heap would count */
-        cmocka_unit_test(test_bad_options),
-        cmocka_unit_test(test_environment),
         cmocka_unit_test(test_down),
         cmocka_unit_test(test_unknown_host),
         cmocka_unit_test(test_frozen),

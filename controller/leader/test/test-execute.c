@@ -379,6 +379,28 @@ static void a_job_goes_and_no_other(_unused_ void **state)
     (void)feed_free(feed);
 }
 
+/* One decision may name several things that go, and none hides another. */
+static void what_goes_together_goes(_unused_ void **state)
+{
+    Feed *feed = feed_new("lab");
+    Decision d = plain();
+    d.remove_generation = 2;
+    d.remove_job = true;
+    d.remove_request = true;
+    (void)snprintf(d.request.id, sizeof(d.request.id), "r1");
+    (void)snprintf(d.remove_incident, sizeof(d.remove_incident), "a-3");
+    assert_int_equal(send(feed, &all_rights, &d), 0);
+    assert_sent("delete all " CLUSTER "ranks/a/2/");
+    assert_sent("delete " CLUSTER "rendezvous/a/2");
+    assert_sent("delete " CLUSTER "specs/a");
+    assert_sent("delete all " CLUSTER "ranks/a/");
+    assert_sent("delete " CLUSTER "requests/r1");
+    assert_sent("delete " CLUSTER "incidents/a-3");
+    assert_sent("delete " CLUSTER "alerts/a-3");
+    assert_not_sent("put ");
+    (void)feed_free(feed);
+}
+
 static void an_incident_goes_with_its_alert(_unused_ void **state)
 {
     Feed *feed = feed_new("lab");
@@ -413,6 +435,7 @@ int main(void)
         CASE(a_world_has_its_own_secret_or_none),
         CASE(a_generation_goes_and_no_other),
         CASE(a_job_goes_and_no_other),
+        CASE(what_goes_together_goes),
         CASE(an_incident_goes_with_its_alert),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -344,6 +344,123 @@ static void news_come_before_deadlines(_unused_ void **state)
     assert_int_equal(generation(), 1);
 }
 
+/* ---- requests that cannot begin ---- */
+
+/* The transaction, and the read of what became of it: nobody is deposed, and nothing is told as done. */
+static void what_cannot_begin_is_tried_ever_later(_unused_ void **state)
+{
+    list_all();
+    elect();
+    put_node("n1");
+    put_node("n2");
+    put_job("a");
+    seen.fails = -ENOMEM;
+    show_all();
+    pass(5 * USEC_PER_MSEC);
+    assert_int_equal(seen.n_failed, 1);
+    pass(10 * USEC_PER_SEC);
+    assert_in_range(seen.n_failed, 8, 20);
+    assert_int_equal(told.n_answers[OUTCOME_DONE] + told.n_ended, 0);
+    assert_int_equal(n_under_way(), 0);
+    assert_true(leader_view(leader).term > 0);
+    const int before = seen.n_failed;
+    seen.fails = 0;
+    pass(2 * USEC_PER_SEC);
+    assert_int_equal(seen.n_failed, before);
+    cordon("n1");
+    answer(under_way(true), GIVEN);
+    assert_true(is_cordoned("n1")); /* by that read */
+    delete_key("/sdtrain/lab/cordons/n1");
+    settle();
+    assert_int_equal(generation(), 1);
+}
+
+static void what_did_not_fit_is_read_when_a_read_can_begin(_unused_ void **state)
+{
+    need_room();
+    seen.fails = -ENOMEM;
+    pass(3500 * USEC_PER_MSEC);
+    assert_int_equal(seen.n_failed, 3); /* one each second */
+    seen.fails = 0;
+    pass(USEC_PER_SEC);
+    answer(under_way(true), GIVEN);
+    assert_true(has_job("b"));
+    settle();
+}
+
+/* It cannot say that it leaves, and ends without a word; or says so, and cannot give its lease back. */
+static void who_cannot_write_leaves_at_once(void **state)
+{
+    for (int i = 0; i < 2; i++) {
+        begin();
+        settle();
+        if (i == 0)
+            seen.fails = -ENOMEM;
+        leader_leave(leader);
+        if (i == 1) {
+            EtcdCall *last = under_way(false);
+            seen.fails = -ENOMEM;
+            answer(last, GIVEN);
+        }
+        assert_int_equal(told.n_ended, 1);
+        assert_int_equal(told.ended, 0);
+        assert_int_equal(n_under_way(), 0);
+        leader_leave(leader); /* it has left */
+        pass(5 * USEC_PER_SEC);
+        assert_int_equal(told.n_ended, 1);
+        (void)tear_down(state);
+        (void)set_up(state);
+    }
+}
+
+/* Whatever etcd says to its last words: it has left. */
+static void who_is_refused_its_last_words_has_left(void **state)
+{
+    static const AnswerKind kinds[] = {DENIED, LOST_BEFORE, LOST_AFTER};
+    for (size_t i = 0; i < 2 * ELEMENTSOF(kinds); i++) {
+        begin();
+        settle();
+        leader_leave(leader);
+        answer(under_way(false), i % 2 ? GIVEN : kinds[i / 2]); /* that it leaves */
+        assert_int_equal(told.n_ended, 0);
+        assert_int_equal(seen.n_revoked, 1);
+        answer(under_way(false), kinds[i / 2]); /* its lease */
+        assert_int_equal(told.n_ended, 1);
+        assert_int_equal(told.ended, 0);
+        (void)tear_down(state);
+        (void)set_up(state);
+    }
+}
+
+/* ---- records that cannot be read ---- */
+
+/* The core hears that they are there: a cordon that nobody can read is one. */
+static void what_cannot_be_read_is_no_news_of_its_end(_unused_ void **state)
+{
+    begin();
+    settle();
+    assert_int_equal(told.n_unreadable, 0);
+    put_text("/sdtrain/lab/cordons/n1", "no record");
+    show_all();
+    assert_int_equal(told.n_unreadable, 1);
+    assert_true(is_cordoned("n1"));
+    leader_note_record(leader, "/sdtrain/lab/cordons/n2", "no record", 9, seen.revision);
+    assert_int_equal(told.n_unreadable, 2);
+    assert_false(is_cordoned("n2"));
+    put_text("/sdtrain/lab/worlds/a", "no record");
+    show_all();
+    assert_int_equal(told.n_unreadable, 3);
+    delete_key("/sdtrain/lab/cordons/n1");
+    show_all();
+    assert_false(is_cordoned("n1"));
+    const int before = told.n_observed;
+    put_text("/sdtrain/lab/what/is-it", "no record"); /* of a later version */
+    assert_true(show_one());
+    assert_int_equal(told.n_unreadable, 3);
+    assert_in_range(told.n_observed, before, before + 1); /* nothing but a look */
+    settle();
+}
+
 /* ---- rights ---- */
 
 static bool lacks(const char *word)
@@ -468,6 +585,31 @@ static void the_first_one_is_known(_unused_ void **state)
     assert_string_equal(leader_view(leader).first->name, "other");
 }
 
+/* Before the core hears of it: put, changed and gone, by the watch and by a read; and nothing else. */
+static void each_record_is_told_as_read(_unused_ void **state)
+{
+    begin();
+    settle();
+    int n = told.n_read;
+    put_node("n3");
+    cordon("n3");
+    show_all();
+    assert_int_equal(told.n_read, n + 2);
+    delete_key("/sdtrain/lab/nodes/n3");
+    show_all();
+    assert_int_equal(told.n_read, n + 3);
+    delete_key("/sdtrain/lab/cordons/n3");
+    list_all();
+    assert_int_equal(told.n_read, n + 4);
+    settle();
+    n = told.n_read;
+    pass(10 * USEC_PER_SEC); /* time is no record */
+    leader_configure(leader, &settings);
+    leader_note_record(leader, "/sdtrain/lab/cordons/n3", NULL, 0, seen.revision);
+    seen.on_elected(false, LEADER_KEY, 0, seen.userdata);
+    assert_int_equal(told.n_read, n);
+}
+
 /* The core would take every key to be as new as that one. */
 static void the_core_does_not_hear_of_what_was_read_beside_the_watch(_unused_ void **state)
 {
@@ -501,11 +643,17 @@ int main(void)
         CASE(a_decision_that_cannot_begin_does_not_spin),
         CASE(a_decision_is_told_with_its_beginning),
         CASE(news_come_before_deadlines),
+        CASE(what_cannot_begin_is_tried_ever_later),
+        CASE(what_did_not_fit_is_read_when_a_read_can_begin),
+        CASE(who_cannot_write_leaves_at_once),
+        CASE(who_is_refused_its_last_words_has_left),
+        CASE(what_cannot_be_read_is_no_news_of_its_end),
         CASE(a_right_that_is_missing_is_asked_for_until_it_is_there),
         CASE(another_lease_is_another_key),
         CASE(each_change_of_the_view_is_told_at_once),
         CASE(a_watch_that_is_down_shows),
         CASE(the_first_one_is_known),
+        CASE(each_record_is_told_as_read),
         CASE(the_core_does_not_hear_of_what_was_read_beside_the_watch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

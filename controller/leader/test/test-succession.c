@@ -322,6 +322,30 @@ static void who_comes_late_knows_the_same(_unused_ void **state)
     }
 }
 
+/* Its key goes before the election says so: what it told of those before it is not told of itself. */
+static void what_was_told_goes_with_the_key(_unused_ void **state)
+{
+    Line l = {.now = 100};
+    LeaderRecord record = {0};
+    const int64_t term = two_deaths(&l);
+    assert_int_equal(ask(&l, "c"), SUCCESSION_STAND_STILL);
+    succession_introduce(&l.s, &record);
+    assert_int_equal(record.deaths, 2);
+    assert_int_equal(record.still_until_usec, (1110 + BASE) * SEC);
+    l.now += BASE;
+    lead(&l, "c", term);
+    vanish(&l, "c");
+    record = (LeaderRecord){0};
+    succession_introduce(&l.s, &record);
+    assert_int_equal(record.state, LEADER_UP);
+    assert_int_equal(record.deaths, 0);
+    assert_int_equal(record.records, 0);
+    assert_int_equal(record.still_until_usec, 0);
+    assert_int_equal(record.n_before, 0);
+    assert_int_equal(succession_still_until(&l.s), 0);
+    succession_clear(&l.s);
+}
+
 static void a_damaged_record_is_one_that_tells_nothing(_unused_ void **state)
 {
     Line l = {.now = 100};
@@ -348,6 +372,7 @@ int main(void)
         cmocka_unit_test(a_leader_that_left_or_decided_or_lived_is_no_second_death),
         cmocka_unit_test(one_that_stood_still_does_not_count),
         cmocka_unit_test(who_comes_late_knows_the_same),
+        cmocka_unit_test(what_was_told_goes_with_the_key),
         cmocka_unit_test(a_damaged_record_is_one_that_tells_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

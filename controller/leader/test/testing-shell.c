@@ -9,6 +9,7 @@
 
 Leader *leader;
 LeaderSettings settings;
+Journal *journal;
 struct ShellTold told;
 
 static void on_loaded(_unused_ void *userdata) { told.n_loaded++; }
@@ -21,6 +22,8 @@ static void on_leads(_unused_ void *userdata) { told.n_leads++; }
 static void on_record_read(_unused_ void *userdata, const Event *event)
 {
     NodeSurvey node;
+    told.n_read++;
+    assert_int_equal(event->now_usec, clock_boottime_usec());
     if (event->kind != EVENT_NODE || !event->record)
         return;
     for (int i = 0; cluster_survey_node(leader_view(leader).cluster, i, &node); i++)
@@ -32,6 +35,7 @@ static void on_observed(_unused_ void *userdata, const Event *event)
     told.n_leading += event->kind == EVENT_LEADING;
     assert_true(told.n_leads >= told.n_leading); /* who leads is told before anything is decided */
     told.n_stalled += event->stalled;
+    told.n_unreadable += event->health != RECORD_READABLE;
     assert_int_equal(event->now_usec, clock_boottime_usec());
     assert_int_equal(event->real_usec, clock_realtime_usec());
     told.n_ticks += event->kind == EVENT_TICK;
@@ -77,7 +81,7 @@ static int set_up_jobs(size_t n_jobs)
         .core = cluster_config_default,
         .limits = {.nodes = 8, .jobs = n_jobs, .reports = 32, .incidents = 201, .requests = 8},
         .introduction = {.name = "c", .max_nodes = 8, .max_jobs = (int)n_jobs}};
-    const LeaderNeeds needs = {.draw = draw};
+    const LeaderNeeds needs = {.draw = draw, .journal = journal};
     const LeaderEvents events = {.loaded = on_loaded,
                                  .view_changed = on_view_changed,
                                  .leads = on_leads,

@@ -14,11 +14,13 @@
 
 extern Leader *leader;
 extern LeaderSettings settings;
+/* The test's own, into which the next Leader records; NULL: nothing is recorded. */
+extern Journal *journal;
 
 /* What LeaderEvents have said since set_up(). */
 extern struct ShellTold {
     int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_observed, n_leading,
-        n_answers[3];
+        n_unreadable, n_read, n_answers[3];
     uint64_t begun_usec; /* of the last decision that was answered */
     int64_t shown;       /* as far as the watch has come */
     LeaderView view;     /* as it was at the last view_changed() */

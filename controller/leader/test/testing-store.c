@@ -217,6 +217,12 @@ struct EtcdCall {
 static EtcdCall *calls[CALLS_MAX];
 static size_t n_calls;
 
+static bool fails(void)
+{
+    seen.n_failed += seen.fails < 0;
+    return seen.fails < 0;
+}
+
 static EtcdCall *add_call(void *userdata, EtcdCall **ret)
 {
     EtcdCall *call = calloc(1, sizeof(*call));
@@ -233,6 +239,8 @@ int etcd_get(_unused_ Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler
 {
     assert_string_equal(key, "/sdtrain/lab/");
     assert_true(prefix);
+    if (fails())
+        return seen.fails;
     add_call(userdata, ret)->read = handler;
     seen.n_reads++;
     return 0;
@@ -241,6 +249,8 @@ int etcd_get(_unused_ Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler
 int etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret)
 {
+    if (fails())
+        return seen.fails;
     EtcdCall *call = add_call(userdata, ret);
     assert_true(n_compares <= ELEMENTSOF(call->compares) && n_ops <= ELEMENTSOF(call->ops));
     call->written = handler;
@@ -262,6 +272,8 @@ int etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_compares
 int etcd_ask_rights(_unused_ Etcd *etcd, _unused_ const char *key, EtcdTxnHandler handler,
                     void *userdata, EtcdCall **ret)
 {
+    if (fails())
+        return seen.fails;
     EtcdCall *call = add_call(userdata, ret);
     call->written = handler;
     call->asks_rights = true;

@@ -35,6 +35,8 @@ extern struct StoreSeen {
     const char *own_key; /* of the candidate; LEADER_KEY unless the test says another */
     bool has_candidate;
     bool connected; /* the watch is up */
+    int fails;      /* what a request that cannot begin returns; 0: all begin */
+    int n_failed;   /* requests that could not */
     EtcdLeaseHandler on_lease;
     EtcdElectionHandler on_elected;
     EtcdHistoryHandler on_history;
