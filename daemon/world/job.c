@@ -286,8 +286,8 @@ static bool is_dead_with_older(const LocalWorld *local)
     return !local;
 }
 
-/* With those before it: a report is under way that says less than is known now. It may come late, and must not come after
- * the word that they are dead. */
+/* With those before it: a report is under way that says less than is known now. It may come late, and must not come
+ * after the word that they are dead. */
 static bool tells_late(const LocalWorld *local)
 {
     for (; local; local = local->next)
