@@ -190,6 +190,29 @@ static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **
     assert_true(killed_of(&n1, "a", 2) != 0);
 }
 
+/* Nobody heard what became of it: it may still come. */
+static void older_ranks_are_told_dead_after_what_may_still_come(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    dies(&n1.machine, 0);
+    (void)snprintf(key, sizeof(key), "%s", report_key(&n1, "a", 1)->key);
+    answer(under_way(&n1.etcd, key), LATE);
+    (void)decide("a", 2, 1, 0);
+    show(&n1.etcd);
+    dies(&n1.machine, 1);
+    (void)key_ranks("lab", "a", 2, "n1", key);
+    while (is_under_way(&n1.etcd, key))
+        answer(under_way(&n1.etcd, key), GIVEN);
+    assert_int_equal(killed_of(&n1, "a", 2), 0);
+    come_late();
+    pass(5 * USEC_PER_SEC);
+    settle();
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_EXITED);
+    assert_true(killed_of(&n1, "a", 2) != 0);
+}
+
 /* Etcd has all that was to be said of its ranks: nothing comes back of a job that is removed. */
 static void a_world_whose_end_was_told_goes_with_its_job(_unused_ void **state)
 {
@@ -243,6 +266,7 @@ int main(void)
         CASE(a_world_that_was_put_once_more_is_reported_alone),
         CASE(the_first_world_of_a_job_submitted_again_is_reported_alone),
         CASE(older_ranks_are_told_dead_after_what_was_on_its_way),
+        CASE(older_ranks_are_told_dead_after_what_may_still_come),
         CASE(a_world_whose_end_was_told_goes_with_its_job),
         CASE(an_end_that_was_not_told_is_told_after_the_world),
     };

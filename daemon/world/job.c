@@ -286,13 +286,15 @@ static bool is_dead_with_older(const LocalWorld *local)
     return !local;
 }
 
-/* With those before it: a report is under way that says less than is known now. It may come late, and must not come
- * after the word that they are dead. */
+/* With those before it: a report is under way, or nobody knows what became of it, that says less than is known now. It
+ * may come late, and must not come after the word that they are dead. */
 static bool tells_late(const LocalWorld *local)
 {
-    for (; local; local = local->next)
-        if (local->report.call && (local->report.wanted || !local->killed_usec))
+    for (; local; local = local->next) {
+        const RecordWriter *report = &local->report;
+        if (report->unsure || (report->call && (report->wanted || !local->killed_usec)))
             return true;
+    }
     return false;
 }
 
