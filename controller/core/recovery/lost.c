@@ -120,19 +120,35 @@ bool lost_hides(const CoreJob *job)
            is_without_spec(job, ignored, sizeof(ignored));
 }
 
+/* What is remembered is of an earlier record than the one that is there. */
+static bool is_unread(const Stamp *stamp, Lost lost)
+{
+    return !stamp->mod || lost == LOST_DAMAGED || lost == LOST_FOREIGN;
+}
+
+/* A record that is there and cannot be read stays so, whose ever it is. */
+static Lost forget(const Stamp *stamp, Lost lost)
+{
+    return stamp->mod && is_unread(stamp, lost) ? lost : LOST_NOT;
+}
+
 void lost_forget(CoreJob *job, const char *submission)
 {
-    if (!job->desired_stamp.mod)
+    if (is_unread(&job->desired_stamp, job->desired_lost))
         job->desired = (DesiredRecord){0};
-    if (!job->world_stamp.mod) {
+    if (is_unread(&job->world_stamp, job->world_lost)) {
         memset(&job->world, 0, sizeof(job->world));
         job->n_runs = 0;
     }
-    if (!job->phase_stamp.mod)
+    if (is_unread(&job->phase_stamp, job->phase_lost))
         memset(&job->phase, 0, sizeof(job->phase));
-    if (!job->checkpoints_stamp.mod || !text_equal(job->checkpoints.submission, submission))
+    if (is_unread(&job->checkpoints_stamp, job->checkpoints_lost) ||
+        !text_equal(job->checkpoints.submission, submission))
         memset(&job->checkpoints, 0, sizeof(job->checkpoints));
-    job->desired_lost = job->world_lost = job->phase_lost = job->checkpoints_lost = LOST_NOT;
+    job->desired_lost = forget(&job->desired_stamp, job->desired_lost);
+    job->world_lost = forget(&job->world_stamp, job->world_lost);
+    job->phase_lost = forget(&job->phase_stamp, job->phase_lost);
+    job->checkpoints_lost = forget(&job->checkpoints_stamp, job->checkpoints_lost);
     job->lost_usec = 0;
 }
 
