@@ -164,7 +164,8 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         judge_cordons(h, e, phase, &world->runs[i]);
     const Entry *incident =
         world->incident[0] ? history_find(h, KEY_INCIDENTS, world->incident) : NULL;
-    if (!rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
+    if (!e->job->touched && /* else the pause may be one of long ago, put back */
+        !rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
         history_broken(h, e, &b);
 }
 
