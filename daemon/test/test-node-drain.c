@@ -5,19 +5,6 @@
 #include <signal.h>
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 static void a_drain_waits_for_the_ranks_and_leaves(_unused_ void **state)
 {
     join(&n1);
@@ -227,7 +214,7 @@ static void a_lease_that_ends_at_the_last_word_is_taken_anew(_unused_ void **sta
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_drain_waits_for_the_ranks_and_leaves),
         CASE(a_drain_that_is_asked_for_again_kills_and_leaves_once),

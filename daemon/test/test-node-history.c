@@ -4,19 +4,6 @@
 
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 static HistoryRecord on_disk(void)
 {
     HistoryRecord record;
@@ -234,7 +221,7 @@ static void without_a_folder_nothing_is_written(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(the_cluster_is_known_after_a_restart),
         CASE(a_cluster_that_is_not_named_is_kept),

@@ -13,12 +13,6 @@ static int set_up(_unused_ void **state)
     return 0;
 }
 
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 /* ---- names ---- */
 
 static bool remembers(const TestNode *n, const char *job)
@@ -308,7 +302,7 @@ static void each_world_removes_the_oldest_logs_of_its_job(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(how_far_job_ab_was_is_kept_when_job_a_begins),
         CASE(each_job_that_is_done_has_its_deadline),

@@ -7,19 +7,6 @@
 #include <signal.h>
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 /* Nobody has seen yet that the world moved a second time. */
 static void the_dead_are_told_again_under_the_next_world(_unused_ void **state)
 {
@@ -257,7 +244,7 @@ static void an_end_that_was_not_told_is_told_after_the_world(_unused_ void **sta
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(the_dead_are_told_again_under_the_next_world),
         CASE(a_report_that_is_refused_at_its_end_is_written_under_the_new_guard),

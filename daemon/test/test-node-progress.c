@@ -7,19 +7,6 @@
 #include <math.h>
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 static const StoredKey *progress_key(void)
 {
     char key[KEY_MAX];
@@ -406,7 +393,7 @@ static void a_save_after_what_was_found_is_one_commit(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_commit_before_the_first_step_is_at_the_step_of_its_world),
         CASE(a_wait_before_the_first_step_keeps_what_is_committed),

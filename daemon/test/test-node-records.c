@@ -8,19 +8,6 @@
 #include <signal.h>
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 /* ---- what lies in etcd ---- */
 
 static CheckpointsRecord checkpoints(void)
@@ -514,7 +501,7 @@ static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ vo
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(the_first_of_two_saves_is_the_one_that_counts),
         CASE(a_commit_of_another_writer_is_kept),

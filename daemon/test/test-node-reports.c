@@ -8,19 +8,6 @@
 #include <signal.h>
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 static RankReport rank_report(int64_t generation, size_t i)
 {
     RanksRecord record = report_of(&n1, "a", generation);
@@ -581,7 +568,7 @@ static void each_rank_in_a_lost_slot_is_reported_as_ended(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(each_stage_of_a_life_is_reported_with_its_time),
         CASE(a_first_step_without_a_word_before_is_a_life_too),

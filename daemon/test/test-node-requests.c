@@ -6,19 +6,6 @@
 
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 /* ---- what it says ---- */
 
 /* Leaders place ranks by nothing else. */
@@ -241,7 +228,7 @@ static void an_answer_that_is_no_text_is_given(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_record_says_what_the_node_is),
         CASE(a_record_names_the_world_that_runs),

@@ -6,19 +6,6 @@
 #include <signal.h>
 #include <string.h>
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 /* ---- commits ---- */
 
 static size_t n_commits(void)
@@ -564,7 +551,7 @@ static void a_trainer_that_does_not_take_its_part_is_killed(_unused_ void **stat
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_commit_whose_answer_is_lost_is_done_once),
         CASE(a_commit_is_refused_when_the_world_moves_before_it_is_written),

@@ -17,12 +17,6 @@ static int set_up(_unused_ void **state)
     return 0;
 }
 
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 static void damage(KeyKind kind, const char *name)
 {
     char key[KEY_MAX];
@@ -651,7 +645,7 @@ static void both_jobs_come_back_with_a_new_lease(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(killed_usec_is_told_when_the_last_old_rank_is_dead),
         CASE(a_node_that_is_left_out_tells_of_its_dead),

@@ -9,19 +9,6 @@
 
 enum { DAY_SEC = 86400 };
 
-static int set_up(_unused_ void **state)
-{
-    nodes_begin();
-    submit("a");
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    nodes_end();
-    return 0;
-}
-
 static void put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease)
 {
     char key[KEY_MAX];
@@ -596,7 +583,7 @@ static void another_history_before_a_node_is_registered_ends_nothing(_unused_ vo
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_node_registers_when_its_probes_have_answered),
         CASE(a_record_that_says_the_same_is_not_put_again),

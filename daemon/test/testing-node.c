@@ -152,6 +152,19 @@ void nodes_end(void)
     seams_end();
 }
 
+int nodes_set_up(_unused_ void **state)
+{
+    nodes_begin();
+    submit("a");
+    return 0;
+}
+
+int nodes_tear_down(_unused_ void **state)
+{
+    nodes_end();
+    return 0;
+}
+
 void start(TestNode *n)
 {
     Error err = ERROR_INIT;

@@ -38,6 +38,9 @@ extern TestNode n1, n2;
 /* Nothing runs yet. */
 void nodes_begin(void);
 void nodes_end(void);
+/* Both, for cmocka; job a is submitted. */
+int nodes_set_up(void **state);
+int nodes_tear_down(void **state);
 /* Makes and starts the Manager, which has no lease yet. */
 void start(TestNode *n);
 /* start(), a lease, and answers until its record is there. */

@@ -188,21 +188,22 @@ EtcdCall *etcd_call_free(EtcdCall *call)
     return NULL;
 }
 
-EtcdCall *under_way(const Etcd *etcd, const char *key)
+static EtcdCall *find_under_way(const Etcd *etcd, const char *key)
 {
     for (size_t i = 0; i < n_calls; i++)
         if (calls[i]->etcd == etcd && strcmp(calls[i]->key, key) == 0)
             return calls[i];
-    fail_msg("no request for %s is under way", key);
     return NULL;
 }
 
-bool is_under_way(const Etcd *etcd, const char *key)
+bool is_under_way(const Etcd *etcd, const char *key) { return find_under_way(etcd, key); }
+
+EtcdCall *under_way(const Etcd *etcd, const char *key)
 {
-    for (size_t i = 0; i < n_calls; i++)
-        if (calls[i]->etcd == etcd && strcmp(calls[i]->key, key) == 0)
-            return true;
-    return false;
+    EtcdCall *call = find_under_way(etcd, key);
+    if (!call)
+        fail_msg("no request for %s is under way", key);
+    return call;
 }
 
 size_t n_under_way(const Etcd *etcd)

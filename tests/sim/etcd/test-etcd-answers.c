@@ -6,39 +6,6 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
-static EtcdLease *lease;
-static EtcdWatch *watch;
-static EtcdElection *election;
-
-static void open_client_of(const char *endpoints, const char *user)
-{
-    const EtcdOptions options = {.endpoints = endpoints,
-                                 .user = user,
-                                 .password = user ? "secret" : NULL,
-                                 .timeout_usec = 5 * USEC_PER_SEC};
-    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
-}
-
-static void open_client(const char *user) { open_client_of(answers_endpoint, user); }
-
-static int set_up(_unused_ void **state)
-{
-    answers_open(&event);
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    election = etcd_election_free(election);
-    lease = etcd_lease_free(lease);
-    watch = etcd_watch_free(watch);
-    etcd = etcd_free(etcd);
-    answers_close(event);
-    return 0;
-}
-
 /* ---- leases ---- */
 
 typedef struct SeenLease {
@@ -59,7 +26,7 @@ static void reply_grant(int64_t id) { reply_grant_of(id, 10); }
 static void a_renewal_of_two_terms_is_none(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
     const uint64_t deadline_usec = etcd_lease_deadline_usec(lease);
@@ -83,7 +50,7 @@ static void assert_near(uint64_t usec, uint64_t wanted_usec)
 static void a_deadline_counts_from_the_send(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     AskedCall *grant = await_asked("LeaseGrant");
     const uint64_t granted_usec = clock_boottime_usec();
@@ -107,7 +74,7 @@ static void a_deadline_counts_from_the_send(_unused_ void **state)
 static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
     reply_keep_alive(77, 0, 2); /* there is none */
@@ -124,7 +91,7 @@ static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
 static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
     AskedCall *first = await_asked("LeaseKeepAlive");
@@ -141,7 +108,7 @@ static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
 static void renewals_that_fail_are_tried_before_it_runs_out(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 2, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant_of(77, 2);
     for (int i = 0; i < 8; i++) {
@@ -159,7 +126,7 @@ static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
 {
     SeenLease seen = {0};
     uint64_t failed_usec = 0;
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant_of(77, 100);
     for (int i = 0; i < 9; i++) {
@@ -176,7 +143,7 @@ static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
 static void an_answer_to_another_lease_is_none(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
     AskedCall *stream = await_asked("LeaseKeepAlive");
@@ -191,7 +158,7 @@ static void an_answer_to_another_lease_is_none(_unused_ void **state)
 static void each_renewal_has_a_witness_of_its_own(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
     for (int i = 1; i <= 3; i++) {
@@ -213,7 +180,7 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 static void a_candidate_whose_key_nobody_shows_stands_again(_unused_ void **state)
 {
     SeenLease seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 1000, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant_of(77, 1000);
     assert_int_equal(etcd_election_new(etcd, "/e/", "v", lease, on_election, NULL, &election), 0);
@@ -253,7 +220,7 @@ static void a_watch_that_says_nothing_is_begun_anew(_unused_ void **state)
 {
     const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};
     SeenEvents seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
     reply_range(await_asked("Range"), 5, 2);
     reply_created();
@@ -288,7 +255,7 @@ static void say_event(AskedCall *call, const char *key, int64_t revision, bool m
 static void a_watch_that_spoke_is_looked_at_again(_unused_ void **state)
 {
     SeenEvents seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
     reply_range(await_asked("Range"), 5, 2);
     AskedCall *stream = await_asked("Watch");
@@ -305,7 +272,7 @@ static void a_watch_that_spoke_is_looked_at_again(_unused_ void **state)
 static void fragments_of_a_revision_are_told_at_once(_unused_ void **state)
 {
     SeenEvents seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
     reply_range(await_asked("Range"), 5, 2);
     AskedCall *stream = await_asked("Watch");
@@ -335,7 +302,7 @@ static void refuse_watch(void)
 static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
 {
     SeenEvents seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
     reply_range(await_asked("Range"), 5, 2);
     AskedCall *stream = await_asked("Watch");
@@ -353,7 +320,7 @@ static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
 static void a_watch_that_was_up_does_not_wait_long(_unused_ void **state)
 {
     SeenEvents seen = {0};
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
     for (int i = 0; i < 8; i++) {
         reply_range(await_asked("Range"), 5, 2);
@@ -373,7 +340,7 @@ static void a_watch_that_was_up_does_not_wait_long(_unused_ void **state)
 static void a_watch_that_is_refused_gets_another_token(_unused_ void **state)
 {
     SeenEvents seen = {0};
-    open_client("node");
+    open_client(answers_endpoint, "node");
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, &seen, &watch), 0);
     reply_token("first");
     AskedCall *list = await_asked("Range");
@@ -408,7 +375,7 @@ static void on_other_history(_unused_ const EtcdHistory *was, _unused_ const Etc
 static void an_older_answer_takes_no_revision_back(_unused_ void **state)
 {
     int64_t first = 0, second = 0;
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     etcd_set_history(etcd, (EtcdHistory){.cluster = 7, .revision = 5}, on_other_history, NULL);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &first, NULL), 0);
     AskedCall *older = await_asked("Range");
@@ -433,7 +400,7 @@ static void one_other_history_is_told_once(_unused_ void **state)
 {
     int64_t first = 0, second = 0;
     int n = 0;
-    open_client(NULL);
+    open_client(answers_endpoint, NULL);
     etcd_set_history(etcd, (EtcdHistory){.cluster = 7, .revision = 50}, on_each_history, &n);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &first, NULL), 0);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &second, NULL), 0);
@@ -452,7 +419,7 @@ static void a_member_that_is_down_is_left(_unused_ void **state)
     for (size_t down = 0; down < 2; down++) {
         int64_t revision = 0;
         answers_down = down;
-        open_client_of(answers_endpoints, NULL);
+        open_client(answers_endpoints, NULL);
         assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &revision, NULL), 0);
         AskedCall *call = await_asked("Range");
         assert_int_equal(call->member, 1 - down);
@@ -465,7 +432,7 @@ static void a_member_that_is_down_is_left(_unused_ void **state)
 static void a_silent_member_is_left(_unused_ void **state)
 {
     int64_t revision = 0;
-    open_client_of(answers_endpoints, NULL);
+    open_client(answers_endpoints, NULL);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &revision, NULL), 0);
     AskedCall *first = await_asked("Range");
     const size_t silent = first->member;
@@ -482,7 +449,7 @@ static void a_member_that_answers_is_kept(_unused_ void **state)
 {
     const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};
     int64_t revision = 0;
-    open_client_of(answers_endpoints, NULL);
+    open_client(answers_endpoints, NULL);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &revision, NULL), 0);
     AskedCall *slow = await_asked("Range");
     for (int i = 0; i < 8; i++) {
@@ -497,7 +464,7 @@ static void a_member_that_answers_is_kept(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, answers_set_up, answers_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_renewal_of_two_terms_is_none),
         CASE(a_deadline_counts_from_the_send),

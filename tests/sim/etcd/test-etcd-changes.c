@@ -6,34 +6,6 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
-static EtcdLease *lease;
-static EtcdWatch *watch;
-static EtcdElection *election;
-
-static void open_client(const char *endpoints)
-{
-    const EtcdOptions options = {.endpoints = endpoints, .timeout_usec = 5 * USEC_PER_SEC};
-    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
-}
-
-static int set_up(_unused_ void **state)
-{
-    answers_open(&event);
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    election = etcd_election_free(election);
-    lease = etcd_lease_free(lease);
-    watch = etcd_watch_free(watch);
-    etcd = etcd_free(etcd);
-    answers_close(event);
-    return 0;
-}
-
 static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
 {
     etcd_election_lease_changed(election, is, id);
@@ -92,7 +64,7 @@ static void say_change(AskedCall *stream, const char *key, int64_t created, int6
 static AskedCall *stand_behind(const char *other, const char *third)
 {
     story[0] = '\0';
-    open_client(answers_endpoint);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 1000, "/p/w", on_lease, NULL, &lease), 0);
     reply_grant_of(77, 1000);
     assert_int_equal(etcd_election_new(etcd, "/e/", "one", lease, on_election, NULL, &election), 0);
@@ -216,7 +188,7 @@ static void a_watch_knows_what_is_there(_unused_ void **state)
     bool there[ELEMENTSOF(keys)] = {[1] = true, [3] = true};
     int64_t revision = 10;
     n_events = 0;
-    open_client(answers_endpoint);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
     reply_page(9, false, "/p/b", "/p/d");
     AskedCall *stream = await_asked("Watch");
@@ -247,7 +219,7 @@ static void a_watch_knows_what_is_there(_unused_ void **state)
 static AskedCall *begin_watch(const char *a, const char *b)
 {
     n_events = 0;
-    open_client(answers_endpoint);
+    open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
     reply_page(9, false, a, b);
     AskedCall *stream = await_asked("Watch");
@@ -326,7 +298,7 @@ static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const Etc
 static void who_speaks_is_not_left_with_the_silent_one(_unused_ void **state)
 {
     int n_read = 0;
-    open_client(answers_endpoints);
+    open_client(answers_endpoints, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
     reply_page(9, false, NULL, NULL);
     AskedCall *stream = await_asked("Watch");
@@ -365,7 +337,7 @@ static void a_client_that_is_gone_asks_nothing(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, answers_set_up, answers_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(the_eldest_candidate_leads),
         CASE(a_key_that_is_born_again_is_another_term),

@@ -7,38 +7,6 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
-static EtcdLease *lease;
-
-static void open_client(const char *endpoints, const char *user)
-{
-    const EtcdOptions options = {.endpoints = endpoints,
-                                 .user = user,
-                                 .password = user ? "secret" : NULL,
-                                 .timeout_usec = 5 * USEC_PER_SEC};
-    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
-}
-
-static int set_up(_unused_ void **state)
-{
-    answers_open(&event);
-    return 0;
-}
-
-static void close_client(void)
-{
-    lease = etcd_lease_free(lease);
-    etcd = etcd_free(etcd);
-}
-
-static int tear_down(_unused_ void **state)
-{
-    close_client();
-    answers_close(event);
-    return 0;
-}
-
 /* What a handler of a call has heard. */
 typedef struct Heard {
     int n, r;
@@ -481,7 +449,7 @@ static void a_lost_lease_is_none(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, answers_set_up, answers_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_token_is_asked_for_with_name_and_password),
         CASE(a_token_is_asked_for_on_another_member),

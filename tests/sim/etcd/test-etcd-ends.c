@@ -6,12 +6,7 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
 static EtcdCall *call;
-static EtcdLease *lease;
-static EtcdWatch *watch;
-static EtcdElection *election;
 static int n_heard;         /* callbacks of what is freed later */
 static bool frees_itself;   /* in its next callback */
 static EtcdLeaseState last; /* of the lease */
@@ -58,46 +53,32 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
         election = etcd_election_free(election);
 }
 
-static void open_client_of(const char *user)
+static void begin_of(const char *user)
 {
-    const EtcdOptions options = {.endpoints = answers_endpoint,
-                                 .user = user,
-                                 .password = user ? "secret" : NULL,
-                                 .timeout_usec = 5 * USEC_PER_SEC};
     n_heard = 0;
     frees_itself = false;
-    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
+    open_client(answers_endpoint, user);
 }
 
-static void open_client(void) { open_client_of(NULL); }
+static void begin(void) { begin_of(NULL); }
 
-static void close_client(void)
+static void finish(void)
 {
     call = etcd_call_free(call);
-    election = etcd_election_free(election);
-    lease = etcd_lease_free(lease);
-    watch = etcd_watch_free(watch);
-    etcd = etcd_free(etcd);
-}
-
-static int set_up(_unused_ void **state)
-{
-    answers_open(&event);
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
     close_client();
-    answers_close(event);
-    return 0;
+}
+
+static int tear_down(void **state)
+{
+    finish();
+    return answers_tear_down(state);
 }
 
 /* ---- what each of them may be doing ---- */
 
 static void reading(void)
 {
-    open_client();
+    begin();
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, NULL, &call), 0);
     (void)await_asked("Range");
 }
@@ -111,7 +92,7 @@ static void reading_and_pausing(void)
 
 static void list(void)
 {
-    open_client();
+    begin();
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
     (void)await_asked("Range");
 }
@@ -143,7 +124,7 @@ static void list_that_failed(void)
 
 static void begin_lease(void)
 {
-    open_client();
+    begin();
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
     (void)await_asked("LeaseGrant");
 }
@@ -319,7 +300,7 @@ static void what_is_left_without_its_client_is_quiet(_unused_ void **state)
 
 static void a_call_that_waits_for_a_token_may_be_freed(_unused_ void **state)
 {
-    open_client_of("node");
+    begin_of("node");
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, NULL, &call), 0);
     (void)await_asked("Authenticate");
     call = etcd_call_free(call);
@@ -478,13 +459,13 @@ static void without_a_lease_there_is_nothing_to_revoke(_unused_ void **state)
         assert_int_equal(open_calls(NULL), 0);
         assert_int_equal(asked(), n_asked);
         assert_int_equal(n_heard, 0);
-        close_client();
+        finish();
     }
 }
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, answers_set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(what_is_freed_asks_for_nothing_and_hears_nothing),
         CASE(what_is_left_without_its_client_is_quiet),

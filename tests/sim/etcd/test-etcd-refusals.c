@@ -7,37 +7,6 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
-static EtcdLease *lease;
-static EtcdWatch *watch;
-static EtcdElection *election;
-
-static void open_client(const char *endpoints, const char *user)
-{
-    const EtcdOptions options = {.endpoints = endpoints,
-                                 .user = user,
-                                 .password = user ? "secret" : NULL,
-                                 .timeout_usec = 5 * USEC_PER_SEC};
-    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
-}
-
-static int set_up(_unused_ void **state)
-{
-    answers_open(&event);
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    election = etcd_election_free(election);
-    lease = etcd_lease_free(lease);
-    watch = etcd_watch_free(watch);
-    etcd = etcd_free(etcd);
-    answers_close(event);
-    return 0;
-}
-
 typedef struct Seen {
     bool came;
     int r;
@@ -633,7 +602,7 @@ static void a_candidate_without_a_lease_does_not_stand(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, answers_set_up, answers_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_token_that_is_no_good_any_more_is_replaced),
         CASE(a_stream_whose_token_is_no_good_gets_another),

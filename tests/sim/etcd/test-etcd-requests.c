@@ -5,24 +5,11 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
-static EtcdLease *lease;
-
-static int set_up(_unused_ void **state)
+static int set_up(void **state)
 {
-    const EtcdOptions options = {.endpoints = answers_endpoints, .timeout_usec = 5 * USEC_PER_SEC};
-    answers_open(&event);
-    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
-    return 0;
-}
-
-static int tear_down(_unused_ void **state)
-{
-    lease = etcd_lease_free(lease);
-    etcd = etcd_free(etcd);
-    answers_close(event);
-    return 0;
+    int r = answers_set_up(state);
+    open_client(answers_endpoints, NULL);
+    return r;
 }
 
 /* ---- reads ---- */
@@ -397,7 +384,7 @@ static void each_request_is_counted_once(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, answers_tear_down)
     const struct CMUnitTest tests[] = {
         CASE(one_key_is_asked_for),
         CASE(one_key_is_asked_for_as_it_was),

@@ -5,32 +5,16 @@
 
 #include <string.h>
 
-static sd_event *event;
-static Etcd *etcd;
-static EtcdLease *lease;
-static EtcdWatch *watch;
-static EtcdElection *election;
-
 static int set_up_of(const char *endpoints)
 {
-    const EtcdOptions options = {.endpoints = endpoints, .timeout_usec = 5 * USEC_PER_SEC};
-    answers_open(&event);
-    return etcd_new(event, &options, &etcd, NULL);
+    int r = answers_set_up(NULL);
+    open_client(endpoints, NULL);
+    return r;
 }
 
 static int set_up(_unused_ void **state) { return set_up_of(answers_endpoints); }
 /* Of one member alone, which is not left when it is silent. */
 static int set_up_one(_unused_ void **state) { return set_up_of(answers_endpoint); }
-
-static int tear_down(_unused_ void **state)
-{
-    election = etcd_election_free(election);
-    lease = etcd_lease_free(lease);
-    watch = etcd_watch_free(watch);
-    etcd = etcd_free(etcd);
-    answers_close(event);
-    return 0;
-}
 
 /* ---- watches ---- */
 
@@ -391,8 +375,9 @@ static void witnesses_without_an_answer_do_not_pile_up(_unused_ void **state)
 
 int main(void)
 {
-#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-#define CASE_OF_ONE(name) cmocka_unit_test_setup_teardown(name, set_up_one, tear_down) /* member */
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, answers_tear_down)
+#define CASE_OF_ONE(name)                                                                          \
+    cmocka_unit_test_setup_teardown(name, set_up_one, answers_tear_down) /* member */
     const struct CMUnitTest tests[] = {
         CASE(a_watch_begins_with_what_its_list_has),
         CASE(a_watch_of_one_key_asks_for_no_more),

@@ -12,6 +12,11 @@ enum { CALLS_MAX = 256, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
 const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379";
 
 size_t answers_down;
+sd_event *event;
+Etcd *etcd;
+EtcdLease *lease;
+EtcdWatch *watch;
+EtcdElection *election;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
 static AskedCall *answered;      /* NULL: nothing is to be said */
@@ -82,7 +87,7 @@ static uint64_t next_usec(_unused_ void *server)
     return answered ? loops_now_usec() : UINT64_MAX;
 }
 
-void answers_open(sd_event **ret_event)
+int answers_set_up(_unused_ void **state)
 {
     static const char *const addresses[] = {answers_endpoint, "m1:2379"};
     n_calls = 0;
@@ -99,16 +104,35 @@ void answers_open(sd_event **ret_event)
                                               .is_up = is_up,
                                               .advance = advance,
                                               .next_usec = next_usec}});
-    assert_int_equal(sd_event_new(ret_event), 0);
+    return sd_event_new(&event);
 }
 
-void answers_close(sd_event *event)
+void open_client(const char *endpoints, const char *user)
 {
-    (void)sd_event_unref(event);
+    const EtcdOptions options = {.endpoints = endpoints,
+                                 .user = user,
+                                 .password = user ? "secret" : NULL,
+                                 .timeout_usec = 5 * USEC_PER_SEC};
+    assert_int_equal(etcd_new(event, &options, &etcd, NULL), 0);
+}
+
+void close_client(void)
+{
+    election = etcd_election_free(election);
+    lease = etcd_lease_free(lease);
+    watch = etcd_watch_free(watch);
+    etcd = etcd_free(etcd);
+}
+
+int answers_tear_down(_unused_ void **state)
+{
+    close_client();
+    event = sd_event_unref(event);
     for (size_t i = 0; i < n_calls; i++)
         message_free(calls[i].request);
     network_close();
     loops_close();
+    return 0;
 }
 
 static AskedCall *find_asked(const char *method)

@@ -4,8 +4,8 @@
  *     AskedCall *read = await_asked("Range");
  *     reply(read, &(Pb__RangeResponse){...}.base);
  *
- * Ownership: answers_open() makes the network and a loop, answers_close() frees them; clients of libetcd are freed
- *            before. An AskedCall is the fixture's, until answers_close().
+ * Ownership: answers_set_up() makes the network and a loop, answers_tear_down() frees them, the test's client and what
+ *            the test has made of it. An AskedCall is the fixture's, until then.
  * Units:     *_usec is virtual time.
  * Errors:    none: what goes wrong ends the test.
  * Threads:   one.
@@ -26,8 +26,21 @@ typedef struct AskedCall {
     ProtobufCMessage *request; /* the newest */
 } AskedCall;
 
-void answers_open(sd_event **ret_event);
-void answers_close(sd_event *event);
+/* For cmocka. */
+int answers_set_up(void **state);
+int answers_tear_down(void **state);
+
+/* Of the test; NULL: there is none. */
+extern sd_event *event;
+extern Etcd *etcd;
+extern EtcdLease *lease;
+extern EtcdWatch *watch;
+extern EtcdElection *election;
+/* The client. user: NULL for none. */
+void open_client(const char *endpoints, const char *user);
+/* Frees it, and what was made of it. */
+void close_client(void);
+
 /* As EtcdOptions.endpoints: of the first, and of both. */
 extern const char answers_endpoint[], answers_endpoints[];
 
