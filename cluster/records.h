@@ -323,6 +323,12 @@ typedef enum JobPhase {
     PHASE_COUNT,
 } JobPhase;
 
+/* Tells whether a job in that phase holds the slots of its world. */
+static inline bool phase_is_active(JobPhase phase)
+{
+    return phase >= PHASE_STARTING && phase <= PHASE_STOPPING;
+}
+
 const char *job_phase_name(JobPhase phase);
 
 typedef struct PastWorld {

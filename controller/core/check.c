@@ -9,8 +9,8 @@
  * has put back names slots that other jobs have now. */
 static bool holds_slots(const CoreJob *job)
 {
-    return job->used && !job->world_lost && job->phase.phase >= PHASE_STARTING &&
-           job->phase.phase <= PHASE_STOPPING && job->world.generation == job->phase.generation;
+    return job->used && !job->world_lost && phase_is_active(job->phase.phase) &&
+           job->world.generation == job->phase.generation;
 }
 
 static void check_world(const Cluster *c, const CoreJob *job)
@@ -181,8 +181,7 @@ void cluster_check(const Cluster *c)
             continue;
         check_world(c, job);
         /* I7 */
-        if (job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING &&
-            job->facts.max_failures > 0)
+        if (phase_is_active(job->phase.phase) && job->facts.max_failures > 0)
             assert(job->phase.failures_without_progress < job->facts.max_failures);
     }
     for (int i = 1; i < c->n_by_name; i++)

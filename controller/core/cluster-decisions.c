@@ -188,8 +188,7 @@ void node_note_absence(Cluster *c, CoreNode *node)
     Text t = text_begin(node->ran, sizeof(node->ran));
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *job = &c->jobs[j];
-        bool active = job->used && job->phase.phase >= PHASE_STARTING &&
-                      job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
+        bool active = job->used && phase_is_active(job->phase.phase) && !job_is_paused(job);
         for (int i = 0; active && i < job->n_runs; i++) {
             int n = slots_count(job_runs(c, job)[i].slots);
             if (&c->nodes[job_runs(c, job)[i].node] != node)
@@ -208,8 +207,7 @@ static void note_unseen(Cluster *c)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *job = &c->jobs[j];
-        bool active =
-            job->used && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+        bool active = job->used && phase_is_active(job->phase.phase);
         for (int i = 0; active && i < job->n_runs; i++) {
             CoreNode *node = node_at(c, job_runs(c, job)[i].node);
             if (!node->present && !node->missed)

@@ -166,9 +166,8 @@ struct Cluster {
     ClusterConfig config;
     uint64_t now_usec, real_usec;
     int64_t seen_revision;
-    int64_t term; /* 0: not leading */
-    uint64_t
-        began_usec; /* the first event: what vanished before is unknown here; USEC_INFINITY: none yet */
+    int64_t term;                /* 0: not leading */
+    uint64_t began_usec;         /* the first event; who vanished before is not known here */
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
     uint64_t hold_usec;          /* when the last hold began */
     uint64_t hold_until_usec;    /* when the hold ends: until then absence is not acted upon */

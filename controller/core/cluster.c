@@ -225,8 +225,8 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     Scratch *s = &c->scratch;
     c->now_usec = MAX(c->now_usec, ev->now_usec);
     c->real_usec = ev->real_usec;
-    c->began_usec =
-        MIN(c->began_usec, ev->now_usec); /* a journal's snapshot is in no order of time */
+    /* A journal's snapshot is in no order of time. */
+    c->began_usec = MIN(c->began_usec, ev->now_usec);
     s->wake_usec = USEC_INFINITY;
     ret->read = ret->again = false;
     ret->decision.id = 0;

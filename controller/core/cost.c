@@ -15,11 +15,6 @@
 #include "controller/core/tables.h"
 #include "controller/core/text.h"
 
-static bool holds_slots(JobPhase phase)
-{
-    return phase >= PHASE_STARTING && phase <= PHASE_STOPPING;
-}
-
 void node_price(const Cluster *c, CoreNode *node)
 {
     node->price =
@@ -36,7 +31,8 @@ void cost_update(Cluster *c)
 void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
 {
     cost_meter_read(&phase->cost, c->real_usec, job->phase.phase == PHASE_RECOVERING);
-    phase->cost.since_usec = holds_slots(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
+    phase->cost.since_usec =
+        phase_is_active(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
 }
 
 /* How long the old world trained what the new one trains again. Records may say anything: not longer than it lived. */

@@ -24,8 +24,6 @@
 
 #include <string.h>
 
-static bool is_active(JobPhase phase) { return phase >= PHASE_STARTING && phase <= PHASE_STOPPING; }
-
 /* ---- phase records ---- */
 
 /* Returns the measured seconds of a step of the present world; 0: unknown. */
@@ -313,7 +311,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
 /* Resolves open incidents of a job that has ended: nothing is left to recover. */
 static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
-    assert(!is_active(job->phase.phase));
+    assert(!phase_is_active(job->phase.phase));
     const Incident *open = incident_find_open(c, job);
     if (!open && job->desired.state == DESIRED_DELETED)
         open = lost_find_incident(c, job);
@@ -366,7 +364,7 @@ static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     int node;
     assert(job->desired.state == DESIRED_DELETED);
     const bool live = job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node);
-    if (is_active(job->phase.phase) || (live && !tells_ranks_to_end(job))) {
+    if (phase_is_active(job->phase.phase) || (live && !tells_ranks_to_end(job))) {
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         d->phase.generation = job_newest_generation(job);
         if (!d->phase.submission[0])
@@ -458,7 +456,7 @@ static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason,
 static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     int node;
-    assert(is_active(job->phase.phase) && !job->phase.go);
+    assert(phase_is_active(job->phase.phase) && !job->phase.go);
     if (job->desired.state == DESIRED_STOPPED) {
         decide_stopped(c, s, job, stopped_before_its_first_step, d);
         return true;
@@ -498,7 +496,7 @@ bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;
-    assert(d->phase.go && is_active(phase)); /* a world without go has nothing to save */
+    assert(d->phase.go && phase_is_active(phase)); /* a world without go has nothing to save */
     d->phase.tried_revision = c->seen_revision;
     d->desired_revision = job->desired_stamp.mod;
     return true;
@@ -563,7 +561,7 @@ static bool has_left(const Cluster *c, const CoreJob *job)
 
 static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
-    assert(job->phase.go && is_active(job->phase.phase));
+    assert(job->phase.go && phase_is_active(job->phase.phase));
     if (job->desired.state == DESIRED_STOPPED) {
         if (job->left_usec == 0)
             job->left_usec = c->now_usec;
@@ -596,7 +594,7 @@ static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 
 static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
-    assert(is_active(job->phase.phase));
+    assert(phase_is_active(job->phase.phase));
     const NodeRanks *rank0 = job_rank0_report(c, job);
     if (rank0 && rank0->finished) {
         char reason[RECORD_TEXT_MAX + 1];

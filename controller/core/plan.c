@@ -18,7 +18,7 @@ static bool holds_slots(const CoreJob *job)
 {
     bool unknown = job->phase.serial == 0 && job->world.generation > 0 &&
                    (job->phase_lost || !job->phase_stamp.mod);
-    bool active = job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+    bool active = phase_is_active(job->phase.phase);
     return job->used && (active || unknown);
 }
 

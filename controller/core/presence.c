@@ -55,8 +55,7 @@ bool node_hosts_ranks(const Cluster *c, const CoreNode *node)
 {
     for (int j = 0; j < c->limits.jobs; j++) {
         const CoreJob *job = &c->jobs[j];
-        bool active = job->used && job->phase.phase >= PHASE_STARTING &&
-                      job->phase.phase <= PHASE_STOPPING && !job_is_paused(job);
+        bool active = job->used && phase_is_active(job->phase.phase) && !job_is_paused(job);
         for (int i = 0; active && i < job->n_runs; i++)
             if (&c->nodes[job_runs(c, job)[i].node] == node)
                 return true;
@@ -133,8 +132,7 @@ static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
 bool report_tells_end(const CoreJob *job, const NodeRanks *report)
 {
     assert(report->used && job->used);
-    return job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING &&
-           report->generation == job->world.generation &&
+    return phase_is_active(job->phase.phase) && report->generation == job->world.generation &&
            report->world_revision == job->world_stamp.mod &&
            (report->finished || (report->left && job->phase.leave));
 }

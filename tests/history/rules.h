@@ -21,12 +21,6 @@ typedef struct Breach {
 /* Fills *ret and returns false. */
 bool breach_say(Breach *ret, const char *invariant, const char *format, ...) _printf_(3, 4);
 
-/* Tells whether a job in that phase holds the slots of its world. */
-static inline bool phase_is_active(JobPhase phase)
-{
-    return phase >= PHASE_STARTING && phase <= PHASE_STOPPING;
-}
-
 /* ---- worlds ---- */
 
 /* I2: newest is the highest generation that the job had. */

@@ -172,8 +172,7 @@ static bool put_back(const Cluster *c, const CoreJob *job, Decision *d)
 
 static void say_missing(const CoreJob *job, char *ret, size_t size)
 {
-    bool runs =
-        job->phase.go && job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+    bool runs = job->phase.go && phase_is_active(job->phase.phase);
     Text t = text_begin(ret, size);
     Lost lost = job->checkpoints_lost        ? job->checkpoints_lost
                 : job->checkpoints_stamp.mod ? LOST_OLDER
@@ -256,7 +255,7 @@ bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d)
     if (!request)
         return false;
     const CheckpointCommit *commit = &request->record.commit;
-    bool runs = job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING;
+    bool runs = phase_is_active(job->phase.phase);
     bool other = request->record.submission[0] &&
                  !text_equal(request->record.submission, job->facts.submission);
     ResumePoint resume;

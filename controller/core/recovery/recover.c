@@ -183,7 +183,7 @@ static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, 
 bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d)
 {
     assert(f->cause > CAUSE_RECORD_LOST && f->cause < CAUSES);
-    assert(job->phase.phase >= PHASE_STARTING && job->phase.phase <= PHASE_STOPPING);
+    assert(phase_is_active(job->phase.phase));
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
     const RestartCounters counters = restart_counters_after(c, job, f->cause);
