@@ -17,8 +17,7 @@
 enum {
     HANG_TOLD_SEC = 15, /* the others of a world wait so long for one that hangs */
     STARTS_MAX = 3,
-    PATIENCE_SEC = 2, /* of people, with what they have asked for */
-    SETTLES_SEC = 1   /* what somebody wrote into a member that stood still is done late */
+    PATIENCE_SEC = 2 /* of people, with what they have asked for */
 };
 
 /* Running, with a step lately; or done. */
@@ -87,12 +86,11 @@ static void check_liveness(const Play *play)
 {
     const uint64_t begun = loops_now_usec();
     const bool hang = trainers_hang();
-    const uint64_t until = begun + liveness_bound(play, hang), settled = begun + SEC(SETTLES_SEC);
+    const uint64_t until = begun + liveness_bound(play, hang);
     uint64_t asked_usec = begun;
     int n_starts[PLAY_JOBS_MAX] = {0}, n_well = 0;
     while (!books_broken() && loops_now_usec() < until &&
-           (n_well < play->n_jobs || lost_is_left() || fleet_people_wait() ||
-            loops_now_usec() < settled)) {
+           (n_well < play->n_jobs || lost_is_left() || fleet_people_wait())) {
         fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
         if (loops_now_usec() >= asked_usec + SEC(PATIENCE_SEC)) {
             asked_usec = loops_now_usec();
