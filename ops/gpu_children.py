@@ -33,10 +33,23 @@ def write(path, text):
         raise
 
 
+def children_of_all():
+    """This process' children as each process names its parent, where the kernel keeps no list of them (gVisor has none)."""
+    for path in glob.glob("/proc/[0-9]*/stat"):
+        with contextlib.suppress(OSError), open(path, encoding="utf-8", errors="replace") as file:
+            pid, rest = int(path.split("/")[2]), file.read().rpartition(")")[2].split()
+            if len(rest) > 1 and int(rest[1]) == os.getpid():
+                yield pid
+
+
 def children():
     """This thread's, but for those that were given up."""
-    with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
-        return [int(child) for child in file.read().split() if int(child) not in given_up]
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children", encoding="ascii") as file:
+            found = [int(child) for child in file.read().split()]
+    except FileNotFoundError:
+        found = children_of_all()
+    return [child for child in found if child not in given_up]
 
 
 def end_what_is_left(seconds=DYING_SEC):
@@ -87,6 +100,16 @@ def is_running(pid):
     return os.path.exists(f"/proc/{pid}")
 
 
+SHARED_MEMORY, SHARED_MEMORY_BYTES = "/dev/shm", 40e9
+
+
+def roomy():
+    """Chooses the machine's memory for temporary files, where it has room for two checkpoints and TMPDIR names no other place."""
+    with contextlib.suppress(OSError):
+        if "TMPDIR" not in os.environ and shutil.disk_usage(SHARED_MEMORY).free >= SHARED_MEMORY_BYTES:
+            tempfile.tempdir = SHARED_MEMORY
+
+
 @contextlib.contextmanager
 def scratch():
     """Where temporary files lie while the block runs. SIGTERM ends it as an exception would: nothing is left. What a killed run has left
@@ -97,6 +120,7 @@ def scratch():
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
+    roomy()
     try:
         mine = tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-")
     except OSError as error:

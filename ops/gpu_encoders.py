@@ -37,6 +37,12 @@ def exponent(name, dims):
     return e
 
 
+def halves(rng, n, keep, put):
+    """n random halves as bytes: of each the bits `keep` are drawn, and the bits `put` are set."""
+    drawn = int.from_bytes(rng.randbytes(2 * n), "little") & int.from_bytes(struct.pack("<H", keep) * n, "little")
+    return (drawn | int.from_bytes(struct.pack("<H", put) * n, "little")).to_bytes(2 * n, "little")
+
+
 def values(rng, name, dims):
     """A tensor as halves: random signs and mantissas with one exponent; a norm's weights are 1 to 1.25."""
     n = 1
@@ -44,8 +50,7 @@ def values(rng, name, dims):
         n *= dim
     norm = len(dims) == 1 and name.endswith(".weight")
     keep, put = (0x00FF, 0x3C00) if norm else (0x83FF, (exponent(name, dims) + 15) << 10)
-    drawn = int.from_bytes(rng.randbytes(2 * n), "little") & int.from_bytes(struct.pack("<H", keep) * n, "little")
-    return (drawn | int.from_bytes(struct.pack("<H", put) * n, "little")).to_bytes(2 * n, "little")
+    return halves(rng, n, keep, put)
 
 
 def write_model(folder, parameters):

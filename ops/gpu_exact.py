@@ -16,6 +16,7 @@ SUMMARY = re.compile(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazar
 FOUND = re.compile(r"^========= (Invalid |Uninitialized |Misaligned |Program hit |(Error|Warning): Race )", re.M)
 # As on a machine whose kernel the tool cannot work under; nothing is found then, whatever the program says.
 REFUSED = re.compile(r"^========= .*device not supported", re.I | re.M)
+KERNELS = lambda kind: ["kernels-bits", "cuda", "0", kind, "0", "brief"]  # noqa: E731
 TEXT_MAX = 1 << 20
 TEXT_EACH = 1 << 15  # of a run under the sanitizer
 
@@ -29,7 +30,7 @@ class Exact:
     def exactness(self, seconds, before):
         """test-exactness: worlds of 1, 2 and 4 ranks, ZeRO 0 to 2, kills, restores and other addresses; by plans that are made on
         the spot, and by the project's own kernels. Who goes on does so with the plans that were made then: others have other bits."""
-        more = {"SDTRAIN_RUNS_MODULE": self.environment()["SDTRAIN_CUDA_MODULE"], "SDTRAIN_RUNS_GPU": self.gpu(), "SDTRAIN_CUDA_TUNE_SEC": "60"}
+        more = {"SDTRAIN_RUNS_MODULE": self.environment()["SDTRAIN_CUDA_MODULE"], "SDTRAIN_RUNS_GPU": self.gpu(), "SDTRAIN_CUDA_TUNE_SEC": str(max(int(seconds / 6), 1))}
         without = self.emulated and "SDTRAIN_CUDA_LIBRARIES" not in os.environ  # real libraries want a real GPU
         if not self.emulated:
             more["SDTRAIN_EXACT"] = "all"
@@ -66,15 +67,19 @@ class Exact:
                "late" if code is None else "right" if code == 0 and errors == 0 else "wrong")
         return {"how": how, "code": code, "errors": errors}, text
 
-    def sanitizer(self, seconds):
+    def sanitizer_brief(self, seconds):
+        """The kernels at a few small shapes in bf16 under memcheck and racecheck."""
+        return self.sanitizer(seconds, [(f"{tool} kernels bf16", tool, "bf16", KERNELS("bf16")) for tool in ("memcheck", "racecheck")])
+
+    def sanitizer(self, seconds, runs=None):
         """The kernels at a few small shapes and a small U-Net, in both types, under each tool of compute-sanitizer. A run that is late
         has shown nothing, neither good nor bad."""
         path = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
         if not path:
             return {"passed": None, "note": "compute-sanitizer is not on this machine"}
         deadline = time.monotonic() + seconds
-        runs = [(f"{tool} {name} {kind}", tool, kind, program) for tool in TOOLS for kind in ("bf16", "f32")
-                for name, program in (("kernels", ["kernels-bits", "cuda", "0", kind, "0", "brief"]), ("unet", ["test-unet", "brief"]))]
+        runs = runs or [(f"{tool} {name} {kind}", tool, kind, program) for tool in TOOLS for kind in ("bf16", "f32")
+                        for name, program in (("kernels", KERNELS(kind)), ("unet", ["test-unet", "brief"]))]
         result, texts = {"tools": {}}, []
         for i, (name, tool, kind, program) in enumerate(runs):
             left = max((deadline - time.monotonic() - 1) / (len(runs) - i), 1)

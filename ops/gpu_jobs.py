@@ -12,9 +12,11 @@ import statistics
 import tempfile
 
 import gpu_children
+import gpu_encoders
 import gpu_parts
 
 TEXT_MAX = 1 << 18
+HALF_EXPONENT = 14  # 0.5 to 1
 CHECKPOINTS_BYTES = 30e9  # two of sd2-base, and their data
 STEP = re.compile(r"^(\S+)Z info sdtrainer: step (\d+)/\d+ loss (\S+),", re.M)
 PEAK = re.compile(r"memory of rank 0 of 1: at most ([\d.]+) MiB, planned ([\d.]+) MiB")
@@ -30,10 +32,16 @@ SMALL = dict(SD2, sample_size=8, block_out_channels=[32, 64], down_block_types=[
              cross_attention_dim=16, norm_num_groups=4)
 
 
-def first_of(folders):
-    """The plan set in the first of the folders that has one: its folder and file; None."""
+def file_of(gpu):
+    """As the module looks for it."""
+    return gpu.replace(" ", "-").replace("/", "-") + ".json"
+
+
+def first_of(folders, gpu=None):
+    """The plan set in the first of the folders that has one, of a GPU if one is named: its folder and file; None."""
     for folder in folders:
         names = sorted(name for name in os.listdir(folder) if name.endswith(".json")) if os.path.isdir(folder) else []
+        names = [name for name in names if gpu is None or name == file_of(gpu)]
         if names:
             return folder, os.path.join(folder, names[0])
     return None
@@ -41,21 +49,30 @@ def first_of(folders):
 
 class Jobs:
     """Of one run of ops/gpu. call(command, seconds, **environment) is its; plans: folders in which a set may lie, the first of
-    which gets the one that is made."""
+    which gets the one that is made; gpu() tells the GPU's name."""
 
-    def __init__(self, call, root, plans, small):
-        self.call, self.root, self.plans, self.small = call, root, plans, small
+    def __init__(self, call, root, plans, small, gpu):
+        self.call, self.root, self.plans, self.small, self.gpu, self.datasets = call, root, plans, small, gpu, {}
 
-    def job(self, folder, side, grain, steps, **train):
-        """Writes dataset and job file into the folder."""
+    def data(self, side, n):
+        """The folder of a dataset of n samples, made once a run. Its values are random signs and mantissas with one exponent: Python
+        would take 4 to 14 s to draw normal ones."""
         import dataset  # pylint: disable=import-outside-toplevel,import-error
-        text = (7, 16) if self.small else (77, 1024)
-        data = os.path.join(folder, "data")
-        dataset.write(data, grain, 1, latents=(4, side, side), text=text)
+        if (side, n) not in self.datasets:
+            folder = os.path.join(tempfile.mkdtemp(prefix="sdtrain-gpu-data-"), "data")
+            text = (7, 16) if self.small else (77, 1024)
+            dataset.write(folder, n, 1, latents=(4, side, side), text=text,
+                          halves=lambda rng, count: gpu_encoders.halves(rng, count, 0x83FF, HALF_EXPONENT << 10))
+            self.datasets[side, n] = folder
+        return self.datasets[side, n]
+
+    def job(self, folder, side, grain, steps, grains=1, **train):
+        """Writes a job file of `grains` grains a step into the folder."""
+        data = self.data(side, grain * grains)
         files = {"unet.json": SMALL if self.small else SD2, "job.json": {
             "name": "sd2", "world": {"min": 1, "max": 1}, "model": {"config": os.path.join(folder, "unet.json")},
             "data": {"streams": [{"uri": data}], "empty_text": os.path.join(data, "empty.npy")},
-            "train": {"device": "cuda", "precision": "bf16", "global_batch": grain, "grain": grain, "steps": steps,
+            "train": {"device": "cuda", "precision": "bf16", "global_batch": grain * grains, "grain": grain, "steps": steps,
                       "optimizer": {"lr": 1e-4, "warmup_steps": 1}, "ema": {}, **train},
             "checkpoint": {"uri": os.path.join(folder, "checkpoints"), "every_steps": steps, "keep_last": 2}}}
         for name, value in files.items():
@@ -79,28 +96,40 @@ class Jobs:
         """{pictures' side: (latents' side, grain)}; small ones for the emulator."""
         return {"512": (8, 1), "256": (8, 2)} if self.small else {"512": (64, 32), "256": (32, 128)}
 
-    def make_plans(self, seconds):
-        """The fastest deterministic algorithms for both sizes, as one set."""
-        whole, said = None, ""
-        for size, (side, grain) in self.sizes().items():
+    def known(self, kinds):
+        """The newest set that there is, as an object, without the entries of some kinds of operation; else the GPU's installed one;
+        None."""
+        found = first_of([*self.plans, *([] if self.small else [os.path.join(self.root, "lib/plans")])], self.gpu())
+        if not found:
+            return None
+        with open(found[1], encoding="utf-8") as file:
+            known = json.load(file)
+        known["operations"] = {name: entry for name, entry in known["operations"].items() if name.split(" ", 1)[0] not in kinds}
+        return known
+
+    def make_plans(self, size, anew=()):
+        """A stage: a set for one size, beside what an earlier set has; the kinds of operation in `anew` are tuned again."""
+        def stage(seconds):
+            side, grain = self.sizes()[size]
             with tempfile.TemporaryDirectory(prefix="sdtrain-gpu-") as folder:
-                path = os.path.join(folder, "plans.json")
+                path, known, more = os.path.join(folder, "plans.json"), self.known(anew), []
+                if known:
+                    gpu_children.write(os.path.join(folder, "from.json"), json.dumps(known))
+                    more = ["--from", os.path.join(folder, "from.json")]
                 # What there is no time to measure has a plan all the same.
-                code, text = self.sdtrainer(seconds / 2, "plan", "--job", self.job(folder, side, grain, 1), "--plans", path,
-                                            SDTRAIN_CUDA_TUNE_SEC=str(max(int(seconds / 2 - 25), 1)))
+                code, text = self.sdtrainer(seconds, "plan", "--job", self.job(folder, side, grain, 1), "--plans", path, *more,
+                                            SDTRAIN_CUDA_TUNE_SEC=str(max(int(seconds * 0.5), 1)))
                 if code != 0:
-                    return {"passed": False, "size": size, "code": code, "text": text}
+                    return {"passed": False, "code": code, "text": text}
                 with open(path, encoding="utf-8") as file:
-                    one = json.load(file)
-            whole, said = whole or one, said + text
-            whole["operations"].update(one["operations"])
-        name = whole["device"].replace(" ", "-").replace("/", "-") + ".json"
-        text = json.dumps(whole, sort_keys=True, separators=(",", ":"))
-        os.makedirs(self.plans[0], exist_ok=True)
-        gpu_children.write(os.path.join(self.plans[0], name), text)
-        untimed = said.count(", untimed: ")
-        return {"passed": True, "untimed": untimed, "text": said[-TEXT_MAX:],
-                "note": f"{len(whole['operations'])} operations" + (f", {untimed} of them untimed" if untimed else "")}
+                    made = json.load(file)
+            os.makedirs(self.plans[0], exist_ok=True)
+            gpu_children.write(os.path.join(self.plans[0], file_of(made["device"])), json.dumps(made, sort_keys=True, separators=(",", ":")))
+            untimed, tuned = text.count(", untimed: "), text.count("plan of ")
+            return {"passed": True, "untimed": untimed, "tuned": tuned, "text": text[-TEXT_MAX:],
+                    "note": f"{len(made['operations'])} operations, {tuned} of them new" + (f", {untimed} untimed" if untimed else "")}
+        stage.__doc__ = f"Plans for sd2-base at {size}^2."
+        return stage
 
     def matrix(self, seconds, before):
         """check-operations at the full shapes of both sizes, by the plans."""
@@ -110,6 +139,16 @@ class Jobs:
         runs = [(size, ["bf16", str(side), str(grain), "all", "4096", "sd2"]) for size, (side, grain) in self.sizes().items()]
         return gpu_parts.check_operations(self.call, [os.path.join(self.root, "bin/check-operations"), "cuda"], seconds, runs, before,
                                           {"SDTRAIN_CUDA_PLANS": found[0]})
+
+    def attention_far(self, seconds):
+        """check-operations of the attentions of both sizes, by the plans, on few samples: where lengths fill no tile also with scores
+        far below zero, where libraries are known to give NaN."""
+        found = first_of(self.plans)
+        if not found and not self.small:
+            raise gpu_parts.NotRun("there are no plans")
+        runs = [(size, ["bf16", str(side), str(grain), "attention", "16", "sd2"]) for size, (side, grain) in self.sizes().items()]
+        return gpu_parts.check_operations(self.call, [os.path.join(self.root, "bin/check-operations"), "cuda"], seconds, runs, {},
+                                          {"SDTRAIN_CUDA_PLANS": found[0] if found else "/nonexistent"})
 
     def live(self, folder, seconds, job):
         """One training run: what it said of itself."""
@@ -122,14 +161,14 @@ class Jobs:
         return {"passed": True, "digest": digest.group(1), "losses": [float(step[2]) for step in steps],
                 "step_seconds": [round((b - a).total_seconds(), 3) for a, b in zip(times, times[1:])], "host_mib": float(peak.group(1))}
 
-    def train(self, size, steps):
+    def train(self, size, steps, grains=1):
         """A stage: a job of one size, twice; digests and losses are equal, and no loss is that of a network gone wild."""
         def stage(seconds):
             found, (side, grain) = first_of(self.plans), self.sizes()[size]
             if not found or self.no_room():
                 return self.no_room() if found else {"passed": None, "note": "there are no plans"}
             with tempfile.TemporaryDirectory(prefix="sdtrain-gpu-") as folder:
-                job, lives = self.job(folder, side, grain, steps, plans=found[1]), []
+                job, lives = self.job(folder, side, grain, steps, grains, plans=found[1]), []
                 for run in range(2):
                     lives.append(self.live(folder, seconds / 2, job))
                     if not lives[-1]["passed"]:
@@ -138,7 +177,7 @@ class Jobs:
             equal = lives[0]["digest"] == lives[1]["digest"] and lives[0]["losses"] == lives[1]["losses"]
             plausible = all(0 < loss < 2 for loss in lives[0]["losses"])
             return {"passed": equal and plausible, "digests_equal": equal, "losses_plausible": plausible, "runs": lives,
-                    "samples_per_second": round(grain / usual, 2),
-                    "note": f"{grain / usual:.1f} samples/s, digest {lives[0]['digest']}" + ("" if equal else ": the other run has another one")}
+                    "grains": grains, "samples_per_second": round(grain * grains / usual, 2),
+                    "note": f"{grain * grains / usual:.1f} samples/s, digest {lives[0]['digest']}" + ("" if equal else ": the other run has another one")}
         stage.__doc__ = f"sd2-base at {size}^2, {steps} steps, twice."
         return stage

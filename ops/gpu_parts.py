@@ -33,7 +33,7 @@ def check_operations(call, command, seconds, runs, before, more):
         passes = list(before.get(name, []))
         if name not in result["whole"]:
             done, left = len({one["operation"] for one in passes}), deadline - time.monotonic()
-            code, text, said = call([*command, *arguments, str(done)], left, **more) if left > 1 else (None, "", "no time is left")
+            code, text, said = call([*command, *arguments, str(done)], left, **more) if left > 0.1 else (None, "", "no time is left")
             new = whole(lines(text), code is not None)
             passes, forward = passes + new, forward + len(new)
             if code is None:

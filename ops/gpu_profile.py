@@ -14,8 +14,9 @@ import time
 
 import gpu_jobs
 
-NAMES = ["profile", "bench-512", "bench-256", "peer-shapes", "peer-eager-512", "peer-compiled-512", "peer-eager-256", "peer-compiled-256"]
+NAMES = ["profile-512", "profile-256", "bench-512", "bench-256", "peer-shapes-512", "peer-shapes-256", "peer-eager-512", "peer-compiled-512", "peer-eager-256", "peer-compiled-256"]
 NO_TORCH = 3  # gpu_torch.py's exit code
+TORCH_STARTS_SEC = 8
 STARTED = re.compile(r"the first step after ([\d.]+) s: (.*?)(?: STEP=|$)", re.M)
 PART = re.compile(r"([a-z][a-z ]*) ([\d.]+)(?:,|$)")
 WRITTEN = re.compile(r"step (\d+) is written: blocked ([\d.]+) ms, wrote ([\d.]+) ms")
@@ -71,6 +72,16 @@ def table(profile):
                      f"{'        -' if least is None else f'{least / 1e3:9.3f}'} {reached}")
     lines.append(f"sum {profile['sum_usec'] / 1e3:.3f} ms; a step that nobody times {profile['step_usec'] / 1e3:.3f} ms")
     return "\n".join(lines)
+
+
+GRAINS = (1, 4, 8)  # of a step
+
+
+def speeds(profile):
+    """Samples a second with so many grains a step: what a step does once (weights packed, the update) is done once."""
+    once = sum(one["usec"] for one in profile["operations"] if one["pass"] == "pack" or one["kind"].startswith("state_"))
+    share = once / profile["sum_usec"] if profile["sum_usec"] else 0
+    return {n: n * profile["grain"] / profile["step_usec"] / (share + n * (1 - share)) * 1e6 for n in GRAINS}
 
 
 def shape_of(operation):
@@ -158,23 +169,25 @@ class Measures:
 
     # ---- where the time goes ----
 
-    def profile(self, seconds):
-        """Each operation of a step at both sizes: usec, bytes, FLOP, the least, and its share."""
-        found, files, notes = gpu_jobs.first_of(self.jobs.plans), {}, []
-        if not found and not self.small:
-            return {"passed": None, "note": "there are no plans"}
-        result = {"passed": True}
-        for size in self.jobs.sizes():
+    def profile(self, size):
+        """A stage: each operation of a step at one size: usec, bytes, FLOP, the least, and its share; and the samples/s that follow."""
+        def stage(seconds):
+            found = gpu_jobs.first_of(self.jobs.plans)
+            if not found and not self.small:
+                return {"passed": None, "note": "there are no plans"}
             code, text, said = self.call([os.path.join(self.root, "bin/bench-profile"), "cuda", "bf16", "small" if self.small else f"sd2-{size}"],
-                                         seconds / 2, **({"SDTRAIN_CUDA_PLANS": found[0]} if found else {}))
+                                         seconds, **({"SDTRAIN_CUDA_PLANS": found[0]} if found else {}))
             if code != 0:
-                return {"passed": False, "size": size, "code": code, "text": said + text[:10000]}
+                return {"passed": False, "code": code, "text": said + text[:10000]}
             one = digest(json.loads(text), self.ceilings())
-            files[f"profile-{size}.json"] = json.dumps(one, separators=(",", ":")).replace('{"operation"', '\n{"operation"') + "\n"
+            one["samples_per_second"] = speeds(one)
             print(f"\n{size}^2\n{table(one)}\n", flush=True)
-            result[size] = {key: one[key] for key in ("scale", "grain", "step_usec", "sum_usec", "launches", "ceilings", "kinds")}
-            notes.append(f"{size}^2: {one['step_usec'] / 1e3:.1f} ms a step, most by {one['kinds'][0]['kind']} {one['kinds'][0]['pass']}")
-        return dict(result, files=files, note="; ".join(notes))
+            return {"passed": True, **{key: one[key] for key in ("scale", "grain", "step_usec", "sum_usec", "launches", "ceilings", "kinds", "samples_per_second")},
+                    "files": {f"profile-{size}-operations.json": json.dumps(one, separators=(",", ":")).replace('{"operation"', '\n{"operation"') + "\n"},
+                    "note": f"{one['step_usec'] / 1e3:.1f} ms a step, most by {one['kinds'][0]['kind']} {one['kinds'][0]['pass']}; samples/s by grains a step: "
+                            + ", ".join(f"{n}: {rate:.1f}" for n, rate in one["samples_per_second"].items())}
+        stage.__doc__ = f"Where a step of sd2-base at {size}^2 takes its time."
+        return stage
 
     # ---- how fast it trains ----
 
@@ -234,39 +247,42 @@ class Measures:
             return None, {"passed": False, "code": code, "text": (said + text)[-10000:]}
         return json.loads(text.strip().splitlines()[-1]), None
 
-    def peer_shapes(self, seconds):
-        """The libraries' times in the profile beside torch's for the same shapes, summed over the distinct calls of both sizes."""
-        result, notes = {"passed": True}, []
-        for size in self.jobs.sizes():
+    def peer_shapes(self, size, most=None):
+        """A stage: the libraries' times in the profile beside torch's for the same shapes, summed over the distinct calls; most: of so
+        many alone, those that take longest."""
+        def stage(seconds):
             gpu = self.earlier("machine").get("gpus", [{}])[0].get("name", "no GPU").replace(" ", "-")
-            found = [read(os.path.join(folder, gpu, f"profile-{size}.json")) for folder in self.folders]
+            found = [read(os.path.join(folder, gpu, f"profile-{size}-operations.json")) for folder in self.folders]
             profile = next((one for one in found if one), None)
             if not profile:
                 return {"passed": None, "note": "there is no profile"}
             ours = library_times(profile)
             if not ours:
                 return {"passed": None, "note": "no library computed the profile"}
+            ours = dict(sorted(ours.items(), key=lambda one: -sum(one[1].values()))[:most])
             with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8") as file:
                 json.dump({"operations": list(ours)}, file)
                 file.flush()
-                theirs, why = self.torch(seconds / 2, "shapes", file.name, "--seconds", str(seconds / 2 - 30))
+                theirs, why = self.torch(seconds, "shapes", file.name, "--seconds", str(seconds - TORCH_STARTS_SEC))
             if why:
                 return why
-            result[size] = dict(compare(ours, theirs["operations"]), torch=theirs["torch"])
-            result["passed"] = result["passed"] and result[size]["missing"] == 0
-            notes.append(f"{size}^2: {result[size].get('ratio', 0):.2f} of torch's time, at worst {result[size].get('worst', 0):.2f}"
-                         + (f", {result[size]['missing']} not measured" if result[size]["missing"] else ""))
-        return dict(result, note="; ".join(notes))
+            result = dict(compare(ours, theirs["operations"]), torch=theirs["torch"])
+            return {"passed": result["missing"] == 0, **result,
+                    "note": f"{result.get('ratio', 0):.2f} of torch's time, at worst {result.get('worst', 0):.2f}"
+                            + (f", {result['missing']} not measured" if result["missing"] else "")}
+        stage.__doc__ = f"The libraries' operations at {size}^2 beside PyTorch's."
+        return stage
 
     def peer_step(self, size, compiled):
         """A stage: PyTorch's whole step, eager or compiled, beside what this machine's bench stage has."""
         def stage(seconds):
-            told, why = self.torch(seconds, "step", "small" if self.small else size, "--steps", "2" if self.small else "12",
+            told, why = self.torch(seconds, "step", "small" if self.small else size, "--steps", "2" if self.small else "8",
                                    *(["--compile"] if compiled else []))
             if why:
                 return why
-            bench = self.earlier(f"bench-{size}")
-            ours, of = bench.get("samples_per_second"), bench.get("commit")
+            bench, profile = self.earlier(f"bench-{size}"), self.earlier(f"profile-{size}")
+            ours = bench.get("samples_per_second") or profile.get("samples_per_second", {}).get("1")
+            of = (bench if bench.get("samples_per_second") else profile).get("commit")
             ratio = round(ours / told["samples_per_second"], 3) if ours else None
             return dict(told, passed=True, ours=ours, ours_commit=of, ratio=ratio,
                         note=f"torch {told['samples_per_second']:.1f} samples/s, {told['memory_bytes'] >> 20} MiB; ours "
@@ -276,10 +292,13 @@ class Measures:
 
     def stages(self):
         """{name: (seconds, function, programs)}, in the order in which they are run."""
-        named = {"profile": (150, self.profile, ["bench-profile"])}
+        named = {}
+        for size in ("512", "256"):
+            named[f"profile-{size}"] = (60, self.profile(size), ["bench-profile"])
         for size in ("512", "256"):
             named[f"bench-{size}"] = (150, self.bench(size, 20 if not self.small else 3), ["sdtrainer"])
-        named["peer-shapes"] = (240, self.peer_shapes, ["bench-profile"])
+        for size in ("512", "256"):
+            named[f"peer-shapes-{size}"] = (120, self.peer_shapes(size), ["bench-profile"])
         for size in ("512", "256"):
             for compiled in (False, True):
                 named[f"peer-{'compiled' if compiled else 'eager'}-{size}"] = (240 if compiled else 120, self.peer_step(size, compiled), [])

@@ -22,10 +22,10 @@ def _halves(rng, n):
     return struct.pack("<%de" % n, *(rng.gauss(0, 1) for _ in range(n)))
 
 
-def _sample(rng, number, latents, text):
+def _sample(rng, number, latents, text, halves):
     caption = b"picture %d" % number
-    return (struct.pack("<I", len(caption)) + caption + _halves(rng, math.prod(latents)) +
-            _halves(rng, math.prod(text)))
+    return (struct.pack("<I", len(caption)) + caption + halves(rng, math.prod(latents)) +
+            halves(rng, math.prod(text)))
 
 
 def _shard(samples, config):
@@ -37,8 +37,8 @@ def _shard(samples, config):
     return struct.pack("<%dI" % (len(samples) + 2), len(samples), *offsets) + text + b"".join(samples)
 
 
-def write(folder, n_samples, seed, per_shard=20, latents=LATENTS, text=TEXT):
-    """Shards, index.json with sha256 hashes, and empty.npy, the embedding of the empty caption."""
+def write(folder, n_samples, seed, per_shard=20, latents=LATENTS, text=TEXT, halves=_halves):
+    """Shards, index.json with sha256 hashes, and empty.npy, the embedding of the empty caption. halves(rng, n): n values as bytes."""
     rng = random.Random(seed)
     os.makedirs(folder)
     columns = _columns(latents, text)
@@ -48,7 +48,7 @@ def write(folder, n_samples, seed, per_shard=20, latents=LATENTS, text=TEXT):
     shards = []
     for first in range(0, n_samples, per_shard):
         numbers = range(first, min(first + per_shard, n_samples))
-        data = _shard([_sample(rng, n, latents, text) for n in numbers], config)
+        data = _shard([_sample(rng, n, latents, text, halves) for n in numbers], config)
         name = "shard.%05d.mds" % len(shards)
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
@@ -61,4 +61,4 @@ def write(folder, n_samples, seed, per_shard=20, latents=LATENTS, text=TEXT):
     header = "{'descr': '<f2', 'fortran_order': False, 'shape': (%d, %d), }" % text
     header += " " * (117 - len(header)) + "\n"
     with open(os.path.join(folder, "empty.npy"), "wb") as file:
-        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + _halves(rng, math.prod(text)))
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode() + halves(rng, math.prod(text)))

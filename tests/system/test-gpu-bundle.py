@@ -15,77 +15,14 @@ import time
 import unittest
 import unittest.mock
 
-SOURCE = os.environ["SDTRAIN_SOURCE"]
+from bundle import SOURCE, Bundle
+
 MEBIBYTE = 2**20
 
 
 def no_files():
     """In a child: no byte can be written to a file, as on a disk that is full."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-
-
-class Bundle(unittest.TestCase):
-    """A bundle is made once for all tests of a class; each has a folder of links to its files."""
-    said = ""
-
-    @classmethod
-    def setUpClass(cls):
-        folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(folder.cleanup)
-        cls.whole = os.path.join(folder.name, "whole")
-        subprocess.run([os.path.join(SOURCE, "ops/gpu"), "bundle", "--no-build", "--out", cls.whole], check=True, timeout=300)
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory(dir=os.path.dirname(self.whole))
-        self.addCleanup(folder.cleanup)
-        self.folder = os.path.join(folder.name, "gpu")
-        shutil.copytree(self.whole, self.folder, copy_function=os.link)
-
-    def own(self, name):
-        """A file of the bundle that this test may change."""
-        path = os.path.join(self.folder, name)
-        shutil.copy2(path, path + ".own")
-        os.rename(path + ".own", path)
-        return path
-
-    def stages(self, *arguments, gpu="emulator"):
-        """The exit code, and how each stage went."""
-        done = subprocess.run([os.path.join(self.folder, "ops/gpu"), "run", *arguments], check=False, timeout=300, cwd="/",
-                              capture_output=True, text=True)
-        self.said = done.stdout
-        with open(os.path.join(self.folder, "results", gpu, "result.json"), encoding="utf-8") as file:
-            results = json.load(file)
-        for name, result in results.items():  # each stage's own file says the same
-            if result["how"] != "not run":
-                with open(os.path.join(self.folder, "results", gpu, name + ".json"), encoding="utf-8") as file:
-                    self.assertEqual({"how": result["how"], **json.load(file)}, result)
-            self.assertRegex(self.said, rf"\n{name} +{result['how']}\b")
-        return done.returncode, results
-
-    def emulated(self, names, *arguments):
-        code, results = self.stages("--emulated", "--stages", names, *arguments)
-        self.assertEqual({name for name in results if results[name]["how"] != "not run"}, {"machine", *names.split(",")})
-        return code, {name: results[name]["how"] for name in names.split(",")}, results
-
-    def replace(self, program, script):
-        path = os.path.join(self.folder, "bin", program)
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # a link
-        with open(path, "w", encoding="utf-8") as file:
-            file.write("#!/bin/sh\n" + script)
-        os.chmod(path, 0o755)
-
-    def fakes(self):
-        """Libraries that compute on the host, for what is run from now on."""
-        fake = os.path.join(os.environ.get("SDTRAIN_BIN", os.path.join(SOURCE, "build/release/bin")), "../fake-cuda")
-        if not os.path.exists(fake):
-            self.skipTest("there were no cublasLt.h and cudnn.h")
-        return unittest.mock.patch.dict(os.environ, SDTRAIN_CUDA_LIBRARIES=os.path.realpath(fake))
-
-    def run_python(self, script):
-        done = subprocess.run(["python3", "-c", script], check=False, timeout=120, cwd=os.path.join(self.folder, "ops"), capture_output=True, text=True)
-        self.assertEqual(done.returncode, 0, done.stderr)
-        return done.stdout
 
 
 class Stages(Bundle):
@@ -235,7 +172,7 @@ class Training(Bundle):
     """Stages that make plans and train with them."""
 
     def test_plans_are_made_and_train(self):
-        later = "unet-libraries,encoders,plans,sd2-256"
+        later = "unet-libraries,encoders,plans-512,plans-256,sd2-256"
         # What a training run has said is kept; test-unet with libraries is a test of its own.
         os.rename(os.path.join(self.folder, "bin/sdtrainer"), os.path.join(self.folder, "bin/real"))
         said = os.path.join(self.folder, "said")
@@ -257,10 +194,10 @@ exit $code
             self.assertEqual((len(lives), lives[0]["digest"]), (2, lives[1]["digest"]))
             self.assertEqual(len(lives[0]["losses"]), 8)
             # Who has made a set is skipped, but not where the set is gone.
-            again = ["--emulated", "--stages", "plans", "--results", os.path.join(self.folder, "results"), "--bound", "1"]
-            self.assertEqual(self.stages(*again)[1]["plans"]["how"], "skipped", self.said)
+            again = ["--emulated", "--stages", "plans-256", "--results", os.path.join(self.folder, "results"), "--bound", "0.1"]
+            self.assertEqual(self.stages(*again)[1]["plans-256"]["how"], "skipped", self.said)
             os.rename(os.path.join(self.folder, "results/plans"), os.path.join(self.folder, "away"))
-            self.assertEqual(self.stages(*again)[1]["plans"]["how"], "failed", self.said)
+            self.assertEqual(self.stages(*again)[1]["plans-256"]["how"], "failed", self.said)
             os.rename(os.path.join(self.folder, "away"), os.path.join(self.folder, "results/plans"))
             # A network that ends with other weights the second time is no success.
             self.replace("sdtrainer", f'sed "s/digest=./digest=$(test -e {self.folder}/once && echo 1 || echo 0)/" {said}\n'
@@ -312,17 +249,17 @@ class Measures(Bundle):
 
     def test_a_step_is_measured_beside_torch(self):
         torch = os.path.join(self.folder, "python")  # stands for the machine's own
-        stages = "ceilings,plans,profile,bench-256,peer-shapes,peer-eager-256"
+        stages = "ceilings,plans-512,profile-512,bench-512,peer-shapes-512,peer-eager-512"
         with self.fakes():
             code, results = self.stages("--emulated", "--stages", stages)
             how = {name: results[name]["how"] for name in stages.split(",")}
-            self.assertEqual((code, how.pop("peer-shapes"), how.pop("peer-eager-256"), set(how.values())), (0, "not run", "not run", {"passed"}), self.said)
-            self.assertEqual(results["peer-shapes"]["note"], "skipped: no torch")
+            self.assertEqual((code, how.pop("peer-shapes-512"), how.pop("peer-eager-512"), set(how.values())), (0, "not run", "not run", {"passed"}), self.said)
+            self.assertEqual(results["peer-shapes-512"]["note"], "skipped: no torch")
             self.check_profile(results)
-            self.check_bench(results["bench-256"])
+            self.check_bench(results["bench-512"])
 
             # A torch that is as fast as the libraries' operations, but twice as slow as one of them.
-            with open(os.path.join(self.folder, "results/emulator/profile-256.json"), encoding="utf-8") as file:
+            with open(os.path.join(self.folder, "results/emulator/profile-512-operations.json"), encoding="utf-8") as file:
                 first = next(launch for one in json.load(file)["operations"] for launch in one["launches"] if "flop" in launch)
             self.assertIn(" forward", first["name"])
             with open(torch, "w", encoding="utf-8") as file:
@@ -337,17 +274,17 @@ class Measures(Bundle):
             shutil.copytree(os.path.join(self.folder, "results"), earlier)
             shutil.rmtree(os.path.join(self.folder, "results"))
             with unittest.mock.patch.dict(os.environ, SDTRAIN_TORCH_PYTHON=torch):
-                code, how, results = self.emulated("peer-shapes,peer-eager-256", "--results", earlier)  # beside what another call has left
-            self.assertEqual((code, how), (1, {"peer-shapes": "failed", "peer-eager-256": "passed"}), self.said)
-            self.assertEqual(results["peer-shapes"]["256"]["missing"], 2)  # conv_in, of which torch did not tell
-            self.assertLess(results["peer-shapes"]["256"]["ratio"], 0.01)
-            ours = results["peer-eager-256"]["ours"]
-            self.assertAlmostEqual(results["peer-eager-256"]["ratio"], ours / 0.5, delta=0.001)
-            self.assertRegex(self.said, r"\nfailed: +1  peer-shapes\n")
+                code, how, results = self.emulated("peer-shapes-512,peer-eager-512", "--results", earlier)  # beside what another call has left
+            self.assertEqual((code, how), (1, {"peer-shapes-512": "failed", "peer-eager-512": "passed"}), self.said)
+            self.assertEqual(results["peer-shapes-512"]["missing"], 3)  # the passes of the longest, of which torch did not tell
+            self.assertLess(results["peer-shapes-512"]["ratio"], 0.01)
+            ours = results["peer-eager-512"]["ours"]
+            self.assertAlmostEqual(results["peer-eager-512"]["ratio"], ours / 0.5, delta=0.001)
+            self.assertRegex(self.said, r"\nfailed: +1  peer-shapes-512\n")
 
     def check_profile(self, results):
         """Each launch is an operation's, and each operation's least is the larger of the two that the ceilings give."""
-        with open(os.path.join(self.folder, "results/emulator/profile-256.json"), encoding="utf-8") as file:
+        with open(os.path.join(self.folder, "results/emulator/profile-512-operations.json"), encoding="utf-8") as file:
             profile = json.load(file)
         copy, product = results["ceilings"]["copies"]["device_to_device"], results["ceilings"]["product"]["flops"]
         self.assertEqual(sum(len(one["launches"]) for one in profile["operations"]), profile["launches"])
@@ -357,7 +294,7 @@ class Measures(Bundle):
             self.assertAlmostEqual(one["usec"], sum(launch["usec"] for launch in one["launches"]), places=1)
             done = sum(launch.get("flop", 0) for launch in one["launches"])  # attention has no library here
             self.assertEqual(done, 0 if one["kind"] == "attention" else one["flop"], one["operation"])
-        kinds = {(one["kind"], one["pass"]): one["operations"] for one in results["profile"]["256"]["kinds"]}
+        kinds = {(one["kind"], one["pass"]): one["operations"] for one in results["profile-512"]["kinds"]}
         self.assertEqual((kinds["conv", "forward"], kinds["conv", "backward"], kinds["attention", "backward"]), (20, 20, 8))
         self.assertIn("a step that nobody times", self.said)
 
@@ -369,7 +306,7 @@ class Measures(Bundle):
             self.assertGreater(life["seconds"], life["start_seconds"])
         self.assertEqual([save["step"] for save in result["first"]["saves"]], [0, 3])
         self.assertEqual(len(result["first"]["step_seconds"]), 2)
-        self.assertAlmostEqual(result["samples_per_second"], 2 * result["steps_per_second"], places=2)
+        self.assertAlmostEqual(result["samples_per_second"], result["grain"] * result["steps_per_second"], places=2)
 
 
 class Encoding(Bundle):
@@ -500,20 +437,6 @@ class Calls(Bundle):
         self.assertEqual((code, {name: results[name]["how"] for name in ("lanes", "bits", "unet")}),
                          (1, {"lanes": "failed", "bits": "not run", "unet": "not run"}), self.said)
         self.assertRegex(results["bits"]["note"], r"^[01] s of the budget are left, and it may take 3$")
-
-    def test_calls_fit(self):
-        """Less than nine minutes each, and no stage is longer than a call; every stage is in one."""
-        self.run_python(f"""import importlib.machinery, importlib.util, sys
-sys.argv = ["gpu"]
-loader = importlib.machinery.SourceFileLoader("gpu", {os.path.join(self.folder, "ops/gpu")!r})
-gpu = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu", loader))
-loader.exec_module(gpu)
-assert gpu.BUDGET + gpu.gpu_children.DYING_SEC < 9 * 60
-gpu.add_later([], [])
-assert sorted(gpu.CALLS["all"]) == sorted([*gpu.STAGES, "ceilings"]), set(gpu.STAGES) ^ set(gpu.CALLS["all"])
-for name, stage in gpu.STAGES.items():
-    assert stage.least <= stage.seconds <= gpu.BUDGET - gpu.STAGES["machine"].seconds, name
-""")
 
     # Of four operations with two passes each: two, and half of the next, until time is up.
     SLOW = """done=$8
@@ -666,7 +589,7 @@ for pid in pids: kill(pid, 9)
         self.run_python("""import shutil, tempfile, unittest.mock, gpu_jobs, gpu_profile
 with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("shutil.disk_usage", lambda _: unittest.mock.Mock(free=29e9)):
     open(folder + "/set.json", "w").close()
-    jobs = gpu_jobs.Jobs(None, ".", [folder], False)
+    jobs = gpu_jobs.Jobs(None, ".", [folder], False, lambda: "NVIDIA H200")
     for stage in (jobs.train("512", 8), gpu_profile.Measures(None, ".", jobs, [folder], False).bench("512", 20)):
         told = stage(10)
         assert told["passed"] is None and "29.0 GB are free in " in told["note"], told

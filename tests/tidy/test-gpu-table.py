@@ -38,27 +38,34 @@ class Table(unittest.TestCase):
             self.assertEqual(self.make(*ours).returncode, 0)
             told = lines()
             self.assertEqual((told[0], told[-1]), ("before", "after"))
-            self.assertEqual(sum("| never run | |" in line for line in told), 11)
-            self.assertIn("| no GPU yet | wanted | measured | commit |", told)
+            self.assertEqual(sum("| never run | |" in line for line in told), 15)
+            self.assertIn("| no GPU yet | wanted | predicted, H100 | measured | commit |", told)
 
             write("result")
+            write("profile-512", passed=True, samples_per_second={"1": 123.45, "8": 130}, commit="new", ended=2)
             write("bench-512", passed=True, samples_per_second=123.45, memory_mib=50000, commit="new", ended=2,
                   first={"start_seconds": 12.0, "start": {"first save": 2.5, "step": 1.0}})
-            write("peer-shapes", passed=True, commit="old", ended=1, **{"512": {"ratio": 1.034}})
+            write("peer-shapes-512", passed=True, commit="old", ended=1, ratio=1.034)
+            write("bits", passed=False, commit="new", ended=2, differ={"f32": [], "bf16": ["a | b", "c | d"]})
+            write("exactness", passed=True, commit="new", ended=2, cases=[{"kind": kind, "digest": "aa"} for kind in ("own", "own", "plans")])
             write("peer-eager-512", passed=None, note="skipped: no torch", commit="new", ended=2)
-            write("sd2-256", passed=False, digests_equal=False, commit="new", ended=2)
-            write("bench-256", passed=False, text="it hung", commit="new", ended=2)
+            write("job-512", passed=False, digests_equal=False, commit="new", ended=2)
+            write("profile-256", passed=False, text="it hung", commit="new", ended=2)
             self.assertEqual(self.make("--check", *ours).returncode, 1)
             self.assertEqual(self.make(*ours).returncode, 0)
             told = lines()
-            for line in ("| NVIDIA H200 | wanted | measured | commit |",
-                         "| sd2-base at 512², grain 32 | 100 samples/s, 60 GB | 123.5 samples/s, 52.4 GB | new |",
-                         "| libraries' time of torch's, 512² | 1.05 | 1.03 | old (older) |",
-                         "| libraries' time of torch's, 256² | 1.05 | never run | |",
-                         "| speed of PyTorch's eager, 512² | 1.1 | never run | |",
-                         "| process start to first step | 15 s | 9.5 s | new |",
-                         "| sd2-base at 256², grain 128 | 400 samples/s, 55 GB | failed | new |",
-                         "| two runs of 256², digests | equal | differ, failed | new |"):
+            for line in ("| NVIDIA H200 | wanted | predicted, H100 | measured | commit |",
+                         "| sd2-base at 512², one grain of 32 a step | 110 samples/s | 130 | 123.5 samples/s | new |",
+                         "| sd2-base at 512², 8 grains of 32 a step | | 140 | 130.0 samples/s | new |",
+                         "| memory of a job at 512², grain 32 | 60 GB | | 52.4 GB | new |",
+                         "| libraries' time of torch's, 512² | 1.05 | | 1.03 | old (older) |",
+                         "| libraries' time of torch's, 256² | 1.05 | | never run | |",
+                         "| speed of PyTorch's eager, 512² | 1.5 | 2.2 to 3.7 | never run | |",
+                         "| process start to first step | 15 s | | 9.5 s | new |",
+                         "| own kernels' bits beside the emulator's | equal | equal | 2 differ, failed | new |",
+                         "| a small job in other worlds, killed, restored | 1 digest a kind | | 3 cases, 2 of 2 digests | new |",
+                         "| sd2-base at 256², one grain of 128 a step | 480 samples/s | 596 | failed | new |",
+                         "| two runs of a job at 512², digests | equal | equal | differ, failed | new |"):
                 self.assertIn(line, told)
             self.assertEqual(self.make("--check", *ours).returncode, 0)
             with open(page, "w", encoding="utf-8") as file:
