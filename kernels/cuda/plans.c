@@ -133,7 +133,8 @@ static void read_conv(JsonReader *entry)
     read_engine(entry);
 }
 
-/* An engine, how many images are taken at once, and whether the graph has a padding mask; or the library has refused the shape. */
+/* An engine, how many images are taken at once, and whether the graph has a padding mask; or the library has refused
+ * the shape. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;

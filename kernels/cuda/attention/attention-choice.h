@@ -4,8 +4,9 @@
  *
  * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images
  * of 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how
- * many. Where queries or keys do not fill tiles of 128, new entries ask for cuDNN's padding mask (attention-graph.h); one
- * without the key has none. A shape that cuDNN refused when the plans were made has {"own_kernels":true} instead, for each of its passes.
+ * many. Where queries or keys do not fill tiles of 128, new entries ask for cuDNN's padding mask (attention-graph.h);
+ * one without the key has none. A shape that cuDNN refused when the plans were made has {"own_kernels":true} instead,
+ * for each of its passes.
  *
  * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a
  *            graph; attention_lengths_new() gives memory of the device, which attention_lengths_free() takes back.
@@ -45,7 +46,8 @@ int attention_choice_graph(const AttentionTarget *target, const AttentionShape *
 /* Whether its tokens do not fill their tiles, so that who makes a plan set asks for a padding mask first. */
 bool attention_has_tail(const AttentionShape *shape);
 /* For who makes a plan set where no GPU is: the most images at once whose workspace is at most so large, and the first
- * deterministic engine for them, with its graph; without a padding mask only where there is none with it. -ENOENT: not even one image, or no engine. */
+ * deterministic engine for them, with its graph; without a padding mask only where there is none with it. -ENOENT: not
+ * even one image, or no engine. */
 int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
                      int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
                      Error *err);
