@@ -133,11 +133,12 @@ static void read_conv(JsonReader *entry)
     read_engine(entry);
 }
 
-/* An engine, and how many images are taken at once; or the library has refused the shape. */
+/* An engine, how many images are taken at once, and whether the graph has a padding mask; or the library has refused
+ * the shape. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
-    bool own;
+    bool own, mask;
     if (json_get_bool(entry, "own_kernels", JSON_OPTIONAL, &own)) {
         if (!own)
             json_refuse(entry, "own_kernels", "false: leave it out");
@@ -145,6 +146,8 @@ static void read_attention(JsonReader *entry)
     }
     read_workspace(entry);
     (void)json_get_int(entry, "images", JSON_OPTIONAL, 1, INT32_MAX, &images);
+    if (json_get_bool(entry, "padding_mask", JSON_OPTIONAL, &mask) && !mask)
+        json_refuse(entry, "padding_mask", "false: leave it out");
     read_engine(entry);
 }
 

@@ -12,8 +12,11 @@
  * or {"plain":true,"version":1}. Entries that nobody timed on a GPU make a set with "tuned":false.
  *
  * Of a convolution and a linear layer "variant" says how much of what follows the sums the library does: "plain", which
- * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient. An
- * attention that its library refused when the plans were made has {"own_kernels":true}.
+ * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient.
+ *
+ * Of an attention "images" says how many are taken at once, all where it is left out, and "padding_mask":true that the
+ * graph is told how many tokens there are; without that key it has no such mask. An attention that its library refused
+ * when the plans were made, or none of whose algorithms gave finite results, has {"own_kernels":true}.
  *
  * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
  *            borrowed from their set.

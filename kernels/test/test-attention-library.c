@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-attention-library.c - which graphs an attention asks for, and with which tensors it runs them: groups of images,
- * shared shapes, entries, failures. The graphs are doubles that record: what real ones compute needs a GPU. */
+ * shared shapes, entries, failures; and which are refused when plans are made. The graphs are doubles that record, and
+ * write what is asked of them: what real ones compute needs a GPU. */
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/attention/attention-choice.h"
@@ -9,8 +10,17 @@
 #include "kernels/cuda/emulated.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+static float widen(uint16_t half)
+{
+    const uint32_t bits = (uint32_t)half << 16;
+    float value;
+    memcpy(&value, &bits, sizeof(value));
+    return value;
+}
 
 /* ---- doubles ---- */
 
@@ -18,6 +28,7 @@ struct AttentionGraph {
     AttentionShape shape;
     AttentionPass pass;
     ConvChoice choice;
+    bool padding_mask;
     int engine;
     char name[ATTENTION_NAME_MAX];
 };
@@ -29,8 +40,17 @@ static struct {
     double usec[2][2];         /* of backward's engines, by the groups' size: of 2 images, of 1 */
     bool has_run[2][2];
     struct {
+        AttentionPass pass; /* in which this is never finite where all scores are far below zero: */
+        AttentionTensor wrong; /* 0: nothing is wrong */
+        int engines;           /* of these, a bit each */
+        bool masked, unmasked; /* and of these graphs */
+        bool unwritten;        /* it is not even written */
+    } bug;
+    int n_far; /* runs far below zero */
+    struct {
         AttentionPass pass;
         int images;
+        bool padding_mask;
         AttentionTensors tensors;
     } runs[16];
 } seen;
@@ -42,8 +62,8 @@ void attention_pass_name(const AttentionShape *s, AttentionPass pass, char name[
 }
 
 int attention_graph_new(const AttentionTarget *target, const AttentionShape *shape,
-                        AttentionPass pass, const ConvChoice *choice, AttentionGraph **ret,
-                        Error *err)
+                        AttentionPass pass, bool padding_mask, const ConvChoice *choice,
+                        AttentionGraph **ret, Error *err)
 {
     assert_non_null(target->handle);
     if (pass == seen.refused)
@@ -52,6 +72,7 @@ int attention_graph_new(const AttentionTarget *target, const AttentionShape *sha
     assert_non_null(g);
     g->shape = *shape;
     g->pass = pass;
+    g->padding_mask = padding_mask;
     g->choice = choice ? *choice : (ConvChoice){.engine = pass == ATTENTION_FORWARD ? 9 : 6};
     attention_pass_name(shape, pass, g->name);
     seen.n_graphs++;
@@ -94,16 +115,82 @@ int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *
     return 0;
 }
 
+/* Scores are the first element of a head of q times that of k, over the root of the head's length. */
+static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensors *tensors)
+{
+    const AttentionShape *s = &graph->shape;
+    const int head = s->heads - 1, image = s->n - 1; /* the last of each */
+    const uint16_t *q = tensors->of[ATTENTION_Q], *k = tensors->of[ATTENTION_K];
+    const int64_t q_row = (image + 1) * s->q_tokens - 1, k_row = (image + 1) * s->kv_tokens - 1;
+    const float score = widen(q[q_row * s->q_stride + head * s->head_dim]) *
+                        widen(k[k_row * s->kv_stride + head * s->head_dim]) /
+                        sqrtf((float)s->head_dim);
+    if (score > -127 || score < -129)
+        return false;
+    for (int j = 1; j < s->head_dim; j++)
+        assert_true(widen(q[q_row * s->q_stride + head * s->head_dim + j]) == 0);
+    if (graph->pass == ATTENTION_BACKWARD) {
+        const float *sums = tensors->of[ATTENTION_SUMS];
+        const float want = score + logf((float)s->kv_tokens);
+        assert_true(fabsf(sums[s->n * s->heads * s->q_tokens - 1] - want) < 1e-3f);
+        const uint16_t *v = tensors->of[ATTENTION_V], *out = tensors->of[ATTENTION_OUT];
+        assert_int_equal(v[k_row * s->kv_stride], out[q_row * s->heads * s->head_dim]);
+    }
+    return true;
+}
+
+/* Writes results as cuDNN does, no further than they go: finite ones, or as the bug says in one element. */
+static void write_results(const AttentionGraph *graph, const AttentionTensors *tensors, bool far)
+{
+    const AttentionShape *s = &graph->shape;
+    const bool back = graph->pass == ATTENTION_BACKWARD;
+    const bool wrong = far && seen.bug.wrong && seen.bug.pass == graph->pass &&
+                       (seen.bug.engines >> graph->engine & 1) &&
+                       (graph->padding_mask ? seen.bug.masked : seen.bug.unmasked);
+    for (AttentionTensor i = back ? ATTENTION_DQ : ATTENTION_OUT;
+         i <= (back ? ATTENTION_DV : ATTENTION_SUMS); i++) {
+        const int64_t rows =
+            s->n * (i == ATTENTION_DK || i == ATTENTION_DV ? s->kv_tokens : s->q_tokens);
+        const int width = i == ATTENTION_SUMS ? 2 * s->heads : s->heads * s->head_dim;
+        const int stride = i == ATTENTION_DQ                        ? s->q_stride
+                           : i == ATTENTION_DK || i == ATTENTION_DV ? s->kv_stride
+                                                                    : width;
+        const bool bad = wrong && seen.bug.wrong == i;
+        uint16_t *to = tensors->of[i];
+        for (int64_t row = 0; row < rows; row++)
+            for (int j = 0; j < width; j++) {
+                const bool last = row == rows - 1 && j == width - 1;
+                if (!(bad && last && seen.bug.unwritten))
+                    to[row * stride + j] = bad && last ? 0x7fc0 : 0x3f80; /* NaN, 1 */
+            }
+    }
+}
+
+static void assert_tensors(const AttentionGraph *graph, const AttentionTensors *tensors)
+{
+    for (int i = 0; i <= ATTENTION_DV; i++)
+        assert_int_equal(tensors->of[i] != NULL,
+                         graph->pass == ATTENTION_BACKWARD || i <= ATTENTION_SUMS);
+    if (!graph->padding_mask)
+        return;
+    const int32_t *q = tensors->of[ATTENTION_Q_LENGTHS], *kv = tensors->of[ATTENTION_KV_LENGTHS];
+    for (int i = 0; i < graph->shape.n; i++) {
+        assert_int_equal(q[i], graph->shape.q_tokens);
+        assert_int_equal(kv[i], graph->shape.kv_tokens);
+    }
+}
+
 int attention_graph_execute(AttentionGraph *graph, cudnnHandle_t handle,
                             const AttentionTensors *tensors, void *workspace, Error *err)
 {
     assert_non_null(handle);
     assert_non_null(workspace);
+    assert_tensors(graph, tensors);
     if (seen.clock) {
         const int size = graph->shape.n == 1;
-        for (int i = 0; i < N_ATTENTION_TENSORS; i++)
-            assert_int_equal(tensors->of[i] != NULL,
-                             graph->pass == ATTENTION_BACKWARD || i <= ATTENTION_SUMS);
+        const bool far = is_far_below_zero(graph, tensors);
+        write_results(graph, tensors, far);
+        seen.n_far += far;
         seen.has_run[graph->engine][size] = true;
         seen.clock->usec +=
             graph->pass == ATTENTION_FORWARD ? 5000 : seen.usec[graph->engine][size];
@@ -112,6 +199,7 @@ int attention_graph_execute(AttentionGraph *graph, cudnnHandle_t handle,
     assert_true(seen.n_runs < (int)ELEMENTSOF(seen.runs));
     seen.runs[seen.n_runs].pass = graph->pass;
     seen.runs[seen.n_runs].images = graph->shape.n;
+    seen.runs[seen.n_runs].padding_mask = graph->padding_mask;
     seen.runs[seen.n_runs].tensors = *tensors;
     return ++seen.n_runs == seen.fail_at ? error_set(err, -EIO, "it failed") : 0;
 }
@@ -206,7 +294,98 @@ static void a_late_set_makes_one_graph_that_fits(void **state)
                      3); /* forward; backward, of 4 images, which are too many, and of 2 */
     assert_true(seen.has_run[0][0]);
     assert_false(seen.has_run[1][0]);
+    assert_int_equal(seen.n_far, 2); /* what is taken is looked at, in each pass */
 }
+
+/* ---- far below zero ---- */
+
+/* The plans that are made where the bug is, of engines of which the second is the faster in groups of 2, and the first
+ * in groups of 1, which are slower. */
+static char *plans_with_bug(AttentionPass pass, AttentionTensor wrong, int engines, bool masked,
+                            bool unmasked, bool unwritten)
+{
+    Device *device = open_device(true, NULL);
+    static const double usec[2][2] = {{5000, 5000}, {4000, 6000}};
+    memcpy(seen.usec, usec, sizeof(seen.usec));
+    seen.bug.pass = pass;
+    seen.bug.wrong = wrong;
+    seen.bug.engines = engines;
+    seen.bug.masked = masked;
+    seen.bug.unmasked = unmasked;
+    seen.bug.unwritten = unwritten;
+    AttentionLibrary *library = NULL;
+    Error err = ERROR_INIT;
+    char *plans = NULL;
+    if (attention_library_new(device, &shape, &library, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(device_plans(device, &plans), 0);
+    library = attention_library_free(library);
+    assert_int_equal(seen.n_graphs, 0);
+    device = device_free(device);
+    return plans;
+}
+
+/* The second engine is the fastest, and is taken if nothing is wrong with it. */
+static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
+{
+    (void)state;
+    static const struct {
+        AttentionPass pass;
+        AttentionTensor wrong;
+        int engines;
+        bool unwritten;
+        const char *entry;
+    } cases[] = {
+        {ATTENTION_BACKWARD, 0, 0, false, "1\":{\"engine\":7,\"images\":2,"},
+        {ATTENTION_BACKWARD, ATTENTION_DQ, 2, false, "1\":{\"engine\":6,\"images\":2,"},
+        {ATTENTION_BACKWARD, ATTENTION_DK, 2, false, "1\":{\"engine\":6,\"images\":2,"},
+        {ATTENTION_BACKWARD, ATTENTION_DV, 2, false, "1\":{\"engine\":6,\"images\":2,"},
+        {ATTENTION_BACKWARD, ATTENTION_DQ, 2, true, "1\":{\"engine\":6,\"images\":2,"},
+        {ATTENTION_BACKWARD, ATTENTION_DV, 1, false, "1\":{\"engine\":7,\"images\":2,"},
+        {ATTENTION_FORWARD, 0, 0, false, "0\":{\"engine\":9,\"images\":4,"},
+        {ATTENTION_FORWARD, ATTENTION_OUT, 1, false, "0\":{\"engine\":10,\"images\":4,"},
+        {ATTENTION_FORWARD, ATTENTION_SUMS, 1, false, "0\":{\"engine\":10,\"images\":4,"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_free_ char *plans = plans_with_bug(cases[i].pass, cases[i].wrong, cases[i].engines,
+                                                    true, true, cases[i].unwritten);
+        if (!strstr(plans, cases[i].entry))
+            fail_msg("%zu: no %s in %s", i, cases[i].entry, plans);
+    }
+}
+
+/* There is no time to measure, but to look. */
+static void a_late_set_holds_no_such_engine_either(void **state)
+{
+    (void)state;
+    assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
+    _cleanup_free_ char *plans =
+        plans_with_bug(ATTENTION_BACKWARD, ATTENTION_DQ, 1, true, true, false);
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":7,\"images\":2,"));
+}
+
+static void a_graph_without_a_mask_is_taken_if_none_serves_with_it(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans =
+        plans_with_bug(ATTENTION_BACKWARD, ATTENTION_DQ, 3, true, false, false);
+    const char *backward = strstr(plans, "\"attention n4 h2 16x24 1\":{\"engine\":7,");
+    assert_non_null(backward);
+    assert_null(strstr(backward, "padding_mask"));
+    assert_non_null(strstr(plans, "padding_mask")); /* forward's */
+}
+
+static void the_kernels_compute_what_no_engine_does_right(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans =
+        plans_with_bug(ATTENTION_BACKWARD, ATTENTION_DQ, 3, true, true, false);
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 0\":{\"own_kernels\":true}"));
+    assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"own_kernels\":true}"));
+}
+
+/* ---- running ---- */
 
 static void images_are_taken_in_groups(void **state)
 {
@@ -236,12 +415,36 @@ static void images_are_taken_in_groups(void **state)
                                       16 * 16 * 2, 2 * 16 * 4,  16 * 16 * 2,
                                       16 * 48 * 2, 24 * 32 * 2, 24 * 32 * 2};
     for (int group = 0; group < 2; group++)
-        for (int i = 0; i < N_ATTENTION_TENSORS; i++) {
+        for (int i = 0; i <= ATTENTION_DV; i++) {
+            assert_true(seen.runs[1 + group].padding_mask);
             assert_int_equal(seen.runs[1 + group].pass, ATTENTION_BACKWARD);
             assert_int_equal(seen.runs[1 + group].images, 2);
             assert_int_equal((char *)seen.runs[1 + group].tensors.of[i] - (memory + i),
                              group * 2 * image[i]);
         }
+    library = attention_library_free(library);
+    device = device_free(device);
+}
+
+/* As entries were before there was that key. */
+static void only_an_entry_that_says_so_has_a_mask(void **state)
+{
+    (void)state;
+    static char memory[1];
+    static const char key[] = ",\"padding_mask\":true";
+    _cleanup_free_ char *plans = plans_made();
+    for (char *at; (at = strstr(plans, key));)
+        memmove(at, at + strlen(key), strlen(at + strlen(key)) + 1);
+    Device *device = open_device(false, plans);
+    AttentionLibrary *library = library_of(device);
+    attention_library_forward(library, memory, memory, memory, memory, memory, memory);
+    attention_library_backward(library, memory, memory, memory, memory, memory, memory, memory,
+                               memory, memory, memory);
+    assert_int_equal(seen.n_runs, 3);
+    for (int i = 0; i < seen.n_runs; i++) {
+        assert_false(seen.runs[i].padding_mask);
+        assert_null(seen.runs[i].tensors.of[ATTENTION_Q_LENGTHS]);
+    }
     library = attention_library_free(library);
     device = device_free(device);
 }
@@ -392,7 +595,12 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_fastest_group_and_engine_are_taken),
         cmocka_unit_test(a_late_set_makes_one_graph_that_fits),
+        cmocka_unit_test(what_is_not_finite_far_below_zero_is_never_taken),
+        cmocka_unit_test(a_late_set_holds_no_such_engine_either),
+        cmocka_unit_test(a_graph_without_a_mask_is_taken_if_none_serves_with_it),
+        cmocka_unit_test(the_kernels_compute_what_no_engine_does_right),
         cmocka_unit_test(images_are_taken_in_groups),
+        cmocka_unit_test(only_an_entry_that_says_so_has_a_mask),
         cmocka_unit_test(attentions_of_one_shape_share_their_graphs),
         cmocka_unit_test(what_has_no_entry_is_an_error_that_says_what_to_do),
         cmocka_unit_test(a_refused_shape_is_left_to_the_kernels_by_its_entries),

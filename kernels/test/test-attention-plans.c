@@ -82,6 +82,7 @@ static void choose(Visit *v, const AttentionShape *shape, AttentionPass pass, co
         fail_msg("%s: %s", v->gpu->record, err.text);
     const int64_t bytes = attention_graph_workspace_bytes(graph);
     assert_workspace(bytes, shape, pass, choice.images);
+    assert_int_equal(choice.padding_mask, shape->q_tokens % 128 || shape->kv_tokens % 128);
     /* No more images would do. */
     for (int more = choice.images + 1; more <= shape->n; more++)
         assert_true(shape->n % more || workspace_of(shape, pass, more) > workspace_max);
@@ -186,6 +187,7 @@ static void other_shapes_have_plans(void **state)
             if (r < 0)
                 fail_msg("%s", err.text);
             assert_int_equal(choice.images, shapes[i].n);
+            assert_true(choice.padding_mask);
         }
 }
 
@@ -209,8 +211,8 @@ static void the_autoencoder_is_not_fused(void **state)
             assert_int_equal(shape.head_dim, 512);
             assert_int_equal(shape.q_tokens,
                              encoder_sizes[size].side * encoder_sizes[size].side / 64);
-            assert_int_equal(attention_graph_new(&target, &shape, ATTENTION_FORWARD, NULL, &graph,
-                                                 &err),
+            assert_int_equal(attention_graph_new(&target, &shape, ATTENTION_FORWARD, false, NULL,
+                                                 &graph, &err),
                              -EINVAL);
             shape.forward_only = true;
             assert_true(attention_unfused_serves(&shape));
@@ -232,14 +234,14 @@ static void the_engines_that_are_tried_replay(void **state)
         _cleanup_(attention_graph_freep) AttentionGraph *graph = NULL;
         ConvChoice choices[ENGINES];
         Error err = ERROR_INIT;
-        int r = attention_graph_new(&target, &shape, pass, NULL, &graph, &err), n = 0;
+        int r = attention_graph_new(&target, &shape, pass, false, NULL, &graph, &err), n = 0;
         for (; r == 0 && n < ENGINES; n++) {
             _cleanup_(attention_graph_freep) AttentionGraph *again = NULL;
             r = attention_graph_select(graph, n, &err);
             if (r == -ENOENT && n > 0)
                 break;
             if (r < 0 || attention_graph_choice(graph, &choices[n], &err) < 0 ||
-                attention_graph_new(&target, &shape, pass, &choices[n], &again, &err) < 0)
+                attention_graph_new(&target, &shape, pass, false, &choices[n], &again, &err) < 0)
                 fail_msg("%s", err.text);
             assert_int_equal(attention_graph_workspace_bytes(again),
                              attention_graph_workspace_bytes(graph));
@@ -259,7 +261,8 @@ static void assert_refused(const AttentionTarget *target, const AttentionShape *
     Error err = ERROR_INIT;
     AttentionGraph *graph = NULL;
     attention_pass_name(shape, pass, name);
-    assert_int_equal(attention_graph_new(target, shape, pass, choice, &graph, &err), -EINVAL);
+    assert_int_equal(attention_graph_new(target, shape, pass, false, choice, &graph, &err),
+                     -EINVAL);
     assert_null(graph);
     if (!strstr(err.text, name) || !strstr(err.text, text))
         fail_msg("no \"%s\" and no name in: %s", text, err.text);
@@ -358,10 +361,18 @@ static void entries_are_read_as_they_were_written(void **state)
     _cleanup_free_ char *text = json_dumps(entry, JSON_COMPACT | JSON_SORT_KEYS);
     assert_string_equal(text,
                         "{\"engine\":6,\"images\":4,\"knobs\":{\"24\":26},\"workspace\":131}");
-    AttentionChoice again;
+    AttentionChoice again, masked = choice;
     Error err = ERROR_INIT;
     assert_int_equal(attention_choice_read("attention x", 32, entry, &again, &err), 0);
     assert_int_equal(again.images, 4);
+    assert_false(again.padding_mask);
+    masked.padding_mask = true;
+    _cleanup_json_ json_t *with = attention_choice_entry(&masked, 131);
+    _cleanup_free_ char *more = json_dumps(with, JSON_COMPACT | JSON_SORT_KEYS);
+    assert_string_equal(more, "{\"engine\":6,\"images\":4,\"knobs\":{\"24\":26},"
+                              "\"padding_mask\":true,\"workspace\":131}");
+    assert_int_equal(attention_choice_read("attention x", 32, with, &again, &err), 0);
+    assert_true(again.padding_mask);
     assert_int_equal(again.engine.engine, 6);
     assert_int_equal(again.engine.knobs[0].value, 26);
 
@@ -372,6 +383,8 @@ static void entries_are_read_as_they_were_written(void **state)
         {"{\"engine\":1,\"images\":64,\"knobs\":{},\"workspace\":0}", "divisor of 32"},
         {"{\"engine\":1,\"images\":\"2\",\"knobs\":{},\"workspace\":0}", "divisor of 32"},
         {"{\"images\":1,\"knobs\":{},\"workspace\":0}", "engine"},
+        {"{\"engine\":1,\"knobs\":{},\"padding_mask\":false,\"workspace\":0}", "padding_mask"},
+        {"{\"engine\":1,\"knobs\":{},\"padding_mask\":1,\"workspace\":0}", "padding_mask"},
         {"{\"engine\":1,\"images\":1,\"knobs\":{},\"workspace\":0,\"fast\":1}", "fast"},
     };
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {

@@ -16,9 +16,11 @@ typedef struct Case {
     CudaCompute *compute;
     double usec[CANDIDATES];
     int64_t workspace[CANDIDATES];
-    int late_every; /* n: each n-th run of any candidate takes 50 times as long; 0: none */
-    int refuses;    /* a candidate that does not run; -1: none */
-    int breaks;     /* a candidate that breaks the device; -1: none */
+    int late_every;    /* n: each n-th run of any candidate takes 50 times as long; 0: none */
+    int refuses;       /* a candidate that does not run; -1: none */
+    int breaks;        /* a candidate that breaks the device; -1: none */
+    int wrong;         /* bits of candidates that check() does not let pass */
+    int checks_broken; /* a candidate whose check finds the device broken, counted from 1; 0: none */
     int runs[CANDIDATES], all;
 } Case;
 
@@ -35,6 +37,16 @@ static bool start(void *userdata, int i)
     return true;
 }
 
+static int check(void *userdata, int i, Error *err)
+{
+    const Case *c = userdata;
+    if (c->wrong)
+        assert_int_equal(c->runs[i], 0); /* it comes first */
+    if (i + 1 == c->checks_broken)
+        return error_set(err, -EIO, "the check found it broken");
+    return !(c->wrong >> i & 1);
+}
+
 static int choose(Case *c, Error *err)
 {
     TuneCandidate candidates[CANDIDATES];
@@ -46,7 +58,7 @@ static int choose(Case *c, Error *err)
     c->compute = cuda_compute(device);
     for (int i = 0; i < CANDIDATES; i++)
         candidates[i].workspace_bytes = c->workspace[i];
-    const Tuning tuning = {c->compute, "an operation", candidates, CANDIDATES, start, c};
+    const Tuning tuning = {c->compute, "an operation", candidates, CANDIDATES, start, c, check};
     const int best = tune_choose(&tuning, err);
     device = device_free(device);
     return best;
@@ -127,6 +139,32 @@ static void what_does_not_run_is_passed_over(void **state)
     device = device_free(device);
 }
 
+/* However fast it is; nor is it timed. */
+static void what_is_wrong_is_never_taken(void **state)
+{
+    (void)state;
+    Error err;
+    Case c = {.usec = {400, 300, 200, 350}, .refuses = -1, .breaks = -1, .wrong = 1 << 2};
+    assert_int_equal(choose(&c, &err), 1);
+    assert_int_equal(c.runs[2], 0);
+    assert_true(c.runs[3] > 0);
+
+    Case late = {.usec = {400, 300, 200, 350}, .refuses = -1, .breaks = -1, .wrong = 3};
+    assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
+    assert_int_equal(choose(&late, &err), 2);
+    assert_int_equal(late.runs[0] + late.runs[1] + late.runs[3], 0);
+    Case none = {.usec = {400, 300, 200, 350}, .refuses = -1, .breaks = -1, .wrong = 15};
+    assert_int_equal(choose(&none, &err), -EINVAL);
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
+    assert_int_equal(choose(&none, &err), -EINVAL);
+    assert_string_equal(err.text,
+                        "an operation: none of 4 algorithms runs and gives what it should");
+
+    Case broken = {.usec = {400, 300, 200, 350}, .refuses = -1, .breaks = -1, .checks_broken = 2};
+    assert_int_equal(choose(&broken, &err), -EIO);
+    assert_int_equal(broken.runs[2], 0);
+}
+
 /* When the time is up, the first that runs. */
 static void the_whole_is_bounded(void **state)
 {
@@ -161,6 +199,7 @@ int main(void)
         cmocka_unit_test(a_late_round_does_not_count),
         cmocka_unit_test(runs_are_bounded),
         cmocka_unit_test(what_does_not_run_is_passed_over),
+        cmocka_unit_test(what_is_wrong_is_never_taken),
         cmocka_unit_test(the_whole_is_bounded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

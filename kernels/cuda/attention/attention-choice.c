@@ -9,19 +9,25 @@
 
 /* ---- entries ---- */
 
-/* An entry is a convolution's with one more key. */
+/* An entry is a convolution's with two more keys. */
 int attention_choice_read(const char *operation, int n, const json_t *entry, AttentionChoice *ret,
                           Error *err)
 {
     _cleanup_json_ json_t *engine = json_copy((json_t *)(uintptr_t)entry);
     const json_t *images = json_object_get(entry, "images");
+    const json_t *mask = json_object_get(entry, "padding_mask");
     const json_int_t value = json_integer_value(images);
     AttentionChoice choice;
+    if (mask && !json_is_true(mask))
+        return error_set(err, -EINVAL, "%s: padding_mask: must be true or left out", operation);
+    choice.padding_mask = mask != NULL;
     if (images && (!json_is_integer(images) || value < 1 || value > n || n % value))
         return error_set(err, -EINVAL, "%s: images: must be a divisor of %d", operation, n);
     choice.images = images ? (int)value : n;
     if (images)
         (void)json_object_del(engine, "images"); /* it is there */
+    if (mask)
+        (void)json_object_del(engine, "padding_mask"); /* it is there */
     int r = conv_entry_read(operation, engine, &choice.engine, err);
     if (r == 0)
         *ret = choice;
@@ -32,6 +38,8 @@ json_t *attention_choice_entry(const AttentionChoice *choice, int64_t workspace_
 {
     json_t *entry = conv_entry_new(&choice->engine, workspace_bytes);
     int r = json_object_set_new(entry, "images", json_integer(choice->images));
+    if (r == 0 && choice->padding_mask)
+        r = json_object_set_new(entry, "padding_mask", json_true());
     assert(r == 0);
     return entry;
 }
@@ -51,12 +59,19 @@ int attention_choice_graph(const AttentionTarget *target, const AttentionShape *
 {
     AttentionShape part = *shape;
     part.n = choice->images;
-    return attention_graph_new(target, &part, pass, &choice->engine, ret, err);
+    return attention_graph_new(target, &part, pass, choice->padding_mask, &choice->engine, ret,
+                               err);
 }
 
-int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
-                     int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
-                     Error *err)
+bool attention_has_tail(const AttentionShape *shape)
+{
+    enum { TILE = 128 }; /* tokens */
+    return shape->q_tokens % TILE != 0 || shape->kv_tokens % TILE != 0;
+}
+
+static int choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
+                  bool padding_mask, int64_t workspace_max_bytes, AttentionChoice *ret,
+                  AttentionGraph **ret_graph, Error *err)
 {
     int64_t bytes_of_image = 0; /* as far as it is known: a graph takes a while */
     for (int images = shape->n; images >= 1; images--) {
@@ -65,7 +80,7 @@ int attention_choose(const AttentionTarget *target, const AttentionShape *shape,
         part.n = images;
         if (shape->n % images || bytes_of_image * images > workspace_max_bytes)
             continue;
-        int r = attention_graph_new(target, &part, pass, NULL, &graph, err);
+        int r = attention_graph_new(target, &part, pass, padding_mask, NULL, &graph, err);
         if (r < 0)
             return r;
         const int64_t wanted = attention_graph_workspace_bytes(graph);
@@ -73,7 +88,7 @@ int attention_choose(const AttentionTarget *target, const AttentionShape *shape,
             bytes_of_image = wanted / images;
             continue;
         }
-        AttentionChoice choice = {.images = images};
+        AttentionChoice choice = {.images = images, .padding_mask = padding_mask};
         r = attention_graph_choice(graph, &choice.engine, err);
         if (r < 0)
             return r;
@@ -86,6 +101,20 @@ int attention_choose(const AttentionTarget *target, const AttentionShape *shape,
     return error_set(err, -ENOENT, "%s: one image needs more than %" PRId64 " bytes of workspace",
                      name, workspace_max_bytes);
 }
+
+int attention_choose(const AttentionTarget *target, const AttentionShape *shape, AttentionPass pass,
+                     int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
+                     Error *err)
+{
+    int r = -ENOENT;
+    if (attention_has_tail(shape))
+        r = choose(target, shape, pass, true, workspace_max_bytes, ret, ret_graph, err);
+    if (r == -ENOENT || r == -EINVAL)
+        r = choose(target, shape, pass, false, workspace_max_bytes, ret, ret_graph, err);
+    return r;
+}
+
+/* ---- tensors ---- */
 
 size_t attention_image_bytes(const AttentionShape *s, AttentionTensor tensor)
 {
@@ -104,6 +133,9 @@ size_t attention_image_bytes(const AttentionShape *s, AttentionTensor tensor)
         return queries * (size_t)s->heads * (size_t)s->head_dim * data_type_bytes(DATA_BF16);
     case ATTENTION_SUMS:
         return queries * (size_t)s->heads * data_type_bytes(DATA_F32);
+    case ATTENTION_Q_LENGTHS:
+    case ATTENTION_KV_LENGTHS:
+        return 0;
     case N_ATTENTION_TENSORS:
         break;
     }
@@ -118,4 +150,33 @@ AttentionTensors attention_images(const AttentionShape *shape, const AttentionTe
         if (tensors->of[i])
             part.of[i] = (char *)tensors->of[i] + (size_t)first * attention_image_bytes(shape, i);
     return part;
+}
+
+static int lengths_new(Device *device, int n, int64_t tokens, void **ret, Error *err)
+{
+    _cleanup_free_ int32_t *lengths = memory_zeroed((size_t)n, sizeof(*lengths));
+    for (int i = 0; i < n; i++)
+        lengths[i] = (int32_t)tokens;
+    int r = device_allocate(device, (size_t)n * sizeof(*lengths), ret, err);
+    if (r == 0)
+        device_upload(device, *ret, lengths, (size_t)n * sizeof(*lengths));
+    return r;
+}
+
+int attention_lengths_new(Device *device, const AttentionShape *shape, AttentionTensors *to,
+                          Error *err)
+{
+    int r = lengths_new(device, shape->n, shape->q_tokens, &to->of[ATTENTION_Q_LENGTHS], err);
+    if (r == 0)
+        r = lengths_new(device, shape->n, shape->kv_tokens, &to->of[ATTENTION_KV_LENGTHS], err);
+    return r;
+}
+
+void attention_lengths_free(Device *device, AttentionTensors *to)
+{
+    for (AttentionTensor i = ATTENTION_Q_LENGTHS; i <= ATTENTION_KV_LENGTHS; i++) {
+        if (to->of[i])
+            device_release(device, to->of[i]);
+        to->of[i] = NULL;
+    }
 }

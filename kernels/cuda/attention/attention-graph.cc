@@ -40,6 +40,7 @@ struct AttentionGraph {
     fe::graph::Graph graph;
     char name[ATTENTION_NAME_MAX];
     AttentionPass pass;
+    bool padding_mask;
     int64_t plan;                 /* its index in graph */
     std::vector<int64_t> engines; /* indices of plans that were built */
     int64_t next, n;              /* the first index that was not tried; all that there are */
@@ -95,20 +96,34 @@ static void put_out(const Tensor &tensor, AttentionTensor which, int64_t heads, 
         .set_stride({tokens * stride, d, stride, 1});
 }
 
-/* Row i of the scores keeps its columns 0 to i. */
-template <typename Attributes> static void mask(Attributes *attributes, const AttentionShape &s)
+static Tensor lengths_of(fe::graph::Graph *graph, AttentionTensor which, const AttentionShape &s)
 {
+    auto attributes = fe::graph::Tensor_attributes();
+    attributes.set_uid(which + 1).set_data_type(fe::DataType_t::INT32);
+    attributes.set_dim({s.n, 1, 1, 1}).set_stride({1, 1, 1, 1});
+    return graph->tensor(attributes);
+}
+
+/* Causal: row i of the scores keeps its columns 0 to i. */
+template <typename Attributes>
+static void mask(AttentionGraph *g, Attributes *attributes, const AttentionShape &s)
+{
+    if (g->padding_mask)
+        attributes->set_padding_mask(true)
+            .set_seq_len_q(lengths_of(&g->graph, ATTENTION_Q_LENGTHS, s))
+            .set_seq_len_kv(lengths_of(&g->graph, ATTENTION_KV_LENGTHS, s));
     if (s.causal)
         attributes->set_diagonal_alignment(fe::DiagonalAlignment_t::TOP_LEFT)
             .set_diagonal_band_right_bound(0);
 }
 
-static void emit_forward(fe::graph::Graph *graph, const AttentionShape &s)
+static void emit_forward(AttentionGraph *g, const AttentionShape &s)
 {
+    fe::graph::Graph *graph = &g->graph;
     auto attributes = fe::graph::SDPA_attributes();
     attributes.set_name("attention").set_generate_stats(true);
     attributes.set_attn_scale((float)(1.0 / sqrt((double)s.head_dim)));
-    mask(&attributes, s);
+    mask(g, &attributes, s);
     auto [out, sums] =
         graph->sdpa(tensor_of(graph, ATTENTION_Q, s), tensor_of(graph, ATTENTION_K, s),
                     tensor_of(graph, ATTENTION_V, s), attributes);
@@ -119,12 +134,13 @@ static void emit_forward(fe::graph::Graph *graph, const AttentionShape &s)
         .set_stride({s.heads * s.q_tokens, s.q_tokens, 1, 1});
 }
 
-static void emit_backward(fe::graph::Graph *graph, const AttentionShape &s)
+static void emit_backward(AttentionGraph *g, const AttentionShape &s)
 {
+    fe::graph::Graph *graph = &g->graph;
     auto attributes = fe::graph::SDPA_backward_attributes();
     attributes.set_name("attention").set_deterministic_algorithm(true);
     attributes.set_attn_scale((float)(1.0 / sqrt((double)s.head_dim)));
-    mask(&attributes, s);
+    mask(g, &attributes, s);
     auto [dq, dk, dv] =
         graph->sdpa_backward(tensor_of(graph, ATTENTION_Q, s), tensor_of(graph, ATTENTION_K, s),
                              tensor_of(graph, ATTENTION_V, s), tensor_of(graph, ATTENTION_OUT, s),
@@ -151,9 +167,9 @@ static int build_graph(AttentionGraph *g, const AttentionTarget &target, const A
         g->graph.set_device_properties(properties);
     }
     if (g->pass == ATTENTION_FORWARD)
-        emit_forward(&g->graph, s);
+        emit_forward(g, s);
     else
-        emit_backward(&g->graph, s);
+        emit_backward(g, s);
     auto status = g->graph.validate();
     if (status.is_good())
         status = target.record ? g->graph.build_operation_graph()
@@ -251,8 +267,8 @@ static int check_shape(const AttentionShape &s, const char *name, Error *err)
 }
 
 int attention_graph_new(const AttentionTarget *target, const AttentionShape *shape,
-                        AttentionPass pass, const ConvChoice *choice, AttentionGraph **ret,
-                        Error *err)
+                        AttentionPass pass, bool padding_mask, const ConvChoice *choice,
+                        AttentionGraph **ret, Error *err)
 {
     char name[ATTENTION_NAME_MAX];
     attention_pass_name(shape, pass, name);
@@ -263,6 +279,7 @@ int attention_graph_new(const AttentionTarget *target, const AttentionShape *sha
         auto g = std::make_unique<AttentionGraph>();
         memcpy(g->name, name, sizeof(name));
         g->pass = pass;
+        g->padding_mask = padding_mask;
         r = build_graph(g.get(), *target, *shape, err);
         if (r == 0)
             r = choice ? replay_plan(g.get(), *choice, err) : choose_plan(g.get(), err);
@@ -318,7 +335,8 @@ int attention_graph_execute(AttentionGraph *graph, cudnnHandle_t handle,
 {
     try {
         std::unordered_map<int64_t, void *> pointers;
-        for (int i = 0; i < N_ATTENTION_TENSORS; i++)
+        const int n = graph->padding_mask ? N_ATTENTION_TENSORS : ATTENTION_Q_LENGTHS;
+        for (int i = 0; i < n; i++)
             if (tensors->of[i])
                 pointers[i + 1] = tensors->of[i];
         auto status = graph->graph.execute_plan_at_index(handle, pointers, workspace, graph->plan);

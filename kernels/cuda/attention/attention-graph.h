@@ -6,6 +6,11 @@
  * copied. bf16, sums and the saved log-sum-exp in fp32, scale 1 / sqrt(head_dim). Backward is always the
  * graph that cuDNN calls deterministic, whose workspace grows with n * heads * q_tokens * kv_tokens.
  *
+ * With a padding mask the graph reads how many tokens each image has. All have all of theirs: the mask changes no
+ * result, and kernels that take tokens in tiles then mask what lies behind the last one. Without it cuDNN's backward on
+ * sm_90 may let such a place in as a score of 0, whose exponential is infinite where all scores are far below zero
+ * (NVIDIA/cudnn-frontend#628, #1072).
+ *
  * Ownership: attention_graph_new() gives the caller a graph with its plan; attention_graph_free() accepts NULL.
  * Units:     elements; workspace in bytes.
  * Errors:    0 or -errno; the text names the operation and what cuDNN said. No C++ exception leaves a function.
@@ -26,7 +31,8 @@ typedef enum AttentionPass {
 } AttentionPass;
 
 /* All tensors of both passes. Forward reads q, k and v and writes out and the log-sum-exp, [n][heads][q_tokens]
- * fp32; backward reads those and dout and writes the last three. */
+ * fp32; backward reads those and dout and writes dq, dk and dv. A graph with a padding mask reads the lengths, too: for
+ * each image its tokens, int32. */
 typedef enum AttentionTensor {
     ATTENTION_Q,
     ATTENTION_K,
@@ -37,11 +43,14 @@ typedef enum AttentionTensor {
     ATTENTION_DQ,
     ATTENTION_DK,
     ATTENTION_DV,
+    ATTENTION_Q_LENGTHS,
+    ATTENTION_KV_LENGTHS,
     N_ATTENTION_TENSORS
 } AttentionTensor;
 
 typedef struct AttentionTensors {
-    void *of[N_ATTENTION_TENSORS]; /* NULL: the pass does not have it */
+    void *
+        of[N_ATTENTION_TENSORS]; /* NULL: the pass does not have it. Lengths may be there always. */
 } AttentionTensors;
 
 /* For what a plan is made: for the GPU of a handle, or for one that is not there, of which a record tells. One of
@@ -64,8 +73,8 @@ typedef struct AttentionGraph AttentionGraph;
  * deterministic by its notes and makes a plan, for who makes a plan set. -EINVAL: cuDNN refuses the shape or the
  * choice, or the engine is not deterministic. -ENOENT: no choice was given and there is none. */
 int attention_graph_new(const AttentionTarget *target, const AttentionShape *shape,
-                        AttentionPass pass, const ConvChoice *choice, AttentionGraph **ret,
-                        Error *err);
+                        AttentionPass pass, bool padding_mask, const ConvChoice *choice,
+                        AttentionGraph **ret, Error *err);
 AttentionGraph *attention_graph_free(AttentionGraph *graph);
 DEFINE_CLEANUP(AttentionGraph, attention_graph_free)
 const char *attention_graph_name(const AttentionGraph *graph);

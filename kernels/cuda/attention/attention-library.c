@@ -20,6 +20,7 @@ struct AttentionLibrary {
         AttentionGraph *graph; /* of choice.images images */
         CudaWork work;         /* of one graph */
     } passes[N_ATTENTION_PASSES];
+    AttentionTensors lengths; /* those alone, where a pass has a padding mask */
     size_t workspace_bytes;
     int users;
     AttentionLibrary *next; /* in CudaCompute.attentions */
@@ -110,6 +111,8 @@ static int make_pass(AttentionLibrary *l, const AttentionTarget *target, Attenti
             MAX(l->workspace_bytes, (size_t)attention_graph_workspace_bytes(*graph));
     if (r == 0)
         l->passes[pass].work = work_of(l, pass, choice->images);
+    if (r == 0 && choice->padding_mask && !l->lengths.of[ATTENTION_Q_LENGTHS])
+        r = attention_lengths_new(l->device, &l->shape, &l->lengths, err);
     return r;
 }
 
@@ -226,6 +229,7 @@ AttentionLibrary *attention_library_free(AttentionLibrary *l)
     unshare(cuda_compute(l->device), l);
     for (int pass = 0; pass < N_ATTENTION_PASSES; pass++)
         (void)attention_graph_free(l->passes[pass].graph);
+    attention_lengths_free(l->device, &l->lengths);
     free(l);
     return NULL;
 }
@@ -256,7 +260,9 @@ static void run(AttentionLibrary *l, AttentionPass pass, const AttentionTensors 
     for (int first = 0; first < l->shape.n; first += l->passes[pass].choice.images) {
         Error err = ERROR_INIT;
         AttentionGraph *graph = l->passes[pass].graph;
-        const AttentionTensors part = attention_images(&l->shape, tensors, first);
+        AttentionTensors part = attention_images(&l->shape, tensors, first);
+        for (AttentionTensor i = ATTENTION_Q_LENGTHS; i < N_ATTENTION_TENSORS; i++)
+            part.of[i] = l->lengths.of[i];
         if (attention_graph_execute(graph, l->handle, &part, workspace, &err) < 0) {
             cuda_compute_break(cuda_compute(l->device), attention_graph_name(graph), "cuDNN",
                                err.text);

@@ -2,10 +2,14 @@
 /* attention-tune.c - see attention-tune.h. */
 #include "kernels/cuda/attention/attention-tune.h"
 
+#include "base/log.h"
 #include "base/memory.h"
+#include "kernels/cuda/attention/attention-check.h"
 #include "kernels/cuda/tune/tune.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { SIZES_MAX = 3, ENGINES_MAX = 3, TUNED_MAX = SIZES_MAX * ENGINES_MAX };
 
@@ -14,6 +18,7 @@ typedef struct AttentionTuning {
     const AttentionTarget *target;
     const AttentionShape *shape;
     AttentionPass pass;
+    bool padding_mask;
     int64_t workspace_max_bytes;
     AttentionGraph *graphs[SIZES_MAX]; /* one for each number of images at once */
     int images[SIZES_MAX];
@@ -24,6 +29,7 @@ typedef struct AttentionTuning {
     TuneCandidate candidates[TUNED_MAX];
     int n;
     AttentionTensors tensors;
+    AttentionCheck *check; /* of as many images as the largest group has */
     void *workspace;
 } AttentionTuning;
 
@@ -65,7 +71,8 @@ static int find_candidates(AttentionTuning *t, Error *err)
         if (t->shape->n % images || bytes_of_image * images > t->workspace_max_bytes)
             continue;
         part.n = images;
-        int r = attention_graph_new(t->target, &part, t->pass, NULL, &t->graphs[t->n_graphs], err);
+        int r = attention_graph_new(t->target, &part, t->pass, t->padding_mask, NULL,
+                                    &t->graphs[t->n_graphs], err);
         if (r < 0)
             return r;
         t->images[t->n_graphs++] = images;
@@ -89,16 +96,61 @@ static int find_candidates(AttentionTuning *t, Error *err)
 static int make_operands(AttentionTuning *t, Error *err)
 {
     Device *device = t->compute->device;
-    const AttentionTensor n =
-        t->pass == ATTENTION_FORWARD ? ATTENTION_SUMS + 1 : N_ATTENTION_TENSORS;
+    const AttentionTensor last = t->pass == ATTENTION_FORWARD ? ATTENTION_SUMS : ATTENTION_DV;
+    AttentionShape part = *t->shape;
     int64_t workspace = 1;
-    int r = 0;
-    for (AttentionTensor i = 0; r == 0 && i < n; i++)
+    part.n = t->images[0]; /* the others are smaller */
+    int r = attention_check_new(device, &part, t->pass, &t->check, err);
+    if (r == 0)
+        r = attention_lengths_new(device, t->shape, &t->tensors, err);
+    for (AttentionTensor i = 0; r == 0 && i <= last; i++)
         r = tune_operand(device, (size_t)t->shape->n * attention_image_bytes(t->shape, i),
                          &t->tensors.of[i], err);
     for (int i = 0; i < t->n; i++)
         workspace = MAX(workspace, t->candidates[i].workspace_bytes);
     return r < 0 ? r : device_allocate(device, (size_t)workspace, &t->workspace, err);
+}
+
+/* ---- far below zero ---- */
+
+static void tell_refused(const AttentionTuning *t, int candidate, const char *why)
+{
+    char name[ATTENTION_NAME_MAX], knobs[200] = "";
+    ConvChoice choice = {.engine = -1};
+    Error unknown = ERROR_INIT; /* then it is -1 */
+    attention_pass_name(t->shape, t->pass, name);
+    (void)attention_graph_choice(t->graphs[t->of[candidate].graph], &choice, &unknown);
+    for (int i = 0; i < choice.n_knobs; i++) {
+        const size_t n = strlen(knobs);
+        (void)snprintf(knobs + n, sizeof(knobs) - n, "%s%d=%" PRId64, i > 0 ? "," : " with knobs ",
+                       choice.knobs[i].type, choice.knobs[i].value);
+    }
+    log_warning("plan of %s: engine %" PRId64 "%s, %d images at once%s, is never taken: where all "
+                "scores are near -128, %s",
+                name, choice.engine, knobs, t->images[t->of[candidate].graph],
+                t->padding_mask ? ", with a padding mask" : "", why);
+}
+
+static int is_finite(void *userdata, int candidate, Error *err)
+{
+    AttentionTuning *t = userdata;
+    AttentionGraph *graph = t->graphs[t->of[candidate].graph];
+    const int images = t->images[t->of[candidate].graph];
+    char why[100];
+    Error refused = ERROR_INIT;
+    const AttentionTensors tensors = attention_check_begin(t->check, images);
+    int r = attention_graph_select(graph, t->of[candidate].engine, &refused);
+    (void)cuda_compute_stream(t->compute->device); /* its GPU becomes current */
+    if (r == 0)
+        r = attention_graph_execute(graph, t->target->handle, &tensors, t->workspace, &refused);
+    if (r < 0) {
+        tell_refused(t, candidate, refused.text);
+        return 0;
+    }
+    r = attention_check_end(t->check, images, why, sizeof(why), err);
+    if (r == 0)
+        tell_refused(t, candidate, why);
+    return r;
 }
 
 /* ---- time ---- */
@@ -121,12 +173,13 @@ static int choose(AttentionTuning *t, AttentionChoice *ret, AttentionGraph **ret
 {
     char name[ATTENTION_NAME_MAX];
     attention_pass_name(t->shape, t->pass, name);
-    const Tuning tuning = {t->compute, name, t->candidates, t->n, start, t};
+    const Tuning tuning = {t->compute, name, t->candidates, t->n, start, t, is_finite};
     const int best = tune_choose(&tuning, err);
     if (best < 0)
         return best;
     AttentionGraph **graph = &t->graphs[t->of[best].graph];
-    AttentionChoice choice = {.images = t->images[t->of[best].graph]};
+    AttentionChoice choice = {.images = t->images[t->of[best].graph],
+                              .padding_mask = t->padding_mask};
     int r = attention_graph_select(*graph, t->of[best].engine, err);
     if (r == 0)
         r = attention_graph_choice(*graph, &choice.engine, err);
@@ -137,26 +190,41 @@ static int choose(AttentionTuning *t, AttentionChoice *ret, AttentionGraph **ret
     return 0;
 }
 
-int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
-                   AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
-                   AttentionGraph **ret_graph, Error *err)
+static int tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
+                AttentionPass pass, bool padding_mask, int64_t workspace_max_bytes,
+                AttentionChoice *ret, AttentionGraph **ret_graph, Error *err)
 {
     AttentionTuning *t = memory_new(AttentionTuning);
     t->compute = compute;
     t->target = target;
     t->shape = shape;
     t->pass = pass;
+    t->padding_mask = padding_mask;
     t->workspace_max_bytes = workspace_max_bytes;
     int r = find_candidates(t, err);
     if (r == 0)
         r = make_operands(t, err);
     if (r == 0)
         r = choose(t, ret, ret_graph, err);
-    for (AttentionTensor i = 0; i < N_ATTENTION_TENSORS; i++)
+    for (AttentionTensor i = ATTENTION_Q; i <= ATTENTION_DV; i++)
         device_release(compute->device, t->tensors.of[i]);
+    attention_lengths_free(compute->device, &t->tensors);
+    t->check = attention_check_free(t->check);
     device_release(compute->device, t->workspace);
     for (int i = 0; i < t->n_graphs; i++)
         (void)attention_graph_free(t->graphs[i]);
     free(t);
     return r;
+}
+
+int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
+                   AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
+                   AttentionGraph **ret_graph, Error *err)
+{
+    const bool mask = attention_has_tail(shape);
+    int r = tune(compute, target, shape, pass, mask, workspace_max_bytes, ret, ret_graph, err);
+    if (!mask || (r != -EINVAL && r != -ENOENT))
+        return r;
+    log_warning("it is tried without a padding mask: %s", err->text);
+    return tune(compute, target, shape, pass, false, workspace_max_bytes, ret, ret_graph, err);
 }

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-tune.h - the fastest way to compute a pass of an attention: which deterministic engine of cuDNN for how
- * many images at once.
+ * many images at once, of those that give finite results far below zero (attention-check.h).
  *
  * Ownership: borrows everything; the graph is the caller's.
  * Units:     workspace in bytes.
- * Errors:    as tune.h. -EINVAL, -ENOENT: cuDNN does not take the shape, or has no engine for it.
+ * Errors:    as tune.h. -EINVAL, -ENOENT: cuDNN does not take the shape, or has no engine for it whose results are
+ *            finite.
  * Threads:   LANE_COMPUTE's.
  */
 #pragma once
@@ -13,7 +14,8 @@
 #include "kernels/cuda/compute.h"
 
 /* Candidates need at most so much workspace. A graph takes half a second to make: a few sizes of groups are tried, the
- * largest that fits and the next smaller ones, and a few engines for each. */
+ * largest that fits and the next smaller ones, and a few engines for each. Where attention_has_tail(), all have a
+ * padding mask, unless none serves that has it. */
 int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
                    AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
                    AttentionGraph **ret_graph, Error *err);

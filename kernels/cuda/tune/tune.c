@@ -81,11 +81,18 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+static int is_right(const Tuning *t, int candidate, Error *err)
+{
+    return t->check ? t->check(t->userdata, candidate, err) : 1;
+}
+
 /* fastest: of those before it; 0: it is the first. */
 static int measure(const Tuning *t, int candidate, double fastest, Error *err)
 {
     double rounds[ROUNDS], usec = 0;
-    int r = time_runs(t, candidate, 1, &usec, err);
+    int r = is_right(t, candidate, err);
+    if (r > 0)
+        r = time_runs(t, candidate, 1, &usec, err);
     for (int i = 1; r > 0 && i < WARM_RUNS; i++) {
         double again;
         r = time_runs(t, candidate, 1, &again, err);
@@ -150,7 +157,9 @@ static int choose_first(const Tuning *t, Error *err)
 {
     double usec;
     for (int i = 0; i < t->n_candidates; i++) {
-        int r = time_runs(t, i, 1, &usec, err);
+        int r = is_right(t, i, err);
+        if (r > 0)
+            r = time_runs(t, i, 1, &usec, err);
         if (r != 0)
             return r < 0 ? r : i;
     }
@@ -172,8 +181,8 @@ int tune_choose(const Tuning *t, Error *err)
     if (best < 0)
         return best;
     if (best == NONE)
-        return error_set(err, -EINVAL, "%s: none of %d algorithms runs", t->operation,
-                         t->n_candidates);
+        return error_set(err, -EINVAL, "%s: none of %d algorithms runs%s", t->operation,
+                         t->n_candidates, t->check ? " and gives what it should" : "");
     const TuneCandidate *chosen = &t->candidates[best];
     if (late)
         log_warning("plan of %s: the first that the library offers, untimed: tuning has taken its "

@@ -42,9 +42,12 @@ typedef struct Tuning {
     /* Puts one run of a candidate on LANE_COMPUTE; false: the library refuses. */
     bool (*start)(void *userdata, int candidate);
     void *userdata;
+    /* Asked of each candidate before it is timed or taken. 1; 0: what it gives is wrong, and it is never taken; -errno:
+     * the device is broken. NULL: all are right. */
+    int (*check)(void *userdata, int candidate, Error *err);
 } Tuning;
 
-/* The candidate to take. -EINVAL: none runs; -EIO and so on: the device is broken. */
+/* The candidate to take. -EINVAL: none runs, or is right; -EIO and so on: the device is broken. */
 int tune_choose(const Tuning *tuning, Error *err);
 
 /* Device memory with values in bf16 whose exponents vary little and whose other bits are random, as activations have
