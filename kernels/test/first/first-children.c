@@ -242,7 +242,7 @@ int first_children_run(const FirstCase *const *cases, size_t n, int seconds, boo
     int r = 0;
     while (next < n || is_running(&children)) {
         Child *place;
-        const bool over = clock_boottime_usec() + USEC_PER_SEC > children.end;
+        const bool over = clock_boottime_usec() + USEC_PER_SEC / 2 > children.end;
         while (next < n && !over && (place = place_for(&children, cases[next])) && r == 0)
             r = begin(&children, place, cases[next++]);
         if (!is_running(&children) && (over || r < 0))

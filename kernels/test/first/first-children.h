@@ -21,6 +21,6 @@ typedef struct FirstCase {
     bool hidden; /* runs only where it is named: for tests of this program */
 } FirstCase;
 
-/* Runs the cases in their order, up to four at a time, for so many seconds at most, and prints all lines. 0: all came to
- * an end of their own; -ECANCELED: one did not, or was not begun. -errno: no process can be made. */
+/* Runs the cases in their order, up to four at a time, for so many seconds at most, and prints all lines. 0: all came
+ * to an end of their own; -ECANCELED: one did not, or was not begun. -errno: no process can be made. */
 int first_children_run(const FirstCase *const *cases, size_t n, int seconds, bool emulated);

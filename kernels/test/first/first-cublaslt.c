@@ -21,8 +21,8 @@ enum { CANDIDATES = 8, ATTRIBUTES = 9, ALGORITHM_BYTES = sizeof(cublasLtMatmulAl
 typedef struct Shape {
     const char *name;
     int64_t m, n, k;
-    bool
-        is_gradient; /* of a weight: A as it is, B lies as [n][k], D is fp32; else A lies as [k][m] and there is a bias */
+    /* Of a weight: A is as it is, B lies as [n][k], and D is fp32. Else A lies as [k][m], and there is a bias. */
+    bool is_gradient;
 } Shape;
 
 static const Shape shapes[] = {
@@ -45,7 +45,8 @@ typedef struct Product {
     const Shape *shape;
     cublasLtMatmulDesc_t bare, biased;
     cublasLtMatrixLayout_t a_layout, b_layout, d_layout;
-    FirstOperand a, b, bias;
+    FirstOperand a, b, bias, c; /* c: what is added in one run; a gradient has neither bias nor c */
+    bool adds;
     void *d, *workspace;
     size_t d_bytes;
     const cublasLtMatmulAlgo_t *algorithm; /* of the run that is timed */
@@ -110,8 +111,10 @@ static void make_operands(Product *p)
     const Shape *s = p->shape;
     first_operand(p->device, (size_t)(s->m * s->k), 1, 1, &p->a);
     first_operand(p->device, (size_t)(s->k * s->n), 2, 1, &p->b);
-    if (!s->is_gradient)
+    if (!s->is_gradient) {
         first_operand(p->device, (size_t)s->m, 3, 16, &p->bias);
+        first_operand(p->device, (size_t)(s->m * s->n), 4, 16, &p->c);
+    }
     p->d_bytes = (size_t)(s->m * s->n) * (s->is_gradient ? 4 : 2);
     p->d = first_memory(p->device, p->d_bytes);
     p->workspace = first_memory(p->device, WORKSPACE_BYTES);
@@ -129,8 +132,10 @@ static void product_close(Product *p)
     (void)cublasLtMatrixLayoutDestroy(p->d_layout);
     first_operand_free(p->device, &p->a);
     first_operand_free(p->device, &p->b);
-    if (p->bias.memory)
+    if (!p->shape->is_gradient) {
         first_operand_free(p->device, &p->bias);
+        first_operand_free(p->device, &p->c);
+    }
     device_release(p->device, p->d);
     device_release(p->device, p->workspace);
 }
@@ -149,6 +154,8 @@ static FirstSum expected(const void *userdata, size_t at)
     }
     if (!s->is_gradient)
         e.sum += first_value(&p->bias, i);
+    if (p->adds)
+        e.sum += first_value(&p->c, at);
     return e;
 }
 
@@ -273,8 +280,9 @@ static cublasStatus_t start(const Product *p, const cublasLtMatmulAlgo_t *algori
     if (status != CUBLAS_STATUS_SUCCESS)
         return status;
     return cublasLtMatmul(p->handle, p->biased ? p->biased : p->bare, &one, p->a.memory,
-                          p->a_layout, p->b.memory, p->b_layout, &zero, p->d, p->d_layout, p->d,
-                          p->d_layout, algorithm, p->workspace, WORKSPACE_BYTES, NULL);
+                          p->a_layout, p->b.memory, p->b_layout, p->adds ? &one : &zero,
+                          p->adds ? p->c.memory : p->d, p->d_layout, p->d, p->d_layout, algorithm,
+                          p->workspace, WORKSPACE_BYTES, NULL);
 }
 
 static bool start_again(void *userdata)
@@ -292,6 +300,25 @@ static uint64_t run(const Product *p, const char *which, const cublasLtMatmulAlg
     const cublasStatus_t status = start(p, algorithm);
     json_object_set_new(line, which, status_text(status));
     return status == CUBLAS_STATUS_SUCCESS ? first_hash(p->device, p->d, p->d_bytes) : 0;
+}
+
+static void compare(const Product *p, json_t *line)
+{
+    first_compare(p->device, p->d, p->shape->is_gradient ? DATA_F32 : DATA_BF16,
+                  (size_t)(p->shape->m * p->shape->n), expected, p, line);
+}
+
+/* With beta = 1 and C beside D, as a residual is added. */
+static void run_adding(Product *p, const cublasLtMatmulAlgo_t *algorithm, json_t *line)
+{
+    json_t *told = json_object();
+    p->adds = true;
+    if (run(p, "run", algorithm, told))
+        compare(p, told);
+    p->algorithm = algorithm;
+    json_object_set_new(told, "usec", first_number(first_usec(p->device, start_again, p)));
+    p->adds = false;
+    json_object_set_new(line, "adding", told);
 }
 
 static void look_at_candidate(Product *p, const cublasLtMatmulHeuristicResult_t *result, int number)
@@ -319,8 +346,7 @@ static void look_at_candidate(Product *p, const cublasLtMatmulHeuristicResult_t 
 
     const uint64_t first = run(p, "run", original, line);
     if (first)
-        first_compare(p->device, p->d, p->shape->is_gradient ? DATA_F32 : DATA_BF16,
-                      (size_t)(p->shape->m * p->shape->n), expected, p, line);
+        compare(p, line);
     const uint64_t again = run(p, "run_again", original, line);
     const uint64_t by_bytes = run(p, "run_opaque", &opaque, line);
     const uint64_t by_attributes = is_made ? run(p, "run_replayed", &replayed, line) : 0;
@@ -334,6 +360,8 @@ static void look_at_candidate(Product *p, const cublasLtMatmulHeuristicResult_t 
         json_object_set_new(line, "usec_replayed",
                             first_number(first_usec(p->device, start_again, p)));
     }
+    if (!p->shape->is_gradient)
+        run_adding(p, original, line);
     json_object_set_new(line, "ran", json_true());
     first_line(line);
 }
@@ -361,16 +389,22 @@ static void look_at_product(Device *device, cublasLtHandle_t handle, const Shape
     product_close(&p);
 }
 
+/* Twice: the library may read it as early as it is opened or as late as it gives a handle, and between the two the
+ * device takes such variables away. */
+static void log_errors(void) { first_log("CUBLASLT_LOG_LEVEL", "1"); }
+
 int first_cublaslt(void)
 {
     const CudaLibraries *libraries;
     Error err = ERROR_INIT;
+    log_errors();
     int r = cuda_libraries_open(&libraries, &err);
     if (r < 0) {
         first_failed("cuda_libraries_open", r, err.text);
         return 0;
     }
     Device *device = first_device(DATA_BF16);
+    log_errors();
     cublasLtHandle_t handle;
     const uint64_t began = clock_monotonic_usec();
     const cublasStatus_t status = cublasLtCreate(&handle);

@@ -236,6 +236,19 @@ static void look_at_choice(Look *l, const ConvGraph *graph, const Choice *choice
 
 /* ---- operations ---- */
 
+static bool is_known(const Choice *choices, int n, const ConvChoice *choice)
+{
+    for (int i = 0; i < n; i++) {
+        json_t *known = knobs_of(&choices[i].choice), *knobs = knobs_of(choice);
+        const bool same = choices[i].choice.engine == choice->engine && json_equal(known, knobs);
+        json_decref(known);
+        json_decref(knobs);
+        if (same)
+            return true;
+    }
+    return false;
+}
+
 static int find_choices(const Look *l, const ConvGraph *graph, Choice *ret)
 {
     int n = 0;
@@ -255,7 +268,8 @@ static int find_choices(const Look *l, const ConvGraph *graph, Choice *ret)
         first_failed("conv_candidates", proposed, err.text);
     int deterministic = 0;
     for (int i = 0; i < proposed; i++) {
-        if (all[i].is_deterministic && deterministic++ < PROPOSED)
+        deterministic += all[i].is_deterministic;
+        if (all[i].is_deterministic && n < CHOICES_MAX && !is_known(ret, n, &all[i].choice))
             ret[n++] = (Choice){all[i].choice, "heuristics"};
     }
     first_line(json_pack("{s:s,s:i,s:i,s:f}", "operation", conv_graph_name(graph), "proposed",
@@ -311,18 +325,27 @@ static void look_at_shape(Look *l)
         first_operand_free(l->device, &l->of[i]);
 }
 
+/* Twice, as in first-cublaslt.c. */
+static void log_errors(void)
+{
+    first_log("CUDNN_LOGLEVEL_DBG", "1");
+    first_log("CUDNN_LOGDEST_DBG", "stderr");
+}
+
 int first_cudnn(void)
 {
     const CudaLibraries *libraries;
     Error err = ERROR_INIT;
     char said[512] = "";
     Look look = {.operations = NULL};
+    log_errors();
     int r = cuda_libraries_open(&libraries, &err);
     if (r < 0) {
         first_failed("cuda_libraries_open", r, err.text);
         return 0;
     }
     look.device = first_device(DATA_BF16);
+    log_errors();
     const uint64_t began = clock_monotonic_usec();
     const cudnnStatus_t status = cudnnCreate(&look.target.handle);
     cudnnGetLastErrorString(said, sizeof(said) - 1);

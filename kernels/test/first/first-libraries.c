@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* first-libraries.c - case "machine": the driver and its GPUs, each place that has a library and which version it is,
- * and whether the module opens.
+/* first-libraries.c - cases "machine": the driver and its GPUs, and whether the module opens; and "libraries": each
+ * place that has a library, and which version it is.
  *
  * Each copy of a library is opened in a process of its own: two copies in one would take each other's parts. */
 #include "base/clock.h"
@@ -300,12 +300,16 @@ static void look_at_module(DataType type)
 
 int first_machine(void)
 {
-    /* Before the driver is there: a copy of a process that has it cannot use it. */
     look_at_nodes();
-    look_at_libraries();
     look_at_driver();
     look_at_choice();
     look_at_module(DATA_F32);
     look_at_module(DATA_BF16);
+    return 0;
+}
+
+int first_places(void)
+{
+    look_at_libraries();
     return 0;
 }

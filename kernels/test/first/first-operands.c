@@ -10,9 +10,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PATTERN = 1 << 18, CHECKED = 64, ROUNDS = 5, RUNS_MAX = 64, ROUND_USEC = 2000 };
+enum { PATTERN = 1 << 18, CHECKED = 64, PIECES = 4, ROUNDS = 5, RUNS_MAX = 64, ROUND_USEC = 2000 };
 
-#define HASHED_BYTES ((size_t)64 << 20)
+#define PIECE_BYTES ((size_t)8 << 20)
 
 /* ---- bf16 ---- */
 
@@ -98,21 +98,21 @@ static uint64_t hash_words(uint64_t hash, const unsigned char *bytes, size_t n)
 
 uint64_t first_hash(Device *device, const void *memory, size_t n_bytes)
 {
-    const size_t head = MIN(n_bytes, HASHED_BYTES), tail = MIN(n_bytes - head, HASHED_BYTES);
-    _cleanup_free_ unsigned char *host = malloc(MAX(head, (size_t)1));
+    const size_t piece = MIN(n_bytes, PIECE_BYTES);
+    const size_t n_pieces = n_bytes <= piece ? 1 : PIECES;
+    _cleanup_free_ unsigned char *host = malloc(MAX(piece, (size_t)1));
+    uint64_t hash = 1;
     if (!host) {
         first_failed("malloc", -ENOMEM, "no memory for a copy of a result");
         exit(EXIT_FAILURE);
     }
     first_wait(device, "the wait before a copy");
-    device_download(device, host, memory, head);
-    first_wait(device, "a copy to the host");
-    uint64_t hash = hash_words(1, host, head);
-    if (tail) {
-        device_download(device, host, (const char *)memory + n_bytes - tail, tail);
-        first_wait(device, "a copy to the host");
-        hash = hash_words(hash, host, tail);
+    for (size_t i = 0; i < n_pieces; i++) {
+        const size_t at = n_pieces == 1 ? 0 : (n_bytes - piece) / (n_pieces - 1) * i / 4 * 4;
+        device_download(device, host, (const char *)memory + at, piece);
+        hash = hash_words(hash, host, piece);
     }
+    first_wait(device, "a copy to the host");
     return hash;
 }
 

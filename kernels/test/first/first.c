@@ -4,8 +4,8 @@
  *     gpu-first [--seconds N] [--emulated] [CASE...]
  *
  * Without a CASE all run, each in a process of its own: for N seconds in all (60). Each line is one JSON object with
- * "case"; the last of a case has "done", how it ended, and the end of what it wrote to stderr. A case that was not begun
- * has "not run". --emulated: the emulator stands for the GPU, and shapes are tiny.
+ * "case"; the last of a case has "done", how it ended, and the end of what it wrote to stderr. A case that was not
+ * begun has "not run". --emulated: the emulator stands for the GPU, and shapes are tiny.
  * Exit: 0 if all cases came to an end of their own, whatever they found; 1 otherwise; 2 for a usage that is none; 3 if
  * there were no headers of cuDNN and cuBLASLt when it was built. */
 #include <stdio.h>
@@ -57,11 +57,19 @@ static int test_cut(void)
 }
 
 static const FirstCase cases[] = {
-    {"machine", first_machine, 20, false, false},    {"numbers", first_numbers, 15, false, false},
-    {"nccl", first_nccl, 12, false, false},          {"nccl-two", first_nccl_two, 12, false, false},
-    {"cublaslt", first_cublaslt, 18, true, false},   {"cudnn", first_cudnn, 18, true, false},
-    {"attention", first_attention, 25, true, false}, {"test-abort", test_abort, 5, false, true},
-    {"test-hang", test_hang, 1, false, true},        {"test-cut", test_cut, 5, false, true},
+    /* clang-format off */
+    {"machine", first_machine, 15, false, false},
+    {"libraries", first_places, 15, false, false},
+    {"numbers", first_numbers, 15, false, false},
+    {"nccl", first_nccl, 12, false, false},
+    {"nccl-two", first_nccl_two, 12, false, false},
+    {"cublaslt", first_cublaslt, 15, true, false},
+    {"cudnn", first_cudnn, 15, true, false},
+    {"attention", first_attention, 25, true, false},
+    {"test-abort", test_abort, 5, false, true},
+    {"test-hang", test_hang, 1, false, true},
+    {"test-cut", test_cut, 5, false, true},
+    /* clang-format on */
 };
 
 /* ---- for cases ---- */
@@ -106,6 +114,12 @@ json_t *first_text(const char *text)
     json_t *value = json_string(copy);
     free(copy);
     return value;
+}
+
+void first_log(const char *variable, const char *value)
+{
+    if (setenv(variable, value, 0) < 0)
+        first_failed("setenv", -errno, variable);
 }
 
 void first_failed(const char *api, int code, const char *text)

@@ -6,8 +6,8 @@
  *
  * Ownership: first_line() takes its line. Devices and memory live as long as the case's process.
  * Units:     elements, bytes, microseconds; seconds where a name says so.
- * Errors:    a case returns 0, whatever it found, or -errno where it could not look. What a helper cannot get (a device,
- *            memory, a device that still works) ends the process, after a line that says why.
+ * Errors:    a case returns 0, whatever it found, or -errno where it could not look. What a helper cannot get (a
+ *            device, memory, a device that still works) ends the process, after a line that says why.
  * Threads:   first_line() is any thread's; the rest is the main thread's.
  */
 #pragma once
@@ -18,6 +18,7 @@
 typedef int (*FirstRun)(void);
 
 int first_machine(void);
+int first_places(void);
 int first_cublaslt(void);
 int first_cudnn(void);
 int first_numbers(void);
@@ -38,6 +39,9 @@ void first_line(json_t *line);
 json_t *first_number(double value);
 /* A value for a line, whatever bytes the text has; NULL becomes null. */
 json_t *first_text(const char *text);
+/* Switches a library's log of errors on, before it is opened: unless somebody has set the variable. What it writes to
+ * stdout is quoted in lines of the case. */
+void first_log(const char *variable, const char *value);
 /* A line that says what failed, by which call and with which text. */
 void first_failed(const char *api, int code, const char *text);
 
@@ -67,7 +71,8 @@ uint16_t first_to_bf16(double value);
 
 /* ---- checks ---- */
 
-/* A number of the memory's first and last 64 MiB: equal bytes have equal ones. Waits for the device first. */
+/* A number of four pieces of the memory of 8 MiB each, from its beginning to its end: equal bytes have equal ones. The
+ * host makes it, so that no kernel of this project is needed. Waits for the device first. */
 uint64_t first_hash(Device *device, const void *memory, size_t n_bytes);
 
 /* What element i of a result should be, in double: the sum of its terms, and of their sizes. */
