@@ -10,7 +10,7 @@ import unittest
 SOURCE = os.environ["SDTRAIN_SOURCE"]
 BIN = os.environ.get("SDTRAIN_BIN", os.path.join(SOURCE, "build/release/bin"))
 FAKES = os.path.realpath(os.path.join(BIN, "../fake-cuda"))
-CASES = ["machine", "libraries", "numbers", "nccl", "nccl-two", "cublaslt", "cudnn"]
+CASES = ["machine", "libraries", "numbers", "nccl", "nccl-two", "cublaslt-again", "cublaslt", "cudnn"]
 NO_HEADERS = 3
 
 
@@ -49,6 +49,8 @@ class First(unittest.TestCase):
                              ("ok", True, True, True, True, True), line)
             self.assertLess(line["ratio"], 1, line)
             self.assertLess(line.get("adding", {}).get("ratio", 0), 1, line)
+        again = {line["product"]: line["bytes"] for line in of["cublaslt-again"] if "bytes" in line}
+        self.assertEqual(again, {name: [line["bytes"] for line in products if line["product"] == name] for name in again})
         passes = [line for line in of["cudnn"] if "engine" in line]
         self.assertEqual({(line["operation"].split()[-1], line["add"]) for line in passes},
                          {(name, add) for name in ("forward", "backward_data", "backward_weight") for add in (False, True)})

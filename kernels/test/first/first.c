@@ -63,6 +63,7 @@ static const FirstCase cases[] = {
     {"numbers", first_numbers, 15, false, false},
     {"nccl", first_nccl, 12, false, false},
     {"nccl-two", first_nccl_two, 12, false, false},
+    {"cublaslt-again", first_cublaslt_again, 12, false, false},
     {"cublaslt", first_cublaslt, 15, true, false},
     {"cudnn", first_cudnn, 15, true, false},
     {"attention", first_attention, 25, true, false},
