@@ -435,7 +435,7 @@ int first_cublaslt(void)
         if (first_left_sec() > 2)
             look_at_product(device, handle, &all[i]);
         else
-            first_line(json_pack("{s:s,s:s}", "product", all[i].name, "not run", "no time left"));
+            first_line(json_pack("{s:s,s:s}", "product", all[i].name, "not_run", "no time left"));
     }
     return 0;
 }

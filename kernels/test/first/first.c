@@ -5,7 +5,7 @@
  *
  * Without a CASE all run, each in a process of its own: for N seconds in all (60). Each line is one JSON object with
  * "case"; the last of a case has "done", how it ended, and the end of what it wrote to stderr. A case that was not
- * begun has "not run". --emulated: the emulator stands for the GPU, and shapes are tiny.
+ * begun has "not_run". --emulated: the emulator stands for the GPU, and shapes are tiny.
  * Exit: 0 if all cases came to an end of their own, whatever they found; 1 otherwise; 2 for a usage that is none; 3 if
  * there were no headers of cuDNN and cuBLASLt when it was built. */
 #include <stdio.h>
