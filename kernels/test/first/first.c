@@ -158,6 +158,7 @@ static int run_one(const FirstCase *one, int limit_sec)
     int r = one->run();
     if (r < 0)
         first_failed(one->name, r, strerror(-r));
+    (void)fflush(stdout); /* what a library has printed */
     return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
