@@ -10,7 +10,7 @@ import unittest
 SOURCE = os.environ["SDTRAIN_SOURCE"]
 BIN = os.environ.get("SDTRAIN_BIN", os.path.join(SOURCE, "build/release/bin"))
 FAKES = os.path.realpath(os.path.join(BIN, "../fake-cuda"))
-CASES = ["machine", "libraries", "numbers", "nccl", "nccl-two", "cublaslt", "cudnn"]
+CASES = ["machine", "libraries", "numbers", "nccl", "nccl-two", "cublaslt-again", "cublaslt", "cudnn"]
 NO_HEADERS = 3
 
 
@@ -40,7 +40,7 @@ class First(unittest.TestCase):
         self.assertEqual([(line["type"], line["code"], line["numerics_code"]) for line in opened], [("fp32", 0, 0), ("bf16", 0, 0)])
         self.assertIn({"case": "libraries", "library": "libcudnn.so.9", "place": "SDTRAIN_CUDA_LIBRARIES", "version": 91900},
                       [{key: line[key] for key in line if key != "path"} for line in of["libraries"]])
-        self.assertEqual(of["numbers"], [{"case": "numbers", "not run": "emulated"}])
+        self.assertEqual(of["numbers"], [{"case": "numbers", "not_run": "emulated"}])
 
         products = [line for line in of["cublaslt"] if line.get("ran")]
         self.assertGreater(len(products), 3)
@@ -49,6 +49,8 @@ class First(unittest.TestCase):
                              ("ok", True, True, True, True, True), line)
             self.assertLess(line["ratio"], 1, line)
             self.assertLess(line.get("adding", {}).get("ratio", 0), 1, line)
+        again = {line["product"]: line["bytes"] for line in of["cublaslt-again"] if "bytes" in line}
+        self.assertEqual(again, {name: [line["bytes"] for line in products if line["product"] == name] for name in again})
         passes = [line for line in of["cudnn"] if "engine" in line]
         self.assertEqual({(line["operation"].split()[-1], line["add"]) for line in passes},
                          {(name, add) for name in ("forward", "backward_data", "backward_weight") for add in (False, True)})
@@ -70,7 +72,7 @@ class First(unittest.TestCase):
     def test_what_was_not_begun_is_told_by_name(self):
         code, lines = run("--emulated", "--seconds", "1", "test-hang", "machine", "cublaslt")
         self.assertEqual(code, 1)
-        self.assertEqual([line["case"] for line in lines if "not run" in line], ["cublaslt"])
+        self.assertEqual([line["case"] for line in lines if "not_run" in line], ["cublaslt"])
         self.assertTrue(ends(lines)["test-hang"]["late"])
         self.assertEqual(run("no-such-case")[0], 2)
 

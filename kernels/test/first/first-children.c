@@ -253,7 +253,7 @@ int first_children_run(const FirstCase *const *cases, size_t n, int seconds, boo
                 watch(&children, &all[i]);
     }
     for (; next < n; next++) {
-        print(json_pack("{s:s,s:s}", "case", cases[next]->name, "not run", "the time was over"));
+        print(json_pack("{s:s,s:s}", "case", cases[next]->name, "not_run", "the time was over"));
         children.all_ended = false;
     }
     return r < 0 ? r : children.all_ended ? 0 : -ECANCELED;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first-cublaslt.c - case "cublaslt": whether an algorithm that the library proposes for a linear layer can be told and
  * made again: by its nine attributes, as linear/matmul.c does it, and by the 64 bytes of its struct.
+ * Case "cublaslt-again" tells those bytes in another process: where they are equal, they hold no address of memory, and
+ * a plan set can carry them.
  *
  * Descriptors, layouts, the epilogue, the reductions and the workspace are those of linear/matmul.c and matmul-tune.c.
  * They are written once more here: what is asked is the library, whatever those two files do with the answer. */
@@ -393,7 +395,8 @@ static void look_at_product(Device *device, cublasLtHandle_t handle, const Shape
  * device takes such variables away. */
 static void log_errors(void) { first_log("CUBLASLT_LOG_LEVEL", "1"); }
 
-int first_cublaslt(void)
+/* false: there is no handle, and why is said. */
+static bool open_handle(Device **ret_device, cublasLtHandle_t *ret)
 {
     const CudaLibraries *libraries;
     Error err = ERROR_INIT;
@@ -401,26 +404,66 @@ int first_cublaslt(void)
     int r = cuda_libraries_open(&libraries, &err);
     if (r < 0) {
         first_failed("cuda_libraries_open", r, err.text);
-        return 0;
+        return false;
     }
-    Device *device = first_device(DATA_BF16);
+    *ret_device = first_device(DATA_BF16);
     log_errors();
-    cublasLtHandle_t handle;
     const uint64_t began = clock_monotonic_usec();
-    const cublasStatus_t status = cublasLtCreate(&handle);
+    const cublasStatus_t status = cublasLtCreate(ret);
     first_line(
         json_pack("{s:s,s:o,s:f,s:I,s:s}", "api", "cublasLtCreate", "status", status_text(status),
                   "seconds", (double)(clock_monotonic_usec() - began) * 1e-6, "version",
                   (json_int_t)libraries->cublaslt_version, "folder", libraries->cublaslt_folder));
-    if (status != CUBLAS_STATUS_SUCCESS)
+    return status == CUBLAS_STATUS_SUCCESS;
+}
+
+static size_t shapes_of(const Shape **ret)
+{
+    *ret = first_emulated() ? emulated_shapes : shapes;
+    return first_emulated() ? ELEMENTSOF(emulated_shapes) : ELEMENTSOF(shapes);
+}
+
+int first_cublaslt(void)
+{
+    Device *device;
+    cublasLtHandle_t handle;
+    const Shape *all;
+    const size_t n = shapes_of(&all);
+    if (!open_handle(&device, &handle))
         return 0;
-    const Shape *all = first_emulated() ? emulated_shapes : shapes;
-    const size_t n = first_emulated() ? ELEMENTSOF(emulated_shapes) : ELEMENTSOF(shapes);
     for (size_t i = 0; i < n; i++) {
         if (first_left_sec() > 2)
             look_at_product(device, handle, &all[i]);
         else
-            first_line(json_pack("{s:s,s:s}", "product", all[i].name, "not run", "no time left"));
+            first_line(json_pack("{s:s,s:s}", "product", all[i].name, "not_run", "no time left"));
+    }
+    return 0;
+}
+
+int first_cublaslt_again(void)
+{
+    Device *device;
+    cublasLtHandle_t handle;
+    const Shape *all;
+    const size_t n_shapes = shapes_of(&all);
+    if (!open_handle(&device, &handle))
+        return 0;
+    for (size_t i = 0; i < n_shapes; i++) {
+        Product p = {.device = device, .handle = handle, .shape = &all[i]};
+        cublasLtMatmulHeuristicResult_t results[CANDIDATES];
+        json_t *bytes = json_array();
+        int n = 0;
+        memset(results, 0, sizeof(results));
+        cublasStatus_t status = make_descriptors(&p);
+        if (status == CUBLAS_STATUS_SUCCESS)
+            status = ask(&p, results, &n);
+        for (int k = 0; k < n; k++) {
+            char hex[2 * ALGORITHM_BYTES + 1];
+            to_hex(&results[k].algo, ALGORITHM_BYTES, hex);
+            json_array_append_new(bytes, json_string(hex));
+        }
+        first_line(json_pack("{s:s,s:o,s:o}", "product", all[i].name, "status", status_text(status),
+                             "bytes", bytes));
     }
     return 0;
 }

@@ -318,7 +318,7 @@ static void look_at_shape(Look *l)
             look_at_pass(l);
         else
             first_line(json_pack("{s:i,s:i,s:i,s:s}", "c_in", s->c_in, "stride", s->stride, "pass",
-                                 (int)pass, "not run", "no time left"));
+                                 (int)pass, "not_run", "no time left"));
     }
     device_release(l->device, l->result);
     for (int i = 0; i < 3; i++)

@@ -8,7 +8,7 @@
 #ifndef FIRST_CUDA
 int first_numbers(void)
 {
-    first_line(json_pack("{s:s}", "not run", "there was no nvcc when this was built"));
+    first_line(json_pack("{s:s}", "not_run", "there was no nvcc when this was built"));
     return 0;
 }
 #else
@@ -272,7 +272,7 @@ static void look_at_page_locking(void)
 int first_numbers(void)
 {
     if (first_emulated()) {
-        first_line(json_pack("{s:s}", "not run", "emulated"));
+        first_line(json_pack("{s:s}", "not_run", "emulated"));
         return 0;
     }
     look_at_reciprocal();

@@ -42,7 +42,7 @@ void *first_memory(Device *device, size_t n_bytes)
     int r = device_allocate(device, n_bytes, &memory, &err);
     if (r < 0) {
         first_failed("device_allocate", r, err.text);
-        exit(EXIT_FAILURE);
+        _exit(EXIT_FAILURE);
     }
     return memory;
 }
@@ -53,7 +53,7 @@ void first_wait(Device *device, const char *what)
     int r = device_synchronise(device, &err);
     if (r < 0) {
         first_failed(what, r, err.text);
-        exit(EXIT_FAILURE);
+        _exit(EXIT_FAILURE);
     }
 }
 
@@ -104,7 +104,7 @@ uint64_t first_hash(Device *device, const void *memory, size_t n_bytes)
     uint64_t hash = 1;
     if (!host) {
         first_failed("malloc", -ENOMEM, "no memory for a copy of a result");
-        exit(EXIT_FAILURE);
+        _exit(EXIT_FAILURE);
     }
     first_wait(device, "the wait before a copy");
     for (size_t i = 0; i < n_pieces; i++) {

@@ -20,6 +20,7 @@ typedef int (*FirstRun)(void);
 int first_machine(void);
 int first_places(void);
 int first_cublaslt(void);
+int first_cublaslt_again(void);
 int first_cudnn(void);
 int first_numbers(void);
 int first_nccl(void);
