@@ -432,8 +432,9 @@ int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t
  *
  * No wait may run into Gloo's own timeout, which closes all connections: done by another thread
  * than Gloo's that can deadlock with it, done by Gloo's it ends the process. So what came before
- * the end of a connection, which counts, is told apart by ticks: for a message that is through,
- * wait() returns false only if a tick falls into the microsecond before it. */
+ * the end of a connection, or before the deadline, which counts, is told apart by ticks: for a
+ * message that is through, wait() returns false only if a tick falls between the wait before and
+ * this one, as one does when this thread stands still there. The clock is read before the wait. */
 template <typename Wait>
 static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, Wait wait,
                         Error *err)
@@ -441,16 +442,18 @@ static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_
     GlooMesh *mesh = buffer->mesh;
     mesh->poster->flush();
     mesh->set_waiting(buffer->buffer.get());
-    for (int ticks_closed = 0; ticks_closed < 3;) {
+    bool closed = false;
+    for (int ticks_over = 0; ticks_over < 3;) {
         if (mesh->aborted)
             return error_set(err, -ECANCELED, "%s rank %d: aborted", what, buffer->peer);
-        if (clock_boottime_usec() >= deadline_usec)
-            return error_set(err, -ETIMEDOUT, "%s rank %d: the deadline passed", what,
-                             buffer->peer);
+        const bool late = clock_boottime_usec() >= deadline_usec;
         if (wait())
             return 0;
-        ticks_closed += mesh->closed(buffer->peer);
+        closed = mesh->closed(buffer->peer);
+        ticks_over += late || closed;
     }
+    if (!closed)
+        return error_set(err, -ETIMEDOUT, "%s rank %d: the deadline passed", what, buffer->peer);
     return error_set(err, -ECONNRESET, "%s rank %d: the connection is closed", what, buffer->peer);
 }
 

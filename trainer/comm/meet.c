@@ -3,7 +3,10 @@
  *
  * One loop over all connections, called and calling. What is said is so short that a new socket always
  * has room for it. A call that is dropped before its proof, by a rank that strangers crowd, is made
- * again; one that is refused is not: nobody listens there any more. */
+ * again; one that is refused is not: nobody listens there any more.
+ *
+ * What came by a deadline counts, also when this process has stood still beyond it: each turn reads the
+ * clock, then looks, and only then says that anybody is late. */
 
 #include "trainer/comm/meet.h"
 
@@ -366,9 +369,8 @@ static int advance(Meeting *m, Talk *talk, short events, uint64_t now)
     return r;
 }
 
-static int wait_for_words(Meeting *m, uint64_t deadline_usec)
+static int wait_for_words(Meeting *m, uint64_t now, uint64_t deadline_usec)
 {
-    const uint64_t now = clock_boottime_usec();
     uint64_t next = deadline_usec;
     bool pause = now < m->accept_after_usec;
     if (pause)
@@ -397,9 +399,8 @@ static int lowest_unmet(const Meeting *m)
     return peer;
 }
 
-static int turn(Meeting *m, int *ret_peer)
+static int turn(Meeting *m, uint64_t now, int *ret_peer)
 {
-    const uint64_t now = clock_boottime_usec();
     for (size_t i = 0; i < m->n_talks; i++) {
         int r = advance(m, &m->talks[i], m->polled[1 + i].revents, now);
         if (r < 0) {
@@ -420,16 +421,19 @@ int meeting_hold(Meeting *m, uint64_t deadline_usec, int *ret_peer, Error *err)
 {
     const CommOptions *options = m->options;
     while (m->n_met < options->size - 1) {
+        const uint64_t now = clock_boottime_usec();
         *ret_peer = lowest_unmet(m);
-        if (clock_boottime_usec() >= deadline_usec)
-            return error_set(err, -ETIMEDOUT, "rank %d (%s/%d) did not come in time", *ret_peer,
-                             options->prefix, *ret_peer);
-        int r = wait_for_words(m, deadline_usec);
+        int r = wait_for_words(m, now, deadline_usec);
         if (r == 0)
-            r = turn(m, ret_peer);
+            r = turn(m, now, ret_peer);
         if (r < 0)
             return error_errno(err, r, "connecting to rank %d (%s/%d)", *ret_peer, options->prefix,
                                *ret_peer);
+        if (now >= deadline_usec && m->n_met < options->size - 1) {
+            *ret_peer = lowest_unmet(m);
+            return error_set(err, -ETIMEDOUT, "rank %d (%s/%d) did not come in time", *ret_peer,
+                             options->prefix, *ret_peer);
+        }
     }
     return 0;
 }

@@ -14,19 +14,21 @@
 
 enum { AGAIN_MSEC = 100, ANEW_MSEC = 20 };
 
+/* The clock is read before the look: what had come by the deadline counts, however late we look. */
 static int wait_for(int fd, short events, uint64_t deadline_usec)
 {
     for (;;) {
-        uint64_t now = clock_boottime_usec();
-        if (now >= deadline_usec)
-            return -ETIMEDOUT;
-        uint64_t msec = MIN((deadline_usec - now) / USEC_PER_MSEC + 1, UINT64_C(60000));
+        const uint64_t now = clock_boottime_usec();
+        const bool late = now >= deadline_usec;
+        uint64_t msec = late ? 0 : MIN((deadline_usec - now) / USEC_PER_MSEC + 1, UINT64_C(60000));
         struct pollfd p = {.fd = fd, .events = events};
         int n = poll(&p, 1, (int)msec);
         if (n > 0)
             return 0;
         if (n < 0 && errno != EINTR)
             return -errno;
+        if (late)
+            return -ETIMEDOUT;
     }
 }
 
@@ -52,11 +54,14 @@ static int dial(const struct addrinfo *address, uint64_t deadline_usec, int *ret
  * to what it asked before: that is waited for. */
 static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *ret)
 {
-    for (;;) {
+    for (int before = 0;;) {
         int r = -EADDRNOTAVAIL;
         for (const struct addrinfo *a = list; a && r < 0 && r != -ETIMEDOUT; a = a->ai_next)
             r = dial(a, deadline_usec, ret);
+        if (before < 0 && r == -ETIMEDOUT) /* that there was no way says more */
+            return before;
         bool may_come = r == -EHOSTUNREACH || r == -ENETUNREACH;
+        before = r;
         if (!may_come || clock_boottime_usec() + AGAIN_MSEC * USEC_PER_MSEC >= deadline_usec)
             return r;
         (void)poll(NULL, 0, AGAIN_MSEC); /* an early end only tries again */
@@ -133,6 +138,7 @@ static int request_make(const Question *q, const RendezvousGreeting *greeting,
     return 0;
 }
 
+/* The status that is told: 0 or a positive errno. */
 static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
                        uint64_t deadline_usec)
 {
@@ -149,14 +155,12 @@ static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
     const RendezvousTold told = rendezvous_told(asked, &answer, q->value);
     if (!proof_good(q->key, "tell", &told, sizeof(told), answer.proof))
         return -EPROTO;
-    if (status != 0)
-        return q->look && status == ETIMEDOUT ? -ENOENT : -(int)status;
-    if (q->ret_bytes)
+    if (status == 0 && q->ret_bytes)
         *q->ret_bytes = n;
-    return 0;
+    return q->look && status == ETIMEDOUT ? ENOENT : (int)status;
 }
 
-/* One request and its answer. */
+/* One request, and the status that its answer tells. */
 static int ask(int fd, const Question *q, uint64_t deadline_usec)
 {
     RendezvousGreeting greeting;
@@ -175,21 +179,22 @@ static int ask(int fd, const Question *q, uint64_t deadline_usec)
     return r < 0 ? r : take_answer(fd, q, &asked, deadline_usec);
 }
 
-/* The store drops connections when strangers crowd it: then another is made. If it has gone, that one is refused. */
+/* The store drops connections when strangers crowd it: then another is made. If it has gone, that one
+ * is refused. That we were dropped says more than that our time is over, and less than what the store
+ * tells. */
 static int ask_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
 {
     for (bool before = false;;) {
         _cleanup_fd_ int fd = -EBADF;
         int r = dial_any(list, deadline_usec, &fd);
-        if (r < 0)
-            return r;
-        r = ask(fd, q, deadline_usec);
-        bool dropped = r == -ECONNRESET || r == -EPIPE;
-        if (before && r == -ETIMEDOUT) /* that it was dropped says more */
-            return -ECONNRESET;
+        if (r >= 0)
+            r = ask(fd, q, deadline_usec);
+        const bool dropped = r == -ECONNRESET || r == -EPIPE;
         before = before || dropped;
-        if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
+        if (!dropped && !(before && r == -ETIMEDOUT))
             return r;
+        if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
+            return -ECONNRESET;
         (void)poll(NULL, 0, ANEW_MSEC); /* an early end only tries again */
     }
 }
@@ -213,6 +218,8 @@ static int dial_and_ask(const char *address, Question *q, uint64_t deadline_usec
         r = ask_until(list, q, deadline_usec);
     freeaddrinfo(list);
     free(q->body);
+    if (r > 0)
+        r = -r;
     if (r < 0)
         return error_errno(err, r, "rendezvous store %s: %s %s", address, verb, q->name);
     return 0;

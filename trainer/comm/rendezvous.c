@@ -4,7 +4,10 @@
  * A thread of its own serves one request a connection. Everything is bounded: connections, the time
  * one may take to state its request or to take its answer, keys, values, their sum. What is
  * malformed, late or not proven is dropped and never disturbs the others: strangers have places of
- * their own, little memory each, and the oldest of them makes way for the next. */
+ * their own, little memory each, and the oldest of them makes way for the next.
+ *
+ * What came by a deadline counts, also when this thread has stood still beyond it: each turn reads the
+ * clock, then looks, then reads all that is there, and only then says that anybody is late. */
 
 #include "base/clock.h"
 #include "base/hash.h"
@@ -233,12 +236,11 @@ static void client_admit(Rendezvous *rendezvous, RendezvousPeer *client)
 
 static void client_read(Rendezvous *rendezvous, RendezvousPeer *client)
 {
-    if (client->state == CLIENT_STRANGER) {
-        if (client_receive(client, &client->request))
-            client_admit(rendezvous, client);
-    } else if (client_receive(client, client->buffer)) {
+    if (client->state == CLIENT_STRANGER && client_receive(client, &client->request))
+        client_admit(rendezvous, client);
+    if (client->fd >= 0 && client->state == CLIENT_READING &&
+        client_receive(client, client->buffer))
         client_serve(rendezvous, client);
-    }
 }
 
 /* The oldest stranger goes when there are too many: the newest has the best part of its 2 s before it. */
@@ -283,8 +285,7 @@ static bool client_accept(Rendezvous *rendezvous)
     return true;
 }
 
-static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short events,
-                           uint64_t now)
+static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short events)
 {
     if (events && (client->state == CLIENT_STRANGER || client->state == CLIENT_READING))
         client_read(rendezvous, client);
@@ -292,7 +293,11 @@ static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short
         client_write(client);
     else if (events) /* one that waits has no more to say: it went away */
         client_close(client);
-    if (client->fd < 0 || now < client->deadline_usec)
+}
+
+static void client_expire(Rendezvous *rendezvous, RendezvousPeer *client, uint64_t now)
+{
+    if (now < client->deadline_usec)
         return;
     if (client->state == CLIENT_WAITING)
         client_answer(rendezvous, client, ETIMEDOUT, NULL);
@@ -301,10 +306,10 @@ static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short
 }
 
 /* Fills the poll list: stop, listener, clients. Returns the poll timeout. */
-static int poll_prepare(Rendezvous *rendezvous)
+static int poll_prepare(Rendezvous *rendezvous, uint64_t now)
 {
     struct pollfd *p = rendezvous->polled;
-    uint64_t now = clock_boottime_usec(), next = USEC_INFINITY;
+    uint64_t next = USEC_INFINITY;
     bool pause = now < rendezvous->accept_after_usec;
     if (pause)
         next = rendezvous->accept_after_usec;
@@ -337,17 +342,21 @@ static void *serve_rendezvous(void *arg)
 {
     Rendezvous *rendezvous = arg;
     for (;;) {
-        int timeout = poll_prepare(rendezvous);
+        const uint64_t now = clock_boottime_usec();
+        int timeout = poll_prepare(rendezvous, now);
         size_t n = rendezvous->n_clients;
         if (poll(rendezvous->polled, 2 + n, timeout) < 0 && errno != EINTR)
             return NULL; /* ENOMEM: the ranks' own deadlines end their waiting */
         if (rendezvous->polled[0].revents)
             return NULL;
-        uint64_t now = clock_boottime_usec();
         for (size_t i = 0; i < n; i++) {
             if (rendezvous->clients[i].fd >= 0) /* not closed by an answer just now */
                 client_advance(rendezvous, &rendezvous->clients[i],
-                               rendezvous->polled[2 + i].revents, now);
+                               rendezvous->polled[2 + i].revents);
+        }
+        for (size_t i = 0; i < n; i++) {
+            if (rendezvous->clients[i].fd >= 0)
+                client_expire(rendezvous, &rendezvous->clients[i], now);
         }
         drop_closed(rendezvous);
         if (rendezvous->polled[1].revents)

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/test/testing.h"
+#include "trainer/comm/test/testing-clock.h"
 #include "trainer/comm/test/testing-world.h"
 
 #include <pthread.h>
@@ -26,6 +27,7 @@ typedef struct Shared {
     uint64_t took_usec[WORLD_MAX];  /* the call that failed */
     size_t n;                       /* elements of the all-reduce */
     int victim, signal, round;
+    ClockGate gate; /* opens when all is as it should be before a deadline */
 } Shared;
 
 static uint64_t now(void) { return clock_boottime_usec(); }
@@ -41,6 +43,7 @@ static void reduce_until_failure(World *world, Comm *comm, Shared *shared)
         world_check(round < 100000, "the fault never showed");
         if (world->rank == shared->victim && round == shared->round) {
             atomic_store(&shared->struck_usec, now());
+            clock_gate_pass(&shared->gate);
             (void)kill(getpid(), shared->signal); /* ourselves: cannot fail */
         }
         begun = now();
@@ -132,10 +135,12 @@ static void a_peer_may_die_in_the_middle_of_a_message(void **state)
     }
 }
 
-/* Survivors keep their comm until all have failed, so that each meets its own deadline. */
+/* Survivors keep their comm until all have failed, so that each meets its own deadline. Time passes
+ * from when the last rank stops. */
 static int run_stopped(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
+    clock_hold(&shared->gate);
     reduce_until_failure(world, comm, shared);
     (void)atomic_fetch_add(&shared->failed, 1);
     while (atomic_load(&shared->failed) < world->size - 1)
@@ -151,6 +156,7 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
         shared->n = 40000;
         shared->victim = size - 1;
         shared->signal = SIGSTOP;
+        shared->gate.awaited = 1;
         shared->round = 5;
         World world = {.size = size,
                        .timeout_usec = 2 * USEC_PER_SEC,
@@ -172,11 +178,26 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
     }
 }
 
-/* Rank 2 never opens the comm. */
+static Shared *meeting; /* of rank 1 */
+
+static void note_that_we_met(const struct pollfd *fds, nfds_t n)
+{
+    if (!meeting || !polls_a_listener_only(fds, n))
+        return;
+    clock_gate_pass(&meeting->gate);
+    meeting = NULL;
+}
+
+/* Rank 2 never opens the comm. Time passes from when the others have met. */
 static int run_missing(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     (void)comm;
+    clock_hold(&shared->gate);
+    if (world->rank == 1) {
+        meeting = shared;
+        clock_hooks.before_poll = note_that_we_met;
+    }
     if (world->rank < 2) {
         Error err = ERROR_INIT;
         uint64_t t = now();
@@ -195,6 +216,7 @@ static void a_missing_peer_bounds_opening(void **state)
 {
     (void)state;
     Shared *shared = world_share(sizeof(*shared));
+    shared->gate.awaited = 1;
     World world = {.size = 3,
                    .connect_usec = 2 * USEC_PER_SEC,
                    .run = run_missing,
@@ -207,7 +229,7 @@ static void a_missing_peer_bounds_opening(void **state)
     }
 }
 
-/* Rank 1 publishes its address and dies before it connects. */
+/* Rank 1 publishes its address and dies before it connects. Rank 0's time passes only then. */
 static int run_half_open(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
@@ -219,8 +241,11 @@ static int run_half_open(World *world, Comm *comm, void *arg)
         int r = world_open(world, "g1/half", &mine, &err);
         world_check(r == -ETIMEDOUT, "%d", r);
         atomic_store(&shared->failed, 1);
+        clock_gate_pass(&shared->gate);
         return 0;
     }
+    if (world->rank == 0)
+        clock_hold(&shared->gate);
     while (world->rank == 2 && atomic_load(&shared->failed) == 0)
         usleep(1000); /* bounded by world_wait() */
     Error err = ERROR_INIT;
@@ -240,6 +265,7 @@ static void a_peer_that_dies_while_opening_bounds_opening(void **state)
 {
     (void)state;
     Shared *shared = world_share(sizeof(*shared));
+    shared->gate.awaited = 1;
     World world = {.size = 3,
                    .connect_usec = 2 * USEC_PER_SEC,
                    .run = run_half_open,
@@ -301,7 +327,8 @@ static void an_abort_ends_a_call(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* Two ranks with one number: the second is refused, by name. */
+/* Two ranks with one number: the second is refused, by name. Then time passes, and the first misses
+ * the others. */
 static int run_twins(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
@@ -312,11 +339,14 @@ static int run_twins(World *world, Comm *comm, void *arg)
         return 0;
     }
     world->rank = 1;
+    clock_hold(&shared->gate);
     Error err = ERROR_INIT;
     Comm *mine;
     int r = world_open(world, "g1/twins", &mine, &err);
     if (r == -EEXIST && strstr(err.text, "g1/twins/1"))
         shared->code[0]++;
+    if (r == -EEXIST)
+        clock_gate_pass(&shared->gate);
     (void)atomic_fetch_add(&shared->failed, 1);
     return 0;
 }
@@ -325,6 +355,7 @@ static void a_rank_that_exists_twice_is_refused(void **state)
 {
     (void)state;
     Shared *shared = world_share(sizeof(*shared));
+    shared->gate.awaited = 1;
     World world = {.size = 3,
                    .connect_usec = 2 * USEC_PER_SEC,
                    .run = run_twins,

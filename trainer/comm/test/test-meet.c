@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "trainer/comm/meet.h"
+#include "trainer/comm/test/testing-clock.h"
 #include "trainer/comm/test/testing-world.h"
 
 #include <fcntl.h>
@@ -225,19 +226,41 @@ static void a_world_with_a_secret_works(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
+typedef struct Apart {
+    ClockGate gate;
+    atomic_int codes[3];
+} Apart;
+
+static Apart *apart;
+static int apart_rank;
+
+/* Rank 1 sees that it has met rank 0; rank 2 pauses when the store has dropped it. */
+static void note_what_was_seen(const struct pollfd *fds, nfds_t n)
+{
+    static bool seen;
+    if (seen || !(apart_rank == 1 ? polls_a_listener_only(fds, n) : n == 0))
+        return;
+    seen = true;
+    clock_gate_pass(&apart->gate);
+}
+
 /* Rank 2 has another secret: it is told that the store drops it, and the others which rank they miss. */
 static int open_apart(World *world, Comm *comm, void *arg)
 {
     (void)comm;
-    int *codes = arg;
+    apart = arg;
+    apart_rank = world->rank;
+    if (apart_rank > 0)
+        clock_hooks.before_poll = note_what_was_seen;
+    clock_hold(&apart->gate);
     Comm *mine = NULL;
     Error err = ERROR_INIT;
     if (world->rank == 2)
         world->key.secret = other;
-    codes[world->rank] = world_open(world, "g1/apart", &mine, &err);
+    int code = world_open(world, "g1/apart", &mine, &err);
     world_check(!mine, "it opened");
-    codes[world->rank] += strstr(err.text, "g1/apart/2") ? 0 : -10000;
-    while (world->rank == 0 && (codes[1] == 0 || codes[2] == 0))
+    atomic_store(&apart->codes[world->rank], code + (strstr(err.text, "g1/apart/2") ? 0 : -10000));
+    while (world->rank == 0 && (apart->codes[1] == 0 || apart->codes[2] == 0))
         usleep(1000); /* the store must last; bounded by world_wait() */
     return 0;
 }
@@ -245,17 +268,18 @@ static int open_apart(World *world, Comm *comm, void *arg)
 static void a_rank_of_another_world_is_missed_by_name(void **state)
 {
     (void)state;
-    int *codes = world_share(3 * sizeof(*codes));
+    Apart *shared = world_share(sizeof(*shared));
     World world = {.size = 3,
                    .run = open_apart,
-                   .arg = codes,
+                   .arg = shared,
                    .key = key,
                    .without_comm = true,
-                   .connect_usec = 2 * USEC_PER_SEC};
+                   .connect_usec = 200 * USEC_PER_MSEC};
+    shared->gate.awaited = 2;
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
-    assert_int_equal(codes[0], -ETIMEDOUT);
-    assert_int_equal(codes[1], -ETIMEDOUT);
-    assert_int_equal(codes[2], -ECONNRESET);
+    assert_int_equal(shared->codes[0], -ETIMEDOUT);
+    assert_int_equal(shared->codes[1], -ETIMEDOUT);
+    assert_int_equal(shared->codes[2], -ECONNRESET);
 }
 
 int main(void)
