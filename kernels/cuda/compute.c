@@ -188,7 +188,7 @@ int cuda_compute_plans(CudaCompute *c, char **ret)
 int cuda_compute_use_plans(CudaCompute *c, const char *text, Error *err)
 {
     _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;
-    assert(!c->chosen && !c->tune);
+    assert(!c->chosen);
     if (c->device->type != DATA_BF16)
         return error_set(err, -ENOENT, "GPU %s has no plans: it computes in fp32 here",
                          c->machine->device);
@@ -197,9 +197,14 @@ int cuda_compute_use_plans(CudaCompute *c, const char *text, Error *err)
         r = open_libraries(c, err);
     if (r == 0)
         r = cuda_plans_check(plans, c->machine, err);
+    if (r == 0 && c->tune && cuda_plans_plain(plans))
+        r = error_set(err, -EINVAL, "a plain set has no plans that could be kept");
     if (r < 0)
         return r;
-    set_plans(c, TAKE_PTR(plans));
+    if (c->tune)
+        cuda_plans_keep(c->plans, plans); /* the others are made */
+    else
+        set_plans(c, TAKE_PTR(plans));
     c->chosen = true;
     return 0;
 }

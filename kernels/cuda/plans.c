@@ -384,6 +384,14 @@ void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry)
     assert(r == 0);
 }
 
+void cuda_plans_keep(CudaPlans *plans, const CudaPlans *from)
+{
+    assert(!plans->plain && !from->plain);
+    int r = json_object_update(plans->operations, from->operations);
+    assert(r == 0);
+    plans->tuned &= from->tuned;
+}
+
 char *cuda_plans_text(const CudaPlans *plans)
 {
     const CudaMachine *m = &plans->machine;

@@ -60,5 +60,8 @@ bool cuda_plans_plain(const CudaPlans *plans);
 int cuda_plans_take(const CudaPlans *plans, const char *operation, const json_t **ret, Error *err);
 /* Adds an entry, or puts it in the place of the operation's one; takes the reference. */
 void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry);
+/* Adds the entries that another set has, in the place of equal ones. Of a set with "tuned":false they make this set one,
+ * too. */
+void cuda_plans_keep(CudaPlans *plans, const CudaPlans *from);
 /* The canonical text of the set with all its entries, which the caller frees. */
 char *cuda_plans_text(const CudaPlans *plans);

@@ -38,9 +38,9 @@ static char *job_with(const char *name, const char *plans)
     return text;
 }
 
-/* Runs sdtrainer <verb> --job FILE [more], and tells what it wrote to standard error. */
-static int run(const char *verb, const char *text, const char *option, const char *value,
-               char **ret_said)
+/* Runs sdtrainer <verb> --job FILE and up to two options (NULL: none), and tells what it wrote to standard error. */
+static int run_with(const char *verb, const char *text, const char *const options[4],
+                    char **ret_said)
 {
     char job[128], log[128], program[512];
     Error err = ERROR_INIT;
@@ -55,7 +55,8 @@ static int run(const char *verb, const char *text, const char *option, const cha
         const int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         (void)dup2(fd, STDOUT_FILENO);
         (void)dup2(fd, STDERR_FILENO);
-        (void)execl(program, program, verb, "--job", job, option, value, (char *)NULL);
+        (void)execl(program, program, verb, "--job", job, options[0], options[1], options[2],
+                    options[3], (char *)NULL);
         _exit(127);
     }
     int status;
@@ -63,6 +64,12 @@ static int run(const char *verb, const char *text, const char *option, const cha
     assert_true(WIFEXITED(status));
     assert_int_equal(file_read(log, TEXT_MAX, ret_said, NULL, &err), 0);
     return WEXITSTATUS(status);
+}
+
+static int run(const char *verb, const char *text, const char *option, const char *value,
+               char **ret_said)
+{
+    return run_with(verb, text, (const char *const[4]){option, value}, ret_said);
 }
 
 static void expect_run(const char *text, int code, const char *says, const char *says_too)
@@ -191,6 +198,104 @@ static void the_fastest_is_taken(void **unused)
         free(made);
         free(said);
     }
+}
+
+/* sdtrainer plan --from, which must end with the code; how many operations it tuned. said: NULL, or the text to free. */
+static int plan_from(const char *from, const char *to, int code, char **ret_said)
+{
+    char *said;
+    int n = 0;
+    _cleanup_free_ char *text = job_text("kept", "");
+    const int got =
+        run_with("plan", text, (const char *const[4]){"--plans", to, "--from", from}, &said);
+    if (got != code)
+        fail_msg("exit %d, not %d: %s", got, code, said);
+    for (const char *at = said; (at = strstr(at, "plan of ")); at++)
+        n++;
+    if (ret_said)
+        *ret_said = said;
+    else
+        free(said);
+    return n;
+}
+
+static void known_plans_are_kept(void **unused)
+{
+    (void)unused;
+    Error err = ERROR_INIT;
+    char from[160], to[160], *made;
+    (void)snprintf(from, sizeof(from), "%s/from.json", files.folder);
+    (void)snprintf(to, sizeof(to), "%s/to.json", files.folder);
+    /* Whoever tunes now takes another engine. */
+    assert_int_equal(setenv("FAKE_CUDNN_USEC", "1:2900,2:3000", 1), 0);
+    assert_int_equal(plan_from(set_path, to, EXIT_DONE, NULL), 0);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_string_equal(made, set);
+    free(made);
+
+    /* One entry of each kind is of another job, and this job's is made. */
+    put_set(from, "\"conv bf16 ", "\"conv bf16 0");
+    assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 1);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_non_null(strstr(made, "\"conv bf16 0"));
+    assert_non_null(strstr(made, "\"engine\":1,"));
+    assert_true(strlen(made) > strlen(set));
+    free(made);
+    put_set(from, "\"linear bf16 ", "\"linear bf16 0");
+    assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 1);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_non_null(strstr(made, "\"linear bf16 0"));
+    assert_null(strstr(made, "\"engine\":1,"));
+    assert_null(strstr(made, "\"tuned\""));
+    free(made);
+
+    put_set(from, "\"sms\":1", "\"sms\":1,\"tuned\":false");
+    assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 0);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_non_null(strstr(made, "\"tuned\":false"));
+    free(made);
+    assert_int_equal(unsetenv("FAKE_CUDNN_USEC"), 0);
+}
+
+static void a_set_that_cannot_be_kept_is_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *what, *by, *says;
+        int code;
+    } cases[] = {
+        {"\"cudnn\":9", "\"cudnn\":8", "refused.json: the plans are for cuDNN 8", EXIT_NUMERICS},
+        {"\"sms\":1", "\"sms\":132", "refused.json: the plans are for GPU emulator (emulated, 132",
+         EXIT_NEVER_RETRY},
+        {"\"operations\":{", "\"operations\":{,", "refused.json: plans: line 1", EXIT_NEVER_RETRY},
+        {"\"engine\":2,\"knobs\":{\"2\":1}", "\"engine\":3,\"knobs\":{}",
+         "does not give the same bits each time", EXIT_NEVER_RETRY},
+    };
+    Error err = ERROR_INIT;
+    char from[160], to[160], *said;
+    (void)snprintf(from, sizeof(from), "%s/refused.json", files.folder);
+    (void)snprintf(to, sizeof(to), "%s/not-made.json", files.folder);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        put_set(from, cases[i].what, cases[i].by);
+        assert_int_equal(plan_from(from, to, cases[i].code, &said), 0);
+        if (!strstr(said, cases[i].says))
+            fail_msg("%s", said);
+        free(said);
+    }
+    assert_int_equal(file_write(from, "{\"plain\":true,\"version\":1}", 26, 0, &err), 0);
+    (void)plan_from(from, to, EXIT_NEVER_RETRY, &said);
+    assert_non_null(strstr(said, "refused.json: a plain set has no plans"));
+    free(said);
+    assert_int_equal(unlink(from), 0);
+    (void)plan_from(from, to, EXIT_NEVER_RETRY, &said);
+    assert_non_null(strstr(said, "--from "));
+    free(said);
+    assert_int_equal(access(to, F_OK), -1);
+
+    _cleanup_free_ char *text = job_text("usage", "");
+    assert_int_equal(run("plan", text, "--from", set_path, &said), 2);
+    assert_non_null(strstr(said, "--from SET is for --plans FILE"));
+    free(said);
 }
 
 /* Whoever goes on has no use for train.plans: it is gone by then. */
@@ -444,6 +549,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_set_is_made),
         cmocka_unit_test(the_fastest_is_taken),
+        cmocka_unit_test(known_plans_are_kept),
+        cmocka_unit_test(a_set_that_cannot_be_kept_is_refused),
         cmocka_unit_test_teardown(a_job_goes_on_with_the_set_it_began_with, ranks_end),
         cmocka_unit_test_teardown(a_set_that_does_not_fit_is_refused, ranks_end),
         cmocka_unit_test(an_entry_that_cannot_be_replayed_is_named),
