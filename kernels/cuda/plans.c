@@ -17,6 +17,7 @@ enum {
     NAME_MAX_CHARACTERS = 160,
     KNOBS_MAX = 64,
     FILES_MAX = 1024, /* of a folder */
+    OPAQUE_DIGITS = 2 * CUDA_PLANS_OPAQUE_BYTES,
 };
 
 static const int64_t workspace_max = INT64_C(1) << 40;
@@ -47,6 +48,18 @@ CudaPlans *cuda_plans_free(CudaPlans *plans)
 
 /* ---- reading ---- */
 
+static void read_opaque(JsonReader *algorithm)
+{
+    const char *told;
+    if (!json_get_string(algorithm, "opaque", JSON_OPTIONAL, &told))
+        return;
+    if (strlen(told) != OPAQUE_DIGITS)
+        json_refuse(algorithm, "opaque", "%zu characters, not the %d of %d bytes", strlen(told),
+                    OPAQUE_DIGITS, CUDA_PLANS_OPAQUE_BYTES);
+    else if (strspn(told, "0123456789abcdef") != OPAQUE_DIGITS)
+        json_refuse(algorithm, "opaque", "not lower-case hexadecimal digits alone");
+}
+
 /* The two reductions are CUBLASLT_REDUCTION_SCHEME_NONE and _COMPUTE_TYPE: partial sums of a split lie in the
  * workspace, in fp32. In place, the blocks that come first would be first in the sum; in the output's type the partial
  * sums would be rounded. */
@@ -63,6 +76,7 @@ static void read_algorithm(JsonReader *entry)
         reduction != 2)
         json_refuse(&a, "reduction", "%lld is neither 0 (none) nor 2 (in the workspace, in fp32)",
                     (long long)reduction);
+    read_opaque(&a);
     (void)json_close(&a);
 }
 
@@ -94,8 +108,21 @@ static void read_variant(JsonReader *entry)
         json_refuse(entry, "variant", "%s is neither plain nor fused", told);
 }
 
+/* Whether the library has refused the operation. */
+static bool read_own_kernels(JsonReader *entry)
+{
+    bool own;
+    if (!json_get_bool(entry, "own_kernels", JSON_OPTIONAL, &own))
+        return false;
+    if (!own)
+        json_refuse(entry, "own_kernels", "false: leave it out");
+    return true;
+}
+
 static void read_linear(JsonReader *entry)
 {
+    if (read_own_kernels(entry))
+        return;
     read_workspace(entry);
     read_dw(entry, "f32");
     read_variant(entry);
@@ -133,16 +160,12 @@ static void read_conv(JsonReader *entry)
     read_engine(entry);
 }
 
-/* An engine, and how many images are taken at once; or the library has refused the shape. */
+/* An engine, and how many images are taken at once. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
-    bool own;
-    if (json_get_bool(entry, "own_kernels", JSON_OPTIONAL, &own)) {
-        if (!own)
-            json_refuse(entry, "own_kernels", "false: leave it out");
+    if (read_own_kernels(entry))
         return;
-    }
     read_workspace(entry);
     (void)json_get_int(entry, "images", JSON_OPTIONAL, 1, INT32_MAX, &images);
     read_engine(entry);

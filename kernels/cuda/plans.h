@@ -8,12 +8,18 @@
  * Its text is canonical JSON (sorted keys, no blanks):
  *     {"architecture":"sm_90","cublaslt":130200,"cudnn":91900,"device":"NVIDIA H200","operations":
  *     {"linear bf16 131072x320->320 forward":{"algorithm":{"cluster_shape":2,"custom":0,"id":66,"inner_shape":0,
- *     "reduction":0,"split_k":1,"stages":36,"swizzling":0,"tile":20},"workspace":0}},"sms":132,"version":1}
+ *     "opaque":"<128 hexadecimal digits>","reduction":0,"split_k":1,"stages":36,"swizzling":0,"tile":20},
+ *     "workspace":0}},"sms":132,"version":1}
  * or {"plain":true,"version":1}. Entries that nobody timed on a GPU make a set with "tuned":false.
  *
  * Of a convolution and a linear layer "variant" says how much of what follows the sums the library does: "plain", which
  * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient. An
- * attention that its library refused when the plans were made has {"own_kernels":true}.
+ * attention, or a product of a linear layer, that its library refused when the plans were made has
+ * {"own_kernels":true}.
+ *
+ * "opaque" is cuBLASLt's own form of the algorithm, which it documents to hold for one version. That is what runs; the
+ * attributes beside it are for people, and must be those that the library reads in it. An entry without it is made of
+ * the attributes, which may tell less than the library knows.
  *
  * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
  *            borrowed from their set.
@@ -26,7 +32,7 @@
 
 #include "base/json.h"
 
-enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096 };
+enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096, CUDA_PLANS_OPAQUE_BYTES = 64 };
 
 /* What plans hold for. */
 typedef struct CudaMachine {

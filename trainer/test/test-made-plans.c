@@ -334,7 +334,8 @@ static void a_set_that_does_not_fit_is_refused(void **unused)
     put_set(bad, "\"sms\":1", "\"sms\":132");
     expect_run(text, EXIT_NEVER_RETRY, "the plans are for GPU emulator (emulated, 132", "");
     put_set(bad, "\"custom\":0", "\"custom\":9");
-    expect_run(text, EXIT_NEVER_RETRY, "linear bf16 ", "cuBLASLt refuses the plan's algorithm");
+    expect_run(text, EXIT_NEVER_RETRY, "linear bf16 ",
+               "the plan's algorithm.custom is 9, and cuBLASLt reads 0 in algorithm.opaque");
     put_set(bad, "\"linear bf16 ", "\"linear bf16 0");
     expect_run(text, EXIT_NEVER_RETRY, ": sdtrainer plan --job FILE --plans FILE", "linear bf16 ");
     put_set(bad, " forward\":", " backward\":");
@@ -370,7 +371,8 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
         {of_linear, "\"tile\":20},\"variant\":\"fused\"", "linear bf16 ", "variant: fused"},
         {"\"reduction\":0", "\"reduction\":1", "linear bf16 ", "reduction: 1"},
         {split, "\"split_k\":4,\"stages\":0,\"swizzling\":0,\"tile\":20},\"workspace\":0",
-         "linear bf16 ", "cuBLASLt refuses the plan's algorithm"},
+         "linear bf16 ", "the plan's algorithm.split_k is 4"},
+        {"\"opaque\":\"", "\"opaque\":\"0", "linear bf16 ", "algorithm.opaque: 129 characters"},
     };
     char bad[160];
     (void)snprintf(bad, sizeof(bad), "%s/entry.json", files.folder);
