@@ -58,6 +58,11 @@ int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Erro
  * own name that is bad or does not fit is an error; others are passed over. */
 int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err);
 
+/* Whether the folder may have a set that cuda_plans_find() would take, before anybody knows the libraries' versions: 0 if
+ * there is a file of the GPU's own name, or a set for a GPU with the same architecture and number of multiprocessors;
+ * -ENOENT: none. */
+int cuda_plans_look(const char *folder, const CudaMachine *machine, Error *err);
+
 /* Whether the machine may use the set: architecture, multiprocessors and libraries are equal. The GPU's name may
  * differ. A plain set fits every machine. */
 int cuda_plans_check(const CudaPlans *plans, const CudaMachine *machine, Error *err);

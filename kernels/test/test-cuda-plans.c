@@ -291,6 +291,13 @@ static void a_set_is_found(void **unused)
     put("Z.text", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     assert_int_equal(find(&text, &err), -ENOENT);
 
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "no plans for GPU NVIDIA H200"));
+    put("A-9.json", "{\"architecture\":\"sm_90\",\"cublaslt\":1,\"cudnn\":1,\"device\":\"X\","
+                    "\"operations\":{},\"sms\":132,\"version\":1}");
+    assert_int_equal(find(&text, &err), -ENOENT);
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* whatever its libraries */
+
     put("E.json", OTHER "\"operations\":{" CONV "},\"sms\":132,\"version\":1}");
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     assert_int_equal(find(&text, &err), 0);
@@ -311,6 +318,7 @@ static void its_own_bad_set_is_an_error(void **unused)
     char *text = NULL;
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     put("NVIDIA-H200.json", "{" MACHINE ",\"operations\":{" LINEAR);
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* whoever reads it says so */
     assert_int_equal(find(&text, &err), -EINVAL);
     assert_non_null(strstr(err.text, "NVIDIA-H200.json: line 1"));
 

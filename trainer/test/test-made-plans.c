@@ -495,6 +495,45 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
+/* A folder without a set for the GPU: no library is opened, whatever its version is. With one they are, and the log says
+ * which; a set for another version is refused with where that lies. */
+static void libraries_are_opened_for_plans_alone(void **unused)
+{
+    (void)unused;
+    char sets[160], path[192];
+    Error err = ERROR_INIT;
+    (void)snprintf(sets, sizeof(sets), "%s/no-sets", files.folder);
+    (void)snprintf(path, sizeof(path), "%s/another.json", sets);
+    assert_int_equal(folder_make(sets, &err), 0);
+    put_set(path, "\"sms\":1", "\"sms\":132");
+    static const char *const libraries[] = {FAKES "-tests/older:" FAKES, FAKES};
+    _cleanup_free_ char *opens = job_text("opens", ""), *other = job_text("opens-other", "");
+    for (size_t i = 0; i < ELEMENTSOF(libraries); i++) {
+        char name[32], *said;
+        (void)snprintf(name, sizeof(name), "opens-none-%zu", i);
+        _cleanup_free_ char *text = job_text(name, "");
+        assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", libraries[i], 1), 0);
+        assert_int_equal(setenv("SDTRAIN_CUDA_PLANS", i == 0 ? "/nonexistent" : sets, 1), 0);
+        if (run("run", text, NULL, NULL, &said) != EXIT_DONE)
+            fail_msg("%s", said);
+        assert_non_null(strstr(said, " has no plans for GPU emulator"));
+        assert_null(strstr(said, "cuBLASLt"));
+        free(said);
+    }
+    put_set(path, "{", "{");
+    expect_run(opens, EXIT_DONE, "cuDNN 91900 of " FAKES, "cuBLASLt ");
+    (void)snprintf(path, sizeof(path), "%s/emulator.json", sets);
+    put_set(path, "\"cudnn\":91900", "\"cudnn\":91902");
+    expect_run(other, EXIT_NUMERICS,
+               "emulator.json: the plans are for cuDNN 91902 and this machine's is 91900",
+               "(cuDNN in " FAKES ", cuBLASLt in " FAKES ")");
+    assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", libraries[0], 1), 0);
+    expect_run(other, EXIT_NUMERICS, "libcudnn.so.9", "version 91800");
+    assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", FAKES, 1), 0);
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* The libraries' notes are believed until the canned grain's two passes differ. The first pass that differs is named
  * with its layer and its plan: the last bit of one element is enough, whether or not the loss or a maximum shows it. */
 static void a_plan_that_wavers_is_named(void **unused)
@@ -560,6 +599,7 @@ int main(void)
         cmocka_unit_test_teardown(a_job_does_not_go_on_with_another_library, ranks_end),
         cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test_teardown(a_folder_of_sets_is_looked_at, ranks_end),
+        cmocka_unit_test(libraries_are_opened_for_plans_alone),
         cmocka_unit_test(a_plan_that_wavers_is_named),
         cmocka_unit_test(a_failing_product_ends_the_rank),
     };
