@@ -20,7 +20,7 @@
 static void help(void)
 {
     printf(
-        "usage: sdtrainer plan --job FILE [--ranks N] [--plans FILE]\n\n"
+        "usage: sdtrainer plan --job FILE [--ranks N] [--plans FILE [--from SET]]\n\n"
         "Prints what a rank needs of memory, by use and in all, as the only one of its world and "
         "as one of N\n"
         "(world.max by default; of those that need most). It reads the job file, the network's "
@@ -32,10 +32,15 @@ static void help(void)
         "have for each\n"
         "operation of a bf16 job, and writes the fastest to FILE, which train.plans may name. Run "
         "it while nothing\n"
-        "else uses the GPU.\n\n"
+        "else uses the GPU. With --from it keeps all plans of the set SET, a file or URI, that was "
+        "made on such a GPU\n"
+        "with the same libraries, and tries algorithms only for what SET lacks: so one set serves "
+        "jobs of several sizes.\n"
+        "If nobody has timed SET's plans (\"tuned\": false), FILE says so of all that it has.\n\n"
         "Examples:\n"
         "  sdtrainer plan --job job.json --ranks 8\n"
-        "  sdtrainer plan --job job.json --plans plans.json\n\n"
+        "  sdtrainer plan --job job.json --plans plans.json\n"
+        "  sdtrainer plan --job larger.json --plans both.json --from plans.json\n\n"
         "Exit codes: 0, 75 retry, 78 bad job, 80 GPU broken, 83 store unreachable, 85 no GPU or "
         "library.\n");
 }
@@ -55,9 +60,22 @@ static int check_target(const char *path, Error *err)
                : 0;
 }
 
+/* The plans of the set `from` stay; only others are made. */
+static int keep_plans(Device *device, const char *from, ExitCode *code, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = store_get_uri(from, DEVICE_PLANS_MAX, &text, NULL, err);
+    *code = exit_code_of_store(exit_errno_of_named(r));
+    if (r == 0) {
+        r = device_use_plans(device, text, err);
+        *code = device_exit_code(r);
+    }
+    return r < 0 ? error_prefix(err, r, "--from %s", from) : 0;
+}
+
 /* Each operation's object tries its algorithms when it is made. */
 static int make_plans(const Job *job, const UnetConfig *config, const DatasetShape *data,
-                      const char *path, ExitCode *code, Error *err)
+                      const char *path, const char *from, ExitCode *code, Error *err)
 {
     const DeviceOptions options = {.kind = DEVICE_CUDA,
                                    .threads = job->train.threads,
@@ -78,6 +96,8 @@ static int make_plans(const Job *job, const UnetConfig *config, const DatasetSha
     if (r < 0)
         return r;
     r = device_open(&options, &device, err);
+    if (r == 0 && from && (r = keep_plans(device, from, code, err)) < 0)
+        return r;
     if (r == 0)
         r = network_plan(device, config, &shape, &network, err);
     if (r < 0) { /* memory of an open device may be others' for now, as when a rank starts */
@@ -90,8 +110,8 @@ static int make_plans(const Job *job, const UnetConfig *config, const DatasetSha
     return file_write(path, text, strlen(text), FILE_SYNC, err);
 }
 
-static int print_plan(const Job *job, int n_ranks, const char *plans_path, ExitCode *code,
-                      Error *err)
+static int print_plan(const Job *job, int n_ranks, const char *plans_path, const char *from,
+                      ExitCode *code, Error *err)
 {
     DatasetLook look;
     UnetConfig config;
@@ -121,10 +141,10 @@ static int print_plan(const Job *job, int n_ranks, const char *plans_path, ExitC
     if (job->train.device == JOB_DEVICE_CUDA)
         printf("(as a CPU needs it, in fp32; what a GPU needs its ranks say when they start)\n");
     (void)fflush(stdout); /* before what tuning says */
-    return plans_path ? make_plans(job, &config, &look.shape, plans_path, code, err) : 0;
+    return plans_path ? make_plans(job, &config, &look.shape, plans_path, from, code, err) : 0;
 }
 
-static int run_plan(const char *path, int n_ranks, const char *plans_path)
+static int run_plan(const char *path, int n_ranks, const char *plans_path, const char *from)
 {
     Error err = ERROR_INIT;
     ExitCode code = EXIT_NEVER_RETRY;
@@ -134,7 +154,7 @@ static int run_plan(const char *path, int n_ranks, const char *plans_path)
         r = error_set(&err, -EINVAL, "--ranks %d is more than the %lld grains of a step", n_ranks,
                       (long long)job->train.n_grains);
     if (r == 0)
-        r = print_plan(job, n_ranks ? n_ranks : job->world.max, plans_path, &code, &err);
+        r = print_plan(job, n_ranks ? n_ranks : job->world.max, plans_path, from, &code, &err);
     if (r < 0)
         log_error("%s", err.text);
     return r < 0 ? (int)code : EXIT_DONE;
@@ -145,18 +165,19 @@ int verb_plan(int argc, char **argv)
     static const struct option options[] = {{"job", required_argument, NULL, 'j'},
                                             {"ranks", required_argument, NULL, 'r'},
                                             {"plans", required_argument, NULL, 'p'},
+                                            {"from", required_argument, NULL, 'f'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
-    const char *path = NULL, *ranks = NULL, *plans_path = NULL;
+    const char *path = NULL, *ranks = NULL, *plans_path = NULL, *from = NULL;
     char *end = NULL;
-    for (int c; (c = getopt_long(argc, argv, "j:r:p:h", options, NULL)) != -1;) {
+    for (int c; (c = getopt_long(argc, argv, "j:r:p:f:h", options, NULL)) != -1;) {
         if (c == 'h') {
             help();
             return 0;
         }
-        if (c != 'j' && c != 'r' && c != 'p')
+        if (c != 'j' && c != 'r' && c != 'p' && c != 'f')
             return 2;
-        *(c == 'j' ? &path : c == 'r' ? &ranks : &plans_path) = optarg;
+        *(c == 'j' ? &path : c == 'r' ? &ranks : c == 'p' ? &plans_path : &from) = optarg;
     }
     const long n_ranks = ranks ? strtol(ranks, &end, 10) : 0;
     if (!path || optind < argc || (ranks && (*end || end == ranks || n_ranks < 1)) ||
@@ -164,5 +185,9 @@ int verb_plan(int argc, char **argv)
         fprintf(stderr, "sdtrainer plan: --job FILE is needed; --ranks N is 1 or more\n");
         return 2;
     }
-    return run_plan(path, (int)n_ranks, plans_path);
+    if (from && !plans_path) {
+        fprintf(stderr, "sdtrainer plan: --from SET is for --plans FILE, which is missing\n");
+        return 2;
+    }
+    return run_plan(path, (int)n_ranks, plans_path, from);
 }

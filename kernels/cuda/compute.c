@@ -34,6 +34,16 @@ static int open_libraries(CudaCompute *c, Error *err)
     return 0;
 }
 
+/* Adds where the libraries are, whose versions r, -EPROTO, is about. */
+static int tell_folders(const CudaCompute *c, int r, Error *err)
+{
+    if (!c->libraries || r != -EPROTO)
+        return r;
+    const Error what = *err;
+    return error_set(err, r, "%s (cuDNN in %.100s, cuBLASLt in %.100s)", what.text,
+                     c->libraries->cudnn_folder, c->libraries->cublaslt_folder);
+}
+
 int cuda_compute_cudnn(CudaCompute *c, cudnnHandle_t *ret, Error *err)
 {
     cudaStream_t stream = cuda_compute_stream(c->device); /* its GPU becomes current */
@@ -68,6 +78,12 @@ static int open_libraries(CudaCompute *c, Error *err)
 {
     (void)c;
     return error_set(err, -ENODEV, "this module was built without cuDNN and cuBLASLt");
+}
+
+static int tell_folders(const CudaCompute *c, int r, Error *err)
+{
+    (void)c, (void)err;
+    return r;
 }
 
 static void close_handles(CudaCompute *c) { (void)c; }
@@ -142,7 +158,8 @@ CudaCompute *cuda_compute_free(CudaCompute *c)
 /* ---- plans ---- */
 
 /* The folder's plans, if there are libraries to use them: what is missing leaves the device plain, what is there and
- * wrong is an error. Not earlier than needed, since a checkpoint's plans go before the folder's. */
+ * wrong is an error. Libraries that no set needs are not even opened, whatever is wrong with them. Not earlier than
+ * needed, since a checkpoint's plans go before the folder's. */
 static int choose(CudaCompute *c, Error *err)
 {
     Error why = ERROR_INIT;
@@ -151,9 +168,13 @@ static int choose(CudaCompute *c, Error *err)
         c->chosen = true;
         return 0;
     }
-    int r = open_libraries(c, &why);
+    int r = cuda_plans_look(c->folder, c->machine, &why);
     if (r == 0)
+        r = open_libraries(c, &why);
+    if (r == 0) {
         r = cuda_plans_find(c->folder, c->machine, &plans, &why);
+        r = tell_folders(c, r, &why);
+    }
     if (r < 0 && r != -ENODEV && r != -ENOENT)
         return error_set(err, r, "%s", why.text);
     if (r == 0)
@@ -188,7 +209,7 @@ int cuda_compute_plans(CudaCompute *c, char **ret)
 int cuda_compute_use_plans(CudaCompute *c, const char *text, Error *err)
 {
     _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;
-    assert(!c->chosen && !c->tune);
+    assert(!c->chosen);
     if (c->device->type != DATA_BF16)
         return error_set(err, -ENOENT, "GPU %s has no plans: it computes in fp32 here",
                          c->machine->device);
@@ -196,10 +217,15 @@ int cuda_compute_use_plans(CudaCompute *c, const char *text, Error *err)
     if (r == 0 && !cuda_plans_plain(plans))
         r = open_libraries(c, err);
     if (r == 0)
-        r = cuda_plans_check(plans, c->machine, err);
+        r = tell_folders(c, cuda_plans_check(plans, c->machine, err), err);
+    if (r == 0 && c->tune && cuda_plans_plain(plans))
+        r = error_set(err, -EINVAL, "a plain set has no plans that could be kept");
     if (r < 0)
         return r;
-    set_plans(c, TAKE_PTR(plans));
+    if (c->tune)
+        cuda_plans_keep(c->plans, plans); /* the others are made */
+    else
+        set_plans(c, TAKE_PTR(plans));
     c->chosen = true;
     return 0;
 }

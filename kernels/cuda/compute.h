@@ -39,7 +39,7 @@ typedef struct CudaCompute {
     char **names;                        /* cuda_compute_name() */
     size_t n_names;
     char *folder; /* where plans are looked for; NULL: nowhere */
-    bool tune;    /* *_new() tries algorithms and gives the plans an entry, instead of taking one */
+    bool tune;    /* *_new() tries algorithms and gives the plans the entry that they lack */
     bool chosen;  /* which plans it uses */
     int tuned;    /* operations, by tune_choose(); the first of them at: */
     uint64_t tune_began_usec;
@@ -66,7 +66,8 @@ int cuda_compute_new(Device *device, const CudaComputeOptions *options, CudaComp
                      Error *err);
 CudaCompute *cuda_compute_free(CudaCompute *compute);
 
-/* device_plans() and device_use_plans(). The latter comes before anything that asks for plans. In bf16 a plain device
+/* device_plans() and device_use_plans(). The latter comes before anything that asks for plans; a device that makes plans
+ * keeps those entries, and makes what they lack. In bf16 a plain device
  * tells the plain set, so that a job that began with it goes on with it. */
 int cuda_compute_plans(CudaCompute *compute, char **ret);
 int cuda_compute_use_plans(CudaCompute *compute, const char *text, Error *err);

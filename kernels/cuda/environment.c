@@ -6,6 +6,7 @@
 #include "base/memory.h"
 
 #include <assert.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +27,20 @@ static const char *const names[] = {
     "CUDA_MPS_ENABLE_PER_CTX_DEVICE_MULTIPROCESSOR_PARTITIONING",
 };
 
+/* The libraries' own logs: by them a call that a library refuses can be explained. */
+static const char *const logs[] = {
+    "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGDEST_DBG",  "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG",
+    "CUDNN_LOGERR_DBG",   "CUBLASLT_LOG_LEVEL", "CUBLASLT_LOG_MASK", "CUBLASLT_LOG_FILE",
+};
+
+static bool is_log(const char *entry, size_t name_length)
+{
+    for (size_t i = 0; i < ELEMENTSOF(logs); i++)
+        if (strlen(logs[i]) == name_length && memcmp(entry, logs[i], name_length) == 0)
+            return true;
+    return false;
+}
+
 static bool must_go(const char *entry, size_t name_length)
 {
     for (size_t i = 0; i < ELEMENTSOF(prefixes); i++)
@@ -39,9 +54,19 @@ static bool must_go(const char *entry, size_t name_length)
 
 void cuda_environment_clear(void)
 {
+    static atomic_bool told_once;
+    const bool told = atomic_exchange(&told_once, true); /* what is kept is found each time */
     /* unsetenv() moves the entries behind it. */
     for (size_t i = 0; environ && environ[i];) {
         const size_t length = strcspn(environ[i], "=");
+        if (is_log(environ[i], length)) {
+            if (!told)
+                log_warning("the environment's %.300s is kept: a library's log, which is slow and "
+                            "changes no bit",
+                            environ[i]);
+            i++;
+            continue;
+        }
         if (length == 0 || !must_go(environ[i], length)) {
             i++;
             continue;

@@ -6,7 +6,8 @@
  * GPUs anew. One node with such a variable would train with other bits than its peers. A job has no use for any:
  * it says what it wants in its own file.
  *
- * What makes a fault easier to find and changes no bit stays: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*, CUDA_CACHE_PATH.
+ * What makes a fault easier to find and changes no bit stays: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*, CUDA_CACHE_PATH, and
+ * the variables of cuDNN's and cuBLASLt's logs.
  *
  * Ownership: none.
  * Units:     none.
@@ -21,7 +22,8 @@
 extern "C" {
 #endif
 
-/* Logs each variable that it removes as a warning, with its value. Removed variables are not found a second time. */
+/* Logs each variable that it removes as a warning, with its value, and each of a library's log, which it keeps. Neither
+ * is told a second time. */
 void cuda_environment_clear(void);
 
 #ifdef __cplusplus

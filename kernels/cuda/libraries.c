@@ -3,6 +3,7 @@
 #include "kernels/cuda/libraries.h"
 
 #include "base/cleanup.h"
+#include "base/log.h"
 #include "kernels/cuda/forward.h"
 
 #include <dlfcn.h>
@@ -359,6 +360,10 @@ int cuda_libraries_open(const CudaLibraries **ret, Error *err)
     int r = pthread_mutex_lock(&lock);
     assert(r == 0);
     int result = done ? 0 : cuda_libraries_find(TOOLKIT, &opened, err);
+    if (result == 0 && !done)
+        log_info("cuDNN %d of %s, cuBLASLt %zu of %s, NVRTC %d (0: none)", opened.cudnn_version,
+                 opened.cudnn_folder, opened.cublaslt_version, opened.cublaslt_folder,
+                 opened.nvrtc_version);
     done = result == 0;
     r = pthread_mutex_unlock(&lock);
     assert(r == 0);

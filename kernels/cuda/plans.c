@@ -11,12 +11,14 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum {
     VALUES_MAX = 1 << 17, /* of a text: 32 for each of CUDA_PLANS_OPERATIONS_MAX */
     NAME_MAX_CHARACTERS = 160,
     KNOBS_MAX = 64,
     FILES_MAX = 1024, /* of a folder */
+    OPAQUE_DIGITS = 2 * CUDA_PLANS_OPAQUE_BYTES,
 };
 
 static const int64_t workspace_max = INT64_C(1) << 40;
@@ -47,6 +49,18 @@ CudaPlans *cuda_plans_free(CudaPlans *plans)
 
 /* ---- reading ---- */
 
+static void read_opaque(JsonReader *algorithm)
+{
+    const char *told;
+    if (!json_get_string(algorithm, "opaque", JSON_OPTIONAL, &told))
+        return;
+    if (strlen(told) != OPAQUE_DIGITS)
+        json_refuse(algorithm, "opaque", "%zu characters, not the %d of %d bytes", strlen(told),
+                    OPAQUE_DIGITS, CUDA_PLANS_OPAQUE_BYTES);
+    else if (strspn(told, "0123456789abcdef") != OPAQUE_DIGITS)
+        json_refuse(algorithm, "opaque", "not lower-case hexadecimal digits alone");
+}
+
 /* The two reductions are CUBLASLT_REDUCTION_SCHEME_NONE and _COMPUTE_TYPE: partial sums of a split lie in the
  * workspace, in fp32. In place, the blocks that come first would be first in the sum; in the output's type the partial
  * sums would be rounded. */
@@ -63,6 +77,7 @@ static void read_algorithm(JsonReader *entry)
         reduction != 2)
         json_refuse(&a, "reduction", "%lld is neither 0 (none) nor 2 (in the workspace, in fp32)",
                     (long long)reduction);
+    read_opaque(&a);
     (void)json_close(&a);
 }
 
@@ -94,8 +109,21 @@ static void read_variant(JsonReader *entry)
         json_refuse(entry, "variant", "%s is neither plain nor fused", told);
 }
 
+/* Whether the library has refused the operation. */
+static bool read_own_kernels(JsonReader *entry)
+{
+    bool own;
+    if (!json_get_bool(entry, "own_kernels", JSON_OPTIONAL, &own))
+        return false;
+    if (!own)
+        json_refuse(entry, "own_kernels", "false: leave it out");
+    return true;
+}
+
 static void read_linear(JsonReader *entry)
 {
+    if (read_own_kernels(entry))
+        return;
     read_workspace(entry);
     read_dw(entry, "f32");
     read_variant(entry);
@@ -138,12 +166,9 @@ static void read_conv(JsonReader *entry)
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
-    bool own, mask;
-    if (json_get_bool(entry, "own_kernels", JSON_OPTIONAL, &own)) {
-        if (!own)
-            json_refuse(entry, "own_kernels", "false: leave it out");
+    bool mask;
+    if (read_own_kernels(entry))
         return;
-    }
     read_workspace(entry);
     (void)json_get_int(entry, "images", JSON_OPTIONAL, 1, INT32_MAX, &images);
     if (json_get_bool(entry, "padding_mask", JSON_OPTIONAL, &mask) && !mask)
@@ -254,6 +279,41 @@ int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Erro
     return 0;
 }
 
+/* ---- fitting ---- */
+
+static int check_library(const char *name, int planned, int opened, Error *err)
+{
+    if (planned == opened)
+        return 0;
+    return error_set(err, -EPROTO,
+                     "the plans are for %s %d and this machine's is %d: install that version, or "
+                     "make plans with this one (sdtrainer plan)",
+                     name, planned, opened);
+}
+
+static int check_gpu(const CudaPlans *plans, const CudaMachine *machine, Error *err)
+{
+    const CudaMachine *theirs = &plans->machine;
+    if (strcmp(theirs->architecture, machine->architecture) != 0 || theirs->sms != machine->sms)
+        return error_set(err, -EINVAL,
+                         "the plans are for GPU %s (%s, %d multiprocessors), and this one is %s "
+                         "(%s, %d)",
+                         theirs->device, theirs->architecture, theirs->sms, machine->device,
+                         machine->architecture, machine->sms);
+    return 0;
+}
+
+int cuda_plans_check(const CudaPlans *plans, const CudaMachine *machine, Error *err)
+{
+    const CudaMachine *theirs = &plans->machine;
+    if (plans->plain)
+        return 0;
+    int r = check_gpu(plans, machine, err);
+    if (r == 0)
+        r = check_library("cuDNN", theirs->cudnn, machine->cudnn, err);
+    return r < 0 ? r : check_library("cuBLASLt", theirs->cublaslt, machine->cublaslt, err);
+}
+
 /* ---- finding ---- */
 
 static int read_file(const char *path, CudaPlans **ret, Error *err)
@@ -291,44 +351,35 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name); /* alphasort() would ask the locale */
 }
 
-/* A set that fits the machine though its GPU has another name, or NULL. */
-static CudaPlans *try_other(const char *path, const CudaMachine *machine)
+/* What a set must pass to be taken. */
+typedef int (*PlansCheck)(const CudaPlans *plans, const CudaMachine *machine, Error *err);
+
+/* A set that passes the check though its GPU has another name, or NULL. */
+static CudaPlans *try_other(const char *path, const CudaMachine *machine, PlansCheck check)
 {
     _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;
     Error err = ERROR_INIT;
     int r = read_file(path, &plans, &err);
     if (r == 0)
-        r = cuda_plans_check(plans, machine, &err);
+        r = check(plans, machine, &err);
     if (r < 0 || plans->plain) {
         log_debug("%s is passed over: %s", path, r < 0 ? err.text : "a plain set");
         return NULL;
     }
-    log_info("no plans for GPU %s: those of %s, which has the same architecture and as many "
-             "multiprocessors: %s",
-             machine->device, plans->machine.device, path);
     return TAKE_PTR(plans);
 }
 
-int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err)
+/* The first by name, and its path. */
+static int find_other(const char *folder, const CudaMachine *machine, PlansCheck check,
+                      char path[PATH_MAX], CudaPlans **ret, Error *err)
 {
-    char path[PATH_MAX], name[sizeof(machine->device)];
-    (void)snprintf(name, sizeof(name), "%s", machine->device);
-    for (char *c = name; *c; c++)
-        if (*c == ' ' || *c == '/')
-            *c = '-';
-    if (snprintf(path, sizeof(path), "%s/%s.json", folder, name) >= (int)sizeof(path))
-        return error_set(err, -ENOENT, "%.200s...: too long a path", folder);
-    int r = read_own(path, machine, ret, err);
-    if (r != -ENOENT)
-        return r;
-
     struct dirent **entries = NULL;
     int n = scandir(folder, &entries, is_plan_file, by_name);
     CudaPlans *found = NULL;
     for (int i = 0; i < n; i++) {
         if (!found && i < FILES_MAX &&
-            snprintf(path, sizeof(path), "%s/%s", folder, entries[i]->d_name) < (int)sizeof(path))
-            found = try_other(path, machine);
+            snprintf(path, PATH_MAX, "%s/%s", folder, entries[i]->d_name) < PATH_MAX)
+            found = try_other(path, machine, check);
         free(entries[i]);
     }
     free(entries);
@@ -339,32 +390,46 @@ int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **
     return 0;
 }
 
+/* Where the set of the GPU's own name lies. */
+static int own_path(const char *folder, const CudaMachine *machine, char path[PATH_MAX], Error *err)
+{
+    char name[sizeof(machine->device)];
+    (void)snprintf(name, sizeof(name), "%s", machine->device);
+    for (char *c = name; *c; c++)
+        if (*c == ' ' || *c == '/')
+            *c = '-';
+    if (snprintf(path, PATH_MAX, "%s/%s.json", folder, name) >= PATH_MAX)
+        return error_set(err, -ENOENT, "%.200s...: too long a path", folder);
+    return 0;
+}
+
+int cuda_plans_look(const char *folder, const CudaMachine *machine, Error *err)
+{
+    char path[PATH_MAX];
+    _cleanup_(cuda_plans_freep) CudaPlans *other = NULL;
+    int r = own_path(folder, machine, path, err);
+    if (r < 0 || access(path, F_OK) == 0)
+        return r;
+    return find_other(folder, machine, check_gpu, path, &other, err);
+}
+
+int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err)
+{
+    char path[PATH_MAX];
+    int r = own_path(folder, machine, path, err);
+    if (r == 0)
+        r = read_own(path, machine, ret, err);
+    if (r != -ENOENT)
+        return r;
+    r = find_other(folder, machine, cuda_plans_check, path, ret, err);
+    if (r == 0)
+        log_info("no plans for GPU %s: those of %s, which has the same architecture and as many "
+                 "multiprocessors: %s",
+                 machine->device, (*ret)->machine.device, path);
+    return r;
+}
+
 /* ---- use ---- */
-
-static int check_library(const char *name, int planned, int opened, Error *err)
-{
-    if (planned == opened)
-        return 0;
-    return error_set(err, -EPROTO,
-                     "the plans are for %s %d and this machine's is %d: install that version, or "
-                     "make plans with this one (sdtrainer plan)",
-                     name, planned, opened);
-}
-
-int cuda_plans_check(const CudaPlans *plans, const CudaMachine *machine, Error *err)
-{
-    const CudaMachine *theirs = &plans->machine;
-    if (plans->plain)
-        return 0;
-    if (strcmp(theirs->architecture, machine->architecture) != 0 || theirs->sms != machine->sms)
-        return error_set(err, -EINVAL,
-                         "the plans are for GPU %s (%s, %d multiprocessors), and this one is %s "
-                         "(%s, %d)",
-                         theirs->device, theirs->architecture, theirs->sms, machine->device,
-                         machine->architecture, machine->sms);
-    int r = check_library("cuDNN", theirs->cudnn, machine->cudnn, err);
-    return r < 0 ? r : check_library("cuBLASLt", theirs->cublaslt, machine->cublaslt, err);
-}
 
 bool cuda_plans_plain(const CudaPlans *plans) { return plans->plain; }
 
@@ -385,6 +450,14 @@ void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry)
     assert(!plans->plain);
     int r = json_object_set_new(plans->operations, operation, entry);
     assert(r == 0);
+}
+
+void cuda_plans_keep(CudaPlans *plans, const CudaPlans *from)
+{
+    assert(!plans->plain && !from->plain);
+    int r = json_object_update(plans->operations, from->operations);
+    assert(r == 0);
+    plans->tuned &= from->tuned;
 }
 
 char *cuda_plans_text(const CudaPlans *plans)

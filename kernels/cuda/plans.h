@@ -8,15 +8,21 @@
  * Its text is canonical JSON (sorted keys, no blanks):
  *     {"architecture":"sm_90","cublaslt":130200,"cudnn":91900,"device":"NVIDIA H200","operations":
  *     {"linear bf16 131072x320->320 forward":{"algorithm":{"cluster_shape":2,"custom":0,"id":66,"inner_shape":0,
- *     "reduction":0,"split_k":1,"stages":36,"swizzling":0,"tile":20},"workspace":0}},"sms":132,"version":1}
+ *     "opaque":"<128 hexadecimal digits>","reduction":0,"split_k":1,"stages":36,"swizzling":0,"tile":20},
+ *     "workspace":0}},"sms":132,"version":1}
  * or {"plain":true,"version":1}. Entries that nobody timed on a GPU make a set with "tuned":false.
  *
  * Of a convolution and a linear layer "variant" says how much of what follows the sums the library does: "plain", which
  * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient.
  *
  * Of an attention "images" says how many are taken at once, all where it is left out, and "padding_mask":true that the
- * graph is told how many tokens there are; without that key it has no such mask. An attention that its library refused
- * when the plans were made, or none of whose algorithms gave finite results, has {"own_kernels":true}.
+ * graph is told how many tokens there are; without that key it has no such mask. An attention or a product of a linear
+ * layer that its library refused when the plans were made, or none of whose algorithms gave finite results, has
+ * {"own_kernels":true}.
+ *
+ * "opaque" is cuBLASLt's own form of the algorithm, which it documents to hold for one version. That is what runs; the
+ * attributes beside it are for people, and must be those that the library reads in it. An entry without it is made of
+ * the attributes, which may tell less than the library knows.
  *
  * Ownership: *_new(), *_parse() and *_find() give the caller the set; cuda_plans_free() accepts NULL. Entries are
  *            borrowed from their set.
@@ -29,7 +35,7 @@
 
 #include "base/json.h"
 
-enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096 };
+enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096, CUDA_PLANS_OPAQUE_BYTES = 64 };
 
 /* What plans hold for. */
 typedef struct CudaMachine {
@@ -55,6 +61,11 @@ int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Erro
  * own name that is bad or does not fit is an error; others are passed over. */
 int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err);
 
+/* Whether the folder may have a set that cuda_plans_find() would take, before anybody knows the libraries' versions: 0 if
+ * there is a file of the GPU's own name, or a set for a GPU with the same architecture and number of multiprocessors;
+ * -ENOENT: none. */
+int cuda_plans_look(const char *folder, const CudaMachine *machine, Error *err);
+
 /* Whether the machine may use the set: architecture, multiprocessors and libraries are equal. The GPU's name may
  * differ. A plain set fits every machine. */
 int cuda_plans_check(const CudaPlans *plans, const CudaMachine *machine, Error *err);
@@ -63,5 +74,8 @@ bool cuda_plans_plain(const CudaPlans *plans);
 int cuda_plans_take(const CudaPlans *plans, const char *operation, const json_t **ret, Error *err);
 /* Adds an entry, or puts it in the place of the operation's one; takes the reference. */
 void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry);
+/* Adds the entries that another set has, in the place of equal ones. Of a set with "tuned":false they make this set one,
+ * too. */
+void cuda_plans_keep(CudaPlans *plans, const CudaPlans *from);
 /* The canonical text of the set with all its entries, which the caller frees. */
 char *cuda_plans_text(const CudaPlans *plans);

@@ -524,6 +524,38 @@ static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
     device = device_free(device);
 }
 
+/* What a set has stays as it is written; one that cuDNN refuses is an error, as where nobody makes plans. */
+static void known_entries_are_kept(void **state)
+{
+    (void)state;
+    _cleanup_free_ char *plans = plans_made(), *made = NULL, *kept = NULL, *part = NULL;
+    Error err = ERROR_INIT;
+    AttentionLibrary *library = NULL;
+    char *forward = strstr(plans, "\"attention n4 h2 16x24 0\":{"),
+         *backward = strstr(plans, "\"attention n4 h2 16x24 1\"");
+    assert_true(forward && backward);
+    char *images = strstr(forward, "\"images\":"), *after = images ? strchr(images, ',') : NULL;
+    assert_true(images && after && images < backward);
+    part = memory_format("%.*s%.*s", (int)(images - forward), forward,
+                         (int)(backward - 1 - after - 1), after + 1);
+    kept = memory_format("%.*s%s%s", (int)(forward - plans), plans, part,
+                         strstr(backward, "},\"sms\""));
+    Device *device = open_device(true, kept);
+    const int before = seen.n_made;
+    library = library_of(device);
+    assert_true(seen.n_made > before + 1);
+    assert_int_equal(device_plans(device, &made), 0);
+    assert_non_null(strstr(made, part));
+    assert_non_null(strstr(made, "\"attention n4 h2 16x24 1\":{\"engine\":"));
+    library = attention_library_free(library);
+    device = device_free(device);
+
+    device = open_device(true, made);
+    seen.refused = ATTENTION_BACKWARD;
+    assert_int_equal(attention_library_new(device, &shape, &library, &err), -EINVAL);
+    device = device_free(device);
+}
+
 static void a_pass_without_an_entry_is_an_error(void **state)
 {
     (void)state;
@@ -604,6 +636,7 @@ int main(void)
         cmocka_unit_test(attentions_of_one_shape_share_their_graphs),
         cmocka_unit_test(what_has_no_entry_is_an_error_that_says_what_to_do),
         cmocka_unit_test(a_refused_shape_is_left_to_the_kernels_by_its_entries),
+        cmocka_unit_test(known_entries_are_kept),
         cmocka_unit_test(a_pass_without_an_entry_is_an_error),
         cmocka_unit_test(a_forward_alone_has_one_graph),
         cmocka_unit_test(a_failing_run_breaks_the_device),

@@ -19,6 +19,12 @@
     "{\"cluster_shape\":2,\"custom\":0,\"id\":66,\"inner_shape\":0,\"reduction\":0,\"split_k\":1," \
     "\"stages\":36,\"swizzling\":0,\"tile\":20}"
 #define LINEAR "\"linear bf16 77x1024->320 forward\":{\"algorithm\":" ALGORITHM ",\"workspace\":64}"
+#define OPAQUE(digits)                                                                             \
+    "\"linear a\":{\"algorithm\":{\"cluster_shape\":2,\"custom\":0,\"id\":66,\"inner_shape\":0,"   \
+    "\"opaque\":\"" digits "\",\"reduction\":0,\"split_k\":1,\"stages\":36,\"swizzling\":0,"       \
+    "\"tile\":20},\"workspace\":64}"
+#define DIGITS_32 "0123456789abcdef00ffeeddccbbaa99"
+#define DIGITS_96 DIGITS_32 DIGITS_32 DIGITS_32
 #define CONV                                                                                       \
     "\"conv bf16 n32 64x64 320->320 k3 s1 forward\":{\"engine\":62,\"knobs\":{\"12\":3,\"7\":-1}," \
     "\"workspace\":0}"
@@ -39,11 +45,14 @@ static CudaPlans *parse(const char *text)
 static void text_is_canonical(void **unused)
 {
     (void)unused;
-    static const char *const sets[] = {SET(""), SET(CONV "," LINEAR),
+    static const char *const sets[] = {SET(""),
+                                       SET(CONV "," LINEAR),
                                        "{\"plain\":true,\"version\":1}",
                                        "{" MACHINE ",\"operations\":{" CONV
                                        "},\"sms\":132,\"tuned\":false,\"version\":1}",
-                                       SET("\"attention a\":{\"own_kernels\":true}," PLAIN)};
+                                       SET("\"attention a\":{\"own_kernels\":true}," PLAIN),
+                                       SET(OPAQUE(DIGITS_96 DIGITS_32)),
+                                       SET("\"linear a\":{\"own_kernels\":true}")};
     for (size_t i = 0; i < ELEMENTSOF(sets); i++) {
         CudaPlans *plans = parse(sets[i]);
         _cleanup_free_ char *text = cuda_plans_text(plans);
@@ -147,6 +156,15 @@ static void bad_sets_are_refused(void **unused)
          "variant: expected"},
         {SET("\"linear a\":{\"algorithm\":" ALGORITHM ",\"variant\":\"fused\",\"workspace\":0}"),
          "linear a: variant: fused"},
+        {SET(OPAQUE(DIGITS_96)),
+         "linear a: algorithm.opaque: 96 characters, not the 128 of 64 bytes"},
+        {SET(OPAQUE(DIGITS_96 DIGITS_32 "00")), "algorithm.opaque: 130 characters"},
+        {SET(OPAQUE(DIGITS_96 "0123456789ABCDEF00ffeeddccbbaa99")),
+         "algorithm.opaque: not lower-case hexadecimal digits alone"},
+        {SET(OPAQUE(DIGITS_96 "0x23456789abcdef00ffeeddccbbaa99")), "algorithm.opaque: not"},
+        {SET("\"linear a\":{\"own_kernels\":false}"), "own_kernels: false"},
+        {SET("\"linear a\":{\"own_kernels\":true,\"workspace\":0}"), "workspace: unknown key"},
+        {SET("\"product a\":{\"own_kernels\":true}"), "product a: "},
         {SET("\"product a\":{\"algorithm\":" ALGORITHM ",\"variant\":\"plain\",\"workspace\":0}"),
          "variant: unknown key"},
     };
@@ -277,6 +295,13 @@ static void a_set_is_found(void **unused)
     put("Z.text", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     assert_int_equal(find(&text, &err), -ENOENT);
 
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), -ENOENT);
+    assert_non_null(strstr(err.text, "no plans for GPU NVIDIA H200"));
+    put("A-9.json", "{\"architecture\":\"sm_90\",\"cublaslt\":1,\"cudnn\":1,\"device\":\"X\","
+                    "\"operations\":{},\"sms\":132,\"version\":1}");
+    assert_int_equal(find(&text, &err), -ENOENT);
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* whatever its libraries */
+
     put("E.json", OTHER "\"operations\":{" CONV "},\"sms\":132,\"version\":1}");
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     assert_int_equal(find(&text, &err), 0);
@@ -297,6 +322,7 @@ static void its_own_bad_set_is_an_error(void **unused)
     char *text = NULL;
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     put("NVIDIA-H200.json", "{" MACHINE ",\"operations\":{" LINEAR);
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* whoever reads it says so */
     assert_int_equal(find(&text, &err), -EINVAL);
     assert_non_null(strstr(err.text, "NVIDIA-H200.json: line 1"));
 

@@ -16,7 +16,9 @@ static const char *const removed[] = {
     "CUDA_VISIBLE_DEVICES",
     "CUDA_DEVICE_ORDER",
     "CUBLAS_WORKSPACE_CONFIG",
-    "CUBLASLT_LOG_LEVEL",
+    "CUBLASLT_LOG_LEVELS",
+    "CUBLASLT_WORKSPACE_SIZE",
+    "CUDNN_LOG",
     "CUDNN_USE_EX2_EMULATION",
     "NVRTC_APPEND_FLAGS",
     "CUDA_FORCE_PTX_JIT",
@@ -29,6 +31,12 @@ static const char *const kept[] = {
     "CUDA_LAUNCH_BLOCKING", "CUDA_CACHE_PATH", "CUDA_VISIBLE_DEVICES_OF_ANOTHER",
     "MY_CUDNN_HOME",        "NVIDIA_TF32",     "CUBLASX",
     "SDTRAIN_CUDA_SYNC",
+};
+
+/* Of a library's log: kept, and told. The libraries are not opened here. */
+static const char *const logs[] = {
+    "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGDEST_DBG",  "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG",
+    "CUDNN_LOGERR_DBG",   "CUBLASLT_LOG_LEVEL", "CUBLASLT_LOG_MASK", "CUBLASLT_LOG_FILE",
 };
 
 /* Opens a device twice with all variables set; returns what was logged. */
@@ -44,6 +52,9 @@ static void open_devices(char *log, size_t size)
             _exit(2);
     for (size_t i = 0; i < ELEMENTSOF(kept); i++)
         if (setenv(kept[i], "kept value", 1) < 0)
+            _exit(2);
+    for (size_t i = 0; i < ELEMENTSOF(logs); i++)
+        if (setenv(logs[i], "kept value", 1) < 0)
             _exit(2);
     if (setenv("SDTRAIN_CUDA_MODULE", MODULE, 1) < 0)
         _exit(2);
@@ -85,7 +96,15 @@ static int look(void)
         if (!value || strcmp(value, "kept value") != 0)
             return 70 + (int)i;
     }
-    return count(log, "the environment's") == ELEMENTSOF(removed) ? 0 : 99;
+    for (size_t i = 0; i < ELEMENTSOF(logs); i++) {
+        const char *value = getenv(logs[i]);
+        (void)snprintf(said, sizeof(said),
+                       "warning test-environment: the environment's %s=kept value is kept",
+                       logs[i]);
+        if (!value || strcmp(value, "kept value") != 0 || count(log, said) != 1)
+            return 80 + (int)i;
+    }
+    return count(log, "the environment's") == ELEMENTSOF(removed) + ELEMENTSOF(logs) ? 0 : 99;
 }
 
 static void test_environment(void **state)

@@ -2,6 +2,7 @@
 /* test-linear.c - linear layers in bf16 against float64: by the plain kernels, and, where SDTRAIN_CUDA_LIBRARIES names
  * a cuBLASLt (test-linear@fake: the one that computes on the host), by that, with plans that are made here. */
 #include "kernels/cuda/emulated.h"
+#include "kernels/cuda/linear/matmul.h"
 #include "kernels/test/testing-reference.h"
 
 #include <jansson.h>
@@ -363,21 +364,35 @@ static void plans_are_replayed(void **unused)
     free(text);
 }
 
-/* One that an entry cannot hold is no candidate, however fast: no plan is made that cannot be replayed. */
-static void what_cannot_be_replayed_is_passed_over(void **unused)
+/* The set with that of the operation, or of all (NULL): a text, or nothing (NULL) in the place of "opaque"; the caller
+ * frees. */
+static char *with_opaque(const char *text, const char *of, const char *by)
 {
-    (void)unused;
-    if (!by_library())
-        return;
-    char *text = make_plans(&small);
-    assert_non_null(strstr(text, "\"id\":1"));
-    free(text);
-    assert_int_equal(setenv("FAKE_CUBLASLT_HIDDEN", "1", 1), 0);
-    text = make_plans(&small);
-    assert_null(strstr(text, "\"id\":1"));
-    assert_non_null(strstr(text, "\"id\":0"));
-    free(text);
-    assert_int_equal(unsetenv("FAKE_CUBLASLT_HIDDEN"), 0);
+    json_t *plans = json_loads(text, 0, NULL), *entry;
+    const char *operation;
+    assert_non_null(plans);
+    json_object_foreach (json_object_get(plans, "operations"), operation, entry) {
+        json_t *algorithm = json_object_get(entry, "algorithm");
+        if (of && strcmp(of, operation) != 0)
+            continue;
+        if (by)
+            assert_int_equal(json_object_set_new(algorithm, "opaque", json_string(by)), 0);
+        else
+            assert_int_equal(json_object_del(algorithm, "opaque"), 0);
+    }
+    char *made = json_dumps(plans, JSON_COMPACT | JSON_SORT_KEYS);
+    json_decref(plans);
+    return made;
+}
+
+static void compute_by(const char *text, uint16_t *y, float *dw)
+{
+    Error err = ERROR_INIT;
+    Device *device = open_device(false);
+    if (device_use_plans(device, text, &err) < 0)
+        fail_msg("%s", err.text);
+    compute(device, y, dw);
+    device = device_free(device);
 }
 
 /* What linear_new() says on a device with these plans. */
@@ -393,6 +408,66 @@ static void expect_new(const char *text, const LinearShape *shape, int r, const 
     if (!strstr(err.text, "linear bf16 ") || !strstr(err.text, says))
         fail_msg("%s", err.text);
     device = device_free(device);
+}
+
+/* The library knows more of an algorithm than its attributes tell: what was timed is what runs. */
+static void the_librarys_own_form_is_replayed(void **unused)
+{
+    (void)unused;
+    if (!by_library())
+        return;
+    uint16_t y[2][7 * 16];
+    float dw[3][24 * 16];
+    assert_int_equal(setenv("FAKE_CUBLASLT_HIDDEN", "order", 1), 0);
+    char *text = make_plans(&small), *told = with_opaque(text, NULL, NULL);
+    assert_int_equal(unsetenv("FAKE_CUBLASLT_HIDDEN"), 0);
+    compute_by(text, y[0], dw[0]);
+    compute_by(text, y[1], dw[1]);
+    assert_memory_equal(dw[0], dw[1], sizeof(dw[0]));
+    assert_memory_equal(y[0], y[1], sizeof(y[0]));
+    compute_by(told, y[1], dw[2]); /* by the attributes alone */
+    assert_memory_not_equal(dw[0], dw[2], sizeof(dw[0]));
+    free(told);
+    free(text);
+
+    assert_int_equal(setenv("FAKE_CUBLASLT_HIDDEN", "needed", 1), 0);
+    text = make_plans(&small);
+    told = with_opaque(text, NULL, NULL);
+    assert_non_null(strstr(text, "\"id\":1"));
+    compute_by(text, y[0], dw[0]);
+    expect_new(told, &small, -EINVAL, "cuBLASLt refuses the plan's algorithm: CUBLAS_STATUS_NOT_");
+    assert_int_equal(unsetenv("FAKE_CUBLASLT_HIDDEN"), 0);
+    free(told);
+    free(text);
+}
+
+/* As that of another version would be, which says the same by its attributes, other ones, or nothing. */
+static void a_form_that_is_not_the_librarys_is_refused(void **unused)
+{
+    (void)unused;
+    if (!by_library())
+        return;
+    char *text = make_plans(&small), nothing[129];
+    (void)snprintf(nothing, sizeof(nothing), "%0128d", 0);
+    assert_int_equal(setenv("FAKE_CUBLASLT_HIDDEN", "needed", 1), 0);
+    expect_new(text, &small, -EINVAL,
+               "cuBLASLt refuses the plan's algorithm.opaque: CUBLAS_STATUS_NOT_SUPPORTED");
+    assert_int_equal(unsetenv("FAKE_CUBLASLT_HIDDEN"), 0);
+    char *changed = with_opaque(text, "linear bf16 7x24->16 backward_data", nothing);
+    expect_new(changed, &small, -EINVAL,
+               "backward_data: cuBLASLt cannot read the plan's algorithm.opaque: CUBLAS_STATUS_");
+    free(changed);
+    static const char *const keys[] = {"\"id\":", "\"stages\":", "\"cluster_shape\":"};
+    for (size_t i = 0; i < ELEMENTSOF(keys); i++) {
+        char by[32], says[64];
+        (void)snprintf(by, sizeof(by), "%s7", keys[i]);
+        (void)snprintf(says, sizeof(says), " the plan's algorithm.%.*s is 7",
+                       (int)strlen(keys[i]) - 3, keys[i] + 1);
+        changed = replaced(text, keys[i], by);
+        expect_new(changed, &small, -EINVAL, says);
+        free(changed);
+    }
+    free(text);
 }
 
 static void a_forward_alone_has_one_plan(void **unused)
@@ -423,7 +498,8 @@ static void plans_that_do_not_fit_are_refused(void **unused)
     if (!by_library())
         return;
     static const LinearShape other = {8, 24, 16};
-    char *text = make_plans(&small);
+    char *made = make_plans(&small), *text = with_opaque(made, NULL, NULL);
+    free(made);
     expect_new(text, &other, -ENOENT, "linear bf16 8x24->16 forward: sdtrainer plan");
 
     static const struct {
@@ -453,6 +529,7 @@ static void a_workspace_that_is_too_small_is_refused(void **unused)
         json_object_get(json_object_get(plans, "operations"), "linear bf16 7x24->16 forward");
     json_t *algorithm = json_object_get(entry, "algorithm");
     assert_non_null(algorithm);
+    assert_int_equal(json_object_del(algorithm, "opaque"), 0);
     assert_int_equal(json_object_set_new(algorithm, "id", json_integer(1)), 0);
     assert_int_equal(json_object_set_new(algorithm, "split_k", json_integer(3)), 0);
     assert_int_equal(json_object_set_new(algorithm, "reduction", json_integer(2)), 0);
@@ -508,17 +585,19 @@ static void a_call_that_fails_is_told(void **unused)
                                         "cublasLtMatmulAlgoConfigSetAttribute",
                                         "cublasLtMatmulAlgoCheck",
                                         "cublasLtMatmulAlgoCapGetAttribute"};
-    char *text = make_plans(&small);
+    char *text = make_plans(&small), *told = with_opaque(text, NULL, NULL);
     for (size_t i = 0; i < ELEMENTSOF(calls); i++) {
         assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", calls[i], 1), 0);
-        expect_new(text, &small, -EINVAL, "CUBLAS_STATUS_EXECUTION_FAILED");
+        expect_new(told, &small, -EINVAL, "CUBLAS_STATUS_EXECUTION_FAILED");
     }
+    free(told);
+    assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", "cublasLtMatmulAlgoConfigGetAttribute", 1), 0);
+    expect_new(text, &small, -EINVAL, "algorithm.opaque: CUBLAS_STATUS_EXECUTION_FAILED");
     assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", "cublasLtCreate", 1), 0);
     expect_new(text, &small, -EIO, "no handle: CUBLAS_STATUS_EXECUTION_FAILED");
     static const char *const tuning[] = {"cublasLtMatmulPreferenceCreate",
                                          "cublasLtMatmulPreferenceSetAttribute",
-                                         "cublasLtMatmulAlgoGetHeuristic",
-                                         "cublasLtMatmulAlgoConfigGetAttribute", "cublasLtMatmul"};
+                                         "cublasLtMatmulAlgoGetHeuristic"};
     for (size_t i = 0; i < ELEMENTSOF(tuning); i++) {
         Error err = ERROR_INIT;
         Linear *linear = NULL;
@@ -531,6 +610,88 @@ static void a_call_that_fails_is_told(void **unused)
     }
     assert_int_equal(unsetenv("FAKE_CUBLASLT_FAIL"), 0);
     free(text);
+}
+
+/* Any of the three products, beside the library's. */
+static void products_are_left_to_the_kernels_by_their_entries(void **unused)
+{
+    (void)unused;
+    if (!by_library())
+        return;
+    static const char *const passes[] = {"forward", "backward_data", "backward_weight"};
+    char *text = make_plans(&small);
+    for (unsigned which = 1; which < 8; which++) {
+        Error err = ERROR_INIT;
+        json_t *plans = json_loads(text, 0, NULL);
+        for (size_t i = 0; i < ELEMENTSOF(passes); i++) {
+            char name[64];
+            (void)snprintf(name, sizeof(name), "linear bf16 7x24->16 %s", passes[i]);
+            if (which >> i & 1u)
+                assert_int_equal(json_object_set_new(json_object_get(plans, "operations"), name,
+                                                     json_pack("{s:b}", "own_kernels", 1)),
+                                 0);
+        }
+        char *changed = json_dumps(plans, 0), said[512];
+        json_decref(plans);
+        Device *device = open_device(false);
+        if (device_use_plans(device, changed, &err) < 0)
+            fail_msg("%s", err.text);
+        Case c = case_new(device, &small);
+        for (unsigned i = 0; i < ELEMENTSOF(passes); i++) {
+            linear_plan_text(c.linear, (KernelPass)i, said, sizeof(said));
+            assert_int_equal(*said == '\0', which >> i & 1u);
+        }
+        check_forward(&c);
+        check_backward_data(&c);
+        check_backward_weight(&c);
+        case_free(&c);
+        device = device_free(device);
+        free(changed);
+    }
+    free(text);
+}
+
+/* So a job can run at all. Whatever has no kernel of ours is an error that says what became of each algorithm. */
+static void what_no_algorithm_serves_is_left_to_the_kernels(void **unused)
+{
+    (void)unused;
+    if (!by_library())
+        return;
+    static const struct {
+        const char *fails, *says;
+    } cases[] = {
+        {"cublasLtMatmulAlgoCheck",
+         "product a: no algorithm of cuBLASLt serves: 4 algorithms offered: 1 sum in an order that "
+         "varies, 3 refused by AlgoCheck: CUBLAS_STATUS_EXECUTION_FAILED"},
+        {"cublasLtMatmulAlgoConfigGetAttribute",
+         "4 algorithms offered: 4 have attributes that cannot be told"},
+        {"cublasLtMatmul", "product a: none of 3 algorithms runs"},
+    };
+    const CudaMatmulShape product = {16, 8, 32, false, false, false, DATA_F32, 0, 0, 0};
+    assert_int_equal(setenv("FAKE_CUBLASLT_UNASKED", "1", 1), 0);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Error err = ERROR_INIT;
+        CudaMatmul *matmul = NULL;
+        Device *device = open_device(true);
+        assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", cases[i].fails, 1), 0);
+        char *text = make_plans(&small);
+        assert_non_null(strstr(text, "16 forward\":{\"own_kernels\":true}"));
+        assert_non_null(strstr(text, "backward_data\":{\"own_kernels\":true}"));
+        assert_non_null(strstr(text, "backward_weight\":{\"own_kernels\":true}"));
+        assert_int_equal(cuda_matmul_new(device, "product a", &product, &matmul, &err), -EINVAL);
+        if (!strstr(err.text, cases[i].says))
+            fail_msg("%s", err.text);
+        assert_int_equal(unsetenv("FAKE_CUBLASLT_FAIL"), 0);
+        device = device_free(device);
+        device = open_device(false);
+        assert_int_equal(device_use_plans(device, text, &err), 0);
+        Case c = case_new(device, &small);
+        check_forward(&c);
+        case_free(&c);
+        device = device_free(device);
+        free(text);
+    }
+    assert_int_equal(unsetenv("FAKE_CUBLASLT_UNASKED"), 0);
 }
 
 static void a_product_that_fails_breaks_the_device(void **unused)
@@ -576,12 +737,15 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_compute),
         cmocka_unit_test(plans_are_replayed),
-        cmocka_unit_test(what_cannot_be_replayed_is_passed_over),
+        cmocka_unit_test(the_librarys_own_form_is_replayed),
+        cmocka_unit_test(a_form_that_is_not_the_librarys_is_refused),
         cmocka_unit_test(a_forward_alone_has_one_plan),
         cmocka_unit_test(plans_that_do_not_fit_are_refused),
         cmocka_unit_test(a_workspace_that_is_too_small_is_refused),
         cmocka_unit_test(other_machines_plans_are_refused),
         cmocka_unit_test(a_call_that_fails_is_told),
+        cmocka_unit_test(products_are_left_to_the_kernels_by_their_entries),
+        cmocka_unit_test(what_no_algorithm_serves_is_left_to_the_kernels),
         cmocka_unit_test(a_product_that_fails_breaks_the_device),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

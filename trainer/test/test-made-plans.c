@@ -38,9 +38,9 @@ static char *job_with(const char *name, const char *plans)
     return text;
 }
 
-/* Runs sdtrainer <verb> --job FILE [more], and tells what it wrote to standard error. */
-static int run(const char *verb, const char *text, const char *option, const char *value,
-               char **ret_said)
+/* Runs sdtrainer <verb> --job FILE and up to two options (NULL: none), and tells what it wrote to standard error. */
+static int run_with(const char *verb, const char *text, const char *const options[4],
+                    char **ret_said)
 {
     char job[128], log[128], program[512];
     Error err = ERROR_INIT;
@@ -55,7 +55,8 @@ static int run(const char *verb, const char *text, const char *option, const cha
         const int fd = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         (void)dup2(fd, STDOUT_FILENO);
         (void)dup2(fd, STDERR_FILENO);
-        (void)execl(program, program, verb, "--job", job, option, value, (char *)NULL);
+        (void)execl(program, program, verb, "--job", job, options[0], options[1], options[2],
+                    options[3], (char *)NULL);
         _exit(127);
     }
     int status;
@@ -63,6 +64,12 @@ static int run(const char *verb, const char *text, const char *option, const cha
     assert_true(WIFEXITED(status));
     assert_int_equal(file_read(log, TEXT_MAX, ret_said, NULL, &err), 0);
     return WEXITSTATUS(status);
+}
+
+static int run(const char *verb, const char *text, const char *option, const char *value,
+               char **ret_said)
+{
+    return run_with(verb, text, (const char *const[4]){option, value}, ret_said);
 }
 
 static void expect_run(const char *text, int code, const char *says, const char *says_too)
@@ -193,6 +200,104 @@ static void the_fastest_is_taken(void **unused)
     }
 }
 
+/* sdtrainer plan --from, which must end with the code; how many operations it tuned. said: NULL, or the text to free. */
+static int plan_from(const char *from, const char *to, int code, char **ret_said)
+{
+    char *said;
+    int n = 0;
+    _cleanup_free_ char *text = job_text("kept", "");
+    const int got =
+        run_with("plan", text, (const char *const[4]){"--plans", to, "--from", from}, &said);
+    if (got != code)
+        fail_msg("exit %d, not %d: %s", got, code, said);
+    for (const char *at = said; (at = strstr(at, "plan of ")); at++)
+        n++;
+    if (ret_said)
+        *ret_said = said;
+    else
+        free(said);
+    return n;
+}
+
+static void known_plans_are_kept(void **unused)
+{
+    (void)unused;
+    Error err = ERROR_INIT;
+    char from[160], to[160], *made;
+    (void)snprintf(from, sizeof(from), "%s/from.json", files.folder);
+    (void)snprintf(to, sizeof(to), "%s/to.json", files.folder);
+    /* Whoever tunes now takes another engine. */
+    assert_int_equal(setenv("FAKE_CUDNN_USEC", "1:2900,2:3000", 1), 0);
+    assert_int_equal(plan_from(set_path, to, EXIT_DONE, NULL), 0);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_string_equal(made, set);
+    free(made);
+
+    /* One entry of each kind is of another job, and this job's is made. */
+    put_set(from, "\"conv bf16 ", "\"conv bf16 0");
+    assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 1);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_non_null(strstr(made, "\"conv bf16 0"));
+    assert_non_null(strstr(made, "\"engine\":1,"));
+    assert_true(strlen(made) > strlen(set));
+    free(made);
+    put_set(from, "\"linear bf16 ", "\"linear bf16 0");
+    assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 1);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_non_null(strstr(made, "\"linear bf16 0"));
+    assert_null(strstr(made, "\"engine\":1,"));
+    assert_null(strstr(made, "\"tuned\""));
+    free(made);
+
+    put_set(from, "\"sms\":1", "\"sms\":1,\"tuned\":false");
+    assert_int_equal(plan_from(from, to, EXIT_DONE, NULL), 0);
+    assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
+    assert_non_null(strstr(made, "\"tuned\":false"));
+    free(made);
+    assert_int_equal(unsetenv("FAKE_CUDNN_USEC"), 0);
+}
+
+static void a_set_that_cannot_be_kept_is_refused(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *what, *by, *says;
+        int code;
+    } cases[] = {
+        {"\"cudnn\":9", "\"cudnn\":8", "refused.json: the plans are for cuDNN 8", EXIT_NUMERICS},
+        {"\"sms\":1", "\"sms\":132", "refused.json: the plans are for GPU emulator (emulated, 132",
+         EXIT_NEVER_RETRY},
+        {"\"operations\":{", "\"operations\":{,", "refused.json: plans: line 1", EXIT_NEVER_RETRY},
+        {"\"engine\":2,\"knobs\":{\"2\":1}", "\"engine\":3,\"knobs\":{}",
+         "does not give the same bits each time", EXIT_NEVER_RETRY},
+    };
+    Error err = ERROR_INIT;
+    char from[160], to[160], *said;
+    (void)snprintf(from, sizeof(from), "%s/refused.json", files.folder);
+    (void)snprintf(to, sizeof(to), "%s/not-made.json", files.folder);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        put_set(from, cases[i].what, cases[i].by);
+        assert_int_equal(plan_from(from, to, cases[i].code, &said), 0);
+        if (!strstr(said, cases[i].says))
+            fail_msg("%s", said);
+        free(said);
+    }
+    assert_int_equal(file_write(from, "{\"plain\":true,\"version\":1}", 26, 0, &err), 0);
+    (void)plan_from(from, to, EXIT_NEVER_RETRY, &said);
+    assert_non_null(strstr(said, "refused.json: a plain set has no plans"));
+    free(said);
+    assert_int_equal(unlink(from), 0);
+    (void)plan_from(from, to, EXIT_NEVER_RETRY, &said);
+    assert_non_null(strstr(said, "--from "));
+    free(said);
+    assert_int_equal(access(to, F_OK), -1);
+
+    _cleanup_free_ char *text = job_text("usage", "");
+    assert_int_equal(run("plan", text, "--from", set_path, &said), 2);
+    assert_non_null(strstr(said, "--from SET is for --plans FILE"));
+    free(said);
+}
+
 /* Whoever goes on has no use for train.plans: it is gone by then. */
 static void a_job_goes_on_with_the_set_it_began_with(void **unused)
 {
@@ -229,7 +334,8 @@ static void a_set_that_does_not_fit_is_refused(void **unused)
     put_set(bad, "\"sms\":1", "\"sms\":132");
     expect_run(text, EXIT_NEVER_RETRY, "the plans are for GPU emulator (emulated, 132", "");
     put_set(bad, "\"custom\":0", "\"custom\":9");
-    expect_run(text, EXIT_NEVER_RETRY, "linear bf16 ", "cuBLASLt refuses the plan's algorithm");
+    expect_run(text, EXIT_NEVER_RETRY, "linear bf16 ",
+               "the plan's algorithm.custom is 9, and cuBLASLt reads 0 in algorithm.opaque");
     put_set(bad, "\"linear bf16 ", "\"linear bf16 0");
     expect_run(text, EXIT_NEVER_RETRY, ": sdtrainer plan --job FILE --plans FILE", "linear bf16 ");
     put_set(bad, " forward\":", " backward\":");
@@ -265,7 +371,8 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
         {of_linear, "\"tile\":20},\"variant\":\"fused\"", "linear bf16 ", "variant: fused"},
         {"\"reduction\":0", "\"reduction\":1", "linear bf16 ", "reduction: 1"},
         {split, "\"split_k\":4,\"stages\":0,\"swizzling\":0,\"tile\":20},\"workspace\":0",
-         "linear bf16 ", "cuBLASLt refuses the plan's algorithm"},
+         "linear bf16 ", "the plan's algorithm.split_k is 4"},
+        {"\"opaque\":\"", "\"opaque\":\"0", "linear bf16 ", "algorithm.opaque: 129 characters"},
     };
     char bad[160];
     (void)snprintf(bad, sizeof(bad), "%s/entry.json", files.folder);
@@ -388,6 +495,45 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
+/* A folder without a set for the GPU: no library is opened, whatever its version is. With one they are, and the log says
+ * which; a set for another version is refused with where that lies. */
+static void libraries_are_opened_for_plans_alone(void **unused)
+{
+    (void)unused;
+    char sets[160], path[192];
+    Error err = ERROR_INIT;
+    (void)snprintf(sets, sizeof(sets), "%s/no-sets", files.folder);
+    (void)snprintf(path, sizeof(path), "%s/another.json", sets);
+    assert_int_equal(folder_make(sets, &err), 0);
+    put_set(path, "\"sms\":1", "\"sms\":132");
+    static const char *const libraries[] = {FAKES "-tests/older:" FAKES, FAKES};
+    _cleanup_free_ char *opens = job_text("opens", ""), *other = job_text("opens-other", "");
+    for (size_t i = 0; i < ELEMENTSOF(libraries); i++) {
+        char name[32], *said;
+        (void)snprintf(name, sizeof(name), "opens-none-%zu", i);
+        _cleanup_free_ char *text = job_text(name, "");
+        assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", libraries[i], 1), 0);
+        assert_int_equal(setenv("SDTRAIN_CUDA_PLANS", i == 0 ? "/nonexistent" : sets, 1), 0);
+        if (run("run", text, NULL, NULL, &said) != EXIT_DONE)
+            fail_msg("%s", said);
+        assert_non_null(strstr(said, " has no plans for GPU emulator"));
+        assert_null(strstr(said, "cuBLASLt"));
+        free(said);
+    }
+    put_set(path, "{", "{");
+    expect_run(opens, EXIT_DONE, "cuDNN 91900 of " FAKES, "cuBLASLt ");
+    (void)snprintf(path, sizeof(path), "%s/emulator.json", sets);
+    put_set(path, "\"cudnn\":91900", "\"cudnn\":91902");
+    expect_run(other, EXIT_NUMERICS,
+               "emulator.json: the plans are for cuDNN 91902 and this machine's is 91900",
+               "(cuDNN in " FAKES ", cuBLASLt in " FAKES ")");
+    assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", libraries[0], 1), 0);
+    expect_run(other, EXIT_NUMERICS, "libcudnn.so.9", "version 91800");
+    assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", FAKES, 1), 0);
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
+    assert_int_equal(unlink(path), 0);
+}
+
 /* The libraries' notes are believed until the canned grain's two passes differ. The first pass that differs is named
  * with its layer and its plan: the last bit of one element is enough, whether or not the loss or a maximum shows it. */
 static void a_plan_that_wavers_is_named(void **unused)
@@ -444,6 +590,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_set_is_made),
         cmocka_unit_test(the_fastest_is_taken),
+        cmocka_unit_test(known_plans_are_kept),
+        cmocka_unit_test(a_set_that_cannot_be_kept_is_refused),
         cmocka_unit_test_teardown(a_job_goes_on_with_the_set_it_began_with, ranks_end),
         cmocka_unit_test_teardown(a_set_that_does_not_fit_is_refused, ranks_end),
         cmocka_unit_test(an_entry_that_cannot_be_replayed_is_named),
@@ -451,6 +599,7 @@ int main(void)
         cmocka_unit_test_teardown(a_job_does_not_go_on_with_another_library, ranks_end),
         cmocka_unit_test(too_little_memory_is_told),
         cmocka_unit_test_teardown(a_folder_of_sets_is_looked_at, ranks_end),
+        cmocka_unit_test(libraries_are_opened_for_plans_alone),
         cmocka_unit_test(a_plan_that_wavers_is_named),
         cmocka_unit_test(a_failing_product_ends_the_rank),
     };

@@ -116,10 +116,30 @@ static int make_pass(AttentionLibrary *l, const AttentionTarget *target, Attenti
     return r;
 }
 
+static bool has_entry(const AttentionLibrary *l, AttentionPass pass)
+{
+    char name[ATTENTION_NAME_MAX];
+    const json_t *entry;
+    attention_pass_name(&l->shape, pass, name);
+    return cuda_plans_take(cuda_compute(l->device)->plans, name, &entry, NULL) == 0;
+}
+
+/* Whether a pass lacks its entry and the device makes plans. */
+static bool must_tune(const AttentionLibrary *l)
+{
+    bool lacks = false;
+    for (AttentionPass pass = 0; pass < passes_of(l); pass++)
+        lacks |= !has_entry(l, pass);
+    return lacks && cuda_compute(l->device)->tune;
+}
+
+/* What was there stays as it was. */
 static void give_entries(const AttentionLibrary *l)
 {
     for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
         char name[ATTENTION_NAME_MAX];
+        if (has_entry(l, pass))
+            continue;
         attention_pass_name(&l->shape, pass, name);
         cuda_plans_give(cuda_compute(l->device)->plans, name,
                         attention_choice_entry(&l->passes[pass].choice,
@@ -135,7 +155,8 @@ static void warn_of_kernels(const AttentionLibrary *l, const char *why)
     log_warning("our own kernels, which are slow, compute %s: %s", name, why);
 }
 
-/* What forward saves is one thing by cuDNN and another by our own kernels: both passes are the same's. */
+/* What forward saves is one thing by cuDNN and another by our own kernels: both passes are the same's, and
+ * so an entry that the set had for one of them goes, too. */
 static void give_own_entries(const AttentionLibrary *l)
 {
     for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
@@ -175,12 +196,12 @@ static bool was_refused(const AttentionLibrary *l)
            attention_entry_is_own(entry);
 }
 
-/* 1: our own kernels compute it. */
-static int make(AttentionLibrary *l, Error *err)
+/* 1: our own kernels compute it. tunes: a pass has no entry yet. */
+static int make(AttentionLibrary *l, bool tunes, Error *err)
 {
     CudaCompute *compute = cuda_compute(l->device);
     AttentionTarget target = {.architecture = architecture_of(compute)};
-    int r = compute->tune ? was_refused(l) : left_to_kernels(l, err);
+    int r = tunes ? was_refused(l) : left_to_kernels(l, err);
     if (r > 0)
         warn_of_kernels(l, "cuDNN refused it when the plans were made");
     if (r != 0)
@@ -189,7 +210,7 @@ static int make(AttentionLibrary *l, Error *err)
     l->handle = target.handle;
     for (AttentionPass pass = 0; r == 0 && pass < passes_of(l); pass++)
         r = make_pass(l, &target, pass, err);
-    if (compute->tune && (r == -EINVAL || r == -ENOENT)) {
+    if (tunes && (r == -EINVAL || r == -ENOENT)) {
         warn_of_kernels(l, err->text);
         return 1;
     }
@@ -210,8 +231,9 @@ int attention_library_new(Device *device, const AttentionShape *shape, Attention
     l->device = device;
     l->shape = *shape;
     l->users = 1;
-    int r = make(l, err);
-    if (r >= 0 && compute->tune)
+    const bool tunes = must_tune(l);
+    int r = make(l, tunes, err);
+    if (r >= 0 && tunes)
         (r == 0 ? give_entries : give_own_entries)(l);
     if (r == 0)
         share(compute, l);

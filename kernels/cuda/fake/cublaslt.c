@@ -9,7 +9,9 @@
  *
  * FAKE_CUBLASLT_FAIL=<function>: that function fails with CUBLAS_STATUS_EXECUTION_FAILED. FAKE_CUBLASLT_WAVER=N: the
  * N-th product, known by its matrices' addresses, has another bit in its last element from its second run on.
- * FAKE_CUBLASLT_HIDDEN: the second kind of algorithm has a setting that no attribute tells, and is nothing without.
+ * FAKE_CUBLASLT_HIDDEN: what is offered has a setting that no attribute tells, by which sums begin at their end. With
+ * "needed" the second kind of algorithm is nothing without.
+ * FAKE_CUBLASLT_UNASKED: reductions are offered that nobody asked for.
  * FAKE_CUBLASLT_USEC=0:USEC,1:USEC: how long the kinds of algorithm take by the stream's clock (told.h). */
 #include "kernels/cuda/fake/number.h"
 #include "kernels/cuda/fake/told.h"
@@ -59,7 +61,7 @@ typedef struct Algorithm {
     int32_t split;
     uint16_t inner, cluster;
     uint8_t types[3]; /* of A, B and D, as it was initialised */
-    bool hidden;      /* FAKE_CUBLASLT_HIDDEN */
+    bool hidden;      /* FAKE_CUBLASLT_HIDDEN; stays in the bytes */
 } Algorithm;
 
 _Static_assert(sizeof(Layout) <= sizeof(cublasLtMatrixLayoutOpaque_t), "layout");
@@ -477,6 +479,12 @@ static bool is_aligned(const Layout *l, uint32_t alignment)
     return l->leading * (int64_t)bytes_of(l->type) % alignment == 0;
 }
 
+static bool needs_hidden(void)
+{
+    const char *told = getenv("FAKE_CUBLASLT_HIDDEN");
+    return told && strcmp(told, "needed") == 0;
+}
+
 static cublasStatus_t check(const Product *p, const Algorithm *a, size_t *workspace)
 {
     const uint32_t alignment = kinds[a->id].alignment;
@@ -484,7 +492,7 @@ static cublasStatus_t check(const Product *p, const Algorithm *a, size_t *worksp
         return INVALID;
     if (a->tile >= TILES || a->stages >= STAGES || a->custom > CUSTOM_MAX || a->swizzling > 1 ||
         a->split < 1 || a->inner > 8 || a->cluster > 40 || (a->split > 1 && !kinds[a->id].splits) ||
-        (a->id == 1 && !a->hidden && getenv("FAKE_CUBLASLT_HIDDEN")))
+        (a->id == 1 && !a->hidden && needs_hidden()))
         return UNSUPPORTED;
     if (a->reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE) {
         fputs("fake cuBLASLt: a reduction in place: its sums depend on who is first\n", stderr);
@@ -553,7 +561,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle,
     for (size_t i = 0; status == OK && i < sizeof(offers) / sizeof(*offers) && *n < room; i++) {
         cublasLtMatmulHeuristicResult_t *result = &results[*n];
         Algorithm *offer = (Algorithm *)(void *)&result->algo;
-        if ((offers[i].reduction & ~wish->reductions) != 0)
+        if ((offers[i].reduction & ~wish->reductions) != 0 && !getenv("FAKE_CUBLASLT_UNASKED"))
             continue;
         memset(result, 0, sizeof(*result));
         status = cublasLtMatmulAlgoInit(handle, CUBLAS_COMPUTE_32F, CUDA_R_32F,
@@ -596,13 +604,15 @@ static float *spread(const Layout *l, int32_t transposed, const void *matrix, ui
 }
 
 /* A column of D from a part of k: sums[m]. The product of two bf16 is exact in fp32. */
-static void add_up(const Product *p, const float *a, const float *b, uint64_t begin, uint64_t end,
-                   float *sums)
+static void add_up(const Product *p, bool hidden, const float *a, const float *b, uint64_t begin,
+                   uint64_t end, float *sums)
 {
     memset(sums, 0, p->m * sizeof(*sums));
-    for (uint64_t i = begin; i < end; i++)
+    for (uint64_t n = 0; n < end - begin; n++) {
+        const uint64_t i = hidden ? end - 1 - n : begin + n;
         for (uint64_t row = 0; row < p->m; row++)
             sums[row] += a[i * p->m + row] * b[i];
+    }
 }
 
 static void finish(const Product *p, float alpha, float sum, float beta, const void *c, void *d,
@@ -617,14 +627,15 @@ static void finish(const Product *p, float alpha, float sum, float beta, const v
 }
 
 /* parts: of the sums of a column, [split][m]. */
-static void multiply(const Product *p, uint64_t split, float alpha, const float *a, const float *b,
-                     float beta, const void *c, void *d, float *parts)
+static void multiply(const Product *p, const Algorithm *algorithm, float alpha, const float *a,
+                     const float *b, float beta, const void *c, void *d, float *parts)
 {
+    const uint64_t split = (uint64_t)algorithm->split;
     for (uint64_t column = 0; column < p->n; column++) {
         float *mine = split > 1 ? parts + column * split * p->m : parts;
         for (uint64_t s = 0; s < split; s++)
-            add_up(p, a, b + column * p->k, p->k * s / split, p->k * (s + 1) / split,
-                   mine + s * p->m);
+            add_up(p, algorithm->hidden, a, b + column * p->k, p->k * s / split,
+                   p->k * (s + 1) / split, mine + s * p->m);
         for (uint64_t row = 0; row < p->m; row++) {
             float sum = 0;
             for (uint64_t s = 0; s < split; s++)
@@ -684,8 +695,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
     float *wide_b = spread(p.b, p.operation->b, b, p.k, p.n);
     float *column = calloc(p.m, sizeof(*column));
     if (wide_a && wide_b && column)
-        multiply(&p, (uint64_t)chosen->split, *(const float *)alpha, wide_a, wide_b,
-                 *(const float *)beta, c, d, chosen->split > 1 ? workspace : column);
+        multiply(&p, chosen, *(const float *)alpha, wide_a, wide_b, *(const float *)beta, c, d,
+                 chosen->split > 1 ? workspace : column);
     else
         status = CUBLAS_STATUS_ALLOC_FAILED;
     free(wide_a);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* linear.c - linear layers: three products by cuBLASLt where the device has plans, else the plain kernels.
+/* linear.c - linear layers: three products by cuBLASLt where the device has plans, else the plain kernels. Plans may
+ * leave any of the three to these, since tensors lie alike for both.
  *
  * Products are column-major (matmul.h), so a row-major matrix is its transpose there:
  *     y^T[out][rows]  = W[out][in] x^T[in][rows]      W lies as [in][out]
@@ -125,15 +126,18 @@ static size_t bias_bytes(const Linear *linear)
     return ROUND_UP((size_t)linear->shape.out * 2, (size_t)DEVICE_ALIGNMENT);
 }
 
+/* The plain kernels have everything in registers. */
+static size_t product_bytes(const CudaMatmul *product)
+{
+    return product ? cuda_matmul_workspace_bytes(product) : 0;
+}
+
 size_t cuda_linear_workspace_bytes(const Linear *linear)
 {
-    if (!linear->forward)
-        return 0; /* everything is in registers */
-    const size_t forward = bias_bytes(linear) + cuda_matmul_workspace_bytes(linear->forward);
-    if (linear->shape.forward_only)
-        return forward;
-    const size_t backward = MAX(cuda_matmul_workspace_bytes(linear->backward_data),
-                                cuda_matmul_workspace_bytes(linear->backward_weight));
+    const size_t forward =
+        linear->forward ? bias_bytes(linear) + product_bytes(linear->forward) : 0;
+    const size_t backward =
+        MAX(product_bytes(linear->backward_data), product_bytes(linear->backward_weight));
     return MAX(forward, backward);
 }
 
@@ -161,7 +165,7 @@ void cuda_linear_backward_data(Linear *linear, const void *dy, const float *weig
 {
     (void)weight;
     assert(!linear->shape.forward_only);
-    if (!linear->forward)
+    if (!linear->backward_data)
         cuda_plain_backward_data(linear->device, &linear->plain, dy, packed, dx, accumulate);
     else
         cuda_matmul_run(linear->backward_data, packed, dy, NULL, accumulate ? dx : NULL, dx,
@@ -179,7 +183,7 @@ void cuda_linear_backward_weight(Linear *linear, const void *x, const void *dy, 
                                  float *dbias, void *workspace)
 {
     assert(!linear->shape.forward_only);
-    if (!linear->forward) {
+    if (!linear->backward_weight) {
         cuda_plain_backward_weight(linear->device, &linear->plain, x, dy, dweight, dbias);
         return;
     }

@@ -30,12 +30,9 @@ int matmul_refuse(const CudaMatmul *matmul, cublasStatus_t status, const char *w
 /* Whether the library takes the algorithm for all runs of the object, and with how much workspace. */
 cublasStatus_t matmul_check(const CudaMatmul *matmul, const cublasLtMatmulAlgo_t *algorithm,
                             size_t *ret_workspace);
-/* The algorithm as an entry of a plan set. */
+/* The algorithm as an entry of a plan set: its bytes, which are replayed, and its attributes. -EINVAL: the library does
+ * not tell these. */
 int matmul_algorithm_entry(const cublasLtMatmulAlgo_t *algorithm, size_t workspace, json_t **ret);
-/* What an entry makes of the algorithm again. The library may know more of an algorithm than its attributes tell, and
- * what is timed must be what runs later. false: there is no such entry. */
-bool matmul_replay(const CudaMatmul *matmul, const cublasLtMatmulAlgo_t *algorithm,
-                   cublasLtMatmulAlgo_t *ret);
 cublasStatus_t matmul_start(CudaMatmul *matmul, const cublasLtMatmulAlgo_t *algorithm,
                             const void *a, const void *b, const void *bias, const void *c, void *d,
                             void *workspace, size_t workspace_bytes);

@@ -2,6 +2,7 @@
 /* matmul-tune.c - finds an algorithm for a product: those that the library offers are timed on the device.
  *
  * Only algorithms whose sums have a fixed order are candidates (tune.h). */
+#include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/linear/matmul-internal.h"
 #include "kernels/cuda/plans.h"
@@ -85,27 +86,87 @@ static bool repeats(const cublasLtMatmulAlgo_t *algorithm)
            (reduction & ~(uint32_t)reductions) == 0;
 }
 
-static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *ret, Error *err)
+/* What was offered, and why so many of it are no candidates. */
+typedef struct Offers {
+    int offered, varying, untold, refused, large;
+    cublasStatus_t status; /* of the last that was refused, or of an offer of nothing */
+} Offers;
+
+/* NULL: the algorithm is a candidate; else why not. */
+static const char *drop(const CudaMatmul *m, const cublasLtMatmulHeuristicResult_t *result,
+                        Candidate *ret, Offers *offers)
+{
+    _cleanup_json_ json_t *entry = NULL;
+    if (result->state == CUBLAS_STATUS_SUCCESS &&
+        matmul_algorithm_entry(&result->algo, 0, &entry) < 0) {
+        offers->untold++;
+        return "its attributes cannot be told";
+    }
+    if (result->state == CUBLAS_STATUS_SUCCESS && !repeats(&result->algo)) {
+        offers->varying++;
+        return "its sums have an order that varies";
+    }
+    ret->algorithm = result->algo;
+    const cublasStatus_t status = result->state == CUBLAS_STATUS_SUCCESS
+                                      ? matmul_check(m, &ret->algorithm, &ret->workspace)
+                                      : result->state;
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        offers->refused++;
+        offers->status = status;
+        return cublasLtGetStatusName(status);
+    }
+    offers->large += ret->workspace > WORKSPACE_MAX;
+    return ret->workspace > WORKSPACE_MAX ? "its workspace is too large" : NULL;
+}
+
+static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *ret, Offers *offers,
+                           Error *err)
 {
     cublasLtMatmulPreference_t preference;
     cublasLtMatmulHeuristicResult_t results[CANDIDATES];
     int n = 0;
+    memset(results, 0, sizeof(results)); /* all bytes of an algorithm are kept */
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
     if (status == CUBLAS_STATUS_SUCCESS) {
         status = ask(m, preference, results, &n);
         (void)cublasLtMatmulPreferenceDestroy(preference); /* plain memory: it cannot fail */
     }
-    if (status != CUBLAS_STATUS_SUCCESS)
+    offers->status = status;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED)
+        n = 0;
+    else if (status != CUBLAS_STATUS_SUCCESS)
         return matmul_refuse(m, status, "cuBLASLt offers no algorithm", err);
     for (int i = 0; i < n; i++) {
-        Candidate *c = &candidates[*ret];
-        if (results[i].state == CUBLAS_STATUS_SUCCESS && repeats(&results[i].algo) &&
-            matmul_replay(m, &results[i].algo, &c->algorithm) &&
-            matmul_check(m, &c->algorithm, &c->workspace) == CUBLAS_STATUS_SUCCESS &&
-            c->workspace <= WORKSPACE_MAX)
+        const char *why = drop(m, &results[i], &candidates[*ret], offers);
+        if (why)
+            log_debug("%s: algorithm %d of %d is dropped: %s", m->operation, i + 1, n, why);
+        else
             (*ret)++;
     }
+    offers->offered = n;
     return 0;
+}
+
+/* -EINVAL, with the reasons. */
+static int no_candidate(const CudaMatmul *m, const Offers *o, Error *err)
+{
+    const struct {
+        int n;
+        const char *what;
+    } reasons[] = {{o->varying, "sum in an order that varies"},
+                   {o->untold, "have attributes that cannot be told"},
+                   {o->large, "want too large a workspace"},
+                   {o->refused, "refused by AlgoCheck"}};
+    char text[256] = "";
+    for (size_t i = 0, used = 0; i < ELEMENTSOF(reasons); i++)
+        if (reasons[i].n > 0)
+            used += (size_t)snprintf(text + used, sizeof(text) - used, "%s %d %s", used ? "," : ":",
+                                     reasons[i].n, reasons[i].what);
+    const bool status = o->refused > 0 || o->offered == 0;
+    return error_set(err, -EINVAL,
+                     "%s: no algorithm of cuBLASLt serves: %d algorithms offered%s%s%s",
+                     m->operation, o->offered, text, status ? ": " : "",
+                     status ? cublasLtGetStatusName(o->status) : "");
 }
 
 /* ---- time ---- */
@@ -140,28 +201,18 @@ static int choose(MatmulTuning *t, size_t n, Error *err)
     return r;
 }
 
-int matmul_tune(CudaMatmul *m, Error *err)
+static bool is_linear(const CudaMatmul *m)
 {
-    const json_t *known;
-    size_t n = 0;
+    return strncmp(m->operation, "linear ", strlen("linear ")) == 0;
+}
+
+static int give_entry(const CudaMatmul *m, const Candidate *best, Error *err)
+{
     json_t *entry;
-    if (cuda_plans_take(m->compute->plans, m->operation, &known, NULL) == 0)
-        return 0; /* another object has this operation */
-    _cleanup_free_ MatmulTuning *t = memory_new(MatmulTuning);
-    t->matmul = m;
-    int r = find_candidates(m, t->found, &n, err);
-    if (r == 0 && n == 0)
-        r = error_set(err, -EINVAL, "%s: no algorithm of cuBLASLt repeats its bits and can be told",
-                      m->operation);
-    if (r == 0)
-        r = choose(t, n, err);
-    if (r < 0)
-        return r;
-    const Candidate *best = &t->found[r];
-    r = matmul_algorithm_entry(&best->algorithm, best->workspace, &entry);
+    int r = matmul_algorithm_entry(&best->algorithm, best->workspace, &entry);
     if (r < 0)
         return error_set(err, r, "%s: cuBLASLt does not tell its algorithm", m->operation);
-    if (strncmp(m->operation, "linear ", strlen("linear ")) == 0) {
+    if (is_linear(m)) {
         r = json_object_set_new(entry, "variant", json_string(CUDA_PLAN_VARIANT));
         if (r == 0 && m->shape.type == DATA_F32)
             r = json_object_set_new(entry, "dw", json_string("f32"));
@@ -169,4 +220,27 @@ int matmul_tune(CudaMatmul *m, Error *err)
     }
     cuda_plans_give(m->compute->plans, m->operation, entry);
     return 0;
+}
+
+int matmul_tune(CudaMatmul *m, Error *err)
+{
+    const json_t *known;
+    Offers offers = {0};
+    Error why = ERROR_INIT;
+    size_t n = 0;
+    if (cuda_plans_take(m->compute->plans, m->operation, &known, NULL) == 0)
+        return 0; /* another object has this operation, or it was known before */
+    _cleanup_free_ MatmulTuning *t = memory_new(MatmulTuning);
+    t->matmul = m;
+    int r = find_candidates(m, t->found, &n, &offers, err);
+    if (r < 0)
+        return r;
+    r = n == 0 ? no_candidate(m, &offers, &why) : choose(t, n, &why);
+    if (r == -EINVAL && is_linear(m)) { /* without an algorithm no job could run at all */
+        log_warning("our own kernels, which are slow, compute %s", why.text);
+        cuda_plans_give(m->compute->plans, m->operation,
+                        memory_given(json_pack("{s:b}", "own_kernels", 1)));
+        return 0;
+    }
+    return r < 0 ? error_set(err, r, "%s", why.text) : give_entry(m, &t->found[r], err);
 }

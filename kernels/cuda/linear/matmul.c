@@ -2,11 +2,14 @@
 /* matmul.c - see matmul.h: descriptors, the plan's algorithm, a run. What finds an algorithm is in matmul-tune.c. */
 #include "kernels/cuda/linear/matmul.h"
 
+#include "base/hash.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/linear/matmul-internal.h"
 #include "kernels/cuda/plans.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static const char library[] = "cuBLASLt";
 
@@ -78,12 +81,15 @@ static int make_descriptors(CudaMatmul *m, Error *err)
 
 /* ---- the algorithm ---- */
 
-/* The attributes of an algorithm by their names in the plans, but its id. */
+_Static_assert(sizeof(cublasLtMatmulAlgo_t) == CUDA_PLANS_OPAQUE_BYTES, "opaque");
+
+/* The attributes of an algorithm by their names in the plans; the id, which nobody can set, first. */
 static const struct {
     const char *name;
     cublasLtMatmulAlgoConfigAttributes_t key;
     size_t size;
 } attributes[] = {
+    {"id", CUBLASLT_ALGO_CONFIG_ID, sizeof(int32_t)},
     {"tile", CUBLASLT_ALGO_CONFIG_TILE_ID, sizeof(uint32_t)},
     {"split_k", CUBLASLT_ALGO_CONFIG_SPLITK_NUM, sizeof(int32_t)},
     {"reduction", CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, sizeof(uint32_t)},
@@ -99,6 +105,19 @@ static int64_t number(const json_t *object, const char *key)
     return json_integer_value(json_object_get(object, key));
 }
 
+static cublasStatus_t read_attribute(const cublasLtMatmulAlgo_t *algorithm, size_t i, int64_t *ret)
+{
+    uint32_t wide = 0;
+    uint16_t narrow = 0;
+    size_t written;
+    void *to = attributes[i].size == sizeof(narrow) ? (void *)&narrow : &wide;
+    cublasStatus_t status = cublasLtMatmulAlgoConfigGetAttribute(algorithm, attributes[i].key, to,
+                                                                 attributes[i].size, &written);
+    *ret = (int64_t)wide + narrow;
+    return status;
+}
+
+/* Of the attributes alone. */
 static cublasStatus_t make_algorithm(const CudaMatmul *m, const json_t *algorithm,
                                      cublasLtMatmulAlgo_t *ret)
 {
@@ -106,7 +125,7 @@ static cublasStatus_t make_algorithm(const CudaMatmul *m, const json_t *algorith
     cublasStatus_t status =
         cublasLtMatmulAlgoInit(m->compute->cublaslt, compute_type, scale_type, CUDA_R_16BF,
                                CUDA_R_16BF, d, d, (int)number(algorithm, "id"), ret);
-    for (size_t i = 0; status == CUBLAS_STATUS_SUCCESS && i < ELEMENTSOF(attributes); i++) {
+    for (size_t i = 1; status == CUBLAS_STATUS_SUCCESS && i < ELEMENTSOF(attributes); i++) {
         const int64_t value = number(algorithm, attributes[i].name);
         const uint32_t wide = (uint32_t)value;
         const uint16_t narrow = (uint16_t)value;
@@ -121,36 +140,48 @@ static cublasStatus_t make_algorithm(const CudaMatmul *m, const json_t *algorith
     return status;
 }
 
-int matmul_algorithm_entry(const cublasLtMatmulAlgo_t *algorithm, size_t workspace, json_t **ret)
+/* Of the library's own form, once plans.c has read its digits. */
+static int restore_algorithm(const CudaMatmul *m, const json_t *algorithm, const char *opaque,
+                             cublasLtMatmulAlgo_t *ret, Error *err)
 {
-    int32_t id = 0;
-    size_t written;
-    if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof(id),
-                                             &written) != CUBLAS_STATUS_SUCCESS)
-        return -EINVAL;
-    _cleanup_json_ json_t *values = json_object();
-    json_object_set_new(values, "id", json_integer(id));
-    for (size_t i = 0; i < ELEMENTSOF(attributes); i++) {
-        uint32_t wide = 0;
-        uint16_t narrow = 0;
-        void *to = attributes[i].size == sizeof(narrow) ? (void *)&narrow : &wide;
-        if (cublasLtMatmulAlgoConfigGetAttribute(algorithm, attributes[i].key, to,
-                                                 attributes[i].size,
-                                                 &written) != CUBLAS_STATUS_SUCCESS ||
-            wide > INT32_MAX) /* plans.c reads none */
-            return -EINVAL;
-        json_object_set_new(values, attributes[i].name, json_integer((int64_t)(wide + narrow)));
+    uint8_t bytes[sizeof(*ret)];
+    for (size_t i = 0; i < sizeof(bytes); i++) {
+        const char digits[] = {opaque[2 * i], opaque[2 * i + 1], '\0'};
+        bytes[i] = (uint8_t)strtoul(digits, NULL, 16);
     }
-    *ret = json_pack("{s:O,s:I}", "algorithm", values, "workspace", (json_int_t)workspace);
+    memcpy(ret, bytes, sizeof(*ret));
+    for (size_t i = 0; i < ELEMENTSOF(attributes); i++) {
+        int64_t is, told = number(algorithm, attributes[i].name);
+        cublasStatus_t status = read_attribute(ret, i, &is);
+        if (status != CUBLAS_STATUS_SUCCESS)
+            return matmul_refuse(m, status, "cuBLASLt cannot read the plan's algorithm.opaque",
+                                 err);
+        if (is != told)
+            return error_set(err, -EINVAL,
+                             "%s: the plan's algorithm.%s is %lld, and cuBLASLt reads %lld in "
+                             "algorithm.opaque",
+                             m->operation, attributes[i].name, (long long)told, (long long)is);
+    }
     return 0;
 }
 
-bool matmul_replay(const CudaMatmul *m, const cublasLtMatmulAlgo_t *algorithm,
-                   cublasLtMatmulAlgo_t *ret)
+int matmul_algorithm_entry(const cublasLtMatmulAlgo_t *algorithm, size_t workspace, json_t **ret)
 {
-    _cleanup_json_ json_t *entry = NULL;
-    return matmul_algorithm_entry(algorithm, 0, &entry) == 0 &&
-           make_algorithm(m, json_object_get(entry, "algorithm"), ret) == CUBLAS_STATUS_SUCCESS;
+    uint8_t bytes[sizeof(*algorithm)];
+    char opaque[2 * sizeof(bytes) + 1];
+    _cleanup_json_ json_t *values = json_object();
+    for (size_t i = 0; i < ELEMENTSOF(attributes); i++) {
+        int64_t value;
+        if (read_attribute(algorithm, i, &value) != CUBLAS_STATUS_SUCCESS || value < 0 ||
+            value > INT32_MAX) /* plans.c reads none */
+            return -EINVAL;
+        json_object_set_new(values, attributes[i].name, json_integer(value));
+    }
+    memcpy(bytes, algorithm, sizeof(bytes));
+    json_object_set_new(values, "opaque",
+                        json_string(hash_format_bytes(bytes, sizeof(bytes), opaque)));
+    *ret = json_pack("{s:O,s:I}", "algorithm", values, "workspace", (json_int_t)workspace);
+    return 0;
 }
 
 static cublasStatus_t check_one(const CudaMatmul *m, cublasLtMatmulDesc_t operation,
@@ -183,11 +214,21 @@ cublasStatus_t matmul_check(const CudaMatmul *m, const cublasLtMatmulAlgo_t *alg
 static int use_entry(CudaMatmul *m, const json_t *entry, Error *err)
 {
     size_t needed = 0;
-    cublasStatus_t status = make_algorithm(m, json_object_get(entry, "algorithm"), &m->algorithm);
+    const json_t *algorithm = json_object_get(entry, "algorithm");
+    const char *opaque = json_string_value(json_object_get(algorithm, "opaque"));
+    cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+    int r = opaque ? restore_algorithm(m, algorithm, opaque, &m->algorithm, err) : 0;
+    if (r < 0)
+        return r;
+    if (!opaque)
+        status = make_algorithm(m, algorithm, &m->algorithm);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = matmul_check(m, &m->algorithm, &needed);
     if (status != CUBLAS_STATUS_SUCCESS)
-        return matmul_refuse(m, status, "cuBLASLt refuses the plan's algorithm", err);
+        return matmul_refuse(m, status,
+                             opaque ? "cuBLASLt refuses the plan's algorithm.opaque"
+                                    : "cuBLASLt refuses the plan's algorithm",
+                             err);
     m->workspace_bytes = (size_t)number(entry, "workspace");
     if (needed > m->workspace_bytes)
         return error_set(err, -EINVAL,
@@ -240,14 +281,18 @@ int cuda_matmul_new(Device *device, const char *operation, const CudaMatmulShape
         r = matmul_tune(m, err);
     if (r == 0)
         r = cuda_plans_take(m->compute->plans, operation, &entry, err);
-    if (r == 0)
+    const bool own = r == 0 && json_is_true(json_object_get(entry, "own_kernels"));
+    if (own && !m->compute->tune)
+        log_warning("our own kernels, which are slow, compute %s: cuBLASLt had no algorithm when "
+                    "the plans were made",
+                    operation);
+    if (r == 0 && !own)
         r = use_entry(m, entry, err);
-    if (r < 0) {
-        (void)cuda_matmul_free(m);
-        return r;
-    }
-    *ret = m;
-    return 0;
+    if (r < 0 || own)
+        m = cuda_matmul_free(m);
+    if (r == 0)
+        *ret = m;
+    return r;
 }
 
 /* Descriptors are plain memory of this process: destroying one cannot fail. */

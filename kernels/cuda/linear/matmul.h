@@ -25,9 +25,10 @@ typedef struct CudaMatmulShape {
     int64_t a_stride, b_stride, d_stride;
 } CudaMatmulShape;
 
-/* operation: its name in the plans. -ENOENT: the plans have no entry; -EINVAL: the library refuses the entry's
+/* operation: its name in the plans. *ret is NULL where they leave the product, of a linear layer, to our own kernels,
+ * which the caller then calls. -ENOENT: the plans have no entry; -EINVAL: the library refuses the entry's
  * algorithm for this shape; -EIO: it gives no handle; all name the operation. A device that makes plans tries
- * algorithms instead. */
+ * algorithms where they have no entry. */
 int cuda_matmul_new(Device *device, const char *operation, const CudaMatmulShape *shape,
                     CudaMatmul **ret, Error *err);
 CudaMatmul *cuda_matmul_free(CudaMatmul *matmul);
