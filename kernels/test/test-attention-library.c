@@ -108,6 +108,8 @@ int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
     return graph->pass == ATTENTION_FORWARD ? 256 : graph->shape.n * each - graph->engine;
 }
 
+bool attention_graph_has_mask(const AttentionGraph *graph) { return graph->padding_mask; }
+
 int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *err)
 {
     (void)err;

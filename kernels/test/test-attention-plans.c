@@ -83,6 +83,7 @@ static void choose(Visit *v, const AttentionShape *shape, AttentionPass pass, co
     const int64_t bytes = attention_graph_workspace_bytes(graph);
     assert_workspace(bytes, shape, pass, choice.images);
     assert_int_equal(choice.padding_mask, shape->q_tokens % 128 || shape->kv_tokens % 128);
+    assert_int_equal(attention_graph_has_mask(graph), choice.padding_mask);
     /* No more images would do. */
     for (int more = choice.images + 1; more <= shape->n; more++)
         assert_true(shape->n % more || workspace_of(shape, pass, more) > workspace_max);
@@ -104,6 +105,7 @@ static void replay(Visit *v, const AttentionShape *shape, AttentionPass pass, co
         fail_msg("%s: %s", v->gpu->plans, err.text);
     assert_int_equal(again.engine, choice.engine.engine);
     assert_int_equal(again.n_knobs, choice.engine.n_knobs);
+    assert_int_equal(attention_graph_has_mask(graph), choice.padding_mask);
     const int64_t bytes = attention_graph_workspace_bytes(graph);
     assert_int_equal(bytes, json_integer_value(json_object_get(entry, "workspace")));
     assert_workspace(bytes, shape, pass, choice.images);

@@ -40,7 +40,8 @@ struct AttentionGraph {
     fe::graph::Graph graph;
     char name[ATTENTION_NAME_MAX];
     AttentionPass pass;
-    bool padding_mask;
+    bool padding_mask;            /* that is asked for */
+    bool has_lengths;             /* that cuDNN's graph has */
     int64_t plan;                 /* its index in graph */
     std::vector<int64_t> engines; /* indices of plans that were built */
     int64_t next, n;              /* the first index that was not tried; all that there are */
@@ -170,6 +171,10 @@ static int build_graph(AttentionGraph *g, const AttentionTarget &target, const A
         emit_forward(g, s);
     else
         emit_backward(g, s);
+    fe::graph::Tensor_attributes lengths;
+    g->has_lengths =
+        g->graph.query_tensor_attributes_of_uid(ATTENTION_Q_LENGTHS + 1, lengths).is_good() &&
+        g->graph.query_tensor_attributes_of_uid(ATTENTION_KV_LENGTHS + 1, lengths).is_good();
     auto status = g->graph.validate();
     if (status.is_good())
         status = target.record ? g->graph.build_operation_graph()
@@ -306,6 +311,8 @@ int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
     return graph->graph.get_workspace_size_plan_at_index(graph->plan);
 }
 
+bool attention_graph_has_mask(const AttentionGraph *graph) { return graph->has_lengths; }
+
 int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *err)
 {
     try {
@@ -335,7 +342,7 @@ int attention_graph_execute(AttentionGraph *graph, cudnnHandle_t handle,
 {
     try {
         std::unordered_map<int64_t, void *> pointers;
-        const int n = graph->padding_mask ? N_ATTENTION_TENSORS : ATTENTION_Q_LENGTHS;
+        const int n = graph->has_lengths ? N_ATTENTION_TENSORS : ATTENTION_Q_LENGTHS;
         for (int i = 0; i < n; i++)
             if (tensors->of[i])
                 pointers[i + 1] = tensors->of[i];

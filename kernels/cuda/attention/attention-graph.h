@@ -79,6 +79,8 @@ AttentionGraph *attention_graph_free(AttentionGraph *graph);
 DEFINE_CLEANUP(AttentionGraph, attention_graph_free)
 const char *attention_graph_name(const AttentionGraph *graph);
 int64_t attention_graph_workspace_bytes(const AttentionGraph *graph);
+/* Whether it reads the lengths. */
+bool attention_graph_has_mask(const AttentionGraph *graph);
 /* For who makes a plan set: makes the graph's plan that of another engine, counted from 0 among the deterministic ones
  * that make a plan, in the order of the heuristics. -ENOENT: there are no more. */
 int attention_graph_select(AttentionGraph *graph, int engine, Error *err);

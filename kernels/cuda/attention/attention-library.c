@@ -111,7 +111,7 @@ static int make_pass(AttentionLibrary *l, const AttentionTarget *target, Attenti
             MAX(l->workspace_bytes, (size_t)attention_graph_workspace_bytes(*graph));
     if (r == 0)
         l->passes[pass].work = work_of(l, pass, choice->images);
-    if (r == 0 && choice->padding_mask && !l->lengths.of[ATTENTION_Q_LENGTHS])
+    if (r == 0 && attention_graph_has_mask(*graph) && !l->lengths.of[ATTENTION_Q_LENGTHS])
         r = attention_lengths_new(l->device, &l->shape, &l->lengths, err);
     return r;
 }
