@@ -96,25 +96,23 @@ class Jobs:
         """{pictures' side: (latents' side, grain)}; small ones for the emulator."""
         return {"512": (8, 1), "256": (8, 2)} if self.small else {"512": (64, 32), "256": (32, 128)}
 
-    def known(self, kinds):
-        """The newest set that there is, as an object, without the entries of some kinds of operation; else the GPU's installed one;
-        None."""
+    def known(self):
+        """The newest set that there is, as an object; else the GPU's installed one; None."""
         found = first_of([*self.plans, *([] if self.small else [os.path.join(self.root, "lib/plans")])], self.gpu())
         if not found:
             return None
         with open(found[1], encoding="utf-8") as file:
-            known = json.load(file)
-        known["operations"] = {name: entry for name, entry in known["operations"].items() if name.split(" ", 1)[0] not in kinds}
-        return known
+            return json.load(file)
 
     def make_plans(self, size, anew=()):
         """A stage: a set for one size, beside what an earlier set has; the kinds of operation in `anew` are tuned again."""
         def stage(seconds):
             side, grain = self.sizes()[size]
             with tempfile.TemporaryDirectory(prefix="sdtrain-gpu-") as folder:
-                path, known, more = os.path.join(folder, "plans.json"), self.known(anew), []
+                path, known, more = os.path.join(folder, "plans.json"), self.known(), []
                 if known:
-                    gpu_children.write(os.path.join(folder, "from.json"), json.dumps(known))
+                    kept = {name: entry for name, entry in known["operations"].items() if name.split(" ", 1)[0] not in anew}
+                    gpu_children.write(os.path.join(folder, "from.json"), json.dumps(dict(known, operations=kept)))
                     more = ["--from", os.path.join(folder, "from.json")]
                 # What there is no time to measure has a plan all the same.
                 code, text = self.sdtrainer(seconds, "plan", "--job", self.job(folder, side, grain, 1), "--plans", path, *more,
@@ -123,6 +121,7 @@ class Jobs:
                     return {"passed": False, "code": code, "text": text}
                 with open(path, encoding="utf-8") as file:
                     made = json.load(file)
+            made["operations"] = {**(known or made)["operations"], **made["operations"]}  # other sizes keep theirs
             os.makedirs(self.plans[0], exist_ok=True)
             gpu_children.write(os.path.join(self.plans[0], file_of(made["device"])), json.dumps(made, sort_keys=True, separators=(",", ":")))
             untimed, tuned = text.count(", untimed: "), text.count("plan of ")
