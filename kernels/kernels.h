@@ -91,9 +91,9 @@ enum { DEVICE_PLANS_MAX = 4 << 20 };
  * "plans". -ENOENT: this device has no plans, as a CPU. */
 int device_plans(const Device *device, char **ret);
 /* Uses those plans, a text of device_plans(), instead of choosing; called before the first object is made on the
- * device. One that makes plans (DeviceOptions) keeps all of them, and tries algorithms only for what they lack. -EINVAL:
- * the device cannot replay the plan of an operation, which the error's text names; or nothing can be kept of a plain
- * set. -ENOENT: it has no plans. */
+ * device. One that makes plans (DeviceOptions) keeps all of them, and tries algorithms only for what they lack.
+ * -EINVAL: the device cannot replay the plan of an operation, which the error's text names; or it makes plans, and the
+ * set is plain. -ENOENT: it has no plans. */
 int device_use_plans(Device *device, const char *text, Error *err);
 
 /* ---- memory, lanes, fences ---- */

@@ -66,9 +66,9 @@ int cuda_compute_new(Device *device, const CudaComputeOptions *options, CudaComp
                      Error *err);
 CudaCompute *cuda_compute_free(CudaCompute *compute);
 
-/* device_plans() and device_use_plans(). The latter comes before anything that asks for plans; a device that makes plans
- * keeps those entries, and makes what they lack. In bf16 a plain device
- * tells the plain set, so that a job that began with it goes on with it. */
+/* device_plans() and device_use_plans(). The latter comes before anything that asks for plans; a device that makes some
+ * keeps those entries, and makes what they lack. In bf16 a plain device tells the plain set, so that a job that began
+ * with it goes on with it. */
 int cuda_compute_plans(CudaCompute *compute, char **ret);
 int cuda_compute_use_plans(CudaCompute *compute, const char *text, Error *err);
 /* What device_numerics() says of libraries and plans: ',"cudnn":91900,"cublaslt":130100,"plans":"<hash>"', of a plain

@@ -32,9 +32,9 @@ typedef struct CudaLibraries {
     char cudnn_folder[PATH_MAX], cublaslt_folder[PATH_MAX];
 } CudaLibraries;
 
-/* Opens them once in a process, and logs versions and folders; later calls give the same. -ENODEV: no place has them all; -EPROTO: the only ones are
- * of a version that this module was not compiled for (another major, or an older minor than its headers). The text
- * names each place and what it lacks. */
+/* Opens them once in a process, and logs versions and folders; later calls give the same. -ENODEV: no place has
+ * them all; -EPROTO: the only ones are of a version that this module was not compiled for (another major, or an older
+ * minor than its headers). The text names each place and what it lacks. */
 int cuda_libraries_open(const CudaLibraries **ret, Error *err);
 /* Does the work of the first call, each time; toolkit: the folder of that place. For tests. */
 int cuda_libraries_find(const char *toolkit, CudaLibraries *ret, Error *err);

@@ -61,7 +61,7 @@ int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Erro
  * own name that is bad or does not fit is an error; others are passed over. */
 int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err);
 
-/* Whether the folder may have a set that cuda_plans_find() would take, before anybody knows the libraries' versions: 0 if
+/* Whether the folder may have a set that cuda_plans_find() would take, before the libraries' versions are known: 0 if
  * there is a file of the GPU's own name, or a set for a GPU with the same architecture and number of multiprocessors;
  * -ENOENT: none. */
 int cuda_plans_look(const char *folder, const CudaMachine *machine, Error *err);
@@ -74,8 +74,7 @@ bool cuda_plans_plain(const CudaPlans *plans);
 int cuda_plans_take(const CudaPlans *plans, const char *operation, const json_t **ret, Error *err);
 /* Adds an entry, or puts it in the place of the operation's one; takes the reference. */
 void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry);
-/* Adds the entries that another set has, in the place of equal ones. Of a set with "tuned":false they make this set one,
- * too. */
+/* Adds the entries that another set has. Those of a set with "tuned":false make this one such a set, too. */
 void cuda_plans_keep(CudaPlans *plans, const CudaPlans *from);
 /* The canonical text of the set with all its entries, which the caller frees. */
 char *cuda_plans_text(const CudaPlans *plans);

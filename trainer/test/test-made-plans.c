@@ -200,7 +200,7 @@ static void the_fastest_is_taken(void **unused)
     }
 }
 
-/* sdtrainer plan --from, which must end with the code; how many operations it tuned. said: NULL, or the text to free. */
+/* sdtrainer plan --from, which must end with the code; how many operations it tuned. */
 static int plan_from(const char *from, const char *to, int code, char **ret_said)
 {
     char *said;
@@ -495,8 +495,8 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
-/* A folder without a set for the GPU: no library is opened, whatever its version is. With one they are, and the log says
- * which; a set for another version is refused with where that lies. */
+/* A folder without a set for the GPU: no library is opened, whatever its version is. With one they are, and the log
+ * says which; a set for another version is refused with where that lies. */
 static void libraries_are_opened_for_plans_alone(void **unused)
 {
     (void)unused;

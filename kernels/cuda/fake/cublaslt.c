@@ -77,15 +77,9 @@ static const struct {
 
 enum { KINDS = sizeof(kinds) / sizeof(*kinds), TILES = 40, STAGES = 40, CUSTOM_MAX = 3 };
 
-static bool told_to_fail(const char *function)
-{
-    const char *told = getenv("FAKE_CUBLASLT_FAIL");
-    return told && strcmp(told, function) == 0;
-}
-
 #define MAY_FAIL()                                                                                 \
     do {                                                                                           \
-        if (told_to_fail(__func__))                                                                \
+        if (fake_is_told("FAKE_CUBLASLT_FAIL", __func__))                                          \
             return CUBLAS_STATUS_EXECUTION_FAILED;                                                 \
     } while (0)
 
@@ -479,12 +473,6 @@ static bool is_aligned(const Layout *l, uint32_t alignment)
     return l->leading * (int64_t)bytes_of(l->type) % alignment == 0;
 }
 
-static bool needs_hidden(void)
-{
-    const char *told = getenv("FAKE_CUBLASLT_HIDDEN");
-    return told && strcmp(told, "needed") == 0;
-}
-
 static cublasStatus_t check(const Product *p, const Algorithm *a, size_t *workspace)
 {
     const uint32_t alignment = kinds[a->id].alignment;
@@ -492,7 +480,7 @@ static cublasStatus_t check(const Product *p, const Algorithm *a, size_t *worksp
         return INVALID;
     if (a->tile >= TILES || a->stages >= STAGES || a->custom > CUSTOM_MAX || a->swizzling > 1 ||
         a->split < 1 || a->inner > 8 || a->cluster > 40 || (a->split > 1 && !kinds[a->id].splits) ||
-        (a->id == 1 && !a->hidden && needs_hidden()))
+        (a->id == 1 && !a->hidden && fake_is_told("FAKE_CUBLASLT_HIDDEN", "needed")))
         return UNSUPPORTED;
     if (a->reduction == CUBLASLT_REDUCTION_SCHEME_INPLACE) {
         fputs("fake cuBLASLt: a reduction in place: its sums depend on who is first\n", stderr);
