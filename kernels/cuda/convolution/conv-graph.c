@@ -216,14 +216,16 @@ static const struct PassNames {
 static int make_graph(ConvGraph *g, ConvPass pass, bool add, Error *err)
 {
     const struct PassNames *names = &pass_names[pass];
-    const double alpha = 1, beta = add ? 1 : 0;
+    /* cuDNN takes doubles as well. An engine that computes in fp32 then reads their first four bytes, and a double's 1
+     * begins with 0: on an H100 cuDNN 9.19 wrote zeros so. */
+    const float alpha = 1, beta = add ? 1 : 0;
     const Attribute parts[] = {
         {names->convolution, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->convolution},
         {names->x, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->x},
         {names->w, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->w},
         {names->y, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &g->y},
-        {names->alpha, CUDNN_TYPE_DOUBLE, 1, &alpha},
-        {names->beta, CUDNN_TYPE_DOUBLE, 1, &beta},
+        {names->alpha, CUDNN_TYPE_FLOAT, 1, &alpha},
+        {names->beta, CUDNN_TYPE_FLOAT, 1, &beta},
     };
     int r = descriptor_new(names->type, parts, ELEMENTSOF(parts), g->name, "the operation",
                            &g->operation, err);

@@ -239,8 +239,8 @@ double fake_real(const FakeDescriptor *d, cudnnBackendAttributeName_t name)
 {
     const FakeAttribute *a = fake_attribute(d, name);
     assert(a);
-    return a->type == CUDNN_TYPE_FLOAT ? (double)*(const float *)a->values
-                                       : *(const double *)a->values;
+    /* As the library was seen to do: what computes in fp32 reads an fp32, also where a double was set. */
+    return (double)*(const float *)a->values;
 }
 
 FakeDescriptor *fake_child(const FakeDescriptor *d, cudnnBackendAttributeName_t name, int64_t i)
