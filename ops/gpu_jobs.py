@@ -10,6 +10,7 @@ import re
 import shutil
 import statistics
 import tempfile
+import time
 
 import gpu_children
 import gpu_encoders
@@ -168,8 +169,9 @@ class Jobs:
                 return self.no_room() if found else {"passed": None, "note": "there are no plans"}
             with tempfile.TemporaryDirectory(prefix="sdtrain-gpu-") as folder:
                 job, lives = self.job(folder, side, grain, steps, grains, plans=found[1]), []
-                for run in range(2):
-                    lives.append(self.live(folder, seconds / 2, job))
+                deadline = time.monotonic() + seconds
+                for run in range(2):  # the first one loads what the second finds in memory
+                    lives.append(self.live(folder, (deadline - time.monotonic()) * (0.6 if run == 0 else 1), job))
                     if not lives[-1]["passed"]:
                         return dict(lives[-1], run=run)
             usual = max(statistics.median(lives[0]["step_seconds"] + lives[1]["step_seconds"]), 0.001)

@@ -74,6 +74,7 @@ def table(profile):
     return "\n".join(lines)
 
 
+SHAPES = 12  # that PyTorch is measured at: the longest
 GRAINS = (1, 4, 8)  # of a step
 
 
@@ -298,7 +299,7 @@ class Measures:
         for size in ("512", "256"):
             named[f"bench-{size}"] = (150, self.bench(size, 20 if not self.small else 3), ["sdtrainer"])
         for size in ("512", "256"):
-            named[f"peer-shapes-{size}"] = (120, self.peer_shapes(size), ["bench-profile"])
+            named[f"peer-shapes-{size}"] = (60, self.peer_shapes(size, SHAPES), ["bench-profile"])
         for size in ("512", "256"):
             for compiled in (False, True):
                 named[f"peer-{'compiled' if compiled else 'eager'}-{size}"] = (240 if compiled else 120, self.peer_step(size, compiled), [])

@@ -29,21 +29,52 @@ static int64_t weight_elements(const ConvShape &s)
     return (int64_t)s.c_out * s.c_in * s.kernel * s.kernel;
 }
 
-template <typename T> __global__ void pack_kernel(Extents e, const float *weight, T *packed)
+/* [out][in][taps] becomes [out][taps][in]. A tile is TILE_CHANNELS of `in` for one of `out`, with all taps: it is read as
+ * it lies, and written along `in`. N: elements of a pack. */
+enum { TILE_CHANNELS = 128, TAPS_MAX = 9 };
+
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS, 4)
+    pack_kernel(int64_t n_tiles, Divisor tiles, int c_in, int taps, const float *weight, T *packed)
 {
-    const int taps = e.k * e.k;
-    FOR_ELEMENTS(i, (int64_t)e.c_out * taps * e.c_in)
-    {
-        const int64_t in = i % e.c_in, tap = i / e.c_in % taps, out = i / e.c_in / taps;
-        packed[i] = narrow<T>(weight[(out * e.c_in + in) * taps + tap]);
+    alignas(16) __shared__ Pack<N> read[TILE_CHANNELS * TAPS_MAX / N]; /* [channel][tap] */
+    for (int64_t tile = blockIdx.x; tile < n_tiles; tile += gridDim.x) {
+        const Quotient at = divide(tile, tiles);
+        const int first = (int)at.rest * TILE_CHANNELS;
+        const int width = MIN((int)TILE_CHANNELS, c_in - first); /* channels of this tile */
+        const int64_t row = at.whole * c_in * taps;
+        for (int i = (int)threadIdx.x; i < width * taps / N; i += THREADS)
+            read[i] = load<N>(weight + row + (int64_t)first * taps + i * N);
+        __syncthreads();
+        enum { ACROSS = TILE_CHANNELS / N }; /* threads that write a tap */
+        const int channel = (int)threadIdx.x % ACROSS * N;
+        for (int tap = (int)threadIdx.x / ACROSS; tap < taps && channel < width;
+             tap += THREADS / ACROSS) {
+            Pack<N> out;
+            for (int k = 0; k < N; k++)
+                out.at[k] = ((const float *)read)[(channel + k) * taps + tap];
+            store<N>(packed + row + (int64_t)tap * c_in + first + channel, out);
+        }
+        __syncthreads();
     }
+}
+
+template <int N, typename T>
+static void pack(Device *device, const ConvShape &s, const float *weight, T *packed)
+{
+    const int64_t tiles = DIV_ROUND_UP(s.c_in, (int)TILE_CHANNELS), n_tiles = s.c_out * tiles;
+    LAUNCH(device, (unsigned)MIN(n_tiles, (int64_t)GRID_MAX), THREADS, 0, (pack_kernel<N, T>),
+           n_tiles, divisor(tiles), s.c_in, s.kernel * s.kernel, weight, packed);
 }
 
 void cuda_plain_pack(Device *device, const ConvShape *shape, const float *weight, void *packed)
 {
-    const Extents e = extents_of(*shape);
-    WITH_TYPE(device, LAUNCH(device, blocks_for(weight_elements(*shape)), THREADS, 0,
-                             pack_kernel<T>, e, weight, (T *)packed));
+    assert(shape->kernel * shape->kernel <= TAPS_MAX);
+    if (shape->kernel == 1)
+        cuda_cast_from_f32(device, weight_elements(*shape), weight, packed);
+    else
+        WITH_PACKS(device, (shape->c_in, weight, packed),
+                   pack<N, T>(device, *shape, weight, (T *)packed));
 }
 
 template <typename T>

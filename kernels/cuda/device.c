@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "kernels/cuda/environment.h"
 #include "kernels/cuda/errors.h"
+#include "kernels/cuda/host-memory.h"
 #include "kernels/cuda/module.h"
 #include "kernels/cuda/numa.h"
 #include "kernels/cuda/operations.h"
@@ -314,16 +315,19 @@ void cuda_device_release(Device *device, void *memory)
 
 int cuda_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
-    CudaDevice *d = gpu(device);
     void *memory = NULL;
-    cuda_enter(d);
-    cudaError_t code = cudaMallocHost(&memory, MAX(n_bytes, (size_t)1));
+    int r = host_memory_new(MAX(n_bytes, (size_t)1), &memory);
+    if (r < 0)
+        return error_errno(err, -ENOMEM, "no memory for %zu bytes that are to be page-locked",
+                           n_bytes);
+    cuda_enter(gpu(device));
+    cudaError_t code = cudaHostRegister(memory, MAX(n_bytes, (size_t)1), cudaHostRegisterDefault);
     if (code != cudaSuccess) {
         (void)cudaGetLastError(); /* it is told here, and breaks nothing */
+        host_memory_free(memory);
         return error_set(err, -ENOMEM, "no page-locked memory for %zu bytes: %s", n_bytes,
                          cudaGetErrorString(code));
     }
-    memset(memory, 0, n_bytes);
     *ret = memory;
     return 0;
 }
@@ -331,7 +335,8 @@ int cuda_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error 
 void cuda_device_host_release(Device *device, void *memory)
 {
     cuda_enter(gpu(device));
-    (void)cuda_check(gpu(device), cudaFreeHost(memory), "releasing page-locked memory");
+    (void)cuda_check(gpu(device), cudaHostUnregister(memory), "releasing page-locked memory");
+    host_memory_free(memory);
 }
 
 const void *cuda_device_host_view(Device *device, const void *memory)

@@ -147,7 +147,8 @@ void first_compare(Device *device, const void *result, DataType type, size_t n, 
         }
         error = MAX(error, wrong);
         largest = MAX(largest, fabs(want.sum));
-        ratio = MAX(ratio, wrong / (fabs(want.sum) * own + want.sizes * 0x1p-16 + 1e-30));
+        const double rounded = (fabs(want.sum) + fabs(want.between)) * own;
+        ratio = MAX(ratio, wrong / (rounded + want.sizes * 0x1p-16 + 1e-30));
     }
     first_wait(device, "the copies of a check");
     json_object_set_new(line, "error", first_number(error));

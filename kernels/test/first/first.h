@@ -79,6 +79,7 @@ uint64_t first_hash(Device *device, const void *memory, size_t n_bytes);
 /* What element i of a result should be, in double: the sum of its terms, and of their sizes. */
 typedef struct FirstSum {
     double sum, sizes;
+    double between; /* a part that may have been rounded before the rest was added */
 } FirstSum;
 typedef FirstSum (*FirstExpect)(const void *userdata, size_t i);
 
