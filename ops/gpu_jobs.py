@@ -21,6 +21,7 @@ HALF_EXPONENT = 14  # 0.5 to 1
 CHECKPOINTS_BYTES = 30e9  # two of sd2-base, and their data
 STEP = re.compile(r"^(\S+)Z info sdtrainer: step (\d+)/\d+ loss (\S+),", re.M)
 PEAK = re.compile(r"memory of rank 0 of 1: at most ([\d.]+) MiB, planned ([\d.]+) MiB")
+STARTED = re.compile(r"the first step after (.*?)(?: STEP=|$)", re.M)
 DIGEST = re.compile(r"^step=\d+ digest=([0-9a-f]{32})$", re.M)
 SD2 = {"_class_name": "UNet2DConditionModel", "sample_size": 64, "in_channels": 4, "out_channels": 4,
        "block_out_channels": [320, 640, 1280, 1280],
@@ -159,7 +160,7 @@ class Jobs:
             return {"passed": False, "code": code, "text": text}
         times = [datetime.datetime.fromisoformat(step[0]) for step in steps]
         return {"passed": True, "digest": digest.group(1), "losses": [float(step[2]) for step in steps],
-                "step_seconds": [round((b - a).total_seconds(), 3) for a, b in zip(times, times[1:])], "host_mib": float(peak.group(1))}
+                "step_seconds": [round((b - a).total_seconds(), 3) for a, b in zip(times, times[1:])], "host_mib": float(peak.group(1)), "start": started.group(1) if (started := STARTED.search(text)) else None}
 
     def train(self, size, steps, grains=1):
         """A stage: a job of one size, twice; digests and losses are equal, and no loss is that of a network gone wild."""

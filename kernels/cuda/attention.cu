@@ -205,6 +205,10 @@ __device__ static inline float warp_max(float x)
 #define SHARED_FLOATS(name) float *name = (float *)emulate::shared()
 #endif
 
+/* Of so many floats: whole words of 16 bytes, since what the compiler makes of a loop's rest reads such words, and
+ * memcheck takes what lies behind the last float in one for an error. */
+static size_t shared_bytes(int64_t floats) { return (size_t)DIV_ROUND_UP(floats, 4) * 16; }
+
 template <typename T>
 __global__ void attention_forward_kernel(Heads h, const T *q, const T *k, const T *v, T *out,
                                          float *saved)
@@ -251,7 +255,7 @@ void cuda_attention_forward(Attention *attention, const void *q, const void *k, 
     Device *device = attention->device;
     const AttentionShape &s = attention->shape;
     const dim3 grid((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
-    WITH_TYPE(device, LAUNCH(device, grid, LANES_OF_QUERY, (size_t)s.kv_tokens * sizeof(float),
+    WITH_TYPE(device, LAUNCH(device, grid, LANES_OF_QUERY, shared_bytes(s.kv_tokens),
                              attention_forward_kernel<T>, heads_of(attention), (const T *)q,
                              (const T *)k, (const T *)v, (T *)out, (float *)saved));
 }
@@ -345,12 +349,12 @@ void cuda_attention_backward(Attention *attention, const void *q, const void *k,
     const dim3 keys((unsigned)s.kv_tokens, (unsigned)s.heads, (unsigned)s.n);
     float *deltas = (float *)workspace;
     WITH_TYPE(device, {
-        LAUNCH(device, queries, LANES_OF_QUERY, (size_t)s.kv_tokens * sizeof(float),
+        LAUNCH(device, queries, LANES_OF_QUERY, shared_bytes(s.kv_tokens),
                attention_query_kernel<T>, h, (const T *)q, (const T *)k, (const T *)v,
                (const T *)out, (const float *)saved, (const T *)dout, (T *)dq, deltas);
-        LAUNCH(device, keys, LANES_OF_QUERY, (size_t)s.q_tokens * sizeof(float),
-               attention_key_kernel<T>, h, (const T *)q, (const T *)k, (const T *)v,
-               (const float *)saved, (const T *)dout, (const float *)deltas, (T *)dk, (T *)dv);
+        LAUNCH(device, keys, LANES_OF_QUERY, shared_bytes(s.q_tokens), attention_key_kernel<T>, h,
+               (const T *)q, (const T *)k, (const T *)v, (const float *)saved, (const T *)dout,
+               (const float *)deltas, (T *)dk, (T *)dv);
     });
 }
 

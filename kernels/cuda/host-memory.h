@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* host-memory.h - memory of the host in large pages, present from the start: what page-locking it costs is then little.
  *
- * cudaMallocHost() took 0.64 s a GiB on a machine with an H100, nearly all of it for pages of 4 KiB that one thread made
- * and pinned: 9 s for the copy of sd2-base's state. Huge pages are 512 times fewer, and several threads make them.
+ * cudaMallocHost() took 0.64 s a GiB on a machine with an H100, nearly all of it for pages of 4 KiB that one thread
+ * made and pinned: 9 s for the copy of sd2-base's state. Huge pages are 512 times fewer, and several threads make
+ * them.
  *
  * Ownership: host_memory_new() gives the caller the memory; host_memory_free() accepts NULL.
  * Units:     bytes.

@@ -102,7 +102,7 @@ static void choose(Visit *v, const ConvGraph *graph)
 
 /* ---- tests ---- */
 
-/* What cuDNN proposes first is what the sets hold, until somebody tunes them. */
+/* What cuDNN proposes first is what the sets hold, or what was fastest on the GPU itself. */
 static void every_convolution_has_a_deterministic_plan(void **state)
 {
     (void)state;
@@ -124,8 +124,10 @@ static void every_convolution_has_a_deterministic_plan(void **state)
             continue;
         const char *name;
         json_t *entry;
+        _cleanup_json_ json_t *measured = measured_operations(&plan_gpus[i]);
         json_object_foreach (made, name, entry)
-            if (!json_equal(entry, json_object_get(v.operations, name)))
+            if (!json_equal(entry, json_object_get(v.operations, name)) &&
+                !json_equal(json_object_get(measured, name), json_object_get(v.operations, name)))
                 fail_msg("%s: %s is not what cuDNN proposes first; SDTRAIN_PLANS=write writes it",
                          plan_gpus[i].plans, name);
     }
@@ -143,9 +145,10 @@ static void replay(Visit *v, const ConvGraph *graph)
     if (conv_entry_read(name, entry, &choice, &err) < 0 ||
         conv_plan_new(graph, &choice, &plan, &err) < 0)
         fail_msg("%s: %s", v->gpu->plans, err.text);
+    /* Who tuned it on a GPU tells the larger workspace of its two graphs. */
     if (!v->add)
-        assert_int_equal(conv_plan_workspace_bytes(plan),
-                         json_integer_value(json_object_get(entry, "workspace")));
+        assert_true(conv_plan_workspace_bytes(plan) <=
+                    json_integer_value(json_object_get(entry, "workspace")));
     assert_true(conv_plan_workspace_bytes(plan) <= WORKSPACE_MAX);
     assert_int_equal(json_object_set_new(v->made, name, json_true()), 0);
 }

@@ -50,6 +50,19 @@ static inline const char *in_source(const char *path, char *text, size_t size)
     return text;
 }
 
+/* What ops/gpu has brought from the GPU: the operations of its set, or NULL. */
+static inline json_t *measured_operations(const PlanGpu *gpu)
+{
+    char path[512], name[128];
+    json_t *plans = NULL;
+    (void)snprintf(name, sizeof(name), "ops/gpu-results/plans/%s", strrchr(gpu->plans, '/') + 1);
+    if (json_read_file(in_source(name, path, sizeof(path)), PLAN_FILE_MAX, &plans, NULL) < 0)
+        return NULL;
+    json_t *operations = json_incref(json_object_get(plans, "operations"));
+    json_decref(plans);
+    return operations;
+}
+
 static inline char *gpu_record(const PlanGpu *gpu)
 {
     char path[512];
