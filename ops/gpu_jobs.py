@@ -98,6 +98,10 @@ class Jobs:
         """{pictures' side: (latents' side, grain)}; small ones for the emulator."""
         return {"512": (8, 1), "256": (8, 2)} if self.small else {"512": (64, 32), "256": (32, 128)}
 
+    def found(self):
+        """The plan set of this GPU in the first folder that has one: its folder and file; None."""
+        return first_of(self.plans, self.gpu())
+
     def known(self):
         """The newest set that there is, as an object; else the GPU's installed one; None."""
         found = first_of([*self.plans, *([] if self.small else [os.path.join(self.root, "lib/plans")])], self.gpu())
@@ -134,7 +138,7 @@ class Jobs:
 
     def matrix(self, seconds, before):
         """check-operations at the full shapes of both sizes, by the plans."""
-        found = first_of(self.plans)
+        found = self.found()
         if not found or self.small:
             raise gpu_parts.NotRun("the emulator has no day" if self.small else "there are no plans")
         runs = [(size, ["bf16", str(side), str(grain), "all", "4096", "sd2"]) for size, (side, grain) in self.sizes().items()]
@@ -144,7 +148,7 @@ class Jobs:
     def attention_far(self, seconds):
         """check-operations of the attentions of both sizes, by the plans, on few samples: where lengths fill no tile also with scores
         far below zero, where libraries are known to give NaN."""
-        found = first_of(self.plans)
+        found = self.found()
         if not found and not self.small:
             raise gpu_parts.NotRun("there are no plans")
         runs = [(size, ["bf16", str(side), str(grain), "attention", "16", "sd2"]) for size, (side, grain) in self.sizes().items()]
@@ -165,7 +169,7 @@ class Jobs:
     def train(self, size, steps, grains=1):
         """A stage: a job of one size, twice; digests and losses are equal, and no loss is that of a network gone wild."""
         def stage(seconds):
-            found, (side, grain) = first_of(self.plans), self.sizes()[size]
+            found, (side, grain) = self.found(), self.sizes()[size]
             if not found or self.no_room():
                 return self.no_room() if found else {"passed": None, "note": "there are no plans"}
             with tempfile.TemporaryDirectory(prefix="sdtrain-gpu-") as folder:

@@ -173,7 +173,7 @@ class Measures:
     def profile(self, size):
         """A stage: each operation of a step at one size: usec, bytes, FLOP, the least, and its share; and the samples/s that follow."""
         def stage(seconds):
-            found = gpu_jobs.first_of(self.jobs.plans)
+            found = self.jobs.found()
             if not found and not self.small:
                 return {"passed": None, "note": "there are no plans"}
             code, text, said = self.call([os.path.join(self.root, "bin/bench-profile"), "cuda", "bf16", "small" if self.small else f"sd2-{size}"],
@@ -209,7 +209,7 @@ class Measures:
     def bench(self, size, steps):
         """A stage: sd2-base at one size as a job trains it, started twice: the second start finds plans and checkpoint."""
         def stage(seconds):
-            found, (side, grain) = gpu_jobs.first_of(self.jobs.plans), self.jobs.sizes()[size]
+            found, (side, grain) = self.jobs.found(), self.jobs.sizes()[size]
             if not found and not self.small:
                 return {"passed": None, "note": "there are no plans"}
             if self.jobs.no_room():

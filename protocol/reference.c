@@ -44,8 +44,8 @@ const JobKey job_keys[] = {
     {"train.steps", NULL, NULL, true, "steps of the whole job"},
     {"train.seed", "17", NULL, false, "of initial weights, order, timesteps, noise and caption drop"},
     {"train.device", "\"cpu\"", NULL, false,
-     "or `\"cuda\"`: a GPU for each rank. Such a job gets only slots that have one; the CUDA module has never run on "
-     "a GPU. Nodes and controllers of 0.2.0 refuse this key"},
+     "or `\"cuda\"`: a GPU for each rank. Such a job gets only slots that have one. "
+     "Nodes and controllers of 0.2.0 refuse this key"},
     {"train.precision", "\"fp32\"", NULL, false, "or `\"bf16\"` with `train.device` `\"cuda\"`"},
     {"train.plans", NULL, "none: the set for its GPU that is installed", false,
      "a plan set: which of its libraries' algorithms each operation of a bf16 job uses. `sdtrainer plan --job FILE "

@@ -588,7 +588,7 @@ for pid in pids: kill(pid, 9)
         # Who would wait for room until the time is up does not begin.
         self.run_python("""import shutil, tempfile, unittest.mock, gpu_jobs, gpu_profile
 with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("shutil.disk_usage", lambda _: unittest.mock.Mock(free=29e9)):
-    open(folder + "/set.json", "w").close()
+    open(folder + "/NVIDIA-H200.json", "w").close()
     jobs = gpu_jobs.Jobs(None, ".", [folder], False, lambda: "NVIDIA H200")
     for stage in (jobs.train("512", 8), gpu_profile.Measures(None, ".", jobs, [folder], False).bench("512", 20)):
         told = stage(10)
