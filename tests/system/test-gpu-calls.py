@@ -141,6 +141,22 @@ for name, stage in gpu.STAGES.items():
         print(f"{named} faults named in {time.monotonic() - began:.0f} s", file=sys.stderr)
 
 
+class Rehearsal(Bundle):
+    """The first call by the programs themselves, on the emulator and by libraries that compute on the host."""
+
+    def test_the_first_call_is_rehearsed(self):
+        began = time.monotonic()
+        with self.fakes():
+            code, results = self.stages("--call", "first", "--emulated")
+        self.assertEqual(code, 0, self.said)
+        how = {name: results[name]["how"] for name in gpu_calls.LIMITS["first"]}
+        elsewhere = {name for name in how if name.startswith("peer-") or name == "devprop"}  # PyTorch's, and a real GPU's
+        self.assertEqual({how[name] for name in set(how) - elsewhere}, {"passed"}, self.said)
+        self.assertTrue(all(how[name] in ("passed", "not run") for name in elsewhere), self.said)
+        self.assertEqual({one["case"] for one in results["gpu-first"]["cases"] if one.get("done")} & {"cublaslt", "cudnn"}, {"cublaslt", "cudnn"})
+        print(f"rehearsed in {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
 class Archive(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
