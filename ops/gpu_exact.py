@@ -3,10 +3,10 @@
 and write what is theirs, as compute-sanitizer sees it."""
 import os
 import re
-import shutil
 import tempfile
 import time
 
+import gpu_calls
 import gpu_children
 import gpu_parts
 
@@ -74,7 +74,7 @@ class Exact:
     def sanitizer(self, seconds, runs=None):
         """The kernels at a few small shapes and a small U-Net, in both types, under each tool of compute-sanitizer. A run that is late
         has shown nothing, neither good nor bad."""
-        path = shutil.which("compute-sanitizer") or shutil.which("/usr/local/cuda/bin/compute-sanitizer")
+        path = gpu_calls.sanitizer()
         if not path:
             return {"passed": None, "note": "compute-sanitizer is not on this machine"}
         deadline = time.monotonic() + seconds

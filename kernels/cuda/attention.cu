@@ -205,8 +205,8 @@ __device__ static inline float warp_max(float x)
 #define SHARED_FLOATS(name) float *name = (float *)emulate::shared()
 #endif
 
-/* Of so many floats: whole words of 16 bytes, since what the compiler makes of a loop's rest reads such words, and
- * memcheck takes what lies behind the last float in one for an error. */
+/* The bytes of so many floats, in whole words of 16 bytes: the compiler reads such words in the rest of a loop, and
+ * memcheck takes what lies behind the last float for an error. */
 static size_t shared_bytes(int64_t floats) { return (size_t)DIV_ROUND_UP(floats, 4) * 16; }
 
 template <typename T>
