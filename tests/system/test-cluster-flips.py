@@ -32,8 +32,10 @@ class ClusterFlips(LabCase):
         cls.lab.data("small", 40)
 
     def make(self, name, steps):
+        # keep_every: training waits for the commit of each step, so that each life, which stops itself some steps on, has
+        # commits of its own before that, however slow the machine. The newest, which is flipped, is never the only one.
         return self.lab.job(name, data=self.lab.path("small"), train__steps=steps, checkpoint__every_steps=1,
-                            checkpoint__keep_last=4, train__ema={"start_step": 1, "decay": 0.9},
+                            checkpoint__keep_last=4, checkpoint__keep_every=1, train__ema={"start_step": 1, "decay": 0.9},
                             world={"min": 1, "max": 3},
                             recovery={"max_failures_at_same_step": 100, "grow_interval_s": 3600})  # steps are few between them
 
@@ -139,7 +141,9 @@ class ClusterFlips(LabCase):
 
     def flip_checkpoint(self, turn):
         """(step, path) of an object of the newest commit, the manifest among them."""
-        newest = [c for c in self.record("checkpoints")["commits"] if not c.get("struck_out")][-1]
+        commits = [c for c in self.record("checkpoints")["commits"] if not c.get("struck_out")]
+        self.assertGreater(len(commits), 1, "the life before this one has committed nothing")
+        newest = commits[-1]
         manifest = newest["uri"].replace("file://", "", 1)
         with open(manifest) as file:
             names = [each["key"] for each in json.load(file)["objects"]]
