@@ -366,6 +366,7 @@ static const Field commit_fields[] = {
     HASH(CheckpointCommit, "digest", digest),
     BOOL(CheckpointCommit, "struck_out", struck_out),
     INT64(CheckpointCommit, "at_usec", at_usec, MAYBE),
+    TEXT(CheckpointCommit, "plans", plans, MAYBE),
     TEXT(CheckpointCommit, "takes_over", takes_over, MAYBE),
 };
 

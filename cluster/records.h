@@ -447,6 +447,8 @@ typedef struct CheckpointCommit {
     Hash hash, digest;
     bool struck_out;
     uint64_t at_usec;
+    char plans
+        [HASH_TEXT_BYTES]; /* hash of the plan set that it was computed by; empty: none, or an older version's */
     /* Id of the `job recover` that named this commit: the world that goes on from it may take the folder over, once.
      * Empty: no request named it. */
     char takes_over[RECORD_REQUEST_MAX + 1];

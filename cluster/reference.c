@@ -277,6 +277,7 @@ static const FieldHelp helps[] = {
     {"commits[].uri", "URI of its manifest"},
     {"commits[].hash", "hash of the manifest"},
     {"commits[].digest", "digest of the training state"},
+    {"commits[].plans", "hash of the plan set that its steps were computed by; empty: none"},
     {"commits[].struck_out", "whether it is invalid: it did not verify, or lies where it may not"},
     {"commits[].takes_over", "id of the `job recover` that named it: whoever goes on from it may "
                              "take the folder over, once; "
@@ -365,6 +366,7 @@ static const FieldHelp helps[] = {
     {"commit.digest", "digest of the training state"},
     {"commit.struck_out", "as in `checkpoints`"},
     {"commit.takes_over", "as in `checkpoints`"},
+    {"commit.plans", "as in `checkpoints`"},
     {"commit.at_usec", "when it was committed"},
     {"requests.uris", "of `doctor`: the stores that each node tries"},
     {"uris[].uri", "URI of the store"},

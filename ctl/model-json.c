@@ -57,8 +57,8 @@ static json_t *checkpoint_json(const ModelJob *job)
     char digest[HASH_TEXT_BYTES];
     if (!c)
         return json_null();
-    return json_pack("{s:I, s:s, s:s}", "step", (json_int_t)c->step, "uri", c->uri, "digest",
-                     hash_format(c->digest, digest));
+    return json_pack("{s:I, s:s, s:s, s:s*}", "step", (json_int_t)c->step, "uri", c->uri, "digest",
+                     hash_format(c->digest, digest), "plans", *c->plans ? c->plans : NULL);
 }
 
 static json_t *time_or_null(uint64_t usec)

@@ -57,8 +57,10 @@ typedef struct DeviceOptions {
     /* CUDA: which GPU, as "0000:3b:00"; NULL: the one of `index`. A CPU ignores it. */
     const char *pci_address;
     /* CUDA: makes plans: each object that is made tries its libraries' algorithms, and device_plans() then has the best
-     * ones. For sdtrainer plan; a CPU ignores it. */
+     * ones. A CPU ignores it. */
     bool tune;
+    int tune_sec; /* how long algorithms are timed in all; 0: as SDTRAIN_CUDA_TUNE_SEC says */
+    bool keep_installed; /* who tunes keeps the plans of the set that is installed for the GPU */
 } DeviceOptions;
 
 /* Errors say whose fault it is that there is no device (trainer/device-exit.h makes an exit code of it):

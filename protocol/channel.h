@@ -92,7 +92,9 @@ typedef struct ChannelMessage {
     /* Empty: nobody fills or reads it. It stays, since trainers of 0.2.0 refuse an assign without it. */
     char numerics[1024];
 
-    uint64_t alive_usec;               /* assign, alive: time until SIGKILL unless re-armed */
+    uint64_t
+        startup_usec;    /* assign: in which the daemon expects the rank to be ready; 0: not told */
+    uint64_t alive_usec; /* assign, alive: time until SIGKILL unless re-armed */
     char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go: of rank 0's rendezvous store */
     int pid;                           /* hello: the trainer's */
 
@@ -124,15 +126,16 @@ typedef struct ChannelMessage {
     int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
 
     /* ---- saved; found has uri, hash and digest too, done has digest ---- */
-    char uri[CHANNEL_URI_MAX]; /* of the manifest */
-    Hash hash;                 /* of the manifest */
-    Hash digest;               /* of the training state */
-    int64_t made_by;           /* found: generation that wrote the checkpoint */
-    bool more;                 /* found: another found follows */
-    double write_sec;          /* from the copy to the manifest */
-    double blocked_sec;        /* share of write_sec in which training waited */
-    int64_t saved_bytes;       /* of all ranks */
-    ChannelStoreUse store;     /* of the checkpoints' store */
+    char uri[CHANNEL_URI_MAX];   /* of the manifest */
+    Hash hash;                   /* of the manifest */
+    Hash digest;                 /* of the training state */
+    int64_t made_by;             /* found: generation that wrote the checkpoint */
+    char plans[HASH_TEXT_BYTES]; /* saved, found: hash of the plan set; empty: none */
+    bool more;                   /* found: another found follows */
+    double write_sec;            /* from the copy to the manifest */
+    double blocked_sec;          /* share of write_sec in which training waited */
+    int64_t saved_bytes;         /* of all ranks */
+    ChannelStoreUse store;       /* of the checkpoints' store */
 
     int exit_code; /* error */
     int unmet;     /* error: 1 + the rank that this one could not join with; 0: none */

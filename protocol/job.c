@@ -211,6 +211,23 @@ static void parse_train_kinds(JsonReader *r, Job *job)
     job->train.prediction = (Prediction)prediction;
 }
 
+/* Two words, or the URI of a set: a file of such a name is "./auto". */
+static void parse_plans(JsonReader *r, Job *job)
+{
+    const bool has_plans = job->train.precision == PRECISION_BF16;
+    char *plans = take_string(r, "plans", JSON_OPTIONAL, NULL);
+    job->train.plan_sec = take_int(r, "plan_sec", JSON_OPTIONAL, 1, 3600, 60);
+    if (plans && !has_plans)
+        json_refuse(r, "plans", "only what computes in bf16 (train.precision) has plans");
+    if (plans ? strcmp(plans, "auto") == 0 : has_plans)
+        job->train.plans = JOB_PLANS_AUTO;
+    else if (plans && strcmp(plans, "installed") != 0)
+        job->train.plans = JOB_PLANS_SET;
+    if (job->train.plans == JOB_PLANS_SET)
+        job->train.plans_uri = TAKE_PTR(plans);
+    free(plans);
+}
+
 static void parse_train(JsonReader *root, Job *job)
 {
     JsonReader r = json_get_object(root, "train", JSON_REQUIRED);
@@ -221,7 +238,7 @@ static void parse_train(JsonReader *root, Job *job)
     json_get_int(&r, "seed", JSON_OPTIONAL, 0, INT64_MAX, &seed);
     job->train.seed = (uint64_t)seed;
     parse_train_kinds(&r, job);
-    job->train.plans_uri = take_string(&r, "plans", JSON_OPTIONAL, NULL);
+    parse_plans(&r, job);
     job->train.zero_stage = take_int(&r, "zero_stage", JSON_OPTIONAL, 0, 2, 1);
     job->train.threads = take_int(&r, "threads", JSON_OPTIONAL, 1, 256, 1);
     parse_optimizer(&r, job);
@@ -285,8 +302,6 @@ static void check_device(JsonReader *root, const Job *job)
     if (job->train.precision == PRECISION_BF16 && !gpu)
         json_refuse(root, "train.precision",
                     "bf16 needs train.device \"cuda\"; only fp32 is possible on CPUs");
-    if (job->train.plans_uri && job->train.precision != PRECISION_BF16)
-        json_refuse(root, "train.plans", "only what computes in bf16 (train.precision) has plans");
     if (job->train.reduction == REDUCTION_FLOAT && gpu)
         json_refuse(root, "train.reduction",
                     "\"float\" is for CPUs alone; train.device \"cuda\" needs exact or exact64");

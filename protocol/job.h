@@ -37,6 +37,13 @@ typedef struct JobStream {
     double proportion;
 } JobStream;
 
+/* Where the plans of a job's operations come from when it begins; one that goes on has its checkpoint's. */
+typedef enum JobPlans {
+    JOB_PLANS_INSTALLED, /* the set that is installed for the GPU; none: our own kernels alone */
+    JOB_PLANS_AUTO,      /* rank 0 makes what that set lacks, once a submission */
+    JOB_PLANS_SET,       /* train.plans names one */
+} JobPlans;
+
 typedef struct Job {
     int priority;                /* place in the queue: the highest goes first */
     char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, as it appears in keys and cgroups */
@@ -72,7 +79,9 @@ typedef struct Job {
         uint64_t seed;
         JobDevice device;
         Precision precision;
-        char *plans_uri; /* the device's plans; NULL: it looks for some by itself */
+        JobPlans plans;
+        char *plans_uri; /* of JOB_PLANS_SET; else NULL */
+        int plan_sec;    /* of JOB_PLANS_AUTO: how long rank 0 may time algorithms */
         Reduction reduction;
         int zero_stage; /* 0, 1 or 2 */
         int threads;    /* OpenMP threads per rank */

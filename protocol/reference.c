@@ -47,10 +47,16 @@ const JobKey job_keys[] = {
      "or `\"cuda\"`: a GPU for each rank. Such a job gets only slots that have one. "
      "Nodes and controllers of 0.2.0 refuse this key"},
     {"train.precision", "\"fp32\"", NULL, false, "or `\"bf16\"` with `train.device` `\"cuda\"`"},
-    {"train.plans", NULL, "none: the set for its GPU that is installed", false,
-     "a plan set: which of its libraries' algorithms each operation of a bf16 job uses. `sdtrainer plan --job FILE "
-     "--plans FILE` makes one. A job that goes on uses what its checkpoint holds. Nodes and controllers of 0.2.0 "
-     "refuse this key"},
+    {"train.plans", NULL, "`\"auto\"` of a bf16 job", false,
+     "which of its libraries' algorithms each operation of a bf16 job uses. `\"auto\"`: rank 0 times algorithms for "
+     "what the set installed for its GPU lacks, once a submission, before the first step; `\"installed\"`: that set, "
+     "or without one our own kernels, which are slow; else a file or URI of a set, as `sdtrainer plan --job FILE "
+     "--plans FILE` makes it (a file called auto is `./auto`). A job that goes on uses what its checkpoint holds: "
+     "[Plans](../operating/job.md#plans). Nodes and controllers of 0.2.0 refuse this key"},
+    {"train.plan_sec", "60", NULL, false,
+     "of `train.plans` `\"auto\"`: seconds in which rank 0 times algorithms, a quarter of the nodes' `startup_sec` at "
+     "most; each operation after that takes its library's first proposal. Nodes and controllers before this key refuse "
+     "it"},
     {"train.reduction", "\"exact\"", NULL, false,
      "`\"exact\"` (int32), `\"exact64\"` (int64), or on CPUs `\"float\"`, which gives up equal bits"},
     {"train.zero_stage", "1", NULL, false, "0, 1 or 2: how the optimizer's state is divided among the ranks"},
@@ -117,6 +123,7 @@ static const struct {
     {"secret", "secret of the world; empty: it has none"},
     {"gpu", "PCI address of the slot's GPU; empty: it has none"},
     {"numerics", "the job's numerics as JSON; empty: not chosen yet"},
+    {"startup_usec", "time in which the daemon expects the rank to be ready; 0: not told"},
     {"alive_usec", "time after which the process is killed unless another `alive` comes"},
     {"address", "address of the rendezvous store"},
     {"pid", "the process"},
@@ -150,6 +157,7 @@ static const struct {
     {"uri", "URI of the manifest"},
     {"hash", "hash of the manifest"},
     {"digest", "digest of the training state"},
+    {"plans", "hash of the plan set that its steps were computed by; empty: none"},
     {"made_by", "generation that wrote the checkpoint"},
     {"more", "whether another `found` follows"},
     {"exit_code", "code that the process will exit with"},

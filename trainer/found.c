@@ -24,6 +24,10 @@ static int tell_one(DaemonLink *link, Store *store, const Manifest *m, int64_t g
                             .digest = manifest_digest(m),
                             .more = more};
     char folder[CHECKPOINT_FOLDER_MAX];
+    const ObjectRecord *objects;
+    const size_t n_objects = manifest_objects(m, &objects);
+    if (objects[n_objects - 1].kind == OBJECT_PLANS) /* the last kind there is */
+        (void)hash_format(objects[n_objects - 1].hash, found.plans);
     manifest_folder(m, folder);
     int n = snprintf(found.uri, sizeof(found.uri), "%s/%s/manifest.json", store_uri(store), folder);
     if (n >= (int)sizeof(found.uri))

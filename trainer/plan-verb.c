@@ -5,8 +5,10 @@
 #include "base/log.h"
 #include "protocol/exit-code.h"
 #include "store/store.h"
+#include "trainer/checkpoint/checkpoint.h"
 #include "trainer/data/dataset-look.h"
 #include "trainer/device-exit.h"
+#include "trainer/plan-set.h"
 #include "trainer/plan/memory-plan.h"
 #include "trainer/run.h"
 
@@ -36,11 +38,15 @@ static void help(void)
         "made on such a GPU\n"
         "with the same libraries, and tries algorithms only for what SET lacks: so one set serves "
         "jobs of several sizes.\n"
+        "SET may be a checkpoint's manifest.json: the set that it was computed by, with which "
+        "another job gets the same bits.\n"
         "If nobody has timed SET's plans (\"tuned\": false), FILE says so of all that it has.\n\n"
         "Examples:\n"
         "  sdtrainer plan --job job.json --ranks 8\n"
         "  sdtrainer plan --job job.json --plans plans.json\n"
-        "  sdtrainer plan --job larger.json --plans both.json --from plans.json\n\n"
+        "  sdtrainer plan --job larger.json --plans both.json --from plans.json\n"
+        "  sdtrainer plan --job job.json --plans again.json --from "
+        "s3://bucket/run/step-0000001000-o1-g1-0a1b2c3d/manifest.json\n\n"
         "Exit codes: 0, 75 retry, 78 bad job, 80 GPU broken, 83 store unreachable, 85 no GPU or "
         "library.\n");
 }
@@ -60,11 +66,31 @@ static int check_target(const char *path, Error *err)
                : 0;
 }
 
+static bool names_manifest(const char *uri)
+{
+    const char *slash = strrchr(uri, '/');
+    return strcmp(slash ? slash + 1 : uri, "manifest.json") == 0;
+}
+
+/* The set that a checkpoint was computed by, verified as it is when a rank goes on from there. */
+static int read_manifests(const char *uri, char **ret, Error *err)
+{
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(manifest_freep) Manifest *manifest = NULL;
+    int r = manifest_read_uri(uri, NULL, &store, &manifest, err);
+    if (r == 0)
+        r = checkpoint_restore_plans(store, NULL, manifest, ret, err);
+    if (r == 0 && !*ret)
+        r = error_set(err, -EINVAL, "its device had no plans");
+    return r;
+}
+
 /* The plans of the set `from` stay; only others are made. */
 static int keep_plans(Device *device, const char *from, ExitCode *code, Error *err)
 {
     _cleanup_free_ char *text = NULL;
-    int r = store_get_uri(from, DEVICE_PLANS_MAX, &text, NULL, err);
+    int r = names_manifest(from) ? read_manifests(from, &text, err)
+                                 : store_get_uri(from, DEVICE_PLANS_MAX, &text, NULL, err);
     *code = exit_code_of_store(exit_errno_of_named(r));
     if (r == 0) {
         r = device_use_plans(device, text, err);
@@ -87,7 +113,6 @@ static int make_plans(const Job *job, const UnetConfig *config, const DatasetSha
                                 .text_tokens = data->text_tokens,
                                 .backward = true};
     _cleanup_(device_freep) Device *device = NULL;
-    _cleanup_(network_freep) Network *network = NULL;
     _cleanup_free_ char *text = NULL;
     if (job->train.precision != PRECISION_BF16)
         return error_set(err, -EINVAL,
@@ -98,16 +123,12 @@ static int make_plans(const Job *job, const UnetConfig *config, const DatasetSha
     r = device_open(&options, &device, err);
     if (r == 0 && from && (r = keep_plans(device, from, code, err)) < 0)
         return r;
-    if (r == 0)
-        r = network_plan(device, config, &shape, &network, err);
-    if (r < 0) { /* memory of an open device may be others' for now, as when a rank starts */
-        *code = device && r == -ENOMEM ? EXIT_RETRY : device_exit_code(r);
+    if (r < 0) {
+        *code = device_exit_code(r);
         return r;
     }
-    r = device_plans(device, &text);
-    if (r < 0)
-        return error_errno(err, r, "cannot tell the device's plans");
-    return file_write(path, text, strlen(text), FILE_SYNC, err);
+    r = plan_set_make(device, config, &shape, &text, code, err);
+    return r < 0 ? r : file_write(path, text, strlen(text), FILE_SYNC, err);
 }
 
 static int print_plan(const Job *job, int n_ranks, const char *plans_path, const char *from,

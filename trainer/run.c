@@ -172,6 +172,7 @@ static int run_under_daemon(int fd)
                            .resume_hash =
                                *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
                            .find = assign.find,
+                           .startup_usec = assign.startup_usec,
                            .bind_address = assign.bind_address,
                            .gpu = assign.gpu,
                            .submission = assign.submission,

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/probe.h"
 
@@ -218,6 +219,9 @@ static int announce(Saver *s, const CheckpointResult *result, Error *err)
                         .saved_bytes = (int64_t)result->n_bytes,
                         .store = use_of_stores(s->session)};
     (void)snprintf(m.uri, sizeof(m.uri), "%s", result->uri);
+    const char *plans = s->session->plans;
+    if (plans)
+        (void)hash_format(hash_bytes(plans, strlen(plans)), m.plans);
     s->awaiting = true;
     log_info("step %lld is written: blocked %.1f ms, wrote %.1f ms STEP=%lld",
              (long long)result->step, (double)result->blocked_usec / 1e3,

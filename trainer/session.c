@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.c - see session.h. */
-#include "trainer/session.h"
+#include "trainer/session-device.h"
 
 #include "base/fault.h"
 #include "base/file.h"
@@ -155,30 +155,7 @@ static int open_config(Session *s, ExitCode *ret_exit, Error *err)
     return shapes_check(job, &s->config, dataset_shape(s->dataset), job->train.grain, err);
 }
 
-/* gpu: as SessionAssignment has it. */
-static int open_device(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
-{
-    const Job *job = s->job;
-    const bool cuda = job->train.device == JOB_DEVICE_CUDA;
-    const DeviceOptions options = {
-        .kind = cuda ? DEVICE_CUDA : DEVICE_CPU,
-        .threads = job->train.threads,
-        .type = job->train.precision == PRECISION_BF16 ? DATA_BF16 : DATA_F32,
-        .pci_address = gpu,
-    };
-    int r = cuda && gpu && !*gpu
-                ? error_set(err, -ENODEV, "this rank's slot has no GPU that sdtraind knows of")
-                : device_open(&options, &s->device, err);
-    if (r < 0) {
-        *ret_exit = device_exit_code(r);
-        return error_prefix(err, r, "train.device \"%s\"", cuda ? "cuda" : "cpu");
-    }
-    return 0;
-}
-
-/* What was looked for and does not verify leads to the one before it. Returns r where it was not looked for, or is
- * not what is wrong. */
-static int pass_over(Session *s, int r, ExitCode *ret_exit, Error *err)
+int session_pass_over(Session *s, int r, ExitCode *ret_exit, Error *err)
 {
     if (!s->search || !s->resume || (r != -EBADMSG && r != -EIO))
         return r;
@@ -189,62 +166,23 @@ static int pass_over(Session *s, int r, ExitCode *ret_exit, Error *err)
     return r;
 }
 
-/* The job's own plans, with which it begins. */
-static int use_job_plans(Session *s, ExitCode *ret_exit, Error *err)
-{
-    _cleanup_free_ char *text = NULL;
-    const char *uri = s->job->train.plans_uri;
-    int r = uri ? store_get_uri(uri, DEVICE_PLANS_MAX, &text, NULL, err) : 0;
-    *ret_exit = exit_code_of_store(exit_errno_of_named(r));
-    if (text) {
-        r = device_use_plans(s->device, text, err);
-        *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
-    }
-    return r < 0 ? error_prefix(err, r, "train.plans %s", uri) : 0;
-}
-
-/* The checkpoint's plans, or the job's, before the device chooses some for the network. */
-static int use_plans(Session *s, ExitCode *ret_exit, Error *err)
-{
-    _cleanup_free_ char *text = NULL;
-    int r;
-    if (!s->resume)
-        return use_job_plans(s, ret_exit, err);
-    while ((r = checkpoint_restore_plans(s->resume_store, session_resumes_own(s) ? s->local : NULL,
-                                         s->resume, &text, err)) < 0) {
-        *ret_exit = exit_code_of_store(r);
-        r = pass_over(s, r, ret_exit, err);
-        if (r < 0)
-            return r;
-    }
-    r = text ? device_use_plans(s->device, text, err) : 0;
-    if (r == 0)
-        return 0;
-    *ret_exit = r == -EINVAL || r == -ENOENT ? EXIT_NUMERICS : device_exit_code(r);
-    return error_prefix(err, r, "the plans of the checkpoint of step %lld",
-                        (long long)manifest_step(s->resume));
-}
-
 static bool on_gpu(const Session *s) { return device_kind(s->device) == DEVICE_CUDA; }
 
-static int open_network(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
+static int open_network(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
 {
     const Job *job = s->job;
     const DatasetShape *data = dataset_shape(s->dataset);
+    const NetworkShape shape = {.grain = (int)job->train.grain,
+                                .height = data->height,
+                                .width = data->width,
+                                .text_tokens = data->text_tokens,
+                                .backward = true};
     start_part("data");
-    int r = open_device(s, gpu, ret_exit, err);
-    start_part("device");
-    if (r == 0)
-        r = use_plans(s, ret_exit, err);
+    int r = session_open_device(s, a, &shape, ret_exit, err);
     if (r < 0)
         return r;
 
     *ret_exit = EXIT_NEVER_RETRY;
-    NetworkShape shape = {.grain = (int)job->train.grain,
-                          .height = data->height,
-                          .width = data->width,
-                          .text_tokens = data->text_tokens,
-                          .backward = true};
     r = network_plan(s->device, &s->config, &shape, &s->network, err);
     start_part("plans");
     if (r == -EPROTO || r == -EIO) /* plans for other libraries than this node's; a broken GPU */
@@ -316,6 +254,29 @@ static int check_numerics(const CheckpointFacts *mine, const CheckpointFacts *th
     return 0;
 }
 
+/* Where the job's plans take the place of the checkpoint's, everything else must be equal; other plans give other bits
+ * of the canned grain. */
+static int check_changed(const CheckpointFacts *mine, const CheckpointFacts *theirs, Error *err)
+{
+    _cleanup_json_ json_t *a = json_loads(mine->numerics, 0, NULL),
+                          *b = json_loads(theirs->numerics, 0, NULL);
+    (void)json_object_del(a, "plans"); /* they may have none */
+    (void)json_object_del(b, "plans"); /* as above */
+    return a && b && json_equal(a, b)
+               ? 0
+               : error_set(err, -EXDEV,
+                           "numerics %.180s differ from the checkpoint's in more than the plans: "
+                           "%.180s",
+                           mine->numerics, theirs->numerics);
+}
+
+static int check_resumed(const Session *s, Error *err)
+{
+    const CheckpointFacts *theirs = manifest_facts(s->resume);
+    return s->changes_plans ? check_changed(&s->facts, theirs, err)
+                            : check_numerics(&s->facts, theirs, "the job's", err);
+}
+
 static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
 {
     for (;;) {
@@ -323,7 +284,7 @@ static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
         daemon_link_stage(s->link, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
         if (s->resume) {
             *ret_exit = EXIT_NUMERICS;
-            r = check_numerics(&s->facts, manifest_facts(s->resume), "the job's", err);
+            r = check_resumed(s, err);
             if (r < 0)
                 return r;
         }
@@ -333,7 +294,7 @@ static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
             return 0;
         if (device_exit_blames(s->device, &r, ret_exit, err))
             return r; /* the checkpoint may be good */
-        r = pass_over(s, r, ret_exit, err);
+        r = session_pass_over(s, r, ret_exit, err);
         if (r < 0)
             return r;
     }
@@ -429,6 +390,7 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Ex
     s->rank = a->rank;
     s->world_size = a->world_size;
     s->claim = a->claim;
+    s->adopts = *a->resume_uri && !a->resume_hash;
     s->folder_lock = -EBADF;
 
     int r = job_parse(a->job_source, a->job_text, strlen(a->job_text), &s->job, err);
@@ -474,7 +436,7 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Ex
         if (r < 0)
             return r;
     }
-    r = open_network(s, a->gpu, ret_exit, err);
+    r = open_network(s, a, ret_exit, err);
     if (r < 0)
         return r;
     r = open_state(s, ret_exit, err);
@@ -588,6 +550,7 @@ static int open_writer(Session *s, Error *err)
                                  .parameters = network_parameters(s->network),
                                  .unet_config = config,
                                  .plans = s->plans,
+                                 .plan_changes = s->plan_changes,
                                  .facts = s->facts,
                                  .claim = s->claim,
                                  .keep_last = s->job->checkpoint.keep_last,

@@ -35,6 +35,7 @@ typedef struct SessionAssignment {
     const Hash *resume_hash; /* of that manifest's text; NULL: not checked */
     bool find_resume; /* go on from the newest own checkpoint that verifies; without any, step 0 */
     int find; /* FIND_ANY, FIND_MUST: tell the daemon first which checkpoints there are; 0: do not */
+    uint64_t startup_usec; /* in which the daemon expects a rank to be ready; 0: not told */
     const char *bind_address;
     const char
         *gpu; /* PCI address of this rank's GPU; "": its slot has none; NULL: any GPU will do */
@@ -53,7 +54,10 @@ typedef struct Session {
     CheckpointLocal *local; /* this node's copies of the store's checkpoints; NULL: none are kept */
     Manifest *resume;       /* NULL: step 0 of a fresh job */
     bool resumes_own;       /* `resume` lies where this job saves, by whatever path */
-    Store *resume_store;    /* holds `resume`; not `store` when a moved history is adopted */
+    bool adopts; /* `resume` was named by an operator (job start --resume), and is no commit */
+    bool changes_plans; /* the job's plans are others than those of the adopted `resume` */
+    char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* of the history, for the manifests */
+    Store *resume_store;      /* holds `resume`; not `store` when a moved history is adopted */
     CheckpointSearch *search; /* found `resume`; NULL: its URI was assigned */
     size_t n_left_aside;      /* checkpoints that the search passed over and the log names */
     Dataset *dataset;

@@ -472,6 +472,7 @@ static void values_arrive_as_they_were_sent(void **state)
                                    .generation = 1,
                                    .hash = {1, (uint64_t)i},
                                    .digest = {UINT64_MAX, 7},
+                                   .plans = "00112233445566778899aabbccddeeff",
                                    .at_usec = 5};
         (void)snprintf(commit.uri, sizeof(commit.uri), "file:///c/%d/manifest.json", i);
         checkpoints_append(&record, &commit);

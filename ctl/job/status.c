@@ -160,6 +160,8 @@ static void print_job(const Model *m, const ModelJob *job)
     if (json_is_object(checkpoint))
         printf("  checkpoint of step %lld, digest %s\n    %s\n", json_count(checkpoint, "step"),
                json_text(checkpoint, "digest"), json_text(checkpoint, "uri"));
+    if (*json_text(checkpoint, "plans"))
+        printf("    computed by the plan set %s\n", json_text(checkpoint, "plans"));
     print_cost(job);
     print_store(job);
     print_divergence(job);

@@ -33,7 +33,8 @@ static void status_has_the_documented_fields(void **state)
     CheckpointsRecord checkpoints = {.commits = {{.step = 10,
                                                   .generation = 1,
                                                   .uri = "file:///x/s/manifest.json",
-                                                  .digest = {.high = 1, .low = 2}},
+                                                  .digest = {.high = 1, .low = 2},
+                                                  .plans = "00112233445566778899aabbccddeeff"},
                                                  {.step = 11,
                                                   .generation = 1,
                                                   .uri = "file:///x/bad/manifest.json",
@@ -70,6 +71,8 @@ static void status_has_the_documented_fields(void **state)
     assert_string_equal(json_string_value(ctl_at(checkpoint, "uri")), "file:///x/s/manifest.json");
     assert_string_equal(json_string_value(ctl_at(checkpoint, "digest")),
                         "00000000000000010000000000000002");
+    assert_string_equal(json_string_value(ctl_at(checkpoint, "plans")),
+                        "00112233445566778899aabbccddeeff");
 
     json_t *incident = json_array_get(ctl_at(j, "incidents"), 0);
     assert_int_equal(json_array_size(ctl_at(j, "incidents")), 1);

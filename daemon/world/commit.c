@@ -251,6 +251,7 @@ static void add_line(Commit *commit, const ChannelMessage *m, int64_t generation
                                .digest = m->digest,
                                .at_usec = clock_realtime_usec()};
     (void)snprintf(line->uri, sizeof(line->uri), "%s", m->uri);
+    (void)snprintf(line->plans, sizeof(line->plans), "%s", m->plans);
 }
 
 static void begin(Commit *commit)

@@ -448,6 +448,7 @@ void local_world_assign(LocalWorld *local)
                                  .world_size = local->world_size,
                                  .spec = local->spec,
                                  .resume_hash = local->resume.hash,
+                                 .startup_usec = (uint64_t)(w->needs.config->startup_sec * 1e6),
                                  .find = (int)local->resume.find,
                                  .adopt = local->resume.adopt};
         (void)snprintf(assign.job, sizeof(assign.job), "%s", local->job->name);

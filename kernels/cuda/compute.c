@@ -123,7 +123,9 @@ int cuda_compute_new(Device *device, const CudaComputeOptions *options, CudaComp
     (void)snprintf(c->machine->device, sizeof(c->machine->device), "%s", options->device);
     c->plans = cuda_plans_new(NULL);
     c->folder = options->folder && device->type == DATA_BF16 ? memory_text(options->folder) : NULL;
-    c->tune = options->tune;
+    c->tune = options->asked->tune;
+    c->tune_sec = options->asked->tune_sec;
+    c->keep_installed = options->asked->keep_installed;
     int r = hold(c, err);
     if (r == 0 && c->tune)
         r = device->type == DATA_BF16
@@ -157,6 +159,20 @@ CudaCompute *cuda_compute_free(CudaCompute *c)
 
 /* ---- plans ---- */
 
+/* Who tunes begins with the folder's plans. Without any that fit, all are made. */
+static void keep_installed(CudaCompute *c)
+{
+    Error why = ERROR_INIT;
+    _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;
+    int r = cuda_plans_find(c->folder, c->machine, &plans, &why);
+    if (r == 0 && !cuda_plans_plain(plans))
+        cuda_plans_keep(c->plans, plans);
+    else if (r == 0 || r == -ENOENT)
+        log_info("no plans are installed for GPU %s: all are made", c->machine->device);
+    else
+        log_warning("the installed plans are not used, all are made: %s", why.text);
+}
+
 /* The folder's plans, if there are libraries to use them: what is missing leaves the device plain, what is there and
  * wrong is an error. Libraries that no set needs are not even opened, whatever is wrong with them. Not earlier than
  * needed, since a checkpoint's plans go before the folder's. */
@@ -165,6 +181,8 @@ static int choose(CudaCompute *c, Error *err)
     Error why = ERROR_INIT;
     CudaPlans *plans;
     if (c->tune || c->chosen || !c->folder) {
+        if (c->tune && c->keep_installed && !c->chosen && c->folder)
+            keep_installed(c);
         c->chosen = true;
         return 0;
     }

@@ -38,10 +38,12 @@ typedef struct CudaCompute {
     struct AttentionLibrary *attentions; /* one for each shape that is in use */
     char **names;                        /* cuda_compute_name() */
     size_t n_names;
-    char *folder; /* where plans are looked for; NULL: nowhere */
-    bool tune;    /* *_new() tries algorithms and gives the plans the entry that they lack */
-    bool chosen;  /* which plans it uses */
-    int tuned;    /* operations, by tune_choose(); the first of them at: */
+    char *folder;        /* where plans are looked for; NULL: nowhere */
+    bool tune;           /* *_new() tries algorithms and gives the plans the entry that they lack */
+    int tune_sec;        /* as DeviceOptions has it */
+    bool keep_installed; /* as DeviceOptions has it */
+    bool chosen;         /* which plans it uses */
+    int tuned;           /* operations, by tune_choose(); the first of them at: */
     uint64_t tune_began_usec;
     void *held; /* SDTRAIN_CUDA_HOLD */
 } CudaCompute;
@@ -51,7 +53,7 @@ typedef struct CudaComputeOptions {
     int sms;
     const char
         *folder; /* of plan sets; NULL: none, and the device is plain until it is told plans */
-    bool tune;   /* as CudaCompute has it */
+    const DeviceOptions *asked; /* for tune, tune_sec and keep_installed */
 } CudaComputeOptions;
 
 /* What was put on LANE_COMPUTE. */

@@ -127,7 +127,7 @@ static int open_streams(CudaDevice *d, Error *err)
 }
 
 /* Plan sets lie in plans/ beside this module, or where SDTRAIN_CUDA_PLANS says. */
-static int open_compute(CudaDevice *d, bool tune, Error *err)
+static int open_compute(CudaDevice *d, const DeviceOptions *asked, Error *err)
 {
     char architecture[32], folder[PATH_MAX] = "";
     const char *named = getenv("SDTRAIN_CUDA_PLANS");
@@ -145,7 +145,7 @@ static int open_compute(CudaDevice *d, bool tune, Error *err)
                                         .folder = named && *named ? named
                                                   : *folder       ? folder
                                                                   : NULL,
-                                        .tune = tune};
+                                        .asked = asked};
     return cuda_compute_new(&d->base, &options, &d->compute, err);
 }
 
@@ -217,7 +217,7 @@ int cuda_device_open(const DeviceOptions *options, Device **ret, Error *err)
     if (r == 0)
         r = open_streams(d, err);
     if (r == 0)
-        r = open_compute(d, options->tune, err);
+        r = open_compute(d, options, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(device);

@@ -195,7 +195,7 @@ extern "C" int emulated_device_open(const DeviceOptions *options, Device **ret, 
     device->kind = DEVICE_CUDA;
     device->type = options->type;
     const CudaComputeOptions compute = {"emulated", "emulator", 1, getenv("SDTRAIN_CUDA_PLANS"),
-                                        options->tune};
+                                        options};
     r = cuda_compute_new(device, &compute, &e->compute, err);
     if (r < 0) {
         (void)emulated_free(device);

@@ -36,7 +36,7 @@ static void cluster_kernel(ClusterUse use, double *to)
 
 extern "C" void clusters_run(ClusterUse use, uint64_t seed, double to[CLUSTER_BLOCKS])
 {
-    const DeviceOptions options = {DEVICE_CUDA, 0, 1, DATA_F32, nullptr, false};
+    const DeviceOptions options = {DEVICE_CUDA, 0, 1, DATA_F32, nullptr, false, 0, false};
     Device *device = nullptr;
     Error err = {};
     if (emulated_device_open(&options, &device, &err) < 0) {

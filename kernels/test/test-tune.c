@@ -183,6 +183,12 @@ static void the_whole_is_bounded(void **state)
     compute =
         (CudaCompute){.tuned = 1, .tune_began_usec = clock_monotonic_usec() - 301 * 1000000ull};
     assert_int_equal(tune_candidates_max(&compute), 2);
+    /* Seconds that the device was opened with go before the variable. */
+    compute.tune_sec = 302;
+    assert_int_equal(tune_candidates_max(&compute), TUNE_CANDIDATES_MAX);
+    assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "1000", 1), 0);
+    compute.tune_sec = 300;
+    assert_int_equal(tune_candidates_max(&compute), 2);
     static const char *const bad[] = {"", "1s", "-1", "100000000"};
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
         assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", bad[i], 1), 0);

@@ -117,6 +117,11 @@ static void bad_files_are_refused_by_key_and_value(void **state)
         {"\"steps\": 100",
          "\"steps\": 1, \"device\": \"cuda\", \"precision\": \"bf16\", \"plans\": 1",
          "job.json: train.plans: expected a string, got 1"},
+        {"\"steps\": 100", "\"steps\": 1, \"plans\": \"auto\"",
+         "job.json: train.plans: only what computes in bf16 (train.precision) has plans"},
+        {"\"steps\": 100",
+         "\"steps\": 1, \"device\": \"cuda\", \"precision\": \"bf16\", \"plan_sec\": 0",
+         "job.json: train.plan_sec: 0 is not in 1..3600"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"CUDA\"",
          "job.json: train.device: CUDA is not one of cpu, cuda"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"\"",
@@ -225,8 +230,38 @@ static void gpu_jobs_choose_a_precision(void **state)
                                "\"reduction\": \"exact64\", \"plans\": \"s3://b/p.json\"");
     _cleanup_(job_freep) Job *d = parse(planned);
     assert_null(b->train.plans_uri);
+    assert_int_equal(d->train.plans, JOB_PLANS_SET);
     assert_string_equal(d->train.plans_uri, "s3://b/p.json");
     assert_true(hash_equal(d->identity, b->identity));
+
+    static const struct {
+        const char *text;
+        JobPlans plans;
+        const char *uri;
+        int sec;
+    } words[] = {
+        {"", JOB_PLANS_AUTO, NULL, 60},
+        {", \"plans\": \"auto\", \"plan_sec\": 7", JOB_PLANS_AUTO, NULL, 7},
+        {", \"plans\": \"installed\"", JOB_PLANS_INSTALLED, NULL, 60},
+        {", \"plans\": \"./auto\"", JOB_PLANS_SET, "./auto", 60},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(words); i++) {
+        char more[160];
+        (void)snprintf(more, sizeof(more),
+                       "\"steps\": 100, \"device\": \"cuda\", \"precision\": \"bf16\", "
+                       "\"reduction\": \"exact64\"%s",
+                       words[i].text);
+        _cleanup_free_ char *text = with("\"steps\": 100", more);
+        _cleanup_(job_freep) Job *job = parse(text);
+        assert_int_equal(job->train.plans, words[i].plans);
+        assert_int_equal(job->train.plan_sec, words[i].sec);
+        if (words[i].uri)
+            assert_string_equal(job->train.plans_uri, words[i].uri);
+        else
+            assert_null(job->train.plans_uri);
+        assert_true(hash_equal(job->identity, b->identity));
+    }
+    assert_int_equal(a->train.plans, JOB_PLANS_INSTALLED); /* in fp32 there are none */
 }
 
 static void model_init_takes_its_three_forms(void **state)

@@ -10,6 +10,7 @@
  *     unet_ema/...             the same, once the EMA is active
  *     moments/c<chunk, 6 digits>.bin   m then v of one chunk, fp32 little-endian
  *     plans.json               of a device that has plans: which
+ *   plans/auto-<submission>-*.json   until the first commit: what ranks compute by (plan-set.h)
  *   metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl   one line a step; this
  *                              checkpoint's manifest lists it, and so do later ones of the history
  *                              until it is merged with its neighbours
@@ -37,6 +38,9 @@
 enum {
     CHECKPOINT_NOT_OWNER = ENOTUNIQ, /* negative: another owns the folder; the text names it */
 };
+
+/* Begins the keys of plan sets that submissions made before their first commit (plan-set.h). */
+#define CHECKPOINT_PLAN_SETS "plans/auto-"
 
 /* Which owner a writer may take the folder over from. */
 typedef enum OwnerTakes {
@@ -118,6 +122,7 @@ typedef struct CheckpointOptions {
     const ParameterList *parameters; /* borrowed */
     const char *unet_config;         /* config.json's text (unet_config_format()); copied */
     const char *plans; /* the device's, as device_plans() gives them; borrowed; NULL: it has none */
+    const char *plan_changes; /* of the history, as manifest_plan_changes() tells them; borrowed */
     CheckpointFacts facts;
     CheckpointClaim claim;
     int64_t keep_last;          /* how many of the newest committed checkpoints stay, 2 or more */
@@ -183,7 +188,8 @@ typedef struct MetricsKept MetricsKept; /* metrics.h */
  * step that keep_every divides, checkpoints beyond latest's step with their metrics, and all that
  * belongs to a newer generation or is not of the owner's history. These go: the history's other
  * checkpoints, those of this or an older generation that are not in it (never committed, or
- * invalidated), folders without a manifest, and metrics that no remaining manifest lists. Once a
+ * invalidated), folders without a manifest, metrics that no remaining manifest lists, and plan sets of
+ * before the first commit. Once a
  * newer generation has written anything, nothing goes. kept: remembers manifests from call to call;
  * may be NULL. */
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,

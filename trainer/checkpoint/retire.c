@@ -128,6 +128,11 @@ static void decide(Retire *t)
 
 /* ---- removal ---- */
 
+static bool is_plan_set(const char *key)
+{
+    return strncmp(key, CHECKPOINT_PLAN_SETS, strlen(CHECKPOINT_PLAN_SETS)) == 0;
+}
+
 static int remove_manifest(Retire *t, const CatalogueFolder *f, Error *err)
 {
     const char *key = t->catalogue.objects.objects[f->manifest].key;
@@ -181,6 +186,17 @@ static int remove_segments(Retire *t, const char **keys, Error *err)
     return remove_keys(t, keys, n_own, err);
 }
 
+/* Those that ranks computed by before there was a commit: a manifest has the set now. */
+static int remove_plan_sets(Retire *t, const char **keys, Error *err)
+{
+    const StoreList *all = &t->catalogue.objects;
+    size_t n = 0;
+    for (size_t i = 0; i < all->n_objects; i++)
+        if (is_plan_set(all->objects[i].key))
+            keys[n++] = all->objects[i].key;
+    return remove_keys(t, keys, n, err);
+}
+
 static int remove_all(Retire *t, Error *err)
 {
     const Catalogue *c = &t->catalogue;
@@ -192,7 +208,9 @@ static int remove_all(Retire *t, Error *err)
     for (size_t i = 0; r == 0 && i < c->n_folders; i++)
         if (!t->keep[i])
             r = remove_folder(t, &c->folders[i], keys, err);
-    return r < 0 ? r : remove_segments(t, keys, err);
+    if (r == 0)
+        r = remove_segments(t, keys, err);
+    return r < 0 ? r : remove_plan_sets(t, keys, err);
 }
 
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
@@ -242,7 +260,7 @@ static bool may_sweep(void *context, const char *key)
     if (strncmp(key, ".put-probe-", 11) == 0) /* s3:// asks a server with it */
         return true;
     if (strcmp(key, "metrics.jsonl") == 0 || strcmp(key, "metrics/") == 0 ||
-        owner_key_parse(key, &number) == 0)
+        owner_key_parse(key, &number) == 0 || is_plan_set(key))
         return true;
     (void)snprintf(folder, sizeof(folder), "%.*s", (int)strcspn(key, "/"), key);
     if (checkpoint_name_parse(folder, &name) < 0 && metrics_key_parse(key, &name, &number) < 0)

@@ -281,6 +281,8 @@ static int compose_manifest(const Save *s, Manifest **ret, Error *err)
     take_history(s, m);
     divergence_format(&w->snapshot.divergence, m->divergence);
     step_times_format(&w->snapshot.step_times, m->step_times);
+    if (w->options.plan_changes)
+        (void)snprintf(m->plan_changes, sizeof(m->plan_changes), "%s", w->options.plan_changes);
     int r = take_reports(s, m, err);
     if (r < 0)
         return r;

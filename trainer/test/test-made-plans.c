@@ -396,7 +396,7 @@ static void a_set_that_was_cut_short_is_refused(void **unused)
     (void)snprintf(path, sizeof(path), "%s/another.json", sets);
     (void)snprintf(own, sizeof(own), "%s/emulator.json", sets);
     assert_int_equal(folder_make(sets, &err), 0);
-    _cleanup_free_ char *text = job_with("cut", cut), *found = job_text("found", "");
+    _cleanup_free_ char *text = job_with("cut", cut), *found = job_with("found", "installed");
     for (size_t i = 0; i < ELEMENTSOF(lengths); i++) {
         assert_int_equal(file_write(cut, set, lengths[i], 0, &err), 0);
         expect_run(text, EXIT_NEVER_RETRY, "train.plans", "cut.json: plans");
@@ -471,13 +471,14 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     (void)unused;
     char path[160];
     Error err = ERROR_INIT;
-    _cleanup_free_ char *undisturbed = job_text("undisturbed", ""), *plain = job_text("plain", "");
+    _cleanup_free_ char *undisturbed = job_with("undisturbed", "installed"),
+                        *plain = job_with("plain", "installed");
     const Hash reference = train(undisturbed, 1, NULL, -1);
     (void)train(plain, 1, NULL, 1);
     const ChannelMessage saved = ranks[0].saved;
     assert_int_equal(folder_make(folder, &err), 0);
     assert_int_equal(setenv("SDTRAIN_CUDA_PLANS", folder, 1), 0);
-    _cleanup_free_ char *none = job_text("none", ""), *one = job_text("one", "");
+    _cleanup_free_ char *none = job_with("none", "installed"), *one = job_with("one", "installed");
     expect_run(none, EXIT_DONE, "computes by its own kernels alone",
                "has no plans for GPU emulator");
 
@@ -490,7 +491,7 @@ static void a_folder_of_sets_is_looked_at(void **unused)
 
     (void)snprintf(path, sizeof(path), "%s/emulator.json", folder);
     put_set(path, "\"cudnn\":9", "\"cudnn\":8");
-    _cleanup_free_ char *other = job_text("other", "");
+    _cleanup_free_ char *other = job_with("other", "installed");
     expect_run(other, EXIT_NUMERICS, "emulator.json: the plans are for cuDNN 8", "");
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
@@ -507,11 +508,12 @@ static void libraries_are_opened_for_plans_alone(void **unused)
     assert_int_equal(folder_make(sets, &err), 0);
     put_set(path, "\"sms\":1", "\"sms\":132");
     static const char *const libraries[] = {FAKES "-tests/older:" FAKES, FAKES};
-    _cleanup_free_ char *opens = job_text("opens", ""), *other = job_text("opens-other", "");
+    _cleanup_free_ char *opens = job_with("opens", "installed"),
+                        *other = job_with("opens-other", "installed");
     for (size_t i = 0; i < ELEMENTSOF(libraries); i++) {
         char name[32], *said;
         (void)snprintf(name, sizeof(name), "opens-none-%zu", i);
-        _cleanup_free_ char *text = job_text(name, "");
+        _cleanup_free_ char *text = job_with(name, "installed");
         assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", libraries[i], 1), 0);
         assert_int_equal(setenv("SDTRAIN_CUDA_PLANS", i == 0 ? "/nonexistent" : sets, 1), 0);
         if (run("run", text, NULL, NULL, &said) != EXIT_DONE)

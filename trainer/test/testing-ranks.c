@@ -21,6 +21,9 @@ enum { PATIENCE_MSEC = 60000 };
 Rank ranks[RANKS_MAX];
 const char *ranks_gpu = "";
 int64_t ranks_steps = 12;
+const char *ranks_submission = "";
+uint64_t ranks_startup_usec;
+bool ranks_adopt;
 
 static char sources[JOB_SOURCES_MAX]; /* as job start would have told them */
 
@@ -141,6 +144,9 @@ void rank_assign(Rank *rank, const char *text, int64_t generation, int number, i
                         .bind_address = "127.0.0.1"};
     (void)snprintf(m.sources, sizeof(m.sources), "%s", sources);
     (void)snprintf(m.gpu, sizeof(m.gpu), "%s", ranks_gpu);
+    (void)snprintf(m.submission, sizeof(m.submission), "%s", ranks_submission);
+    m.startup_usec = ranks_startup_usec;
+    m.adopt = resume && ranks_adopt;
     if (resume) {
         (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
         m.resume_hash = resume->hash;

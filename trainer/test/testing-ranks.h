@@ -23,8 +23,11 @@ typedef struct Rank {
 } Rank;
 
 extern Rank ranks[RANKS_MAX];
-extern const char *ranks_gpu; /* as the daemon tells of the next rank's slot: "0000:3b:00" */
-extern int64_t ranks_steps;   /* of the job */
+extern const char *ranks_gpu;        /* as the daemon tells of the next rank's slot: "0000:3b:00" */
+extern int64_t ranks_steps;          /* of the job */
+extern const char *ranks_submission; /* "" unless a test draws one */
+extern uint64_t ranks_startup_usec;  /* as the daemon tells it; 0: not told */
+extern bool ranks_adopt;             /* what is resumed was named by an operator */
 
 /* What the job's data is when it is submitted: all ranks that are assigned a job are told so. */
 void ranks_look_at_data(const char *text);

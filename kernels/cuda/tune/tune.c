@@ -45,9 +45,11 @@ int tune_operand(Device *device, size_t n_bytes, void **ret, Error *err)
 
 /* ---- time ---- */
 
-static uint64_t bound_usec(void)
+static uint64_t bound_usec(const CudaCompute *c)
 {
     const char *value = getenv(TIME_VARIABLE);
+    if (c->tune_sec > 0)
+        return (uint64_t)c->tune_sec * 1000000;
     char *end = NULL;
     const long seconds = value ? strtol(value, &end, 10) : SECONDS;
     if (value && (end == value || *end || seconds < 0 || seconds > SECONDS_MAX)) {
@@ -119,7 +121,7 @@ enum {
 
 static bool is_late(const CudaCompute *c, uint64_t now)
 {
-    return (c->tuned ? now - c->tune_began_usec : 0) >= bound_usec();
+    return (c->tuned ? now - c->tune_began_usec : 0) >= bound_usec(c);
 }
 
 int tune_candidates_max(const CudaCompute *compute)
@@ -186,8 +188,8 @@ int tune_choose(const Tuning *t, Error *err)
     const TuneCandidate *chosen = &t->candidates[best];
     if (late)
         log_warning("plan of %s: the first that the library offers, untimed: tuning has taken its "
-                    "%.0f s (" TIME_VARIABLE ")",
-                    t->operation, seconds);
+                    "%.0f s (%s)",
+                    t->operation, seconds, c->tune_sec > 0 ? "train.plan_sec" : TIME_VARIABLE);
     else
         log_info("plan of %s: %.1f us, %" PRId64 " bytes of workspace, the best of %d (number %d, "
                  "after %.0f s)",

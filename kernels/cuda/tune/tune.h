@@ -6,9 +6,9 @@
  * events on LANE_COMPUTE, so that neither the host nor one late round counts. Of those that are at most 1 % slower than
  * the fastest, the one with the least workspace is taken; among equals the library's order decides.
  *
- * Everything is bounded: a candidate's rounds, candidates, and the whole. When a device has tuned for
- * SDTRAIN_CUDA_TUNE_SEC seconds (300), each further operation gets its library's first candidate that runs, of
- * tune_candidates_max().
+ * Everything is bounded: a candidate's rounds, candidates, and the whole. When a device has tuned for its seconds
+ * (DeviceOptions.tune_sec, else SDTRAIN_CUDA_TUNE_SEC, 300), each further operation gets its library's first candidate
+ * that runs, of tune_candidates_max().
  *
  * Ownership: borrows everything.
  * Units:     bytes, microseconds.

@@ -35,9 +35,10 @@ struct Manifest {
     size_t n_segments;
     char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
     size_t n_committed;
-    char divergence[DIVERGENCE_TEXT_MAX]; /* divergence_format(); empty: not told */
-    char step_times[STEP_TIMES_TEXT_MAX]; /* step_times_format(); empty: not told */
-    Hash hash;                            /* of the text; set by reading */
+    char divergence[DIVERGENCE_TEXT_MAX];     /* divergence_format(); empty: not told */
+    char step_times[STEP_TIMES_TEXT_MAX];     /* step_times_format(); empty: not told */
+    char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* empty: none */
+    Hash hash;                                /* of the text; set by reading */
 };
 
 /* The state digest that follows from the manifest's chunk hashes and scalars. */

@@ -194,6 +194,8 @@ int manifest_format(const Manifest *m, char **ret)
         r = set(root, "divergence", json_string(m->divergence));
     if (r == 0 && m->step_times[0])
         r = set(root, "step_times", json_string(m->step_times));
+    if (r == 0 && m->plan_changes[0])
+        r = set(root, "plan_changes", json_string(m->plan_changes));
     r = r ?: set_seal(root);
     if (r < 0)
         return r;

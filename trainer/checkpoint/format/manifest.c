@@ -423,6 +423,8 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
                         sizeof(m->divergence)); /* the reader keeps the error */
     (void)json_get_text(&r, "step_times", JSON_OPTIONAL, m->step_times,
                         sizeof(m->step_times)); /* as above */
+    (void)json_get_text(&r, "plan_changes", JSON_OPTIONAL, m->plan_changes,
+                        sizeof(m->plan_changes)); /* as above */
     if (r.r == 0)
         check_digest(&r, m);
     if (r.r == 0)
@@ -570,6 +572,23 @@ bool manifest_has_ema(const Manifest *m) { return m->ema; }
 const char *manifest_divergence(const Manifest *m) { return m->divergence; }
 
 const char *manifest_step_times(const Manifest *m) { return m->step_times; }
+
+const char *manifest_plan_changes(const Manifest *m) { return m->plan_changes; }
+
+void plan_changes_add(char text[PLAN_CHANGES_TEXT_MAX], int64_t step, const char *before,
+                      const char *after)
+{
+    char added[128], kept[PLAN_CHANGES_TEXT_MAX];
+    const int n = snprintf(added, sizeof(added), "%lld %s %s", (long long)step, before, after);
+    assert(n > 0 && (size_t)n < sizeof(added));
+    (void)snprintf(kept, sizeof(kept), "%s", text);
+    const char *from = kept;
+    while (*from && strlen(from) + 2 + (size_t)n >= PLAN_CHANGES_TEXT_MAX) {
+        const char *next = strstr(from, "; ");
+        from = next ? next + 2 : "";
+    }
+    (void)snprintf(text, PLAN_CHANGES_TEXT_MAX, "%s%s%s", from, *from ? "; " : "", added);
+}
 
 static int differ(const Manifest *m, const char *what, const char *theirs, const char *ours,
                   Error *err)

@@ -29,6 +29,7 @@ enum {
     CHECKPOINT_NUMERICS_MAX = 1024,
     METRICS_FAN_IN = 16, /* neighbours of one level that become one of the next */
     METRICS_LEVEL_MAX = 16,
+    PLAN_CHANGES_TEXT_MAX = 1024,
 };
 
 /* What a manifest records besides the state; the same on all ranks. */
@@ -75,6 +76,12 @@ bool manifest_has_ema(const Manifest *manifest);
 const char *manifest_divergence(const Manifest *manifest);
 /* What step_times_parse() reads: how long the steps up to its own took. Empty: an older version wrote it. */
 const char *manifest_step_times(const Manifest *manifest);
+/* At which steps the history went on by another plan set, as an operator asked: "<step> <hash before> <hash after>",
+ * oldest first, with "; " between two; "none" where there were no plans. Empty: nowhere. */
+const char *manifest_plan_changes(const Manifest *manifest);
+/* Adds one; the oldest go where there is no room. Hashes as text. */
+void plan_changes_add(char text[PLAN_CHANGES_TEXT_MAX], int64_t step, const char *before,
+                      const char *after);
 /* Its folder below the checkpoint URI. */
 void manifest_folder(const Manifest *manifest, char ret[CHECKPOINT_FOLDER_MAX]);
 /* Returns how many earlier checkpoints of the history it lists as committed, and copies the folders

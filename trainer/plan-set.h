@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan-set.h - the plan set of a submission whose job names none (train.plans "auto").
+ *
+ * Two ranks that time algorithms apart choose differently, and ranks have no comm before all of them are ready. So
+ * rank 0 alone makes the set, and puts it, if absent, into the checkpoint's folder:
+ *
+ *     plans/<submission>-<GPU's name>-<multiprocessors>-<cuDNN>-<cuBLASLt>.json
+ *
+ * What lies there already wins, whoever put it: for the other ranks, which wait for it and time nothing, and for later
+ * worlds of the submission that have no commit yet. A machine without libraries has the plain set, as <submission>-plain.
+ * From the first commit on the set of its manifest counts alone, and checkpoint_retire() removes the object.
+ *
+ * Where a store's put-if-absent is not atomic, rank 0 reads back what it has put, a moment later.
+ *
+ * Ownership: borrows everything; the text is the caller's to free.
+ * Units:     seconds.
+ * Errors:    *ret_exit says what the leader makes of it. -EXDEV (85): rank 0 has put a set for another GPU or other
+ *            libraries. -ETIMEDOUT (75): rank 0 has put none in time. Those of the device and of the store.
+ * Threads:   the training thread.
+ *
+ * Fault points: plans.made, plans.put, plans.wait.
+ */
+#pragma once
+
+#include "protocol/exit-code.h"
+#include "store/store.h"
+#include "trainer/daemon-link.h"
+#include "trainer/nn/network.h"
+
+typedef struct PlanSetNeeds {
+    Store *store; /* of checkpoint.uri */
+    const char *submission;
+    int rank;
+    const DeviceOptions *device; /* which one the rank computes on */
+    const UnetConfig *config;
+    const NetworkShape *shape;
+    int tune_sec; /* in which rank 0 times algorithms */
+    int wait_sec; /* in which the others wait for the set */
+    DaemonLink *link;
+} PlanSetNeeds;
+
+int plan_set_take(const PlanSetNeeds *needs, char **ret, ExitCode *ret_exit, Error *err);
+
+/* Makes the plans that a device with DeviceOptions.tune lacks for the network, and returns all that it has. */
+int plan_set_make(Device *maker, const UnetConfig *config, const NetworkShape *shape, char **ret,
+                  ExitCode *ret_exit, Error *err);

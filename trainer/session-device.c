@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session-device.c - see session-device.h. */
+#include "trainer/session-device.h"
+
+#include "base/hash.h"
+#include "base/log.h"
+#include "trainer/device-exit.h"
+#include "trainer/plan-set.h"
+#include "trainer/start-times.h"
+
+#include <string.h>
+
+enum {
+    START_SHARE = 4,   /* of the time for a start that timing algorithms may take: one in so many */
+    COMPILE_SEC = 300, /* for what rank 0 does beside timing */
+};
+
+static DeviceOptions options_of(const Job *job, const char *gpu)
+{
+    return (DeviceOptions){
+        .kind = job->train.device == JOB_DEVICE_CUDA ? DEVICE_CUDA : DEVICE_CPU,
+        .threads = job->train.threads,
+        .type = job->train.precision == PRECISION_BF16 ? DATA_BF16 : DATA_F32,
+        .pci_address = gpu,
+    };
+}
+
+static int open_device(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
+{
+    const DeviceOptions options = options_of(s->job, gpu);
+    const bool cuda = options.kind == DEVICE_CUDA;
+    int r = cuda && gpu && !*gpu
+                ? error_set(err, -ENODEV, "this rank's slot has no GPU that sdtraind knows of")
+                : device_open(&options, &s->device, err);
+    if (r < 0) {
+        *ret_exit = device_exit_code(r);
+        return error_prefix(err, r, "train.device \"%s\"", cuda ? "cuda" : "cpu");
+    }
+    return 0;
+}
+
+/* ---- the job's plans, with which it begins ---- */
+
+static int read_named(const Session *s, char **ret, ExitCode *ret_exit, Error *err)
+{
+    int r = store_get_uri(s->job->train.plans_uri, DEVICE_PLANS_MAX, ret, NULL, err);
+    *ret_exit = exit_code_of_store(exit_errno_of_named(r));
+    return r < 0 ? error_prefix(err, r, "train.plans %s", s->job->train.plans_uri) : 0;
+}
+
+/* A rank's start is bounded by its daemon: timing algorithms takes a part of that. */
+static int take_submissions(const Session *s, const SessionAssignment *a, const NetworkShape *shape,
+                            char **ret, ExitCode *ret_exit, Error *err)
+{
+    const DeviceOptions device = options_of(s->job, a->gpu);
+    const int startup_sec = (int)MIN(a->startup_usec / USEC_PER_SEC, (uint64_t)INT32_MAX);
+    PlanSetNeeds needs = {.store = s->store,
+                          .submission = a->submission,
+                          .rank = s->rank,
+                          .device = &device,
+                          .config = &s->config,
+                          .shape = shape,
+                          .tune_sec = s->job->train.plan_sec,
+                          .wait_sec = s->job->train.plan_sec + COMPILE_SEC,
+                          .link = s->link};
+    if (startup_sec > 0) {
+        needs.tune_sec = MAX(1, MIN(needs.tune_sec, startup_sec / START_SHARE));
+        needs.wait_sec = MIN(needs.wait_sec, startup_sec);
+    }
+    return plan_set_take(&needs, ret, ret_exit, err);
+}
+
+static int use_job_plans(Session *s, const SessionAssignment *a, const NetworkShape *shape,
+                         ExitCode *ret_exit, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    const bool is_named = s->job->train.plans == JOB_PLANS_SET;
+    int r = 0;
+    if (is_named)
+        r = read_named(s, &text, ret_exit, err);
+    else if (s->job->train.plans == JOB_PLANS_AUTO)
+        r = take_submissions(s, a, shape, &text, ret_exit, err);
+    if (r < 0 || !text)
+        return r;
+    r = device_use_plans(s->device, text, err);
+    *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
+    return r == 0 ? 0
+                  : error_prefix(err, r, "train.plans %s",
+                                 is_named ? s->job->train.plans_uri : "\"auto\"");
+}
+
+/* ---- the checkpoint's plans ---- */
+
+/* NULL: its device had none. */
+static int restore_plans(Session *s, char **ret, ExitCode *ret_exit, Error *err)
+{
+    int r;
+    while ((r = checkpoint_restore_plans(s->resume_store, session_resumes_own(s) ? s->local : NULL,
+                                         s->resume, ret, err)) < 0) {
+        *ret_exit = exit_code_of_store(r);
+        r = session_pass_over(s, r, ret_exit, err);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* Of what device_plans() tells, which a manifest holds: a named set may be written in another way. */
+static int hash_in_use(const Session *s, char ret[HASH_TEXT_BYTES], Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = device_plans(s->device, &text);
+    if (r < 0)
+        return error_errno(err, r, "cannot tell the device's plans");
+    (void)hash_format(hash_bytes(text, strlen(text)), ret);
+    return 0;
+}
+
+/* The job names a set, and adopts a checkpoint that was made by another one. */
+static int change_plans(Session *s, const char *before, ExitCode *ret_exit, Error *err)
+{
+    char was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];
+    _cleanup_free_ char *text = NULL;
+    int r = read_named(s, &text, ret_exit, err);
+    if (r < 0)
+        return r;
+    r = device_use_plans(s->device, text, err);
+    *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
+    if (r < 0)
+        return error_prefix(err, r, "train.plans %s", s->job->train.plans_uri);
+    r = hash_in_use(s, is, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(was, sizeof(was), "none");
+    if (before)
+        (void)hash_format(hash_bytes(before, strlen(before)), was);
+    s->changes_plans = strcmp(was, is) != 0;
+    if (!s->changes_plans)
+        return 0;
+    log_warning("the history changes at step %lld: it goes on by the plans %s of %s, no more by "
+                "the checkpoint's, %s STEP=%lld",
+                (long long)manifest_step(s->resume), is, s->job->train.plans_uri, was,
+                (long long)manifest_step(s->resume));
+    plan_changes_add(s->plan_changes, manifest_step(s->resume), was, is);
+    return 0;
+}
+
+static int use_checkpoint_plans(Session *s, ExitCode *ret_exit, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    int r = restore_plans(s, &text, ret_exit, err);
+    if (r < 0)
+        return r;
+    (void)snprintf(s->plan_changes, sizeof(s->plan_changes), "%s",
+                   manifest_plan_changes(s->resume));
+    if (s->adopts && s->job->train.plans == JOB_PLANS_SET)
+        return change_plans(s, text, ret_exit, err);
+    r = text ? device_use_plans(s->device, text, err) : 0;
+    if (r == 0)
+        return 0;
+    *ret_exit = r == -EINVAL || r == -ENOENT ? EXIT_NUMERICS : device_exit_code(r);
+    return error_prefix(err, r, "the plans of the checkpoint of step %lld",
+                        (long long)manifest_step(s->resume));
+}
+
+int session_open_device(Session *s, const SessionAssignment *a, const NetworkShape *shape,
+                        ExitCode *ret_exit, Error *err)
+{
+    int r = open_device(s, a->gpu, ret_exit, err);
+    start_part("device");
+    if (r < 0)
+        return r;
+    return s->resume ? use_checkpoint_plans(s, ret_exit, err)
+                     : use_job_plans(s, a, shape, ret_exit, err);
+}
