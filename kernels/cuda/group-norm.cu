@@ -7,6 +7,7 @@
  * channels, their y the line, every LINES-th pixel. A warp so reads what lies side by side, and a thread keeps what
  * its channels need in registers. A sum over the pixels of an image has one tree, which the number of pixels alone
  * determines: a line's in fp32, at most CHUNK / LINES of them; lines, chunks and the channels of a group in double. */
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/operations.h"
 
@@ -26,16 +27,15 @@ struct Groups {
     int c, groups;
     Divisor size; /* channels of a group */
     double eps;
-    bool silu;
 };
 
 static Groups groups_of(const GroupNormShape *s)
 {
     assert(s->c % s->groups == 0);
     const int64_t pixels = (int64_t)s->h * s->w;
-    return Groups{s->n,   pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
-                  s->c,   s->groups, divisor(s->c / s->groups),
-                  s->eps, s->silu};
+    return Groups{s->n,  pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
+                  s->c,  s->groups, divisor(s->c / s->groups),
+                  s->eps};
 }
 
 /* Threads and blocks where a thread has N channels: the widest blocks that share a pixel evenly. grid: x part of the
@@ -130,6 +130,18 @@ static size_t parts_bytes(const Groups &g)
     return (size_t)(g.n * g.chunks * 2 * g.c) * sizeof(float);
 }
 
+/* Runs a statement with SILU, as the shape has it. */
+#define WITH_SILU(shape, ...)                                                                      \
+    do {                                                                                           \
+        if ((shape)->silu) {                                                                       \
+            constexpr bool SILU = true;                                                            \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            constexpr bool SILU = false;                                                           \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
 /* ---- GroupNorm: forward ---- */
 
 /* The sums of x and of its square, less the channel's value in the image's first pixel: means far above the
@@ -216,7 +228,7 @@ __device__ static inline Line<N> line_of(const Groups &g, int channel, const flo
     return line;
 }
 
-template <int N, typename T>
+template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 3)
     group_normalise_kernel(Groups g, const T *x, const float *gamma, const float *beta,
                            const float *saved, T *y)
@@ -230,7 +242,7 @@ __global__ void __launch_bounds__(THREADS, 3)
         [=](int64_t at, Pack<N> pack) {
             for (int k = 0; k < N; k++) {
                 const float z = fmaf(pack.at[k], line.scale.at[k], line.shift.at[k]);
-                pack.at[k] = g.silu ? vector_silu(z) : z;
+                pack.at[k] = SILU ? silu(z) : z;
             }
             store(y + at, pack);
         });
@@ -259,8 +271,9 @@ void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const 
                    (const T *)x, parts);
         LAUNCH(device, blocks_of_warps(g.n * g.groups), THREADS, 0, group_moments_kernel<T>, g,
                (const T *)x, (const float *)parts, saved);
-        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_normalise_kernel<N, T>), g,
-               (const T *)x, gamma, beta, (const float *)saved, (T *)y);
+        WITH_SILU(shape, LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0,
+                                (group_normalise_kernel<N, SILU, T>), g, (const T *)x, gamma, beta,
+                                (const float *)saved, (T *)y));
     });
 }
 
@@ -271,14 +284,14 @@ template <int N> struct Slopes {
 };
 
 /* The gradient before SiLU. */
-__device__ static inline float before_silu(const Groups &g, float x, float dy, float scale,
-                                           float shift)
+template <bool SILU>
+__device__ static inline float before_silu(float x, float dy, float scale, float shift)
 {
-    return g.silu ? dy * vector_silu_slope(fmaf(x, scale, shift)) : dy;
+    return SILU ? dy * silu_slope(fmaf(x, scale, shift)) : dy;
 }
 
 /* The sums of dz and of dz (x - mean). */
-template <int N, typename T>
+template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
     group_slopes_kernel(Groups g, const T *x, const float *gamma, const float *beta,
                         const float *saved, const T *dy, float *parts)
@@ -296,8 +309,8 @@ __global__ void __launch_bounds__(THREADS, 2)
             },
             [&](int64_t, const Slopes<N> &in) {
                 for (int k = 0; k < N; k++) {
-                    const float dz =
-                        before_silu(g, in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
+                    const float dz = before_silu<SILU>(in.x.at[k], in.dy.at[k], line.scale.at[k],
+                                                       line.shift.at[k]);
                     plain.at[k] += dz;
                     scaled.at[k] += dz * (in.x.at[k] - mean.at[k]);
                 }
@@ -328,7 +341,7 @@ __global__ void group_means_kernel(Groups g, const float *gamma, const float *sa
 }
 
 /* dx = scale dz + (slope x + offset): inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). */
-template <int N, typename T>
+template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
     group_backward_kernel(Groups g, const T *x, const float *gamma, const float *beta,
                           const float *saved, const float *means, const T *dy, T *dx, bool add)
@@ -353,7 +366,7 @@ __global__ void __launch_bounds__(THREADS, 2)
             Pack<N> out;
             for (int k = 0; k < N; k++) {
                 const float dz =
-                    before_silu(g, in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
+                    before_silu<SILU>(in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
                 const float other = fmaf(in.x.at[k], rest.scale.at[k], rest.shift.at[k]);
                 const float d = fmaf(line.scale.at[k], dz, other);
                 out.at[k] = add ? in.dx.at[k] + d : d;
@@ -382,13 +395,14 @@ void cuda_group_norm_backward(Device *device, const GroupNormShape *shape, const
     const Groups g = groups_of(shape);
     float *parts = (float *)workspace, *means = (float *)((char *)workspace + slopes_bytes(g));
     WITH_PACKS(device, (g.c, x, dy, dx), {
-        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_slopes_kernel<N, T>), g,
-               (const T *)x, gamma, beta, saved, (const T *)dy, parts);
+        WITH_SILU(shape, LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0,
+                                (group_slopes_kernel<N, SILU, T>), g, (const T *)x, gamma, beta,
+                                saved, (const T *)dy, parts));
         LAUNCH(device, blocks_of_warps(g.n * g.groups), THREADS, 0, group_means_kernel, g, gamma,
                saved, (const float *)parts, means);
-        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_backward_kernel<N, T>), g,
-               (const T *)x, gamma, beta, saved, (const float *)means, (const T *)dy, (T *)dx,
-               accumulate);
+        WITH_SILU(shape, LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0,
+                                (group_backward_kernel<N, SILU, T>), g, (const T *)x, gamma, beta,
+                                saved, (const float *)means, (const T *)dy, (T *)dx, accumulate));
     });
     const Parts all = {g.n * g.chunks, g.chunks, g.c, g.groups, g.size};
     norm_parameters(device, all, saved, parts, dgamma, dbeta);
