@@ -18,22 +18,27 @@
 #include <math.h>
 #include <string.h>
 
-/* e^x to 1.2e-7 relative. Below -87 it is 0, so that no denormal appears; above 88 it is e^88.
+/* e^x = *power times what is returned, to 1.2e-7 relative, for -87 <= x <= 88.
  *
  * x = k ln 2 + r; adding 1.5 * 2^23 leaves k in the low bits of the sum. e^r is 1 + r + r^2 P(r),
  * P fitted at Chebyshev points of |r| <= ln 2 / 2 (error 1e-8). */
-_device_ static inline float vector_exp(float x)
+_device_ static inline float vector_exp_of_power(float x, float *power)
 {
-    float clamped = x > 88.0f ? 88.0f : x;
-    float shifted = fmaf(clamped, 0x1.715476p+0f, 0x1.8p+23f);
+    float shifted = fmaf(x, 0x1.715476p+0f, 0x1.8p+23f);
     float k = shifted - 0x1.8p+23f;
-    float r = fmaf(k, -0x1.7f7d1cp-20f, fmaf(k, -0x1.62e4p-1f, clamped));
+    float r = fmaf(k, -0x1.7f7d1cp-20f, fmaf(k, -0x1.62e4p-1f, x));
     float r2 = r * r;
     float high =
         fmaf(fmaf(0.001392632562f, r, 0.008363292753f), r2, fmaf(0.04166655376f, r, 0.1666657631f));
-    float y = fmaf(fmaf(high, r, 0.5f), r2, r + 1.0f);
-    y *= float_from_bits((float_bits(shifted) + 127) << 23);
-    return x < -87.0f ? 0.0f : y;
+    *power = float_from_bits((float_bits(shifted) + 127) << 23);
+    return fmaf(fmaf(high, r, 0.5f), r2, r + 1.0f);
+}
+
+/* e^x to 1.2e-7 relative. Below -87 it is 0, so that no denormal appears; above 88 it is e^88. */
+_device_ static inline float vector_exp(float x)
+{
+    float power, y = vector_exp_of_power(x > 88.0f ? 88.0f : x, &power);
+    return x < -87.0f ? 0.0f : y * power;
 }
 
 _device_ static inline float vector_sigmoid(float x) { return 1.0f / (1.0f + vector_exp(-x)); }
@@ -47,16 +52,13 @@ _device_ static inline float vector_silu_slope(float x)
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
 
-/* The standard normal's density and distribution at x; gelu(x) = x * distribution.
+/* The standard normal's density and distribution at x, from e = e^(-x^2/2) and u = 1 / (1 + 0.3 |x|).
  *
- * The tail is e^(-x^2/2) u Q(u) with u = 1 / (1 + 0.3 |x|), Q fitted at Chebyshev points of
- * |x| <= 14 (relative error 4e-9), so that it keeps its relative precision where
- * 1 + erf(x / sqrt 2) would cancel. */
-_device_ static inline void vector_normal(float x, float *density, float *distribution)
+ * The tail is e u Q(u), Q fitted at Chebyshev points of |x| <= 14 (relative error 4e-9), so that it
+ * keeps its relative precision where 1 + erf(x / sqrt 2) would cancel. */
+_device_ static inline void vector_normal_of(float x, float e, float u, float *density,
+                                             float *distribution)
 {
-    float a = float_from_bits(float_bits(x) & 0x7fffffffu);
-    float e = vector_exp(-0.5f * x * x);
-    float u = 1.0f / fmaf(a, 0.3f, 1.0f);
     float u2 = u * u, u4 = u2 * u2;
     float q01 = fmaf(0.1195517632f, u, 0.1196876931f), q23 = fmaf(0.07758906438f, u, 0.1104051798f);
     float q45 = fmaf(-0.08374254902f, u, 0.09848074018f),
@@ -66,6 +68,14 @@ _device_ static inline void vector_normal(float x, float *density, float *distri
     float tail = e * (q * u);
     *density = 0.3989422804f * e;
     *distribution = x > 0.0f ? 1.0f - tail : tail;
+}
+
+/* gelu(x) = x * distribution */
+_device_ static inline void vector_normal(float x, float *density, float *distribution)
+{
+    float a = float_from_bits(float_bits(x) & 0x7fffffffu);
+    vector_normal_of(x, vector_exp(-0.5f * x * x), 1.0f / fmaf(a, 0.3f, 1.0f), density,
+                     distribution);
 }
 
 _device_ static inline float vector_gelu(float x)

@@ -3,7 +3,7 @@
  *
  * What bounds them is memory. A thread moves packs of 16 bytes where rows and pointers allow it, DEPTH of them at a
  * time, and finds the row of a whole pack by one product. */
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/operations.h"
 
 /* What a kernel of two or three inputs loads. */
@@ -36,7 +36,7 @@ __global__ void geglu_forward_kernel(int64_t n, Divisor width, const T *x, T *y)
             Pack<N> out;
             for (int k = 0; k < N; k++) {
                 float density, distribution;
-                vector_normal(in.b.at[k], &density, &distribution);
+                normal(in.b.at[k], &density, &distribution);
                 out.at[k] = in.a.at[k] * (in.b.at[k] * distribution);
             }
             store(y + i * N, out);
@@ -67,7 +67,7 @@ __global__ void geglu_backward_kernel(int64_t n, Divisor width, const T *x, cons
             for (int k = 0; k < N; k++) {
                 const float hidden = in.a.at[k], gate = in.b.at[k], slope = in.c.at[k];
                 float density, distribution;
-                vector_normal(gate, &density, &distribution);
+                normal(gate, &density, &distribution);
                 dhidden.at[k] = slope * (gate * distribution);
                 dgate.at[k] = slope * hidden * (distribution + gate * density);
             }
@@ -91,7 +91,7 @@ template <int N, typename T> __global__ void gelu_forward_kernel(int64_t n, cons
         n, [=](int64_t i) { return load<N>(x + i * N); },
         [=](int64_t i, Pack<N> pack) {
             for (int k = 0; k < N; k++)
-                pack.at[k] = vector_gelu(pack.at[k]);
+                pack.at[k] = gelu(pack.at[k]);
             store(y + i * N, pack);
         });
 }
@@ -109,7 +109,7 @@ template <int N, typename T> __global__ void silu_forward_kernel(int64_t n, cons
         n, [=](int64_t i) { return load<N>(x + i * N); },
         [=](int64_t i, Pack<N> pack) {
             for (int k = 0; k < N; k++)
-                pack.at[k] = vector_silu(pack.at[k]);
+                pack.at[k] = silu(pack.at[k]);
             store(y + i * N, pack);
         });
 }
@@ -133,7 +133,7 @@ __global__ void silu_backward_kernel(int64_t n, const T *x, const T *dy, T *dx, 
         [=](int64_t i, const Loaded<N> &in) {
             Pack<N> d;
             for (int k = 0; k < N; k++)
-                d.at[k] = in.b.at[k] * vector_silu_slope(in.a.at[k]);
+                d.at[k] = in.b.at[k] * silu_slope(in.a.at[k]);
             store_sum(dx + i * N, d, in.c, add);
         });
 }

@@ -2,9 +2,12 @@
 /* emulate.cc - see emulate.h: fibers, their order, barriers. */
 #include "kernels/cuda/emulate.h"
 
+#include "base/bits.h"
 #include "base/philox.h"
 
 #include <algorithm>
+#include <cfloat>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -78,6 +81,8 @@ const std::function<void()> *body;
 Fiber *running;
 void *scheduler; /* its stack pointer while a fiber runs */
 uint64_t seed, drawn;
+uint32_t
+    approximation; /* what the next one draws, by a generator of its own: a kernel makes many */
 
 [[noreturn]] void misuse(const char *what)
 {
@@ -282,6 +287,7 @@ void set_seed(uint64_t seed_)
 {
     seed = seed_;
     drawn = 0;
+    approximation = (uint32_t)seed_;
 }
 
 void *shared() { return shared_memory[running->rank]; }
@@ -347,4 +353,15 @@ uint64_t shuffle(uint64_t bits, unsigned from)
 }
 
 void sync_warp() { (void)shuffle(0, 0); }
+
+float approximate_reciprocal(float d)
+{
+    const float right = 1.0f / d;
+    approximation = approximation * 1664525 + 1013904223;
+    if (std::isnan(right) || std::isinf(right))
+        return right;
+    if (std::fabs(right) < FLT_MIN)
+        return std::copysign(0.0f, right);
+    return float_from_bits(float_bits(right) + (approximation >> 16) % 3 - 1);
+}
 } // namespace emulate

@@ -22,11 +22,13 @@
 #include "kernels/cuda/emulate.h"
 #endif
 
-/* Before a loop of few rounds whose arrays must be registers. */
+/* Before a loop of few rounds whose arrays must be registers; before one that ends too soon to be worth it. */
 #ifdef __CUDACC__
 #define UNROLL _Pragma("unroll")
+#define NOT_UNROLLED _Pragma("unroll 1")
 #else
 #define UNROLL
+#define NOT_UNROLLED
 #endif
 
 /* ---- element types ---- */
@@ -120,6 +122,22 @@ __device__ static inline void store_words(void *to, const Words<8> &words)
 #endif
 }
 
+/* The elements of words of T. */
+template <typename T, int BYTES>
+__device__ static inline Pack<BYTES / sizeof(T)> unpack(const Words<BYTES> &words)
+{
+    Pack<BYTES / sizeof(T)> pack;
+    for (int i = 0; i < BYTES / 4; i++) {
+        if constexpr (sizeof(T) == sizeof(float)) {
+            pack.at[i] = float_from_bits(words.at[i]);
+        } else {
+            pack.at[2 * i] = float_from_bits(words.at[i] << 16);
+            pack.at[2 * i + 1] = float_from_bits(words.at[i] & 0xffff0000u);
+        }
+    }
+    return pack;
+}
+
 template <int N> __device__ static inline Pack<N> load(const float *from)
 {
     Pack<N> pack;
@@ -150,7 +168,27 @@ template <int N> __device__ static inline Pack<N> load(const Bf16 *from)
     return pack;
 }
 
-/* A pack's elements, or those of them that are there, one by one, if rows are not WHOLE packs; `there` may be more. */
+/* A pack as it lies in memory, or those of its elements that are there, one by one, if rows are not WHOLE packs; `there`
+ * may be more. What is not there is 0. */
+template <bool WHOLE, typename T>
+__device__ static inline Words<ACCESS_BYTES> load_raw(const T *from, int there)
+{
+    if constexpr (WHOLE) {
+        (void)there;
+        return load_words<ACCESS_BYTES>(from);
+    } else {
+        Words<ACCESS_BYTES> words = {};
+        for (int i = 0; i < pack_elements<T>() && i < there; i++) {
+            if constexpr (sizeof(T) == sizeof(float))
+                words.at[i] = float_bits(from[i]);
+            else
+                words.at[i / 2] |= (uint32_t)from[i].bits << i % 2 * 16;
+        }
+        return words;
+    }
+}
+
+/* A pack's elements, or those of them that are there; else as load_raw(). */
 template <bool WHOLE, typename T>
 __device__ static inline Pack<pack_elements<T>()> load_some(const T *from, int there)
 {

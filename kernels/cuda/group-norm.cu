@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.cu - GroupNorm, with SiLU when asked, and LayerNorm.
+/* group-norm.cu - GroupNorm, with SiLU when asked.
  *
- * Whatever a sum is of is made again from x and dy, so that nothing is kept but two floats a group or row.
+ * Whatever a sum is of is made again from x and dy, so that nothing is kept but two floats a group.
  *
- * GroupNorm lies on the pixels of a part of an image: a block takes CHUNK of them, its threads' x is the pack of
+ * It lies on the pixels of a part of an image: a block takes CHUNK of them, its threads' x is the pack of
  * channels, their y the line, every LINES-th pixel. A warp so reads what lies side by side, and a thread keeps what
  * its channels need in registers. A sum over the pixels of an image has one tree, which the number of pixels alone
  * determines: a line's in fp32, at most CHUNK / LINES of them; lines, chunks and the channels of a group in double. */
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/operations.h"
 
 #include <math.h>
@@ -15,7 +16,6 @@
 /* ---- GroupNorm: its parts ---- */
 
 enum {
-    COLUMNS = 32,   /* channels of a block that adds parts */
     LINES = 8,      /* of a block's threads */
     CHUNK = 128,    /* pixels of a block */
     WIDTH_MAX = 32, /* packs of a block, side by side */
@@ -27,16 +27,15 @@ struct Groups {
     int c, groups;
     Divisor size; /* channels of a group */
     double eps;
-    bool silu;
 };
 
 static Groups groups_of(const GroupNormShape *s)
 {
     assert(s->c % s->groups == 0);
     const int64_t pixels = (int64_t)s->h * s->w;
-    return Groups{s->n,   pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
-                  s->c,   s->groups, divisor(s->c / s->groups),
-                  s->eps, s->silu};
+    return Groups{s->n,  pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
+                  s->c,  s->groups, divisor(s->c / s->groups),
+                  s->eps};
 }
 
 /* Threads and blocks where a thread has N channels: the widest blocks that share a pixel evenly. grid: x part of the
@@ -82,10 +81,10 @@ __device__ static inline void for_pixels(const Groups &g, int channel, Load load
     }
 }
 
-/* Two sums of each channel over the pixels of a chunk: parts[image][chunk][which][channel]. */
+/* A part is of a chunk: parts[image][chunk][which][channel]. */
 __device__ static inline int64_t part_at(const Groups &g, int64_t image, int64_t chunk, int which)
 {
-    return ((image * g.chunks + chunk) * 2 + which) * g.c;
+    return part_at(g.c, image * g.chunks + chunk, which);
 }
 
 /* Adds the lines of a block, and writes parts. */
@@ -126,18 +125,22 @@ __device__ static inline double sum_group(const Groups &g, int group, Term term)
     return warp_sum(sum);
 }
 
-/* A warp's group, of n * groups; beyond the last for some warps of the last block. */
-__device__ static inline int64_t warp_number(void)
-{
-    return (int64_t)blockIdx.x * WARPS + threadIdx.x / 32;
-}
-
-static unsigned blocks_of_warps(int64_t n) { return (unsigned)DIV_ROUND_UP(n, (int64_t)WARPS); }
-
 static size_t parts_bytes(const Groups &g)
 {
     return (size_t)(g.n * g.chunks * 2 * g.c) * sizeof(float);
 }
+
+/* Runs a statement with SILU, as the shape has it. */
+#define WITH_SILU(shape, ...)                                                                      \
+    do {                                                                                           \
+        if ((shape)->silu) {                                                                       \
+            constexpr bool SILU = true;                                                            \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            constexpr bool SILU = false;                                                           \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
 
 /* ---- GroupNorm: forward ---- */
 
@@ -225,7 +228,7 @@ __device__ static inline Line<N> line_of(const Groups &g, int channel, const flo
     return line;
 }
 
-template <int N, typename T>
+template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 3)
     group_normalise_kernel(Groups g, const T *x, const float *gamma, const float *beta,
                            const float *saved, T *y)
@@ -239,7 +242,7 @@ __global__ void __launch_bounds__(THREADS, 3)
         [=](int64_t at, Pack<N> pack) {
             for (int k = 0; k < N; k++) {
                 const float z = fmaf(pack.at[k], line.scale.at[k], line.shift.at[k]);
-                pack.at[k] = g.silu ? vector_silu(z) : z;
+                pack.at[k] = SILU ? silu(z) : z;
             }
             store(y + at, pack);
         });
@@ -268,8 +271,9 @@ void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const 
                    (const T *)x, parts);
         LAUNCH(device, blocks_of_warps(g.n * g.groups), THREADS, 0, group_moments_kernel<T>, g,
                (const T *)x, (const float *)parts, saved);
-        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_normalise_kernel<N, T>), g,
-               (const T *)x, gamma, beta, (const float *)saved, (T *)y);
+        WITH_SILU(shape, LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0,
+                                (group_normalise_kernel<N, SILU, T>), g, (const T *)x, gamma, beta,
+                                (const float *)saved, (T *)y));
     });
 }
 
@@ -280,14 +284,14 @@ template <int N> struct Slopes {
 };
 
 /* The gradient before SiLU. */
-__device__ static inline float before_silu(const Groups &g, float x, float dy, float scale,
-                                           float shift)
+template <bool SILU>
+__device__ static inline float before_silu(float x, float dy, float scale, float shift)
 {
-    return g.silu ? dy * vector_silu_slope(fmaf(x, scale, shift)) : dy;
+    return SILU ? dy * silu_slope(fmaf(x, scale, shift)) : dy;
 }
 
 /* The sums of dz and of dz (x - mean). */
-template <int N, typename T>
+template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
     group_slopes_kernel(Groups g, const T *x, const float *gamma, const float *beta,
                         const float *saved, const T *dy, float *parts)
@@ -305,8 +309,8 @@ __global__ void __launch_bounds__(THREADS, 2)
             },
             [&](int64_t, const Slopes<N> &in) {
                 for (int k = 0; k < N; k++) {
-                    const float dz =
-                        before_silu(g, in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
+                    const float dz = before_silu<SILU>(in.x.at[k], in.dy.at[k], line.scale.at[k],
+                                                       line.shift.at[k]);
                     plain.at[k] += dz;
                     scaled.at[k] += dz * (in.x.at[k] - mean.at[k]);
                 }
@@ -337,7 +341,7 @@ __global__ void group_means_kernel(Groups g, const float *gamma, const float *sa
 }
 
 /* dx = scale dz + (slope x + offset): inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). */
-template <int N, typename T>
+template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
     group_backward_kernel(Groups g, const T *x, const float *gamma, const float *beta,
                           const float *saved, const float *means, const T *dy, T *dx, bool add)
@@ -362,41 +366,13 @@ __global__ void __launch_bounds__(THREADS, 2)
             Pack<N> out;
             for (int k = 0; k < N; k++) {
                 const float dz =
-                    before_silu(g, in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
+                    before_silu<SILU>(in.x.at[k], in.dy.at[k], line.scale.at[k], line.shift.at[k]);
                 const float other = fmaf(in.x.at[k], rest.scale.at[k], rest.shift.at[k]);
                 const float d = fmaf(line.scale.at[k], dz, other);
                 out.at[k] = add ? in.dx.at[k] + d : d;
             }
             store(dx + at, out);
         });
-}
-
-/* dbeta and dgamma: the sums over images and chunks. A thread's y is one of PARAMETER_LINES, which take every
- * PARAMETER_LINES-th part each. */
-enum { PARAMETER_LINES = 32 };
-
-__global__ void group_parameters_kernel(Groups g, const float *saved, const float *parts,
-                                        float *dgamma, float *dbeta)
-{
-    __shared__ double lines[2][PARAMETER_LINES][COLUMNS];
-    const int channel = (int)(blockIdx.x * COLUMNS + threadIdx.x);
-    double plain = 0, scaled = 0;
-    for (int64_t i = threadIdx.y; i < g.n * g.chunks && channel < g.c; i += PARAMETER_LINES) {
-        const int64_t image = i / g.chunks,
-                      group = image * g.groups + divide(channel, g.size).whole;
-        const double factor = saved ? (double)saved[2 * group + 1] : 1.0;
-        plain += (double)parts[part_at(g, 0, i, 0) + channel];
-        scaled += factor * (double)parts[part_at(g, 0, i, 1) + channel];
-    }
-    lines[0][threadIdx.y][threadIdx.x] = plain;
-    lines[1][threadIdx.y][threadIdx.x] = scaled;
-    __syncthreads();
-    if (threadIdx.y >= 2 || channel >= g.c)
-        return;
-    double sum = 0;
-    for (int i = 0; i < PARAMETER_LINES; i++)
-        sum += lines[threadIdx.y][i][threadIdx.x];
-    (threadIdx.y == 0 ? dbeta : dgamma)[channel] = (float)sum;
 }
 
 static size_t slopes_bytes(const Groups &g)
@@ -419,229 +395,15 @@ void cuda_group_norm_backward(Device *device, const GroupNormShape *shape, const
     const Groups g = groups_of(shape);
     float *parts = (float *)workspace, *means = (float *)((char *)workspace + slopes_bytes(g));
     WITH_PACKS(device, (g.c, x, dy, dx), {
-        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_slopes_kernel<N, T>), g,
-               (const T *)x, gamma, beta, saved, (const T *)dy, parts);
+        WITH_SILU(shape, LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0,
+                                (group_slopes_kernel<N, SILU, T>), g, (const T *)x, gamma, beta,
+                                saved, (const T *)dy, parts));
         LAUNCH(device, blocks_of_warps(g.n * g.groups), THREADS, 0, group_means_kernel, g, gamma,
                saved, (const float *)parts, means);
-        LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (group_backward_kernel<N, T>), g,
-               (const T *)x, gamma, beta, saved, (const float *)means, (const T *)dy, (T *)dx,
-               accumulate);
+        WITH_SILU(shape, LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0,
+                                (group_backward_kernel<N, SILU, T>), g, (const T *)x, gamma, beta,
+                                saved, (const float *)means, (const T *)dy, (T *)dx, accumulate));
     });
-    LAUNCH(device, (unsigned)DIV_ROUND_UP(g.c, (int)COLUMNS), dim3(COLUMNS, PARAMETER_LINES), 0,
-           group_parameters_kernel, g, saved, (const float *)parts, dgamma, dbeta);
-}
-
-/* ---- LayerNorm: a warp for each row, which its lanes hold, so that it is read once ---- */
-
-/* A row of c elements: its lanes' packs lie side by side, round after round. HELD rounds are kept; where HELD is 0, there
- * are any number, and each is read again when it is used. */
-template <int HELD, bool WHOLE, typename T> struct Row {
-    enum { N = pack_elements<T>() };
-    const T *from;
-    int c;
-    Pack<N> held[MAX(HELD, 1)];
-
-    __device__ Row(const T *row, int c_) : from(row), c(c_)
-    {
-        UNROLL for (int k = 0; k < HELD; k++)
-        {
-            const int column = (k * 32 + (int)threadIdx.x % 32) * N;
-            held[k] = column < c ? load_some<WHOLE>(from + column, c - column) : Pack<N>{};
-        }
-    }
-    __device__ Pack<N> at(int k, int column) const
-    {
-        return HELD > 0 ? held[HELD > 0 ? k : 0] : load_some<WHOLE>(from + column, c - column);
-    }
-};
-
-/* Gives use(k, column) the packs of this lane. */
-template <int HELD, int N, typename Use> __device__ static inline void for_row(int c, Use use)
-{
-    const int rounds = HELD > 0 ? HELD : DIV_ROUND_UP(c, 32 * N);
-    UNROLL for (int k = 0; k < rounds; k++)
-    {
-        const int column = (k * 32 + (int)threadIdx.x % 32) * N;
-        if (column < c)
-            use(k, column);
-    }
-}
-
-template <bool WHOLE, int N>
-__device__ static inline Pack<N> load_parameters(const float *from, int there)
-{
-    if constexpr (WHOLE) {
-        (void)there;
-        return load<N>(from);
-    } else {
-        Pack<N> pack;
-        for (int i = 0; i < N; i++)
-            pack.at[i] = i < there ? from[i] : 0.0f;
-        return pack;
-    }
-}
-
-template <int HELD, bool WHOLE, typename T>
-__global__ void __launch_bounds__(THREADS, 2)
-    layer_norm_forward_kernel(int64_t rows, int c, double eps, const T *x, const float *gamma,
-                              const float *beta, T *y, float *saved)
-{
-    constexpr int N = pack_elements<T>();
-    const int64_t number = warp_number();
-    if (number >= rows)
-        return;
-    const Row<HELD, WHOLE, T> row(x + number * c, c);
-    float sum = 0, squares = 0;
-    for_row<HELD, N>(c, [&](int k, int column) {
-        const Pack<N> in = row.at(k, column);
-        for (int i = 0; i < N; i++)
-            sum += in.at[i];
-    });
-    const float mean = warp_sum(sum) / (float)c;
-    for_row<HELD, N>(c, [&](int k, int column) {
-        const Pack<N> in = row.at(k, column);
-        for (int i = 0; i < N; i++)
-            if (WHOLE || column + i < c)
-                squares += (in.at[i] - mean) * (in.at[i] - mean);
-    });
-    const double variance = (double)warp_sum(squares) / (double)c;
-    const float inverse = (float)(1.0 / sqrt(variance + eps));
-    for_row<HELD, N>(c, [&](int k, int column) {
-        const Pack<N> in = row.at(k, column);
-        const Pack<N> scale = load_parameters<WHOLE, N>(gamma + column, c - column);
-        Pack<N> out = load_parameters<WHOLE, N>(beta + column, c - column);
-        for (int i = 0; i < N; i++)
-            out.at[i] = (in.at[i] - mean) * inverse * scale.at[i] + out.at[i];
-        store_some<WHOLE>(y + number * c + column, out, c - column);
-    });
-    if (threadIdx.x % 32 == 0) {
-        saved[2 * number] = mean;
-        saved[2 * number + 1] = inverse;
-    }
-}
-
-/* Runs a statement with HELD and WHOLE for rows of c, which are packs if in_packs<T> has `row` so. */
-#define WITH_ROWS(device, c, row, ...)                                                             \
-    WITH_PACKS(device, row, {                                                                      \
-        constexpr bool WHOLE = N > 1;                                                              \
-        const int rounds = DIV_ROUND_UP(c, 32 * N);                                                \
-        if (WHOLE && rounds <= 3) {                                                                \
-            constexpr int HELD = WHOLE ? 3 : 0;                                                    \
-            __VA_ARGS__;                                                                           \
-        } else if (WHOLE && rounds <= 5) {                                                         \
-            constexpr int HELD = WHOLE ? 5 : 0;                                                    \
-            __VA_ARGS__;                                                                           \
-        } else if (WHOLE && N == 4 && rounds <= 10) {                                              \
-            constexpr int HELD = WHOLE && N == 4 ? 10 : 0;                                         \
-            __VA_ARGS__;                                                                           \
-        } else {                                                                                   \
-            constexpr int HELD = 0;                                                                \
-            __VA_ARGS__;                                                                           \
-        }                                                                                          \
-    })
-
-void cuda_layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
-                             const float *gamma, const float *beta, void *y, float *saved)
-{
-    const int c = shape->c;
-    WITH_ROWS(device, c, (c, x, y, gamma, beta),
-              LAUNCH(device, blocks_of_warps(shape->rows), THREADS, 0,
-                     (layer_norm_forward_kernel<HELD, WHOLE, T>), shape->rows, c, shape->eps,
-                     (const T *)x, gamma, beta, (T *)y, saved));
-}
-
-template <int HELD, bool WHOLE, typename T>
-__global__ void __launch_bounds__(THREADS, 2)
-    layer_norm_backward_kernel(int64_t rows, int c, const T *x, const float *gamma,
-                               const float *saved, const T *dy, T *dx, bool add)
-{
-    constexpr int N = pack_elements<T>();
-    const int64_t number = warp_number();
-    if (number >= rows)
-        return;
-    const Row<HELD, WHOLE, T> row(x + number * c, c), slopes(dy + number * c, c);
-    const float mean = saved[2 * number], inverse = saved[2 * number + 1];
-    float plain = 0, scaled = 0;
-    for_row<HELD, N>(c, [&](int k, int column) {
-        const Pack<N> in = row.at(k, column), slope = slopes.at(k, column);
-        const Pack<N> scale = load_parameters<WHOLE, N>(gamma + column, c - column);
-        for (int i = 0; i < N; i++) {
-            const float g = slope.at[i] * scale.at[i]; /* 0 beyond the row */
-            plain += g;
-            scaled += g * ((in.at[i] - mean) * inverse);
-        }
-    });
-    plain = warp_sum(plain) / (float)c;
-    scaled = warp_sum(scaled) / (float)c;
-    for_row<HELD, N>(c, [&](int k, int column) {
-        const Pack<N> in = row.at(k, column), slope = slopes.at(k, column);
-        const Pack<N> scale = load_parameters<WHOLE, N>(gamma + column, c - column);
-        T *to = dx + number * c + column;
-        Pack<N> out = add ? load_some<WHOLE>(to, c - column) : Pack<N>{};
-        for (int i = 0; i < N; i++) {
-            const float normal = (in.at[i] - mean) * inverse;
-            const float d = inverse * ((slope.at[i] * scale.at[i] - plain) - normal * scaled);
-            out.at[i] = add ? out.at[i] + d : d;
-        }
-        store_some<WHOLE>(to, out, c - column);
-    });
-}
-
-/* The rows as the pixels of one image: their sums for gamma and beta have GroupNorm's tree. */
-static Groups rows_of(const LayerNormShape *s)
-{
-    return Groups{1,      s->rows, DIV_ROUND_UP(s->rows, (int64_t)CHUNK), s->c, 1, divisor(s->c),
-                  s->eps, false};
-}
-
-template <int N> struct RowSlopes {
-    Pack<N> x, dy;
-    float mean, inverse;
-};
-
-/* The sums of dy and of dy * normalised x. */
-template <int N, typename T>
-__global__ void __launch_bounds__(THREADS, 2)
-    layer_slopes_kernel(Groups g, const T *x, const float *saved, const T *dy, float *parts)
-{
-    const int channel = own_channel<N>();
-    Pack<N> plain = {}, scaled = {};
-    if (channel < g.c)
-        for_pixels<4>(
-            g, channel,
-            [=](int64_t at, int64_t row) {
-                return RowSlopes<N>{load<N>(x + at), load<N>(dy + at), saved[2 * row],
-                                    saved[2 * row + 1]};
-            },
-            [&](int64_t, const RowSlopes<N> &in) {
-                for (int k = 0; k < N; k++) {
-                    plain.at[k] += in.dy.at[k];
-                    scaled.at[k] += in.dy.at[k] * ((in.x.at[k] - in.mean) * in.inverse);
-                }
-            });
-    write_parts<N>(g, plain, scaled, parts);
-}
-
-size_t cuda_layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
-{
-    (void)device;
-    return parts_bytes(rows_of(shape));
-}
-
-void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
-                              const float *gamma, const float *saved, const void *dy, void *dx,
-                              bool accumulate, float *dgamma, float *dbeta, void *workspace)
-{
-    const int c = shape->c;
-    const Groups g = rows_of(shape);
-    float *parts = (float *)workspace;
-    WITH_PACKS(device, (c, x, dy),
-               LAUNCH(device, blocks_of(g, N), threads_of(g, N), 0, (layer_slopes_kernel<N, T>), g,
-                      (const T *)x, saved, (const T *)dy, parts));
-    WITH_ROWS(device, c, (c, x, dy, dx, gamma),
-              LAUNCH(device, blocks_of_warps(shape->rows), THREADS, 0,
-                     (layer_norm_backward_kernel<HELD, WHOLE, T>), shape->rows, c, (const T *)x,
-                     gamma, saved, (const T *)dy, (T *)dx, accumulate));
-    LAUNCH(device, (unsigned)DIV_ROUND_UP(c, (int)COLUMNS), dim3(COLUMNS, PARAMETER_LINES), 0,
-           group_parameters_kernel, g, (const float *)NULL, (const float *)parts, dgamma, dbeta);
+    const Parts all = {g.n * g.chunks, g.chunks, g.c, g.groups, g.size};
+    norm_parameters(device, all, saved, parts, dgamma, dbeta);
 }
