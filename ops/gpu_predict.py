@@ -57,6 +57,7 @@ DP_BYTES = 1 << 30  # what attention may have of workspace: its images come in e
 # What moves fewer bytes, or moves them faster, than the kernels that an H100 ran first.
 CHANGES = {
     "group_norm_once": "GroupNorm reads x once, and backward x and dy",
+    "column_pieces": "sums of columns of narrow, tall matrices have as many blocks as fill a GPU, and a second kernel",
     "geglu_sums": "GEGLU's backward makes the bias gradient of the linear layer before it",
     "layer_norm_sums": "LayerNorm's backward makes the bias gradients of the layers that its gradient goes to",
     "pack_tiles": "weights are packed by tiles",
@@ -64,7 +65,7 @@ CHANGES = {
     "layer_norm_once": "LayerNorm's backward reads x and dy once",
     "no_concat": "norm and shortcut read both tensors of a concat",
 }
-DONE = {"pack_tiles"}
+DONE = {"pack_tiles", "column_pieces", "geglu_sums"}
 
 # Rows of the table: name, and what of a profile belongs to it, by kind, pass and the launch's name; the first that fits has it.
 ROWS = [
@@ -76,7 +77,7 @@ ROWS = [
     ("self attention: backward", lambda kind, phase, name: name.startswith("attention ") and "x77 " not in name),
     ("cross attention", lambda kind, phase, name: name.startswith("attention ")),
     ("gradients into exact sums", lambda kind, phase, name: "gradient_t" in name),
-    ("bias and time gradients", lambda kind, phase, name: "column_sums" in name),
+    ("bias and time gradients", lambda kind, phase, name: "column_" in name),
     ("GroupNorm: forward", lambda kind, phase, name: (kind, phase) == ("group_norm", "forward")),
     ("GroupNorm: backward", lambda kind, phase, name: kind == "group_norm"),
     ("LayerNorm: forward", lambda kind, phase, name: (kind, phase) == ("layer_norm", "forward")),
@@ -143,6 +144,12 @@ class Prediction:
         """What a gradient that was there before costs: it is read."""
         return 2 * one[role] if one["d" + role] == "added" else 0
 
+    def price_bias(self, one):
+        """The pieces are those of kernels/cuda/column-sums.cu."""
+        rows, blocks = one["y"] // one["channels"], -(-one["channels"] // 64) * 8
+        in_pieces = "column_pieces" in self and min(264 // blocks, rows // 8192) > 1
+        self.move("bias and time gradients", 2 * one["y"], RATES["column sums"], 2 if in_pieces else 1)
+
     def price_residual(self, one):
         if one["dresidual"] == "added":
             self.move("concat, upsample, skip additions", 6 * one["residual"], RATES["copies"])
@@ -151,7 +158,7 @@ class Prediction:
         self.compute("convolution 3x3: forward", one["flop"], RATES["conv forward"])
         self.move("epilogue of convolutions", 4 * one["y"] + 2 * one["residual"], RATES["epilogue"])
         self.compute("convolution 3x3: by weight", one["flop"], RATES["conv weight"])
-        self.move("bias and time gradients", 2 * one["y"], RATES["column sums"])
+        self.price_bias(one)
         if one["dx"] != "none":
             self.compute("convolution 3x3: by data", one["flop"], RATES["conv data"])
         if one["dsecond"] != "none":
@@ -172,7 +179,7 @@ class Prediction:
         if one["dx"] != "none":
             self.compute(row, one["flop"], RATES["linear data"])
         if one["bias"] and not self.makes_sums(one, after):
-            self.move("bias and time gradients", 2 * one["y"], RATES["column sums"])
+            self.price_bias(one)
         self.price_residual(one)
 
     def price_attention(self, one, _after):
@@ -203,7 +210,8 @@ class Prediction:
     def price_geglu(self, one, _after):
         quick = "reciprocal" in self
         self.move("GEGLU: forward", 2 * one["x"] + 2 * one["y"], RATES["element" if quick else "geglu forward"])
-        self.move("GEGLU: backward", 4 * one["x"] + 2 * one["y"], RATES["element" if quick else "geglu backward"])
+        self.move("GEGLU: backward", 4 * one["x"] + 2 * one["y"], RATES["element" if quick else "geglu backward"],
+                  2 if "geglu_sums" in self else 1)
 
     def price_silu(self, one, _after):
         self.move("gaps, small kernels", (4 + 6) * one["y"] + self.add_to(one, "x"), RATES["element"], 2)
