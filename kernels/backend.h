@@ -86,6 +86,7 @@ extern "C" {
     X(layer_norm_workspace_bytes)                                                                  \
     X(geglu_forward)                                                                               \
     X(geglu_backward)                                                                              \
+    X(geglu_workspace_bytes)                                                                       \
     X(gelu_forward)                                                                                \
     X(embedding_forward)                                                                           \
     X(silu_forward)                                                                                \

@@ -333,9 +333,15 @@ void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y)
     device->backend->geglu_forward(device, rows, f, x, y);
 }
 
-void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx)
+void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx,
+                    float *dsums, void *workspace)
 {
-    device->backend->geglu_backward(device, rows, f, x, dy, dx);
+    device->backend->geglu_backward(device, rows, f, x, dy, dx, dsums, workspace);
+}
+
+size_t geglu_workspace_bytes(const Device *device, int64_t rows, int f)
+{
+    return device->backend->geglu_workspace_bytes(device, rows, f);
 }
 
 void gelu_forward(Device *device, int64_t n, const void *x, void *y)

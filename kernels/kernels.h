@@ -386,7 +386,11 @@ size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *sh
 
 /* y = hidden * gelu(gate), f wide, for rows x = [hidden | gate], 2 * f wide; gelu by erf. */
 void geglu_forward(Device *device, int64_t rows, int f, const void *x, void *y);
-void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx);
+/* dsums: 2 * f floats, unless NULL: the sums of dx's columns over the rows, which are the gradient of the bias of the
+ * linear layer that made x. */
+void geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy, void *dx,
+                    float *dsums, void *workspace);
+size_t geglu_workspace_bytes(const Device *device, int64_t rows, int f);
 
 /* y = x * (1 + erf(x / sqrt(2))) / 2: torch.nn.GELU() without approximation, which is geglu_forward()'s gelu. */
 void gelu_forward(Device *device, int64_t n, const void *x, void *y);

@@ -27,10 +27,11 @@ void cpu_geglu_forward(Device *device, int64_t rows, int f, const void *x, void 
 }
 
 void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy,
-                        void *dx)
+                        void *dx, float *dsums, void *workspace)
 {
     const int team = device_team(device, rows * f * 8);
     const size_t width = (size_t)f;
+    (void)workspace; /* sum_columns() needs none */
 
 #pragma omp parallel for num_threads(team) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
@@ -44,6 +45,14 @@ void cpu_geglu_backward(Device *device, int64_t rows, int f, const void *x, cons
             dgate[i] = s * v * (distribution + g * density);
         }
     }
+    if (dsums) /* the tree of cpu_conv_backward_weight() */
+        sum_columns(device, 1, rows, 2 * f, dx, dsums);
+}
+
+size_t cpu_geglu_workspace_bytes(const Device *device, int64_t rows, int f)
+{
+    (void)device, (void)rows, (void)f;
+    return 0;
 }
 
 /* Runs `body` for the elements first..end-1 of each range, ranges shared among threads. */

@@ -176,12 +176,10 @@ __global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, 
 }
 
 void cuda_plain_backward_weight(Device *device, const ConvShape *shape, const void *x,
-                                const void *dy, float *dweight, float *dbias)
+                                const void *dy, float *dweight)
 {
     const Extents e = extents_of(*shape);
     WITH_TYPE(device,
               LAUNCH(device, blocks_for(weight_elements(*shape)), THREADS, 0,
                      conv_backward_weight_kernel<T>, e, (const T *)x, (const T *)dy, dweight));
-    if (dbias)
-        cuda_column_sums(device, 1, e.n * e.to_h * e.to_w, e.c_out, dy, dbias);
 }

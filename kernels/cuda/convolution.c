@@ -88,11 +88,6 @@ size_t cuda_conv_packed_bytes(const Conv *conv)
            data_type_bytes(conv->device->type);
 }
 
-size_t cuda_conv_workspace_bytes(const Conv *conv)
-{
-    return conv->library ? conv_library_workspace_bytes(conv->library) : 0;
-}
-
 void cuda_conv_pack(Conv *conv, const float *weight, void *packed)
 {
     cuda_plain_pack(conv->device, &conv->shape, weight, packed);
@@ -101,6 +96,15 @@ void cuda_conv_pack(Conv *conv, const float *weight, void *packed)
 static int64_t output_pixels(const ConvShape *s)
 {
     return (int64_t)conv_output_side(s, s->h) * conv_output_side(s, s->w);
+}
+
+size_t cuda_conv_workspace_bytes(const Conv *conv)
+{
+    const ConvShape *s = &conv->shape;
+    const size_t library = conv->library ? conv_library_workspace_bytes(conv->library) : 0;
+    if (s->forward_only)
+        return library;
+    return MAX(library, cuda_column_sums_bytes(conv->device, s->n * output_pixels(s), s->c_out));
 }
 
 void cuda_conv_forward(Conv *conv, const void *x, const void *packed, const float *bias,
@@ -141,13 +145,12 @@ void cuda_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *
 {
     const ConvShape *s = &conv->shape;
     assert(!s->forward_only);
-    if (!conv->library) {
-        cuda_plain_backward_weight(conv->device, s, x, dy, dweight, dbias);
-        return;
-    }
-    conv_library_run(conv->library, CONV_BACKWARD_WEIGHT, false, x, dweight, dy, workspace);
+    if (conv->library)
+        conv_library_run(conv->library, CONV_BACKWARD_WEIGHT, false, x, dweight, dy, workspace);
+    else
+        cuda_plain_backward_weight(conv->device, s, x, dy, dweight);
     if (dbias)
-        cuda_column_sums(conv->device, 1, s->n * output_pixels(s), s->c_out, dy, dbias);
+        cuda_column_sums(conv->device, s->n * output_pixels(s), s->c_out, dy, dbias, workspace);
 }
 
 void cuda_conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size)

@@ -51,40 +51,6 @@ void cuda_geglu_forward(Device *device, int64_t rows, int f, const void *x, void
                       (T *)y));
 }
 
-template <int N, typename T>
-__global__ void geglu_backward_kernel(int64_t n, Divisor width, const T *x, const T *dy, T *dx)
-{
-    const int64_t row = width.by * N;
-    for_packs(
-        n,
-        [=](int64_t i) {
-            const int64_t at = (divide(i, width).whole * width.by + i) * N;
-            return Loaded<N>{load<N>(x + at), load<N>(x + at + row), load<N>(dy + i * N)};
-        },
-        [=](int64_t i, const Loaded<N> &in) {
-            const int64_t at = (divide(i, width).whole * width.by + i) * N;
-            Pack<N> dhidden, dgate;
-            for (int k = 0; k < N; k++) {
-                const float hidden = in.a.at[k], gate = in.b.at[k], slope = in.c.at[k];
-                float density, distribution;
-                normal(gate, &density, &distribution);
-                dhidden.at[k] = slope * (gate * distribution);
-                dgate.at[k] = slope * hidden * (distribution + gate * density);
-            }
-            store(dx + at, dhidden);
-            store(dx + at + row, dgate);
-        });
-}
-
-void cuda_geglu_backward(Device *device, int64_t rows, int f, const void *x, const void *dy,
-                         void *dx)
-{
-    WITH_PACKS(device, (f, x, dy, dx),
-               LAUNCH(device, blocks_for_packs(rows * f / N), THREADS, 0,
-                      (geglu_backward_kernel<N, T>), rows * f / N, divisor(f / N), (const T *)x,
-                      (const T *)dy, (T *)dx));
-}
-
 template <int N, typename T> __global__ void gelu_forward_kernel(int64_t n, const T *x, T *y)
 {
     for_packs(

@@ -23,9 +23,13 @@ KERNELS_OPERATIONS(CUDA_OPERATION)
 #undef CUDA_OPERATION
 __typeof__(device_open) cuda_device_open;
 
-/* to[matrix][c] = the sum over the rows of from[matrix][row][c], of the device's type, in double. */
-void cuda_column_sums(Device *device, int64_t n_matrices, int64_t rows, int c, const void *from,
-                      float *to);
+/* to[c] = the sum over the rows of from[row][c], of the device's type, in double. workspace: of
+ * cuda_column_sums_bytes(). */
+void cuda_column_sums(Device *device, int64_t rows, int c, const void *from, float *to,
+                      void *workspace);
+size_t cuda_column_sums_bytes(const Device *device, int64_t rows, int c);
+/* to[c] = the sum of parts[pieces][c]. */
+void cuda_column_totals(Device *device, int pieces, int c, const double *parts, float *to);
 
 #ifdef __cplusplus
 }

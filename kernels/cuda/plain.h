@@ -24,9 +24,8 @@ void cuda_plain_forward(Device *device, const ConvShape *shape, const void *x, c
                         const float *bias, const void *per_image, const void *residual, void *y);
 void cuda_plain_backward_data(Device *device, const ConvShape *shape, const void *dy,
                               const void *packed, void *dx, bool accumulate);
-/* dbias may be NULL. */
 void cuda_plain_backward_weight(Device *device, const ConvShape *shape, const void *x,
-                                const void *dy, float *dweight, float *dbias);
+                                const void *dy, float *dweight);
 
 #ifdef __cplusplus
 }

@@ -198,7 +198,8 @@ OPERATION(layer_norm_backward, (SHAPE, LayerNormShape, shape), (DATA, const void
 OPERATION(geglu_forward, (VALUE, int64_t, rows), (VALUE, int, f), (DATA, const void *, x),
           (DATA, void *, y))
 OPERATION(geglu_backward, (VALUE, int64_t, rows), (VALUE, int, f), (DATA, const void *, x),
-          (DATA, const void *, dy), (DATA, void *, dx))
+          (DATA, const void *, dy), (DATA, void *, dx), (DATA, float *, dsums),
+          (DATA, void *, workspace))
 OPERATION(gelu_forward, (VALUE, int64_t, n), (DATA, const void *, x), (DATA, void *, y))
 OPERATION(embedding_forward, (VALUE, int, n), (VALUE, int, tokens), (VALUE, int, c_),
           (DATA, const float *, words), (DATA, const float *, positions),
@@ -256,6 +257,11 @@ static size_t shadow_group_norm_workspace_bytes(const Device *device, const Grou
 static size_t shadow_layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
 {
     return cpu_backend.layer_norm_workspace_bytes(ON_CPU(device), shape);
+}
+
+static size_t shadow_geglu_workspace_bytes(const Device *device, int64_t rows, int f)
+{
+    return cpu_backend.geglu_workspace_bytes(ON_CPU(device), rows, f);
 }
 
 static size_t shadow_mse_loss_workspace_bytes(const Device *device, int64_t n)

@@ -177,7 +177,7 @@ static void run_geglu(const Bench *b, const void *shape)
 static void run_geglu_backward(const Bench *b, const void *shape)
 {
     const LayerNormShape *s = shape;
-    geglu_backward(b->device, s->rows, s->c, b->buffer[0], b->buffer[1], b->buffer[2]);
+    geglu_backward(b->device, s->rows, s->c, b->buffer[0], b->buffer[1], b->buffer[2], NULL, NULL);
 }
 
 static void run_noise(const Bench *b, const void *shape)

@@ -195,7 +195,7 @@ static void run_elementwise(Space *s)
     upload(s);
     geglu_forward(s->device, 331, 151, s->a[0], s->a[2]);
     print_values(s, "geglu forward", s->a[2], 331 * 151);
-    geglu_backward(s->device, 331, 151, s->a[0], s->a[1], s->a[2]);
+    geglu_backward(s->device, 331, 151, s->a[0], s->a[1], s->a[2], NULL, NULL);
     print_values(s, "geglu backward", s->a[2], 2 * 331 * 151);
     silu_forward(s->device, n, s->a[0], s->a[2]);
     print_values(s, "silu forward", s->a[2], size);
@@ -307,7 +307,7 @@ static void run_packs(Space *s)
     fill(s);
     geglu_forward(s->device, 99, 40, s->a[0], s->a[2]);
     print_values(s, "geglu forward in packs", s->a[2], n);
-    geglu_backward(s->device, 99, 40, s->a[0], s->a[1], s->a[2]);
+    geglu_backward(s->device, 99, 40, s->a[0], s->a[1], s->a[2], NULL, NULL);
     print_values(s, "geglu backward in packs", s->a[2], 2 * n);
     silu_forward(s->device, (int64_t)n, s->a[0], s->a[2]);
     print_values(s, "silu forward in packs", s->a[2], n);
@@ -363,7 +363,7 @@ static void run_sd2_rows(Space *s)
         fill(s);
         geglu_forward(s->device, rows, geglu[i], s->a[0], s->a[2]);
         print_values(s, "geglu forward", s->a[2], (size_t)(rows * geglu[i]));
-        geglu_backward(s->device, rows, geglu[i], s->a[0], s->a[1], s->a[2]);
+        geglu_backward(s->device, rows, geglu[i], s->a[0], s->a[1], s->a[2], NULL, NULL);
         print_values(s, "geglu backward", s->a[2], (size_t)(2 * rows * geglu[i]));
     }
     for (size_t i = 0; i < ELEMENTSOF(concat); i++) {
@@ -442,6 +442,27 @@ static void run_encoders(Space *s)
     embedding_forward(s->device, TEXTS, TOKENS, 104, s->b[0], s->b[1], word(s, 0, ids, sizeof(ids)),
                       s->a[2]);
     print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
+}
+
+/* Sums of columns: of matrices that are cut into pieces, and those that GEGLU's backward makes. */
+static void run_sums_of_columns(Space *s, bool brief)
+{
+    static const ConvShape convs[] = {{1, 192, 129, 1, 8, 1, 1}, {1, 128, 129, 1, 12, 1, 1}};
+    static const struct {
+        int64_t rows;
+        int f;
+    } geglu[] = {{2100, 8}, {1025, 9}, {3, 1280}, {5, 2560}, {2, 5120}, {40, 104}, {66000, 1}};
+    s->prefix = "sums ";
+    for (size_t i = 0; i < (brief ? 1 : ELEMENTSOF(convs)); i++)
+        run_conv(s, &convs[i]);
+    for (size_t i = 0; i < (brief ? 2 : ELEMENTSOF(geglu)); i++) {
+        const int64_t rows = geglu[i].rows;
+        const int f = geglu[i].f;
+        fill(s);
+        geglu_backward(s->device, rows, f, s->a[0], s->a[1], s->a[2], s->b[7], s->workspace);
+        print_values(s, "geglu backward", s->a[2], (size_t)(2 * rows * f));
+        print_floats(s, "geglu's columns", s->b[7], 2 * (size_t)f);
+    }
 }
 
 /* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */
@@ -547,6 +568,7 @@ int main(int argc, char **argv)
         run_sd2(&s);
     if (!brief)
         run_encoders(&s);
+    run_sums_of_columns(&s, brief);
 
     for (int i = 0; i < BUFFERS; i++) {
         if (is_bf16)

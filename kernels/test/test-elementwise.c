@@ -128,8 +128,13 @@ static void test_embedding(void **state)
 static void check_geglu(Device *device, size_t rows, size_t f)
 {
     float *x = random_new(rows * 2 * f, 1), *dy = random_new(rows * f, 2);
-    float *y = floats_new(rows * f), *dx = floats_new(rows * 2 * f);
+    float *y = floats_new(rows * f), *dx = floats_new(rows * 2 * f),
+          *alone = floats_new(rows * 2 * f);
+    float *sums = floats_new(2 * f);
+    const size_t n_workspace = geglu_workspace_bytes(device, (int64_t)rows, (int)f) / sizeof(float);
+    float *workspace = floats_new(n_workspace + 1);
     double *expected = doubles_new(rows * f), *slope = doubles_new(rows * 2 * f);
+    double *sum = doubles_new(2 * f);
     for (size_t i = 0; i < rows * 2 * f; i++)
         x[i] *= 4;
     for (size_t row = 0; row < rows; row++)
@@ -143,14 +148,23 @@ static void check_geglu(Device *device, size_t rows, size_t f)
         }
     geglu_forward(device, (int64_t)rows, (int)f, x, y);
     assert_near("geglu", y, expected, rows * f, TOLERANCE);
-    geglu_backward(device, (int64_t)rows, (int)f, x, dy, dx);
+    geglu_backward(device, (int64_t)rows, (int)f, x, dy, alone, NULL, NULL);
+    geglu_backward(device, (int64_t)rows, (int)f, x, dy, dx, sums, workspace);
     assert_near("geglu backward", dx, slope, rows * 2 * f, TOLERANCE);
+    assert_memory_equal(dx, alone, rows * 2 * f * sizeof(float));
+    for (size_t i = 0; i < rows * 2 * f; i++)
+        sum[i % (2 * f)] += (double)dx[i];
+    assert_near("geglu's sums", sums, sum, 2 * f, TOLERANCE);
     floats_free(x, rows * 2 * f);
     floats_free(dy, rows * f);
     floats_free(y, rows * f);
     floats_free(dx, rows * 2 * f);
+    floats_free(alone, rows * 2 * f);
+    floats_free(sums, 2 * f);
+    floats_free(workspace, n_workspace + 1);
     free(expected);
     free(slope);
+    free(sum);
 }
 
 static void test_geglu(void **state)
@@ -160,7 +174,10 @@ static void test_geglu(void **state)
     check_geglu(device, 1, 1);
     check_geglu(device, 7, 10);
     check_geglu(device, 33, 257);
-    check_geglu(device, 5, 1280); /* sd2-base's, like the next two */
+    check_geglu(device, 1025, 8);
+    check_geglu(device, 3000, 9);
+    check_geglu(device, 61000, 1); /* 60 partial sums on a GPU */
+    check_geglu(device, 5, 1280);  /* sd2-base's, like the next two */
     check_geglu(device, 5, 2560);
     check_geglu(device, 3, 5120);
     device = device_free(device);

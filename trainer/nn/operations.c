@@ -193,8 +193,8 @@ static void linear_run_backward(const Tape *tape, const Operation *op)
 {
     void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
     linear_backward_weight(op->kernel.linear, in_data(tape, op, IN_X), dy,
-                           tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
-                           tape->workspace);
+                           tape_weight_gradient(tape, op),
+                           op->maker < 0 ? tape_bias_gradient(tape, op) : NULL, tape->workspace);
     tape_take_gradients(tape, op);
     if (dx)
         linear_backward_data(op->kernel.linear, dy, weight(tape, op), packed(tape, op), dx,
@@ -211,6 +211,7 @@ static void linear_tell_plan(const Operation *op, KernelPass pass, char *text, s
 static const OperationKind linear_kind = {
     .name = "linear",
     .backward_reads = 1u << IN_X,
+    .takes_sums = true,
     .plan = linear_plan,
     .pack = linear_pack_weights,
     .forward = linear_run_forward,
@@ -434,17 +435,28 @@ static void geglu_run_forward(const Tape *tape, const Operation *op)
     geglu_forward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_data(tape, op));
 }
 
+static int geglu_plan(Tape *tape, Operation *op, Error *err)
+{
+    (void)err; /* nothing to fail */
+    const Value *y = &tape->values[op->out];
+    if (tape->trains)
+        op->workspace_bytes = geglu_workspace_bytes(tape->device, rows_of(y), y->c);
+    return 0;
+}
+
 static void geglu_run_backward(const Tape *tape, const Operation *op)
 {
     const Value *y = &tape->values[op->out];
     assert(!op->accumulate[IN_X]); /* the kernel overwrites */
     geglu_backward(tape->device, rows_of(y), y->c, in_data(tape, op, IN_X), out_gradient(tape, op),
-                   in_gradient(tape, op, IN_X));
+                   in_gradient(tape, op, IN_X), tape_sums(tape, op), tape->workspace);
 }
 
 static const OperationKind geglu_kind = {
     .name = "geglu",
     .backward_reads = 1u << IN_X,
+    .sums_gradient = true,
+    .plan = geglu_plan,
     .forward = geglu_run_forward,
     .backward = geglu_run_backward,
 };

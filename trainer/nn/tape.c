@@ -213,7 +213,8 @@ ValueId tape_emit(Tape *tape, Operation op, int n, int h, int w, int c)
                                      .gradient = NO_BUFFER});
     if (op.out == NO_VALUE)
         return NO_VALUE;
-    op.saved = NO_BUFFER;
+    op.saved = op.bias_gradient = NO_BUFFER;
+    op.maker = op.made = -1;
     op.runs_backward = wants_gradient;
     assert(op.in[IN_RESIDUAL] == NO_VALUE || op.in[IN_RESIDUAL] != op.in[IN_X]);
     tape->operations[tape->n_operations++] = op;
@@ -284,12 +285,41 @@ static void schedule_backward(Tape *tape, Operation *op, int time)
         touch_data(tape, op->out, time);
     touch(tape, op->saved, time);
 
+    touch(tape, op->bias_gradient, time);
+    if (op->made >= 0)
+        touch(tape, tape->operations[op->made].bias_gradient, time);
     const Value *out = &tape->values[op->out];
     assert(out->is_bound || out->gradient != NO_BUFFER || tape->r < 0); /* somebody reads it */
     touch(tape, out->gradient, time);
     schedule_gradient(tape, op, IN_RESIDUAL, time);
     schedule_gradient(tape, op, IN_X, time);
     schedule_gradient(tape, op, IN_SECOND, time);
+}
+
+/* Gradients are written from the tape's end to its begin, so who reads a value first is the last to write its gradient.
+ */
+static int last_writer(const Tape *tape, ValueId value)
+{
+    for (size_t i = 0; i < tape->n_operations; i++)
+        for (int k = 0; k < INPUTS_MAX; k++)
+            if (tape->operations[i].in[k] == value)
+                return tape->operations[i].in[IN_X] == value ? (int)i : -1;
+    return -1;
+}
+
+/* Pairs each linear layer that has a bias with the operation that makes the bias' gradient, where there is one. */
+static void pair_sums(Tape *tape)
+{
+    for (size_t i = 0; i < tape->n_operations; i++) {
+        Operation *op = &tape->operations[i];
+        const int writer = last_writer(tape, op->out);
+        if (!op->kind->takes_sums || op->layer.bias < 0 || tape->values[op->out].is_bound ||
+            writer < 0 || !tape->operations[writer].kind->sums_gradient)
+            continue;
+        op->maker = writer;
+        tape->operations[writer].made = (int)i;
+        op->bias_gradient = add_buffer(tape, (size_t)op->layer.out * sizeof(float));
+    }
 }
 
 /* The gradients of the operation's parameters in the workspace: where the bias' lies behind the weight's, and where
@@ -368,8 +398,10 @@ int tape_measure(Tape *tape, Device *device, bool backward, Error *err)
     if (r < 0)
         return r;
 
-    if (backward)
+    if (backward) {
+        pair_sums(tape);
         plan_scratch(tape);
+    }
     int time = 0;
     for (size_t i = 0; i < tape->n_operations; i++)
         schedule_forward(tape, &tape->operations[i], time++);
@@ -468,9 +500,16 @@ float *tape_bias_gradient(const Tape *tape, const Operation *op)
 {
     if (op->layer.bias < 0)
         return NULL;
-    return tape->sink.kind == SINK_PLAIN
-               ? plain_element(tape, op->layer.bias)
-               : (float *)(void *)(tape->workspace + bias_scratch_offset(tape, op));
+    if (tape->sink.kind == SINK_PLAIN)
+        return plain_element(tape, op->layer.bias);
+    if (op->maker >= 0)
+        return buffer_address(tape, op->bias_gradient);
+    return (float *)(void *)(tape->workspace + bias_scratch_offset(tape, op));
+}
+
+float *tape_sums(const Tape *tape, const Operation *op)
+{
+    return op->made < 0 ? NULL : tape_bias_gradient(tape, &tape->operations[op->made]);
 }
 
 void tape_take_gradients(const Tape *tape, const Operation *op)

@@ -83,15 +83,23 @@ struct Operation {
     size_t packed_bytes, packed_offset; /* of its packed weights in Tape.packed */
     size_t saved_bytes;                 /* what forward keeps for backward */
     size_t workspace_bytes;
-    int saved;                   /* index into Tape.buffers */
+    int saved; /* index into Tape.buffers */
+    int maker; /* the operation whose backward makes the gradient of its bias; -1: its own */
+    int made;  /* the operation whose bias' gradient its backward makes; -1: none */
+    int bias_gradient;           /* index into Tape.buffers: what a maker leaves; else NO_BUFFER */
     bool accumulate[INPUTS_MAX]; /* backward adds to the gradient of that input */
     bool runs_backward;          /* some gradient is upstream of it */
 };
+
+/* A bias' gradient is a sum of columns of the gradient of its operation's output. Who writes that gradient last can
+ * make the sum on the way, and spares a pass that reads it again: `maker` and `made` pair the two. */
 
 /* One kind of operation: what the planner must know of it, and the steps that it can run. */
 struct OperationKind {
     const char *name;
     unsigned backward_reads; /* backward needs the data of: 1 << IN_*, BACKWARD_READS_OUT */
+    bool sums_gradient;      /* backward can sum the columns of the gradient of IN_X: tape_sums() */
+    bool takes_sums; /* backward leaves the gradient of its bias to the maker, if it has one */
     int (*plan)(Tape *tape, Operation *op, Error *err);  /* kernel objects and sizes; may be NULL */
     void (*pack)(const Tape *tape, const Operation *op); /* may be NULL */
     void (*forward)(const Tape *tape, const Operation *op);
@@ -226,6 +234,9 @@ void *tape_saved(const Tape *tape, const Operation *op);
 /* Where the backward leaves the gradients of the operation's parameters; NULL for a bias that it has not. */
 void *tape_weight_gradient(const Tape *tape, const Operation *op);
 float *tape_bias_gradient(const Tape *tape, const Operation *op);
+/* Where backward shall leave the column sums of the gradient of IN_X, which are the gradient of another operation's
+ * bias; NULL where nobody wants them. */
+float *tape_sums(const Tape *tape, const Operation *op);
 /* To be called when they are there. */
 void tape_take_gradients(const Tape *tape, const Operation *op);
 int64_t value_elements(const Value *value);

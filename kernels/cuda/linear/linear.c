@@ -138,7 +138,11 @@ size_t cuda_linear_workspace_bytes(const Linear *linear)
         linear->forward ? bias_bytes(linear) + product_bytes(linear->forward) : 0;
     const size_t backward =
         MAX(product_bytes(linear->backward_data), product_bytes(linear->backward_weight));
-    return MAX(forward, backward);
+    const size_t sums =
+        linear->shape.forward_only
+            ? 0
+            : cuda_column_sums_bytes(linear->device, linear->shape.rows, linear->shape.out);
+    return MAX(MAX(forward, backward), sums);
 }
 
 void cuda_linear_pack(Linear *linear, const float *weight, void *packed)
@@ -183,13 +187,13 @@ void cuda_linear_backward_weight(Linear *linear, const void *x, const void *dy, 
                                  float *dbias, void *workspace)
 {
     assert(!linear->shape.forward_only);
-    if (!linear->backward_weight) {
-        cuda_plain_backward_weight(linear->device, &linear->plain, x, dy, dweight, dbias);
-        return;
-    }
-    cuda_matmul_run(linear->backward_weight, x, dy, NULL, NULL, dweight, workspace);
+    if (linear->backward_weight)
+        cuda_matmul_run(linear->backward_weight, x, dy, NULL, NULL, dweight, workspace);
+    else
+        cuda_plain_backward_weight(linear->device, &linear->plain, x, dy, dweight);
     if (dbias)
-        cuda_column_sums(linear->device, 1, linear->shape.rows, linear->shape.out, dy, dbias);
+        cuda_column_sums(linear->device, linear->shape.rows, linear->shape.out, dy, dbias,
+                         workspace);
 }
 
 void cuda_linear_plan_text(const Linear *linear, KernelPass pass, char *text, size_t size)

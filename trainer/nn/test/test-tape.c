@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-tape.c - what encoders emit beyond a U-Net, against float64: embedding, layers that are joined with their
- * biases, causal attention, GELU, the convolution padded at its end; and what a tape cannot train. */
+ * biases, causal attention, GELU, the convolution padded at its end; what a tape cannot train; and who makes the
+ * gradient of a bias. */
 #include "kernels/test/testing-copy.h"
 #include "kernels/test/testing-reference.h"
 #include "trainer/nn/tape.h"
@@ -250,6 +251,109 @@ static void what_has_no_backward_is_not_trained(void **state)
     device = device_free(device);
 }
 
+/* What the observer saw of the first layer, right after its backward. */
+typedef struct Seen {
+    int n; /* backwards of it */
+    float *bias, *dy;
+} Seen;
+
+enum { GATED = 5, GATED_ROWS = 41, GATED_DY = GATED_ROWS * 2 * GATED };
+
+static void see_first_layer(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+{
+    Seen *seen = userdata;
+    const Operation *op = &tape->operations[operation];
+    if (phase != TAPE_BACKWARD || operation != 0)
+        return;
+    assert_int_equal(op->layer.out, 2 * GATED);
+    free(seen->bias);
+    free(seen->dy);
+    seen->n++;
+    seen->bias =
+        device_copy_of(tape->device, tape_bias_gradient(tape, op), sizeof(float) * 2 * GATED);
+    seen->dy = device_copy_of(tape->device, tape_gradient(tape, op->out), sizeof(float) * GATED_DY);
+}
+
+/* Who reads the first layer's result before the GEGLU does. */
+typedef enum Reader { NOBODY, A_SILU, A_CONCAT } Reader;
+
+/* A layer, another one of the same input, and a GEGLU of the first: the gradients of the other one and of its SiLU come
+ * between the GEGLU's and the first layer's. Returns the output. */
+static ValueId emit_gated(Tape *tape, ValueId x, Reader reader)
+{
+    const Layer first = tape_linear_layer(tape, "a", C, 2 * GATED, true);
+    const ValueId a = tape_linear(tape, first, x, NO_VALUE);
+    const ValueId b = tape_linear(tape, tape_linear_layer(tape, "b", C, 64, true), x, NO_VALUE);
+    const ValueId silu = tape_silu(tape, b);
+    ValueId before = silu;
+    if (reader != NOBODY)
+        before = tape_concat(tape, silu, reader == A_SILU ? tape_silu(tape, a) : a);
+    const ValueId both = tape_concat(tape, tape_geglu(tape, a), before);
+    const int c = tape_value(tape, both)->c;
+    return tape_linear(tape, tape_linear_layer(tape, "c", c, 3, true), both, NO_VALUE);
+}
+
+static void check_gated(Device *device, Reader reader)
+{
+    Error err = ERROR_INIT;
+    Tape *tape;
+    Seen seen = {0};
+    assert_int_equal(tape_new(&tape), 0);
+    const ValueId x = tape_input(tape, 1, 1, GATED_ROWS, C), y = emit_gated(tape, x, reader);
+    tape_output(tape, y);
+    assert_int_equal(tape_measure(tape, device, true, &err), 0);
+    assert_int_equal(tape_allocate(tape, &err), 0);
+    assert_true((tape->operations[0].maker >= 0) == (reader == NOBODY));
+    assert_true(tape->operations[1].maker < 0);
+    for (size_t i = 0; i < tape->n_operations; i++)
+        assert_true(tape->operations[i].made == (tape->operations[0].maker == (int)i ? 0 : -1));
+
+    const size_t n = (size_t)tape->parameters->n_elements;
+    float *values = random_new(n + GATED_ROWS * (C + 3), 1);
+    float *weights = sent(device, values, n * sizeof(float));
+    float *flat = sent(device, values, n * sizeof(float));
+    float *in = sent(device, values + n, sizeof(float) * GATED_ROWS * C);
+    float *dy = sent(device, values + n + GATED_ROWS * C, sizeof(float) * GATED_ROWS * 3);
+    float *out = sent(device, values, sizeof(float) * GATED_ROWS * 3);
+    uint32_t zeros[16] = {0}, *maxima = sent(device, zeros, sizeof(zeros));
+    tape_set_weights(tape, weights);
+    tape_bind(tape, x, in);
+    tape_bind_output(tape, y, out);
+    tape_bind_gradient(tape, y, dy);
+    tape->observer = see_first_layer;
+    tape->observer_userdata = &seen;
+    tape_forward(tape);
+    tape_backward(tape, &(GradientSink){.kind = SINK_PLAIN, .to = flat}, NULL, NULL);
+    _cleanup_free_ float *plain = device_copy_of(device, flat, n * sizeof(float));
+    tape_backward(tape, &(GradientSink){.kind = SINK_MAXIMA, .maxima = maxima}, NULL, NULL);
+    double sums[2 * GATED] = {0};
+    for (size_t i = 0; i < GATED_DY; i++)
+        sums[i % (2 * GATED)] += (double)seen.dy[i];
+    assert_int_equal(seen.n, 2);
+    assert_near("the gradient of a bias", seen.bias, sums, 2 * GATED, TOLERANCE);
+    assert_memory_equal(seen.bias, plain + tape->operations[0].layer.bias,
+                        sizeof(float) * 2 * GATED);
+
+    void *const memory[] = {weights, flat, in, dy, out, maxima};
+    for (size_t i = 0; i < ELEMENTSOF(memory); i++)
+        device_release(device, memory[i]);
+    tape = tape_free(tape);
+    floats_free(values, n + GATED_ROWS * (C + 3));
+    free(seen.bias);
+    free(seen.dy);
+}
+
+/* By GEGLU, if it is the last to write the gradient that the bias' is a sum of; else by the layer itself. */
+static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    check_gated(device, NOBODY);
+    check_gated(device, A_SILU);
+    check_gated(device, A_CONCAT);
+    device = device_free(device);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -258,6 +362,7 @@ int main(void)
         cmocka_unit_test(joined_biases_are_tensors_of_their_own),
         cmocka_unit_test(a_tape_that_is_not_trained_has_no_room_for_it),
         cmocka_unit_test(what_has_no_backward_is_not_trained),
+        cmocka_unit_test(the_last_writer_makes_the_gradient_of_a_bias),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
