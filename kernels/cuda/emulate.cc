@@ -65,6 +65,8 @@ struct Fiber {
     unsigned rank;         /* of its block in the cluster */
     uint64_t given, taken; /* by a shuffle */
     unsigned from;
+    void *operands;    /* of warp_together() */
+    Together together; /* NULL: it is at a shuffle */
 };
 
 std::vector<Fiber> fibers; /* of a cluster: block after block */
@@ -184,13 +186,30 @@ void shuffle_order(std::vector<unsigned> &to, unsigned n)
         std::swap(to[i - 1], to[philox4x32(seed, 0, drawn++).word[0] % i]);
 }
 
+/* All lanes of the warp are at one operation. */
+void run_together(unsigned first, unsigned end)
+{
+    void *lanes[WARP];
+    if (end - first < WARP)
+        misuse("an operation of a warp that the block has not whole");
+    for (unsigned i = 0; i < WARP; i++)
+        lanes[i] = fibers[first + i].operands;
+    fibers[first].together(lanes);
+}
+
 /* Lets the warp go on if all its lanes are there; false: some lane runs, ended or waits elsewhere. */
 bool release_warp(unsigned first, unsigned end)
 {
+    const Together together = fibers[first].together;
     for (unsigned i = first; i < end; i++)
         if (fibers[i].state != AT_WARP)
             return false;
-    for (unsigned i = first; i < end; i++) {
+    for (unsigned i = first; i < end; i++)
+        if (fibers[i].together != together)
+            misuse("some lanes of a warp are at one operation, others at another");
+    if (together)
+        run_together(first, end);
+    for (unsigned i = first; i < end && !together; i++) {
         if (fibers[i].from >= end - first)
             misuse("a shuffle asks for a lane that the block has not");
         fibers[i].taken = fibers[first + fibers[i].from].given;
@@ -342,8 +361,16 @@ uint64_t shuffle(uint64_t bits, unsigned from)
     Fiber *self = running;
     self->given = bits;
     self->from = from;
+    self->together = nullptr;
     pause(AT_WARP);
     return self->taken;
+}
+
+void warp_together(void *mine, Together together)
+{
+    running->operands = mine;
+    running->together = together;
+    pause(AT_WARP);
 }
 
 void sync_warp() { (void)shuffle(0, 0); }

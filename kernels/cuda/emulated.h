@@ -10,6 +10,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/cuda/mma-model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,8 @@ int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err)
 const KernelsBackend *emulated_backend(void);
 /* The order of threads and blocks from now on: emulate::set_seed(). */
 void emulated_device_seed(uint64_t seed);
+/* What an mma rounds from now on: emulate::set_mma_model(). */
+void emulated_mma_model(const MmaModel *model);
 
 #ifdef __cplusplus
 }
