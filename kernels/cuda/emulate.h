@@ -3,8 +3,9 @@
  *
  * Each thread of a block is a fiber with a stack of its own. A fiber runs until it ends or meets a barrier or a
  * shuffle; which one runs next is drawn from a seed, so that a kernel whose result depends on the order of its
- * threads shows another result with another seed. Blocks run one after another, in an order drawn from the
- * seed, too; those of a cluster run together, their threads in one order.
+ * threads shows another result with another seed. With an even seed all threads go to their next barrier or shuffle
+ * before any goes on; with an odd one a warp goes on until it waits for another warp. Blocks run one after another, in
+ * an order drawn from the seed, too; those of a cluster run together, their threads in one order.
  *
  * What a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
  * barriers, a shuffle or another operation of a warp that not all its lanes reach, shared memory beyond what was asked

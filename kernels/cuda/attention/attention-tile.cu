@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-tile.cu - see attention-tile.h.
  *
- * All keys and values of a head lie in a block's shared memory, KT tiles of 16. A warp takes 16 queries: their scores are
- * sums of one mma after the other and stay in registers, where the softmax finds them; narrowed, they are an operand of
- * the next product.
+ * All keys and values of a head lie in a block's shared memory, KT tiles of 16. A warp takes 16 queries: their scores
+ * are sums of one mma after the other and stay in registers, where the softmax finds them; narrowed, they are an
+ * operand of the next product.
  *
- * Backward makes the probabilities again from what forward saved. Eight warps take 128 queries and put probabilities and
- * slopes of the scores into shared memory; then each warp adds 16 columns of dk or of dv over these queries. A cluster
- * of blocks shares the queries of a head; their sums are added in the blocks' order.
+ * Backward makes the probabilities again from what forward saved. Eight warps take 128 queries and put probabilities
+ * and slopes of the scores into shared memory; then each warp adds 16 columns of dk or of dv over these queries. A
+ * cluster of blocks shares the queries of a head; their sums are added in the blocks' order.
  *
  * Places behind the last key have the probability 0, whatever the scores of the others are; rows behind the last
  * query have no weight. */
