@@ -306,12 +306,17 @@ void attention_tile_forward(Device *device, const AttentionShape *s, const void 
 
 /* ---- backward ---- */
 
+/* Of a query: what forward saved, and the sum of dout * out. */
+struct BackwardRow {
+    float most, inverse, delta;
+};
+
 template <int KT> struct BackwardShared {
     Bf16 keys[KT * TILE * ROW], values[KT * TILE * ROW];
     Bf16 queries[ROWS * ROW], slopes[ROWS * ROW]; /* slopes: of the output */
     Bf16 weights[ROWS * (KT * TILE + 8)];     /* probabilities, of each query those of all keys */
     Bf16 differences[ROWS * (KT * TILE + 8)]; /* slopes of the scores, without the scale */
-    float deltas[ROWS];                       /* of each query: sum of dout * out */
+    BackwardRow rows[ROWS];
 };
 
 /* At the end, where the rest was: dv and dk of this block's queries. */
@@ -321,7 +326,7 @@ template <int KT> struct BackwardSums {
 
 /* A warp brings 16 rows of dout, and their sums of dout * out. */
 __device__ static inline void bring_slopes(const TileHeads &h, const Bf16 *dout, const Bf16 *out,
-                                           int there, Bf16 *to, float *deltas)
+                                           int there, Bf16 *to, BackwardRow *rows)
 {
     const int lane = (int)threadIdx.x % 32;
     UNROLL for (int i = 0; i < TILE * WORDS / 32; i++)
@@ -344,42 +349,34 @@ __device__ static inline void bring_slopes(const TileHeads &h, const Bf16 *dout,
         for (int mask = 1; mask < WORDS; mask *= 2)
             delta += __shfl_xor_sync(0xffffffffu, delta, mask);
         if (lane % WORDS == 0)
-            deltas[row] = delta;
+            rows[row].delta = delta;
     }
 }
 
-/* What a lane needs of its two rows. */
-struct BackwardRows {
-    float most[2], inverse[2], delta[2];
-};
-
-__device__ static inline BackwardRows rows_of(const TileHeads &h, const float *saved, int64_t first,
-                                              int there, const float *deltas)
+/* And what forward saved of them. */
+__device__ static inline void bring_saved(const TileHeads &h, const float *saved, int64_t first,
+                                          int there, BackwardRow *rows)
 {
-    const int g = (int)threadIdx.x % 32 / 4;
-    BackwardRows rows = {};
-    UNROLL for (int row = 0; row < 2; row++) if (g + 8 * row < there)
-    {
-        const float *from = saved + 2 * row_number(h, first + g + 8 * row);
-        rows.most[row] = from[0];
-        rows.inverse[row] = from[1];
-        rows.delta[row] = deltas[g + 8 * row];
+    const int row = (int)threadIdx.x % 32;
+    if (row < TILE) {
+        const float *from = saved + 2 * row_number(h, first + row);
+        rows[row].most = row < there ? from[0] : 0;
+        rows[row].inverse = row < there ? from[1] : 0;
     }
-    return rows;
 }
 
 /* 16 queries and 16 keys: probabilities and slopes, from scores and the products of dout and the values. */
-__device__ static inline void slopes_of(const TileHeads &h, const BackwardRows &rows, int first_key,
+__device__ static inline void slopes_of(const TileHeads &h, const BackwardRow *rows, int first_key,
                                         MmaSums weights[2], MmaSums differences[2])
 {
-    const int t = (int)threadIdx.x % 4;
+    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     UNROLL for (int n = 0; n < 2; n++) UNROLL for (int i = 0; i < 4; i++)
     {
-        const int row = i / 2;
+        const BackwardRow row = rows[g + i / 2 * 8];
         float *weight = &weights[n].at[i], *difference = &differences[n].at[i];
-        const float exponential = vector_exp(h.scale * *weight - rows.most[row]);
-        *weight = first_key + 8 * n + 2 * t + i % 2 < h.keys ? exponential * rows.inverse[row] : 0;
-        *difference = *weight * (*difference - rows.delta[row]);
+        const float exponential = vector_exp(h.scale * *weight - row.most);
+        *weight = first_key + 8 * n + 2 * t + i % 2 < h.keys ? exponential * row.inverse : 0;
+        *difference = *weight * (*difference - row.delta);
     }
 }
 
@@ -390,45 +387,59 @@ __device__ static inline void put_words(const MmaA &words, Bf16 *to, int stride)
         (uint32_t *)(void *)(to + (g + i % 2 * 8) * stride + i / 2 * 8 + 2 * t) = words.at[i];
 }
 
-/* A warp's 16 queries: probabilities and slopes into shared memory, and dq. */
+/* A warp's 16 queries: probabilities and slopes into shared memory; slopes[j]: the latter of 16 keys, as an operand. */
 template <int KT>
-__device__ static inline void backward_rows(const TileHeads &h, const BackwardRows &rows,
-                                            BackwardShared<KT> *s, int there, Bf16 *dq)
+__device__ static inline void multiply_back(const TileHeads &h, BackwardShared<KT> *s,
+                                            MmaA slopes[KT])
 {
     constexpr int STRIDE = KT * TILE + 8;
-    const int warp = (int)threadIdx.x / 32, g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
-    const Bf16 *queries = s->queries + warp * TILE * ROW, *slopes = s->slopes + warp * TILE * ROW;
-    MmaSums sums[HEAD / 8] = {};
+    const int first = (int)threadIdx.x / 32 * TILE;
+    MmaA query[HEAD / TILE], dout[HEAD / TILE];
+    UNROLL for (int k = 0; k < HEAD / TILE; k++)
+    {
+        query[k] = load_a(s->queries + first * ROW + k * TILE, ROW);
+        dout[k] = load_a(s->slopes + first * ROW + k * TILE, ROW);
+    }
     UNROLL for (int j = 0; j < KT; j++)
     {
         MmaSums weights[2] = {}, differences[2] = {};
-        UNROLL for (int k = 0; k < HEAD; k += TILE)
+        UNROLL for (int k = 0; k < HEAD / TILE; k++)
         {
-            const MmaA query = load_a(queries + k, ROW), slope = load_a(slopes + k, ROW);
-            const MmaPair key = load_b(s->keys + j * TILE * ROW + k, ROW);
-            const MmaPair value = load_b(s->values + j * TILE * ROW + k, ROW);
-            warp_mma(query, key.left, &weights[0]);
-            warp_mma(query, key.right, &weights[1]);
-            warp_mma(slope, value.left, &differences[0]);
-            warp_mma(slope, value.right, &differences[1]);
+            const MmaPair key = load_b(s->keys + j * TILE * ROW + k * TILE, ROW);
+            const MmaPair value = load_b(s->values + j * TILE * ROW + k * TILE, ROW);
+            warp_mma(query[k], key.left, &weights[0]);
+            warp_mma(query[k], key.right, &weights[1]);
+            warp_mma(dout[k], value.left, &differences[0]);
+            warp_mma(dout[k], value.right, &differences[1]);
         }
-        slopes_of(h, rows, j * TILE, weights, differences);
-        const MmaA a = words_of_a(differences[0], differences[1]);
-        put_words(words_of_a(weights[0], weights[1]), s->weights + warp * TILE * STRIDE + j * TILE,
+        slopes_of(h, s->rows + first, j * TILE, weights, differences);
+        slopes[j] = words_of_a(differences[0], differences[1]);
+        put_words(words_of_a(weights[0], weights[1]), s->weights + first * STRIDE + j * TILE,
                   STRIDE);
-        put_words(a, s->differences + warp * TILE * STRIDE + j * TILE, STRIDE);
-        UNROLL for (int c = 0; c < HEAD / TILE; c++)
-        {
-            const MmaPair b = load_b_turned(s->keys + j * TILE * ROW + c * TILE, ROW);
-            warp_mma(a, b.left, &sums[2 * c]);
-            warp_mma(a, b.right, &sums[2 * c + 1]);
-        }
+        put_words(slopes[j], s->differences + first * STRIDE + j * TILE, STRIDE);
     }
-    UNROLL for (int n = 0; n < HEAD / 8; n++)
-        UNROLL for (int row = 0; row < 2; row++) if (g + 8 * row < there)
-            store_two(dq + (g + 8 * row) * h.q_stride + 8 * n + 2 * t,
-                      narrow_pair(sums[n].at[2 * row] * h.scale, sums[n].at[2 * row + 1] * h.scale),
+}
+
+template <int KT>
+__device__ static inline void write_dq(const TileHeads &h, const MmaA slopes[KT], const Bf16 *keys,
+                                       int there, Bf16 *dq)
+{
+    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
+    UNROLL for (int c = 0; c < HEAD; c += TILE)
+    {
+        MmaSums sums[2] = {};
+        UNROLL for (int j = 0; j < KT; j++)
+        {
+            const MmaPair b = load_b_turned(keys + j * TILE * ROW + c, ROW);
+            warp_mma(slopes[j], b.left, &sums[0]);
+            warp_mma(slopes[j], b.right, &sums[1]);
+        }
+        UNROLL for (int i = 0; i < 4; i++) if (g + i / 2 * 8 < there)
+            store_two(dq + (g + i / 2 * 8) * h.q_stride + c + i % 2 * 8 + 2 * t,
+                      narrow_pair(sums[i % 2].at[i / 2 * 2] * h.scale,
+                                  sums[i % 2].at[i / 2 * 2 + 1] * h.scale),
                       h.packs);
+    }
 }
 
 /* Adds so many times 16 queries to the warp's 16 columns: warps 0 to 3 have dv, the others dk. */
@@ -507,15 +518,17 @@ __global__ void __launch_bounds__(THREADS, 2)
         const int64_t mine = first + warp * TILE;
         const int there = (int)MIN(h.queries - mine, (int64_t)TILE);
         if (there > 0) {
-            float *deltas = s->deltas + warp * TILE;
+            BackwardRow *rows = s->rows + warp * TILE;
             bring_rows(token(q, h.queries, h.q_stride, mine), h.q_stride, there,
                        s->queries + warp * TILE * ROW, h.packs);
             bring_slopes(h, token(dout, h.queries, h.out_stride, mine),
                          token(out, h.queries, h.out_stride, mine), there,
-                         s->slopes + warp * TILE * ROW, deltas);
+                         s->slopes + warp * TILE * ROW, rows);
+            bring_saved(h, saved, mine, there, rows);
             __syncwarp();
-            backward_rows<KT>(h, rows_of(h, saved, mine, there, deltas), s, there,
-                              token(dq, h.queries, h.q_stride, mine));
+            MmaA slopes[KT];
+            multiply_back<KT>(h, s, slopes);
+            write_dq<KT>(h, slopes, s->keys, there, token(dq, h.queries, h.q_stride, mine));
         }
         __syncthreads();
         const int64_t rows = MIN(h.queries - first, (int64_t)ROWS);
