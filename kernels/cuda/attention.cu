@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.cu - softmax(q k^T / sqrt(d)) v: by cuDNN or cuBLASLt where the device's plans have it (attention-library.h,
- * attention-unfused.h), else without a library: any length, fp32 and bf16, deterministic, not fast.
+ * attention-unfused.h), else without a library: by tensor cores for what attention-tile.h serves, and by the kernels
+ * here, of any length, in fp32 and bf16, deterministic, not fast.
  *
  * A block of one warp takes one query of one head (forward, dq) or one key (dk, dv). Probabilities of a row lie in shared
  * memory; backward makes them again from the row's maximum and 1 / sum, which forward saved. */
 #include "kernels/cuda/attention/attention-library.h"
+#include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/attention/attention-unfused.h"
 #include "kernels/cuda/kernel.cuh"
 #include "kernels/cuda/operations.h"
@@ -21,8 +23,9 @@ enum {
 struct Attention {
     Device *device;
     AttentionShape shape;
-    AttentionLibrary *library; /* this, the next, or, where both are NULL, the kernels below */
+    AttentionLibrary *library; /* this, the next, or, where both are NULL, our own kernels: */
     AttentionUnfused *unfused;
+    bool tile; /* those of attention-tile.h */
 };
 
 #ifndef SDTRAIN_CUDA_ATTENTION
@@ -134,6 +137,7 @@ int cuda_attention_new(Device *device, const AttentionShape *shape, Attention **
     attention->shape = *shape;
     attention->library = library;
     attention->unfused = unfused;
+    attention->tile = !library && !unfused && attention_tile_serves(device, shape);
     *ret = attention;
     return 0;
 }
@@ -160,7 +164,7 @@ size_t cuda_attention_workspace_bytes(const Attention *attention)
         return attention_library_workspace_bytes(attention->library);
     if (attention->unfused)
         return attention_unfused_workspace_bytes(attention->unfused);
-    if (attention->shape.forward_only)
+    if (attention->tile || attention->shape.forward_only)
         return 0;
     return rows_of(attention) * sizeof(float); /* of each query: sum of dout * out */
 }
@@ -254,6 +258,10 @@ void cuda_attention_forward(Attention *attention, const void *q, const void *k, 
     }
     Device *device = attention->device;
     const AttentionShape &s = attention->shape;
+    if (attention->tile) {
+        attention_tile_forward(device, &s, q, k, v, out, (float *)saved);
+        return;
+    }
     const dim3 grid((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
     WITH_TYPE(device, LAUNCH(device, grid, LANES_OF_QUERY, shared_bytes(s.kv_tokens),
                              attention_forward_kernel<T>, heads_of(attention), (const T *)q,
@@ -344,6 +352,10 @@ void cuda_attention_backward(Attention *attention, const void *q, const void *k,
     }
     Device *device = attention->device;
     const AttentionShape &s = attention->shape;
+    if (attention->tile) {
+        attention_tile_backward(device, &s, q, k, v, out, (const float *)saved, dout, dq, dk, dv);
+        return;
+    }
     const Heads h = heads_of(attention);
     const dim3 queries((unsigned)s.q_tokens, (unsigned)s.heads, (unsigned)s.n);
     const dim3 keys((unsigned)s.kv_tokens, (unsigned)s.heads, (unsigned)s.n);

@@ -68,6 +68,8 @@ struct Fiber {
     unsigned rank;         /* of its block in the cluster */
     uint64_t given, taken; /* by a shuffle */
     unsigned from;
+    void *operands;    /* of warp_together() */
+    Together together; /* NULL: it is at a shuffle */
 };
 
 std::vector<Fiber> fibers; /* of a cluster: block after block */
@@ -189,13 +191,30 @@ void shuffle_order(std::vector<unsigned> &to, unsigned n)
         std::swap(to[i - 1], to[philox4x32(seed, 0, drawn++).word[0] % i]);
 }
 
+/* All lanes of the warp are at one operation. */
+void run_together(unsigned first, unsigned end)
+{
+    void *lanes[WARP];
+    if (end - first < WARP)
+        misuse("an operation of a warp that the block has not whole");
+    for (unsigned i = 0; i < WARP; i++)
+        lanes[i] = fibers[first + i].operands;
+    fibers[first].together(lanes);
+}
+
 /* Lets the warp go on if all its lanes are there; false: some lane runs, ended or waits elsewhere. */
 bool release_warp(unsigned first, unsigned end)
 {
+    const Together together = fibers[first].together;
     for (unsigned i = first; i < end; i++)
         if (fibers[i].state != AT_WARP)
             return false;
-    for (unsigned i = first; i < end; i++) {
+    for (unsigned i = first; i < end; i++)
+        if (fibers[i].together != together)
+            misuse("some lanes of a warp are at one operation, others at another");
+    if (together)
+        run_together(first, end);
+    for (unsigned i = first; i < end && !together; i++) {
         if (fibers[i].from >= end - first)
             misuse("a shuffle asks for a lane that the block has not");
         fibers[i].taken = fibers[first + fibers[i].from].given;
@@ -259,6 +278,23 @@ void release()
     set_ready(0, all);
 }
 
+/* Runs the threads of a fiber's warp that are ready, and again as long as their warp alone keeps them waiting: it is as
+ * far ahead of the other warps as it can be. */
+void run_ahead(unsigned fiber, unsigned *live)
+{
+    const unsigned block = fiber / block_threads * block_threads;
+    const unsigned first = block + (fiber - block) / WARP * WARP;
+    const unsigned end = std::min(first + (unsigned)WARP, block + block_threads);
+    do {
+        for (unsigned i = first; i < end; i++) {
+            if (fibers[i].state != READY)
+                continue;
+            resume(&fibers[i]);
+            *live -= fibers[i].state == ENDED;
+        }
+    } while (release_warp(first, end));
+}
+
 void run_cluster(uint3 first)
 {
     const unsigned all = block_threads * cluster_blocks;
@@ -274,6 +310,10 @@ void run_cluster(uint3 first)
             if (fibers[i].state != READY)
                 continue;
             any = true;
+            if (seed % 2 == 1) {
+                run_ahead(i, &live);
+                continue;
+            }
             resume(&fibers[i]);
             live -= fibers[i].state == ENDED;
         }
@@ -348,8 +388,16 @@ uint64_t shuffle(uint64_t bits, unsigned from)
     Fiber *self = running;
     self->given = bits;
     self->from = from;
+    self->together = nullptr;
     pause(AT_WARP);
     return self->taken;
+}
+
+void warp_together(void *mine, Together together)
+{
+    running->operands = mine;
+    running->together = together;
+    pause(AT_WARP);
 }
 
 void sync_warp() { (void)shuffle(0, 0); }

@@ -3,12 +3,13 @@
  *
  * Each thread of a block is a fiber with a stack of its own. A fiber runs until it ends or meets a barrier or a
  * shuffle; which one runs next is drawn from a seed, so that a kernel whose result depends on the order of its
- * threads shows another result with another seed. Blocks run one after another, in an order drawn from the
- * seed, too; those of a cluster run together, their threads in one order.
+ * threads shows another result with another seed. With an even seed all threads go to their next barrier or shuffle
+ * before any goes on; with an odd one a warp goes on until it waits for another warp. Blocks run one after another, in
+ * an order drawn from the seed, too; those of a cluster run together, their threads in one order.
  *
  * What a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
- * barriers, a shuffle that not all 32 lanes of a warp reach, shared memory beyond what was asked for, a read of the
- * shared memory of a block that ends.
+ * barriers, a shuffle or another operation of a warp that not all its lanes reach, shared memory beyond what was asked
+ * for, a read of the shared memory of a block that ends.
  *
  * The blocks of a cluster have dynamic shared memory of their own (shared()). What a kernel declares __shared__ is one
  * for all: a kernel of clusters declares none.
@@ -51,6 +52,9 @@ void sync_cluster();
 void sync_warp();
 /* The bits that the lane `from` of the warp gave. */
 uint64_t shuffle(uint64_t bits, unsigned from);
+/* An operation of whole warps: `together` gets what each lane has given, when all 32 are there, and writes into it. */
+typedef void (*Together)(void *const lanes[WARP]);
+void warp_together(void *mine, Together together);
 /* The shared memory that the launch asked for: this block's. */
 void *shared();
 /* The place in shared memory that block `rank` of the cluster has where this block has `mine`; to be read. */

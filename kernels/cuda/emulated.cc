@@ -31,6 +31,8 @@ struct EmulatedDevice {
     std::vector<uint64_t> moments; /* as the launches of `times`, whose time is the host's */
 };
 
+static double launch_usec; /* by the stream's clock */
+
 static EmulatedDevice *emulated(const Device *device)
 {
     return (EmulatedDevice *)(uintptr_t)device->backend; /* table is its first member */
@@ -65,6 +67,7 @@ extern "C" void cuda_launched(const Device *device, const CudaWork *work)
 {
     EmulatedDevice *e = emulated(device);
     int r = fault("emulated.kernel");
+    e->stream.usec += launch_usec;
     if (r < 0)
         fail(e, r, work->name, ": the emulated GPU is broken");
     if (cuda_times_put(&e->times, work) > 0)
@@ -211,5 +214,7 @@ extern "C" const KernelsBackend *emulated_backend(void)
     fill_table(&table);
     return &table;
 }
+
+extern "C" void emulated_device_launch_usec(double usec) { launch_usec = usec; }
 
 extern "C" void emulated_device_seed(uint64_t seed) { emulate::set_seed(seed); }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include "kernels/backend.h"
+#include "kernels/cuda/mma-model.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -21,6 +22,10 @@ int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err)
 const KernelsBackend *emulated_backend(void);
 /* The order of threads and blocks from now on: emulate::set_seed(). */
 void emulated_device_seed(uint64_t seed);
+/* How long each launch of a kernel takes from now on, for who tunes; 0 until then. */
+void emulated_device_launch_usec(double usec);
+/* What an mma rounds from now on: emulate::set_mma_model(). */
+void emulated_mma_model(const MmaModel *model);
 
 #ifdef __cplusplus
 }

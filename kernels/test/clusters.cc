@@ -3,12 +3,21 @@
 #include "kernels/test/testing-clusters.h"
 
 #include "kernels/cuda/emulated.h"
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/mma.cuh"
 
 #include <cstdio>
 #include <cstdlib>
 
 static double outside;
+
+static void use_warp(ClusterUse use)
+{
+    MmaSums sums = {};
+    if (use == CLUSTER_MIXES_OPERATIONS && threadIdx.x == 3)
+        (void)warp_sum(1.0f);
+    else if (use == CLUSTER_MIXES_OPERATIONS ? threadIdx.x < 32 : threadIdx.x >= 32)
+        warp_mma(MmaA{}, MmaB{}, &sums);
+}
 
 static void cluster_kernel(ClusterUse use, double *to)
 {
@@ -19,6 +28,8 @@ static void cluster_kernel(ClusterUse use, double *to)
         return;
     if (use == CLUSTER_DIVERGES && threadIdx.x == 3)
         __syncthreads();
+    if (use == CLUSTER_MIXES_OPERATIONS || use == CLUSTER_PART_OF_A_WARP)
+        use_warp(use);
     if (use != CLUSTER_NO_FIRST_BARRIER)
         cluster_sync();
     double sum = 0;

@@ -343,7 +343,7 @@ static void run_sd2_matrices(Space *s)
                                       {1, 3, 3, 960, 320, 1, 1}, {1, 1, 77, 320, 640, 1, 1}};
     static const AttentionShape attentions[] = {
         {1, 2, 64, 64, 64, 384, 384}, {1, 2, 64, 16, 16, 384, 384}, {1, 1, 64, 256, 256, 192, 192},
-        {1, 1, 64, 64, 77, 64, 128},  {2, 1, 64, 16, 77, 64, 128},
+        {1, 1, 64, 64, 77, 64, 128},  {2, 1, 64, 16, 77, 64, 128},  {1, 1, 64, 1024, 77, 64, 128},
     };
     for (size_t i = 0; i < ELEMENTSOF(convs); i++)
         run_conv(s, &convs[i]);
@@ -566,7 +566,9 @@ int main(int argc, char **argv)
         run_packs(&s);
     if (argc == 5 && !brief)
         run_sd2(&s);
-    if (!brief)
+    if (brief) /* in bf16 by tensor cores, in clusters of two blocks */
+        run_attention(&s, &(AttentionShape){1, 2, 64, 520, 77, 128, 128});
+    else
         run_encoders(&s);
     run_sums_of_columns(&s, brief);
 

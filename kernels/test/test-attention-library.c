@@ -387,6 +387,58 @@ static void the_kernels_compute_what_no_engine_does_right(void **state)
     assert_non_null(strstr(plans, "\"attention n4 h2 16x24 1\":{\"own_kernels\":true}"));
 }
 
+/* ---- our own kernels, where all keys are one tile ---- */
+
+static const AttentionShape tile = {4, 2, 64, 16, 24, 128, 128};
+static const AttentionShape tile_forward = {4, 2, 64, 16, 24, 128, 128, .forward_only = true};
+
+/* The plans that are made where a launch of ours takes so long, cuDNN's forward 5000, and its backward 2000. */
+static char *plans_of_tile(const AttentionShape *s, double launch_usec, const char *plans)
+{
+    Device *device = open_device(true, plans);
+    Error err = ERROR_INIT;
+    char *made = NULL;
+    seen.usec[0][0] = seen.usec[1][0] = 1000;
+    seen.usec[0][1] = seen.usec[1][1] = 5000;
+    emulated_device_launch_usec(launch_usec);
+    AttentionLibrary *library = NULL;
+    if (attention_library_new(device, s, &library, &err) < 0)
+        fail_msg("%s", err.text);
+    emulated_device_launch_usec(0);
+    assert_int_equal(device_plans(device, &made), 0);
+    assert_int_equal(library == NULL, strstr(made, "own_kernels") != NULL);
+    library = attention_library_free(library);
+    assert_int_equal(seen.n_graphs, 0);
+    device = device_free(device);
+    return made;
+}
+
+/* 7000 us by cuDNN against two launches of ours: both passes together decide. */
+static void our_kernels_are_taken_where_they_are_quicker(void **state)
+{
+    (void)state;
+    static const AttentionShape causal = {4, 2, 64, 16, 16, 128, 128, true};
+    static const struct {
+        const AttentionShape *shape;
+        double launch_usec;
+        bool own;
+    } cases[] = {{&tile, 3400, true},          {&tile, 3600, false}, {&tile_forward, 4900, true},
+                 {&tile_forward, 5100, false}, {&causal, 1, false},  {&shape, 1, false}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_free_ char *plans = plans_of_tile(cases[i].shape, cases[i].launch_usec, NULL);
+        assert_int_equal(strstr(plans, "own_kernels") != NULL, cases[i].own);
+    }
+    /* Nothing is measured where the time is over, nor of an entry that was there. */
+    assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
+    _cleanup_free_ char *late = plans_of_tile(&tile, 1, NULL);
+    assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
+    assert_null(strstr(late, "own_kernels"));
+    _cleanup_free_ char *part = plans_of_tile(&tile_forward, 5100, NULL);
+    _cleanup_free_ char *rest = plans_of_tile(&tile, 1, part);
+    assert_null(strstr(rest, "own_kernels"));
+    assert_non_null(strstr(rest, "\"attention n4 h2 16x24 1\":{\"engine\":"));
+}
+
 /* ---- running ---- */
 
 static void images_are_taken_in_groups(void **state)
@@ -633,6 +685,7 @@ int main(void)
         cmocka_unit_test(a_late_set_holds_no_such_engine_either),
         cmocka_unit_test(a_graph_without_a_mask_is_taken_if_none_serves_with_it),
         cmocka_unit_test(the_kernels_compute_what_no_engine_does_right),
+        cmocka_unit_test(our_kernels_are_taken_where_they_are_quicker),
         cmocka_unit_test(images_are_taken_in_groups),
         cmocka_unit_test(only_an_entry_that_says_so_has_a_mask),
         cmocka_unit_test(attentions_of_one_shape_share_their_graphs),

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-clusters.h - launches of emulated kernels whose blocks form clusters, right ones and wrong ones.
+/* testing-clusters.h - launches of emulated kernels whose blocks form clusters, right ones and wrong ones; the latter
+ * also with operations of a warp.
  *
  * Ownership: none.
  * Units:     threads, blocks.
@@ -23,6 +24,8 @@ typedef enum ClusterUse {
     CLUSTER_BEYOND,           /* reads a block that is not there */
     CLUSTER_NOT_SHARED,       /* reads what is not shared memory */
     CLUSTER_ODD_GRID,         /* the grid is not whole clusters */
+    CLUSTER_MIXES_OPERATIONS, /* lanes of a warp are at a shuffle, others at an mma */
+    CLUSTER_PART_OF_A_WARP,   /* the 8 threads of the last warp are at an mma */
 } ClusterUse;
 
 enum { CLUSTER_BLOCKS = 6, CLUSTER_OF = 3, CLUSTER_THREADS = 40 };

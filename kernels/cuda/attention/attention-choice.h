@@ -5,8 +5,8 @@
  * cuDNN's deterministic backward needs 2 bytes of workspace for each pair of a query and a key: 5.4 GB for 32 images
  * of 4096 tokens with 5 heads. It takes fewer images at once instead, one group after the other; the entry says how
  * many. Where queries or keys do not fill tiles of 128, new entries ask for cuDNN's padding mask (attention-graph.h);
- * one without the key has none. A shape that cuDNN refused when the plans were made has {"own_kernels":true} instead,
- * for each of its passes.
+ * one without the key has none. A shape that cuDNN refused when the plans were made, or that our own kernels computed
+ * in less time (attention-tile.h), has {"own_kernels":true} instead, for each of its passes.
  *
  * Ownership: attention_choice_entry() and attention_own_entry() give the caller a reference, attention_choose() a
  *            graph; attention_lengths_new() gives memory of the device, which attention_lengths_free() takes back.

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/attention/attention-choice.h"
+#include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/attention/attention-tune.h"
 #include "kernels/cuda/plans.h"
 
@@ -19,6 +20,7 @@ struct AttentionLibrary {
         AttentionChoice choice;
         AttentionGraph *graph; /* of choice.images images */
         CudaWork work;         /* of one graph */
+        double usec;           /* of all images; < 0: it was not measured here */
     } passes[N_ATTENTION_PASSES];
     AttentionTensors lengths; /* those alone, where a pass has a padding mask */
     size_t workspace_bytes;
@@ -95,10 +97,11 @@ static int make_pass(AttentionLibrary *l, const AttentionTarget *target, Attenti
     char name[ATTENTION_NAME_MAX];
     const json_t *entry;
     int r;
+    l->passes[pass].usec = -1;
     attention_pass_name(&l->shape, pass, name);
     if (compute->tune && cuda_plans_take(compute->plans, name, &entry, NULL) < 0) {
         r = attention_tune(cuda_compute(l->device), target, &l->shape, pass,
-                           ATTENTION_WORKSPACE_MAX, choice, graph, err);
+                           ATTENTION_WORKSPACE_MAX, choice, graph, &l->passes[pass].usec, err);
     } else {
         r = cuda_plans_take(compute->plans, name, &entry, err);
         if (r == 0)
@@ -148,11 +151,42 @@ static void give_entries(const AttentionLibrary *l)
     }
 }
 
-static void warn_of_kernels(const AttentionLibrary *l, const char *why)
+static void tell_of_kernels(const AttentionLibrary *l, const char *why)
 {
     char name[ATTENTION_NAME_MAX];
     attention_pass_name(&l->shape, ATTENTION_FORWARD, name);
-    log_warning("our own kernels, which are slow, compute %s: %s", name, why);
+    if (attention_tile_serves(l->device, &l->shape))
+        log_info("our own kernels compute %s: %s", name, why);
+    else
+        log_warning("our own kernels, which are slow, compute %s: %s", name, why);
+}
+
+/* Whether our own kernels take less time for all passes together, which they compute all or none. 0 where cuDNN's
+ * passes were not all measured. */
+static int own_is_quicker(const AttentionLibrary *l, Error *err)
+{
+    double of_library = 0, of_kernels = 0, usec;
+    char why[100];
+    if (!attention_tile_serves(l->device, &l->shape))
+        return 0;
+    for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
+        if (l->passes[pass].usec < 0)
+            return 0;
+        of_library += l->passes[pass].usec;
+    }
+    for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
+        int r = attention_tune_tile(cuda_compute(l->device), &l->shape, pass, &usec, err);
+        if (r < 0)
+            return r;
+        if (usec < 0)
+            return 0;
+        of_kernels += usec;
+    }
+    (void)snprintf(why, sizeof(why), "all passes take %.1f us, by cuDNN %.1f us", of_kernels,
+                   of_library);
+    if (of_kernels < of_library)
+        tell_of_kernels(l, why);
+    return of_kernels < of_library;
 }
 
 /* What forward saves is one thing by cuDNN and another by our own kernels: both passes are the same's, and
@@ -203,7 +237,7 @@ static int make(AttentionLibrary *l, bool tunes, Error *err)
     AttentionTarget target = {.architecture = architecture_of(compute)};
     int r = tunes ? was_refused(l) : left_to_kernels(l, err);
     if (r > 0)
-        warn_of_kernels(l, "cuDNN refused it when the plans were made");
+        tell_of_kernels(l, "the plans leave it to them");
     if (r != 0)
         return r;
     r = cuda_compute_cudnn(compute, &target.handle, err);
@@ -211,10 +245,10 @@ static int make(AttentionLibrary *l, bool tunes, Error *err)
     for (AttentionPass pass = 0; r == 0 && pass < passes_of(l); pass++)
         r = make_pass(l, &target, pass, err);
     if (tunes && (r == -EINVAL || r == -ENOENT)) {
-        warn_of_kernels(l, err->text);
+        tell_of_kernels(l, err->text);
         return 1;
     }
-    return r;
+    return r == 0 && tunes ? own_is_quicker(l, err) : r;
 }
 
 int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,

@@ -17,10 +17,10 @@ extern "C" {
 
 typedef struct AttentionLibrary AttentionLibrary;
 
-/* *ret is NULL where the plans say that cuDNN refused the shape when they were made: it is computed without the
- * library. Only where cuda_compute_begin() has given 1. -ENOENT: they have no entry for a pass; -EINVAL: cuDNN refuses
- * the entry, it is not deterministic, or it is of another kind than the other pass's; all name the operation. A device
- * that makes plans gets entries, which say so where cuDNN refuses the shape. */
+/* *ret is NULL where the plans leave the shape to our own kernels: cuDNN refused it when they were made, or was slower
+ * than attention-tile.h. Only where cuda_compute_begin() has given 1. -ENOENT: they have no entry for a pass; -EINVAL:
+ * cuDNN refuses the entry, it is not deterministic, or it is of another kind than the other pass's; all name the
+ * operation. A device that makes plans gets entries, which say so where our own kernels are to compute the shape. */
 int attention_library_new(Device *device, const AttentionShape *shape, AttentionLibrary **ret,
                           Error *err);
 AttentionLibrary *attention_library_free(AttentionLibrary *library);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/attention/attention-check.h"
+#include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/tune/tune.h"
 
 #include <inttypes.h>
@@ -169,7 +170,8 @@ static bool start(void *userdata, int candidate)
     return r == 0;
 }
 
-static int choose(AttentionTuning *t, AttentionChoice *ret, AttentionGraph **ret_graph, Error *err)
+static int choose(AttentionTuning *t, AttentionChoice *ret, AttentionGraph **ret_graph,
+                  double *ret_usec, Error *err)
 {
     char name[ATTENTION_NAME_MAX];
     attention_pass_name(t->shape, t->pass, name);
@@ -187,12 +189,13 @@ static int choose(AttentionTuning *t, AttentionChoice *ret, AttentionGraph **ret
         return r;
     *ret = choice;
     *ret_graph = TAKE_PTR(*graph);
+    *ret_usec = t->candidates[best].usec;
     return 0;
 }
 
 static int tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
                 AttentionPass pass, bool padding_mask, int64_t workspace_max_bytes,
-                AttentionChoice *ret, AttentionGraph **ret_graph, Error *err)
+                AttentionChoice *ret, AttentionGraph **ret_graph, double *ret_usec, Error *err)
 {
     AttentionTuning *t = memory_new(AttentionTuning);
     t->compute = compute;
@@ -205,7 +208,7 @@ static int tune(CudaCompute *compute, const AttentionTarget *target, const Atten
     if (r == 0)
         r = make_operands(t, err);
     if (r == 0)
-        r = choose(t, ret, ret_graph, err);
+        r = choose(t, ret, ret_graph, ret_usec, err);
     for (AttentionTensor i = ATTENTION_Q; i <= ATTENTION_DV; i++)
         device_release(compute->device, t->tensors.of[i]);
     attention_lengths_free(compute->device, &t->tensors);
@@ -219,12 +222,64 @@ static int tune(CudaCompute *compute, const AttentionTarget *target, const Atten
 
 int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
                    AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
-                   AttentionGraph **ret_graph, Error *err)
+                   AttentionGraph **ret_graph, double *ret_usec, Error *err)
 {
     const bool mask = attention_has_tail(shape);
-    int r = tune(compute, target, shape, pass, mask, workspace_max_bytes, ret, ret_graph, err);
+    int r = tune(compute, target, shape, pass, mask, workspace_max_bytes, ret, ret_graph, ret_usec,
+                 err);
     if (!mask || (r != -EINVAL && r != -ENOENT))
         return r;
     log_warning("it is tried without a padding mask: %s", err->text);
-    return tune(compute, target, shape, pass, false, workspace_max_bytes, ret, ret_graph, err);
+    return tune(compute, target, shape, pass, false, workspace_max_bytes, ret, ret_graph, ret_usec,
+                err);
+}
+
+/* ---- our own kernels ---- */
+
+typedef struct TileTuning {
+    Device *device;
+    const AttentionShape *shape;
+    AttentionPass pass;
+    AttentionTensors tensors;
+} TileTuning;
+
+static bool start_tile(void *userdata, int candidate)
+{
+    const TileTuning *t = userdata;
+    void *const *of = t->tensors.of;
+    (void)candidate; /* there is one */
+    if (t->pass == ATTENTION_FORWARD)
+        attention_tile_forward(t->device, t->shape, of[ATTENTION_Q], of[ATTENTION_K],
+                               of[ATTENTION_V], of[ATTENTION_OUT], of[ATTENTION_SUMS]);
+    else
+        attention_tile_backward(t->device, t->shape, of[ATTENTION_Q], of[ATTENTION_K],
+                                of[ATTENTION_V], of[ATTENTION_OUT], of[ATTENTION_SUMS],
+                                of[ATTENTION_DOUT], of[ATTENTION_DQ], of[ATTENTION_DK],
+                                of[ATTENTION_DV]);
+    return true;
+}
+
+int attention_tune_tile(CudaCompute *compute, const AttentionShape *shape, AttentionPass pass,
+                        double *ret_usec, Error *err)
+{
+    enum { NAME_MAX_HERE = ATTENTION_NAME_MAX + 32, SAVED = 2 };
+    TileTuning t = {.device = compute->device, .shape = shape, .pass = pass};
+    TuneCandidate candidate = {.workspace_bytes = 0};
+    char name[ATTENTION_NAME_MAX], operation[NAME_MAX_HERE];
+    int r = 0;
+    attention_pass_name(shape, pass, name);
+    (void)snprintf(operation, sizeof(operation), "%s by our own kernel", name);
+    for (AttentionTensor i = ATTENTION_Q; r == 0 && i <= ATTENTION_DV; i++)
+        r = tune_operand(compute->device,
+                         (size_t)shape->n * attention_image_bytes(shape, i) *
+                             (i == ATTENTION_SUMS ? SAVED : 1),
+                         &t.tensors.of[i], err);
+    const Tuning tuning = {compute, operation, &candidate, 1, start_tile, &t, NULL};
+    if (r == 0)
+        r = MIN(tune_choose(&tuning, err), 0);
+    for (AttentionTensor i = ATTENTION_Q; i <= ATTENTION_DV; i++)
+        device_release(compute->device, t.tensors.of[i]);
+    if (r == 0)
+        *ret_usec = candidate.usec;
+    return r;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-tune.h - the fastest way to compute a pass of an attention: which deterministic engine of cuDNN for how
- * many images at once, of those that give finite results far below zero (attention-check.h).
+ * many images at once, of those that give finite results far below zero (attention-check.h); and how long our own
+ * kernels take for it.
  *
  * Ownership: borrows everything; the graph is the caller's.
- * Units:     workspace in bytes.
+ * Units:     workspace in bytes; microseconds of all images, < 0 where there was no time to measure.
  * Errors:    as tune.h. -EINVAL, -ENOENT: cuDNN does not take the shape, or has no engine for it whose results are
  *            finite.
  * Threads:   LANE_COMPUTE's.
@@ -18,4 +19,7 @@
  * padding mask, unless none serves that has it. */
 int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
                    AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
-                   AttentionGraph **ret_graph, Error *err);
+                   AttentionGraph **ret_graph, double *ret_usec, Error *err);
+/* Of what attention_tile_serves(). */
+int attention_tune_tile(CudaCompute *compute, const AttentionShape *shape, AttentionPass pass,
+                        double *ret_usec, Error *err);

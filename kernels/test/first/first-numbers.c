@@ -16,6 +16,7 @@ int first_numbers(void)
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/philox.h"
+#include "kernels/cuda/mma-model.h"
 #include "kernels/test/first/first-numbers.h"
 
 #include <math.h>
@@ -141,46 +142,20 @@ static void draw(FirstMma *all, size_t n)
 /* ---- models ---- */
 
 typedef struct Model {
-    int step; /* products that are summed at once, with what was summed before */
-    int bits; /* of a term below the largest one's first bit; what is below is cut off */
-    bool
-        normalised; /* the largest term is found by a product's own exponent, not by the sum of its factors' */
-    bool nearest; /* the step's sum is rounded to nearest, not cut off */
+    MmaModel of;
     int agree;
 } Model;
 
-static float narrow(double value, bool nearest)
+static bool agrees(const MmaModel *model, const FirstMma *m)
 {
-    const float near = (float)value;
-    return nearest || fabs((double)near) <= fabs(value) ? near : nextafterf(near, 0);
-}
-
-static float model_step(const Model *model, const FirstMma *m, int from, float sum)
-{
-    int largest = sum != 0 ? ilogbf(sum) : -1000;
-    double terms[K];
-    for (int i = 0; i < model->step; i++) {
-        const double a = first_of_bf16(m->a[from + i]), b = first_of_bf16(m->b[from + i]);
-        terms[i] = a * b;
-        if (terms[i] != 0)
-            largest = MAX(largest, model->normalised ? ilogb(terms[i]) : ilogb(a) + ilogb(b));
+    MmaFactor a[K], b[K];
+    float got;
+    for (int k = 0; k < K; k++) {
+        a[k] = mma_factor(m->a[k]);
+        b[k] = mma_factor(m->b[k]);
     }
-    if (largest == -1000)
-        return sum;
-    const double unit = ldexp(1, largest - model->bits);
-    double whole = trunc((double)sum / unit);
-    for (int i = 0; i < model->step; i++)
-        whole += trunc(terms[i] / unit);
-    return narrow(whole * unit, model->nearest);
-}
-
-static bool agrees(const Model *model, const FirstMma *m)
-{
-    float sum = m->c, got;
-    for (int from = 0; from < K; from += model->step)
-        sum = model_step(model, m, from, sum);
     memcpy(&got, &m->d, sizeof(got));
-    return sum == got;
+    return mma_model_sum(model, a, b, m->c) == got;
 }
 
 static int by_agreement(const void *a, const void *b)
@@ -197,18 +172,19 @@ static void look_at_models(const FirstMma *all, size_t n)
     size_t n_models = 0;
     for (size_t i = 0; i < ELEMENTSOF(models); i++) {
         Model *model = &models[n_models++];
-        *model = (Model){.step = steps[i / 4 / ELEMENTSOF(bits)],
-                         .bits = bits[i / 4 % ELEMENTSOF(bits)],
-                         .normalised = i % 4 / 2 == 1,
-                         .nearest = i % 2 == 1};
+        *model = (Model){.of = {.step = steps[i / 4 / ELEMENTSOF(bits)],
+                                .bits = bits[i / 4 % ELEMENTSOF(bits)],
+                                .normalised = i % 4 / 2 == 1,
+                                .nearest = i % 2 == 1}};
         for (size_t k = 0; k < n; k++)
-            model->agree += agrees(model, &all[k]);
+            model->agree += agrees(&model->of, &all[k]);
     }
     qsort(models, n_models, sizeof(*models), by_agreement);
     for (size_t i = 0; i < BEST; i++)
-        first_line(json_pack("{s:i,s:i,s:b,s:b,s:i,s:i}", "model step", models[i].step, "bits",
-                             models[i].bits, "normalised", (int)models[i].normalised, "nearest",
-                             (int)models[i].nearest, "agree", models[i].agree, "of", (int)n));
+        first_line(json_pack("{s:i,s:i,s:b,s:b,s:i,s:i}", "model step", models[i].of.step, "bits",
+                             models[i].of.bits, "normalised", (int)models[i].of.normalised,
+                             "nearest", (int)models[i].of.nearest, "agree", models[i].agree, "of",
+                             (int)n));
 }
 
 /* ---- mma ---- */

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention-tile.h - attention by tensor cores where all keys of a head are one tile: heads of 64, at most 80 keys,
+ * any number of queries, bf16, without a workspace.
+ *
+ * It is for what fills no tile of cuDNN's: cross attention to 77 words, self attention of 64 and of 16 tokens. Sums
+ * have one tree, of the shape alone; what a step of 16 products rounds is the card's (mma-model.h).
+ *
+ * Ownership: borrows everything.
+ * Units:     elements.
+ * Errors:    a launch that fails is the device's sticky error.
+ * Threads:   LANE_COMPUTE's.
+ */
+#pragma once
+
+#include "kernels/backend.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Whether it computes such a shape on this device. */
+bool attention_tile_serves(const Device *device, const AttentionShape *shape);
+/* As attention_forward() and attention_backward() of kernels.h. saved: of each row of each head, the largest score, and
+ * 1 over the sum of the exponentials. */
+void attention_tile_forward(Device *device, const AttentionShape *shape, const void *q,
+                            const void *k, const void *v, void *out, float *saved);
+void attention_tile_backward(Device *device, const AttentionShape *shape, const void *q,
+                             const void *k, const void *v, const void *out, const float *saved,
+                             const void *dout, void *dq, void *dk, void *dv);
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-mma.h - launches of emulated kernels of one mma and of what loads its operands.
+ *
+ * Ownership: none.
+ * Units:     elements; bf16 as bits.
+ * Errors:    none.
+ * Threads:   the main thread.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum { MMA_ROWS = 16, MMA_COLUMNS = 8, MMA_DEPTH = 16, MMA_WARPS = 2 };
+
+typedef struct MmaMatrices {
+    uint16_t a[MMA_ROWS][MMA_DEPTH], b[MMA_DEPTH][MMA_COLUMNS];
+    float sums[MMA_ROWS][MMA_COLUMNS];
+} MmaMatrices;
+
+/* sums += a b, by one warp whose lanes take and give elements as the PTX manual has it, element by element. */
+void mma_run(uint64_t seed, MmaMatrices *m);
+
+typedef struct MmaTiles {
+    bool a_turned, b_turned;                                 /* how they lie in shared memory */
+    uint16_t a[MMA_ROWS][MMA_DEPTH], b[MMA_DEPTH][MMA_ROWS]; /* b has twice an mma's columns */
+    float once[MMA_WARPS][MMA_ROWS][MMA_ROWS];               /* a b */
+    float twice[MMA_WARPS][MMA_ROWS][MMA_ROWS];              /* (a b) b */
+} MmaTiles;
+
+/* By two warps, which do the same. */
+void mma_run_tiles(uint64_t seed, MmaTiles *t);
+
+#ifdef __cplusplus
+}
+#endif
