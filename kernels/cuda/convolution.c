@@ -64,7 +64,7 @@ int cuda_conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err
     Conv *conv = memory_new(Conv);
     conv->device = device;
     conv->shape = *shape;
-    r = r > 0 ? conv_library_new(device, shape, &conv->library, err) : 0;
+    r = r > 0 && !shape->own_kernels ? conv_library_new(device, shape, &conv->library, err) : 0;
     if (r < 0) {
         free(conv);
         return r;
