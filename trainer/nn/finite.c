@@ -303,6 +303,8 @@ static bool watch(const Tape *tape, TapePhase phase, size_t operation, void *use
 void tape_finite_watch(TapeFinite *f)
 {
     assert(!f->tape->observer);
+    if (f->tape->arena) /* a NaN of the run before may lie in gaps of what this one leaves */
+        device_clear(f->tape->device, f->tape->arena, f->tape->arena_bytes);
     f->tape->observer = watch;
     f->tape->observer_userdata = f;
 }
