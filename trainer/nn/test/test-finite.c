@@ -190,8 +190,20 @@ static void spoil(const Tape *tape, const Operation *op)
                       &nan, bytes);
 }
 
+/* No library computes any pass of what is to be our own. */
+static void check_own(const Tape *tape, const Operation *op)
+{
+    char plan[PLAN_MAX] = "";
+    for (KernelPass pass = KERNEL_FORWARD;
+         tape->own_kernels && spoiled.kind->plan_text && pass <= KERNEL_BACKWARD_WEIGHT; pass++) {
+        spoiled.kind->plan_text(op, pass, plan, sizeof(plan));
+        assert_string_equal(plan, "");
+    }
+}
+
 static void forward_spoiled(const Tape *tape, const Operation *op)
 {
+    check_own(tape, op);
     spoiled.kind->forward(tape, op);
     if (spoiled.result < RESULT_OF_INPUT)
         spoil(tape, op);
@@ -199,6 +211,7 @@ static void forward_spoiled(const Tape *tape, const Operation *op)
 
 static void backward_spoiled(const Tape *tape, const Operation *op)
 {
+    check_own(tape, op);
     spoiled.kind->backward(tape, op);
     if (spoiled.result >= RESULT_OF_INPUT)
         spoil(tape, op);
