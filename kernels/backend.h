@@ -51,6 +51,7 @@ extern "C" {
 #define KERNELS_COMPUTE_OPERATIONS(X)                                                              \
     X(gradient_take)                                                                               \
     X(fingerprint)                                                                                 \
+    X(count_non_finite)                                                                            \
     X(conv_new)                                                                                    \
     X(conv_free)                                                                                   \
     X(conv_packed_bytes)                                                                           \

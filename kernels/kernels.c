@@ -151,6 +151,11 @@ void fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t *sum
     device->backend->fingerprint(device, n_bytes, data, sum);
 }
 
+void count_non_finite(Device *device, DataType type, int64_t n, const void *data, uint64_t *count)
+{
+    device->backend->count_non_finite(device, type, n, data, count);
+}
+
 int conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
 {
     return device->backend->conv_new(device, shape, ret, err);

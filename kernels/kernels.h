@@ -222,11 +222,14 @@ size_t gradient_form_bytes(const GradientForm *form);
 void gradient_take(Device *device, const GradientForm *form, const void *gradient,
                    const GradientPlace *place, const GradientSink *sink);
 
-/* ---- what an operation did, for who compares two runs ---- */
+/* ---- what an operation did, for who compares two runs or looks for what is not finite ---- */
 
 /* *sum (device memory) += the fingerprint of n_bytes of memory, which is aligned to 4 bytes: equal bytes have equal
  * ones on every device, and others differ but for one pair in 2^64 or so. */
 void fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t *sum);
+
+/* *count (device memory) += how many of n elements are infinite or NaN. data is aligned to 4 bytes. */
+void count_non_finite(Device *device, DataType type, int64_t n, const void *data, uint64_t *count);
 
 typedef enum KernelPass {
     KERNEL_FORWARD,
@@ -250,6 +253,7 @@ typedef struct ConvShape {
     bool pad_end;
     bool
         forward_only; /* none of the backward operations is called: they get no workspace and need no plan */
+    bool own_kernels; /* this project's own kernels compute it, whatever the device's plans say */
 } ConvShape;
 
 /* Rows (columns) of y where x has `side`. */
@@ -300,7 +304,7 @@ void conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size);
 typedef struct LinearShape {
     int64_t rows;
     int in, out;
-    bool forward_only; /* as ConvShape's, and the next one */
+    bool forward_only, own_kernels; /* as ConvShape's, and the next ones */
 } LinearShape;
 
 typedef struct Linear Linear;
@@ -332,7 +336,7 @@ typedef struct AttentionShape {
     /* Token i sees the tokens 0 to i alone, as in CLIP's text encoder: the scores of later ones are -infinity before
      * the softmax. There are as many keys as queries. */
     bool causal;
-    bool forward_only;
+    bool forward_only, own_kernels;
 } AttentionShape;
 
 typedef struct Attention Attention;

@@ -23,6 +23,9 @@ typedef enum ExitCode {
     EXIT_NOT_OWNER = 86, /* the checkpoint folder belongs to another job, which the text names */
 } ExitCode;
 
+/* So long a rank whose grain is not finite may look for the operation that made it so, before it ends with 84. */
+enum { EXIT_NON_FINITE_SEC = 10 };
+
 /* "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt", "store-unreachable",
  * "non-finite", "numerics", "not-owner"; "signal" for negative values, "exit" for others. */
 const char *exit_code_class(int code);

@@ -10,6 +10,7 @@
 #include "base/fault.h"
 #include "base/philox.h"
 #include "trainer/nn/comparison.h"
+#include "trainer/nn/finite.h"
 #include "trainer/start-times.h"
 #include "trainer/state/device-patience.h"
 #include "trainer/state/device-staging.h"
@@ -236,22 +237,40 @@ static void send_samples(GrainWork *w, SampleSet *set)
     set->staged = device_fence(d, LANE_IN);
 }
 
-static void put_grain(GrainWork *w, SampleSet *set, const GradientSink *sink, double *loss)
+static int64_t latents_of(const GrainWork *w) { return w->job->train.grain * w->latent_elements; }
+
+static int64_t text_of(const GrainWork *w) { return w->job->train.grain * w->text_elements; }
+
+static void put_input(GrainWork *w, SampleSet *set)
 {
     Device *d = w->device;
     const int n = (int)w->job->train.grain;
-    const int64_t latents = n * w->latent_elements, text = n * w->text_elements;
-
-    device_wait(d, LANE_COMPUTE, set->staged);
     normal_noise(d, draw_key(w->job->train.seed, "noise"), n, w->latent_elements,
                  set->device_positions, w->noise);
     diffuse(d, n, w->latent_elements, set->x0, w->noise, set->device_timesteps, w->signal, w->sigma,
             w->job->train.prediction == PREDICTION_V, w->x_t, w->target);
-    cast_from_f32(d, latents, w->x_t, w->input);
-    cast_from_f32(d, text, set->device_text, w->context);
+    cast_from_f32(d, latents_of(w), w->x_t, w->input);
+    cast_from_f32(d, text_of(w), set->device_text, w->context);
+}
 
+static void put_forward(GrainWork *w, SampleSet *set)
+{
     network_forward(w->network, w->input, set->device_timesteps, w->context, w->prediction);
-    mse_loss(d, latents, w->prediction, w->target, 1.0f, loss, w->dprediction, w->workspace);
+}
+
+static void put_loss(GrainWork *w, double *loss)
+{
+    mse_loss(w->device, latents_of(w), w->prediction, w->target, 1.0f, loss, w->dprediction,
+             w->workspace);
+}
+
+static void put_grain(GrainWork *w, SampleSet *set, const GradientSink *sink, double *loss)
+{
+    Device *d = w->device;
+    device_wait(d, LANE_COMPUTE, set->staged);
+    put_input(w, set);
+    put_forward(w, set);
+    put_loss(w, loss);
     network_backward(w->network, w->dprediction, sink, NULL, NULL);
     set->computed = device_fence(d, LANE_COMPUTE);
 }
@@ -287,6 +306,55 @@ int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *e
     const SampleSet *set = &w->sets[(w->n_submitted - 1 - n_behind) % SETS];
     int r = device_await(w->device, set->computed, timeout_usec, err);
     return r < 0 ? error_prefix(err, r, "computing a grain") : 0;
+}
+
+/* ---- a grain that is not finite ---- */
+
+/* Ends with the first text. */
+static void look_at_grain(GrainWork *w, SampleSet *set, TapeFinite *f, const float *weights)
+{
+    const DataType type = device_type(w->device);
+    const int64_t latents = latents_of(w), text = text_of(w);
+    const GradientSink sink = tape_finite_sink(f);
+    device_wait(w->device, LANE_COMPUTE, set->staged);
+    if (!tape_finite_look(f, "the latents of its samples", DATA_F32, latents, set->x0) ||
+        !tape_finite_look(f, "the text of its samples", DATA_F32, text, set->device_text) ||
+        !tape_finite_look_at_weights(f, weights))
+        return;
+    put_input(w, set);
+    if (!tape_finite_look(f, "the noised latents", type, latents, w->input) ||
+        !tape_finite_look(f, "the target", DATA_F32, latents, w->target) ||
+        !tape_finite_look(f, "the text, as the network takes it", type, text, w->context))
+        return;
+    tape_finite_watch(f);
+    put_forward(w, set);
+    if (!*tape_finite_text(f)) {
+        put_loss(w, tape_finite_loss(f));
+        if (tape_finite_look_at_loss(f) &&
+            tape_finite_look(f, "the gradient of the loss", type, latents, w->dprediction))
+            network_backward(w->network, w->dprediction, &sink, NULL, NULL);
+    }
+    tape_finite_end(f);
+}
+
+int grain_work_explain(GrainWork *w, const LoaderGrain *grain, const float *weights,
+                       uint64_t until_usec, char *text, size_t size, Error *err)
+{
+    _cleanup_(tape_finite_freep) TapeFinite *f = NULL;
+    SampleSet *set = &w->sets[w->n_submitted % SETS];
+    const uint64_t now = clock_monotonic_usec();
+    int r = tape_finite_new(network_tape(w->network), until_usec, &f, err);
+    if (r == 0)
+        r = device_await(w->device, set->staged, now < until_usec ? until_usec - now : 0, err);
+    if (r < 0)
+        return r;
+    draw(w, grain, set);
+    send_samples(w, set);
+    look_at_grain(w, set, f, weights);
+    (void)snprintf(text, size, "%s",
+                   *tape_finite_text(f) ? tape_finite_text(f)
+                                        : "all of it is finite this time: the device wavers");
+    return 0;
 }
 
 /* n draws of N(0, 1) at counter block / 4. */

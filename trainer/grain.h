@@ -36,6 +36,12 @@ int grain_work_submit(GrainWork *work, const LoaderGrain *grain, const GradientS
 /* Waits until all submitted grains but the newest n_behind (0 or 1) are computed. */
 int grain_work_await(GrainWork *work, int n_behind, uint64_t timeout_usec, Error *err);
 
+/* For a grain that was not finite, and no other is under way: computes it once more, with the weights that it had, and
+ * writes for people which operation was the first to make something that is not finite (nn/finite.h). until_usec:
+ * CLOCK_MONOTONIC; the text then says that no time was left. */
+int grain_work_explain(GrainWork *work, const LoaderGrain *grain, const float *weights,
+                       uint64_t until_usec, char *text, size_t size, Error *err);
+
 /* The timestep of a position, and whether its caption is dropped. */
 int32_t draw_timestep(uint64_t seed, int64_t position, int n_steps);
 bool draw_caption_drop(uint64_t seed, int64_t position, double probability);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/probe.h"
 #include "trainer/device-exit.h"
+#include "trainer/nn/finite.h"
 #include "trainer/saver.h"
 #include "trainer/start-times.h"
 #include "trainer/state/device-patience.h"
@@ -172,14 +173,41 @@ static int compute_grains(Loop *l, int64_t step, Error *err)
     return r < 0 ? r : judge_update(l, update_collect(s->update, err));
 }
 
+/* Computes the grain once more, if it is this rank's: whatever comes of it is a text. Peers end meanwhile, so no
+ * collective is in it; and the daemon gives a rank that leaves more time than one that computes. */
+static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text, size_t size)
+{
+    Session *s = l->session;
+    LoaderGrain data;
+    Error why = ERROR_INIT;
+    *text = '\0';
+    if (grain < s->first_grain || grain >= s->first_grain + s->n_grains)
+        return;
+    s->failed_in = STAGE_COMPUTING;
+    const bool late = fault("loop.late") < 0;
+    const uint64_t most_usec = late ? 0 : EXIT_NON_FINITE_SEC * USEC_PER_SEC;
+    const uint64_t until_usec = clock_monotonic_usec() + most_usec;
+    daemon_link_stage(s->link, step, STAGE_LEAVING);
+    int r = loader_get(s->loader, step, grain, most_usec, &data, &why);
+    if (r == 0)
+        r = grain_work_explain(s->work, &data, s->state->weights, until_usec, text, size, &why);
+    if (r < 0)
+        (void)snprintf(text, size, "nobody knows what is first: %s", why.text);
+}
+
+/* The samples come last: they are what a record that is too small does without. */
 static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, Error *err)
 {
-    char samples[320];
-    name_samples(l->session, step, MAX(result->bad_grain, 0), samples, sizeof(samples));
+    char first[TAPE_FINITE_TEXT_MAX], samples[320];
+    const int64_t grain = MAX(result->bad_grain, 0);
+    explain_non_finite(l, step, grain, first, sizeof(first));
+    name_samples(l->session, step, grain, samples, sizeof(samples));
     *l->exit = EXIT_NON_FINITE;
     return error_set(err, -EDOM,
-                     "step %lld: the loss or gradient of grain %lld is not finite (%s; samples %s)",
+                     "step %lld: the loss or gradient of grain %lld is not finite%s%s "
+                     "(%s; samples %s)",
                      (long long)step + 1, (long long)result->bad_grain,
+                     *first ? "; computed again, " : "", first,
                      *result->bad_tensor ? result->bad_tensor : "loss", samples);
 }
 
@@ -433,7 +461,7 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
         *ret_exit = EXIT_PEER_LOST;
     if (r == -CHECKPOINT_NOT_OWNER)
         *ret_exit = EXIT_NOT_OWNER;
-    if (r < 0)
+    if (r < 0 && *ret_exit != EXIT_NON_FINITE) /* which all ranks say alike */
         (void)device_exit_blames(session->device, &r, ret_exit, err); /* or as it was */
     return r;
 }

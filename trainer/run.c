@@ -30,8 +30,10 @@ static void say_error(DaemonLink *link, const Session *s, int64_t generation, Ex
                         .stage = STAGE_STARTING};
     if (s && s->state)
         m.step = s->state->scalars.step;
-    if (s)
+    if (s) {
         m.unmet = s->unmet;
+        m.stage = s->failed_in;
+    }
     (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
     (void)daemon_link_say(link, &m, NULL); /* a daemon that is gone needs no explanation */
 }
@@ -95,6 +97,13 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
     return daemon_link_say(link, &done, err);
 }
 
+/* What it looked for when time was over, loop.c. */
+static bool computes_still(const Session *s)
+{
+    return s && s->failed_in == STAGE_COMPUTING &&
+           device_await(s->device, device_fence(s->device, LANE_COMPUTE), 0, NULL) == -ETIMEDOUT;
+}
+
 static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 {
     static _unused_ Session *volatile left; /* until exit; volatile, since nobody reads it */
@@ -106,8 +115,8 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
         say_error(link, s, a->generation, code, &err);
         if (code == EXIT_ABORTED)
             abort();
-        if (code == EXIT_DEVICE_FAULT) /* a device that hangs would hold up the end of its lanes */
-            left = TAKE_PTR(s);
+        if (code == EXIT_DEVICE_FAULT || computes_still(s))
+            left = TAKE_PTR(s); /* a device that hangs would hold up the end of its lanes */
         return (int)code;
     }
     return EXIT_DONE;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* gradient.c - brings gradients of parameters into a sink. */
+/* gradient.c - brings gradients of parameters into a sink, and what is looked at beside them: fingerprints, and values
+ * that are not finite. */
 #include "kernels/cpu/ranges.h"
 #include "kernels/fingerprint.h"
 
@@ -124,4 +125,23 @@ void cpu_fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t 
     if (n_bytes % sizeof(uint32_t) != 0)
         all += mixed_word((uint64_t)n, partial_word(left, n_bytes % sizeof(uint32_t)));
     *sum += all;
+}
+
+static bool is_non_finite(DataType type, const void *data, int64_t i)
+{
+    if (type == DATA_F32)
+        return magnitude_bits(((const float *)data)[i]) >= 0x7f800000;
+    const uint16_t mask = type == DATA_BF16 ? 0x7f80 : 0x7c00;
+    return (((const uint16_t *)data)[i] & mask) == mask;
+}
+
+void cpu_count_non_finite(Device *device, DataType type, int64_t n, const void *data,
+                          uint64_t *count)
+{
+    const int team = device_team(device, n);
+    uint64_t all = 0;
+#pragma omp parallel for num_threads(team) schedule(static) reduction(+ : all)
+    for (int64_t i = 0; i < n; i++)
+        all += is_non_finite(type, data, i);
+    *count += all;
 }

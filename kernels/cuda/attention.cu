@@ -121,7 +121,9 @@ int cuda_attention_new(Device *device, const AttentionShape *shape, Attention **
     AttentionLibrary *library = NULL;
     AttentionUnfused *unfused = NULL;
     int r = cuda_compute_begin(cuda_compute(device), err);
-    if (r > 0 && attention_unfused_serves(shape))
+    if (r > 0 && shape->own_kernels)
+        r = 0;
+    else if (r > 0 && attention_unfused_serves(shape))
         r = attention_unfused_new(device, shape, &unfused, err);
     else if (r > 0)
         r = attention_library_new(device, shape, &library, err);

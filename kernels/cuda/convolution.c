@@ -51,6 +51,12 @@ struct Conv {
     ConvLibrary *library; /* NULL: plain */
 };
 
+/* The pass' name in the plans; NULL: our own kernels compute it. */
+static const char *planned(const Conv *conv, int pass)
+{
+    return conv->library ? conv_library_operation(conv->library, pass) : NULL;
+}
+
 int cuda_conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err)
 {
     if (!conv_shape_valid(shape))
@@ -64,7 +70,7 @@ int cuda_conv_new(Device *device, const ConvShape *shape, Conv **ret, Error *err
     Conv *conv = memory_new(Conv);
     conv->device = device;
     conv->shape = *shape;
-    r = r > 0 ? conv_library_new(device, shape, &conv->library, err) : 0;
+    r = r > 0 && !shape->own_kernels ? conv_library_new(device, shape, &conv->library, err) : 0;
     if (r < 0) {
         free(conv);
         return r;
@@ -111,7 +117,7 @@ void cuda_conv_forward(Conv *conv, const void *x, const void *packed, const floa
                        const void *per_image, const void *residual, void *y, void *workspace)
 {
     const ConvShape *s = &conv->shape;
-    if (!conv->library) {
+    if (!planned(conv, CONV_FORWARD)) {
         cuda_plain_forward(conv->device, s, x, packed, bias, per_image, residual, y);
         return;
     }
@@ -127,7 +133,7 @@ void cuda_conv_backward_data(Conv *conv, const void *dy, const float *weight, co
 {
     (void)weight; /* packed serves */
     assert(!conv->shape.forward_only);
-    if (conv->library)
+    if (planned(conv, CONV_BACKWARD_DATA))
         conv_library_run(conv->library, CONV_BACKWARD_DATA, accumulate, dx, packed, dy, workspace);
     else
         cuda_plain_backward_data(conv->device, &conv->shape, dy, packed, dx, accumulate);
@@ -136,8 +142,8 @@ void cuda_conv_backward_data(Conv *conv, const void *dy, const float *weight, co
 GradientForm cuda_conv_gradient_form(const Conv *conv)
 {
     const ConvShape *s = &conv->shape;
-    return (GradientForm){conv->library ? DATA_BF16 : DATA_F32, GRADIENT_CHANNELS_LAST, s->c_out,
-                          s->c_in, s->kernel * s->kernel};
+    return (GradientForm){planned(conv, CONV_BACKWARD_WEIGHT) ? DATA_BF16 : DATA_F32,
+                          GRADIENT_CHANNELS_LAST, s->c_out, s->c_in, s->kernel * s->kernel};
 }
 
 void cuda_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *dweight,
@@ -145,7 +151,7 @@ void cuda_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *
 {
     const ConvShape *s = &conv->shape;
     assert(!s->forward_only);
-    if (conv->library)
+    if (planned(conv, CONV_BACKWARD_WEIGHT))
         conv_library_run(conv->library, CONV_BACKWARD_WEIGHT, false, x, dweight, dy, workspace);
     else
         cuda_plain_backward_weight(conv->device, s, x, dy, dweight);
@@ -158,7 +164,5 @@ void cuda_conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t s
     const int of_library = pass == KERNEL_FORWARD         ? CONV_FORWARD
                            : pass == KERNEL_BACKWARD_DATA ? CONV_BACKWARD_DATA
                                                           : CONV_BACKWARD_WEIGHT;
-    cuda_plan_text(cuda_compute(conv->device), "cuDNN",
-                   conv->library ? conv_library_operation(conv->library, of_library) : NULL, text,
-                   size);
+    cuda_plan_text(cuda_compute(conv->device), "cuDNN", planned(conv, of_library), text, size);
 }

@@ -155,6 +155,8 @@ static void read_engine(JsonReader *entry)
 
 static void read_conv(JsonReader *entry)
 {
+    if (read_own_kernels(entry))
+        return;
     read_workspace(entry);
     read_dw(entry, "bf16");
     read_variant(entry);

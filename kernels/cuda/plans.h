@@ -18,7 +18,8 @@
  * Of an attention "images" says how many are taken at once, all where it is left out, and "padding_mask":true that the
  * graph is told how many tokens there are; without that key it has no such mask. An attention or a product of a linear
  * layer that its library refused when the plans were made, or none of whose algorithms gave finite results, has
- * {"own_kernels":true}.
+ * {"own_kernels":true}. People write the same into the entry of these or of a convolution's pass, where a library makes
+ * something that is not finite; of an attention into the entries of both passes.
  *
  * "opaque" is cuBLASLt's own form of the algorithm, which it documents to hold for one version. That is what runs; the
  * attributes beside it are for people, and must be those that the library reads in it. An entry without it is made of

@@ -130,6 +130,9 @@ OPERATION(gradient_take, (SHAPE, GradientForm, form), (DATA, const void *, gradi
 OPERATION(fingerprint, (VALUE, size_t, n_bytes), (DATA, const void *, data),
           (DATA, uint64_t *, sum))
 
+OPERATION(count_non_finite, (VALUE, DataType, type), (VALUE, int64_t, n),
+          (DATA, const void *, data), (DATA, uint64_t *, count))
+
 /* Of all objects: the CPU has no plans. */
 #define PLAN_TEXT(Type, stem)                                                                      \
     static void shadow_##stem##_plan_text(const Type *object, KernelPass pass, char *text,         \

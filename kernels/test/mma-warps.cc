@@ -10,7 +10,7 @@
 
 static Device *open_device(uint64_t seed)
 {
-    const DeviceOptions options = {DEVICE_CUDA, 0, 1, DATA_BF16, nullptr, false};
+    const DeviceOptions options = {DEVICE_CUDA, 0, 1, DATA_BF16, nullptr, false, 0, false};
     Device *device = nullptr;
     Error err = {};
     if (emulated_device_open(&options, &device, &err) < 0) {

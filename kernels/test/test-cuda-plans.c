@@ -52,7 +52,8 @@ static void text_is_canonical(void **unused)
                                        "},\"sms\":132,\"tuned\":false,\"version\":1}",
                                        SET("\"attention a\":{\"own_kernels\":true}," PLAIN),
                                        SET(OPAQUE(DIGITS_96 DIGITS_32)),
-                                       SET("\"linear a\":{\"own_kernels\":true}")};
+                                       SET("\"linear a\":{\"own_kernels\":true}"),
+                                       SET("\"conv a\":{\"own_kernels\":true}")};
     for (size_t i = 0; i < ELEMENTSOF(sets); i++) {
         CudaPlans *plans = parse(sets[i]);
         _cleanup_free_ char *text = cuda_plans_text(plans);
@@ -146,8 +147,8 @@ static void bad_sets_are_refused(void **unused)
          "padding_mask"},
         {SET("\"attention a\":{\"own_kernels\":false}"), "own_kernels: false"},
         {SET("\"attention a\":{\"own_kernels\":true,\"workspace\":0}"), "workspace: unknown key"},
-        {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"own_kernels\":true,\"workspace\":0}"),
-         "own_kernels: unknown key"},
+        {SET("\"conv a\":{\"own_kernels\":false}"), "own_kernels: false"},
+        {SET("\"conv a\":{\"own_kernels\":true,\"workspace\":0}"), "workspace: unknown key"},
         {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":\"fused\",\"workspace\":0}"),
          "conv a: variant: fused: this module has the plain one alone"},
         {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":\"fast\",\"workspace\":0}"),

@@ -268,6 +268,51 @@ static void test_fingerprints(void **state)
     device = device_free(device);
 }
 
+/* Every n-th element of `bits` bits has one of these patterns; how many are infinite or NaN. */
+static void check_non_finite(Device *device, DataType type, size_t n, size_t skip)
+{
+    static const uint32_t wide[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7f7fffff,
+                                    0xff7fffff, 0x00000000, 0x807fffff, 0x3f807f80, 0x7f007f80};
+    static const uint16_t narrow[] = {0x7f80, 0xff80, 0x7f81, 0xffff, 0x7f7f,
+                                      0xff7f, 0x0000, 0x807f, 0x3f80, 0x7f00};
+    static const uint16_t half[] = {0x7c00, 0xfc00, 0x7c01, 0xffff, 0x7bff,
+                                    0xfbff, 0x0000, 0x83ff, 0x3c00, 0x7b00};
+    enum { BAD = 4 }; /* of each, the first */
+    float *data = floats_new(n + 8);
+    uint64_t *count = (uint64_t *)(void *)floats_new(32), expected = 5;
+    memset(data, 0, (n + 8) * sizeof(float));
+    memset(data, 0xff, skip * sizeof(float)); /* neighbours that nobody asked for */
+    memset((char *)(data + skip) + n * data_type_bytes(type), 0xff, 8);
+    for (size_t i = 0; i < n; i++) {
+        const size_t k = i * 7 % ELEMENTSOF(wide);
+        if (type == DATA_F32)
+            memcpy(data + skip + i, &wide[k], sizeof(wide[k]));
+        else
+            memcpy((uint16_t *)(void *)(data + skip) + i, type == DATA_BF16 ? &narrow[k] : &half[k],
+                   sizeof(narrow[k]));
+        expected += k < BAD;
+    }
+    count[0] = 5;
+    count_non_finite(device, type, (int64_t)n, data + skip, count);
+    assert_int_equal(count[0], expected);
+    free(data);
+    floats_free((float *)(void *)count, 32);
+}
+
+static void test_non_finite(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    const char *other = getenv("SDTRAIN_TEST_DEVICE");
+    const bool has_half = !other || !strstr(other, "emulated");
+    static const size_t n[] = {0, 1, 2, 3, 7, 8, 9, 15, 16, 255, 1024, 4099, 40001};
+    for (size_t i = 0; i < ELEMENTSOF(n); i++)
+        for (size_t skip = 0; skip < 4; skip++)
+            for (DataType type = DATA_F32; type <= (has_half ? DATA_F16 : DATA_BF16); type++)
+                check_non_finite(device, type, n[i], skip);
+    device = device_free(device);
+}
+
 static void check_concat(Device *device, size_t rows, size_t ca, size_t cb)
 {
     const size_t c = ca + cb;
@@ -360,7 +405,7 @@ int main(void)
         cmocka_unit_test(test_geglu),        cmocka_unit_test(test_sums),
         cmocka_unit_test(test_fingerprints), cmocka_unit_test(test_gelu),
         cmocka_unit_test(test_embedding),    cmocka_unit_test(test_concat),
-        cmocka_unit_test(test_upsample),
+        cmocka_unit_test(test_upsample),     cmocka_unit_test(test_non_finite),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

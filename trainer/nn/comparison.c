@@ -3,19 +3,11 @@
 #include "trainer/nn/comparison.h"
 
 #include "base/memory.h"
+#include "trainer/nn/results.h"
 
 #include <stdlib.h>
 
 enum { RUNS = 2 };
-
-/* What an operation may leave; the gradients of its inputs in the order of IN_*. */
-typedef enum Result {
-    RESULT_OUT,
-    RESULT_OF_INPUT,
-    RESULT_WEIGHT = RESULT_OF_INPUT + INPUTS_MAX,
-    RESULT_BIAS,
-    N_RESULTS
-} Result;
 
 struct TapeComparison {
     Tape *tape;
@@ -50,43 +42,30 @@ TapeComparison *tape_comparison_free(TapeComparison *c)
 
 /* ---- watching ---- */
 
-static void take(const TapeComparison *c, size_t operation, Result result, const void *data,
-                 size_t n_bytes)
+/* Packed weights and what is saved show in what is made of them. */
+static TapeResult first_of(TapePhase phase)
 {
-    if (data)
-        fingerprint(c->tape->device, n_bytes, data,
-                    c->sums + (size_t)c->run * sums_of_run(c) + operation * N_RESULTS + result);
+    return phase == TAPE_FORWARD ? RESULT_OUT : RESULT_OF_INPUT;
 }
 
-static size_t value_bytes(const Tape *tape, ValueId value)
+static TapeResult end_of(TapePhase phase)
 {
-    return (size_t)value_elements(&tape->values[value]) * tape->element_bytes;
+    return phase == TAPE_FORWARD ? RESULT_OUT + 1 : N_RESULTS;
 }
 
-static void take_gradients(const TapeComparison *c, size_t operation)
-{
-    const Tape *tape = c->tape;
-    const Operation *op = &tape->operations[operation];
-    for (int i = 0; i < INPUTS_MAX; i++)
-        if (op->in[i] != NO_VALUE)
-            take(c, operation, (Result)(RESULT_OF_INPUT + i), tape_gradient(tape, op->in[i]),
-                 value_bytes(tape, op->in[i]));
-    if (op->layer.n_elements == 0)
-        return;
-    take(c, operation, RESULT_WEIGHT, tape_weight_gradient(tape, op),
-         gradient_form_bytes(&op->form));
-    take(c, operation, RESULT_BIAS, tape_bias_gradient(tape, op),
-         (size_t)op->layer.out * sizeof(float));
-}
-
-static void watch(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+static bool watch(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     const TapeComparison *c = userdata;
-    const ValueId out = tape->operations[operation].out;
-    if (phase == TAPE_FORWARD)
-        take(c, operation, RESULT_OUT, tape_data(tape, out), value_bytes(tape, out));
-    else if (phase == TAPE_BACKWARD)
-        take_gradients(c, operation);
+    uint64_t *sums = c->sums + (size_t)c->run * sums_of_run(c) + operation * N_RESULTS;
+    if (phase == TAPE_PACK)
+        return true;
+    for (TapeResult result = first_of(phase); result < end_of(phase); result++) {
+        const ResultPlace place = tape_result(tape, operation, result);
+        if (place.data)
+            fingerprint(tape->device, (size_t)place.n * data_type_bytes(place.type), place.data,
+                        &sums[result]);
+    }
+    return true;
 }
 
 void tape_comparison_watch(TapeComparison *c, int run)
@@ -106,38 +85,24 @@ void tape_comparison_end(TapeComparison *c)
 
 /* ---- telling ---- */
 
-static int differs(const TapeComparison *c, size_t operation, Result result, Error *err)
+static int differs(const TapeComparison *c, size_t operation, TapeResult result, Error *err)
 {
-    static const char *const names[] = {"its result",
-                                        "the gradient of its input",
-                                        "the gradient of its second input",
-                                        "the gradient of its residual",
-                                        "the gradient of its weight",
-                                        "the gradient of its bias"};
-    static_assert(ELEMENTSOF(names) == N_RESULTS, "each has a name");
-    const Operation *op = &c->tape->operations[operation];
-    const KernelPass pass = result == RESULT_OUT      ? KERNEL_FORWARD
-                            : result == RESULT_WEIGHT ? KERNEL_BACKWARD_WEIGHT
-                                                      : KERNEL_BACKWARD_DATA;
-    char name[PARAMETER_NAME_MAX + 64], plan[320] = "";
+    char name[PARAMETER_NAME_MAX + 64], plan[320];
     tape_describe(c->tape, operation, name, sizeof(name));
-    if (op->kind->plan_text && result != RESULT_BIAS)
-        op->kind->plan_text(op, pass, plan, sizeof(plan));
+    tape_result_plan_text(c->tape, operation, result, plan, sizeof(plan));
     return error_set(err, -EXDEV, "%s: %s has other bits when it is computed again; %s", name,
-                     names[result], *plan ? plan : "no plan of a library");
+                     tape_result_name(result), *plan ? plan : "no plan of a library");
 }
 
 int tape_comparison_tell(const TapeComparison *c, TapePhase phase, Error *err)
 {
     const size_t n = sums_of_run(c), n_operations = c->tape->n_operations;
-    const Result first = phase == TAPE_FORWARD ? RESULT_OUT : RESULT_OF_INPUT;
-    const Result end = phase == TAPE_FORWARD ? RESULT_OF_INPUT : N_RESULTS;
     uint64_t *sums = memory_zeroed(RUNS * n, sizeof(*sums));
     device_download(c->tape->device, sums, c->sums, RUNS * n * sizeof(*sums));
     int r = device_synchronise(c->tape->device, err);
     for (size_t i = 0; r == 0 && i < n_operations; i++) {
         const size_t operation = phase == TAPE_FORWARD ? i : n_operations - 1 - i;
-        for (Result result = first; r == 0 && result < end; result++)
+        for (TapeResult result = first_of(phase); r == 0 && result < end_of(phase); result++)
             if (sums[operation * N_RESULTS + result] != sums[n + operation * N_RESULTS + result])
                 r = differs(c, operation, result, err);
     }

@@ -66,6 +66,7 @@ static int64_t rows_of(const Value *value) { return (int64_t)value->n * value->h
 static int conv_plan(Tape *tape, Operation *op, Error *err)
 {
     op->shape.conv.forward_only = !tape->trains;
+    op->shape.conv.own_kernels = tape->own_kernels;
     int r = conv_new(tape->device, &op->shape.conv, &op->kernel.conv, err);
     if (r < 0)
         return r;
@@ -168,6 +169,7 @@ ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x)
 static int linear_plan(Tape *tape, Operation *op, Error *err)
 {
     op->shape.linear.forward_only = !tape->trains;
+    op->shape.linear.own_kernels = tape->own_kernels;
     int r = linear_new(tape->device, &op->shape.linear, &op->kernel.linear, err);
     if (r < 0)
         return r;
@@ -249,6 +251,7 @@ static Heads attention_heads(const Tape *tape, const Operation *op, char *first,
 static int attention_plan(Tape *tape, Operation *op, Error *err)
 {
     op->shape.attention.forward_only = !tape->trains;
+    op->shape.attention.own_kernels = tape->own_kernels;
     int r = attention_new(tape->device, &op->shape.attention, &op->kernel.attention, err);
     if (r < 0)
         return r;

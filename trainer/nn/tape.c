@@ -535,10 +535,9 @@ void tape_take_gradients(const Tape *tape, const Operation *op)
 
 /* ---- the schedule ---- */
 
-static void observe(const Tape *tape, TapePhase phase, size_t operation)
+static bool observe(const Tape *tape, TapePhase phase, size_t operation)
 {
-    if (tape->observer)
-        tape->observer(tape, phase, operation, tape->observer_userdata);
+    return !tape->observer || tape->observer(tape, phase, operation, tape->observer_userdata);
 }
 
 void tape_set_weights(Tape *tape, const float *weights)
@@ -549,7 +548,8 @@ void tape_set_weights(Tape *tape, const float *weights)
         if (op->packed_bytes == 0)
             continue;
         op->kind->pack(tape, op);
-        observe(tape, TAPE_PACK, i);
+        if (!observe(tape, TAPE_PACK, i))
+            return;
     }
 }
 
@@ -559,7 +559,8 @@ void tape_forward(const Tape *tape)
     for (size_t i = 0; i < tape->n_operations; i++) {
         const Operation *op = &tape->operations[i];
         op->kind->forward(tape, op);
-        observe(tape, TAPE_FORWARD, i);
+        if (!observe(tape, TAPE_FORWARD, i))
+            return;
     }
 }
 
@@ -584,7 +585,8 @@ void tape_backward(Tape *tape, const GradientSink *sink,
             continue;
         backward_residual(tape, op);
         op->kind->backward(tape, op);
-        observe(tape, TAPE_BACKWARD, i);
+        if (!observe(tape, TAPE_BACKWARD, i))
+            return;
         if (on_ready && op->layer.n_elements > 0)
             on_ready(op->layer.weight, op->layer.n_elements, userdata);
     }
@@ -602,7 +604,9 @@ void tape_describe(const Tape *tape, size_t operation, char *text, size_t size)
     const Operation *op = &tape->operations[operation];
     char shape[80] = "";
     (op->kind->describe ? op->kind->describe : describe_values)(tape, op, shape, sizeof(shape));
+    const ParameterList *list = tape->parameters;
+    const size_t first = op->layer.first_parameter; /* another tape's, where finite.c borrows it */
     const char *name =
-        op->layer.n_elements > 0 ? tape->parameters->items[op->layer.first_parameter].name : "";
+        op->layer.n_elements > 0 && first < list->n_items ? list->items[first].name : "";
     (void)snprintf(text, size, "%s %s%s%s", op->kind->name, shape, *name ? " " : "", name);
 }

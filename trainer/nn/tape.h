@@ -113,13 +113,15 @@ struct OperationKind {
 
 enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
 
-/* Called after every step, for profiles and tests. */
+/* Called after every step, for who compares, profiles or tests. false: the run ends behind this step. */
 typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
-typedef void (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
+typedef bool (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
 
 struct Tape {
     Device *device; /* NULL until tape_measure() */
     bool trains;    /* it runs backward */
+    bool
+        own_kernels; /* set before tape_measure(): no operation is a library's, whatever the device's plans say */
     ParameterList *parameters;
     Value *values;
     size_t n_values;

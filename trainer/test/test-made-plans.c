@@ -3,6 +3,7 @@
  * cuBLASLt and a cuDNN that compute on the host, jobs that begin with the set, go on with it, or cannot use it. */
 #include "base/cleanup.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"
@@ -564,6 +565,63 @@ static void a_plan_that_wavers_is_named(void **unused)
     }
 }
 
+/* The set with the operation's entry left to our own kernels, as its text advises. */
+static void put_set_without(const char *path, const char *operation)
+{
+    Error err = ERROR_INIT;
+    json_t *root = json_loads(set, 0, NULL);
+    assert_non_null(root);
+    json_t *operations = json_object_get(root, "operations");
+    assert_non_null(json_object_get(operations, operation));
+    assert_int_equal(json_object_set_new(operations, operation,
+                                         json_pack("{s:b}", "own_kernels", 1)),
+                     0);
+    char *text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
+    assert_int_equal(file_write(path, text, strlen(text), 0, &err), 0);
+    free(text);
+    json_decref(root);
+}
+
+/* Whoever makes a NaN of finite numbers is named with layer and plan, and the way on is one. */
+static void a_plan_that_makes_a_nan_has_a_way_on(void **unused)
+{
+    (void)unused;
+    static const struct {
+        const char *variable, *value, *layer, *library, *operation;
+    } cases[] = {
+        {"FAKE_CUDNN_NAN", "forward:1", " conv_in.weight: its result (1 of 512 values), ", "cuDNN",
+         "conv bf16 n1 8x8 4->8 k3 s1 forward"},
+        {"FAKE_CUDNN_NAN", "weight:1",
+         " conv_out.weight: the gradient of its weight (1 of 288 values), ", "cuDNN",
+         "conv bf16 n1 8x8 8->4 k3 s1 backward_weight"},
+        {"FAKE_CUDNN_NAN", "data:1",
+         " conv_out.weight: the gradient of its input (1 of 512 values), ", "cuDNN",
+         "conv bf16 n1 8x8 8->4 k3 s1 backward_data"},
+        {"FAKE_CUBLASLT_NAN", "2", " time_embedding.linear_2.weight: its result (1 of 32 values), ",
+         "cuBLASLt", "linear bf16 1x32->32 forward"},
+    };
+    char path[160];
+    (void)snprintf(path, sizeof(path), "%s/left.json", files.folder);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char name[32], says[320];
+        (void)snprintf(name, sizeof(name), "nan-%zu", i);
+        _cleanup_free_ char *text = job_with(name, set_path);
+        assert_int_equal(setenv(cases[i].variable, cases[i].value, 1), 0);
+        (void)snprintf(says, sizeof(says),
+                       "%s%s, by the plan of %s; our own kernels make it finite: "
+                       "\"own_kernels\":true in that entry",
+                       cases[i].layer, cases[i].library, cases[i].operation);
+        expect_run(text, EXIT_NON_FINITE, "; computed again, first is ", says);
+        assert_int_equal(unsetenv(cases[i].variable), 0);
+
+        (void)snprintf(name, sizeof(name), "left-%zu", i);
+        put_set_without(path, cases[i].operation);
+        _cleanup_free_ char *other = job_with(name, path);
+        expect_run(other, EXIT_DONE, "our own kernels, which are slow, compute ",
+                   cases[i].operation);
+    }
+}
+
 static void a_failing_product_ends_the_rank(void **unused)
 {
     (void)unused;
@@ -603,6 +661,7 @@ int main(void)
         cmocka_unit_test_teardown(a_folder_of_sets_is_looked_at, ranks_end),
         cmocka_unit_test(libraries_are_opened_for_plans_alone),
         cmocka_unit_test(a_plan_that_wavers_is_named),
+        cmocka_unit_test(a_plan_that_makes_a_nan_has_a_way_on),
         cmocka_unit_test(a_failing_product_ends_the_rank),
     };
     if (setenv("SDTRAIN_CUDA_MODULE", EMULATED_MODULE, 1) < 0 ||

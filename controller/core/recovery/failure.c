@@ -167,13 +167,17 @@ static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause c
     }
 }
 
-/* True when a tells more than b; among hangs, when its rank is further behind; else when it is earlier. */
+/* True when a tells more than b; among hangs, when its rank is further behind; where all ranks end with a loss that is
+ * not finite, when the grain was its own; else when it is earlier. */
 static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stage)
 {
     if (a->cause != b->cause)
         return a->cause > b->cause;
     if (a->cause == CAUSE_HANG && (a->step != b->step || a_stage != b_stage))
         return a->step != b->step ? a->step < b->step : a_stage < b_stage;
+    if (a->cause == CAUSE_NON_FINITE &&
+        (a_stage == STAGE_COMPUTING) != (b_stage == STAGE_COMPUTING))
+        return a_stage == STAGE_COMPUTING;
     return a->at_usec < b->at_usec;
 }
 
@@ -396,8 +400,9 @@ static uint64_t wait_for_blame(const Cluster *c, Scratch *s, const CoreJob *job,
     case CAUSE_PEER_LOST:
         return c->config.ttl_usec + 2 * c->config.grace_usec;
     case CAUSE_HANG:
-    case CAUSE_NON_FINITE: /* every rank exits by itself and reports it */
         return c->config.hang_wait_usec;
+    case CAUSE_NON_FINITE: /* every rank exits by itself and reports it, and one looks for the reason first */
+        return c->config.hang_wait_usec + EXIT_NON_FINITE_SEC * USEC_PER_SEC;
     case CAUSE_BAD_JOB: /* whether others say the same matters where a spare may take over */
     case CAUSE_DATA_CORRUPT:
     case CAUSE_CHECKPOINT_CORRUPT:

@@ -2,6 +2,7 @@
 /* conv-library.c - see conv-library.h. */
 #include "kernels/cuda/convolution/conv-library.h"
 
+#include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-entry.h"
 #include "kernels/cuda/convolution/conv-tune.h"
@@ -15,7 +16,9 @@ struct ConvLibrary {
         ConvGraph *graph;
         ConvPlan *plan;
         CudaWork work;
-    } passes[N_CONV_PASSES][2]; /* [1]: adds; NULL for the gradient of the weight */
+    } passes
+        [N_CONV_PASSES]
+        [2]; /* [1]: adds; NULL for the gradient of the weight. No plan: our own kernels compute it */
     size_t workspace_bytes;
 };
 
@@ -51,6 +54,11 @@ static int make_pass(ConvLibrary *l, const ConvTarget *target, const ConvShape *
         r = conv_tune(compute, shape, pass, graphs, err);
     if (r == 0)
         r = cuda_plans_take(compute->plans, conv_graph_name(graphs[0]), &entry, err);
+    if (r == 0 && json_is_true(json_object_get(entry, "own_kernels"))) {
+        log_warning("our own kernels, which are slow, compute %s: the plans leave it to them",
+                    conv_graph_name(graphs[0]));
+        return 0;
+    }
     if (r == 0)
         r = conv_entry_read(conv_graph_name(graphs[0]), entry, &choice, err);
     for (int add = 0; r == 0 && add < n; add++) {
@@ -99,8 +107,7 @@ size_t conv_library_workspace_bytes(const ConvLibrary *l) { return l->workspace_
 
 const char *conv_library_operation(const ConvLibrary *l, ConvPass pass)
 {
-    const ConvGraph *graph = l->passes[pass][0].graph;
-    return graph ? conv_graph_name(graph) : NULL;
+    return l->passes[pass][0].plan ? conv_graph_name(l->passes[pass][0].graph) : NULL;
 }
 
 void conv_library_run(const ConvLibrary *l, ConvPass pass, bool add, const void *x, const void *w,

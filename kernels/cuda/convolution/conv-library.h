@@ -24,7 +24,7 @@ typedef struct ConvLibrary ConvLibrary;
 int conv_library_new(Device *device, const ConvShape *shape, ConvLibrary **ret, Error *err);
 ConvLibrary *conv_library_free(ConvLibrary *library);
 size_t conv_library_workspace_bytes(const ConvLibrary *library);
-/* The pass' name in the plans. */
+/* The pass' name in the plans; NULL: they leave it to our own kernels, which the caller then calls. */
 const char *conv_library_operation(const ConvLibrary *library, ConvPass pass);
 /* x, w and y as conv_plan_execute() has them; add: the result is added to what lies there. */
 void conv_library_run(const ConvLibrary *library, ConvPass pass, bool add, const void *x,

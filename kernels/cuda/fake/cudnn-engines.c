@@ -464,8 +464,8 @@ static bool fails(void)
     return failing && ++executions == strtol(failing, NULL, 10);
 }
 
-/* As FAKE_CUDNN_WAVER wants it. */
-static void waver(const FakeDescriptor *plan, const FakeConvolution *convolution)
+/* Whether `variable` names that plan of that pass. */
+static bool names_plan(const char *variable, cudnnBackendDescriptorType_t pass, int number)
 {
     static const struct {
         const char *name;
@@ -473,22 +473,31 @@ static void waver(const FakeDescriptor *plan, const FakeConvolution *convolution
     } passes[] = {{"forward:", CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR},
                   {"data:", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR},
                   {"weight:", CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR}};
-    const char *wanted = getenv("FAKE_CUDNN_WAVER");
+    const char *wanted = getenv(variable);
     for (size_t i = 0; wanted && i < sizeof(passes) / sizeof(passes[0]); i++) {
-        const FakeRun run = {.of = {plan}, .group = (int)convolution->pass};
-        int number;
-        if (convolution->pass != passes[i].pass ||
-            strncmp(wanted, passes[i].name, strlen(passes[i].name)) != 0)
-            continue;
-        if (fake_count(&run, &number) < 2 ||
-            number != strtol(wanted + strlen(passes[i].name), NULL, 10))
-            continue;
-        const FakeTensor *to = fake_result(convolution);
-        int64_t last = 0;
-        for (int axis = 0; axis < 4; axis++)
-            last += (to->dimensions[axis] - 1) * to->strides[axis];
-        to->data[last] ^= 1;
+        const size_t n = strlen(passes[i].name);
+        if (pass == passes[i].pass && strncmp(wanted, passes[i].name, n) == 0)
+            return number == strtol(wanted + n, NULL, 10);
     }
+    return false;
+}
+
+/* As FAKE_CUDNN_WAVER and FAKE_CUDNN_NAN want it. */
+static void spoil(const FakeDescriptor *plan, const FakeConvolution *convolution)
+{
+    const FakeRun run = {.of = {plan}, .group = (int)convolution->pass};
+    const FakeTensor *to = fake_result(convolution);
+    int number;
+    int64_t last = 0;
+    if (!getenv("FAKE_CUDNN_WAVER") && !getenv("FAKE_CUDNN_NAN"))
+        return;
+    const int runs = fake_count(&run, &number);
+    for (int axis = 0; axis < 4; axis++)
+        last += (to->dimensions[axis] - 1) * to->strides[axis];
+    if (runs > 1 && names_plan("FAKE_CUDNN_WAVER", convolution->pass, number))
+        to->data[last] ^= 1;
+    if (names_plan("FAKE_CUDNN_NAN", convolution->pass, number))
+        to->data[last] = 0x7fc0;
 }
 
 Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
@@ -532,7 +541,7 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
     fake_convolve(&convolution);
     cudaStream_t stream = NULL;
     (void)cudnnGetStream(handle, &stream); /* it was set, or is NULL */
-    waver(plan, &convolution);
+    spoil(plan, &convolution);
     const double usec = fake_told("FAKE_CUDNN_USEC", (long)engine->index, engine->usec);
     fake_spend(stream, convolution.beta != 0 ? "FAKE_CUDNN_ADDING_USEC" : "", (long)engine->index,
                usec);

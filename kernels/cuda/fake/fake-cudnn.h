@@ -8,7 +8,8 @@
  *
  * FAKE_CUDNN_FAIL=N makes the N-th execution of the process fail. FAKE_CUDNN_WAVER=PASS:N (forward, data or weight)
  * makes the N-th plan of that pass, counted as they are first run, leave another bit in the last element of its result
- * from its second run on: an engine that is not deterministic though its notes say so.
+ * from its second run on: an engine that is not deterministic though its notes say so. With FAKE_CUDNN_NAN=PASS:N it
+ * leaves a NaN there in each run.
  * FAKE_CUDNN_USEC=ENGINE:USEC,...: how long engines take by the stream's clock (told.h); FAKE_CUDNN_ADDING_USEC: where
  *     they add to what is there.
  *

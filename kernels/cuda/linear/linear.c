@@ -94,7 +94,7 @@ int cuda_linear_new(Device *device, const LinearShape *shape, Linear **ret, Erro
                                 .c_out = shape->out,
                                 .kernel = 1,
                                 .stride = 1};
-    r = r > 0 ? make_products(linear, err) : 0;
+    r = r > 0 && !shape->own_kernels ? make_products(linear, err) : 0;
     if (r < 0) {
         (void)cuda_linear_free(linear);
         return r;

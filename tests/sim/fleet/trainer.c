@@ -132,14 +132,19 @@ void trainer_end(Trainer *t, int status)
         ring_break(t->ring);
 }
 
-void trainer_fail(Trainer *t, int code, const char *text)
+static void fail_in(Trainer *t, TrainStage stage, int code, const char *text)
 {
     const int64_t step = t->ring ? t->ring->step : t->resumed;
-    ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .exit_code = code};
+    ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .stage = stage, .exit_code = code};
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (code > 0)
         (void)say(t, &m);
     trainer_end(t, code);
+}
+
+void trainer_fail(Trainer *t, int code, const char *text)
+{
+    fail_in(t, STAGE_STARTING, code, text);
 }
 
 /* ---- rings ---- */
@@ -182,11 +187,26 @@ static void ring_end(Ring *ring, const char *text)
     }
 }
 
-static void ring_fail(Ring *ring, int code, const char *text)
+static void on_looked(void *userdata)
 {
-    ring_stop(ring); /* all reach the same verdict */
+    Trainer *t = userdata;
+    if (is_halted(t))
+        after_msec(&t->work, AGAIN_MSEC, on_looked, t);
+    else
+        fail_in(t, STAGE_COMPUTING, EXIT_NON_FINITE, "the loss is not finite; first is a conv");
+}
+
+/* All reach the same verdict. One has the grain, and looks for as long as it may before it ends. */
+static void ring_diverge(Ring *ring)
+{
+    const int owner = (int)(ring->step % ring->size);
+    const uint64_t looks_msec = (uint64_t)ring->step % (EXIT_NON_FINITE_SEC + 1) * 1000;
+    ring_stop(ring);
+    say_stage(ring->of[owner], ring->step, STAGE_LEAVING, 0);
+    after_msec(&ring->of[owner]->work, looks_msec, on_looked, ring->of[owner]);
     for (int i = 0; i < ring->size; i++)
-        trainer_fail(ring->of[i], code, text);
+        if (i != owner)
+            trainer_fail(ring->of[i], EXIT_NON_FINITE, "the loss is not finite");
 }
 
 /* Where the world's record was put anew, by hand, its ranks have ended, and others meet: the newest ring first. */
@@ -351,7 +371,7 @@ static void on_step(void *userdata)
     if (ring_stalls(ring) || ring_waits(ring))
         return;
     if (plan->poisoned == ring->step + 1) {
-        ring_fail(ring, EXIT_NON_FINITE, "the loss is not finite");
+        ring_diverge(ring);
         return;
     }
     ring->step++;

@@ -235,13 +235,14 @@ typedef struct Profile {
 } Profile;
 
 /* The time since the step before is this step's; waiting for the device makes it so. */
-static void profile_step(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+static bool profile_step(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     Profile *p = userdata;
     (void)device_synchronise(tape->device, NULL); /* an error is sticky; run() sees it */
     uint64_t now = clock_boottime_usec();
     p->usec[operation][phase] += now - p->last_usec;
     p->last_usec = now;
+    return true;
 }
 
 static void profile_run(Step *s, Profile *p)

@@ -200,11 +200,12 @@ static void end_row(Profile *p, Row row)
     p->rows[p->n_rows++] = row;
 }
 
-static void observe(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+static bool observe(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     const Operation *op = &tape->operations[operation];
     end_row(userdata,
             (Row){.operation = operation, .phase = phase, .bytes = phase_bytes(tape, op, phase)});
+    return true;
 }
 
 static void put_step(Profile *p)

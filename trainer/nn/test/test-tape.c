@@ -259,12 +259,12 @@ typedef struct Seen {
 
 enum { GATED = 5, GATED_ROWS = 41, GATED_DY = GATED_ROWS * 2 * GATED };
 
-static void see_first_layer(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+static bool see_first_layer(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     Seen *seen = userdata;
     const Operation *op = &tape->operations[operation];
     if (phase != TAPE_BACKWARD || operation != 0)
-        return;
+        return true;
     assert_int_equal(op->layer.out, 2 * GATED);
     free(seen->bias);
     free(seen->dy);
@@ -272,6 +272,7 @@ static void see_first_layer(const Tape *tape, TapePhase phase, size_t operation,
     seen->bias =
         device_copy_of(tape->device, tape_bias_gradient(tape, op), sizeof(float) * 2 * GATED);
     seen->dy = device_copy_of(tape->device, tape_gradient(tape, op->out), sizeof(float) * GATED_DY);
+    return true;
 }
 
 /* Who reads the first layer's result before the GEGLU does. */

@@ -589,11 +589,11 @@ static void poison_all(const Poison *poison, void *memory, size_t n_bytes)
 
 /* Fills everything that no later step may read with NaNs: all of the arena but the buffers that
  * were written and will be touched again, and the whole workspace. */
-static void poison_the_dead(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
+static bool poison_the_dead(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
 {
     const Poison *poison = userdata;
     if (phase == TAPE_PACK)
-        return;
+        return true;
     int now = time_of(tape, phase, operation);
     device_download(poison->device, poison->keep, tape->arena, tape->arena_bytes);
     poison_all(poison, tape->arena, tape->arena_bytes);
@@ -604,6 +604,7 @@ static void poison_the_dead(const Tape *tape, TapePhase phase, size_t operation,
             device_upload(poison->device, tape->arena + b->offset, poison->keep + b->offset,
                           b->bytes);
     }
+    return true;
 }
 
 /* Every read is declared, every first writer overwrites, and no kernel looks beyond its operands:
