@@ -75,7 +75,7 @@ class Jobs:
             "name": "sd2", "world": {"min": 1, "max": 1}, "model": {"config": os.path.join(folder, "unet.json")},
             "data": {"streams": [{"uri": data}], "empty_text": os.path.join(data, "empty.npy")},
             "train": {"device": "cuda", "precision": "bf16", "global_batch": grain * grains, "grain": grain, "steps": steps,
-                      "optimizer": {"lr": 1e-4, "warmup_steps": 1}, "ema": {}, **train},
+                      "optimizer": {"lr": 1e-4, "warmup_steps": 1}, "ema": {}, "plans": "installed", **train},
             "checkpoint": {"uri": os.path.join(folder, "checkpoints"), "every_steps": steps, "keep_last": 2}}}
         for name, value in files.items():
             with open(os.path.join(folder, name), "w", encoding="utf-8") as file:

@@ -61,8 +61,9 @@ static char *job(const char *precision, const char *name, int zero_stage)
 {
     char *train = NULL;
     assert_true(asprintf(&train,
-                         ", \"device\": \"cuda\", \"precision\": \"%s\", \"zero_stage\": %d",
-                         precision, zero_stage) > 0);
+                         ", \"device\": \"cuda\", \"precision\": \"%s\", \"zero_stage\": %d%s",
+                         precision, zero_stage,
+                         strcmp(precision, "bf16") == 0 ? ", \"plans\": \"installed\"" : "") > 0);
     char *text = testing_job_text_of(&files, name, train, STEPS, 2);
     free(train);
     return text;
