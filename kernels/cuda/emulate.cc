@@ -79,6 +79,7 @@ std::vector<unsigned> order;
 alignas(256) char shared_memory[CLUSTER_MAX][SHARED_MAX];
 size_t shared_size;
 unsigned block_threads, cluster_blocks;
+bool was_read[CLUSTER_MAX]; /* a block, by another one, since the cluster's last barrier */
 const std::function<void()> *body;
 Fiber *running;
 void *scheduler; /* its stack pointer while a fiber runs */
@@ -167,6 +168,8 @@ void resume(Fiber *fiber)
     __sanitizer_finish_switch_fiber(scheduler_fake_stack, nullptr, nullptr);
 #endif
     if (fiber->state == ENDED) {
+        if (was_read[fiber->rank])
+            misuse("a read of the shared memory of a block that ends, with no barrier between");
         free_stacks.push_back(fiber->stack);
         fiber->stack = nullptr;
     }
@@ -260,13 +263,17 @@ bool release_block(unsigned first, unsigned end)
     return n[AT_BLOCK] > 0;
 }
 
-/* Nothing is ready: lets blocks go on, or, if all threads are at the cluster's barrier, the cluster. */
+/* Nothing is ready: lets blocks go on, or, if all threads are at the cluster's barrier, the cluster. With a seed that
+ * is one block, a drawn one, which so runs ahead of the others as far as barriers let it. */
 void release()
 {
     const unsigned all = block_threads * cluster_blocks;
+    const unsigned drift =
+        seed != 0 && cluster_blocks > 1 ? philox4x32(seed, 1, drawn++).word[0] % cluster_blocks : 0;
     bool any = false;
     unsigned n[N_STATES];
-    for (unsigned first = 0; first < all; first += block_threads) {
+    for (unsigned i = 0; i < cluster_blocks && !(any && seed != 0); i++) {
+        const unsigned first = (i + drift) % cluster_blocks * block_threads;
         block_index = fibers[first].block;
         any = release_block(first, first + block_threads) || any;
     }
@@ -275,6 +282,7 @@ void release()
     count_states(0, all, n);
     if (n[AT_CLUSTER] != all)
         misuse("some threads ended before a barrier of the cluster that others wait at");
+    std::fill_n(was_read, (unsigned)CLUSTER_MAX, false);
     set_ready(0, all);
 }
 
@@ -303,6 +311,7 @@ void run_cluster(uint3 first)
         for (unsigned i = 0; i < block_threads; i++)
             prepare(&fibers[rank * block_threads + i], first, rank, i);
     }
+    std::fill_n(was_read, (unsigned)CLUSTER_MAX, false);
     shuffle_order(order, all);
     for (unsigned live = all; live > 0;) {
         bool any = false;
@@ -347,6 +356,7 @@ const void *shared_of(const void *mine, size_t n_bytes, unsigned rank)
     count_states(rank * block_threads, (rank + 1) * block_threads, n);
     if (n[ENDED] > 0)
         misuse("a read of the shared memory of a block that ends");
+    was_read[rank] = was_read[rank] || rank != running->rank;
     return shared_memory[rank] + at;
 }
 
@@ -382,6 +392,12 @@ void launch(dim3 grid, dim3 block, size_t shared_bytes, const std::function<void
 void sync_block() { pause(AT_BLOCK); }
 
 void sync_cluster() { pause(AT_CLUSTER); }
+
+unsigned lane()
+{
+    const uint3 &i = thread_index;
+    return (i.x + block_dim.x * (i.y + block_dim.y * i.z)) % WARP;
+}
 
 uint64_t shuffle(uint64_t bits, unsigned from)
 {

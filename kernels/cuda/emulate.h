@@ -5,11 +5,13 @@
  * shuffle; which one runs next is drawn from a seed, so that a kernel whose result depends on the order of its
  * threads shows another result with another seed. With an even seed all threads go to their next barrier or shuffle
  * before any goes on; with an odd one a warp goes on until it waits for another warp. Blocks run one after another, in
- * an order drawn from the seed, too; those of a cluster run together, their threads in one order.
+ * an order drawn from the seed, too; those of a cluster run together, their threads in one order, and drift apart
+ * between barriers.
  *
  * What a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
  * barriers, a shuffle or another operation of a warp that not all its lanes reach, shared memory beyond what was asked
- * for, a read of the shared memory of a block that ends.
+ * for, a read of the shared memory of a block that ends, or may end before the read since no barrier of the cluster is
+ * between.
  *
  * The blocks of a cluster have dynamic shared memory of their own (shared()). What a kernel declares __shared__ is one
  * for all: a kernel of clusters declares none.
@@ -50,6 +52,8 @@ void launch_clusters(unsigned cluster, dim3 grid, dim3 block, size_t shared_byte
 void sync_block();
 void sync_cluster();
 void sync_warp();
+/* This thread's place in its warp: x runs first, then y. */
+unsigned lane();
 /* The bits that the lane `from` of the warp gave. */
 uint64_t shuffle(uint64_t bits, unsigned from);
 /* An operation of whole warps: `together` gets what each lane has given, when all 32 are there, and writes into it. */
@@ -84,7 +88,7 @@ template <typename T> T __shfl_xor_sync(unsigned, T value, int mask)
     static_assert(sizeof(T) <= sizeof(uint64_t), "a lane gives 8 bytes at most");
     uint64_t bits = 0;
     __builtin_memcpy(&bits, &value, sizeof(value));
-    bits = emulate::shuffle(bits, (emulate::thread_index.x % emulate::WARP) ^ (unsigned)mask);
+    bits = emulate::shuffle(bits, emulate::lane() ^ (unsigned)mask);
     __builtin_memcpy(&value, &bits, sizeof(value));
     return value;
 }

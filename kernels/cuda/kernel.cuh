@@ -353,20 +353,47 @@ __device__ static inline unsigned cluster_size(void)
 #endif
 }
 
-/* What all threads of the cluster wrote to shared memory before is seen by all. No block may end before the last read
- * of its memory: the last one comes before a barrier. */
-__device__ static inline void cluster_sync(void)
+/* The halves of cluster_sync(): between them a thread goes on. */
+__device__ static inline void cluster_arrive(void)
 {
 #ifdef __CUDACC__
-    asm volatile("barrier.cluster.arrive.release.aligned;\n\t"
-                 "barrier.cluster.wait.acquire.aligned;" ::
-                     : "memory");
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+
+__device__ static inline void cluster_wait(void)
+{
+#ifdef __CUDACC__
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
 #else
     emulate::sync_cluster();
 #endif
 }
 
+/* What all threads of the cluster wrote to shared memory before is seen by all. No block may end before the last read
+ * of its memory: the last one comes before a barrier. */
+__device__ static inline void cluster_sync(void)
+{
+    cluster_arrive();
+    cluster_wait();
+}
+
 /* What block `rank` has where this block's shared memory has *mine. */
+__device__ static inline float cluster_read(const float *mine, unsigned rank)
+{
+#ifdef __CUDACC__
+    float value;
+    unsigned place;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(place)
+                 : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(place) : "memory");
+    return value;
+#else
+    return *(const float *)emulate::shared_of(mine, sizeof(*mine), rank);
+#endif
+}
+
 __device__ static inline double cluster_read(const double *mine, unsigned rank)
 {
 #ifdef __CUDACC__
@@ -388,6 +415,7 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
                             size_t shared_bytes, void (*kernel)(Parameters...),
                             Arguments... arguments)
 {
+    enum { PLAIN_BYTES = 48 << 10 }; /* more are given to a kernel that asks */
     cudaLaunchAttribute attribute = {};
     attribute.id = cudaLaunchAttributeClusterDimension;
     attribute.val.clusterDim.x = cluster;
@@ -399,6 +427,9 @@ static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, di
     config.stream = stream;
     config.attrs = &attribute;
     config.numAttrs = 1;
+    if (shared_bytes > PLAIN_BYTES) /* if it fails, so does the launch */
+        (void)cudaFuncSetAttribute((const void *)kernel,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
     (void)cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...); /* sticky */
 }
 #define LAUNCH_CLUSTERS(device, cluster, grid, block, shared_bytes, kernel, ...)                   \

@@ -374,6 +374,6 @@ void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const
             LAUNCH(device, (unsigned)l.blocks, ROW_THREADS, 0, (layer_backward_kernel<WHOLE, T>), l,
                    rows, c, (const T *)x, gamma, saved, (const T *)dy, (T *)dx, accumulate, parts);
         });
-    norm_parameters(device, Parts{l.blocks, l.blocks, c, 1, divisor(c)}, NULL, parts, dgamma,
-                    dbeta);
+    norm_parameters(device, Parts{l.blocks, divisor(l.blocks), c, 1, divisor(c)}, NULL, parts,
+                    dgamma, dbeta);
 }

@@ -15,7 +15,8 @@
 
 /* Which channels and parts there are. of_image, groups, size: what a part's inverse deviation is found by. */
 struct Parts {
-    int64_t n, of_image;
+    int64_t n;
+    Divisor of_image;
     int c, groups;
     Divisor size; /* channels of a group */
 };
@@ -28,7 +29,7 @@ _device_ static inline int64_t part_at(int c, int64_t part, int which)
 /* dbeta and dgamma: the sums over all parts. A thread's y is one of PARAMETER_LINES, which take every
  * PARAMETER_LINES-th part each. saved: the scaled sums are multiplied by the inverse deviation of their image and group;
  * NULL: they have it. */
-enum { PARAMETER_LINES = 32, PARAMETER_COLUMNS = 32 };
+enum { PARAMETER_LINES = 32, PARAMETER_COLUMNS = 8 }; /* 32 bytes of a part */
 
 static __global__ void norm_parameters_kernel(Parts p, const float *saved, const float *parts,
                                               float *dgamma, float *dbeta)
@@ -37,7 +38,8 @@ static __global__ void norm_parameters_kernel(Parts p, const float *saved, const
     const int channel = (int)(blockIdx.x * PARAMETER_COLUMNS + threadIdx.x);
     double plain = 0, scaled = 0;
     for (int64_t i = threadIdx.y; i < p.n && channel < p.c; i += PARAMETER_LINES) {
-        const int64_t group = i / p.of_image * p.groups + divide(channel, p.size).whole;
+        const int64_t image = divide(i, p.of_image).whole;
+        const int64_t group = image * p.groups + divide(channel, p.size).whole;
         const double factor = saved ? (double)saved[2 * group + 1] : 1.0;
         plain += (double)parts[part_at(p.c, i, 0) + channel];
         scaled += factor * (double)parts[part_at(p.c, i, 1) + channel];

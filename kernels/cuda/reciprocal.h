@@ -16,12 +16,12 @@
 
 #include <math.h>
 
-/* 1 / d for 1 <= d < 2^126. seed: the correctly rounded result, the float above it or the one below it. The result is the
- * same for all three and every d: test-reciprocal tries them.
+/* 1 / d for 1 <= d < 2^126. seed: the correctly rounded result, the float above it or the one below it. The result is
+ * the same for all three and every d: test-reciprocal tries them.
  *
- * Two steps of Newton, y += y (1 - d y), are not enough. Where d has all mantissa bits set, 1 / d lies so near the middle
- * of a power of two and the next float that the power, once reached, stays. The seed is made odd, which is never that
- * power, and the second step uses the first one's remainder: what both leave is of the third order. */
+ * Two steps of Newton, y += y (1 - d y), are not enough. Where d has all mantissa bits set, 1 / d lies so near the
+ * middle of a power of two and the next float that the power, once reached, stays. The seed is made odd, which is never
+ * that power, and the second step uses the first one's remainder: what both leave is of the third order. */
 _device_ static inline float reciprocal_of_seed(float d, float seed)
 {
     const float y = float_from_bits(float_bits(seed) | 1u);

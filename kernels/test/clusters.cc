@@ -41,7 +41,9 @@ static void cluster_kernel(ClusterUse use, double *to)
         sum += cluster_read(&outside, 0);
     if (threadIdx.x == rank)
         to[blockIdx.x] = sum;
-    if (use != CLUSTER_NO_LAST_BARRIER)
+    if (use == CLUSTER_LAST_OF_BLOCK)
+        __syncthreads();
+    else if (use != CLUSTER_NO_LAST_BARRIER)
         cluster_sync();
 }
 

@@ -325,6 +325,8 @@ static void run_packs(Space *s)
     upsample_backward(s->device, 3, 18, 21, 24, s->a[2], s->a[3], true);
     print_values(s, "upsample backward in packs", s->a[3], 3 * 9 * 11 * 24);
     run_group_norm(s, &(GroupNormShape){2, 13, 23, 160, 16, 1e-5, true});
+    run_group_norm(s, &(GroupNormShape){2, 23, 24, 40, 4, 1e-5, true}); /* clusters of two blocks */
+    run_group_norm(s, &(GroupNormShape){1, 47, 45, 40, 4, 1e-5, false}); /* of eight, two idle */
     run_layer_norm(s, &(LayerNormShape){5, 2600, 1e-5}); /* more packs than a block has threads */
     cast_from_f32(s->device, (int64_t)n, s->b[0], s->a[3]);
     print_values(s, "cast in packs", s->a[3], n);

@@ -69,6 +69,7 @@ static void a_misuse_ends_the_process(void **state)
         {CLUSTER_BEYOND, "a read of a block that the cluster has not"},
         {CLUSTER_NOT_SHARED, "a read of a block's memory that is not shared"},
         {CLUSTER_NO_LAST_BARRIER, "a read of the shared memory of a block that ends"},
+        {CLUSTER_LAST_OF_BLOCK, "a block that ends, with no barrier between"},
         {CLUSTER_ODD_GRID, "a launch beyond what a GPU takes"},
         {CLUSTER_MIXES_OPERATIONS, "some lanes of a warp are at one operation, others at another"},
         {CLUSTER_PART_OF_A_WARP, "an operation of a warp that the block has not whole"},

@@ -174,6 +174,72 @@ static void test_convolution(void **unused)
     (void)device_free(device);
 }
 
+/* ---- which way a GroupNorm goes: its bits do not tell ---- */
+
+typedef struct Ways {
+    GroupNormShape shape;
+    size_t offset; /* bytes that the tensors lie off a pack's boundary */
+    const char *launches[8];
+} Ways;
+
+#define HELD_FORWARD "group_held_forward_kernel"
+#define READ_TWICE "group_parts_kernel", "group_moments_kernel", "group_normalise_kernel"
+#define HELD_BACKWARD "group_held_backward_kernel", "norm_parameters_kernel"
+#define SLOPES_READ_TWICE                                                                          \
+    "group_slopes_kernel", "group_means_kernel", "group_backward_kernel", "norm_parameters_kernel"
+
+static void check_ways(const Ways *ways)
+{
+    enum { X, Y, DY, DX, GAMMA, BETA, DGAMMA, DBETA, SAVED, SPACE, N_BUFFERS };
+    const GroupNormShape *s = &ways->shape;
+    Device *device = open_device();
+    Error err = ERROR_INIT;
+    char *b[N_BUFFERS];
+    const size_t tensor = (size_t)(s->n * s->h * s->w * s->c) * 2 + ways->offset;
+    for (int i = 0; i < N_BUFFERS; i++) {
+        const size_t n_bytes = i == SPACE   ? group_norm_workspace_bytes(device, s)
+                               : i <= DX    ? tensor
+                               : i == SAVED ? (size_t)(s->n * s->groups) * 8
+                                            : (size_t)s->c * 4;
+        void *memory;
+        assert_int_equal(device_allocate(device, n_bytes, &memory, &err), 0);
+        memset(memory, 0, n_bytes);
+        b[i] = memory;
+    }
+    char *x = b[X] + ways->offset, *y = b[Y] + ways->offset;
+    char *dy = b[DY] + ways->offset, *dx = b[DX] + ways->offset;
+    time_launches(device, LAUNCHES_MAX);
+    group_norm_forward(device, s, x, (float *)b[GAMMA], (float *)b[BETA], y, (float *)b[SAVED]);
+    group_norm_backward(device, s, x, (float *)b[GAMMA], (float *)b[BETA], (float *)b[SAVED], dy,
+                        dx, false, (float *)b[DGAMMA], (float *)b[DBETA], b[SPACE]);
+    const size_t n = device_timed_launches(device);
+    const DeviceLaunch *l = read_launches(device);
+    for (size_t i = 0; i < n; i++)
+        if (i >= ELEMENTSOF(ways->launches) || !ways->launches[i] ||
+            !strstr(l[i].name, ways->launches[i]))
+            fail_msg("%dx%dx%d: launch %zu is %s", s->h, s->w, s->c, i, l[i].name);
+    assert_true(n > 0 && (n == ELEMENTSOF(ways->launches) || !ways->launches[n]));
+    for (int i = 0; i < N_BUFFERS; i++)
+        device_release(device, b[i]);
+    (void)device_free(device);
+}
+
+static void group_norms_are_read_once_where_they_fit(void **unused)
+{
+    (void)unused;
+    static const Ways ways[] = {
+        {{1, 64, 64, 320, 32, 1e-5, true}, 0, {HELD_FORWARD, HELD_BACKWARD}},
+        {{1, 16, 16, 2560, 32, 1e-5, true}, 0, {HELD_FORWARD, HELD_BACKWARD}},
+        {{1, 4, 4, 1280, 32, 1e-6, false}, 0, {HELD_FORWARD, HELD_BACKWARD}},
+        /* a group of as many pixels and channels as those of 960 channels at 64 x 64 */
+        {{1, 64, 64, 120, 4, 1e-5, true}, 0, {HELD_FORWARD, SLOPES_READ_TWICE}},
+        {{1, 140, 140, 40, 1, 1e-5, true}, 0, {READ_TWICE, SLOPES_READ_TWICE}},
+        {{1, 9, 9, 320, 32, 1e-5, true}, 2, {READ_TWICE, SLOPES_READ_TWICE}}, /* no packs */
+    };
+    for (size_t i = 0; i < ELEMENTSOF(ways); i++)
+        check_ways(&ways[i]);
+}
+
 static void a_cpu_has_none(void **unused)
 {
     (void)unused;
@@ -195,6 +261,7 @@ int main(void)
         cmocka_unit_test(kernels_are_timed_while_they_are_asked_for),
         cmocka_unit_test(test_linear),
         cmocka_unit_test(test_convolution),
+        cmocka_unit_test(group_norms_are_read_once_where_they_fit),
         cmocka_unit_test(a_cpu_has_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

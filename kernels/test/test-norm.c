@@ -186,7 +186,10 @@ static void test_group_norm(void **state)
                                             {2, 17, 19, 80, 8, 1e-5, true},
                                             {1, 16, 16, 33, 3, 1e-5, false},
                                             {2, 2, 4, 40, 4, 1e-5, true},
-                                            {2, 3, 3, 40, 4, 1e-5, true}};
+                                            {2, 3, 3, 40, 4, 1e-5, true},
+                                            /* what clusters of two and eight blocks hold */
+                                            {2, 23, 24, 40, 4, 1e-5, true},
+                                            {1, 47, 45, 40, 4, 1e-5, false}};
     Device *device = cpu_open(2);
     for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
         check_group_norm(device, &shapes[i], 0);

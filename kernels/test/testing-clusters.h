@@ -19,6 +19,7 @@ typedef enum ClusterUse {
     CLUSTER_RIGHT,
     CLUSTER_NO_FIRST_BARRIER, /* reads what may not have been written */
     CLUSTER_NO_LAST_BARRIER,  /* a block may end while another reads its memory */
+    CLUSTER_LAST_OF_BLOCK,    /* the same, though here all read before any ends */
     CLUSTER_DIVERGES,         /* some threads are at the block's barrier, others at the cluster's */
     CLUSTER_ENDS_EARLY,       /* some threads end before the cluster's barrier */
     CLUSTER_BEYOND,           /* reads a block that is not there */
