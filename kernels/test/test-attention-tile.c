@@ -191,13 +191,14 @@ static void compute(Run *r, const MmaModel *model, uint64_t seed)
 /* Of one head of one image. [tokens][HEAD] each. */
 typedef struct Head {
     int64_t queries, keys;
+    bool causal;
     double *value[N_TENSORS], *bound[N_TENSORS];
 } Head;
 
 static Head head_new(const Run *r, int image, int head)
 {
     const AttentionShape *s = &r->c.shape;
-    Head h = {s->q_tokens, s->kv_tokens, {NULL}, {NULL}};
+    Head h = {s->q_tokens, s->kv_tokens, s->causal, {NULL}, {NULL}};
     for (Name name = Q; name < N_TENSORS; name++) {
         const int64_t tokens = tokens_of(s, name);
         h.value[name] = doubles_new((size_t)(tokens * HEAD));
@@ -238,18 +239,21 @@ static double dot_sizes(const double *a, const double *b)
 static double probabilities(const Head *h, int64_t query, double *p)
 {
     const double *q = h->value[Q] + query * HEAD;
+    const int64_t keys = h->causal ? query + 1 : h->keys;
     double most = -INFINITY, sum = 0, d = 0;
-    for (int64_t i = 0; i < h->keys; i++) {
+    for (int64_t i = 0; i < h->keys; i++)
+        p[i] = 0;
+    for (int64_t i = 0; i < keys; i++) {
         p[i] = dot(q, h->value[K] + i * HEAD) / 8;
         most = MAX(most, p[i]);
     }
-    for (int64_t i = 0; i < h->keys; i++) {
+    for (int64_t i = 0; i < keys; i++) {
         const double ds = 4 * E * dot_sizes(q, h->value[K] + i * HEAD) / 8;
         d = MAX(d, ds + F * MIN(most - p[i], 88.0));
         p[i] = exp(p[i] - most);
         sum += p[i];
     }
-    for (int64_t i = 0; i < h->keys; i++)
+    for (int64_t i = 0; i < keys; i++)
         p[i] /= sum;
     return exp(2 * (d + 1.3e-7)) - 1 + 32 * F;
 }
@@ -388,6 +392,38 @@ static void other_shapes(void **state)
         check(&cases[i]);
 }
 
+/* A text encoder's. */
+static void causal_attention(void **state)
+{
+    (void)state;
+    static const Case cases[] = {
+        {{2, 2, HEAD, 77, 77, 384, 384, true}, 2, 0, 0},
+        {{1, 1, HEAD, 16, 16, 64, 64, true}, 2, -128, 0},
+        {{1, 1, HEAD, 50, 50, 64, 64, true}, 8, 0, 1},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++)
+        check(&cases[i]);
+}
+
+/* What is 0 in exact arithmetic alone: a token's result has the same bits whatever follows it. */
+static void later_tokens_change_nothing(void **state)
+{
+    (void)state;
+    enum { TOKENS = 77, FIRST = 33 };
+    const Case c = {{1, 1, HEAD, TOKENS, TOKENS, HEAD, HEAD, true}, 2, 0, 0};
+    Run a = run_new(&c), b = run_new(&c);
+    for (Name name = Q; name <= V; name++)
+        for (size_t i = FIRST * HEAD; i < TOKENS * HEAD; i++)
+            b.of[name][i] = to_bf16(1e4f * of_bf16(b.of[name][i]) + 3);
+    compute(&a, &mma_model_card, 1);
+    compute(&b, &mma_model_card, 2);
+    assert_memory_equal(a.of[OUT], b.of[OUT], FIRST * HEAD * sizeof(uint16_t));
+    assert_memory_equal(a.of[DQ], b.of[DQ], FIRST * HEAD * sizeof(uint16_t));
+    assert_memory_not_equal(a.of[OUT] + FIRST * HEAD, b.of[OUT] + FIRST * HEAD, HEAD);
+    run_free(&a);
+    run_free(&b);
+}
+
 /* Where all scores are far below zero a place behind the last key must not count: its score would be 0. */
 static void scores_far_below_zero(void **state)
 {
@@ -454,7 +490,7 @@ static void one_result(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* Fewer or more keys than a tile, another head, a mask, fp32: the plain kernels, which have a workspace. */
+/* More keys than a tile, another head, fp32: the plain kernels, which have a workspace. */
 static void what_it_does_not_serve(void **state)
 {
     (void)state;
@@ -465,7 +501,7 @@ static void what_it_does_not_serve(void **state)
     } cases[] = {{DATA_BF16, SHAPE(1, 1, 8, 80, 64, 64), true},
                  {DATA_BF16, SHAPE(1, 1, 8, 81, 64, 64), false},
                  {DATA_BF16, {1, 1, 32, 8, 8, 32, 32}, false},
-                 {DATA_BF16, {1, 1, 64, 8, 8, 64, 64, true}, false},
+                 {DATA_BF16, {1, 1, 64, 8, 8, 64, 64, true}, true},
                  {DATA_F32, SHAPE(1, 1, 8, 16, 64, 64), false}};
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Device *device = open_device(cases[i].type);
@@ -482,6 +518,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_shapes_of_sd2_base), cmocka_unit_test(other_shapes),
+        cmocka_unit_test(causal_attention),       cmocka_unit_test(later_tokens_change_nothing),
         cmocka_unit_test(scores_far_below_zero),  cmocka_unit_test(one_result),
         cmocka_unit_test(what_it_does_not_serve),
     };

@@ -32,8 +32,7 @@ static_assert(CLUSTER_BLOCKS <= 8, "more are not for every GPU");
 
 bool attention_tile_serves(const Device *device, const AttentionShape *shape)
 {
-    return device->type == DATA_BF16 && shape->head_dim == HEAD && shape->kv_tokens <= KEYS_MAX &&
-           !shape->causal;
+    return device->type == DATA_BF16 && shape->head_dim == HEAD && shape->kv_tokens <= KEYS_MAX;
 }
 
 /* What the kernels want of an AttentionShape. */
@@ -41,6 +40,7 @@ struct TileHeads {
     int64_t queries, q_stride, kv_stride, out_stride;
     int keys, rounds;
     float scale;
+    bool causal;
     bool packs; /* all rows of a head begin on boundaries of 16 bytes */
 };
 
@@ -55,7 +55,14 @@ static TileHeads heads_of(const AttentionShape *s, int rounds, Pointers... point
                      (int)s->kv_tokens,
                      rounds,
                      (float)(1.0 / sqrt((double)HEAD)),
+                     s->causal,
                      in_packs<Bf16>(s->q_stride, pointers...) && in_packs<Bf16>(s->kv_stride)};
+}
+
+/* A query sees the first so many keys. */
+__device__ static inline int keys_of(const TileHeads &h, int64_t query)
+{
+    return h.causal && query < h.keys ? (int)query + 1 : h.keys;
 }
 
 /* ---- rows of a head: 8 words of 16 bytes ---- */
@@ -165,17 +172,18 @@ __device__ static inline void multiply_keys(const Bf16 *queries, const Bf16 *key
 
 /* Scores become exponentials; for the two rows of a lane, the largest score and the sum. */
 template <int KT>
-__device__ static inline void exponentials(const TileHeads &h, MmaSums scores[2 * KT],
-                                           float most[2], float sum[2])
+__device__ static inline void exponentials(const TileHeads &h, int64_t first,
+                                           MmaSums scores[2 * KT], float most[2], float sum[2])
 {
-    const int t = (int)threadIdx.x % 4;
+    const int g = (int)threadIdx.x % 32 / 4, t = (int)threadIdx.x % 4;
     UNROLL for (int row = 0; row < 2; row++)
     {
+        const int keys = keys_of(h, first + g + 8 * row);
         most[row] = -INFINITY;
         UNROLL for (int n = 0; n < 2 * KT; n++) UNROLL for (int i = 0; i < 2; i++)
         {
             float *score = &scores[n].at[2 * row + i];
-            *score = 8 * n + 2 * t + i < h.keys ? h.scale * *score : -INFINITY;
+            *score = 8 * n + 2 * t + i < keys ? h.scale * *score : -INFINITY;
             most[row] = fmaxf(most[row], *score);
         }
         most[row] = row_max(most[row]);
@@ -234,7 +242,7 @@ __device__ static inline void forward_rows(const TileHeads &h, const Bf16 *q, co
     bring_rows(token(q, h.queries, h.q_stride, first), h.q_stride, there, mine, h.packs);
     __syncwarp();
     multiply_keys<KT>(mine, keys, scores);
-    exponentials<KT>(h, scores, most, sum);
+    exponentials<KT>(h, first, scores, most, sum);
     UNROLL for (int j = 0; j < KT; j++) weights[j] = words_of_a(scores[2 * j], scores[2 * j + 1]);
     multiply_values<KT>(weights, values, sums);
     const float inverse[2] = {1.0f / sum[0], 1.0f / sum[1]};
@@ -306,9 +314,10 @@ void attention_tile_forward(Device *device, const AttentionShape *s, const void 
 
 /* ---- backward ---- */
 
-/* Of a query: what forward saved, and the sum of dout * out. */
+/* Of a query: what forward saved, the sum of dout * out, and how many keys it sees. */
 struct BackwardRow {
     float most, inverse, delta;
+    int keys;
 };
 
 template <int KT> struct BackwardShared {
@@ -362,6 +371,7 @@ __device__ static inline void bring_saved(const TileHeads &h, const float *saved
         const float *from = saved + 2 * row_number(h, first + row);
         rows[row].most = row < there ? from[0] : 0;
         rows[row].inverse = row < there ? from[1] : 0;
+        rows[row].keys = keys_of(h, first + row);
     }
 }
 
@@ -375,7 +385,7 @@ __device__ static inline void slopes_of(const TileHeads &h, const BackwardRow *r
         const BackwardRow row = rows[g + i / 2 * 8];
         float *weight = &weights[n].at[i], *difference = &differences[n].at[i];
         const float exponential = vector_exp(h.scale * *weight - row.most);
-        *weight = first_key + 8 * n + 2 * t + i % 2 < h.keys ? exponential * row.inverse : 0;
+        *weight = first_key + 8 * n + 2 * t + i % 2 < row.keys ? exponential * row.inverse : 0;
         *difference = *weight * (*difference - row.delta);
     }
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention-tile.h - attention by tensor cores where all keys of a head are one tile: heads of 64, at most 80 keys,
- * any number of queries, bf16, without a workspace.
+ * any number of queries, bf16, causal or not, without a workspace.
  *
  * It is for what fills no tile of cuDNN's: cross attention to 77 words, self attention of 64 and of 16 tokens. Sums
  * have one tree, of the shape alone; what a step of 16 products rounds is the card's (mma-model.h).
