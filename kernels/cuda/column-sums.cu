@@ -2,7 +2,7 @@
 /* column-sums.cu - the sum of each column of a matrix: gradients of biases, and of what an image's pixels share.
  *
  * A cluster shares the rows of SUM_WIDTH packs of columns, which are whole lines of memory. Where a matrix is so narrow
- * that its clusters would leave most of a GPU idle, it is cut into pieces of rows, whose sums column_totals_kernel adds.
+ * that its clusters would leave most of a GPU idle, it is cut into pieces; column_totals_kernel adds their sums.
  * A thread adds AHEAD rows in fp32 and all beyond in double; then its block adds the lines, the cluster's first block
  * what the others have, and the pieces are added, each in their order. The tree depends on rows, columns and the type
  * alone.

@@ -1,209 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state.cu - gradients into their sink, and the whole-range operations of the training state.
- *
- * Integer sums and maxima do not depend on an order, so atomics are exact. Everything here has the bits that a CPU
- * gives: for the same gradients, a GPU's sums, norm and weights are a CPU's. */
-#include "kernels/count.h"
-#include "kernels/cuda/kernel.cuh"
+/* state.cu - the whole-range operations of the training state. Everything here has the bits that a CPU gives: for the
+ * same gradients, a GPU's sums, norm and weights are a CPU's. */
 #include "kernels/cuda/operations.h"
+#include "kernels/cuda/sink.cuh"
 
 #include <math.h>
 #include <stdlib.h>
-#include <type_traits>
 
 enum { SEGMENTS = 64 }; /* partial sums of a chunk's squares */
-
-/* ---- sinks ---- */
-
-/* to += counts, or = counts; wraps. */
-template <int N>
-__device__ static inline void add_counts(uint32_t *to, const uint32_t *counts, bool fresh)
-{
-    if constexpr (N == 1) {
-        *to = (fresh ? 0 : *to) + counts[0];
-    } else {
-        Words<16> sum = fresh ? Words<16>{} : load_words<16>(to);
-        for (int i = 0; i < 4; i++)
-            sum.at[i] += counts[i];
-        store_words(to, sum);
-    }
-}
-
-template <int N>
-__device__ static inline void add_counts(uint64_t *to, const uint64_t *counts, bool fresh)
-{
-    if constexpr (N == 1) {
-        *to = (fresh ? 0 : *to) + counts[0];
-    } else {
-        for (int i = 0; i < N; i += 2) {
-            Words<16> words = fresh ? Words<16>{} : load_words<16>(to + i);
-            for (int j = 0; j < 4; j += 2) {
-                const uint64_t before = (uint64_t)words.at[j + 1] << 32 | words.at[j];
-                const uint64_t sum = before + counts[i + j / 2];
-                words.at[j] = (uint32_t)sum;
-                words.at[j + 1] = (uint32_t)(sum >> 32);
-            }
-            store_words(to + i, words);
-        }
-    }
-}
-
-/* The gradients of elements [element, element + N); returns the largest magnitude. */
-template <int N>
-__device__ static inline uint32_t sink_pack(const GradientSink &sink, const Pack<N> &g,
-                                            int64_t element, int exponent, bool fresh)
-{
-    const int64_t at = element - sink.first;
-    uint32_t most = 0;
-    for (int k = 0; k < N; k++)
-        most = MAX(most, magnitude_bits(g.at[k]));
-    if (sink.kind == SINK_PLAIN) {
-        store((float *)sink.to + at, g);
-    } else if (sink.kind == SINK_ADD) {
-        float *to = (float *)sink.to + at;
-        Pack<N> sum = fresh ? Pack<N>{} : load<N>(to);
-        for (int k = 0; k < N; k++)
-            sum.at[k] += g.at[k];
-        store(to, sum);
-    } else if (sink.kind == SINK_COUNT && sink.bits == 64) {
-        uint64_t counts[N];
-        for (int k = 0; k < N; k++)
-            counts[k] = (uint64_t)count_one64(g.at[k], power_of_two(exponent));
-        add_counts<N>((uint64_t *)sink.to + at, counts, fresh);
-    } else if (sink.kind == SINK_COUNT) {
-        uint32_t counts[N];
-        for (int k = 0; k < N; k++)
-            counts[k] = (uint32_t)count_one(g.at[k], (float)power_of_two(exponent));
-        add_counts<N>((uint32_t *)sink.to + at, counts, fresh);
-    }
-    return most;
-}
-
-enum { SINK_ELEMENTS = 4 }; /* of a pack: 16 bytes of fp32 */
-
-/* Whether packs of the sink that begin at `element` lie on their boundaries. */
-static bool sink_in_packs(const GradientSink *sink, int64_t element)
-{
-    const int64_t each = sink->kind == SINK_COUNT ? sink->bits / 8 : (int64_t)sizeof(float);
-    const int64_t at = (element - sink->first) * each;
-    return sink->kind == SINK_MAXIMA || ((uintptr_t)sink->to + (uintptr_t)at) % ACCESS_BYTES == 0;
-}
-
-/* Raises *to to the largest of the block's threads. */
-__device__ static inline void raise_maximum(uint32_t most, uint32_t *to)
-{
-    for (int mask = 16; mask > 0; mask /= 2) {
-        const uint32_t other = __shfl_xor_sync(0xffffffffu, most, mask);
-        most = MAX(most, other);
-    }
-    if (threadIdx.x % 32 == 0 && most > 0)
-        atomicMax(to, most);
-}
-
-/* blockIdx.y: the tensor of the place. n: packs of one. */
-template <int N, typename G>
-__global__ void gradient_take_kernel(int64_t n, const G *gradient, GradientPlace place,
-                                     GradientSink sink)
-{
-    const int64_t first = n * N * blockIdx.y;
-    const int tensor = place.tensor + (int)blockIdx.y;
-    const int exponent = sink.kind == SINK_COUNT ? sink.exponents[tensor] : 0;
-    const bool fresh = sink.fresh && *sink.fresh != 0;
-    uint32_t most = 0;
-    for_packs(
-        n, [=](int64_t i) { return load<N>(gradient + first + i * N); },
-        [&](int64_t i, const Pack<N> &pack) {
-            const int64_t element = place.offset + first + i * N;
-            const uint32_t bits = sink_pack<N>(sink, pack, element, exponent, fresh);
-            most = MAX(most, bits);
-        });
-    if (sink.kind != SINK_PLAIN)
-        raise_maximum(most, sink.maxima + tensor);
-}
-
-/* The same where the gradient is [out][taps][in]. A tile is TILE_CHANNELS of `in` for one of `out`, with all taps: it is
- * read along `in`, turned in shared memory, and taken along [in][taps]. tiles: of a row [taps][in]. */
-enum { TILE_CHANNELS = 128, TAPS_MAX = 9 };
-
-template <int N, typename G>
-__global__ void __launch_bounds__(THREADS, 4)
-    gradient_turn_kernel(int64_t rows, Divisor tiles, int channels, int taps, const G *gradient,
-                         GradientPlace place, GradientSink sink)
-{
-    alignas(16) __shared__ Pack<N> turned[TILE_CHANNELS * TAPS_MAX / N]; /* [channel][tap] */
-    const int tensor = place.tensor + (int)blockIdx.y;
-    const int exponent = sink.kind == SINK_COUNT ? sink.exponents[tensor] : 0;
-    const bool fresh = sink.fresh && *sink.fresh != 0;
-    const int64_t row_elements = (int64_t)channels * taps;
-    uint32_t most = 0;
-    for (int64_t tile = blockIdx.x; tile < rows * tiles.by; tile += gridDim.x) {
-        const Quotient at = divide(tile, tiles);
-        const int first = (int)at.rest * TILE_CHANNELS;
-        const int width = MIN((int)TILE_CHANNELS, channels - first); /* channels of this tile */
-        const int64_t row = (blockIdx.y * rows + at.whole) * row_elements;
-        enum { ACROSS = TILE_CHANNELS / N }; /* threads that read a tap */
-        const int channel = (int)threadIdx.x % ACROSS * N;
-        for (int tap = (int)threadIdx.x / ACROSS; tap < taps; tap += THREADS / ACROSS) {
-            if (channel >= width)
-                break;
-            const Pack<N> in = load<N>(gradient + row + (int64_t)tap * channels + first + channel);
-            for (int k = 0; k < N; k++)
-                ((float *)turned)[(channel + k) * taps + tap] = in.at[k];
-        }
-        __syncthreads();
-        for (int i = (int)threadIdx.x; i < width * taps / N; i += THREADS) {
-            const int64_t element = place.offset + row + (int64_t)first * taps + i * N;
-            const uint32_t bits = sink_pack<N>(sink, turned[i], element, exponent, fresh);
-            most = MAX(most, bits);
-        }
-        __syncthreads();
-    }
-    if (sink.kind != SINK_PLAIN)
-        raise_maximum(most, sink.maxima + tensor);
-}
-
-template <int N, typename G>
-static void take(Device *device, const GradientForm *form, const G *gradient,
-                 const GradientPlace *place, const GradientSink *sink)
-{
-    const unsigned tensors = (unsigned)place->n_tensors;
-    if (form->order == GRADIENT_AS_STATE || form->taps == 1) {
-        const int64_t n = place->n / place->n_tensors / N;
-        LAUNCH(device, dim3(blocks_for_packs(n), tensors), THREADS, 0, (gradient_take_kernel<N, G>),
-               n, gradient, *place, *sink);
-        return;
-    }
-    const int64_t rows = form->out / place->n_tensors;
-    const int64_t tiles = DIV_ROUND_UP(form->in, (int)TILE_CHANNELS);
-    const dim3 grid((unsigned)MIN(rows * tiles, (int64_t)GRID_MAX), tensors);
-    LAUNCH(device, grid, THREADS, 0, (gradient_turn_kernel<N, G>), rows, divisor(tiles), form->in,
-           form->taps, gradient, *place, *sink);
-}
-
-template <typename G>
-static void take_in_packs(Device *device, const GradientForm *form, const G *gradient,
-                          const GradientPlace *place, const GradientSink *sink)
-{
-    const int64_t each = place->n / place->n_tensors;
-    if (form->in % SINK_ELEMENTS == 0 && each % SINK_ELEMENTS == 0 &&
-        (uintptr_t)gradient % (SINK_ELEMENTS * sizeof(G)) == 0 &&
-        sink_in_packs(sink, place->offset))
-        take<SINK_ELEMENTS>(device, form, gradient, place, sink);
-    else
-        take<1>(device, form, gradient, place, sink);
-}
-
-void cuda_gradient_take(Device *device, const GradientForm *form, const void *gradient,
-                        const GradientPlace *place, const GradientSink *sink)
-{
-    assert(place->n == (int64_t)form->out * form->in * form->taps);
-    assert(place->n_tensors > 0 && form->out % place->n_tensors == 0);
-    assert(form->taps <= TAPS_MAX);
-    if (form->type == DATA_BF16)
-        take_in_packs(device, form, (const Bf16 *)gradient, place, sink);
-    else
-        take_in_packs(device, form, (const float *)gradient, place, sink);
-}
 
 /* ---- the plan ---- */
 
@@ -312,33 +116,37 @@ __device__ static inline void for_tile(int64_t first, int64_t last, Use use)
         use(i, std::integral_constant<int, 1>());
 }
 
-template <int N>
+template <int N, int WORDS>
 __global__ void state_count_kernel(Layout layout, const float *gradient, int64_t begin, int64_t end,
                                    GradientSink sink)
 {
     const int64_t first = begin + (int64_t)blockIdx.x * TILE, last = MIN(first + TILE, end);
-    const bool fresh = sink.fresh && *sink.fresh != 0;
     const int tensor = tensor_at(layout, first);
-    if (last > layout.offsets[tensor + 1]) {
-        for (int64_t i = first + threadIdx.x; i < last; i += THREADS) {
-            const int mine = tensor_at(layout, i);
-            const int exponent = sink.kind == SINK_COUNT ? sink.exponents[mine] : 0;
-            const Pack<1> pack = load<1>(gradient + i - begin);
-            const uint32_t bits = sink_pack<1>(sink, pack, i, exponent, fresh);
-            if (sink.kind != SINK_PLAIN)
-                atomicMax(sink.maxima + mine, bits);
+    with_fresh(sink, [&](auto fresh) {
+        constexpr bool FRESH = decltype(fresh)::value;
+        if (last > layout.offsets[tensor + 1]) {
+            for (int64_t i = first + threadIdx.x; i < last; i += THREADS) {
+                const int mine = tensor_at(layout, i);
+                const Pack<1> pack = load<1>(gradient + i - begin);
+                const uint32_t bits = sink_pack(sink, pack, i, sink_factor(sink, mine),
+                                                load_before<1, WORDS, FRESH>(sink, i));
+                if (sink.kind != SINK_PLAIN && bits > look(sink.maxima + mine))
+                    atomicMax(sink.maxima + mine, bits);
+            }
+            return;
         }
-        return;
-    }
-    const int exponent = sink.kind == SINK_COUNT ? sink.exponents[tensor] : 0;
-    uint32_t most = 0;
-    for_tile<N>(first, last, [&](int64_t i, auto number) {
-        const auto pack = load<decltype(number)::value>(gradient + i - begin);
-        const uint32_t bits = sink_pack(sink, pack, i, exponent, fresh);
-        most = MAX(most, bits);
+        const double factor = sink_factor(sink, tensor);
+        uint32_t most = 0;
+        for_tile<N>(first, last, [&](int64_t i, auto number) {
+            constexpr int M = decltype(number)::value;
+            const auto pack = load<M>(gradient + i - begin);
+            const auto before = load_before<M, WORDS, FRESH>(sink, i);
+            const uint32_t bits = sink_pack(sink, pack, i, factor, before);
+            most = MAX(most, bits);
+        });
+        if (sink.kind != SINK_PLAIN)
+            raise_maximum(most, sink.maxima + tensor);
     });
-    if (sink.kind != SINK_PLAIN)
-        raise_maximum(most, sink.maxima + tensor);
 }
 
 void cuda_state_count(StatePlan *plan, const float *gradient, int64_t begin, int64_t end,
@@ -350,11 +158,12 @@ void cuda_state_count(StatePlan *plan, const float *gradient, int64_t begin, int
     Device *device = plan->device;
     const unsigned blocks = (unsigned)DIV_ROUND_UP(end - begin, (int64_t)TILE);
     if ((uintptr_t)gradient % ACCESS_BYTES == 0 && sink_in_packs(sink, begin))
-        LAUNCH(device, blocks, THREADS, 0, state_count_kernel<SINK_ELEMENTS>, plan->layout,
-               gradient, begin, end, *sink);
+        WITH_WORDS(sink,
+                   LAUNCH(device, blocks, THREADS, 0, (state_count_kernel<SINK_ELEMENTS, WORDS>),
+                          plan->layout, gradient, begin, end, *sink));
     else
-        LAUNCH(device, blocks, THREADS, 0, state_count_kernel<1>, plan->layout, gradient, begin,
-               end, *sink);
+        WITH_WORDS(sink, LAUNCH(device, blocks, THREADS, 0, (state_count_kernel<1, WORDS>),
+                                plan->layout, gradient, begin, end, *sink));
 }
 
 /* ---- the reduced gradient ---- */

@@ -325,6 +325,32 @@ static void test_corners(void **state)
     device = device_free(device);
 }
 
+/* By each thread of a block; each is the least that is larger than the one before. */
+static void the_largest_is_found_wherever_it_lies(void **state)
+{
+    (void)state;
+    enum { OUT = 9, IN = 64, N = OUT * IN * 9 };
+    static const GradientForm forms[] = {{DATA_F32, GRADIENT_AS_STATE, OUT, IN, 9},
+                                         {DATA_F32, GRADIENT_CHANNELS_LAST, OUT, IN, 9}};
+    const GradientPlace place = {.n = N, .n_tensors = 1};
+    Device *device = cpu_open(1);
+    float *g = floats_new(N);
+    memset(g, 0, N * sizeof(float));
+    for (size_t i = 0; i < ELEMENTSOF(forms); i++) {
+        float largest = 1;
+        uint32_t maximum = bits_of(largest);
+        for (size_t at = i; at < N; at += 61) {
+            largest = g[at] = nextafterf(largest, 2);
+            gradient_take(device, &forms[i], g, &place,
+                          &(GradientSink){.kind = SINK_MAXIMA, .maxima = &maximum});
+            assert_int_equal(maximum, bits_of(largest));
+            g[at] = 0;
+        }
+    }
+    floats_free(g, N);
+    device = device_free(device);
+}
+
 int main(void)
 {
     /* threads that outnumber the cores must not spin */
@@ -334,6 +360,7 @@ int main(void)
         cmocka_unit_test(minus_zero_is_added_to_zero),
         cmocka_unit_test(a_range_of_the_state_is_counted_wherever_it_is_cut),
         cmocka_unit_test(test_corners),
+        cmocka_unit_test(the_largest_is_found_wherever_it_lies),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
