@@ -134,7 +134,7 @@ void trainer_fail(Trainer *t, int code, const char *text)
 {
     const int64_t step = t->ring ? t->ring->step : t->resumed;
     ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .exit_code = code};
-    m.stage = t->looks ? STAGE_COMPUTING : STAGE_STARTING;
+    m.stage = t->looks ? STAGE_LEAVING : STAGE_STARTING;
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (code > 0)
         (void)say(t, &m);
