@@ -65,7 +65,7 @@ CHANGES = {
     "layer_norm_once": "LayerNorm's backward reads x and dy once",
     "no_concat": "norm and shortcut read both tensors of a concat",
 }
-DONE = {"pack_tiles", "column_pieces", "geglu_sums"}
+DONE = {"pack_tiles", "column_pieces", "geglu_sums", "group_norm_once", "layer_norm_once", "reciprocal"}
 
 # Rows of the table: name, and what of a profile belongs to it, by kind, pass and the launch's name; the first that fits has it.
 ROWS = [

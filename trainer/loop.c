@@ -183,11 +183,11 @@ static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text,
     *text = '\0';
     if (grain < s->first_grain || grain >= s->first_grain + s->n_grains)
         return;
-    s->failed_in = STAGE_COMPUTING;
+    s->ended_in = STAGE_LEAVING; /* by which the leader knows who looked */
+    daemon_link_stage(s->link, step, STAGE_LEAVING);
     const bool late = fault("loop.late") < 0;
     const uint64_t most_usec = late ? 0 : EXIT_NON_FINITE_SEC * USEC_PER_SEC;
     const uint64_t until_usec = clock_monotonic_usec() + most_usec;
-    daemon_link_stage(s->link, step, STAGE_LEAVING);
     int r = loader_get(s->loader, step, grain, most_usec, &data, &why);
     if (r == 0)
         r = grain_work_explain(s->work, &data, s->state->weights, until_usec, text, size, &why);

@@ -32,7 +32,7 @@ static void say_error(DaemonLink *link, const Session *s, int64_t generation, Ex
         m.step = s->state->scalars.step;
     if (s) {
         m.unmet = s->unmet;
-        m.stage = s->failed_in;
+        m.stage = s->ended_in;
     }
     (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
     (void)daemon_link_say(link, &m, NULL); /* a daemon that is gone needs no explanation */
@@ -100,7 +100,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
 /* What it looked for when time was over, loop.c. */
 static bool computes_still(const Session *s)
 {
-    return s && s->failed_in == STAGE_COMPUTING &&
+    return s && s->ended_in == STAGE_LEAVING &&
            device_await(s->device, device_fence(s->device, LANE_COMPUTE), 0, NULL) == -ETIMEDOUT;
 }
 

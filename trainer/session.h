@@ -75,9 +75,9 @@ typedef struct Session {
     uint8_t *secret;        /* borrowed; wiped by session_join() */
     Rendezvous *rendezvous; /* rank 0 of a world of several */
     Comm *train, *reports;
-    Comm *bulk;           /* NULL: the world has one rank, or one of a version without it */
-    int unmet;            /* 1 + the rank that could not be reached when joining; 0: none */
-    TrainStage failed_in; /* for the leader, who blames by it; STAGE_STARTING: it is not told */
+    Comm *bulk;          /* NULL: the world has one rank, or one of a version without it */
+    int unmet;           /* 1 + the rank that could not be reached when joining; 0: none */
+    TrainStage ended_in; /* LEAVING: it looked for what is not finite; else STARTING */
     Update *update;
     CheckpointWriter *writer;
     Loader *loader;

@@ -258,7 +258,7 @@ static int worth_quoting(const RankReport *rank)
 {
     if (rank->state != RANK_EXITED || rank->exit_code == 0 || !rank->text[0])
         return 0;
-    if (rank->exit_code == EXIT_NON_FINITE && rank->stage == STAGE_COMPUTING)
+    if (rank->exit_code == EXIT_NON_FINITE && rank->stage == STAGE_LEAVING)
         return 3; /* it alone knows what made its grain so */
     return rank->exit_code == EXIT_PEER_LOST || rank->killed ? 1 : 2;
 }

@@ -40,6 +40,10 @@ class Stops(LabCase):
         (sample,) = [row["name"] for row in self.lab.order(job, 12) if row["grain"] == "0"]
         self.assertIn(sample, incident["evidence"])
         self.assertIn("step 12", status["reason"])
+        # Rank 0, whose grain it is, knows more than the others: it is quoted, whoever ended first.
+        self.assertEqual((incident["rank"], incident["node"]), (0, "node1"))
+        for text in (incident["evidence"], status["reason"]):
+            self.assertIn("computed again, all of it is finite this time: the device wavers", text)
         # All ranks end alike, but the first one to say so ends the job, and with it who is still on its way out.
         states = {rank["rank"]: rank["state"] for rank in status["world"]["ranks"]}
         self.assertLessEqual(set(states.values()), {"non-finite", "signal"})

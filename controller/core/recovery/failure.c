@@ -175,9 +175,8 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
         return a->cause > b->cause;
     if (a->cause == CAUSE_HANG && (a->step != b->step || a_stage != b_stage))
         return a->step != b->step ? a->step < b->step : a_stage < b_stage;
-    if (a->cause == CAUSE_NON_FINITE &&
-        (a_stage == STAGE_COMPUTING) != (b_stage == STAGE_COMPUTING))
-        return a_stage == STAGE_COMPUTING;
+    if (a->cause == CAUSE_NON_FINITE && (a_stage == STAGE_LEAVING) != (b_stage == STAGE_LEAVING))
+        return a_stage == STAGE_LEAVING;
     return a->at_usec < b->at_usec;
 }
 

@@ -8,8 +8,8 @@
  * that reduces in place, whose sums depend on which block comes first.
  *
  * FAKE_CUBLASLT_FAIL=<function>: that function fails with CUBLAS_STATUS_EXECUTION_FAILED. FAKE_CUBLASLT_WAVER=N: the
- * N-th product, known by its matrices' addresses, has another bit in its last element from its second run on. With
- * FAKE_CUBLASLT_NAN=N it has a NaN there in each run.
+ * N-th product, known by its matrices' addresses, has another bit in its last element from its second run on;
+ * FAKE_CUBLASLT_NAN=N: it has a NaN there in each run.
  * FAKE_CUBLASLT_HIDDEN: what is offered has a setting that no attribute tells, by which sums begin at their end. With
  * "needed" the second kind of algorithm is nothing without.
  * FAKE_CUBLASLT_UNASKED: reductions are offered that nobody asked for.
@@ -640,17 +640,14 @@ static void spoil(const Product *p, const void *a, const void *b, void *d)
     const char *waver = getenv("FAKE_CUBLASLT_WAVER"), *nan = getenv("FAKE_CUBLASLT_NAN");
     const FakeRun run = {.of = {a, b, d}};
     const bool by_columns = p->d->order == CUBLASLT_ORDER_COL;
-    int number;
-    if (!waver && !nan)
-        return;
-    const int runs = fake_count(&run, &number);
+    int number = 0;
+    const int runs = waver || nan ? fake_count(&run, &number) : 0;
     const uint64_t lines = by_columns ? p->n : p->m, in_line = by_columns ? p->m : p->n;
     const uint64_t last = (uint64_t)p->d->leading * (lines - 1) + in_line - 1;
-    char *at = (char *)d + last * bytes_of(p->d->type);
     if (waver && runs > 1 && number == strtol(waver, NULL, 10))
-        *at ^= 1;
+        ((char *)d)[last * bytes_of(p->d->type)] ^= 1;
     if (nan && number == strtol(nan, NULL, 10))
-        memset(at, 0xff, bytes_of(p->d->type));
+        memset((char *)d + last * bytes_of(p->d->type), 0xff, bytes_of(p->d->type));
 }
 
 static bool same_place(const Layout *c, const Layout *d)

@@ -32,6 +32,7 @@ typedef struct Trainer {
     char address[CHANNEL_ADDRESS_MAX];  /* of its own rendezvous */
     char meets_at[CHANNEL_ADDRESS_MAX]; /* where it was told to go: a process of rank 0 has one */
     bool must_leave;
+    bool looks;           /* for what is not finite in its grain */
     uint64_t asking_usec; /* since when the store has not answered; 0: it has */
     Ring *ring;           /* NULL: it has not joined */
 } Trainer;

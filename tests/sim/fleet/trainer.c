@@ -32,8 +32,7 @@ enum {
 struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
-    int64_t generation, step, saving; /* saving: the step that is being saved */
-    int64_t committed;
+    int64_t generation, step, saving, committed; /* saving: the step that is being saved */
     int parent, written; /* checkpoints; -1: none. written: its verdict is awaited */
     int size, n_joined, n_tries;
     bool began, over, ends, saves;
@@ -48,8 +47,7 @@ static Timers timers;
 Trainer *trainers;
 static Ring *rings;
 Place trainer_places[FLEET_NODES_MAX];
-static int numbers[FLEET_NODES_MAX];
-static int n_places;
+static int numbers[FLEET_NODES_MAX], n_places;
 uint64_t trainers_grace_usec;
 static uint64_t n_addresses; /* each rank 0 has another one */
 static uint64_t out_usec;    /* since when the store is out; 0: it is not */
@@ -132,19 +130,15 @@ void trainer_end(Trainer *t, int status)
         ring_break(t->ring);
 }
 
-static void fail_in(Trainer *t, TrainStage stage, int code, const char *text)
+void trainer_fail(Trainer *t, int code, const char *text)
 {
     const int64_t step = t->ring ? t->ring->step : t->resumed;
-    ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .stage = stage, .exit_code = code};
+    ChannelMessage m = {.type = CHANNEL_ERROR, .step = step, .exit_code = code};
+    m.stage = t->looks ? STAGE_LEAVING : STAGE_STARTING;
     (void)snprintf(m.text, sizeof(m.text), "%s", text);
     if (code > 0)
         (void)say(t, &m);
     trainer_end(t, code);
-}
-
-void trainer_fail(Trainer *t, int code, const char *text)
-{
-    fail_in(t, STAGE_STARTING, code, text);
 }
 
 /* ---- rings ---- */
@@ -158,7 +152,8 @@ static void on_peer_lost(void *userdata)
     if (is_halted(t))
         after_msec(&t->work, AGAIN_MSEC, on_peer_lost, t);
     else
-        trainer_fail(t, EXIT_PEER_LOST, "a peer is gone");
+        trainer_fail(t, t->looks ? EXIT_NON_FINITE : EXIT_PEER_LOST,
+                     t->looks ? "first is a conv" : "a peer is gone");
 }
 
 static void ring_stop(Ring *ring)
@@ -187,25 +182,16 @@ static void ring_end(Ring *ring, const char *text)
     }
 }
 
-static void on_looked(void *userdata)
-{
-    Trainer *t = userdata;
-    if (is_halted(t))
-        after_msec(&t->work, AGAIN_MSEC, on_looked, t);
-    else
-        fail_in(t, STAGE_COMPUTING, EXIT_NON_FINITE, "the loss is not finite; first is a conv");
-}
-
-/* All reach the same verdict. One has the grain, and looks for as long as it may before it ends. */
+/* All reach the same verdict; whose grain it is looks for the reason first. */
 static void ring_diverge(Ring *ring)
 {
-    const int owner = (int)(ring->step % ring->size);
-    const uint64_t looks_msec = (uint64_t)ring->step % (EXIT_NON_FINITE_SEC + 1) * 1000;
+    Trainer *owner = ring->of[ring->step % ring->size];
     ring_stop(ring);
-    say_stage(ring->of[owner], ring->step, STAGE_LEAVING, 0);
-    after_msec(&ring->of[owner]->work, looks_msec, on_looked, ring->of[owner]);
+    owner->looks = true;
+    say_stage(owner, ring->step, STAGE_LEAVING, 0);
+    after_msec(&owner->work, 1000u * (ring->step % (EXIT_NON_FINITE_SEC + 1)), on_peer_lost, owner);
     for (int i = 0; i < ring->size; i++)
-        if (i != owner)
+        if (ring->of[i] != owner)
             trainer_fail(ring->of[i], EXIT_NON_FINITE, "the loss is not finite");
 }
 
@@ -651,14 +637,8 @@ static void killed(_unused_ void *userdata, Task *task)
     after_msec(&t->death, DEATH_MSEC, on_dead, t);
 }
 
-/* What outlives its daemon is killed by the keeper, before the next daemon starts. */
-static void awaited(_unused_ void *userdata, Task *task)
-{
-    trainer_end(task_userdata(task), -SIGKILL);
-}
-
-/* The parent-death signal. */
-static void hung_up(_unused_ void *userdata, Task *task)
+/* What outlives its daemon is killed by the keeper, before the next daemon starts; and by the parent-death signal. */
+static void orphaned(_unused_ void *userdata, Task *task)
 {
     trainer_end(task_userdata(task), -SIGKILL);
 }
@@ -677,8 +657,8 @@ TaskProgram trainers_program(int node)
                          .started = started,
                          .told = told,
                          .killed = killed,
-                         .awaited = awaited,
-                         .hung_up = hung_up,
+                         .awaited = orphaned,
+                         .hung_up = orphaned,
                          .cleared = cleared};
 }
 
