@@ -4,10 +4,10 @@
  * Two ranks that time algorithms apart choose differently, and ranks have no comm before all of them are ready. So
  * rank 0 alone makes the set, and puts it, if absent, into the checkpoint's folder:
  *
- *     plans/<submission>-<GPU's name>-<multiprocessors>-<cuDNN>-<cuBLASLt>.json
+ *     plans/auto-<submission>-<GPU's name>-<multiprocessors>-<cuDNN>-<cuBLASLt>.json
  *
  * What lies there already wins, whoever put it: for the other ranks, which wait for it and time nothing, and for later
- * worlds of the submission that have no commit yet. A machine without libraries has the plain set, as <submission>-plain.
+ * worlds of the submission that have no commit yet. A machine without libraries has the plain set, <submission>-plain.
  * From the first commit on the set of its manifest counts alone, and checkpoint_retire() removes the object.
  *
  * Where a store's put-if-absent is not atomic, rank 0 reads back what it has put, a moment later.

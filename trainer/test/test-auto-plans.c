@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-auto-plans.c - train.plans "auto": the one set of a submission, made by rank 0 on the emulated device with a
- * cuBLASLt and a cuDNN whose algorithms take another time in each process, so that two that tune choose differently; and a
- * job that goes on from a manifest by another set.
+ * cuBLASLt and a cuDNN whose algorithms take another time in each process, so that two that tune choose differently;
+ * and a job that goes on from a manifest by another set.
  *
- * SDTRAIN_AUTO_STARTS: how many submissions are started (9; 100 for the figure). */
+ * SDTRAIN_AUTO_STARTS: how many submissions are started (6; 100 for the figure). */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { STEPS = 2, TEXT_MAX = 1 << 20, SETS_MAX = 8, STARTS = 9, SUBMISSION_BYTES = 33 };
+enum { STEPS = 2, TEXT_MAX = 1 << 20, SETS_MAX = 8, STARTS = 6, SUBMISSION_BYTES = 33 };
 
 static TestingJob files;
 
@@ -435,8 +435,8 @@ static Hash adopted(const char *text, const ChannelMessage *from, int64_t genera
     return life.digest;
 }
 
-/* A new job that names a set begins with it, from a manifest of another set on, and its manifests say so; one that names
- * none, and one that goes on by itself, keep what they have. */
+/* A new job that names a set begins with it, from a manifest of another set on, and its manifests say so; one that
+ * names none, and one that goes on by itself, keep what they have. */
 static void a_named_set_takes_the_manifests_place(void **unused)
 {
     (void)unused;
@@ -492,8 +492,8 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_non_null(strstr(own_manifest, expected));
 }
 
-/* `sdtrainer plan --from MANIFEST` gives the set of a checkpoint, for the same bits again; a checkpoint whose set does not
- * verify, or that has none, is named. */
+/* `sdtrainer plan --from MANIFEST` gives the set of a checkpoint, for the same bits again. A set that does not verify is
+ * no set. */
 static int plan_from(const char *text, const char *to, const char *from)
 {
     char job[160], program[512];
