@@ -137,7 +137,7 @@ static int lead(const PlanSetNeeds *n, Device *maker, const char *key, char **re
 
 /* ---- the other ranks ---- */
 
-/* 1: the set is there; 0: not yet. ret_other: the submission's newest set for another kind of machine; else unchanged. */
+/* 1: the set is there; 0: not yet. ret_other: the submission's newest set for another kind of machine. */
 static int look(const PlanSetNeeds *n, const char *key, size_t *ret_others, char ret_other[KEY_MAX],
                 Error *err)
 {

@@ -284,6 +284,8 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
         columns.gamma = load_parameters<WHOLE, N>(gamma + column, c - column);
     for (int64_t batch = 0; batch < l.batches; batch++) {
         const int64_t first = (blockIdx.x * l.batches + batch) * n + line;
+        if (first - line >= rows)
+            break; /* what would follow adds zeros */
         Held<T> held[ROWS_AHEAD];
         UNROLL for (int k = 0; k < ROWS_AHEAD; k++)
         {

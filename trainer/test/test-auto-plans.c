@@ -188,7 +188,8 @@ static void start_once(int number, const Philox *drawn)
         const char *fault =
             turn < 2 ? faults[(drawn->word[1] >> (8 * turn)) % ELEMENTSOF(faults)] : NULL;
         for (int i = 0; i < life.size; i++) {
-            prefer(drawn->word[2] >> (2 * (turn * RANKS_MAX + i)));
+            prefer(i == 0 ? (unsigned)(number + turn) /* each set comes up */
+                          : drawn->word[2] >> (2 * (turn * RANKS_MAX + i)));
             begin_rank(i, &life, text, i == 0 ? fault : NULL);
         }
         if (go(&life))
@@ -492,7 +493,7 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_non_null(strstr(own_manifest, expected));
 }
 
-/* `sdtrainer plan --from MANIFEST` gives the set of a checkpoint, for the same bits again. A set that does not verify is
+/* `sdtrainer plan --from MANIFEST` gives the set of a checkpoint, for the same bits again. One that does not verify is
  * no set. */
 static int plan_from(const char *text, const char *to, const char *from)
 {
