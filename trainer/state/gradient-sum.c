@@ -95,11 +95,14 @@ static int allocate_buckets(GradientSum *sum, Error *err)
                             (void **)&sum->gradients, err);
     if (r >= 0)
         r = device_allocate(state->device, bucket, &sum->bucket, err);
+    if (r >= 0 && device_kind(state->device) == DEVICE_CPU)
+        sum->shard_sums = sum->sums;
+    else if (r >= 0)
+        r = device_host_allocate(state->device, shard, &sum->shard_sums, err); /* it is sent whole */
     if (r < 0)
         return r;
     sum->partial = malloc(bucket / (size_t)state->world_size);
-    sum->shard_sums = device_kind(state->device) == DEVICE_CPU ? sum->sums : malloc(shard);
-    return sum->partial && sum->shard_sums ? 0 : error_set(err, -ENOMEM, "out of memory");
+    return sum->partial ? 0 : error_set(err, -ENOMEM, "out of memory");
 }
 
 static int allocate(GradientSum *sum, Error *err)
@@ -141,7 +144,7 @@ GradientSum *gradient_sum_free(GradientSum *sum)
         return NULL;
     Device *device = sum->state->device;
     if (sum->shard_sums != sum->sums)
-        free(sum->shard_sums);
+        device_host_release(device, sum->shard_sums);
     free(sum->partial);
     sum->plan = state_plan_free(sum->plan);
     device_release(device, sum->sums);
