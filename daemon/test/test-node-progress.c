@@ -332,6 +332,7 @@ static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
     assert_string_equal(record.submission, submission);
     assert_int_equal(record.commits[0].at_usec, clock_realtime_usec());
     assert_string_equal(record.commits[0].uri, "file:///c/41");
+    assert_string_equal(record.commits[0].plans, "00000000000000000000000000000041");
     checkpoints_record_clear(&record);
 }
 

@@ -216,6 +216,7 @@ static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
 {
     config.startup_sec = 30;
     run_world(1);
+    assert_int_equal(home.trainers[0].assign.startup_usec, 30 * USEC_PER_SEC); /* it is told */
     pass(30 * USEC_PER_SEC);
     hang_check(&w, clock_boottime_usec(), 0);
     assert_false(w.slots.of[0]->killing || w.slots.of[1]->killing);
