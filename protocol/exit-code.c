@@ -20,6 +20,12 @@ ExitCode exit_code_of_store(int r)
     }
 }
 
+bool exit_is_refusal(int r)
+{
+    return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR || r == -ENAMETOOLONG ||
+           r == -EISDIR;
+}
+
 int exit_errno_of_named(int r)
 {
     switch (r) {

@@ -8,6 +8,8 @@
  */
 #pragma once
 
+#include <stdbool.h>
+
 typedef enum ExitCode {
     EXIT_ABORTED = -6, /* no exit code: the process says why it ends, and ends by SIGABRT */
     EXIT_DONE = 0,
@@ -39,3 +41,7 @@ ExitCode exit_code_of_store(int r);
 /* For the datasets, config and first weights that the job file names: -EINVAL if r says that the named object is
  * missing or unreadable, so that the job is to blame; other codes come back unchanged. */
 int exit_errno_of_named(int r);
+
+/* What a store says to whoever may not write there, or to a place that is none: waiting mends it only where it was once
+ * otherwise. */
+bool exit_is_refusal(int r);

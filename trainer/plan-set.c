@@ -64,10 +64,16 @@ static int format_key(const PlanSetNeeds *n, const char *set, char ret[KEY_MAX],
 
 /* ---- the store ---- */
 
+/* Where nobody may ever write there would be a job that times algorithms again and again. */
+static ExitCode exit_code_of_folder(int r)
+{
+    return exit_is_refusal(r) ? EXIT_NEVER_RETRY : exit_code_of_store(r);
+}
+
 static int get(const PlanSetNeeds *n, const char *key, char **ret, ExitCode *ret_exit, Error *err)
 {
     int r = store_get(n->store, key, DEVICE_PLANS_MAX, ret, NULL, err);
-    *ret_exit = exit_code_of_store(r);
+    *ret_exit = exit_code_of_folder(r);
     return r;
 }
 
@@ -114,7 +120,7 @@ static int make_and_put(const PlanSetNeeds *n, Device *maker, const char *key, c
         r = put(n, key, made, &atomic, err);
     else
         (void)error_errno(err, r, "%s/%s", store_uri(n->store), key); /* returned below */
-    *ret_exit = exit_code_of_store(r);
+    *ret_exit = exit_code_of_folder(r);
     if (r < 0 && r != -EEXIST)
         return r;
     if ((r == 0 && (r = fault("plans.put")) < 0))

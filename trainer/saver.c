@@ -358,19 +358,12 @@ static int begin(Saver *s, int64_t step, Error *err)
                             s->committed_step + 1, step, err);
 }
 
-/* What the store says to whoever may not write there, or to a place that is none: waiting mends it only
- * where it was once otherwise. */
-static bool is_refusal(int r)
-{
-    return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR || r == -ENAMETOOLONG ||
-           r == -EISDIR;
-}
-
 /* How often a save that must be there is tried; the same on all ranks, as the error is. */
 static int tries_of(const Saver *s, const Error *err, int first_code)
 {
     bool never_saved = !s->has_committed && !session_resumes_own(s->session);
-    return never_saved && is_refusal(err->code) && err->code == first_code ? REFUSED_TRIES : TRIES;
+    return never_saved && exit_is_refusal(err->code) && err->code == first_code ? REFUSED_TRIES
+                                                                                : TRIES;
 }
 
 /* Nothing waits for it unless the job says so: then the state stays as it is until it is written, and the

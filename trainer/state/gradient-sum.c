@@ -98,7 +98,8 @@ static int allocate_buckets(GradientSum *sum, Error *err)
     if (r >= 0 && device_kind(state->device) == DEVICE_CPU)
         sum->shard_sums = sum->sums;
     else if (r >= 0)
-        r = device_host_allocate(state->device, shard, &sum->shard_sums, err); /* it is sent whole */
+        r = device_host_allocate(state->device, shard, &sum->shard_sums,
+                                 err); /* it is sent whole */
     if (r < 0)
         return r;
     sum->partial = malloc(bucket / (size_t)state->world_size);

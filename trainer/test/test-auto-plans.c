@@ -308,7 +308,10 @@ static void a_store_that_fails_costs_a_start(void **unused)
         {"plans.made=enomem", "plans/auto--emulator", EXIT_RETRY},
     };
     char path[512];
-    _cleanup_free_ char *text = job_text("store", "");
+    Error err = ERROR_INIT;
+    (void)snprintf(path, sizeof(path), "%s/a-file", files.folder);
+    assert_int_equal(file_write(path, "", 0, 0, &err), 0);
+    _cleanup_free_ char *text = job_text("store", ""), *nowhere = job_text("a-file/below", "");
     RanksLife life = {.generation = 1, .size = 1};
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         begin_rank(0, &life, text, cases[i].fault);
@@ -320,6 +323,10 @@ static void a_store_that_fails_costs_a_start(void **unused)
     assert_true(go(&life));
     ranks_live(&life);
     assert_int_equal(rank_end(&ranks[0]), EXIT_DONE);
+
+    life = (RanksLife){.generation = 1, .size = 1};
+    begin_rank(0, &life, nowhere, NULL); /* that no later start mends */
+    expect_error(0, EXIT_NEVER_RETRY, "Not a directory");
 }
 
 /* What lies under the set's key is looked at as any set is. */
