@@ -27,7 +27,7 @@ static int64_t at(const FakeTensor *t, int64_t a, int64_t b, int64_t c, int64_t 
 }
 
 /* The sum of n products of elements that lie so far apart. Blocks are rounded, as by engines that reduce parts in the
- * type of the result: so engine and knob show in the bits. */
+ * type of the result: so a knob shows in the bits. */
 static float dot(const uint16_t *a, int64_t a_stride, const uint16_t *b, int64_t b_stride,
                  int64_t n, int64_t block)
 {

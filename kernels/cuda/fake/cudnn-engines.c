@@ -537,7 +537,7 @@ Status cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t plan_,
                                           CUDNN_ATTR_KNOB_CHOICE_KNOB_VALUE, 0)
                          : engine->is_deterministic ? 0
                                                     : runs++ % KNOB_VALUES;
-    convolution.block = INT64_C(1) << ((engine->index == 1 ? 1 : 2) + 2 * tile);
+    convolution.block = INT64_C(1) << (2 + 2 * tile);
     fake_convolve(&convolution);
     cudaStream_t stream = NULL;
     (void)cudnnGetStream(handle, &stream); /* it was set, or is NULL */
