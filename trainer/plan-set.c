@@ -183,7 +183,7 @@ static int follow(const PlanSetNeeds *n, const char *key, char **ret, ExitCode *
 {
     const uint64_t end_usec = clock_boottime_usec() + (uint64_t)n->wait_sec * USEC_PER_SEC;
     char other[KEY_MAX] = "";
-    size_t n_others, n_before = SIZE_MAX;
+    size_t n_others = 0, n_before = SIZE_MAX;
     for (uint64_t pause_msec = PAUSE_MIN_MSEC;;
          pause_msec = MIN(2 * pause_msec, (uint64_t)PAUSE_MAX_MSEC)) {
         const bool is_late = clock_boottime_usec() >= end_usec;

@@ -103,7 +103,7 @@ __device__ static inline uint32_t turn_tile(const Tile &tile, const G *gradient,
     for_tile_packs<T>([&](int k, int row, int rest) {
         const int channel = rest % ACROSS * N, tap = rest / ACROSS;
         const int at = row * row_elements + tap * tile.channels + channel;
-        in[k] = load<N>(gradient + ((row < tile.high) & (channel < tile.width) ? at : 0));
+        in[k] = load<N>(gradient + (((row < tile.high) & (channel < tile.width)) ? at : 0));
     });
     for_tile_packs<T>([&](int k, int row, int rest) {
         const bool there = (row < tile.high) & (rest * N < tile.width * TAPS);
