@@ -74,7 +74,7 @@ void attention_unfused_forward(AttentionUnfused *, const void *, const void *, c
 }
 #endif
 
-/* What the kernels want of an AttentionShape. */
+/* The kernels take these of an AttentionShape. */
 struct Heads {
     int64_t queries, keys, q_stride, kv_stride, out_stride;
     int heads, d;

@@ -151,7 +151,7 @@ static int64_t pieces_of(const Device *device, int64_t rows, int c)
     return MAX(MIN(BLOCKS / blocks, rows / ROWS_OF_PIECE), (int64_t)1);
 }
 
-/* Of each `each` rows of the `rows`. */
+/* There is one of them for each `each` rows of the `rows`. */
 template <bool WHOLE, typename From, typename To>
 static void column_sums(Device *device, int64_t rows, int64_t each, int c, const From *from, To *to)
 {

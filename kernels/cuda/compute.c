@@ -159,7 +159,7 @@ CudaCompute *cuda_compute_free(CudaCompute *c)
 
 /* ---- plans ---- */
 
-/* Who tunes begins with the folder's plans. Without any that fit, all are made. */
+/* A device that tunes begins with the folder's plans. Without any that fit, all are made. */
 static void keep_installed(CudaCompute *c)
 {
     Error why = ERROR_INIT;

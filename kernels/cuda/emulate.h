@@ -65,7 +65,7 @@ void *shared();
 const void *shared_of(const void *mine, size_t n_bytes, unsigned rank);
 unsigned cluster_rank();
 unsigned cluster_size();
-/* What rcp.approx.ftz may give: 1 / d or a neighbour of it, drawn anew each time; 0 instead of a denormal. */
+/* rcp.approx.ftz may give: 1 / d or a neighbour of it, drawn anew each time; 0 instead of a denormal. */
 float approximate_reciprocal(float d);
 } // namespace emulate
 

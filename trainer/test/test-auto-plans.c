@@ -498,7 +498,7 @@ static void a_named_set_takes_the_manifests_place(void **unused)
 }
 
 /* `sdtrainer plan --from MANIFEST` gives the set of a checkpoint, for the same bits again. One that does not verify is
- * no set. */
+ * refused. */
 static int plan_from(const char *text, const char *to, const char *from)
 {
     char job[160], program[512];

@@ -35,7 +35,7 @@ bool attention_tile_serves(const Device *device, const AttentionShape *shape)
     return device->type == DATA_BF16 && shape->head_dim == HEAD && shape->kv_tokens <= KEYS_MAX;
 }
 
-/* What the kernels want of an AttentionShape. */
+/* The kernels take these of an AttentionShape. */
 struct TileHeads {
     int64_t queries, q_stride, kv_stride, out_stride;
     int keys, rounds;
@@ -314,7 +314,7 @@ void attention_tile_forward(Device *device, const AttentionShape *s, const void 
 
 /* ---- backward ---- */
 
-/* Of a query: what forward saved, the sum of dout * out, and how many keys it sees. */
+/* A query has what forward saved, the sum of dout * out, and the number of keys that it sees. */
 struct BackwardRow {
     float most, inverse, delta;
     int keys;

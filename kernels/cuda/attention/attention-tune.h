@@ -20,6 +20,6 @@
 int attention_tune(CudaCompute *compute, const AttentionTarget *target, const AttentionShape *shape,
                    AttentionPass pass, int64_t workspace_max_bytes, AttentionChoice *ret,
                    AttentionGraph **ret_graph, double *ret_usec, Error *err);
-/* Of what attention_tile_serves(). */
+/* The shape is one that attention_tile_serves() takes. */
 int attention_tune_tile(CudaCompute *compute, const AttentionShape *shape, AttentionPass pass,
                         double *ret_usec, Error *err);
