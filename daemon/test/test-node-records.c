@@ -499,6 +499,27 @@ static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ vo
     assert_true(workload_is_reported(&n1.manager->workload));
 }
 
+/* The key of its report went with the lease, and not its world: the refusal counts no more once the loss is told. */
+static void a_report_that_is_refused_because_the_lease_ended_kills_nobody(_unused_ void **state)
+{
+    join(&n1);
+    run_world("a", 1, 3, 0);
+    char key[KEY_MAX];
+    (void)snprintf(key, sizeof(key), "%s", report_key(&n1, "a", 1)->key);
+    dies(&n1.machine, 1);
+    EtcdCall *report = under_way(&n1.etcd, key);
+    expire(&n1.etcd);
+    tell_lost(&n1.etcd);
+    answer(report, GIVEN);
+    settle();
+    assert_killed(&n1, 0, false);
+    grant(&n1.etcd);
+    settle();
+    assert_killed(&n1, 0, false);
+    assert_int_equal(report_key(&n1, "a", 1)->lease, lease_of(&n1.etcd));
+    assert_int_equal(state_of(&n1, "a", 1, 1), RANK_EXITED);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, nodes_set_up, nodes_tear_down)
@@ -523,6 +544,7 @@ int main(void)
         CASE(a_world_that_is_over_asks_for_nothing_more),
         CASE(a_world_that_is_over_writes_nothing_but_its_end),
         CASE(a_refusal_is_forgotten_when_it_was_made_good),
+        CASE(a_report_that_is_refused_because_the_lease_ended_kills_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -65,7 +65,7 @@ static void on_writer_read(int r, const Error *err, const EtcdRange *range, void
     }
     w->events.etcd_answered(w->events.userdata);
     int64_t revision = range->n_kvs > 0 ? range->kvs[0].mod_revision : 0;
-    bool is_world = writer->refused && revision == writer->revision; /* its own guard held */
+    bool is_world = writer->refused && revision == writer->guard; /* the key's own guard held */
     bool is_to_be_written = writer->refused || writer->wanted;
     writer->revision = revision;
     writer->unsure = writer->refused = false;
@@ -140,6 +140,7 @@ static void record_writer_write(RecordWriter *writer)
     };
     EtcdOp put = {.kind = ETCD_PUT, .key = writer->key, .value = text, .lease = lease};
     writer->wanted = false;
+    writer->guard = writer->revision;
     int r = etcd_txn(w->needs.etcd, guards, ELEMENTSOF(guards), &put, 1, on_writer_written, writer,
                      &writer->call);
     if (r < 0) {

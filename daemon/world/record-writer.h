@@ -35,6 +35,7 @@ typedef struct RecordWriter {
 
     int64_t
         revision;   /* mod revision of the key, as the next write expects it; 0: there is no key */
+    int64_t guard;  /* `revision` as the last write expected it */
     bool unsure;    /* `revision` is to be read first */
     bool refused;   /* a guard did not hold: the read tells whether it was that of the world */
     bool wanted;    /* the content has changed since the last write began */
