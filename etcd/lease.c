@@ -2,8 +2,9 @@
 /* lease.c - a lease that is granted, renewed and, when lost, granted anew.
  *
  * One keep-alive is outstanding at a time, so that the answer tells which send it acknowledges. One
- * that is not answered within a quarter of the TTL moves to another member; the rest of the TTL is
- * left for two more tries. Only the server's word (TTL 0) is a loss.
+ * that is not answered within a quarter of the TTL moves to another member, and the member that was
+ * slow is avoided for another quarter; the rest of the TTL is left for two more tries. Only the
+ * server's word (TTL 0) is a loss.
  *
  * A leader whose disk hangs is replaced without learning of it, and goes on answering keep-alives
  * from memory (at least in etcd 3.4) while the lease runs out under its successor. So beside each
@@ -17,7 +18,6 @@
 
 enum {
     ANSWER_MIN_MSEC = 300,
-    SLOW_AVOID_MSEC = 2000,
 };
 
 struct EtcdLease {
@@ -241,7 +241,7 @@ static void renew(EtcdLease *lease)
     assert(lease->id != 0 && !lease->granting);
     if (lease->waiting) { /* too long */
         assert(lease->stream);
-        endpoint_avoid(lease->stream->endpoint, SLOW_AVOID_MSEC * USEC_PER_MSEC);
+        endpoint_avoid(lease->stream->endpoint, answer_usec(lease));
         lease->stream = rpc_cancel(lease->stream);
         end_attempt(lease, -ETIMEDOUT);
     }

@@ -234,6 +234,45 @@ static void test_each_member_freezes(void **state _unused_)
     assert_true(key_is_there(client, "/alive"));
 }
 
+typedef struct Attempts {
+    unsigned n_slow, n_refused, n_renewals;
+} Attempts;
+
+static void count_attempt(const char *method, int r, uint64_t took_usec _unused_, void *userdata)
+{
+    Attempts *attempts = userdata;
+    if (strcmp(method, "LeaseKeepAlive") != 0)
+        return;
+    attempts->n_slow += r == -ETIMEDOUT;
+    attempts->n_refused += r == -ECONNREFUSED;
+    attempts->n_renewals += r == 0;
+}
+
+/* One member is dead, and the others are slow once each: these renew the lease, whose time is not spent on the one that
+ * refuses at once. */
+static void test_a_dead_member_is_not_tried_for_slow_ones(void **state _unused_)
+{
+    _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
+    EtcdOptions options = testing_etcd_options(server);
+    const size_t dead = (testing_etcd_leader(server) + 1) % 3;
+    testing_etcd_kill(server, dead);
+    _cleanup_(client_freep) Client *client = client_new(&options, 3);
+    Attempts attempts = {0};
+    etcd_set_observer(client->etcd, count_attempt, &attempts);
+    TESTING_RUN_UNTIL(client->event, attempts.n_renewals > 0);
+    for (size_t i = 0; i < 3; i++)
+        if (i != dead)
+            testing_etcd_freeze(server, i);
+    TESTING_RUN_UNTIL(client->event, attempts.n_slow == 2);
+    for (size_t i = 0; i < 3; i++)
+        if (i != dead)
+            testing_etcd_thaw(server, i);
+    attempts = (Attempts){0};
+    TESTING_RUN_UNTIL(client->event, attempts.n_renewals > 0 || client->n_lost > 0);
+    print_message("%u attempts were refused, %u were slow\n", attempts.n_refused, attempts.n_slow);
+    assert_in_range(attempts.n_refused, 0, 1);
+}
+
 static void on_watched(_unused_ const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
                        bool initial, void *userdata)
 {
@@ -326,6 +365,7 @@ int main(void)
         cmocka_unit_test(test_freed_by_its_handler),
         cmocka_unit_test(test_member_restarts),
         cmocka_unit_test(test_each_member_freezes),
+        cmocka_unit_test(test_a_dead_member_is_not_tried_for_slow_ones),
         cmocka_unit_test(test_disk_of_the_leader_hangs),
     };
     log_open("test-etcd-lease");
