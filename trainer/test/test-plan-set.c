@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-plan-set.c - the plan set of a submission (train.plans "auto") where two worlds' ranks put it at the same time,
+ * in folders whose put-if-absent is atomic and where it is not. No library is there, so the set is a plain one. */
+#include "trainer/plan-set.h"
+
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/test/testing.h"
+#include "store/test/testing-far.h"
+
+#include <string.h>
+
+#define KEY "plans/auto-one-plain.json"
+#define MADE "{\"plain\":true,\"version\":1}"
+#define THEIRS "{\"plain\":true, \"version\":1}" /* the other world's, which differs in its bytes */
+
+static char folder[] = "/tmp/test-plan-set-XXXXXX";
+static const char *other_puts_at; /* the fault point at which the other world's rank 0 puts its set */
+
+int __real_fault(const char *point);
+int __wrap_fault(const char *point);
+
+int __wrap_fault(const char *point)
+{
+    if (other_puts_at && strcmp(point, other_puts_at) == 0) {
+        char path[128];
+        Error err = ERROR_INIT;
+        (void)snprintf(path, sizeof(path), "%s/plans", folder);
+        assert_int_equal(folder_make(path, &err), 0);
+        (void)snprintf(path, sizeof(path), "%s/" KEY, folder);
+        assert_int_equal(file_write(path, THEIRS, strlen(THEIRS), 0, &err), 0);
+        other_puts_at = NULL;
+    }
+    return __real_fault(point);
+}
+
+/* What rank 0 takes in an empty folder, and what lies there then. */
+static void expect_taken(bool atomic, const char *point, const char *taken, const char *there)
+{
+    char uri[128];
+    Error err = ERROR_INIT;
+    ExitCode exit_code = EXIT_DONE;
+    _cleanup_free_ char *set = NULL, *lies = NULL;
+    Store *store;
+    (void)snprintf(uri, sizeof(uri), "far://%s", folder);
+    assert_int_equal(store_open(uri, &store, &err), 0);
+    far->no_if_absent = !atomic;
+    other_puts_at = point;
+    const DeviceOptions device = {.kind = DEVICE_CUDA, .type = DATA_BF16};
+    const PlanSetNeeds needs = {
+        .store = store, .submission = "one", .device = &device, .tune_sec = 1, .wait_sec = 1};
+    if (plan_set_take(&needs, &set, &exit_code, &err) < 0)
+        fail_msg("%d: %s", (int)exit_code, err.text);
+    assert_null(other_puts_at);
+    assert_string_equal(set, taken);
+    assert_int_equal(store_get(store, KEY, 1024, &lies, NULL, &err), 0);
+    assert_string_equal(lies, there);
+    assert_int_equal(store_delete(store, KEY, &err), 0);
+    (void)store_free(store);
+}
+
+/* What lies there when rank 0 puts is taken, whether the store says so or rank 0 reads it back. */
+static void a_set_put_before_wins(_unused_ void **state)
+{
+    expect_taken(true, "plans.made", THEIRS, THEIRS);
+}
+
+/* Both ranks have found no set, and the later put stays: it is what a rank 0 takes that has put the earlier one. */
+static void the_later_of_two_puts_wins_where_both_are_done(_unused_ void **state)
+{
+    expect_taken(false, "plans.put", THEIRS, THEIRS);
+}
+
+/* Nothing is read back where the store refuses a second put: nobody can have replaced the set. */
+static void an_atomic_put_is_final(_unused_ void **state)
+{
+    expect_taken(true, "plans.put", MADE, THEIRS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_set_put_before_wins),
+        cmocka_unit_test(the_later_of_two_puts_wins_where_both_are_done),
+        cmocka_unit_test(an_atomic_put_is_final),
+    };
+    far_begin();
+    if (!mkdtemp(folder) || setenv("SDTRAIN_CUDA_MODULE", "/nonexistent/module.so", 1) < 0)
+        return 1;
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    Error err = ERROR_INIT;
+    return folder_remove(folder, &err) < 0 || failed;
+}
