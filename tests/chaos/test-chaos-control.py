@@ -76,7 +76,10 @@ class Control(ChaosCase):
             stops = number == signal.SIGSTOP
             self.scenario("member-" + number.name[3:].lower(),
                           lambda: self.cluster.send(old, number) if stops else self.cluster.kill(old, number),
-                          Row("%s of etcd's leader" % number.name, outcome="nobody dies, no new world"),
+                          Row("%s of etcd's leader" % number.name, outcome="nobody dies, no new world",
+                              # One that wakes may revoke leases that another leader has renewed (etcd#15247), and a node
+                              # whose watches were on it learns that late.
+                              trouble="node-lost" if stops else None, generations=[0, 1, 2] if stops else None),
                           lambda: self.cluster.send(old, signal.SIGCONT) if stops else self.cluster.start(old),
                           seen_through(old))
         if self.disk:
