@@ -47,7 +47,8 @@ extern "C" {
     X(device_await)                                                                                \
     X(device_time_launches)                                                                        \
     X(device_timed_launches)                                                                       \
-    X(device_read_launches)
+    X(device_read_launches)                                                                        \
+    X(device_time_graph)
 #define KERNELS_COMPUTE_OPERATIONS(X)                                                              \
     X(gradient_take)                                                                               \
     X(fingerprint)                                                                                 \

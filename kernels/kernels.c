@@ -140,6 +140,14 @@ int device_read_launches(Device *device, const DeviceLaunch **ret, Error *err)
     return device->backend->device_read_launches(device, ret, err);
 }
 
+int device_time_graph(Device *device, void (*put)(void *userdata), void *userdata, int times,
+                      double *ret_usec, size_t *ret_nodes, Error *err)
+{
+    assert(times > 0);
+    return device->backend->device_time_graph(device, put, userdata, times, ret_usec, ret_nodes,
+                                              err);
+}
+
 void gradient_take(Device *device, const GradientForm *form, const void *gradient,
                    const GradientPlace *place, const GradientSink *sink)
 {

@@ -173,6 +173,11 @@ size_t device_timed_launches(const Device *device);
 /* Waits until they are done; *ret is the device's until the next device_time_launches(). -ENOSPC: there were more than
  * n_max; those of a broken device. */
 int device_read_launches(Device *device, const DeviceLaunch **ret, Error *err);
+/* Records what put() puts on LANE_COMPUTE as one graph instead of running it, and runs that `times` times: how long one
+ * takes, and of how many nodes it is. What cannot be recorded breaks the device, and the error names it. Only a GPU has
+ * graphs: else -ENOTSUP. */
+int device_time_graph(Device *device, void (*put)(void *userdata), void *userdata, int times,
+                      double *ret_usec, size_t *ret_nodes, Error *err);
 
 /* ---- gradients of parameters ---- */
 

@@ -14,7 +14,7 @@ import time
 
 import gpu_jobs
 
-NAMES = ["profile-512", "profile-256", "bench-512", "bench-256", "peer-shapes-512", "peer-shapes-256", "peer-eager-512", "peer-compiled-512", "peer-eager-256", "peer-compiled-256"]
+NAMES = ["profile-512", "profile-256", "graph-256", "bench-512", "bench-256", "peer-shapes-512", "peer-shapes-256", "peer-eager-512", "peer-compiled-512", "peer-eager-256", "peer-compiled-256"]
 NO_TORCH = 3  # gpu_torch.py's exit code
 TORCH_STARTS_SEC = 8
 STARTED = re.compile(r"the first step after ([\d.]+) s: (.*?)(?: STEP=|$)", re.M)
@@ -190,6 +190,24 @@ class Measures:
         stage.__doc__ = f"Where a step of sd2-base at {size}^2 takes its time."
         return stage
 
+    def graph(self, size):
+        """A stage: what a step recorded as one CUDA graph takes, of one put launch by launch; or what cannot be recorded."""
+        def stage(seconds):
+            found = self.jobs.found()
+            if not found and not self.small:
+                return {"passed": None, "note": "there are no plans"}
+            code, text, said = self.call([os.path.join(self.root, "bin/bench-profile"), "cuda", "bf16", "small" if self.small else f"sd2-{size}", "graph"],
+                                         seconds, **({"SDTRAIN_CUDA_PLANS": found[0]} if found else {}))
+            if code != 0:
+                return {"passed": False, "code": code, "text": said + text[:10000]}
+            told = json.loads(text)
+            graph = told["graph"]
+            return {"passed": True, "step_usec": told["step_usec"], "graph": graph,
+                    "note": f"refused: {graph['refused']}" if "refused" in graph else
+                            f"{graph['nodes']} nodes, {graph['step_usec'] / told['step_usec']:.3f} of the step put launch by launch"}
+        stage.__doc__ = f"A step of sd2-base at {size}^2 as one CUDA graph."
+        return stage
+
     # ---- how fast it trains ----
 
     def live(self, seconds, job):
@@ -296,6 +314,7 @@ class Measures:
         named = {}
         for size in ("512", "256"):
             named[f"profile-{size}"] = (60, self.profile(size), ["bench-profile"])
+        named["graph-256"] = (30, self.graph("256"), ["bench-profile"])
         for size in ("512", "256"):
             named[f"bench-{size}"] = (150, self.bench(size, 20 if not self.small else 3), ["sdtrainer"])
         for size in ("512", "256"):

@@ -230,3 +230,10 @@ int cpu_device_read_launches(Device *device, const DeviceLaunch **ret, Error *er
     (void)device, (void)ret;
     return error_set(err, -ENOTSUP, "a CPU has no launches to time");
 }
+
+int cpu_device_time_graph(Device *device, void (*put)(void *userdata), void *userdata, int times,
+                          double *ret_usec, size_t *ret_nodes, Error *err)
+{
+    (void)device, (void)put, (void)userdata, (void)times, (void)ret_usec, (void)ret_nodes;
+    return error_set(err, -ENOTSUP, "only a GPU has graphs");
+}

@@ -540,6 +540,53 @@ int cuda_device_read_launches(Device *device, const DeviceLaunch **ret, Error *e
     return r;
 }
 
+/* ---- a graph ---- */
+
+/* Ends the recording in any case: a lane that records runs nothing. */
+static int record(CudaDevice *d, void (*put)(void *userdata), void *userdata, cudaGraph_t *ret,
+                  Error *err)
+{
+    cudaStream_t stream = d->lanes[LANE_COMPUTE].stream;
+    cudaError_t code = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (!cuda_check(d, code, "cudaStreamBeginCapture"))
+        return failure_of(d, err);
+    put(userdata);
+    code = cudaStreamEndCapture(stream, ret);
+    (void)cuda_check(d, code, "cudaStreamEndCapture"); /* what refused before is kept */
+    return failure_of(d, err);
+}
+
+int cuda_device_time_graph(Device *device, void (*put)(void *userdata), void *userdata, int times,
+                           double *ret_usec, size_t *ret_nodes, Error *err)
+{
+    CudaDevice *d = gpu(device);
+    cudaStream_t stream = d->lanes[LANE_COMPUTE].stream;
+    cudaGraph_t graph = NULL;
+    cudaGraphExec_t runs = NULL;
+    cuda_enter(d);
+    int r = cuda_device_synchronise(device, err);
+    if (r == 0)
+        r = record(d, put, userdata, &graph, err);
+    if (r == 0 && (!cuda_check(d, cudaGraphGetNodes(graph, NULL, ret_nodes), "cudaGraphGetNodes") ||
+                   !cuda_check(d, cudaGraphInstantiate(&runs, graph, 0), "cudaGraphInstantiate") ||
+                   !cuda_check(d, cudaGraphLaunch(runs, stream), "cudaGraphLaunch")))
+        r = failure_of(d, err);
+    if (r == 0)
+        r = cuda_device_synchronise(device, err); /* the first launch loads it */
+    const uint64_t began = clock_monotonic_usec();
+    for (int i = 0; r == 0 && i < times; i++)
+        if (!cuda_check(d, cudaGraphLaunch(runs, stream), "cudaGraphLaunch"))
+            r = failure_of(d, err);
+    if (r == 0)
+        r = cuda_device_synchronise(device, err);
+    *ret_usec = (double)(clock_monotonic_usec() - began) / times;
+    if (runs)
+        (void)cudaGraphExecDestroy(runs); /* of a broken GPU nothing is left */
+    if (graph)
+        (void)cudaGraphDestroy(graph);
+    return r;
+}
+
 /* ---- the clock ---- */
 
 void cuda_clock_mark(Device *device, int mark)

@@ -390,3 +390,10 @@ int shadow_device_read_launches(Device *device, const DeviceLaunch **ret, Error 
     (void)device, (void)ret;
     return error_set(err, -ENOTSUP, "the shadow device has no launches to time");
 }
+
+int shadow_device_time_graph(Device *device, void (*put)(void *userdata), void *userdata, int times,
+                             double *ret_usec, size_t *ret_nodes, Error *err)
+{
+    (void)device, (void)put, (void)userdata, (void)times, (void)ret_usec, (void)ret_nodes;
+    return error_set(err, -ENOTSUP, "only a GPU has graphs");
+}

@@ -88,3 +88,4 @@ __typeof__(device_await) shadow_device_await;
 __typeof__(device_time_launches) shadow_device_time_launches;
 __typeof__(device_timed_launches) shadow_device_timed_launches;
 __typeof__(device_read_launches) shadow_device_read_launches;
+__typeof__(device_time_graph) shadow_device_time_graph;

@@ -252,6 +252,7 @@ static void a_cpu_has_none(void **unused)
     assert_int_equal(device_time_launches(device, 0, &err), 0);
     assert_int_equal(device_timed_launches(device), 0);
     assert_int_equal(device_read_launches(device, &none, &err), -ENOTSUP);
+    assert_int_equal(device_time_graph(device, NULL, NULL, 1, NULL, NULL, &err), -ENOTSUP);
     (void)device_free(device);
 }
 

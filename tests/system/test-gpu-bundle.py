@@ -249,13 +249,14 @@ class Measures(Bundle):
 
     def test_a_step_is_measured_beside_torch(self):
         torch = os.path.join(self.folder, "python")  # stands for the machine's own
-        stages = "ceilings,plans-512,profile-512,bench-512,peer-shapes-512,peer-eager-512"
+        stages = "ceilings,plans-512,profile-512,graph-256,bench-512,peer-shapes-512,peer-eager-512"
         with self.fakes():
             code, results = self.stages("--emulated", "--stages", stages)
             how = {name: results[name]["how"] for name in stages.split(",")}
             self.assertEqual((code, how.pop("peer-shapes-512"), how.pop("peer-eager-512"), set(how.values())), (0, "not run", "not run", {"passed"}), self.said)
             self.assertEqual(results["peer-shapes-512"]["note"], "skipped: no torch")
             self.check_profile(results)
+            self.assertEqual(results["graph-256"]["note"], "refused: only a GPU has graphs")
             self.check_bench(results["bench-512"])
 
             # A torch that is as fast as the libraries' operations, but twice as slow as one of them.

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(SOURCE, "ops"))
 import gpu_calls  # noqa: E402  pylint: disable=wrong-import-position
 
 # What a program says that is well, for the stages that read it.
+GRAPH = '{"scale":"small","grain":1,"step_usec":10,"graph":{"nodes":3,"step_usec":9}}'
 PROFILE = ('{"scale":"small","grain":1,"step_usec":10,"launches":1,"operations":[{"operation":"conv 1x8x8 4->4 k3 s1 a.weight","kind":"conv","pass":"forward",'
            '"usec":10,"bytes":100,"flop":100,"launches":[{"name":"conv forward","usec":10,"bytes":100,"flop":100}]}]}')
 SET = '{"device":"emulator","operations":{"linear a":{}}}'
@@ -28,7 +29,7 @@ WELL = {
     "test-unet": "exit 0",
     "check-operations": """echo '{"operation":"a","pass":"forward","right":true}'""",
     "test-exactness": """echo '{"kind":"own","key":"own-0","case":"0","digest":"aa"}'""",
-    "bench-profile": f"echo '{PROFILE}'",
+    "bench-profile": f"""case $4 in graph) echo '{GRAPH}' ;; *) echo '{PROFILE}' ;; esac""",
     "sdtrainer": f"""case $1 in plan) while [ "$1" != --plans ]; do shift; done; echo '{SET}' >$2; exit;; esac
 for n in 1 2; do echo "2026-01-01T00:00:0${{n}}Z info sdtrainer: step $n/2 loss 0.5, x"; done
 echo "memory of rank 0 of 1: at most 1.0 MiB, planned 1.0 MiB"; echo step=2 digest=0123456789abcdef0123456789abcdef""",
@@ -42,7 +43,8 @@ ILL = {
 }
 # The programs of each stage, one of them ill: what runs with them, and needs no real GPU.
 OF = {"gpu-first": "gpu-first", "bits": "kernels-bits", "ceilings": "bench-device", "unet-libraries": "test-unet", "plans-512": "sdtrainer", "plans-256": "sdtrainer",
-      "retuned-512": "sdtrainer", "profile-512": "bench-profile", "profile-256": "bench-profile", "job-512": "sdtrainer", "exactness": "test-exactness",
+      "retuned-512": "sdtrainer", "profile-512": "bench-profile", "profile-256": "bench-profile", "graph-256": "bench-profile",
+      "job-512": "sdtrainer", "exactness": "test-exactness",
       "attention-far": "check-operations", "peer-eager-512": "torch", "peer-shapes-512": "torch", "sanitizer-brief": "compute-sanitizer"}
 
 

@@ -15,7 +15,8 @@
 #define THEIRS "{\"plain\":true, \"version\":1}" /* the other world's, which differs in its bytes */
 
 static char folder[] = "/tmp/test-plan-set-XXXXXX";
-static const char *other_puts_at; /* the fault point at which the other world's rank 0 puts its set */
+static const char
+    *other_puts_at; /* the fault point at which the other world's rank 0 puts its set */
 
 int __real_fault(const char *point);
 int __wrap_fault(const char *point);

@@ -2,15 +2,19 @@
 /* bench-profile.c - where the time of a training step goes: microseconds, bytes and floating-point operations of each
  * operation of the tape, and of each launch that it consists of, on one device.
  *
- *     bench-profile cuda bf16|f32 sd2-512|sd2-256|small
+ *     bench-profile cuda bf16|f32 sd2-512|sd2-256|small [graph]
  *
  * sd2-512: sd2-base at 512^2, 32 samples a grain; sd2-256: at 256^2, 128; small: a network for the emulator. A step is
  * one grain as trainer/grain.c puts it on the device, then the state's update; its weights are those of a fresh job,
  * and its samples draws of N(0, 1), since what a GPU's products take depends on their operands.
  *
  * One JSON object is printed. usec of a launch is the median of the rounds. Steps are timed apart without the clock of
- * launches, which makes each longer. ops/gpu_profile.py says what the least would be. */
+ * launches, which makes each longer. ops/gpu_profile.py says what the least would be.
+ *
+ * graph: the step is recorded as one graph instead, which is timed beside the step that is put launch by launch; or the
+ * object says what cannot be recorded. */
 #include "base/clock.h"
+#include "base/json.h"
 #include "base/memory.h"
 #include "trainer/nn/network.h"
 #include "trainer/nn/test/testing-sd2.h"
@@ -361,6 +365,30 @@ static void print_profile(Profile *p)
     free(launches);
 }
 
+/* ---- one graph ---- */
+
+static void put_profile(void *userdata) { put_step(userdata); }
+
+static void print_graph(Profile *p)
+{
+    double steps[16], usec = 0;
+    size_t n_nodes = 0;
+    const int rounds = p->scale->rounds;
+    Error err = ERROR_INIT;
+    for (int i = 0; i < 2 * rounds; i++) /* the first ones warm up */
+        steps[i % rounds] = step_usec(p);
+    printf(",\"scale\":\"%s\",\"grain\":%d,\"step_usec\":%.3f,\"graph\":", p->scale->name,
+           p->scale->shape.grain, median(steps, rounds));
+    int r = device_time_graph(p->device, put_profile, p, rounds, &usec, &n_nodes, &err);
+    if (r < 0) {
+        _cleanup_json_ json_t *text = json_string(err.text);
+        _cleanup_free_ char *quoted = text ? json_dumps(text, JSON_ENCODE_ANY) : NULL;
+        printf("{\"refused\":%s}", quoted ? quoted : "\"\"");
+    } else {
+        printf("{\"nodes\":%zu,\"step_usec\":%.3f}", n_nodes, usec);
+    }
+}
+
 static void close_profile(Profile *p)
 {
     void *const memory[] = {p->x0,        p->noise, p->x_t,       p->target,     p->text32,
@@ -378,11 +406,12 @@ static void close_profile(Profile *p)
 int main(int argc, char **argv)
 {
     static Profile p;
-    for (size_t i = 0; argc == 4 && i < ELEMENTSOF(scales); i++)
+    const bool graph = argc == 5 && strcmp(argv[4], "graph") == 0;
+    for (size_t i = 0; (argc == 4 || graph) && i < ELEMENTSOF(scales); i++)
         if (strcmp(argv[3], scales[i].name) == 0)
             p.scale = &scales[i];
     if (!p.scale || strcmp(argv[1], "cuda") != 0) {
-        (void)fprintf(stderr, "usage: bench-profile cuda bf16|f32 sd2-512|sd2-256|small\n");
+        (void)fprintf(stderr, "usage: bench-profile cuda bf16|f32 sd2-512|sd2-256|small [graph]\n");
         return 2;
     }
     open_profile(&p, strcmp(argv[2], "bf16") == 0 ? DATA_BF16 : DATA_F32);
@@ -390,7 +419,7 @@ int main(int argc, char **argv)
     if (device_numerics(p.device, &numerics) < 0)
         return EXIT_FAILURE;
     printf("{\"numerics\":%s", numerics);
-    print_profile(&p);
+    (graph ? print_graph : print_profile)(&p);
     printf("}\n");
     close_profile(&p);
     return 0;
