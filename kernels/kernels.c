@@ -322,10 +322,11 @@ void layer_norm_forward(Device *device, const LayerNormShape *shape, const void 
 
 void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
                          const float *gamma, const float *saved, const void *dy, void *dx,
-                         bool accumulate, float *dgamma, float *dbeta, void *workspace)
+                         bool accumulate, float *dgamma, float *dbeta, float *dsums,
+                         void *workspace)
 {
     device->backend->layer_norm_backward(device, shape, x, gamma, saved, dy, dx, accumulate, dgamma,
-                                         dbeta, workspace);
+                                         dbeta, dsums, workspace);
 }
 
 size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)

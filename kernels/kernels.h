@@ -378,12 +378,14 @@ typedef struct LayerNormShape {
     double eps;
 } LayerNormShape;
 
-/* saved: [rows][2] floats. */
+/* saved: [rows][2] floats. dsums: c floats, unless NULL: the sums of dx's columns over the rows, with what it was added
+ * to, which are the gradient of the bias of the linear layer that made x. */
 void layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
                         const float *gamma, const float *beta, void *y, float *saved);
 void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
                          const float *gamma, const float *saved, const void *dy, void *dx,
-                         bool accumulate, float *dgamma, float *dbeta, void *workspace);
+                         bool accumulate, float *dgamma, float *dbeta, float *dsums,
+                         void *workspace);
 size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape);
 
 /* ---- elementwise and data movement ---- */

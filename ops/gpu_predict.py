@@ -65,7 +65,7 @@ CHANGES = {
     "layer_norm_once": "LayerNorm's backward reads x and dy once",
     "no_concat": "norm and shortcut read both tensors of a concat",
 }
-DONE = {"pack_tiles", "column_pieces", "geglu_sums", "group_norm_once", "layer_norm_once", "reciprocal"}
+DONE = {"pack_tiles", "column_pieces", "geglu_sums", "group_norm_once", "layer_norm_once", "layer_norm_sums", "reciprocal"}
 
 # Rows of the table: name, and what of a profile belongs to it, by kind, pass and the launch's name; the first that fits has it.
 ROWS = [
@@ -205,7 +205,8 @@ class Prediction:
 
     def price_layer_norm(self, one, _after):
         self.move("LayerNorm: forward", 4 * one["y"], RATES["layer_norm"])
-        self.move("LayerNorm: backward", (6 if "layer_norm_once" in self else 10.1) * one["y"] + self.add_to(one, "x"), RATES["layer_norm"], 3)
+        once = "layer_norm_once" in self
+        self.move("LayerNorm: backward", (6 if once else 10.1) * one["y"] + self.add_to(one, "x"), RATES["layer_norm"], 2 if once else 3)
 
     def price_geglu(self, one, _after):
         quick = "reciprocal" in self

@@ -196,7 +196,7 @@ OPERATION(layer_norm_forward, (SHAPE, LayerNormShape, shape), (DATA, const void 
 OPERATION(layer_norm_backward, (SHAPE, LayerNormShape, shape), (DATA, const void *, x),
           (DATA, const float *, gamma), (DATA, const float *, saved), (DATA, const void *, dy),
           (DATA, void *, dx), (VALUE, bool, accumulate), (DATA, float *, dgamma),
-          (DATA, float *, dbeta), (DATA, void *, workspace))
+          (DATA, float *, dbeta), (DATA, float *, dsums), (DATA, void *, workspace))
 
 OPERATION(geglu_forward, (VALUE, int64_t, rows), (VALUE, int, f), (DATA, const void *, x),
           (DATA, void *, y))

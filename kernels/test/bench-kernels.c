@@ -164,7 +164,7 @@ static void run_layer_norm(const Bench *b, const void *shape)
 static void run_layer_norm_backward(const Bench *b, const void *shape)
 {
     layer_norm_backward(b->device, shape, b->buffer[0], b->buffer[4], b->buffer[3], b->buffer[1],
-                        b->buffer[2], false, b->buffer[4] + 4096, b->buffer[4] + 8192,
+                        b->buffer[2], false, b->buffer[4] + 4096, b->buffer[4] + 8192, NULL,
                         b->workspace);
 }
 

@@ -172,7 +172,7 @@ static void run_layer_norm(Space *s, const LayerNormShape *shape)
     layer_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
     print_values(s, "layer norm forward", s->a[3], n);
     layer_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
-                        s->b[6], s->b[7], s->workspace);
+                        s->b[6], s->b[7], NULL, s->workspace);
     print_values(s, "layer norm dx", s->a[5], n);
     print_floats(s, "layer norm dgamma", s->b[6], c);
     print_floats(s, "layer norm dbeta", s->b[7], c);
@@ -446,10 +446,26 @@ static void run_encoders(Space *s)
     print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
 }
 
-/* Sums of columns: of matrices that are cut into pieces, and those that GEGLU's backward makes. */
+/* Backward with the sums of what it leaves in a[5]: those of gradients that were there, and more. */
+static void run_layer_norm_sums(Space *s, const LayerNormShape *shape)
+{
+    const size_t c = (size_t)shape->c;
+    fill(s);
+    layer_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    layer_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
+                        s->b[2], s->b[6], s->b[7], s->workspace);
+    print_values(s, "layer norm dx", s->a[5], (size_t)shape->rows * c);
+    print_floats(s, "layer norm dgamma", s->b[2], c);
+    print_floats(s, "layer norm dbeta", s->b[6], c);
+    print_floats(s, "layer norm's columns", s->b[7], c);
+}
+
+/* Sums of columns: of matrices that are cut into pieces, and those that GEGLU's and LayerNorm's backward makes. */
 static void run_sums_of_columns(Space *s, bool brief)
 {
     static const ConvShape convs[] = {{1, 192, 129, 1, 8, 1, 1}, {1, 128, 129, 1, 12, 1, 1}};
+    static const LayerNormShape norms[] = {{701, 40, 1e-5}, {211, 93, 1e-5}, {70, 320, 1e-5},
+                                           {9, 640, 1e-5},  {9, 1280, 1e-5}, {5, 2600, 1e-5}};
     static const struct {
         int64_t rows;
         int f;
@@ -465,6 +481,8 @@ static void run_sums_of_columns(Space *s, bool brief)
         print_values(s, "geglu backward", s->a[2], (size_t)(2 * rows * f));
         print_floats(s, "geglu's columns", s->b[7], 2 * (size_t)f);
     }
+    for (size_t i = 0; i < (brief ? 1 : ELEMENTSOF(norms)); i++)
+        run_layer_norm_sums(s, &norms[i]);
 }
 
 /* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */

@@ -409,13 +409,14 @@ static void layer_norm_run_backward(const Tape *tape, const Operation *op)
                         weight(tape, op), tape_saved(tape, op), out_gradient(tape, op),
                         in_gradient(tape, op, IN_X), op->accumulate[IN_X],
                         tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
-                        tape->workspace);
+                        tape_sums(tape, op), tape->workspace);
     tape_take_gradients(tape, op);
 }
 
 static const OperationKind layer_norm_kind = {
     .name = "layer_norm",
     .backward_reads = 1u << IN_X,
+    .sums_gradient = true,
     .plan = layer_norm_plan,
     .forward = layer_norm_run_forward,
     .backward = layer_norm_run_backward,

@@ -275,8 +275,20 @@ static bool see_first_layer(const Tape *tape, TapePhase phase, size_t operation,
     return true;
 }
 
-/* Who reads the first layer's result before the GEGLU does. */
-typedef enum Reader { NOBODY, A_SILU, A_CONCAT } Reader;
+/* Who reads the first layer's result before the GEGLU does; A_NORM: there is no GEGLU. */
+typedef enum Reader { NOBODY, A_SILU, A_CONCAT, A_NORM } Reader;
+
+/* A layer whose result is normalised, and goes on past the norm: the norm's gradient is added to that. */
+static ValueId emit_normalised(Tape *tape, ValueId x)
+{
+    enum { WIDTH = 2 * GATED };
+    const Layer first = tape_linear_layer(tape, "a", C, WIDTH, true);
+    const ValueId a = tape_linear(tape, first, x, NO_VALUE);
+    const ValueId norm = tape_layer_norm(tape, tape_norm_layer(tape, "norm", WIDTH), a, 1e-5);
+    const Layer second = tape_linear_layer(tape, "b", WIDTH, WIDTH, true);
+    const ValueId b = tape_linear(tape, second, norm, a);
+    return tape_linear(tape, tape_linear_layer(tape, "c", WIDTH, 3, true), b, NO_VALUE);
+}
 
 /* A layer, another one of the same input, and a GEGLU of the first: the gradients of the other one and of its SiLU come
  * between the GEGLU's and the first layer's. Returns the output. */
@@ -300,11 +312,12 @@ static void check_gated(Device *device, Reader reader)
     Tape *tape;
     Seen seen = {0};
     assert_int_equal(tape_new(&tape), 0);
-    const ValueId x = tape_input(tape, 1, 1, GATED_ROWS, C), y = emit_gated(tape, x, reader);
+    const ValueId x = tape_input(tape, 1, 1, GATED_ROWS, C);
+    const ValueId y = reader == A_NORM ? emit_normalised(tape, x) : emit_gated(tape, x, reader);
     tape_output(tape, y);
     assert_int_equal(tape_measure(tape, device, true, &err), 0);
     assert_int_equal(tape_allocate(tape, &err), 0);
-    assert_true((tape->operations[0].maker >= 0) == (reader == NOBODY));
+    assert_true((tape->operations[0].maker >= 0) == (reader == NOBODY || reader == A_NORM));
     assert_true(tape->operations[1].maker < 0);
     for (size_t i = 0; i < tape->n_operations; i++)
         assert_true(tape->operations[i].made == (tape->operations[0].maker == (int)i ? 0 : -1));
@@ -344,7 +357,7 @@ static void check_gated(Device *device, Reader reader)
     free(seen.dy);
 }
 
-/* By GEGLU, if it is the last to write the gradient that the bias' is a sum of; else by the layer itself. */
+/* By GEGLU or LayerNorm, if it writes the gradient last that the bias' is a sum of; else by the layer itself. */
 static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
 {
     (void)state;
@@ -352,6 +365,7 @@ static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
     check_gated(device, NOBODY);
     check_gated(device, A_SILU);
     check_gated(device, A_CONCAT);
+    check_gated(device, A_NORM);
     device = device_free(device);
 }
 
