@@ -147,15 +147,15 @@ static void check_group_norm(Device *device, const GroupNormShape *s, float offs
         k.set[i] = i / (pixels * c) * (size_t)s->groups + i % c / (c / (size_t)s->groups);
     reference(&k.r);
 
-    group_norm_forward(device, s, k.x, k.gamma, k.beta, k.y, k.saved);
+    group_norm_forward(device, s, k.x, NULL, k.gamma, k.beta, k.y, k.saved);
     assert_near("group norm", k.y, k.r.y, n, TOLERANCE * (1 + (double)offset));
     if (offset == 0) {
-        group_norm_backward(device, s, k.x, k.gamma, k.beta, k.saved, k.dy, k.dx, false, k.dgamma,
-                            k.dbeta, k.space);
+        group_norm_backward(device, s, k.x, NULL, k.gamma, k.beta, k.saved, k.dy, k.dx, false, NULL,
+                            false, k.dgamma, k.dbeta, k.space);
         check_gradients(&k, false);
         memcpy(k.dx, k.dy, n * sizeof(float));
-        group_norm_backward(device, s, k.x, k.gamma, k.beta, k.saved, k.dy, k.dx, true, k.dgamma,
-                            k.dbeta, k.space);
+        group_norm_backward(device, s, k.x, NULL, k.gamma, k.beta, k.saved, k.dy, k.dx, true, NULL,
+                            false, k.dgamma, k.dbeta, k.space);
         check_gradients(&k, true);
     }
     case_free(&k);
