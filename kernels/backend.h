@@ -80,6 +80,7 @@ extern "C" {
     X(attention_forward)                                                                           \
     X(attention_backward)                                                                          \
     X(attention_plan_text)                                                                         \
+    X(reads_joined)                                                                                \
     X(group_norm_forward)                                                                          \
     X(group_norm_backward)                                                                         \
     X(group_norm_workspace_bytes)                                                                  \

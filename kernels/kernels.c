@@ -303,18 +303,24 @@ void attention_plan_text(const Attention *attention, KernelPass pass, char *text
     backend_of(attention)->attention_plan_text(attention, pass, text, size);
 }
 
+bool reads_joined(const Device *device) { return device->backend->reads_joined(device); }
+
 void group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
-                        const float *gamma, const float *beta, void *y, float *saved)
+                        const void *second, const float *gamma, const float *beta, void *y,
+                        float *saved)
 {
-    device->backend->group_norm_forward(device, shape, x, gamma, beta, y, saved);
+    device->backend->group_norm_forward(device, shape, x, second, gamma, beta, y, saved);
 }
 
 void group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
-                         const float *gamma, const float *beta, const float *saved, const void *dy,
-                         void *dx, bool accumulate, float *dgamma, float *dbeta, void *workspace)
+                         const void *second, const float *gamma, const float *beta,
+                         const float *saved, const void *dy, void *dx, bool accumulate,
+                         void *dsecond, bool accumulate_second, float *dgamma, float *dbeta,
+                         void *workspace)
 {
-    device->backend->group_norm_backward(device, shape, x, gamma, beta, saved, dy, dx, accumulate,
-                                         dgamma, dbeta, workspace);
+    device->backend->group_norm_backward(device, shape, x, second, gamma, beta, saved, dy, dx,
+                                         accumulate, dsecond, accumulate_second, dgamma, dbeta,
+                                         workspace);
 }
 
 size_t group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
@@ -330,10 +336,11 @@ void layer_norm_forward(Device *device, const LayerNormShape *shape, const void 
 
 void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
                          const float *gamma, const float *saved, const void *dy, void *dx,
-                         bool accumulate, float *dgamma, float *dbeta, void *workspace)
+                         bool accumulate, float *dgamma, float *dbeta, float *dsums,
+                         void *workspace)
 {
     device->backend->layer_norm_backward(device, shape, x, gamma, saved, dy, dx, accumulate, dgamma,
-                                         dbeta, workspace);
+                                         dbeta, dsums, workspace);
 }
 
 size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)

@@ -310,6 +310,9 @@ typedef struct LinearShape {
     int64_t rows;
     int in, out;
     bool forward_only, own_kernels; /* as ConvShape's, and the next ones */
+    /* The layer is the columns [first, first + in) of a weight that has `columns` of them: linear_pack() reads them,
+     * and linear_backward_weight() writes those of dweight. 0: it has `in`. Only where reads_joined(). */
+    int first, columns;
 } LinearShape;
 
 typedef struct Linear Linear;
@@ -362,19 +365,28 @@ void attention_plan_text(const Attention *attention, KernelPass pass, char *text
 
 /* ---- normalisation ---- */
 
+/* Whether a GroupNorm's x may be two tensors, and a linear layer some columns of a weight: then nobody needs a
+ * concatenation that only such operations read. */
+bool reads_joined(const Device *device);
+
 typedef struct GroupNormShape {
     int n, h, w, c, groups;
     double eps;
     bool silu; /* y = silu(norm(x)) */
+    int c_second; /* of c, the last ones are a tensor of their own, `second`; 0: all are x's. Only where
+                     reads_joined() */
 } GroupNormShape;
 
-/* saved: mean and 1/sqrt(var + eps), [n][groups][2] floats. */
+/* saved: mean and 1/sqrt(var + eps), [n][groups][2] floats. second: NULL where c_second is 0. */
 void group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
-                        const float *gamma, const float *beta, void *y, float *saved);
+                        const void *second, const float *gamma, const float *beta, void *y,
+                        float *saved);
 /* dgamma, dbeta [c] overwritten. workspace: group_norm_workspace_bytes(). */
 void group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
-                         const float *gamma, const float *beta, const float *saved, const void *dy,
-                         void *dx, bool accumulate, float *dgamma, float *dbeta, void *workspace);
+                         const void *second, const float *gamma, const float *beta,
+                         const float *saved, const void *dy, void *dx, bool accumulate,
+                         void *dsecond, bool accumulate_second, float *dgamma, float *dbeta,
+                         void *workspace);
 size_t group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape);
 
 typedef struct LayerNormShape {
@@ -383,12 +395,14 @@ typedef struct LayerNormShape {
     double eps;
 } LayerNormShape;
 
-/* saved: [rows][2] floats. */
+/* saved: [rows][2] floats. dsums: c floats, unless NULL: the sums of dx's columns over the rows, with what it was added
+ * to, which are the gradient of the bias of the linear layer that made x. */
 void layer_norm_forward(Device *device, const LayerNormShape *shape, const void *x,
                         const float *gamma, const float *beta, void *y, float *saved);
 void layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
                          const float *gamma, const float *saved, const void *dy, void *dx,
-                         bool accumulate, float *dgamma, float *dbeta, void *workspace);
+                         bool accumulate, float *dgamma, float *dbeta, float *dsums,
+                         void *workspace);
 size_t layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape);
 
 /* ---- elementwise and data movement ---- */

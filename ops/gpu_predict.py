@@ -64,8 +64,9 @@ CHANGES = {
     "reciprocal": "SiLU and GEGLU without IEEE divisions",
     "layer_norm_once": "LayerNorm's backward reads x and dy once",
     "no_concat": "norm and shortcut read both tensors of a concat",
+    "group_norm_sums": "GroupNorm's backward makes the bias and time gradients of the convolutions that its gradient goes to",
 }
-DONE = {"pack_tiles", "column_pieces", "geglu_sums", "group_norm_once", "layer_norm_once", "reciprocal"}
+DONE = {"pack_tiles", "column_pieces", "geglu_sums", "group_norm_once", "layer_norm_once", "layer_norm_sums", "no_concat", "reciprocal"}
 
 # Rows of the table: name, and what of a profile belongs to it, by kind, pass and the launch's name; the first that fits has it.
 ROWS = [
@@ -106,6 +107,8 @@ class Prediction:
         self.changes, self.launches, self.parameters = changes, 0, 0
         self.usec, self.bytes = collections.Counter(), collections.Counter()
         for place, one in enumerate(operations):
+            before = operations[place - 1] if place else one
+            one = dict(one, joined=before["kind"] == "concat" and before["y"] == one["x"])
             price = getattr(self, "price_" + one["kind"], None)
             if price is None:
                 raise ValueError(f"{one['operation']}: nobody says what an operation of kind {one['kind']} takes")
@@ -154,14 +157,16 @@ class Prediction:
         if one["dresidual"] == "added":
             self.move("concat, upsample, skip additions", 6 * one["residual"], RATES["copies"])
 
-    def price_conv(self, one, _after):
+    def price_conv(self, one, after):
         self.compute("convolution 3x3: forward", one["flop"], RATES["conv forward"])
         self.move("epilogue of convolutions", 4 * one["y"] + 2 * one["residual"], RATES["epilogue"])
         self.compute("convolution 3x3: by weight", one["flop"], RATES["conv weight"])
-        self.price_bias(one)
+        made = "group_norm_sums" in self and after and after[0]["kind"] == "group_norm" and after[0]["x"] == one["y"]
+        if not made:
+            self.price_bias(one)
         if one["dx"] != "none":
             self.compute("convolution 3x3: by data", one["flop"], RATES["conv data"])
-        if one["dsecond"] != "none":
+        if one["dsecond"] != "none" and not made:
             self.move("bias and time gradients", 2 * one["y"], RATES["column sums"])
         self.price_residual(one)
 
@@ -174,10 +179,13 @@ class Prediction:
 
     def price_linear(self, one, after):
         row = "linear and 1x1, all passes"
-        self.compute(row, one["flop"], RATES["linear forward"], 2 if one["bias"] else 1)  # its bias is rounded before
-        self.compute(row, one["flop"], RATES["linear weight"])
+        parts = 2 if "no_concat" in self and one["joined"] else 1
+        self.compute(row, one["flop"], RATES["linear forward"], parts + (1 if one["bias"] else 0))  # its bias is rounded before
+        self.compute(row, one["flop"], RATES["linear weight"], parts)
         if one["dx"] != "none":
-            self.compute(row, one["flop"], RATES["linear data"])
+            self.compute(row, one["flop"], RATES["linear data"], parts)
+        if parts == 2:  # y is written and read once more, and dy is read once more by each pass of backward
+            self.move(row, 8 * one["y"], RATES["element"], 0)
         if one["bias"] and not self.makes_sums(one, after):
             self.price_bias(one)
         self.price_residual(one)
@@ -205,7 +213,8 @@ class Prediction:
 
     def price_layer_norm(self, one, _after):
         self.move("LayerNorm: forward", 4 * one["y"], RATES["layer_norm"])
-        self.move("LayerNorm: backward", (6 if "layer_norm_once" in self else 10.1) * one["y"] + self.add_to(one, "x"), RATES["layer_norm"], 3)
+        once = "layer_norm_once" in self
+        self.move("LayerNorm: backward", (6 if once else 10.1) * one["y"] + self.add_to(one, "x"), RATES["layer_norm"], 2 if once else 3)
 
     def price_geglu(self, one, _after):
         quick = "reciprocal" in self

@@ -227,7 +227,7 @@ class Clock:
 # ---- shapes ----
 
 CONV = re.compile(r"conv (\d+)x(\d+)x(\d+) (\d+)->(\d+) k(\d) s(\d)")
-LINEAR = re.compile(r"linear (\d+)x(\d+)x(\d+) (\d+)->(\d+)")
+LINEAR = re.compile(r"linear (\d+)x(\d+)x(\d+) (?:(\d+)\+)?(\d+)->(\d+)")  # 640+320: of two tensors
 ATTENTION = re.compile(r"attention n(\d+) h(\d+) d(\d+) (\d+)x(\d+)")
 
 
@@ -246,7 +246,7 @@ def conv_passes(shape, device):
 
 
 def linear_passes(shape, device):
-    rows, c_in, c_out = shape[0] * shape[1] * shape[2], shape[3], shape[4]
+    rows, c_in, c_out = shape[0] * shape[1] * shape[2], shape[3] + shape[4], shape[5]
     x, weight, bias, dy = (torch.randn(*size, device=device).to(torch.bfloat16) for size in ((rows, c_in), (c_out, c_in), (c_out,), (rows, c_out)))
     return {"forward": lambda: F.linear(x, weight, bias), "backward_data": lambda: dy @ weight, "backward_weight": lambda: dy.t() @ x}
 
@@ -269,7 +269,7 @@ def shapes(operations, device, seconds):
         for pattern, passes in ((CONV, conv_passes), (LINEAR, linear_passes), (ATTENTION, attention_passes)):
             match = pattern.match(name)
             if match:
-                runs = passes([int(part) for part in match.groups()], device)
+                runs = passes([int(part or 0) for part in match.groups()], device)
                 share = (ends - time.monotonic()) / left / len(runs) / 2
                 measured[name] = {which: round(clock.usec(run, min(share, 0.3)), 3) for which, run in runs.items()}
     return {"torch": torch.__version__, "operations": measured, "whole": len(measured) == len(operations)}

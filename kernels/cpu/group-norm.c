@@ -108,9 +108,17 @@ static void normalise(const Groups *g, const float *gamma, const float *beta, fl
     }
 }
 
-void cpu_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
-                            const float *gamma, const float *beta, void *y, float *saved)
+bool cpu_reads_joined(const Device *device)
 {
+    (void)device;
+    return false;
+}
+
+void cpu_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
+                            const void *second, const float *gamma, const float *beta, void *y,
+                            float *saved)
+{
+    assert(!second);
     const int blocks = DIV_ROUND_UP(shape->groups, groups_at_once(shape));
     const int team = device_team(device, group_norm_work(shape));
 
@@ -243,10 +251,12 @@ size_t cpu_group_norm_workspace_bytes(const Device *device, const GroupNormShape
 }
 
 void cpu_group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
-                             const float *gamma, const float *beta, const float *saved,
-                             const void *dy, void *dx, bool accumulate_dx, float *dgamma,
-                             float *dbeta, void *workspace)
+                             const void *second, const float *gamma, const float *beta,
+                             const float *saved, const void *dy, void *dx, bool accumulate_dx,
+                             void *dsecond, bool accumulate_second, float *dgamma, float *dbeta,
+                             void *workspace)
 {
+    assert(!second && !dsecond && !accumulate_second);
     const int blocks = DIV_ROUND_UP(shape->groups, groups_at_once(shape));
     const int team = device_team(device, group_norm_work(shape));
     const size_t stride = 2 * (size_t)shape->c;

@@ -102,7 +102,8 @@ size_t cpu_layer_norm_workspace_bytes(const Device *device, const LayerNormShape
 
 void cpu_layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
                              const float *gamma, const float *saved, const void *dy, void *dx,
-                             bool accumulate_dx, float *dgamma, float *dbeta, void *workspace)
+                             bool accumulate_dx, float *dgamma, float *dbeta, float *dsums,
+                             void *workspace)
 {
     const size_t c = (size_t)shape->c;
     const int64_t chunks = DIV_ROUND_UP(shape->rows, (int64_t)ROWS);
@@ -124,4 +125,6 @@ void cpu_layer_norm_backward(Device *device, const LayerNormShape *shape, const 
         sum_rows(chunks, n, sums + i, 2 * c, dgamma + i);
         sum_rows(chunks, n, sums + c + i, 2 * c, dbeta + i);
     }
+    if (dsums) /* the tree of cpu_conv_backward_weight() */
+        sum_columns(device, 1, shape->rows, shape->c, dx, dsums);
 }

@@ -20,6 +20,8 @@ int cpu_linear_new(Device *device, const LinearShape *shape, Linear **ret, Error
     if (shape->rows < 1 || shape->rows > INT_MAX)
         return error_set(err, -EINVAL, "linear layer of %lld rows is not supported",
                          (long long)shape->rows);
+    if (shape->columns != 0)
+        return error_set(err, -ENOTSUP, "a CPU has no linear layer of some columns of a weight");
     _cleanup_(cpu_linear_freep) Linear *linear = calloc(1, sizeof(*linear));
     if (!linear)
         return error_set(err, -ENOMEM, "no memory for a linear layer");

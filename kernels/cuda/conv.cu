@@ -77,6 +77,27 @@ void cuda_plain_pack(Device *device, const ConvShape *shape, const float *weight
                    pack<N, T>(device, *shape, weight, (T *)packed));
 }
 
+template <int N, typename T>
+__global__ void __launch_bounds__(THREADS)
+    pack_columns_kernel(int64_t n, Divisor packs, int columns, const float *weight, T *packed)
+{
+    FOR_ELEMENTS(i, n)
+    {
+        const Quotient at = divide(i, packs);
+        store<N>(packed + i * N, load<N>(weight + at.whole * columns + at.rest * N));
+    }
+}
+
+void cuda_plain_pack_columns(Device *device, int rows, int n, int columns, const float *weight,
+                             void *packed)
+{
+    WITH_PACKS(device, (n | columns, weight, packed), {
+        const int64_t packs = n / N;
+        LAUNCH(device, blocks_for(rows * packs), THREADS, 0, (pack_columns_kernel<N, T>),
+               rows * packs, divisor(packs), columns, weight, (T *)packed);
+    });
+}
+
 template <typename T>
 __global__ void conv_forward_kernel(Extents e, const T *x, const T *packed, const float *bias,
                                     const T *per_image, const T *residual, T *y)
@@ -154,7 +175,8 @@ void cuda_plain_backward_data(Device *device, const ConvShape *shape, const void
 
 /* In double, since a chain of all pixels is long. */
 template <typename T>
-__global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, float *dweight)
+__global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, int64_t row,
+                                            float *dweight)
 {
     const int taps = e.k * e.k;
     FOR_ELEMENTS(i, (int64_t)e.c_out * taps * e.c_in)
@@ -164,22 +186,22 @@ __global__ void conv_backward_weight_kernel(Extents e, const T *x, const T *dy, 
         double sum = 0;
         for (int64_t pixel = 0; pixel < e.n * e.to_h * e.to_w; pixel++) {
             const int64_t image = pixel / e.to_w / e.to_h;
-            const int row = (int)(pixel / e.to_w % e.to_h) * e.stride - e.pad + tap / e.k;
+            const int y = (int)(pixel / e.to_w % e.to_h) * e.stride - e.pad + tap / e.k;
             const int column = (int)(pixel % e.to_w) * e.stride - e.pad + tap % e.k;
-            if (row < 0 || row >= e.h || column < 0 || column >= e.w)
+            if (y < 0 || y >= e.h || column < 0 || column >= e.w)
                 continue;
-            sum += (double)widen(x[((image * e.h + row) * e.w + column) * e.c_in + in]) *
+            sum += (double)widen(x[((image * e.h + y) * e.w + column) * e.c_in + in]) *
                    (double)widen(dy[pixel * e.c_out + out]);
         }
-        dweight[i] = (float)sum;
+        dweight[out * row + tap * e.c_in + in] = (float)sum;
     }
 }
 
 void cuda_plain_backward_weight(Device *device, const ConvShape *shape, const void *x,
-                                const void *dy, float *dweight)
+                                const void *dy, int64_t row, float *dweight)
 {
     const Extents e = extents_of(*shape);
     WITH_TYPE(device,
               LAUNCH(device, blocks_for(weight_elements(*shape)), THREADS, 0,
-                     conv_backward_weight_kernel<T>, e, (const T *)x, (const T *)dy, dweight));
+                     conv_backward_weight_kernel<T>, e, (const T *)x, (const T *)dy, row, dweight));
 }

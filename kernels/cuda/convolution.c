@@ -154,7 +154,8 @@ void cuda_conv_backward_weight(Conv *conv, const void *x, const void *dy, void *
     if (planned(conv, CONV_BACKWARD_WEIGHT))
         conv_library_run(conv->library, CONV_BACKWARD_WEIGHT, false, x, dweight, dy, workspace);
     else
-        cuda_plain_backward_weight(conv->device, s, x, dy, dweight);
+        cuda_plain_backward_weight(conv->device, s, x, dy, (int64_t)s->kernel * s->kernel * s->c_in,
+                                   dweight);
     if (dbias)
         cuda_column_sums(conv->device, s->n * output_pixels(s), s->c_out, dy, dbias, workspace);
 }

@@ -27,12 +27,6 @@ __device__ static inline GateRow<N> load_row(int64_t row, int f, int column, con
     return GateRow<N>{load<N>(hidden), load<N>(hidden + f), load<N>(dy + row * f + column)};
 }
 
-/* As it lies in memory. */
-template <typename T> __device__ static inline float rounded(float x)
-{
-    return widen(narrow<T>(x));
-}
-
 template <bool SUMS, int N, typename T>
 __device__ static inline void backward_row(const GateRow<N> &in, T *dx, int f, float *sum)
 {

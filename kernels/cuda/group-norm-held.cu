@@ -201,13 +201,15 @@ __device__ static inline void end_block(const Held &h)
 
 template <bool SILU, typename T>
 __global__ void __launch_bounds__(FORWARD_THREADS, 2)
-    group_held_forward_kernel(Groups g, Held h, const T *x, const float *gamma, const float *beta,
-                              T *y, float *saved)
+    group_held_forward_kernel(Groups g, Held h, Joined<const T> x, const float *gamma,
+                              const float *beta, T *y, float *saved)
 {
     constexpr int N = pack_elements<T>();
     SHARED_ARRAY(Words<ACCESS_BYTES>, memory);
     const Place<N> p(h, 1, memory);
-    const Pack<N> pivot = load<N>(x + p.image * g.pixels * g.c + p.channel());
+    const Rows<const T> rows(x, p.channel());
+    T *const out = y + p.channel();
+    const Pack<N> pivot = load<N>(rows.at((int)(p.image * g.pixels)));
     if (threadIdx.y == 0 && threadIdx.z == 0)
         for (int k = 0; k < N; k++)
             p.pixel[p.place + k] = pivot.at[k];
@@ -216,8 +218,8 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
         Sums<N> sums = {};
         if (chunk < h.each.by && p.first_chunk + chunk < g.chunks)
             for_pixels<8>(
-                g, Pixels{p.image, p.first_chunk + chunk, (int)threadIdx.y}, p.channel(),
-                [=](int64_t at, int64_t) { return load_words<ACCESS_BYTES>(x + at); },
+                g, Pixels{p.image, p.first_chunk + chunk, (int)threadIdx.y},
+                [=](int row, int64_t) { return load_words<ACCESS_BYTES>(rows.at(row)); },
                 [&](int64_t, int64_t pixel, const Words<ACCESS_BYTES> &words) {
                     p.held[p.slot(pixel)] = words;
                     add_pixel(unpack<T>(words), pivot, &sums);
@@ -243,16 +245,16 @@ __global__ void __launch_bounds__(FORWARD_THREADS, 2)
     const Line<N> line = line_of<N>(g, p.channel(), gamma, beta, p.moments, p.first_group);
     for_chunks(g, h, p, [&](const Pixels &pixels) {
         for_pixels<2>(
-            g, pixels, p.channel(), [&](int64_t, int64_t pixel) { return p.held[p.slot(pixel)]; },
-            [&](int64_t at, int64_t, const Words<ACCESS_BYTES> &words) {
-                store(y + at, normalised<SILU>(unpack<T>(words), line));
+            g, pixels, [&](int64_t, int64_t pixel) { return p.held[p.slot(pixel)]; },
+            [&](int row, int64_t, const Words<ACCESS_BYTES> &words) {
+                store(out + (int64_t)row * g.c, normalised<SILU>(unpack<T>(words), line));
             });
     });
     end_block(h);
 }
 
 template <typename T>
-bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const T *x,
+bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                              const float *gamma, const float *beta, T *y, float *saved)
 {
     const Groups g = groups_of(shape);
@@ -265,9 +267,9 @@ bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const 
     return true;
 }
 
-template bool group_norm_held_forward(Device *, const GroupNormShape *, const Bf16 *, const float *,
-                                      const float *, Bf16 *, float *);
-template bool group_norm_held_forward(Device *, const GroupNormShape *, const float *,
+template bool group_norm_held_forward(Device *, const GroupNormShape *, const Joined<const Bf16> &,
+                                      const float *, const float *, Bf16 *, float *);
+template bool group_norm_held_forward(Device *, const GroupNormShape *, const Joined<const float> &,
                                       const float *, const float *, float *, float *);
 
 /* ---- backward ---- */
@@ -290,13 +292,16 @@ __device__ static inline void write_parts(const Groups &g, const Held &h, const 
 
 template <bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
-    group_held_backward_kernel(Groups g, Held h, const T *x, const float *gamma, const float *beta,
-                               const float *saved, const T *dy, T *dx, bool add, float *parts)
+    group_held_backward_kernel(Groups g, Held h, Joined<const T> x, const float *gamma,
+                               const float *beta, const float *saved, const T *dy, Joined<T> dx,
+                               Adds adds, float *parts)
 {
     constexpr int N = pack_elements<T>();
     SHARED_ARRAY(Words<ACCESS_BYTES>, memory);
     const Place<N> p(h, 2, memory);
     Words<ACCESS_BYTES> *held_dy = p.held + (int64_t)h.pixels * h.width;
+    const Rows<const T> rows(x, p.channel());
+    const T *const slopes = dy + p.channel();
     const float *moments = saved + 2 * p.image * g.groups;
     const Line<N> line = line_of<N>(g, p.channel(), gamma, beta, moments, 0);
     const Pack<N> mean = means_of<N>(g, p.channel(), moments);
@@ -305,10 +310,10 @@ __global__ void __launch_bounds__(THREADS, 2)
         Sums<N> sums = {};
         if (chunk < h.each.by && p.first_chunk + chunk < g.chunks)
             for_pixels<4>(
-                g, Pixels{p.image, p.first_chunk + chunk, (int)threadIdx.y}, p.channel(),
-                [=](int64_t at, int64_t) {
-                    return HeldSlopes{load_words<ACCESS_BYTES>(x + at),
-                                      load_words<ACCESS_BYTES>(dy + at)};
+                g, Pixels{p.image, p.first_chunk + chunk, (int)threadIdx.y},
+                [=](int row, int64_t) {
+                    return HeldSlopes{load_words<ACCESS_BYTES>(rows.at(row)),
+                                      load_words<ACCESS_BYTES>(slopes + (int64_t)row * g.c)};
                 },
                 [&](int64_t, int64_t pixel, const HeldSlopes &in) {
                     p.held[p.slot(pixel)] = in.x;
@@ -332,25 +337,27 @@ __global__ void __launch_bounds__(THREADS, 2)
     share_groups(h);
     write_parts(g, h, p, parts);
     const Line<N> rest = rest_of<N>(g, p.channel(), moments, p.moments, p.first_group);
+    const Rows<T> out(dx, p.channel());
+    const bool add = out.behind ? adds.second : adds.first;
     for_chunks(g, h, p, [&](const Pixels &pixels) {
         for_pixels<4>(
-            g, pixels, p.channel(),
-            [&](int64_t at, int64_t) {
-                return add ? load_words<ACCESS_BYTES>(dx + at) : Words<ACCESS_BYTES>{};
+            g, pixels,
+            [&](int row, int64_t) {
+                return add ? load_words<ACCESS_BYTES>(out.at(row)) : Words<ACCESS_BYTES>{};
             },
-            [&](int64_t at, int64_t pixel, const Words<ACCESS_BYTES> &before) {
+            [&](int row, int64_t pixel, const Words<ACCESS_BYTES> &before) {
                 const int slot = p.slot(pixel);
-                store(dx + at, gradient<SILU>(unpack<T>(p.held[slot]), unpack<T>(held_dy[slot]),
-                                              unpack<T>(before), line, rest));
+                store(out.at(row), gradient<SILU>(unpack<T>(p.held[slot]), unpack<T>(held_dy[slot]),
+                                                  unpack<T>(before), line, rest));
             });
     });
     end_block(h);
 }
 
 template <typename T>
-bool group_norm_held_backward(Device *device, const GroupNormShape *shape, const T *x,
+bool group_norm_held_backward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                               const float *gamma, const float *beta, const float *saved,
-                              const T *dy, T *dx, bool add, float *parts)
+                              const T *dy, const Joined<T> &dx, const Adds &add, float *parts)
 {
     const Groups g = groups_of(shape);
     Held h;
@@ -362,9 +369,10 @@ bool group_norm_held_backward(Device *device, const GroupNormShape *shape, const
     return true;
 }
 
-template bool group_norm_held_backward(Device *, const GroupNormShape *, const Bf16 *,
+template bool group_norm_held_backward(Device *, const GroupNormShape *, const Joined<const Bf16> &,
                                        const float *, const float *, const float *, const Bf16 *,
-                                       Bf16 *, bool, float *);
-template bool group_norm_held_backward(Device *, const GroupNormShape *, const float *,
-                                       const float *, const float *, const float *, const float *,
-                                       float *, bool, float *);
+                                       const Joined<Bf16> &, const Adds &, float *);
+template bool group_norm_held_backward(Device *, const GroupNormShape *,
+                                       const Joined<const float> &, const float *, const float *,
+                                       const float *, const float *, const Joined<float> &,
+                                       const Adds &, float *);

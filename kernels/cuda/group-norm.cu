@@ -63,14 +63,16 @@ __device__ static inline void write_parts(const Groups &g, const Sums<N> &sums, 
 /* ---- forward ---- */
 
 template <int N, typename T>
-__global__ void __launch_bounds__(THREADS, 3) group_parts_kernel(Groups g, const T *x, float *parts)
+__global__ void __launch_bounds__(THREADS, 3)
+    group_parts_kernel(Groups g, Joined<const T> x, float *parts)
 {
     const int channel = own_channel<N>();
     Sums<N> sums = {};
     if (channel < g.c) {
-        const Pack<N> pivot = load<N>(x + blockIdx.z * g.pixels * g.c + channel);
+        const Rows<const T> rows(x, channel);
+        const Pack<N> pivot = load<N>(rows.at((int)(blockIdx.z * g.pixels)));
         for_pixels<4>(
-            g, own_pixels(), channel, [=](int64_t at, int64_t) { return load<N>(x + at); },
+            g, own_pixels(), [=](int row, int64_t) { return load<N>(rows.at(row)); },
             [&](int64_t, int64_t, const Pack<N> &in) { add_pixel(in, pivot, &sums); });
     }
     write_parts<N>(g, sums, parts);
@@ -78,15 +80,17 @@ __global__ void __launch_bounds__(THREADS, 3) group_parts_kernel(Groups g, const
 
 /* What group_parts_kernel would have written, where parts is NULL: of an image of LINES pixels at most. */
 template <typename T>
-__device__ static inline float moment_part(const Groups &g, const T *x, const float *parts,
-                                           int64_t image, int64_t chunk, int channel, int which)
+__device__ static inline float moment_part(const Groups &g, const Joined<const T> &x,
+                                           const float *parts, int64_t image, int64_t chunk,
+                                           int channel, int which)
 {
     if (parts)
         return parts[part_at(g, image, chunk, which) + channel];
-    const T *first = x + image * g.pixels * g.c + channel;
+    const Rows<const T> rows(x, channel);
+    const int first = (int)(image * g.pixels);
     double sum = 0;
-    for (int64_t i = 0; i < g.pixels; i++) {
-        const float d = widen(first[i * g.c]) - widen(first[0]);
+    for (int i = 0; i < g.pixels; i++) {
+        const float d = widen(*rows.at(first + i)) - widen(*rows.at(first));
         sum += (double)(which == 0 ? d : d * d);
     }
     return (float)sum;
@@ -94,19 +98,18 @@ __device__ static inline float moment_part(const Groups &g, const T *x, const fl
 
 /* Mean and 1 / sqrt(variance + eps) of a group, by a warp. */
 template <typename T>
-__global__ void group_moments_kernel(Groups g, const T *x, const float *parts, float *saved)
+__global__ void group_moments_kernel(Groups g, Joined<const T> x, const float *parts, float *saved)
 {
     const int64_t number = warp_number();
     if (number >= g.n * g.groups)
         return;
     const int64_t image = number / g.groups;
-    const T *pivot = x + image * g.pixels * g.c; /* [channel] */
     const Moments moments = moments_of(
         g, (int)(number % g.groups),
         [=](int channel, int64_t chunk, int which) {
             return moment_part(g, x, parts, image, chunk, channel, which);
         },
-        [=](int channel) { return widen(pivot[channel]); });
+        [=](int channel) { return widen(*Rows<const T>(x, channel).at((int)(image * g.pixels))); });
     if (threadIdx.x % 32 == 0) {
         saved[2 * number] = moments.mean;
         saved[2 * number + 1] = moments.inverse;
@@ -115,7 +118,7 @@ __global__ void group_moments_kernel(Groups g, const T *x, const float *parts, f
 
 template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 3)
-    group_normalise_kernel(Groups g, const T *x, const float *gamma, const float *beta,
+    group_normalise_kernel(Groups g, Joined<const T> x, const float *gamma, const float *beta,
                            const float *saved, T *y)
 {
     const int channel = own_channel<N>();
@@ -123,9 +126,12 @@ __global__ void __launch_bounds__(THREADS, 3)
         return;
     const float *moments = saved + 2 * (int64_t)blockIdx.z * g.groups;
     const Line<N> line = line_of<N>(g, channel, gamma, beta, moments, 0);
+    const Rows<const T> rows(x, channel);
     for_pixels<4>(
-        g, own_pixels(), channel, [=](int64_t at, int64_t) { return load<N>(x + at); },
-        [=](int64_t at, int64_t, const Pack<N> &in) { store(y + at, normalised<SILU>(in, line)); });
+        g, own_pixels(), [=](int row, int64_t) { return load<N>(rows.at(row)); },
+        [=](int row, int64_t, const Pack<N> &in) {
+            store(y + (int64_t)row * g.c + channel, normalised<SILU>(in, line));
+        });
 }
 
 /* Until y is written, the parts lie in it: 8 bytes a channel of the 2 or 4 that each of CHUNK pixels has. An image of
@@ -140,8 +146,8 @@ template <typename T> static float *parts_in(const Groups &g, T *y)
 }
 
 template <int N, typename T>
-static void read_twice(Device *device, const GroupNormShape *shape, const T *x, const float *gamma,
-                       const float *beta, T *y, float *saved)
+static void read_twice(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
+                       const float *gamma, const float *beta, T *y, float *saved)
 {
     const Groups g = groups_of(shape);
     float *parts = parts_in(g, y);
@@ -155,14 +161,24 @@ static void read_twice(Device *device, const GroupNormShape *shape, const T *x, 
                             (const float *)saved, y));
 }
 
-void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
-                             const float *gamma, const float *beta, void *y, float *saved)
+bool cuda_reads_joined(const Device *device)
 {
-    assert(x != y);
-    WITH_PACKS(device, (shape->c, x, y), {
-        if (N == 1 ||
-            !group_norm_held_forward(device, shape, (const T *)x, gamma, beta, (T *)y, saved))
-            read_twice<N>(device, shape, (const T *)x, gamma, beta, (T *)y, saved);
+    (void)device;
+    return true;
+}
+
+/* A width that is whole packs where those of both tensors are. */
+static int64_t width_of(const GroupNormShape *shape) { return shape->c | shape->c_second; }
+
+void cuda_group_norm_forward(Device *device, const GroupNormShape *shape, const void *x,
+                             const void *second, const float *gamma, const float *beta, void *y,
+                             float *saved)
+{
+    assert(x != y && second != y);
+    WITH_PACKS(device, (width_of(shape), x, second, y), {
+        const Joined<const T> in = joined(shape, (const T *)x, (const T *)second);
+        if (N == 1 || !group_norm_held_forward(device, shape, in, gamma, beta, (T *)y, saved))
+            read_twice<N>(device, shape, in, gamma, beta, (T *)y, saved);
     });
 }
 
@@ -174,7 +190,7 @@ template <int N> struct Slopes {
 
 template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
-    group_slopes_kernel(Groups g, const T *x, const float *gamma, const float *beta,
+    group_slopes_kernel(Groups g, Joined<const T> x, const float *gamma, const float *beta,
                         const float *saved, const T *dy, float *parts)
 {
     const int channel = own_channel<N>();
@@ -183,10 +199,13 @@ __global__ void __launch_bounds__(THREADS, 2)
         const float *moments = saved + 2 * (int64_t)blockIdx.z * g.groups;
         const Line<N> line = line_of<N>(g, channel, gamma, beta, moments, 0);
         const Pack<N> mean = means_of<N>(g, channel, moments);
+        const Rows<const T> rows(x, channel);
         for_pixels<2>(
-            g, own_pixels(), channel,
-            [=](int64_t at, int64_t) {
-                return Slopes<N>{load<N>(x + at), load<N>(dy + at), {}};
+            g, own_pixels(),
+            [=](int row, int64_t) {
+                return Slopes<N>{load<N>(rows.at(row)),
+                                 load<N>(dy + (int64_t)row * g.c + channel),
+                                 {}};
             },
             [&](int64_t, int64_t, const Slopes<N> &in) {
                 add_slopes<SILU>(in.x, in.dy, line, mean, &sums);
@@ -215,8 +234,9 @@ __global__ void group_means_kernel(Groups g, const float *gamma, const float *sa
 
 template <int N, bool SILU, typename T>
 __global__ void __launch_bounds__(THREADS, 2)
-    group_backward_kernel(Groups g, const T *x, const float *gamma, const float *beta,
-                          const float *saved, const float *means, const T *dy, T *dx, bool add)
+    group_backward_kernel(Groups g, Joined<const T> x, const float *gamma, const float *beta,
+                          const float *saved, const float *means, const T *dy, Joined<T> dx,
+                          Adds adds)
 {
     const int channel = own_channel<N>();
     if (channel >= g.c)
@@ -224,13 +244,17 @@ __global__ void __launch_bounds__(THREADS, 2)
     const int64_t first = 2 * (int64_t)blockIdx.z * g.groups;
     const Line<N> line = line_of<N>(g, channel, gamma, beta, saved + first, 0);
     const Line<N> rest = rest_of<N>(g, channel, saved + first, means + first, 0);
+    const Rows<const T> rows(x, channel);
+    const Rows<T> out(dx, channel);
+    const bool add = out.behind ? adds.second : adds.first;
     for_pixels<2>(
-        g, own_pixels(), channel,
-        [=](int64_t at, int64_t) {
-            return Slopes<N>{load<N>(x + at), load<N>(dy + at), add ? load<N>(dx + at) : Pack<N>{}};
+        g, own_pixels(),
+        [=](int row, int64_t) {
+            return Slopes<N>{load<N>(rows.at(row)), load<N>(dy + (int64_t)row * g.c + channel),
+                             add ? load<N>(out.at(row)) : Pack<N>{}};
         },
-        [=](int64_t at, int64_t, const Slopes<N> &in) {
-            store(dx + at, gradient<SILU>(in.x, in.dy, in.dx, line, rest));
+        [=](int row, int64_t, const Slopes<N> &in) {
+            store(out.at(row), gradient<SILU>(in.x, in.dy, in.dx, line, rest));
         });
 }
 
@@ -247,9 +271,9 @@ size_t cuda_group_norm_workspace_bytes(const Device *device, const GroupNormShap
 }
 
 template <int N, typename T>
-static void read_slopes_twice(Device *device, const GroupNormShape *shape, const T *x,
+static void read_slopes_twice(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                               const float *gamma, const float *beta, const float *saved,
-                              const T *dy, T *dx, bool add, float *parts)
+                              const T *dy, const Joined<T> &dx, const Adds &add, float *parts)
 {
     const Groups g = groups_of(shape);
     float *means = (float *)((char *)parts + slopes_bytes(g));
@@ -264,17 +288,21 @@ static void read_slopes_twice(Device *device, const GroupNormShape *shape, const
 }
 
 void cuda_group_norm_backward(Device *device, const GroupNormShape *shape, const void *x,
-                              const float *gamma, const float *beta, const float *saved,
-                              const void *dy, void *dx, bool accumulate, float *dgamma,
-                              float *dbeta, void *workspace)
+                              const void *second, const float *gamma, const float *beta,
+                              const float *saved, const void *dy, void *dx, bool accumulate,
+                              void *dsecond, bool accumulate_second, float *dgamma, float *dbeta,
+                              void *workspace)
 {
     const Groups g = groups_of(shape);
+    const Adds add = {accumulate, accumulate_second};
     float *parts = (float *)workspace;
-    WITH_PACKS(device, (g.c, x, dy, dx), {
-        if (N == 1 || !group_norm_held_backward(device, shape, (const T *)x, gamma, beta, saved,
-                                                (const T *)dy, (T *)dx, accumulate, parts))
-            read_slopes_twice<N>(device, shape, (const T *)x, gamma, beta, saved, (const T *)dy,
-                                 (T *)dx, accumulate, parts);
+    WITH_PACKS(device, (width_of(shape), x, second, dy, dx, dsecond), {
+        const Joined<const T> in = joined(shape, (const T *)x, (const T *)second);
+        const Joined<T> out = joined(shape, (T *)dx, (T *)dsecond);
+        if (N == 1 || !group_norm_held_backward(device, shape, in, gamma, beta, saved,
+                                                (const T *)dy, out, add, parts))
+            read_slopes_twice<N>(device, shape, in, gamma, beta, saved, (const T *)dy, out, add,
+                                 parts);
     });
     const Parts all = {g.n * g.chunks, divisor(g.chunks), g.c, g.groups, g.size};
     norm_parameters(device, all, saved, parts, dgamma, dbeta);

@@ -28,10 +28,43 @@ struct Groups {
     double eps;
 };
 
+/* A tensor, or two that are one: the channels of the second lie behind those of the first. */
+template <typename T> struct Joined {
+    T *first, *second;
+    int c_first, c_second;
+};
+
+template <typename T> static inline Joined<T> joined(const GroupNormShape *s, T *first, T *second)
+{
+    assert((s->c_second > 0) == (second != NULL) && s->c_second >= 0 && s->c_second < s->c);
+    return Joined<T>{first, second, s->c - s->c_second, s->c_second};
+}
+
+/* Whether a gradient is added to what lies there. */
+struct Adds {
+    bool first, second;
+};
+
+/* Where a thread's channels lie, all in one of the two. Rows are pixels of all images. */
+template <typename T> struct Rows {
+    T *first; /* the channels of the first row */
+    int c;    /* from row to row */
+    bool behind;
+
+    __device__ Rows(const Joined<T> &all, int channel)
+    {
+        behind = channel >= all.c_first;
+        first = behind ? all.second + (channel - all.c_first) : all.first + channel;
+        c = behind ? all.c_second : all.c_first;
+    }
+    __device__ T *at(int row) const { return first + (int64_t)row * c; }
+};
+
 static inline Groups groups_of(const GroupNormShape *s)
 {
     assert(s->c % s->groups == 0);
     const int64_t pixels = (int64_t)s->h * s->w;
+    assert(s->n * pixels <= INT_MAX); /* rows are ints */
     return Groups{s->n,  pixels,    DIV_ROUND_UP(pixels, (int64_t)CHUNK),
                   s->c,  s->groups, divisor(s->c / s->groups),
                   s->eps};
@@ -43,21 +76,19 @@ struct Pixels {
     int line;
 };
 
-/* Gives use(at, pixel, load(at, pixel)) the place of each pack of this thread in turn: a channel's pixels in their order.
+/* Gives use(row, pixel, load(row, pixel)) the row of each pack of this thread in turn: a channel's pixels in their order.
  * AHEAD of them are loaded before the first is used. */
 template <int AHEAD, typename Load, typename Use>
-__device__ static inline void for_pixels(const Groups &g, const Pixels &p, int channel, Load load,
-                                         Use use)
+__device__ static inline void for_pixels(const Groups &g, const Pixels &p, Load load, Use use)
 {
     const int64_t first = p.chunk * CHUNK, end = MIN(first + CHUNK, g.pixels);
-    const int64_t line = (int64_t)LINES * g.c;
     for (int64_t pixel = first + p.line; pixel < end; pixel += AHEAD * LINES) {
-        const int64_t at = (p.image * g.pixels + pixel) * g.c + channel;
-        decltype(load(at, pixel)) loaded[AHEAD];
+        const int row = (int)(p.image * g.pixels + pixel);
+        decltype(load(row, pixel)) loaded[AHEAD];
         UNROLL for (int k = 0; k < AHEAD; k++) if (pixel + k * LINES < end) loaded[k] =
-            load(at + k * line, pixel + k * LINES);
+            load(row + k * LINES, pixel + k * LINES);
         UNROLL for (int k = 0; k < AHEAD; k++) if (pixel + k * LINES < end)
-            use(at + k * line, pixel + k * LINES, loaded[k]);
+            use(row + k * LINES, pixel + k * LINES, loaded[k]);
     }
 }
 
@@ -249,9 +280,9 @@ __device__ static inline Pack<N> gradient(const Pack<N> &x, const Pack<N> &dy,
 
 /* Whether the shape fits; if so it is launched. x and y, x, dy and dx consist of packs. */
 template <typename T>
-bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const T *x,
+bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                              const float *gamma, const float *beta, T *y, float *saved);
 template <typename T>
-bool group_norm_held_backward(Device *device, const GroupNormShape *shape, const T *x,
+bool group_norm_held_backward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                               const float *gamma, const float *beta, const float *saved,
-                              const T *dy, T *dx, bool add, float *parts);
+                              const T *dy, const Joined<T> &dx, const Adds &add, float *parts);

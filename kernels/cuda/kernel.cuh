@@ -54,6 +54,9 @@ template <> _device_ inline Bf16 narrow<Bf16>(float x)
     return Bf16{(uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
+/* As it lies in memory. */
+template <typename T> _device_ static inline float rounded(float x) { return widen(narrow<T>(x)); }
+
 /* Two values, the first in the lower half: one instruction of a GPU. */
 _device_ static inline uint32_t narrow_pair(float low, float high)
 {

@@ -4,7 +4,8 @@
  * Forward, a warp has a row, which its lanes hold. Backward, a thread has the same columns of many rows, so that it keeps
  * gamma and the columns' sums in registers; a row is then the work of several warps, which exchange its sums. All trees
  * are of the shape and the type alone: a column's sum over ROWS_AHEAD * BATCHES_MAX rows is in fp32, all beyond in
- * double. */
+ * double. Where SUMS is 3, the third sum is that of dx as it was rounded: the gradient of the bias of the layer that made
+ * x. */
 #include "kernels/cuda/norm.cuh"
 #include "kernels/cuda/operations.h"
 
@@ -211,46 +212,45 @@ __device__ static inline void mean_rows(const float *sums, int n, int width, flo
 }
 
 /* What a thread keeps of its columns. */
-template <int N> struct Columns {
-    Pack<N> gamma, plain, scaled;
+template <int SUMS, int N> struct Columns {
+    Pack<N> sums[SUMS]; /* plain, scaled, dx */
 };
 
 /* Adds the lines of a block, and writes its part. lines: shared, [which][element of a pack][line][thread of the line]. */
-template <int N>
-__device__ static inline void write_part(const Lines &l, int c, const Columns<N> &mine,
+template <int SUMS, int N>
+__device__ static inline void write_part(const Lines &l, int c, const Columns<SUMS, N> &mine,
                                          float *lines, float *parts)
 {
     const int all = l.n * l.width; /* threads that have a column */
-    for (int i = 0; i < N && (int)threadIdx.x < all; i++) {
-        lines[i * all + (int)threadIdx.x] = mine.plain.at[i];
-        lines[(N + i) * all + (int)threadIdx.x] = mine.scaled.at[i];
-    }
+    for (int which = 0; which < SUMS && (int)threadIdx.x < all; which++)
+        for (int i = 0; i < N; i++)
+            lines[(which * N + i) * all + (int)threadIdx.x] = mine.sums[which].at[i];
     __syncthreads();
-    for (int which = 0; which < 2; which++)
+    for (int which = 0; which < SUMS; which++)
         for (int channel = (int)threadIdx.x; channel < c; channel += ROW_THREADS) {
             const float *from = lines + (which * N + channel % N) * all + channel / N;
             double sum = 0;
             for (int line = 0; line < l.n; line++)
                 sum += (double)from[line * l.width];
-            parts[part_at(c, blockIdx.x, which) + channel] = (float)sum;
+            parts[part_at<SUMS>(c, blockIdx.x, which) + channel] = (float)sum;
         }
 }
 
 /* Adds a row to the columns' sums. plain, scaled: this thread's part of the row's sums of gamma dy and of that times
  * normalised x. */
-template <int N, typename T>
-__device__ static inline void add_row(const Held<T> &held, Columns<N> *columns, float *plain,
-                                      float *scaled)
+template <int SUMS, int N, typename T>
+__device__ static inline void add_row(const Held<T> &held, const Pack<N> &gamma,
+                                      Columns<SUMS, N> *columns, float *plain, float *scaled)
 {
     const Pack<N> in = unpack<T>(held.x), slope = unpack<T>(held.dy);
     *plain = *scaled = 0;
     for (int i = 0; i < N; i++) {
         const float normal = fmaf(in.at[i], held.inverse, held.shift);
-        const float g = slope.at[i] * columns->gamma.at[i]; /* 0 beyond the row */
+        const float g = slope.at[i] * gamma.at[i]; /* 0 beyond the row */
         *plain += g;
         *scaled = fmaf(g, normal, *scaled);
-        columns->plain.at[i] += slope.at[i];
-        columns->scaled.at[i] = fmaf(slope.at[i], normal, columns->scaled.at[i]);
+        columns->sums[0].at[i] += slope.at[i];
+        columns->sums[1].at[i] = fmaf(slope.at[i], normal, columns->sums[1].at[i]);
     }
 }
 
@@ -269,19 +269,20 @@ __device__ static inline Pack<N> gradient_of_row(const Held<T> &held, const Pack
     return out;
 }
 
-template <bool WHOLE, typename T>
+template <int SUMS, bool WHOLE, typename T>
 __global__ void __launch_bounds__(ROW_THREADS, 2)
     layer_backward_kernel(Lines l, int64_t rows, int c, const T *x, const float *gamma,
                           const float *saved, const T *dy, T *dx, bool add, float *parts)
 {
     constexpr int N = pack_elements<T>();
-    __shared__ float sums[2 * N * ROW_THREADS], means[2 * ROWS_AHEAD * ROW_THREADS];
+    __shared__ float sums[SUMS * N * ROW_THREADS], means[2 * ROWS_AHEAD * ROW_THREADS];
     const int line = (int)threadIdx.x / l.width, place = (int)threadIdx.x % l.width;
     const int column = place * N, n = ROWS_AHEAD * l.n; /* rows of a batch */
     const bool mine = line < l.n;
-    Columns<N> columns = {};
+    Columns<SUMS, N> columns = {};
+    Pack<N> scale = {};
     if (mine)
-        columns.gamma = load_parameters<WHOLE, N>(gamma + column, c - column);
+        scale = load_parameters<WHOLE, N>(gamma + column, c - column);
     for (int64_t batch = 0; batch < l.batches; batch++) {
         const int64_t first = (blockIdx.x * l.batches + batch) * n + line;
         if (first - line >= rows)
@@ -297,7 +298,7 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
         {
             const int at = (k * l.n + line) * l.width + place;
             float plain, scaled;
-            add_row<N>(held[k], &columns, &plain, &scaled);
+            add_row(held[k], scale, &columns, &plain, &scaled);
             if (mine) {
                 sums[at] = plain;
                 sums[n * l.width + at] = scaled;
@@ -310,24 +311,25 @@ __global__ void __launch_bounds__(ROW_THREADS, 2)
         {
             const int64_t row = first + k * l.n;
             const int at = k * l.n + line;
-            if (mine && row < rows)
-                store_some<WHOLE>(dx + row * c + column,
-                                  gradient_of_row<N>(held[k], columns.gamma, means[at],
-                                                     means[n + at]),
-                                  c - column);
+            if (!mine || row >= rows)
+                continue;
+            const Pack<N> out = gradient_of_row<N>(held[k], scale, means[at], means[n + at]);
+            store_some<WHOLE>(dx + row * c + column, out, c - column);
+            for (int i = 0; SUMS > 2 && i < N; i++)
+                columns.sums[SUMS - 1].at[i] += rounded<T>(out.at[i]);
         }
     }
-    write_part<N>(l, c, columns, sums, parts);
+    write_part(l, c, columns, sums, parts);
 }
 
 /* Any width. A row is read again at once, when it is near, and the columns' sums lie in the block's part. */
-template <typename T>
+template <int SUMS, typename T>
 __global__ void __launch_bounds__(THREADS)
     layer_backward_wide_kernel(Lines l, int64_t rows, int c, const T *x, const float *gamma,
                                const float *saved, const T *dy, T *dx, bool add, float *parts)
 {
     __shared__ float warps[WARPS];
-    float *part = parts + part_at(c, blockIdx.x, 0);
+    float *part = parts + part_at<SUMS>(c, blockIdx.x, 0);
     const int64_t each = l.batches * ROWS_AHEAD, first = blockIdx.x * each;
     const int64_t end = MIN(first + each, rows);
     for (int64_t row = first; row < end; row++) {
@@ -345,9 +347,12 @@ __global__ void __launch_bounds__(THREADS)
             const float d = widen(slope[i]), normal = fmaf(widen(in[i]), inverse, shift);
             const float g = fmaf(d, gamma[i], -plain);
             const float before = add ? widen(dx[row * c + i]) : 0.0f;
-            dx[row * c + i] = narrow<T>(before + inverse * fmaf(-normal, scaled, g));
+            const T out = narrow<T>(before + inverse * fmaf(-normal, scaled, g));
+            dx[row * c + i] = out;
             part[i] = (row == first ? 0.0f : part[i]) + d;
             part[c + i] = fmaf(d, normal, row == first ? 0.0f : part[c + i]);
+            if constexpr (SUMS > 2)
+                part[2 * c + i] = (row == first ? 0.0f : part[2 * c + i]) + widen(out);
         }
     }
 }
@@ -355,27 +360,43 @@ __global__ void __launch_bounds__(THREADS)
 size_t cuda_layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)
 {
     const Lines l = lines_of(shape->rows, shape->c, elements_of_pack(device));
-    return (size_t)(l.blocks * 2 * shape->c) * sizeof(float);
+    return (size_t)(l.blocks * 3 * shape->c) * sizeof(float);
 }
 
-void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
-                              const float *gamma, const float *saved, const void *dy, void *dx,
-                              bool accumulate, float *dgamma, float *dbeta, void *workspace)
+template <int SUMS>
+static void layer_norm_backward_of(Device *device, const LayerNormShape *shape, const void *x,
+                                   const float *gamma, const float *saved, const void *dy, void *dx,
+                                   bool accumulate, float *dgamma, float *dbeta, float *dsums,
+                                   float *parts)
 {
     const int c = shape->c;
     const int64_t rows = shape->rows;
     const Lines l = lines_of(rows, c, elements_of_pack(device));
-    float *parts = (float *)workspace;
     if (is_wide(c, elements_of_pack(device)))
         WITH_TYPE(device, LAUNCH(device, (unsigned)l.blocks, THREADS, 0,
-                                 layer_backward_wide_kernel<T>, l, rows, c, (const T *)x, gamma,
-                                 saved, (const T *)dy, (T *)dx, accumulate, parts));
+                                 (layer_backward_wide_kernel<SUMS, T>), l, rows, c, (const T *)x,
+                                 gamma, saved, (const T *)dy, (T *)dx, accumulate, parts));
     else
         WITH_PACKS(device, (c, x, dy, dx, gamma), {
             constexpr bool WHOLE = N > 1;
-            LAUNCH(device, (unsigned)l.blocks, ROW_THREADS, 0, (layer_backward_kernel<WHOLE, T>), l,
-                   rows, c, (const T *)x, gamma, saved, (const T *)dy, (T *)dx, accumulate, parts);
+            LAUNCH(device, (unsigned)l.blocks, ROW_THREADS, 0,
+                   (layer_backward_kernel<SUMS, WHOLE, T>), l, rows, c, (const T *)x, gamma, saved,
+                   (const T *)dy, (T *)dx, accumulate, parts);
         });
-    norm_parameters(device, Parts{l.blocks, divisor(l.blocks), c, 1, divisor(c)}, NULL, parts,
-                    dgamma, dbeta);
+    norm_parameters<SUMS>(device, Parts{l.blocks, divisor(l.blocks), c, 1, divisor(c)}, NULL, parts,
+                          dgamma, dbeta, dsums);
+}
+
+void cuda_layer_norm_backward(Device *device, const LayerNormShape *shape, const void *x,
+                              const float *gamma, const float *saved, const void *dy, void *dx,
+                              bool accumulate, float *dgamma, float *dbeta, float *dsums,
+                              void *workspace)
+{
+    float *parts = (float *)workspace;
+    if (dsums)
+        layer_norm_backward_of<3>(device, shape, x, gamma, saved, dy, dx, accumulate, dgamma, dbeta,
+                                  dsums, parts);
+    else
+        layer_norm_backward_of<2>(device, shape, x, gamma, saved, dy, dx, accumulate, dgamma, dbeta,
+                                  NULL, parts);
 }

@@ -14,6 +14,8 @@
  *
  * Of a convolution and a linear layer "variant" says how much of what follows the sums the library does: "plain", which
  * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient.
+ * "linear bf16 131072x640 of 960->320 backward_weight" is the gradient of 640 of a weight's 960 columns: where x is in
+ * two tensors. All other products of such a layer are those of one that has these columns alone.
  *
  * Of an attention "images" says how many are taken at once, all where it is left out, and "padding_mask":true that the
  * graph is told how many tokens there are; without that key it has no such mask. An attention or a product of a linear

@@ -21,11 +21,14 @@
 #define EACH_10(m, a, ...) m a EACH_9(m, __VA_ARGS__)
 #define EACH_11(m, a, ...) m a EACH_10(m, __VA_ARGS__)
 #define EACH_12(m, a, ...) m a EACH_11(m, __VA_ARGS__)
-#define NTH(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, n, ...) n
+#define EACH_13(m, a, ...) m a EACH_12(m, __VA_ARGS__)
+#define EACH_14(m, a, ...) m a EACH_13(m, __VA_ARGS__)
+#define EACH_15(m, a, ...) m a EACH_14(m, __VA_ARGS__)
+#define NTH(a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, n, ...) n
 #define EACH_N(n) EACH_##n
 #define EACH_OF(n) EACH_N(n)
 #define EACH(m, ...)                                                                               \
-    EACH_OF(NTH(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0))(m, __VA_ARGS__)
+    EACH_OF(NTH(__VA_ARGS__, 15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0))(m, __VA_ARGS__)
 
 #define PARAMETER(kind, type, name) PARAMETER_##kind(type, name)
 #define PARAMETER_VALUE(type, name) , type name
@@ -184,11 +187,12 @@ OBJECT_OPERATION(Attention, attention_backward, (DATA, const void *, q), (DATA, 
                  (DATA, void *, dv), (DATA, void *, workspace))
 
 OPERATION(group_norm_forward, (SHAPE, GroupNormShape, shape), (DATA, const void *, x),
-          (DATA, const float *, gamma), (DATA, const float *, beta), (DATA, void *, y),
-          (DATA, float *, saved))
+          (DATA, const void *, second), (DATA, const float *, gamma), (DATA, const float *, beta),
+          (DATA, void *, y), (DATA, float *, saved))
 OPERATION(group_norm_backward, (SHAPE, GroupNormShape, shape), (DATA, const void *, x),
-          (DATA, const float *, gamma), (DATA, const float *, beta), (DATA, const float *, saved),
-          (DATA, const void *, dy), (DATA, void *, dx), (VALUE, bool, accumulate),
+          (DATA, const void *, second), (DATA, const float *, gamma), (DATA, const float *, beta),
+          (DATA, const float *, saved), (DATA, const void *, dy), (DATA, void *, dx),
+          (VALUE, bool, accumulate), (DATA, void *, dsecond), (VALUE, bool, accumulate_second),
           (DATA, float *, dgamma), (DATA, float *, dbeta), (DATA, void *, workspace))
 OPERATION(layer_norm_forward, (SHAPE, LayerNormShape, shape), (DATA, const void *, x),
           (DATA, const float *, gamma), (DATA, const float *, beta), (DATA, void *, y),
@@ -196,7 +200,7 @@ OPERATION(layer_norm_forward, (SHAPE, LayerNormShape, shape), (DATA, const void 
 OPERATION(layer_norm_backward, (SHAPE, LayerNormShape, shape), (DATA, const void *, x),
           (DATA, const float *, gamma), (DATA, const float *, saved), (DATA, const void *, dy),
           (DATA, void *, dx), (VALUE, bool, accumulate), (DATA, float *, dgamma),
-          (DATA, float *, dbeta), (DATA, void *, workspace))
+          (DATA, float *, dbeta), (DATA, float *, dsums), (DATA, void *, workspace))
 
 OPERATION(geglu_forward, (VALUE, int64_t, rows), (VALUE, int, f), (DATA, const void *, x),
           (DATA, void *, y))
@@ -255,6 +259,11 @@ static uint64_t shadow_device_memory_bytes(const Device *device)
 static size_t shadow_group_norm_workspace_bytes(const Device *device, const GroupNormShape *shape)
 {
     return cpu_backend.group_norm_workspace_bytes(ON_CPU(device), shape);
+}
+
+static bool shadow_reads_joined(const Device *device)
+{
+    return cpu_backend.reads_joined(ON_CPU(device));
 }
 
 static size_t shadow_layer_norm_workspace_bytes(const Device *device, const LayerNormShape *shape)

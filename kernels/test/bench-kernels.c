@@ -144,15 +144,15 @@ static void bench_attention(const Bench *bench, const AttentionShape *s)
 
 static void run_group_norm(const Bench *b, const void *shape)
 {
-    group_norm_forward(b->device, shape, b->buffer[0], b->buffer[4], b->buffer[5], b->buffer[1],
-                       b->buffer[3]);
+    group_norm_forward(b->device, shape, b->buffer[0], NULL, b->buffer[4], b->buffer[5],
+                       b->buffer[1], b->buffer[3]);
 }
 
 static void run_group_norm_backward(const Bench *b, const void *shape)
 {
-    group_norm_backward(b->device, shape, b->buffer[0], b->buffer[4], b->buffer[5], b->buffer[3],
-                        b->buffer[1], b->buffer[2], false, b->buffer[4] + 4096, b->buffer[4] + 8192,
-                        b->workspace);
+    group_norm_backward(b->device, shape, b->buffer[0], NULL, b->buffer[4], b->buffer[5],
+                        b->buffer[3], b->buffer[1], b->buffer[2], false, NULL, false,
+                        b->buffer[4] + 4096, b->buffer[4] + 8192, b->workspace);
 }
 
 static void run_layer_norm(const Bench *b, const void *shape)
@@ -164,7 +164,7 @@ static void run_layer_norm(const Bench *b, const void *shape)
 static void run_layer_norm_backward(const Bench *b, const void *shape)
 {
     layer_norm_backward(b->device, shape, b->buffer[0], b->buffer[4], b->buffer[3], b->buffer[1],
-                        b->buffer[2], false, b->buffer[4] + 4096, b->buffer[4] + 8192,
+                        b->buffer[2], false, b->buffer[4] + 4096, b->buffer[4] + 8192, NULL,
                         b->workspace);
 }
 

@@ -155,10 +155,10 @@ static void run_group_norm(Space *s, const GroupNormShape *shape)
     const size_t n = (size_t)(shape->n * shape->h * shape->w * shape->c), c = (size_t)shape->c;
 
     fill(s);
-    group_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    group_norm_forward(s->device, shape, s->a[0], NULL, s->b[1], s->b[2], s->a[3], s->b[4]);
     print_values(s, "group norm forward", s->a[3], n);
-    group_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[2], s->b[4], s->a[3], s->a[5],
-                        false, s->b[6], s->b[7], s->workspace);
+    group_norm_backward(s->device, shape, s->a[0], NULL, s->b[1], s->b[2], s->b[4], s->a[3],
+                        s->a[5], false, NULL, false, s->b[6], s->b[7], s->workspace);
     print_values(s, "group norm dx", s->a[5], n);
     print_floats(s, "group norm dgamma", s->b[6], c);
     print_floats(s, "group norm dbeta", s->b[7], c);
@@ -172,7 +172,7 @@ static void run_layer_norm(Space *s, const LayerNormShape *shape)
     layer_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
     print_values(s, "layer norm forward", s->a[3], n);
     layer_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
-                        s->b[6], s->b[7], s->workspace);
+                        s->b[6], s->b[7], NULL, s->workspace);
     print_values(s, "layer norm dx", s->a[5], n);
     print_floats(s, "layer norm dgamma", s->b[6], c);
     print_floats(s, "layer norm dbeta", s->b[7], c);
@@ -446,10 +446,64 @@ static void run_encoders(Space *s)
     print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
 }
 
-/* Sums of columns: of matrices that are cut into pieces, and those that GEGLU's backward makes. */
+/* Two tensors that are read as one, the second with its gradient in `packed`; then columns of a weight. */
+static void run_joined(Space *s, bool brief)
+{
+    static const GroupNormShape groups[] = {{2, 23, 24, 40, 4, 1e-5, true, 16},
+                                            {1, 3, 3, 1920, 32, 1e-5, true, 640},
+                                            {2, 9, 9, 35, 5, 1e-5, false, 15}};
+    static const LinearShape layer = {33, 24, 56, .first = 16, .columns = 40};
+    _cleanup_(linear_freep) Linear *linear = NULL;
+    Error err = ERROR_INIT;
+    s->prefix = "joined ";
+    for (size_t i = 0; i < (brief ? 1 : ELEMENTSOF(groups)); i++) {
+        const GroupNormShape *g = &groups[i];
+        const size_t rows = (size_t)(g->n * g->h * g->w), c = (size_t)g->c;
+        const size_t second = rows * (size_t)g->c_second;
+        fill(s);
+        group_norm_forward(s->device, g, s->a[0], s->a[1], s->b[1], s->b[2], s->a[3], s->b[4]);
+        print_values(s, "group norm forward", s->a[3], rows * c);
+        device_copy(s->device, s->packed, s->a[0],
+                    second * data_type_bytes(device_type(s->device)));
+        group_norm_backward(s->device, g, s->a[0], s->a[1], s->b[1], s->b[2], s->b[4], s->a[3],
+                            s->a[5], false, s->packed, true, s->b[6], s->b[7], s->workspace);
+        print_values(s, "group norm dx", s->a[5], rows * c - second);
+        print_values(s, "group norm dsecond", s->packed, second);
+        print_floats(s, "group norm dgamma", s->b[6], c);
+        print_floats(s, "group norm dbeta", s->b[7], c);
+    }
+    if (linear_new(s->device, &layer, &linear, &err) < 0)
+        stop(&err);
+    fill(s);
+    linear_pack(linear, s->b[1], s->packed);
+    linear_forward(linear, s->a[0], s->b[1], s->packed, s->b[2], NULL, s->a[3], s->workspace);
+    print_values(s, "linear forward", s->a[3], (size_t)(layer.rows * layer.out));
+    linear_backward_data(linear, s->a[3], s->b[1], s->packed, s->a[5], true, s->workspace);
+    print_values(s, "linear dx", s->a[5], (size_t)(layer.rows * layer.in));
+    linear_backward_weight(linear, s->a[0], s->a[3], s->b[6], NULL, s->workspace);
+    print_floats(s, "linear dweight", s->b[6], (size_t)(layer.out * layer.columns));
+}
+
+/* Backward with the sums of what it leaves in a[5]: those of gradients that were there, and more. */
+static void run_layer_norm_sums(Space *s, const LayerNormShape *shape)
+{
+    const size_t c = (size_t)shape->c;
+    fill(s);
+    layer_norm_forward(s->device, shape, s->a[0], s->b[1], s->b[2], s->a[3], s->b[4]);
+    layer_norm_backward(s->device, shape, s->a[0], s->b[1], s->b[4], s->a[3], s->a[5], true,
+                        s->b[2], s->b[6], s->b[7], s->workspace);
+    print_values(s, "layer norm dx", s->a[5], (size_t)shape->rows * c);
+    print_floats(s, "layer norm dgamma", s->b[2], c);
+    print_floats(s, "layer norm dbeta", s->b[6], c);
+    print_floats(s, "layer norm's columns", s->b[7], c);
+}
+
+/* Sums of columns: of matrices that are cut into pieces, and those that GEGLU's and LayerNorm's backward makes. */
 static void run_sums_of_columns(Space *s, bool brief)
 {
     static const ConvShape convs[] = {{1, 192, 129, 1, 8, 1, 1}, {1, 128, 129, 1, 12, 1, 1}};
+    static const LayerNormShape norms[] = {{701, 40, 1e-5}, {211, 93, 1e-5}, {70, 320, 1e-5},
+                                           {9, 640, 1e-5},  {9, 1280, 1e-5}, {5, 2600, 1e-5}};
     static const struct {
         int64_t rows;
         int f;
@@ -465,6 +519,8 @@ static void run_sums_of_columns(Space *s, bool brief)
         print_values(s, "geglu backward", s->a[2], (size_t)(2 * rows * f));
         print_floats(s, "geglu's columns", s->b[7], 2 * (size_t)f);
     }
+    for (size_t i = 0; i < (brief ? 1 : ELEMENTSOF(norms)); i++)
+        run_layer_norm_sums(s, &norms[i]);
 }
 
 /* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */
@@ -572,6 +628,8 @@ int main(int argc, char **argv)
         run_attention(&s, &(AttentionShape){1, 2, 64, 520, 77, 128, 128});
     else
         run_encoders(&s);
+    if (reads_joined(s.device))
+        run_joined(&s, brief);
     run_sums_of_columns(&s, brief);
 
     for (int i = 0; i < BUFFERS; i++) {

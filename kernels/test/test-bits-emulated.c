@@ -26,7 +26,7 @@ static void run_at(int offset, const char *type, int seed, char text[TEXT_BYTES]
     text[n] = '\0';
     assert_int_equal(pclose(pipe), 0);
     const char *end = n > 0 ? memrchr(text, '\n', n - 1) : NULL;
-    assert_true(end && strncmp(end, "\nsums geglu's columns ", 22) == 0); /* the last one */
+    assert_true(end && strncmp(end, "\nsums layer norm's columns ", 27) == 0); /* the last one */
 }
 
 /* In the order in which they are numbered. */

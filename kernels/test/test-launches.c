@@ -209,9 +209,11 @@ static void check_ways(const Ways *ways)
     char *x = b[X] + ways->offset, *y = b[Y] + ways->offset;
     char *dy = b[DY] + ways->offset, *dx = b[DX] + ways->offset;
     time_launches(device, LAUNCHES_MAX);
-    group_norm_forward(device, s, x, (float *)b[GAMMA], (float *)b[BETA], y, (float *)b[SAVED]);
-    group_norm_backward(device, s, x, (float *)b[GAMMA], (float *)b[BETA], (float *)b[SAVED], dy,
-                        dx, false, (float *)b[DGAMMA], (float *)b[DBETA], b[SPACE]);
+    group_norm_forward(device, s, x, NULL, (float *)b[GAMMA], (float *)b[BETA], y,
+                       (float *)b[SAVED]);
+    group_norm_backward(device, s, x, NULL, (float *)b[GAMMA], (float *)b[BETA], (float *)b[SAVED],
+                        dy, dx, false, NULL, false, (float *)b[DGAMMA], (float *)b[DBETA],
+                        b[SPACE]);
     const size_t n = device_timed_launches(device);
     const DeviceLaunch *l = read_launches(device);
     for (size_t i = 0; i < n; i++)

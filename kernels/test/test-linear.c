@@ -7,15 +7,38 @@
 #include <jansson.h>
 
 /* Every layer of sd2-base with its rows cut, and what is no multiple of anything. */
-static const LinearShape shapes[] = {{1, 320, 320},    {130, 77, 320},  {77, 320, 130},
-                                     {2, 1024, 320},   {5, 1024, 640},  {2, 1024, 1280},
-                                     {3, 320, 960},    {2, 320, 2560},  {3, 1280, 320},
-                                     {2, 640, 640},    {2, 640, 1920},  {1, 640, 5120},
-                                     {2, 2560, 640},   {3, 1280, 1280}, {1, 1280, 3840},
-                                     {1, 1280, 10240}, {1, 5120, 1280}, {4, 320, 1280},
-                                     {2, 1280, 640},   {1, 1, 1},       {7, 5, 3},
-                                     {1, 130, 77},     {77, 130, 31},   {130, 77, 1},
-                                     {1, 8, 8},        {9, 16, 24}};
+static const LinearShape shapes[] = {{1, 320, 320},
+                                     {130, 77, 320},
+                                     {77, 320, 130},
+                                     {2, 1024, 320},
+                                     {5, 1024, 640},
+                                     {2, 1024, 1280},
+                                     {3, 320, 960},
+                                     {2, 320, 2560},
+                                     {3, 1280, 320},
+                                     {2, 640, 640},
+                                     {2, 640, 1920},
+                                     {1, 640, 5120},
+                                     {2, 2560, 640},
+                                     {3, 1280, 1280},
+                                     {1, 1280, 3840},
+                                     {1, 1280, 10240},
+                                     {1, 5120, 1280},
+                                     {4, 320, 1280},
+                                     {2, 1280, 640},
+                                     {1, 1, 1},
+                                     {7, 5, 3},
+                                     {1, 130, 77},
+                                     {77, 130, 31},
+                                     {130, 77, 1},
+                                     {1, 8, 8},
+                                     {9, 16, 24},
+                                     /* some columns of a wider weight, also at odd places */
+                                     {3, 640, 320, .columns = 960},
+                                     {3, 320, 320, .first = 640, .columns = 960},
+                                     {5, 40, 24, .columns = 64},
+                                     {5, 24, 24, .first = 40, .columns = 64},
+                                     {9, 7, 5, .first = 3, .columns = 13}};
 
 static void layers_compute(void **unused)
 {
@@ -32,6 +55,20 @@ static void layers_compute(void **unused)
 }
 
 /* ---- plans ---- */
+
+/* Only the gradient of the weight lies in another way than that of a layer of that shape. */
+static void columns_have_the_products_of_a_layer(void **unused)
+{
+    (void)unused;
+    if (!by_library())
+        return;
+    char *text = make_plans(&(LinearShape){7, 24, 16, .first = 8, .columns = 40});
+    assert_non_null(strstr(text, "\"linear bf16 7x24->16 forward\""));
+    assert_non_null(strstr(text, "\"linear bf16 7x24->16 backward_data\""));
+    assert_non_null(strstr(text, "\"linear bf16 7x24 of 40->16 backward_weight\""));
+    assert_null(strstr(text, "\"linear bf16 7x24->16 backward_weight\""));
+    free(text);
+}
 
 static void plans_are_replayed(void **unused)
 {
@@ -435,6 +472,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_compute),
+        cmocka_unit_test(columns_have_the_products_of_a_layer),
         cmocka_unit_test(plans_are_replayed),
         cmocka_unit_test(the_librarys_own_form_is_replayed),
         cmocka_unit_test(a_form_that_is_not_the_librarys_is_refused),

@@ -147,15 +147,15 @@ static void check_group_norm(Device *device, const GroupNormShape *s, float offs
         k.set[i] = i / (pixels * c) * (size_t)s->groups + i % c / (c / (size_t)s->groups);
     reference(&k.r);
 
-    group_norm_forward(device, s, k.x, k.gamma, k.beta, k.y, k.saved);
+    group_norm_forward(device, s, k.x, NULL, k.gamma, k.beta, k.y, k.saved);
     assert_near("group norm", k.y, k.r.y, n, TOLERANCE * (1 + (double)offset));
     if (offset == 0) {
-        group_norm_backward(device, s, k.x, k.gamma, k.beta, k.saved, k.dy, k.dx, false, k.dgamma,
-                            k.dbeta, k.space);
+        group_norm_backward(device, s, k.x, NULL, k.gamma, k.beta, k.saved, k.dy, k.dx, false, NULL,
+                            false, k.dgamma, k.dbeta, k.space);
         check_gradients(&k, false);
         memcpy(k.dx, k.dy, n * sizeof(float));
-        group_norm_backward(device, s, k.x, k.gamma, k.beta, k.saved, k.dy, k.dx, true, k.dgamma,
-                            k.dbeta, k.space);
+        group_norm_backward(device, s, k.x, NULL, k.gamma, k.beta, k.saved, k.dy, k.dx, true, NULL,
+                            false, k.dgamma, k.dbeta, k.space);
         check_gradients(&k, true);
     }
     case_free(&k);
@@ -206,19 +206,31 @@ static void check_layer_norm(Device *device, const LayerNormShape *s, float offs
     for (size_t i = 0; i < n; i++)
         k.set[i] = i / c;
     reference(&k.r);
+    float *sums = floats_new(c), *alone = floats_new(n);
+    double *expected = doubles_new(c);
 
     layer_norm_forward(device, s, k.x, k.gamma, k.beta, k.y, k.saved);
     assert_near("layer norm", k.y, k.r.y, n, TOLERANCE * (1 + (double)offset));
     if (offset == 0) {
         layer_norm_backward(device, s, k.x, k.gamma, k.saved, k.dy, k.dx, false, k.dgamma, k.dbeta,
-                            k.space);
+                            NULL, k.space);
         check_gradients(&k, false);
         memcpy(k.dx, k.dy, n * sizeof(float));
+        memcpy(alone, k.dy, n * sizeof(float));
+        layer_norm_backward(device, s, k.x, k.gamma, k.saved, k.dy, alone, true, k.dgamma, k.dbeta,
+                            NULL, k.space);
         layer_norm_backward(device, s, k.x, k.gamma, k.saved, k.dy, k.dx, true, k.dgamma, k.dbeta,
-                            k.space);
+                            sums, k.space);
         check_gradients(&k, true);
+        assert_memory_equal(k.dx, alone, n * sizeof(float));
+        for (size_t i = 0; i < n; i++)
+            expected[i % c] += (double)k.dx[i];
+        assert_near("layer norm's sums", sums, expected, c, TOLERANCE);
     }
     case_free(&k);
+    floats_free(sums, c);
+    floats_free(alone, n);
+    free(expected);
 }
 
 static void test_layer_norm(void **state)
@@ -227,7 +239,7 @@ static void test_layer_norm(void **state)
     static const LayerNormShape shapes[] = {{1, 7, 1e-5},    {5, 16, 1e-5},   {64, 64, 1e-5},
                                             {65, 33, 1e-5},  {130, 10, 1e-6}, {200, 320, 1e-5},
                                             {3, 1280, 1e-5}, {9, 2048, 1e-5}, {300, 40, 1e-5},
-                                            {4, 1, 1e-2},    {9, 640, 1e-5}};
+                                            {4, 1, 1e-2},    {9, 640, 1e-5},  {5, 2600, 1e-5}};
     Device *device = cpu_open(2);
     for (size_t i = 0; i < ELEMENTSOF(shapes); i++)
         check_layer_norm(device, &shapes[i], 0);

@@ -93,7 +93,7 @@ static void run_group_norm(const Places *p, int n, const float *x, float *y)
 {
     const GroupNormShape shape = {n, 5, 7, 24, 4, 1e-6, true};
     float saved[BATCH_MAX * 4 * 2];
-    group_norm_forward(p->device, &shape, x, p->weights, p->weights + 24, y, saved);
+    group_norm_forward(p->device, &shape, x, NULL, p->weights, p->weights + 24, y, saved);
 }
 
 static void run_layer_norm(const Places *p, int n, const float *x, float *y)

@@ -7,6 +7,7 @@
 #include "trainer/nn/tape.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 /* An operation of x alone; its emitter adds other inputs and the shape. */
 static Operation operation_of(const OperationKind *kind, Layer layer, ValueId x)
@@ -166,54 +167,109 @@ ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x)
 
 /* ---- linear ---- */
 
+/* Where x is in two tensors, each has columns of the weight, and products of its own, of which the second are added. */
+int linear_parts(const Tape *tape, const Operation *op, LinearShape parts[2])
+{
+    const int n_second = op->in[IN_SECOND] == NO_VALUE ? 0 : in_value(tape, op, IN_SECOND)->c;
+    parts[0] = parts[1] = op->shape.linear;
+    if (n_second == 0)
+        return 1;
+    parts[0].columns = parts[1].columns = op->layer.in;
+    parts[0].in = parts[1].first = op->layer.in - n_second;
+    parts[1].in = n_second;
+    return 2;
+}
+
+static size_t first_packed_bytes(const Operation *op)
+{
+    return ROUND_UP(linear_packed_bytes(op->kernel.linear[0]), (size_t)DEVICE_ALIGNMENT);
+}
+
 static int linear_plan(Tape *tape, Operation *op, Error *err)
 {
+    LinearShape parts[2];
     op->shape.linear.forward_only = !tape->trains;
     op->shape.linear.own_kernels = tape->own_kernels;
-    int r = linear_new(tape->device, &op->shape.linear, &op->kernel.linear, err);
-    if (r < 0)
-        return r;
-    op->form = linear_gradient_form(op->kernel.linear);
-    op->packed_bytes = linear_packed_bytes(op->kernel.linear);
-    op->workspace_bytes = linear_workspace_bytes(op->kernel.linear);
+    const int n = linear_parts(tape, op, parts);
+    for (int i = 0; i < n; i++) {
+        Linear **linear = &op->kernel.linear[i];
+        int r = linear_new(tape->device, &parts[i], linear, err);
+        if (r < 0)
+            return r;
+        op->packed_bytes = (i > 0 ? first_packed_bytes(op) : 0) + linear_packed_bytes(*linear);
+        op->workspace_bytes = MAX(op->workspace_bytes, linear_workspace_bytes(*linear));
+    }
+    op->form = linear_gradient_form(op->kernel.linear[0]);
+    op->form.in = op->layer.in;
     return 0;
+}
+
+/* Of a part. */
+static void *linear_packed(const Tape *tape, const Operation *op, int i)
+{
+    char *all = packed(tape, op);
+    return all && i > 0 ? all + first_packed_bytes(op) : all;
 }
 
 static void linear_pack_weights(const Tape *tape, const Operation *op)
 {
-    linear_pack(op->kernel.linear, weight(tape, op), packed(tape, op));
+    for (int i = 0; i < 2 && op->kernel.linear[i]; i++)
+        linear_pack(op->kernel.linear[i], weight(tape, op), linear_packed(tape, op, i));
 }
 
 static void linear_run_forward(const Tape *tape, const Operation *op)
 {
-    linear_forward(op->kernel.linear, in_data(tape, op, IN_X), weight(tape, op), packed(tape, op),
-                   bias(tape, op), in_data(tape, op, IN_RESIDUAL), out_data(tape, op),
+    void *y = out_data(tape, op);
+    linear_forward(op->kernel.linear[0], in_data(tape, op, IN_X), weight(tape, op),
+                   linear_packed(tape, op, 0), bias(tape, op), in_data(tape, op, IN_RESIDUAL), y,
                    tape->workspace);
+    if (op->kernel.linear[1])
+        linear_forward(op->kernel.linear[1], in_data(tape, op, IN_SECOND), weight(tape, op),
+                       linear_packed(tape, op, 1), NULL, y, y, tape->workspace);
 }
 
 static void linear_run_backward(const Tape *tape, const Operation *op)
 {
-    void *dy = out_gradient(tape, op), *dx = in_gradient(tape, op, IN_X);
-    linear_backward_weight(op->kernel.linear, in_data(tape, op, IN_X), dy,
-                           tape_weight_gradient(tape, op),
-                           op->maker < 0 ? tape_bias_gradient(tape, op) : NULL, tape->workspace);
+    void *dy = out_gradient(tape, op), *dweight = tape_weight_gradient(tape, op);
+    float *dbias = op->maker < 0 ? tape_bias_gradient(tape, op) : NULL;
+    for (int i = 0; i < 2 && op->kernel.linear[i]; i++)
+        linear_backward_weight(op->kernel.linear[i], in_data(tape, op, IN_X + i), dy, dweight,
+                               i == 0 ? dbias : NULL, tape->workspace);
     tape_take_gradients(tape, op);
-    if (dx)
-        linear_backward_data(op->kernel.linear, dy, weight(tape, op), packed(tape, op), dx,
-                             op->accumulate[IN_X], tape->workspace);
+    for (int i = 0; i < 2 && op->kernel.linear[i]; i++) {
+        void *dx = in_gradient(tape, op, IN_X + i);
+        if (dx)
+            linear_backward_data(op->kernel.linear[i], dy, weight(tape, op),
+                                 linear_packed(tape, op, i), dx, op->accumulate[IN_X + i],
+                                 tape->workspace);
+    }
 }
 
-static void linear_release(Operation *op) { op->kernel.linear = linear_free(op->kernel.linear); }
+static void linear_release(Operation *op)
+{
+    for (int i = 0; i < 2; i++)
+        op->kernel.linear[i] = linear_free(op->kernel.linear[i]);
+}
 
+/* Of two parts the operations alone, as either may be meant. */
 static void linear_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
-    linear_plan_text(op->kernel.linear, pass, text, size);
+    char second[512];
+    linear_plan_text(op->kernel.linear[0], pass, text, size);
+    if (!op->kernel.linear[1])
+        return;
+    linear_plan_text(op->kernel.linear[1], pass, second, sizeof(second));
+    text[strcspn(text, ":")] = second[strcspn(second, ":")] = '\0';
+    const size_t used = strlen(text);
+    if (*second && strcmp(text, second) != 0)
+        (void)snprintf(text + used, size - used, "%s%s", used ? "; " : "", second);
 }
 
 static const OperationKind linear_kind = {
     .name = "linear",
-    .backward_reads = 1u << IN_X,
+    .backward_reads = 1u << IN_X | 1u << IN_SECOND,
     .takes_sums = true,
+    .reads_joined = true,
     .plan = linear_plan,
     .pack = linear_pack_weights,
     .forward = linear_run_forward,
@@ -346,7 +402,8 @@ ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads)
 static int group_norm_plan(Tape *tape, Operation *op, Error *err)
 {
     (void)err; /* nothing to fail */
-    const GroupNormShape *s = &op->shape.group_norm;
+    GroupNormShape *s = &op->shape.group_norm;
+    s->c_second = op->in[IN_SECOND] == NO_VALUE ? 0 : in_value(tape, op, IN_SECOND)->c;
     op->form = vector_form(op);
     op->saved_bytes = (size_t)s->n * (size_t)s->groups * 2 * sizeof(float);
     op->workspace_bytes = group_norm_workspace_bytes(tape->device, s);
@@ -356,22 +413,25 @@ static int group_norm_plan(Tape *tape, Operation *op, Error *err)
 static void group_norm_run_forward(const Tape *tape, const Operation *op)
 {
     group_norm_forward(tape->device, &op->shape.group_norm, in_data(tape, op, IN_X),
-                       weight(tape, op), bias(tape, op), out_data(tape, op), tape_saved(tape, op));
+                       in_data(tape, op, IN_SECOND), weight(tape, op), bias(tape, op),
+                       out_data(tape, op), tape_saved(tape, op));
 }
 
 static void group_norm_run_backward(const Tape *tape, const Operation *op)
 {
     group_norm_backward(tape->device, &op->shape.group_norm, in_data(tape, op, IN_X),
-                        weight(tape, op), bias(tape, op), tape_saved(tape, op),
-                        out_gradient(tape, op), in_gradient(tape, op, IN_X), op->accumulate[IN_X],
-                        tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
-                        tape->workspace);
+                        in_data(tape, op, IN_SECOND), weight(tape, op), bias(tape, op),
+                        tape_saved(tape, op), out_gradient(tape, op), in_gradient(tape, op, IN_X),
+                        op->accumulate[IN_X], in_gradient(tape, op, IN_SECOND),
+                        op->accumulate[IN_SECOND], tape_weight_gradient(tape, op),
+                        tape_bias_gradient(tape, op), tape->workspace);
     tape_take_gradients(tape, op);
 }
 
 static const OperationKind group_norm_kind = {
     .name = "group_norm",
-    .backward_reads = 1u << IN_X,
+    .backward_reads = 1u << IN_X | 1u << IN_SECOND,
+    .reads_joined = true,
     .plan = group_norm_plan,
     .forward = group_norm_run_forward,
     .backward = group_norm_run_backward,
@@ -409,13 +469,14 @@ static void layer_norm_run_backward(const Tape *tape, const Operation *op)
                         weight(tape, op), tape_saved(tape, op), out_gradient(tape, op),
                         in_gradient(tape, op, IN_X), op->accumulate[IN_X],
                         tape_weight_gradient(tape, op), tape_bias_gradient(tape, op),
-                        tape->workspace);
+                        tape_sums(tape, op), tape->workspace);
     tape_take_gradients(tape, op);
 }
 
 static const OperationKind layer_norm_kind = {
     .name = "layer_norm",
     .backward_reads = 1u << IN_X,
+    .sums_gradient = true,
     .plan = layer_norm_plan,
     .forward = layer_norm_run_forward,
     .backward = layer_norm_run_backward,
@@ -550,6 +611,7 @@ static void concat_run_backward(const Tape *tape, const Operation *op)
 
 static const OperationKind concat_kind = {
     .name = "concat",
+    .joins = true,
     .forward = concat_run_forward,
     .backward = concat_run_backward,
 };

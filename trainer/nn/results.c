@@ -55,7 +55,8 @@ const char *tape_result_name(TapeResult result)
     return names[result];
 }
 
-/* The rest is our own kernels' everywhere; of convolutions the gradient of what each image adds, too. */
+/* The rest is our own kernels' everywhere; of convolutions the gradient of what each image adds, too. Second inputs of
+ * other layers are part of the first. */
 static bool may_be_planned(const Operation *op, TapeResult result)
 {
     switch ((int)result) {
@@ -64,7 +65,7 @@ static bool may_be_planned(const Operation *op, TapeResult result)
     case RESULT_OF_INPUT + IN_RESIDUAL:
         return false;
     case RESULT_OF_INPUT + IN_SECOND:
-        return op->layer.n_elements == 0;
+        return op->layer.n_elements == 0 || op->kind->reads_joined;
     default:
         return true;
     }

@@ -296,6 +296,47 @@ static void schedule_backward(Tape *tape, Operation *op, int time)
     schedule_gradient(tape, op, IN_SECOND, time);
 }
 
+/* Whether all that read the concat's result can read its inputs instead. */
+static bool is_spare(const Tape *tape, const Operation *concat)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < tape->n_operations; i++) {
+        const Operation *op = &tape->operations[i];
+        const ValueId residual = op->in[IN_RESIDUAL];
+        if (op->in[IN_X] != concat->out && op->in[IN_SECOND] != concat->out &&
+            residual != concat->out)
+            continue;
+        if (op->in[IN_X] != concat->out || !op->kind->reads_joined ||
+            op->in[IN_SECOND] != NO_VALUE || residual == concat->out ||
+            (residual != NO_VALUE &&
+             (residual == concat->in[IN_X] || residual == concat->in[IN_SECOND])))
+            return false;
+        n++;
+    }
+    return n > 0 && !tape->values[concat->out].is_bound;
+}
+
+void tape_skip_concats(Tape *tape, const Device *device)
+{
+    size_t n = 0;
+    for (size_t i = 0; reads_joined(device) && i < tape->n_operations; i++) {
+        const Operation concat = tape->operations[i];
+        if (!concat.kind->joins || !is_spare(tape, &concat)) {
+            tape->operations[n++] = concat;
+            continue;
+        }
+        for (size_t k = i + 1; k < tape->n_operations; k++) {
+            ValueId *in = tape->operations[k].in;
+            if (in[IN_X] != concat.out)
+                continue;
+            in[IN_X] = concat.in[IN_X];
+            in[IN_SECOND] = concat.in[IN_SECOND];
+        }
+    }
+    if (reads_joined(device))
+        tape->n_operations = n;
+}
+
 /* Gradients are written from the tape's end to its begin, so who reads a value first is the last to write its gradient.
  */
 static int last_writer(const Tape *tape, ValueId value)
@@ -392,6 +433,7 @@ int tape_measure(Tape *tape, Device *device, bool backward, Error *err)
     tape->device = device;
     tape->trains = backward;
     tape->element_bytes = data_type_bytes(device_type(device));
+    tape_skip_concats(tape, device);
     int r = backward ? check_backward(tape, err) : 0;
     if (r == 0)
         r = make_kernels(tape, err);
@@ -596,7 +638,10 @@ void tape_backward(Tape *tape, const GradientSink *sink,
 static void describe_values(const Tape *tape, const Operation *op, char *text, size_t size)
 {
     const Value *x = &tape->values[op->in[IN_X]], *y = &tape->values[op->out];
-    (void)snprintf(text, size, "%dx%dx%d %d->%d", x->n, x->h, x->w, x->c, y->c);
+    char second[16] = "";
+    if (op->kind->reads_joined && op->in[IN_SECOND] != NO_VALUE)
+        (void)snprintf(second, sizeof(second), "+%d", tape->values[op->in[IN_SECOND]].c);
+    (void)snprintf(text, size, "%dx%dx%d %d%s->%d", x->n, x->h, x->w, x->c, second, y->c);
 }
 
 void tape_describe(const Tape *tape, size_t operation, char *text, size_t size)

@@ -60,7 +60,9 @@ enum { IN_X, IN_SECOND, IN_RESIDUAL, INPUTS_MAX };
 
 struct Operation {
     const OperationKind *kind;
-    ValueId in[INPUTS_MAX]; /* IN_SECOND: conv's per_image, concat's b, attention's k and v */
+    ValueId in
+        [INPUTS_MAX]; /* IN_SECOND: conv's per_image, concat's b, attention's k and v; the channels
+                               behind those of IN_X, where a device reads a concat's inputs instead */
     ValueId out;
     Layer layer;
     union {
@@ -76,7 +78,7 @@ struct Operation {
     } shape;
     union {
         Conv *conv;
-        Linear *linear;
+        Linear *linear[2]; /* of IN_X, and of IN_SECOND */
         Attention *attention;
     } kernel;
     GradientForm form;                  /* of its weight's gradient */
@@ -100,6 +102,9 @@ struct OperationKind {
     unsigned backward_reads; /* backward needs the data of: 1 << IN_*, BACKWARD_READS_OUT */
     bool sums_gradient;      /* backward can sum the columns of the gradient of IN_X: tape_sums() */
     bool takes_sums; /* backward leaves the gradient of its bias to the maker, if it has one */
+    bool joins;      /* its result is IN_X and IN_SECOND side by side */
+    bool
+        reads_joined; /* IN_X may be the first channels, and IN_SECOND the others: reads_joined() of kernels.h */
     int (*plan)(Tape *tape, Operation *op, Error *err);  /* kernel objects and sizes; may be NULL */
     void (*pack)(const Tape *tape, const Operation *op); /* may be NULL */
     void (*forward)(const Tape *tape, const Operation *op);
@@ -206,6 +211,9 @@ ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_
 /* Makes the kernels and plans the schedule with all sizes. A value that nothing reads keeps its place for
  * one step. -ENOTSUP: an operation that `backward` would have to run has none. */
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
+/* What tape_measure() does first: where the device's kernels read two tensors as one, those who alone read a concat
+ * get its inputs, and it leaves the tape. */
+void tape_skip_concats(Tape *tape, const Device *device);
 /* Allocates the memory, without which nothing below works. */
 int tape_allocate(Tape *tape, Error *err);
 
@@ -242,3 +250,5 @@ float *tape_sums(const Tape *tape, const Operation *op);
 /* To be called when they are there. */
 void tape_take_gradients(const Tape *tape, const Operation *op);
 int64_t value_elements(const Value *value);
+/* The layer, or the two that it is where its x is in two tensors; returns how many. */
+int linear_parts(const Tape *tape, const Operation *op, LinearShape parts[2]);

@@ -7,7 +7,10 @@
  *     dx^T[in][rows]  = W^T[in][out] dy^T[out][rows]
  *     dW^T[in][out]   = x^T[in][rows] dy[rows][out]   dy lies as [out][rows]
  * The library takes a bias in D's type alone, so that of bf16 outputs is rounded as the weight is. dW is fp32: the
- * library sums in it. dbias has the fixed tree of the project's own column sums. */
+ * library sums in it. dbias has the fixed tree of the project's own column sums.
+ *
+ * A layer of some columns of a weight packs them as a matrix of their own, so that forward and backward_data are those
+ * of any layer of that shape; dW^T alone lies with a stride, and has a name of its own in the plans. */
 #include "base/memory.h"
 #include "kernels/cuda/compute.h"
 #include "kernels/cuda/linear/matmul.h"
@@ -21,17 +24,29 @@ struct Linear {
     Device *device;
     LinearShape shape;
     ConvShape plain;
+    int columns;                                           /* of the weight */
     CudaMatmul *forward, *backward_data, *backward_weight; /* NULL: plain */
 };
 
 #ifdef SDTRAIN_CUDA_LIBRARIES
-static int make_product(Linear *l, const char *what, const CudaMatmulShape *shape, CudaMatmul **ret,
-                        Error *err)
+/* of: the columns of D's rows, if they are more than the layer's. */
+static int make_product(Linear *l, const char *what, int of, const CudaMatmulShape *shape,
+                        CudaMatmul **ret, Error *err)
 {
+    char more[32] = "";
+    if (of != l->shape.in)
+        (void)snprintf(more, sizeof(more), " of %d", of);
     _cleanup_free_ char *operation =
-        memory_format("linear bf16 %lldx%d->%d %s", (long long)l->shape.rows, l->shape.in,
+        memory_format("linear bf16 %lldx%d%s->%d %s", (long long)l->shape.rows, l->shape.in, more,
                       l->shape.out, what);
     return cuda_matmul_new(l->device, operation, shape, ret, err);
+}
+
+/* Where columns of a row may begin that `in` of `columns` are cut off at, in bytes. */
+static int column_alignment(int in, int columns)
+{
+    const int bytes = (in | columns) * (int)sizeof(float);
+    return MIN(bytes & -bytes, (int)DEVICE_ALIGNMENT);
 }
 
 static int make_products(Linear *l, Error *err)
@@ -39,12 +54,17 @@ static int make_products(Linear *l, Error *err)
     const int64_t rows = l->shape.rows, in = l->shape.in, out = l->shape.out;
     const CudaMatmulShape forward = {out, rows, in, true, false, true, DATA_BF16};
     const CudaMatmulShape backward_data = {in, rows, out, false, false, false, DATA_BF16};
-    const CudaMatmulShape backward_weight = {in, out, rows, false, true, false, DATA_F32};
-    int r = make_product(l, "forward", &forward, &l->forward, err);
+    CudaMatmulShape backward_weight = {in, out, rows, false, true, false, DATA_F32};
+    if (l->columns != l->shape.in) {
+        backward_weight.d_stride = l->columns;
+        backward_weight.d_alignment = column_alignment(l->shape.in, l->columns);
+    }
+    int r = make_product(l, "forward", l->shape.in, &forward, &l->forward, err);
     if (r == 0 && !l->shape.forward_only)
-        r = make_product(l, "backward_data", &backward_data, &l->backward_data, err);
+        r = make_product(l, "backward_data", l->shape.in, &backward_data, &l->backward_data, err);
     if (r == 0 && !l->shape.forward_only)
-        r = make_product(l, "backward_weight", &backward_weight, &l->backward_weight, err);
+        r = make_product(l, "backward_weight", l->columns, &backward_weight, &l->backward_weight,
+                         err);
     return r;
 }
 #else
@@ -81,12 +101,15 @@ int cuda_linear_new(Device *device, const LinearShape *shape, Linear **ret, Erro
     if (shape->rows < 1 || shape->rows > INT_MAX || shape->in < 1 || shape->out < 1)
         return error_set(err, -EINVAL, "linear layer %lld x %d -> %d is not supported",
                          (long long)shape->rows, shape->in, shape->out);
+    assert(shape->columns == 0 ||
+           (shape->first >= 0 && shape->first <= shape->columns - shape->in));
     int r = cuda_compute_begin(cuda_compute(device), err);
     if (r < 0)
         return r;
     Linear *linear = memory_new(Linear);
     linear->device = device;
     linear->shape = *shape;
+    linear->columns = shape->columns > 0 ? shape->columns : shape->in;
     linear->plain = (ConvShape){.n = 1,
                                 .h = 1,
                                 .w = (int)shape->rows,
@@ -147,7 +170,12 @@ size_t cuda_linear_workspace_bytes(const Linear *linear)
 
 void cuda_linear_pack(Linear *linear, const float *weight, void *packed)
 {
-    cuda_plain_pack(linear->device, &linear->plain, weight, packed);
+    const LinearShape *s = &linear->shape;
+    if (linear->columns == s->in)
+        cuda_plain_pack(linear->device, &linear->plain, weight, packed);
+    else
+        cuda_plain_pack_columns(linear->device, s->out, s->in, linear->columns, weight + s->first,
+                                packed);
 }
 
 void cuda_linear_forward(Linear *linear, const void *x, const float *weight, const void *packed,
@@ -186,11 +214,12 @@ GradientForm cuda_linear_gradient_form(const Linear *linear)
 void cuda_linear_backward_weight(Linear *linear, const void *x, const void *dy, void *dweight,
                                  float *dbias, void *workspace)
 {
+    float *columns = (float *)dweight + linear->shape.first;
     assert(!linear->shape.forward_only);
     if (linear->backward_weight)
-        cuda_matmul_run(linear->backward_weight, x, dy, NULL, NULL, dweight, workspace);
+        cuda_matmul_run(linear->backward_weight, x, dy, NULL, NULL, columns, workspace);
     else
-        cuda_plain_backward_weight(linear->device, &linear->plain, x, dy, dweight);
+        cuda_plain_backward_weight(linear->device, &linear->plain, x, dy, linear->columns, columns);
     if (dbias)
         cuda_column_sums(linear->device, linear->shape.rows, linear->shape.out, dy, dbias,
                          workspace);

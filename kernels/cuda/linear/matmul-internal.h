@@ -36,5 +36,6 @@ int matmul_algorithm_entry(const cublasLtMatmulAlgo_t *algorithm, size_t workspa
 cublasStatus_t matmul_start(CudaMatmul *matmul, const cublasLtMatmulAlgo_t *algorithm,
                             const void *a, const void *b, const void *bias, const void *c, void *d,
                             void *workspace, size_t workspace_bytes);
+uint32_t matmul_d_alignment(const CudaMatmul *matmul);
 /* Tries the algorithms that the library offers, and gives the plans an entry of the best one. */
 int matmul_tune(CudaMatmul *matmul, Error *err);

@@ -60,7 +60,7 @@ static cublasStatus_t ask(const CudaMatmul *m, cublasLtMatmulPreference_t prefer
                           cublasLtMatmulHeuristicResult_t results[CANDIDATES], int *n)
 {
     const uint64_t workspace = WORKSPACE_MAX;
-    const uint32_t mask = (uint32_t)reductions;
+    const uint32_t mask = (uint32_t)reductions, alignment = matmul_d_alignment(m);
     cublasStatus_t status =
         cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                              &workspace, sizeof(workspace));
@@ -68,7 +68,15 @@ static cublasStatus_t ask(const CudaMatmul *m, cublasLtMatmulPreference_t prefer
         status = cublasLtMatmulPreferenceSetAttribute(preference,
                                                       CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
                                                       &mask, sizeof(mask));
-    /* The alignments that it expects are 256 bytes, which DEVICE_ALIGNMENT is. */
+    /* The alignments that it expects else are 256 bytes, which DEVICE_ALIGNMENT is. */
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(preference,
+                                                      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES,
+                                                      &alignment, sizeof(alignment));
+    if (status == CUBLAS_STATUS_SUCCESS)
+        status = cublasLtMatmulPreferenceSetAttribute(preference,
+                                                      CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES,
+                                                      &alignment, sizeof(alignment));
     if (status == CUBLAS_STATUS_SUCCESS)
         status = cublasLtMatmulAlgoGetHeuristic(m->compute->cublaslt,
                                                 m->biased ? m->biased : m->bare, m->a, m->b, m->d,

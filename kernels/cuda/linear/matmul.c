@@ -319,6 +319,11 @@ size_t cuda_matmul_workspace_bytes(const CudaMatmul *m) { return m->workspace_by
 
 const char *cuda_matmul_operation(const CudaMatmul *m) { return m->operation; }
 
+uint32_t matmul_d_alignment(const CudaMatmul *m)
+{
+    return m->shape.d_alignment ? (uint32_t)m->shape.d_alignment : DEVICE_ALIGNMENT;
+}
+
 cublasStatus_t matmul_start(CudaMatmul *m, const cublasLtMatmulAlgo_t *algorithm, const void *a,
                             const void *b, const void *bias, const void *c, void *d,
                             void *workspace, size_t workspace_bytes)
@@ -339,9 +344,10 @@ void cuda_matmul_run(CudaMatmul *m, const void *a, const void *b, const void *bi
                      void *d, void *workspace)
 {
     assert(!bias || m->biased);
-    assert((((uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | (uintptr_t)c | (uintptr_t)d |
-             (uintptr_t)workspace) %
-            DEVICE_ALIGNMENT) == 0);
+    assert(((uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | (uintptr_t)workspace) %
+               DEVICE_ALIGNMENT ==
+           0);
+    assert(((uintptr_t)c | (uintptr_t)d) % matmul_d_alignment(m) == 0);
     cublasStatus_t status =
         matmul_start(m, &m->algorithm, a, b, bias, c, d, workspace, m->workspace_bytes);
     if (status != CUBLAS_STATUS_SUCCESS)

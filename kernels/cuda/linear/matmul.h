@@ -23,6 +23,7 @@ typedef struct CudaMatmulShape {
     DataType type;     /* of C and D: DATA_BF16 or DATA_F32 */
     /* Elements from column to column, as the matrices lie; 0: they are dense. C lies as D. */
     int64_t a_stride, b_stride, d_stride;
+    int d_alignment; /* of C and D in bytes, where they are columns of a wider matrix; 0: DEVICE_ALIGNMENT */
 } CudaMatmulShape;
 
 /* operation: its name in the plans. *ret is NULL where they leave the product, of a linear layer, to our own kernels,
@@ -34,6 +35,7 @@ int cuda_matmul_new(Device *device, const char *operation, const CudaMatmulShape
 CudaMatmul *cuda_matmul_free(CudaMatmul *matmul);
 size_t cuda_matmul_workspace_bytes(const CudaMatmul *matmul);
 const char *cuda_matmul_operation(const CudaMatmul *matmul);
-/* All pointers are DEVICE_ALIGNMENT aligned. bias: NULL or m elements; c: what is added, NULL, or d itself. */
+/* All pointers are DEVICE_ALIGNMENT aligned, but for c and d with a d_alignment. bias: NULL or m elements; c: what is
+ * added, NULL, or d itself. */
 void cuda_matmul_run(CudaMatmul *matmul, const void *a, const void *b, const void *bias,
                      const void *c, void *d, void *workspace);

@@ -23,7 +23,8 @@
 typedef struct ConvCase {
     ConvShape shape;
     int to_h, to_w;
-    Conv *conv; /* or */
+    int first, columns; /* of the weight: its columns are [first, first + c_in) of so many */
+    Conv *conv;         /* or */
     Linear *linear;
     GradientForm form;
     Tensor x, weight, packed, dy, y, dx, dweight, dbias, bias, per_image, residual;
@@ -96,7 +97,8 @@ static void conv_run_weight(void *context)
 static double weight_at(ConvCase *c, int out, int in, int tap)
 {
     const int taps = c->shape.kernel * c->shape.kernel;
-    const double value = tensor_value(&c->weight, ((int64_t)out * c->shape.c_in + in) * taps + tap);
+    const double value =
+        tensor_value(&c->weight, ((int64_t)out * c->columns + c->first + in) * taps + tap);
     if (checks.type == DATA_F32)
         return value;
     float narrow = (float)value;
@@ -180,7 +182,7 @@ static int conv_sample_weight(void *context, int64_t at[SAMPLES], double want[SA
     for (int i = 0; i < SAMPLES; i++) {
         const int64_t out = outs[i / GRID], column = columns[i % GRID];
         at[i] = c->form.order == GRADIENT_CHANNELS_LAST
-                    ? out * taps * s->c_in + column
+                    ? out * taps * c->columns + c->first + column
                     : (out * s->c_in + column % s->c_in) * taps + column / s->c_in;
         want[i] = 0;
     }
@@ -221,7 +223,7 @@ static void conv_check(ConvCase *c, const char *operation)
     const ConvShape *s = &c->shape;
     const int64_t n_y = (int64_t)s->n * c->to_h * c->to_w * s->c_out;
     const int64_t n_x = (int64_t)s->n * s->h * s->w * s->c_in;
-    const int64_t n_w = (int64_t)s->c_out * s->c_in * s->kernel * s->kernel;
+    const int64_t n_w = (int64_t)s->c_out * c->columns * s->kernel * s->kernel;
     c->x = tensor_random(n_x, checks.type);
     c->weight = tensor_random(n_w, DATA_F32);
     c->dy = tensor_random(n_y, checks.type);
@@ -256,7 +258,8 @@ static void check_conv(const ConvShape *shape, const char *operation)
 {
     ConvCase c = {.shape = *shape,
                   .to_h = conv_output_side(shape, shape->h),
-                  .to_w = conv_output_side(shape, shape->w)};
+                  .to_w = conv_output_side(shape, shape->w),
+                  .columns = shape->c_in};
     Error err = ERROR_INIT;
     checks_must(conv_new(checks.device, shape, &c.conv, &err), &err);
     c.form = conv_gradient_form(c.conv);
@@ -268,12 +271,14 @@ static void check_conv(const ConvShape *shape, const char *operation)
     c.conv = conv_free(c.conv);
 }
 
-static void check_linear(const LinearShape *shape, const char *operation)
+static void check_linear_part(const LinearShape *shape, const char *operation)
 {
     ConvCase c = {.shape = {1, 1, (int)shape->rows, shape->in, shape->out, 1, 1,
                             .forward_only = shape->forward_only},
                   .to_h = 1,
-                  .to_w = (int)shape->rows};
+                  .to_w = (int)shape->rows,
+                  .first = shape->first,
+                  .columns = shape->columns > 0 ? shape->columns : shape->in};
     Error err = ERROR_INIT;
     checks_must(linear_new(checks.device, shape, &c.linear, &err), &err);
     c.form = linear_gradient_form(c.linear);
@@ -285,19 +290,35 @@ static void check_linear(const LinearShape *shape, const char *operation)
     c.linear = linear_free(c.linear);
 }
 
+static void check_linear(const Tape *tape, const Operation *op, const char *operation)
+{
+    LinearShape parts[2];
+    const int n = linear_parts(tape, op, parts);
+    for (int i = 0; i < n; i++) {
+        char name[160];
+        (void)snprintf(name, sizeof(name), "%s%s", operation,
+                       n == 1   ? ""
+                       : i == 0 ? ", the first"
+                                : ", the second");
+        check_linear_part(&parts[i], name);
+    }
+}
+
 /* ---- all operations of a grain ---- */
 
 /* Kind and shape; "" for an operation of the project's own kernels alone. */
-static void name_of(const Operation *op, char name[128])
+static void name_of(const Tape *tape, const Operation *op, char name[128])
 {
     const ConvShape *c = &op->shape.conv;
     const LinearShape *l = &op->shape.linear;
     const AttentionShape *a = &op->shape.attention;
+    LinearShape parts[2];
     if (strcmp(op->kind->name, "conv") == 0)
         (void)snprintf(name, 128, "conv n%d %dx%d %d->%d k%d s%d%s", c->n, c->h, c->w, c->c_in,
                        c->c_out, c->kernel, c->stride, c->pad_end ? " end" : "");
     else if (strcmp(op->kind->name, "linear") == 0)
-        (void)snprintf(name, 128, "linear %lldx%d->%d", (long long)l->rows, l->in, l->out);
+        (void)snprintf(name, 128, "linear %lldx%d->%d%s", (long long)l->rows, l->in, l->out,
+                       linear_parts(tape, op, parts) == 1 ? "" : " in two");
     else if (strcmp(op->kind->name, "attention") == 0)
         (void)snprintf(name, 128, "attention n%d h%d d%d %lldx%lld%s", a->n, a->heads, a->head_dim,
                        (long long)a->q_tokens, (long long)a->kv_tokens, a->causal ? " causal" : "");
@@ -309,7 +330,7 @@ static bool is_repeated(const Tape *tape, size_t i, const char *name)
 {
     char other[128];
     for (size_t k = 0; k < i; k++) {
-        name_of(&tape->operations[k], other);
+        name_of(tape, &tape->operations[k], other);
         if (strcmp(other, name) == 0)
             return true;
     }
@@ -337,7 +358,7 @@ static void check_all(const Tape *tape, const char *kind)
     for (size_t i = 0; i < tape->n_operations; i++) {
         const Operation *op = &tape->operations[i];
         char name[128];
-        name_of(op, name);
+        name_of(tape, op, name);
         if (!*name || (kind && strcmp(op->kind->name, kind) != 0) || is_repeated(tape, i, name))
             continue;
         if (n_left_out > 0)
@@ -345,7 +366,7 @@ static void check_all(const Tape *tape, const char *kind)
         else if (strcmp(op->kind->name, "conv") == 0)
             check_conv(&op->shape.conv, name);
         else if (strcmp(op->kind->name, "linear") == 0)
-            check_linear(&op->shape.linear, name);
+            check_linear(tape, op, name);
         else
             check_attention(&op->shape.attention, name);
     }
@@ -364,6 +385,7 @@ static void check_encoders(int side, int n, const char *kind)
 static void check_sd2(int side, int n, const char *kind)
 {
     Tape *tape = sd2_tape_new(side, n);
+    tape_skip_concats(tape, checks.device);
     check_all(tape, kind);
     tape = tape_free(tape);
 }

@@ -275,8 +275,20 @@ static bool see_first_layer(const Tape *tape, TapePhase phase, size_t operation,
     return true;
 }
 
-/* Who reads the first layer's result before the GEGLU does. */
-typedef enum Reader { NOBODY, A_SILU, A_CONCAT } Reader;
+/* Who reads the first layer's result before the GEGLU does; A_NORM: there is no GEGLU. */
+typedef enum Reader { NOBODY, A_SILU, A_CONCAT, A_NORM } Reader;
+
+/* A layer whose result is normalised, and goes on past the norm: the norm's gradient is added to that. */
+static ValueId emit_normalised(Tape *tape, ValueId x)
+{
+    enum { WIDTH = 2 * GATED };
+    const Layer first = tape_linear_layer(tape, "a", C, WIDTH, true);
+    const ValueId a = tape_linear(tape, first, x, NO_VALUE);
+    const ValueId norm = tape_layer_norm(tape, tape_norm_layer(tape, "norm", WIDTH), a, 1e-5);
+    const Layer second = tape_linear_layer(tape, "b", WIDTH, WIDTH, true);
+    const ValueId b = tape_linear(tape, second, norm, a);
+    return tape_linear(tape, tape_linear_layer(tape, "c", WIDTH, 3, true), b, NO_VALUE);
+}
 
 /* A layer, another one of the same input, and a GEGLU of the first: the gradients of the other one and of its SiLU come
  * between the GEGLU's and the first layer's. Returns the output. */
@@ -300,11 +312,12 @@ static void check_gated(Device *device, Reader reader)
     Tape *tape;
     Seen seen = {0};
     assert_int_equal(tape_new(&tape), 0);
-    const ValueId x = tape_input(tape, 1, 1, GATED_ROWS, C), y = emit_gated(tape, x, reader);
+    const ValueId x = tape_input(tape, 1, 1, GATED_ROWS, C);
+    const ValueId y = reader == A_NORM ? emit_normalised(tape, x) : emit_gated(tape, x, reader);
     tape_output(tape, y);
     assert_int_equal(tape_measure(tape, device, true, &err), 0);
     assert_int_equal(tape_allocate(tape, &err), 0);
-    assert_true((tape->operations[0].maker >= 0) == (reader == NOBODY));
+    assert_true((tape->operations[0].maker >= 0) == (reader == NOBODY || reader == A_NORM));
     assert_true(tape->operations[1].maker < 0);
     for (size_t i = 0; i < tape->n_operations; i++)
         assert_true(tape->operations[i].made == (tape->operations[0].maker == (int)i ? 0 : -1));
@@ -344,7 +357,7 @@ static void check_gated(Device *device, Reader reader)
     free(seen.dy);
 }
 
-/* By GEGLU, if it is the last to write the gradient that the bias' is a sum of; else by the layer itself. */
+/* By GEGLU or LayerNorm, if it writes the gradient last that the bias' is a sum of; else by the layer itself. */
 static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
 {
     (void)state;
@@ -352,6 +365,87 @@ static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
     check_gated(device, NOBODY);
     check_gated(device, A_SILU);
     check_gated(device, A_CONCAT);
+    check_gated(device, A_NORM);
+    device = device_free(device);
+}
+
+/* What reads the concat of a tape besides a norm and a layer. */
+typedef enum Other {
+    NO_OTHER,
+    OTHER_SILU,
+    OTHER_CONCAT,
+    OTHER_RESIDUAL,
+    AN_INPUT,
+    AN_OUTPUT
+} Other;
+
+enum { JOINED = 3 * C, ROWS = 7 };
+
+static ValueId norm_of(Tape *tape, const char *name, ValueId x)
+{
+    const int c = tape_value(tape, x)->c;
+    return tape_group_norm(tape, tape_norm_layer(tape, name, c), x, 2, 1e-5, true);
+}
+
+/* Two values, the concat of both, and its readers. */
+static void emit_concat(Tape *tape, Other other)
+{
+    const ValueId x = tape_input(tape, 1, 1, ROWS, C);
+    const ValueId a = tape_linear(tape, tape_linear_layer(tape, "a", C, C, true), x, NO_VALUE);
+    const ValueId b = tape_linear(tape, tape_linear_layer(tape, "b", C, 2 * C, true), x, NO_VALUE);
+    const ValueId both = tape_concat(tape, a, b);
+    const Layer layer = tape_linear_layer(tape, "c", JOINED, C, true);
+    const ValueId y = tape_linear(tape, layer, both, other == AN_INPUT ? a : NO_VALUE);
+    ValueId z = norm_of(tape, "norm", both), end = NO_VALUE;
+    const Layer wide = tape_linear_layer(tape, "d", JOINED, JOINED, true);
+    if (other == OTHER_SILU)
+        z = tape_concat(tape, z, tape_silu(tape, both));
+    else if (other == OTHER_CONCAT)
+        z = tape_concat(tape, both, z);
+    else if (other == OTHER_RESIDUAL)
+        z = tape_linear(tape, wide, z, both);
+    end = tape_concat(tape, y, z);
+    tape_output(tape, other == AN_OUTPUT ? both : end);
+    if (other == AN_OUTPUT)
+        tape_output(tape, end);
+}
+
+static int n_of_kind(const Tape *tape, const char *kind)
+{
+    int n = 0;
+    for (size_t i = 0; i < tape->n_operations; i++)
+        n += strcmp(tape->operations[i].kind->name, kind) == 0;
+    return n;
+}
+
+/* A concat leaves the tape where a norm and layers alone read it, and the device reads two tensors as one. */
+static void a_concat_that_nobody_needs_leaves_the_tape(void **state)
+{
+    (void)state;
+    Device *device = cpu_open(2);
+    for (Other other = NO_OTHER; other <= AN_OUTPUT; other++) {
+        Error err = ERROR_INIT;
+        Tape *tape;
+        assert_int_equal(tape_new(&tape), 0);
+        emit_concat(tape, other);
+        const int before = n_of_kind(tape, "concat");
+        if (tape_measure(tape, device, true, &err) < 0)
+            fail_msg("%s", err.text);
+        const bool leaves = other == NO_OTHER && reads_joined(device);
+        assert_int_equal(n_of_kind(tape, "concat"), leaves ? before - 1 : before);
+        for (size_t i = 0; i < tape->n_operations; i++) {
+            const Operation *op = &tape->operations[i];
+            char text[128], says[128];
+            if (op->layer.in != JOINED || op->layer.out == JOINED)
+                continue; /* the layer c */
+            tape_describe(tape, i, text, sizeof(text));
+            (void)snprintf(says, sizeof(says), "linear 1x1x%d %s->%d c.weight", ROWS,
+                           leaves ? "12+24" : "36", C);
+            assert_string_equal(text, says);
+            assert_int_equal(op->form.in, JOINED);
+        }
+        tape = tape_free(tape);
+    }
     device = device_free(device);
 }
 
@@ -364,6 +458,7 @@ int main(void)
         cmocka_unit_test(a_tape_that_is_not_trained_has_no_room_for_it),
         cmocka_unit_test(what_has_no_backward_is_not_trained),
         cmocka_unit_test(the_last_writer_makes_the_gradient_of_a_bias),
+        cmocka_unit_test(a_concat_that_nobody_needs_leaves_the_tape),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
