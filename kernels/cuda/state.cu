@@ -180,35 +180,47 @@ __device__ static inline Chunk chunk_of(const Layout &layout, bool is_shard, int
                  is_shard ? number / layout.n_shards * layout.chunk_elements : first};
 }
 
-/* The gradients whose sums begin at `at`; factor(k): what one of element k's sums counts for. */
-template <int N, SumType TYPE, typename Factor>
-__device__ static inline Pack<N> mean_gradients(const GradientSums &sums, int64_t at, Factor factor)
+/* The sums of N elements as they lie in memory, one or two words each. */
+template <int N, SumType TYPE> struct RawSums {
+    uint32_t at[TYPE == SUM_I64 ? 2 * N : N];
+};
+
+template <int N, SumType TYPE>
+__device__ static inline RawSums<N, TYPE> load_sums(const GradientSums &sums, int64_t at)
 {
-    if constexpr (TYPE == SUM_F32) {
-        return load<N>((const float *)sums.data + at);
+    enum { WORDS = TYPE == SUM_I64 ? 2 : 1 };
+    const uint32_t *from = (const uint32_t *)sums.data + at * WORDS;
+    RawSums<N, TYPE> raw;
+    if constexpr (N == 1) {
+        for (int k = 0; k < WORDS; k++)
+            raw.at[k] = from[k];
     } else {
-        int64_t sum[N];
-        if constexpr (N == 1) {
-            sum[0] = TYPE == SUM_I64 ? ((const int64_t *)sums.data)[at]
-                                     : ((const int32_t *)sums.data)[at];
-        } else if constexpr (TYPE == SUM_I32) {
-            const Words<16> words = load_words<16>((const int32_t *)sums.data + at);
-            for (int k = 0; k < N; k++)
-                sum[k] = (int32_t)words.at[k];
-        } else {
-            for (int k = 0; k < N; k += 2) {
-                const Words<16> words = load_words<16>((const int64_t *)sums.data + at + k);
-                sum[k] = (int64_t)((uint64_t)words.at[1] << 32 | words.at[0]);
-                sum[k + 1] = (int64_t)((uint64_t)words.at[3] << 32 | words.at[2]);
-            }
+        for (int k = 0; k < N * WORDS; k += 4) {
+            const Words<16> words = load_words<16>(from + k);
+            for (int j = 0; j < 4; j++)
+                raw.at[k + j] = words.at[j];
         }
-        Pack<N> mean;
-        for (int k = 0; k < N; k++) {
-            const double value = TYPE == SUM_I64 ? (double)sum[k] : (double)(int32_t)sum[k];
-            mean.at[k] = (float)(value * factor(k) * sums.scale);
-        }
-        return mean;
     }
+    return raw;
+}
+
+/* The gradients that they stand for; factor(k): what one of element k's sums counts for. */
+template <int N, SumType TYPE, typename Factor>
+__device__ static inline Pack<N> mean_gradients(const RawSums<N, TYPE> &raw, double scale,
+                                                Factor factor)
+{
+    Pack<N> mean;
+    for (int k = 0; k < N; k++) {
+        if constexpr (TYPE == SUM_F32)
+            mean.at[k] = float_from_bits(raw.at[k]);
+        else if constexpr (TYPE == SUM_I32)
+            mean.at[k] = (float)((double)(int32_t)raw.at[k] * factor(k) * scale);
+        else
+            mean.at[k] =
+                (float)((double)(int64_t)((uint64_t)raw.at[2 * k + 1] << 32 | raw.at[2 * k]) *
+                        factor(k) * scale);
+    }
+    return mean;
 }
 
 /* 2^-exponent of the tensor that a thread's elements lie in, which come in their order. */
@@ -265,11 +277,38 @@ __device__ static inline double factor_of(Factors *f, int64_t element)
     }
 
 /* A block takes a chunk, LANES / 4 threads one of its SEGMENTS, a thread four of the lanes that a CPU has: chains and
- * tree are the CPU's, and so are the bits. */
-enum { THREADS_OF_SEGMENT = LANES / 4 };
+ * tree are the CPU's, and so are the bits. A thread loads LOADS times 16 bytes before it uses the first; a pack that is
+ * not there is the first one once more, since a load under a condition would wait for the one before. */
+enum { THREADS_OF_SEGMENT = LANES / 4, LOADS = 8 };
+
+/* Adds the squares of the packs from `i` to `end`, LANES elements apart. */
+template <SumType TYPE, typename Factor>
+__device__ static inline void add_squares(const GradientSums &sums, int64_t base, int64_t i,
+                                          int64_t end, Factor factor, double sum[4])
+{
+    enum { AHEAD = TYPE == SUM_I64 ? LOADS / 2 : LOADS };
+    for (; i < end; i += AHEAD * LANES) {
+        RawSums<4, TYPE> raw[AHEAD];
+        UNROLL for (int k = 0; k < AHEAD; k++)
+        {
+            const int64_t at = i + k * LANES;
+            raw[k] = load_sums<4, TYPE>(sums, base + (at < end ? at : i));
+        }
+        UNROLL for (int k = 0; k < AHEAD; k++)
+        {
+            const int64_t at = i + k * LANES;
+            if (TYPE != SUM_F32 && at >= end) /* there is no factor */
+                break;
+            const Pack<4> g =
+                mean_gradients<4, TYPE>(raw[k], sums.scale, [&](int j) { return factor(at + j); });
+            for (int j = 0; j < 4; j++)
+                sum[j] += at < end ? (double)g.at[j] * (double)g.at[j] : 0.0;
+        }
+    }
+}
 
 template <int N, SumType TYPE>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, 3)
     state_squares_kernel(Layout layout, GradientSums sums, double *parts)
 {
     const Chunk chunk =
@@ -279,24 +318,21 @@ __global__ void __launch_bounds__(THREADS, 4)
     const int lane = (int)threadIdx.x % THREADS_OF_SEGMENT * 4;
     const int64_t first = MIN(segment * each, chunk.n), end = MIN(first + each, chunk.n);
     double sum[4] = {};
-    int64_t i = first + lane;
-    if (i < end) {
-        Factors f = factors_from<TYPE>(layout, sums, chunk.first + i);
-#ifdef __CUDACC__
-#pragma unroll 4
-#endif
-        for (; N > 1 && i + 4 <= end; i += LANES) {
-            const auto g = mean_gradients<4, TYPE>(sums, chunk.sums + i, [&](int k) {
-                return TYPE == SUM_F32 ? 1.0 : factor_of(&f, chunk.first + i + k);
-            });
-            for (int k = 0; k < 4; k++)
-                sum[k] += (double)g.at[k] * (double)g.at[k];
-        }
-        for (; i < end; i += LANES)
+    const int64_t begin = first + lane;
+    if (begin < end) {
+        Factors f = factors_from<TYPE>(layout, sums, chunk.first + begin);
+        const auto factor = [&](int64_t i) {
+            return TYPE == SUM_F32 ? 1.0 : factor_of(&f, chunk.first + i);
+        };
+        /* All packs but the last are whole. */
+        const int64_t packs = N > 1 ? (end - begin + LANES - 4) / LANES : 0;
+        const int64_t whole = begin + packs * LANES;
+        add_squares<TYPE>(sums, chunk.sums, begin, whole, factor, sum);
+        for (int64_t i = whole; i < end; i += LANES)
             for (int k = 0; k < 4 && i + k < end; k++) {
-                const auto g = mean_gradients<1, TYPE>(sums, chunk.sums + i + k, [&](int) {
-                    return TYPE == SUM_F32 ? 1.0 : factor_of(&f, chunk.first + i + k);
-                });
+                const RawSums<1, TYPE> raw = load_sums<1, TYPE>(sums, chunk.sums + i + k);
+                const Pack<1> g =
+                    mean_gradients<1, TYPE>(raw, sums.scale, [&](int) { return factor(i + k); });
                 sum[k] += (double)g.at[0] * (double)g.at[0];
             }
     }
@@ -351,7 +387,8 @@ template <int N, SumType TYPE, typename Factor>
 __device__ static inline void update(const Rates &r, const GradientSums &sums, int64_t sum,
                                      Factor factor, float *weights, float *m, float *v, float *ema)
 {
-    const Pack<N> gradients = mean_gradients<N, TYPE>(sums, sum, factor);
+    const Pack<N> gradients =
+        mean_gradients<N, TYPE>(load_sums<N, TYPE>(sums, sum), sums.scale, factor);
     Pack<N> weight = load<N>(weights), mean = load<N>(m), square = load<N>(v);
     Pack<N> average = ema ? load<N>(ema) : Pack<N>{};
     for (int k = 0; k < N; k++) {
