@@ -19,9 +19,17 @@ __attribute__((constructor)) static void guard_memory(void)
     json_set_alloc_funcs(give_memory, secret_free); /* some of it is credentials */
 }
 
+size_t json_mark_bytes(const char *text, size_t n_bytes)
+{
+    return n_bytes >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+}
+
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err)
 {
     json_error_t e;
+    const size_t n_mark = json_mark_bytes(text, n_bytes);
+    text += n_mark;
+    n_bytes -= n_mark;
     _cleanup_json_ json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root) { /* not what it stumbled over: a job may name any file, and that would tell what is in it */
         char *near = strstr(e.text, " near '");

@@ -49,7 +49,9 @@ struct JsonReader {
 static inline void json_decref_p(json_t **json) { json_decref(*json); }
 #define _cleanup_json_ _cleanup_(json_decref_p)
 
-/* Reads a text that must be one JSON object; duplicate keys are refused. */
+/* The bytes of the byte order mark that some editors put in front of a text: 3 or 0. */
+size_t json_mark_bytes(const char *text, size_t n_bytes);
+/* Reads a text that must be one JSON object, behind a byte order mark or not; duplicate keys are refused. */
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err);
 /* Works as json_parse(), but first refuses a text with more than n_values of the characters { [ and , which bound the
  * number of its values. Nothing is built before: `[],[],...` takes 50 times its text in memory. */

@@ -169,6 +169,8 @@ int recipe_parse(const char *source, const char *text, size_t n_bytes, Recipe **
     recipe->shard_samples = take_int(&root, "shard_samples", 1, 1 << 16, RECIPE_SHARD_SAMPLES);
     recipe->max_rejected = 0.05;
     json_get_double(&root, "max_rejected", JSON_OPTIONAL, 0, 1, &recipe->max_rejected);
+    recipe->max_damaged_units = 0.01;
+    json_get_double(&root, "max_damaged_units", JSON_OPTIONAL, 0, 1, &recipe->max_damaged_units);
     recipe->batch = take_int(&root, "batch", 1, 1024, 8);
     recipe->threads = take_int(&root, "threads", 0, 1024, 0);
     r = json_close(&root);
@@ -237,14 +239,18 @@ json_t *recipe_canonical(const Recipe *recipe)
     return root;
 }
 
-Hash recipe_identity(const Recipe *recipe, Hash weights, Hash merges, Hash numerics)
+Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics)
 {
+    char samples[32] = ""; /* the first rules had no number */
+    if (rules > 1)
+        (void)snprintf(samples, sizeof(samples), "samples %d\n", rules);
     char w[HASH_TEXT_BYTES], m[HASH_TEXT_BYTES], n[HASH_TEXT_BYTES];
     _cleanup_json_ json_t *canonical = recipe_canonical(recipe);
     _cleanup_free_ char *text = memory_given(
         json_dumps(canonical, JSON_SORT_KEYS | JSON_COMPACT | JSON_REAL_PRECISION(17)));
     _cleanup_free_ char *all =
-        memory_format("sdtrain encoding 1\n%s\nweights %s\nmerges %s\nnumerics %s\n", text,
-                      hash_format(weights, w), hash_format(merges, m), hash_format(numerics, n));
+        memory_format("sdtrain encoding 1\n%s%s\nweights %s\nmerges %s\nnumerics %s\n", samples,
+                      text, hash_format(weights, w), hash_format(merges, m),
+                      hash_format(numerics, n));
     return hash_bytes(all, strlen(all));
 }

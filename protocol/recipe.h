@@ -57,8 +57,9 @@ typedef struct Recipe {
     size_t n_keep;
     int64_t seed;
     int shard_samples;
-    double max_rejected; /* of each 10,000 samples */
-    int batch, threads;  /* threads 0: as many as there are processors */
+    double max_rejected;      /* of each 10,000 samples */
+    double max_damaged_units; /* of all */
+    int batch, threads;       /* threads 0: as many as there are processors */
 } Recipe;
 
 int recipe_parse(const char *source, const char *text, size_t n_bytes, Recipe **ret, Error *err);
@@ -68,7 +69,10 @@ DEFINE_CLEANUP(Recipe, recipe_free)
 
 /* The canonical form, the caller's: every key that may change a byte, also where the default holds. */
 json_t *recipe_canonical(const Recipe *recipe);
-/* Hash of the canonical form and of what else decides on bytes. */
-Hash recipe_identity(const Recipe *recipe, Hash weights, Hash merges, Hash numerics);
+/* Which samples a tar or a shard gives. 1: a tar without an end was whole, a .json with NaN was none, and a key's later
+ * members were a sample of their own. */
+enum { RECIPE_SAMPLE_RULES = 2 };
+/* Hash of the canonical form and of what else decides on bytes. rules: RECIPE_SAMPLE_RULES, or what it was. */
+Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics);
 /* "str", "int64", "float64": the encoding of a column that is kept. */
 const char *recipe_kind_name(RecipeKind kind);

@@ -24,19 +24,20 @@ static void run_clear(EncodeRun *run)
     for (size_t i = 0; i < run->n_named; i++)
         free(run->named[i]);
     free(run->named);
+    free(run->first_aside);
     recipe_free(run->recipe);
 }
 
 /* ---- too many rejects ---- */
 
-/* Reasons that speak of data which are not what somebody thought. Filters and sizes are wishes. */
+/* All reasons speak of data which are not what somebody thought, but for wishes. */
 static bool counts_as_bad(const char *reason)
 {
-    static const char *const bad[] = {"decode", "truncated", "no-image", "no-caption", "not-utf8"};
-    for (size_t i = 0; i < ELEMENTSOF(bad); i++)
-        if (strcmp(reason, bad[i]) == 0)
-            return true;
-    return false;
+    static const char *const wishes[] = {"too-small", "aspect", "too-large", "named"};
+    for (size_t i = 0; i < ELEMENTSOF(wishes); i++)
+        if (strcmp(reason, wishes[i]) == 0)
+            return false;
+    return strncmp(reason, "filtered:", 9) != 0;
 }
 
 int run_count(EncodeRun *run, int64_t n_raw, const RejectRow *rows, size_t n_rows, Error *err)
@@ -132,6 +133,7 @@ static void format_claim(const EncodeRun *run, FolderClaim *ret)
     hash_format(hash_bytes(memory_given(text), n_bytes), ret->input);
     free(text);
     hash_format(run->encoding.identity, ret->identity);
+    hash_format(run->encoding.identities[RECIPE_SAMPLE_RULES - 1], ret->before);
 }
 
 static bool stat_folder(Store *store, struct stat *ret)
@@ -193,6 +195,45 @@ static int open_run(EncodeRun *run, bool networks, Error *err)
 
 /* ---- units ---- */
 
+InputTotals run_input(const RawUnit *unit, char **ret_damage)
+{
+    char text[400];
+    const RawState state = raw_unit_state(unit, text, sizeof(text));
+    const RawCounts counts = raw_unit_counts(unit);
+    *ret_damage = report_name(text);
+    if (state != RAW_WHOLE)
+        log_warning("%s%s", state == RAW_NO_SAMPLE ? "" : "damaged: ", *ret_damage);
+    return (InputTotals){.n_units = 1,
+                         .n_no_sample = state == RAW_NO_SAMPLE,
+                         .n_cut = state == RAW_CUT,
+                         .n_damaged = state == RAW_DAMAGED,
+                         .n_members = counts.n_members,
+                         .n_strays = counts.n_strays,
+                         .member_bytes = (int64_t)counts.member_bytes,
+                         .stray_bytes = (int64_t)counts.stray_bytes,
+                         .frame_bytes = (int64_t)counts.frame_bytes,
+                         .lost_bytes = (int64_t)counts.lost_bytes};
+}
+
+int run_set_aside(EncodeRun *run, int r, const Error *why)
+{
+    if (r != -ENOMEDIUM)
+        return r;
+    log_error("set aside: %s", why->text);
+    if (run->n_aside++ == 0)
+        run->first_aside = memory_text(why->text);
+    return 0;
+}
+
+static int units_aside(const EncodeRun *run, Error *err)
+{
+    return error_set(
+        err, -ENOMEDIUM,
+        "%zu of %zu units are not what they should be and were set aside, and so there is no "
+        "dataset; the first: %.300s. Mend them, or take them out of the input",
+        run->n_aside, raw_set_n_units(run->set), run->first_aside);
+}
+
 static bool is_mine(const EncodeOptions *options, size_t unit)
 {
     return options->n_units == 0 || unit % (size_t)options->n_units == (size_t)(options->unit - 1);
@@ -225,6 +266,14 @@ static int name_open_keys(const EncodeRun *run, int r, Error *err)
                      n == PART_OPEN_MAX ? "at least " : "", n);
 }
 
+static void tell_input(const EncodeRun *run)
+{
+    char text[300], aside[48] = "";
+    if (run->n_aside > 0)
+        (void)snprintf(aside, sizeof(aside), "; set aside: %zu", run->n_aside);
+    log_info("%s%s", input_totals_format(&run->input, text, sizeof(text)), aside);
+}
+
 static int encode_units(EncodeRun *run, Error *err)
 {
     bool open = false;
@@ -233,12 +282,16 @@ static int encode_units(EncodeRun *run, Error *err)
         if (!is_mine(run->options, i))
             continue;
         int r = unit_encode(run, i, err);
+        r = run_set_aside(run, r, err);
         open |= r == -ENOTRECOVERABLE;
         if (r < 0 && r != -ENOTRECOVERABLE)
             return name_open_keys(run, r, err);
     }
     progress_tell(&run->progress, &(ProgressPart){0}, true);
-    return open ? name_open_keys(run, 0, err) : 0;
+    if (run->options->n_units > 0 || open ||
+        run->n_aside > 0) /* else the dataset's line tells it */
+        tell_input(run);
+    return open ? name_open_keys(run, 0, err) : run->n_aside > 0 ? units_aside(run, err) : 0;
 }
 
 int encode_run(const EncodeOptions *options, Error *err)
@@ -269,7 +322,7 @@ int encode_run(const EncodeOptions *options, Error *err)
 static int check_unit(EncodeRun *run, size_t number, Error *err)
 {
     _cleanup_(raw_unit_freep) RawUnit *unit = NULL;
-    char damage[400];
+    _cleanup_free_ char *damage = NULL;
     uint64_t n_bytes = raw_set_unit_bytes(run->set, number);
     bool open = false;
     run->unit_bytes = n_bytes;
@@ -294,9 +347,18 @@ static int check_unit(EncodeRun *run, size_t number, Error *err)
         r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
     }
     run->progress.bytes += n_bytes;
-    if (raw_unit_damage(unit, damage, sizeof(damage)))
-        log_warning("damaged: %s", damage);
+    const InputTotals input = run_input(unit, &damage);
+    input_totals_add(&run->input, &input);
     return r < 0 ? r : open ? -ENOTRECOVERABLE : 0;
+}
+
+static int damaged_units(const InputTotals *input, Error *err)
+{
+    const int64_t n = input->n_cut + input->n_damaged;
+    return n > 0 ? error_set(err, -EUCLEAN,
+                             "%" PRId64 " of %" PRId64 " units are damaged or have no end", n,
+                             input->n_units)
+                 : 0;
 }
 
 int encode_check(const EncodeOptions *options, Error *err)
@@ -315,12 +377,16 @@ int encode_check(const EncodeOptions *options, Error *err)
     begin_progress(&run);
     for (size_t i = 0; i < raw_set_n_units(run.set); i++) {
         r = is_mine(options, i) ? check_unit(&run, i, err) : 0;
+        r = run_set_aside(&run, r, err);
         open |= r == -ENOTRECOVERABLE;
         if (r < 0 && r != -ENOTRECOVERABLE)
             return name_open_keys(&run, r, err);
     }
     progress_tell(&run.progress, &(ProgressPart){0}, true);
+    tell_input(&run);
     if (fflush(stdout) < 0)
         return error_errno(err, -errno, "standard output");
-    return open ? name_open_keys(&run, 0, err) : 0;
+    if (open)
+        return name_open_keys(&run, 0, err);
+    return run.n_aside > 0 ? units_aside(&run, err) : damaged_units(&run.input, err);
 }

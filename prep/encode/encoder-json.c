@@ -58,6 +58,7 @@ char *encoder_json_format(const Encoding *e, const EncoderTotals *totals, char *
     set(root, "latents", shape("latents", latents, ELEMENTSOF(latents)));
     set(root, "text", shape("text", text, ELEMENTSOF(text)));
     set(root, "empty_text", json_string("empty.npy"));
+    set(root, "input", input_totals_json(&totals->input));
     set(root, "raw_samples", json_integer(totals->n_raw));
     set(root, "samples", json_integer(totals->n_samples));
     set(root, "rejected", rejected);

@@ -13,6 +13,7 @@
 #include "prep/encode/report.h"
 
 typedef struct EncoderTotals {
+    InputTotals input;
     int64_t n_raw, n_samples;
     Reasons reasons;
 } EncoderTotals;

@@ -75,7 +75,10 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
     e->merges = tokenizer_hash(e->tokenizer);
     r = measure_numerics(e, err);
     if (r == 0)
-        e->identity = recipe_identity(recipe, e->weights, e->merges, e->numerics);
+        for (int rules = 1; rules <= RECIPE_SAMPLE_RULES; rules++)
+            e->identities[rules] =
+                recipe_identity(recipe, rules, e->weights, e->merges, e->numerics);
+    e->identity = e->identities[RECIPE_SAMPLE_RULES];
     return r;
 }
 

@@ -28,7 +28,8 @@ typedef struct Finish {
     uint64_t *hashes; /* of all samples */
     size_t n_hashes, hashes_room;
     EncoderTotals totals;
-    char **named; /* keys that were left out by name, of all units */
+    char *first_bad; /* what is wrong with the first unit that is not whole */
+    char **named;    /* keys that were left out by name, of all units */
     size_t n_named, named_room;
 } Finish;
 
@@ -41,6 +42,7 @@ static void finish_clear(Finish *f)
     for (size_t i = 0; i < f->n_named; i++)
         free(f->named[i]);
     free(f->named);
+    free(f->first_bad);
 }
 
 static int compare_objects(const void *name, const void *object)
@@ -107,6 +109,9 @@ static int add_unit(Finish *f, size_t number, const UnitReport *report, Error *e
         report->n_bytes != (int64_t)raw_set_unit_bytes(run->set, number))
         return error_set(err, -EEXIST, "%s: the report of unit %zu is of %s, and not of this run",
                          store_uri(run->folder.store), number, report->name);
+    if (!f->first_bad && input_totals_bad(&report->input) > 0)
+        f->first_bad = memory_text(report->damage);
+    input_totals_add(&f->totals.input, &report->input);
     f->totals.n_raw += report->n_raw;
     for (size_t i = 0; i < report->reasons.n; i++)
         reasons_add(&f->totals.reasons, report->reasons.counts[i].reason,
@@ -312,12 +317,26 @@ void dataset_tidy(EncodeRun *run)
         put_origin(store, index, n_index);
 }
 
+/* A question to the input, as max_rejected is: nothing is made anew when the answer is raised. */
+static int check_units(const Finish *f, Error *err)
+{
+    const InputTotals *input = &f->totals.input;
+    const double most = f->run->recipe->max_damaged_units;
+    char text[300];
+    if ((double)input_totals_bad(input) <= most * (double)input->n_units)
+        return 0;
+    return error_set(err, -EDOM,
+                     "more than max_damaged_units, %.4g of all: %s; the first: %.200s. Raise it "
+                     "and run again, and nothing is made twice",
+                     most, input_totals_format(input, text, sizeof(text)), f->first_bad);
+}
+
 int dataset_finish(EncodeRun *run, Error *err)
 {
     static const char *const hashes[] = {"xxh3_64"};
     _cleanup_(finish_clear) Finish f = {.run = run};
     MdsShardOptions how = {.hashes = hashes, .n_hashes = ELEMENTSOF(hashes)};
-    char reasons[400];
+    char reasons[400], input[300];
     int r = mds_shard_new(&run->columns.schema, &how, &f.shard, err);
     if (r == 0 && mds_text_format(&f.index, "{\"shards\": [") < 0)
         r = error_set(err, -ENOMEM, "out of memory");
@@ -330,6 +349,8 @@ int dataset_finish(EncodeRun *run, Error *err)
     sort_named(&f);
     if (r == 0)
         r = check_named(&f, err);
+    if (r == 0)
+        r = check_units(&f, err);
     if (r < 0)
         return r;
     reasons_format(&f.totals.reasons, reasons, sizeof(reasons));
@@ -348,8 +369,9 @@ int dataset_finish(EncodeRun *run, Error *err)
     put_origin(run->folder.store, f.index.data, f.index.n);
     remove_leftovers(run->folder.store);
     char identity[HASH_TEXT_BYTES];
-    log_info("%s: %" PRId64 " samples in %zu shards; rejected: %s; identity %s",
-             store_uri(run->folder.store), f.totals.n_samples, f.n_shards, reasons,
+    log_info("%s: %" PRId64 " samples in %zu shards; %s; rejected: %s; identity %s",
+             store_uri(run->folder.store), f.totals.n_samples, f.n_shards,
+             input_totals_format(&f.totals.input, input, sizeof(input)), reasons,
              hash_format(encoder_json_identity(&run->encoding, f.named, f.n_named), identity));
     return 0;
 }

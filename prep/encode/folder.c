@@ -106,6 +106,12 @@ static int compare_claims(const Folder *folder, const FolderClaim *there, const 
                           Error *err)
 {
     const char *uri = store_uri(folder->store);
+    if (strcmp(there->identity, ours->before) == 0)
+        return error_set(err, -EEXIST,
+                         "%s was begun by an earlier version, which gives other samples of tars "
+                         "that are damaged or out of "
+                         "order: end it with that version, or begin in an empty folder",
+                         uri);
     if (strcmp(there->identity, ours->identity) != 0)
         return error_set(err, -EEXIST,
                          "%s holds samples of another encoding: its identity is %s, that of this "

@@ -43,6 +43,7 @@ int folder_head(Folder *folder, const char *key, uint64_t *ret_bytes, Error *err
 /* Whose folder it is. */
 typedef struct FolderClaim {
     char identity[HASH_TEXT_BYTES]; /* of the encoding */
+    char before[HASH_TEXT_BYTES];   /* the same by the rules before, which read tars otherwise */
     char input[HASH_TEXT_BYTES];    /* of the names and sizes of its units */
 } FolderClaim;
 /* 1: its dataset is finished, and is this one. 0: the folder is ours. -EEXIST: it is another's. */

@@ -296,6 +296,25 @@ static int take_shard(PartMaker *m, PartReport *report, char **ret, size_t *ret_
     return r;
 }
 
+/* What was begun of a part whose unit is set aside. */
+static void drop(PartMaker *m)
+{
+    for (; m->n_queue > 0; m->n_queue--) {
+        Error why;
+        (void)pictures_take(m->options.decoders, m->pixels, &why); /* nobody asks any more */
+        candidate_clear(&m->queue[m->first]);
+        m->first = (m->first + 1) % m->queue_room;
+    }
+    m->queue_bytes = 0;
+    for (; m->n_batch > 0; m->n_batch--)
+        candidate_clear(&m->batch[m->n_batch - 1]);
+    if (m->shard && mds_shard_n_samples(m->shard) > 0) {
+        _cleanup_free_ char *shard = NULL;
+        size_t n_bytes;
+        (void)mds_shard_take(m->shard, &shard, &n_bytes, NULL); /* as above */
+    }
+}
+
 static void tell(const PartMaker *m, const RawUnit *unit, const PartReport *report)
 {
     if (m->options.tell)
@@ -328,6 +347,8 @@ int part_make(PartMaker *m, RawUnit *unit, PartReport *report, char **ret_shard,
     }
     if (r == 0)
         r = encode_batch(m, err);
+    if (r == -ENOMEDIUM)
+        drop(m);
     if (r < 0)
         return r;
     part_report_sort(report);

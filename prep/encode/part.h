@@ -5,8 +5,9 @@
  *
  * Ownership: part_maker_new() gives the caller a PartMaker, which borrows what its options name.
  * Units:     samples, bytes. A maker holds 64 MiB of raw pictures, a batch of pixels and one shard.
- * Errors:    -ENOTRECOVERABLE pictures killed their decoders: their keys are in `open`, and the part cannot be ended;
- *            the store's, the encoder's and the decoders'.
+ * Errors:    -ENOMEDIUM the unit is set aside (raw-set.h), and nothing of the part is left; -ENOTRECOVERABLE pictures
+ *            killed their decoders: their keys are in `open`, and the part cannot be ended; the store's, the encoder's
+ *            and the decoders'.
  * Threads:   one.
  */
 #pragma once

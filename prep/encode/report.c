@@ -71,12 +71,31 @@ static const Field reason_fields[] = {
 
 static const Field named_fields[] = {STRING(struct NamedKey, "key", key)};
 
+static const Field input_fields[] = {
+    COUNT(InputTotals, "units", n_units),
+    COUNT(InputTotals, "without_sample", n_no_sample),
+    COUNT(InputTotals, "without_end", n_cut),
+    COUNT(InputTotals, "damaged", n_damaged),
+    COUNT(InputTotals, "members", n_members),
+    COUNT(InputTotals, "members_of_no_sample", n_strays),
+    COUNT(InputTotals, "member_bytes", member_bytes),
+    COUNT(InputTotals, "bytes_of_no_sample", stray_bytes),
+    COUNT(InputTotals, "frame_bytes", frame_bytes),
+    COUNT(InputTotals, "lost_bytes", lost_bytes),
+};
+
 static const Field unit_fields[] = {
     IDENTITY(UnitReport),
     COUNT(UnitReport, "unit", unit),
     STRING(UnitReport, "name", name),
     COUNT(UnitReport, "bytes", n_bytes),
     STRING(UnitReport, "damage", damage),
+    {.name = "input",
+     .type = FIELD_OBJECT,
+     .need = JSON_REQUIRED,
+     AT(UnitReport, input),
+     .fields = input_fields,
+     .n_fields = ELEMENTSOF(input_fields)},
     COUNT(UnitReport, "raw", n_raw),
     COUNT(UnitReport, "parts", n_parts_raw),
     LIST(UnitReport, "files", files, n_files, PartFile, file_fields, REPORT_PARTS_MAX),
@@ -303,6 +322,53 @@ int unit_report_parse(const char *source, const char *text, size_t n_bytes, Unit
     report.named_room = report.n_named;
     *ret = report;
     return 0;
+}
+
+/* ---- input ---- */
+
+json_t *input_totals_json(const InputTotals *totals)
+{
+    json_t *json = json_object();
+    field_table_write(json, input_fields, ELEMENTSOF(input_fields), totals);
+    return json;
+}
+
+void input_totals_add(InputTotals *totals, const InputTotals *more)
+{
+    totals->n_units += more->n_units;
+    totals->n_no_sample += more->n_no_sample;
+    totals->n_cut += more->n_cut;
+    totals->n_damaged += more->n_damaged;
+    totals->n_members += more->n_members;
+    totals->n_strays += more->n_strays;
+    totals->member_bytes += more->member_bytes;
+    totals->stray_bytes += more->stray_bytes;
+    totals->frame_bytes += more->frame_bytes;
+    totals->lost_bytes += more->lost_bytes;
+}
+
+int64_t input_totals_bad(const InputTotals *totals)
+{
+    return totals->n_no_sample + totals->n_cut + totals->n_damaged;
+}
+
+static size_t tell(char *text, size_t size, size_t used, const char *what, int64_t n)
+{
+    return n > 0 && used < size
+               ? used + (size_t)snprintf(text + used, size - used, "%s %" PRId64, what, n)
+               : used;
+}
+
+const char *input_totals_format(const InputTotals *totals, char *text, size_t size)
+{
+    size_t n = (size_t)snprintf(text, size, "units: %" PRId64, totals->n_units);
+    n = tell(text, size, n, ", without a sample", totals->n_no_sample);
+    n = tell(text, size, n, ", without an end", totals->n_cut);
+    n = tell(text, size, n, ", damaged", totals->n_damaged);
+    n = tell(text, size, n, "; members:", totals->n_members + totals->n_strays);
+    n = tell(text, size, n, ", of no sample", totals->n_strays);
+    n = tell(text, size, n, "; lost bytes:", totals->lost_bytes);
+    return text;
 }
 
 /* ---- reasons ---- */

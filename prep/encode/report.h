@@ -13,6 +13,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 
+#include <jansson.h>
+
 enum {
     REPORT_REASON_MAX = 127,
     REPORT_REASONS_MAX = 128, /* kinds of reasons of a unit */
@@ -52,10 +54,18 @@ typedef struct Reasons {
     size_t n;
 } Reasons;
 
+/* What units were read, and what they are made of: all bytes together are the input's. */
+typedef struct InputTotals {
+    int64_t n_units, n_no_sample, n_cut, n_damaged; /* the first has all of them */
+    int64_t n_members, n_strays;                    /* members of samples, and of none */
+    int64_t member_bytes, stray_bytes, frame_bytes, lost_bytes;
+} InputTotals;
+
 typedef struct UnitReport {
     Hash identity;
     int64_t unit, n_bytes; /* of the raw unit */
-    char *name, *damage;   /* "": none */
+    char *name, *damage;   /* "": it is whole, and has a sample */
+    InputTotals input;     /* of one unit */
     int64_t n_raw, n_parts_raw;
     PartFile *files; /* of the parts that have one */
     size_t n_files, room;
@@ -93,6 +103,14 @@ void unit_report_add(UnitReport *report, const PartReport *part);
 char *unit_report_format(const UnitReport *report);
 int unit_report_parse(const char *source, const char *text, size_t n_bytes, UnitReport *ret,
                       Error *err);
+
+/* As in a unit's report. */
+json_t *input_totals_json(const InputTotals *totals);
+void input_totals_add(InputTotals *totals, const InputTotals *more);
+/* Units that are not whole or hold no sample. */
+int64_t input_totals_bad(const InputTotals *totals);
+/* "units: 5, without a sample 1, without an end 1, damaged 1; members: 20, of no sample 2, lost 512 bytes". */
+const char *input_totals_format(const InputTotals *totals, char *text, size_t size);
 
 void reasons_add(Reasons *reasons, const char *reason, int64_t n);
 /* "12 decode, 3 no-caption", or "none". */

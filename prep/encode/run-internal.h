@@ -29,10 +29,18 @@ typedef struct EncodeRun {
     int64_t unit_index;               /* of the next sample to be counted */
     int64_t block_samples, block_bad; /* of the 10,000 samples under way */
     Reasons block_reasons;
+    InputTotals input; /* of the units that this run has read */
+    size_t n_aside;    /* units that are set aside */
+    char *first_aside; /* why the first is */
 } EncodeRun;
 
 /* Counts the next n_raw samples of the input, whose rows these are; -EDOM: too many of 10,000 were rejected. */
 int run_count(EncodeRun *run, int64_t n_raw, const RejectRow *rows, size_t n_rows, Error *err);
+
+/* What a unit is made of, once its last sample was asked for, and what is wrong with it, which is logged. */
+InputTotals run_input(const RawUnit *unit, char **ret_damage);
+/* Passes on r, what became of a unit; -ENOMEDIUM, which is told and counted, becomes 0. */
+int run_set_aside(EncodeRun *run, int r, const Error *why);
 
 /* Encodes a unit, or what is missing of it. -ENOTRECOVERABLE: a part stays open, and the others are done. */
 int unit_encode(EncodeRun *run, size_t unit, Error *err);

@@ -166,11 +166,9 @@ static int encode_part(Unit *u, int64_t number, Error *err)
 static int put_unit(Unit *u, Error *err)
 {
     Folder *folder = &u->run->folder;
-    char key[FOLDER_KEY_MAX], damage[400];
-    if (raw_unit_damage(u->raw, damage, sizeof(damage))) {
-        u->report.damage = report_name(damage);
-        log_warning("damaged: %s", u->report.damage);
-    }
+    char key[FOLDER_KEY_MAX];
+    u->report.input = run_input(u->raw, &u->report.damage);
+    input_totals_add(&u->run->input, &u->report.input);
     int r = 0;
     if (u->n_rows > 0) {
         folder_rejects_key((int64_t)u->number, key);
@@ -233,6 +231,8 @@ static int is_done(EncodeRun *run, size_t unit, Error *err)
         r = is_ours(run, key, report.identity, err);
     if (r == 0)
         r = count_unit(run, unit, &report, err);
+    if (r == 0)
+        input_totals_add(&run->input, &report.input);
     return r < 0 ? r : 1;
 }
 
@@ -268,8 +268,9 @@ int unit_encode(EncodeRun *run, size_t number, Error *err)
         if (r == 0)
             break;
     }
+    if (r == 0 || r == -ENOMEDIUM)
+        run->progress.bytes += n_bytes;
     if (r < 0)
         return r;
-    run->progress.bytes += n_bytes;
     return u.open ? -ENOTRECOVERABLE : put_unit(&u, err);
 }

@@ -40,7 +40,8 @@ RawTar *raw_tar_free(RawTar *tar);
 DEFINE_CLEANUP(RawTar, raw_tar_free)
 int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err);
 double raw_tar_done(const RawTar *tar);
-bool raw_tar_damage(const RawTar *tar, char *text, size_t size);
+RawState raw_tar_state(const RawTar *tar, char *text, size_t size);
+RawCounts raw_tar_counts(const RawTar *tar);
 
 typedef struct RawMds RawMds;
 int raw_mds_open(RawSet *set, size_t unit, RawMds **ret, Error *err);
@@ -48,5 +49,6 @@ RawMds *raw_mds_free(RawMds *mds);
 DEFINE_CLEANUP(RawMds, raw_mds_free)
 int raw_mds_next(RawMds *mds, bool whole, RawSample *ret, Error *err);
 double raw_mds_done(const RawMds *mds);
+RawCounts raw_mds_counts(const RawMds *mds);
 /* Finds the columns that the options name. */
 int raw_mds_check(const RawSet *set, const RawOptions *options, Error *err);

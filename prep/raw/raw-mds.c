@@ -20,6 +20,7 @@ struct RawMds {
     uint32_t next;
     char *sample;
     size_t room;
+    uint64_t sample_bytes;   /* of those that were read */
     int image, caption, key; /* columns; < 0: there is none */
 };
 
@@ -100,6 +101,13 @@ int raw_mds_open(RawSet *set, size_t unit, RawMds **ret, Error *err)
     return 0;
 }
 
+RawCounts raw_mds_counts(const RawMds *mds)
+{
+    return (RawCounts){.n_members = mds->next,
+                       .member_bytes = mds->sample_bytes,
+                       .frame_bytes = mds->info->n_bytes - mds->sample_bytes};
+}
+
 double raw_mds_done(const RawMds *mds)
 {
     uint64_t n = mds->info->shard->n_samples;
@@ -173,6 +181,7 @@ int raw_mds_next(RawMds *mds, bool whole, RawSample *ret, Error *err)
                              err);
     if (r < 0)
         return error_prefix(err, r, "%s[%u]", mds->info->name, number);
+    mds->sample_bytes += range[1] - range[0];
     mds->next++;
     r = take_key(mds, fields, number, ret);
     if (r == 0 && whole) {

@@ -2,6 +2,7 @@
 /* raw-sample.c - see raw-sample.h. */
 #include "prep/raw/raw-sample.h"
 
+#include "base/json.h"
 #include "prep/raw/utf8.h"
 
 #include <stdarg.h>
@@ -20,6 +21,7 @@ static const char *const names[RAW_N_REASONS] = {
     [RAW_DUPLICATE_KEY] = "duplicate-key",
     [RAW_SPARSE] = "sparse",
     [RAW_BAD_JSON] = "bad-json",
+    [RAW_APART] = "apart",
 };
 
 const char *raw_reason_name(RawReason reason)
@@ -76,16 +78,83 @@ static bool has_many_values(const char *text, size_t n_bytes)
     return n > JSON_VALUES_MAX;
 }
 
+/* ---- what is no number ---- */
+
+/* Python's json writes these for floats that are missing or infinite; JSON has no such words. */
+static const char *const no_numbers[] = {"NaN", "Infinity", "-Infinity"};
+#define NOTHING "null"
+
+/* Bytes of such a word at the front of a text; 0: there is none. */
+static size_t no_number_bytes(const char *text, size_t n_bytes)
+{
+    for (size_t i = 0; i < ELEMENTSOF(no_numbers); i++) {
+        const size_t n = strlen(no_numbers[i]);
+        if (n <= n_bytes && memcmp(text, no_numbers[i], n) == 0)
+            return n;
+    }
+    return 0;
+}
+
+/* Writes the text with null for each word that is no number, outside strings; returns its bytes, also with to NULL. */
+static size_t replace_no_numbers(const char *text, size_t n_bytes, char *to)
+{
+    bool in_string = false;
+    size_t n = 0;
+    for (size_t i = 0, step; i < n_bytes; i += step) {
+        const char *from = text + i;
+        size_t n_from = step = in_string && *from == '\\' && i + 1 < n_bytes ? 2 : 1;
+        const size_t word = in_string ? 0 : no_number_bytes(from, n_bytes - i);
+        if (word > 0) {
+            from = NOTHING;
+            n_from = strlen(NOTHING);
+            step = word;
+        } else if (*from == '"') {
+            in_string = !in_string;
+        }
+        if (to)
+            memcpy(to + n, from, n_from);
+        n += n_from;
+    }
+    return n;
+}
+
+static bool may_have_no_numbers(const char *text, size_t n_bytes)
+{
+    return memmem(text, n_bytes, "NaN", 3) || memmem(text, n_bytes, "Infinity", 8);
+}
+
+/* ---- .json ---- */
+
+static int load(const char *text, size_t n_bytes, json_t **ret, json_error_t *error)
+{
+    char *replaced = NULL;
+    if (may_have_no_numbers(text, n_bytes)) {
+        const size_t n = replace_no_numbers(text, n_bytes, NULL);
+        replaced = malloc(n + 1);
+        if (!replaced)
+            return -ENOMEM;
+        replace_no_numbers(text, n_bytes, replaced);
+        text = replaced;
+        n_bytes = n;
+    }
+    *ret = json_loadb(text, n_bytes, JSON_ALLOW_NUL, error);
+    free(replaced);
+    return !*ret && json_error_code(error) == json_error_out_of_memory ? -ENOMEM : 0;
+}
+
 int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
                          const char *caption_key)
 {
+    const size_t n_mark = json_mark_bytes(text, n_bytes);
+    text += n_mark;
+    n_bytes -= n_mark;
     if (has_many_values(text, n_bytes)) {
         raw_sample_reject(sample, RAW_BAD_JSON, ".json: more than %d values", JSON_VALUES_MAX);
         return 0;
     }
     json_error_t error;
-    json_t *root = json_loadb(text, n_bytes, JSON_ALLOW_NUL, &error);
-    if (!root && json_error_code(&error) == json_error_out_of_memory)
+    json_t *root;
+    if (load(text, n_bytes, &root, &error) < 0)
         return -ENOMEM;
     if (!json_is_object(root)) {
         /* Half of a surrogate pair, "\ud800", is what a writer makes of a text that was cut between the two. */

@@ -24,6 +24,7 @@ typedef enum RawReason {
     RAW_DUPLICATE_KEY, /* the first sample of a key counts; a sample whose member comes twice does not */
     RAW_SPARSE,
     RAW_BAD_JSON,
+    RAW_APART, /* members of its key lie elsewhere in the tar */
     RAW_N_REASONS
 } RawReason;
 

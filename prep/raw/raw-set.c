@@ -11,6 +11,7 @@ enum { OBJECTS_MAX = 1 << 22, INDEX_BYTES_MAX = INT32_MAX };
 struct RawUnit {
     RawTar *tar;
     RawMds *mds;
+    const char *name; /* the set's */
     RawSample sample;
     int64_t next;
 };
@@ -114,14 +115,26 @@ uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit)
     return set->units[unit].n_bytes;
 }
 
+/* A unit that is gone, refused or damaged as a whole is no failure of the store. */
+static int set_aside(const RawUnit *unit, int r, Error *err)
+{
+    const Error why = *err;
+    if (r != -ENOENT && r != -EACCES && r != -EPERM && r != -EBADMSG)
+        return r;
+    return strstr(why.text, unit->name)
+               ? error_set(err, -ENOMEDIUM, "%s", why.text)
+               : error_set(err, -ENOMEDIUM, "%s: %s", unit->name, why.text);
+}
+
 int raw_unit_open(RawSet *set, size_t number, RawUnit **ret, Error *err)
 {
     assert(number < set->n_units);
     _cleanup_(raw_unit_freep) RawUnit *unit = memory_new(RawUnit);
+    unit->name = set->units[number].name;
     int r = set->is_mds ? raw_mds_open(set, number, &unit->mds, err)
                         : raw_tar_open(set, number, &unit->tar, err);
     if (r < 0)
-        return r;
+        return set_aside(unit, r, err);
     *ret = TAKE_PTR(unit);
     return 0;
 }
@@ -143,7 +156,7 @@ int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err)
     int r = unit->mds ? raw_mds_next(unit->mds, whole, &unit->sample, err)
                       : raw_tar_next(unit->tar, whole, &unit->sample, err);
     if (r <= 0)
-        return r;
+        return r < 0 ? set_aside(unit, r, err) : 0;
     unit->sample.index = unit->next++;
     *ret = &unit->sample;
     return 1;
@@ -154,7 +167,16 @@ double raw_unit_done(const RawUnit *unit)
     return unit->mds ? raw_mds_done(unit->mds) : raw_tar_done(unit->tar);
 }
 
-bool raw_unit_damage(const RawUnit *unit, char *text, size_t size)
+RawState raw_unit_state(const RawUnit *unit, char *text, size_t size)
 {
-    return unit->tar && raw_tar_damage(unit->tar, text, size);
+    const RawState state = unit->tar ? raw_tar_state(unit->tar, text, size) : RAW_WHOLE;
+    if (state != RAW_WHOLE)
+        return state;
+    (void)snprintf(text, size, unit->next > 0 ? "" : "%s: no sample is in it", unit->name);
+    return unit->next > 0 ? RAW_WHOLE : RAW_NO_SAMPLE;
+}
+
+RawCounts raw_unit_counts(const RawUnit *unit)
+{
+    return unit->mds ? raw_mds_counts(unit->mds) : raw_tar_counts(unit->tar);
 }

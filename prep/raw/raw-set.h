@@ -8,8 +8,10 @@
  * Ownership: raw_set_open() gives the caller a RawSet, raw_unit_open() a RawUnit that borrows it; *_free() accept NULL.
  *            A sample belongs to its unit and stays until the next one is asked for.
  * Units:     bytes. A unit of a tar holds 8 MiB and one sample; one of an MDS dataset on S3 holds a shard.
- * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not; -EBADMSG a shard that is not
- *            what index.json says; the store's that do not pass (store-wait.h).
+ * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not; the store's that do not pass
+ *            (store-wait.h). -ENOMEDIUM of a unit: it is not what it should be, and no part of it may be in a dataset.
+ *            It is gone, refused, empty or no tar, its shard is not what index.json says, or captions that were taken
+ *            for missing lie elsewhere in the tar. The text names the unit.
  * Threads:   one.
  */
 #pragma once
@@ -40,6 +42,21 @@ const char *raw_set_unit_name(const RawSet *set, size_t unit);
 uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit);
 bool raw_set_is_mds(const RawSet *set);
 
+typedef enum RawState {
+    RAW_WHOLE,
+    RAW_NO_SAMPLE, /* whole, and none of its members belong to a sample */
+    RAW_CUT,       /* a tar without an end: whoever wrote it may have been killed */
+    RAW_DAMAGED,   /* a tar with places where no header is */
+} RawState;
+
+/* What a unit is made of. All bytes together are the unit's. */
+typedef struct RawCounts {
+    int64_t n_members, n_strays; /* of samples, and of none; of an MDS dataset its samples */
+    uint64_t member_bytes, stray_bytes;
+    uint64_t frame_bytes; /* headers and what fills blocks; offsets of a shard */
+    uint64_t lost_bytes;  /* of damaged places */
+} RawCounts;
+
 int raw_unit_open(RawSet *set, size_t unit, RawUnit **ret, Error *err);
 RawUnit *raw_unit_free(RawUnit *unit);
 DEFINE_CLEANUP(RawUnit, raw_unit_free)
@@ -47,5 +64,6 @@ DEFINE_CLEANUP(RawUnit, raw_unit_free)
 int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err);
 /* The share of the unit that was read, 0 to 1. */
 double raw_unit_done(const RawUnit *unit);
-/* Writes what was found to be damaged, for people; false: nothing so far. */
-bool raw_unit_damage(const RawUnit *unit, char *text, size_t size);
+/* Both once there are no more samples. text: for people; "" of a unit that is whole. */
+RawState raw_unit_state(const RawUnit *unit, char *text, size_t size);
+RawCounts raw_unit_counts(const RawUnit *unit);

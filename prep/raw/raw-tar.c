@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "prep/raw/raw-internal.h"
+#include "prep/raw/raw-kind.h"
 #include "prep/raw/raw-stream.h"
 #include "prep/raw/tar-read.h"
 #include "prep/raw/utf8.h"
@@ -11,7 +12,14 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { KEYS_MAX = 1 << 24, JSON_BYTES_MAX = 4 << 20 };
+enum {
+    KEYS_MAX = 1 << 24,
+    JSON_BYTES_MAX = 4 << 20,
+    /* What a key had when it was met first. */
+    HAD_PICTURE = 1,
+    HAD_CAPTION = 2, /* or a .json, which may hold one */
+    HAD_ALL = HAD_PICTURE | HAD_CAPTION,
+};
 
 /* The members that count; others (.cls, .npy, ...) belong to the sample and are passed over. */
 typedef enum Kind {
@@ -35,13 +43,25 @@ struct RawTar {
     TarMember member; /* the next sample's first one, if has_member */
     bool has_member, ended;
     char *member_key;
-    uint64_t *keys; /* hashes of the keys that were met: a table, 0 being empty */
+    uint64_t *
+        keys; /* of the keys that were met: a table, 0 being empty; hashes, whose last bits say what a key had */
     size_t n_keys, keys_room;
+    RawCounts counts; /* but for what the reader counts */
 };
 
 static int read_stream(void *context, uint64_t offset, void *buffer, size_t n_bytes, Error *err)
 {
     return raw_stream_read(context, offset, buffer, n_bytes, err);
+}
+
+/* Whatever begins as another format does is one: its bytes are not searched for members. */
+static int check_beginning(const RawTar *tar, uint64_t n_bytes, Error *err)
+{
+    char front[RAW_KIND_BYTES];
+    const size_t n = MIN(n_bytes, sizeof(front));
+    int r = raw_stream_read(tar->stream, 0, front, n, err);
+    const char *kind = r == 0 ? raw_kind_of(front, n) : NULL;
+    return kind ? error_set(err, -EBADMSG, "%s: is no tar but %s", tar->name, kind) : r;
 }
 
 int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err)
@@ -50,7 +70,11 @@ int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err)
     const RawUnitInfo *info = &set->units[unit];
     tar->set = set;
     tar->name = info->name;
+    if (info->n_bytes == 0)
+        return error_set(err, -EBADMSG, "%s: has no bytes", info->name);
     int r = raw_stream_new(set->store, info->name, info->n_bytes, &tar->stream, err);
+    if (r == 0)
+        r = check_beginning(tar, info->n_bytes, err);
     if (r < 0)
         return r;
     tar_reader_init(&tar->reader, &(TarInput){tar->stream, info->n_bytes, read_stream});
@@ -76,12 +100,27 @@ double raw_tar_done(const RawTar *tar)
     return n_bytes > 0 ? (double)tar->reader.at / (double)n_bytes : 1;
 }
 
-bool raw_tar_damage(const RawTar *tar, char *text, size_t size)
+RawState raw_tar_state(const RawTar *tar, char *text, size_t size)
 {
-    if (tar->reader.n_damaged > 0)
+    const TarReader *reader = &tar->reader;
+    if (reader->n_damaged > 0) {
         (void)snprintf(text, size, "%s: no header of a member at byte %" PRIu64 "%s", tar->name,
-                       tar->reader.first_damage, tar->reader.n_damaged > 1 ? ", and later" : "");
-    return tar->reader.n_damaged > 0;
+                       reader->first_damage, reader->n_damaged > 1 ? ", and later" : "");
+        return RAW_DAMAGED;
+    }
+    if (!reader->has_end) {
+        (void)snprintf(text, size, "%s: has no end; its writer may have been killed", tar->name);
+        return RAW_CUT;
+    }
+    return RAW_WHOLE;
+}
+
+RawCounts raw_tar_counts(const RawTar *tar)
+{
+    RawCounts counts = tar->counts;
+    counts.frame_bytes = tar->reader.frame_bytes;
+    counts.lost_bytes = tar->reader.lost_bytes;
+    return counts;
 }
 
 /* ---- keys ---- */
@@ -102,18 +141,24 @@ static Kind kind_of(const char *extension)
     return NOTHING;
 }
 
-static void put_key(uint64_t *keys, size_t room, uint64_t hash)
+static uint64_t key_hash(const char *key)
 {
-    size_t at = hash & (room - 1);
-    while (keys[at] && keys[at] != hash)
-        at = (at + 1) & (room - 1);
-    keys[at] = hash;
+    return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)HAD_ALL, (uint64_t)HAD_ALL + 1);
 }
 
-/* 1: the key is new. 0: it was met before. */
-static int meet_key(RawTar *tar, const char *key, Error *err)
+/* Where a hash is, or would be. */
+static uint64_t *find_key(uint64_t *keys, size_t room, uint64_t hash)
 {
-    uint64_t hash = MAX(hash64_bytes(key, strlen(key), 0), UINT64_C(1));
+    size_t at = (hash >> 2) & (room - 1);
+    while (keys[at] && (keys[at] & ~(uint64_t)HAD_ALL) != hash)
+        at = (at + 1) & (room - 1);
+    return &keys[at];
+}
+
+/* 1: the key is new. 0: it was met before, and had *ret_had. */
+static int meet_key(RawTar *tar, const char *key, unsigned *ret_had, Error *err)
+{
+    const uint64_t hash = key_hash(key);
     if (2 * (tar->n_keys + 1) > tar->keys_room) {
         size_t room = MAX(2 * tar->keys_room, (size_t)1024);
         if (tar->n_keys == KEYS_MAX)
@@ -123,21 +168,32 @@ static int meet_key(RawTar *tar, const char *key, Error *err)
             return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
         for (size_t i = 0; i < tar->keys_room; i++)
             if (tar->keys[i])
-                put_key(grown, room, tar->keys[i]);
+                *find_key(grown, room, tar->keys[i] & ~(uint64_t)HAD_ALL) = tar->keys[i];
         free(tar->keys);
         tar->keys = grown;
         tar->keys_room = room;
     }
-    for (size_t at = hash & (tar->keys_room - 1); tar->keys[at];
-         at = (at + 1) & (tar->keys_room - 1))
-        if (tar->keys[at] == hash)
-            return 0;
-    put_key(tar->keys, tar->keys_room, hash);
-    tar->n_keys++;
-    return 1;
+    uint64_t *at = find_key(tar->keys, tar->keys_room, hash);
+    const bool is_new = *at == 0;
+    *ret_had = (unsigned)(*at & HAD_ALL);
+    tar->n_keys += is_new;
+    if (is_new)
+        *at = hash;
+    return is_new;
+}
+
+static void note_key(const RawTar *tar, const char *key, unsigned had)
+{
+    *find_key(tar->keys, tar->keys_room, key_hash(key)) |= had;
 }
 
 /* ---- samples ---- */
+
+static void count_member(RawCounts *counts, const TarMember *member, bool has_key)
+{
+    *(has_key ? &counts->n_members : &counts->n_strays) += 1;
+    *(has_key ? &counts->member_bytes : &counts->stray_bytes) += member->n_there;
+}
 
 /* Looks at the next member that has a key. 1 or 0. */
 static int look(RawTar *tar, Error *err)
@@ -147,7 +203,13 @@ static int look(RawTar *tar, Error *err)
         if (r < 0)
             return r;
         tar->ended = r == 0;
+        if (r == 0 && tar->counts.n_members + tar->counts.n_strays == 0 &&
+            tar->reader.n_damaged > 0 && tar->reader.first_damage == 0)
+            return error_set(err, -EBADMSG, "%s: is no tar: no header of a member is in it",
+                             tar->name);
         size_t n = r ? key_bytes(tar->member.name) : 0;
+        if (r > 0)
+            count_member(&tar->counts, &tar->member, n > 0);
         if (n == 0)
             continue;
         free(tar->member_key);
@@ -183,9 +245,21 @@ static int read_member(RawTar *tar, size_t limit, RawSample *sample, char **ret,
 
 typedef struct Group { /* the members of a sample that were met */
     bool have[N_KINDS], lossy;
+    unsigned had;
+    char there[100]; /* what stands behind their key, for people */
     char *json;
     size_t n_json;
 } Group;
+
+static void name_member(Group *group, const char *extension)
+{
+    const size_t used = strlen(group->there);
+    if (used + strlen(extension) + sizeof(", ., ...") <= sizeof(group->there))
+        (void)snprintf(group->there + used, sizeof(group->there) - used, "%s.%s", used ? ", " : "",
+                       extension);
+    else if (used >= 3 && strcmp(group->there + used - 3, "...") != 0)
+        (void)snprintf(group->there + used, sizeof(group->there) - used, ", ...");
+}
 
 static int take_member(RawTar *tar, bool whole, Group *group, RawSample *sample, Error *err)
 {
@@ -194,7 +268,11 @@ static int take_member(RawTar *tar, bool whole, Group *group, RawSample *sample,
     group->lossy |= m->fault == TAR_TRUNCATED;
     if (m->fault == TAR_TRUNCATED)
         raw_sample_reject(sample, RAW_TRUNCATED, "the tar ends inside a member");
-    if (kind == NOTHING || !whole)
+    name_member(group, m->name + strlen(tar->member_key) + 1);
+    if (kind == NOTHING)
+        return 0;
+    group->had |= kind < N_PICTURES ? HAD_PICTURE : HAD_CAPTION;
+    if (!whole)
         return 0;
     if (m->fault == TAR_SPARSE)
         raw_sample_reject(sample, RAW_SPARSE, "a sparse member");
@@ -227,38 +305,83 @@ static int take_group(RawTar *tar, const char *key, bool whole, Group *group, Ra
     if (r < 0)
         return r;
     group->lossy |= r > 0 && tar->member.after_damage;
-    group->lossy |= r == 0 && tar->reader.lost;
+    group->lossy |= r == 0 && (tar->reader.lost || !tar->reader.has_end);
+    return 0;
+}
+
+/* A key that was met before has members that its first sample lacked: that one is not whole, and may have been given
+ * out without them. */
+static int reject_again(const RawTar *tar, unsigned had, const Group *group, RawSample *sample,
+                        Error *err)
+{
+    if ((group->had & ~had) == 0) {
+        raw_sample_reject(sample, RAW_DUPLICATE_KEY, "an earlier sample has this key");
+        return 0;
+    }
+    if (tar->set->options.keep_missing)
+        return error_set(err, -EBADMSG,
+                         "%s: the members of %.200s do not lie together; sort the tar by name",
+                         tar->name, sample->key);
+    sample->reason = RAW_FINE; /* whatever else may be said of a half */
+    raw_sample_reject(sample, RAW_APART,
+                      "the members of %.100s do not lie together; sort the tar by name",
+                      sample->key);
+    return 0;
+}
+
+static bool holds(const char *text, const char *extension)
+{
+    const char *at = strcasestr(text, extension);
+    return at && (at[strlen(extension)] == ',' || at[strlen(extension)] == '\0');
+}
+
+static void reject_without_picture(RawSample *sample, const Group *group)
+{
+    static const char *const others[] = {".gif", ".bmp", ".avif", ".tif", ".tiff", ".heic"};
+    const char *other = NULL;
+    for (size_t i = 0; i < ELEMENTSOF(others) && !other; i++)
+        other = holds(group->there, others[i]) ? others[i] : NULL;
+    raw_sample_reject(sample, RAW_NO_IMAGE, "no .jpg, .jpeg, .png or .webp among: %s%s%s%s",
+                      group->there, other ? "; " : "", other ? other : "",
+                      other ? " is not read, convert it" : "");
+}
+
+/* The rest of a sample whose members were met. */
+static int end_sample(const RawTar *tar, Group *group, RawSample *ret, Error *err)
+{
+    if (group->json && ret->reason == RAW_FINE && (tar->set->options.fields || !ret->caption) &&
+        raw_sample_take_json(ret, group->json, group->n_json, tar->set->options.caption) < 0)
+        return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
+    /* What is missing where the tar is damaged may have been there. */
+    if (group->lossy && (!ret->picture || !ret->caption))
+        raw_sample_reject(ret, RAW_TRUNCATED, "the tar is damaged here");
+    if (!ret->picture)
+        reject_without_picture(ret, group);
+    raw_sample_check(ret, tar->set->options.keep_missing);
     return 0;
 }
 
 int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err)
 {
     Group group = {0};
+    unsigned had = 0;
     int r = look(tar, err);
     if (r <= 0)
         return r;
     group.lossy = tar->member.after_damage; /* its first members may be what was lost */
     _cleanup_free_ char *key = memory_text(tar->member_key);
     ret->key = utf8_make(key, strlen(key));
-    r = ret->key ? meet_key(tar, key, err)
-                 : error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
-    if (r < 0)
-        return r;
-    if (r == 0)
-        raw_sample_reject(ret, RAW_DUPLICATE_KEY, "an earlier sample has this key");
-    r = take_group(tar, key, whole, &group, ret, err);
-    if (r == 0 && group.json && ret->reason == RAW_FINE &&
-        (tar->set->options.fields || !ret->caption) &&
-        raw_sample_take_json(ret, group.json, group.n_json, tar->set->options.caption) < 0)
-        r = error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
+    int is_new = ret->key ? meet_key(tar, key, &had, err)
+                          : error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
+    if (is_new < 0)
+        return is_new;
+    r = take_group(tar, key, whole && is_new, &group, ret, err);
+    if (r == 0 && !is_new)
+        r = reject_again(tar, had, &group, ret, err);
+    if (r == 0 && is_new)
+        note_key(tar, key, group.had);
+    if (r == 0 && is_new && whole)
+        r = end_sample(tar, &group, ret, err);
     free(group.json);
-    if (r < 0)
-        return r;
-    if (!whole)
-        return 1;
-    /* What is missing where the tar is damaged may have been there. */
-    if (group.lossy && (!ret->picture || !ret->caption))
-        raw_sample_reject(ret, RAW_TRUNCATED, "the tar is damaged here");
-    raw_sample_check(ret, tar->set->options.keep_missing);
-    return 1;
+    return r < 0 ? r : 1;
 }

@@ -86,10 +86,11 @@ static void forget(TarReader *tar)
     tar->has_size = tar->sparse = false;
 }
 
-static void lose_way(TarReader *tar, uint64_t at)
+static void lose_way(TarReader *tar, uint64_t at, uint64_t n_bytes)
 {
     if (tar->n_damaged++ == 0)
         tar->first_damage = at;
+    tar->lost_bytes += n_bytes;
     tar->lost = true;
     forget(tar);
 }
@@ -188,7 +189,7 @@ static int take_name(TarReader *tar, const TarHeader *h)
 static int skip_sparse_map(TarReader *tar, const TarHeader *h, Error *err)
 {
     bool more = ((const char *)h)[482] != 0;
-    while (more && tar->at + TAR_BLOCK <= tar->input.n_bytes) {
+    for (; more && tar->at + TAR_BLOCK <= tar->input.n_bytes; tar->frame_bytes += TAR_BLOCK) {
         char block[TAR_BLOCK];
         int r = tar->input.read(tar->input.context, tar->at, block, sizeof(block), err);
         if (r < 0)
@@ -199,13 +200,15 @@ static int skip_sparse_map(TarReader *tar, const TarHeader *h, Error *err)
     return 0;
 }
 
-/* Passes over n_bytes of payload and what fills its last block; a tar that ends before ends the walk. */
-static void pass(TarReader *tar, uint64_t n_bytes)
+/* Passes over n_bytes of payload and what fills its last block; a tar that ends before ends the walk. Returns how many
+ * of the payload are there. */
+static uint64_t pass(TarReader *tar, uint64_t n_bytes)
 {
-    uint64_t left = tar->input.n_bytes - tar->at;
-    uint64_t padding = (TAR_BLOCK - n_bytes % TAR_BLOCK) % TAR_BLOCK;
-    tar->at = n_bytes > left || padding > left - n_bytes ? tar->input.n_bytes
-                                                         : tar->at + n_bytes + padding;
+    const uint64_t left = tar->input.n_bytes - tar->at, there = MIN(n_bytes, left);
+    const uint64_t padding = MIN((TAR_BLOCK - n_bytes % TAR_BLOCK) % TAR_BLOCK, left - there);
+    tar->at += there + padding;
+    tar->frame_bytes += padding;
+    return there;
 }
 
 /* What the header at tar->at - TAR_BLOCK means. 1: *ret is a file. 0: look at the next block. */
@@ -214,21 +217,23 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
     uint64_t n_bytes, header = tar->at - TAR_BLOCK;
     int r;
     if (!checksum_holds(h) || !parse_number(h->size, sizeof(h->size), &n_bytes)) {
-        lose_way(tar, header);
+        lose_way(tar, header, TAR_BLOCK);
         return 0;
     }
+    r = h->type == 'x' || h->type == 'L' ? take_extension(tar, h->type, tar->at, n_bytes, err) : 0;
+    if (r > 0) {
+        lose_way(tar, header, TAR_BLOCK);
+        return 0;
+    }
+    if (r < 0)
+        return r;
+    tar->frame_bytes += TAR_BLOCK;
     switch (h->type) {
     case 'x':
     case 'L':
-        r = take_extension(tar, h->type, tar->at, n_bytes, err);
-        if (r > 0)
-            lose_way(tar, header);
-        else if (r == 0)
-            pass(tar, n_bytes);
-        return MIN(r, 0);
     case 'g':
     case 'K':
-        pass(tar, n_bytes);
+        tar->frame_bytes += pass(tar, n_bytes);
         return 0;
     case '1' ... '6': /* links, devices, folders, pipes: nothing follows */
         forget(tar);
@@ -255,35 +260,48 @@ static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error
                                 : sparse                               ? TAR_SPARSE
                                                                        : TAR_GOOD,
                        .after_damage = tar->lost};
-    pass(tar, n_bytes);
+    ret->n_there = pass(tar, n_bytes);
+    if (!file)
+        tar->frame_bytes += ret->n_there;
     tar->lost &= !file;
     return file;
 }
 
 int tar_next(TarReader *tar, TarMember *ret, Error *err)
 {
-    for (bool empty_before = false; tar->at + TAR_BLOCK <= tar->input.n_bytes;) {
+    bool empty_before = false;
+    while (tar->at + TAR_BLOCK <= tar->input.n_bytes) {
         TarHeader h;
         int r = tar->input.read(tar->input.context, tar->at, &h, sizeof(h), err);
         if (r < 0)
             return r;
         tar->at += TAR_BLOCK;
         if (is_empty(&h)) {
+            *(tar->lost ? &tar->lost_bytes : &tar->frame_bytes) += TAR_BLOCK;
             if (empty_before && !tar->lost) {
+                tar->frame_bytes += tar->input.n_bytes - tar->at;
                 tar->at = tar->input.n_bytes;
+                tar->has_end = true;
                 return 0;
             }
             empty_before = true;
             continue;
         }
         empty_before = false;
-        if (tar->lost && !(is_ustar(&h) && checksum_holds(&h)))
+        if (tar->lost && !(is_ustar(&h) && checksum_holds(&h))) {
+            tar->lost_bytes += TAR_BLOCK;
             continue; /* one place of damage, however long it is */
+        }
         r = take_header(tar, &h, ret, err);
         if (r != 0)
             return r;
     }
-    if (tar->at < tar->input.n_bytes && !tar->lost)
-        lose_way(tar, tar->at); /* a part of a header */
+    const uint64_t rest = tar->input.n_bytes - tar->at; /* a part of a header */
+    if (rest > 0 && !tar->lost)
+        lose_way(tar, tar->at, rest);
+    else
+        tar->lost_bytes += rest;
+    tar->at = tar->input.n_bytes;
+    tar->has_end |= empty_before && rest == 0;
     return 0;
 }

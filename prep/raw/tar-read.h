@@ -5,9 +5,10 @@
  * damage ends nothing: where a header's checksum is wrong, the walk goes on at the next block that is a ustar header.
  * A part of a block at the end is damage, too.
  *
- * Rules: two empty blocks end a tar; so does its last byte. Links, folders, devices and unknown kinds are no members
- *        here. A sparse file is one that cannot be read. Global pax headers are passed over. Of a pax header path and
- *        size count.
+ * Rules: two empty blocks end a tar; so does its last byte, but only an empty block there is an end that a writer made:
+ *        a tar without one was not finished, whatever its last member is. Links, folders, devices and unknown kinds are
+ *        no members here. A sparse file is one that cannot be read. Global pax headers are passed over. Of a pax header
+ *        path and size count.
  *
  * Ownership: the caller owns the TarReader and what its input points to; a TarMember's name stays until the next
  *            tar_next(). tar_reader_clear() frees.
@@ -36,6 +37,7 @@ typedef enum TarFault { TAR_GOOD, TAR_SPARSE, TAR_TRUNCATED } TarFault;
 typedef struct TarMember {
     const char *name;
     uint64_t offset, n_bytes; /* of what the file holds */
+    uint64_t n_there;         /* of these in the tar, which may end before */
     TarFault fault;           /* of another than TAR_GOOD nothing is to be read */
     bool after_damage;        /* what lay before it is lost */
 } TarMember;
@@ -45,6 +47,10 @@ typedef struct TarReader {
     uint64_t at;
     uint64_t n_damaged,
         first_damage; /* places where the walk was lost, and the first one's offset */
+    bool has_end;     /* once there are no more members: an empty block was the last one */
+    /* So far, and once there are no more members with the members' n_there all bytes of the tar: headers, what fills
+     * blocks, and what is behind the end; and blocks that were passed over, since they are damaged. */
+    uint64_t frame_bytes, lost_bytes;
 
     /* internal */
     char *name; /* of the last member */

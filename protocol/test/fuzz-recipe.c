@@ -21,8 +21,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     int r = recipe_parse("canonical", text, strlen(text), &again, &err);
     assert(r == 0);
     Hash zero = {0};
-    assert(hash_equal(recipe_identity(recipe, zero, zero, zero),
-                      recipe_identity(again, zero, zero, zero)));
+    assert(hash_equal(recipe_identity(recipe, RECIPE_SAMPLE_RULES, zero, zero, zero),
+                      recipe_identity(again, RECIPE_SAMPLE_RULES, zero, zero, zero)));
     free(text);
     json_decref(canonical);
     (void)recipe_free(recipe);

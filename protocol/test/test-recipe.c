@@ -223,13 +223,15 @@ static void each_key_names_its_bad_value(void **state)
     refuse(large, "more than 1048576 bytes");
 }
 
-static Hash identity(const char *text)
+static Hash identity_by(int rules, const char *text)
 {
     Recipe *r = parse(text);
-    Hash hash = recipe_identity(r, (Hash){1, 2}, (Hash){3, 4}, (Hash){5, 6});
+    Hash hash = recipe_identity(r, rules, (Hash){1, 2}, (Hash){3, 4}, (Hash){5, 6});
     recipe_free(r);
     return hash;
 }
+
+static Hash identity(const char *text) { return identity_by(RECIPE_SAMPLE_RULES, text); }
 
 static void identity_is_what_may_change_a_byte(void **state)
 {
@@ -240,6 +242,7 @@ static void identity_is_what_may_change_a_byte(void **state)
         "{\"batch\": 3}",
         "{\"threads\": 2}",
         "{\"max_rejected\": 1}",
+        "{\"max_damaged_units\": 0}",
         "{\"side\": 256, \"keep\": {\"key\": \"str\", \"caption\": \"str\"}}",
         "{\"tokenizer\": \"open_clip\", \"filters\": {}}",
     };
@@ -271,16 +274,23 @@ static void identity_is_what_may_change_a_byte(void **state)
     }
     /* The model's parts count, each by itself. */
     Recipe *r = parse("{}");
-    Hash hash[] = {recipe_identity(r, (Hash){1, 9}, (Hash){3, 4}, (Hash){5, 6}),
-                   recipe_identity(r, (Hash){1, 2}, (Hash){9, 4}, (Hash){5, 6}),
-                   recipe_identity(r, (Hash){1, 2}, (Hash){3, 4}, (Hash){5, 9})};
+    Hash hash[] = {
+        recipe_identity(r, RECIPE_SAMPLE_RULES, (Hash){1, 9}, (Hash){3, 4}, (Hash){5, 6}),
+        recipe_identity(r, RECIPE_SAMPLE_RULES, (Hash){1, 2}, (Hash){9, 4}, (Hash){5, 6}),
+        recipe_identity(r, RECIPE_SAMPLE_RULES, (Hash){1, 2}, (Hash){3, 4}, (Hash){5, 9})};
     for (size_t i = 0; i < ELEMENTSOF(hash); i++)
         assert_false(hash_equal(hash[i], plain));
     recipe_free(r);
     /* Frozen: datasets that were made remember it. */
     char text[HASH_TEXT_BYTES];
-    assert_string_equal(hash_format(plain, text), "44095762c1bb8646585bc5ffb589c890");
-    assert_string_equal(hash_format(identity(whole), text), "130b75c40bc6ad84a8bb4e1963404186");
+    assert_string_equal(hash_format(identity_by(1, "{}"), text),
+                        "44095762c1bb8646585bc5ffb589c890");
+    assert_string_equal(hash_format(identity_by(1, whole), text),
+                        "130b75c40bc6ad84a8bb4e1963404186");
+    assert_string_equal(hash_format(identity_by(2, "{}"), text),
+                        "a22455c121cb08350ca2a3559f50fced");
+    assert_string_equal(hash_format(identity_by(2, whole), text),
+                        "783dbd563ffebb42b9e03c776ee7f089");
 }
 
 int main(void)

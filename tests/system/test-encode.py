@@ -487,10 +487,39 @@ class Encode(EncodeCase):
             file.truncate(data.index(b"7.txt") + 512)
         out = self.lab.path("damaged-out")
         code, text = self.encode(self.recipe, out, source=source)
+        self.assertEqual(code, 1, text)
+        self.assertIn("more than max_damaged_units, 0.01 of all: units: 1, damaged 1; members: 15; lost bytes: ", text)
+        made = {name: os.stat(os.path.join(out, name)).st_mtime_ns for name in tree(out)}
+        code, text = self.encode(self.write_recipe("damaged", max_damaged_units=1), out, source=source)
         self.assertEqual(code, 0, text)
+        self.assertEqual({name: os.stat(os.path.join(out, name)).st_mtime_ns for name in made}, made, "nothing is made twice")
+        with open(out + "/encoder.json") as file:
+            told = json.load(file)["input"]
+        self.assertEqual((told["units"], told["damaged"], told["members"]), (1, 1, 15))
+        self.assertEqual(sum(n for key, n in told.items() if "bytes" in key), os.path.getsize(source + "/0.tar"))
+        code, text = self.lab.run(SDPREP, "check", "--recipe", self.recipe, "--in", source)
+        self.assertEqual(code, 1, text)
         self.assertIn("damaged: 0.tar: no header of a member at byte %d" % at, text)
         self.assertEqual([row["key"] for row in samples(out)], [b"0", b"1", b"2", b"4", b"5", b"6"])
         self.assertEqual(rejects(out), [("3", "truncated"), ("7", "truncated")])
+
+    def test_what_is_no_tar(self):
+        """It is named and set aside, the others are made, and there is no dataset until it is mended."""
+        source, out = self.lab.path("mixed"), self.lab.path("mixed-out")
+        write_tar(source + "/0.tar", [("0.png", self.pictures[0]), ("0.txt", b"c")])
+        write_tar(source + "/2.tar", [("2.png", self.pictures[1]), ("2.txt", b"c")])
+        with open(source + "/1.tar", "wb") as file:
+            file.write(b"<?xml version='1.0'?><Error><Code>AccessDenied</Code></Error>")
+        for _ in range(2):
+            code, text = self.encode(self.recipe, out, source=source)
+            self.assertEqual(code, 1, text)
+            self.assertIn("set aside: 1.tar: is no tar but an XML text, as a store's error is", text)
+            self.assertIn("1 of 3 units are not what they should be", text)
+            self.assertNotIn("index.json", tree(out))
+            self.assertIn("encoding/u00002.json", tree(out))
+        code, text = self.lab.run(SDPREP, "check", "--recipe", self.recipe, "--in", source)
+        self.assertEqual(code, 1, text)
+        self.assertIn("units: 2; members: 4; set aside: 1", text)
 
     def test_trains(self):
         """Today's trainer trains on it; killed on its way it ends with the same digest."""

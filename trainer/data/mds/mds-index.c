@@ -194,7 +194,7 @@ static int walk_shards(const char *source, IndexCursor *c, MdsEntryHandler handl
 int mds_index_walk(const char *source, const char *text, size_t n_bytes, MdsEntryHandler handler,
                    void *context, Error *err)
 {
-    IndexCursor c = {text, text + n_bytes};
+    IndexCursor c = {text + json_mark_bytes(text, n_bytes), text + n_bytes};
     bool saw_shards = false, saw_version = false;
     if (!take(&c, '{'))
         return error_set(err, -EINVAL, "%s: expected a JSON object", source);

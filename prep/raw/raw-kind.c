@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* raw-kind.c - see raw-kind.h. */
+#include "prep/raw/raw-kind.h"
+
+#include <string.h>
+#include <strings.h>
+
+static const struct {
+    const char *begins, *kind;
+} magics[] = {
+    {"\x1f\x8b", "gzip"},
+    {"\x28\xb5\x2f\xfd", "zstd"},
+    {"PK\x03\x04", "a zip archive"},
+    {"PK\x05\x06", "a zip archive"},
+    {"BZh", "bzip2"},
+    {"\xfd"
+     "7zXZ",
+     "xz"},
+    {"7z\xbc\xaf", "a 7z archive"},
+    {"PAR1", "Parquet"},
+    {"version https://git-lfs", "a pointer of Git LFS, whose file was not fetched"},
+};
+
+/* Texts may have blanks and a byte order mark in front, and letters of either size. */
+static const struct {
+    const char *begins, *kind;
+} texts[] = {
+    {"<?xml", "an XML text, as a store's error is"},
+    {"<error", "an XML text, as a store's error is"},
+    {"<!doctype html", "an HTML page"},
+    {"<html", "an HTML page"},
+    {"{", "a JSON text"},
+};
+
+static size_t blank_bytes(const char *p, size_t n)
+{
+    size_t at = n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    while (at < n && strchr(" \t\r\n", p[at]) && p[at])
+        at++;
+    return at;
+}
+
+const char *raw_kind_of(const void *bytes, size_t n_bytes)
+{
+    const char *p = bytes;
+    for (size_t i = 0; i < ELEMENTSOF(magics); i++) {
+        const size_t n = strlen(magics[i].begins);
+        if (n <= n_bytes && memcmp(p, magics[i].begins, n) == 0)
+            return magics[i].kind;
+    }
+    const size_t blank = blank_bytes(p, n_bytes);
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++) {
+        const size_t n = strlen(texts[i].begins);
+        if (n <= n_bytes - blank && strncasecmp(p + blank, texts[i].begins, n) == 0)
+            return texts[i].kind;
+    }
+    return NULL;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-raw-units.c - what is told of whole units: that they end, that they are tars at all, that their keys lie together;
+ * and what is told of samples that lack something. */
+#include "prep/raw/test/testing-raw.h"
+
+static RawState state_of(const Made *made, char *text, size_t size)
+{
+    Error err = ERROR_INIT;
+    RawSet *set;
+    RawUnit *unit;
+    RawSample *s;
+    int r;
+    assert_good(raw_set_open(made->scratch.path, &plain, &set, &err), err);
+    assert_good(raw_unit_open(set, 0, &unit, &err), err);
+    while ((r = raw_unit_next(unit, true, &s, &err)) > 0)
+        ;
+    assert_good(r, err);
+    const RawState state = raw_unit_state(unit, text, size);
+    raw_unit_free(unit);
+    raw_set_free(set);
+    return state;
+}
+
+/* A tar is whole that has an end, one empty block at least; a tar of other things is whole, too, and has no sample. */
+static void what_a_tar_is_told_to_be(void **state)
+{
+    (void)state;
+    Made m = begin();
+    char text[300];
+    add(&m, "0.jpg", "P");
+    add(&m, "0.txt", "C");
+    write_tar(&m, "0.tar");
+    assert_int_equal(state_of(&m, text, sizeof(text)), RAW_CUT);
+    assert_string_equal(text, "0.tar: has no end; its writer may have been killed");
+    m.tar.n_bytes -= TAR_BLOCK / 2;
+    write_tar(&m, "0.tar");
+    assert_int_equal(state_of(&m, text, sizeof(text)), RAW_CUT);
+    m.tar.n_bytes += TAR_BLOCK / 2;
+    const size_t whole = m.tar.n_bytes;
+    assert_int_equal(tar_writer_finish(&m.tar), 0);
+    write_tar(&m, "0.tar");
+    assert_int_equal(state_of(&m, text, sizeof(text)), RAW_WHOLE);
+    assert_string_equal(text, "");
+    m.tar.n_bytes = whole + TAR_BLOCK; /* a lone empty block */
+    write_tar(&m, "0.tar");
+    assert_int_equal(state_of(&m, text, sizeof(text)), RAW_WHOLE);
+    m.tar.n_bytes = whole + TAR_BLOCK / 2;
+    write_tar(&m, "0.tar");
+    assert_int_equal(state_of(&m, text, sizeof(text)), RAW_DAMAGED);
+    tar_writer_reset(&m.tar);
+    add(&m, "README", "no key");
+    assert_int_equal(tar_writer_finish(&m.tar), 0);
+    write_tar(&m, "0.tar");
+    assert_int_equal(state_of(&m, text, sizeof(text)), RAW_NO_SAMPLE);
+    assert_string_equal(text, "0.tar: no sample is in it");
+    end(&m);
+}
+
+static void another_format_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begins;
+        size_t n;
+        const char *says;
+    } cases[] = {
+        {"\x1f\x8b\x08\0", 4, "is no tar but gzip"},
+        {"\x28\xb5\x2f\xfd", 4, "is no tar but zstd"},
+        {"PK\x03\x04", 4, "is no tar but a zip archive"},
+        {"\xef\xbb\xbf <?XML version", 17, "is no tar but an XML text"},
+        {"\n<!DOCTYPE html>", 16, "is no tar but an HTML page"},
+        {"version https://git-lfs.github.com/spec/v1", 42, "is no tar but a pointer of Git LFS"},
+        {"<", 1, "is no tar: no header"},
+    };
+    Made m = begin();
+    char path[PATH_MAX], text[400];
+    Error err = ERROR_INIT;
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        assert_good(file_write(scratch_path(&m.scratch, "0.tar", path), cases[i].begins, cases[i].n,
+                               0, &err),
+                    err);
+        describe(m.scratch.path, &plain, text, sizeof(text));
+        if (!strstr(text, cases[i].says))
+            fail_msg("%s: %s", cases[i].says, text);
+    }
+    end(&m);
+}
+
+/* With the empty caption for missing ones the first half was given out already, and the whole unit is set aside. */
+static void members_that_do_not_lie_together_are_the_tars_fault(void **state)
+{
+    (void)state;
+    Made m = begin();
+    RawOptions empty = plain;
+    empty.keep_missing = true;
+    add(&m, "0.jpg", "P");
+    add(&m, "1.jpg", "P");
+    add(&m, "1.txt", "C");
+    add(&m, "0.json", "{}");
+    add(&m, "1.jpg", "again");
+    add(&m, "2.jpg", "P");
+    add(&m, "2.txt", "C");
+    assert_int_equal(tar_writer_finish(&m.tar), 0);
+    write_tar(&m, "0.tar");
+    expect(&m, &plain, "0: no-caption\n1: P|C\n0: apart\n1: duplicate-key\n2: P|C\n");
+    expect(&m, &empty,
+           "0: P|-\n1: P|C\n"
+           "0.tar: the members of 0 do not lie together; sort the tar by name\n");
+    end(&m);
+}
+
+/* Python's json writes words for floats that are missing, which no caption is rejected for. */
+static void words_that_are_no_numbers_are_missing_values(void **state)
+{
+    (void)state;
+    Made m = begin();
+    RawOptions options = plain;
+    options.fields = true;
+    add(&m, "0.jpg", "P");
+    add(&m, "0.json",
+        "\xef\xbb\xbf{\"caption\": \"NaN \\\"Infinity\\\" \\\\\", \"a\": NaN, \"b\": [-Infinity,"
+        "Infinity], \"NaN\": 1}");
+    add(&m, "1.jpg", "P");
+    add(&m, "1.json", "{\"caption\": NaN}");
+    add(&m, "2.jpg", "P");
+    add(&m, "2.json", "{\"caption\": \"C\", \"a\": Nan}");
+    assert_int_equal(tar_writer_finish(&m.tar), 0);
+    write_tar(&m, "0.tar");
+    expect(&m, &options, "0: P|NaN \"Infinity\" \\\n1: no-caption\n2: bad-json\n");
+
+    Error err = ERROR_INIT;
+    RawSet *set;
+    RawUnit *unit;
+    RawSample *s;
+    assert_good(raw_set_open(m.scratch.path, &options, &set, &err), err);
+    assert_good(raw_unit_open(set, 0, &unit, &err), err);
+    assert_int_equal(raw_unit_next(unit, true, &s, &err), 1);
+    assert_true(json_is_null(json_object_get(s->fields, "a")));
+    assert_true(json_is_null(json_array_get(json_object_get(s->fields, "b"), 1)));
+    assert_true(json_is_integer(json_object_get(s->fields, "NaN")));
+    raw_unit_free(unit);
+    raw_set_free(set);
+    end(&m);
+}
+
+/* What is there instead is named. */
+static void who_has_no_picture_is_told_what_it_has(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *names[3], *says;
+    } cases[] = {
+        {{"a.00.jpg", "a.txt"}, "no .jpg, .jpeg, .png or .webp among: .00.jpg, .txt"},
+        {{"a.gif", "a.txt"}, "among: .gif, .txt; .gif is not read, convert it"},
+        {{"a.txt"}, "among: .txt"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Made m = begin();
+        Error err = ERROR_INIT;
+        RawSet *set;
+        RawUnit *unit;
+        RawSample *s;
+        for (size_t k = 0; cases[i].names[k]; k++)
+            add(&m, cases[i].names[k], "C");
+        assert_int_equal(tar_writer_finish(&m.tar), 0);
+        write_tar(&m, "0.tar");
+        assert_good(raw_set_open(m.scratch.path, &plain, &set, &err), err);
+        assert_good(raw_unit_open(set, 0, &unit, &err), err);
+        assert_int_equal(raw_unit_next(unit, true, &s, &err), 1);
+        assert_int_equal(s->reason, RAW_NO_IMAGE);
+        if (!strstr(s->why, cases[i].says))
+            fail_msg("%s", s->why);
+        raw_unit_free(unit);
+        raw_set_free(set);
+        end(&m);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_a_tar_is_told_to_be),
+        cmocka_unit_test(another_format_is_named),
+        cmocka_unit_test(members_that_do_not_lie_together_are_the_tars_fault),
+        cmocka_unit_test(words_that_are_no_numbers_are_missing_values),
+        cmocka_unit_test(who_has_no_picture_is_told_what_it_has),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
