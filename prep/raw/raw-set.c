@@ -172,8 +172,11 @@ RawState raw_unit_state(const RawUnit *unit, char *text, size_t size)
     const RawState state = unit->tar ? raw_tar_state(unit->tar, text, size) : RAW_WHOLE;
     if (state != RAW_WHOLE)
         return state;
-    (void)snprintf(text, size, unit->next > 0 ? "" : "%s: no sample is in it", unit->name);
-    return unit->next > 0 ? RAW_WHOLE : RAW_NO_SAMPLE;
+    *text = '\0';
+    if (unit->next > 0)
+        return RAW_WHOLE;
+    (void)snprintf(text, size, "%s: no sample is in it", unit->name);
+    return RAW_NO_SAMPLE;
 }
 
 RawCounts raw_unit_counts(const RawUnit *unit)
