@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-raw-units.c - what is told of whole units: that they end, that they are tars at all, that their keys lie together;
- * and what is told of samples that lack something. */
+/* test-raw-units.c - what is told of whole units: that they end, that they are tars at all, that their keys lie
+ * together; and what is told of samples that lack something. */
 #include "prep/raw/test/testing-raw.h"
 
 static RawState state_of(const Made *made, char *text, size_t size)
