@@ -42,6 +42,5 @@ ExitCode exit_code_of_store(int r);
  * missing or unreadable, so that the job is to blame; other codes come back unchanged. */
 int exit_errno_of_named(int r);
 
-/* What a store says to whoever may not write there, or to a place that is none: waiting mends it only where it was once
- * otherwise. */
+/* Whether a store refuses the writer or the place: waiting mends that only where a write has succeeded before. */
 bool exit_is_refusal(int r);

@@ -5,7 +5,7 @@
 
 /* ---- GroupNorm ---- */
 
-/* What one run takes and leaves; all memory is the device's. */
+/* Operands and results of one run; all memory is the device's. */
 typedef struct Norm {
     GroupNormShape s;
     size_t rows;

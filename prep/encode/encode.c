@@ -133,7 +133,7 @@ static void format_claim(const EncodeRun *run, FolderClaim *ret)
     hash_format(hash_bytes(memory_given(text), n_bytes), ret->input);
     free(text);
     hash_format(run->encoding.identity, ret->identity);
-    hash_format(run->encoding.identities[RECIPE_SAMPLE_RULES - 1], ret->before);
+    hash_format(run->encoding.before, ret->before);
 }
 
 static bool stat_folder(Store *store, struct stat *ret)

@@ -74,12 +74,12 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
         return r;
     e->merges = tokenizer_hash(e->tokenizer);
     r = measure_numerics(e, err);
-    if (r == 0)
-        for (int rules = 1; rules <= RECIPE_SAMPLE_RULES; rules++)
-            e->identities[rules] =
-                recipe_identity(recipe, rules, e->weights, e->merges, e->numerics);
-    e->identity = e->identities[RECIPE_SAMPLE_RULES];
-    return r;
+    if (r < 0)
+        return r;
+    e->identity = recipe_identity(recipe, RECIPE_SAMPLE_RULES, e->weights, e->merges, e->numerics);
+    e->before =
+        recipe_identity(recipe, RECIPE_SAMPLE_RULES - 1, e->weights, e->merges, e->numerics);
+    return 0;
 }
 
 int encoding_open(const Recipe *recipe, const EncodingOptions *options, Encoding *ret, Error *err)

@@ -24,7 +24,7 @@ typedef struct Encoding {
     Hash weights, merges;
     Hash numerics; /* of what canned pictures and a canned caption become */
     Hash identity;
-    Hash identities[RECIPE_SAMPLE_RULES + 1]; /* as it was by each number of those rules, from 1 */
+    Hash before; /* the identity by the rules before RECIPE_SAMPLE_RULES */
 } Encoding;
 
 typedef struct EncodingOptions {

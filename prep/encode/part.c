@@ -296,7 +296,7 @@ static int take_shard(PartMaker *m, PartReport *report, char **ret, size_t *ret_
     return r;
 }
 
-/* What was begun of a part whose unit is set aside. */
+/* Forgets the samples under way of a part whose unit is set aside. */
 static void drop(PartMaker *m)
 {
     for (; m->n_queue > 0; m->n_queue--) {

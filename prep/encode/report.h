@@ -54,7 +54,7 @@ typedef struct Reasons {
     size_t n;
 } Reasons;
 
-/* What units were read, and what they are made of: all bytes together are the input's. */
+/* How many units were read, and their members and bytes, which together are the input's. */
 typedef struct InputTotals {
     int64_t n_units, n_no_sample, n_cut, n_damaged; /* the first has all of them */
     int64_t n_members, n_strays;                    /* members of samples, and of none */
@@ -109,7 +109,7 @@ json_t *input_totals_json(const InputTotals *totals);
 void input_totals_add(InputTotals *totals, const InputTotals *more);
 /* Units that are not whole or hold no sample. */
 int64_t input_totals_bad(const InputTotals *totals);
-/* "units: 5, without a sample 1, without an end 1, damaged 1; members: 20, of no sample 2, lost 512 bytes". */
+/* "units: 5, without a sample 1, without an end 1, damaged 1; members: 20, of no sample 2; lost bytes: 512". */
 const char *input_totals_format(const InputTotals *totals, char *text, size_t size);
 
 void reasons_add(Reasons *reasons, const char *reason, int64_t n);

@@ -37,7 +37,7 @@ typedef struct EncodeRun {
 /* Counts the next n_raw samples of the input, whose rows these are; -EDOM: too many of 10,000 were rejected. */
 int run_count(EncodeRun *run, int64_t n_raw, const RejectRow *rows, size_t n_rows, Error *err);
 
-/* What a unit is made of, once its last sample was asked for, and what is wrong with it, which is logged. */
+/* Counts a unit whose last sample was asked for, and logs what is wrong with it. */
 InputTotals run_input(const RawUnit *unit, char **ret_damage);
 /* Passes on r, what became of a unit; -ENOMEDIUM, which is told and counted, becomes 0. */
 int run_set_aside(EncodeRun *run, int r, const Error *why);

@@ -2,6 +2,8 @@
 /* raw-kind.c - see raw-kind.h. */
 #include "prep/raw/raw-kind.h"
 
+#include "base/json.h"
+
 #include <string.h>
 #include <strings.h>
 
@@ -34,7 +36,7 @@ static const struct {
 
 static size_t blank_bytes(const char *p, size_t n)
 {
-    size_t at = n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
+    size_t at = json_mark_bytes(p, n);
     while (at < n && strchr(" \t\r\n", p[at]) && p[at])
         at++;
     return at;

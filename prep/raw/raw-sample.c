@@ -78,32 +78,32 @@ static bool has_many_values(const char *text, size_t n_bytes)
     return n > JSON_VALUES_MAX;
 }
 
-/* ---- what is no number ---- */
+/* ---- words for floats that JSON lacks ---- */
 
 /* Python's json writes these for floats that are missing or infinite; JSON has no such words. */
-static const char *const no_numbers[] = {"NaN", "Infinity", "-Infinity"};
+static const char *const float_words[] = {"NaN", "Infinity", "-Infinity"};
 #define NOTHING "null"
 
 /* Bytes of such a word at the front of a text; 0: there is none. */
-static size_t no_number_bytes(const char *text, size_t n_bytes)
+static size_t float_word_bytes(const char *text, size_t n_bytes)
 {
-    for (size_t i = 0; i < ELEMENTSOF(no_numbers); i++) {
-        const size_t n = strlen(no_numbers[i]);
-        if (n <= n_bytes && memcmp(text, no_numbers[i], n) == 0)
+    for (size_t i = 0; i < ELEMENTSOF(float_words); i++) {
+        const size_t n = strlen(float_words[i]);
+        if (n <= n_bytes && memcmp(text, float_words[i], n) == 0)
             return n;
     }
     return 0;
 }
 
-/* Writes the text with null for each word that is no number, outside strings; returns its bytes, also with to NULL. */
-static size_t replace_no_numbers(const char *text, size_t n_bytes, char *to)
+/* Writes the text with null for each such word outside strings; returns its bytes, also where `to` is NULL. */
+static size_t replace_float_words(const char *text, size_t n_bytes, char *to)
 {
     bool in_string = false;
     size_t n = 0;
     for (size_t i = 0, step; i < n_bytes; i += step) {
         const char *from = text + i;
         size_t n_from = step = in_string && *from == '\\' && i + 1 < n_bytes ? 2 : 1;
-        const size_t word = in_string ? 0 : no_number_bytes(from, n_bytes - i);
+        const size_t word = in_string ? 0 : float_word_bytes(from, n_bytes - i);
         if (word > 0) {
             from = NOTHING;
             n_from = strlen(NOTHING);
@@ -118,7 +118,7 @@ static size_t replace_no_numbers(const char *text, size_t n_bytes, char *to)
     return n;
 }
 
-static bool may_have_no_numbers(const char *text, size_t n_bytes)
+static bool may_have_float_words(const char *text, size_t n_bytes)
 {
     return memmem(text, n_bytes, "NaN", 3) || memmem(text, n_bytes, "Infinity", 8);
 }
@@ -128,12 +128,12 @@ static bool may_have_no_numbers(const char *text, size_t n_bytes)
 static int load(const char *text, size_t n_bytes, json_t **ret, json_error_t *error)
 {
     char *replaced = NULL;
-    if (may_have_no_numbers(text, n_bytes)) {
-        const size_t n = replace_no_numbers(text, n_bytes, NULL);
+    if (may_have_float_words(text, n_bytes)) {
+        const size_t n = replace_float_words(text, n_bytes, NULL);
         replaced = malloc(n + 1);
         if (!replaced)
             return -ENOMEM;
-        replace_no_numbers(text, n_bytes, replaced);
+        replace_float_words(text, n_bytes, replaced);
         text = replaced;
         n_bytes = n;
     }

@@ -115,7 +115,7 @@ uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit)
     return set->units[unit].n_bytes;
 }
 
-/* A unit that is gone, refused or damaged as a whole is no failure of the store. */
+/* A unit that is gone, refused or damaged as a whole is not a failure of the store. */
 static int set_aside(const RawUnit *unit, int r, Error *err)
 {
     const Error why = *err;

@@ -49,7 +49,7 @@ typedef enum RawState {
     RAW_DAMAGED,   /* a tar with places where no header is */
 } RawState;
 
-/* What a unit is made of. All bytes together are the unit's. */
+/* A unit's members and bytes, which together are all of the unit's. */
 typedef struct RawCounts {
     int64_t n_members, n_strays; /* of samples, and of none; of an MDS dataset its samples */
     uint64_t member_bytes, stray_bytes;
@@ -64,6 +64,6 @@ DEFINE_CLEANUP(RawUnit, raw_unit_free)
 int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err);
 /* The share of the unit that was read, 0 to 1. */
 double raw_unit_done(const RawUnit *unit);
-/* Both once there are no more samples. text: for people; "" of a unit that is whole. */
+/* Both hold once raw_unit_next() has returned 0. text: for people; "" for a unit that is whole. */
 RawState raw_unit_state(const RawUnit *unit, char *text, size_t size);
 RawCounts raw_unit_counts(const RawUnit *unit);

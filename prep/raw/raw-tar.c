@@ -15,7 +15,7 @@
 enum {
     KEYS_MAX = 1 << 24,
     JSON_BYTES_MAX = 4 << 20,
-    /* What a key had when it was met first. */
+    /* A key's members when it was met first. */
     HAD_PICTURE = 1,
     HAD_CAPTION = 2, /* or a .json, which may hold one */
     HAD_ALL = HAD_PICTURE | HAD_CAPTION,
@@ -54,14 +54,14 @@ static int read_stream(void *context, uint64_t offset, void *buffer, size_t n_by
     return raw_stream_read(context, offset, buffer, n_bytes, err);
 }
 
-/* Whatever begins as another format does is one: its bytes are not searched for members. */
+/* A file that begins as another format does is not searched for members. */
 static int check_beginning(const RawTar *tar, uint64_t n_bytes, Error *err)
 {
     char front[RAW_KIND_BYTES];
     const size_t n = MIN(n_bytes, sizeof(front));
     int r = raw_stream_read(tar->stream, 0, front, n, err);
     const char *kind = r == 0 ? raw_kind_of(front, n) : NULL;
-    return kind ? error_set(err, -EBADMSG, "%s: is no tar but %s", tar->name, kind) : r;
+    return kind ? error_set(err, -EBADMSG, "%s: is not a tar but %s", tar->name, kind) : r;
 }
 
 int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err)
@@ -205,7 +205,7 @@ static int look(RawTar *tar, Error *err)
         tar->ended = r == 0;
         if (r == 0 && tar->counts.n_members + tar->counts.n_strays == 0 &&
             tar->reader.n_damaged > 0 && tar->reader.first_damage == 0)
-            return error_set(err, -EBADMSG, "%s: is no tar: no header of a member is in it",
+            return error_set(err, -EBADMSG, "%s: is not a tar: no header of a member is in it",
                              tar->name);
         size_t n = r ? key_bytes(tar->member.name) : 0;
         if (r > 0)
@@ -352,9 +352,9 @@ static int end_sample(const RawTar *tar, Group *group, RawSample *ret, Error *er
     if (group->json && ret->reason == RAW_FINE && (tar->set->options.fields || !ret->caption) &&
         raw_sample_take_json(ret, group->json, group->n_json, tar->set->options.caption) < 0)
         return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
-    /* What is missing where the tar is damaged may have been there. */
+    /* A member that is missing where the tar is damaged may have been there. */
     if (group->lossy && (!ret->picture || !ret->caption))
-        raw_sample_reject(ret, RAW_TRUNCATED, "the tar is damaged here");
+        raw_sample_reject(ret, RAW_TRUNCATED, "the tar is damaged or ends here");
     if (!ret->picture)
         reject_without_picture(ret, group);
     raw_sample_check(ret, tar->set->options.keep_missing);

@@ -48,8 +48,8 @@ typedef struct TarReader {
     uint64_t n_damaged,
         first_damage; /* places where the walk was lost, and the first one's offset */
     bool has_end;     /* once there are no more members: an empty block was the last one */
-    /* So far, and once there are no more members with the members' n_there all bytes of the tar: headers, what fills
-     * blocks, and what is behind the end; and blocks that were passed over, since they are damaged. */
+    /* Headers, what fills blocks and what is behind the end; and blocks that were passed over as damaged. In the end
+     * they are all bytes of the tar but for the members' n_there. */
     uint64_t frame_bytes, lost_bytes;
 
     /* internal */

@@ -503,7 +503,7 @@ class Encode(EncodeCase):
         self.assertEqual([row["key"] for row in samples(out)], [b"0", b"1", b"2", b"4", b"5", b"6"])
         self.assertEqual(rejects(out), [("3", "truncated"), ("7", "truncated")])
 
-    def test_what_is_no_tar(self):
+    def test_a_file_that_is_not_a_tar(self):
         """It is named and set aside, the others are made, and there is no dataset until it is mended."""
         source, out = self.lab.path("mixed"), self.lab.path("mixed-out")
         write_tar(source + "/0.tar", [("0.png", self.pictures[0]), ("0.txt", b"c")])
@@ -513,7 +513,7 @@ class Encode(EncodeCase):
         for _ in range(2):
             code, text = self.encode(self.recipe, out, source=source)
             self.assertEqual(code, 1, text)
-            self.assertIn("set aside: 1.tar: is no tar but an XML text, as a store's error is", text)
+            self.assertIn("set aside: 1.tar: is not a tar but an XML text, as a store's error is", text)
             self.assertIn("1 of 3 units are not what they should be", text)
             self.assertNotIn("index.json", tree(out))
             self.assertIn("encoding/u00002.json", tree(out))

@@ -204,7 +204,7 @@ static int linear_plan(Tape *tape, Operation *op, Error *err)
     return 0;
 }
 
-/* Of a part. */
+/* Where the packed weights of part i lie. */
 static void *linear_packed(const Tape *tape, const Operation *op, int i)
 {
     char *all = packed(tape, op);
@@ -251,7 +251,7 @@ static void linear_release(Operation *op)
         op->kernel.linear[i] = linear_free(op->kernel.linear[i]);
 }
 
-/* Of two parts the operations alone, as either may be meant. */
+/* A layer of two parts is told by both operations' names alone, since either may be meant. */
 static void linear_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     char second[512];

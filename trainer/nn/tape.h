@@ -211,8 +211,8 @@ ValueId tape_time_embedding(Tape *tape, ValueId timesteps, int c, bool flip_sin_
 /* Makes the kernels and plans the schedule with all sizes. A value that nothing reads keeps its place for
  * one step. -ENOTSUP: an operation that `backward` would have to run has none. */
 int tape_measure(Tape *tape, Device *device, bool backward, Error *err);
-/* What tape_measure() does first: where the device's kernels read two tensors as one, those who alone read a concat
- * get its inputs, and it leaves the tape. */
+/* tape_measure() calls it first: where the device's kernels read two tensors as one, a concat that only such operations
+ * read leaves the tape, and they get its inputs. */
 void tape_skip_concats(Tape *tape, const Device *device);
 /* Allocates the memory, without which nothing below works. */
 int tape_allocate(Tape *tape, Error *err);

@@ -35,7 +35,7 @@ int __wrap_fault(const char *point)
     return __real_fault(point);
 }
 
-/* What rank 0 takes in an empty folder, and what lies there then. */
+/* Rank 0 takes the set `taken` in an empty folder, where `there` lies then. */
 static void expect_taken(bool atomic, const char *point, const char *taken, const char *there)
 {
     char uri[128];
@@ -60,7 +60,7 @@ static void expect_taken(bool atomic, const char *point, const char *taken, cons
     (void)store_free(store);
 }
 
-/* What lies there when rank 0 puts is taken, whether the store says so or rank 0 reads it back. */
+/* Rank 0 takes the set that lies there when it puts its own. */
 static void a_set_put_before_wins(_unused_ void **state)
 {
     expect_taken(true, "plans.made", THEIRS, THEIRS);

@@ -64,13 +64,13 @@ static void another_format_is_named(void **state)
         size_t n;
         const char *says;
     } cases[] = {
-        {"\x1f\x8b\x08\0", 4, "is no tar but gzip"},
-        {"\x28\xb5\x2f\xfd", 4, "is no tar but zstd"},
-        {"PK\x03\x04", 4, "is no tar but a zip archive"},
-        {"\xef\xbb\xbf <?XML version", 17, "is no tar but an XML text"},
-        {"\n<!DOCTYPE html>", 16, "is no tar but an HTML page"},
-        {"version https://git-lfs.github.com/spec/v1", 42, "is no tar but a pointer of Git LFS"},
-        {"<", 1, "is no tar: no header"},
+        {"\x1f\x8b\x08\0", 4, "is not a tar but gzip"},
+        {"\x28\xb5\x2f\xfd", 4, "is not a tar but zstd"},
+        {"PK\x03\x04", 4, "is not a tar but a zip archive"},
+        {"\xef\xbb\xbf <?XML version", 17, "is not a tar but an XML text"},
+        {"\n<!DOCTYPE html>", 16, "is not a tar but an HTML page"},
+        {"version https://git-lfs.github.com/spec/v1", 42, "is not a tar but a pointer of Git LFS"},
+        {"<", 1, "is not a tar: no header"},
     };
     Made m = begin();
     char path[PATH_MAX], text[400];
@@ -143,7 +143,7 @@ static void words_that_are_no_numbers_are_missing_values(void **state)
     end(&m);
 }
 
-/* What is there instead is named. */
+/* The members that are there instead are named. */
 static void who_has_no_picture_is_told_what_it_has(void **state)
 {
     (void)state;

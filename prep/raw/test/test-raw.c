@@ -283,7 +283,7 @@ static void damage_costs_what_it_touches(void **state)
     memset(m.tar.data, 'x', TAR_BLOCK * 9);
     m.tar.n_bytes = TAR_BLOCK * 9;
     write_tar(&m, "0.tar");
-    expect(&m, &plain, "0.tar: is no tar: no header of a member is in it\n");
+    expect(&m, &plain, "0.tar: is not a tar: no header of a member is in it\n");
     m.tar.n_bytes = 0;
     write_tar(&m, "0.tar");
     expect(&m, &plain, "0.tar: has no bytes\n");

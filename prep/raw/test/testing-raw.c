@@ -72,7 +72,7 @@ void describe(const char *uri, const RawOptions *options, char *text, size_t siz
         assert_good(raw_unit_open(set, i, &keys, &err), err);
         while ((r = raw_unit_next(unit, true, &s, &err)) > 0) {
             assert_int_equal(s->index, index++);
-            /* Who only counts meets the same samples. */
+            /* A reader that only counts meets the same samples. */
             assert_int_equal(raw_unit_next(keys, false, &k, &err), 1);
             assert_string_equal(k->key, s->key);
             n += (size_t)(s->reason ? snprintf(text + n, size - n, "%s: %s\n", s->key,

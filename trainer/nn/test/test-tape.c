@@ -275,7 +275,7 @@ static bool see_first_layer(const Tape *tape, TapePhase phase, size_t operation,
     return true;
 }
 
-/* Who reads the first layer's result before the GEGLU does; A_NORM: there is no GEGLU. */
+/* The operation that reads the first layer's result before the GEGLU does; A_NORM: there is no GEGLU. */
 typedef enum Reader { NOBODY, A_SILU, A_CONCAT, A_NORM } Reader;
 
 /* A layer whose result is normalised, and goes on past the norm: the norm's gradient is added to that. */
@@ -369,7 +369,7 @@ static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
     device = device_free(device);
 }
 
-/* What reads the concat of a tape besides a norm and a layer. */
+/* The operation that reads a tape's concat besides a norm and a layer. */
 typedef enum Other {
     NO_OTHER,
     OTHER_SILU,
