@@ -25,6 +25,7 @@ static void run_clear(EncodeRun *run)
         free(run->named[i]);
     free(run->named);
     free(run->first_aside);
+    input_list_clear(&run->units);
     recipe_free(run->recipe);
 }
 
@@ -156,17 +157,37 @@ static bool is_same_folder(Store *store, const char *uri)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* What was encoded stays, also of a unit that was exchanged since. */
+static void tell_changed(const EncodeRun *run, const InputList *ours)
+{
+    size_t n = 0, first = 0;
+    for (size_t i = 0; i < run->units.n_units; i++)
+        if (input_compare_versions(run->units.units[i].version, ours->units[i].version) ==
+            INPUT_CHANGED)
+            first = n++ ? first : i;
+    if (n > 0)
+        log_warning("%zu units of the input have changed since %s was begun; the first: %s, whose "
+                    "version was %s and is %s",
+                    n, store_uri(run->folder.store), ours->units[first].name,
+                    run->units.units[first].version, ours->units[first].version);
+}
+
 /* 1: the dataset is there. */
 static int open_output(EncodeRun *run, Error *err)
 {
     FolderClaim claim;
+    _cleanup_(input_list_clear) InputList ours = {0};
     format_claim(run, &claim);
+    input_list_of(run->set, &ours);
+    claim.units = &ours;
     int r = store_open(run->options->out, &run->folder.store, err);
     if (r == 0 && is_same_folder(run->folder.store, raw_set_uri(run->set)))
         r = error_set(err, -EINVAL, "--in and --out are one folder, %s", raw_set_uri(run->set));
     if (r < 0)
         return r;
-    int finished = folder_claim(&run->folder, &claim, err);
+    int finished = folder_claim(&run->folder, &claim, &run->units, err);
+    if (finished >= 0)
+        tell_changed(run, &ours);
     if (finished > 0)
         r = dataset_check_named(run, err);
     if (r < 0 || finished != 0)

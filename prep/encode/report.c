@@ -55,6 +55,8 @@ static const Field part_fields[] = {
     COUNT(PartReport, "unit", unit),
     COUNT(PartReport, "part", part),
     COUNT(PartReport, "raw", n_raw),
+    {.name = "raw_members_xxh3_128", .type = FIELD_HASH, AT(PartReport, raw_members)},
+    {.name = "raw_bytes_xxh3_128", .type = FIELD_HASH, AT(PartReport, raw_bytes)},
     {.name = "file",
      .type = FIELD_OBJECT,
      .need = JSON_REQUIRED,

@@ -16,6 +16,7 @@
  */
 #pragma once
 
+#include "base/hash.h"
 #include "prep/raw/raw-sample.h"
 #include "prep/raw/store-wait.h"
 
@@ -41,6 +42,13 @@ size_t raw_set_n_units(const RawSet *set);
 const char *raw_set_unit_name(const RawSet *set, size_t unit);
 uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit);
 bool raw_set_is_mds(const RawSet *set);
+/* Of index.json; NULL: the units are tars. */
+const Hash *raw_set_index(const RawSet *set);
+/* The version that the unit had when the set was opened, as store_version() tells it. "": nobody needs it, since
+ * index.json has the unit's hash, which is compared when the unit is opened; or the store does not tell it. */
+const char *raw_set_unit_version(const RawSet *set, size_t unit);
+/* The version that it has now. -ENOMEDIUM: as raw_unit_open(). */
+int raw_set_ask_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err);
 
 typedef enum RawState {
     RAW_WHOLE,
@@ -62,6 +70,13 @@ RawUnit *raw_unit_free(RawUnit *unit);
 DEFINE_CLEANUP(RawUnit, raw_unit_free)
 /* 1: *ret is the next sample; without `whole` only its index and key are good. 0: there are no more. */
 int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err);
+/* Two hashes of what the samples since the last call, or the first, are made of: names, sizes and places of their
+ * members, and the bytes of those that were read. The same reading of the same unit gives the same two; without `whole`
+ * the first alone. */
+typedef struct RawProof {
+    Hash members, bytes;
+} RawProof;
+RawProof raw_unit_take_proof(RawUnit *unit);
 /* The share of the unit that was read, 0 to 1. */
 double raw_unit_done(const RawUnit *unit);
 /* Both hold once raw_unit_next() has returned 0. text: for people; "" for a unit that is whole. */

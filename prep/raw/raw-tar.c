@@ -38,6 +38,7 @@ static const char *const extensions[N_KINDS] = {"jpg", "jpeg", "png", "webp", "t
 struct RawTar {
     const RawSet *set;
     const char *name;
+    Prover *prover;
     RawStream *stream;
     TarReader reader;
     TarMember member; /* the next sample's first one, if has_member */
@@ -64,11 +65,12 @@ static int check_beginning(const RawTar *tar, uint64_t n_bytes, Error *err)
     return kind ? error_set(err, -EBADMSG, "%s: is not a tar but %s", tar->name, kind) : r;
 }
 
-int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err)
+int raw_tar_open(RawSet *set, size_t unit, Prover *prover, RawTar **ret, Error *err)
 {
     _cleanup_(raw_tar_freep) RawTar *tar = memory_new(RawTar);
     const RawUnitInfo *info = &set->units[unit];
     tar->set = set;
+    tar->prover = prover;
     tar->name = info->name;
     if (info->n_bytes == 0)
         return error_set(err, -EBADMSG, "%s: has no bytes", info->name);
@@ -237,6 +239,7 @@ static int read_member(RawTar *tar, size_t limit, RawSample *sample, char **ret,
         free(data);
         return r;
     }
+    prover_bytes(tar->prover, data, m->n_bytes);
     free(*ret);
     *ret = data;
     *ret_bytes = m->n_bytes;
@@ -265,6 +268,7 @@ static int take_member(RawTar *tar, bool whole, Group *group, RawSample *sample,
 {
     const TarMember *m = &tar->member;
     Kind kind = kind_of(m->name + strlen(tar->member_key) + 1);
+    prover_member(tar->prover, m->name, m->offset, m->n_bytes);
     group->lossy |= m->fault == TAR_TRUNCATED;
     if (m->fault == TAR_TRUNCATED)
         raw_sample_reject(sample, RAW_TRUNCATED, "the tar ends inside a member");

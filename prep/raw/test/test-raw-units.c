@@ -176,6 +176,58 @@ static void who_has_no_picture_is_told_what_it_has(void **state)
     }
 }
 
+static RawProof proof_of(const char *name, const char *text, size_t n_before, bool whole)
+{
+    Made m = begin();
+    Error err = ERROR_INIT;
+    RawSet *set;
+    RawUnit *unit;
+    RawSample *s;
+    add(&m, name, text);
+    add(&m, "0.txt", "caption");
+    for (size_t i = 0; i < n_before; i++)
+        add(&m, "README", "no key"); /* moves what follows */
+    add(&m, "1.jpg", "picture");
+    add(&m, "1.txt", "caption");
+    assert_int_equal(tar_writer_finish(&m.tar), 0);
+    write_tar(&m, "0.tar");
+    assert_good(raw_set_open(m.scratch.path, &plain, &set, &err), err);
+    assert_good(raw_unit_open(set, 0, &unit, &err), err);
+    assert_int_equal(raw_unit_next(unit, whole, &s, &err), 1);
+    const RawProof first = raw_unit_take_proof(unit);
+    assert_int_equal(raw_unit_next(unit, whole, &s, &err), 1);
+    const RawProof second = raw_unit_take_proof(unit);
+    raw_unit_free(unit);
+    raw_set_free(set);
+    end(&m);
+    assert_false(hash_equal(first.members, second.members));
+    return (RawProof){hash_bytes(&(Hash[]){first.members, second.members}, 2 * sizeof(Hash)),
+                      hash_bytes(&(Hash[]){first.bytes, second.bytes}, 2 * sizeof(Hash))};
+}
+
+/* Names, sizes and places have one hash, bytes that were read another one; each sample's belong to it alone. */
+static void what_samples_are_made_of_is_proven(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text;
+        size_t n_before;
+        bool members, bytes; /* are the same as of the first */
+    } cases[] = {
+        {"0.jpg", "picture", 0, true, true},  {"0.jpg", "picturE", 0, true, false},
+        {"0.png", "picture", 0, false, true}, {"0.jpg", "picture!", 0, false, false},
+        {"0.jpg", "picture", 1, false, true}, {"0.npy", "picture", 0, false, false},
+    };
+    const RawProof first = proof_of(cases[0].name, cases[0].text, cases[0].n_before, true);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        const RawProof proof = proof_of(cases[i].name, cases[i].text, cases[i].n_before, true);
+        assert_int_equal(hash_equal(proof.members, first.members), cases[i].members);
+        assert_int_equal(hash_equal(proof.bytes, first.bytes), cases[i].bytes);
+        const RawProof keys = proof_of(cases[i].name, cases[i].text, cases[i].n_before, false);
+        assert_true(hash_equal(keys.members, proof.members));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +236,7 @@ int main(void)
         cmocka_unit_test(members_that_do_not_lie_together_are_the_tars_fault),
         cmocka_unit_test(words_that_are_no_numbers_are_missing_values),
         cmocka_unit_test(who_has_no_picture_is_told_what_it_has),
+        cmocka_unit_test(what_samples_are_made_of_is_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
