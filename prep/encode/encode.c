@@ -74,6 +74,7 @@ static int open_input(EncodeRun *run, Error *err)
     const Recipe *recipe = run->recipe;
     RawOptions options = {.image = recipe->image,
                           .caption = recipe->caption,
+                          .members = &recipe->members,
                           .keep_missing = recipe->empty_for_missing};
     static_assert(RAW_COLUMNS_MAX >= 2 * RECIPE_COLUMNS_MAX, "filters and columns that are kept");
     for (size_t i = 0; i < recipe->n_filters; i++)

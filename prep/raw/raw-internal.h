@@ -29,6 +29,7 @@ struct RawSet {
     StoreWait wait;
     RawOptions options;
     char *image, *caption; /* the options' */
+    RecipeMembers members;
     RawUnitInfo *units;
     size_t n_units, room;
     bool is_mds;

@@ -117,10 +117,12 @@ int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error
         return r;
     set->image = memory_text(options->image);
     set->caption = memory_text(options->caption);
+    set->members = options->members ? *options->members : recipe_default_members;
     set->options = (RawOptions){.image = set->image,
                                 .caption = set->caption,
                                 .fields = options->fields,
                                 .keep_missing = options->keep_missing};
+    const bool usual = recipe_members_are_usual(&set->members);
     r = store_wait_get(&set->wait, set->store, "index.json", INDEX_BYTES_MAX, &index, &n_bytes,
                        err);
     set->is_mds = r == 0;
@@ -128,6 +130,10 @@ int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error
         r = find_tars(set, err);
     else if (r == 0)
         r = mds_index_walk("index.json", index, n_bytes, add_shard, set, err);
+    if (r == 0 && set->is_mds && !usual)
+        r = error_set(err, -EINVAL,
+                      "members and key_ends_at are of tars, and this is an MDS dataset: "
+                      "columns.image and columns.caption name its columns");
     if (r == 0 && set->is_mds) {
         set->index = hash_bytes(index, n_bytes);
         r = raw_mds_check(set, options, err);

@@ -3,12 +3,12 @@
  * order of their names, or the shards in the order of index.json; a unit gives its samples one after another.
  *
  * A sample of a tar is what consecutive members with one key are. The key is a name up to the first dot of its last
- * part, as WebDataset has it; what has no such key (".x", "README") is no member of a sample.
+ * part, as WebDataset has it, or up to the last one; what has no such key (".x", "README") is no member of a sample.
  *
  * Ownership: raw_set_open() gives the caller a RawSet, raw_unit_open() a RawUnit that borrows it; *_free() accept NULL.
  *            A sample belongs to its unit and stays until the next one is asked for.
  * Units:     bytes. A unit of a tar holds 8 MiB and one sample; one of an MDS dataset on S3 holds a shard.
- * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not; the store's that do not pass
+ * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not, or members of one; the store's that do not pass
  *            (store-wait.h). -ENOMEDIUM of a unit: it is not what it should be, and no part of it may be in a dataset.
  *            It is gone, refused, empty or no tar, its shard is not what index.json says, or captions that were taken
  *            for missing lie elsewhere in the tar. The text names the unit.
@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "prep/raw/raw-sample.h"
 #include "prep/raw/store-wait.h"
+#include "protocol/recipe.h"
 
 typedef struct RawSet RawSet;
 typedef struct RawUnit RawUnit;
@@ -29,8 +30,9 @@ typedef struct RawOptions {
     const char *image, *caption; /* columns of an MDS dataset; the latter also a key of .json */
     const char *columns[RAW_COLUMNS_MAX]; /* others that an MDS dataset must have; not kept */
     size_t n_columns;
-    bool fields;       /* RawSample.fields are wanted */
-    bool keep_missing; /* samples without a caption are fine */
+    const RecipeMembers *members; /* of tars; NULL: the usual ones */
+    bool fields;                  /* RawSample.fields are wanted */
+    bool keep_missing;            /* samples without a caption are fine */
 } RawOptions;
 
 int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error *err);

@@ -176,6 +176,62 @@ static void who_has_no_picture_is_told_what_it_has(void **state)
     }
 }
 
+static RecipeNames names(const char *const *list)
+{
+    RecipeNames names = {0};
+    while (*list)
+        (void)snprintf(names.names[names.n++], sizeof(names.names[0]), "%s", *list++);
+    return names;
+}
+#define NAMES(...) names((const char *const[]){__VA_ARGS__, NULL})
+
+/* A recipe may say which members are picture and caption, and where the key ends. */
+static void members_are_what_the_recipe_says(void **state)
+{
+    (void)state;
+    const RecipeMembers usual = recipe_default_members;
+    RecipeMembers mapped = {.image = NAMES("input.jpg"), .caption = NAMES("prompt.txt")};
+    RecipeMembers last = usual;
+    last.key_ends_last = true;
+    RecipeMembers json_first = {.image = NAMES("jpg"), .caption = NAMES("meta.json", "txt")};
+    const struct {
+        const RecipeMembers *members;
+        const char *names[8], *texts[8], *says;
+    } cases[] = {
+        {&mapped,
+         {"a.input.jpg", "a.output.jpg", "a.txt", "a.Prompt.TXT"},
+         {"P", "Q", "C", "D"},
+         "a: P|D\n"},
+        {&mapped, {"a.jpg", "a.prompt.txt"}, {"P", "C"}, "a: no-image\n"},
+        {&usual, {"photo 22.05.jpg", "photo 22.05.txt"}, {"P", "C"}, "photo 22: no-image\n"},
+        {&last,
+         {"d.1/photo 22.05.jpg", "d.1/photo 22.05.txt", "d.1/photo 22.06.jpg",
+          "d.1/photo 22.06.txt", "d.1/README"},
+         {"P", "C", "Q", "D", ""},
+         "d.1/photo 22.05: P|C\nd.1/photo 22.06: Q|D\n"},
+        {&last,
+         {"a.jpg", "a.seg.png", "a.txt"},
+         {"P", "Q", "C"},
+         "a: no-caption\na.seg: no-caption\na: apart\n"},
+        {&json_first,
+         {"a.txt", "a.jpg", "a.meta.json", "b.txt", "b.meta.json", "b.jpg", "c.jpg", "c.json"},
+         {"C", "P", "{\"caption\": \"J\"}", "D", "{\"caption\": null}", "Q", "R",
+          "{\"caption\": \"K\"}"},
+         "a: P|J\nb: Q|D\nc: no-caption\n"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Made m = begin();
+        RawOptions options = plain;
+        options.members = cases[i].members;
+        for (size_t k = 0; k < ELEMENTSOF(cases[i].names) && cases[i].names[k]; k++)
+            add(&m, cases[i].names[k], cases[i].texts[k]);
+        assert_int_equal(tar_writer_finish(&m.tar), 0);
+        write_tar(&m, "0.tar");
+        expect(&m, &options, cases[i].says);
+        end(&m);
+    }
+}
+
 static RawProof proof_of(const char *name, const char *text, size_t n_before, bool whole)
 {
     Made m = begin();
@@ -236,6 +292,7 @@ int main(void)
         cmocka_unit_test(members_that_do_not_lie_together_are_the_tars_fault),
         cmocka_unit_test(words_that_are_no_numbers_are_missing_values),
         cmocka_unit_test(who_has_no_picture_is_told_what_it_has),
+        cmocka_unit_test(members_are_what_the_recipe_says),
         cmocka_unit_test(what_samples_are_made_of_is_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
