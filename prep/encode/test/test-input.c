@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-input.c - the list of a dataset's units: what differs between two of them is named, and which versions are one. */
+/* test-input.c - the list of a dataset's units: what differs between two is named, and which versions are one. */
 #include "prep/encode/input.h"
 
 #include "trainer/data/test/testing-scratch.h"
