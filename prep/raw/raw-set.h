@@ -9,9 +9,9 @@
  *            A sample belongs to its unit and stays until the next one is asked for.
  * Units:     bytes. A unit of a tar holds 8 MiB and one sample; one of an MDS dataset on S3 holds a shard.
  * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not, or members of one; the store's
- *            that do not pass (store-wait.h). -ENOMEDIUM of a unit: it is not what it should be, and no part of it may be
- *            in a dataset. It is gone, refused, empty or no tar, its shard is not what index.json says, or captions that were taken
- *            for missing lie elsewhere in the tar. The text names the unit.
+ *            that do not pass (store-wait.h). -ENOMEDIUM of a unit: it is not what it should be, and no part of it may
+ *            be in a dataset. It is gone, refused, empty or no tar, its shard is not what index.json says, or captions
+ *            that were taken for missing lie elsewhere in the tar. The text names the unit.
  * Threads:   one.
  */
 #pragma once
