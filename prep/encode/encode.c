@@ -341,9 +341,17 @@ int encode_run(const EncodeOptions *options, Error *err)
 
 /* ---- without the networks ---- */
 
+static int print_rows(PartReport *all, Error *err)
+{
+    (void)part_report_join_halves(all);
+    _cleanup_free_ char *rows = part_report_rows(all);
+    return fputs(rows, stdout) < 0 ? error_errno(err, -errno, "standard output") : 0;
+}
+
 static int check_unit(EncodeRun *run, size_t number, Error *err)
 {
     _cleanup_(raw_unit_freep) RawUnit *unit = NULL;
+    _cleanup_(part_report_clear) PartReport all = {0};
     _cleanup_free_ char *damage = NULL;
     uint64_t n_bytes = raw_set_unit_bytes(run->set, number);
     bool open = false;
@@ -358,20 +366,22 @@ static int check_unit(EncodeRun *run, size_t number, Error *err)
         size_t n_none;
         r = part_make(run->maker, unit, &part, &none, &n_none, err);
         open |= r == -ENOTRECOVERABLE;
-        if (r < 0 && r != -ENOTRECOVERABLE)
-            return r;
-        if (part.n_raw == 0)
+        if ((r < 0 && r != -ENOTRECOVERABLE) || part.n_raw == 0)
             break;
-        _cleanup_free_ char *rows = part_report_rows(&part);
-        if (fputs(rows, stdout) < 0)
-            return error_errno(err, -errno, "standard output");
         progress_add(&run->progress, &part);
         r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
+        part_report_take_rows(&all, &part);
     }
+    Error unprinted = ERROR_INIT;
+    int printed = print_rows(&all, &unprinted);
+    if (r >= 0 && printed < 0)
+        return error_set(err, printed, "%s", unprinted.text);
+    if (r < 0)
+        return r;
     run->progress.bytes += n_bytes;
     const InputTotals input = run_input(unit, &damage);
     input_totals_add(&run->input, &input);
-    return r < 0 ? r : open ? -ENOTRECOVERABLE : 0;
+    return open ? -ENOTRECOVERABLE : 0;
 }
 
 static int damaged_units(const InputTotals *input, Error *err)

@@ -268,14 +268,28 @@ static int encode_part(Unit *u, int64_t number, Error *err)
     return r < 0 ? r : 1;
 }
 
+/* Members that did not lie together are told by both rows of their key. */
+static int join_halves(Unit *u, Error *err)
+{
+    _cleanup_(part_report_clear) PartReport all = {0};
+    int r = u->n_rows > 0 ? part_report_parse_rows("rows", u->rows, u->n_rows, &all, err) : 0;
+    if (r < 0 || !part_report_join_halves(&all))
+        return r;
+    free(u->rows);
+    u->rows = part_report_rows(&all);
+    u->n_rows = strlen(u->rows);
+    unit_report_count(&u->report, &all);
+    return 0;
+}
+
 static int put_unit(Unit *u, Error *err)
 {
     Folder *folder = &u->run->folder;
     char key[FOLDER_KEY_MAX];
     u->report.input = run_input(u->raw, &u->report.damage);
     input_totals_add(&u->run->input, &u->report.input);
-    int r = 0;
-    if (u->n_rows > 0) {
+    int r = join_halves(u, err);
+    if (r == 0 && u->n_rows > 0) {
         folder_rejects_key((int64_t)u->number, key);
         r = folder_put(folder, key, u->rows, u->n_rows, err);
     }

@@ -18,7 +18,8 @@ enum {
     /* A key's members when it was met first. */
     HAD_PICTURE = 1,
     HAD_CAPTION = 2, /* or a .json, which may hold one */
-    HAD_ALL = HAD_PICTURE | HAD_CAPTION,
+    IS_APART = 4,    /* members that it lacked came later */
+    KEY_BITS = HAD_PICTURE | HAD_CAPTION | IS_APART,
 };
 
 /* Members are numbered: pictures first, then captions, as the recipe names them; then a .json that holds no caption.
@@ -155,14 +156,14 @@ static bool is_json(const RecipeMembers *m, size_t number)
 
 static uint64_t key_hash(const char *key)
 {
-    return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)HAD_ALL, (uint64_t)HAD_ALL + 1);
+    return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)KEY_BITS, (uint64_t)KEY_BITS + 1);
 }
 
 /* Where a hash is, or would be. */
 static uint64_t *find_key(uint64_t *keys, size_t room, uint64_t hash)
 {
-    size_t at = (hash >> 2) & (room - 1);
-    while (keys[at] && (keys[at] & ~(uint64_t)HAD_ALL) != hash)
+    size_t at = (hash >> 3) & (room - 1);
+    while (keys[at] && (keys[at] & ~(uint64_t)KEY_BITS) != hash)
         at = (at + 1) & (room - 1);
     return &keys[at];
 }
@@ -180,14 +181,14 @@ static int meet_key(RawTar *tar, const char *key, unsigned *ret_had, Error *err)
             return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
         for (size_t i = 0; i < tar->keys_room; i++)
             if (tar->keys[i])
-                *find_key(grown, room, tar->keys[i] & ~(uint64_t)HAD_ALL) = tar->keys[i];
+                *find_key(grown, room, tar->keys[i] & ~(uint64_t)KEY_BITS) = tar->keys[i];
         free(tar->keys);
         tar->keys = grown;
         tar->keys_room = room;
     }
     uint64_t *at = find_key(tar->keys, tar->keys_room, hash);
     const bool is_new = *at == 0;
-    *ret_had = (unsigned)(*at & HAD_ALL);
+    *ret_had = (unsigned)(*at & KEY_BITS);
     tar->n_keys += is_new;
     if (is_new)
         *at = hash;
@@ -341,10 +342,10 @@ static int take_group(RawTar *tar, const char *key, bool whole, Group *group, Ra
 
 /* A key that was met before has members that its first sample lacked: that one is not whole, and may have been given
  * out without them. */
-static int reject_again(const RawTar *tar, unsigned had, const Group *group, RawSample *sample,
-                        Error *err)
+static int reject_again(const RawTar *tar, const char *key, unsigned had, const Group *group,
+                        RawSample *sample, Error *err)
 {
-    if ((group->had & ~had) == 0) {
+    if (!(had & IS_APART) && (group->had & ~had) == 0) {
         raw_sample_reject(sample, RAW_DUPLICATE_KEY, "an earlier sample has this key");
         return 0;
     }
@@ -352,6 +353,7 @@ static int reject_again(const RawTar *tar, unsigned had, const Group *group, Raw
         return error_set(err, -EBADMSG,
                          "%s: the members of %.200s do not lie together; sort the tar by name",
                          tar->name, sample->key);
+    note_key(tar, key, IS_APART);
     sample->reason = RAW_FINE; /* whatever else may be said of a half */
     raw_sample_reject(sample, RAW_APART,
                       "the members of %.100s do not lie together; sort the tar by name",
@@ -449,7 +451,7 @@ int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err)
         return is_new;
     r = take_group(tar, key, whole && is_new, &group, ret, err);
     if (r == 0 && !is_new)
-        r = reject_again(tar, had, &group, ret, err);
+        r = reject_again(tar, key, had, &group, ret, err);
     if (r == 0 && is_new)
         note_key(tar, key, group.had);
     if (r == 0 && is_new && whole)

@@ -8,11 +8,12 @@ import json
 import os
 import random
 import re
+import subprocess
 import tarfile
 import unittest
 import zipfile
 
-from encoded import EncodeCase, rejects, samples, tree
+from encoded import SDPREP, EncodeCase, rejects, samples, tree
 
 BLOCK = 512
 N = 6  # samples of a tar
@@ -127,6 +128,24 @@ class Sums(EncodeCase):
                 if self.check_sum(i, data, "empty" if i % 2 else "reject"):
                     aside.append(what)
         self.assertEqual(aside, ["of no bytes", "cut in the first header", "in any order", "gzip", "zip", "a page", "noise"])
+
+    def test_halves(self):
+        """Pictures first, then their captions: all rows say what is wrong with the tar, also across parts."""
+        source, out = self.lab.path("halves"), self.lab.path("halves-out")
+        os.makedirs(source)
+        for name, data in (("0.tar", self.tar(10, order=lambda n: n[5:])), ("1.tar", self.tar(0))):
+            with open(os.path.join(source, name), "wb") as file:
+                file.write(data)
+        recipe = self.write_recipe("halves", max_rejected=1)
+        code, text = self.encode(recipe, out, source=source)
+        self.assertEqual(code, 0, text)
+        # The .json came first, then the picture, then the caption: three samples of one key.
+        self.assertEqual({reason for _, reason in rejects(out)}, {"apart"})
+        self.assertEqual(json.loads(tree(out)["encoder.json"])["rejected"], {"apart": 3 * N})
+        rows = tree(out)["rejects/u00000.jsonl"].decode()
+        self.assertEqual(rows.count("do not lie together; sort the tar by name"), 3 * N)
+        code, text = self.lab.run(SDPREP, "check", "--recipe", recipe, "--in", source, errors=subprocess.DEVNULL)
+        self.assertEqual(text, rows)
 
     def check_sum(self, i, data, missing):
         """True: the damaged tar is set aside."""
