@@ -181,6 +181,8 @@ static int open_output(EncodeRun *run, Error *err)
     format_claim(run, &claim);
     input_list_of(run->set, &ours);
     claim.units = &ours;
+    _cleanup_json_ json_t *terms = encoding_terms(&run->encoding);
+    claim.terms = terms;
     int r = store_open(run->options->out, &run->folder.store, err);
     if (r == 0 && is_same_folder(run->folder.store, raw_set_uri(run->set)))
         r = error_set(err, -EINVAL, "--in and --out are one folder, %s", raw_set_uri(run->set));

@@ -2,6 +2,7 @@
 /* encoding.c - see encoding.h. */
 #include "prep/encode/encoding.h"
 
+#include "base/json.h"
 #include "encoders/networks/model-tokenizer.h"
 #include "prep/encode/canned-pictures.h"
 #include "store/store.h"
@@ -80,6 +81,17 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
     e->before =
         recipe_identity(recipe, RECIPE_SAMPLE_RULES - 1, e->weights, e->merges, e->numerics);
     return 0;
+}
+
+json_t *encoding_terms(const Encoding *e)
+{
+    json_t *terms = json_object();
+    json_object_set_new(terms, "recipe", recipe_canonical(e->recipe));
+    json_object_set_new(terms, "weights", json_hash(e->weights));
+    json_object_set_new(terms, "merges", json_hash(e->merges));
+    json_object_set_new(terms, "numerics", json_hash(e->numerics));
+    json_object_set_new(terms, "sample_rules", json_integer(RECIPE_SAMPLE_RULES));
+    return terms;
 }
 
 int encoding_open(const Recipe *recipe, const EncodingOptions *options, Encoding *ret, Error *err)

@@ -3,6 +3,7 @@
 #include "prep/encode/folder.h"
 
 #include "base/fault.h"
+#include "base/json-diff.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "prep/encode/encode.h"
@@ -13,7 +14,12 @@
 #define IDENTITY_KEY "encoding/identity.json"
 #define NAMED_PREFIX "encoding/named/"
 
-enum { IDENTITY_BYTES_MAX = 64 << 10, NAMED_KEY_MAX = 1 << 20, PUT_TRIES = 16 };
+enum {
+    IDENTITY_BYTES_MAX = 64 << 10,
+    IDENTITY_VALUES_MAX = 4096,
+    NAMED_KEY_MAX = 1 << 20,
+    PUT_TRIES = 16
+};
 
 void folder_shard_key(int64_t unit, int64_t part, char ret[FOLDER_KEY_MAX])
 {
@@ -86,11 +92,12 @@ int folder_put(Folder *folder, const char *key, const void *data, size_t n_bytes
 
 /* ---- whose it is ---- */
 
-static int parse_claim(const char *text, size_t n_bytes, FolderClaim *ret, Error *err)
+static int parse_claim(const char *text, size_t n_bytes, FolderClaim *ret, json_t **ret_terms,
+                       Error *err)
 {
     _cleanup_json_ json_t *json = NULL;
     Hash identity = {0}, input = {0};
-    int r = json_parse_bounded(IDENTITY_KEY, text, n_bytes, 100, &json, err);
+    int r = json_parse_bounded(IDENTITY_KEY, text, n_bytes, IDENTITY_VALUES_MAX, &json, err);
     if (r < 0)
         return r;
     JsonReader reader = json_open(IDENTITY_KEY, json, JSON_ANY_KEYS, err);
@@ -99,25 +106,34 @@ static int parse_claim(const char *text, size_t n_bytes, FolderClaim *ret, Error
     r = json_close(&reader);
     hash_format(identity, ret->identity);
     hash_format(input, ret->input);
+    json_t *terms = json_object_get(json, "encoding");
+    *ret_terms = r == 0 && json_is_object(terms) ? json_incref(terms) : NULL;
     return r;
 }
 
-static int compare_claims(const Folder *folder, const FolderClaim *there, const FolderClaim *ours,
-                          Error *err)
+/* terms: of `there`; NULL: a version before, which did not write them. */
+static int compare_claims(const Folder *folder, const FolderClaim *there, const json_t *terms,
+                          const FolderClaim *ours, Error *err)
 {
     const char *uri = store_uri(folder->store);
+    char differences[700];
     if (strcmp(there->identity, ours->before) == 0)
         return error_set(err, -EEXIST,
                          "%s was begun by an earlier version, which gives other samples of tars "
                          "that are damaged or out of "
                          "order: end it with that version, or begin in an empty folder",
                          uri);
-    if (strcmp(there->identity, ours->identity) != 0)
+    if (strcmp(there->identity, ours->identity) == 0)
+        return 0;
+    if (terms && ours->terms &&
+        json_diff_format(terms, ours->terms, differences, sizeof(differences)) > 0)
         return error_set(err, -EEXIST,
-                         "%s holds samples of another encoding: its identity is %s, that of this "
-                         "recipe and model is %s",
-                         uri, there->identity, ours->identity);
-    return 0;
+                         "%s holds samples of another encoding: %s (its identity was %s, is %s)",
+                         uri, differences, there->identity, ours->identity);
+    return error_set(err, -EEXIST,
+                     "%s holds samples of another encoding: its identity is %s, that of this "
+                     "recipe and model is %s; only the hashes are known of it",
+                     uri, there->identity, ours->identity);
 }
 
 /* Of a folder without a list of units, which a version before began, hashes are all that there is. */
@@ -168,23 +184,35 @@ static int has_index(Folder *folder, Error *err)
 static int find_claim(Folder *folder, const FolderClaim *ours, FolderClaim *ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;
+    _cleanup_json_ json_t *terms = NULL;
     size_t n_bytes;
     int r = store_wait_get(&folder->wait, folder->store, IDENTITY_KEY, IDENTITY_BYTES_MAX, &text,
                            &n_bytes, err);
     if (r == -ENOENT)
         return 0;
     if (r == 0)
-        r = parse_claim(text, n_bytes, ret, err);
+        r = parse_claim(text, n_bytes, ret, &terms, err);
     if (r == 0)
-        r = compare_claims(folder, ret, ours, err);
+        r = compare_claims(folder, ret, terms, ours, err);
     return r < 0 ? r : 1;
+}
+
+static char *format_claim(const FolderClaim *claim)
+{
+    _cleanup_json_ json_t *json = json_object();
+    json_object_set_new(json, "identity", json_string(claim->identity));
+    json_object_set_new(json, "input", json_string(claim->input));
+    if (claim->terms)
+        json_object_set_new(json, "encoding", json_deep_copy(claim->terms));
+    _cleanup_free_ char *text =
+        memory_given(json_dumps(json, JSON_SORT_KEYS | JSON_REAL_PRECISION(17)));
+    return memory_format("%s\n", text);
 }
 
 static int put_claim(Folder *folder, const FolderClaim *claim, Error *err)
 {
     FolderClaim found;
-    _cleanup_free_ char *text =
-        memory_format("{\"identity\": \"%s\", \"input\": \"%s\"}\n", claim->identity, claim->input);
+    _cleanup_free_ char *text = format_claim(claim);
     int r = fault("encode.claim");
     if (r == 0)
         r = folder_put(folder, IDENTITY_KEY, text, strlen(text), err);

@@ -18,6 +18,9 @@
 #pragma once
 
 #include "base/hash.h"
+
+#include <jansson.h>
+
 #include "prep/encode/input.h"
 #include "prep/raw/store-wait.h"
 
@@ -48,6 +51,7 @@ typedef struct FolderClaim {
     char before[HASH_TEXT_BYTES];   /* the same by the rules before, which read tars otherwise */
     char input[HASH_TEXT_BYTES];    /* of the names and sizes of its units */
     const InputList *units;
+    const json_t *terms; /* of the encoding: what its identity is the hash of (encoding_terms()) */
 } FolderClaim;
 /* 1: its dataset is finished, and is this one. 0: the folder is ours. -EEXIST: it is another's. *ret_units is the list
  * that the folder has, or ours where it is of a version that put none. */

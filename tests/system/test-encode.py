@@ -207,6 +207,7 @@ class Encode(EncodeCase):
             code, text = self.encode(other, out)
             self.assertEqual(code, 1, text)
             self.assertIn(identity, text)
+            self.assertIn('recipe.resample was "bilinear", is "bicubic" (its identity was', text)
             self.assertEqual(len(set(re.findall(r"\b[0-9a-f]{32}\b", text))), 2, text)
         # Another input by the same recipe.
         write_tar(self.lab.path("less", "00000.tar"), [("0.png", self.pictures[0]), ("0.txt", b"c")])

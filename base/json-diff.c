@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json-diff.c - see json-diff.h. */
+#include "base/json-diff.h"
+
+#include "base/cleanup.h"
+#include "base/memory.h"
+
+#include <string.h>
+
+enum { DEPTH_MAX = 32, VALUE_BYTES = 60, MORE_BYTES = 32, DIGITS = 15, DIGITS_EXACT = 17 };
+
+typedef struct Walk {
+    JsonDifference each;
+    void *context;
+    size_t n;
+} Walk;
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* The keys of both, sorted, each once. */
+static const char **names_of(const json_t *was, const json_t *is, size_t *ret_n)
+{
+    size_t n = 0, n_once = 0;
+    const char **names =
+        memory_zeroed(json_object_size(was) + json_object_size(is) + 1, sizeof(*names));
+    const char *name;
+    json_t *value;
+    json_object_foreach ((json_t *)(uintptr_t)was, name, value) /* read only */
+        names[n++] = name;
+    json_object_foreach ((json_t *)(uintptr_t)is, name, value)
+        names[n++] = name;
+    qsort(names, n, sizeof(*names), compare_names);
+    for (size_t i = 0; i < n; i++)
+        if (n_once == 0 || strcmp(names[n_once - 1], names[i]) != 0)
+            names[n_once++] = names[i];
+    *ret_n = n_once;
+    return names;
+}
+
+static void walk(Walk *w, const char *path, int depth, const json_t *was, const json_t *is)
+{
+    if (was && is && json_equal(was, is))
+        return;
+    if (!json_is_object(was) || !json_is_object(is) || depth == DEPTH_MAX) {
+        w->each(w->context, path, was, is);
+        w->n++;
+        return;
+    }
+    size_t n;
+    _cleanup_free_ const char **names = names_of(was, is, &n);
+    for (size_t i = 0; i < n; i++) {
+        _cleanup_free_ char *below = memory_format("%s%s%s", path, *path ? "." : "", names[i]);
+        walk(w, below, depth + 1, json_object_get(was, names[i]), json_object_get(is, names[i]));
+    }
+}
+
+size_t json_each_difference(const json_t *was, const json_t *is, JsonDifference each, void *context)
+{
+    Walk w = {.each = each, .context = context};
+    walk(&w, "", 0, was, is);
+    return w.n;
+}
+
+static char *value_text(const json_t *value, int digits)
+{
+    if (!value)
+        return memory_text("missing");
+    char *text = memory_given(json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS |
+                                                    JSON_REAL_PRECISION((size_t)digits) |
+                                                    JSON_ENSURE_ASCII));
+    if (strlen(text) > VALUE_BYTES)
+        memcpy(text + VALUE_BYTES - 3, "...", 4);
+    return text;
+}
+
+typedef struct Line {
+    char *text;
+    size_t size, used, n_more;
+} Line;
+
+static void add(void *context, const char *path, const json_t *was, const json_t *is)
+{
+    Line *line = context;
+    char *short_a = value_text(was, DIGITS), *short_b = value_text(is, DIGITS);
+    const bool too_short = strcmp(short_a, short_b) == 0; /* 0.1 and the double next to it */
+    _cleanup_free_ char *a = too_short ? value_text(was, DIGITS_EXACT) : TAKE_PTR(short_a);
+    _cleanup_free_ char *b = too_short ? value_text(is, DIGITS_EXACT) : TAKE_PTR(short_b);
+    free(short_a);
+    free(short_b);
+    _cleanup_free_ char *item =
+        memory_format("%s%.100s was %s, is %s", line->used ? "; " : "", path, a, b);
+    const size_t n = strlen(item);
+    if (line->n_more > 0 || line->used + n + MORE_BYTES >= line->size) {
+        line->n_more++;
+        return;
+    }
+    memcpy(line->text + line->used, item, n + 1);
+    line->used += n;
+}
+
+size_t json_diff_format(const json_t *was, const json_t *is, char *text, size_t size)
+{
+    Line line = {.text = text, .size = size};
+    *text = '\0';
+    size_t n = json_each_difference(was, is, add, &line);
+    if (line.n_more > 0)
+        (void)snprintf(text + line.used, size - line.used, "%s%zu more", line.used ? "; and " : "",
+                       line.n_more);
+    return n;
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json-diff.h - the keys in which two JSON objects differ, with both values.
+ *
+ * Identities are hashes of canonical objects. Two hashes tell that something differs; people need to know what.
+ *
+ * Ownership: paths and values are borrowed during the call.
+ * Units:     bytes.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+#include <jansson.h>
+
+/* was, is: NULL where the key is missing. The path is "train.optimizer.lr". */
+typedef void (*JsonDifference)(void *context, const char *path, const json_t *was,
+                               const json_t *is);
+/* Calls back for each key that differs, in the order of names; arrays and values of unlike types are compared whole.
+ * Returns how many there were. */
+size_t json_each_difference(const json_t *was, const json_t *is, JsonDifference each,
+                            void *context);
+
+/* The same as text: "side was 256, is 512; keep.width was missing, is \"int64\"". What does not fit is counted in the
+ * end: "; and 3 more". A value has 60 bytes at most. "" without a difference. */
+size_t json_diff_format(const json_t *was, const json_t *is, char *text, size_t size);
