@@ -84,7 +84,9 @@ const JobKey job_keys[] = {
      "folder or `s3://bucket/prefix` of the job's checkpoints, the same for all nodes. It must hold none yet, and is "
      "this job's alone: [One folder, one job](../operating/job.md#one-folder-one-job)"},
     {"checkpoint.every_steps", "1000", NULL, false, "steps between two checkpoints"},
-    {"checkpoint.keep_last", "3", NULL, false, "newest checkpoints that stay, 2 to 16"},
+    {"checkpoint.keep_last", "3", NULL, false,
+     "newest committed checkpoints that stay, 2 to 16. A lower one makes room at the next commit, "
+     "start of ranks, or save that finds none"},
     {"checkpoint.keep_every", "0", NULL, false, "steps that this divides stay for ever; 0: none"},
     {"checkpoint.blocking", "false", NULL, false,
      "training waits while a checkpoint is written, and up to 12 bytes of memory a parameter (16 with an EMA) are not "

@@ -402,12 +402,11 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
     return l->said.metrics_lost == gap.n_steps ? 0 : say_step(l, &gap, err);
 }
 
-/* The job was done when this world began: the one before may have died just before it had published
- * and retired. */
+/* The job was done when this world began: the one before may have died just before it had published. (What it had not
+ * retired goes with the claim.) */
 static int publish_again(Loop *l, Error *err)
 {
     Session *s = l->session;
-    Error why = ERROR_INIT;
     if (!session_resumes_own(s))
         return 0; /* a history that lies elsewhere is not ours to write to */
     l->said = (ChannelMessage){.type = CHANNEL_STEP,
@@ -417,14 +416,8 @@ static int publish_again(Loop *l, Error *err)
                                .samples_seen = s->state->scalars.position,
                                .loss = NAN,
                                .diverging_since = divergence_since(saver_divergence(l->saver))};
-    CheckpointOwner *owner;
-    int r = checkpoint_claim(s->writer, &owner, err);
-    if (r == 0)
-        r = publish(l, s->store, s->resume, err);
-    if (r == 0 && checkpoint_retire(s->store, owner, s->resume, s->job->checkpoint.keep_last,
-                                    s->job->checkpoint.keep_every, NULL, NULL, &why) < 0)
-        log_warning("old checkpoints stay: %s", why.text);
-    return r;
+    int r = checkpoint_claim(s->writer, NULL, err);
+    return r < 0 ? r : publish(l, s->store, s->resume, err);
 }
 
 static int publish_metrics(Loop *l, Error *err)

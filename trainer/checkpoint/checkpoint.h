@@ -19,7 +19,8 @@
  * writer's thread uploads, gathers the ranks' reports, and on rank 0 writes the manifest and tells
  * all. checkpoint_poll() then gives WRITTEN (the same uri, hash, digest on every rank) or FAILED (on
  * every rank; there is no manifest). After WRITTEN rank 0 asks its daemon to commit, and calls
- * checkpoint_settle() with the answer; a commit starts retention in the writer's thread.
+ * checkpoint_settle() with the answer; a commit starts retention in the writer's thread. So do a claim, and on rank 0
+ * a save that failed for want of room: its error says then how much is missing, and what makes room.
  *
  * Ownership: as each function says.
  * Units:     bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
@@ -174,7 +175,9 @@ void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
 
 /* Rank 0, while no save is written, after checkpoint_adopt_history(): claims the folder for this
  * writer, which otherwise its first save does; once claimed, checks that no other has taken it over
- * (-CHECKPOINT_NOT_OWNER). *ret stays the writer's; ret may be NULL. */
+ * (-CHECKPOINT_NOT_OWNER). A new claim begins retention, by the adopted manifest, in the writer's thread: what the
+ * generation before did not remove goes before the first save. *ret stays the writer's, whose thread uses it while
+ * checkpoint_busy(); ret may be NULL. */
 int checkpoint_claim(CheckpointWriter *writer, CheckpointOwner **ret, Error *err);
 /* Rank 0 of a `sdtrainer run`, after its last save: lets the next run take the folder over. */
 int checkpoint_close(CheckpointWriter *writer, Error *err);

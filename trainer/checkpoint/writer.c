@@ -56,6 +56,8 @@ static void run_save(CheckpointWriter *w)
 {
     CheckpointResult result = {.step = w->snapshot.scalars.step};
     checkpoint_save(w, &result);
+    if (w->rank == 0 && room_is_short(result.error.code))
+        room_make(w, &result.error);
     result.write_usec = clock_boottime_usec() - w->begun_usec;
     result.blocked_usec = result.write_usec;
     result.phase = result.error.code < 0 ? CHECKPOINT_FAILED : CHECKPOINT_WRITTEN;
@@ -87,19 +89,29 @@ static void look_at_metrics(CheckpointWriter *w)
                     (long long)gap.first, (long long)gap.last);
 }
 
+int writer_retire(CheckpointWriter *w, Error *err)
+{
+    size_t removed = 0;
+    w->claimed = false;
+    if (!w->owner || !w->latest)
+        return 0;
+    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
+                              w->options.keep_every, w->kept, &removed, err);
+    if (r < 0)
+        log_warning("old checkpoints stay for now: %s", err->text);
+    else if (removed > 0)
+        log_info("removed %zu objects of old checkpoints", removed);
+    return r;
+}
+
 static void run_retire(CheckpointWriter *w)
 {
     assert(w->rank == 0 && w->owner &&
            w->latest); /* a commit is of a save, which claimed the folder */
     Error err = ERROR_INIT;
-    size_t removed = 0;
-    look_at_metrics(w);
-    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
-                              w->options.keep_every, w->kept, &removed, &err);
-    if (r < 0)
-        log_warning("old checkpoints stay for now: %s", err.text);
-    else if (removed > 0)
-        log_info("removed %zu objects of old checkpoints", removed);
+    if (!w->claimed) /* after a commit */
+        look_at_metrics(w);
+    int r = writer_retire(w, &err);
 
     writer_lock(w);
     if (r == -CHECKPOINT_NOT_OWNER) { /* no save needs to fail first */
@@ -469,8 +481,10 @@ int writer_own(CheckpointWriter *w, Error *err)
 {
     if (w->owner)
         return checkpoint_owner_look(w->owner, err);
-    return checkpoint_owner_claim(w->options.store, &w->options.facts, &w->options.claim, w->latest,
-                                  &w->owner, err);
+    int r = checkpoint_owner_claim(w->options.store, &w->options.facts, &w->options.claim,
+                                   w->latest, &w->owner, err);
+    w->claimed = r == 0;
+    return r;
 }
 
 int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
@@ -480,9 +494,18 @@ int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
     writer_wait_idle(w);
     writer_unlock(w);
     int r = writer_own(w, err);
-    if (r == 0 && ret)
+    if (r < 0)
+        return r;
+    /* The generation before may have died before it removed anything, and a full store takes no save, after which it
+     * would be removed. */
+    if (w->claimed && w->latest) {
+        writer_lock(w);
+        writer_set_task(w, TASK_RETIRE);
+        writer_unlock(w);
+    }
+    if (ret)
         *ret = w->owner;
-    return r;
+    return 0;
 }
 
 int checkpoint_close(CheckpointWriter *w, Error *err)
