@@ -144,6 +144,8 @@ static const struct {
     {"failed_saves", "saves that failed since the process began"},
     {"unsaved_since_usec", "since when saves fail; 0: they do not"},
     {"save_error", "why they fail; may be cut"},
+    {"save_next_bytes", "about how many bytes the next save writes; 0: not known"},
+    {"save_free_bytes", "bytes that its store has free for it"},
     {"diverging_since", "step from which on training diverges; 0: it does not"},
     {"diverging", "which value is too large"},
     {"metrics_lost", "steps whose metrics are lost; 0: none"},

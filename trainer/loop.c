@@ -256,6 +256,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
 
     const int64_t seen = s->state->scalars.position;
     const SaverTrouble *trouble = saver_trouble(l->saver);
+    CheckpointRoom room;
+    saver_room(l->saver, &room);
     int r = saver_record(l->saver, step, result, seen, took_usec, err);
     if (r < 0)
         return r;
@@ -274,6 +276,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .saving_sec = (double)l->saving_usec * 1e-6,
                                .failed_saves = trouble->n_failed,
                                .unsaved_since_usec = trouble->since_usec,
+                               .save_next_bytes = (int64_t)room.next_bytes,
+                               .save_free_bytes = (int64_t)room.free_bytes,
                                .diverging_since = divergence_since(saver_divergence(l->saver))};
     (void)snprintf(l->said.save_error, sizeof(l->said.save_error), "%s", trouble->error.text);
     divergence_say(saver_divergence(l->saver), result->loss, result->gradient_norm,

@@ -69,6 +69,12 @@ typedef struct MetricsGap {
     int64_t first, last; /* the range that the n_steps lie in; meaningless without any */
 } MetricsGap;
 
+/* What the next save needs of its store. */
+typedef struct CheckpointRoom {
+    uint64_t next_bytes; /* about how many it writes; 0: not known */
+    uint64_t free_bytes; /* how many the store has; it may be full of what the save before left */
+} CheckpointRoom;
+
 /* Lists the folders that hold a manifest, newest step (then owner and generation) first. Keys are
  * folders, sizes and times the manifests'; the caller frees *ret with store_list_clear(). */
 int checkpoint_list(Store *store, StoreList *ret, Error *err);
@@ -172,6 +178,9 @@ void checkpoint_settle(CheckpointWriter *writer, bool committed);
 int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest, Error *err);
 /* Rank 0: the metrics of the history that were missing at the newest look, one after each commit. */
 void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
+/* Rank 0: of the newest look, at most some seconds old while no save is written; {0} before the first one and where the
+ * store does not tell. Begins the next look, in the writer's thread. */
+void checkpoint_room(CheckpointWriter *writer, CheckpointRoom *ret);
 
 /* Rank 0, while no save is written, after checkpoint_adopt_history(): claims the folder for this
  * writer, which otherwise its first save does; once claimed, checks that no other has taken it over

@@ -28,8 +28,8 @@ static uint64_t data_bytes(const CheckpointWriter *w, const ObjectRecord *o)
     }
 }
 
-/* The newest commit's bytes, when it has the same objects: headers and indexes count. */
-uint64_t room_needed(const CheckpointWriter *w)
+/* Those of the newest commit, when it has the same objects: headers and indexes count. */
+static uint64_t next_bytes(const CheckpointWriter *w)
 {
     const ObjectTable *table = writer_table(w);
     const bool alike = w->latest && w->latest->n_objects == table->n_records;
@@ -39,30 +39,39 @@ uint64_t room_needed(const CheckpointWriter *w)
     return n_bytes;
 }
 
+CheckpointRoom room_measure(const CheckpointWriter *w)
+{
+    uint64_t n_free;
+    Error said = ERROR_INIT; /* who cannot tell says nothing */
+    if (store_free_bytes(w->options.store, &n_free, &said) < 0)
+        return (CheckpointRoom){0};
+    return (CheckpointRoom){.next_bytes = next_bytes(w), .free_bytes = n_free};
+}
+
 static double mb(uint64_t n_bytes) { return (double)n_bytes / 1e6; }
 
 void room_make(CheckpointWriter *w, Error *err)
 {
     const char *uri = store_uri(w->options.store);
-    const uint64_t needed = room_needed(w);
     const long long keep_last = w->options.keep_last;
     const int r = err->code;
-    uint64_t n_free;
     Error said = ERROR_INIT;
     (void)writer_retire(w, &said); /* it has said so; what is free says what came of it */
-    if (store_free_bytes(w->options.store, &n_free, &said) < 0)
+    const CheckpointRoom room = room_measure(w);
+    if (room.next_bytes == 0)
         (void)error_prefix(err, r,
                            "%.80s has no room for %.1f MB: lower checkpoint.keep_last (%lld) or "
                            "raise its quota",
-                           uri, mb(needed), keep_last);
-    else if (n_free >= needed)
+                           uri, mb(next_bytes(w)), keep_last);
+    else if (room.free_bytes >= room.next_bytes)
         (void)error_prefix(err, r,
                            "%.80s has %.1f MB free now, a checkpoint has %.1f MB; if this comes "
                            "again, look for a quota or inodes",
-                           uri, mb(n_free), mb(needed));
+                           uri, mb(room.free_bytes), mb(room.next_bytes));
     else
         (void)error_prefix(err, r,
                            "%.1f MB are missing in %.80s (%.1f MB free, a checkpoint has %.1f MB): "
                            "lower checkpoint.keep_last (%lld) or make room there",
-                           mb(needed - n_free), uri, mb(n_free), mb(needed), keep_last);
+                           mb(room.next_bytes - room.free_bytes), uri, mb(room.free_bytes),
+                           mb(room.next_bytes), keep_last);
 }

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+enum { MEASURE_SEC = 10 }; /* between two looks at what the store has free */
+
 const ObjectTable *writer_table(const CheckpointWriter *w)
 {
     return &w->tables[w->snapshot.ema_active];
@@ -66,6 +68,7 @@ static void run_save(CheckpointWriter *w)
     if (!w->options.blocking)
         result.blocked_usec = w->result.blocked_usec;
     w->result = result;
+    w->measured_usec = 0; /* what was measured is over */
     writer_set_task(w, TASK_NONE);
     writer_tell(w);
     writer_unlock(w);
@@ -124,6 +127,16 @@ static void run_retire(CheckpointWriter *w)
     writer_unlock(w);
 }
 
+/* In this thread, since a file system that hangs must not stop training. */
+static void run_measure(CheckpointWriter *w)
+{
+    const CheckpointRoom room = room_measure(w);
+    writer_lock(w);
+    w->room = room;
+    writer_set_task(w, TASK_NONE);
+    writer_unlock(w);
+}
+
 static void *writer_run(void *argument)
 {
     CheckpointWriter *w = argument;
@@ -143,6 +156,9 @@ static void *writer_run(void *argument)
             break;
         case TASK_RETIRE:
             run_retire(w);
+            break;
+        case TASK_MEASURE:
+            run_measure(w);
             break;
         case TASK_QUIT:
             return NULL;
@@ -419,7 +435,7 @@ int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *m
 bool checkpoint_busy(CheckpointWriter *w)
 {
     writer_lock(w);
-    bool busy = w->task != TASK_NONE || w->written;
+    bool busy = (w->task != TASK_NONE && w->task != TASK_MEASURE) || w->written;
     writer_unlock(w);
     return busy;
 }
@@ -456,6 +472,21 @@ void checkpoint_gap(CheckpointWriter *w, MetricsGap *ret)
 {
     writer_lock(w);
     *ret = w->gap;
+    writer_unlock(w);
+}
+
+void checkpoint_room(CheckpointWriter *w, CheckpointRoom *ret)
+{
+    assert(w->rank == 0);
+    const uint64_t now_usec = clock_boottime_usec();
+    writer_lock(w);
+    *ret = w->room;
+    /* Not before what is written is committed: what goes then makes room. */
+    if (w->task == TASK_NONE && !w->written &&
+        (!w->measured_usec || now_usec - w->measured_usec >= MEASURE_SEC * USEC_PER_SEC)) {
+        w->measured_usec = now_usec;
+        writer_set_task(w, TASK_MEASURE);
+    }
     writer_unlock(w);
 }
 

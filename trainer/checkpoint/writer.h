@@ -15,7 +15,7 @@
 
 #include <pthread.h>
 
-typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_QUIT } WriterTask;
+typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_MEASURE, TASK_QUIT } WriterTask;
 
 typedef enum SnapshotKind {
     SNAPSHOT_WEIGHTS,
@@ -104,6 +104,8 @@ struct CheckpointWriter {
     WriterTask task;         /* lock */
     CheckpointResult result; /* lock */
     MetricsGap gap;          /* lock */
+    CheckpointRoom room;     /* lock */
+    uint64_t measured_usec;  /* lock: when room was asked for */
     uint64_t begun_usec;
 };
 
@@ -124,8 +126,8 @@ bool room_is_short(int r);
 /* Rank 0, after such a save has taken its objects back: old checkpoints go, and *err tells in front of what the store
  * said how much is missing, where, and what makes room. */
 void room_make(CheckpointWriter *writer, Error *err);
-/* About how many bytes the next save writes. */
-uint64_t room_needed(const CheckpointWriter *writer);
+/* About how many bytes the next save writes, and how many its store has. */
+CheckpointRoom room_measure(const CheckpointWriter *writer);
 
 /* -ENOMEM. */
 int snapshot_new(CheckpointWriter *writer);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-room.c - a store that is full of our own old checkpoints: what goes when a folder is claimed and when
  * a save fails for want of room, what stays, and what is said. */
+#include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -274,7 +275,8 @@ static void test_texts(void **state)
     Life l = life_begin(*state, 1), s = life_begin(far_uri, 1);
     const CheckpointResult first = life_commit(&l, 5);
     (void)life_commit(&s, 5);
-    assert_int_equal(room_needed(l.writer), first.n_bytes);
+    await_retention(&l);
+    assert_int_equal(room_measure(l.writer).next_bytes, first.n_bytes);
     (void)snprintf(size, sizeof(size), "a checkpoint has %.1f MB", (double)first.n_bytes / 1e6);
     n_free = first.n_bytes - 100000;
     (void)snprintf(missing, sizeof(missing), "0.1 MB are missing in file://%s", (char *)*state);
@@ -295,9 +297,38 @@ static void test_texts(void **state)
 static void test_needed_by_the_first(void **state)
 {
     Life l = life_begin(*state, 1);
-    const uint64_t about = room_needed(l.writer);
+    const uint64_t about = room_measure(l.writer).next_bytes;
     const CheckpointResult first = life_save(&l, 1);
     assert_in_range(first.n_bytes, about, about + 8192); /* headers, and no plans */
+    life_end(&l);
+}
+
+/* A look does not wait for the file system, is repeated after a while, and keeps no save waiting. */
+static void test_looks(void **state)
+{
+    CheckpointRoom room;
+    Life l = life_begin(*state, 1);
+    const uint64_t begun_usec = clock_boottime_usec();
+    n_free = 5000;
+    checkpoint_room(l.writer, &room);
+    assert_int_equal(room.next_bytes, 0);
+    do { /* bounded by the test's own time */
+        (void)usleep(1000);
+        assert_false(checkpoint_busy(l.writer));
+        checkpoint_room(l.writer, &room);
+    } while (room.next_bytes == 0);
+    assert_int_equal(room.free_bytes, 5000);
+    n_free = 4000;
+    checkpoint_room(l.writer, &room);
+    assert_int_equal(room.free_bytes, 5000); /* some seconds old */
+    const CheckpointResult first = life_commit(&l, 5);
+    await_retention(&l);
+    do {
+        (void)usleep(1000);
+        checkpoint_room(l.writer, &room);
+        assert_true(clock_boottime_usec() - begun_usec < 8 * USEC_PER_SEC); /* not by its age */
+    } while (room.free_bytes != 4000);
+    assert_int_equal(room.next_bytes, first.n_bytes);
     life_end(&l);
 }
 
@@ -348,6 +379,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(test_failed_save, setup, teardown),
         cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
         cmocka_unit_test_setup_teardown(test_needed_by_the_first, setup, teardown),
+        cmocka_unit_test_setup_teardown(test_looks, setup, teardown),
         cmocka_unit_test_setup_teardown(test_free_bytes, setup, teardown),
     };
     log_set_level(LOG_LEVEL_ERROR);
