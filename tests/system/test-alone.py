@@ -225,11 +225,20 @@ class Alone(LabCase):
     def test_store_full_of_our_own_checkpoints(self):
         """A life that dies before it removes anything leaves one too many. The next one removes it before its first save,
         and saves that fail for want of room remove what a lower keep_last gives up, and nothing else."""
-        job = self.lab.job("store-full", **dict(SHORT, checkpoint__keep_last=4))
+        job = self.lab.job("store-full", checkpoint__local_dir=self.lab.path("store-full-local"),
+                           **dict(SHORT, checkpoint__keep_last=4))
+
+        def copies():
+            return sorted(name for _, names, _ in os.walk(job["checkpoint"]["local_dir"]) for name in names
+                          if name.startswith("step-"))
         code, text = self.lab.train(job, fault="checkpoint.settle=kill@6,loop.compute=slow@*")
         self.assertEqual(code, -signal.SIGKILL, text)
         before = self.folders(job)
         self.assertEqual(len(before), 5)  # the fifth goes after the commit that it did not hear of
+        self.assertEqual(copies(), sorted(before)[2:])
+        code, text = self.lab.train(job, fault="loop.compute=kill")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        self.assertEqual(copies(), sorted(before)[3:])  # what it goes on from, and the one before
         code, text = self.lab.train(job, fault="checkpoint.object=kill")
         self.assertEqual(code, -signal.SIGKILL, text)
         whole = [os.path.basename(os.path.dirname(path)) for path, _ in self.lab.manifests(job)]
