@@ -97,6 +97,8 @@ Hasher *hasher_free(Hasher *hasher)
     return NULL;
 }
 
+void hasher_reset(Hasher *hasher) { (void)XXH3_128bits_reset(hasher->state); /* as above */ }
+
 void hasher_update(Hasher *hasher, const void *data, size_t n_bytes)
 {
     (void)XXH3_128bits_update(hasher->state, data, n_bytes); /* fails only on NULL */

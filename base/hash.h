@@ -34,6 +34,8 @@ int hash_draw(char text[HASH_TEXT_BYTES]);
 int hasher_new(Hasher **ret);
 Hasher *hasher_free(Hasher *hasher);
 DEFINE_CLEANUP(Hasher, hasher_free)
+/* Begins anew. */
+void hasher_reset(Hasher *hasher);
 void hasher_update(Hasher *hasher, const void *data, size_t n_bytes);
 Hash hasher_digest(const Hasher *hasher);
 

@@ -14,6 +14,7 @@ static const char *const resamples[] = {"bilinear", "bicubic"};
 static const char *const tokenizers[] = {"open_clip/2", "diffusers/1", "open_clip", "diffusers"};
 static const char *const choices[] = {"reject", "empty"};
 static const char *const missing[] = {"reject", "keep"};
+static const char *const key_ends[] = {"first-dot", "last-dot"};
 static const char *const kinds[] = {"str", "int64", "float64"};
 
 const char *recipe_kind_name(RecipeKind kind)
@@ -131,6 +132,100 @@ static void parse_columns(JsonReader *root, Recipe *recipe)
     json_close(&r);
 }
 
+/* ---- members of tars ---- */
+
+const RecipeMembers recipe_default_members = {.image = {{"jpg", "jpeg", "png", "webp"}, 4},
+                                              .caption = {{"txt", "json"}, 2}};
+
+bool recipe_member_is_json(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    return strcasecmp(dot ? dot + 1 : name, "json") == 0;
+}
+
+const char *recipe_json_member(const RecipeMembers *members)
+{
+    for (size_t i = 0; i < members->caption.n; i++)
+        if (recipe_member_is_json(members->caption.names[i]))
+            return members->caption.names[i];
+    return "json";
+}
+
+static bool has_name(const RecipeNames *names, const char *name)
+{
+    for (size_t i = 0; i < names->n; i++)
+        if (strcasecmp(names->names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool same_names(const RecipeNames *a, const RecipeNames *b)
+{
+    bool same = a->n == b->n;
+    for (size_t i = 0; same && i < a->n; i++)
+        same = strcmp(a->names[i], b->names[i]) == 0;
+    return same;
+}
+
+bool recipe_members_are_usual(const RecipeMembers *members)
+{
+    return !members->key_ends_last && same_names(&members->image, &recipe_default_members.image) &&
+           same_names(&members->caption, &recipe_default_members.caption);
+}
+
+/* What is wrong with a further name of a list; NULL: nothing. */
+static const char *name_fault(const char *name, const RecipeNames *before, bool key_ends_last)
+{
+    if (!name || !*name || strlen(name) > RECIPE_MEMBER_MAX)
+        return "has 1 to 31 bytes";
+    if (*name == '.')
+        return "is written without the dot behind the key";
+    if (strchr(name, '/') || name[strlen(name) - 1] == '.')
+        return "cannot stand behind a key";
+    if (key_ends_last && strchr(name, '.'))
+        return "has a dot, and keys end at the last one (key_ends_at)";
+    return has_name(before, name) ? "is named twice" : NULL;
+}
+
+static void parse_names(JsonReader *r, const char *key, const RecipeNames *usual,
+                        bool key_ends_last, RecipeNames *ret)
+{
+    json_t *array = NULL;
+    if (!r->object || !json_get_array(r, key, JSON_OPTIONAL, RECIPE_MEMBERS_MAX, &array)) {
+        *ret = *usual;
+        return;
+    }
+    if (json_array_size(array) == 0)
+        json_refuse(r, key, "is empty");
+    for (size_t i = 0; i < json_array_size(array) && r->r == 0; i++) {
+        const char *name = json_string_value(json_array_get(array, i));
+        const char *fault = name_fault(name, ret, key_ends_last);
+        if (fault)
+            json_refuse(r, key, "element %zu, \"%.40s\", %s", i, name ? name : "", fault);
+        else
+            memcpy(ret->names[ret->n++], name, strlen(name) + 1);
+    }
+}
+
+static void parse_members(JsonReader *root, Recipe *recipe)
+{
+    const RecipeMembers *usual = &recipe_default_members;
+    RecipeMembers *m = &recipe->members;
+    size_t n_json = 0;
+    m->key_ends_last = take_choice(root, "key_ends_at", key_ends, ELEMENTSOF(key_ends)) == 1;
+    JsonReader r = json_get_object(root, "members", JSON_OPTIONAL);
+    parse_names(&r, "image", &usual->image, m->key_ends_last, &m->image);
+    parse_names(&r, "caption", &usual->caption, m->key_ends_last, &m->caption);
+    for (size_t i = 0; i < m->caption.n; i++) {
+        n_json += recipe_member_is_json(m->caption.names[i]);
+        if (has_name(&m->image, m->caption.names[i]))
+            json_refuse(&r, "caption", "%s is a picture's already", m->caption.names[i]);
+    }
+    if (n_json > 1)
+        json_refuse(&r, "caption", "names %zu members that are .json: one is read", n_json);
+    json_close(&r);
+}
+
 static void parse_pictures(JsonReader *r, Recipe *recipe)
 {
     recipe->side = take_int(r, "side", 8, 4096, 256);
@@ -163,6 +258,7 @@ int recipe_parse(const char *source, const char *text, size_t n_bytes, Recipe **
     recipe->empty_for_missing =
         take_choice(&root, "missing_caption", choices, ELEMENTSOF(choices)) == 1;
     parse_columns(&root, recipe);
+    parse_members(&root, recipe);
     parse_filters(&root, recipe);
     parse_keep(&root, recipe);
     json_get_int(&root, "seed", JSON_OPTIONAL, 0, INT64_MAX, &recipe->seed);
@@ -206,6 +302,26 @@ static void set(json_t *object, const char *key, json_t *value)
     (void)json_object_set_new(object, key, value); /* jansson ends the process without memory */
 }
 
+static json_t *names_json(const RecipeNames *names)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < names->n; i++)
+        (void)json_array_append_new(array, json_string(names->names[i])); /* as set() */
+    return array;
+}
+
+/* Recipes without these keys keep the identity that they had before there were any. */
+static void set_members(json_t *root, const RecipeMembers *m)
+{
+    if (recipe_members_are_usual(m))
+        return;
+    json_t *members = json_object();
+    set(members, "image", names_json(&m->image));
+    set(members, "caption", names_json(&m->caption));
+    set(root, "members", members);
+    set(root, "key_ends_at", json_string(key_ends[m->key_ends_last]));
+}
+
 json_t *recipe_canonical(const Recipe *recipe)
 {
     json_t *root = json_object(), *columns = json_object(), *filters = json_object(),
@@ -234,6 +350,7 @@ json_t *recipe_canonical(const Recipe *recipe)
     for (size_t i = 0; i < recipe->n_keep; i++)
         set(keep, recipe->keep[i].column, json_string(kinds[recipe->keep[i].kind]));
     set(root, "keep", keep);
+    set_members(root, &recipe->members);
     set(root, "seed", json_integer(recipe->seed));
     set(root, "shard_samples", json_integer(recipe->shard_samples));
     return root;

@@ -41,6 +41,30 @@ typedef struct RecipeKeep {
     RecipeKind kind;
 } RecipeKeep;
 
+enum { RECIPE_MEMBERS_MAX = 16, RECIPE_MEMBER_MAX = 31 };
+
+/* What stands behind a key and its dot in the names of a tar's members: "jpg", "input.jpg". */
+typedef struct RecipeNames {
+    char names[RECIPE_MEMBERS_MAX][RECIPE_MEMBER_MAX + 1];
+    size_t n;
+} RecipeNames;
+
+/* Which members of a tar are a sample's. */
+typedef struct RecipeMembers {
+    RecipeNames image; /* a sample has one of them */
+    RecipeNames
+        caption; /* the first that is there; one that ends with json is an object that holds it */
+    bool
+        key_ends_last; /* the key goes up to the last dot of a name's last part, not to the first */
+} RecipeMembers;
+/* Of a recipe that names none. */
+extern const RecipeMembers recipe_default_members;
+/* The member that is read as .json: for its caption, filters and columns. */
+const char *recipe_json_member(const RecipeMembers *members);
+bool recipe_member_is_json(const char *name);
+/* Whether they are recipe_default_members. */
+bool recipe_members_are_usual(const RecipeMembers *members);
+
 typedef struct Recipe {
     char *model; /* a diffusers folder; NULL: none is named */
     int side;
@@ -51,6 +75,7 @@ typedef struct Recipe {
     RecipeTokenizer tokenizer;
     bool empty_for_missing; /* a sample without a caption has the empty one */
     char *image, *caption;  /* columns of an MDS dataset; the latter also a key of .json */
+    RecipeMembers members;  /* of tars */
     RecipeFilter filters[RECIPE_COLUMNS_MAX]; /* sorted by name, as keep */
     size_t n_filters;
     RecipeKeep keep[RECIPE_COLUMNS_MAX];
@@ -67,7 +92,8 @@ int recipe_read_file(const char *path, Recipe **ret, Error *err);
 Recipe *recipe_free(Recipe *recipe);
 DEFINE_CLEANUP(Recipe, recipe_free)
 
-/* The canonical form, the caller's: every key that may change a byte, also where the default holds. */
+/* The canonical form, the caller's: every key that may change a byte, also where the default holds, but for `members`
+ * and `key_ends_at`, which came later. */
 json_t *recipe_canonical(const Recipe *recipe);
 /* Which samples a tar or a shard gives. 1: a tar without an end was whole, a .json with NaN was none, and a key's later
  * members were a sample of their own. */

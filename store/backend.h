@@ -28,7 +28,8 @@ typedef struct StoreBackend {
     int (*get_range)(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
                      Error *err);
     int (*head)(Store *store, const char *key, uint64_t *ret_bytes, Error *err);
-    int (*list)(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
+    int (*list)(Store *store, const char *prefix, size_t max, bool versions, StoreList *ret,
+                Error *err);
     int (*delete)(Store *store, const char *key, Error *err);
     int (*sweep)(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
                  size_t *ret_removed, Error *err);

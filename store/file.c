@@ -325,6 +325,12 @@ static int file_head(Store *store, const char *key, uint64_t *ret_bytes, Error *
     return 0;
 }
 
+static void format_version(const struct stat *st, char ret[STORE_VERSION_MAX])
+{
+    (void)snprintf(ret, STORE_VERSION_MAX, "%llu-%lld.%09ld-%lld", (unsigned long long)st->st_ino,
+                   (long long)st->st_mtim.tv_sec, st->st_mtim.tv_nsec, (long long)st->st_size);
+}
+
 static int file_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
 {
     char path[PATH_MAX];
@@ -332,8 +338,7 @@ static int file_version(Store *store, const char *key, char ret[STORE_VERSION_MA
     struct stat st;
     if (stat(path, &st) < 0)
         return refuse(store, key, -errno, "stat", err);
-    (void)snprintf(ret, STORE_VERSION_MAX, "%llu-%lld.%09ld-%lld", (unsigned long long)st.st_ino,
-                   (long long)st.st_mtim.tv_sec, st.st_mtim.tv_nsec, (long long)st.st_size);
+    format_version(&st, ret);
     return 0;
 }
 
@@ -359,6 +364,7 @@ typedef struct FileListing {
     const FileStore *files;
     const char *prefix;
     size_t max, capacity;
+    bool versions;
     StoreList list;
 } FileListing;
 
@@ -369,9 +375,13 @@ static int listing_add(FileListing *l, const char *key, const struct stat *st, E
                          l->prefix, l->max);
     l->list.objects =
         memory_grow(l->list.objects, l->list.n_objects, &l->capacity, sizeof(StoreObject));
-    l->list.objects[l->list.n_objects++] = (StoreObject){.key = memory_text(key),
-                                                         .n_bytes = (uint64_t)st->st_size,
-                                                         .modified_usec = modified_usec(st)};
+    char version[STORE_VERSION_MAX];
+    format_version(st, version);
+    l->list.objects[l->list.n_objects++] =
+        (StoreObject){.key = memory_text(key),
+                      .n_bytes = (uint64_t)st->st_size,
+                      .modified_usec = modified_usec(st),
+                      .version = l->versions ? memory_text(version) : NULL};
     return 0;
 }
 
@@ -431,9 +441,13 @@ static int list_folder(FileListing *l, const char *folder_key, int depth, Error 
     }
 }
 
-static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+static int list(Store *store, const char *prefix, size_t max, bool versions, StoreList *ret,
+                Error *err)
 {
-    FileListing l = {.files = file_store(store), .prefix = prefix, .max = max};
+    FileListing l = {.files = file_store(store),
+                     .prefix = prefix,
+                     .max = max,
+                     .versions = versions};
 
     /* Begin in the deepest folder that the prefix names. */
     char folder_key[STORE_KEY_MAX + 1];

@@ -255,16 +255,29 @@ int store_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
     return r < 0 ? r : store->backend->head(store, key, ret_bytes, err);
 }
 
-int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+static int list(Store *store, const char *prefix, size_t max, bool versions, StoreList *ret,
+                Error *err)
 {
     int r = key_check(store, prefix, true, err);
-    return r < 0 ? r : store->backend->list(store, prefix, max, ret, err);
+    return r < 0 ? r : store->backend->list(store, prefix, max, versions, ret, err);
+}
+
+int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+{
+    return list(store, prefix, max, false, ret, err);
+}
+
+int store_list_versions(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+{
+    return list(store, prefix, max, true, ret, err);
 }
 
 void store_list_clear(StoreList *list)
 {
-    for (size_t i = 0; i < list->n_objects; i++)
+    for (size_t i = 0; i < list->n_objects; i++) {
         free(list->objects[i].key);
+        free(list->objects[i].version);
+    }
     free(list->objects);
     *list = (StoreList){0};
 }

@@ -38,6 +38,7 @@ typedef struct StoreObject {
     char *key; /* relative to the store's URI */
     uint64_t n_bytes;
     uint64_t modified_usec; /* time of its put, by the store's clock, since 1970 */
+    char *version;          /* of store_list_versions() alone */
 } StoreObject;
 
 typedef struct StoreList {
@@ -112,6 +113,8 @@ int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Er
 int store_puts_if_absent(Store *store, bool *ret, Error *err);
 /* Lists all objects whose key begins with prefix; -E2BIG if there are more than max. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
+/* The same with each object's version, as store_version() tells it; "" where the server does not. */
+int store_list_versions(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 void store_list_clear(StoreList *list);
 /* Deletes an object, durably: a power failure does not bring it back. A missing object is success. */
 int store_delete(Store *store, const char *key, Error *err);

@@ -25,6 +25,7 @@ static void run_clear(EncodeRun *run)
         free(run->named[i]);
     free(run->named);
     free(run->first_aside);
+    input_list_clear(&run->units);
     recipe_free(run->recipe);
 }
 
@@ -73,6 +74,7 @@ static int open_input(EncodeRun *run, Error *err)
     const Recipe *recipe = run->recipe;
     RawOptions options = {.image = recipe->image,
                           .caption = recipe->caption,
+                          .members = &recipe->members,
                           .keep_missing = recipe->empty_for_missing};
     static_assert(RAW_COLUMNS_MAX >= 2 * RECIPE_COLUMNS_MAX, "filters and columns that are kept");
     for (size_t i = 0; i < recipe->n_filters; i++)
@@ -156,17 +158,37 @@ static bool is_same_folder(Store *store, const char *uri)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
+/* What was encoded stays, also of a unit that was exchanged since. */
+static void tell_changed(const EncodeRun *run, const InputList *ours)
+{
+    size_t n = 0, first = 0;
+    for (size_t i = 0; i < run->units.n_units; i++)
+        if (input_compare_versions(run->units.units[i].version, ours->units[i].version) ==
+            INPUT_CHANGED)
+            first = n++ ? first : i;
+    if (n > 0)
+        log_warning("%zu units of the input have changed since %s was begun; the first: %s, whose "
+                    "version was %s and is %s",
+                    n, store_uri(run->folder.store), ours->units[first].name,
+                    run->units.units[first].version, ours->units[first].version);
+}
+
 /* 1: the dataset is there. */
 static int open_output(EncodeRun *run, Error *err)
 {
     FolderClaim claim;
+    _cleanup_(input_list_clear) InputList ours = {0};
     format_claim(run, &claim);
+    input_list_of(run->set, &ours);
+    claim.units = &ours;
     int r = store_open(run->options->out, &run->folder.store, err);
     if (r == 0 && is_same_folder(run->folder.store, raw_set_uri(run->set)))
         r = error_set(err, -EINVAL, "--in and --out are one folder, %s", raw_set_uri(run->set));
     if (r < 0)
         return r;
-    int finished = folder_claim(&run->folder, &claim, err);
+    int finished = folder_claim(&run->folder, &claim, &run->units, err);
+    if (finished >= 0)
+        tell_changed(run, &ours);
     if (finished > 0)
         r = dataset_check_named(run, err);
     if (r < 0 || finished != 0)
@@ -319,9 +341,17 @@ int encode_run(const EncodeOptions *options, Error *err)
 
 /* ---- without the networks ---- */
 
+static int print_rows(PartReport *all, Error *err)
+{
+    (void)part_report_join_halves(all);
+    _cleanup_free_ char *rows = part_report_rows(all);
+    return fputs(rows, stdout) < 0 ? error_errno(err, -errno, "standard output") : 0;
+}
+
 static int check_unit(EncodeRun *run, size_t number, Error *err)
 {
     _cleanup_(raw_unit_freep) RawUnit *unit = NULL;
+    _cleanup_(part_report_clear) PartReport all = {0};
     _cleanup_free_ char *damage = NULL;
     uint64_t n_bytes = raw_set_unit_bytes(run->set, number);
     bool open = false;
@@ -336,20 +366,22 @@ static int check_unit(EncodeRun *run, size_t number, Error *err)
         size_t n_none;
         r = part_make(run->maker, unit, &part, &none, &n_none, err);
         open |= r == -ENOTRECOVERABLE;
-        if (r < 0 && r != -ENOTRECOVERABLE)
-            return r;
-        if (part.n_raw == 0)
+        if ((r < 0 && r != -ENOTRECOVERABLE) || part.n_raw == 0)
             break;
-        _cleanup_free_ char *rows = part_report_rows(&part);
-        if (fputs(rows, stdout) < 0)
-            return error_errno(err, -errno, "standard output");
         progress_add(&run->progress, &part);
         r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
+        part_report_take_rows(&all, &part);
     }
+    Error unprinted = ERROR_INIT;
+    int printed = print_rows(&all, &unprinted);
+    if (r >= 0 && printed < 0)
+        return error_set(err, printed, "%s", unprinted.text);
+    if (r < 0)
+        return r;
     run->progress.bytes += n_bytes;
     const InputTotals input = run_input(unit, &damage);
     input_totals_add(&run->input, &input);
-    return r < 0 ? r : open ? -ENOTRECOVERABLE : 0;
+    return open ? -ENOTRECOVERABLE : 0;
 }
 
 static int damaged_units(const InputTotals *input, Error *err)

@@ -4,6 +4,7 @@
 
 #include "base/json.h"
 #include "base/memory.h"
+#include "prep/encode/folder.h"
 
 #include <string.h>
 
@@ -43,7 +44,11 @@ char *encoder_json_format(const Encoding *e, const EncoderTotals *totals, char *
     const int latents[] = {s->latent_channels, s->latent_side, s->latent_side};
     const int text[] = {s->n_tokens, s->text_dim};
     _cleanup_json_ json_t *root = json_object();
-    json_t *rejected = json_object(), *keys = json_array();
+    json_t *rejected = json_object(), *keys = json_array(), *files = json_object();
+    if (!hash_equal(totals->input_json, (Hash){0}))
+        set(files, FOLDER_INPUT_KEY, json_hash(totals->input_json));
+    set(files, "empty.npy", json_hash(totals->empty_text));
+    set(files, "index.json", json_hash(totals->index));
     for (size_t i = 0; i < totals->reasons.n; i++)
         set(rejected, totals->reasons.counts[i].reason, json_integer(totals->reasons.counts[i].n));
     for (size_t i = 0; i < n_named; i++)
@@ -58,6 +63,7 @@ char *encoder_json_format(const Encoding *e, const EncoderTotals *totals, char *
     set(root, "latents", shape("latents", latents, ELEMENTSOF(latents)));
     set(root, "text", shape("text", text, ELEMENTSOF(text)));
     set(root, "empty_text", json_string("empty.npy"));
+    set(root, "files", files);
     set(root, "input", input_totals_json(&totals->input));
     set(root, "raw_samples", json_integer(totals->n_raw));
     set(root, "samples", json_integer(totals->n_samples));

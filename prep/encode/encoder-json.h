@@ -16,6 +16,7 @@ typedef struct EncoderTotals {
     InputTotals input;
     int64_t n_raw, n_samples;
     Reasons reasons;
+    Hash input_json, empty_text, index; /* of the files; the first is zeros where there is none */
 } EncoderTotals;
 
 /* The dataset's: keys that were left out by name decide on samples as the recipe does. */

@@ -242,11 +242,15 @@ static int put_empty_text(Finish *f, Error *err)
     r = npy_format(&array, &file, &n_file);
     if (r < 0)
         return error_set(err, r, "out of memory");
+    f->totals.empty_text = hash_bytes(file, n_file);
     return folder_put(&f->run->folder, "empty.npy", file, n_file, err);
 }
 
+/* It has the hashes of the files beside it, so that whoever reads the dataset knows that they belong together. */
 static int put_encoder_json(Finish *f, Error *err)
 {
+    f->totals.input_json = f->run->units.file;
+    f->totals.index = hash_bytes(f->index.data, f->index.n);
     _cleanup_free_ char *text =
         encoder_json_format(&f->run->encoding, &f->totals, f->named, f->n_named);
     return folder_put(&f->run->folder, ENCODER_FACTS_NAME, text, strlen(text), err);
@@ -258,11 +262,8 @@ static int put_index(Finish *f, Error *err)
     Folder *folder = &f->run->folder;
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
-    int r = mds_text_format(&f->index, "], \"version\": 2}");
-    if (r < 0)
-        return error_set(err, r, "out of memory");
-    r = index_build_text(folder->store, f->index.data, f->index.n, f->hashes, f->n_hashes, &bytes,
-                         &n_bytes, err);
+    int r = index_build_text(folder->store, f->index.data, f->index.n, f->hashes, f->n_hashes,
+                             &bytes, &n_bytes, err);
     if (r == 0)
         r = folder_put(folder, INDEX_NAME, bytes, n_bytes, err);
     if (r == 0)
@@ -341,11 +342,14 @@ int dataset_finish(EncodeRun *run, Error *err)
     if (r == 0 && mds_text_format(&f.index, "{\"shards\": [") < 0)
         r = error_set(err, -ENOMEM, "out of memory");
     if (r == 0)
-        r = store_wait_list(&run->folder.wait, run->folder.store, "u", LEFTOVERS_MAX, &f.list, err);
+        r = store_wait_list(&run->folder.wait, run->folder.store, "u", LEFTOVERS_MAX, false,
+                            &f.list, err);
     if (r == 0)
         r = fault("encode.finish.listed");
     if (r == 0)
         r = read_units(&f, err);
+    if (r == 0 && mds_text_format(&f.index, "], \"version\": 2}") < 0)
+        r = error_set(err, -ENOMEM, "out of memory");
     sort_named(&f);
     if (r == 0)
         r = check_named(&f, err);

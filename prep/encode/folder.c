@@ -117,12 +117,44 @@ static int compare_claims(const Folder *folder, const FolderClaim *there, const 
                          "%s holds samples of another encoding: its identity is %s, that of this "
                          "recipe and model is %s",
                          uri, there->identity, ours->identity);
-    if (strcmp(there->input, ours->input) != 0)
-        return error_set(err, -EEXIST,
-                         "%s holds samples of another input: the identity of its units' names and "
-                         "sizes is %s, that of this input's is %s",
-                         uri, there->input, ours->input);
     return 0;
+}
+
+/* Of a folder without a list of units, which a version before began, hashes are all that there is. */
+static int compare_input(const Folder *folder, const FolderClaim *there, const FolderClaim *ours,
+                         Error *err)
+{
+    if (strcmp(there->input, ours->input) == 0)
+        return 0;
+    return error_set(err, -EEXIST,
+                     "%s holds samples of another input: the identity of its units' names and "
+                     "sizes is %s, that of this input's is %s",
+                     store_uri(folder->store), there->input, ours->input);
+}
+
+/* Fills in the list of units that the folder has; puts ours where there is none. */
+static int settle_units(Folder *folder, const InputList *ours, bool finished, InputList *ret,
+                        Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    size_t n_bytes;
+    int r = folder_get(folder, FOLDER_INPUT_KEY, &text, &n_bytes, err);
+    if (r == -ENOENT && finished)
+        return 0; /* made by a version that put none */
+    if (r == -ENOENT) {
+        _cleanup_free_ char *list = input_list_format(ours);
+        struct iovec part = {list, strlen(list)};
+        r = fault("encode.input");
+        if (r == 0)
+            r = store_wait_put(&folder->put_wait, folder->store, FOLDER_INPUT_KEY, &part, 1,
+                               STORE_IF_ABSENT, err);
+        if (r == 0 || r == -EEXIST) /* another process may have been faster */
+            r = folder_get(folder, FOLDER_INPUT_KEY, &text, &n_bytes, err);
+    }
+    if (r == 0)
+        r = folder_reads(folder, FOLDER_INPUT_KEY,
+                         input_list_parse(FOLDER_INPUT_KEY, text, n_bytes, ret, err), err);
+    return r < 0 ? r : input_list_compare(ret, ours, store_uri(folder->store), err);
 }
 
 static int has_index(Folder *folder, Error *err)
@@ -132,38 +164,60 @@ static int has_index(Folder *folder, Error *err)
     return r == -ENOENT ? 0 : r < 0 ? r : 1;
 }
 
-int folder_claim(Folder *folder, const FolderClaim *claim, Error *err)
+/* 1: it is there, and of our encoding. 0: it is not there. */
+static int find_claim(Folder *folder, const FolderClaim *ours, FolderClaim *ret, Error *err)
 {
-    _cleanup_free_ char *there = NULL, *text = NULL;
+    _cleanup_free_ char *text = NULL;
     size_t n_bytes;
+    int r = store_wait_get(&folder->wait, folder->store, IDENTITY_KEY, IDENTITY_BYTES_MAX, &text,
+                           &n_bytes, err);
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0)
+        r = parse_claim(text, n_bytes, ret, err);
+    if (r == 0)
+        r = compare_claims(folder, ret, ours, err);
+    return r < 0 ? r : 1;
+}
+
+static int put_claim(Folder *folder, const FolderClaim *claim, Error *err)
+{
     FolderClaim found;
+    _cleanup_free_ char *text =
+        memory_format("{\"identity\": \"%s\", \"input\": \"%s\"}\n", claim->identity, claim->input);
+    int r = fault("encode.claim");
+    if (r == 0)
+        r = folder_put(folder, IDENTITY_KEY, text, strlen(text), err);
+    if (r != -EEXIST)
+        return r;
+    r = find_claim(folder, claim, &found, err); /* another process was faster */
+    return r > 0 ? compare_input(folder, &found, claim, err) : r < 0 ? r : -EEXIST;
+}
+
+int folder_claim(Folder *folder, const FolderClaim *claim, InputList *ret_units, Error *err)
+{
+    FolderClaim found;
+    InputList units = {0};
     int finished = has_index(folder, err);
     if (finished < 0)
         return finished;
-    int r = store_wait_get(&folder->wait, folder->store, IDENTITY_KEY, IDENTITY_BYTES_MAX, &there,
-                           &n_bytes, err);
-    if (r == -ENOENT && finished)
+    int there = find_claim(folder, claim, &found, err);
+    if (there == 0 && finished)
         return error_set(err, -EEXIST,
                          "%s already holds a dataset, which has no encoding's identity; this "
                          "recipe's and model's is %s",
                          store_uri(folder->store), claim->identity);
-    if (r == -ENOENT) {
-        text = memory_format("{\"identity\": \"%s\", \"input\": \"%s\"}\n", claim->identity,
-                             claim->input);
-        r = fault("encode.claim");
-        if (r == 0)
-            r = folder_put(folder, IDENTITY_KEY, text, strlen(text), err);
-        if (r != -EEXIST)
-            return r;
-        /* Another process was faster. */
-        r = store_wait_get(&folder->wait, folder->store, IDENTITY_KEY, IDENTITY_BYTES_MAX, &there,
-                           &n_bytes, err);
+    int r = MIN(there, 0);
+    if (r == 0)
+        r = settle_units(folder, claim->units, finished, &units, err);
+    if (r == 0)
+        r = there ? compare_input(folder, &found, claim, err) : put_claim(folder, claim, err);
+    if (r < 0) {
+        input_list_clear(&units);
+        return r;
     }
-    if (r == 0)
-        r = parse_claim(there, n_bytes, &found, err);
-    if (r == 0)
-        r = compare_claims(folder, &found, claim, err);
-    return r < 0 ? r : finished;
+    *ret_units = units;
+    return finished;
 }
 
 /* ---- keys to leave out ---- */
@@ -190,8 +244,8 @@ static int compare_texts(const void *a, const void *b)
 int folder_named(Folder *folder, char ***ret, size_t *ret_n, Error *err)
 {
     StoreList list = {0};
-    int r =
-        store_wait_list(&folder->wait, folder->store, NAMED_PREFIX, ENCODE_NAMED_MAX, &list, err);
+    int r = store_wait_list(&folder->wait, folder->store, NAMED_PREFIX, ENCODE_NAMED_MAX, false,
+                            &list, err);
     if (r < 0)
         return r;
     char **keys = memory_zeroed(list.n_objects + 1, sizeof(*keys));

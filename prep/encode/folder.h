@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* folder.h - what lies in the folder of a dataset that is being made, and writes that another process may have done.
  *
- *   encoding/identity.json         whose the folder is: put first
+ *   encoding/input.json            the units of the input (input.h): put first
+ *   encoding/identity.json         whose the folder is: put next
  *   encoding/named/HASH            a key to leave out, one an object
  *   u00003-p0001.mds               the samples of part 1 of unit 3
  *   encoding/u00003-p0001.json     what became of that part; goes when the unit's report is there
@@ -17,6 +18,7 @@
 #pragma once
 
 #include "base/hash.h"
+#include "prep/encode/input.h"
 #include "prep/raw/store-wait.h"
 
 enum { FOLDER_KEY_MAX = 64, FOLDER_OBJECT_MAX = INT32_MAX };
@@ -45,9 +47,12 @@ typedef struct FolderClaim {
     char identity[HASH_TEXT_BYTES]; /* of the encoding */
     char before[HASH_TEXT_BYTES];   /* the same by the rules before, which read tars otherwise */
     char input[HASH_TEXT_BYTES];    /* of the names and sizes of its units */
+    const InputList *units;
 } FolderClaim;
-/* 1: its dataset is finished, and is this one. 0: the folder is ours. -EEXIST: it is another's. */
-int folder_claim(Folder *folder, const FolderClaim *claim, Error *err);
+/* 1: its dataset is finished, and is this one. 0: the folder is ours. -EEXIST: it is another's. *ret_units is the list
+ * that the folder has, or ours where it is of a version that put none. */
+int folder_claim(Folder *folder, const FolderClaim *claim, InputList *ret_units, Error *err);
+#define FOLDER_INPUT_KEY "encoding/input.json"
 
 /* Remembers a key to leave out, for every process that works in the folder. */
 int folder_name(Folder *folder, const char *key, Error *err);

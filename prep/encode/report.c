@@ -4,6 +4,7 @@
 
 #include "base/field-table.h"
 #include "base/memory.h"
+#include "prep/raw/raw-sample.h"
 #include "prep/raw/utf8.h"
 
 #include <inttypes.h>
@@ -55,6 +56,8 @@ static const Field part_fields[] = {
     COUNT(PartReport, "unit", unit),
     COUNT(PartReport, "part", part),
     COUNT(PartReport, "raw", n_raw),
+    {.name = "raw_members_xxh3_128", .type = FIELD_HASH, AT(PartReport, raw_members)},
+    {.name = "raw_bytes_xxh3_128", .type = FIELD_HASH, AT(PartReport, raw_bytes)},
     {.name = "file",
      .type = FIELD_OBJECT,
      .need = JSON_REQUIRED,
@@ -191,6 +194,15 @@ void part_report_add(PartReport *report, int64_t index, const char *key, const c
     (void)snprintf(row->reason, sizeof(row->reason), "%s", reason);
 }
 
+void part_report_take_rows(PartReport *all, PartReport *part)
+{
+    for (size_t i = 0; i < part->n_rows; i++) {
+        all->rows = memory_grow(all->rows, all->n_rows, &all->room, sizeof(RejectRow));
+        all->rows[all->n_rows++] = part->rows[i];
+    }
+    part->n_rows = 0;
+}
+
 static int compare_rows(const void *a, const void *b)
 {
     int64_t x = ((const RejectRow *)a)->index, y = ((const RejectRow *)b)->index;
@@ -266,6 +278,45 @@ int part_report_parse_rows(const char *source, const char *text, size_t n_bytes,
     return 0;
 }
 
+static int compare_keys(const void *a, const void *b)
+{
+    const RejectRow *x = *(RejectRow *const *)a, *y = *(RejectRow *const *)b;
+    int r = strcmp(x->key, y->key);
+    return r != 0 ? r : (x->index > y->index) - (x->index < y->index);
+}
+
+static bool is_apart(const RejectRow *row)
+{
+    return strcmp(row->reason, raw_reason_name(RAW_APART)) == 0;
+}
+
+static bool lacks_a_member(const RejectRow *row)
+{
+    return strcmp(row->reason, raw_reason_name(RAW_NO_CAPTION)) == 0 ||
+           strcmp(row->reason, raw_reason_name(RAW_NO_IMAGE)) == 0;
+}
+
+bool part_report_join_halves(PartReport *all)
+{
+    size_t n = 0;
+    _cleanup_free_ RejectRow **rows = memory_zeroed(all->n_rows + 1, sizeof(RejectRow *));
+    for (size_t i = 0; i < all->n_rows; i++)
+        if (is_apart(&all->rows[i]) || lacks_a_member(&all->rows[i]))
+            rows[n++] = &all->rows[i];
+    qsort(rows, n, sizeof(RejectRow *), compare_keys);
+    bool any = false;
+    for (size_t i = 1; i < n; i++) {
+        RejectRow *first = rows[i - 1];
+        if (!is_apart(rows[i]) || !lacks_a_member(first) || strcmp(first->key, rows[i]->key) != 0)
+            continue;
+        memcpy(first->reason, rows[i]->reason, sizeof(first->reason));
+        free(first->text);
+        first->text = memory_text(rows[i]->text);
+        any = true;
+    }
+    return any;
+}
+
 /* ---- units ---- */
 
 void unit_report_clear(UnitReport *report)
@@ -300,6 +351,13 @@ void unit_report_add(UnitReport *report, const PartReport *part)
     PartFile *file = &report->files[report->n_files++];
     *file = part->file;
     file->samples = memory_text(part->file.samples ? part->file.samples : "");
+}
+
+void unit_report_count(UnitReport *report, const PartReport *all)
+{
+    report->reasons = (Reasons){0};
+    for (size_t i = 0; i < all->n_rows; i++)
+        reasons_add(&report->reasons, all->rows[i].reason, 1);
 }
 
 char *unit_report_format(const UnitReport *report)

@@ -39,6 +39,8 @@ typedef struct PartReport {
     Hash identity;
     int64_t unit, part;
     int64_t n_raw; /* samples that were looked at */
+    /* What they are made of (RawProof); zeros: nobody has said it. */
+    Hash raw_members, raw_bytes;
     PartFile file;
     RejectRow *rows; /* in order of index */
     size_t n_rows, room;
@@ -87,6 +89,8 @@ char *report_key(const char *key);
 void part_report_clear(PartReport *report);
 void part_report_add(PartReport *report, int64_t index, const char *key, const char *reason,
                      const char *text);
+/* Moves the rows of a later part behind those of earlier ones. */
+void part_report_take_rows(PartReport *all, PartReport *part);
 /* Orders the rows, which come as pictures are decoded. */
 void part_report_sort(PartReport *report);
 char *part_report_format(const PartReport *report);
@@ -98,8 +102,14 @@ char *part_report_rows(const PartReport *report);
 int part_report_parse_rows(const char *source, const char *text, size_t n_bytes, PartReport *ret,
                            Error *err);
 
+/* Members of a key that do not lie together give two rows of a unit, and the first was written before that was known:
+ * gives it the second one's reason and text. True: there were such. */
+bool part_report_join_halves(PartReport *all);
+
 void unit_report_clear(UnitReport *report);
 void unit_report_add(UnitReport *report, const PartReport *part);
+/* Counts the reasons anew, by all rows of the unit. */
+void unit_report_count(UnitReport *report, const PartReport *all);
 char *unit_report_format(const UnitReport *report);
 int unit_report_parse(const char *source, const char *text, size_t n_bytes, UnitReport *ret,
                       Error *err);

@@ -20,6 +20,7 @@ typedef struct EncodeRun {
     Columns columns;
     RawSet *set;
     Folder folder;
+    InputList units; /* as the folder has them; none: a version before began it */
     Pictures *decoders;
     PartMaker *maker;
     char **named;

@@ -17,7 +17,9 @@ typedef struct Unit {
     UnitReport report;
     char *rows; /* of all parts */
     size_t n_rows, room;
-    bool open; /* a part could not be ended */
+    bool open;                       /* a part could not be ended */
+    char version[STORE_VERSION_MAX]; /* when it was opened */
+    bool copied; /* it is another file than parts were encoded of, perhaps with the same bytes */
 } Unit;
 
 static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *err)
@@ -32,6 +34,81 @@ static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *
                      hash_format(run->encoding.identity, ours));
 }
 
+/* ---- the unit is what it was ---- */
+
+/* Holds the version that a unit has when it is opened against the one that the folder's list has. */
+static int check_opened(Unit *u, Error *err)
+{
+    const EncodeRun *run = u->run;
+    int r = raw_set_ask_version(run->set, u->number, u->version, err);
+    if (r < 0 || run->units.n_units == 0)
+        return r;
+    const InputUnit *noted = &run->units.units[u->number];
+    const InputChange change = input_compare_versions(noted->version, u->version);
+    u->copied = change == INPUT_COPIED;
+    if (change != INPUT_CHANGED)
+        return 0;
+    return error_set(err, -ENOMEDIUM,
+                     "%.200s has changed since %s was begun: its version was %s, and is %s. Put "
+                     "the former one back, or begin in an empty folder; if its bytes are the same, "
+                     "remove " FOLDER_INPUT_KEY " and start again",
+                     noted->name, store_uri(run->folder.store), noted->version, u->version);
+}
+
+/* Nothing is put of a unit that somebody exchanges while it is read: its parts would be of both. */
+static int check_read(const Unit *u, Error *err)
+{
+    char version[STORE_VERSION_MAX];
+    int r = fault("encode.unit.changes");
+    if (r == 0)
+        r = raw_set_ask_version(u->run->set, u->number, version, err);
+    if (r < 0 || strcmp(version, u->version) == 0)
+        return r;
+    return error_set(err, -ENOMEDIUM,
+                     "%.200s has changed while it was read: its version was %s, and is %s",
+                     raw_set_unit_name(u->run->set, u->number), u->version, version);
+}
+
+static void take_proof(Unit *u, PartReport *ret)
+{
+    const RawProof proof = raw_unit_take_proof(u->raw);
+    ret->raw_members = proof.members;
+    ret->raw_bytes = proof.bytes;
+}
+
+/* Holds what a part's samples are made of now against what its report says; also their bytes, if they were read. */
+static int check_made_of(const Unit *u, const PartReport *there, const PartReport *now, bool bytes,
+                         Error *err)
+{
+    const bool members = hash_equal(there->raw_members, now->raw_members);
+    char key[FOLDER_KEY_MAX];
+    if (hash_equal(there->raw_members, (Hash){0}) || /* a version before wrote it */
+        (members && (!bytes || hash_equal(there->raw_bytes, now->raw_bytes))))
+        return 0;
+    folder_part_key((int64_t)u->number, there->part, key);
+    return error_set(
+        err, -ENOMEDIUM,
+        "%.200s has changed: %s/%s was made of members with other %s. Put the former one back, or "
+        "begin in an empty folder",
+        raw_set_unit_name(u->run->set, u->number), store_uri(u->run->folder.store), key,
+        members ? "bytes" : "names, sizes or places");
+}
+
+/* A part whose shard is gone is made again, and must come out as its report says. */
+static int check_again(const Unit *u, const PartReport *there, const PartReport *part, Error *err)
+{
+    int r = check_made_of(u, there, part, true, err);
+    if (r < 0 || !*there->file.name || strcmp(there->file.xxh3_64, part->file.xxh3_64) == 0)
+        return r;
+    return error_set(err, -EEXIST,
+                     "%s/%s is not there any more, and made again it is another one: its xxh3_64 "
+                     "is %s, was %s",
+                     store_uri(u->run->folder.store), there->file.name, part->file.xxh3_64,
+                     there->file.xxh3_64);
+}
+
+/* ---- parts ---- */
+
 /* 1: the shard of a part's report is there. Somebody may have removed it. */
 static int has_shard(EncodeRun *run, const PartReport *part, Error *err)
 {
@@ -42,10 +119,18 @@ static int has_shard(EncodeRun *run, const PartReport *part, Error *err)
     if (r == -ENOENT)
         log_warning("%s/%s is not there any more: it is made again", store_uri(run->folder.store),
                     part->file.name);
-    return r == -ENOENT ? 0 : r < 0 ? r : 1;
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0 && n_bytes != (uint64_t)part->file.n_bytes)
+        return error_set(err, -EIO,
+                         "%s/%s has %" PRIu64 " bytes, not %" PRId64 ": remove it, and start again",
+                         store_uri(run->folder.store), part->file.name, n_bytes,
+                         part->file.n_bytes);
+    return r < 0 ? r : 1;
 }
 
-/* 1: the part was made before, by whomever. Its shard was put before its report. */
+/* 1: the part was made before, by whomever. Its shard was put before its report. 0: it is to be made, as *ret says if
+ * that is not empty: its shard is gone. */
 static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
 {
     EncodeRun *run = u->run;
@@ -60,11 +145,7 @@ static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
         r = folder_reads(&run->folder, key, part_report_parse(key, text, n_bytes, ret, err), err);
     if (r == 0)
         r = is_ours(run, key, ret->identity, err);
-    if (r == 0)
-        r = has_shard(run, ret, err);
-    if (r == 0)
-        part_report_clear(ret);
-    return r;
+    return r < 0 ? r : has_shard(run, ret, err);
 }
 
 /* Reading goes on to what is to be done: neither work of this run nor, in a large tar, quick. */
@@ -76,22 +157,39 @@ static void tell_skipped(Unit *u, double from, uint64_t before)
     progress_tell(p, &(ProgressPart){NULL, done, u->run->unit_bytes}, false);
 }
 
-static int skip(Unit *u, int64_t n, Error *err)
+static int skip(Unit *u, const PartReport *part, Error *err)
 {
     double from = raw_unit_done(u->raw);
     uint64_t before = u->run->progress.bytes_before;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < part->n_raw; i++) {
         RawSample *sample;
-        int r = raw_unit_next(u->raw, false, &sample, err);
+        int r = raw_unit_next(u->raw, u->copied, &sample, err);
         if (r < 0)
             return r;
         if (r == 0)
-            return error_set(err, -EEXIST,
+            return error_set(err, -ENOMEDIUM,
                              "%s has fewer samples than when a part of it was encoded",
                              raw_set_unit_name(u->run->set, u->number));
         tell_skipped(u, from, before);
     }
-    return 0;
+    PartReport now = {0};
+    take_proof(u, &now);
+    return check_made_of(u, part, &now, u->copied, err);
+}
+
+/* Another process may have put the part, of samples that were others when it read them. */
+static int explain_other(const Unit *u, const PartReport *part, int r, Error *err)
+{
+    _cleanup_free_ char *text = NULL;
+    _cleanup_(part_report_clear) PartReport there = {0};
+    char key[FOLDER_KEY_MAX];
+    size_t n_bytes;
+    folder_part_key((int64_t)u->number, part->part, key);
+    if (r != -EEXIST || folder_get(&u->run->folder, key, &text, &n_bytes, NULL) < 0 ||
+        part_report_parse(key, text, n_bytes, &there, NULL) < 0)
+        return r;
+    const int why = check_made_of(u, &there, part, true, err);
+    return why < 0 ? why : r;
 }
 
 static int put_part(Unit *u, PartReport *part, const char *shard, size_t n_shard, Error *err)
@@ -106,12 +204,14 @@ static int put_part(Unit *u, PartReport *part, const char *shard, size_t n_shard
     }
     if (r == 0)
         r = fault("encode.part.shard");
-    if (r < 0)
-        return r;
-    _cleanup_free_ char *text = part_report_format(part);
-    folder_part_key((int64_t)u->number, part->part, key);
-    r = folder_put(folder, key, text, strlen(text), err);
-    return r < 0 ? r : fault("encode.part.report");
+    if (r == 0) {
+        _cleanup_free_ char *text = part_report_format(part);
+        folder_part_key((int64_t)u->number, part->part, key);
+        r = folder_put(folder, key, text, strlen(text), err);
+    }
+    if (r == 0)
+        r = fault("encode.part.report");
+    return explain_other(u, part, r, err);
 }
 
 static void add_part(Unit *u, const PartReport *part)
@@ -131,17 +231,17 @@ static void add_part(Unit *u, const PartReport *part)
 static int encode_part(Unit *u, int64_t number, Error *err)
 {
     EncodeRun *run = u->run;
-    _cleanup_(part_report_clear) PartReport part = {0};
+    _cleanup_(part_report_clear) PartReport part = {0}, there = {0};
     _cleanup_free_ char *shard = NULL;
     size_t n_shard = 0;
-    int r = find_part(u, number, &part, err);
+    int r = find_part(u, number, &there, err);
     if (r != 0) {
         if (r > 0)
-            r = skip(u, part.n_raw, err);
+            r = skip(u, &there, err);
         if (r < 0)
             return r;
-        add_part(u, &part);
-        r = run_count(run, part.n_raw, part.rows, part.n_rows, err);
+        add_part(u, &there);
+        r = run_count(run, there.n_raw, there.rows, there.n_rows, err);
         return r < 0 ? r : 1;
     }
     part = (PartReport){.identity = run->encoding.identity,
@@ -151,8 +251,13 @@ static int encode_part(Unit *u, int64_t number, Error *err)
     if (r < 0 && r != -ENOTRECOVERABLE)
         return r;
     if (part.n_raw == 0)
-        return 0;
+        return check_read(u, err);
     u->open |= r == -ENOTRECOVERABLE;
+    take_proof(u, &part);
+    if (r == 0)
+        r = check_read(u, err);
+    if (r == 0)
+        r = check_again(u, &there, &part, err);
     if (r == 0)
         r = put_part(u, &part, shard, n_shard, err);
     if (r < 0 && r != -ENOTRECOVERABLE)
@@ -163,14 +268,28 @@ static int encode_part(Unit *u, int64_t number, Error *err)
     return r < 0 ? r : 1;
 }
 
+/* Members that did not lie together are told by both rows of their key. */
+static int join_halves(Unit *u, Error *err)
+{
+    _cleanup_(part_report_clear) PartReport all = {0};
+    int r = u->n_rows > 0 ? part_report_parse_rows("rows", u->rows, u->n_rows, &all, err) : 0;
+    if (r < 0 || !part_report_join_halves(&all))
+        return r;
+    free(u->rows);
+    u->rows = part_report_rows(&all);
+    u->n_rows = strlen(u->rows);
+    unit_report_count(&u->report, &all);
+    return 0;
+}
+
 static int put_unit(Unit *u, Error *err)
 {
     Folder *folder = &u->run->folder;
     char key[FOLDER_KEY_MAX];
     u->report.input = run_input(u->raw, &u->report.damage);
     input_totals_add(&u->run->input, &u->report.input);
-    int r = 0;
-    if (u->n_rows > 0) {
+    int r = join_halves(u, err);
+    if (r == 0 && u->n_rows > 0) {
         folder_rejects_key((int64_t)u->number, key);
         r = folder_put(folder, key, u->rows, u->n_rows, err);
     }
@@ -262,7 +381,9 @@ int unit_encode(EncodeRun *run, size_t number, Error *err)
                              .unit = (int64_t)number,
                              .n_bytes = (int64_t)n_bytes,
                              .name = report_name(raw_set_unit_name(run->set, number))}};
-    r = raw_unit_open(run->set, number, &u.raw, err);
+    r = check_opened(&u, err);
+    if (r == 0)
+        r = raw_unit_open(run->set, number, &u.raw, err);
     for (int64_t part = 0; r >= 0; part++) {
         r = encode_part(&u, part, err);
         if (r == 0)

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "base/hash.h"
 #include "prep/raw/raw-set.h"
 #include "trainer/data/mds/mds-index.h"
 
@@ -18,7 +19,7 @@ typedef struct RawShard {
 } RawShard;
 
 typedef struct RawUnitInfo {
-    char *name;
+    char *name, *version;
     uint64_t n_bytes;
     RawShard *shard; /* NULL: a tar */
 } RawUnitInfo;
@@ -28,14 +29,26 @@ struct RawSet {
     StoreWait wait;
     RawOptions options;
     char *image, *caption; /* the options' */
+    RecipeMembers members;
     RawUnitInfo *units;
     size_t n_units, room;
     bool is_mds;
     MdsEntry entry; /* the first one's: columns, hashes, compression */
+    Hash index;     /* of index.json */
 };
 
+/* Hashes what samples are made of: raw_unit_take_proof(). */
+typedef struct Prover {
+    Hasher *members, *bytes;
+} Prover;
+/* A member of a sample, whose bytes need not be read. */
+void prover_member(Prover *prover, const char *name, uint64_t offset, uint64_t n_bytes);
+/* The bytes of a member. */
+void prover_bytes(Prover *prover, const void *data, size_t n_bytes);
+
 typedef struct RawTar RawTar;
-int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err);
+/* Units borrow their prover. */
+int raw_tar_open(RawSet *set, size_t unit, Prover *prover, RawTar **ret, Error *err);
 RawTar *raw_tar_free(RawTar *tar);
 DEFINE_CLEANUP(RawTar, raw_tar_free)
 int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err);
@@ -44,7 +57,7 @@ RawState raw_tar_state(const RawTar *tar, char *text, size_t size);
 RawCounts raw_tar_counts(const RawTar *tar);
 
 typedef struct RawMds RawMds;
-int raw_mds_open(RawSet *set, size_t unit, RawMds **ret, Error *err);
+int raw_mds_open(RawSet *set, size_t unit, Prover *prover, RawMds **ret, Error *err);
 RawMds *raw_mds_free(RawMds *mds);
 DEFINE_CLEANUP(RawMds, raw_mds_free)
 int raw_mds_next(RawMds *mds, bool whole, RawSample *ret, Error *err);

@@ -13,6 +13,7 @@ enum { PIECE_BYTES = 8 << 20 };
 struct RawMds {
     const RawSet *set;
     const RawUnitInfo *info;
+    Prover *prover;
     EventCount *events;
     ShardSource source;
     IndexShard shard_info;
@@ -62,13 +63,14 @@ RawMds *raw_mds_free(RawMds *mds)
     return NULL;
 }
 
-int raw_mds_open(RawSet *set, size_t unit, RawMds **ret, Error *err)
+int raw_mds_open(RawSet *set, size_t unit, Prover *prover, RawMds **ret, Error *err)
 {
     _cleanup_(raw_mds_freep) RawMds *mds = memory_new(RawMds);
     const RawUnitInfo *info = &set->units[unit];
     const MdsEntry *entry = &set->entry;
     mds->set = set;
     mds->info = info;
+    mds->prover = prover;
     mds->image = find(set, set->image);
     mds->caption = find(set, set->caption);
     mds->key = find(set, "key");
@@ -181,6 +183,8 @@ int raw_mds_next(RawMds *mds, bool whole, RawSample *ret, Error *err)
                              err);
     if (r < 0)
         return error_prefix(err, r, "%s[%u]", mds->info->name, number);
+    prover_member(mds->prover, "", range[0], range[1] - range[0]);
+    prover_bytes(mds->prover, mds->sample, range[1] - range[0]);
     mds->sample_bytes += range[1] - range[0];
     mds->next++;
     r = take_key(mds, fields, number, ret);

@@ -167,7 +167,7 @@ int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
     }
     json_decref(sample->fields);
     sample->fields = root;
-    json_t *caption = json_object_get(root, caption_key);
+    json_t *caption = caption_key ? json_object_get(root, caption_key) : NULL;
     if (sample->caption || !caption)
         return 0;
     if (!json_is_string(caption)) {

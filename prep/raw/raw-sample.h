@@ -47,7 +47,7 @@ void raw_sample_clear(RawSample *sample);
 const char *raw_reason_name(RawReason reason);
 /* Sets reason and why, unless there is one already. */
 void raw_sample_reject(RawSample *sample, RawReason reason, const char *format, ...) _printf_(3, 4);
-/* Reads a .json's text: its fields, and, if the sample has no caption yet, its "caption". */
+/* Reads a .json's text: its fields, and, if the sample has no caption yet, the one of that key; NULL: it holds none. */
 int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
                          const char *caption_key);
 /* What a sample must have: a picture, and a caption that is UTF-8. keep_missing: one without a caption is fine. */

@@ -3,21 +3,23 @@
  * order of their names, or the shards in the order of index.json; a unit gives its samples one after another.
  *
  * A sample of a tar is what consecutive members with one key are. The key is a name up to the first dot of its last
- * part, as WebDataset has it; what has no such key (".x", "README") is no member of a sample.
+ * part, as WebDataset has it, or up to the last one; what has no such key (".x", "README") is no member of a sample.
  *
  * Ownership: raw_set_open() gives the caller a RawSet, raw_unit_open() a RawUnit that borrows it; *_free() accept NULL.
  *            A sample belongs to its unit and stays until the next one is asked for.
  * Units:     bytes. A unit of a tar holds 8 MiB and one sample; one of an MDS dataset on S3 holds a shard.
- * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not; the store's that do not pass
- *            (store-wait.h). -ENOMEDIUM of a unit: it is not what it should be, and no part of it may be in a dataset.
- *            It is gone, refused, empty or no tar, its shard is not what index.json says, or captions that were taken
- *            for missing lie elsewhere in the tar. The text names the unit.
+ * Errors:    -ENOENT a folder with neither; -EINVAL columns that an MDS dataset has not, or members of one; the store's
+ *            that do not pass (store-wait.h). -ENOMEDIUM of a unit: it is not what it should be, and no part of it may
+ *            be in a dataset. It is gone, refused, empty or no tar, its shard is not what index.json says, or captions
+ *            that were taken for missing lie elsewhere in the tar. The text names the unit.
  * Threads:   one.
  */
 #pragma once
 
+#include "base/hash.h"
 #include "prep/raw/raw-sample.h"
 #include "prep/raw/store-wait.h"
+#include "protocol/recipe.h"
 
 typedef struct RawSet RawSet;
 typedef struct RawUnit RawUnit;
@@ -28,8 +30,9 @@ typedef struct RawOptions {
     const char *image, *caption; /* columns of an MDS dataset; the latter also a key of .json */
     const char *columns[RAW_COLUMNS_MAX]; /* others that an MDS dataset must have; not kept */
     size_t n_columns;
-    bool fields;       /* RawSample.fields are wanted */
-    bool keep_missing; /* samples without a caption are fine */
+    const RecipeMembers *members; /* of tars; NULL: the usual ones */
+    bool fields;                  /* RawSample.fields are wanted */
+    bool keep_missing;            /* samples without a caption are fine */
 } RawOptions;
 
 int raw_set_open(const char *uri, const RawOptions *options, RawSet **ret, Error *err);
@@ -41,6 +44,13 @@ size_t raw_set_n_units(const RawSet *set);
 const char *raw_set_unit_name(const RawSet *set, size_t unit);
 uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit);
 bool raw_set_is_mds(const RawSet *set);
+/* Of index.json; NULL: the units are tars. */
+const Hash *raw_set_index(const RawSet *set);
+/* The version that the unit had when the set was opened, as store_version() tells it. "": nobody needs it, since
+ * index.json has the unit's hash, which is compared when the unit is opened; or the store does not tell it. */
+const char *raw_set_unit_version(const RawSet *set, size_t unit);
+/* The version that it has now. -ENOMEDIUM: as raw_unit_open(). */
+int raw_set_ask_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err);
 
 typedef enum RawState {
     RAW_WHOLE,
@@ -62,6 +72,13 @@ RawUnit *raw_unit_free(RawUnit *unit);
 DEFINE_CLEANUP(RawUnit, raw_unit_free)
 /* 1: *ret is the next sample; without `whole` only its index and key are good. 0: there are no more. */
 int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err);
+/* Two hashes of what the samples since the last call, or the first, are made of: names, sizes and places of their
+ * members, and the bytes of those that were read. The same reading of the same unit gives the same two; without `whole`
+ * the first alone. */
+typedef struct RawProof {
+    Hash members, bytes;
+} RawProof;
+RawProof raw_unit_take_proof(RawUnit *unit);
 /* The share of the unit that was read, 0 to 1. */
 double raw_unit_done(const RawUnit *unit);
 /* Both hold once raw_unit_next() has returned 0. text: for people; "" for a unit that is whole. */

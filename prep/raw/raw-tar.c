@@ -18,26 +18,19 @@ enum {
     /* A key's members when it was met first. */
     HAD_PICTURE = 1,
     HAD_CAPTION = 2, /* or a .json, which may hold one */
-    HAD_ALL = HAD_PICTURE | HAD_CAPTION,
+    IS_APART = 4,    /* members that it lacked came later */
+    KEY_BITS = HAD_PICTURE | HAD_CAPTION | IS_APART,
 };
 
-/* The members that count; others (.cls, .npy, ...) belong to the sample and are passed over. */
-typedef enum Kind {
-    JPG,
-    JPEG,
-    PNG,
-    WEBP,
-    N_PICTURES, /* the kinds before are pictures */
-    TXT = N_PICTURES,
-    JSON,
-    N_KINDS,
-    NOTHING = N_KINDS
-} Kind;
-static const char *const extensions[N_KINDS] = {"jpg", "jpeg", "png", "webp", "txt", "json"};
+/* Members are numbered: pictures first, then captions, as the recipe names them; then a .json that holds no caption.
+ * Others (.cls, .npy, ...) belong to the sample and are passed over. */
+enum { N_MEMBERS_MAX = 2 * RECIPE_MEMBERS_MAX + 1, NOTHING = N_MEMBERS_MAX };
 
 struct RawTar {
     const RawSet *set;
+    const RecipeMembers *members; /* the set's */
     const char *name;
+    Prover *prover;
     RawStream *stream;
     TarReader reader;
     TarMember member; /* the next sample's first one, if has_member */
@@ -64,11 +57,13 @@ static int check_beginning(const RawTar *tar, uint64_t n_bytes, Error *err)
     return kind ? error_set(err, -EBADMSG, "%s: is not a tar but %s", tar->name, kind) : r;
 }
 
-int raw_tar_open(RawSet *set, size_t unit, RawTar **ret, Error *err)
+int raw_tar_open(RawSet *set, size_t unit, Prover *prover, RawTar **ret, Error *err)
 {
     _cleanup_(raw_tar_freep) RawTar *tar = memory_new(RawTar);
     const RawUnitInfo *info = &set->units[unit];
     tar->set = set;
+    tar->members = &set->members;
+    tar->prover = prover;
     tar->name = info->name;
     if (info->n_bytes == 0)
         return error_set(err, -EBADMSG, "%s: has no bytes", info->name);
@@ -126,31 +121,49 @@ RawCounts raw_tar_counts(const RawTar *tar)
 /* ---- keys ---- */
 
 /* Bytes of the key that begins a name; 0: it has none. */
-static size_t key_bytes(const char *name)
+static size_t key_bytes(const RawTar *tar, const char *name)
 {
-    const char *slash = strrchr(name, '/');
-    const char *last = slash ? slash + 1 : name, *dot = strchr(last, '.');
+    const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+    const char *dot = tar->members->key_ends_last ? strrchr(last, '.') : strchr(last, '.');
     return dot && dot > last ? (size_t)(dot - name) : 0;
 }
 
-static Kind kind_of(const char *extension)
+static const char *member_name(const RecipeMembers *m, size_t number)
 {
-    for (Kind kind = 0; kind < N_KINDS; kind++)
-        if (strcasecmp(extension, extensions[kind]) == 0)
-            return kind;
+    if (number < m->image.n)
+        return m->image.names[number];
+    number -= m->image.n;
+    return number < m->caption.n ? m->caption.names[number] : recipe_json_member(m);
+}
+
+static size_t number_of(const RecipeMembers *m, const char *extension)
+{
+    for (size_t i = 0; i <= m->image.n + m->caption.n; i++)
+        if (strcasecmp(extension, member_name(m, i)) == 0)
+            return i;
     return NOTHING;
+}
+
+static bool is_picture(const RecipeMembers *m, size_t number) { return number < m->image.n; }
+static bool is_caption(const RecipeMembers *m, size_t number)
+{
+    return number >= m->image.n && number < m->image.n + m->caption.n;
+}
+static bool is_json(const RecipeMembers *m, size_t number)
+{
+    return strcasecmp(member_name(m, number), recipe_json_member(m)) == 0;
 }
 
 static uint64_t key_hash(const char *key)
 {
-    return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)HAD_ALL, (uint64_t)HAD_ALL + 1);
+    return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)KEY_BITS, (uint64_t)KEY_BITS + 1);
 }
 
 /* Where a hash is, or would be. */
 static uint64_t *find_key(uint64_t *keys, size_t room, uint64_t hash)
 {
-    size_t at = (hash >> 2) & (room - 1);
-    while (keys[at] && (keys[at] & ~(uint64_t)HAD_ALL) != hash)
+    size_t at = (hash >> 3) & (room - 1);
+    while (keys[at] && (keys[at] & ~(uint64_t)KEY_BITS) != hash)
         at = (at + 1) & (room - 1);
     return &keys[at];
 }
@@ -168,14 +181,14 @@ static int meet_key(RawTar *tar, const char *key, unsigned *ret_had, Error *err)
             return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
         for (size_t i = 0; i < tar->keys_room; i++)
             if (tar->keys[i])
-                *find_key(grown, room, tar->keys[i] & ~(uint64_t)HAD_ALL) = tar->keys[i];
+                *find_key(grown, room, tar->keys[i] & ~(uint64_t)KEY_BITS) = tar->keys[i];
         free(tar->keys);
         tar->keys = grown;
         tar->keys_room = room;
     }
     uint64_t *at = find_key(tar->keys, tar->keys_room, hash);
     const bool is_new = *at == 0;
-    *ret_had = (unsigned)(*at & HAD_ALL);
+    *ret_had = (unsigned)(*at & KEY_BITS);
     tar->n_keys += is_new;
     if (is_new)
         *at = hash;
@@ -207,7 +220,7 @@ static int look(RawTar *tar, Error *err)
             tar->reader.n_damaged > 0 && tar->reader.first_damage == 0)
             return error_set(err, -EBADMSG, "%s: is not a tar: no header of a member is in it",
                              tar->name);
-        size_t n = r ? key_bytes(tar->member.name) : 0;
+        size_t n = r ? key_bytes(tar, tar->member.name) : 0;
         if (r > 0)
             count_member(&tar->counts, &tar->member, n > 0);
         if (n == 0)
@@ -237,6 +250,7 @@ static int read_member(RawTar *tar, size_t limit, RawSample *sample, char **ret,
         free(data);
         return r;
     }
+    prover_bytes(tar->prover, data, m->n_bytes);
     free(*ret);
     *ret = data;
     *ret_bytes = m->n_bytes;
@@ -244,11 +258,13 @@ static int read_member(RawTar *tar, size_t limit, RawSample *sample, char **ret,
 }
 
 typedef struct Group { /* the members of a sample that were met */
-    bool have[N_KINDS], lossy;
+    bool have[N_MEMBERS_MAX], lossy;
     unsigned had;
     char there[100]; /* what stands behind their key, for people */
+    char *text;      /* of the first caption of the list that was met */
+    size_t n_text, text_number;
     char *json;
-    size_t n_json;
+    size_t n_json, json_number;
 } Group;
 
 static void name_member(Group *group, const char *extension)
@@ -261,35 +277,50 @@ static void name_member(Group *group, const char *extension)
         (void)snprintf(group->there + used, sizeof(group->there) - used, ", ...");
 }
 
+/* Reads a member that counts. Of captions the recipe's first one is kept. */
+static int take_bytes(RawTar *tar, size_t number, Group *group, RawSample *sample, Error *err)
+{
+    const RecipeMembers *m = tar->members;
+    if (is_picture(m, number))
+        return read_member(tar, RAW_PICTURE_MAX, sample, &sample->picture, &sample->n_picture, err);
+    if (is_json(m, number)) {
+        group->json_number = number;
+        return read_member(tar, JSON_BYTES_MAX, sample, &group->json, &group->n_json, err);
+    }
+    if (group->text && group->text_number < number)
+        return 0;
+    group->text_number = number;
+    return read_member(tar, RAW_TEXT_MAX, sample, &group->text, &group->n_text, err);
+}
+
 static int take_member(RawTar *tar, bool whole, Group *group, RawSample *sample, Error *err)
 {
+    const RecipeMembers *members = tar->members;
     const TarMember *m = &tar->member;
-    Kind kind = kind_of(m->name + strlen(tar->member_key) + 1);
+    const char *extension = m->name + strlen(tar->member_key) + 1;
+    const size_t number = number_of(members, extension);
+    prover_member(tar->prover, m->name, m->offset, m->n_bytes);
     group->lossy |= m->fault == TAR_TRUNCATED;
     if (m->fault == TAR_TRUNCATED)
         raw_sample_reject(sample, RAW_TRUNCATED, "the tar ends inside a member");
-    name_member(group, m->name + strlen(tar->member_key) + 1);
-    if (kind == NOTHING)
+    name_member(group, extension);
+    if (number == NOTHING)
         return 0;
-    group->had |= kind < N_PICTURES ? HAD_PICTURE : HAD_CAPTION;
+    group->had |= is_picture(members, number)   ? HAD_PICTURE
+                  : is_caption(members, number) ? HAD_CAPTION
+                                                : 0;
     if (!whole)
         return 0;
     if (m->fault == TAR_SPARSE)
         raw_sample_reject(sample, RAW_SPARSE, "a sparse member");
-    if (group->have[kind])
-        raw_sample_reject(sample, RAW_DUPLICATE_KEY, "a second .%s", extensions[kind]);
-    for (Kind other = 0; other < N_PICTURES; other++)
-        if (kind < N_PICTURES && other != kind && group->have[other])
-            raw_sample_reject(sample, RAW_TWO_IMAGES, "a .%s and a .%s", extensions[other],
-                              extensions[kind]);
-    group->have[kind] = true;
-    if (sample->reason != RAW_FINE)
-        return 0;
-    if (kind < N_PICTURES)
-        return read_member(tar, RAW_PICTURE_MAX, sample, &sample->picture, &sample->n_picture, err);
-    if (kind == TXT)
-        return read_member(tar, RAW_TEXT_MAX, sample, &sample->caption, &sample->n_caption, err);
-    return read_member(tar, JSON_BYTES_MAX, sample, &group->json, &group->n_json, err);
+    if (group->have[number])
+        raw_sample_reject(sample, RAW_DUPLICATE_KEY, "a second .%s", member_name(members, number));
+    for (size_t other = 0; is_picture(members, number) && other < members->image.n; other++)
+        if (other != number && group->have[other])
+            raw_sample_reject(sample, RAW_TWO_IMAGES, "a .%s and a .%s",
+                              member_name(members, other), member_name(members, number));
+    group->have[number] = true;
+    return sample->reason == RAW_FINE ? take_bytes(tar, number, group, sample, err) : 0;
 }
 
 static int take_group(RawTar *tar, const char *key, bool whole, Group *group, RawSample *sample,
@@ -311,10 +342,10 @@ static int take_group(RawTar *tar, const char *key, bool whole, Group *group, Ra
 
 /* A key that was met before has members that its first sample lacked: that one is not whole, and may have been given
  * out without them. */
-static int reject_again(const RawTar *tar, unsigned had, const Group *group, RawSample *sample,
-                        Error *err)
+static int reject_again(const RawTar *tar, const char *key, unsigned had, const Group *group,
+                        RawSample *sample, Error *err)
 {
-    if ((group->had & ~had) == 0) {
+    if (!(had & IS_APART) && (group->had & ~had) == 0) {
         raw_sample_reject(sample, RAW_DUPLICATE_KEY, "an earlier sample has this key");
         return 0;
     }
@@ -322,6 +353,7 @@ static int reject_again(const RawTar *tar, unsigned had, const Group *group, Raw
         return error_set(err, -EBADMSG,
                          "%s: the members of %.200s do not lie together; sort the tar by name",
                          tar->name, sample->key);
+    note_key(tar, key, IS_APART);
     sample->reason = RAW_FINE; /* whatever else may be said of a half */
     raw_sample_reject(sample, RAW_APART,
                       "the members of %.100s do not lie together; sort the tar by name",
@@ -335,28 +367,70 @@ static bool holds(const char *text, const char *extension)
     return at && (at[strlen(extension)] == ',' || at[strlen(extension)] == '\0');
 }
 
-static void reject_without_picture(RawSample *sample, const Group *group)
+/* ".jpg, .jpeg, .png or .webp" */
+static const char *name_pictures(const RecipeNames *image, char *text, size_t size)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < image->n && n < size; i++)
+        n += (size_t)snprintf(text + n, size - n, "%s.%s",
+                              i == 0              ? ""
+                              : i + 1 == image->n ? " or "
+                                                  : ", ",
+                              image->names[i]);
+    return text;
+}
+
+static void reject_without_picture(const RawTar *tar, RawSample *sample, const Group *group)
 {
     static const char *const others[] = {".gif", ".bmp", ".avif", ".tif", ".tiff", ".heic"};
     const char *other = NULL;
+    char wanted[60];
     for (size_t i = 0; i < ELEMENTSOF(others) && !other; i++)
         other = holds(group->there, others[i]) ? others[i] : NULL;
-    raw_sample_reject(sample, RAW_NO_IMAGE, "no .jpg, .jpeg, .png or .webp among: %s%s%s%s",
-                      group->there, other ? "; " : "", other ? other : "",
+    raw_sample_reject(sample, RAW_NO_IMAGE, "no %s among: %s%s%s%s",
+                      name_pictures(&tar->members->image, wanted, sizeof(wanted)), group->there,
+                      other ? "; " : "", other ? other : "",
                       other ? " is not read, convert it" : "");
+}
+
+static void take_text(Group *group, RawSample *sample)
+{
+    sample->caption = TAKE_PTR(group->text);
+    sample->n_caption = group->n_text;
+}
+
+/* The caption, and what a .json says beside it. */
+static int take_caption(const RawTar *tar, Group *group, RawSample *ret)
+{
+    const RawOptions *options = &tar->set->options;
+    const bool holds_caption = is_caption(tar->members, group->json_number);
+    const bool text_first =
+        group->text && !(group->json && holds_caption && group->json_number < group->text_number);
+    if (text_first)
+        take_text(group, ret);
+    if (group->json && ret->reason == RAW_FINE &&
+        (options->fields || (holds_caption && !ret->caption)) &&
+        raw_sample_take_json(ret, group->json, group->n_json,
+                             holds_caption ? options->caption : NULL) < 0)
+        return -ENOMEM;
+    if (group->text && !ret->caption) { /* the .json, which comes first, has none */
+        take_text(group, ret);
+        if (ret->reason == RAW_NO_CAPTION)
+            ret->reason = RAW_FINE;
+    }
+    return 0;
 }
 
 /* The rest of a sample whose members were met. */
 static int end_sample(const RawTar *tar, Group *group, RawSample *ret, Error *err)
 {
-    if (group->json && ret->reason == RAW_FINE && (tar->set->options.fields || !ret->caption) &&
-        raw_sample_take_json(ret, group->json, group->n_json, tar->set->options.caption) < 0)
+    if (take_caption(tar, group, ret) < 0)
         return error_set(err, -ENOMEM, "out of memory reading %s", tar->name);
     /* A member that is missing where the tar is damaged may have been there. */
     if (group->lossy && (!ret->picture || !ret->caption))
         raw_sample_reject(ret, RAW_TRUNCATED, "the tar is damaged or ends here");
     if (!ret->picture)
-        reject_without_picture(ret, group);
+        reject_without_picture(tar, ret, group);
     raw_sample_check(ret, tar->set->options.keep_missing);
     return 0;
 }
@@ -377,11 +451,12 @@ int raw_tar_next(RawTar *tar, bool whole, RawSample *ret, Error *err)
         return is_new;
     r = take_group(tar, key, whole && is_new, &group, ret, err);
     if (r == 0 && !is_new)
-        r = reject_again(tar, had, &group, ret, err);
+        r = reject_again(tar, key, had, &group, ret, err);
     if (r == 0 && is_new)
         note_key(tar, key, group.had);
     if (r == 0 && is_new && whole)
         r = end_sample(tar, &group, ret, err);
+    free(group.text);
     free(group.json);
     return r < 0 ? r : 1;
 }

@@ -86,12 +86,12 @@ int store_wait_put(StoreWait *wait, Store *store, const char *key, const struct 
     return r;
 }
 
-int store_wait_list(StoreWait *wait, Store *store, const char *prefix, size_t max, StoreList *ret,
-                    Error *err)
+int store_wait_list(StoreWait *wait, Store *store, const char *prefix, size_t max, bool versions,
+                    StoreList *ret, Error *err)
 {
     int r;
     do
-        r = store_list(store, prefix, max, ret, err);
+        r = (versions ? store_list_versions : store_list)(store, prefix, max, ret, err);
     while (store_wait(wait, store, *prefix ? prefix : store_uri(store), r, err));
     return r;
 }

@@ -29,5 +29,6 @@ int store_wait_get(StoreWait *wait, Store *store, const char *key, size_t max_by
                    size_t *ret_bytes, Error *err);
 int store_wait_put(StoreWait *wait, Store *store, const char *key, const struct iovec *parts,
                    size_t n_parts, StorePutFlags flags, Error *err);
-int store_wait_list(StoreWait *wait, Store *store, const char *prefix, size_t max, StoreList *ret,
-                    Error *err);
+/* With versions: store_list_versions(). */
+int store_wait_list(StoreWait *wait, Store *store, const char *prefix, size_t max, bool versions,
+                    StoreList *ret, Error *err);

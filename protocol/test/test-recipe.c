@@ -78,6 +78,18 @@ static void every_key_is_read(void **state)
     /* Without a version the newest rules are meant; an empty list keeps nothing. */
     r = parse("{\"tokenizer\": \"diffusers\", \"keep\": {}}");
     assert_true(r->tokenizer == RECIPE_DIFFUSERS && r->n_keep == 0);
+    assert_true(recipe_members_are_usual(&r->members));
+    recipe_free(r);
+    r = parse("{\"members\": {\"image\": [\"input.jpg\", \"png\"], \"caption\": [\"meta.json\"]}}");
+    assert_int_equal(r->members.image.n, 2);
+    assert_string_equal(r->members.image.names[1], "png");
+    assert_string_equal(recipe_json_member(&r->members), "meta.json");
+    assert_false(r->members.key_ends_last || recipe_members_are_usual(&r->members));
+    recipe_free(r);
+    r = parse("{\"members\": {\"caption\": [\"txt\"]}, \"key_ends_at\": \"last-dot\"}");
+    assert_int_equal(r->members.image.n, 4);
+    assert_string_equal(recipe_json_member(&r->members), "json");
+    assert_true(r->members.key_ends_last);
     recipe_free(r);
 }
 
@@ -201,6 +213,21 @@ static void each_key_names_its_bad_value(void **state)
         {"\"threads\": -1", "threads: -1 is not in 0..1024"},
         {"\"threads\": 1025", "threads: 1025 is not in 0..1024"},
         {"\"seed\": 1, \"seed\": 2", "duplicate"},
+        {"\"key_ends_at\": \"dot\"", "key_ends_at: dot is not one of"},
+        {"\"members\": []", "members: expected an object, got []"},
+        {"\"members\": {\"picture\": []}", "members.picture: unknown key"},
+        {"\"members\": {\"image\": \"jpg\"}", "members.image: expected an array, got \"jpg\""},
+        {"\"members\": {\"image\": []}", "members.image: is empty"},
+        {"\"members\": {\"image\": [7]}", "members.image: element 0, \"\", has 1 to 31 bytes"},
+        {"\"members\": {\"image\": [\".jpg\"]}",
+         "members.image: element 0, \".jpg\", is written without the dot behind the key"},
+        {"\"members\": {\"image\": [\"a/b\"]}", "element 0, \"a/b\", cannot stand behind a key"},
+        {"\"members\": {\"image\": [\"jpg\", \"JPG\"]}", "element 1, \"JPG\", is named twice"},
+        {"\"members\": {\"image\": [\"txt\"]}", "members.caption: txt is a picture's already"},
+        {"\"members\": {\"caption\": [\"json\", \"b.json\"]}",
+         "members.caption: names 2 members that are .json: one is read"},
+        {"\"members\": {\"image\": [\"a.jpg\"]}, \"key_ends_at\": \"last-dot\"",
+         "members.image: element 0, \"a.jpg\", has a dot, and keys end at the last one"},
         {"\"model\": \"\xFF\"", "line 1, column 11: unable to decode byte 0xff"},
         {"\"seed\": 1} x", "end of file expected"},
     };
@@ -245,6 +272,9 @@ static void identity_is_what_may_change_a_byte(void **state)
         "{\"max_damaged_units\": 0}",
         "{\"side\": 256, \"keep\": {\"key\": \"str\", \"caption\": \"str\"}}",
         "{\"tokenizer\": \"open_clip\", \"filters\": {}}",
+        "{\"key_ends_at\": \"first-dot\", \"members\": {}}",
+        "{\"members\": {\"image\": [\"jpg\", \"jpeg\", \"png\", \"webp\"], \"caption\": "
+        "[\"txt\", \"json\"]}}",
     };
     for (size_t i = 0; i < ELEMENTSOF(same); i++)
         assert_true(hash_equal(identity(same[i]), plain));
@@ -266,6 +296,10 @@ static void identity_is_what_may_change_a_byte(void **state)
         "{\"keep\": {\"a\": \"int64\"}}",
         "{\"seed\": 1}",
         "{\"shard_samples\": 511}",
+        "{\"members\": {\"image\": [\"input.jpg\"]}}",
+        "{\"members\": {\"caption\": [\"txt\"]}}",
+        "{\"members\": {\"caption\": [\"json\", \"txt\"]}}",
+        "{\"key_ends_at\": \"last-dot\"}",
     };
     for (size_t i = 0; i < ELEMENTSOF(other); i++) {
         assert_false(hash_equal(identity(other[i]), plain));

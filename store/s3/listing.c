@@ -87,6 +87,7 @@ typedef struct S3Listing {
     S3Store *s3;
     const char *prefix; /* of names */
     size_t max, capacity;
+    bool versions;
     StoreList list;
 } S3Listing;
 
@@ -106,20 +107,22 @@ static int add_object(void *context, const ReplyEntry *object, _unused_ int64_t 
                          l->max);
     l->list.objects =
         memory_grow(l->list.objects, l->list.n_objects, &l->capacity, sizeof(StoreObject));
-    l->list.objects[l->list.n_objects++] = (StoreObject){.key = memory_text(key),
-                                                         .n_bytes = object->n_bytes,
-                                                         .modified_usec = object->usec};
+    l->list.objects[l->list.n_objects++] =
+        (StoreObject){.key = memory_text(key),
+                      .n_bytes = object->n_bytes,
+                      .modified_usec = object->usec,
+                      .version = l->versions ? memory_text(object->etag) : NULL};
     return 0;
 }
 
-int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+int s3_list(Store *store, const char *prefix, size_t max, bool versions, StoreList *ret, Error *err)
 {
     S3Store *s3 = s3_store(store);
     S3Name name;
     int r = s3_name(s3, prefix, &name, err);
     if (r < 0)
         return r;
-    S3Listing l = {.s3 = s3, .prefix = name.text, .max = max};
+    S3Listing l = {.s3 = s3, .prefix = name.text, .max = max, .versions = versions};
     r = s3_each_entry(s3, false, name.text, s3->options->deadline_usec, add_object, &l, err);
     if (r < 0) {
         store_list_clear(&l.list);

@@ -122,7 +122,8 @@ void s3_read_cancel(Store *store, StoreRead *read);
 
 /* ---- listing.c ---- */
 
-int s3_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
+int s3_list(Store *store, const char *prefix, size_t max, bool versions, StoreList *ret,
+            Error *err);
 int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
              size_t *ret_removed, Error *err);
 /* server_date: seconds since 1970 by the server's clock; 0: unknown. A negative result ends s3_each_entry(). */

@@ -278,18 +278,19 @@ static int version(Store *store, const char *key, char ret[STORE_VERSION_MAX], E
     return r < 0 ? r : store_version(inner(store), key, ret, err);
 }
 
-static int list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err)
+static int list(Store *store, const char *prefix, size_t max, bool versions, StoreList *ret,
+                Error *err)
 {
     atomic_fetch_add(&far->lists, 1);
     int r = refuse(store, prefix, err);
     if (r == 0)
-        r = store_list(inner(store), prefix, max, ret, err);
+        r = (versions ? store_list_versions : store_list)(inner(store), prefix, max, ret, err);
     if (r < 0 || !far->hidden)
         return r;
     size_t n = 0;
     for (size_t i = 0; i < ret->n_objects; i++)
         if (strstr(ret->objects[i].key, far->hidden))
-            free(ret->objects[i].key);
+            free(ret->objects[i].key), free(ret->objects[i].version);
         else
             ret->objects[n++] = ret->objects[i];
     ret->n_objects = n;

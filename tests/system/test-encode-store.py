@@ -4,6 +4,7 @@
 
 Needs an S3 server: tests/s3/with-gateway tests/system/test-encode-store.py.
 """
+import json
 import os
 import shutil
 import signal
@@ -49,8 +50,18 @@ class Stored(EncodeCase):
         found = {key[len(name) + 1:]: self.direct.get(self.bucket, key) for key in self.direct.list(self.bucket, name + "/")}
         found = {key: data for key, data in found.items() if key in self.reference or not key.startswith("index.sdtrain")}
         self.assertEqual(sorted(found), sorted(self.reference), name)
-        for key, data in found.items():
-            self.assertEqual(data, self.reference[key], "%s: %s" % (name, key))
+        # Versions are the store's.
+        units, reference = (json.loads(tree["encoding/input.json"]) for tree in (found, self.reference))
+        for unit, key in zip(units["units"], ("00000.tar", "00001.tar", "00002.tar")):
+            self.assertEqual(unit.pop("version"), self.direct.do("HEAD", "/%s/raw/%s" % (self.bucket, key))[0]["etag"].strip('"'))
+        for unit in reference["units"]:
+            unit.pop("version")
+        self.assertEqual(units, reference)
+        encoder, reference = (json.loads(tree["encoder.json"]) for tree in (found, self.reference))
+        encoder["files"].pop("encoding/input.json"), reference["files"].pop("encoding/input.json")
+        self.assertEqual(encoder, reference)
+        for key in set(found) - {"encoder.json", "encoding/input.json"}:
+            self.assertEqual(found[key], self.reference[key], "%s: %s" % (name, key))
         self.assertEqual(self.direct.uploads(self.bucket, name + "/"), [])
 
     def test_same_bytes(self):
@@ -82,6 +93,26 @@ class Stored(EncodeCase):
         self.assertRegex(text, r"samples +32\b")
         self.assertIn("of each sample in the compact index", text)
         self.assertEqual(self.lab.run(SDPREP, "inspect", folder), (0, text))
+
+    def test_an_object_that_is_exchanged(self):
+        """A tar of equal size is put in the place of one that a life has begun: its ETag tells."""
+        shutil.copytree(self.lab.path("raw"), self.lab.path("exchanged"))
+        self.direct.put_folder(self.lab.path("exchanged"), self.uri + "/exchanged")
+        source, out = self.uri + "/exchanged", self.uri + "/exchanged-out"
+        code, text = self.encode(self.stored, out, source=source, fault="encode.part.report=kill@6")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        former = self.direct.get(self.bucket, "exchanged/00002.tar")
+        self.direct.put(self.bucket, "exchanged/00002.tar", former.replace(b"a caption, number 19", b"no caption, number 1"))
+        code, text = self.encode(self.stored, out, source=source)
+        self.assertEqual(code, 1, text)
+        self.assertRegex(text, r"00002.tar has changed since s3://\S+/exchanged-out was begun: its version was [0-9a-f]{32}, and is")
+        self.direct.put(self.bucket, "exchanged/00002.tar", former)
+        code, text = self.encode(self.stored, out, source=source)
+        self.assertEqual(code, 0, text)
+        found = {key[len("exchanged-out/"):]: self.direct.get(self.bucket, key)
+                 for key in self.direct.list(self.bucket, "exchanged-out/u")}
+        self.assertEqual(found, {key: self.reference[key] for key in found})
+        self.assertEqual(len(found), 8)
 
     def test_killed_before_it_tidies(self):
         """The object that says of which index.json the compact index was made comes last."""

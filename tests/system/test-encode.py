@@ -17,7 +17,7 @@ from encoded import MODEL, SDPREP, EncodeCase, rejects, samples, tree, write_tar
 from lab import BIN, SOURCE, UNET, process_state, until
 
 SHADOW = os.path.abspath(os.path.join(BIN, "libsdtrain-shadow.so"))
-POINTS = ["encode.claim", "encode.part.made", "encode.part.shard", "encode.part.report", "encode.unit.rejects",
+POINTS = ["encode.input", "encode.claim", "encode.unit.changes", "encode.part.made", "encode.part.shard", "encode.part.report", "encode.unit.rejects",
           "encode.unit.report", "encode.finish.listed", "encode.finish.encoder", "encode.finish.compact", "encode.finish.index",
           "store.put.before", "store.put.half", "store.put.after"]
 

@@ -81,7 +81,7 @@ LAW = {
                        "trainer/data", "trainer/nn", "trainer/checkpoint", "trainer/checkpoint/format"],
     "trainer": ["base", "kernels", "store", "protocol", "trainer/comm", "trainer/data", "trainer/data/mds", "trainer/nn",
                 "trainer/plan", "trainer/sample", "trainer/state", "trainer/checkpoint", "trainer/checkpoint/format"],
-    "prep/raw": ["base", "store", "trainer/data/mds", "trainer/data/index", "trainer/data/stream"],
+    "prep/raw": ["base", "store", "protocol", "trainer/data/mds", "trainer/data/index", "trainer/data/stream"],
     "prep/encode": ["base", "store", "kernels", "protocol", "encoders/networks", "encoders/pictures",
                     "encoders/tokenizer", "prep/raw", "trainer/data", "trainer/data/mds"],
     "prep": ["base", "store", "protocol", "encoders", "prep/raw", "prep/encode", "trainer/data", "trainer/data/mds",

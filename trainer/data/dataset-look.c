@@ -176,9 +176,11 @@ static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size
     return r;
 }
 
-static int look_at_stream(const Job *job, const DatasetTerms *terms, const char *uri,
-                          FirstLook *first, DatasetLook *look, Hash *ret_hash, Error *err)
+static int look_at_stream(const Job *job, const DatasetTerms *terms, size_t stream,
+                          FirstLook *first, DatasetLook *look, Error *err)
 {
+    const char *uri = job->data.streams[stream].uri;
+    Hash *hash = &look->sources.index[stream];
     char source[512];
     size_t latents, text;
     _cleanup_(store_freep) Store *store = NULL;
@@ -187,7 +189,9 @@ static int look_at_stream(const Job *job, const DatasetTerms *terms, const char 
         return r;
     (void)snprintf(source, sizeof(source), "%.480s/index.json", store_uri(store));
     *first = (FirstLook){.source = source};
-    r = read_index(store, first, ret_hash, err);
+    r = read_index(store, first, hash, err);
+    if (r == 0)
+        r = index_check_source(source, *hash, &terms->index[stream], err);
     const MdsSchema *schema = &first->entry.schema;
     look->compressed = look->compressed || *first->entry.compression;
     look->n_samples += first->n_samples;
@@ -219,8 +223,7 @@ int dataset_look(const Job *job, DatasetLook *ret, Error *err)
         look.sources.has_empty_text = true;
     }
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
-        r = look_at_stream(job, &terms, job->data.streams[i].uri, first, &look,
-                           &look.sources.index[i], err);
+        r = look_at_stream(job, &terms, i, first, &look, err);
         if (r < 0)
             r = error_prefix(err, r, "data.streams[%zu].uri", i);
     }

@@ -95,13 +95,13 @@ int64_t dataset_plan_cache(Dataset *d, const Job *job, int64_t first_step, doubl
     return (int64_t)(horizon * share * (double)job->data.shuffle_window);
 }
 
-/* submitted: of its index.json; NULL: not told. */
-static int open_stream(Dataset *d, const Job *job, const JobStream *from, const Hash *submitted,
+/* noted: of its index.json. */
+static int open_stream(Dataset *d, const Job *job, const JobStream *from, const NotedHash *noted,
                        Stream *stream, Error *err)
 {
     int r = store_open(from->uri, &stream->store, err);
     if (r == 0)
-        r = index_open_submitted(stream->store, d->cache, submitted, &stream->index, err);
+        r = index_open_noted(stream->store, d->cache, noted, &stream->index, err);
     if (r == 0)
         r = dataset_terms_find(&d->terms, job, index_schema(stream->index),
                                store_uri(stream->store), &stream->latents, &stream->text, err);
@@ -289,8 +289,9 @@ static int open_terms(Dataset *d, const Job *job, const DatasetSources *submitte
         return error_set(err, -EINVAL, "the job's record: sources: they are not those of its spec");
     if (!d->terms.empty_text_uri)
         return 0;
-    return dataset_terms_read_empty(&d->terms, job, submitted ? &submitted->empty_text : NULL,
-                                    &d->shape, &d->empty_text, NULL, err);
+    const NotedHash noted = {submitted ? submitted->empty_text : (Hash){0}, DATASET_SUBMITTED};
+    return dataset_terms_read_empty(&d->terms, job, submitted ? &noted : NULL, &d->shape,
+                                    &d->empty_text, NULL, err);
 }
 
 static int open_as(const Job *job, const DatasetSources *submitted, Dataset **ret, Error *err)
@@ -317,8 +318,9 @@ static int open_as(const Job *job, const DatasetSources *submitted, Dataset **re
         r = open_terms(d, job, submitted, err);
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
         d->n_streams++;
-        r = open_stream(d, job, &job->data.streams[i], submitted ? &submitted->index[i] : NULL,
-                        &d->streams[i], err);
+        const NotedHash noted =
+            submitted ? (NotedHash){submitted->index[i], DATASET_SUBMITTED} : d->terms.index[i];
+        r = open_stream(d, job, &job->data.streams[i], &noted, &d->streams[i], err);
         if (r < 0)
             r = error_prefix(err, r, "data.streams[%zu]", i);
     }

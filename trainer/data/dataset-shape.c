@@ -173,7 +173,7 @@ static int parse_empty_text(const char *uri, const char *file, size_t n_bytes, D
     return 0;
 }
 
-int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape *shape,
+int dataset_read_empty_text(const char *uri, const NotedHash *noted, DatasetShape *shape,
                             float **ret, Hash *ret_hash, Error *err)
 {
     _cleanup_free_ char *file = NULL;
@@ -182,7 +182,7 @@ int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape
     if (r < 0)
         return error_prefix(err, exit_errno_of_named(r), "data.empty_text");
     const Hash hash = hash_bytes(file, n_bytes);
-    r = submitted ? index_check_source(uri, hash, *submitted, err) : 0;
+    r = index_check_source(uri, hash, noted, err);
     if (r < 0)
         return error_prefix(err, r, "data.empty_text");
     if (ret_hash)

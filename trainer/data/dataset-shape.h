@@ -25,10 +25,12 @@ int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, Datas
 int dataset_learn_text(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
                        Error *err);
 
-/* Reads data.empty_text: its values, its shape, and the hash of its file. submitted: another hash is -EBADMSG; NULL:
- * any hash will do. ret_hash may be NULL. */
-int dataset_read_empty_text(const char *uri, const Hash *submitted, DatasetShape *shape,
+/* Reads data.empty_text: its values, its shape, and the hash of its file. noted: another hash is -EBADMSG; NULL: any
+ * hash will do. ret_hash may be NULL. */
+int dataset_read_empty_text(const char *uri, const NotedHash *noted, DatasetShape *shape,
                             float **ret, Hash *ret_hash, Error *err);
+
+#define DATASET_SUBMITTED "when the job was submitted" /* NotedHash.when */
 
 /* XXH3-128 of the files that a job names and that no other hash covers. */
 typedef struct DatasetSources {

@@ -95,7 +95,7 @@ static int refuse_gone(Store *store, const char *uri, Error *err)
 
 /* 1: the stream has one. */
 static int read_stream(Encoders *e, const char *stream, const Hash *submitted, Hash *ret,
-                       Error *err)
+                       NotedHash *ret_index, Error *err)
 {
     EncoderFacts facts;
     _cleanup_(store_freep) Store *store = NULL;
@@ -110,7 +110,8 @@ static int read_stream(Encoders *e, const char *stream, const Hash *submitted, H
         e->without = memory_text(store_uri(store));
     if (r <= 0)
         return r;
-    r = submitted ? index_check_source(uri, facts.hash, *submitted, err) : 0;
+    const NotedHash noted = {submitted ? *submitted : facts.hash, DATASET_SUBMITTED};
+    r = index_check_source(uri, facts.hash, &noted, err);
     if (r == 0 && e->n > 0)
         r = compare(e, &facts, uri, err);
     if (r < 0)
@@ -121,16 +122,17 @@ static int read_stream(Encoders *e, const char *stream, const Hash *submitted, H
         e->folder = memory_text(store_uri(store));
     }
     *ret = facts.hash;
+    *ret_index = facts.index;
     return 1;
 }
 
 static int read_streams(const Job *job, const DatasetSources *submitted, Encoders *e,
-                        DatasetSources *sources, Error *err)
+                        DatasetSources *sources, NotedHash *index, Error *err)
 {
     for (size_t i = 0; i < job->data.n_streams; i++) {
         const bool noted = submitted && submitted->has_encoder[i];
         int r = read_stream(e, job->data.streams[i].uri, noted ? &submitted->encoder[i] : NULL,
-                            &sources->encoder[i], err);
+                            &sources->encoder[i], &index[i], err);
         if (r < 0)
             return error_prefix(err, r, "data.streams[%zu].uri", i);
         sources->has_encoder[i] = r > 0;
@@ -192,7 +194,7 @@ int dataset_terms_learn(const Job *job, const DatasetSources *submitted, Dataset
     _cleanup_(encoders_clear) Encoders e = {0};
     DatasetSources found = {0};
     *ret = (DatasetTerms){0};
-    int r = read_streams(job, submitted, &e, &found, err);
+    int r = read_streams(job, submitted, &e, &found, ret->index, err);
     if (r == 0 && e.n > 0)
         r = check_file(job, &e, err);
     const bool drops = job->train.caption_drop > 0;
@@ -206,6 +208,8 @@ int dataset_terms_learn(const Job *job, const DatasetSources *submitted, Dataset
         ret->empty_text_uri = memory_text(job->data.empty_text_uri);
     else if (drops)
         ret->empty_text_uri = memory_format("%s/%s", e.folder, e.first.empty_text);
+    if (!job->data.empty_text_uri)
+        ret->empty_text = e.first.empty_text_hash;
     ret->encoder = TAKE_PTR(e.first_uri);
     ret->shape = e.first.shape;
     const bool own = strcmp(ret->latents, job->data.latents) == 0 &&
@@ -255,10 +259,11 @@ int dataset_terms_find(const DatasetTerms *terms, const Job *job, const MdsSchem
                         err);
 }
 
-int dataset_terms_read_empty(const DatasetTerms *terms, const Job *job, const Hash *submitted,
+int dataset_terms_read_empty(const DatasetTerms *terms, const Job *job, const NotedHash *noted,
                              DatasetShape *shape, float **ret, Hash *ret_hash, Error *err)
 {
-    int r = dataset_read_empty_text(terms->empty_text_uri, submitted, shape, ret, ret_hash, err);
+    int r = dataset_read_empty_text(terms->empty_text_uri, noted ?: &terms->empty_text, shape, ret,
+                                    ret_hash, err);
     return r < 0 && !job->data.empty_text_uri
                ? error_prefix(err, r, "what %s names", terms->encoder)
                : r;

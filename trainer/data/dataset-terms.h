@@ -23,6 +23,8 @@ typedef struct DatasetTerms {
     char *empty_text_uri; /* NULL: the job drops no caption, and its file names none */
     char *encoder;        /* URI of the first encoder.json; NULL: no stream has one */
     DatasetShape shape;   /* of the samples, as that file says */
+    /* What each encoder.json says of the files beside it, where it does. */
+    NotedHash empty_text, index[JOB_STREAMS_MAX];
 } DatasetTerms;
 
 /* submitted may be NULL. sources, which may be NULL, gets the hash of each encoder.json where the terms are others than
@@ -34,8 +36,8 @@ void dataset_terms_clear(DatasetTerms *terms);
 /* The column that a key names, or what to write when it is not there; as dataset_find_column(). */
 int dataset_terms_find(const DatasetTerms *terms, const Job *job, const MdsSchema *schema,
                        const char *where, size_t *ret_latents, size_t *ret_text, Error *err);
-/* dataset_read_empty_text() of the file that they name. */
-int dataset_terms_read_empty(const DatasetTerms *terms, const Job *job, const Hash *submitted,
+/* dataset_read_empty_text() of the file that they name, with what encoder.json says of it unless more was noted. */
+int dataset_terms_read_empty(const DatasetTerms *terms, const Job *job, const NotedHash *noted,
                              DatasetShape *shape, float **ret, Hash *ret_hash, Error *err);
 /* -EINVAL where the columns have another shape than encoder.json says: it is another dataset's. */
 int dataset_terms_check(const DatasetTerms *terms, const DatasetShape *found, Error *err);

@@ -46,6 +46,15 @@ static void get_file(JsonReader *r, const char *key, char ret[ENCODER_FILE_MAX +
         json_refuse(r, key, "\"%s\" is no file of this folder", ret);
 }
 
+/* The hash of a file beside it. A version before wrote none. */
+static void get_noted(JsonReader *files, const char *name, NotedHash *ret)
+{
+    if (!files->object || !json_object_get(files->object, name))
+        return;
+    json_get_hash(files, name, &ret->hash);
+    ret->when = "when " ENCODER_FACTS_NAME " was written";
+}
+
 /* Who trains does not need it: a file without a recipe is one of open_clip's rules. */
 static bool has_diffusers_rules(const json_t *root)
 {
@@ -79,6 +88,10 @@ int encoder_facts_parse(const char *source, const char *text, size_t n_bytes, En
                (int *const[]){&s->channels, &s->height, &s->width});
     get_column(&root, "text", facts.text, 2, (int *const[]){&s->text_tokens, &s->text_dim});
     get_file(&root, "empty_text", facts.empty_text);
+    JsonReader files = json_get_object(&root, "files", JSON_OPTIONAL);
+    get_noted(&files, facts.empty_text, &facts.empty_text_hash);
+    get_noted(&files, "index.json", &facts.index);
+    json_close(&files);
     facts.diffusers_rules = has_diffusers_rules(json);
     r = json_close(&root);
     if (r < 0)

@@ -16,6 +16,7 @@
 #include "base/hash.h"
 #include "protocol/shapes.h"
 #include "store/store.h"
+#include "trainer/data/index/index.h"
 #include "trainer/data/mds/mds.h"
 
 #define ENCODER_FACTS_NAME "encoder.json"
@@ -36,6 +37,7 @@ typedef struct EncoderFacts {
     char latents[MDS_NAME_MAX + 1], text[MDS_NAME_MAX + 1]; /* columns */
     DatasetShape shape;
     char empty_text[ENCODER_FILE_MAX + 1]; /* file beside it */
+    NotedHash empty_text_hash, index;      /* of that file, and of index.json, where it has them */
 } EncoderFacts;
 
 /* source is for errors. */

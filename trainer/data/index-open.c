@@ -194,14 +194,13 @@ static void end_copy(Copy *copy, int r)
                                     : fd_close(copy->fd);
 }
 
-int index_check_source(const char *name, Hash found, Hash submitted, Error *err)
+int index_check_source(const char *name, Hash found, const NotedHash *noted, Error *err)
 {
-    if (hash_equal(found, submitted))
+    if (!noted || !noted->when || hash_equal(found, noted->hash))
         return 0;
     char is[HASH_TEXT_BYTES], was[HASH_TEXT_BYTES];
-    return error_set(err, -EBADMSG,
-                     "%s is not what it was when the job was submitted: its xxh3_128 is %s, was %s",
-                     name, hash_format(found, is), hash_format(submitted, was));
+    return error_set(err, -EBADMSG, "%s is not what it was %s: its xxh3_128 is %s, was %s", name,
+                     noted->when, hash_format(found, is), hash_format(noted->hash, was));
 }
 
 /* ---- a dataset elsewhere ---- */
@@ -393,14 +392,14 @@ static int build_and_keep(Copy *copy, const char *path, const Hash *source, Inde
     return r;
 }
 
-static int check_json(Store *store, Hash found, const Hash *submitted, Error *err)
+static int check_json(Store *store, Hash found, const NotedHash *noted, Error *err)
 {
     char name[512];
     (void)snprintf(name, sizeof(name), "%.480s/index.json", store_uri(store));
-    return submitted ? index_check_source(name, found, *submitted, err) : 0;
+    return index_check_source(name, found, noted, err);
 }
 
-static int open_local(Store *store, const char *path, Cache *cache, const Hash *submitted,
+static int open_local(Store *store, const char *path, Cache *cache, const NotedHash *noted,
                       Index **ret, Error *err)
 {
     char json[PATH_MAX], hash[HASH_TEXT_BYTES];
@@ -412,7 +411,7 @@ static int open_local(Store *store, const char *path, Cache *cache, const Hash *
     if (r < 0)
         return r;
     const Hash source = hash_bytes(text, n_bytes);
-    r = check_json(store, source, submitted, err); /* before it is indexed */
+    r = check_json(store, source, noted, err); /* before it is indexed */
     if (r < 0)
         return r;
     Error why = ERROR_INIT;
@@ -433,15 +432,15 @@ static int open_local(Store *store, const char *path, Cache *cache, const Hash *
     return build_and_keep(&copy, path, &source, ret, err);
 }
 
-int index_open_submitted(Store *store, Cache *cache, const Hash *submitted, Index **ret, Error *err)
+int index_open_noted(Store *store, Cache *cache, const NotedHash *noted, Index **ret, Error *err)
 {
     char path[PATH_MAX];
     _cleanup_(index_freep) Index *index = NULL;
     int r = store_local_path(store, INDEX_NAME, path, sizeof(path), NULL) == 0
-                ? open_local(store, path, cache, submitted, &index, err)
+                ? open_local(store, path, cache, noted, &index, err)
                 : open_elsewhere(store, cache, &index, err);
-    if (r == 0 && submitted)
-        r = check_json(store, index_source(index), submitted, err);
+    if (r == 0)
+        r = check_json(store, index_source(index), noted, err);
     if (r == 0)
         *ret = TAKE_PTR(index);
     return r;
@@ -449,7 +448,7 @@ int index_open_submitted(Store *store, Cache *cache, const Hash *submitted, Inde
 
 int index_open(Store *store, Cache *cache, Index **ret, Error *err)
 {
-    return index_open_submitted(store, cache, NULL, ret, err);
+    return index_open_noted(store, cache, NULL, ret, err);
 }
 
 /* ---- beside index.json ---- */

@@ -20,7 +20,7 @@
  *            free.
  * Units:     bytes.
  * Errors:    -EINVAL no index.json, a wrong one (the text names shard and key), a text that is no origin, or a version
- *            that JSON cannot hold; -EBADMSG an index.json that is another than the submitted one; the store's.
+ *            that JSON cannot hold; -EBADMSG an index.json that is another than the noted one; the store's.
  * Threads:   any, one call at a time on a Store.
  * Source:    docs/internals/data.md, "The compact index".
  */
@@ -36,12 +36,10 @@
 /* Maps the compact index of the dataset in store; builds and keeps it first where it is missing or stale. cache may be
  * NULL. Then the copy of a dataset on S3 has no name and goes with the Index. */
 int index_open(Store *store, Cache *cache, Index **ret, Error *err);
-/* The same; submitted is the hash that index.json had when the job was submitted, or NULL. -EBADMSG: its hash is
- * another one now. */
-int index_open_submitted(Store *store, Cache *cache, const Hash *submitted, Index **ret,
-                         Error *err);
-/* -EBADMSG with both hashes when they differ; name is for the text. */
-int index_check_source(const char *name, Hash found, Hash submitted, Error *err);
+/* The same; noted is of index.json, or NULL. -EBADMSG: its hash is another one now. */
+int index_open_noted(Store *store, Cache *cache, const NotedHash *noted, Index **ret, Error *err);
+/* -EBADMSG with both hashes when they differ; name is for the text. noted may be NULL. */
+int index_check_source(const char *name, Hash found, const NotedHash *noted, Error *err);
 
 /* Builds the index and puts it beside index.json, as `sdprep index` does; *ret is that index. */
 int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *context, Index **ret,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-encode-report.c - the parsers of reports of parts and units on any bytes; what they take they write and take
- * again. */
+/* fuzz-encode-report.c - the parsers of reports of parts and units, and of the list of units, on any bytes;
+ * what they take they write and take again. */
+#include "prep/encode/input.h"
 #include "prep/encode/report.h"
 
 #include <stdlib.h>
@@ -27,6 +28,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         assert(r == 0);
         free(text);
     }
+    InputList list = {0}, list_again = {0};
+    if (input_list_parse("fuzz", (const char *)data, n, &list, &err) == 0) {
+        char *text = input_list_format(&list);
+        int r = input_list_parse("again", text, strlen(text), &list_again, &err);
+        assert(r == 0 && input_list_compare(&list, &list_again, "fuzz", &err) == 0);
+        free(text);
+    }
+    input_list_clear(&list);
+    input_list_clear(&list_again);
     part_report_clear(&part);
     part_report_clear(&part_again);
     unit_report_clear(&unit);

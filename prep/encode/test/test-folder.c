@@ -13,7 +13,8 @@ static int claim(const char *identity, const char *input, Error *err)
     Scratch s = scratch_make();
     char path[PATH_MAX], text[200];
     Folder folder = {0};
-    FolderClaim ours = {.identity = OURS, .before = BEFORE, .input = OTHER};
+    InputList none = {0}, there = {0};
+    FolderClaim ours = {.identity = OURS, .before = BEFORE, .input = OTHER, .units = &none};
     assert_good(folder_make(scratch_path(&s, "encoding", path), err), *err);
     (void)snprintf(text, sizeof(text), "{\"identity\": \"%s\", \"input\": \"%s\"}\n", identity,
                    input);
@@ -21,7 +22,8 @@ static int claim(const char *identity, const char *input, Error *err)
                            err),
                 *err);
     assert_good(store_open(s.path, &folder.store, err), *err);
-    int r = folder_claim(&folder, &ours, err);
+    int r = folder_claim(&folder, &ours, &there, err);
+    input_list_clear(&there);
     store_free(folder.store);
     scratch_remove(&s);
     return r;

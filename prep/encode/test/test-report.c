@@ -104,6 +104,40 @@ static void a_unit_is_the_sum_of_its_parts(void **state)
     unit_report_clear(&again);
 }
 
+/* A key's two halves are told alike; whatever else lacks something is not. */
+static void halves_are_told_alike(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *before, *after;
+    } rows[] = {
+        {"a", "no-caption", "apart"},      {"b", "no-image", "apart"},
+        {"c", "no-caption", "no-caption"}, {"b", "apart", "apart"},
+        {"a", "apart", "apart"},           {"d", "decode", "decode"},
+        {"d", "apart", "apart"},           {"a", "duplicate-key", "duplicate-key"},
+    };
+    PartReport all = {0}, later = {0};
+    for (size_t i = 0; i < ELEMENTSOF(rows); i++)
+        part_report_add(i < 3 ? &all : &later, (int64_t)i, rows[i].key, rows[i].before,
+                        rows[i].before);
+    part_report_take_rows(&all, &later);
+    part_report_clear(&later);
+    assert_int_equal(all.n_rows, ELEMENTSOF(rows));
+    assert_true(part_report_join_halves(&all));
+    for (size_t i = 0; i < ELEMENTSOF(rows); i++) {
+        assert_int_equal(all.rows[i].index, i);
+        assert_string_equal(all.rows[i].reason, rows[i].after);
+        assert_string_equal(all.rows[i].text, rows[i].after);
+    }
+    assert_false(part_report_join_halves(&all));
+    UnitReport unit = {0};
+    unit_report_count(&unit, &all);
+    char text[200];
+    assert_string_equal(reasons_format(&unit.reasons, text, sizeof(text)),
+                        "5 apart, 1 decode, 1 duplicate-key, 1 no-caption");
+    part_report_clear(&all);
+}
+
 static void reasons_are_bounded(void **state)
 {
     (void)state;
@@ -158,6 +192,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_part_is_read_as_it_was_written),
         cmocka_unit_test(a_unit_is_the_sum_of_its_parts),
+        cmocka_unit_test(halves_are_told_alike),
         cmocka_unit_test(reasons_are_bounded),
         cmocka_unit_test(a_line_tells_what_is_left),
     };

@@ -176,6 +176,114 @@ static void who_has_no_picture_is_told_what_it_has(void **state)
     }
 }
 
+static RecipeNames names(const char *const *list)
+{
+    RecipeNames names = {0};
+    while (*list)
+        (void)snprintf(names.names[names.n++], sizeof(names.names[0]), "%s", *list++);
+    return names;
+}
+#define NAMES(...) names((const char *const[]){__VA_ARGS__, NULL})
+
+/* A recipe may say which members are picture and caption, and where the key ends. */
+static void members_are_what_the_recipe_says(void **state)
+{
+    (void)state;
+    const RecipeMembers usual = recipe_default_members;
+    RecipeMembers mapped = {.image = NAMES("input.jpg"), .caption = NAMES("prompt.txt")};
+    RecipeMembers last = usual;
+    last.key_ends_last = true;
+    RecipeMembers json_first = {.image = NAMES("jpg"), .caption = NAMES("meta.json", "txt")};
+    const struct {
+        const RecipeMembers *members;
+        const char *names[8], *texts[8], *says;
+    } cases[] = {
+        {&mapped,
+         {"a.input.jpg", "a.output.jpg", "a.txt", "a.Prompt.TXT"},
+         {"P", "Q", "C", "D"},
+         "a: P|D\n"},
+        {&mapped, {"a.jpg", "a.prompt.txt"}, {"P", "C"}, "a: no-image\n"},
+        {&usual, {"photo 22.05.jpg", "photo 22.05.txt"}, {"P", "C"}, "photo 22: no-image\n"},
+        {&last,
+         {"d.1/photo 22.05.jpg", "d.1/photo 22.05.txt", "d.1/photo 22.06.jpg",
+          "d.1/photo 22.06.txt", "d.1/README"},
+         {"P", "C", "Q", "D", ""},
+         "d.1/photo 22.05: P|C\nd.1/photo 22.06: Q|D\n"},
+        {&last,
+         {"a.jpg", "a.seg.png", "a.txt"},
+         {"P", "Q", "C"},
+         "a: no-caption\na.seg: no-caption\na: apart\n"},
+        {&json_first,
+         {"a.txt", "a.jpg", "a.meta.json", "b.txt", "b.meta.json", "b.jpg", "c.jpg", "c.json"},
+         {"C", "P", "{\"caption\": \"J\"}", "D", "{\"caption\": null}", "Q", "R",
+          "{\"caption\": \"K\"}"},
+         "a: P|J\nb: Q|D\nc: no-caption\n"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Made m = begin();
+        RawOptions options = plain;
+        options.members = cases[i].members;
+        for (size_t k = 0; k < ELEMENTSOF(cases[i].names) && cases[i].names[k]; k++)
+            add(&m, cases[i].names[k], cases[i].texts[k]);
+        assert_int_equal(tar_writer_finish(&m.tar), 0);
+        write_tar(&m, "0.tar");
+        expect(&m, &options, cases[i].says);
+        end(&m);
+    }
+}
+
+static RawProof proof_of(const char *name, const char *text, size_t n_before, bool whole)
+{
+    Made m = begin();
+    Error err = ERROR_INIT;
+    RawSet *set;
+    RawUnit *unit;
+    RawSample *s;
+    add(&m, name, text);
+    add(&m, "0.txt", "caption");
+    for (size_t i = 0; i < n_before; i++)
+        add(&m, "README", "no key"); /* moves what follows */
+    add(&m, "1.jpg", "picture");
+    add(&m, "1.txt", "caption");
+    assert_int_equal(tar_writer_finish(&m.tar), 0);
+    write_tar(&m, "0.tar");
+    assert_good(raw_set_open(m.scratch.path, &plain, &set, &err), err);
+    assert_good(raw_unit_open(set, 0, &unit, &err), err);
+    assert_int_equal(raw_unit_next(unit, whole, &s, &err), 1);
+    const RawProof first = raw_unit_take_proof(unit);
+    assert_int_equal(raw_unit_next(unit, whole, &s, &err), 1);
+    const RawProof second = raw_unit_take_proof(unit);
+    raw_unit_free(unit);
+    raw_set_free(set);
+    end(&m);
+    assert_false(hash_equal(first.members, second.members));
+    return (RawProof){hash_bytes(&(Hash[]){first.members, second.members}, 2 * sizeof(Hash)),
+                      hash_bytes(&(Hash[]){first.bytes, second.bytes}, 2 * sizeof(Hash))};
+}
+
+/* Names, sizes and places have one hash, bytes that were read another one; each sample's belong to it alone. */
+static void what_samples_are_made_of_is_proven(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *text;
+        size_t n_before;
+        bool members, bytes; /* are the same as of the first */
+    } cases[] = {
+        {"0.jpg", "picture", 0, true, true},  {"0.jpg", "picturE", 0, true, false},
+        {"0.png", "picture", 0, false, true}, {"0.jpg", "picture!", 0, false, false},
+        {"0.jpg", "picture", 1, false, true}, {"0.npy", "picture", 0, false, false},
+    };
+    const RawProof first = proof_of(cases[0].name, cases[0].text, cases[0].n_before, true);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        const RawProof proof = proof_of(cases[i].name, cases[i].text, cases[i].n_before, true);
+        assert_int_equal(hash_equal(proof.members, first.members), cases[i].members);
+        assert_int_equal(hash_equal(proof.bytes, first.bytes), cases[i].bytes);
+        const RawProof keys = proof_of(cases[i].name, cases[i].text, cases[i].n_before, false);
+        assert_true(hash_equal(keys.members, proof.members));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -184,6 +292,8 @@ int main(void)
         cmocka_unit_test(members_that_do_not_lie_together_are_the_tars_fault),
         cmocka_unit_test(words_that_are_no_numbers_are_missing_values),
         cmocka_unit_test(who_has_no_picture_is_told_what_it_has),
+        cmocka_unit_test(members_are_what_the_recipe_says),
+        cmocka_unit_test(what_samples_are_made_of_is_proven),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

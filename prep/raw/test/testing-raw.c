@@ -42,9 +42,15 @@ void write_tar(Made *made, const char *name)
                 err);
 }
 
-/* All bytes of the unit are told, by whoever reads and by whoever only counts. */
-static void check_counts(const RawSet *set, size_t i, const RawUnit *unit, const RawUnit *keys)
+/* All bytes of the unit are told, by whoever reads and by whoever only counts; both know its members. */
+static void check_counts(RawSet *set, size_t i, RawUnit *unit, RawUnit *keys)
 {
+    char version[STORE_VERSION_MAX];
+    Error err = ERROR_INIT;
+    assert_good(raw_set_ask_version(set, i, version, &err), err);
+    if (*raw_set_unit_version(set, i))
+        assert_string_equal(raw_set_unit_version(set, i), version);
+    assert_true(hash_equal(raw_unit_take_proof(unit).members, raw_unit_take_proof(keys).members));
     const RawCounts a = raw_unit_counts(unit), b = raw_unit_counts(keys);
     assert_int_equal(a.member_bytes + a.stray_bytes + a.frame_bytes + a.lost_bytes,
                      raw_set_unit_bytes(set, i));

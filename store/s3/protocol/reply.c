@@ -145,6 +145,20 @@ static void copy_text(char *ret, size_t size, const char *text)
     ret[n] = '\0';
 }
 
+/* An ETag without its quotes, as a header has it. -EBADMSG: it is too long. */
+static int take_etag(const char *text, char ret[STORE_VERSION_MAX])
+{
+    const char *first = strncmp(text, "W/", 2) == 0 ? text + 2 : text;
+    size_t n = strlen(first);
+    const bool quoted = n >= 2 && first[0] == '"' && first[n - 1] == '"';
+    first += quoted;
+    n -= quoted ? 2 : 0;
+    if (n >= STORE_VERSION_MAX)
+        return -EBADMSG;
+    (void)snprintf(ret, STORE_VERSION_MAX, "%.*s", (int)n, first);
+    return 0;
+}
+
 static int parse_size(const char *text, uint64_t *ret, const char **ret_why)
 {
     size_t n = strspn(text, "0123456789");
@@ -270,7 +284,7 @@ int reply_error(const char *body, size_t n_bytes, S3Error *ret)
 
 /* Where a listing says what. Paths are below the document's; "": it does not say that. */
 typedef struct Listing {
-    const char *what, *document, *entry, *key, *id, *size, *time, *next, *next_id;
+    const char *what, *document, *entry, *key, *id, *size, *time, *etag, *next, *next_id;
     const char *lacks, *too_many;
 } Listing;
 
@@ -282,6 +296,7 @@ static const Listing objects = {
     .id = "",
     .size = "/Contents/Size",
     .time = "/Contents/LastModified",
+    .etag = "/Contents/ETag",
     .next = "/NextContinuationToken",
     .next_id = "",
     .lacks = "an object without its key, size or time",
@@ -296,6 +311,7 @@ static const Listing uploads = {
     .id = "/Upload/UploadId",
     .size = "",
     .time = "/Upload/Initiated",
+    .etag = "",
     .next = "/NextKeyMarker",
     .next_id = "/NextUploadIdMarker",
     .lacks = "an upload without its key, id or time",
@@ -354,6 +370,8 @@ static int page_leaf(void *out, const char *path, const char *text, const char *
         return parse_size(text, &w->entry.n_bytes, ret_why);
     else if (strcmp(name, listing->time) == 0)
         return parse_time(text, &w->entry.usec, ret_why);
+    else if (strcmp(name, listing->etag) == 0)
+        (void)take_etag(text, w->entry.etag); /* one that is too long was not told */
     else if (strcmp(name, listing->entry) == 0)
         return end_entry(w, ret_why);
     else if (strcmp(name, listing->next) == 0)
@@ -475,13 +493,9 @@ int reply_complete(const char *body, size_t n_bytes, char ret_etag[STORE_VERSION
                       "/CompleteMultipartUploadResult/ETag", &text, err);
     if (r < 0)
         return r;
-    size_t n = strlen(text);
-    bool quoted = n >= 2 && text[0] == '"' && text[n - 1] == '"';
-    if (n - (quoted ? 2 : 0) >= STORE_VERSION_MAX)
-        return error_set(err, -EBADMSG, "a multipart upload's end: an ETag of %zu bytes", n);
-    snprintf(ret_etag, STORE_VERSION_MAX, "%.*s", (int)(n - (quoted ? 2 : 0)),
-             text + (quoted ? 1 : 0));
-    return 0;
+    r = take_etag(text, ret_etag);
+    return r < 0 ? error_set(err, r, "a multipart upload's end: an ETag of %zu bytes", strlen(text))
+                 : 0;
 }
 
 /* ---- DeleteObjects ---- */

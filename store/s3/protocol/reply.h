@@ -29,10 +29,11 @@ int reply_error(const char *body, size_t n_bytes, S3Error *ret);
 
 /* An object, or an upload that nobody has completed. */
 typedef struct ReplyEntry {
-    char *key;        /* whole name, decoded from encoding-type=url */
-    char *id;         /* an upload's; NULL: this is an object */
-    uint64_t n_bytes; /* an object's size */
-    uint64_t usec;    /* time of the object's put, or of the upload's begin */
+    char *key;                    /* whole name, decoded from encoding-type=url */
+    char *id;                     /* an upload's; NULL: this is an object */
+    uint64_t n_bytes;             /* an object's size */
+    uint64_t usec;                /* time of the object's put, or of the upload's begin */
+    char etag[STORE_VERSION_MAX]; /* an object's, without its quotes; "": not told */
 } ReplyEntry;
 
 typedef struct ReplyPage {

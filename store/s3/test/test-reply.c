@@ -114,6 +114,8 @@ static void test_list(void **state)
     assert_string_equal(list.entries[0].key, "a/my own+key%.txt");
     assert_int_equal(list.entries[0].n_bytes, 434234);
     assert_int_equal(list.entries[0].usec, UINT64_C(1255369830123000));
+    assert_string_equal(list.entries[0].etag, "fba9dede5f27731c9771645a39863328");
+    assert_string_equal(list.entries[1].etag, "");
     assert_string_equal(list.entries[1].key, "a/\xe6\x97\xa5//.");
     assert_int_equal(list.entries[1].n_bytes, 0);
     assert_int_equal(list.entries[1].usec, UINT64_C(2147483648000000));

@@ -362,9 +362,9 @@ static void serve_list(S3Request *q)
         fputs("<Contents><Key>", out);
         put_name(out, q, last);
         fprintf(out,
-                "</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified><Size>%zu</Size>"
-                "</Contents>",
-                objects[i].n_bytes);
+                "</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>"
+                "<ETag>&quot;v%u&quot;</ETag><Size>%zu</Size></Contents>",
+                objects[i].version, objects[i].n_bytes);
     }
     fprintf(out, "<IsTruncated>%s</IsTruncated>", n > fake.page ? "true" : "false");
     if (n > fake.page) {

@@ -23,6 +23,12 @@
 
 typedef struct Index Index;
 
+/* The hash that somebody noted of a file. */
+typedef struct NotedHash {
+    Hash hash;
+    const char *when; /* "when the job was submitted"; NULL: nobody noted it */
+} NotedHash;
+
 typedef struct IndexShard {
     uint64_t n_samples;
     uint64_t raw_bytes, zip_bytes;   /* zip_bytes 0: the shard is not compressed */

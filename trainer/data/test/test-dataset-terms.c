@@ -59,6 +59,9 @@ static void every_key_is_checked(void **state)
         {"\"empty.npy\"", "\"..\"", "e.json: empty_text: \"..\" is no file"},
         {"\"empty.npy\"", "\"a/../../b\"", "e.json: empty_text: \"a/../../b\" is no file"},
         {"\"empty.npy\"", "null", "e.json: empty_text: missing"},
+        {"\"later\": [1]", "\"files\": 3", "e.json: files: expected an object"},
+        {"\"later\": [1]", "\"files\": {\"index.json\": \"12\"}",
+         "e.json: files.index.json: 12 is not a hash"},
         {"[1]}", "[1]", "e.json: line 1"},
     };
     EncoderFacts facts;
@@ -361,6 +364,68 @@ static void streams_must_be_of_one_encoder(void **state)
     scratch_remove(&f.scratch);
 }
 
+static Hash hash_of_file(const Fixture *f, const char *name)
+{
+    char path[PATH_MAX];
+    _cleanup_free_ char *text = NULL;
+    size_t n;
+    Error err = ERROR_INIT;
+    assert_good(file_read(scratch_path(&f->scratch, name, path), SIZE_MAX / 2, &text, &n, &err),
+                err);
+    return hash_bytes(text, n);
+}
+
+/* Also where nobody submitted the job: encoder.json has the hashes of the files beside it. */
+static void files_of_another_dataset_are_found(void **state)
+{
+    (void)state;
+    Fixture f;
+    Error err = ERROR_INIT;
+    DatasetLook look;
+    Dataset *dataset = NULL;
+    char empty[HASH_TEXT_BYTES], index[HASH_TEXT_BYTES];
+    begin(&f);
+    hash_format(hash_of_file(&f, "first/empty.npy"), empty);
+    hash_format(hash_of_file(&f, "first/index.json"), index);
+    static const char other[] = "00000000000000000000000000000002";
+    const struct {
+        const char *empty, *index, *says;
+    } cases[] = {
+        {empty, index, NULL},
+        {other, index, "first/empty.npy is not what it was when encoder.json was written"},
+        {empty, other, "first/index.json is not what it was when encoder.json was written"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char files[200];
+        (void)snprintf(files, sizeof(files),
+                       "\"files\": {\"empty.npy\": \"%s\", \"index.json\": \"%s\"}", cases[i].empty,
+                       cases[i].index);
+        _cleanup_free_ char *text = with(good, "\"later\": [1]", files);
+        put_text(&f, "first/encoder.json", text);
+        int looks = dataset_look(&f.job, &look, &err);
+        if (cases[i].says)
+            assert_names(err, cases[i].says);
+        err = ERROR_INIT;
+        int opens = dataset_open(&f.job, &dataset, &err);
+        if (cases[i].says)
+            assert_names(err, cases[i].says);
+        err = ERROR_INIT;
+        assert_int_equal(looks, cases[i].says ? -EBADMSG : 0);
+        assert_int_equal(opens, looks);
+        if (opens == 0)
+            dataset_free(dataset);
+    }
+    /* Another file than the one that it names is the job's own choice. */
+    _cleanup_free_ char *text =
+        with(good, "\"later\": [1]",
+             "\"files\": {\"empty.npy\": \"00000000000000000000000000000002\"}");
+    put_text(&f, "first/encoder.json", text);
+    f.job.data.empty_text_uri = f.empty;
+    assert_good(dataset_open(&f.job, &dataset, &err), err);
+    dataset_free(dataset);
+    scratch_remove(&f.scratch);
+}
+
 static void what_changed_since_the_start_is_found(void **state)
 {
     (void)state;
@@ -422,6 +487,7 @@ int main(void)
         cmocka_unit_test(what_nobody_says_is_asked_for),
         cmocka_unit_test(a_dataset_that_is_gone_is_what_is_told),
         cmocka_unit_test(streams_must_be_of_one_encoder),
+        cmocka_unit_test(files_of_another_dataset_are_found),
         cmocka_unit_test(what_changed_since_the_start_is_found),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
