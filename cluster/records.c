@@ -390,6 +390,8 @@ static const Field progress_fields[] = {
     INT64(ProgressRecord, "at_usec", at_usec, MAYBE),
     INT64(ProgressRecord, "unsaved_since_usec", unsaved_since_usec, MAYBE),
     TEXT(ProgressRecord, "save_error", save_error, MAYBE),
+    INT64(ProgressRecord, "save_next_bytes", save_next_bytes, MAYBE),
+    INT64(ProgressRecord, "save_free_bytes", save_free_bytes, MAYBE),
     INT64(ProgressRecord, "waits_since_usec", waits_since_usec, MAYBE),
     INT(ProgressRecord, "waits_rank", waits_rank, MAYBE, 0, RECORD_RANKS_MAX),
     INT64(ProgressRecord, "diverging_since", diverging_since, MAYBE),

@@ -485,6 +485,7 @@ typedef struct ProgressRecord {
     uint64_t at_usec;
     uint64_t unsaved_since_usec; /* since when every save has failed; 0: the newest was good */
     char save_error[RECORD_TEXT_MAX + 1];
+    int64_t save_next_bytes, save_free_bytes; /* of the next save: room.h; 0: not told */
     /* Since when the ranks have waited for the data of waits_rank; 0: they do not wait, or not for long. */
     uint64_t waits_since_usec;
     int waits_rank;

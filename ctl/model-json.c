@@ -95,9 +95,13 @@ static json_t *store_json(const ModelJob *job)
     static const ProgressRecord nothing = {0};
     const ProgressRecord *p = model_progress(job);
     p = p ? p : &nothing;
-    return json_pack("{s:o, s:s, s:o, s:o}", "unsaved_since", time_or_null(p->unsaved_since_usec),
-                     "save_error", p->save_error, "waits_since", time_or_null(p->waits_since_usec),
-                     "waits_rank", p->waits_since_usec ? json_integer(p->waits_rank) : json_null());
+    const bool told = p->save_next_bytes > 0;
+    return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o}", "unsaved_since",
+                     time_or_null(p->unsaved_since_usec), "save_error", p->save_error,
+                     "waits_since", time_or_null(p->waits_since_usec), "waits_rank",
+                     p->waits_since_usec ? json_integer(p->waits_rank) : json_null(), "next_bytes",
+                     told ? json_integer(p->save_next_bytes) : json_null(), "free_bytes",
+                     told ? json_integer(p->save_free_bytes) : json_null());
 }
 
 static json_t *diverging_json(const ModelJob *job)

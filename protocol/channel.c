@@ -86,6 +86,8 @@ static const ChannelFieldRow rows[] = {
     NEWER(failed_saves, failed_saves, INT64, T(STEP)),
     NEWER(unsaved_since_usec, unsaved_since_usec, UINT64, T(STEP)),
     NEWER(save_error, save_error, TEXT, T(STEP)),
+    NEWER(save_next_bytes, save_next_bytes, INT64, T(STEP)),
+    NEWER(save_free_bytes, save_free_bytes, INT64, T(STEP)),
     NEWER(diverging_since, diverging_since, INT64, T(STEP)),
     NEWER(diverging, diverging, TEXT, T(STEP)),
     NEWER(metrics_lost, metrics_lost, INT64, T(STEP)),

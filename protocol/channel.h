@@ -119,6 +119,8 @@ typedef struct ChannelMessage {
     uint64_t unsaved_since_usec;
     /* Why the newest save failed, for people; may be cut. */
     char save_error[CHANNEL_SAVE_ERROR_MAX];
+    /* About how many bytes the next save writes, 0: not known; and how many its store has. */
+    int64_t save_next_bytes, save_free_bytes;
     int64_t diverging_since; /* the step from which on training diverges; 0: it does not */
     /* Which value is too large, for people. */
     char diverging[CHANNEL_DIVERGING_MAX];

@@ -84,7 +84,9 @@ const JobKey job_keys[] = {
      "folder or `s3://bucket/prefix` of the job's checkpoints, the same for all nodes. It must hold none yet, and is "
      "this job's alone: [One folder, one job](../operating/job.md#one-folder-one-job)"},
     {"checkpoint.every_steps", "1000", NULL, false, "steps between two checkpoints"},
-    {"checkpoint.keep_last", "3", NULL, false, "newest checkpoints that stay, 2 to 16"},
+    {"checkpoint.keep_last", "3", NULL, false,
+     "newest committed checkpoints that stay, 2 to 16. A lower one makes room at the next commit, "
+     "start of ranks, or save that finds none"},
     {"checkpoint.keep_every", "0", NULL, false, "steps that this divides stay for ever; 0: none"},
     {"checkpoint.blocking", "false", NULL, false,
      "training waits while a checkpoint is written, and up to 12 bytes of memory a parameter (16 with an EMA) are not "
@@ -142,6 +144,8 @@ static const struct {
     {"failed_saves", "saves that failed since the process began"},
     {"unsaved_since_usec", "since when saves fail; 0: they do not"},
     {"save_error", "why they fail; may be cut"},
+    {"save_next_bytes", "about how many bytes the next save writes; 0: not known"},
+    {"save_free_bytes", "bytes that its store has free for it"},
     {"diverging_since", "step from which on training diverges; 0: it does not"},
     {"diverging", "which value is too large"},
     {"metrics_lost", "steps whose metrics are lost; 0: none"},

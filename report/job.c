@@ -2,6 +2,7 @@
 /* job.c - see report.h: the values of a job's page but for its drawings. */
 #include "base/json.h"
 #include "cluster/cost.h"
+#include "cluster/room.h"
 #include "report/drawing.h"
 #include "report/times.h"
 
@@ -98,7 +99,8 @@ static void put_under_way(json_t *page, const ReportJob *j)
     json_t *lines = fill_list(page, "under_way");
     const PhaseRecord *phase = j->phase;
     const ProgressRecord *p = j->progress;
-    char span[SPAN_TEXT_BYTES];
+    char span[SPAN_TEXT_BYTES], room[ROOM_TEXT_BYTES] = "";
+    const char *advice;
     if (drawing_has_ended(j))
         return;
     if (j->place > 0)
@@ -114,6 +116,10 @@ static void put_under_way(json_t *page, const ReportJob *j)
     if (p && p->unsaved_since_usec)
         fill_put(lines, "text=%s since=%s bad=%s why=%s", "no checkpoint is saved",
                  span_text(seconds_since(j, p->unsaved_since_usec), span), "yes", p->save_error);
+    if (p && room_tell(p, room, &advice))
+        fill_put(lines, "text=%s bad=%s why=%s", room, "yes", advice);
+    else if (p && *room)
+        fill_put(lines, "text=%s", room);
     if (p && p->waits_since_usec)
         fill_put(lines, "text=%s since=%s bad=%s rank=%d", "waits for data",
                  span_text(seconds_since(j, p->waits_since_usec), span), "yes", p->waits_rank);

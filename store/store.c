@@ -8,6 +8,7 @@
 
 #include <limits.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 /* Copies path with empty and "." parts left out and no trailing slash. ".." stays: what it means
  * depends on links. */
@@ -484,6 +485,25 @@ int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remov
     if (r >= 0 && ret_removed)
         *ret_removed = removed;
     return r;
+}
+
+int store_free_bytes(const Store *store, uint64_t *ret, Error *err)
+{
+    struct statvfs fs;
+    char folder[PATH_MAX];
+    if (strncmp(store->uri, "file://", 7) != 0)
+        return error_set(err, -EOPNOTSUPP, "%s does not tell how much room it has", store->uri);
+    (void)snprintf(folder, sizeof(folder), "%s/", store->uri + 7); /* store_open() has bounded it */
+    int r;
+    do { /* the nearest folder that is there */
+        char *slash = strrchr(folder, '/');
+        slash[slash == folder] = '\0';
+        r = statvfs(folder, &fs) < 0 ? -errno : 0;
+    } while (r == -ENOENT && folder[1]);
+    if (r < 0)
+        return error_errno(err, r, "cannot tell how much room %s has", store->uri);
+    *ret = (uint64_t)fs.f_bavail * fs.f_frsize;
+    return 0;
 }
 
 int store_local_path(Store *store, const char *key, char *ret, size_t size, Error *err)

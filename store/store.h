@@ -128,5 +128,9 @@ typedef bool (*StoreMayRemove)(void *context, const char *key);
 int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, void *context,
                 size_t *ret_removed, Error *err);
 
+/* The bytes that a new object may have at most: those that the file system below the URI has free for this user, also
+ * while the store's folder is not there yet. -EOPNOTSUPP on s3://, which does not tell. */
+int store_free_bytes(const Store *store, uint64_t *ret, Error *err);
+
 /* Returns the object's path on this machine, for readers that map files; -EOPNOTSUPP on s3://. */
 int store_local_path(Store *store, const char *key, char *ret, size_t size, Error *err);

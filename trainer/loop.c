@@ -256,6 +256,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
 
     const int64_t seen = s->state->scalars.position;
     const SaverTrouble *trouble = saver_trouble(l->saver);
+    CheckpointRoom room;
+    saver_room(l->saver, &room);
     int r = saver_record(l->saver, step, result, seen, took_usec, err);
     if (r < 0)
         return r;
@@ -274,6 +276,8 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .saving_sec = (double)l->saving_usec * 1e-6,
                                .failed_saves = trouble->n_failed,
                                .unsaved_since_usec = trouble->since_usec,
+                               .save_next_bytes = (int64_t)room.next_bytes,
+                               .save_free_bytes = (int64_t)room.free_bytes,
                                .diverging_since = divergence_since(saver_divergence(l->saver))};
     (void)snprintf(l->said.save_error, sizeof(l->said.save_error), "%s", trouble->error.text);
     divergence_say(saver_divergence(l->saver), result->loss, result->gradient_norm,
@@ -402,12 +406,11 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
     return l->said.metrics_lost == gap.n_steps ? 0 : say_step(l, &gap, err);
 }
 
-/* The job was done when this world began: the one before may have died just before it had published
- * and retired. */
+/* The job was done when this world began: the one before may have died just before it had published. (What it had not
+ * retired goes with the claim.) */
 static int publish_again(Loop *l, Error *err)
 {
     Session *s = l->session;
-    Error why = ERROR_INIT;
     if (!session_resumes_own(s))
         return 0; /* a history that lies elsewhere is not ours to write to */
     l->said = (ChannelMessage){.type = CHANNEL_STEP,
@@ -417,14 +420,8 @@ static int publish_again(Loop *l, Error *err)
                                .samples_seen = s->state->scalars.position,
                                .loss = NAN,
                                .diverging_since = divergence_since(saver_divergence(l->saver))};
-    CheckpointOwner *owner;
-    int r = checkpoint_claim(s->writer, &owner, err);
-    if (r == 0)
-        r = publish(l, s->store, s->resume, err);
-    if (r == 0 && checkpoint_retire(s->store, owner, s->resume, s->job->checkpoint.keep_last,
-                                    s->job->checkpoint.keep_every, NULL, NULL, &why) < 0)
-        log_warning("old checkpoints stay: %s", why.text);
-    return r;
+    int r = checkpoint_claim(s->writer, NULL, err);
+    return r < 0 ? r : publish(l, s->store, s->resume, err);
 }
 
 static int publish_metrics(Loop *l, Error *err)

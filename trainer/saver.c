@@ -44,6 +44,7 @@ struct Saver {
     uint64_t pause_usec;    /* before the next one that is due by itself */
     bool has_committed;     /* in this process */
     bool asked;             /* rank 0: for a save, and none has begun since */
+    bool said_short;        /* rank 0: that the next save lacks room */
     Divergence divergence;  /* rank 0 */
     StepTimes step_times;   /* rank 0 */
 };
@@ -83,6 +84,19 @@ const SaverTrouble *saver_trouble(const Saver *saver) { return &saver->trouble; 
 const Divergence *saver_divergence(const Saver *saver) { return &saver->divergence; }
 
 void saver_gap(const Saver *saver, MetricsGap *ret) { checkpoint_gap(saver->session->writer, ret); }
+
+void saver_room(Saver *saver, CheckpointRoom *ret)
+{
+    checkpoint_room(saver->session->writer, ret);
+    const bool is_short = ret->free_bytes < ret->next_bytes;
+    if (is_short && !saver->said_short)
+        log_warning("%s has %.1f MB free, the next checkpoint has %.1f MB: lower "
+                    "checkpoint.keep_last (%lld) or make room there before it is due",
+                    store_uri(saver->session->store), (double)ret->free_bytes / 1e6,
+                    (double)ret->next_bytes / 1e6,
+                    (long long)saver->session->job->checkpoint.keep_last);
+    saver->said_short = is_short;
+}
 
 const char *saver_uri(const Saver *saver) { return saver->written.uri; }
 

@@ -58,3 +58,5 @@ const SaverTrouble *saver_trouble(const Saver *saver);
 const Divergence *saver_divergence(const Saver *saver);
 /* Rank 0: the gap in the history's metrics, as it was found after the newest commit. */
 void saver_gap(const Saver *saver, MetricsGap *ret);
+/* Rank 0: checkpoint_room(). Warns in the log when the next save begins to lack room. */
+void saver_room(Saver *saver, CheckpointRoom *ret);

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "protocol/paths.h"
+#include "trainer/checkpoint/local.h"
 #include "trainer/comm/bulk.h"
 #include "trainer/data/order.h"
 #include "trainer/device-exit.h"
@@ -611,6 +612,8 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
         r = open_writer(s, err);
     if (r == 0)
         r = claim(s, err);
+    if (r == 0 && s->local && session_resumes_own(s))
+        checkpoint_local_tidy(s->local, s->resume);
     if (r == -CHECKPOINT_NOT_OWNER)
         *ret_exit = EXIT_NOT_OWNER;
     if (r == -EPROTONOSUPPORT)

@@ -332,6 +332,8 @@ static void progress_survives_a_round_trip(void **state)
                                .at_usec = 3,
                                .unsaved_since_usec = 2,
                                .save_error = "the store does not answer",
+                               .save_next_bytes = 34000000000,
+                               .save_free_bytes = 12000000000,
                                .waits_since_usec = 1,
                                .waits_rank = 4,
                                .diverging_since = 12,

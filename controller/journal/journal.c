@@ -122,7 +122,7 @@ static void set_bounds(Journal *journal, uint64_t snapshot_bytes)
     journal->hard_bytes = MAX(journal->max_bytes / 2, SNAPSHOTS_MIN * snapshot_bytes);
 }
 
-static int begin_part(Journal *journal, bool calm)
+static int write_part(Journal *journal, bool calm)
 {
     _cleanup_fd_ int fd =
         open(journal->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
@@ -149,6 +149,16 @@ static int begin_part(Journal *journal, bool calm)
     journal->broken = false;
     set_bounds(journal, journal->n_bytes);
     return 0;
+}
+
+/* The part before the present one goes when another begins. On a full disk none can, so that it would stay for ever: it
+ * goes first there. */
+static int begin_part(Journal *journal, bool calm)
+{
+    int r = write_part(journal, calm);
+    if (r != -ENOSPC && r != -EDQUOT)
+        return r;
+    return unlink(journal->old_path) < 0 ? r : write_part(journal, calm);
 }
 
 /* The file stays open: a new part needs the lines that it holds. */

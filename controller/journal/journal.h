@@ -21,7 +21,7 @@
  * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
  * Units:     microseconds, bytes.
  * Errors:    journal_new(): -errno with the path. A write that fails later is logged once, and each minute a new
- *            part is tried: recording must not stop the cluster.
+ *            part is tried: recording must not stop the cluster. On a full disk FILE.1 makes way for it.
  * Threads:   loop thread only.
  */
 #pragma once

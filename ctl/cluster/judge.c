@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/slots.h"
 #include "cluster/cordon.h"
+#include "cluster/room.h"
 #include "controller/rights/rights.h"
 #include "ctl/print.h"
 
@@ -299,6 +300,30 @@ static void judge_size(const ModelJob *job, Judgement *j)
            "it grows again by itself when there are slots: sdctl node list shows what is closed");
 }
 
+/* Nothing is removed beyond keep_last, so this passes only when somebody makes room; trainers of earlier versions have
+ * the system's words alone. */
+static bool lacks_room(const char *text)
+{
+    static const char *const words[] = {"are missing in ", "has no room for ", "No space left",
+                                        "Disk quota exceeded", "QuotaExceeded"};
+    for (size_t i = 0; i < ELEMENTSOF(words); i++)
+        if (strstr(text, words[i]))
+            return true;
+    return false;
+}
+
+/* Before the save is due that would find no room; afterwards the incident says so. */
+static void judge_room(const ModelJob *job, Judgement *j)
+{
+    char room[ROOM_TEXT_BYTES];
+    const char *advice;
+    const ProgressRecord *p = model_progress(job);
+    if (!p || p->unsaved_since_usec || !room_tell(p, room, &advice))
+        return;
+    add_wrong(j, "job %s: %s", job->name, room);
+    advise(j, "%s", advice);
+}
+
 static void judge_jobs(const Model *m, Judgement *j)
 {
     for (size_t i = 0; i < m->n_jobs; i++) {
@@ -320,6 +345,7 @@ static void judge_jobs(const Model *m, Judgement *j)
             advise(j, "sdctl node list shows which nodes are taken or closed");
         } else if (job_is_active(job)) {
             judge_size(job, j);
+            judge_room(job, j);
         }
     }
     for (size_t i = 0; i < m->n_incidents; i++) {
@@ -335,7 +361,10 @@ static void judge_jobs(const Model *m, Judgement *j)
         if (strcmp(n->cause, "not-admitted") == 0)
             advise(j, "sdctl node list shows them: name them in admit of every controller's "
                       "settings and reload, or stop their sdtraind");
-        if (of)
+        if (of && lacks_room(n->evidence))
+            advise(j, "training goes on unsaved: free what it names in checkpoint.uri, or start "
+                      "the job again with a lower checkpoint.keep_last");
+        else if (of)
             advise(j, "the job recovers by itself; sdctl job events %s tells the story", n->job);
     }
 }

@@ -25,6 +25,9 @@ void check_compaction(Etcd *etcd, const char *key, int64_t revision, int64_t kep
 void check_controllers(const Model *model, Findings *f);
 void check_node_records(const Model *model, Findings *f);
 
+/* Whether the next checkpoint of each job that runs has room, as its rank 0 says. */
+void check_room(const Model *model, Findings *f);
+
 /* The stores that jobs name, or one job file alone: of that also folders on each node's own disk (STORE_TRY_WRITE),
  * which nodes alone try. */
 typedef struct Stores {

@@ -2,6 +2,8 @@
 /* records.c - what the records of controllers and nodes say to `sdctl doctor`. */
 #include "ctl/doctor/checks.h"
 
+#include "cluster/room.h"
+
 #include <string.h>
 
 static const char controller_check[] = "controllers", node_check_name[] = "nodes",
@@ -113,6 +115,21 @@ static void check_absent(const HealthRecord *h, Findings *f)
             "is the machine up? systemctl status sdtraind there; sdctl node forget NODE if "
             "it does not come back",
             "is lost: its lease ran out");
+}
+
+void check_room(const Model *m, Findings *f)
+{
+    for (size_t i = 0; i < m->n_jobs; i++) {
+        const ProgressRecord *p = model_progress(&m->jobs[i]);
+        char room[ROOM_TEXT_BYTES];
+        const char *advice;
+        if (!p)
+            continue;
+        const bool is_short = room_tell(p, room, &advice);
+        if (*room)
+            findings_add(f, is_short ? FINDING_WRONG : FINDING_OK, "room", m->jobs[i].name, advice,
+                         "%s", room);
+    }
 }
 
 void check_node_records(const Model *m, Findings *f)

@@ -28,6 +28,7 @@ static int look(CtlClient *client, const Arguments *a, const Job *job, Findings 
     check_etcd(client, f);
     check_controllers(model, f);
     check_node_records(model, f);
+    check_room(model, f);
     stores_collect(model, job, &stores);
     check_stores(&stores, f);
     check_nodes(client, model, &stores, a->timeout_sec < 0 ? NODES_SEC : a->timeout_sec, f);

@@ -2,6 +2,7 @@
 /* status.c - `sdctl job status` and `job list`. */
 #include "base/clock.h"
 #include "cluster/cost.h"
+#include "cluster/room.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch.h"
@@ -91,12 +92,17 @@ static double ago_sec(uint64_t usec)
 /* What the job's store costs it just now. */
 static void print_store(const ModelJob *job)
 {
-    char span[SPAN_TEXT_BYTES];
+    char span[SPAN_TEXT_BYTES], room[ROOM_TEXT_BYTES] = "";
+    const char *advice;
     const ProgressRecord *p = model_progress(job);
     uint64_t next_usec = model_next_try_usec(job), now_usec = clock_realtime_usec();
     if (p && p->unsaved_since_usec)
         printf("  unsaved for %s: %s\n", span_text(ago_sec(p->unsaved_since_usec), span),
                p->save_error);
+    if (p && room_tell(p, room, &advice))
+        printf("  %s; %s\n", room, advice);
+    else if (p && *room)
+        printf("  store: %s\n", room);
     if (p && p->waits_since_usec)
         printf("  rank %d has waited for data for %s\n", p->waits_rank,
                span_text(ago_sec(p->waits_since_usec), span));

@@ -68,6 +68,60 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     (void)ctl_lab_stop(lab);
 }
 
+/* Before the save is due that would find no room, and when one has found none. */
+static void a_store_without_room_says_what_makes_some(void **state)
+{
+    (void)state;
+    CtlLab *lab = ctl_lab_start(true);
+    ctl_put_running_job(lab, "a");
+    ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
+    put_node(lab, "n1");
+    put_node(lab, "n2");
+    ProgressRecord progress = {.generation = 2,
+                               .step = 12,
+                               .steps = 100,
+                               .save_next_bytes = 34125000000,
+                               .save_free_bytes = 34125000000};
+    CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_null(strstr(lab->out, "missing"));
+    progress.save_free_bytes -= 300000;
+    CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "! job a: 0.3 MB are missing: 34.1 GB free, the next checkpoint has "
+                              "34.1 GB\n    free that much in checkpoint.uri, or ");
+    static const struct {
+        const char *said;
+        bool is_short;
+    } cases[] = {
+        {"nothing was saved since step 5: 0.3 MB are missing in file:///full (34.1 MB free", true},
+        {"nothing was saved since step 5: s3://b/a has no room for 34.1 MB: lower", true},
+        {"nothing was saved since step 5: cannot write /a: No space left on device", true},
+        {"nothing was saved since step 5: cannot write /a: Disk quota exceeded", true},
+        {"nothing was saved since step 5: s3://b/a: no answer for 300 s", false},
+    };
+    progress.unsaved_since_usec = 1;
+    CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        IncidentRecord incident = {.id = "a-1",
+                                   .job = "a",
+                                   .cause = "store-trouble",
+                                   .rank = -1,
+                                   .generation = 2,
+                                   .state = INCIDENT_OPEN,
+                                   .at_usec = 1};
+        (void)snprintf(incident.evidence, sizeof(incident.evidence), "%s", cases[i].said);
+        CTL_PUT(lab, KEY_INCIDENTS, "a-1", incident_record, incident);
+        assert_int_equal(ctl_run(lab, "cluster status"), 0);
+        assert_contains(lab->out, cases[i].said);
+        assert_int_equal(!!strstr(lab->out, "    training goes on unsaved: free what it names"),
+                         cases[i].is_short);
+        assert_int_equal(!strstr(lab->out, "recovers by itself"), cases[i].is_short);
+        assert_null(strstr(lab->out, "! job a: "));
+    }
+    (void)ctl_lab_stop(lab);
+}
+
 /* What the leader's role in etcd lacks, it says of itself. */
 static void what_the_leader_may_not_write_is_wrong(void **state)
 {
@@ -136,6 +190,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_thing_that_is_wrong_says_what_to_do),
+        cmocka_unit_test(a_store_without_room_says_what_makes_some),
         cmocka_unit_test(what_the_leader_may_not_write_is_wrong),
         cmocka_unit_test(members_are_asked_one_by_one),
     };

@@ -262,6 +262,34 @@ static void jobs_name_the_stores(void **state)
     assert_contains(lab->out, "6 more were not tried\n"); /* j4 and, five times, the data */
 }
 
+/* As rank 0 of a job that runs says; of one that has ended nobody asks. */
+static void room_for_checkpoints_is_a_row(void **state)
+{
+    CtlLab *lab = *state;
+    static const struct {
+        const char *job, *found;
+        int64_t next, has;
+    } cases[] = {
+        {"a", "340.0 MB are missing: 60.0 MB free, the next checkpoint has 400.0 MB", 400000000,
+         60000000},
+        {"b", "400.0 MB free, the next checkpoint has 400.0 MB", 400000000, 400000000},
+        {"c", NULL, 0, 0},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        ctl_put_running_job(lab, cases[i].job);
+        ProgressRecord progress = {.generation = 2,
+                                   .save_next_bytes = cases[i].next,
+                                   .save_free_bytes = cases[i].has};
+        CTL_PUT(lab, KEY_PROGRESS, cases[i].job, progress_record, progress);
+    }
+    assert_int_equal(ctl_run(lab, "doctor -o json"), 1);
+    _cleanup_json_ json_t *all = ctl_json(lab);
+    ASSERT_FOUND(all, "room", "wrong", "a", cases[0].found);
+    ASSERT_FOUND(all, "room", "ok", "b", cases[1].found);
+    assert_null(found(all, "room", "ok", "c"));
+    assert_null(found(all, "room", "wrong", "c"));
+}
+
 static void an_etcd_that_is_down_is_a_row(void **state)
 {
     CtlLab *lab = *state;
@@ -354,6 +382,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(ways_that_are_closed_are_named, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(a_nodes_own_folder_is_tried_there, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(jobs_name_the_stores, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(room_for_checkpoints_is_a_row, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(an_etcd_that_is_down_is_a_row, ctl_setup, ctl_teardown),
         cmocka_unit_test_setup_teardown(an_etcd_that_keeps_everything_is_named, ctl_setup,
                                         ctl_teardown),

@@ -111,6 +111,8 @@ static void what_the_store_costs_is_told(void **state)
                                .steps = 100,
                                .unsaved_since_usec = clock_realtime_usec() - 61 * USEC_PER_SEC,
                                .save_error = "s3://b/c: no answer",
+                               .save_next_bytes = 34125000000,
+                               .save_free_bytes = 12000000000,
                                .waits_since_usec = UINT64_C(1700000040000000),
                                .waits_rank = 1,
                                .metrics_lost = 5,
@@ -120,6 +122,8 @@ static void what_the_store_costs_is_told(void **state)
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "unsaved for 1 min ");
     assert_contains(lab->out, "s3://b/c: no answer");
+    assert_contains(lab->out, "  22.1 GB are missing: 12.0 GB free, the next checkpoint has 34.1 "
+                              "GB; free that much in checkpoint.uri, or start ");
     assert_contains(lab->out, "rank 1 has waited for data for ");
     assert_contains(lab->out, "metrics of 5 steps between 3 and 9 are lost; nothing else is");
     assert_null(strstr(lab->out, "tries again"));
@@ -136,10 +140,25 @@ static void what_the_store_costs_is_told(void **state)
     json_t *j = ctl_json(lab), *store = ctl_at(j, "store");
     assert_true(json_real_value(ctl_at(store, "waits_since")) == 1700000040.0);
     assert_int_equal(json_integer_value(ctl_at(store, "waits_rank")), 1);
+    assert_int_equal(json_integer_value(ctl_at(store, "next_bytes")), 34125000000);
+    assert_int_equal(json_integer_value(ctl_at(store, "free_bytes")), 12000000000);
     assert_string_equal(json_string_value(ctl_at(store, "save_error")), "s3://b/c: no answer");
     assert_true(json_real_value(ctl_at(j, "next_try_at")) > 1700003600.0);
     assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "metrics_lost"), "steps")), 5);
     assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "metrics_lost"), "last")), 9);
+    json_decref(j);
+
+    progress.save_next_bytes = 700000;
+    CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    assert_contains(lab->out, "  store: 12.0 GB free, the next checkpoint has 0.7 MB\n");
+    progress.save_next_bytes = 0; /* on S3 */
+    CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
+    assert_int_equal(ctl_run(lab, "job status a"), 0);
+    assert_null(strstr(lab->out, "the next checkpoint"));
+    assert_int_equal(ctl_run(lab, "job status a -o json"), 0);
+    j = ctl_json(lab);
+    assert_true(json_is_null(ctl_at(ctl_at(j, "store"), "free_bytes")));
     json_decref(j);
 }
 

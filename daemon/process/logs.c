@@ -15,6 +15,7 @@ enum { READ_BYTES = 16 * 1024, DRAIN_ROUNDS = 64 };
 
 struct RankLog {
     char path[700];
+    char log_dir[512], job[64]; /* whose older logs go when the disk is full */
     int pipe, file;
     sd_event_source *source;
     int64_t max_bytes, written;
@@ -48,6 +49,19 @@ static int open_file(RankLog *log)
     return log->file < 0 ? -errno : 0;
 }
 
+/* Moves *text and *n on by what was written. */
+static int write_on(RankLog *log, const char **text, size_t *n)
+{
+    while (*n > 0 && log->file >= 0) {
+        ssize_t done = write(log->file, *text, *n);
+        if (done < 0 && errno != EINTR)
+            return -errno;
+        *text += MAX(done, 0);
+        *n -= (size_t)MAX(done, 0);
+    }
+    return 0;
+}
+
 static void write_file(RankLog *log, const char *text, size_t n)
 {
     int r = 0;
@@ -56,9 +70,13 @@ static void write_file(RankLog *log, const char *text, size_t n)
         (void)snprintf(old, sizeof(old), "%s.1", log->path);
         r = rename(log->path, old) < 0 ? -errno : open_file(log);
     }
-    if (r == 0 && log->file >= 0)
-        r = fd_write_all(log->file, text, n);
     log->written += (int64_t)n;
+    if (r == 0)
+        r = write_on(log, &text, &n);
+    if ((r == -ENOSPC || r == -EDQUOT) && !log->failed) { /* a world's begin may have left some */
+        rank_log_prune(log->log_dir, log->job);
+        r = write_on(log, &text, &n);
+    }
     if (r < 0 && !log->failed)
         log_warning("%s: %s; lines of this rank are lost", log->path, strerror(-r));
     log->failed = log->failed || r < 0;
@@ -100,6 +118,8 @@ int rank_log_new(sd_event *event, const char *log_dir, const char *job, int64_t 
 {
     _cleanup_(rank_log_freep) RankLog *log = memory_new(RankLog);
     *log = (RankLog){.pipe = -EBADF, .file = -EBADF, .max_bytes = max_bytes};
+    (void)snprintf(log->log_dir, sizeof(log->log_dir), "%s", log_dir);
+    (void)snprintf(log->job, sizeof(log->job), "%s", job);
 
     char folder[640];
     (void)snprintf(folder, sizeof(folder), "%s/%s/g%lld", log_dir, job, (long long)generation);

@@ -7,7 +7,7 @@
  * Ownership: rank_log_new() gives the caller a RankLog and takes the reading end.
  * Units:     bytes.
  * Errors:    -errno. A disk that fails or is full costs lines, never the rank: the pipe is always
- *            emptied.
+ *            emptied. A full one costs the logs of old generations first, by the rule of rank_log_prune().
  * Threads:   loop thread only.
  */
 #pragma once

@@ -199,6 +199,8 @@ static void a_step_is_told_whole(_unused_ void **state)
                            .samples_seen = 4096,
                            .unsaved_since_usec = clock_boottime_usec() - USEC_PER_SEC,
                            .save_error = "it is full",
+                           .save_next_bytes = 340,
+                           .save_free_bytes = 120,
                            .diverging_since = 30,
                            .diverging = "loss",
                            .metrics_lost = 5,
@@ -216,6 +218,7 @@ static void a_step_is_told_whole(_unused_ void **state)
     assert_int_equal(record.at_usec, clock_realtime_usec());
     assert_int_equal(record.unsaved_since_usec, clock_realtime_usec() - USEC_PER_SEC);
     assert_string_equal(record.save_error, "it is full");
+    assert_true(record.save_next_bytes == 340 && record.save_free_bytes == 120);
     assert_int_equal(record.diverging_since, 30);
     assert_string_equal(record.diverging, "loss");
     assert_int_equal(record.metrics_lost, 5);

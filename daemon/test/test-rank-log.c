@@ -14,6 +14,25 @@ static sd_event *event;
 static RankLog *rank_log;
 static int output; /* the trainer's end */
 
+/* A disk on which files take five bytes more, and then none while that folder is there. */
+static const char *full_while;
+
+ssize_t __real_write(int fd, const void *data, size_t n);
+ssize_t __wrap_write(int fd, const void *data, size_t n);
+
+ssize_t __wrap_write(int fd, const void *data, size_t n)
+{
+    static bool took_some;
+    struct stat st;
+    if (!full_while || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || access(full_while, F_OK) < 0)
+        return __real_write(fd, data, n);
+    took_some = !took_some;
+    if (took_some)
+        return __real_write(fd, data, MIN(n, (size_t)5));
+    errno = ENOSPC;
+    return -1;
+}
+
 static int set_up(_unused_ void **state)
 {
     (void)snprintf(folder, sizeof(folder), "/tmp/sdtrain-rank-log-XXXXXX");
@@ -59,10 +78,10 @@ static const char *path_of(int generation, const char *name)
     return path;
 }
 
-static void expect_file(const char *name, const char *text)
+static void expect_of(int generation, const char *name, const char *text)
 {
     static char found[4096];
-    int fd = open(path_of(1, name), O_RDONLY | O_CLOEXEC);
+    int fd = open(path_of(generation, name), O_RDONLY | O_CLOEXEC);
     assert_true(fd >= 0);
     ssize_t n = read(fd, found, sizeof(found) - 1);
     assert_true(n >= 0);
@@ -70,6 +89,8 @@ static void expect_file(const char *name, const char *text)
     assert_int_equal(close(fd), 0);
     assert_string_equal(found, text);
 }
+
+static void expect_file(const char *name, const char *text) { expect_of(1, name, text); }
 
 static bool exists(int generation)
 {
@@ -189,6 +210,32 @@ static void without_a_file_the_last_line_is_known(_unused_ void **state)
     assert_string_equal(rank_log_last_line(rank_log), "it goes on");
 }
 
+/* The disk is full until something is removed: what the last world left beyond the newest generations goes, once, and
+ * not a byte of what is printed is lost or written twice. */
+static void a_full_disk_costs_old_generations_first(_unused_ void **state)
+{
+    enum { N = RANK_LOG_GENERATIONS_KEPT + 3 };
+    Error err = ERROR_INIT;
+    begin(N, 1 << 20);
+    for (int generation = 1; generation < N; generation++)
+        assert_int_equal(folder_make(path_of(generation, ""), &err), 0);
+    _cleanup_free_ char *first = strdup(path_of(1, ""));
+    full_while = first;
+    print("a line that is written in two parts\n");
+    full_while = NULL;
+    expect_of(N, "rank3.log", "a line that is written in two parts\n");
+    for (int generation = 1; generation <= N; generation++)
+        assert_int_equal(exists(generation), generation > N - RANK_LOG_GENERATIONS_KEPT);
+
+    full_while = folder; /* nothing more can go */
+    print("lost\n");
+    print("lost\n");
+    full_while = NULL;
+    print("and it goes on\n");
+    assert_true(exists(N - RANK_LOG_GENERATIONS_KEPT + 1));
+    assert_string_equal(rank_log_last_line(rank_log), "and it goes on");
+}
+
 static void the_newest_generations_are_kept(_unused_ void **state)
 {
     enum { N = RANK_LOG_GENERATIONS_KEPT + 5 };
@@ -219,6 +266,7 @@ int main(void)
         CASE(a_file_turns_over_at_half_of_its_bound),
         CASE(a_rank_that_starts_again_begins_anew),
         CASE(without_a_file_the_last_line_is_known),
+        CASE(a_full_disk_costs_old_generations_first),
         CASE(the_newest_generations_are_kept),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -332,6 +332,19 @@ static void test_exit_is_judged(_unused_ void **state)
     v = exit_judge(CLD_KILLED, SIGKILL, &none,
                    "2026-11-21T17:05:39.289Z info sdtrainer: indexing file:///data", NULL);
     assert_string_equal(v.text, "killed by SIGKILL");
+    static const char *const went_on[] = {
+        "2026-11-21T17:05:39.289Z error sdtrainer: the checkpoint of step 95 failed, training goes "
+        "on: "
+        "cannot write file:///c/moments/c000000.bin: No space left on device STEP=95",
+        "2026-11-21T17:05:39.289Z warning sdtrainer: old checkpoints stay for now: no answer",
+        "2026-11-21T17:05:39.289Z debug sdtrainer: asks again"};
+    for (size_t i = 0; i < ELEMENTSOF(went_on); i++) {
+        v = exit_judge(CLD_KILLED, SIGKILL, &none, went_on[i], NULL);
+        assert_string_equal(v.text, "killed by SIGKILL");
+    }
+    v = exit_judge(CLD_EXITED, 83, &none,
+                   "2026-11-21T17:05:39.289Z error sdtrainer: step 95 could not be saved", NULL);
+    assert_non_null(strstr(v.text, "step 95 could not be saved"));
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");

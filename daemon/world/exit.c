@@ -24,10 +24,16 @@ static void say(ExitVerdict *v, const char *text)
     (void)snprintf(v->text, sizeof(v->text), "%s", text); /* evidence may be cut */
 }
 
-/* A trainer's own log line about its daily work explains no death; a library's last cry does. */
+/* A trainer's own log line about its daily work explains no death, and neither does one after which it went on: a
+ * warning, a save that failed. A library's last cry does. */
 static bool explains(const char *line)
 {
-    return *line && !strstr(line, " info sdtrainer: ") && !strstr(line, " debug sdtrainer: ");
+    static const char *const goes_on[] = {" info sdtrainer: ", " debug sdtrainer: ",
+                                          " warning sdtrainer: ", ", training goes on: "};
+    for (size_t i = 0; i < ELEMENTSOF(goes_on); i++)
+        if (strstr(line, goes_on[i]))
+            return false;
+    return *line;
 }
 
 ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *last_line,

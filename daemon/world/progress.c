@@ -81,6 +81,8 @@ void progress_note(Progress *progress, const ChannelMessage *step)
                                .samples_seen = step->samples_seen,
                                .at_usec = clock_realtime_usec(),
                                .unsaved_since_usec = unsaved_usec,
+                               .save_next_bytes = step->save_next_bytes,
+                               .save_free_bytes = step->save_free_bytes,
                                .diverging_since = step->diverging_since,
                                .metrics_lost = step->metrics_lost,
                                .metrics_lost_first = step->metrics_lost_first,

@@ -11,6 +11,20 @@
 
 enum { PAUSE_USEC = 1000000, PAUSE_USEC_MAX = 30000000 };
 
+/* Uploads and temporaries of writers that died take room, and are swept when a dataset is finished, which a full store
+ * keeps from happening. Younger ones may be another process's. */
+static const uint64_t LEFTOVER_USEC = 3600 * USEC_PER_SEC;
+
+static void sweep(Store *store)
+{
+    Error err = ERROR_INIT;
+    size_t n = 0;
+    if (store_sweep(store, LEFTOVER_USEC, NULL, NULL, &n, &err) < 0)
+        log_warning("what dead writers left stays: %s", err.text);
+    else if (n > 0)
+        log_info("removed %zu leftovers of dead writers", n);
+}
+
 static bool passes(const StoreWait *wait, Store *store, int r)
 {
     char path[PATH_MAX];
@@ -64,9 +78,11 @@ int store_wait_put(StoreWait *wait, Store *store, const char *key, const struct 
                    size_t n_parts, StorePutFlags flags, Error *err)
 {
     int r;
-    do
+    do {
         r = store_put(store, key, parts, n_parts, flags, err);
-    while (store_wait(wait, store, key, r, err));
+        if ((r == -ENOSPC || r == -EDQUOT) && !wait->since_usec)
+            sweep(store);
+    } while (store_wait(wait, store, key, r, err));
     return r;
 }
 

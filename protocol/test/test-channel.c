@@ -62,6 +62,8 @@ static ChannelMessage full(ChannelType type)
                             .failed_saves = 3,
                             .unsaved_since_usec = 17000000,
                             .save_error = "s3://b/c: no answer for 300 s",
+                            .save_next_bytes = 34000000000,
+                            .save_free_bytes = 12000000000,
                             .uri = "file:///m",
                             .hash = {3, 4},
                             .digest = {5, UINT64_MAX},

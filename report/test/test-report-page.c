@@ -195,6 +195,26 @@ static void a_job_has_everything(_unused_ void **state)
     assert_int_equal(count(page.text, "<!--"), 0);
 }
 
+static void the_next_checkpoint_has_room_or_not(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    static const struct {
+        int64_t has;
+        const char *found;
+    } cases[] = {
+        {50000000000, "<li>50.0 GB free, the next checkpoint has 34.1 GB</li>"},
+        {0, "<li class=\"bad\">34.1 GB are missing: 0.0 MB free, the next checkpoint has 34.1 GB: "
+            "free that much in checkpoint.uri, or start"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_(page_clear) Page page;
+        s->progress.save_next_bytes = 34125000000;
+        s->progress.save_free_bytes = cases[i].has;
+        report_job(&s->job, &page);
+        assert_contains(&page, cases[i].found);
+    }
+}
+
 static void a_file_loads_nothing(_unused_ void **state)
 {
     _cleanup_free_ Story *s = story_new();
@@ -499,6 +519,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_job_has_everything),
+        cmocka_unit_test(the_next_checkpoint_has_room_or_not),
         cmocka_unit_test(a_file_loads_nothing),
         cmocka_unit_test(a_legend_has_what_is_there),
         cmocka_unit_test(the_time_adds_up),

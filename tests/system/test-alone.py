@@ -222,6 +222,37 @@ class Alone(LabCase):
                 self.assertIn("failed", text)
                 self.check_same(self.outcome(job), self.reference, fault)
 
+    def test_store_full_of_our_own_checkpoints(self):
+        """A life that dies before it removes anything leaves one too many. The next one removes it before its first save,
+        and saves that fail for want of room remove what a lower keep_last gives up, and nothing else."""
+        job = self.lab.job("store-full", checkpoint__local_dir=self.lab.path("store-full-local"),
+                           **dict(SHORT, checkpoint__keep_last=4))
+
+        def copies():
+            return sorted(name for _, names, _ in os.walk(job["checkpoint"]["local_dir"]) for name in names
+                          if name.startswith("step-"))
+        code, text = self.lab.train(job, fault="checkpoint.settle=kill@6,loop.compute=slow@*")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        before = self.folders(job)
+        self.assertEqual(len(before), 5)  # the fifth goes after the commit that it did not hear of
+        self.assertEqual(copies(), sorted(before)[2:])
+        code, text = self.lab.train(job, fault="loop.compute=kill")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        self.assertEqual(copies(), sorted(before)[3:])  # what it goes on from, and the one before
+        code, text = self.lab.train(job, fault="checkpoint.object=kill")
+        self.assertEqual(code, -signal.SIGKILL, text)
+        whole = [os.path.basename(os.path.dirname(path)) for path, _ in self.lab.manifests(job)]
+        self.assertEqual(whole, sorted(before)[1:])
+        job["checkpoint"]["keep_last"] = 3
+        code, text = self.lab.train(job, fault="checkpoint.object=enospc@*,saver.patience=eio@*")
+        self.assertEqual(code, 83, text)
+        self.assertRegex(text, r"MB free now, a checkpoint has \d+\.\d MB")
+        self.assertEqual(self.folders(job), before[:3])
+        code, text = self.lab.train(job, fault="checkpoint.object=enospc")
+        self.assertEqual(code, 0, text)
+        self.check_same(self.outcome(job), self.reference, "full")
+        self.assertEqual(len(self.folders(job)), 3)
+
     def test_failure_between_two_steps(self):
         """A save fails while a step is computed at whose end the next save is due: it is told all the same."""
         job = self.lab.job("store-between", **dict(SHORT, checkpoint__every_steps=1))

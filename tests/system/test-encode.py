@@ -9,6 +9,7 @@ import shutil
 import signal
 import struct
 import subprocess
+import time
 import unittest
 
 import dataset
@@ -183,6 +184,21 @@ class Encode(EncodeCase):
             n_waits += text.count("strikes")
         # Each object, and the reports of parts, which are gone.
         self.assertEqual(n_waits, len(self.reference) + 8)
+
+    def test_full_disk_takes_leftovers_away(self):
+        """What a writer that died has left goes when there is no room, and not only when a dataset is finished."""
+        out = self.lab.path("leftovers")
+        os.makedirs(out)
+        old, young = (os.path.join(out, ".put-abcde%d-00000.mds" % i) for i in range(2))
+        for path in (old, young):
+            with open(path, "w") as file:
+                file.write("half a shard")
+        os.utime(old, (time.time() - 7200,) * 2)
+        code, text = self.encode(self.recipe, out, "--units", "1/2")
+        self.assertEqual((code, os.path.exists(old), os.path.exists(young)), (0, True, True), text)
+        code, text = self.encode(self.recipe, out, "--units", "2/2", fault="store.put.before=enospc@2")
+        self.assertEqual((code, os.path.exists(old), os.path.exists(young)), (0, False, True), text)
+        self.assertIn("removed 1 leftovers of dead writers", text)
 
     def test_stopped_for_a_while(self):
         """Time that went by while a process was stopped decides nothing."""

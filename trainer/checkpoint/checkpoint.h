@@ -19,7 +19,8 @@
  * writer's thread uploads, gathers the ranks' reports, and on rank 0 writes the manifest and tells
  * all. checkpoint_poll() then gives WRITTEN (the same uri, hash, digest on every rank) or FAILED (on
  * every rank; there is no manifest). After WRITTEN rank 0 asks its daemon to commit, and calls
- * checkpoint_settle() with the answer; a commit starts retention in the writer's thread.
+ * checkpoint_settle() with the answer; a commit starts retention in the writer's thread. So do a claim, and on rank 0
+ * a save that failed for want of room: its error says then how much is missing, and what makes room.
  *
  * Ownership: as each function says.
  * Units:     bytes, steps; *_usec is CLOCK_BOOTTIME microseconds.
@@ -67,6 +68,12 @@ typedef struct MetricsGap {
     int64_t n_steps;
     int64_t first, last; /* the range that the n_steps lie in; meaningless without any */
 } MetricsGap;
+
+/* What the next save needs of its store. */
+typedef struct CheckpointRoom {
+    uint64_t next_bytes; /* about how many it writes; 0: not known */
+    uint64_t free_bytes; /* how many the store has; it may be full of what the save before left */
+} CheckpointRoom;
 
 /* Lists the folders that hold a manifest, newest step (then owner and generation) first. Keys are
  * folders, sizes and times the manifests'; the caller frees *ret with store_list_clear(). */
@@ -171,10 +178,15 @@ void checkpoint_settle(CheckpointWriter *writer, bool committed);
 int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest, Error *err);
 /* Rank 0: the metrics of the history that were missing at the newest look, one after each commit. */
 void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
+/* Rank 0: of the newest look, at most some seconds old while no save is written; {0} before the first one and where the
+ * store does not tell. Begins the next look, in the writer's thread. */
+void checkpoint_room(CheckpointWriter *writer, CheckpointRoom *ret);
 
 /* Rank 0, while no save is written, after checkpoint_adopt_history(): claims the folder for this
  * writer, which otherwise its first save does; once claimed, checks that no other has taken it over
- * (-CHECKPOINT_NOT_OWNER). *ret stays the writer's; ret may be NULL. */
+ * (-CHECKPOINT_NOT_OWNER). A new claim begins retention, by the adopted manifest, in the writer's thread: what the
+ * generation before did not remove goes before the first save. *ret stays the writer's, whose thread uses it while
+ * checkpoint_busy(); ret may be NULL. */
 int checkpoint_claim(CheckpointWriter *writer, CheckpointOwner **ret, Error *err);
 /* Rank 0 of a `sdtrainer run`, after its last save: lets the next run take the folder over. */
 int checkpoint_close(CheckpointWriter *writer, Error *err);

@@ -216,6 +216,18 @@ static int count_bytes(const CheckpointLocal *local, uint64_t *ret)
     return 0;
 }
 
+void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest)
+{
+    char keep[2][CHECKPOINT_FOLDER_MAX];
+    _cleanup_fd_ int lock = lock_root(local);
+    if (lock < 0)
+        return; /* there is none, or the next save does it */
+    checkpoint_name_format(&latest->name, keep[0]);
+    memcpy(keep[1], latest->n_committed ? latest->committed[latest->n_committed - 1] : keep[0],
+           sizeof(keep[1]));
+    remove_others(local, (const char(*)[CHECKPOINT_FOLDER_MAX])keep, ELEMENTSOF(keep));
+}
+
 /* A file of n_bytes in the save's folder that counts until the copies do. */
 static int set_aside(CheckpointLocal *local, uint64_t n_bytes)
 {

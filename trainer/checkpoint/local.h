@@ -51,6 +51,9 @@ int checkpoint_local_begin(CheckpointLocal *local, const char (*keep)[CHECKPOINT
                            size_t n_keep, uint64_t n_bytes, Error *err);
 int checkpoint_local_put(CheckpointLocal *local, const char *key, const struct iovec *parts,
                          size_t n_parts, Error *err);
+/* When all ranks have restored latest: removes all checkpoints but it and the one that was committed before it, which a
+ * save would do, and a store that takes none needs done all the same. */
+void checkpoint_local_tidy(const CheckpointLocal *local, const Manifest *latest);
 /* Gives the rest of the reservation back. Without success the last folder of keep is removed. */
 void checkpoint_local_end(CheckpointLocal *local, bool success);
 /* Removes the copies of a checkpoint that was not written after all. */

@@ -50,6 +50,9 @@ static int ask_store(CheckpointWriter *w, Error *err)
     int r = writer_own(w, err);
     if (r < 0 || w->asked)
         return r;
+    if (w->claimed) /* just now: the store did not answer when this generation began */
+        (void)writer_retire(w, &said); /* it has said so; the save finds out what it means */
+    said = ERROR_INIT;
     r = checkpoint_sweep(store, w->owner, w->options.facts.generation, NULL, &said);
     if (r == -EHOSTUNREACH || r == -CHECKPOINT_NOT_OWNER)
         return error_set(err, r, "%s", said.text);

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
+enum { MEASURE_SEC = 10 }; /* between two looks at what the store has free */
+
 const ObjectTable *writer_table(const CheckpointWriter *w)
 {
     return &w->tables[w->snapshot.ema_active];
@@ -56,6 +58,8 @@ static void run_save(CheckpointWriter *w)
 {
     CheckpointResult result = {.step = w->snapshot.scalars.step};
     checkpoint_save(w, &result);
+    if (w->rank == 0 && room_is_short(result.error.code))
+        room_make(w, &result.error);
     result.write_usec = clock_boottime_usec() - w->begun_usec;
     result.blocked_usec = result.write_usec;
     result.phase = result.error.code < 0 ? CHECKPOINT_FAILED : CHECKPOINT_WRITTEN;
@@ -64,6 +68,7 @@ static void run_save(CheckpointWriter *w)
     if (!w->options.blocking)
         result.blocked_usec = w->result.blocked_usec;
     w->result = result;
+    w->measured_usec = 0; /* what was measured is over */
     writer_set_task(w, TASK_NONE);
     writer_tell(w);
     writer_unlock(w);
@@ -87,19 +92,29 @@ static void look_at_metrics(CheckpointWriter *w)
                     (long long)gap.first, (long long)gap.last);
 }
 
+int writer_retire(CheckpointWriter *w, Error *err)
+{
+    size_t removed = 0;
+    w->claimed = false;
+    if (!w->owner || !w->latest)
+        return 0;
+    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
+                              w->options.keep_every, w->kept, &removed, err);
+    if (r < 0)
+        log_warning("old checkpoints stay for now: %s", err->text);
+    else if (removed > 0)
+        log_info("removed %zu objects of old checkpoints", removed);
+    return r;
+}
+
 static void run_retire(CheckpointWriter *w)
 {
     assert(w->rank == 0 && w->owner &&
            w->latest); /* a commit is of a save, which claimed the folder */
     Error err = ERROR_INIT;
-    size_t removed = 0;
-    look_at_metrics(w);
-    int r = checkpoint_retire(w->options.store, w->owner, w->latest, w->options.keep_last,
-                              w->options.keep_every, w->kept, &removed, &err);
-    if (r < 0)
-        log_warning("old checkpoints stay for now: %s", err.text);
-    else if (removed > 0)
-        log_info("removed %zu objects of old checkpoints", removed);
+    if (!w->claimed) /* after a commit */
+        look_at_metrics(w);
+    int r = writer_retire(w, &err);
 
     writer_lock(w);
     if (r == -CHECKPOINT_NOT_OWNER) { /* no save needs to fail first */
@@ -108,6 +123,16 @@ static void run_retire(CheckpointWriter *w)
                                        .error = err};
         writer_tell(w);
     }
+    writer_set_task(w, TASK_NONE);
+    writer_unlock(w);
+}
+
+/* In this thread, since a file system that hangs must not stop training. */
+static void run_measure(CheckpointWriter *w)
+{
+    const CheckpointRoom room = room_measure(w);
+    writer_lock(w);
+    w->room = room;
     writer_set_task(w, TASK_NONE);
     writer_unlock(w);
 }
@@ -131,6 +156,9 @@ static void *writer_run(void *argument)
             break;
         case TASK_RETIRE:
             run_retire(w);
+            break;
+        case TASK_MEASURE:
+            run_measure(w);
             break;
         case TASK_QUIT:
             return NULL;
@@ -407,7 +435,7 @@ int checkpoint_begin(CheckpointWriter *w, const TrainState *state, const char *m
 bool checkpoint_busy(CheckpointWriter *w)
 {
     writer_lock(w);
-    bool busy = w->task != TASK_NONE || w->written;
+    bool busy = (w->task != TASK_NONE && w->task != TASK_MEASURE) || w->written;
     writer_unlock(w);
     return busy;
 }
@@ -447,6 +475,21 @@ void checkpoint_gap(CheckpointWriter *w, MetricsGap *ret)
     writer_unlock(w);
 }
 
+void checkpoint_room(CheckpointWriter *w, CheckpointRoom *ret)
+{
+    assert(w->rank == 0);
+    const uint64_t now_usec = clock_boottime_usec();
+    writer_lock(w);
+    *ret = w->room;
+    /* Not before what is written is committed: what goes then makes room. */
+    if (w->task == TASK_NONE && !w->written &&
+        (!w->measured_usec || now_usec - w->measured_usec >= MEASURE_SEC * USEC_PER_SEC)) {
+        w->measured_usec = now_usec;
+        writer_set_task(w, TASK_MEASURE);
+    }
+    writer_unlock(w);
+}
+
 void checkpoint_settle(CheckpointWriter *w, bool committed)
 {
     assert(w->rank == 0);
@@ -469,8 +512,10 @@ int writer_own(CheckpointWriter *w, Error *err)
 {
     if (w->owner)
         return checkpoint_owner_look(w->owner, err);
-    return checkpoint_owner_claim(w->options.store, &w->options.facts, &w->options.claim, w->latest,
-                                  &w->owner, err);
+    int r = checkpoint_owner_claim(w->options.store, &w->options.facts, &w->options.claim,
+                                   w->latest, &w->owner, err);
+    w->claimed = r == 0;
+    return r;
 }
 
 int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
@@ -480,9 +525,18 @@ int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
     writer_wait_idle(w);
     writer_unlock(w);
     int r = writer_own(w, err);
-    if (r == 0 && ret)
+    if (r < 0)
+        return r;
+    /* The generation before may have died before it removed anything, and a full store takes no save, after which it
+     * would be removed. */
+    if (w->claimed && w->latest) {
+        writer_lock(w);
+        writer_set_task(w, TASK_RETIRE);
+        writer_unlock(w);
+    }
+    if (ret)
         *ret = w->owner;
-    return r;
+    return 0;
 }
 
 int checkpoint_close(CheckpointWriter *w, Error *err)

@@ -15,7 +15,7 @@
 
 #include <pthread.h>
 
-typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_QUIT } WriterTask;
+typedef enum WriterTask { TASK_NONE, TASK_SAVE, TASK_RETIRE, TASK_MEASURE, TASK_QUIT } WriterTask;
 
 typedef enum SnapshotKind {
     SNAPSHOT_WEIGHTS,
@@ -89,6 +89,7 @@ struct CheckpointWriter {
     char **texts;     /* [texts_max], owned; deferred puts point to them until the flush */
     size_t n_texts, texts_max;
     CheckpointOwner *owner; /* rank 0: NULL until the folder is claimed */
+    bool claimed;           /* rank 0: the folder was claimed, and nothing was retired since */
     Manifest *written;      /* rank 0: waits for checkpoint_settle() */
     Manifest *latest;       /* rank 0: the newest committed one; its history goes on */
     MetricsKept *kept;      /* rank 0 */
@@ -103,6 +104,8 @@ struct CheckpointWriter {
     WriterTask task;         /* lock */
     CheckpointResult result; /* lock */
     MetricsGap gap;          /* lock */
+    CheckpointRoom room;     /* lock */
+    uint64_t measured_usec;  /* lock: when room was asked for */
     uint64_t begun_usec;
 };
 
@@ -114,6 +117,17 @@ static inline WriterReport *writer_report(CheckpointWriter *writer, int rank)
 
 /* Rank 0: claims the folder or, once claimed, checks that no other has taken it over. */
 int writer_own(CheckpointWriter *writer, Error *err);
+
+/* Rank 0, in the writer's thread: removes what lies beyond keep_last of what is committed. Nothing goes before the
+ * folder is claimed, or while this history has no commit. */
+int writer_retire(CheckpointWriter *writer, Error *err);
+/* A save failed since its store has no room. */
+bool room_is_short(int r);
+/* Rank 0, after such a save has taken its objects back: old checkpoints go, and *err tells in front of what the store
+ * said how much is missing, where, and what makes room. */
+void room_make(CheckpointWriter *writer, Error *err);
+/* About how many bytes the next save writes, and how many its store has. */
+CheckpointRoom room_measure(const CheckpointWriter *writer);
 
 /* -ENOMEM. */
 int snapshot_new(CheckpointWriter *writer);

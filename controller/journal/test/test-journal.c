@@ -20,6 +20,23 @@ static const char job_text[] =
     "\"train\":{\"global_batch\":8,\"grain\":1,\"steps\":100},"
     "\"checkpoint\":{\"uri\":\"file:///c/\"}}";
 
+/* ---- a disk that takes nothing while that file is there ---- */
+
+static const char *fails_while;
+static int fails_with;
+
+ssize_t __real_write(int fd, const void *data, size_t n);
+ssize_t __wrap_write(int fd, const void *data, size_t n);
+
+ssize_t __wrap_write(int fd, const void *data, size_t n)
+{
+    struct stat st;
+    if (!fails_while || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || access(fails_while, F_OK) < 0)
+        return __real_write(fd, data, n);
+    errno = fails_with;
+    return -1;
+}
+
 typedef struct Shell {
     char folder[64], path[96], old_path[96];
     JournalHead head;
@@ -489,6 +506,37 @@ static void a_disk_that_fails_is_tried_again(void **state)
     assert_same(&seen);
 }
 
+/* The part before makes way where there is no room for a new one, and only there. */
+static void a_full_disk_loses_the_part_before(void **state)
+{
+    Shell *s = *state;
+    struct stat st;
+    open_journal(s, 256 << 10);
+    begin_job(s);
+    int64_t generation = 1;
+    while (stat(s->old_path, &st) < 0)
+        lose_a_rank(s, generation++);
+    const ino_t before = st.st_ino;
+    fails_while = s->old_path;
+    fails_with = EIO;
+    for (int i = 0; i < 20; i++)
+        lose_a_rank(s, generation++);
+    assert_int_equal(stat(s->old_path, &st), 0);
+    assert_int_equal(st.st_ino, before);
+    fails_with = ENOSPC;
+    for (int i = 0; i < 20 && fails_while; i++) {
+        lose_a_rank(s, generation++);
+        if (stat(s->old_path, &st) < 0 || st.st_ino != before)
+            fails_while = NULL;
+    }
+    assert_null(fails_while);
+    for (int i = 0; i < 3; i++)
+        lose_a_rank(s, generation++);
+    Seen seen = replay(s->path);
+    assert_same(&seen);
+    assert_true(seen.n_decisions > 0);
+}
+
 #define WITH_SHELL(test) cmocka_unit_test_setup_teardown(test, shell_begin, shell_end)
 
 int main(void)
@@ -503,6 +551,7 @@ int main(void)
         WITH_SHELL(a_list_of_nodes_is_replayed),
         cmocka_unit_test(texts_of_the_settings_survive),
         WITH_SHELL(a_disk_that_fails_is_tried_again),
+        WITH_SHELL(a_full_disk_loses_the_part_before),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

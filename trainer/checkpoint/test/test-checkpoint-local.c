@@ -285,6 +285,31 @@ static void test_newest_stay(void **unused)
     }
 }
 
+/* A generation that begins keeps what it goes on from and the one before, whether or not it can save. */
+static void test_tidy(void **unused)
+{
+    (void)unused;
+    SaveCase *c = run_saves(2, (SaveCase){.n_saves = 5, .local_bytes = MANY_BYTES});
+    Node n;
+    node_open(&n, &c->results[4]);
+    checkpoint_local_tidy(n.local, n.manifest);
+    look_at_local();
+    assert_int_equal(strlen(checkpoints), strlen("5 4 "));
+    assert_non_null(strstr(checkpoints, "5 "));
+    assert_non_null(strstr(checkpoints, "4 "));
+    assert_int_equal(restore(&n, 2), 0);
+    checkpoint_local_clear(n.local);
+    checkpoint_local_tidy(n.local, n.manifest); /* there is nothing */
+    look_at_local();
+    assert_int_equal(n_files, 0);
+    node_close(&n);
+    Error err = ERROR_INIT;
+    char path[64];
+    (void)snprintf(path, sizeof(path), "%s/local", folder);
+    assert_int_equal(folder_make(path, &err), 0);
+    clear();
+}
+
 /* What does not fit is not copied; the checkpoint is written all the same. */
 static void test_bound(void **unused)
 {
@@ -392,6 +417,7 @@ int main(void)
         cmocka_unit_test(test_damage),
         cmocka_unit_test(test_both_wrong),
         cmocka_unit_test(test_newest_stay),
+        cmocka_unit_test(test_tidy),
         cmocka_unit_test(test_bound),
         cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_failed_save),

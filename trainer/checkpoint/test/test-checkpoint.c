@@ -625,6 +625,9 @@ static int full_disk_child(void)
     world_check(second.phase == CHECKPOINT_FAILED && second.error.code == -ENOSPC, "%d %s",
                 (int)second.phase, second.error.text);
     world_check(strstr(second.error.text, disk), "%s", second.error.text);
+    world_check(strstr(second.error.text, "0.3 MB are missing in file://"), "%s",
+                second.error.text);
+    world_check(strstr(second.error.text, "keep_last (2)"), "%s", second.error.text);
     world_check(count_checkpoints(disk) == 1, "%zu checkpoints", count_checkpoints(disk));
 
     _cleanup_(store_freep) Store *again = NULL;
