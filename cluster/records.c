@@ -419,6 +419,7 @@ static const Field incident_fields[] = {
     INT64(IncidentRecord, "resolved_usec", resolved_usec, MAYBE),
     BOOL(IncidentRecord, "ended", ended),
     INT64(IncidentRecord, "lost_steps", lost_steps, MAYBE),
+    INT64(IncidentRecord, "reached_step", reached_step, MAYBE),
     DOUBLE(IncidentRecord, "detect_s", detect_sec),
     DOUBLE(IncidentRecord, "decide_s", decide_sec),
     DOUBLE(IncidentRecord, "stop_s", stop_sec),

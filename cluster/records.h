@@ -530,8 +530,11 @@ typedef struct IncidentRecord {
     int64_t generation, step;
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t at_usec, resolved_usec;
-    bool ended; /* resolved because its job ended: nothing was recovered */
-    int64_t lost_steps;
+    bool ended;         /* resolved because its job ended: nothing was recovered */
+    int64_t lost_steps; /* steps that are trained again */
+    /* The step that was reached when a recovery began; 0: unknown, or the recovery began with an earlier incident,
+     * which tells of the steps. */
+    int64_t reached_step;
     /* Length of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide with the new
      * world's record, stop when the old ranks are dead, start when the new processes run, restore when all are ready.
      * replay is from the first step to the step of the old world. */

@@ -326,7 +326,12 @@ static const FieldHelp helps[] = {
     {"incidents.at_usec", "when it happened"},
     {"incidents.resolved_usec", "when it was over"},
     {"incidents.ended", "whether it is over because the job ended, without a recovery"},
-    {"incidents.lost_steps", "steps that are trained again"},
+    {"incidents.lost_steps", "steps that are trained again: an estimate until the job trains, then "
+                             "from where training went on; 0 for a "
+                             "failure within a recovery, whose first incident tells them all"},
+    {"incidents.reached_step",
+     "the step that was reached when the recovery began; absent: unknown, or an earlier "
+     "incident is the first of this recovery"},
     {"incidents.detect_s", "from the fault to the leader's knowing; -1: unknown, here and below"},
     {"incidents.decide_s", "to the record of the new world"},
     {"incidents.stop_s", "to the death of the old ranks"},

@@ -205,46 +205,29 @@ const char *channel_type_help(ChannelType type)
 
 bool channel_is_of_daemon(ChannelType type) { return type < CHANNEL_HELLO; }
 
-const ExitReference *exit_code_reference(int code)
+const char *exit_code_help(int code)
 {
-    static const ExitReference done = {"done, or left on request", "nothing"};
-    static const ExitReference retry = {"try again", "the job starts again after a pause"};
-    static const ExitReference never = {
-        "the job itself is bad, or another version of sdtrain wrote what it reads",
-        "the job fails"};
-    static const ExitReference device = {"a device failed", "the node is taken out of service"};
-    static const ExitReference peer = {"a peer was lost", "the job starts again"};
-    static const ExitReference corrupt = {
-        "data or a checkpoint do not verify",
-        "the checkpoint is struck out; a corrupt shard fails the job"};
-    static const ExitReference store = {"the store cannot be reached",
-                                        "the job starts again after a pause"};
-    static const ExitReference infinite = {"loss or gradient is not finite", "the job fails"};
-    static const ExitReference numerics = {
-        "numerics differ from the job's, or the node lacks what its device needs",
-        "the node is taken out of service, for this job alone"};
-    static const ExitReference owner = {"the checkpoint folder is another job's", "the job fails"};
     switch (code) {
     case EXIT_DONE:
-        return &done;
+        return "done, or left on request";
     case EXIT_RETRY:
-        return &retry;
+        return "try again";
     case EXIT_NEVER_RETRY:
-        return &never;
+        return "the job itself is bad, or another version of sdtrain wrote what it reads";
     case EXIT_DEVICE_FAULT:
-        return &device;
+        return "a device failed";
     case EXIT_PEER_LOST:
-        return &peer;
+        return "a peer was lost";
     case EXIT_DATA_CORRUPT:
-        return &corrupt;
+        return "data or a checkpoint do not verify";
     case EXIT_STORE_UNREACHABLE:
-        return &store;
+        return "the store cannot be reached";
     case EXIT_NON_FINITE:
-        return &infinite;
+        return "loss or gradient is not finite";
     case EXIT_NUMERICS:
-        return &numerics;
+        return "numerics differ from the job's, or the node lacks what its device needs";
     case EXIT_NOT_OWNER:
-        return &owner;
+        return "the checkpoint folder is another job's";
     default:
         return NULL;
     }

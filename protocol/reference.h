@@ -36,9 +36,6 @@ const char *channel_field_help(const char *name);
 const char *channel_type_help(ChannelType type);
 bool channel_is_of_daemon(ChannelType type);
 
-typedef struct ExitReference {
-    const char *help, *consequence;
-} ExitReference;
-
-/* The meaning of a trainer's exit code and the cluster's answer to it; NULL: no code of ours. */
-const ExitReference *exit_code_reference(int code);
+/* The meaning of a trainer's exit code; NULL: no code of ours. The cluster's answer is the table of causes
+ * (controller/core/recovery/causes.h). */
+const char *exit_code_help(int code);

@@ -360,6 +360,7 @@ static void records_of_what_went_wrong_survive_a_round_trip(void **state)
                                .at_usec = 1,
                                .resolved_usec = 2,
                                .lost_steps = 4,
+                               .reached_step = 14,
                                .detect_sec = -1,
                                .decide_sec = 0.25,
                                .stop_sec = 0.5,

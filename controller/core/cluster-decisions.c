@@ -427,9 +427,7 @@ static bool lasts(const IncidentRecord *record)
         return false;
     if (!record->job[0])
         return !text_equal(cause, cause_name(CAUSE_NODE_UNHEALTHY));
-    return text_equal(cause, cause_name(CAUSE_STORE_TROUBLE)) ||
-           text_equal(cause, cause_name(CAUSE_DIVERGING)) ||
-           text_equal(cause, cause_name(CAUSE_RECORD_LOST));
+    return cause_ends_no_world(cause);
 }
 
 /* Incidents that every sink was notified of go first, then other resolved ones, then open ones; oldest first. */

@@ -35,15 +35,17 @@ void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
         phase_is_active(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
 }
 
-/* How long the old world trained what the new one trains again. Records may say anything: not longer than it lived. */
+/* How long the old world, and those before it where the new one goes back further, trained what the new one trains
+ * again. Records may say anything: not longer than they lived. */
 static uint64_t again_usec(const Cluster *c, const CoreJob *job, const WorldRecord *next,
-                           double step_sec)
+                           double useful_sec)
 {
-    uint64_t lived_usec = c->real_usec > job->world.decided_usec && job->world.decided_usec
-                              ? c->real_usec - job->world.decided_usec
-                              : 0;
-    int64_t steps = job_reached_step(c, job) - resume_point_step(&next->resume);
-    double usec = steps > 0 ? (double)steps * step_sec * 1e6 : 0;
+    const int64_t to = resume_point_step(&next->resume);
+    const bool further = to < resume_point_step(&job->world.resume);
+    const uint64_t since_usec = further ? job->phase.started_usec : job->world.decided_usec;
+    const uint64_t lived_usec =
+        c->real_usec > since_usec && since_usec ? c->real_usec - since_usec : 0;
+    double usec = job_reached_step(c, job) > to ? useful_sec * 1e6 : 0;
     if (!(usec > 0)) /* NaN, too */
         return 0;
     return usec < (double)lived_usec ? (uint64_t)usec : lived_usec;
@@ -60,11 +62,11 @@ static int64_t rate_of_plan(const Cluster *c, const WorldRecord *world)
     return MIN(rate, COST_RATE_MAX);
 }
 
-void cost_of_world(const Cluster *c, const CoreJob *job, double step_sec, Decision *d)
+void cost_of_world(const Cluster *c, const CoreJob *job, double useful_sec, Decision *d)
 {
     assert(d->put_world && d->put_phase);
     if (d->world.incident[0])
-        cost_meter_lose(&d->phase.cost, again_usec(c, job, &d->world, step_sec));
+        cost_meter_lose(&d->phase.cost, again_usec(c, job, &d->world, useful_sec));
     cost_meter_run(&d->phase.cost, rate_of_plan(c, &d->world), c->real_usec);
 }
 

@@ -16,8 +16,9 @@ void node_price(const Cluster *c, CoreNode *node);
 void cost_update(Cluster *c);
 /* Reads the meter in a phase that is about to be written; it stops when the job gives its slots up. */
 void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase);
-/* As cost_of_phase(), for d->world: the steps that it trains again were paid for in vain. */
-void cost_of_world(const Cluster *c, const CoreJob *job, double step_sec, Decision *d);
+/* As cost_of_phase(), for d->world: the steps that it trains again were paid for in vain. useful_sec: how long they
+ * took the first time. */
+void cost_of_world(const Cluster *c, const CoreJob *job, double useful_sec, Decision *d);
 /* Counts what a failure has cost before it was answered. */
 void cost_of_failure(const Cluster *c, const CoreJob *job, Decision *d);
 /* Brings the meter of a job that trains to new prices. */

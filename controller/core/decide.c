@@ -49,10 +49,21 @@ static int64_t resumed_step(const Cluster *c, const CoreJob *job, int64_t otherw
     return rank0 && rank0->first_step > 0 ? rank0->first_step - 1 : otherwise;
 }
 
+/* Returns which part of what earlier worlds have trained counts at that step: less than all once a commit that the
+ * world went on from was struck out. */
+static double share_of_earlier(const CoreJob *job, int64_t from, int64_t step)
+{
+    ResumePoint adopted = {.adopt = true};
+    text_copy(adopted.uri, sizeof(adopted.uri), job->facts.resume_uri);
+    const double start = (double)resume_point_step(&adopted), all = (double)from - start;
+    return step < from && all > 0 ? MAX(((double)step - start) / all, 0) : 1;
+}
+
 double job_useful_sec(const Cluster *c, const CoreJob *job, int64_t step)
 {
-    int64_t kept = step - resumed_step(c, job, step);
-    return job->phase.useful_sec + (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
+    int64_t from = resumed_step(c, job, step), kept = step - from;
+    return job->phase.useful_sec * share_of_earlier(job, from, step) +
+           (kept > 0 ? (double)kept * step_seconds(c, job) : 0);
 }
 
 /* Each step of a world has the mean of its waits, as it has the mean of its time: what is taken back takes its own
@@ -64,7 +75,7 @@ double job_saving_sec(const Cluster *c, const CoreJob *job, int64_t step)
     double sec = 0;
     if (kept > 0 && p->step > from && p->saving_sec > 0)
         sec = MIN(p->saving_sec / (double)(p->step - from), step_seconds(c, job)) * (double)kept;
-    return job->phase.saving_sec + sec;
+    return job->phase.saving_sec * share_of_earlier(job, from, step) + sec;
 }
 
 /* The shares of the time since the first world. */
@@ -229,8 +240,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
         d->put_incident = true;
     }
     if (d->put_incident) {
-        d->incident.lost_steps =
-            MAX(0, job_reached_step(c, job) - resume_point_step(&world->resume));
+        incident_count_lost(resume_point_step(&world->resume), &d->incident);
         text_copy(world->incident, sizeof(world->incident), d->incident.id);
     } else if (open) {
         text_copy(world->incident, sizeof(world->incident), open->record.id);
@@ -242,7 +252,8 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     d->phase.generation = world->generation;
     d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
     d->phase.saving_sec = job_saving_sec(c, job, world->resume.step);
-    cost_of_world(c, job, step_seconds(c, job), d);
+    cost_of_world(c, job, job_useful_sec(c, job, job_reached_step(c, job)) - d->phase.useful_sec,
+                  d);
     remember_world(world, &d->phase);
     if (world->resume.find == FIND_NOTHING && world->resume.step > d->phase.furthest_resume) {
         d->phase.furthest_resume = world->resume.step;

@@ -200,6 +200,30 @@ static void judge_success(HistoryChecker *h, const Entry *e)
                        (long long)(latest ? latest->step : 0), (long long)e->job->steps);
 }
 
+/* The new incident that ends the job's world; NULL: there is none. */
+static const IncidentRecord *find_new_incident(const HistoryChecker *h, const HistoryJob *job)
+{
+    for (size_t i = 0; i < h->n_changed; i++) {
+        const Entry *e = h->changed[i];
+        const IncidentRecord *incident = entry_after(e);
+        if (e->kind == KEY_INCIDENTS && incident && !e->before.there &&
+            strcmp(incident->job, job->phase->name) == 0)
+            return incident;
+    }
+    return NULL;
+}
+
+static void judge_failures(HistoryChecker *h, const Entry *e, const PhaseRecord *old)
+{
+    const Entry *commits = e->job->checkpoints;
+    const PhaseRecord *phase = entry_after(e);
+    const IncidentRecord *incident = find_new_incident(h, e->job);
+    Breach b;
+    if (!rule_failure_is_counted(e->name, old, phase, incident, entry_before(commits),
+                                 entry_after(commits), &b))
+        history_broken(h, e, &b);
+}
+
 /* A generation is told to go once, when its world is there. */
 static void judge_signals(HistoryChecker *h, const Entry *e)
 {
@@ -251,6 +275,8 @@ static void judge_phase(HistoryChecker *h, const Entry *e)
     if (old && commit_mark_is_before(phase->committed, old->committed))
         HISTORY_BROKEN(h, e, "I4", "the phase of %s forgets that step %lld was committed", e->name,
                        (long long)old->committed.step);
+    if (old)
+        judge_failures(h, e, old);
     judge_word(h, e);
     judge_success(h, e);
     judge_signals(h, e);

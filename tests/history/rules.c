@@ -169,6 +169,51 @@ bool rule_progress_is_of_world(const char *job, const ProgressRecord *progress,
                       (long long)progress->generation, (long long)(world ? world->generation : 0));
 }
 
+/* ---- failures ---- */
+
+static bool counted_before(const CheckpointsRecord *before, const CheckpointCommit *commit)
+{
+    for (size_t i = 0; i < before->n_commits; i++)
+        if (!before->commits[i].struck_out && before->commits[i].step == commit->step &&
+            before->commits[i].generation == commit->generation)
+            return true;
+    return false;
+}
+
+bool commits_go_back(const CheckpointsRecord *before, const CheckpointsRecord *after)
+{
+    bool struck = false, left = false;
+    for (size_t i = 0; before && after && i < after->n_commits; i++) {
+        left |= !after->commits[i].struck_out;
+        struck |= after->commits[i].struck_out && counted_before(before, &after->commits[i]);
+    }
+    return struck && left;
+}
+
+/* The causes that have bounds of their own. */
+static bool is_free(const char *cause)
+{
+    static const char *const causes[] = {"node-left",   "world-lost", "store-unreachable",
+                                         "record-lost", "diverging",  "store-trouble"};
+    for (size_t i = 0; i < ELEMENTSOF(causes); i++)
+        if (strcmp(cause, causes[i]) == 0)
+            return true;
+    return false;
+}
+
+bool rule_failure_is_counted(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
+                             const IncidentRecord *incident, const CheckpointsRecord *before,
+                             const CheckpointsRecord *after, Breach *ret)
+{
+    const int was = old->failures_without_progress, is = phase->failures_without_progress;
+    const bool goes_back = commits_go_back(before, after);
+    if (is > was + 1 || (is > was && goes_back))
+        return breach_say(ret, "I7", "%s had %d failures, and has %d%s", job, was, is,
+                          goes_back ? " for a commit that is struck out" : "");
+    return is != was || was == 0 || !incident || is_free(incident->cause) || goes_back ||
+           breach_say(ret, "I7", "%s of %s is no failure, and has no bound", incident->cause, job);
+}
+
 /* ---- incidents and cordons ---- */
 
 bool rule_incident_follows(const char *id, const IncidentRecord *old,

@@ -21,6 +21,16 @@ typedef struct Breach {
 /* Fills *ret and returns false. */
 bool breach_say(Breach *ret, const char *invariant, const char *format, ...) _printf_(3, 4);
 
+/* ---- failures ---- */
+
+/* I7: a generation that ended without progress is one of the K, but for causes that another rule bounds; of these,
+ * striking a commit out, which is free while another one counts. incident: the new one that ends the world. */
+bool rule_failure_is_counted(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
+                             const IncidentRecord *incident, const CheckpointsRecord *before,
+                             const CheckpointsRecord *after, Breach *ret);
+/* True when a commit that counted is struck out, and another one counts. NULL: there is no such record. */
+bool commits_go_back(const CheckpointsRecord *before, const CheckpointsRecord *after);
+
 /* ---- worlds ---- */
 
 /* I2: newest is the highest generation that the job had. */

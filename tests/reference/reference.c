@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
- * them with the pages. usage: reference job|records|channel|exit-codes */
+ * them with the pages. usage: reference job|records|channel|causes|exit-codes */
 #include "cluster/reference.h"
+#include "controller/core/recovery/causes.h"
 #include "protocol/exit-code.h"
 #include "protocol/reference.h"
 
@@ -154,20 +155,99 @@ static void print_channel(void)
     printf(".\n");
 }
 
-/* ---- exit codes ---- */
+/* ---- causes of failures, and exit codes by their cause ---- */
+
+static void print_budget(const CauseRule *r)
+{
+    static const char *const words[] = {
+        [BUDGET_NO_WORLD] = "ends no generation",
+        [BUDGET_ONE] = "yes",
+        [BUDGET_FREE] = "no",
+        [BUDGET_FREE_PATIENCE] = "no, until the patience is over",
+        [BUDGET_FREE_WHILE_OLDER] = "no, while an older commit is left",
+    };
+    printf("%s", r->is_final ? "the job is over" : words[r->budget]);
+}
+
+static void print_bounds(const CauseRule *r)
+{
+    printf("%s", r->is_final                    ? "its end"
+                 : r->bounds                    ? r->bounds
+                 : r->budget == BUDGET_NO_WORLD ? ""
+                                                : "nothing");
+}
+
+static void print_blame(const CauseRule *r)
+{
+    static const char *const blames[] = {
+        [BLAME_NONE] = "",
+        [BLAME_STRIKE] = "a strike",
+        [BLAME_STRIKE_OUT] = "a strike",
+        [BLAME_LATE] = "left out of the next world",
+        [BLAME_QUARANTINE] = "quarantine until it is uncordoned",
+        [BLAME_REFUSAL] = "quarantine for this job alone",
+    };
+    static const char *const owns[] = {
+        [OWN_NEVER] = "",
+        [OWN_BEFORE_STEP] = "; before the first step a spare takes its place",
+        [OWN_IF_ALONE] = "a strike if it alone says so and a spare takes its place",
+        [OWN_IF_OTHERS_RESTORE] =
+            "a strike if all others have restored and a spare takes its place",
+        [OWN_AFTER_PAUSE] = "a strike if it alone says so",
+    };
+    printf("%s%s", blames[r->blame], owns[r->own]);
+}
+
+static void print_causes(void)
+{
+    printf("| cause | costs | one of K | bounded otherwise by | the node to blame |\n"
+           "|---|---|---|---|---|\n");
+    for (int i = CAUSE_NONE + 1; i < CAUSES; i++) {
+        const CauseRule *r = cause_rule((Cause)i);
+        printf("| %s | %s | ", r->name, described(r->costs, "cause", r->name));
+        print_budget(r);
+        printf(" | ");
+        print_bounds(r);
+        printf(" | ");
+        print_blame(r);
+        printf(" |\n");
+    }
+}
+
+static void print_answer(Cause cause)
+{
+    const CauseRule *r = cause_rule(cause);
+    printf("| `%s` | %s | ", r->name, r->costs);
+    print_budget(r);
+    printf(" | ");
+    print_blame(r);
+    printf(" |\n");
+}
 
 static void print_exit_codes(void)
 {
-    printf("| code | name | meaning | what the cluster does |\n|---|---|---|---|\n");
+    printf("| code | name | meaning | cause | costs | one of K | the node |\n"
+           "|---|---|---|---|---|---|---|\n");
     for (int code = 0; code < 256; code++) {
         const char *class = exit_code_class(code);
-        const ExitReference *r = exit_code_reference(code);
-        if (strcmp(class, "exit") == 0 && !r)
+        const char *help = exit_code_help(code);
+        if (strcmp(class, "exit") == 0 && !help)
             continue;
-        (void)described(r ? r->help : NULL, "exit code", class);
-        if (r)
-            printf("| %d | `%s` | %s | %s |\n", code, class, r->help, r->consequence);
+        printf("| %d | `%s` | %s ", code, class, described(help, "exit code", class));
+        if (code == EXIT_DONE) {
+            printf("| | nothing | | |\n");
+            continue;
+        }
+        print_answer(cause_of_code(code));
+        if (code != EXIT_DATA_CORRUPT)
+            continue;
+        printf("| %d | | likewise, of a checkpoint ", code);
+        print_answer(CAUSE_CHECKPOINT_CORRUPT);
     }
+    printf("| | | a signal, or any other code ");
+    print_answer(cause_of_code(-1));
+    printf("| | | no progress: its node kills it ");
+    print_answer(CAUSE_HANG);
 }
 
 int main(int argc, char *argv[])
@@ -178,6 +258,7 @@ int main(int argc, char *argv[])
     } parts[] = {{"job", print_job},
                  {"records", print_records},
                  {"channel", print_channel},
+                 {"causes", print_causes},
                  {"exit-codes", print_exit_codes}};
     const char *name = argc == 2 ? argv[1] : "";
     bool is_known = false;

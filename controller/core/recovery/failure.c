@@ -22,40 +22,6 @@
 /* A node's longer startup_usec is cut to this. */
 #define STARTUP_USEC_MAX (UINT64_C(86400) * USEC_PER_SEC)
 
-static const char cause_names[CAUSES][20] = {
-    [CAUSE_NONE] = "none",
-    [CAUSE_STORE_TROUBLE] = "store-trouble",
-    [CAUSE_DIVERGING] = "diverging",
-    [CAUSE_RECORD_LOST] = "record-lost",
-    [CAUSE_PEER_LOST] = "peer-lost",
-    [CAUSE_RANKS_LOST] = "ranks-lost",
-    [CAUSE_WORLD_LOST] = "world-lost",
-    [CAUSE_STORE_UNREACHABLE] = "store-unreachable",
-    [CAUSE_RETRY] = "retry",
-    [CAUSE_UNREACHABLE] = "unreachable",
-    [CAUSE_TRAINER_DIED] = "trainer-died",
-    [CAUSE_HANG] = "hang",
-    [CAUSE_START_TIMEOUT] = "start-timeout",
-    [CAUSE_SLOT_LOST] = "slot-lost",
-    [CAUSE_NODE_LEFT] = "node-left",
-    [CAUSE_NODE_RESTARTED] = "node-restarted",
-    [CAUSE_NODE_LOST] = "node-lost",
-    [CAUSE_NODE_UNHEALTHY] = "node-unhealthy",
-    [CAUSE_DATA_CORRUPT] = "data-corrupt",
-    [CAUSE_CHECKPOINT_CORRUPT] = "checkpoint-corrupt",
-    [CAUSE_NON_FINITE] = "non-finite-loss",
-    [CAUSE_BAD_JOB] = "bad-job",
-    [CAUSE_NOT_OWNER] = "not-owner",
-    [CAUSE_NUMERICS] = "numerics",
-    [CAUSE_DEVICE_FAULT] = "device-fault",
-};
-
-const char *cause_name(Cause cause)
-{
-    assert(cause < CAUSES);
-    return cause_names[cause];
-}
-
 const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job)
 {
     if (job->n_runs == 0 || job_runs(c, job)[0].report < 0)
@@ -117,30 +83,10 @@ Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank 
         return CAUSE_HANG;
     if (rank->killed)
         return CAUSE_RANKS_LOST;
-    switch (rank->exit_code) {
-    case EXIT_DONE:
-        return CAUSE_NONE;
-    case EXIT_RETRY:
-        return CAUSE_RETRY;
-    case EXIT_NEVER_RETRY:
-        return CAUSE_BAD_JOB;
-    case EXIT_NOT_OWNER:
-        return CAUSE_NOT_OWNER;
-    case EXIT_DEVICE_FAULT:
-        return CAUSE_DEVICE_FAULT;
-    case EXIT_PEER_LOST:
-        return CAUSE_PEER_LOST;
-    case EXIT_DATA_CORRUPT:
-        return blames_checkpoint(job, report, rank) ? CAUSE_CHECKPOINT_CORRUPT : CAUSE_DATA_CORRUPT;
-    case EXIT_STORE_UNREACHABLE:
-        return CAUSE_STORE_UNREACHABLE;
-    case EXIT_NON_FINITE:
-        return CAUSE_NON_FINITE;
-    case EXIT_NUMERICS:
-        return CAUSE_NUMERICS;
-    default:
-        return CAUSE_TRAINER_DIED;
-    }
+    Cause cause = cause_of_code(rank->exit_code);
+    return cause == CAUSE_DATA_CORRUPT && blames_checkpoint(job, report, rank)
+               ? CAUSE_CHECKPOINT_CORRUPT
+               : cause;
 }
 
 static void describe_exit(const NodeRanks *report, const CoreRank *rank, Cause cause, char *ret,

@@ -9,36 +9,7 @@
 #pragma once
 
 #include "controller/core/cluster-internal.h"
-
-typedef enum Cause {
-    CAUSE_NONE,
-    CAUSE_STORE_TROUBLE, /* ends no world: store-incident.c */
-    CAUSE_DIVERGING,     /* ends no world, but maybe the job: divergence-incident.c */
-    CAUSE_RECORD_LOST,   /* ends no world: recovery/lost.c */
-    /* from here on in rising order of how much they explain */
-    CAUSE_PEER_LOST,
-    CAUSE_RANKS_LOST,
-    CAUSE_WORLD_LOST, /* found by recovery/lost.c */
-    CAUSE_START_TIMEOUT,
-    CAUSE_RETRY,
-    CAUSE_STORE_UNREACHABLE,
-    CAUSE_UNREACHABLE,
-    CAUSE_TRAINER_DIED,
-    CAUSE_HANG,
-    CAUSE_SLOT_LOST,
-    CAUSE_NODE_LEFT,
-    CAUSE_NODE_RESTARTED,
-    CAUSE_NODE_LOST,
-    CAUSE_NODE_UNHEALTHY,
-    CAUSE_DATA_CORRUPT,
-    CAUSE_CHECKPOINT_CORRUPT,
-    CAUSE_NON_FINITE,
-    CAUSE_BAD_JOB,
-    CAUSE_NOT_OWNER, /* another job has taken the checkpoint folder over */
-    CAUSE_NUMERICS,
-    CAUSE_DEVICE_FAULT,
-    CAUSES,
-} Cause;
+#include "controller/core/recovery/causes.h"
 
 typedef struct Failure {
     Cause cause;
@@ -54,7 +25,6 @@ typedef struct FailureSign {
     int stage;       /* TrainStage of its rank */
 } FailureSign;
 
-const char *cause_name(Cause cause);
 Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank *rank);
 /* Looks for the most telling sign that the job's present world has failed. False: a node of it has vanished, and it is
  * too early to tell. */

@@ -25,33 +25,6 @@ static int64_t incident_mod(const Cluster *c, const char *id)
     return 0;
 }
 
-/* A failure that takes a node or the job out of service is critical beside these (recover.c). */
-static Severity severity_of(Cause cause)
-{
-    switch (cause) {
-    case CAUSE_PEER_LOST:
-    case CAUSE_RANKS_LOST:
-    case CAUSE_RETRY:
-    case CAUSE_TRAINER_DIED:
-    case CAUSE_NODE_LEFT:
-    case CAUSE_NODE_LOST: /* the node has an incident of its own: decide_absence_incident() */
-        return SEVERITY_INFO;
-    case CAUSE_STORE_TROUBLE:
-    case CAUSE_DIVERGING:
-    case CAUSE_RECORD_LOST:
-    case CAUSE_WORLD_LOST:
-    case CAUSE_START_TIMEOUT:
-    case CAUSE_STORE_UNREACHABLE:
-    case CAUSE_UNREACHABLE:
-    case CAUSE_HANG:
-    case CAUSE_NODE_RESTARTED:
-    case CAUSE_CHECKPOINT_CORRUPT:
-        return SEVERITY_WARNING;
-    default:
-        return SEVERITY_CRITICAL;
-    }
-}
-
 bool incident_is_told(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
@@ -84,7 +57,7 @@ static bool continue_outage(const Cluster *c, const CoreJob *job, const Failure 
     if (!open)
         return false;
     d->incident = open->record;
-    d->incident.severity = MAX(d->incident.severity, severity_of(failure->cause));
+    d->incident.severity = MAX(d->incident.severity, cause_rule(failure->cause)->severity);
     text_copy(d->incident.evidence, sizeof(d->incident.evidence), failure->evidence);
     d->incident_revision = open->stamp.mod;
     d->put_incident = true;
@@ -114,7 +87,7 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
         text_add_int(&id, c->seen_revision);
     }
     record->state = INCIDENT_OPEN;
-    record->severity = severity_of(cause);
+    record->severity = cause_rule(cause)->severity;
     text_copy(record->job, sizeof(record->job), job->name);
     text_copy(record->submission, sizeof(record->submission), job->facts.submission);
     text_copy(record->cause, sizeof(record->cause), cause_name(cause));
@@ -125,6 +98,21 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     d->put_incident = true;
     d->incident_revision = 0;
     return record;
+}
+
+/* All steps that a recovery loses are told by the incident that it began with: the next worlds may fail before they
+ * train, and go back further. */
+static int64_t find_reached_step(const Cluster *c, const CoreJob *job)
+{
+    const int64_t reached = job_reached_step(c, job);
+    const bool trained = reached > resume_point_step(&job->world.resume);
+    return trained || !incident_find_open(c, job) ? reached : 0;
+}
+
+void incident_count_lost(int64_t resumed_step, IncidentRecord *record)
+{
+    if (record->reached_step > 0)
+        record->lost_steps = MAX(0, record->reached_step - resumed_step);
 }
 
 void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d)
@@ -138,6 +126,7 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
         text_copy(record->node, sizeof(record->node), c->nodes[failure->node].record.name);
     record->rank = failure->rank;
     record->step = failure->step;
+    record->reached_step = find_reached_step(c, job);
     text_copy(record->evidence, sizeof(record->evidence), failure->evidence);
     /* the clock of the node may be off: the time is cut to the world's life */
     record->at_usec = MIN(MAX(failure->at_usec, job->world.decided_usec), c->real_usec);
@@ -176,9 +165,7 @@ const Incident *incident_find_open(const Cluster *c, const CoreJob *job)
     for (int i = 0; i < c->limits.incidents; i++) {
         const Incident *incident = &c->incidents[i];
         if (incident->used && incident->record.state == INCIDENT_OPEN &&
-            !text_equal(incident->record.cause, cause_name(CAUSE_STORE_TROUBLE)) &&
-            !text_equal(incident->record.cause, cause_name(CAUSE_DIVERGING)) &&
-            !text_equal(incident->record.cause, cause_name(CAUSE_RECORD_LOST)) &&
+            !cause_ends_no_world(incident->record.cause) &&
             incident_is_of(&incident->record, job) &&
             (!newest || incident->record.generation > newest->record.generation))
             newest = incident;
@@ -243,12 +230,27 @@ void incident_resolve(const Cluster *c, const CoreJob *job, const Incident *inci
     d->put_incident = true;
     d->incident_revision = incident->stamp.mod;
     const NodeRanks *rank0 = job_rank0_report(c, job);
-    if (!rank0 || !text_equal(job->world.incident, incident->record.id))
-        return; /* an earlier failure of the same recovery: its phases were timed when it happened */
-    time_phases(c, job, &d->incident);
+    const bool trains = rank0 && rank0->first_step > 0;
+    if (phase_is_active(job->phase.phase))
+        incident_count_lost(trains ? rank0->first_step - 1 : resume_point_step(&job->world.resume),
+                            &d->incident);
+    const bool is_last = text_equal(job->world.incident, incident->record.id);
+    if (!rank0 || (!is_last && d->incident.lost_steps == 0))
+        return;
+    if (is_last) /* the phases of an earlier failure of the same recovery were timed when it happened */
+        time_phases(c, job, &d->incident);
     d->incident.first_step_usec = rank0->first_step_usec;
-    if (incident->record.lost_steps == 0)
+    if (d->incident.lost_steps == 0)
         d->incident.replay_sec = 0;
+}
+
+/* True when the job's world has trained its first step after the failure. */
+static bool is_of_world(const Cluster *c, const CoreJob *job, const IncidentRecord *record)
+{
+    const NodeRanks *rank0 = job_rank0_report(c, job);
+    return text_equal(record->id, job->world.incident) ||
+           (incident_is_of(record, job) && rank0 &&
+            record->first_step_usec == rank0->first_step_usec);
 }
 
 /* Replay ends when the new world is where the old one was. */
@@ -258,8 +260,7 @@ bool incident_add_replay(const Cluster *c, const CoreJob *job, Decision *d)
         const IncidentRecord *record = &c->incidents[i].record;
         if (!c->incidents[i].used || record->state != INCIDENT_RESOLVED ||
             record->replay_sec >= 0 || record->first_step_usec == 0 ||
-            !text_equal(record->id, job->world.incident) ||
-            job->progress.generation != job->world.generation ||
+            !is_of_world(c, job, record) || job->progress.generation != job->world.generation ||
             job->progress.step < resume_point_step(&job->world.resume) + record->lost_steps)
             continue;
         d->incident = *record;

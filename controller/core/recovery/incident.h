@@ -22,6 +22,8 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
                                int64_t generation, bool is_alone, Decision *d);
 /* Opens an incident for the failure, or goes on with the open one that is the same outage. */
 void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d);
+/* Says how many steps are trained again, by the step from which training goes on. */
+void incident_count_lost(int64_t resumed_step, IncidentRecord *record);
 /* True when it is of this submission of the job, not of one that had the name before. */
 bool incident_is_of(const IncidentRecord *record, const CoreJob *job);
 /* Returns the job's newest open incident that ended a world; NULL: there is none. */

@@ -79,7 +79,7 @@ static void quarantine_all(const Cluster *c, Scratch *s, const CoreJob *job, con
                            Decision *d)
 {
     assert(f->node >= 0);
-    const CoreJob *refused_by = f->cause == CAUSE_NUMERICS ? job : NULL;
+    const CoreJob *refused_by = cause_rule(f->cause)->blame == BLAME_REFUSAL ? job : NULL;
     quarantine(c, s, f->node, f->evidence, refused_by, 0, d);
     for (int i = 0; i < job->n_runs; i++) {
         const Run *run = &job_runs(c, job)[i];
@@ -93,23 +93,21 @@ static void quarantine_all(const Cluster *c, Scratch *s, const CoreJob *job, con
 
 static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d)
 {
-    switch (f->cause) {
-    case CAUSE_TRAINER_DIED:
-    case CAUSE_HANG:
+    switch (cause_rule(f->cause)->blame) {
+    case BLAME_STRIKE:
         if (f->node >= 0)
             strike(c, s, f, d);
         break;
-    case CAUSE_UNREACHABLE:
+    case BLAME_STRIKE_OUT:
         assert(f->node >= 0);
         strike(c, s, f, d);
         s->left_out[f->node] = true; /* for the next world; growth tries the node again */
         break;
-    case CAUSE_DEVICE_FAULT:
-    case CAUSE_NODE_UNHEALTHY:
-    case CAUSE_NUMERICS:
+    case BLAME_QUARANTINE:
+    case BLAME_REFUSAL:
         quarantine_all(c, s, job, f, d);
         break;
-    case CAUSE_START_TIMEOUT:
+    case BLAME_LATE:
         if (f->rank <
             0) /* it holds ranks of an older generation: fenced, so that the others may go */
             quarantine(c, s, f->node, f->evidence, NULL, c->real_usec + c->config.quarantine_usec,
@@ -128,15 +126,17 @@ static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, co
 {
     if (!failure_is_of_one_node(c, job, f) || !job_has_spare_for(c, s, job, f->node))
         return false;
-    bool is_struck = f->cause == CAUSE_TRAINER_DIED || f->cause == CAUSE_HANG;
+    bool is_struck = cause_rule(f->cause)->blame == BLAME_STRIKE;
     if (!is_struck && job->n_runs > 1) /* in a world of one node no other contradicts it */
         strike(c, s, f, d);
     s->left_out[f->node] = true;
     return true;
 }
 
-static void strike_out_checkpoint(const CoreJob *job, Decision *d)
+/* True when an older commit is left to go on from. */
+static bool strike_out_checkpoint(const CoreJob *job, Decision *d)
 {
+    ResumePoint older;
     d->checkpoints = job->checkpoints;
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     for (size_t i = 0; i < d->checkpoints.n_commits; i++)
@@ -144,15 +144,15 @@ static void strike_out_checkpoint(const CoreJob *job, Decision *d)
             d->checkpoints.commits[i].struck_out = true;
             d->put_checkpoints = true;
         }
+    return d->put_checkpoints && checkpoints_find_resume(job, &d->checkpoints, &older) &&
+           older.find == FIND_NOTHING;
 }
 
 /* True when another try cannot cure the cause. */
 static bool is_final(const CoreJob *job, const Failure *f, const Decision *d)
 {
-    return f->cause == CAUSE_NON_FINITE || f->cause == CAUSE_BAD_JOB ||
-           f->cause == CAUSE_NOT_OWNER || f->cause == CAUSE_DATA_CORRUPT ||
-           (f->cause == CAUSE_CHECKPOINT_CORRUPT &&
-            (!d->put_checkpoints || job->world.resume.adopt));
+    return cause_rule(f->cause)->is_final || (f->cause == CAUSE_CHECKPOINT_CORRUPT &&
+                                              (!d->put_checkpoints || job->world.resume.adopt));
 }
 
 /* True when the decision takes a node or the whole job out of service. */
@@ -186,12 +186,12 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     assert(phase_is_active(job->phase.phase));
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    const RestartCounters counters = restart_counters_after(c, job, f->cause);
     blame(c, s, job, f, d);
     bool is_answered = answer_by_spare(c, s, job, f, d);
     assert(!is_answered || s->left_out[f->node]);
-    if (f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered)
-        strike_out_checkpoint(job, d);
+    const bool goes_back =
+        f->cause == CAUSE_CHECKPOINT_CORRUPT && !is_answered && strike_out_checkpoint(job, d);
+    const RestartCounters counters = restart_counters_after(c, job, f->cause, goes_back);
     incident_open(c, job, f, d);
     if (f->cause == CAUSE_STORE_UNREACHABLE)
         name_teller(c, job, f, is_answered, d);
@@ -227,7 +227,8 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     d->phase.pauses = counters.pauses;
     d->phase.store_lost_usec = counters.store_lost_usec;
     d->phase.furthest_resume = MAX(job->phase.furthest_resume, checkpoints_resume_step(job));
-    if (f->cause == CAUSE_START_TIMEOUT || f->cause == CAUSE_UNREACHABLE)
+    const CauseBlame left_out = cause_rule(f->cause)->blame;
+    if (left_out == BLAME_LATE || left_out == BLAME_STRIKE_OUT)
         d->phase.grown_usec = c->real_usec; /* growth must not take a left-out node back at once */
     if (takes_out_of_service(d))
         d->incident.severity = SEVERITY_CRITICAL;

@@ -5,7 +5,8 @@
  * Entry points: restart_counters_after(), decide_pause(), decide_paused(). Guarantees: a pause is at most 30 s and
  * stands in the phase's record, so that a new leader keeps it; nothing of the job runs meanwhile. Generations lost to
  * the store alone count as failures only when the job's patience is over, by the clock or by the number of pauses,
- * whichever comes first (I7). */
+ * whichever comes first (I7). One that strikes a commit out counts only when none is left: a record has at most
+ * RECORD_COMMITS_MAX of them, and those that come later are made by worlds that count. */
 #include "controller/core/recovery/restart-backoff.h"
 
 #include "controller/core/cluster-internal.h"
@@ -44,20 +45,34 @@ static bool job_has_progressed(const Cluster *c, const CoreJob *job)
            checkpoints_resume_step(job) > job->phase.furthest_resume;
 }
 
-RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cause cause)
+static bool uses_failure(const Cluster *c, const CoreJob *job, Cause cause, bool goes_back)
+{
+    switch (cause_rule(cause)->budget) {
+    case BUDGET_ONE:
+        return true;
+    case BUDGET_FREE_PATIENCE:
+        return !has_patience(c, job);
+    case BUDGET_FREE_WHILE_OLDER:
+        return !goes_back;
+    default:
+        return false;
+    }
+}
+
+RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cause cause,
+                                       bool goes_back)
 {
     RestartCounters l = {.failures = job->phase.failures_without_progress,
                          .pauses = job->phase.pauses,
                          .store_lost_usec = job->phase.store_lost_usec};
-    bool store = cause == CAUSE_STORE_UNREACHABLE;
+    bool store = cause_rule(cause)->budget == BUDGET_FREE_PATIENCE;
     if (job_has_progressed(c, job))
         l = (RestartCounters){0};
-    else if (cause != CAUSE_NODE_LEFT && cause != CAUSE_WORLD_LOST &&
-             !(store && has_patience(c, job)))
+    else if (uses_failure(c, job, cause, goes_back))
         l.failures++; /* I7 */
     if (store && l.store_lost_usec == 0)
         l.store_lost_usec = c->real_usec;
-    if (store || cause == CAUSE_RETRY)
+    if (cause_rule(cause)->pauses)
         l.pause_usec = length_of(l.pauses++);
     return l;
 }

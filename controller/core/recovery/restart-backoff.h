@@ -19,8 +19,10 @@ typedef struct RestartCounters {
     uint64_t pause_usec; /* 0: the next world comes at once */
 } RestartCounters;
 
-/* Counts one more generation that ended for that cause. */
-RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cause cause);
+/* Counts one more generation that ended for that cause. goes_back: a commit was struck out for it, and an older one is
+ * left to go on from. */
+RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cause cause,
+                                       bool goes_back);
 /* True when nothing of the job runs: its last generation has failed, and the next one is not due yet. */
 bool job_is_paused(const CoreJob *job);
 /* Begins a pause after the failure that d->incident tells of. */

@@ -72,19 +72,17 @@ bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure 
 {
     if (f->node < 0)
         return false;
-    switch (f->cause) {
-    case CAUSE_TRAINER_DIED:
-    case CAUSE_HANG: {
+    const bool is_alone =
+        job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f);
+    switch (cause_rule(f->cause)->own) {
+    case OWN_BEFORE_STEP: {
         const NodeRanks *rank0 = job_rank0_report(c, job);
         return !rank0 || rank0->first_step == 0;
     }
-    case CAUSE_BAD_JOB:
-    case CAUSE_DATA_CORRUPT:
-    case CAUSE_CHECKPOINT_CORRUPT:
-        return job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f);
-    case CAUSE_STORE_UNREACHABLE:
-        return job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f) &&
-               others_reached_store(c, job, f->node);
+    case OWN_IF_ALONE:
+        return is_alone;
+    case OWN_IF_OTHERS_RESTORE:
+        return is_alone && others_reached_store(c, job, f->node);
     default:
         return false;
     }

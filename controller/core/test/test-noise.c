@@ -272,6 +272,7 @@ static void fill_incident(Walk *w, IncidentRecord *r)
                           .at_usec = moment(w),
                           .resolved_usec = moment(w),
                           .lost_steps = number(w),
+                          .reached_step = number(w),
                           .replay_sec = -1,
                           .first_step_usec = moment(w)};
     TEXT(w, r->cause);

@@ -142,14 +142,36 @@ static int forgiven_at_most(const Ledger *job)
     return n;
 }
 
-/* The books know more than a leader may have seen, so they allow it twice the number. */
-static void count_failure(Ledger *job, bool store)
+/* What a world is lost to: one of the K, the store, or a commit that is struck out while another one counts. */
+enum { LOST_ONE, LOST_TO_STORE, LOST_TO_COMMIT };
+
+static int cost_of_failure(const Writing *w, const char *job, const char *cause)
 {
-    const bool progressed = job->visible_step > job->visible_before;
-    job->failures = progressed ? 0 : job->failures + !store;
-    job->lost = progressed ? 0 : job->lost + store;
+    const Entry *commits = history_find(w->h, KEY_CHECKPOINTS, job);
+    if (strcmp(cause, "store-unreachable") == 0)
+        return LOST_TO_STORE;
+    const bool goes_back = strcmp(cause, "checkpoint-corrupt") == 0 &&
+                           commits_go_back(entry_before(commits), entry_after(commits));
+    counts.n_struck_out += goes_back;
+    return goes_back ? LOST_TO_COMMIT : LOST_ONE;
+}
+
+/* The books know more than a leader may have seen, so they allow it twice the number. Between two that count, no more
+ * commits can be struck out than a record has. */
+static void count_failure(const Writing *w, Ledger *job, int cost)
+{
+    const CheckpointsRecord *commits = entry_before(history_find(w->h, KEY_CHECKPOINTS, job->name));
+    const CheckpointCommit *newest = commits ? checkpoints_latest(commits) : NULL;
+    const bool commits_more = newest && newest->step > job->committed_before;
+    const bool progressed = job->visible_step > job->visible_before || commits_more;
+    job->committed_before = commits_more ? newest->step : job->committed_before;
+    job->failures = progressed ? 0 : job->failures + (cost == LOST_ONE);
+    job->lost = progressed ? 0 : job->lost + (cost == LOST_TO_STORE);
+    job->struck_out = cost == LOST_TO_COMMIT ? job->struck_out + 1 : 0;
     job->visible_before = job->visible_step;
     const int excess = MAX(0, job->lost - 2 * forgiven_at_most(job) - 2);
+    if (job->struck_out > RECORD_COMMITS_MAX)
+        books_break("I7", "%d commits of %s in a row are struck out", job->struck_out, job->name);
     if (job->failures + excess > 2 * job->max_failures + 2)
         books_break("I7", "%d worlds of %s in a row did not pass step %lld, %d more for the store",
                     job->failures, job->name, (long long)job->visible_step, job->lost);
@@ -172,7 +194,7 @@ static void check_world(const Writing *w, const Entry *e)
         world->incident[0] ? record_of(w, KEY_INCIDENTS, world->incident) : NULL;
     if (phase && phase->phase == PHASE_RECOVERING && incident &&
         strcmp(incident->cause, "node-left") != 0 && strcmp(incident->cause, "world-lost") != 0)
-        count_failure(job, strcmp(incident->cause, "store-unreachable") == 0);
+        count_failure(w, job, cost_of_failure(w, e->name, incident->cause));
 }
 
 /* ---- phases ---- */

@@ -59,6 +59,7 @@ bool checks_knows_trouble(const char *job);
 uint64_t checks_committed_usec(const char *job);
 
 typedef struct ChecksCounts {
+    uint64_t n_struck_out; /* worlds that ended for a commit that was then struck out */
     uint64_t n_failures, n_leaves,
         n_terms; /* incidents that ended a world; worlds that were told to leave */
 } ChecksCounts;

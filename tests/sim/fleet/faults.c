@@ -349,8 +349,9 @@ static void poison(void)
 
 static void damage_checkpoint(void)
 {
-    if (manifests_damage())
-        fleet_say("the newest checkpoint is damaged");
+    const int n = manifests_damage();
+    if (n > 0)
+        fleet_say("the newest %d checkpoints are damaged", n);
 }
 
 static void take_over(void)

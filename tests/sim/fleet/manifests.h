@@ -27,8 +27,8 @@ int manifests_put(const Manifest *manifest);
 const Manifest *manifests_get(int number);
 /* Of the submission, of those that verify; -1: none. */
 int manifests_newest(const char *submission);
-/* The one that was saved last. False: there is none. */
-bool manifests_damage(void);
+/* The one that was saved last, and up to three of its job before it. Returns how many. */
+int manifests_damage(void);
 void manifests_mend(void); /* all of them */
 /* Whether the history that ends with that checkpoint has each step exactly once. */
 bool manifests_are_whole(int number);
