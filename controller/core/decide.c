@@ -453,17 +453,24 @@ static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason,
     return false;
 }
 
-static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+/* Before its first step a world has nothing to save: a stop ends it at once, and a drain moves it. */
+static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
-    int node;
-    assert(phase_is_active(job->phase.phase) && !job->phase.go);
+    char reason[RECORD_TEXT_MAX + 1];
     if (job->desired.state == DESIRED_STOPPED) {
         decide_stopped(c, s, job, stopped_before_its_first_step, d);
         return true;
     }
-    char reason[RECORD_TEXT_MAX + 1];
-    if (find_drained(c, job, reason, sizeof(reason))) /* there is nothing to save first */
-        return decide_world(c, s, job, job->phase.phase, reason, d);
+    return find_drained(c, job, reason, sizeof(reason)) &&
+           decide_world(c, s, job, job->phase.phase, reason, d);
+}
+
+static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+{
+    int node;
+    assert(phase_is_active(job->phase.phase) && !job->phase.go);
+    if (decide_unsaved(c, s, job, d))
+        return true;
     if (!all_ready(c, job) || job_has_older_ranks_alive(c, s, job, &node))
         return false; /* I3 */
     if (!cluster_due(c, s, c->began_usec + c->config.grace_usec))
@@ -633,8 +640,8 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d) || decide_store_incident(c, job, d) ||
-               decide_cleanup(c, s, job, d);
+        return decide_first_step(c, job, d) || decide_unsaved(c, s, job, d) ||
+               decide_store_incident(c, job, d) || decide_cleanup(c, s, job, d);
     case PHASE_RUNNING:
         return decide_running(c, s, job, d);
     default:

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-time.c - see checks.h: whose absence a leader may act upon and when, and who starts before whom. */
+/* checks-time.c - see checks.h: whose absence a leader may act upon and when, and who starts before whom; and
+ * that a request is heard before the first step. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -151,5 +152,42 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
         if (since && loops_now_usec() > since + patience)
             books_break("queue", "%s starts before %s, which has waited for %.1f s", job->name,
                         other->name, (double)(loops_now_usec() - since) / 1e6);
+    }
+}
+
+/* ---- requests before the first step ---- */
+
+enum { HEARD_SEC = 1 }; /* a leader may wait that long for the answer to what it wrote before */
+
+static bool is_old(uint64_t told_usec, uint64_t went_usec)
+{
+    return loops_now_usec() > MAX(told_usec, went_usec) + seconds(HEARD_SEC);
+}
+
+/* A world that has gone and has not made its first step runs no further beside a stop or a drain that its leader was
+ * told of: there is nothing to save. */
+void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *old,
+                       const PhaseRecord *phase)
+{
+    const Told *told = told_of(w, job);
+    const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
+    const ControllerLedger *c = &controller_ledgers[w->controller];
+    if (!told || !world || !old->go || old->generation != phase->generation ||
+        told->went_generation != phase->generation || job->broken_phase || job->broken_world ||
+        (old->phase != PHASE_STARTING && old->phase != PHASE_RECOVERING))
+        return;
+    const uint64_t went_usec = MAX(told->went_usec, c->led_usec);
+    if (told->word_revision == job->word_revision && job->word.state == DESIRED_STOPPED &&
+        is_old(told->word_usec, went_usec))
+        books_break("heard", "%s is to stop, and runs %lld", job->name,
+                    (long long)phase->generation);
+    for (size_t i = 0; i < world->n_runs; i++) {
+        const int node = node_index(world->runs[i].node);
+        const int at = cordon_find(&c->cordons[node], CORDON_OPERATOR, "", "");
+        if (at >= 0 && c->cordons[node].causes[at].mode == CORDON_DRAIN &&
+            c->cordon_revisions[node] > old->tried_revision &&
+            is_old(c->cordon_usec[node], went_usec))
+            books_break("heard", "%s is drained, and %s-%lld makes its first step there",
+                        world->runs[i].node, job->name, (long long)phase->generation);
     }
 }

@@ -249,6 +249,8 @@ static void check_phase(const Writing *w, const Entry *e)
     if (phase->leave && (!old->leave || old->generation != phase->generation))
         note_mark(phase->submission, phase->generation, true);
     const bool asked = phase->leave && !old->leave && before; /* else it was put back */
+    if (before && phase->phase == PHASE_RUNNING && old->phase != PHASE_RUNNING)
+        checks_first_step(w, job, old, phase);
     counts.n_leaves += asked;
     if (asked)
         check_resize(w, job, phase);
@@ -460,6 +462,7 @@ static void forget_controller(int controller)
 {
     free(controller_ledgers[controller].cordons);
     free(controller_ledgers[controller].cordon_revisions);
+    free(controller_ledgers[controller].cordon_usec);
     free(controller_ledgers[controller].node_revisions);
     controller_ledgers[controller] = (ControllerLedger){0};
 }
@@ -470,6 +473,7 @@ void checks_controller_starts(int controller)
     forget_controller(controller);
     controller_ledgers[controller].cordons = memory_zeroed(n, sizeof(CordonRecord));
     controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
+    controller_ledgers[controller].cordon_usec = memory_zeroed(n, sizeof(uint64_t));
     controller_ledgers[controller].node_revisions = memory_zeroed(n, sizeof(int64_t));
 }
 

@@ -5,7 +5,7 @@
  * trainers do. Rules that records alone can break are those of histories (tests/history/rules.h).
  *
  *     checks.c         I1, I7, I10, resize, foreign: what each kind of record is asked
- *     checks-time.c    absence, hold, queue: what a leader may do when
+ *     checks-time.c    absence, hold, queue, heard: what a leader may do when
  *     checks-lost.c    what a leader puts back and removes, and what it does to cordons
  *     checks-commits.c I3, I4, I9, lost: what was committed is whole, continues the last, and is never lost
  *
