@@ -23,8 +23,7 @@ enum {
     ABSENCES_MAX = 10, /* lost nodes with an incident of their own; further nodes share one */
 };
 
-static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
-                  many_cause[] = "nodes-lost";
+static const char distrust_cause[] = "nodes-unhealthy", many_cause[] = "nodes-lost";
 
 void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
@@ -74,6 +73,8 @@ static bool decide_hold_incident(const Cluster *c, Decision *d)
         return true;
     }
     cluster_incident_begin(c, "cluster", hold_cause, d);
+    d->incident.hold_until_usec = c->real_usec + (c->hold_until_usec - c->now_usec);
+    d->incident.hold_nodes = c->hold_nodes;
     text_copy(d->incident.evidence, sizeof(d->incident.evidence),
               "more than a quarter of the nodes vanished within one TTL: the store or the network "
               "is suspected, and nobody is replaced until it is known");

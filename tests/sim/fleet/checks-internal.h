@@ -79,6 +79,7 @@ typedef struct Writing { /* one transaction */
 extern ChecksOptions checks_options;
 extern Ledger ledgers[FLEET_JOBS_MAX];
 extern NodeLedger node_ledgers[FLEET_NODES_MAX];
+extern bool checks_clocks_differ;
 extern ControllerLedger controller_ledgers[FLEET_CONTROLLERS_MAX];
 
 Ledger *ledger_of(const char *job);
@@ -102,6 +103,7 @@ const Told *told_of(const Writing *w, const Ledger *job);
 /* ---- checks-time.c ---- */
 void checks_node(const Writing *w, const Entry *e);
 void checks_absence(const Writing *w, const IncidentRecord *incident);
+void checks_hold(const Writing *w, const Entry *e);
 void checks_loss(const Writing *w, const Entry *e);
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase);
 void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *old,

@@ -72,6 +72,41 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
         check_hold(w, phase->tried_revision);
 }
 
+static struct { /* the last that began */
+    uint64_t usec;
+    int64_t revision;
+} hold;
+
+/* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL, while
+ * most of the nodes that it counts have not been seen since. */
+void checks_hold(const Writing *w, const Entry *e)
+{
+    enum { LEAST_TTLS = 9 };
+    const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
+    const uint64_t now = loops_now_usec();
+    int seen = 0;
+    if (!incident || strcmp(incident->cause, "nodes-vanished") != 0)
+        return;
+    if (!old) {
+        hold.usec = now;
+        hold.revision = w->h->revision;
+    }
+    if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ ||
+        now >= hold.usec + LEAST_TTLS * checks_options.core.ttl_usec)
+        return;
+    for (int i = 0; i < checks_options.n_nodes; i++) {
+        const NodeLedger *node = &node_ledgers[i];
+        const Entry *record = history_find(w->h, KEY_NODES, fleet_node_name(i));
+        seen +=
+            record && (record->after.there || node->up_revision > hold.revision ||
+                       node->left_revision > hold.revision || node->gone_revision > hold.revision);
+    }
+    const int gone = incident->hold_nodes - seen;
+    if (gone >= HOLD_NODES_MIN && gone * HOLD_SHARE > incident->hold_nodes)
+        books_break("hold", "%d of %d nodes are gone, and %s is over after %.1f s", gone,
+                    incident->hold_nodes, e->name, (double)(now - hold.usec) / 1e6);
+}
+
 /* The page of a lost node: over when it is back, or cordoned, and not before anything has become of it. */
 void checks_loss(const Writing *w, const Entry *e)
 {
@@ -174,6 +209,7 @@ void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *o
     const ControllerLedger *c = &controller_ledgers[w->controller];
     if (!told || !world || !old->go || old->generation != phase->generation ||
         told->went_generation != phase->generation || job->broken_phase || job->broken_world ||
+        books_job(job->name)->spec_by_hand ||
         (old->phase != PHASE_STARTING && old->phase != PHASE_RECOVERING))
         return;
     const uint64_t went_usec = MAX(told->went_usec, c->led_usec);

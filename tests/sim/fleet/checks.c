@@ -21,6 +21,7 @@ ChecksOptions checks_options;
 Ledger ledgers[FLEET_JOBS_MAX];
 NodeLedger node_ledgers[FLEET_NODES_MAX];
 ControllerLedger controller_ledgers[FLEET_CONTROLLERS_MAX];
+bool checks_clocks_differ;
 static size_t n_ledgers;
 static ChecksCounts counts;
 
@@ -312,6 +313,7 @@ static void check_incident(const Writing *w, const Entry *e)
     if (!old && incident->job[0] && strcmp(incident->cause, "node-lost") == 0)
         checks_absence(w, incident);
     checks_loss(w, e);
+    checks_hold(w, e);
     if (!old || old->state != incident->state)
         fleet_say("  incident %s %s: %s %s %s", e->name,
                   incident->state == INCIDENT_OPEN ? "open" : "resolved", incident->cause,
@@ -493,12 +495,15 @@ void checks_controller_stepped(int controller, const Event *event, const Cluster
 
 /* ---- life ---- */
 
+void checks_clock_steps(void) { checks_clocks_differ = true; }
+
 ChecksCounts checks_counts(void) { return counts; }
 
 void checks_open(const ChecksOptions *options)
 {
     checks_options = *options;
     n_ledgers = n_marks = 0;
+    checks_clocks_differ = false;
     last_term = 0;
     counts = (ChecksCounts){0};
     memset(candidates, 0, sizeof(candidates));

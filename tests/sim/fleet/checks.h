@@ -25,6 +25,9 @@ typedef struct ChecksOptions {
     bool has_small_tables; /* records need not fit */
 } ChecksOptions;
 
+/* A controller's wall clock is off from now on: what leaders tell each other in its time is not held against them. */
+void checks_clock_steps(void);
+
 void checks_open(const ChecksOptions *options);
 void checks_close(void);
 
