@@ -83,8 +83,9 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
 
     Plan plan;
     plan_world(c, s, job, &plan);
-    /* nodes cordoned meanwhile must not shrink a world that is meant to stay as large, or to grow */
-    bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
+    /* nodes cordoned meanwhile must not shrink a world that is meant to stay as large, or to grow, nor make one smaller
+     * than was asked for */
+    bool smaller = wanted < present && plan.size == wanted, larger = plan.size > present;
     if (!smaller && !larger) /* a request for fewer ranks that cannot be met now stays open */
         return asked && wanted >= present && decide_heard(c, job, d);
     if (asked) {
@@ -138,7 +139,7 @@ static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
     int wanted = plan_wanted(job), present = job->world.size;
     Plan plan;
     plan_world(c, s, job, &plan);
-    int missing = (wanted > present ? wanted : plan_needed(job)) - plan.available;
+    int missing = wanted - plan.available;
     text_add_int(t, present);
     text_add(t, present == 1 ? " rank, " : " ranks, ");
     text_add_int(t, wanted);

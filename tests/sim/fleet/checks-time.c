@@ -72,7 +72,8 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
         check_hold(w, phase->tried_revision);
 }
 
-static struct { /* the last that began */
+static struct {    /* the last that began */
+    bool is_whole; /* else it began before its incident, and most have come back since */
     uint64_t usec;
     int64_t revision;
 } hold;
@@ -83,16 +84,17 @@ void checks_hold(const Writing *w, const Entry *e)
 {
     enum { LEAST_TTLS = 9 };
     const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
-    const uint64_t now = loops_now_usec();
+    const uint64_t now = loops_now_usec(), least_usec = LEAST_TTLS * checks_options.core.ttl_usec;
     int seen = 0;
     if (!incident || strcmp(incident->cause, "nodes-vanished") != 0)
         return;
     if (!old) {
         hold.usec = now;
         hold.revision = w->h->revision;
+        hold.is_whole = incident->hold_until_usec > incident->at_usec + least_usec;
     }
-    if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ ||
-        now >= hold.usec + LEAST_TTLS * checks_options.core.ttl_usec)
+    if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ || !hold.is_whole ||
+        now >= hold.usec + least_usec)
         return;
     for (int i = 0; i < checks_options.n_nodes; i++) {
         const NodeLedger *node = &node_ledgers[i];
@@ -192,7 +194,7 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 
 /* ---- requests before the first step ---- */
 
-enum { HEARD_SEC = 1 }; /* a leader may wait that long for the answer to what it wrote before */
+enum { HEARD_SEC = 6 }; /* a leader may wait for 5 s for the answer to what it wrote before */
 
 static bool is_old(uint64_t told_usec, uint64_t went_usec)
 {

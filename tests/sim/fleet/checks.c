@@ -178,7 +178,7 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* A word about the size acts in its own direction, however the plan has changed since. Whoever puts a phase back says
+/* A word about the size acts in its own direction, and no further, however the plan has changed since. Whoever puts a phase back says
  * again what was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
@@ -190,7 +190,7 @@ static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase
     job->resized_generation = phase->generation;
     (void)snprintf(job->resized, sizeof(job->resized), "%s", phase->reason);
     const int wanted = MIN(desired->target ? desired->target : desired->max, job->n_grains);
-    if (wanted == from || (wanted > from) != (to > from))
+    if (wanted == from || (wanted > from) != (to > from) || to < MIN(wanted, from))
         books_break("resize", "%s %s, and %d ranks are wanted", job->name, phase->reason, wanted);
 }
 
