@@ -289,7 +289,10 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         return true;
     }
     const CoreJob *ahead = queue_find_ahead(c, s, job);
-    if (ahead) {
+    Plan plan = {0};
+    if (ahead)
+        plan_world(c, s, job, &plan);
+    if (ahead && plan.size == 0) {
         Text t = text_begin(why, sizeof(why));
         text_add(&t, "waits for job ");
         text_add(&t, ahead->name);

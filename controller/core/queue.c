@@ -3,7 +3,8 @@
  *
  * Order: priority, then age (the create revision of specs/<job>; no clock can change it). A job that fits passes a job
  * that does not. Once the first job in order that could run at all has waited queue_patience_usec, it reserves: no job
- * after it starts or grows until it runs. A job that does not fit on all nodes that are here and open reserves nothing.
+ * after it starts or grows on a slot that it can use until it runs. A job that does not fit on all nodes that are here
+ * and open reserves nothing.
  *
  * Entry points: queue_goes_before(), queue_find_ahead(), queue_somebody_starts(). */
 #include "controller/core/queue.h"
@@ -51,10 +52,11 @@ static bool could_run(const Cluster *c, Scratch *s, const CoreJob *job)
     return slots >= needed;
 }
 
-const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job)
+/* Looks from that place of the queue on; *place is where it is found. */
+static const CoreJob *find_ahead(const Cluster *c, Scratch *s, const CoreJob *job, int *place)
 {
-    for (int i = 0; i < c->n_by_arrival; i++) {
-        const CoreJob *first = &c->jobs[c->by_arrival[i]];
+    for (; *place < c->n_by_arrival; (*place)++) {
+        const CoreJob *first = &c->jobs[c->by_arrival[*place]];
         assert(first->used);
         if (first == job)
             return NULL;
@@ -64,13 +66,30 @@ const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job
     return NULL;
 }
 
+const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job)
+{
+    int place = 0;
+    return find_ahead(c, s, job, &place);
+}
+
+uint64_t queue_reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
+                              const CoreNode *node)
+{
+    uint64_t reserved = 0;
+    const CoreJob *ahead;
+    for (int place = 0; (ahead = find_ahead(c, s, job, &place)); place++)
+        if (!node_refusal(c, s, node, ahead))
+            reserved |= plan_slots_of(node, ahead);
+    return reserved;
+}
+
 bool queue_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job)
 {
     for (int i = 0; i < c->n_by_arrival; i++) {
         const CoreJob *other = &c->jobs[c->by_arrival[i]];
         Plan plan = {0};
         assert(other->used);
-        if (other != job && queue_job_waits(other) && !queue_find_ahead(c, s, other))
+        if (other != job && queue_job_waits(other))
             plan_world(c, s, other, &plan);
         if (plan.size > 0)
             return true;

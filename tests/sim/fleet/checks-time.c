@@ -78,8 +78,8 @@ static struct {    /* the last that began */
     int64_t revision;
 } hold;
 
-/* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL, while
- * most of the nodes that it counts have not been seen since. */
+/* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL,
+ * while most of the nodes that it counts have not been seen since. */
 void checks_hold(const Writing *w, const Entry *e)
 {
     enum { LEAST_TTLS = 9 };
@@ -174,9 +174,24 @@ static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_re
     return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
 }
 
-/* Nothing starts before a job that has waited long, comes first and could run. */
+/* The world takes a slot that the other job could use, where nobody holds the node back. */
+static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *world)
+{
+    for (size_t i = 0; i < world->n_runs; i++) {
+        const NodeRecord *node = entry_before(history_find(w->h, KEY_NODES, world->runs[i].node));
+        const Entry *cordon = history_find(w->h, KEY_CORDONS, world->runs[i].node);
+        const int n = node ? MIN(other->needs_gpu ? node->n_gpus : 64, node->n_slots) : 0;
+        if (n > 0 && (!cordon || !cordon->before.there) &&
+            (int)__builtin_ctzll(world->runs[i].slots) < n)
+            return true;
+    }
+    return false;
+}
+
+/* Nothing starts before a job that has waited long, comes first and could run, on a slot that this one could use. */
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 {
+    const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
     const PhaseRecord *old = entry_before(history_find(w->h, KEY_PHASES, job->name));
     const uint64_t patience = checks_options.core.queue_patience_usec + seconds(1);
     if (!old || old->phase != PHASE_PENDING)
@@ -186,7 +201,7 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
         if (other == job || !goes_before(w, other->name, job->name))
             continue;
         const uint64_t since = waits_since(w, other, phase->tried_revision);
-        if (since && loops_now_usec() > since + patience)
+        if (since && loops_now_usec() > since + patience && world && takes_of(w, other, world))
             books_break("queue", "%s starts before %s, which has waited for %.1f s", job->name,
                         other->name, (double)(loops_now_usec() - since) / 1e6);
     }

@@ -178,8 +178,8 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* A word about the size acts in its own direction, and no further, however the plan has changed since. Whoever puts a phase back says
- * again what was decided when another size was wanted. */
+/* A word about the size acts in its own direction, and no further, however the plan has changed since. Whoever puts a
+ * phase back says again what was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
     const DesiredRecord *desired = record_of(w, KEY_DESIRED, job->name);
