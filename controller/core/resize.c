@@ -94,6 +94,7 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
                             d);
     }
     if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
+        queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
         queue_somebody_starts(c, s, job) ||               /* it makes plans of its own */
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
@@ -113,6 +114,8 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     const CoreJob *ahead = queue_find_ahead(c, s, job);
     const CoreNode *newcomer = find_newcomer(c, s, job);
+    if (!ahead)
+        ahead = queue_find_ahead_soon(c, s, job);
     if (ahead) {
         text_add(t, "waits for job ");
         text_add(t, ahead->name);
