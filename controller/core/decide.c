@@ -190,6 +190,15 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
     text_copy(past->reason, sizeof(past->reason), world->reason);
 }
 
+/* True when the job waits, and the reason stands in its record or is written later: at most once a second, because
+ * whatever joins or leaves changes the reasons of all that wait, and each node and controller reads them. */
+static bool reason_can_wait(const Cluster *c, Scratch *s, const CoreJob *job, const char *why)
+{
+    return job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
+           (text_equal(job->phase.reason, why) ||
+            !cluster_due(c, s, job->phase_usec + USEC_PER_SEC));
+}
+
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
                   const char *reason, Decision *d)
 {
@@ -198,8 +207,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     plan_world(c, s, job, &plan);
     if (plan.size == 0) {
         plan_explain(c, s, job, &plan, why, sizeof(why));
-        if (job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
-            text_equal(job->phase.reason, why) && !d->put_incident)
+        if (!d->put_incident && reason_can_wait(c, s, job, why))
             return false;
         decide_end(c, job, PHASE_PENDING, why, d);
         return true;
@@ -299,7 +307,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         text_add(&t, ", which comes first and needs ");
         text_add_int(&t, plan_needed(ahead));
         text_add(&t, plan_needed(ahead) == 1 ? " slot" : " slots");
-        if (job->phase_stamp.mod && text_equal(job->phase.reason, why))
+        if (reason_can_wait(c, s, job, why))
             return false;
         decide_phase(c, job, PHASE_PENDING, why, d);
         return true;
