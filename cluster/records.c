@@ -427,6 +427,8 @@ static const Field incident_fields[] = {
     DOUBLE(IncidentRecord, "restore_s", restore_sec),
     DOUBLE(IncidentRecord, "replay_s", replay_sec),
     INT64(IncidentRecord, "first_step_usec", first_step_usec, MAYBE),
+    INT64(IncidentRecord, "hold_until_usec", hold_until_usec, MAYBE),
+    INT(IncidentRecord, "hold_nodes", hold_nodes, MAYBE, 0, RECORD_RANKS_MAX),
 };
 
 static const Field delivery_fields[] = {

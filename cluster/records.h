@@ -541,6 +541,9 @@ typedef struct IncidentRecord {
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
     /* Realtime of the first step that the next world completed; 0: not yet. */
     uint64_t first_step_usec;
+    /* Of "nodes-vanished", for a controller that begins meanwhile; 0: of others, and of an earlier version's. */
+    uint64_t hold_until_usec; /* realtime, at the latest */
+    int hold_nodes;           /* how many there were before they vanished */
 } IncidentRecord;
 
 /* ---- alerts/<id>: which sink has been told what of incidents/<id>; written by the leader ----

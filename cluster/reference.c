@@ -339,6 +339,9 @@ static const FieldHelp helps[] = {
     {"incidents.restore_s", "to all of them being ready"},
     {"incidents.replay_s", "from the first new step to where the old world was"},
     {"incidents.first_step_usec", "when the next world completed its first step; 0: not yet"},
+    {"incidents.hold_until_usec",
+     "of `nodes-vanished`: until when absence is not acted upon, at the latest; 0: of others"},
+    {"incidents.hold_nodes", "of `nodes-vanished`: nodes before they vanished; 0: of others"},
 
     {"alerts.id", "id of the incident"},
     {"alerts.incident_usec",

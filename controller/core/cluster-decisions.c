@@ -23,8 +23,7 @@ enum {
     ABSENCES_MAX = 10, /* lost nodes with an incident of their own; further nodes share one */
 };
 
-static const char hold_cause[] = "nodes-vanished", distrust_cause[] = "nodes-unhealthy",
-                  many_cause[] = "nodes-lost";
+static const char distrust_cause[] = "nodes-unhealthy", many_cause[] = "nodes-lost";
 
 void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decision *d)
 {
@@ -63,10 +62,21 @@ const Incident *cluster_incident_find_open(const Cluster *c, const char *cause)
     return open;
 }
 
+/* Opens, rewrites or resolves the incident that tells of a hold. One that begins as another ends is told of for a
+ * controller that has not seen it. */
 static bool decide_hold_incident(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, hold_cause);
     bool holding = c->now_usec < c->hold_until_usec;
+    const uint64_t until_usec = holding ? c->real_usec + (c->hold_until_usec - c->now_usec) : 0;
+    if (open && open->record.hold_until_usec + c->config.ttl_usec < until_usec) {
+        d->incident = open->record;
+        d->incident_revision = open->stamp.mod;
+        d->incident.hold_until_usec = until_usec;
+        d->incident.hold_nodes = c->hold_nodes;
+        d->put_incident = true;
+        return true;
+    }
     if (holding == (open != NULL) || (!open && !incident_has_place(c)))
         return false;
     if (open) {
@@ -74,6 +84,8 @@ static bool decide_hold_incident(const Cluster *c, Decision *d)
         return true;
     }
     cluster_incident_begin(c, "cluster", hold_cause, d);
+    d->incident.hold_until_usec = until_usec;
+    d->incident.hold_nodes = c->hold_nodes;
     text_copy(d->incident.evidence, sizeof(d->incident.evidence),
               "more than a quarter of the nodes vanished within one TTL: the store or the network "
               "is suspected, and nobody is replaced until it is known");

@@ -171,6 +171,9 @@ struct Cluster {
     uint64_t observe_until_usec; /* a new leader does not act on absence before */
     uint64_t hold_usec;          /* when the last hold began */
     uint64_t hold_until_usec;    /* when the hold ends: until then absence is not acted upon */
+    int hold_nodes;              /* how many there were when it began */
+    bool hold_is_told;           /* an incident has come that tells of one */
+    bool hold_is_taken;          /* by that: who vanished is not known here */
     int unnamed_lost;   /* nodes that the incident nodes-lost counts and nobody here has seen */
     bool knows_summary; /* this leader has read the open incident nodes-lost */
     uint64_t uninvited_usec; /* when a node that is not admitted was last here; 0: a new list */

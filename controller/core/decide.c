@@ -201,6 +201,15 @@ static void remember_world(const WorldRecord *world, PhaseRecord *phase)
     text_copy(past->reason, sizeof(past->reason), world->reason);
 }
 
+/* True when the job waits, and the reason stands in its record or is written later: at most once a second, because
+ * whatever joins or leaves changes the reasons of all that wait, and each node and controller reads them. */
+static bool reason_can_wait(const Cluster *c, Scratch *s, const CoreJob *job, const char *why)
+{
+    return job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
+           (text_equal(job->phase.reason, why) ||
+            !cluster_due(c, s, job->phase_usec + USEC_PER_SEC));
+}
+
 bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
                   const char *reason, Decision *d)
 {
@@ -209,8 +218,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     plan_world(c, s, job, &plan);
     if (plan.size == 0) {
         plan_explain(c, s, job, &plan, why, sizeof(why));
-        if (job->phase_stamp.mod && job->phase.phase == PHASE_PENDING &&
-            text_equal(job->phase.reason, why) && !d->put_incident)
+        if (!d->put_incident && reason_can_wait(c, s, job, why))
             return false;
         decide_end(c, job, PHASE_PENDING, why, d);
         return true;
@@ -300,14 +308,17 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         return true;
     }
     const CoreJob *ahead = queue_find_ahead(c, s, job);
-    if (ahead) {
+    Plan plan = {0};
+    if (ahead)
+        plan_world(c, s, job, &plan);
+    if (ahead && plan.size == 0) {
         Text t = text_begin(why, sizeof(why));
         text_add(&t, "waits for job ");
         text_add(&t, ahead->name);
         text_add(&t, ", which comes first and needs ");
         text_add_int(&t, plan_needed(ahead));
         text_add(&t, plan_needed(ahead) == 1 ? " slot" : " slots");
-        if (job->phase_stamp.mod && text_equal(job->phase.reason, why))
+        if (reason_can_wait(c, s, job, why))
             return false;
         decide_phase(c, job, PHASE_PENDING, why, d);
         return true;
@@ -464,17 +475,24 @@ static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason,
     return false;
 }
 
-static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+/* Before its first step a world has nothing to save: a stop ends it at once, and a drain moves it. */
+static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
-    int node;
-    assert(phase_is_active(job->phase.phase) && !job->phase.go);
+    char reason[RECORD_TEXT_MAX + 1];
     if (job->desired.state == DESIRED_STOPPED) {
         decide_stopped(c, s, job, stopped_before_its_first_step, d);
         return true;
     }
-    char reason[RECORD_TEXT_MAX + 1];
-    if (find_drained(c, job, reason, sizeof(reason))) /* there is nothing to save first */
-        return decide_world(c, s, job, job->phase.phase, reason, d);
+    return find_drained(c, job, reason, sizeof(reason)) &&
+           decide_world(c, s, job, job->phase.phase, reason, d);
+}
+
+static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+{
+    int node;
+    assert(phase_is_active(job->phase.phase) && !job->phase.go);
+    if (decide_unsaved(c, s, job, d))
+        return true;
     if (!all_ready(c, job) || job_has_older_ranks_alive(c, s, job, &node))
         return false; /* I3 */
     if (!cluster_due(c, s, c->began_usec + c->config.grace_usec))
@@ -644,8 +662,8 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     switch (job->phase.phase) {
     case PHASE_STARTING:
     case PHASE_RECOVERING:
-        return decide_first_step(c, job, d) || decide_store_incident(c, job, d) ||
-               decide_cleanup(c, s, job, d);
+        return decide_first_step(c, job, d) || decide_unsaved(c, s, job, d) ||
+               decide_store_incident(c, job, d) || decide_cleanup(c, s, job, d);
     case PHASE_RUNNING:
         return decide_running(c, s, job, d);
     default:

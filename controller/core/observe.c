@@ -382,10 +382,12 @@ static void observe_incident(Cluster *c, const Event *ev)
     }
     if (!place && ev->incident)
         table_drop(c, TABLE_INCIDENTS);
+    const bool was_open = place && place->used && place->record.state == INCIDENT_OPEN;
     if (!place || !row_takes(&place->used, &place->stamp, ev))
         return;
     place->record = *ev->incident;
     text_copy(place->record.id, sizeof(place->record.id), ev->name);
+    c->hold_is_told |= !was_open && text_equal(place->record.cause, hold_cause);
 }
 
 static void observe_alert(Cluster *c, const Event *ev)

@@ -94,15 +94,42 @@ static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
     return n;
 }
 
+/* What a job that is ahead can use of the node, and this job does not have. */
+static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job, int node)
+{
+    uint64_t slots = queue_reserved_slots(c, s, job, &c->nodes[node]);
+    for (int i = 0; phase_is_active(job->phase.phase) && i < job->n_runs; i++)
+        if (job_runs(c, job)[i].node == node)
+            slots &= ~job_runs(c, job)[i].slots;
+    return slots;
+}
+
+/* Beyond the size that it has, a job takes nothing that one which is ahead can use. A failure is no way to grow either.
+ * Returns the size; free_slots are then those that it may take. */
+static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
+{
+    const int has = phase_is_active(job->phase.phase) ? job->world.size : 0;
+    int n = 0;
+    if (size <= has || !queue_find_ahead(c, s, job))
+        return size;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (s->free_slots[i])
+            n += slots_count(s->free_slots[i] & ~reserved_slots(c, s, job, i));
+    if (n <= has)
+        return has;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (s->free_slots[i])
+            s->free_slots[i] &= ~reserved_slots(c, s, job, i);
+    return MIN(size, n);
+}
+
 void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
 {
     *ret = (Plan){0};
     plan_find_free_slots(c, s, job, 0, c->limits.nodes, s->free_slots);
     for (int i = 0; i < c->limits.nodes; i++)
         ret->available += slots_count(s->free_slots[i]);
-    int size = MIN(plan_wanted(job), ret->available);
-    if (holds_slots(job) && size > job->world.size && queue_find_ahead(c, s, job))
-        size = job->world.size; /* a failure is no way to grow either */
+    int size = keep_off(c, s, job, MIN(plan_wanted(job), ret->available));
     if (size < plan_needed(job) || size == 0)
         return;
 

@@ -6,6 +6,7 @@
  * upon for at most ten TTL (docs/concepts/failure-and-blame.md). */
 #include "controller/core/presence.h"
 
+#include "controller/core/cluster-decisions.h"
 #include "controller/core/cluster-internal.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/recovery/restart-backoff.h"
@@ -17,10 +18,29 @@ static bool are_many(int absent, int present)
     return absent >= HOLD_NODES_MIN && absent * HOLD_SHARE > present + absent;
 }
 
+const char hold_cause[] = "nodes-vanished";
+
+/* What takes most nodes' leases often takes the controller, too. One that began meanwhile has seen nobody vanish, or
+ * not all: it goes on with the hold that it is told of, for the time that is left, and never for longer than a hold of
+ * its own, whatever another clock wrote. */
+static void take_hold(Cluster *c)
+{
+    const Incident *open = c->hold_is_told ? cluster_incident_find_open(c, hold_cause) : NULL;
+    c->hold_is_told = false;
+    if (!open || c->now_usec < c->hold_until_usec || open->record.hold_until_usec <= c->real_usec)
+        return;
+    const uint64_t rest_usec = open->record.hold_until_usec - c->real_usec;
+    c->hold_usec = c->now_usec;
+    c->hold_until_usec = c->now_usec + MIN(rest_usec, HOLD_TTLS * c->config.ttl_usec);
+    c->hold_nodes = open->record.hold_nodes;
+    c->hold_is_taken = true;
+}
+
 void presence_update_hold(Cluster *c, Scratch *s)
 {
     const uint64_t ttl_usec = c->config.ttl_usec;
     int present = 0, absent = 0, fresh = 0; /* absent: vanished since the hold began, or began it */
+    take_hold(c);
     for (int i = 0; i < c->limits.nodes; i++) {
         const CoreNode *node = &c->nodes[i];
         if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT ||
@@ -31,12 +51,16 @@ void presence_update_hold(Cluster *c, Scratch *s)
         fresh += !node->present && c->now_usec < node->changed_usec + ttl_usec;
     }
     if (c->now_usec < c->hold_until_usec) {
+        if (c->hold_is_taken)
+            absent = MAX(absent, c->hold_nodes - present);
         if (!are_many(absent, present)) /* the stragglers get one more TTL */
             c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + ttl_usec);
         (void)cluster_due(c, s, c->hold_until_usec); /* wakes the shell at the end of the hold */
     } else if (are_many(fresh, present)) {
         c->hold_usec = c->now_usec;
         c->hold_until_usec = c->now_usec + HOLD_TTLS * ttl_usec;
+        c->hold_nodes = present + fresh;
+        c->hold_is_taken = false;
     }
     assert(c->hold_usec <= c->now_usec);
 }

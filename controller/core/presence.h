@@ -10,7 +10,10 @@
 
 #include "controller/core/cluster-internal.h"
 
-/* Begins, shortens or ends the hold: absence is not acted upon while nodes vanish in numbers. */
+/* The cause of the incident that tells of a hold. */
+extern const char hold_cause[];
+/* Begins, shortens or ends the hold: absence is not acted upon while nodes vanish in numbers. A controller that has not
+ * seen them vanish goes on with the hold that the incident tells of. */
 void presence_update_hold(Cluster *c, Scratch *s);
 /* True when the node has left, or its grace, a new leader's observation and the hold are over. */
 bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node);

@@ -12,7 +12,13 @@
 
 bool queue_goes_before(const CoreJob *a, const CoreJob *b);
 bool queue_job_waits(const CoreJob *job);
-/* Returns the job whose patience is over, so that this one may neither start nor grow before it; NULL: none. */
+/* Returns the job whose patience is over: this one neither starts nor grows on what that one can use. NULL: none. */
 const CoreJob *queue_find_ahead(const Cluster *c, Scratch *s, const CoreJob *job);
+/* Returns the slots of the node that a job which is ahead of this one in that way can use. */
+uint64_t queue_reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
+                              const CoreNode *node);
+/* Returns the job whose patience ends before this one must have left to grow, by the plan that was just made, onto what
+ * that one can use; NULL: none. */
+const CoreJob *queue_find_ahead_soon(const Cluster *c, Scratch *s, const CoreJob *job);
 /* True when another job that waits fits now. */
 bool queue_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -22,27 +22,32 @@ static void say_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-/* A node that has just appeared may vanish again, and others may follow it. So growth waits until every node has stayed
- * for a TTL, or for the time that a growth too early would cost, whichever is less. */
-static bool nodes_have_stayed(const Cluster *c, Scratch *s, const CoreJob *job)
+/* How long a node stays before a world grows onto it: a TTL, or the time that a growth too early would cost, whichever
+ * is less. */
+static uint64_t stay_usec(const Cluster *c, const CoreJob *job)
 {
-    uint64_t stay_usec = MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
-    bool stayed = true;
-    for (int i = 0; i < c->limits.nodes; i++)
-        if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].admitted)
-            stayed &= cluster_due(c, s, c->nodes[i].changed_usec + stay_usec);
-    return stayed;
+    return MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
 }
 
-static bool may_grow_now(const Cluster *c, Scratch *s, const CoreJob *job)
+/* A node that has just appeared may vanish again, and others may follow it. So growth waits until every node of the
+ * larger plan, the one that was just made, has stayed. Returns one that has not; NULL: all have. */
+static const CoreNode *find_newcomer(const Cluster *c, Scratch *s, const CoreJob *job)
 {
-    /* The interval is over by the record's time or by this machine's since it learnt of the last growth, whichever
-     * comes first: a clock that is set back must not hold growth up. */
+    const CoreNode *newcomer = NULL;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (s->free_slots[i] && !cluster_due(c, s, c->nodes[i].changed_usec + stay_usec(c, job)) &&
+            !newcomer)
+            newcomer = &c->nodes[i];
+    return newcomer;
+}
+
+/* The interval is over by the record's time or by this machine's since it learnt of the last growth, whichever comes
+ * first: a clock that is set back must not hold growth up. */
+static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
+{
     uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
     uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
-    if (rest && !cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval)))
-        return false;
-    return nodes_have_stayed(c, s, job);
+    return !rest || cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval));
 }
 
 /* Notes that the user's newest request was looked at and changes nothing now: ranks for which there are no slots
@@ -78,8 +83,9 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
 
     Plan plan;
     plan_world(c, s, job, &plan);
-    /* nodes cordoned meanwhile must not shrink a world that is meant to stay as large, or to grow */
-    bool smaller = wanted < present && plan.size > 0, larger = plan.size > present;
+    /* nodes cordoned meanwhile must not shrink a world that is meant to stay as large, or to grow, nor make one smaller
+     * than was asked for */
+    bool smaller = wanted < present && plan.size == wanted, larger = plan.size > present;
     if (!smaller && !larger) /* a request for fewer ranks that cannot be met now stays open */
         return asked && wanted >= present && decide_heard(c, job, d);
     if (asked) {
@@ -87,7 +93,9 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
         return ask_to_leave(c, job, PHASE_RESIZING, decide_asked(reason, job->desired.by, asked_by),
                             d);
     }
-    if (queue_somebody_starts(c, s, job) || !may_grow_now(c, s, job) ||
+    if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
+        queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
+        queue_somebody_starts(c, s, job) ||               /* it makes plans of its own */
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
     assert(larger && plan.size <= wanted);
@@ -101,10 +109,13 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
 
 static const char wanted_word[] = " wanted: ";
 
-/* Says what holds growth up although the slots are free. */
+/* Says what holds growth up although the slots of the plan that was just made are free. */
 static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     const CoreJob *ahead = queue_find_ahead(c, s, job);
+    const CoreNode *newcomer = find_newcomer(c, s, job);
+    if (!ahead)
+        ahead = queue_find_ahead_soon(c, s, job);
     if (ahead) {
         text_add(t, "waits for job ");
         text_add(t, ahead->name);
@@ -112,8 +123,16 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
         plan_say_slots(ahead, plan_needed(ahead), t);
     } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
         text_add(t, "waits until its store takes checkpoints again");
-    } else {
+    } else if (!interval_is_over(c, s, job)) {
         text_add(t, "waits for recovery.grow_interval_s");
+    } else if (newcomer) {
+        text_add(t, "waits until ");
+        text_add(t, newcomer->record.name);
+        text_add(t, " has stayed for ");
+        text_add_int(t, (int64_t)(stay_usec(c, job) / USEC_PER_SEC));
+        text_add(t, " s");
+    } else {
+        text_add(t, "waits for a job that starts");
     }
 }
 
@@ -123,7 +142,7 @@ static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
     int wanted = plan_wanted(job), present = job->world.size;
     Plan plan;
     plan_world(c, s, job, &plan);
-    int missing = (wanted > present ? wanted : plan_needed(job)) - plan.available;
+    int missing = wanted - plan.available;
     text_add_int(t, present);
     text_add(t, present == 1 ? " rank, " : " ranks, ");
     text_add_int(t, wanted);

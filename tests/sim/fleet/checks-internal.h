@@ -56,6 +56,8 @@ typedef struct NodeLedger {
 typedef struct Told { /* a controller in its life, of a job */
     char submission[SUBMISSION_BYTES];
     int64_t generation, world_revision, word_revision;
+    int64_t went_generation;       /* the newest that it was told may go */
+    uint64_t word_usec, went_usec; /* when it was told of that word, of that "go" */
     CommitMark committed;
 } Told;
 
@@ -66,6 +68,7 @@ typedef struct ControllerLedger {
     Told told[FLEET_JOBS_MAX];
     CordonRecord *cordons; /* of each node, owned */
     int64_t *cordon_revisions;
+    uint64_t *cordon_usec;   /* when it was told of each; owned */
     int64_t *node_revisions; /* newest that it has read of each node's record; owned */
 } ControllerLedger;
 
@@ -78,6 +81,7 @@ typedef struct Writing { /* one transaction */
 extern ChecksOptions checks_options;
 extern Ledger ledgers[FLEET_JOBS_MAX];
 extern NodeLedger node_ledgers[FLEET_NODES_MAX];
+extern bool checks_clocks_differ;
 extern ControllerLedger controller_ledgers[FLEET_CONTROLLERS_MAX];
 
 Ledger *ledger_of(const char *job);
@@ -101,8 +105,11 @@ const Told *told_of(const Writing *w, const Ledger *job);
 /* ---- checks-time.c ---- */
 void checks_node(const Writing *w, const Entry *e);
 void checks_absence(const Writing *w, const IncidentRecord *incident);
+void checks_hold(const Writing *w, const Entry *e);
 void checks_loss(const Writing *w, const Entry *e);
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase);
+void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *old,
+                       const PhaseRecord *phase);
 
 /* ---- checks-lost.c ---- */
 void checks_word(const Writing *w, const Entry *e);

@@ -11,6 +11,7 @@
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
+#include "tests/sim/seams/loop.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,6 +39,8 @@ static void tell_cordon(ControllerLedger *c, const Event *event)
     const int node = node_index(event->name);
     if (event->revision < c->cordon_revisions[node])
         return; /* a late copy */
+    if (event->revision > c->cordon_revisions[node])
+        c->cordon_usec[node] = loops_now_usec();
     c->cordon_revisions[node] = event->revision;
     if (event->cordon)
         c->cordons[node] = *event->cordon;
@@ -72,8 +75,16 @@ void checks_controller_reads(int controller, const Event *event)
     if (event->kind == EVENT_CHECKPOINTS &&
         commit_mark_is_before(told->committed, checkpoints_mark(event->checkpoints)))
         told->committed = checkpoints_mark(event->checkpoints);
-    if (event->kind == EVENT_DESIRED && event->revision == job->word_revision)
+    if (event->kind == EVENT_DESIRED && event->revision == job->word_revision &&
+        event->revision > told->word_revision) {
         told->word_revision = event->revision;
+        told->word_usec = loops_now_usec();
+    }
+    if (event->kind == EVENT_PHASE && event->phase->go &&
+        event->phase->generation > told->went_generation) {
+        told->went_generation = event->phase->generation;
+        told->went_usec = loops_now_usec();
+    }
 }
 
 const Told *told_of(const Writing *w, const Ledger *job)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-time.c - see checks.h: whose absence a leader may act upon and when, and who starts before whom. */
+/* checks-time.c - see checks.h: whose absence a leader may act upon and when, and who starts before whom; and
+ * that a request is heard before the first step. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -71,6 +72,43 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
         check_hold(w, phase->tried_revision);
 }
 
+static struct {    /* the last that began */
+    bool is_whole; /* else it began before its incident, and most have come back since */
+    uint64_t usec;
+    int64_t revision;
+} hold;
+
+/* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL,
+ * while most of the nodes that it counts have not been seen since. */
+void checks_hold(const Writing *w, const Entry *e)
+{
+    enum { LEAST_TTLS = 9 };
+    const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
+    const uint64_t now = loops_now_usec(), least_usec = LEAST_TTLS * checks_options.core.ttl_usec;
+    int seen = 0;
+    if (!incident || strcmp(incident->cause, "nodes-vanished") != 0)
+        return;
+    if (!old) {
+        hold.usec = now;
+        hold.revision = w->h->revision;
+        hold.is_whole = incident->hold_until_usec > incident->at_usec + least_usec;
+    }
+    if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ || !hold.is_whole ||
+        now >= hold.usec + least_usec)
+        return;
+    for (int i = 0; i < checks_options.n_nodes; i++) {
+        const NodeLedger *node = &node_ledgers[i];
+        const Entry *record = history_find(w->h, KEY_NODES, fleet_node_name(i));
+        seen +=
+            record && (record->after.there || node->up_revision > hold.revision ||
+                       node->left_revision > hold.revision || node->gone_revision > hold.revision);
+    }
+    const int gone = incident->hold_nodes - seen;
+    if (gone >= HOLD_NODES_MIN && gone * HOLD_SHARE > incident->hold_nodes)
+        books_break("hold", "%d of %d nodes are gone, and %s is over after %.1f s", gone,
+                    incident->hold_nodes, e->name, (double)(now - hold.usec) / 1e6);
+}
+
 /* The page of a lost node: over when it is back, or cordoned, and not before anything has become of it. */
 void checks_loss(const Writing *w, const Entry *e)
 {
@@ -136,9 +174,24 @@ static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_re
     return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
 }
 
-/* Nothing starts before a job that has waited long, comes first and could run. */
+/* The world takes a slot that the other job could use, where nobody holds the node back. */
+static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *world)
+{
+    for (size_t i = 0; i < world->n_runs; i++) {
+        const NodeRecord *node = entry_before(history_find(w->h, KEY_NODES, world->runs[i].node));
+        const Entry *cordon = history_find(w->h, KEY_CORDONS, world->runs[i].node);
+        const int n = node ? MIN(other->needs_gpu ? node->n_gpus : 64, node->n_slots) : 0;
+        if (n > 0 && (!cordon || !cordon->before.there) &&
+            (int)__builtin_ctzll(world->runs[i].slots) < n)
+            return true;
+    }
+    return false;
+}
+
+/* Nothing starts before a job that has waited long, comes first and could run, on a slot that this one could use. */
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 {
+    const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
     const PhaseRecord *old = entry_before(history_find(w->h, KEY_PHASES, job->name));
     const uint64_t patience = checks_options.core.queue_patience_usec + seconds(1);
     if (!old || old->phase != PHASE_PENDING)
@@ -148,8 +201,46 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
         if (other == job || !goes_before(w, other->name, job->name))
             continue;
         const uint64_t since = waits_since(w, other, phase->tried_revision);
-        if (since && loops_now_usec() > since + patience)
+        if (since && loops_now_usec() > since + patience && world && takes_of(w, other, world))
             books_break("queue", "%s starts before %s, which has waited for %.1f s", job->name,
                         other->name, (double)(loops_now_usec() - since) / 1e6);
+    }
+}
+
+/* ---- requests before the first step ---- */
+
+enum { HEARD_SEC = 6 }; /* a leader may wait for 5 s for the answer to what it wrote before */
+
+static bool is_old(uint64_t told_usec, uint64_t went_usec)
+{
+    return loops_now_usec() > MAX(told_usec, went_usec) + seconds(HEARD_SEC);
+}
+
+/* A world that has gone and has not made its first step runs no further beside a stop or a drain that its leader was
+ * told of: there is nothing to save. */
+void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *old,
+                       const PhaseRecord *phase)
+{
+    const Told *told = told_of(w, job);
+    const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
+    const ControllerLedger *c = &controller_ledgers[w->controller];
+    if (!told || !world || !old->go || old->generation != phase->generation ||
+        told->went_generation != phase->generation || job->broken_phase || job->broken_world ||
+        books_job(job->name)->spec_by_hand ||
+        (old->phase != PHASE_STARTING && old->phase != PHASE_RECOVERING))
+        return;
+    const uint64_t went_usec = MAX(told->went_usec, c->led_usec);
+    if (told->word_revision == job->word_revision && job->word.state == DESIRED_STOPPED &&
+        is_old(told->word_usec, went_usec))
+        books_break("heard", "%s is to stop, and runs %lld", job->name,
+                    (long long)phase->generation);
+    for (size_t i = 0; i < world->n_runs; i++) {
+        const int node = node_index(world->runs[i].node);
+        const int at = cordon_find(&c->cordons[node], CORDON_OPERATOR, "", "");
+        if (at >= 0 && c->cordons[node].causes[at].mode == CORDON_DRAIN &&
+            c->cordon_revisions[node] > old->tried_revision &&
+            is_old(c->cordon_usec[node], went_usec))
+            books_break("heard", "%s is drained, and %s-%lld makes its first step there",
+                        world->runs[i].node, job->name, (long long)phase->generation);
     }
 }

@@ -21,6 +21,7 @@ ChecksOptions checks_options;
 Ledger ledgers[FLEET_JOBS_MAX];
 NodeLedger node_ledgers[FLEET_NODES_MAX];
 ControllerLedger controller_ledgers[FLEET_CONTROLLERS_MAX];
+bool checks_clocks_differ;
 static size_t n_ledgers;
 static ChecksCounts counts;
 
@@ -199,8 +200,8 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* A word about the size acts in its own direction, however the plan has changed since. Whoever puts a phase back says
- * again what was decided when another size was wanted. */
+/* A word about the size acts in its own direction, and no further, however the plan has changed since. Whoever puts a
+ * phase back says again what was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
     const DesiredRecord *desired = record_of(w, KEY_DESIRED, job->name);
@@ -211,7 +212,7 @@ static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase
     job->resized_generation = phase->generation;
     (void)snprintf(job->resized, sizeof(job->resized), "%s", phase->reason);
     const int wanted = MIN(desired->target ? desired->target : desired->max, job->n_grains);
-    if (wanted == from || (wanted > from) != (to > from))
+    if (wanted == from || (wanted > from) != (to > from) || to < MIN(wanted, from))
         books_break("resize", "%s %s, and %d ranks are wanted", job->name, phase->reason, wanted);
 }
 
@@ -271,6 +272,8 @@ static void check_phase(const Writing *w, const Entry *e)
     if (phase->leave && (!old->leave || old->generation != phase->generation))
         note_mark(phase->submission, phase->generation, true);
     const bool asked = phase->leave && !old->leave && before; /* else it was put back */
+    if (before && phase->phase == PHASE_RUNNING && old->phase != PHASE_RUNNING)
+        checks_first_step(w, job, old, phase);
     counts.n_leaves += asked;
     if (asked)
         check_resize(w, job, phase);
@@ -332,6 +335,7 @@ static void check_incident(const Writing *w, const Entry *e)
     if (!old && incident->job[0] && strcmp(incident->cause, "node-lost") == 0)
         checks_absence(w, incident);
     checks_loss(w, e);
+    checks_hold(w, e);
     if (!old || old->state != incident->state)
         fleet_say("  incident %s %s: %s %s %s", e->name,
                   incident->state == INCIDENT_OPEN ? "open" : "resolved", incident->cause,
@@ -482,6 +486,7 @@ static void forget_controller(int controller)
 {
     free(controller_ledgers[controller].cordons);
     free(controller_ledgers[controller].cordon_revisions);
+    free(controller_ledgers[controller].cordon_usec);
     free(controller_ledgers[controller].node_revisions);
     controller_ledgers[controller] = (ControllerLedger){0};
 }
@@ -492,6 +497,7 @@ void checks_controller_starts(int controller)
     forget_controller(controller);
     controller_ledgers[controller].cordons = memory_zeroed(n, sizeof(CordonRecord));
     controller_ledgers[controller].cordon_revisions = memory_zeroed(n, sizeof(int64_t));
+    controller_ledgers[controller].cordon_usec = memory_zeroed(n, sizeof(uint64_t));
     controller_ledgers[controller].node_revisions = memory_zeroed(n, sizeof(int64_t));
 }
 
@@ -511,12 +517,15 @@ void checks_controller_stepped(int controller, const Event *event, const Cluster
 
 /* ---- life ---- */
 
+void checks_clock_steps(void) { checks_clocks_differ = true; }
+
 ChecksCounts checks_counts(void) { return counts; }
 
 void checks_open(const ChecksOptions *options)
 {
     checks_options = *options;
     n_ledgers = n_marks = 0;
+    checks_clocks_differ = false;
     last_term = 0;
     counts = (ChecksCounts){0};
     memset(candidates, 0, sizeof(candidates));

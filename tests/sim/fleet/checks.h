@@ -5,7 +5,7 @@
  * trainers do. Rules that records alone can break are those of histories (tests/history/rules.h).
  *
  *     checks.c         I1, I7, I10, resize, foreign: what each kind of record is asked
- *     checks-time.c    absence, hold, queue: what a leader may do when
+ *     checks-time.c    absence, hold, queue, heard: what a leader may do when
  *     checks-lost.c    what a leader puts back and removes, and what it does to cordons
  *     checks-commits.c I3, I4, I9, lost: what was committed is whole, continues the last, and is never lost
  *
@@ -24,6 +24,9 @@ typedef struct ChecksOptions {
     ClusterConfig core;
     bool has_small_tables; /* records need not fit */
 } ChecksOptions;
+
+/* A controller's wall clock is off from now on: what leaders tell each other in its time is not held against them. */
+void checks_clock_steps(void);
 
 void checks_open(const ChecksOptions *options);
 void checks_close(void);

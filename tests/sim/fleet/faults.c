@@ -561,6 +561,10 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
         for (int i = 0; i < ret->n_jobs; i++)
             ret->jobs[i].plan.needs_gpu = chance(667);
     }
+    for (int i = 0; its_seed % 7 == 3 && i < ret->n_jobs; i++) {
+        fleet->startup_sec = 20;
+        ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
+    }
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));
@@ -607,6 +611,7 @@ void faults_heal(void)
     fleet_say("healing");
     is_healed = true;
     manifests_lose(false);
+    trainers_hurry();
     for (int i = 0; i < play->fleet.n_members; i++)
         on_member_well(i);
     manifests_mend();

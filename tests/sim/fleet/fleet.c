@@ -528,6 +528,8 @@ void fleet_step_clock(bool of_node, int number, int64_t by_usec)
         of_node ? &nodes[number].real_offset_usec : &controllers[number].real_offset_usec;
     sd_event *loop = of_node ? nodes[number].loop : controllers[number].loop;
     *offset += by_usec;
+    if (!of_node)
+        checks_clock_steps();
     if (loop)
         loop_set_realtime_offset(loop, *offset);
 }

@@ -68,4 +68,5 @@ typedef struct Plan {
 } Plan;
 
 Plan *trainer_plan(const char *job);
+uint64_t trainer_step_usec(const char *job, bool is_first);
 void trainer_plans_clear(void);

@@ -7,8 +7,21 @@
 
 static Plan plans[FLEET_JOBS_MAX];
 static size_t n_plans;
+static bool hurry;
 
-void trainer_plans_clear(void) { n_plans = 0; }
+void trainer_plans_clear(void)
+{
+    n_plans = 0;
+    hurry = false;
+}
+
+void trainers_hurry(void) { hurry = true; }
+
+uint64_t trainer_step_usec(const char *job, bool is_first)
+{
+    const TrainerPlan *plan = &trainer_plan(job)->plan;
+    return plan->step_usec + (is_first && !hurry ? plan->first_usec : 0);
+}
 
 Plan *trainer_plan(const char *job)
 {

@@ -223,12 +223,12 @@ static void ring_finish(Ring *ring)
     ring_end(ring, ring->step >= trainer_plan(ring->job)->plan.steps ? "finished" : "left");
 }
 
-static void ring_begin_step(Ring *ring)
+static void ring_begin_step(Ring *ring, bool is_first)
 {
     ring->stalled_usec = 0;
     for (int i = 0; i < ring->size; i++)
         say_stage(ring->of[i], ring->step + 1, STAGE_COMPUTING, 0);
-    after(&ring->timer, trainer_plan(ring->job)->plan.step_usec, on_step, ring);
+    after(&ring->timer, trainer_step_usec(ring->job, is_first), on_step, ring);
 }
 
 static void on_join_deadline(void *userdata)
@@ -257,7 +257,7 @@ static void ring_begin(Ring *ring)
     if (ring->step >= trainer_plan(ring->job)->plan.steps)
         ring_finish(ring); /* the last world died after its last commit */
     else
-        ring_begin_step(ring);
+        ring_begin_step(ring, true);
 }
 
 static void join(Trainer *t)
@@ -378,7 +378,7 @@ static void on_step(void *userdata)
     if (!ring->saves && (ring->ends || ring->step % plan->plan.save_steps == 0))
         begin_save(ring);
     if (!ring->ends)
-        ring_begin_step(ring);
+        ring_begin_step(ring, false);
 }
 
 /* ---- saving ---- */

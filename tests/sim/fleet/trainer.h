@@ -15,6 +15,8 @@
 typedef struct TrainerPlan {
     int64_t steps, save_steps;
     uint64_t step_usec, save_usec, restore_usec;
+    uint64_t
+        first_usec; /* how much longer the first step of a world takes until trainers_hurry() */
     uint64_t ahead_usec; /* how long the samples last that were read ahead of a store that is out */
     bool needs_gpu;
 } TrainerPlan;
@@ -26,6 +28,8 @@ void trainers_close(void);
 TaskProgram trainers_program(int node);
 /* From now on the worlds of jobs of that name train by this plan. */
 void trainers_plan(const char *job, const TrainerPlan *plan);
+/* From now on a first step takes as long as any other one. */
+void trainers_hurry(void);
 
 /* A world of that generation may go: no rank of an older one must run, but where nobody can reach it. */
 void trainers_check_go(const char *job, int64_t generation);
