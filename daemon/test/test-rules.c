@@ -332,6 +332,21 @@ static void test_exit_is_judged(_unused_ void **state)
     v = exit_judge(CLD_KILLED, SIGKILL, &none,
                    "2026-11-21T17:05:39.289Z info sdtrainer: indexing file:///data", NULL);
     assert_string_equal(v.text, "killed by SIGKILL");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none,
+                   "2026-11-21T17:05:39.289Z error sdtrainer: the checkpoint of step 95 failed, "
+                   "training goes on: "
+                   "/ck/g4: No space left on device STEP=95",
+                   NULL);
+    assert_string_equal(v.text, "killed by SIGKILL");
+    v = exit_judge(CLD_EXITED, 78, &none,
+                   "2026-11-21T17:05:39.289Z warning sdtrainer: attempt 2 failed: 503", NULL);
+    assert_string_equal(v.text, "exited 78 (never-retry) without a word");
+    v = exit_judge(CLD_EXITED, 78, &none,
+                   "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key", NULL);
+    assert_string_equal(v.text, "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none, "x, training goes on: y",
+                   NULL); /* a library's words */
+    assert_string_equal(v.text, "x, training goes on: y");
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");

@@ -24,10 +24,16 @@ static void say(ExitVerdict *v, const char *text)
     (void)snprintf(v->text, sizeof(v->text), "%s", text); /* evidence may be cut */
 }
 
-/* A trainer's own log line about its daily work explains no death; a library's last cry does. */
+/* A trainer's own log line about its daily work explains no death, and no warning of it does; a library's last cry does. */
 static bool explains(const char *line)
 {
-    return *line && !strstr(line, " info sdtrainer: ") && !strstr(line, " debug sdtrainer: ");
+    static const char *const daily[] = {" info sdtrainer: ", " debug sdtrainer: ",
+                                        " warning sdtrainer: "};
+    for (size_t i = 0; i < ELEMENTSOF(daily); i++)
+        if (strstr(line, daily[i]))
+            return false;
+    const char *error = strstr(line, " error sdtrainer: ");
+    return *line && (!error || !strstr(error, ", training goes on: "));
 }
 
 ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *last_line,
