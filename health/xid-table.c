@@ -15,8 +15,8 @@
 /* clang-format off */
 static const XidRow table[] = {
     /* A program's fault, as a rule. */
-    {XID_GPU, 13, 13, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: 13 again and again asks for diagnostics"},
-    {XID_GPU, 31, 31, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: 31 again and again asks for diagnostics"},
+    {XID_GPU, 13, 13, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: repeated, diagnostics"},
+    {XID_GPU, 31, 31, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: repeated, diagnostics"},
     {XID_GPU, 43, 43, XID_ANY, XID_PROGRAM, "catalogue: ignore, a program's"},
     /* What is left of a program: the text names what ended it. */
     {XID_GPU, 45, 45, XID_ANY, XID_NOTE, "catalogue: ignore, see the Xid that caused it"},
@@ -52,9 +52,9 @@ static const XidRow table[] = {
     {XID_GPU, 144, 150, XID_WORD_NONFATAL, XID_NOTE, "catalogue: ignore, by severity; gpud"},
     {XID_GPU, 144, 150, XID_ANY, XID_NOTE, "catalogue: by severity; no word, no severity"},
     {XID_GPU, 151, 151, XID_ANY, XID_REBOOT, "catalogue: reboot; EKS"},
-    {XID_GPU, 154, 154, XID_WORD_CURED, XID_CURED, "catalogue: by its text, \"None\""},
-    {XID_GPU, 154, 154, XID_WORD_RESET, XID_RESET, "catalogue: by its text, \"GPU Reset Required\", \"Drain and Reset\", \"Drain P2P\""},
-    {XID_GPU, 154, 154, XID_WORD_REBOOT, XID_REBOOT, "catalogue: by its text, \"Node Reboot Required\"; EKS"},
+    {XID_GPU, 154, 154, XID_WORD_CURED, XID_CURED, "catalogue: \"None\""},
+    {XID_GPU, 154, 154, XID_WORD_RESET, XID_RESET, "catalogue: \"GPU Reset Required\", \"Drain ...\""},
+    {XID_GPU, 154, 154, XID_WORD_REBOOT, XID_REBOOT, "catalogue: \"Node Reboot Required\"; EKS"},
     {XID_GPU, 155, 156, XID_ANY, XID_RESET, "catalogue: reset; EKS"},
     {XID_GPU, 157, 157, XID_ANY, XID_SUSPECT, "catalogue: contact support"},
     {XID_GPU, 158, 158, XID_ANY, XID_RESET, "catalogue: reset; EKS"},

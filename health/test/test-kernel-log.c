@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-kernel-log.c - what drivers say in the kernel's log: which words are heard, what each asks for, what the settings
+/* test-kernel-log.c - what drivers say in the kernel's log: which words are heard, what each asks for, what settings
  * put in its place, and what is remembered between two lives of the daemon. */
 #include "base/cleanup.h"
 #include "base/json.h"
@@ -351,7 +351,7 @@ static void test_programs_that_fail_again_and_again(_unused_ void **state)
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 }
 
-/* One submission's bug is no fault of a GPU, however often; one crash has many lines; 45 is what is left of a program. */
+/* One submission's bug is no fault of a GPU, however often. One crash has many lines, and 45 is only what is left. */
 static void test_one_program_is_no_proof(_unused_ void **state)
 {
     KernelScene scene = new_scene();
