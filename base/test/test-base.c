@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/printable.h"
+#include "base/proxy.h"
 #include "base/test/testing.h"
 
 #include <math.h>
@@ -127,6 +128,63 @@ static void long_paths_lose_their_middle(void **state)
     assert_non_null(strstr(err.text, "/x.bin: No space left on device"));
     (void)error_set(&err, -EIO, "%0494d" E20, 1); /* cut between characters */
     assert_int_equal(strlen(err.text), 494);
+}
+
+/* The rules of libcurl, for which of the environment's proxies it takes. */
+static void the_environments_proxy_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *name, *value, *no_proxy, *text;
+    } all[] = {
+        {"http://a.example/x", "http_proxy", "http://127.0.0.1:9", NULL,
+         ", through the proxy http://127.0.0.1:9 of http_proxy"},
+        {"http://a.example/x", "http_proxy", "127.0.0.1:9", NULL,
+         ", through the proxy 127.0.0.1:9 of http_proxy"},
+        {"http://a.example/x", "http_proxy", "http://me:secret@p:9/x", NULL,
+         ", through the proxy http://p:9 of http_proxy"},
+        {"http://a.example/x", "HTTP_PROXY", "http://p:9", NULL, ""},
+        {"http://a.example/x", "https_proxy", "http://p:9", NULL, ""},
+        {"http://a.example/x", "all_proxy", "socks5h://p", NULL,
+         ", through the proxy socks5h://p of all_proxy"},
+        {"https://a.example/x", "HTTPS_PROXY", "http://p:9", NULL,
+         ", through the proxy http://p:9 of HTTPS_PROXY"},
+        {"https://a.example/x", "ALL_PROXY", "http://p:9", NULL,
+         ", through the proxy http://p:9 of ALL_PROXY"},
+        {"https://a.example/x", "http_proxy", "http://p:9", NULL, ""},
+        {"http://a.example/x", "http_proxy", "", NULL, ""},
+        {"http://a.example/x", "http_proxy", "http://p:9", "*", ""},
+        {"http://a.example:80/x", "http_proxy", "http://p:9", "b.example, a.example", ""},
+        {"http://a.example/x", "http_proxy", "http://p:9", ".EXAMPLE", ""},
+        {"http://a.example/x", "http_proxy", "http://p:9", "ample,xa.example,",
+         ", through the proxy http://p:9 of http_proxy"},
+        {"http://u@127.0.0.1:8/x", "http_proxy", "http://p:9", "127.0.0.1", ""},
+        {"http://[::1]:8/x", "http_proxy", "http://p:9", "[::1]", ""},
+        {"http://10.1.2.3/x", "http_proxy", "http://p:9", "10.0.0.0/8", ""},
+        {"", "http_proxy", "http://p:9", NULL, ", through the proxy http://p:9 of http_proxy"},
+    };
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                                        "ALL_PROXY",  "no_proxy",    "NO_PROXY",    "HTTP_PROXY"};
+    char text[PROXY_TEXT_BYTES];
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        for (size_t k = 0; k < ELEMENTSOF(names); k++)
+            (void)unsetenv(names[k]);
+        (void)setenv(all[i].name, all[i].value, 1);
+        if (all[i].no_proxy)
+            (void)setenv(i % 2 ? "no_proxy" : "NO_PROXY", all[i].no_proxy, 1);
+        assert_string_equal(proxy_named(all[i].url, text), all[i].text);
+    }
+    for (size_t k = 0; k < ELEMENTSOF(names); k++)
+        (void)unsetenv(names[k]);
+    (void)setenv(
+        "http_proxy",
+        "http://"
+        "1234567890123456789012345678901234567890123456789012345678901234567890123456789012345"
+        "678901234567890123456789012345678901234567890",
+        1);
+    assert_true(strlen(proxy_named("http://a", text)) < sizeof(text) - 1);
+    assert_non_null(strstr(text, " of http_proxy"));
+    (void)unsetenv("http_proxy");
 }
 
 /* A job may name any file as its config: what is in it is not for the log. */
@@ -384,6 +442,7 @@ int main(void)
         cmocka_unit_test(half_a_character_at_the_end_goes),
         cmocka_unit_test(wrong_bytes_leave_the_rest_readable),
         cmocka_unit_test(long_paths_lose_their_middle),
+        cmocka_unit_test(the_environments_proxy_is_named),
         cmocka_unit_test(json_errors_quote_nothing),
         cmocka_unit_test(json_errors_name_file_key_and_value),
         cmocka_unit_test(hashes_match_published_values),
