@@ -204,11 +204,9 @@ static json_t *encode_text(const char *text)
     json_t *value = json_string(text);
     if (value)
         return value;
-    _cleanup_free_ char *ascii = memory_text(text);
-    for (char *p = ascii; *p; p++)
-        if ((unsigned char)*p >= 0x80)
-            *p = '?';
-    return json_string(ascii);
+    _cleanup_free_ char *repaired = memory_text(text);
+    printable_repair(repaired);
+    return json_string(repaired);
 }
 
 static json_t *encode_field(json_t *object, const Field *f, const char *record)

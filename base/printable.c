@@ -28,6 +28,86 @@ void printable_end(char *text)
         return;
     char *first = text + n - n_more - 1;
     const unsigned char c = (unsigned char)*first;
-    if (n_more < (c >= 0xf0 ? 3U : c >= 0xe0 ? 2U : c >= 0xc0 ? 1U : 0U))
+    if (c <= 0xf4 && n_more < (c >= 0xf0 ? 3U : c >= 0xe0 ? 2U : c >= 0xc0 ? 1U : 0U))
         *first = '\0';
+}
+
+/* The bytes of the character at p; 0: there is none. As JSON has it: no surrogates, nothing longer than it must be. */
+static size_t character_at(const unsigned char *p, size_t n)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 0;
+    if (length <= 1)
+        return length;
+    uint32_t code = p[0] & (0x7fU >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (i >= n || (p[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (p[i] & 0x3fU);
+    }
+    bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    return p[0] >= 0xf8 || code < least[length] || is_surrogate || code > 0x10ffff ? 0 : length;
+}
+
+void printable_repair_bytes(char *text, size_t n)
+{
+    for (size_t i = 0; i < n;) {
+        size_t length = character_at((const unsigned char *)text + i, n - i);
+        if (length == 0)
+            text[i] = '?';
+        i += MAX(length, (size_t)1);
+    }
+}
+
+void printable_repair(char *text)
+{
+    printable_end(text);
+    printable_repair_bytes(text, strlen(text));
+}
+
+static const char left_out[] = "...";
+
+/* The longest word with a '/'. */
+static size_t longest_path(const char *text, char **ret)
+{
+    static const char ends[] = " \t\"'<>|,;";
+    size_t best = 0;
+    for (const char *word = text; *word;) {
+        word += strspn(word, ends);
+        size_t n = strcspn(word, ends);
+        if (n > best && memchr(word, '/', n)) {
+            best = n;
+            *ret = (char *)word;
+        }
+        word += n;
+    }
+    return best;
+}
+
+static bool is_inside(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
+
+void printable_shorten_paths(char *text, size_t n)
+{
+    enum { HEAD = 16, TAIL = 32, DOTS = sizeof(left_out) - 1 };
+    for (size_t all; (all = strlen(text)) > n;) {
+        char *path = text;
+        size_t length = longest_path(text, &path);
+        if (length <= HEAD + TAIL + DOTS)
+            return;
+        size_t stays = length - MIN(length - HEAD - TAIL, all - n + DOTS), head = stays / 3;
+        char *from = path + MAX(head, (size_t)HEAD),
+             *to = path + length - (stays - (size_t)(from - path));
+        char *before = memmem(path, length, left_out, DOTS);
+        if (before && (before < path + HEAD / 2 || before + TAIL / 2 > path + length))
+            before =
+                NULL; /* dots of its own; those in the middle say that it was shortened before */
+        from = before ? MIN(from, before) : from;
+        to = before ? MAX(to, before + DOTS) : to;
+        while (from > path && is_inside(*from))
+            from--;
+        while (is_inside(*to))
+            to++;
+        memcpy(from, left_out, DOTS);
+        memmove(from + DOTS, to, strlen(to) + 1);
+    }
 }

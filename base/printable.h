@@ -19,3 +19,10 @@ void printable_make(char *text);
 void printable_end(char *text);
 /* Works as printable_make() on n bytes, which need no NUL. */
 void printable_make_bytes(char *text, size_t n);
+/* Replaces each byte that belongs to no character with '?', so that the rest can be read. */
+void printable_repair_bytes(char *text, size_t n);
+/* The same, but the half of a character at the end goes. */
+void printable_repair(char *text);
+/* Leaves out the middle of long paths and URIs, the longest first, until the text has at most n bytes: what is wrong
+ * stands at its end. A text whose paths cannot make up for it stays longer. */
+void printable_shorten_paths(char *text, size_t n);

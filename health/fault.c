@@ -33,6 +33,8 @@ static const FaultRule rules[FAULTS] = {
     [FAULT_XID_REBOOT]          = {"xid-reboot",          HEALTH_ISOLATE, SCOPE_NODE, CURE_REBOOT},
     [FAULT_XID_RESET]           = {"xid-reset",           HEALTH_DRAIN,   SCOPE_NODE, CURE_RESET},
     [FAULT_XID_SUSPECT]         = {"xid-suspect",         HEALTH_SUSPECT, SCOPE_NODE, CURE_RESET},
+    [FAULT_XID_REPEATED]        = {"xid-repeated",        HEALTH_SUSPECT, SCOPE_SLOT, CURE_ITSELF},
+    [FAULT_NIC_FATAL]           = {"nic-fatal",           HEALTH_SUSPECT, SCOPE_NODE, CURE_CLEAR},
     [FAULT_LOG_OVERRUN]         = {"kernel-log-overrun",  HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
     [FAULT_LOG_UNREADABLE]      = {"kernel-log-unread",   HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
     [FAULT_RDMA_COUNT_SEEN]     = {"rdma-count-seen",     HEALTH_SUSPECT, SCOPE_NODE, CURE_ITSELF},
@@ -67,6 +69,7 @@ const char *fault_cure_text(FaultCure cure)
     static const char *const texts[CURES] = {
         [CURE_ITSELF] = "a round of probes that does not find it",
         [CURE_RESET] = "a reboot, or a reset of the GPU and sdctl node check --clear",
+        [CURE_CLEAR] = "a reboot, or sdctl node check --clear",
         [CURE_REBOOT] = "a reboot, then sdctl node uncordon",
         [CURE_REPAIR] = "repair or another GPU, then sdctl node uncordon",
         [CURE_DENIAL] = "a reboot, or 15 minutes without the notice",

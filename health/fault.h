@@ -33,6 +33,7 @@ typedef enum FaultScope {
 typedef enum FaultCure {
     CURE_ITSELF, /* the next round that does not find the fault */
     CURE_RESET,  /* a reset of the GPU */
+    CURE_CLEAR,  /* an operator's word */
     CURE_REBOOT,
     CURE_REPAIR,
     CURE_DENIAL, /* a reboot, or the cloud's denial for some time */
@@ -69,6 +70,8 @@ typedef enum FaultCode {
     FAULT_XID_REBOOT,
     FAULT_XID_RESET,
     FAULT_XID_SUSPECT,
+    FAULT_XID_REPEATED,
+    FAULT_NIC_FATAL,
     FAULT_LOG_OVERRUN,
     FAULT_LOG_UNREADABLE,
     FAULT_RDMA_COUNT_SEEN,

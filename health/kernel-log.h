@@ -1,12 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel-log.h - GPU faults that the kernel's log has told and nobody has cured yet.
+/* kernel-log.h - faults of devices that the kernel's log has told and nobody has cured yet.
  *
  * The daemon reads the log again after a restart. An event has the key (boot id, record's sequence),
  * so that none is counted twice and none is missed. A reboot ends an event, and so does the driver's
  * message that the GPU was reset (154 to "None"), or an operator; a restart of the daemon does not.
  *
+ * A program's fault (Xid 13, 31, 43) asks for nothing, for programs have bugs. XID_REPEATS of them in a day on one
+ * GPU, in programs of XID_REPEATS_SUBMISSIONS submissions at least, make that GPU suspect. What the program of one
+ * submission says within XID_BURST_SEC counts once: a crash has many lines, and a 13 is followed by a 43. NVSentinel
+ * counts 13 and 31 likewise: two in a day, 15 s and 3 minutes apart.
+ *
  * Ownership: a value; kernel_log_format() gives the caller a string.
- * Units:     seq is the kernel's number of a record; at_usec is CLOCK_REALTIME microseconds.
+ * Units:     seq is the kernel's number of a record; at_usec is CLOCK_REALTIME microseconds, boot_usec CLOCK_BOOTTIME.
  * Errors:    -EBADMSG: not a kernel log's state.
  * Threads:   loop thread only; no I/O.
  */
@@ -15,7 +20,38 @@
 #include "health/probe.h"
 #include "health/xid.h"
 
-enum { KERNEL_LOG_EVENTS_MAX = 32 };
+enum {
+    KERNEL_LOG_EVENTS_MAX = 32,
+    KERNEL_LOG_PROGRAMS_MAX = 64,
+    KERNEL_LOG_SUBMISSION_MAX = 32,
+    XID_REPEATS = 3,
+    XID_REPEATS_SUBMISSIONS = 2,
+    XID_REPEATS_SEC = 24 * 3600,
+    XID_BURST_SEC = 180,
+};
+
+typedef char PciAddress[PCI_ADDRESS_MAX];
+typedef char SubmissionId[KERNEL_LOG_SUBMISSION_MAX + 1];
+
+/* What is known beside the log. */
+typedef struct KernelScene {
+    uint64_t now_usec;  /* CLOCK_REALTIME */
+    uint64_t boot_usec; /* CLOCK_BOOTTIME */
+    XidOverrides overrides;
+    const PciAddress *gpus; /* of slot i */
+    size_t n_gpus;
+    const SubmissionId
+        *submissions; /* of the rank in slot i, or of the last one there; empty: none */
+    size_t n_submissions;
+} KernelScene;
+
+/* A program's fault. */
+typedef struct KernelProgram {
+    int code; /* of the last record */
+    PciAddress pci;
+    SubmissionId submission;
+    uint64_t boot_usec; /* of the first record */
+} KernelProgram;
 
 typedef struct KernelEvent {
     XidEvent xid;
@@ -28,8 +64,15 @@ typedef struct KernelLog {
     uint64_t next_seq; /* records before this number were read; 0: none was */
     KernelEvent events[KERNEL_LOG_EVENTS_MAX];
     size_t n_events;
-    int noted;     /* number of events that ask for nothing (a program's fault, a monitored one) */
-    uint64_t lost; /* number of records that were overwritten before they were read */
+    KernelProgram programs[KERNEL_LOG_PROGRAMS_MAX]; /* the oldest first */
+    size_t n_programs;
+    int noted; /* number of events that ask for nothing */
+    char note
+        [XID_TEXT_MAX]; /* the last of them, for people: "Xid 45 on 0000:dc:00, caused by Xid 149" */
+    PciAddress
+        pending; /* "NVRM: The NVIDIA GPU 0000:3b:00", whose sentence may end in another record */
+    uint64_t pending_seq;
+    uint64_t lost;     /* number of records that were overwritten before they were read */
     char unread[128];  /* why the log cannot be read; empty: it can */
     bool is_needed;    /* a log that cannot be read is a fault */
     bool lost_is_news; /* records were lost since the last round of probes */
@@ -37,11 +80,10 @@ typedef struct KernelLog {
 
 /* Forgets the events of every boot but this one. */
 void kernel_log_begin(KernelLog *log, const char *boot_id);
-/* Reads one record; returns true when an event is new or was cured. */
-bool kernel_log_take(KernelLog *log, const char *line, size_t n, uint64_t now_usec);
-/* Adds the open events to *ret as findings. gpus[i] is the PCI address of slot i. */
-void kernel_log_judge(const KernelLog *log, const char (*gpus)[PCI_ADDRESS_MAX], size_t n_gpus,
-                      ProbeResult *ret);
+/* Reads one record; returns true when an event is new, became worse or was cured. */
+bool kernel_log_take(KernelLog *log, const KernelScene *scene, const char *line, size_t n);
+/* Adds the open events to *ret as findings. */
+void kernel_log_judge(const KernelLog *log, const KernelScene *scene, ProbeResult *ret);
 /* Forgets every event, since an operator says that the GPUs are repaired. */
 void kernel_log_forget(KernelLog *log);
 

@@ -7,83 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- the table ---- */
-
-typedef struct XidRule {
-    int code;
-    XidAction action;
-} XidRule;
-
-/* One action a code. 48 and 95 spoil what lies in that GPU's memory; 74 is the fabric and with an
- * SXid the switch; 79 is off the bus. 63 is not fatal here: what it records (a row remapped, or
- * pending) is read through NVML. 94 is 95 contained in one program. */
-static const XidRule rules[] = {
-    {13, XID_APPLICATION},  {31, XID_APPLICATION},  {43, XID_IGNORE},        {45, XID_IGNORE},
-    {46, XID_RESET},        {48, XID_ISOLATE_SLOT}, {54, XID_ISOLATE},       {62, XID_RESET},
-    {63, XID_MONITOR},      {64, XID_RESET},        {68, XID_APPLICATION},   {69, XID_APPLICATION},
-    {74, XID_ISOLATE},      {79, XID_REBOOT},       {81, XID_SUSPECT},       {92, XID_MONITOR},
-    {94, XID_APPLICATION},  {95, XID_ISOLATE_SLOT}, {109, XID_RESET},        {110, XID_RESET},
-    {119, XID_RESET},       {120, XID_RESET},       {121, XID_IGNORE},       {125, XID_SUSPECT},
-    {126, XID_APPLICATION}, {136, XID_RESET},       {140, XID_ISOLATE_SLOT}, {142, XID_RESET},
-    {143, XID_RESET},       {144, XID_MONITOR},     {145, XID_MONITOR},      {146, XID_MONITOR},
-    {147, XID_MONITOR},     {148, XID_MONITOR},     {149, XID_MONITOR},      {150, XID_MONITOR},
-    {151, XID_REBOOT},      {155, XID_RESET},       {156, XID_RESET},        {157, XID_SUSPECT},
-    {158, XID_RESET},       {162, XID_MONITOR},     {163, XID_MONITOR},      {164, XID_MONITOR},
-    {165, XID_MONITOR},     {168, XID_REBOOT},
-};
-
 enum { XID_RECOVERY_ACTION = 154 };
-
-/* "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" */
-static XidAction judge_recovery(const char *text)
-{
-    const char *to = strstr(text, " to ");
-    if (!to)
-        to = text;
-    if (strstr(to, "Node Reboot Required"))
-        return XID_REBOOT;
-    if (strstr(to, "GPU Reset Required") || strstr(to, "Drain and Reset") ||
-        strstr(to, "Drain P2P"))
-        return XID_RESET;
-    return strstr(to, "(None)") ? XID_CURED : XID_SUSPECT;
-}
-
-XidAction xid_judge(int code, bool is_switch, const char *text)
-{
-    if (is_switch)
-        return strstr(text, "Non-fatal") || strstr(text, "Non-Fatal") ? XID_MONITOR
-               : strstr(text, "Fatal")                                ? XID_ISOLATE
-                                                                      : XID_SUSPECT;
-    if (code == XID_RECOVERY_ACTION)
-        return judge_recovery(text);
-    for (size_t i = 0; i < ELEMENTSOF(rules); i++)
-        if (rules[i].code == code)
-            return rules[i].action;
-    return XID_SUSPECT;
-}
-
-bool xid_fault(XidAction action, FaultCode *ret)
-{
-    switch (action) {
-    case XID_SUSPECT:
-        *ret = FAULT_XID_SUSPECT;
-        return true;
-    case XID_RESET:
-        *ret = FAULT_XID_RESET;
-        return true;
-    case XID_REBOOT:
-        *ret = FAULT_XID_REBOOT;
-        return true;
-    case XID_ISOLATE:
-        *ret = FAULT_XID_ISOLATE;
-        return true;
-    case XID_ISOLATE_SLOT:
-        *ret = FAULT_XID_SLOT;
-        return true;
-    default:
-        return false;
-    }
-}
 
 /* ---- text ---- */
 
@@ -161,44 +85,219 @@ static const char *find(const char *text, const char *end, const char *wanted)
     return text ? memmem(text, (size_t)(end - text), wanted, strlen(wanted)) : NULL;
 }
 
+/* The kernel writes a line's end inside a record as "\x0a"; it and what pads the next line become one blank. */
 static void copy_printable(char *to, size_t size, const char *from, size_t n)
 {
     size_t k = 0;
-    for (; k < n && k < size - 1; k++)
-        to[k] = (char)(from[k] >= ' ' && from[k] <= '~' ? from[k] : '?');
+    for (size_t i = 0; i < n && k < size - 1; i++) {
+        char c = (char)(from[i] >= ' ' && from[i] <= '~' ? from[i] : '?');
+        if (n - i >= 4 && memcmp(from + i, "\\x0a", 4) == 0) {
+            c = ' ';
+            i += 3;
+        }
+        if (c != ' ' || k == 0 || to[k - 1] != ' ')
+            to[k++] = c;
+    }
     to[k] = '\0';
+}
+
+/* ---- the word that decides ---- */
+
+static bool is_boundary(char c) { return strchr(" ,;:(=", c) != NULL; }
+
+/* "Nonfatal", "Non-fatal", "Non-Fatal" or "Fatal", whichever stands first as a word of its own. What follows "name=" is
+ * a program's. */
+static XidWord severity(const char *text)
+{
+    static const char word[] = "fatal";
+    for (const char *p = text; (p = strcasestr(p, word)); p += strlen(word)) {
+        const char *begin = p;
+        if (isalpha((unsigned char)p[strlen(word)]))
+            continue;
+        if (begin > text && (begin[-1] == '-' || begin[-1] == ' '))
+            begin--;
+        bool negated = begin - text >= 3 && strncasecmp(begin - 3, "non", 3) == 0;
+        begin = negated ? begin - 3 : p;
+        if (begin - text >= 5 && strncmp(begin - 5, "name=", 5) == 0)
+            continue;
+        if (begin == text || is_boundary(begin[-1]))
+            return negated ? XID_WORD_NONFATAL : XID_WORD_FATAL;
+    }
+    return XID_WORD_NONE;
+}
+
+/* "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" */
+static XidWord recovery(const char *text)
+{
+    const char *to = strstr(text, " to ");
+    if (!to)
+        to = text;
+    if (strstr(to, "Node Reboot Required"))
+        return XID_WORD_REBOOT;
+    if (strstr(to, "GPU Reset Required") || strstr(to, "Drain and Reset") ||
+        strstr(to, "Drain P2P"))
+        return XID_WORD_RESET;
+    return strstr(to, "(None)") ? XID_WORD_CURED : XID_WORD_NONE;
+}
+
+XidWord xid_word(XidKind kind, int code, const char *text)
+{
+    return kind == XID_GPU && code == XID_RECOVERY_ACTION ? recovery(text) : severity(text);
+}
+
+/* ---- records ---- */
+
+/* "Xid (PCI:0000:3b:00): 79, ..." from its parenthesis on; *ret_rest: what follows the code. */
+static int parse_xid(const char *p, const char *end, XidEvent *event, const char **ret_rest)
+{
+    const char *close = memchr(p, ')', (size_t)(end - p));
+    if (!close)
+        return -ENOENT;
+    p++;
+    if (close - p > 4 && memcmp(p, "PCI:", 4) == 0)
+        p += 4;
+    if (pci_address_parse(p, (size_t)(close - p), event->pci) < 0)
+        return -ENOENT;
+    uint64_t code;
+    for (p = close + 1; p < end && (*p == ':' || *p == ' ');)
+        p++;
+    if (!take_number(&p, end, &code) || code > XID_CODE_MAX)
+        return -ENOENT;
+    event->code = (int)code;
+    *ret_rest = p;
+    return 0;
+}
+
+/* The first PCI address behind "GPU". */
+static bool find_gpu(const char *text, const char *end, char ret[PCI_ADDRESS_MAX])
+{
+    for (const char *p = text; (p = find(p, end, "GPU "));) {
+        p += 4;
+        if (end - p > 3 && memcmp(p, "at ", 3) == 0)
+            p += 3;
+        if (end - p > 4 && memcmp(p, "PCI:", 4) == 0)
+            p += 4;
+        if (pci_address_parse(p, (size_t)(end - p), ret) == 0)
+            return true;
+    }
+    return false;
+}
+
+int xid_parse_gpu(const char *text, size_t n, char ret[PCI_ADDRESS_MAX])
+{
+    const char *end = text + n, *p = find(text, end, "NVRM: The NVIDIA GPU ");
+    return p && find_gpu(p, end, ret) ? 0 : -ENOENT;
+}
+
+/* "nvidia 0000:3b:00.0: ..."; *ret_rest: what follows. */
+static bool is_of_driver(const char *text, const char *end, const char *driver,
+                         char ret_pci[PCI_ADDRESS_MAX], const char **ret_rest)
+{
+    size_t n = strlen(driver);
+    const char *p = text + n;
+    if ((size_t)(end - text) <= n || memcmp(text, driver, n) != 0)
+        return false;
+    while (p < end && isdigit((unsigned char)*p)) /* "nvidia-nvswitch3" */
+        p++;
+    if (p == end || *p != ' ' || pci_address_parse(p + 1, (size_t)(end - p - 1), ret_pci) < 0)
+        return false;
+    const char *colon = find(p + 1, end, ": ");
+    if (!colon)
+        return false;
+    *ret_rest = colon + 2;
+    return true;
+}
+
+static int parse_device(const char *text, const char *end, XidEvent *event, const char **ret_rest)
+{
+    static const struct {
+        const char *driver;
+        XidKind kind;
+    } drivers[] = {{"nvidia-nvswitch", XID_PCIE},
+                   {"nvidia", XID_PCIE},
+                   {"efa", XID_NIC},
+                   {"mlx5_core", XID_NIC}};
+    static const char bus[] = "PCIe Bus Error: severity=";
+    for (size_t i = 0; i < ELEMENTSOF(drivers); i++) {
+        const char *rest;
+        if (!is_of_driver(text, end, drivers[i].driver, event->pci, &rest))
+            continue;
+        event->kind = drivers[i].kind;
+        const char *said = find(rest, end, bus);
+        if (!said && drivers[i].kind == XID_NIC)
+            said = find(rest, end, "Health issue observed");
+        if (!said && drivers[i].kind == XID_NIC)
+            said = find(rest, end, "Fatal error ");
+        *ret_rest = said ? said : rest;
+        return said ? 0 : -ENOENT;
+    }
+    return -ENOENT;
+}
+
+/* mlx5 counts as the kernel's log does: 0 to 2 are emergency, alert and critical. */
+static XidWord severity_of_nic(const char *text)
+{
+    static const char level[] = "severity(";
+    const char *p = strstr(text, level);
+    if (!p)
+        return severity(text);
+    return p[strlen(level)] >= '0' && p[strlen(level)] <= '2' && p[strlen(level) + 1] == ')'
+               ? XID_WORD_FATAL
+               : XID_WORD_NONFATAL;
+}
+
+/* "pid=7, name=python3, Ch 00000001 caused by previous Xid 149"; 0: it names none. */
+static int cause_of(const char *text)
+{
+    static const char words[] = " caused by previous Xid ";
+    const char *p = strstr(text, words);
+    uint64_t code = 0;
+    if (p)
+        p += strlen(words);
+    return p && take_number(&p, p + strlen(p), &code) && code <= XID_CODE_MAX ? (int)code : 0;
 }
 
 int xid_parse(const char *text, size_t n, XidEvent *ret)
 {
-    const char *end = text + n;
-    XidEvent event = {0};
-    const char *p = find(text, end, "SXid (");
-    event.is_switch = p != NULL;
+    const char *end = text + n, *rest = NULL, *p = find(text, end, "SXid (");
+    XidEvent event = {.kind = p ? XID_SWITCH : XID_GPU};
     if (!p)
         p = find(text, end, "Xid (");
-    if (!p)
-        return -ENOENT;
-    p = memchr(p, '(', (size_t)(end - p)) + 1;
-    const char *close = memchr(p, ')', (size_t)(end - p));
-    if (!close)
-        return -ENOENT;
-    if (close - p > 4 && memcmp(p, "PCI:", 4) == 0)
-        p += 4;
-    if (pci_address_parse(p, (size_t)(close - p), event.pci) < 0)
-        return -ENOENT;
-
-    uint64_t code;
-    for (p = close + 1; p < end && (*p == ':' || *p == ' ');)
-        p++;
-    if (!take_number(&p, end, &code) || code > 99999)
-        return -ENOENT;
-    event.code = (int)code;
-    copy_printable(event.text, sizeof(event.text), text, n);
     /* what decides may stand beyond what is kept: 154's words, at the end of a long line */
     char all[1024];
-    copy_printable(all, sizeof(all), p, (size_t)(end - p));
-    event.action = xid_judge(event.code, event.is_switch, all);
+    if (p) {
+        int r = parse_xid(memchr(p, '(', (size_t)(end - p)), end, &event, &rest);
+        if (r < 0)
+            return r;
+        copy_printable(all, sizeof(all), rest, (size_t)(end - rest));
+        event.word = xid_word(event.kind, event.code, all);
+        if (event.kind == XID_GPU && event.code == XID_PROGRAM_ENDED)
+            event.cause = cause_of(all);
+    } else if (find(text, end, "NVRM: ") && find(text, end, "fallen off the bus")) {
+        event.code = XID_OFF_THE_BUS;
+        if (!find_gpu(text, end, event.pci))
+            event.pci[0] = '\0';
+    } else if (parse_device(text, end, &event, &rest) == 0) {
+        copy_printable(all, sizeof(all), rest, (size_t)(end - rest));
+        event.word = event.kind == XID_NIC ? severity_of_nic(all) : severity(all);
+    } else {
+        return -ENOENT;
+    }
+    copy_printable(event.text, sizeof(event.text), text, n);
     *ret = event;
     return 0;
+}
+
+const char *xid_label(const XidEvent *event, char ret[XID_ROW_NAME_MAX])
+{
+    static const char *const words[XID_KINDS] = {"Xid", "SXid", "PCIe error", "NIC error"};
+    const char *word = xid_word_name(event->word);
+    bool has_code = event->kind <= XID_SWITCH,
+         has_word = event->word == XID_WORD_FATAL || event->word == XID_WORD_NONFATAL;
+    char code[16] = "";
+    if (has_code)
+        (void)snprintf(code, sizeof(code), " %d", event->code);
+    (void)snprintf(ret, XID_ROW_NAME_MAX, "%s%s%s%s%s", words[event->kind], code,
+                   has_word ? " (" : "", has_word ? word : "", has_word ? ")" : "");
+    return ret;
 }

@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* xid.h - the kernel's messages about NVIDIA GPUs and switches: records of /dev/kmsg, Xid and SXid
- * in them, and what each code asks for.
+/* xid.h - what drivers say of devices in the kernel's log: records of /dev/kmsg, and in them NVIDIA's Xids and SXids,
+ * GPUs that fell off the bus, errors of PCIe links, and the health of NICs.
  *
  * Ownership: values; texts are copied.
  * Units:     seq is the kernel's number of the record; at_usec is the kernel's CLOCK_MONOTONIC.
- * Errors:    -EBADMSG: not a record; -ENOENT: nothing about a GPU.
+ * Errors:    -EBADMSG: not a record; -ENOENT: nothing about a device.
  * Threads:   any; no I/O, clock or memory.
  */
 #pragma once
 
-#include "health/fault.h"
+#include "health/xid-table.h"
 
-enum { KMSG_RECORD_MAX = 8192, XID_TEXT_MAX = 160, PCI_ADDRESS_MAX = 16 };
+enum {
+    KMSG_RECORD_MAX = 8192,
+    XID_TEXT_MAX = 160,
+    PCI_ADDRESS_MAX = 16,
+    XID_OFF_THE_BUS = 79,
+    XID_PROGRAM_ENDED = 45,
+};
 
 typedef struct KernelRecord {
     uint64_t seq, at_usec;
@@ -22,32 +28,26 @@ typedef struct KernelRecord {
 /* Parses a line "priority,sequence,usec,flags[,...];text", without its newline. */
 int kernel_record_parse(const char *line, size_t n, KernelRecord *ret);
 
-typedef enum XidAction {
-    XID_IGNORE,
-    XID_APPLICATION, /* the program's own fault, or one that stays in the program */
-    XID_MONITOR,     /* counted and shown */
-    XID_SUSPECT,     /* not in the table, or "contact support" */
-    XID_RESET,       /* drain at the next checkpoint, then reset the GPU */
-    XID_REBOOT,      /* isolate, reboot */
-    XID_ISOLATE,     /* isolate the node */
-    XID_ISOLATE_SLOT,
-    XID_CURED, /* 154 to "None": the driver says that it was reset */
-} XidAction;
-
 typedef struct XidEvent {
-    int code;
-    bool is_switch;            /* an SXid */
-    char pci[PCI_ADDRESS_MAX]; /* "0000:3b:00" */
-    XidAction action;
-    char text[XID_TEXT_MAX]; /* the kernel's words, printable ASCII */
+    XidKind kind;
+    int code; /* 0: XID_PCIE and XID_NIC have none */
+    XidWord word;
+    char pci[PCI_ADDRESS_MAX]; /* "0000:3b:00"; empty: the record names none */
+    int cause;                 /* of Xid 45: the Xid that ended the program; 0: none is named */
+    char text[XID_TEXT_MAX];   /* the kernel's words, printable ASCII */
 } XidEvent;
 
-/* Finds "NVRM: Xid (PCI:0000:3b:00): 79, ..." or "... SXid (PCI:0000:c1:00.0): 12028, Fatal, ...". */
+/* Finds "NVRM: Xid (PCI:0000:3b:00): 79, ...", "... SXid (PCI:0000:c1:00.0): 12028, Fatal, ...", NVRM's words of a GPU
+ * that has "fallen off the bus" (as Xid 79), "nvidia 0000:3b:00.0: PCIe Bus Error: severity=Uncorrected (Fatal), ...",
+ * and what mlx5_core says of its health. */
 int xid_parse(const char *text, size_t n, XidEvent *ret);
-/* Looks the code up in the table of actions; 154 and SXids go by their text. Unknown codes are suspect. */
-XidAction xid_judge(int code, bool is_switch, const char *text);
-/* Gives the fault of an action; false: the action is no fault. */
-bool xid_fault(XidAction action, FaultCode *ret);
+/* The driver tells of a lost GPU in three lines, which may come as three records. Finds the address in the first,
+ * "NVRM: The NVIDIA GPU 0000:3b:00.0"; the third has none. */
+int xid_parse_gpu(const char *text, size_t n, char ret[PCI_ADDRESS_MAX]);
+/* The deciding word of a whole text that was kept. */
+XidWord xid_word(XidKind kind, int code, const char *text);
+/* "Xid 79", "SXid 20034 (fatal)", "PCIe error (fatal)", "NIC error (fatal)". */
+const char *xid_label(const XidEvent *event, char ret[XID_ROW_NAME_MAX]);
 
 /* Reads "00000000:3B:00.0", "0000:3b:00.0" or "0000:3b:00" as "0000:3b:00"; -EINVAL. */
 int pci_address_parse(const char *text, size_t n, char ret[PCI_ADDRESS_MAX]);

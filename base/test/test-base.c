@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/printable.h"
+#include "base/proxy.h"
 #include "base/test/testing.h"
 
 #include <math.h>
@@ -53,6 +54,7 @@ static void half_a_character_at_the_end_goes(void **state)
                                          {"a\xe2", "a"},
                                          {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
                                          {"\xf0\x9f\x98", ""},
+                                         {"a\xff", "a\xff"}, /* no beginning of one */
                                          {"\x9f\x98", "\x9f\x98"}};
     for (size_t i = 0; i < ELEMENTSOF(all); i++) {
         char text[8];
@@ -60,6 +62,129 @@ static void half_a_character_at_the_end_goes(void **state)
         printable_end(text);
         assert_string_equal(text, all[i][1]);
     }
+}
+
+static void wrong_bytes_leave_the_rest_readable(void **state)
+{
+    (void)state;
+    static const char *const all[][2] = {{"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
+                                         {"\xc3\xa9 a\xff z\xc3", "\xc3\xa9 a? z"},
+                                         {"\xc3\xa9\xa9z", "\xc3\xa9?z"},
+                                         {"\xc0\x80z", "??z"}, /* longer than it must be */
+                                         {"\xe0\x80\x80z", "???z"},
+                                         {"\xed\xa0\x80z", "???z"},      /* a surrogate */
+                                         {"\xf4\x90\x80\x80z", "????z"}, /* beyond the last */
+                                         {"\xf8\x88\x80\x80\x80z", "?????z"},
+                                         {"\xf0\x9f\x98\x80z", "\xf0\x9f\x98\x80z"},
+                                         {"\xe2\x82z", "??z"}};
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        char text[16];
+        (void)snprintf(text, sizeof(text), "%s", all[i][0]);
+        printable_repair(text);
+        assert_string_equal(text, all[i][1]);
+        _cleanup_json_ json_t *valid = json_string(text);
+        assert_non_null(valid);
+    }
+}
+
+#define E20 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
+
+/* What is wrong stands at the end; the name of a file at the end of its path. */
+static void long_paths_lose_their_middle(void **state)
+{
+    (void)state;
+    char text[1024];
+    static const char wrong[] = "shard file:///" E20 E20 E20 E20 "/" E20 E20 E20 E20
+                                "/shard.00000.mds is truncated: 191366 bytes, index.json says 7";
+    for (size_t n = 110; n < sizeof(wrong); n++) {
+        (void)snprintf(text, sizeof(text), "%s", wrong);
+        printable_shorten_paths(text, n);
+        assert_true(strlen(text) <= n);
+        assert_true(n - strlen(text) < 4 || strlen(wrong) <= n);
+        assert_int_equal(strncmp(text, "shard file:///", 14), 0);
+        assert_non_null(
+            strstr(text, "/shard.00000.mds is truncated: 191366 bytes, index.json says 7"));
+        _cleanup_json_ json_t *valid = json_string(text);
+        assert_non_null(valid);
+    }
+    (void)snprintf(text, sizeof(text), "/%0100d to s3://b/%0200d: %s", 1, 2, "no room");
+    printable_shorten_paths(text, 250); /* the longest goes first */
+    assert_non_null(strstr(text, "/0000000000000000000000000000"));
+    assert_non_null(strstr(text, "1 to s3://b/"));
+    assert_non_null(strstr(text, "2: no room"));
+    assert_int_equal(strlen(text), 250);
+    printable_shorten_paths(text, 120);
+    assert_true(strlen(text) <= 120);
+    printable_shorten_paths(text, 10); /* there is no more to leave out */
+    assert_non_null(strstr(text, "2: no room"));
+    (void)snprintf(text, sizeof(text), "%0300d", 1);
+    printable_shorten_paths(text, 100); /* no path */
+    assert_int_equal(strlen(text), 300);
+
+    Error err = ERROR_INIT;
+    (void)error_errno(&err, -ENOSPC, "cannot write /%0600d/x.bin", 1);
+    assert_non_null(strstr(err.text, "/x.bin: No space left on device"));
+    (void)error_prefix(&err, -ENOSPC, "job /%0600d", 1);
+    assert_non_null(strstr(err.text, "/x.bin: No space left on device"));
+    (void)error_set(&err, -EIO, "%0494d" E20, 1); /* cut between characters */
+    assert_int_equal(strlen(err.text), 494);
+}
+
+/* The rules of libcurl, for which of the environment's proxies it takes. */
+static void the_environments_proxy_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *url, *name, *value, *no_proxy, *text;
+    } all[] = {
+        {"http://a.example/x", "http_proxy", "http://127.0.0.1:9", NULL,
+         ", through the proxy http://127.0.0.1:9 of http_proxy"},
+        {"http://a.example/x", "http_proxy", "127.0.0.1:9", NULL,
+         ", through the proxy 127.0.0.1:9 of http_proxy"},
+        {"http://a.example/x", "http_proxy", "http://me:secret@p:9/x", NULL,
+         ", through the proxy http://p:9 of http_proxy"},
+        {"http://a.example/x", "HTTP_PROXY", "http://p:9", NULL, ""},
+        {"http://a.example/x", "https_proxy", "http://p:9", NULL, ""},
+        {"http://a.example/x", "all_proxy", "socks5h://p", NULL,
+         ", through the proxy socks5h://p of all_proxy"},
+        {"https://a.example/x", "HTTPS_PROXY", "http://p:9", NULL,
+         ", through the proxy http://p:9 of HTTPS_PROXY"},
+        {"https://a.example/x", "ALL_PROXY", "http://p:9", NULL,
+         ", through the proxy http://p:9 of ALL_PROXY"},
+        {"https://a.example/x", "http_proxy", "http://p:9", NULL, ""},
+        {"http://a.example/x", "http_proxy", "", NULL, ""},
+        {"http://a.example/x", "http_proxy", "http://p:9", "*", ""},
+        {"http://a.example:80/x", "http_proxy", "http://p:9", "b.example, a.example", ""},
+        {"http://a.example/x", "http_proxy", "http://p:9", ".EXAMPLE", ""},
+        {"http://a.example/x", "http_proxy", "http://p:9", "ample,xa.example,",
+         ", through the proxy http://p:9 of http_proxy"},
+        {"http://u@127.0.0.1:8/x", "http_proxy", "http://p:9", "127.0.0.1", ""},
+        {"http://[::1]:8/x", "http_proxy", "http://p:9", "[::1]", ""},
+        {"http://10.1.2.3/x", "http_proxy", "http://p:9", "10.0.0.0/8", ""},
+        {"", "http_proxy", "http://p:9", NULL, ", through the proxy http://p:9 of http_proxy"},
+    };
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                                        "ALL_PROXY",  "no_proxy",    "NO_PROXY",    "HTTP_PROXY"};
+    char text[PROXY_TEXT_BYTES];
+    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
+        for (size_t k = 0; k < ELEMENTSOF(names); k++)
+            (void)unsetenv(names[k]);
+        (void)setenv(all[i].name, all[i].value, 1);
+        if (all[i].no_proxy)
+            (void)setenv(i % 2 ? "no_proxy" : "NO_PROXY", all[i].no_proxy, 1);
+        assert_string_equal(proxy_named(all[i].url, text), all[i].text);
+    }
+    for (size_t k = 0; k < ELEMENTSOF(names); k++)
+        (void)unsetenv(names[k]);
+    (void)setenv(
+        "http_proxy",
+        "http://"
+        "1234567890123456789012345678901234567890123456789012345678901234567890123456789012345"
+        "678901234567890123456789012345678901234567890",
+        1);
+    assert_true(strlen(proxy_named("http://a", text)) < sizeof(text) - 1);
+    assert_non_null(strstr(text, " of http_proxy"));
+    (void)unsetenv("http_proxy");
 }
 
 /* A job may name any file as its config: what is in it is not for the log. */
@@ -315,6 +440,9 @@ int main(void)
         cmocka_unit_test(error_travels_with_its_text),
         cmocka_unit_test(texts_from_outside_are_printable),
         cmocka_unit_test(half_a_character_at_the_end_goes),
+        cmocka_unit_test(wrong_bytes_leave_the_rest_readable),
+        cmocka_unit_test(long_paths_lose_their_middle),
+        cmocka_unit_test(the_environments_proxy_is_named),
         cmocka_unit_test(json_errors_quote_nothing),
         cmocka_unit_test(json_errors_name_file_key_and_value),
         cmocka_unit_test(hashes_match_published_values),

@@ -649,7 +649,7 @@ static void last_words_need_not_be_utf8(void **state)
     _cleanup_free_ char *text = NULL;
     text = incident_record_encode(&incident, NULL);
     assert_int_equal(incident_record_decode("key", text, strlen(text), &back, &err), 0);
-    assert_string_equal(back.evidence, "cut ?");
+    assert_string_equal(back.evidence, "cut ");
 }
 
 int main(void)

@@ -4,6 +4,7 @@
 #include "controller/alerting/http.h"
 
 #include "base/memory.h"
+#include "base/proxy.h"
 
 #include <curl/curl.h>
 #include <errno.h>
@@ -33,6 +34,7 @@ struct HttpCall {
     char *request; /* the body, which libcurl reads in place */
     char body[BODY_KEPT_MAX];
     size_t n_body, received;
+    bool has_proxy; /* of its own: the environment's is not asked */
     char failure[CURL_ERROR_SIZE];
     HttpHandler handler;
     void *userdata;
@@ -74,7 +76,13 @@ static void finish(Http *http, CURL *easy, CURLcode code)
         (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
         (void)curl_easy_getinfo(easy, CURLINFO_RETRY_AFTER, &retry_after);
     }
-    const char *failure = call->failure[0] ? call->failure : curl_easy_strerror(code);
+    char failure[CURL_ERROR_SIZE + PROXY_TEXT_BYTES], proxy[PROXY_TEXT_BYTES] = "";
+    const char *url = NULL;
+    if (!call->has_proxy && curl_easy_getinfo(easy, CURLINFO_EFFECTIVE_URL, &url) == CURLE_OK &&
+        url)
+        (void)proxy_named(url, proxy);
+    (void)snprintf(failure, sizeof(failure), "%s%s",
+                   call->failure[0] ? call->failure : curl_easy_strerror(code), proxy);
     HttpReply reply = {.status = (int)status,
                        .failure = code == CURLE_OK ? "the reply has no status" : failure,
                        .retry_after_sec = retry_after,
@@ -214,6 +222,7 @@ int http_post(Http *http, const HttpRequest *request, HttpHandler handler, void 
     call->http = http;
     call->handler = handler;
     call->userdata = userdata;
+    call->has_proxy = request->proxy != NULL;
     call->next = http->calls;
     http->calls = call;
     call->easy = memory_given(curl_easy_init());

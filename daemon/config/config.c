@@ -5,6 +5,7 @@
 #include "base/cleanup.h"
 #include "cluster/keys.h"
 #include "cluster/records.h"
+#include "health/xid-table.h"
 #include "metrics/http-server.h"
 
 #include <arpa/inet.h>
@@ -67,7 +68,11 @@ static const Setting table[] = {
     SETTING(TEXT, state_dir, 0, 0,
             "folder of what probes and jobs remember; one that stays (run_dir/health)"),
     SETTING(TEXT, nvml, 0, 0, "NVIDIA's library for the GPU probe (libnvidia-ml.so.1)"),
-    SETTING(TEXT, kernel_log, 0, 0, "followed for Xids; off: not (/dev/kmsg)"),
+    SETTING(TEXT, kernel_log, 0, 0,
+            "followed for what drivers say of devices; off: not (/dev/kmsg)"),
+    SETTING(MAP, xid_actions, 0, XID_OVERRIDES_MAX,
+            "ROW=ACTION in place of a row of the table of drivers' words; may be repeated",
+            .reloads = true),
     SETTING(TEXT, sysfs, 0, 0, "where PCI and RDMA devices are looked for (/sys)"),
     SETTING(TEXT, spot_endpoint, 0, 0,
             "URL of AWS's instance metadata: its spot notices drain the node (off)",
@@ -187,6 +192,13 @@ static int check_price_class(const char *source, const json_t *labels, Error *er
     return 0;
 }
 
+static int check_xid_actions(const char *source, const json_t *map, Error *err)
+{
+    XidOverrides overrides;
+    int r = xid_overrides_read(map, &overrides, err);
+    return r < 0 ? error_prefix(err, r, "%s: xid_actions", source) : 0;
+}
+
 static int check(const char *source, DaemonConfig *c, Error *err)
 {
     if (!name_is_valid(c->cluster))
@@ -240,7 +252,8 @@ static int check(const char *source, DaemonConfig *c, Error *err)
         if (r < 0)
             return error_prefix(err, r, "%s: etcd_password_file", source);
     }
-    return check_price_class(source, c->labels, err);
+    int r = check_xid_actions(source, c->xid_actions, err);
+    return r < 0 ? r : check_price_class(source, c->labels, err);
 }
 
 int config_load(const SettingsCall *call, DaemonConfig *ret, Error *err)
@@ -261,9 +274,11 @@ void config_clear(DaemonConfig *config)
 {
     json_decref(config->trainer_environment);
     json_decref(config->labels);
+    json_decref(config->xid_actions);
     json_decref(config->paths_read);
     json_decref(config->paths_write);
-    config->trainer_environment = config->labels = config->paths_read = config->paths_write = NULL;
+    config->trainer_environment = config->labels = config->xid_actions = NULL;
+    config->paths_read = config->paths_write = NULL;
 }
 
 void config_reload(DaemonConfig *config, DaemonConfig *fresh)

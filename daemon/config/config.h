@@ -41,6 +41,7 @@ typedef struct DaemonConfig {
     int64_t gpus, rdma_devices;      /* numbers of devices that this node is expected to have */
     char state_dir[CONFIG_PATH_MAX]; /* folder of what probes remember; empty: run_dir/health */
     char nvml[CONFIG_PATH_MAX], kernel_log[CONFIG_PATH_MAX], sysfs[CONFIG_PATH_MAX];
+    json_t *xid_actions; /* object of strings, as xid_overrides_read() takes them; NULL: none */
     char spot_endpoint[CONFIG_PATH_MAX]; /* of the instance's metadata; empty: no notices */
     json_t *trainer_environment;         /* array of "KEY=VALUE"; NULL: none */
     json_t *labels;                      /* object of strings; NULL: none */

@@ -52,27 +52,44 @@ static void load(Probes *p)
     p->kernel.saved_seq = p->kernel.log.next_seq;
 }
 
-void kernel_watch_weigh(Probes *p)
+/* What is known beside the log now; *addresses is filled and borrowed. */
+static KernelScene look_around(const Probes *p, PciAddress addresses[PROBE_SLOTS_MAX])
 {
-    KernelWatch *w = &p->kernel;
-    char addresses[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
-    ProbeResult result;
+    _Static_assert(sizeof(SubmissionId) == SUBMISSION_BYTES, "ids are as long in both");
     const Gpus *gpus = &p->gpus;
     for (size_t i = 0; i < gpus->n; i++)
-        memcpy(addresses[i], gpus->gpus[i].pci, PCI_ADDRESS_MAX);
-    kernel_log_judge(&w->log, (const char(*)[PCI_ADDRESS_MAX])addresses, gpus->n, &result);
+        memcpy(addresses[i], gpus->gpus[i].pci, sizeof(addresses[i]));
+    KernelScene scene = {.now_usec = clock_realtime_usec(),
+                         .boot_usec = clock_boottime_usec(),
+                         .gpus = addresses,
+                         .n_gpus = gpus->n,
+                         .submissions = p->needs.slots->submissions,
+                         .n_submissions = ELEMENTSOF(p->needs.slots->submissions)};
+    int r = xid_overrides_read(p->needs.config->xid_actions, &scene.overrides, NULL);
+    assert(r == 0); /* config_load() has read it */
+    return scene;
+}
+
+void kernel_watch_weigh(Probes *p)
+{
+    PciAddress addresses[PROBE_SLOTS_MAX];
+    ProbeResult result;
+    if (p->n_answers == 0)
+        return; /* the probes have not begun */
+    const KernelScene scene = look_around(p, addresses);
+    kernel_log_judge(&p->kernel.log, &scene, &result);
     probes_note_kernel(p, &result);
 }
 
 /* The lines in the buffer; what is left of it is carried. True when something is news. */
-static bool take_lines(KernelWatch *w, uint64_t now_usec)
+static bool take_lines(KernelWatch *w, const KernelScene *scene)
 {
     bool news = false;
     size_t at = 0;
     char *end;
     while ((end = memchr(w->carry + at, '\n', w->n_carry - at))) {
         size_t n = (size_t)(end - (w->carry + at));
-        news |= kernel_log_take(&w->log, w->carry + at, n, now_usec);
+        news |= kernel_log_take(&w->log, scene, w->carry + at, n);
         at += n + 1;
     }
     if (at == 0 && w->n_carry == sizeof(w->carry))
@@ -96,6 +113,8 @@ static void give_up(Probes *p, const char *why)
 static int read_some(Probes *p, bool *ret_news)
 {
     KernelWatch *w = &p->kernel;
+    PciAddress addresses[PROBE_SLOTS_MAX];
+    const KernelScene scene = look_around(p, addresses);
     for (int i = 0; i < RECORDS_A_TURN; i++) {
         ssize_t n = read(w->fd, w->carry + w->n_carry, sizeof(w->carry) - w->n_carry);
         if (n < 0 && errno == EAGAIN)
@@ -105,7 +124,7 @@ static int read_some(Probes *p, bool *ret_news)
         if (n <= 0)
             return n < 0 ? -errno : -EIO;
         w->n_carry += (size_t)n;
-        *ret_news |= take_lines(w, clock_realtime_usec());
+        *ret_news |= take_lines(w, &scene);
     }
     return 1;
 }
@@ -124,6 +143,7 @@ static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_
     KernelWatch *w = &p->kernel;
     bool news = false;
     uint64_t lost = w->log.lost;
+    const int noted = w->log.noted;
     int r = read_some(p, &news);
     if (r > 0) {
         (void)sd_event_source_set_enabled(source, SD_EVENT_OFF); /* likewise */
@@ -134,6 +154,9 @@ static int on_records(sd_event_source *source, _unused_ int fd, _unused_ uint32_
     if (w->log.lost != lost)
         log_warning("%llu records of the kernel's log were lost NODE=%s",
                     (unsigned long long)(w->log.lost - lost), p->needs.config->node);
+    if (w->log.noted != noted)
+        log_info("the kernel's log says %s, which asks for nothing%s NODE=%s", w->log.note,
+                 w->log.noted - noted > 1 ? ", and more like it" : "", p->needs.config->node);
     if (news || r < 0) {
         kernel_watch_weigh(p); /* the leader first, the file then */
         save(p);

@@ -35,7 +35,7 @@ typedef struct KernelWatch {
 void kernel_watch_start(Probes *p);
 void kernel_watch_clear(KernelWatch *watch);
 
-/* Judges the open faults again: after a round, when slots may have become known. */
+/* Judges the open faults again: after a round, when slots may have become known, and when xid_actions has changed. */
 void kernel_watch_weigh(Probes *p);
 /* A round of probes is over: records lost before it hide no fault, since the probes would show it. */
 void kernel_watch_note_round(Probes *p);

@@ -100,18 +100,14 @@ static size_t whole_lines(const char *text, size_t n, bool waits)
     return waits && n < LOG_TAIL_LINE_MAX ? 0 : n;
 }
 
-/* A line that is not UTF-8 keeps what is ASCII: a record is UTF-8 as a whole. */
+/* A line that is not UTF-8 keeps what is: a record is UTF-8 as a whole. */
 static void make_harmless(char *text, size_t n)
 {
     for (size_t at = 0; at < n;) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t length = end ? (size_t)(end - text) - at : n - at;
         printable_make_bytes(text + at, length);
-        json_t *valid = json_stringn(text + at, length);
-        for (size_t i = 0; !valid && i < length; i++)
-            if ((unsigned char)text[at + i] >= 0x80)
-                text[at + i] = '?';
-        json_decref(valid);
+        printable_repair_bytes(text + at, length);
         at += length + 1;
     }
 }

@@ -137,6 +137,28 @@ static void test_bad_arguments_are_named(_unused_ void **state)
     expect_refusal(GOOD, id, "machine_id: \"XYZ\" is not 32");
 }
 
+static void test_rows_of_drivers_words(_unused_ void **state)
+{
+    _cleanup_(config_clear) DaemonConfig config = {0};
+    Error err = ERROR_INIT;
+    char *arguments[] = {(char[]){"--xid-actions=149 nonfatal=suspect"}, NULL},
+         *wrong[] = {(char[]){"--xid-actions=fatal=note"}, NULL};
+    assert_int_equal(load(GOOD ", \"xid_actions\": {\"63\": \"isolate-slot\"}", NULL, &config,
+                          &err),
+                     0);
+    assert_string_equal(json_string_value(json_object_get(config.xid_actions, "63")),
+                        "isolate-slot");
+    config_clear(&config);
+    assert_int_equal(load(GOOD, arguments, &config, &err), 0);
+    assert_string_equal(json_string_value(json_object_get(config.xid_actions, "149 nonfatal")),
+                        "suspect");
+    expect_refusal(GOOD ", \"xid_actions\": {\"149 fatl\": \"note\"}", NULL,
+                   "config.json: xid_actions: \"149 fatl\" is no row");
+    expect_refusal(GOOD ", \"xid_actions\": {\"149 fatal\": \"reset it\"}", NULL,
+                   "config.json: xid_actions: \"149 fatal\": \"reset it\" is none of note, ");
+    expect_refusal(GOOD, wrong, "xid_actions: \"fatal\" is no row");
+}
+
 static void test_reload_takes_what_may_change(_unused_ void **state)
 {
     _cleanup_(config_clear) DaemonConfig config = {0}, fresh = {0};
@@ -144,13 +166,15 @@ static void test_reload_takes_what_may_change(_unused_ void **state)
     assert_int_equal(load(GOOD ", \"drain_sec\": 1, \"labels\": {\"a\": \"1\"}", NULL, &config,
                           &err),
                      0);
-    assert_int_equal(load(GOOD ", \"drain_sec\": 2, \"lease_sec\": 3, \"labels\": {\"a\": \"2\"}",
+    assert_int_equal(load(GOOD ", \"drain_sec\": 2, \"lease_sec\": 3, \"labels\": {\"a\": \"2\"}, "
+                               "\"xid_actions\": {\"45\": \"suspect\"}",
                           NULL, &fresh, &err),
                      0);
     config_reload(&config, &fresh);
     assert_int_equal(config.drain_sec, 2);
     assert_int_equal(config.lease_sec, 10);
     assert_string_equal(json_string_value(json_object_get(config.labels, "a")), "2");
+    assert_string_equal(json_string_value(json_object_get(config.xid_actions, "45")), "suspect");
 }
 
 static int run_check(const char *text)
@@ -194,6 +218,7 @@ int main(void)
         cmocka_unit_test(test_bad_settings_are_named),
         cmocka_unit_test(test_spot_endpoint_is_of_this_machine),
         cmocka_unit_test(test_bad_arguments_are_named),
+        cmocka_unit_test(test_rows_of_drivers_words),
         cmocka_unit_test(test_reload_takes_what_may_change),
         cmocka_unit_test(test_check_config_exits_with_the_answer),
     };

@@ -197,6 +197,84 @@ static void test_fault_of_one_gpu_loses_its_slot(_unused_ void **state)
     end_host(&h);
 }
 
+static bool has_judged_anew(Lab *lab, const void *node)
+{
+    (void)lab;
+    return lab_log_has(node, "configuration reloaded");
+}
+
+/* A dead NVLink drains, a daily word of the same code does not. The settings may know better: a reload is enough. */
+static void test_severity_is_heard(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    log_kernel(&h, "6,7,3,-;NVRM: Xid (PCI:0000:3b:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 "
+                   "(0x0409a0c2)\n");
+    expect_answer(ask(&h, "r1", "check"), "healthy");
+    lab_wait(h.lab, has_health,
+             "1 that ask for nothing, the last: Xid 145 (nonfatal) on 0000:3b:00");
+    log_kernel(&h, "6,8,3,-;NVRM: Xid (PCI:0000:5e:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 "
+                   "(0x025001c6)\n");
+    lab_wait(h.lab, says, (&(Wanted){NODE_DRAIN, 0, "kernel-log: Xid 149 (fatal) on 0000:5e:00"}));
+    lab_wait(h.lab, has_health, "a reboot, or a reset of the GPU and sdctl node check --clear");
+
+    char path[400];
+    _cleanup_free_ char *text = NULL, *edited = NULL;
+    size_t n;
+    (void)snprintf(path, sizeof(path), "%s/config.json", h.node->folder);
+    assert_int_equal(file_read(path, 1 << 16, &text, &n, NULL), 0);
+    assert_true(asprintf(&edited, "%.*s, \"xid_actions\": {\"149 fatal\": \"suspect\"}}",
+                         (int)n - 1, text) > 0);
+    assert_int_equal(file_write(path, edited, strlen(edited), 0, NULL), 0);
+    assert_int_equal(kill(h.node->pid, SIGHUP), 0);
+    lab_wait(h.lab, has_judged_anew, h.node);
+    lab_wait(h.lab, says,
+             (&(Wanted){NODE_SUSPECT, 0, "kernel-log: Xid 149 (fatal) on 0000:5e:00"}));
+    end_host(&h);
+}
+
+/* The driver's sentence of three lines, as the kernel writes it into one record. */
+static void test_gpu_off_the_bus_without_a_number(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    log_kernel(&h, "4,7,3,-;NVRM: The NVIDIA GPU 0000:3b:00.0\\x0a               NVRM: (PCI ID: "
+                   "10de:2330) installed in "
+                   "this system has\\x0a               NVRM: fallen off the bus and is not "
+                   "responding to commands.\n");
+    lab_wait(h.lab, says,
+             (&(Wanted){NODE_ISOLATE, 0,
+                        "kernel-log: Xid 79 on 0000:3b:00: NVRM: The NVIDIA GPU"}));
+    end_host(&h);
+}
+
+/* Whose program it was is known from the slot's rank, also when that has gone. */
+static void test_programs_of_several_submissions_fail_on_one_gpu(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400, \"drain_sec\": 1");
+    char line[160];
+    for (int i = 1; i <= 3; i++) {
+        char submission[SUBMISSION_BYTES];
+        (void)snprintf(submission, sizeof(submission), "%032d", i);
+        lab_submit(h.lab, submission);
+        lab_put_spec(h.lab, "a");
+        (void)lab_put_world(h.lab, "a", i, (LabRun[]){{0, 2}}, 1); /* in slot 1 */
+        lab_wait(h.lab, lab_all_in_state, &(LabWhere){"a", i, 0, RANK_READY});
+        for (int k = 0; k < 3; k++) { /* slot 0 has no rank: nobody's */
+            (void)snprintf(line, sizeof(line),
+                           "4,%d,1,-;NVRM: Xid (PCI:0000:5e:00): 31, pid=7\n"
+                           "4,%d,1,-;NVRM: Xid (PCI:0000:3b:00): 31, pid=8\n",
+                           6 * i + 2 * k, 6 * i + 2 * k + 1);
+            log_kernel(&h, line);
+        }
+        if (i < 3)
+            expect_answer(ask(&h, (const char *[]){"", "r1", "r2"}[i], "check"), "healthy");
+    }
+    lab_wait(
+        h.lab, says,
+        (&(Wanted){NODE_SUSPECT, 0,
+                   "Xid 31 on 0000:5e:00: programs failed 3 times in 24 h, of 3 submissions"}));
+    end_host(&h);
+}
+
 static bool tells_gpus(Lab *lab, const void *n)
 {
     NodeRecord record;
@@ -358,6 +436,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_xid_isolates_at_once),
         cmocka_unit_test(test_fault_of_one_gpu_loses_its_slot),
+        cmocka_unit_test(test_severity_is_heard),
+        cmocka_unit_test(test_gpu_off_the_bus_without_a_number),
+        cmocka_unit_test(test_programs_of_several_submissions_fail_on_one_gpu),
         cmocka_unit_test(test_record_tells_how_many_gpus),
         cmocka_unit_test(test_gpu_without_a_driver_does_not_count),
         cmocka_unit_test(test_rounds),

@@ -345,6 +345,21 @@ static void test_exit_is_judged(_unused_ void **state)
     v = exit_judge(CLD_EXITED, 83, &none,
                    "2026-11-21T17:05:39.289Z error sdtrainer: step 95 could not be saved", NULL);
     assert_non_null(strstr(v.text, "step 95 could not be saved"));
+    v = exit_judge(CLD_KILLED, SIGKILL, &none,
+                   "2026-11-21T17:05:39.289Z error sdtrainer: the checkpoint of step 95 failed, "
+                   "training goes on: "
+                   "/ck/g4: No space left on device STEP=95",
+                   NULL);
+    assert_string_equal(v.text, "killed by SIGKILL");
+    v = exit_judge(CLD_EXITED, 78, &none,
+                   "2026-11-21T17:05:39.289Z warning sdtrainer: attempt 2 failed: 503", NULL);
+    assert_string_equal(v.text, "exited 78 (never-retry) without a word");
+    v = exit_judge(CLD_EXITED, 78, &none,
+                   "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key", NULL);
+    assert_string_equal(v.text, "2026-11-21T17:05:39.289Z error sdtrainer: config: no such key");
+    v = exit_judge(CLD_KILLED, SIGKILL, &none, "x, training goes on: y",
+                   NULL); /* a library's words */
+    assert_string_equal(v.text, "x, training goes on: y");
     v = exit_judge(CLD_DUMPED, SIGABRT, &none, "", NULL);
     assert_int_equal(v.code, -SIGABRT);
     assert_string_equal(v.text, "killed by SIGABRT, core dumped");
@@ -365,8 +380,39 @@ static void test_text_is_made_utf8(_unused_ void **state)
     exit_repair_text(cut);
     exit_repair_text(bytes);
     assert_string_equal(good, "gr\xc3\xbc\xc3\x9f");
-    assert_string_equal(cut, "gr?");
+    assert_string_equal(cut, "gr");
     assert_string_equal(bytes, "a?? z");
+}
+
+/* The end of a trainer's words says what is wrong, and comes to whoever reads the job's reason. */
+static void test_long_words_keep_their_end(_unused_ void **state)
+{
+    char words[1500], text[EXIT_TEXT_BYTES];
+    for (int n = 1; n < 400; n++) {
+        char folder[900] = "";
+        for (int i = 0; i < n; i++)
+            memcpy(folder + 2 * i, "\xc3\xa9", 3);
+        (void)snprintf(words, sizeof(words),
+                       "/data/%s/shard.00000.mds is truncated: 191366 bytes, index.json says 7",
+                       folder);
+        exit_copy_text(text, words);
+        assert_int_equal(strncmp(text, "/data/", 6), 0);
+        assert_non_null(
+            strstr(text, "/shard.00000.mds is truncated: 191366 bytes, index.json says 7"));
+        assert_true(strlen(text) <= 191);
+        char repaired[EXIT_TEXT_BYTES];
+        memcpy(repaired, text, sizeof(text));
+        exit_repair_text(repaired);
+        assert_string_equal(repaired, text);
+    }
+    memset(words, 'a', sizeof(words) - 1);
+    words[sizeof(words) - 1] = '\0';
+    exit_copy_text(text, words); /* no path: its end goes */
+    assert_int_equal(strlen(text), EXIT_TEXT_BYTES - 1);
+    memset(words, 'a', 254);
+    memcpy(words + 254, "\xc3\xa9 b", 5);
+    exit_copy_text(text, words);
+    assert_int_equal(strlen(text), 254); /* not half an é */
 }
 
 /* ---- fence ---- */
@@ -401,6 +447,7 @@ int main(void)
         cmocka_unit_test(test_plan_refuses_impossible_worlds),
         cmocka_unit_test(test_exit_is_judged),
         cmocka_unit_test(test_text_is_made_utf8),
+        cmocka_unit_test(test_long_words_keep_their_end),
         cmocka_unit_test(test_fence_is_due),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

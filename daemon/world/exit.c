@@ -2,38 +2,42 @@
 /* exit.c - see exit.h. */
 #include "daemon/world/exit.h"
 
+#include "base/printable.h"
 #include "protocol/exit-code.h"
 
-#include <jansson.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
 
-void exit_repair_text(char *text)
+void exit_repair_text(char *text) { printable_repair(text); }
+
+/* Whoever leads puts words of its own before it, and a record's text has 255 bytes. */
+enum { COMFORTABLE_BYTES = 191 };
+
+void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text)
 {
-    json_t *valid = json_string(text);
-    for (char *c = text; !valid && *c; c++)
-        if ((unsigned char)*c >= 0x80)
-            *c = '?';
-    json_decref(valid);
+    char whole[1024];
+    (void)snprintf(whole, sizeof(whole), "%s", text); /* a longer one is cut */
+    printable_repair(whole);
+    printable_shorten_paths(whole, COMFORTABLE_BYTES);
+    (void)snprintf(ret, EXIT_TEXT_BYTES, "%s", whole); /* likewise */
+    printable_end(ret);
 }
 
-static void say(ExitVerdict *v, const char *text)
-{
-    (void)snprintf(v->text, sizeof(v->text), "%s", text); /* evidence may be cut */
-}
+static void say(ExitVerdict *v, const char *text) { exit_copy_text(v->text, text); }
 
 /* A trainer's own log line about its daily work explains no death, and neither does one after which it went on: a
  * warning, a save that failed. A library's last cry does. */
 static bool explains(const char *line)
 {
-    static const char *const goes_on[] = {" info sdtrainer: ", " debug sdtrainer: ",
-                                          " warning sdtrainer: ", ", training goes on: "};
-    for (size_t i = 0; i < ELEMENTSOF(goes_on); i++)
-        if (strstr(line, goes_on[i]))
+    static const char *const daily[] = {" info sdtrainer: ", " debug sdtrainer: ",
+                                        " warning sdtrainer: "};
+    for (size_t i = 0; i < ELEMENTSOF(daily); i++)
+        if (strstr(line, daily[i]))
             return false;
-    return *line;
+    const char *error = strstr(line, " error sdtrainer: ");
+    return *line && (!error || !strstr(error, ", training goes on: "));
 }
 
 ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *last_line,

@@ -5,6 +5,8 @@
 #include "daemon/world/rank.h"
 #include "daemon/world/workload.h"
 
+#include <string.h>
+
 static uint64_t bit_of(const Rank *rank) { return UINT64_C(1) << rank->slot; }
 
 static void check(const SlotTable *slots, const Rank *rank)
@@ -19,6 +21,7 @@ void slots_put(SlotTable *slots, Rank *rank)
     assert(!slots->of[rank->slot]);
     assert(!rank->process.exited && !rank->killing && rank->local);
     slots->of[rank->slot] = rank;
+    memcpy(slots->submissions[rank->slot], rank->local->submission, SUBMISSION_BYTES);
     check(slots, rank);
 }
 

@@ -4,6 +4,7 @@
 #include "health/kernel-log.h"
 
 #include "base/cleanup.h"
+#include "base/json.h"
 #include "health/sysfs.h"
 #include "health/verdict.h"
 
@@ -13,18 +14,28 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 static void take_lines(const char *text, size_t n)
 {
-    static const char gpus[1][PCI_ADDRESS_MAX] = {"0000:3b:00"};
+    static const PciAddress gpus[1] = {"0000:3b:00"};
+    SubmissionId submissions[1] = {"a"};
+    KernelScene scene = {.now_usec = 1,
+                         .boot_usec = 1,
+                         .gpus = gpus,
+                         .n_gpus = 1,
+                         .submissions = submissions,
+                         .n_submissions = 1};
     KernelLog log = {0}, again;
     kernel_log_begin(&log, "boot");
     for (size_t at = 0; at < n;) {
         const char *end = memchr(text + at, '\n', n - at);
         size_t length = end ? (size_t)(end - (text + at)) : n - at;
-        (void)kernel_log_take(&log, text + at, length, 1);
+        (void)kernel_log_take(&log, &scene, text + at, length);
         at += length + 1;
+        scene.boot_usec +=
+            UINT64_C(3600) * 1000000; /* each line is an hour later, of another program */
+        submissions[0][0] = (char)('a' + (submissions[0][0] + 1) % 8);
     }
     ProbeResult result;
     ProbeAnswer answer = {0};
-    kernel_log_judge(&log, gpus, 1, &result);
+    kernel_log_judge(&log, &scene, &result);
     verdict_weigh(result.findings, result.n_findings, 2, &answer);
     _cleanup_free_ char *kept = NULL;
     Error err = ERROR_INIT;
@@ -32,6 +43,10 @@ static void take_lines(const char *text, size_t n)
     if (log.next_seq <= INT64_MAX && log.lost <= INT64_MAX) {
         assert(kernel_log_parse("state", kept, strlen(kept), &again, &err) == 0);
         assert(again.n_events == log.n_events && again.next_seq == log.next_seq);
+        assert(again.n_programs == log.n_programs);
+        for (size_t i = 0; i < log.n_events; i++)
+            assert(again.events[i].xid.word == log.events[i].xid.word &&
+                   again.events[i].xid.kind == log.events[i].xid.kind);
         /* read again, nothing is new */
         size_t before = again.n_events;
         for (size_t at = 0; at < n;) {
@@ -39,7 +54,7 @@ static void take_lines(const char *text, size_t n)
             size_t length = end ? (size_t)(end - (text + at)) : n - at;
             KernelRecord record;
             if (kernel_record_parse(text + at, length, &record) == 0 && record.seq < again.next_seq)
-                assert(!kernel_log_take(&again, text + at, length, 1));
+                assert(!kernel_log_take(&again, &scene, text + at, length));
             at += length + 1;
         }
         assert(again.n_events == before);
@@ -65,6 +80,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(line, text, n);
     line[n] = '\0';
     (void)sysfs_parse_number(line, &number);
+    /* a row of the settings is refused, or is one that the table could have */
+    XidOverrides overrides;
+    _cleanup_json_ json_t *map = json_pack("{s:s}", line, "note");
+    if (map && xid_overrides_read(map, &overrides, &err) == 0) {
+        char name[XID_ROW_NAME_MAX];
+        assert(overrides.n == 1 && strcmp(xid_row_name(&overrides.rows[0], name), line) == 0);
+    }
     (void)pci_address_parse(text, size, pci);
     return 0;
 }

@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-probes.c - every fault that a probe knows, injected: a fake NVML, a fake sysfs and proc, lines
- * of a kernel's log. */
+/* test-probes.c - every fault that a probe knows, injected: a fake NVML, a fake sysfs and proc. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "health/gpus.h"
-#include "health/kernel-log.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -497,194 +495,18 @@ static void test_host(_unused_ void **state)
     clear_machine(&m);
 }
 
-/* ---- the kernel's log ---- */
-
-static bool take(KernelLog *log, const char *line)
-{
-    return kernel_log_take(log, line, strlen(line), 1000);
-}
-
-static void test_xids_are_parsed(_unused_ void **state)
-{
-    static const struct {
-        const char *text;
-        int code;
-        const char *pci;
-        XidAction action;
-    } all[] = {
-        {"NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', GPU has fallen off the bus.", 79,
-         "0000:3b:00", XID_REBOOT},
-        {"NVRM: Xid (0000:03:00): 13, Graphics Exception", 13, "0000:03:00", XID_APPLICATION},
-        {"NVRM: Xid (PCI:0000:9B:00): 48, DBE", 48, "0000:9b:00", XID_ISOLATE_SLOT},
-        {"NVRM: Xid (PCI:0000:3b:00): 63, Row Remapper", 63, "0000:3b:00", XID_MONITOR},
-        {"NVRM: Xid (PCI:0000:3b:00): 119, Timeout waiting for RPC", 119, "0000:3b:00", XID_RESET},
-        {"NVRM: Xid (PCI:0000:3b:00): 777, something new", 777, "0000:3b:00", XID_SUSPECT},
-        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x1 (GPU "
-         "Reset Required)",
-         154, "0000:01:00", XID_RESET},
-        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 "
-         "(Node Reboot Required)",
-         154, "0000:01:00", XID_REBOOT},
-        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x4 "
-         "(Drain and Reset)",
-         154, "0000:01:00", XID_RESET},
-        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x0 (None) to 0x3 "
-         "(Drain P2P)",
-         154, "0000:01:00", XID_RESET},
-        {"NVRM: Xid (PCI:0000:01:00): 154, GPU recovery action changed from 0x2 (Node Reboot "
-         "Required) to 0x0 (None)",
-         154, "0000:01:00", XID_CURED},
-        {"NVRM: Xid (PCI:0000:01:00): 154, words that nobody has seen", 154, "0000:01:00",
-         XID_SUSPECT},
-        {"nvidia-nvswitch3: SXid (PCI:0000:c1:00.0): 12028, Non-fatal, Link 32 egress", 12028,
-         "0000:c1:00", XID_MONITOR},
-        {"nvidia-nvswitch0: SXid (PCI:0000:86:00.0): 20034, Fatal, Link 30 LTSSM Fault Up", 20034,
-         "0000:86:00", XID_ISOLATE},
-    };
-    for (size_t i = 0; i < ELEMENTSOF(all); i++) {
-        XidEvent event;
-        assert_int_equal(xid_parse(all[i].text, strlen(all[i].text), &event), 0);
-        assert_int_equal(event.code, all[i].code);
-        assert_string_equal(event.pci, all[i].pci);
-        if (event.action != all[i].action)
-            fail_msg("%s: action %d", all[i].text, (int)event.action);
-    }
-    static const char *const none[] = {"usb 1-1: new device", "NVRM: Xid (PCI:zz): 79",
-                                       "NVRM: Xid (PCI:0000:3b:00): soon", "Xid (", "Xid ()"};
-    for (size_t i = 0; i < ELEMENTSOF(none); i++) {
-        XidEvent event;
-        assert_int_equal(xid_parse(none[i], strlen(none[i]), &event), -ENOENT);
-    }
-    KernelRecord record;
-    assert_int_equal(kernel_record_parse("3,99,5,-;a", 10, &record), 0);
-    assert_int_equal(record.seq, 99);
-    assert_int_equal(kernel_record_parse(" SUBSYSTEM=pci", 14, &record), -EBADMSG);
-    assert_int_equal(kernel_record_parse("3,99999999999999999999999,5,-;", 30, &record), -EBADMSG);
-}
-
-static void test_codes_that_all_sources_call_fatal(_unused_ void **state)
-{
-    static const int fatal[] = {48,  64,  74,  79,  119, 120, 46,  62,  95, 109, 110,
-                                136, 140, 142, 143, 151, 155, 156, 158, 54, 168};
-    for (size_t i = 0; i < ELEMENTSOF(fatal); i++) {
-        FaultCode fault;
-        assert_true(xid_fault(xid_judge(fatal[i], false, ""), &fault));
-        assert_true(fault_rule(fault)->level >= HEALTH_DRAIN);
-    }
-    static const int harmless[] = {13, 31, 43, 92, 94, 126, 121, 144, 150, 165};
-    for (size_t i = 0; i < ELEMENTSOF(harmless); i++) {
-        FaultCode fault;
-        assert_false(xid_fault(xid_judge(harmless[i], false, ""), &fault));
-    }
-}
-
-/* Read again after a restart, the log neither replays what is known nor misses what came since. */
-static void test_restart_neither_replays_nor_forgets(_unused_ void **state)
-{
-    static const char gpus[2][PCI_ADDRESS_MAX] = {"0000:3b:00", "0000:5e:00"};
-    KernelLog log = {0}, again;
-    ProbeResult result;
-    Error err = ERROR_INIT;
-    kernel_log_begin(&log, "boot-1");
-    assert_false(take(&log, "6,10,1,-;usb 1-1: new device"));
-    assert_true(take(&log, "3,11,2,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE"));
-    assert_false(take(&log, "3,12,3,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE again"));
-    assert_false(take(&log, "3,13,4,-;NVRM: Xid (PCI:0000:5e:00): 31, a program's"));
-    assert_int_equal(log.n_events, 1);
-    assert_int_equal(log.events[0].count, 2);
-    kernel_log_judge(&log, gpus, 2, &result);
-    expect(&result, FAULT_XID_SLOT, 1, "Xid 48 on 0000:5e:00: NVRM");
-
-    _cleanup_free_ char *kept = NULL;
-    assert_int_equal(kernel_log_format(&log, &kept), 0);
-    assert_int_equal(kernel_log_parse("state", kept, strlen(kept), &again, &err), 0);
-    kernel_log_begin(&again, "boot-1");
-    assert_false(take(&again, "6,10,1,-;usb 1-1: new device"));
-    assert_false(take(&again, "3,11,2,-;NVRM: Xid (PCI:0000:5e:00): 48, DBE"));
-    assert_int_equal(again.events[0].count, 2);
-    assert_true(take(&again, "3,14,5,-;NVRM: Xid (PCI:0000:3b:00): 119, meanwhile"));
-    kernel_log_judge(&again, gpus, 2, &result);
-    expect(&result, FAULT_XID_RESET, 0, "Xid 119");
-    expect(&result, FAULT_XID_SLOT, 1, "Xid 48");
-
-    /* the driver says that it was reset: that GPU's are over; a word of the operator: all */
-    assert_true(take(&again,
-                     "3,15,6,-;NVRM: Xid (PCI:0000:5e:00): 154, GPU recovery action changed "
-                     "from 0x1 (GPU Reset Required) to 0x0 (None)"));
-    assert_int_equal(again.n_events, 1);
-    kernel_log_forget(&again);
-    assert_int_equal(again.n_events, 0);
-
-    kernel_log_begin(&log, "boot-2"); /* numbers begin again, and nothing is open */
-    assert_int_equal(log.n_events, 0);
-    assert_true(take(&log, "3,2,1,-;NVRM: Xid (PCI:0000:01:00): 79, off the bus"));
-    kernel_log_judge(&log, gpus, 2, &result);
-    expect(&result, FAULT_XID_REBOOT, -1, "Xid 79"); /* of no slot that is known */
-    assert_int_equal(kernel_log_parse("state", "{}", 2, &again, &err), -EBADMSG);
-}
-
-static void test_lost_records_are_said(_unused_ void **state)
-{
-    KernelLog log = {0};
-    ProbeResult result;
-    kernel_log_begin(&log, "boot-1");
-    assert_false(take(&log, "6,10,1,-;a")); /* what was before is not ours to miss */
-    assert_true(take(&log, "6,500,1,-;b"));
-    kernel_log_judge(&log, NULL, 0, &result);
-    expect(&result, FAULT_LOG_OVERRUN, -1, "489 records");
-    log.lost_is_news = false;
-    (void)snprintf(log.unread, sizeof(log.unread), "may not be read");
-    kernel_log_judge(&log, NULL, 0, &result);
-    expect_well(&result); /* nobody needs it */
-    assert_string_equal(result.note, "may not be read");
-    log.is_needed = true;
-    kernel_log_judge(&log, NULL, 0, &result);
-    expect(&result, FAULT_LOG_UNREADABLE, -1, "may not be read");
-}
-
-static void test_events_are_bounded(_unused_ void **state)
-{
-    KernelLog log = {0};
-    char line[128];
-    kernel_log_begin(&log, "boot-1");
-    for (int i = 0; i < 1000; i++) {
-        (void)snprintf(line, sizeof(line), "3,%d,1,-;NVRM: Xid (PCI:0000:3b:00): %d, new", i,
-                       1000 + i);
-        (void)take(&log, line);
-    }
-    assert_int_equal(log.n_events, KERNEL_LOG_EVENTS_MAX);
-    assert_true(take(&log, "3,1000,1,-;NVRM: Xid (PCI:0000:3b:00): 79, off the bus"));
-    _cleanup_free_ char *kept = NULL;
-    assert_int_equal(kernel_log_format(&log, &kept), 0);
-    assert_true(strlen(kept) < PROBE_STATE_MAX);
-    bool has_worst = false;
-    for (size_t i = 0; i < log.n_events; i++)
-        has_worst |= log.events[i].xid.code == 79;
-    assert_true(has_worst);
-}
-
 static int make_root(_unused_ void **state) { return mkdtemp(root) ? 0 : -1; }
 static int remove_root(_unused_ void **state) { return folder_remove(root, NULL); }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_no_gpu),
-        cmocka_unit_test(test_gpu_faults),
-        cmocka_unit_test(test_gpu_falls_off),
-        cmocka_unit_test(test_gpu_rates),
-        cmocka_unit_test(test_gpu_strangers),
-        cmocka_unit_test(test_rdma_devices),
-        cmocka_unit_test(test_rdma_counters),
-        cmocka_unit_test(test_rdma_hangs),
-        cmocka_unit_test(test_disk),
-        cmocka_unit_test(test_clock),
+        cmocka_unit_test(test_no_gpu),        cmocka_unit_test(test_gpu_faults),
+        cmocka_unit_test(test_gpu_falls_off), cmocka_unit_test(test_gpu_rates),
+        cmocka_unit_test(test_gpu_strangers), cmocka_unit_test(test_rdma_devices),
+        cmocka_unit_test(test_rdma_counters), cmocka_unit_test(test_rdma_hangs),
+        cmocka_unit_test(test_disk),          cmocka_unit_test(test_clock),
         cmocka_unit_test(test_host),
-        cmocka_unit_test(test_xids_are_parsed),
-        cmocka_unit_test(test_codes_that_all_sources_call_fatal),
-        cmocka_unit_test(test_restart_neither_replays_nor_forgets),
-        cmocka_unit_test(test_lost_records_are_said),
-        cmocka_unit_test(test_events_are_bounded),
     };
     return cmocka_run_group_tests(tests, make_root, remove_root);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
- * them with the pages. usage: reference job|records|channel|causes|exit-codes */
+ * them with the pages. usage: reference job|records|channel|causes|exit-codes|xids */
 #include "cluster/reference.h"
 #include "controller/core/recovery/causes.h"
+#include "health/xid-table.h"
 #include "protocol/exit-code.h"
 #include "protocol/reference.h"
 
@@ -250,16 +251,27 @@ static void print_exit_codes(void)
     print_answer(CAUSE_HANG);
 }
 
+/* ---- words of drivers ---- */
+
+static void print_xids(void)
+{
+    size_t n;
+    const XidRow *table = xid_table(&n);
+    char name[XID_ROW_NAME_MAX];
+    printf("| row | action | so say |\n|---|---|---|\n");
+    for (size_t i = 0; i < n; i++)
+        printf("| `%s` | %s | %s |\n", xid_row_name(&table[i], name),
+               xid_action_name(table[i].action), table[i].sources);
+}
+
 int main(int argc, char *argv[])
 {
     static const struct {
         const char *name;
         void (*print)(void);
-    } parts[] = {{"job", print_job},
-                 {"records", print_records},
-                 {"channel", print_channel},
-                 {"causes", print_causes},
-                 {"exit-codes", print_exit_codes}};
+    } parts[] = {
+        {"job", print_job},       {"records", print_records},       {"channel", print_channel},
+        {"causes", print_causes}, {"exit-codes", print_exit_codes}, {"xids", print_xids}};
     const char *name = argc == 2 ? argv[1] : "";
     bool is_known = false;
     for (size_t i = 0; i < ELEMENTSOF(parts); i++)

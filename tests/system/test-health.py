@@ -77,6 +77,37 @@ class Health(LabCase):
         status = cluster.status(job)
         self.assertEqual([(i["cause"], i["node"]) for i in status["incidents"]], [("node-unhealthy", "node3")])
 
+    def test_dead_nvlink_drains(self):
+        """A fatal word of NVLink has the job save and go on without the node; a daily word of the same code costs nothing, and
+        neither does one that the settings call a note."""
+        cluster = self.lab.cluster(3, patient=["node1", "node2", "node3"])
+        self.addCleanup(cluster.down)
+        log = os.path.join(cluster.folder, "kmsg")
+        os.mkfifo(log)
+        kernel = os.open(log, os.O_RDWR)
+        self.addCleanup(os.close, kernel)
+        cluster.configure("node3", kernel_log=log, state_dir=os.path.join(cluster.folder, "state3"), xid_actions={"119": "note"})
+        reference = self.lab.reference(self.lab.job("reference"))
+        job = self.lab.job("nvlink", checkpoint__every_steps=40)
+        cluster.fault("node1", "loop.compute=stop@15")  # the job cannot end before the word is heard
+        cluster.submit(job)
+        stopped = self.lab.stopped()
+        os.write(kernel, b"6,1,1,-;NVRM: Xid (PCI:0000:3b:00): 145, RLW_RXPIPE Nonfatal XC0 i0 Link 13 (0x0409a0c2)\n"
+                         b"6,2,2,-;NVRM: Xid (PCI:0000:3b:00): 119, Timeout waiting for RPC\n"
+                         b"6,3,3,-;NVRM: Xid (PCI:0000:3b:00): 45, pid=7, name=x, Ch 00000001 caused by previous Xid 145\n")
+        self.assertEqual(cluster.ctl_code("node", "check", "node3")[0], 0)
+        self.assertIn("3 that ask for nothing, the last: Xid 45 on 0000:3b:00, caused by Xid 145",
+                      cluster.ctl("node", "status", "node3"))
+        os.write(kernel, b"6,4,4,-;NVRM: Xid (PCI:0000:3b:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 00 (0x025001c6)\n")
+        until(lambda: "drains node3" in cluster.status(job)["reason"], "a drain")
+        os.kill(stopped, signal.SIGCONT)
+        self.check_same(cluster.finish(job), reference, "nvlink")
+        status = cluster.status(job)
+        self.assertEqual((status["generation"], status["incidents"]), (2, []))
+        self.assertEqual({rank["node"] for rank in status["world"]["ranks"]}, {"node1", "node2"})
+        self.assertIn("Xid 149 (fatal) on 0000:3b:00", cluster.ctl("node", "status", "node3"))
+        cluster.ctl("node", "check", "node3", "--clear")  # the GPU was reset
+
     def test_spot_notice_costs_no_step(self):
         """The job saves and goes on without the instance; nothing failed, and nothing is trained twice."""
         cloud = Metadata()

@@ -57,7 +57,7 @@ LAW = {
     "controller": ["base", "etcd", "cluster", "controller/core", "controller/leader", "controller/journal",
                    "controller/alerting", "controller/config", "metrics", "report"],
     "daemon/loop": ["base"],
-    "daemon/config": ["base", "cluster", "metrics"],
+    "daemon/config": ["base", "cluster", "health", "metrics"],
     "daemon/process": ["base", "cluster"],
     "daemon/world": ["base", "etcd", "cluster", "protocol", "daemon/config", "daemon/loop", "daemon/process"],
     "daemon/health": ["base", "etcd", "cluster", "health", "daemon/config", "daemon/loop", "daemon/process",

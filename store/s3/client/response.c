@@ -4,6 +4,7 @@
 #include "store/s3/client/client-internal.h"
 
 #include "base/hash.h"
+#include "base/proxy.h"
 
 #include <errno.h>
 #include <string.h>
@@ -198,9 +199,13 @@ static void tell_failure(S3Try *t, CURLcode code)
     const char *what = t->connections > 1 ? "the connection was closed without a reply"
                        : t->failure[0]    ? t->failure
                                           : curl_easy_strerror(code);
+    char proxy[PROXY_TEXT_BYTES];
+    const char *url = NULL;
+    if (curl_easy_getinfo(t->easy, CURLINFO_EFFECTIVE_URL, &url) != CURLE_OK || !url)
+        url = "";
     t->hopeless = hopeless_of(code);
     t->unusable = true;
-    (void)error_set(&t->reason, -EIO, "%s%s", what,
+    (void)error_set(&t->reason, -EIO, "%s%s%s", what, proxy_named(url, proxy),
                     t->hopeless == -EACCES ? "; whom to trust, AWS_CA_BUNDLE says" : "");
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/proxy.h"
 #include "base/secret.h"
 
 #include <curl/curl.h>
@@ -164,8 +165,12 @@ int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Er
         return error_set(err, -ECANCELED, "cancelled");
     if (http->too_long)
         return error_set(err, -EBADMSG, "it answered more than %d bytes", S3_HTTP_REPLY_MAX);
-    if (code != CURLE_OK)
-        return error_set(err, -EHOSTUNREACH, "%s", failure[0] ? failure : curl_easy_strerror(code));
+    if (code != CURLE_OK) {
+        char proxy[PROXY_TEXT_BYTES];
+        return error_set(err, -EHOSTUNREACH, "%s%s",
+                         failure[0] ? failure : curl_easy_strerror(code),
+                         request->direct ? "" : proxy_named(request->url, proxy));
+    }
     if (!http->head_ended) /* libcurl takes that for a whole reply */
         return error_set(err, -EHOSTUNREACH, "its reply ends too soon");
     *ret = (S3HttpReply){.status = status,

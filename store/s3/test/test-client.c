@@ -525,6 +525,34 @@ static void test_bad_endpoints(_unused_ void **state)
     }
 }
 
+/* Whoever reads "Failed to connect to 127.0.0.1 port 9" looks at the store, and not at a variable. */
+static void test_proxy_of_the_environment_is_named(_unused_ void **state)
+{
+    S3Options options = {.endpoint = (char *)"http://s3.invalid:9000",
+                         .region = "r",
+                         .profile = "default",
+                         .part_bytes = 8 << 20,
+                         .connections = 1,
+                         .memory_bytes = 64 << 20,
+                         .deadline_usec = USEC_PER_SEC,
+                         .stall_usec = 20 * USEC_PER_SEC,
+                         .sign_payload = S3_OFF,
+                         .checksum = S3_OFF};
+    S3Client *client = NULL;
+    Error err = ERROR_INIT;
+    (void)unsetenv("no_proxy");
+    (void)setenv("http_proxy", "http://me:secret@127.0.0.1:9", 1);
+    assert_int_equal(s3_client_open(&options, &client, &err), 0);
+    S3Request get = world_get(0, 1);
+    assert_true(s3_do(client, &get, &err) < 0);
+    if (!strstr(err.text, "through the proxy http://127.0.0.1:9 of http_proxy") ||
+        strstr(err.text, "secret"))
+        fail_msg("%s", err.text);
+    (void)s3_client_close(client); /* NULL always */
+    (void)unsetenv("http_proxy");
+    (void)setenv("no_proxy", "*", 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -549,6 +577,7 @@ int main(void)
         cmocka_unit_test(test_fork),
 #endif
         cmocka_unit_test(test_bad_endpoints),
+        cmocka_unit_test(test_proxy_of_the_environment_is_named),
     };
     return cmocka_run_group_tests(tests, world_set_up, NULL);
 }

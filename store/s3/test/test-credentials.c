@@ -124,11 +124,13 @@ static void test_web_identity(void **state)
     S3Credentials c;
     uint64_t serial;
     Error err;
-    fixture_variable("http_proxy", NULL); /* STS is asked through a proxy, where there is one */
     fixture_serve(f, answer_sts, "AWS_ENDPOINT_URL_STS", "/sts");
     fixture_file(f, "AWS_WEB_IDENTITY_TOKEN_FILE", "token", PASS "\n");
     REFUSE(f, -EINVAL, "web identity", "AWS_WEB_IDENTITY_TOKEN_FILE", "no role");
     fixture_variable("AWS_ROLE_ARN", "arn:aws:iam::1:role/r");
+    /* STS is asked through a proxy, where there is one */
+    REFUSE(f, -EHOSTUNREACH, "web identity", "through the proxy http://127.0.0.1:9 of http_proxy");
+    fixture_variable("http_proxy", NULL);
     fixture_variable("AWS_ROLE_SESSION_NAME", "me 1");
     fixture_expect(f, "AKSTS");
     assert_int_equal(fixture_get(f, &c, &serial, &err), 0);
