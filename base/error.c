@@ -8,29 +8,16 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { WHOLE_BYTES = 2048 };
-
-/* Long paths lose their middle rather than the text its end, which says what is wrong. */
-static void keep(Error *err, int r, char *whole)
+_printf_(3, 0) static void error_vset(Error *err, int r, const char *format, va_list ap)
+    _printf_(3, 0);
+static void error_vset(Error *err, int r, const char *format, va_list ap)
 {
     assert(r < 0);
-    printable_make(whole); /* keys, values and peers' words are in it */
-    printable_shorten_paths(whole, sizeof(err->text) - 1);
-    err->code = r;
-    (void)snprintf(err->text, sizeof(err->text), "%s", whole); /* truncation is fine */
-    printable_end(err->text);
-}
 
-/* The text, and what follows it; NULL: nothing. */
-_printf_(4, 0) static void error_vset(Error *err, int r, const char *more, const char *format,
-                                      va_list ap)
-{
-    char whole[WHOLE_BYTES];
-    (void)vsnprintf(whole, sizeof(whole), format, ap); /* likewise */
-    size_t used = strlen(whole);
-    if (more)
-        (void)snprintf(whole + used, sizeof(whole) - used, ": %s", more);
-    keep(err, r, whole);
+    err->code = r;
+    (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* truncation is fine */
+    printable_make(err->text); /* keys, values and peers' words are in it */
+    printable_end(err->text);
 }
 
 int error_set(Error *err, int r, const char *format, ...)
@@ -38,10 +25,17 @@ int error_set(Error *err, int r, const char *format, ...)
     if (err) {
         va_list ap;
         va_start(ap, format);
-        error_vset(err, r, NULL, format, ap);
+        error_vset(err, r, format, ap);
         va_end(ap);
     }
     return r;
+}
+
+static void append(Error *err, const char *words)
+{
+    size_t used = strlen(err->text);
+    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", words); /* likewise */
+    printable_end(err->text);
 }
 
 int error_errno(Error *err, int r, const char *format, ...)
@@ -50,8 +44,9 @@ int error_errno(Error *err, int r, const char *format, ...)
         char reason[128];
         va_list ap;
         va_start(ap, format);
-        error_vset(err, r, strerror_r(-r, reason, sizeof(reason)), format, ap);
+        error_vset(err, r, format, ap);
         va_end(ap);
+        append(err, strerror_r(-r, reason, sizeof(reason)));
     }
     return r;
 }
@@ -62,8 +57,9 @@ int error_prefix(Error *err, int r, const char *format, ...)
         Error inner = *err;
         va_list ap;
         va_start(ap, format);
-        error_vset(err, r, inner.text, format, ap);
+        error_vset(err, r, format, ap);
         va_end(ap);
+        append(err, inner.text);
     }
     return r;
 }

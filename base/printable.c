@@ -68,14 +68,15 @@ void printable_repair(char *text)
 static const char left_out[] = "...";
 
 /* The longest word with a '/'. */
-static size_t longest_path(const char *text, char **ret)
+static size_t longest_path(const char *text, const char *kept, char **ret)
 {
     static const char ends[] = " \t\"'<>|,;";
     size_t best = 0;
     for (const char *word = text; *word;) {
         word += strspn(word, ends);
         size_t n = strcspn(word, ends);
-        if (n > best && memchr(word, '/', n)) {
+        bool stays = *kept && memmem(word, n, kept, strlen(kept));
+        if (n > best && !stays && memchr(word, '/', n)) {
             best = n;
             *ret = (char *)word;
         }
@@ -86,12 +87,12 @@ static size_t longest_path(const char *text, char **ret)
 
 static bool is_inside(char c) { return ((unsigned char)c & 0xc0) == 0x80; }
 
-void printable_shorten_paths(char *text, size_t n)
+void printable_shorten_paths(char *text, size_t n, const char *kept)
 {
     enum { HEAD = 16, TAIL = 32, DOTS = sizeof(left_out) - 1 };
     for (size_t all; (all = strlen(text)) > n;) {
         char *path = text;
-        size_t length = longest_path(text, &path);
+        size_t length = longest_path(text, kept, &path);
         if (length <= HEAD + TAIL + DOTS)
             return;
         size_t stays = length - MIN(length - HEAD - TAIL, all - n + DOTS), head = stays / 3;

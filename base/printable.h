@@ -24,5 +24,6 @@ void printable_repair_bytes(char *text, size_t n);
 /* The same, but the half of a character at the end goes. */
 void printable_repair(char *text);
 /* Leaves out the middle of long paths and URIs, the longest first, until the text has at most n bytes: what is wrong
- * stands at its end. A text whose paths cannot make up for it stays longer. */
-void printable_shorten_paths(char *text, size_t n);
+ * stands at its end. A path that has `kept` in it stays whole ("": none does). A text whose paths cannot make up for it
+ * stays longer. */
+void printable_shorten_paths(char *text, size_t n, const char *kept);

@@ -28,7 +28,7 @@ static Host host_of(const char *url)
     return (Host){begin, colon ? (size_t)(colon - begin) : n};
 }
 
-/* One entry of no_proxy: a domain, with or without a dot before it, or an address. A range of addresses may hold any. */
+/* One entry of no_proxy: a domain, with or without a dot before it, or an address. A range of addresses may hold it. */
 static bool is_passed_by(const char *entry, size_t n, Host host)
 {
     if (memchr(entry, '/', n))

@@ -395,7 +395,7 @@ static void test_long_words_keep_their_end(_unused_ void **state)
         (void)snprintf(words, sizeof(words),
                        "/data/%s/shard.00000.mds is truncated: 191366 bytes, index.json says 7",
                        folder);
-        exit_copy_text(text, words);
+        exit_copy_text(text, words, "");
         assert_int_equal(strncmp(text, "/data/", 6), 0);
         assert_non_null(
             strstr(text, "/shard.00000.mds is truncated: 191366 bytes, index.json says 7"));
@@ -405,13 +405,23 @@ static void test_long_words_keep_their_end(_unused_ void **state)
         exit_repair_text(repaired);
         assert_string_equal(repaired, text);
     }
+    /* what a leader knows the checkpoint by */
+    char manifest[300];
+    (void)snprintf(manifest, sizeof(manifest), "file:///%0150d/step-15/manifest.json", 1);
+    (void)snprintf(words, sizeof(words),
+                   "file:///%0150d/step-15/unet/x.safetensors: its hash differs from %0100d", 1, 2);
+    exit_copy_text(text, words, manifest);
+    *strrchr(manifest, '/') = '\0';
+    assert_non_null(strstr(text, manifest));
+    exit_copy_text(text, words, "");
+    assert_null(strstr(text, manifest));
     memset(words, 'a', sizeof(words) - 1);
     words[sizeof(words) - 1] = '\0';
-    exit_copy_text(text, words); /* no path: its end goes */
+    exit_copy_text(text, words, ""); /* no path: its end goes */
     assert_int_equal(strlen(text), EXIT_TEXT_BYTES - 1);
     memset(words, 'a', 254);
     memcpy(words + 254, "\xc3\xa9 b", 5);
-    exit_copy_text(text, words);
+    exit_copy_text(text, words, "");
     assert_int_equal(strlen(text), 254); /* not half an é */
 }
 

@@ -15,17 +15,31 @@ void exit_repair_text(char *text) { printable_repair(text); }
 /* Whoever leads puts words of its own before it, and a record's text has 255 bytes. */
 enum { COMFORTABLE_BYTES = 191 };
 
-void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text)
+static void copy_whole(char *ret, size_t size, const char *text)
 {
-    char whole[1024];
-    (void)snprintf(whole, sizeof(whole), "%s", text); /* a longer one is cut */
-    printable_repair(whole);
-    printable_shorten_paths(whole, COMFORTABLE_BYTES);
-    (void)snprintf(ret, EXIT_TEXT_BYTES, "%s", whole); /* likewise */
+    (void)snprintf(ret, size, "%s", text); /* a longer one is cut */
+    printable_repair(ret);
+}
+
+static void copy(char ret[EXIT_TEXT_BYTES], const char *text)
+{
+    (void)snprintf(ret, EXIT_TEXT_BYTES, "%s", text); /* evidence may be cut */
     printable_end(ret);
 }
 
-static void say(ExitVerdict *v, const char *text) { exit_copy_text(v->text, text); }
+void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text, const char *resumes)
+{
+    char whole[1024], folder[1024];
+    copy_whole(whole, sizeof(whole), text);
+    copy_whole(folder, sizeof(folder), resumes);
+    char *slash = strrchr(folder, '/');
+    if (slash)
+        *slash = '\0';
+    printable_shorten_paths(whole, COMFORTABLE_BYTES, folder);
+    copy(ret, whole);
+}
+
+static void say(ExitVerdict *v, const char *text) { copy(v->text, text); }
 
 /* A trainer's own log line about its daily work explains no death, and neither does one after which it went on: a
  * warning, a save that failed. A library's last cry does. */

@@ -29,8 +29,10 @@ typedef struct ExitVerdict {
 /* Records are UTF-8: of a text that is not (a trainer printed bytes) each wrong byte becomes '?', and of one that was
  * cut inside a character the half of it goes. */
 void exit_repair_text(char *text);
-/* Copies a trainer's words. Long paths lose their middle, so that the end, which says what is wrong, finds room. */
-void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text);
+/* Copies a trainer's last words. Long paths lose their middle, so that the end, which says what is wrong, finds room.
+ * The manifest that the world resumes from ("": none), and what lies beside it, stay whole: by them a leader knows that
+ * the checkpoint is to blame. */
+void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text, const char *resumes);
 
 /* code and value are those of waitid: CLD_EXITED, CLD_KILLED or CLD_DUMPED, and the exit code or signal. last_line: the
  * last line that the trainer printed. killed_why: why the daemon killed it; NULL: the daemon did not. */

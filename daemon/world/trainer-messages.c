@@ -102,7 +102,7 @@ static void on_error(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
     rank->words.error = true;
     rank->words.exit_code = m->exit_code;
     local_rank->report.unmet = CLAMP(m->unmet, 0, RECORD_RANKS_MAX);
-    exit_copy_text(rank->words.text, m->text);
+    exit_copy_text(rank->words.text, m->text, rank->local->resume.uri);
     local_rank->report.step = m->step;
     local_rank->report.stage = (int)m->stage;
     rank_expect_exit(rank);
