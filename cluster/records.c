@@ -305,6 +305,7 @@ static const Field phase_fields[] = {
     COUNT(PhaseRecord, "spent_idle_usec", spent.idle_usec, MAYBE),
     INT64(PhaseRecord, "started_usec", started_usec, MAYBE),
     INT64(PhaseRecord, "grown_usec", grown_usec, MAYBE),
+    INT(PhaseRecord, "growths_in_vain", growths_in_vain, MAYBE, 0, INT32_MAX),
     INT64(PhaseRecord, "tried_revision", tried_revision, MAYBE),
     INT64(PhaseRecord, "pause_usec", pause_usec, MAYBE),
     INT(PhaseRecord, "pauses", pauses, MAYBE, 0, INT32_MAX),

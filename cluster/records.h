@@ -367,8 +367,9 @@ typedef struct PhaseRecord {
     double useful_sec;             /* training time that counts, before the present world */
     double saving, saving_sec; /* the parts of goodput and of useful_sec that waited for saves */
     PhaseSpent spent;
-    uint64_t started_usec;  /* when the job's first world was decided */
-    uint64_t grown_usec;    /* when growth was last planned */
+    uint64_t started_usec; /* when the job's first world was decided */
+    int growths_in_vain; /* in a row: the world was asked to leave in order to grow, and did not */
+    uint64_t grown_usec; /* when growth was last planned */
     int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
     /* How long after since_usec the next world comes, while nothing runs; 0: no pause. */
     uint64_t pause_usec;

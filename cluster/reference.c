@@ -219,6 +219,8 @@ static const FieldHelp helps[] = {
     {"phases.spent_idle_usec", "time pending or stopped since the first world, up to since_usec"},
     {"phases.started_usec", "when the first world was decided"},
     {"phases.grown_usec", "when growth was last planned"},
+    {"phases.growths_in_vain",
+     "how often in a row this world was asked to leave to grow, and did not"},
     {"phases.tried_revision",
      "newest revision of `desired` or `cordons` for which the world was asked to leave"},
     {"phases.pause_usec", "how long nothing runs before the next world; 0: no pause"},

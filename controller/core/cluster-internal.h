@@ -44,7 +44,8 @@ typedef struct CoreNode {
 /* Beside the nodes: most have no cordon, and a table that is not touched costs no memory. */
 typedef struct NodeCordons {
     CordonRecord record;
-    int64_t revisions[RECORD_CAUSES_MAX]; /* when each cause became what it is */
+    int64_t revisions[RECORD_CAUSES_MAX];  /* when each cause became what it is */
+    uint64_t told_usec[RECORD_CAUSES_MAX]; /* when the end of each was learnt */
 } NodeCordons;
 
 /* One rank of a report. Small: there is room for 64 on each node. */

@@ -105,10 +105,24 @@ static uint64_t end_of(const Cluster *c, const CordonCause *cause)
     return cause->since_usec + c->config.strike_window_usec;
 }
 
+/* True when a cause that ends by itself is over: by the record's time, or, of a quarantine, quarantine_usec after this
+ * controller learnt of that time, whichever comes first. A clock that was ahead prolongs no quarantine. */
+static bool is_over(const Cluster *c, Scratch *s, const CoreNode *node, const CordonCause *cause)
+{
+    const uint64_t end = end_of(c, cause), rest = end > c->real_usec ? end - c->real_usec : 0;
+    const size_t at = (size_t)(cause - node_cordons(c, node)->record.causes);
+    if (end == 0)
+        return false;
+    assert(at < RECORD_CAUSES_MAX);
+    uint64_t at_usec = c->now_usec + rest;
+    if (cause->mode == CORDON_QUARANTINE && cause->owner != CORDON_OPERATOR)
+        at_usec = MIN(at_usec, node_cordons(c, node)->told_usec[at] + c->config.quarantine_usec);
+    return cluster_due(c, s, at_usec);
+}
+
 static bool decide_end_of_cause(const Cluster *c, Scratch *s, const CoreNode *node,
                                 const CordonCause *cause, Decision *d)
 {
-    uint64_t end = end_of(c, cause);
     assert(d->n_cordons == 0 && node->cordon_stamp.mod);
     if (node->cordon_foreign)
         return false;
@@ -116,9 +130,7 @@ static bool decide_end_of_cause(const Cluster *c, Scratch *s, const CoreNode *no
         cordon_end_cause(c, node, cause, d);
         return true;
     }
-    if (end > c->real_usec)
-        (void)cluster_due(c, s, c->now_usec + (end - c->real_usec));
-    if (end == 0 || end > c->real_usec)
+    if (!is_over(c, s, node, cause))
         return false;
     if (cause->mode == CORDON_QUARANTINE)
         return decide_quarantine(c, node, cause, d);

@@ -258,6 +258,7 @@ bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase pha
     d->put_world = true;
     d->checkpoints_revision = job->checkpoints_stamp.mod;
     d->phase.generation = world->generation;
+    d->phase.growths_in_vain = 0;
     d->phase.useful_sec = job_useful_sec(c, job, world->resume.step);
     d->phase.saving_sec = job_saving_sec(c, job, world->resume.step);
     cost_of_world(c, job, job_useful_sec(c, job, job_reached_step(c, job)) - d->phase.useful_sec,
@@ -567,14 +568,17 @@ static bool decide_upkeep(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
            decide_divergence(c, job, d) || decide_cleanup(c, s, job, d);
 }
 
-static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
+static bool decide_stop(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
+    return job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision &&
+           ask_to_leave(c, job, PHASE_STOPPING, decide_asked("stops", job->desired.by, reason), d);
+}
+
+static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
+{
     assert(job->phase.phase == PHASE_RUNNING && job->phase.go);
-    if (job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision)
-        return ask_to_leave(c, job, PHASE_STOPPING, decide_asked("stops", job->desired.by, reason),
-                            d);
-    return decide_drain(c, job, d) ||
+    return decide_stop(c, job, d) || decide_drain(c, job, d) ||
            (job->desired.state == DESIRED_RUNNING && decide_resize(c, s, job, d)) ||
            decide_upkeep(c, s, job, d) || decide_wait(c, s, job, d) || decide_mark(c, s, job, d) ||
            decide_price(c, job, d);
@@ -603,9 +607,18 @@ static bool decide_left(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     return decide_world(c, s, job, PHASE_STARTING, resizes ? job->phase.reason : starts_again, d);
 }
 
+/* A world leaves to grow when it is asked for that: both times are of one decision. */
+static bool leaves_to_grow(const CoreJob *job)
+{
+    return job->phase.phase == PHASE_RESIZING && job->phase.grown_usec > 0 &&
+           job->phase.grown_usec == job->phase.since_usec;
+}
+
 static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
 {
     assert(job->phase.phase == PHASE_RESIZING || job->phase.phase == PHASE_STOPPING);
+    if (job->phase.phase == PHASE_RESIZING && (decide_stop(c, job, d) || decide_drain(c, job, d)))
+        return true; /* the same leave, under what it is for now, and with a deadline of its own */
     if (!cluster_due(c, s, job->phase_usec + c->config.leave_deadline_usec))
         return decide_upkeep(c, s, job, d);
     char reason[RECORD_TEXT_MAX + 1];
@@ -616,6 +629,8 @@ static bool decide_leaving(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     text_add(&t, job->phase.reason);
     text_add(&t, ")");
     decide_phase(c, job, PHASE_RUNNING, reason, d);
+    if (leaves_to_grow(job))
+        d->phase.growths_in_vain = MIN(job->phase.growths_in_vain, GROWTHS_IN_VAIN_MAX - 1) + 1;
     return true;
 }
 

@@ -78,6 +78,13 @@ static int64_t revision_of_cause(const NodeCordons *old, const CordonCause *caus
     return same ? old->revisions[at] : revision;
 }
 
+static uint64_t told_of_end(const Cluster *c, const NodeCordons *old, const CordonCause *cause)
+{
+    int at = cordon_find(&old->record, cause->owner, cause->job, cause->machine_id);
+    bool same = at >= 0 && old->record.causes[at].until_usec == cause->until_usec;
+    return same ? old->told_usec[at] : c->now_usec;
+}
+
 /* Stands for a cordon record that cannot be read: it was written for some reason, so the node is held back. */
 static void hold_back(CordonCause *ret)
 {
@@ -123,9 +130,13 @@ static void observe_cordon(Cluster *c, const Event *ev)
     if (!ev->cordon)
         return;
     int64_t revisions[RECORD_CAUSES_MAX] = {0};
-    for (size_t i = 0; i < ev->cordon->n_causes; i++)
+    uint64_t told_usec[RECORD_CAUSES_MAX] = {0};
+    for (size_t i = 0; i < ev->cordon->n_causes; i++) {
         revisions[i] = revision_of_cause(cordons, &ev->cordon->causes[i], ev->revision);
+        told_usec[i] = told_of_end(c, cordons, &ev->cordon->causes[i]);
+    }
     memcpy(cordons->revisions, revisions, sizeof(revisions));
+    memcpy(cordons->told_usec, told_usec, sizeof(told_usec));
     cordons->record = *ev->cordon;
 }
 

@@ -45,7 +45,11 @@ static const CoreNode *find_newcomer(const Cluster *c, Scratch *s, const CoreJob
  * first: a clock that is set back must not hold growth up. */
 static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 {
-    uint64_t interval = job->facts.grow_interval_usec, next = job->phase.grown_usec + interval;
+    uint64_t interval = job->facts.grow_interval_usec;
+    if (job->phase.growths_in_vain > 0) /* it was asked to leave, and could not */
+        interval = MAX(interval, c->config.leave_deadline_usec)
+                   << MIN(job->phase.growths_in_vain, GROWTHS_IN_VAIN_MAX);
+    uint64_t next = job->phase.grown_usec + interval;
     uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
     return !rest || cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval));
 }
@@ -123,6 +127,10 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
         plan_say_slots(ahead, plan_needed(ahead), t);
     } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
         text_add(t, "waits until its store takes checkpoints again");
+    } else if (job->phase.growths_in_vain > 0 && !interval_is_over(c, s, job)) {
+        text_add(t, "waits because it could not leave to grow, ");
+        text_add_int(t, job->phase.growths_in_vain);
+        text_add(t, job->phase.growths_in_vain == 1 ? " time" : " times");
     } else if (!interval_is_over(c, s, job)) {
         text_add(t, "waits for recovery.grow_interval_s");
     } else if (newcomer) {

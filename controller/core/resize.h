@@ -10,6 +10,8 @@
 
 #include "controller/core/cluster-internal.h"
 
+enum { GROWTHS_IN_VAIN_MAX = 6 }; /* so often the pause between two growths doubles */
+
 /* Notes that what is wanted was put back as it was, so that the next leader takes it for no new request. */
 bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d);
 /* Asks the world to leave for one of another size. */
