@@ -6,6 +6,7 @@
 #include "cluster/cordon.h"
 #include "tests/sim/seams/loop.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- absence (docs/concepts/failure-and-blame.md) ---- */
@@ -90,7 +91,7 @@ void checks_hold(const Writing *w, const Entry *e)
         return;
     if (!old) {
         hold.usec = now;
-        hold.revision = w->h->revision;
+        hold.revision = strtoll(strrchr(e->name, '-') + 1, NULL, 10); /* that the leader had seen */
         hold.is_whole = incident->hold_until_usec > incident->at_usec + least_usec;
     }
     if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ || !hold.is_whole ||
