@@ -6,6 +6,7 @@
 #include "cluster/cordon.h"
 #include "tests/sim/seams/loop.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- absence (docs/concepts/failure-and-blame.md) ---- */
@@ -75,7 +76,8 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
 static struct {    /* the last that began */
     bool is_whole; /* else it began before its incident, and most have come back since */
     uint64_t usec;
-    int64_t revision;
+    int64_t
+        revision; /* up to which the leader had read as it decided: the incident is named by it */
 } hold;
 
 /* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL,
@@ -90,7 +92,7 @@ void checks_hold(const Writing *w, const Entry *e)
         return;
     if (!old) {
         hold.usec = now;
-        hold.revision = w->h->revision;
+        hold.revision = strtoll(e->name + strlen("cluster-"), NULL, 10);
         hold.is_whole = incident->hold_until_usec > incident->at_usec + least_usec;
     }
     if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ || !hold.is_whole ||
