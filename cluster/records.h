@@ -540,11 +540,9 @@ typedef struct IncidentRecord {
      * world's record, stop when the old ranks are dead, start when the new processes run, restore when all are ready.
      * replay is from the first step to the step of the old world. */
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
-    /* Realtime of the first step that the next world completed; 0: not yet. */
-    uint64_t first_step_usec;
-    /* Of "nodes-vanished", for a controller that begins meanwhile; 0: of others, and of an earlier version's. */
-    uint64_t hold_until_usec; /* realtime, at the latest */
-    int hold_nodes;           /* how many there were before they vanished */
+    uint64_t first_step_usec; /* realtime of the next world's first step; 0: not yet */
+    uint64_t hold_until_usec; /* of "nodes-vanished": realtime, at the latest; 0: not told */
+    int hold_nodes;           /* of "nodes-vanished": how many there were before; 0: not told */
 } IncidentRecord;
 
 /* ---- alerts/<id>: which sink has been told what of incidents/<id>; written by the leader ----

@@ -9,6 +9,7 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/cost.h"
 #include "controller/core/divergence-incident.h"
+#include "controller/core/drain.h"
 #include "controller/core/plan.h"
 #include "controller/core/presence.h"
 #include "controller/core/queue.h"
@@ -440,42 +441,6 @@ static bool all_ready(const Cluster *c, const CoreJob *job)
     return job->n_runs > 0;
 }
 
-/* Returns the cause for which the job must leave the node, unless a leave was tried for it already; else NULL. */
-static const CordonCause *find_drain(const Cluster *c, const CoreJob *job, const CoreNode *node)
-{
-    const NodeCordons *cordons = node_cordons(c, node);
-    for (size_t i = 0; node->cordon_stamp.mod && i < cordons->record.n_causes; i++)
-        if (cordons->record.causes[i].mode > CORDON_CORDON &&
-            cordons->revisions[i] > job->phase.tried_revision &&
-            cause_applies(&cordons->record.causes[i], node->record.machine_id, job->name,
-                          c->real_usec))
-            return &cordons->record.causes[i];
-    return NULL;
-}
-
-/* Looks for a node that the world must leave for a cause newer than the last leave that was tried. */
-static bool find_drained(const Cluster *c, const CoreJob *job, char *ret_reason, size_t size)
-{
-    for (int i = 0; i < job->n_runs; i++) {
-        const CoreNode *node = &c->nodes[job_runs(c, job)[i].node];
-        const CordonCause *cause = find_drain(c, job, node);
-        if (!cause && node->drain_revision <= job->phase.tried_revision)
-            continue;
-        Text t = text_begin(ret_reason, size);
-        text_add(&t, "drains ");
-        text_add(&t, node->record.name);
-        const char *why = cause ? cause->reason : node->record.evidence;
-        if (*why) {
-            text_add(&t, ": ");
-            text_add(&t, why);
-        }
-        text_add(&t, cause && cause->by[0] ? ", asked by " : "");
-        text_add(&t, cause ? cause->by : "");
-        return true;
-    }
-    return false;
-}
-
 /* Before its first step a world has nothing to save: a stop ends it at once, and a drain moves it. */
 static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
@@ -484,7 +449,7 @@ static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         decide_stopped(c, s, job, stopped_before_its_first_step, d);
         return true;
     }
-    return find_drained(c, job, reason, sizeof(reason)) &&
+    return drain_find(c, job, reason, sizeof(reason)) &&
            decide_world(c, s, job, job->phase.phase, reason, d);
 }
 
@@ -535,7 +500,7 @@ bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const ch
 static bool decide_drain(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
-    return find_drained(c, job, reason, sizeof(reason)) &&
+    return drain_find(c, job, reason, sizeof(reason)) &&
            ask_to_leave(c, job, PHASE_RESIZING, reason, d);
 }
 

@@ -76,7 +76,8 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
 static struct {    /* the last that began */
     bool is_whole; /* else it began before its incident, and most have come back since */
     uint64_t usec;
-    int64_t revision;
+    int64_t
+        revision; /* up to which the leader had read as it decided: the incident is named by it */
 } hold;
 
 /* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL,
@@ -91,7 +92,7 @@ void checks_hold(const Writing *w, const Entry *e)
         return;
     if (!old) {
         hold.usec = now;
-        hold.revision = strtoll(strrchr(e->name, '-') + 1, NULL, 10); /* that the leader had seen */
+        hold.revision = strtoll(e->name + strlen("cluster-"), NULL, 10);
         hold.is_whole = incident->hold_until_usec > incident->at_usec + least_usec;
     }
     if (!old || incident->state == INCIDENT_OPEN || checks_clocks_differ || !hold.is_whole ||
