@@ -306,9 +306,10 @@ bool rule_job_is_to_blame(const CordonRecord *one, const CordonRecord *other, Br
         for (size_t k = 0; k < other->n_causes; k++) {
             const CordonCause *a = &one->causes[i], *b = &other->causes[k];
             if (a->owner == CORDON_JOB && b->owner == CORDON_JOB && a->mode == CORDON_QUARANTINE &&
-                b->mode == CORDON_QUARANTINE && a->until_usec && b->until_usec && a->way[0] &&
-                strcmp(a->way, b->way) == 0 && strcmp(a->submission, b->submission) == 0 &&
-                strcmp(a->job, b->job) == 0 && strcmp(a->machine_id, b->machine_id) != 0)
+                b->mode == CORDON_QUARANTINE && a->until_usec > b->since_usec &&
+                b->until_usec > a->since_usec && a->way[0] && strcmp(a->way, b->way) == 0 &&
+                strcmp(a->submission, b->submission) == 0 && strcmp(a->job, b->job) == 0 &&
+                strcmp(a->machine_id, b->machine_id) != 0)
                 return breach_say(ret, "blame", "%s and %s are refused by %s for %s", one->node,
                                   other->node, a->job, a->way);
         }

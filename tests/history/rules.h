@@ -97,5 +97,5 @@ bool rule_strikes_grow_by_one(const char *node, const CordonRecord *before,
 /* A machine is not quarantined for deaths of one submission alone. incident: of the same transaction. */
 bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
                                const CordonRecord *after, Breach *ret);
-/* No two machines are refused by a submission for the same way to die: that is the job's own. */
+/* No two machines are refused by a submission at the same time for one way to die: that is the job's own. */
 bool rule_job_is_to_blame(const CordonRecord *one, const CordonRecord *other, Breach *ret);
