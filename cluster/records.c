@@ -210,6 +210,7 @@ static const Field cause_fields[] = {
     INT64(CordonCause, "since_usec", since_usec, MAYBE),
     INT64(CordonCause, "until_usec", until_usec, MAYBE),
     INT(CordonCause, "strikes", strikes, MAYBE, 0, INT32_MAX),
+    TEXT(CordonCause, "way", way, MAYBE),
     TEXT(CordonCause, "by", by, MAYBE),
 };
 
@@ -321,6 +322,8 @@ static const Field phase_fields[] = {
     ELEMENTS(PhaseRecord, FIELD_ARRAY, "worlds", worlds, n_worlds, MAYBE, PastWorld,
              past_world_fields, RECORD_PAST_WORLDS_MAX, "generation"),
     TEXT(PhaseRecord, "submission", submission, MAYBE),
+    TEXT(PhaseRecord, "dies_by", dies_by, MAYBE),
+    INT64(PhaseRecord, "dies_usec", dies_usec, MAYBE),
 };
 
 static const Field report_fields[] = {

@@ -36,6 +36,7 @@ enum {
     RECORD_PAST_WORLDS_MAX = 64,
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
+    RECORD_WAY_MAX = 23,        /* "signal 9" */
     RECORD_RUNS_MAX = 8,        /* jobs that a node remembers */
     RECORD_BY_MAX = 95,         /* who asked: "anna@laptop, etcd user ops" */
     RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
@@ -194,22 +195,21 @@ typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARA
 typedef enum CordonOwner {
     CORDON_OPERATOR, /* sdctl node cordon|drain: holds for any machine of the node's name */
     CORDON_MACHINE,  /* the leader: strikes, a verdict, a slot that is lost */
-    CORDON_JOB, /* the leader: one job refuses the machine (numerics), for as long as the job exists */
+    CORDON_JOB, /* the leader: one job's strikes; or it refuses the machine, while the job exists */
 } CordonOwner;
 
 typedef struct CordonCause {
     CordonOwner owner;
     char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job that refuses the machine */
     char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the job's submission */
-    /* The machine held back, whatever its name; empty: any machine of the node's name. */
-    char machine_id[33];
-    CordonMode mode; /* CORDON_NONE: the cause only counts strikes */
+    char machine_id[33]; /* held back whatever its name is; empty: any of the node's name */
+    CordonMode mode;     /* CORDON_NONE: the cause only counts strikes */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     uint64_t until_usec; /* 0: until somebody uncordons */
-    int strikes;
-    char by[RECORD_BY_MAX +
-            1]; /* CORDON_OPERATOR: who asked, by that side's own word; empty: not told */
+    int strikes;         /* CORDON_JOB: of that submission; CORDON_MACHINE: of former ones */
+    char way[RECORD_WAY_MAX + 1]; /* CORDON_JOB: how the trainers ended; empty: not alike */
+    char by[RECORD_BY_MAX + 1];   /* CORDON_OPERATOR: who asked, as that side says; may be empty */
 } CordonCause;
 
 typedef struct CordonRecord {
@@ -381,6 +381,8 @@ typedef struct PhaseRecord {
     char submission[SUBMISSION_BYTES]; /* the spec's */
     CommitMark committed;    /* the newest commit when the record was written, or a later one */
     int64_t furthest_resume; /* the furthest step that a world went on from, struck out or not */
+    char dies_by[RECORD_WAY_MAX + 1]; /* how its trainers end on any machine; empty: none such */
+    uint64_t dies_usec;               /* when one last did */
     int64_t serial; /* number of times the record was written: an older copy has a lower one */
     CostMeter cost;
 } PhaseRecord;
@@ -531,11 +533,9 @@ typedef struct IncidentRecord {
     int64_t generation, step;
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t at_usec, resolved_usec;
-    bool ended;         /* resolved because its job ended: nothing was recovered */
-    int64_t lost_steps; /* steps that are trained again */
-    /* The step that was reached when a recovery began; 0: unknown, or the recovery began with an earlier incident,
-     * which tells of the steps. */
-    int64_t reached_step;
+    bool ended;           /* resolved because its job ended: nothing was recovered */
+    int64_t lost_steps;   /* steps that are trained again */
+    int64_t reached_step; /* when the recovery began; 0: unknown, or another incident began it */
     /* Length of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide with the new
      * world's record, stop when the old ranks are dead, start when the new processes run, restore when all are ready.
      * replay is from the first step to the step of the old world. */

@@ -143,8 +143,9 @@ static const FieldHelp helps[] = {
     {"cordons.causes", "what holds the node back; each cause has its own reason and end"},
     {"causes[].owner", "`operator`: `sdctl node cordon` or `drain`. `machine`: the leader, for "
                        "strikes, a verdict or a "
-                       "lost slot. `job`: one job refuses the machine for its numerics"},
-    {"causes[].job", "job that refuses the machine"},
+                       "lost slot. `job`: one job's strikes; or it refuses the machine, for "
+                       "them or for its numerics"},
+    {"causes[].job", "job that refuses the machine, or whose strikes these are"},
     {"causes[].submission", "submission of that job"},
     {"causes[].machine_id",
      "machine that is meant, whatever its name is; empty: whichever has the name"},
@@ -152,7 +153,10 @@ static const FieldHelp helps[] = {
     {"causes[].reason", "why, in words"},
     {"causes[].since_usec", "since when"},
     {"causes[].until_usec", "when it ends by itself; 0: with `sdctl node uncordon`"},
-    {"causes[].strikes", "deaths and hangs of trainers within `strike_window_sec`"},
+    {"causes[].strikes", "deaths and hangs of trainers within `strike_window_sec`; of a machine's "
+                         "cause: of submissions "
+                         "that are told no more"},
+    {"causes[].way", "how all of these ended: `signal 9`, `exit 3`, `hang`; absent: not alike"},
     {"causes[].by", "of an operator: who asked, as that side says; nobody has checked it"},
 
     {"specs.spec", "text of the job file"},
@@ -229,6 +233,8 @@ static const FieldHelp helps[] = {
     {"phases.committed_step", "step of the newest commit that is known"},
     {"phases.committed_generation", "generation of that commit; 0: none"},
     {"phases.furthest_resume", "furthest step that a world went on from"},
+    {"phases.dies_by", "how the job's trainers end on any machine; absent: no such way is known"},
+    {"phases.dies_usec", "when one last did; `quarantine_sec` later it is forgotten"},
     {"phases.serial", "how often this record was written; an older copy has a lower number"},
     {"phases.cost_rate", "micro-dollars an hour for the slots of the newest world; 0: no prices"},
     {"phases.cost_since_usec", "up to when `cost_spent` counts; 0: the job holds no slots now"},

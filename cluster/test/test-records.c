@@ -238,7 +238,8 @@ static void every_record_survives_a_round_trip(void **state)
                     .job = "a",
                     .since_usec = 1,
                     .until_usec = 2,
-                    .strikes = 3},
+                    .strikes = 3,
+                    .way = "signal 9"},
                    {.owner = CORDON_OPERATOR, .mode = CORDON_DRAIN, .by = "anna@laptop"}}};
     ASSERT_ROUND_TRIP(CordonRecord, cordon_record, &cordon);
     char job_text[] = "{\n \"name\": \"a\" }\n";
@@ -258,6 +259,8 @@ static void every_record_survives_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(DesiredRecord, desired_record, &desired);
     PhaseRecord phase = {
         .phase = PHASE_RESIZING,
+        .dies_by = "signal 9",
+        .dies_usec = 8,
         .generation = 3,
         .go = true,
         .leave = true,

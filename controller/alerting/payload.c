@@ -84,6 +84,9 @@ static const struct {
     {"trainer-died", "jobs.md#sdtrainrecoveryloop",
      "The trainer died alone and is started again. If it dies again and again, read "
      "its log (sdctl job logs)."},
+    {"job-dies", "jobs.md#a-job-that-dies-everywhere",
+     "Its trainers end in the same way on machine after machine: it is the job, not they. Read its "
+     "log (sdctl job logs); a kill for want of memory is a leak, or too small a machine."},
     {"nodes-vanished", "nodes.md#sdtrainnodesvanished",
      "Many nodes vanished at once: suspect etcd or the network. Nobody is "
      "replaced until it is known or some time has passed."},

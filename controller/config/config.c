@@ -30,8 +30,10 @@ static const Setting table[] = {
     SETTING(WHOLE, leave_deadline_sec, 1, 86400,
             "for a resize, drain or stop to save and leave; then the job goes on (120)",
             .reloads = true),
-    SETTING(WHOLE, max_strikes, 0, 1000,
-            "deaths and hangs of trainers that quarantine a node; 0: never (5)", .reloads = true),
+    SETTING(
+        WHOLE, max_strikes, 0, 1000,
+        "deaths and hangs of one job that have it refuse a node; of two, quarantine; 0: never (5)",
+        .reloads = true),
     SETTING(WHOLE, strike_window_sec, 1, 86400 * 30, "after which strikes are forgotten (600)",
             .reloads = true),
     SETTING(WHOLE, quarantine_sec, 1, 86400 * 365, "how long strikes keep a node out (3600)",

@@ -11,6 +11,7 @@
 #include "controller/core/presence.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/recovery/failure.h"
+#include "controller/core/recovery/strikes.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -120,19 +121,33 @@ static bool is_over(const Cluster *c, Scratch *s, const CoreNode *node, const Co
     return cluster_due(c, s, at_usec);
 }
 
+/* A job's refusal ends with it. Its strikes go on to count against the machine until they are forgotten. */
+static bool decide_end_of_job(const Cluster *c, const CoreNode *node, const CordonCause *cause,
+                              Decision *d)
+{
+    CordonCause strikes = *cause;
+    strikes.mode = CORDON_NONE;
+    strikes.until_usec = 0;
+    if (cause->strikes == 0 || end_of(c, &strikes) <= c->real_usec)
+        cordon_end_cause(c, node, cause, d);
+    else if (cause->mode != CORDON_NONE)
+        (void)cordon_put_cause(c, node, &strikes, d); /* replaces the cause: there is room */
+    else
+        return false;
+    return true;
+}
+
 static bool decide_end_of_cause(const Cluster *c, Scratch *s, const CoreNode *node,
                                 const CordonCause *cause, Decision *d)
 {
     assert(d->n_cordons == 0 && node->cordon_stamp.mod);
     if (node->cordon_foreign)
         return false;
-    if (cause->owner == CORDON_JOB && job_is_gone(c, cause)) {
-        cordon_end_cause(c, node, cause, d);
+    if (cause->owner == CORDON_JOB && job_is_gone(c, cause) && decide_end_of_job(c, node, cause, d))
         return true;
-    }
     if (!is_over(c, s, node, cause))
         return false;
-    if (cause->mode == CORDON_QUARANTINE)
+    if (cause->mode == CORDON_QUARANTINE && !strikes_refuse(cause))
         return decide_quarantine(c, node, cause, d);
     cordon_end_cause(c, node, cause, d);
     return true;

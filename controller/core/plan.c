@@ -8,6 +8,7 @@
 
 #include "controller/core/cluster-internal.h"
 #include "controller/core/presence.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/queue.h"
 #include "controller/core/text.h"
 
@@ -85,9 +86,8 @@ static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
         for (int struck = 0; struck <= 1; struck++)
             for (int i = 0; i < c->n_by_name; i++) {
                 const CoreNode *node = &c->nodes[c->by_name[i]];
-                const CordonCause *cause = before ? NULL : node_own_cause(c, node);
                 if (s->ran_before[c->by_name[i]] == before &&
-                    (cause && cause->strikes > 0) == struck)
+                    (!before && node_strikes(c, node) > 0) == struck)
                     s->plan_nodes[n++] = c->by_name[i];
             }
     assert(n == c->n_by_name); /* each node once */

@@ -8,6 +8,8 @@
 
 #include "controller/core/cluster-internal.h"
 #include "controller/core/cordons.h"
+#include "controller/core/presence.h"
+#include "controller/core/recovery/strikes.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -78,19 +80,32 @@ const CordonCause *node_find_machine_cordon(const Cluster *c, const CoreNode *no
     return NULL;
 }
 
-int node_strikes_elsewhere(const Cluster *c, const CoreNode *node)
+void node_strikes_elsewhere(const Cluster *c, const CoreNode *node, const CoreJob *job,
+                            int64_t *own, int64_t *others)
 {
-    int strikes = 0;
     for (int at = 0; at < c->n_cordoned && is_machine_id(node->record.machine_id); at++) {
         const int i = c->cordoned[at];
         assert(c->nodes[i].cordon_stamp.mod);
         const CordonRecord *record = &c->cordons[i].record;
-        for (size_t k = 0; k < record->n_causes; k++)
-            if (is_elsewhere(c, node, i, &record->causes[k]) &&
-                c->real_usec < record->causes[k].since_usec + c->config.strike_window_usec)
-                strikes += record->causes[k].strikes;
+        for (size_t k = 0; k < record->n_causes; k++) {
+            const CordonCause *cause = &record->causes[k];
+            const bool is_own = cause->owner == CORDON_JOB && text_equal(cause->job, job->name) &&
+                                text_equal(cause->submission, job->facts.submission);
+            if (is_elsewhere(c, node, i, cause) &&
+                c->real_usec < cause->since_usec + c->config.strike_window_usec)
+                *(is_own ? own : others) += cause->strikes;
+        }
     }
-    return strikes;
+}
+
+int node_strikes(const Cluster *c, const CoreNode *node)
+{
+    const CordonRecord *record = &node_cordons(c, node)->record;
+    int64_t strikes = 0;
+    for (size_t i = 0; node->cordon_stamp.mod && i < record->n_causes; i++)
+        if (text_equal(record->causes[i].machine_id, node->record.machine_id))
+            strikes += record->causes[i].strikes;
+    return (int)MIN(strikes, INT32_MAX);
 }
 
 /* ---- the end of a quarantine ---- */
@@ -168,6 +183,7 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
         return false; /* the node's record is on the way, or its verdict has become worse since */
 
     if (well) {
+        strikes_forget(c, node, cause->machine_id, d);
         cordon_end_cause(c, node, cause, d);
     } else {
         CordonCause longer = *cause;

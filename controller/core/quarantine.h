@@ -17,8 +17,11 @@ bool node_is_unhealthy(const Cluster *c, const CoreNode *node);
 /* Returns a quarantine, for that job or for all, that the machine got under another name; NULL: there is none. */
 const CordonCause *node_find_machine_cordon(const Cluster *c, const CoreNode *node,
                                             const CoreJob *job);
-/* Counts the strikes of the window against this machine under other names. */
-int node_strikes_elsewhere(const Cluster *c, const CoreNode *node);
+/* Adds the strikes of the window against this machine under other names: of the job's submission, and of others. */
+void node_strikes_elsewhere(const Cluster *c, const CoreNode *node, const CoreJob *job,
+                            int64_t *own, int64_t *others);
+/* Returns the strikes that the node's record has against its machine. */
+int node_strikes(const Cluster *c, const CoreNode *node);
 void health_count(const Cluster *c, int *ret_unhealthy, int *ret_present);
 /* Ends a quarantine whose time is over: asks the machine, whatever its name is now, to check itself, and lets it
  * in or keeps it out by its answer. */

@@ -6,6 +6,7 @@
 #include "controller/core/decide.h"
 #include "controller/core/plan.h"
 #include "controller/core/presence.h"
+#include "controller/core/quarantine.h"
 #include "controller/core/queue.h"
 #include "controller/core/recovery/failure.h"
 #include "controller/core/text.h"
@@ -119,7 +120,7 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
         return false;
     const CoreNode *node = &c->nodes[c->by_name[i]];
     bool up = node->present && node->record.state == NODE_UP;
-    const CordonCause *cause = node_find_cordon(c, node, NULL), *own = node_own_cause(c, node);
+    const CordonCause *cause = node_find_cordon(c, node, NULL);
     *ret = (NodeSurvey){.name = node->record.name,
                         .job = up ? node->record.job : "",
                         .evidence = node->record.evidence,
@@ -129,7 +130,7 @@ bool cluster_survey_node(const Cluster *c, int i, NodeSurvey *ret)
                         .cordoned = cause != NULL,
                         .verdict = node->record.verdict,
                         .mode = cause ? cause->mode : CORDON_NONE,
-                        .strikes = own ? own->strikes : 0,
+                        .strikes = node_strikes(c, node),
                         .n_slots = up ? node->record.n_slots : 0,
                         .n_lost_slots = up ? slots_count(node->record.lost_slots) : 0};
     return true;

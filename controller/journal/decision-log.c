@@ -78,8 +78,9 @@ static void say_cordon(const Speaker *s, const CordonRecord *record, int changed
             "one cause against %s has ended, %zu remain NODE=%s", record->node, record->n_causes,
             record->node);
     else if (c->owner == CORDON_JOB)
-        say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s for one job: %s NODE=%s JOB=%s",
-            words[c->mode], record->node, c->reason, record->node, c->job);
+        say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED,
+            "%s %s for one job: %s NODE=%s JOB=%s STRIKES=%d", words[c->mode], record->node,
+            c->reason, record->node, c->job, c->strikes);
     else
         say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s: %s NODE=%s STRIKES=%d",
             words[c->mode], record->node, c->reason, record->node, c->strikes);

@@ -188,6 +188,12 @@ static void judge_quarantine(const Model *m, const char *name, const CordonCause
                   "uncordon of that name, or --force of this one");
         return;
     }
+    if (c->owner == CORDON_JOB && c->until_usec) {
+        add_wrong(j, "job %s avoids node %s: %s", c->job, name, c->reason);
+        advise(j, "its trainers died there, others' did not; it tries again at %s",
+               date_text(c->until_usec, until));
+        return;
+    }
     add_wrong(j, "node %s is in quarantine: %s", name, c->reason);
     if (c->owner == CORDON_JOB)
         advise(j, "job %s alone avoids it; sdctl node uncordon %s lets it try again", c->job, name);

@@ -18,12 +18,12 @@ static const char stranger_text[] =
 
 static json_t *cause_json(const CordonCause *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i, s:s}", "owner",
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i, s:s, s:s}", "owner",
                      cordon_owner_names[c->owner], "mode", cordon_mode_names[c->mode], "reason",
                      c->reason, "job", c->job, "machine_id", c->machine_id, "since",
                      (double)c->since_usec * 1e-6, "until",
                      c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
-                     "strikes", c->strikes, "by", c->by);
+                     "strikes", c->strikes, "way", c->way, "by", c->by);
 }
 
 /* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
@@ -224,8 +224,9 @@ static void print_cause(json_t *c, const char *machine_id)
         printf("%s%s\n", *json_text(c, "reason") ? ": " : "", json_text(c, "reason"));
     }
     if (json_count(c, "strikes") > 0)
-        printf("  %lld strike%s, lately: %s\n", json_count(c, "strikes"),
-               json_count(c, "strikes") == 1 ? "" : "s", json_text(c, "reason"));
+        printf("  %lld strike%s%s%s, lately: %s\n", json_count(c, "strikes"),
+               json_count(c, "strikes") == 1 ? "" : "s", *json_text(c, "job") ? " of job " : "",
+               json_text(c, "job"), json_text(c, "reason"));
 }
 
 static void print_node(json_t *j, const HealthRecord *health)

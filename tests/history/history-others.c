@@ -36,6 +36,9 @@ static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord 
         return; /* somebody took it away just then */
     if (!rule_incident_is_blamed(incident, entry_after(cordon), &b))
         history_broken(h, e, &b);
+    if (cordon && cordon->changes &&
+        !rule_quarantine_is_of_two(incident, entry_before(cordon), entry_after(cordon), &b))
+        history_broken(h, e, &b);
 }
 
 void history_judge_incident(HistoryChecker *h, const Entry *e)
@@ -91,12 +94,15 @@ void history_judge_cordon(HistoryChecker *h, const Entry *e)
 {
     const CordonRecord *old = entry_before(e), *cordon = entry_after(e);
     Breach b;
-    for (size_t i = 0; cordon && !e->touched && i < cordon->n_causes; i++) {
-        const CordonCause *cause = &cordon->causes[i];
-        int at = old ? cordon_find(old, cause->owner, cause->job, cause->machine_id) : -1;
-        if (!rule_strikes_grow_by_one(e->name, at < 0 ? NULL : &old->causes[at], cause, &b))
-            history_broken(h, e, &b);
-    }
+    if (!cordon || e->touched)
+        return;
+    if (!rule_strikes_grow_by_one(e->name, old, cordon, &b))
+        history_broken(h, e, &b);
+    for (size_t i = 0; i < h->n_buckets; i++)
+        for (const Entry *other = h->buckets[i]; other; other = other->in_bucket)
+            if (other->kind == KEY_CORDONS && other != e && !other->touched && entry_after(other) &&
+                !rule_job_is_to_blame(cordon, entry_after(other), &b))
+                history_broken(h, e, &b);
 }
 
 /* ---- the end ---- */

@@ -235,8 +235,11 @@ bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord 
         strcmp(incident->cause, "device-fault") == 0 || strcmp(incident->cause, "numerics") == 0;
     bool struck = false, excluded = false;
     for (size_t i = 0; cordon && i < cordon->n_causes; i++) {
-        struck |= cordon->causes[i].owner == CORDON_MACHINE &&
-                  (cordon->causes[i].mode != CORDON_NONE || cordon->causes[i].strikes > 0);
+        const bool is_own = cordon->causes[i].owner == CORDON_MACHINE ||
+                            (cordon->causes[i].owner == CORDON_JOB &&
+                             strcmp(cordon->causes[i].job, incident->job) == 0);
+        struck |=
+            is_own && (cordon->causes[i].mode != CORDON_NONE || cordon->causes[i].strikes > 0);
         excluded |= cordon->causes[i].mode == CORDON_QUARANTINE;
     }
     if (strikes && !struck)
@@ -247,11 +250,68 @@ bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord 
                       incident->node);
 }
 
-bool rule_strikes_grow_by_one(const char *node, const CordonCause *before, const CordonCause *after,
-                              Breach *ret)
+static int strikes_of(const CordonRecord *record, const char *machine_id)
 {
-    int strikes = before ? before->strikes : 0;
-    return after->strikes <= strikes + 1 ||
-           breach_say(ret, "cordon", "machine %s under %s had %d strikes, and has %d",
-                      after->machine_id, node, strikes, after->strikes);
+    int strikes = 0;
+    for (size_t i = 0; record && i < record->n_causes; i++)
+        if (strcmp(record->causes[i].machine_id, machine_id) == 0)
+            strikes += record->causes[i].strikes;
+    return strikes;
+}
+
+bool rule_strikes_grow_by_one(const char *node, const CordonRecord *before,
+                              const CordonRecord *after, Breach *ret)
+{
+    for (size_t i = 0; after && i < after->n_causes; i++) {
+        const char *machine = after->causes[i].machine_id;
+        const int was = strikes_of(before, machine), is = strikes_of(after, machine);
+        if (is > was + 1)
+            return breach_say(ret, "cordon", "machine %s under %s had %d strikes, and has %d",
+                              machine, node, was, is);
+    }
+    return true;
+}
+
+static bool is_quarantined(const CordonRecord *record, const char *machine_id)
+{
+    const int at = record ? cordon_find(record, CORDON_MACHINE, "", machine_id) : -1;
+    return at >= 0 && record->causes[at].mode == CORDON_QUARANTINE;
+}
+
+/* Strikes under another name of the machine are in another record: these are not judged. */
+bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
+                               const CordonRecord *after, Breach *ret)
+{
+    const bool dies =
+        strcmp(incident->cause, "trainer-died") == 0 || strcmp(incident->cause, "hang") == 0;
+    for (size_t i = 0; dies && after && i < after->n_causes; i++) {
+        const CordonCause *cause = &after->causes[i];
+        int submissions = 0;
+        if (cause->owner != CORDON_MACHINE || !is_quarantined(after, cause->machine_id) ||
+            is_quarantined(before, cause->machine_id))
+            continue;
+        for (size_t k = 0; k < after->n_causes; k++)
+            submissions += after->causes[k].strikes > 0 &&
+                           strcmp(after->causes[k].machine_id, cause->machine_id) == 0;
+        if (submissions == 1)
+            return breach_say(ret, "blame", "%s is quarantined for deaths of %s alone", after->node,
+                              incident->job);
+    }
+    return true;
+}
+
+bool rule_job_is_to_blame(const CordonRecord *one, const CordonRecord *other, Breach *ret)
+{
+    for (size_t i = 0; i < one->n_causes; i++)
+        for (size_t k = 0; k < other->n_causes; k++) {
+            const CordonCause *a = &one->causes[i], *b = &other->causes[k];
+            if (a->owner == CORDON_JOB && b->owner == CORDON_JOB && a->mode == CORDON_QUARANTINE &&
+                b->mode == CORDON_QUARANTINE && a->until_usec > b->since_usec &&
+                b->until_usec > a->since_usec && a->way[0] && strcmp(a->way, b->way) == 0 &&
+                strcmp(a->submission, b->submission) == 0 && strcmp(a->job, b->job) == 0 &&
+                strcmp(a->machine_id, b->machine_id) != 0)
+                return breach_say(ret, "blame", "%s and %s are refused by %s for %s", one->node,
+                                  other->node, a->job, a->way);
+        }
+    return true;
 }

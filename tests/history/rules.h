@@ -91,6 +91,11 @@ bool rule_incident_follows(const char *id, const IncidentRecord *old,
 /* A new incident of a node's fault costs the node what it must; cordon as after the transaction. */
 bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord *cordon,
                              Breach *ret);
-/* One strike at a time. before NULL: there was no such cause. */
-bool rule_strikes_grow_by_one(const char *node, const CordonCause *before, const CordonCause *after,
-                              Breach *ret);
+/* One strike at a time against a machine, of whichever submission. before NULL: there was no record. */
+bool rule_strikes_grow_by_one(const char *node, const CordonRecord *before,
+                              const CordonRecord *after, Breach *ret);
+/* A machine is not quarantined for deaths of one submission alone. incident: of the same transaction. */
+bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
+                               const CordonRecord *after, Breach *ret);
+/* No two machines are refused by a submission at the same time for one way to die: that is the job's own. */
+bool rule_job_is_to_blame(const CordonRecord *one, const CordonRecord *other, Breach *ret);

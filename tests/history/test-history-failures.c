@@ -35,6 +35,93 @@ static void failures_skip_one(Story *s)
 
 static void failure_is_not_counted(Story *s) { fails_for_a_commit(s, false, 1); }
 
+/* ---- whom deaths cost what ---- */
+
+#define MACHINE "11111111111111111111111111111111"
+
+static CordonCause deaths(const char *job, int strikes)
+{
+    CordonCause cause = {.owner = CORDON_JOB,
+                         .machine_id = MACHINE,
+                         .reason = "trainer-died: signal 9",
+                         .since_usec = 1,
+                         .strikes = strikes,
+                         .way = "signal 9"};
+    (void)snprintf(cause.job, sizeof(cause.job), "%s", job);
+    memcpy(cause.submission, strcmp(job, JOB) == 0 ? SUBMISSION : OTHER_SUBMISSION,
+           SUBMISSION_BYTES);
+    return cause;
+}
+
+/* A trainer dies on n1, which costs it what the cordon says; n0 goes on alone. */
+static void dies(Story *s)
+{
+    (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "trainer-died");
+    (void)snprintf(s->world.incident, sizeof(s->world.incident), "%s", s->incident.id);
+    s->world.size = 1;
+    s->world.n_runs = 1;
+    story_put_incident(s);
+    story_put_cordon(s);
+    story_next_world(s, PHASE_RECOVERING);
+    story_commit(s);
+}
+
+static void strike_is_of_the_job(Story *s)
+{
+    s->cordon.causes[0] = deaths(JOB, 1);
+    dies(s);
+}
+
+static void strike_is_of_another_job(Story *s)
+{
+    s->cordon.causes[0] = deaths("b", 1);
+    dies(s);
+}
+
+static void quarantine(Story *s)
+{
+    s->cordon.causes[s->cordon.n_causes++] = (CordonCause){.owner = CORDON_MACHINE,
+                                                           .machine_id = MACHINE,
+                                                           .mode = CORDON_QUARANTINE,
+                                                           .reason = "trainer-died: signal 9",
+                                                           .since_usec = 1,
+                                                           .until_usec = 9};
+    dies(s);
+}
+
+static void one_job_quarantines(Story *s)
+{
+    s->cordon.causes[0] = deaths(JOB, 1);
+    quarantine(s);
+}
+
+static void two_jobs_quarantine(Story *s)
+{
+    s->cordon.causes[0] = deaths("b", 1);
+    story_put_cordon(s);
+    story_commit(s);
+    s->cordon.causes[s->cordon.n_causes++] = deaths(JOB, 1);
+    quarantine(s);
+}
+
+/* way: of the refusal of n0; that of n1 is for signal 9. */
+static void job_refuses_two(Story *s, const char *way)
+{
+    s->cordon.causes[0] = deaths(JOB, 1);
+    s->cordon.causes[0].mode = CORDON_QUARANTINE;
+    s->cordon.causes[0].until_usec = 9;
+    story_put_cordon(s);
+    story_commit(s);
+    (void)snprintf(s->cordon.node, sizeof(s->cordon.node), "n0");
+    memset(s->cordon.causes[0].machine_id, '0', 32);
+    (void)snprintf(s->cordon.causes[0].way, sizeof(s->cordon.causes[0].way), "%s", way);
+    story_put_cordon(s);
+    story_commit(s);
+}
+
+static void job_refuses_two_for_one_way(Story *s) { job_refuses_two(s, "signal 9"); }
+static void job_refuses_two_for_two_ways(Story *s) { job_refuses_two(s, "signal 11"); }
+
 static const struct {
     void (*tell)(Story *s);
     const char *invariant, *says; /* NULL: it is well */
@@ -43,6 +130,12 @@ static const struct {
     {struck_out_is_a_failure, "I7", "for a commit that is struck out"},
     {failures_skip_one, "I7", "had 0 failures, and has 2"},
     {failure_is_not_counted, "I7", "checkpoint-corrupt of a is no failure"},
+    {strike_is_of_the_job, NULL, NULL},
+    {strike_is_of_another_job, "blame", "costs it no strike"},
+    {one_job_quarantines, "blame", "is quarantined for deaths of a alone"},
+    {two_jobs_quarantine, NULL, NULL},
+    {job_refuses_two_for_one_way, "blame", "are refused by a for signal 9"},
+    {job_refuses_two_for_two_ways, NULL, NULL},
 };
 
 static void test_failures(void **state)

@@ -55,6 +55,11 @@ static const CauseRule rules[CAUSES] = {
                            .severity = SEVERITY_WARNING,
                            .costs = "the generation; the next world goes without the node that "
                                     "others could not join with"},
+    [CAUSE_JOB_DIES] = {.name = "job-dies",
+                        .budget = BUDGET_ONE,
+                        .severity = SEVERITY_INFO,
+                        .costs = "the generation: a trainer died or hung as it did on another "
+                                 "machine, up to the limit on both"},
     [CAUSE_TRAINER_DIED] = {.name = "trainer-died",
                             .budget = BUDGET_ONE,
                             .blame = BLAME_STRIKE,

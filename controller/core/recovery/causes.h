@@ -26,6 +26,7 @@ typedef enum Cause {
     CAUSE_RETRY,
     CAUSE_STORE_UNREACHABLE,
     CAUSE_UNREACHABLE,
+    CAUSE_JOB_DIES, /* a trainer died or hung, as on another machine: strikes.c */
     CAUSE_TRAINER_DIED,
     CAUSE_HANG,
     CAUSE_SLOT_LOST,

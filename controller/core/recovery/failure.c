@@ -148,6 +148,7 @@ static void consider_ranks(const Cluster *c, const CoreJob *job, const Run *run,
         Failure f = {.cause = cause_of_exit(job, report, rank),
                      .node = run->node,
                      .rank = rank->rank,
+                     .code = rank->exit_code,
                      .step = rank->step,
                      .at_usec = rank->at_usec};
         assert(report->used && report->node == run->node);

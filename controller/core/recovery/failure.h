@@ -15,6 +15,7 @@ typedef struct Failure {
     Cause cause;
     int node; /* index of the node to blame; -1: none */
     int rank; /* -1: none */
+    int code; /* the rank's exit code, or its negated signal; 0: it has none */
     int64_t step;
     uint64_t at_usec; /* CLOCK_REALTIME of the fault */
     char evidence[RECORD_TEXT_MAX + 1];

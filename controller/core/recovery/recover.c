@@ -15,6 +15,7 @@
 #include "controller/core/recovery/incident.h"
 #include "controller/core/recovery/restart-backoff.h"
 #include "controller/core/recovery/spare.h"
+#include "controller/core/recovery/strikes.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -33,35 +34,6 @@ static void quarantine(const Cluster *c, Scratch *s, int n, const char *reason,
     cause.until_usec = until_usec;
     text_copy(cause.reason, sizeof(cause.reason), reason);
     (void)cordon_put_cause(c, node, &cause, d); /* no room: the next failure tries again */
-}
-
-/* A trainer that has died once starts again on its node; max_strikes deaths quarantine the node. */
-void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d)
-{
-    const CoreNode *node = &c->nodes[f->node];
-    assert(f->node >= 0 && node->used);
-    CordonCause cause = cordon_begin_cause(c, node, NULL);
-    if (cause.mode == CORDON_QUARANTINE)
-        return;
-    if (c->real_usec >= cause.since_usec + c->config.strike_window_usec) {
-        cause.strikes = 0;
-        cause.since_usec = c->real_usec;
-    }
-    cause.strikes++;
-    if (cause.mode == CORDON_NONE) {
-        Text t = text_begin(cause.reason, sizeof(cause.reason));
-        text_add(&t, cause_name(f->cause));
-        text_add(&t, ": ");
-        text_add(&t, f->evidence);
-    }
-    if (c->config.max_strikes > 0 &&
-        cause.strikes + node_strikes_elsewhere(c, node) >= c->config.max_strikes) {
-        s->left_out[f->node] = true;
-        cause.mode = CORDON_QUARANTINE;
-        cause.since_usec = c->real_usec;
-        cause.until_usec = c->real_usec + c->config.quarantine_usec;
-    }
-    (void)cordon_put_cause(c, node, &cause, d); /* as in quarantine() */
 }
 
 /* Leaves every node that was not ready in time out of the next world, and of no later one. */
@@ -96,11 +68,11 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     switch (cause_rule(f->cause)->blame) {
     case BLAME_STRIKE:
         if (f->node >= 0)
-            strike(c, s, f, d);
+            strike(c, s, job, f, d);
         break;
     case BLAME_STRIKE_OUT:
         assert(f->node >= 0);
-        strike(c, s, f, d);
+        strike(c, s, job, f, d);
         s->left_out[f->node] = true; /* for the next world; growth tries the node again */
         break;
     case BLAME_QUARANTINE:
@@ -128,7 +100,7 @@ static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, co
         return false;
     bool is_struck = cause_rule(f->cause)->blame == BLAME_STRIKE;
     if (!is_struck && job->n_runs > 1) /* in a world of one node no other contradicts it */
-        strike(c, s, f, d);
+        strike(c, s, job, f, d);
     s->left_out[f->node] = true;
     return true;
 }
@@ -155,14 +127,37 @@ static bool is_final(const CoreJob *job, const Failure *f, const Decision *d)
                                               (!d->put_checkpoints || job->world.resume.adopt));
 }
 
-/* True when the decision takes a node or the whole job out of service. */
+/* True when the decision takes a node or the whole job out of service. A machine that one job refuses for its own
+ * deaths there serves all others: that wakes nobody. */
 static bool takes_out_of_service(const Decision *d)
 {
     bool out = d->phase.phase == PHASE_FAILED;
     for (int i = 0; i < d->n_cordons; i++)
         out |= d->cordon_changed[i] >= 0 &&
-               d->cordons[i].causes[d->cordon_changed[i]].mode == CORDON_QUARANTINE;
+               d->cordons[i].causes[d->cordon_changed[i]].mode == CORDON_QUARANTINE &&
+               !strikes_refuse(&d->cordons[i].causes[d->cordon_changed[i]]);
     return out;
+}
+
+/* A death that is the job's own blames no machine, and names none. */
+static void blame_job(const Cluster *c, const CoreJob *job, const StrikeJudgement *judgement,
+                      Failure *f, Decision *d)
+{
+    char evidence[RECORD_TEXT_MAX + 1];
+    assert(judgement->is_jobs);
+    text_copy(evidence, sizeof(evidence), f->evidence);
+    f->cause = CAUSE_JOB_DIES;
+    f->node = f->rank = -1;
+    Text t = text_begin(f->evidence, sizeof(f->evidence));
+    text_add(&t, judgement->way);
+    text_add(&t, " on a second machine, ");
+    text_add_int(&t, c->config.max_strikes);
+    text_add(&t, " times as on the first: it is the job; ");
+    text_add(&t, evidence);
+    if (judgement->is_new)
+        strikes_lift(c, job, judgement->way, d);
+    else
+        text_copy(f->evidence, sizeof(f->evidence), evidence);
 }
 
 /* An outage of a store is one incident. It names a node only if that node alone reached no store, so that a node which
@@ -180,12 +175,19 @@ static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, 
     }
 }
 
-bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, Decision *d)
+bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *failure,
+                    Decision *d)
 {
-    assert(f->cause > CAUSE_RECORD_LOST && f->cause < CAUSES);
+    assert(failure->cause > CAUSE_RECORD_LOST && failure->cause < CAUSES);
     assert(phase_is_active(job->phase.phase));
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
+    StrikeJudgement judgement;
+    Failure judged = *failure;
+    const Failure *f = &judged;
+    strike_judge(c, job, failure, &judgement);
+    if (judgement.is_jobs)
+        blame_job(c, job, &judgement, &judged, d);
     blame(c, s, job, f, d);
     bool is_answered = answer_by_spare(c, s, job, f, d);
     assert(!is_answered || s->left_out[f->node]);
@@ -230,7 +232,11 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     const CauseBlame left_out = cause_rule(f->cause)->blame;
     if (left_out == BLAME_LATE || left_out == BLAME_STRIKE_OUT)
         d->phase.grown_usec = c->real_usec; /* growth must not take a left-out node back at once */
-    if (takes_out_of_service(d))
+    if (judgement.is_jobs) {
+        text_copy(d->phase.dies_by, sizeof(d->phase.dies_by), judgement.way);
+        d->phase.dies_usec = c->real_usec;
+    }
+    if (takes_out_of_service(d) || judgement.is_new)
         d->incident.severity = SEVERITY_CRITICAL;
     return true;
 }

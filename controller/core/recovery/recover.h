@@ -11,7 +11,5 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/recovery/failure.h"
 
-/* Counts a strike against f->node; max_strikes of them quarantine it. */
-void strike(const Cluster *c, Scratch *s, const Failure *f, Decision *d);
 bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *failure,
                     Decision *d);

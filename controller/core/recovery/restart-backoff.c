@@ -16,6 +16,7 @@
 #include "controller/core/recovery/incident.h"
 #include "controller/core/recovery/recover.h"
 #include "controller/core/recovery/spare.h"
+#include "controller/core/recovery/strikes.h"
 #include "controller/core/text.h"
 
 enum { PAUSE_DOUBLINGS = 5, PAUSE_LAST_SEC = 30 }; /* 1, 2, 4, 8, 16, 30, 30, ... s */
@@ -125,7 +126,7 @@ bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     if (f.node >= 0 && job->n_runs > 1) {
         if (incident)
             text_copy(f.evidence, sizeof(f.evidence), incident->record.evidence);
-        strike(c, s, &f, d);
+        strike(c, s, job, &f, d);
     }
     return decide_world(c, s, job, PHASE_RECOVERING, incident ? reason : "tries again", d);
 }

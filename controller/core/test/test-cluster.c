@@ -15,7 +15,7 @@
  *   job NAME grains= steps= fails= grow= patience= submitted= submission= resume= refused= keep= keep-every=
  *       priority= [stop-if-diverging]
  *   want NAME STATE min= max= target= priority= by=                     its desired record is put
- *   cordon NODE mode= reason= by= job= until= machine= | uncordon NODE [operator]
+ *   cordon NODE mode= reason= by= job= until= machine= strikes= | uncordon NODE [operator]
  *   ranks JOB GEN NODE STATE slot= code= unmet= step= stage= text= first= [hung] [killed] [left]
  *         [finished] [old-killed]     one slot's rank, or all of them, changes state
  *   unrank JOB GEN NODE              the key vanishes
@@ -258,7 +258,7 @@ static CordonRecord cordon_of(const Story *s, const char *node)
     return record;
 }
 
-/* A quarantine is the machine's or a job's, anything else the operator's. */
+/* A quarantine, and strikes, are the machine's or a job's, anything else the operator's. */
 static void put_cordon_record(Story *s)
 {
     static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
@@ -270,7 +270,8 @@ static void put_cordon_record(Story *s)
     COPY(c.reason, find_text(s, "reason", ""));
     COPY(c.by, find_text(s, "by", ""));
     COPY(c.job, find_text(s, "job", ""));
-    if (c.mode == CORDON_QUARANTINE) {
+    c.strikes = (int)find_number(s, "strikes", 0);
+    if (c.mode == CORDON_QUARANTINE || c.strikes > 0) {
         c.owner = c.job[0] ? CORDON_JOB : CORDON_MACHINE;
         COPY(c.machine_id, find_text(s, "machine", "m"));
     }
@@ -467,7 +468,11 @@ static void stall(Story *s) { trace_stall(s->runner); }
 static void hold(Story *s) { trace_hold(s->runner); }
 static void outrun(Story *s) { trace_outrun(s->runner); }
 static void see(Story *s) { trace_see(s->runner); }
-static void release(Story *s) { trace_release(s->runner); }
+static void release(Story *s)
+{
+    if (!trace_release(s->runner))
+        broken(s, "nothing was decided that is held");
+}
 
 static void set_clock(Story *s)
 {

@@ -133,7 +133,9 @@ static void fill_cordon(Walk *w, CordonRecord *r)
         cause->mode = (CordonMode)draw(w, CORDON_QUARANTINE + 1);
         cause->since_usec = moment(w);
         cause->until_usec = moment(w);
-        cause->strikes = (int)draw(w, often(w) ? 6 : INT32_MAX / 32);
+        cause->strikes = (int)draw(w, often(w) ? 6 : INT32_MAX);
+        if (draw(w, 2))
+            (void)snprintf(cause->way, sizeof(cause->way), "signal %d", (int)draw(w, 12));
         JOB(w, cause->job);
         SUBMISSION(w, cause->submission);
         MACHINE(w, cause->machine_id);
@@ -215,9 +217,12 @@ static void fill_phase(Walk *w, PhaseRecord *r)
                        .committed = MARK(w),
                        .furthest_resume = number(w),
                        .serial = number(w),
+                       .dies_usec = moment(w),
                        .cost = {number(w), moment(w), number(w), number(w)}};
     SUBMISSION(w, r->submission);
     TEXT(w, r->reason);
+    if (draw(w, 2))
+        (void)snprintf(r->dies_by, sizeof(r->dies_by), "signal %d", (int)draw(w, 12));
 }
 
 static void fill_ranks(Walk *w, RanksRecord *r, RankReport ranks[RECORD_SLOTS_MAX])

@@ -18,7 +18,7 @@ void say_cordon(Story *s, const CordonRecord *record, int changed)
     }
     const CordonCause *c = &record->causes[changed];
     say(s, "%s %s", mode[c->mode], record->node);
-    if (c->job[0])
+    if (c->job[0] && c->mode != CORDON_NONE)
         say(s, " for job %s", c->job);
     if (strlen(c->machine_id) == 32)
         say(s, " machine %.4s", c->machine_id);

@@ -292,13 +292,15 @@ void trace_see(TraceRunner *runner)
     trace_tick(runner);
 }
 
-void trace_release(TraceRunner *runner)
+bool trace_release(TraceRunner *runner)
 {
     Decision *decision = TAKE_PTR(runner->held);
-    assert(decision);
+    if (!decision)
+        return false;
     carry_out(runner, decision);
     free_decision(decision);
     trace_tick(runner);
+    return true;
 }
 
 void trace_stall(TraceRunner *runner)

@@ -69,9 +69,10 @@ size_t trace_entries(TraceRunner *runner, TraceEntry **ret);
 void trace_tick(TraceRunner *runner);
 /* A tick that comes late: the leader's machine stood still before. */
 void trace_stall(TraceRunner *runner);
-/* Keeps the next decision under way until trace_release(), which carries it out if its guards still hold. */
+/* Keeps the next decision under way until trace_release(), which carries it out if its guards still hold. False: there
+ * was none to keep. */
 void trace_hold(TraceRunner *runner);
-void trace_release(TraceRunner *runner);
+bool trace_release(TraceRunner *runner);
 /* The outcome of the next decision comes before its records, which the core learns by trace_see(). */
 void trace_outrun(TraceRunner *runner);
 void trace_see(TraceRunner *runner);

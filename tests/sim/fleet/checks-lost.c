@@ -204,15 +204,12 @@ static void check_cause(const Writing *w, const char *name, const CordonCause *i
 {
     const NodeRecord *node = record_of(w, KEY_NODES, name);
     const NodeLedger *ledger = &node_ledgers[node_index(name)];
-    Breach b;
     if (was && is->mode == was->mode && is->strikes == was->strikes)
         return;
     fleet_say("  cordon %s machine %s mode %d strikes %d", name, is->machine_id, (int)is->mode,
               is->strikes);
     if (is->owner == CORDON_OPERATOR)
         books_break("cordon", "a leader cordons %s in the operator's name", name);
-    if (!rule_strikes_grow_by_one(name, was, is, &b))
-        books_break(b.invariant, "%s", b.text);
     for (size_t i = 0; node && i < w->h->n_changed; i++) {
         const Entry *e = w->h->changed[i];
         const PhaseRecord *phase = e->kind == KEY_PHASES ? entry_after(e) : NULL;
@@ -229,6 +226,9 @@ void checks_cordon(const Writing *w, const Entry *e)
     if (w->controller < 0)
         return;
     const CordonRecord *before = known_cordon(w, e), *after = entry_after(e);
+    Breach b;
+    if (!rule_strikes_grow_by_one(e->name, before, after, &b))
+        books_break(b.invariant, "%s", b.text);
     for (size_t i = 0; before && i < before->n_causes; i++)
         check_kept(w, e->name, &before->causes[i], after);
     for (size_t i = 0; after && i < after->n_causes; i++)

@@ -505,6 +505,15 @@ static void on_fault(_unused_ int whom)
     faults_later(between(0, 2 * play->gap_usec), on_fault, 0);
 }
 
+static void on_leak(_unused_ int whom)
+{
+    if (is_healed)
+        return;
+    if (trainers_leak(play->jobs[0].name))
+        fleet_say("%s leaks: a trainer of it is killed", play->jobs[0].name);
+    faults_later(SEC(2), on_leak, 0);
+}
+
 /* ---- what a seed draws ---- */
 
 static void draw_job(Play *ret, int job)
@@ -565,6 +574,7 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
     }
+    ret->leaks = its_seed % 16 == 9; /* no draw: other seeds stay what they were */
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));
@@ -588,6 +598,7 @@ void play_describe(const Play *its)
     for (size_t i = 0; i < ELEMENTSOF(faults); i++)
         if (its->faults >> i & 1)
             printf(" %s", faults[i].name);
+    printf("%s", its->leaks ? " a-leak" : "");
     printf("\n");
 }
 
@@ -602,6 +613,8 @@ void faults_begin(const Play *its)
     assert(r >= 0);
     timers = (Timers){.event = loop, .failed = on_no_timer};
     faults_later(SEC(1 + below(8)), on_fault, 0);
+    if (play->leaks)
+        faults_later(SEC(2), on_leak, 0);
 }
 
 uint64_t faults_count(void) { return n_struck; }

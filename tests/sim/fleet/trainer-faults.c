@@ -29,6 +29,17 @@ bool trainer_exit(int node, int slot, int code, const char *text)
     return t;
 }
 
+bool trainers_leak(const char *job)
+{
+    for (Trainer *t = trainers; t; t = t->next)
+        if (trainer_lives(t) && t->is_assigned && t->ring && !t->is_stopped &&
+            strcmp(t->job, job) == 0) {
+            trainer_end(t, -SIGKILL);
+            return true;
+        }
+    return false;
+}
+
 bool trainer_hang(int node, int slot)
 {
     Trainer *t = trainer_at(node, slot);

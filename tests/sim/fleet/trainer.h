@@ -46,6 +46,8 @@ void trainers_check_fenced(void);
 /* ---- what happens to them ---- */
 
 bool trainer_exit(int node, int slot, int code, const char *text);
+/* The job leaks: the kernel kills one of its trainers that step. */
+bool trainers_leak(const char *job);
 /* Its main thread stands still until something kills it. */
 bool trainer_hang(int node, int slot);
 bool trainer_stop(int node, int slot, bool stopped); /* SIGSTOP, SIGCONT */
