@@ -4,9 +4,8 @@
  * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 2. A reader refuses any other
  * "v" and names the key. A writer keeps the fields that it does not know: *_encode() writes over the old text.
  *
- * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees;
- *            *_decode() overwrites *ret (left empty on failure); *_encode() gives the caller a
- *            string to free.
+ * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees; *_decode() overwrites *ret
+ *            (left empty on failure); *_encode() gives the caller a string to free.
  * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
  * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for another "v".
  * Threads:   any.
@@ -85,15 +84,14 @@ typedef struct LeaderRecord {
     size_t n_before;
 } LeaderRecord;
 
-/* ---- marks ---- */
+/* ---- marks: the newest commit of a job, as records other than checkpoints/<job> remember it. A reader that finds
+ * checkpoints/<job> lost, or older than the mark, knows that commits are missing. ---- */
 
-/* The newest commit of a job, as records other than checkpoints/<job> remember it. A reader that finds
- * checkpoints/<job> lost, or older than the mark, knows that commits are missing. */
 typedef struct CommitMark {
     int64_t generation, step; /* generation 0: nothing was committed */
 } CommitMark;
 
-/* Commits come in the order of generations, and of steps within one. */
+/* In the order of generations, and of steps within one. */
 static inline bool commit_mark_is_before(CommitMark a, CommitMark b)
 {
     return a.generation != b.generation ? a.generation < b.generation : a.step < b.step;
@@ -297,9 +295,8 @@ typedef struct SecretRecord {
     char secret[SECRET_TEXT_BYTES]; /* hexadecimal digits; secret_record_clear() wipes them */
 } SecretRecord;
 
-/* The word in NodeRecord.features of a node that reads secrets. */
+/* Words in NodeRecord.features: of a node that reads secrets, and of one that answers "doctor". */
 #define FEATURE_SECRETS "secrets"
-/* The word of a node that answers "doctor". */
 #define FEATURE_DOCTOR "doctor"
 bool node_knows(const NodeRecord *node, const char *feature);
 /* Tells whether words, which have blanks between, hold word. */
@@ -526,8 +523,7 @@ typedef struct IncidentRecord {
     Severity severity;
     char job[RECORD_JOB_MAX + 1];
     char submission[SUBMISSION_BYTES]; /* the job's; empty: the incident is of no job */
-    /* "trainer-died", "node-lost", "hang", "non-finite-loss", "data-corrupt", ... */
-    char cause[48];
+    char cause[48]; /* "trainer-died", "node-lost", "hang", "data-corrupt", ... */
     char node[NODE_NAME_MAX + 1];
     int rank; /* -1: unknown */
     int64_t generation, step;
