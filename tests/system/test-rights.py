@@ -196,6 +196,25 @@ class Rights(LabCase):
         self.ctl("job", "wait", "without", "--for", "stopped", "--timeout", "120")
         self.ctl("job", "delete", "without")
 
+    def test_names_that_meet(self):
+        """sdtrain-x-node-controller would be a node's user of cluster x, and the controller's of x-node: both names are refused
+        before anything is asked of etcd, also where a user would be taken away."""
+        before = self.etcdctl("root", "user", "list")
+        for arguments, word in ((["x-node"], '"x-node"'), (["x-node-a"], '"x-node-a"'), (["--enable", "a.b-node"], '"a.b-node"'),
+                                (["--node", "a", "controller", "x"], "a node named controller"), (["--node", "node", "x"], "named node"),
+                                (["--node", "operator", "x"], "named operator"), (["--retire", "ranks", "x"], "named ranks")):
+            done = subprocess.run([os.path.join(SOURCE, "ops/etcd-roles"), *arguments], env=dict(os.environ, PATH=self.no_etcdctl()),
+                                  stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60)
+            self.assertEqual(done.returncode, 2, done.stdout)
+            self.assertIn(word, done.stdout)
+        self.assertEqual(self.etcdctl("root", "user", "list"), before)
+
+    def no_etcdctl(self):
+        """A PATH whose etcdctl fails: nobody is to call it."""
+        self.lab.write("none/etcdctl", "#!/bin/sh\nexit 9\n")
+        os.chmod(self.lab.path("none/etcdctl"), 0o755)
+        return self.lab.path("none") + ":" + os.environ["PATH"]
+
     def test_rights(self):
         records = "/sdtrain/prod/"
         until(lambda: len(self.nodes()) == 2, "both nodes")
