@@ -244,7 +244,7 @@ int run_set_aside(EncodeRun *run, int r, const Error *why)
     if (r != -ENOMEDIUM)
         return r;
     log_error("set aside: %s", why->text);
-    if (run->n_aside++ == 0)
+    if (run->progress.n_aside++ == 0)
         run->first_aside = memory_text(why->text);
     return 0;
 }
@@ -255,7 +255,7 @@ static int units_aside(const EncodeRun *run, Error *err)
         err, -ENOMEDIUM,
         "%zu of %zu units are not what they should be and were set aside, and so there is no "
         "dataset; the first: %.300s. Mend them, or take them out of the input",
-        run->n_aside, raw_set_n_units(run->set), run->first_aside);
+        run->progress.n_aside, raw_set_n_units(run->set), run->first_aside);
 }
 
 static bool is_mine(const EncodeOptions *options, size_t unit)
@@ -293,9 +293,9 @@ static int name_open_keys(const EncodeRun *run, int r, Error *err)
 static void tell_input(const EncodeRun *run)
 {
     char text[300], aside[48] = "";
-    if (run->n_aside > 0)
-        (void)snprintf(aside, sizeof(aside), "; set aside: %zu", run->n_aside);
-    log_info("%s%s", input_totals_format(&run->input, text, sizeof(text)), aside);
+    if (run->progress.n_aside > 0)
+        (void)snprintf(aside, sizeof(aside), "; set aside: %zu", run->progress.n_aside);
+    log_info("%s%s", input_totals_format(&run->progress.input, text, sizeof(text)), aside);
 }
 
 static int encode_units(EncodeRun *run, Error *err)
@@ -313,9 +313,11 @@ static int encode_units(EncodeRun *run, Error *err)
     }
     progress_tell(&run->progress, &(ProgressPart){0}, true);
     if (run->options->n_units > 0 || open ||
-        run->n_aside > 0) /* else the dataset's line tells it */
+        run->progress.n_aside > 0) /* else the dataset's line tells it */
         tell_input(run);
-    return open ? name_open_keys(run, 0, err) : run->n_aside > 0 ? units_aside(run, err) : 0;
+    return open                        ? name_open_keys(run, 0, err)
+           : run->progress.n_aside > 0 ? units_aside(run, err)
+                                       : 0;
 }
 
 int encode_run(const EncodeOptions *options, Error *err)
@@ -382,7 +384,7 @@ static int check_unit(EncodeRun *run, size_t number, Error *err)
         return r;
     run->progress.bytes += n_bytes;
     const InputTotals input = run_input(unit, &damage);
-    input_totals_add(&run->input, &input);
+    input_totals_add(&run->progress.input, &input);
     return open ? -ENOTRECOVERABLE : 0;
 }
 
@@ -422,5 +424,6 @@ int encode_check(const EncodeOptions *options, Error *err)
         return error_errno(err, -errno, "standard output");
     if (open)
         return name_open_keys(&run, 0, err);
-    return run.n_aside > 0 ? units_aside(&run, err) : damaged_units(&run.input, err);
+    return run.progress.n_aside > 0 ? units_aside(&run, err)
+                                    : damaged_units(&run.progress.input, err);
 }

@@ -39,7 +39,8 @@ const char *progress_format(const Progress *whole, const ProgressPart *under_way
     Progress with = *whole, *p = &with;
     if (under_way->part)
         progress_add(p, under_way->part);
-    char reasons[300], left[48] = "unknown", cost[96] = "";
+    char reasons[300], left[48] = "unknown", cost[96] = "", units[128] = "";
+    const int64_t n_bad = input_totals_bad(&p->input);
     double seconds = (double)(now - p->start_usec) / (double)USEC_PER_SEC;
     double done = (double)p->bytes + under_way->fraction * (double)under_way->unit_bytes;
     double mine = done - (double)p->bytes_before;
@@ -50,12 +51,17 @@ const char *progress_format(const Progress *whole, const ProgressPart *under_way
         (void)snprintf(cost, sizeof(cost), rest >= 0 ? "; cost %.2f, in all %.2f" : "; cost %.2f",
                        seconds / 3600 * p->cost_per_hour,
                        (seconds + rest) / 3600 * p->cost_per_hour);
+    if (n_bad > 0 || p->n_aside > 0)
+        (void)snprintf(units, sizeof(units),
+                       "; of %" PRId64 " units %" PRId64
+                       " damaged, without an end or a sample; set aside: %zu",
+                       p->input.n_units + (int64_t)p->n_aside, n_bad, p->n_aside);
     (void)snprintf(text, PROGRESS_LINE_MAX,
                    "%" PRId64 " samples, %.1f a second, %.1f %% of the input; left %s; %" PRId64
-                   " rejected (%s)%s",
+                   " rejected (%s)%s%s",
                    p->n_looked, seconds > 0 ? (double)p->n_looked / seconds : 0,
                    p->all_bytes ? 100 * done / (double)p->all_bytes : 100, left, p->n_rejected,
-                   reasons_format(&p->reasons, reasons, sizeof(reasons)), cost);
+                   reasons_format(&p->reasons, reasons, sizeof(reasons)), units, cost);
     return text;
 }
 

@@ -17,6 +17,8 @@ typedef struct Progress {
     uint64_t bytes_before;     /* and is this much */
     int64_t n_looked, n_rejected;
     Reasons reasons;
+    InputTotals input; /* of the units that are over */
+    size_t n_aside;    /* units that are set aside */
     double cost_per_hour;
     uint64_t start_usec, told_usec;
 } Progress;

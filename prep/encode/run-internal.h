@@ -30,9 +30,7 @@ typedef struct EncodeRun {
     int64_t unit_index;               /* of the next sample to be counted */
     int64_t block_samples, block_bad; /* of the 10,000 samples under way */
     Reasons block_reasons;
-    InputTotals input; /* of the units that this run has read */
-    size_t n_aside;    /* units that are set aside */
-    char *first_aside; /* why the first is */
+    char *first_aside; /* why the first unit that is set aside is */
 } EncodeRun;
 
 /* Counts the next n_raw samples of the input, whose rows these are; -EDOM: too many of 10,000 were rejected. */

@@ -287,7 +287,7 @@ static int put_unit(Unit *u, Error *err)
     Folder *folder = &u->run->folder;
     char key[FOLDER_KEY_MAX];
     u->report.input = run_input(u->raw, &u->report.damage);
-    input_totals_add(&u->run->input, &u->report.input);
+    input_totals_add(&u->run->progress.input, &u->report.input);
     int r = join_halves(u, err);
     if (r == 0 && u->n_rows > 0) {
         folder_rejects_key((int64_t)u->number, key);
@@ -351,7 +351,7 @@ static int is_done(EncodeRun *run, size_t unit, Error *err)
     if (r == 0)
         r = count_unit(run, unit, &report, err);
     if (r == 0)
-        input_totals_add(&run->input, &report.input);
+        input_totals_add(&run->progress.input, &report.input);
     return r < 0 ? r : 1;
 }
 

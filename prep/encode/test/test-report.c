@@ -185,6 +185,13 @@ static void a_line_tells_what_is_left(void **state)
             progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
             "7200 samples, 4.0 a second, 60.0 % of the input; left 1:00:00; 6 rejected (2 decode"));
     part_report_clear(&part);
+    /* Units that are not whole are told on the way, not in the end alone. */
+    p.input = (InputTotals){.n_units = 4, .n_cut = 1, .n_no_sample = 1};
+    p.n_aside = 2;
+    under_way.part = NULL;
+    assert_non_null(
+        strstr(progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
+               "; of 6 units 2 damaged, without an end or a sample; set aside: 2; cost"));
 }
 
 int main(void)
