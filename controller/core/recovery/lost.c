@@ -202,8 +202,7 @@ void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev)
 
 static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
 {
-    return a->state == b->state && a->min == b->min && a->max == b->max && a->target == b->target &&
-           a->priority == b->priority;
+    return a->state == b->state && a->min == b->min && a->max == b->max && a->target == b->target;
 }
 
 void lost_learn_desired(CoreJob *job, const Event *ev)
@@ -213,7 +212,9 @@ void lost_learn_desired(CoreJob *job, const Event *ev)
     job->desired_lost = lost_by(ev, known, false);
     if (!ev->desired)
         return;
-    if (was_there || !known || !same_word(&job->desired, ev->desired))
+    /* Another priority changes the order of those that wait, and asks for nothing else. */
+    const bool again = was_there && job->desired.priority == ev->desired->priority;
+    if (again || !known || !same_word(&job->desired, ev->desired))
         job->word = ev->revision;
     job->desired = *ev->desired;
 }
