@@ -97,6 +97,8 @@ typedef struct CoreJob {
     PhaseRecord phase; /* zero without a record: pending, generation 0 */
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
+    int64_t trouble_revision,
+        diverging_revision; /* when progress was first seen to say so; 0: it does not */
     int64_t word; /* revision of the user's last request: desired, but not when it is put back */
     int64_t reported_generation; /* the highest generation that nodes wrote reports of */
     int64_t ran_generation; /* after a restore of etcd: the highest generation that nodes tell of */

@@ -95,7 +95,7 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
 {
     assert(p->diverging_since > 0);
     IncidentRecord *record =
-        incident_begin(c, job, CAUSE_DIVERGING, job->world.generation, false, d);
+        incident_begin(c, job, CAUSE_DIVERGING, job->world.generation, job->diverging_revision, d);
     record->step = p->step;
     record->at_usec = MIN(MAX(p->at_usec, job->world.decided_usec), c->real_usec);
     say_evidence(job, p, record->evidence, sizeof(record->evidence));

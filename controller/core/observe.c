@@ -206,6 +206,21 @@ static void note_generation(CoreJob *job, int64_t generation)
     job->reported_generation = MAX(job->reported_generation, generation);
 }
 
+/* What progress says for a while has an incident that is named after the revision at which it began, so that a second
+ * try of a transaction whose answer was lost writes the same one. */
+static void learn_progress(CoreJob *job, const Event *ev)
+{
+    const ProgressRecord none = {0}, *p = ev->progress ? ev->progress : &none;
+    const bool trouble = p->unsaved_since_usec || p->waits_since_usec;
+    job->progress = *p;
+    job->trouble_revision = !trouble                ? 0
+                            : job->trouble_revision ? job->trouble_revision
+                                                    : ev->revision;
+    job->diverging_revision = p->diverging_since <= 0   ? 0
+                              : job->diverging_revision ? job->diverging_revision
+                                                        : ev->revision;
+}
+
 static void observe_job(Cluster *c, const Event *ev)
 {
     CoreJob *job = job_intern(c, ev->name);
@@ -243,7 +258,7 @@ static void observe_job(Cluster *c, const Event *ev)
         if (!stamp(&job->progress_stamp, ev))
             return;
         if (!ev->health)
-            job->progress = ev->progress ? *ev->progress : (ProgressRecord){0};
+            learn_progress(job, ev);
         break;
     case EVENT_RENDEZVOUS:
         if (ev->record)

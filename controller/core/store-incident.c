@@ -55,8 +55,8 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
                           Decision *d)
 {
     assert(trouble_since(p));
-    IncidentRecord *record =
-        incident_begin(c, job, CAUSE_STORE_TROUBLE, job->world.generation, false, d);
+    IncidentRecord *record = incident_begin(c, job, CAUSE_STORE_TROUBLE, job->world.generation,
+                                            job->trouble_revision, d);
     record->step = p->step;
     say_store_incident(job, p, record->evidence, sizeof(record->evidence));
     record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);

@@ -73,7 +73,7 @@ bool incident_has_place(const Cluster *c)
 }
 
 IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
-                               int64_t generation, bool is_alone, Decision *d)
+                               int64_t generation, int64_t revision, Decision *d)
 {
     assert(!d->put_incident && job->used);
     IncidentRecord *record = &d->incident;
@@ -82,10 +82,11 @@ IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause
     text_add(&id, job->name);
     text_add(&id, "-");
     text_add_int(&id, generation);
-    if (!is_alone || incident_mod(c, record->id)) { /* an earlier job's has that id */
-        text_add(&id, ".");
-        text_add_int(&id, c->seen_revision);
-    }
+    if (!revision && incident_mod(c, record->id)) /* an earlier job's has that id */
+        revision = c->seen_revision;
+    text_add(&id, revision ? "." : "");
+    if (revision)
+        text_add_int(&id, revision);
     record->state = INCIDENT_OPEN;
     record->severity = cause_rule(cause)->severity;
     text_copy(record->job, sizeof(record->job), job->name);
@@ -121,7 +122,7 @@ void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure,
     assert(failure->node < c->limits.nodes);
     if (continue_outage(c, job, failure, d))
         return;
-    IncidentRecord *record = incident_begin(c, job, failure->cause, job->world.generation, true, d);
+    IncidentRecord *record = incident_begin(c, job, failure->cause, job->world.generation, 0, d);
     if (failure->node >= 0)
         text_copy(record->node, sizeof(record->node), c->nodes[failure->node].record.name);
     record->rank = failure->rank;

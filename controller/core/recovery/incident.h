@@ -16,10 +16,10 @@
  * a state that lasts would be opened again and again. */
 bool incident_has_place(const Cluster *c);
 
-/* Begins the decision's incident of the job, open, of no node, rank or step, and returns it for the rest. is_alone:
- * the generation has no other incident of the kind; if not, its id names the revision, too. */
+/* Begins the decision's incident of the job, open, of no node, rank or step, and returns it for the rest. revision: at
+ * which it began, for its id, since the generation may have others; 0: it has not. */
 IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
-                               int64_t generation, bool is_alone, Decision *d);
+                               int64_t generation, int64_t revision, Decision *d);
 /* Opens an incident for the failure, or goes on with the open one that is the same outage. */
 void incident_open(const Cluster *c, const CoreJob *job, const Failure *failure, Decision *d);
 /* Says how many steps are trained again, by the step from which training goes on. */

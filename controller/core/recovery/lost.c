@@ -61,7 +61,7 @@ void lost_incident(const Cluster *c, const CoreJob *job, const char *evidence, b
                    Decision *d)
 {
     IncidentRecord *record =
-        incident_begin(c, job, CAUSE_RECORD_LOST, job->phase.generation, false, d);
+        incident_begin(c, job, CAUSE_RECORD_LOST, job->phase.generation, c->seen_revision, d);
     if (!record->submission[0])
         text_copy(record->submission, sizeof(record->submission), job->phase.submission);
     record->step = checkpoints_known_mark(job).step;
