@@ -117,7 +117,7 @@ static bool is_suspect(Repeats repeats)
     return repeats.times >= XID_REPEATS && repeats.submissions >= XID_REPEATS_SUBMISSIONS;
 }
 
-/* Of a program that is not known nothing can be counted: it may be the one before. */
+/* A program that is not known is not counted: it may be the one before. */
 static bool note_program(KernelLog *log, const KernelScene *scene, const XidEvent *xid)
 {
     int slot = slot_of(scene, xid->pci);

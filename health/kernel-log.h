@@ -33,7 +33,7 @@ enum {
 typedef char PciAddress[PCI_ADDRESS_MAX];
 typedef char SubmissionId[KERNEL_LOG_SUBMISSION_MAX + 1];
 
-/* What is known beside the log. */
+/* The state of the machine, as far as it is known beside the log. */
 typedef struct KernelScene {
     uint64_t now_usec;  /* CLOCK_REALTIME */
     uint64_t boot_usec; /* CLOCK_BOOTTIME */

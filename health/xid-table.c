@@ -18,14 +18,14 @@ static const XidRow table[] = {
     {XID_GPU, 13, 13, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: repeated, diagnostics"},
     {XID_GPU, 31, 31, XID_ANY, XID_PROGRAM, "catalogue: application; NVSentinel: repeated, diagnostics"},
     {XID_GPU, 43, 43, XID_ANY, XID_PROGRAM, "catalogue: ignore, a program's"},
-    /* What is left of a program: the text names what ended it. */
+    /* A program is over: the text names what ended it. */
     {XID_GPU, 45, 45, XID_ANY, XID_NOTE, "catalogue: ignore, see the Xid that caused it"},
     {XID_GPU, 46, 46, XID_ANY, XID_RESET, "EKS"},
     /* 48 and 95 spoil what lies in that GPU's memory. */
     {XID_GPU, 48, 48, XID_ANY, XID_ISOLATE_SLOT, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 54, 54, XID_ANY, XID_ISOLATE, "catalogue: power cables; EKS"},
     {XID_GPU, 62, 62, XID_ANY, XID_RESET, "EKS; AzNHC"},
-    /* What 63 records (a row remapped, or pending) is read through NVML. */
+    /* A row was remapped, or will be: NVML tells which. */
     {XID_GPU, 63, 63, XID_ANY, XID_NOTE, "catalogue: ignore; fatal for EKS and AzNHC"},
     {XID_GPU, 64, 64, XID_ANY, XID_RESET, "catalogue: reset; EKS; AzNHC"},
     {XID_GPU, 68, 69, XID_ANY, XID_NOTE, "catalogue: application; fatal for AzNHC"},
@@ -117,7 +117,7 @@ const char *xid_row_name(const XidRow *row, char ret[XID_ROW_NAME_MAX])
 
 /* ---- what is asked for ---- */
 
-/* How much of the event the row names; 0: it is another's. */
+/* Tells how much of the event the row names; 0: it is another's. */
 static int fit(const XidRow *row, XidKind kind, int code, XidWord word)
 {
     bool has_code = row->first != XID_ANY, has_word = row->word != XID_ANY;

@@ -57,7 +57,7 @@ typedef struct XidRow {
     const char *sources; /* whoever names it so; NULL: the settings */
 } XidRow;
 
-/* What the settings put in place of rows. A zeroed one changes nothing. */
+/* Rows that the settings put in place of the table's. A zeroed list changes nothing. */
 typedef struct XidOverrides {
     XidRow rows[XID_OVERRIDES_MAX];
     size_t n;
@@ -65,7 +65,7 @@ typedef struct XidOverrides {
 
 /* Reads {"ROW": "ACTION", ...}; NULL is an empty one. The text of an error begins with the row. */
 int xid_overrides_read(const json_t *map, XidOverrides *ret, Error *err);
-/* Of several rows that fit, the one that says most: code and word, code, word. The settings' go before the table's. */
+/* Takes the row that says most of those that fit: code and word, code, word. The settings' go before the table's. */
 XidAction xid_action(const XidOverrides *overrides, XidKind kind, int code, XidWord word);
 /* Gives the fault of an action; false: the action is no fault. */
 bool xid_fault(XidAction action, XidKind kind, FaultCode *ret);

@@ -173,7 +173,7 @@ bool recipe_members_are_usual(const RecipeMembers *members)
            same_names(&members->caption, &recipe_default_members.caption);
 }
 
-/* What is wrong with a further name of a list; NULL: nothing. */
+/* Tells what is wrong with a further name of a list; NULL: nothing. */
 static const char *name_fault(const char *name, const RecipeNames *before, bool key_ends_last)
 {
     if (!name || !*name || strlen(name) > RECIPE_MEMBER_MAX)

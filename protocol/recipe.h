@@ -43,13 +43,13 @@ typedef struct RecipeKeep {
 
 enum { RECIPE_MEMBERS_MAX = 16, RECIPE_MEMBER_MAX = 31 };
 
-/* What stands behind a key and its dot in the names of a tar's members: "jpg", "input.jpg". */
+/* The parts of names of a tar's members that stand behind the key and its dot: "jpg", "input.jpg". */
 typedef struct RecipeNames {
     char names[RECIPE_MEMBERS_MAX][RECIPE_MEMBER_MAX + 1];
     size_t n;
 } RecipeNames;
 
-/* Which members of a tar are a sample's. */
+/* The members of a tar that are a sample's. */
 typedef struct RecipeMembers {
     RecipeNames image; /* a sample has one of them */
     RecipeNames
@@ -57,7 +57,7 @@ typedef struct RecipeMembers {
     bool
         key_ends_last; /* the key goes up to the last dot of a name's last part, not to the first */
 } RecipeMembers;
-/* Of a recipe that names none. */
+/* The members of a recipe that names none. */
 extern const RecipeMembers recipe_default_members;
 /* The member that is read as .json: for its caption, filters and columns. */
 const char *recipe_json_member(const RecipeMembers *members);
@@ -95,8 +95,8 @@ DEFINE_CLEANUP(Recipe, recipe_free)
 /* The canonical form, the caller's: every key that may change a byte, also where the default holds, but for `members`
  * and `key_ends_at`, which came later. */
 json_t *recipe_canonical(const Recipe *recipe);
-/* Which samples a tar or a shard gives. 1: a tar without an end was whole, a .json with NaN was none, and a key's later
- * members were a sample of their own. */
+/* The rules by which a tar or a shard gives samples. 1: a tar without an end was whole, a .json with NaN was none, and
+ * a key's later members were a sample of their own. */
 enum { RECIPE_SAMPLE_RULES = 2 };
 /* Hash of the canonical form and of what else decides on bytes. rules: RECIPE_SAMPLE_RULES, or what it was. */
 Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics);

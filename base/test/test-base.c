@@ -89,7 +89,7 @@ static void wrong_bytes_leave_the_rest_readable(void **state)
 
 #define E20 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
 
-/* What is wrong stands at the end; the name of a file at the end of its path. */
+/* The end of a text says what is wrong, and the end of a path names the file. */
 static void long_paths_lose_their_middle(void **state)
 {
     (void)state;

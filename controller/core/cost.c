@@ -35,8 +35,8 @@ void cost_of_phase(const Cluster *c, const CoreJob *job, PhaseRecord *phase)
         phase_is_active(phase->phase) && phase->cost.rate > 0 ? c->real_usec : 0;
 }
 
-/* How long the old world, and those before it where the new one goes back further, trained what the new one trains
- * again. Records may say anything: not longer than they lived. */
+/* The time in which the old world, and those before it where the new one goes back further, trained what the new one
+ * trains again. Records may say anything: not longer than they lived. */
 static uint64_t again_usec(const Cluster *c, const CoreJob *job, const WorldRecord *next,
                            double useful_sec)
 {

@@ -94,7 +94,7 @@ static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
     return n;
 }
 
-/* What a job that is ahead can use of the node, and this job does not have. */
+/* The slots of the node that a job which is ahead can use, and this job does not have. */
 static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job, int node)
 {
     uint64_t slots = queue_reserved_slots(c, s, job, &c->nodes[node]);

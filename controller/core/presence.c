@@ -20,9 +20,9 @@ static bool are_many(int absent, int present)
 
 const char hold_cause[] = "nodes-vanished";
 
-/* What takes most nodes' leases often takes the controller, too. One that began meanwhile has seen nobody vanish, or
- * not all: it goes on with the hold that it is told of, for the time that is left, and never for longer than a hold of
- * its own, whatever another clock wrote. */
+/* A fault that takes most nodes' leases often takes the controller, too. A controller that began meanwhile has seen
+ * nobody vanish, or not all: it goes on with the hold that it is told of, for the time that is left, and never for
+ * longer than a hold of its own, whatever another clock wrote. */
 static void take_hold(Cluster *c)
 {
     const Incident *open = c->hold_is_told ? cluster_incident_find_open(c, hold_cause) : NULL;

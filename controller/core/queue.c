@@ -30,7 +30,7 @@ bool queue_job_waits(const CoreJob *job)
     return job->phase.phase == PHASE_PENDING && job_wants_to_run(job);
 }
 
-/* When the job has waited queue_patience_usec, by this machine's clock or by the record's times. */
+/* The time at which the job has waited queue_patience_usec, by this machine's clock or by the record's times. */
 static uint64_t patience_ends_usec(const Cluster *c, const CoreJob *job)
 {
     uint64_t patience = c->config.queue_patience_usec;

@@ -52,7 +52,7 @@ static void load(Probes *p)
     p->kernel.saved_seq = p->kernel.log.next_seq;
 }
 
-/* What is known beside the log now; *addresses is filled and borrowed. */
+/* Gathers what is known beside the log now; *addresses is filled and borrowed. */
 static KernelScene look_around(const Probes *p, PciAddress addresses[PROBE_SLOTS_MAX])
 {
     _Static_assert(sizeof(SubmissionId) == SUBMISSION_BYTES, "ids are as long in both");

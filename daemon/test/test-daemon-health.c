@@ -246,7 +246,7 @@ static void test_gpu_off_the_bus_without_a_number(_unused_ void **state)
     end_host(&h);
 }
 
-/* Whose program it was is known from the slot's rank, also when that has gone. */
+/* The slot's rank tells whose program it was, also when it has gone. */
 static void test_programs_of_several_submissions_fail_on_one_gpu(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400, \"drain_sec\": 1");

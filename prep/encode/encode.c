@@ -158,7 +158,7 @@ static bool is_same_folder(Store *store, const char *uri)
            a.st_dev == b.st_dev && a.st_ino == b.st_ino;
 }
 
-/* What was encoded stays, also of a unit that was exchanged since. */
+/* Samples that were encoded stay, also those of a unit that was exchanged since. */
 static void tell_changed(const EncodeRun *run, const InputList *ours)
 {
     size_t n = 0, first = 0;
@@ -167,9 +167,9 @@ static void tell_changed(const EncodeRun *run, const InputList *ours)
             INPUT_CHANGED)
             first = n++ ? first : i;
     if (n > 0)
-        log_warning("%zu units of the input have changed since %s was begun; the first: %s, whose "
-                    "version was %s and is %s",
-                    n, store_uri(run->folder.store), ours->units[first].name,
+        log_warning("%zu of %zu units of the input have changed since %s was begun; the first: %s, "
+                    "whose version was %s and is %s",
+                    n, ours->n_units, store_uri(run->folder.store), ours->units[first].name,
                     run->units.units[first].version, ours->units[first].version);
 }
 

@@ -33,7 +33,7 @@ typedef struct EncodingOptions {
     int threads; /* 0: as the recipe says */
 } EncodingOptions;
 
-/* What the identity is the hash of, by name; the caller's. */
+/* The values that the identity is the hash of, by name; the caller's. */
 json_t *encoding_terms(const Encoding *encoding);
 int encoding_open(const Recipe *recipe, const EncodingOptions *options, Encoding *ret, Error *err);
 void encoding_clear(Encoding *encoding);

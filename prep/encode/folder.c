@@ -136,7 +136,7 @@ static int compare_claims(const Folder *folder, const FolderClaim *there, const 
                      uri, there->identity, ours->identity);
 }
 
-/* Of a folder without a list of units, which a version before began, hashes are all that there is. */
+/* A folder that a version before began has no list of units: hashes are all that there is. */
 static int compare_input(const Folder *folder, const FolderClaim *there, const FolderClaim *ours,
                          Error *err)
 {

@@ -133,7 +133,7 @@ int input_list_compare(const InputList *there, const InputList *ours, const char
                      uri, hash_format(there->index, was), hash_format(ours->index, is));
 }
 
-/* What follows the inode of a file's version: its time and size. NULL: it is an ETag. */
+/* The part of a file's version behind the inode: its time and size. NULL: it is an ETag. */
 static const char *behind_inode(const char *version)
 {
     const char *dash = strchr(version, '-');

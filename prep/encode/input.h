@@ -11,7 +11,7 @@
  *
  * Ownership: an InputList owns its texts; input_list_clear() frees them.
  * Units:     bytes.
- * Errors:    input_list_parse(): -EINVAL a text that is no such list, with its source and key; -ENOMEM.
+ * Errors:    input_list_parse(): -EINVAL a text that is not such a list, with its source and key; -ENOMEM.
  *            input_list_compare(): -EEXIST another input, with what differs first.
  * Threads:   any.
  */

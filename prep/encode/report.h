@@ -39,7 +39,7 @@ typedef struct PartReport {
     Hash identity;
     int64_t unit, part;
     int64_t n_raw; /* samples that were looked at */
-    /* What they are made of (RawProof); zeros: nobody has said it. */
+    /* Hashes of what they are made of (RawProof); zeros: nobody has said it. */
     Hash raw_members, raw_bytes;
     PartFile file;
     RejectRow *rows; /* in order of index */

@@ -89,7 +89,7 @@ static int compare_keys(const void *name, const void *object)
     return strcmp(name, ((const StoreObject *)object)->key);
 }
 
-/* Of shards without hashes; one that is not there is noticed when it is opened. */
+/* Finds the versions of shards without hashes; one that is not there is noticed when it is opened. */
 static int find_versions(RawSet *set, Error *err)
 {
     StoreList list = {0};

@@ -3,7 +3,7 @@
  * order of their names, or the shards in the order of index.json; a unit gives its samples one after another.
  *
  * A sample of a tar is what consecutive members with one key are. The key is a name up to the first dot of its last
- * part, as WebDataset has it, or up to the last one; what has no such key (".x", "README") is no member of a sample.
+ * part, as WebDataset has it, or up to the last one; a member without such a key (".x", "README") is not of a sample.
  *
  * Ownership: raw_set_open() gives the caller a RawSet, raw_unit_open() a RawUnit that borrows it; *_free() accept NULL.
  *            A sample belongs to its unit and stays until the next one is asked for.
@@ -44,7 +44,7 @@ size_t raw_set_n_units(const RawSet *set);
 const char *raw_set_unit_name(const RawSet *set, size_t unit);
 uint64_t raw_set_unit_bytes(const RawSet *set, size_t unit);
 bool raw_set_is_mds(const RawSet *set);
-/* Of index.json; NULL: the units are tars. */
+/* The hash of index.json; NULL: the units are tars. */
 const Hash *raw_set_index(const RawSet *set);
 /* The version that the unit had when the set was opened, as store_version() tells it. "": nobody needs it, since
  * index.json has the unit's hash, which is compared when the unit is opened; or the store does not tell it. */

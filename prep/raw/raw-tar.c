@@ -159,7 +159,7 @@ static uint64_t key_hash(const char *key)
     return MAX(hash64_bytes(key, strlen(key), 0) & ~(uint64_t)KEY_BITS, (uint64_t)KEY_BITS + 1);
 }
 
-/* Where a hash is, or would be. */
+/* The place where a hash is, or would be. */
 static uint64_t *find_key(uint64_t *keys, size_t room, uint64_t hash)
 {
     size_t at = (hash >> 3) & (room - 1);

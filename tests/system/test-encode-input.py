@@ -111,7 +111,7 @@ class Input(EncodeCase):
         text = self.refused(out, source, "00002.tar has changed since file://%s was begun: its version was " % out)
         noted = json.loads(tree(out)["encoding/input.json"])["units"][2]["version"]
         self.assertIn(noted, text)
-        self.assertIn("1 units of the input have changed", text)
+        self.assertIn("1 of 3 units of the input have changed", text)
         # The former one is back, as a copy, which is another file of the same time and size.
         self.restore(source)
         code, text = self.encode(self.recipe, out, source=source)
@@ -228,7 +228,7 @@ class Input(EncodeCase):
         self.exchange(source, as_old=False)
         code, text = self.encode(self.recipe, out, source=source)
         self.assertEqual(code, 0, text)
-        self.assertRegex(text, "1 units of the input have changed since .*finished-out was begun; the first: 00002.tar, whose version was")
+        self.assertRegex(text, "1 of 3 units of the input have changed since .*finished-out was begun; the first: 00002.tar, whose version was")
         self.assertTrue(tree(out) == before)
 
     def test_of_a_version_before(self):

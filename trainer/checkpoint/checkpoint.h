@@ -69,7 +69,7 @@ typedef struct MetricsGap {
     int64_t first, last; /* the range that the n_steps lie in; meaningless without any */
 } MetricsGap;
 
-/* What the next save needs of its store. */
+/* The room that the next save needs, and has. */
 typedef struct CheckpointRoom {
     uint64_t next_bytes; /* about how many it writes; 0: not known */
     uint64_t free_bytes; /* how many the store has; it may be full of what the save before left */

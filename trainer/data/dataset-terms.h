@@ -23,7 +23,7 @@ typedef struct DatasetTerms {
     char *empty_text_uri; /* NULL: the job drops no caption, and its file names none */
     char *encoder;        /* URI of the first encoder.json; NULL: no stream has one */
     DatasetShape shape;   /* of the samples, as that file says */
-    /* What each encoder.json says of the files beside it, where it does. */
+    /* The hashes that each encoder.json has of the files beside it. */
     NotedHash empty_text, index[JOB_STREAMS_MAX];
 } DatasetTerms;
 

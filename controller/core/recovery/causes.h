@@ -54,7 +54,7 @@ typedef enum CauseBudget {
     BUDGET_FREE_WHILE_OLDER, /* it is not while an older commit is left to go on from */
 } CauseBudget;
 
-/* What it costs the node that is to blame. */
+/* The cost for the node that is to blame. */
 typedef enum CauseBlame {
     BLAME_NONE,       /* nothing, but that a node which is not there is not planned with */
     BLAME_STRIKE,     /* a strike */

@@ -52,7 +52,7 @@ static void a_folder_is_ours_or_says_why_not(void **state)
     assert_names(err, "another input");
 }
 
-/* What an identity is the hash of is told where the folder has it, else that hashes are all there is. */
+/* The keys that differ are told where the folder has them, else that hashes are all there is. */
 static void another_encoding_is_told_by_its_keys(void **state)
 {
     (void)state;

@@ -28,7 +28,7 @@ void mend(TarHeader *h);
 void add_typed(Made *made, char type, const char *name, const char *text, size_t n);
 void write_tar(Made *made, const char *name);
 
-/* Where the caption is a .json's "caption", and nothing else is asked for. */
+/* The caption is a .json's "caption", and nothing else is asked for. */
 extern const RawOptions plain;
 /* The samples as text, a line each: "key: picture|caption" or "key: reason"; then why the unit is set aside. All bytes
  * of each unit must be counted, and whoever only counts must meet the same samples. */
