@@ -206,8 +206,8 @@ static void note_generation(CoreJob *job, int64_t generation)
     job->reported_generation = MAX(job->reported_generation, generation);
 }
 
-/* Trouble that progress tells of has an incident that is named after the revision at which it began, so that a second try
- * of a transaction whose answer was lost writes the same one. */
+/* Trouble that progress tells of has an incident that is named after the revision at which it began: a second try of a
+ * transaction whose answer was lost writes the same one. */
 static void learn_progress(CoreJob *job, const Event *ev)
 {
     const ProgressRecord none = {0}, *p = ev->progress ? ev->progress : &none;

@@ -22,8 +22,8 @@ static void say_sizes(Text *t, const char *verb, int from, int to)
     text_add_int(t, to);
 }
 
-/* The time that a node stays before a world grows onto it: a TTL, or the time that a growth too early would cost, whichever
- * is less. */
+/* The time that a node stays before a world grows onto it: a TTL, or the time that a growth too early would cost,
+ * whichever is less. */
 static uint64_t stay_usec(const Cluster *c, const CoreJob *job)
 {
     return MIN(job->facts.grow_interval_usec, c->config.ttl_usec);

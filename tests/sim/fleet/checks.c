@@ -143,7 +143,7 @@ static int forgiven_at_most(const Ledger *job)
     return n;
 }
 
-/* The cause that a world is lost to: one of the K, the store, or a commit that is struck out while another one counts. */
+/* A world is lost to one of the K, to the store, or to a commit that is struck out while another one counts. */
 enum { LOST_ONE, LOST_TO_STORE, LOST_TO_COMMIT };
 
 static int cost_of_failure(const Writing *w, const char *job, const char *cause)
