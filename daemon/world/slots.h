@@ -28,7 +28,7 @@ typedef struct SlotGpus {
 typedef struct SlotTable {
     Rank *of[RECORD_SLOTS_MAX]; /* the rank that has the slot; NULL: the slot is clear */
     uint64_t lost;              /* slots whose rank survives SIGKILL */
-    /* The submission of the slot's rank, or of the last one there: a GPU's fault is told when its program may be gone. */
+    /* The submission of the slot's rank, or of the last one there: a GPU's fault may come when its program is gone. */
     char submissions[RECORD_SLOTS_MAX][SUBMISSION_BYTES];
 } SlotTable;
 
