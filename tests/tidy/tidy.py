@@ -105,6 +105,8 @@ def complain(path, line, text):
 def tracked():
     out = subprocess.run(["git", "-C", str(ROOT), "ls-files", "-z"], capture_output=True, check=True).stdout
     for name in out.decode().split("\0"):
+        if name.startswith("-"):
+            problems.append(f"{name}: a file that an option was taken for")
         path = ROOT / name
         if name and path.is_file() and path.suffix in (".c", ".h", ".cc"):
             yield path
