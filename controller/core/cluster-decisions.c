@@ -502,8 +502,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
             continue;
         if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
             return "refused: the job was deleted, and submitted again";
-        return recover || job->phase.phase == PHASE_RUNNING ? NULL
-                                                            : "refused: the job does not run";
+        return recover || job->phase.go ? NULL : "refused: the job does not train now";
     }
     return "refused: there is no such job";
 }

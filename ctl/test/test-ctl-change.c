@@ -623,7 +623,7 @@ static void a_checkpoint_is_asked_for_and_awaited(void **state)
                                   "has answered)\n");
     ctl_put_phase(lab, "s", PHASE_STOPPED, "stopped");
     assert_int_equal(ctl_run(lab, "job checkpoint s"), 1);
-    assert_string_equal(lab->err, "sdctl: job s does not run: it is stopped\n");
+    assert_string_equal(lab->err, "sdctl: job s does not train now: it is stopped\n");
 }
 
 int main(void)
