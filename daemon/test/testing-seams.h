@@ -16,6 +16,7 @@
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 #include "etcd/etcd.h"
 
 enum { FIRST_LEASE = 77, ENDS_NOT = -1000 };
@@ -143,3 +144,5 @@ void writes(Machine *machine, int slot, ChannelType type, int64_t step);
 void says(Machine *machine, int slot, ChannelType type, int64_t step);
 /* It closes its end of the channel. */
 void hangs_up(Machine *machine, int slot);
+/* Calls that do nothing. */
+extern const WorkloadEvents unheard_events;
