@@ -91,7 +91,7 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
         config_reload(d->config, &fresh);
         if (strcmp(d->config->trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
             open_trainer(d);
-        kernel_watch_weigh(&d->probes); /* xid_actions may have changed */
+        probes_reload(&d->probes);
         log_info("configuration reloaded NODE=%s", d->config->node);
         node_touch(&d->manager->node);
     }

@@ -347,7 +347,7 @@ enum { COLUMNS = 2 + (int)ELEMENTSOF(requests), CELL_BYTES = 80 };
 static int split(char *line, char *ret[COLUMNS + 1])
 {
     int n = 0;
-    for (char *cell = strtok(line, "|"); cell && n <= COLUMNS; cell = strtok(NULL, "|")) {
+    for (char *cell; (cell = strsep(&line, "|")) && n <= COLUMNS;) {
         while (isspace((unsigned char)*cell))
             cell++;
         for (char *end = cell + strlen(cell); end > cell && isspace((unsigned char)end[-1]);)
