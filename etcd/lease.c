@@ -350,17 +350,13 @@ static void revoked(EtcdCall *call, int r, const Error *err, ProtobufCMessage *m
     message_free(message);
 }
 
-int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
+int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
 {
     Pb__LeaseRevokeRequest request = PB__LEASE_REVOKE_REQUEST__INIT;
     EtcdCall *call;
 
-    request.id = lease->id;
-    lease->revoked = true;
-    stop(lease);
-    if (request.id == 0)
-        return -ESTALE;
-    int r = call_new(lease->etcd, &revoke_method, &request.base, revoked, NULL, &call);
+    request.id = id;
+    int r = call_new(etcd, &revoke_method, &request.base, revoked, NULL, &call);
     if (r < 0)
         return r;
     call->repeatable = true;
@@ -370,4 +366,12 @@ int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, Etc
     if (ret)
         *ret = call;
     return 0;
+}
+
+int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
+{
+    const int64_t id = lease->id;
+    lease->revoked = true;
+    stop(lease);
+    return id == 0 ? -ESTALE : etcd_revoke(lease->etcd, id, done, userdata, ret);
 }

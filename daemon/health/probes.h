@@ -55,6 +55,7 @@ typedef struct ProbesNeeds {
     const Timers *timers;
     Etcd *etcd;
     const char *boot_id;
+    const bool *has_name;   /* health/<node> is this machine's to write */
     const SlotTable *slots; /* a probe leaves a slot alone that is busy */
 
     void *userdata; /* of the calls below */

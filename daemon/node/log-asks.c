@@ -93,7 +93,7 @@ static bool put_lines(LogAsks *asks, const char *id, const LogLinesRecord *lines
 {
     char key[KEY_MAX];
     const int64_t lease = etcd_lease_id(asks->lease);
-    if (lease == 0)
+    if (lease == 0 || !*asks->has_name) /* another one's readers */
         return false;
     _cleanup_free_ char *value = log_lines_record_encode(lines, NULL);
     const EtcdOp op = {.kind = ETCD_PUT,

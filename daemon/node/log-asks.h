@@ -45,6 +45,7 @@ struct LogAsks {
     const Timers *timers;
     Etcd *etcd;
     EtcdLease *lease;
+    const bool *has_name;          /* asks of this name are for this node */
     void *userdata;                /* of `ready` */
     void (*ready)(void *userdata); /* this node may read asks: its record may say so */
 

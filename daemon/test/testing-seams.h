@@ -91,7 +91,11 @@ void grant(const Etcd *etcd);
 void renew(const Etcd *etcd);
 /* etcd grants leases of another length than it was asked for. */
 void lasts(const Etcd *etcd, int64_t ttl_sec);
-/* The lease ends in etcd, and its keys with it. The node is not told. */
+/* Of somebody else's lease, which lives until end_lease(). */
+int64_t foreign_lease(void);
+/* It ends in etcd, and its keys with it. Returns false if there was none. */
+bool end_lease(int64_t id);
+/* The same with the node's lease. The node is not told. */
 void expire(const Etcd *etcd);
 /* The node is told so. */
 void tell_lost(const Etcd *etcd);
