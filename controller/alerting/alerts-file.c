@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/proxy.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
 #include "controller/alerting/mail.h"
@@ -12,6 +13,9 @@
 #include <sys/stat.h>
 
 enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
+
+static const char pagerduty_url[] = "https://events.pagerduty.com/v2/enqueue";
+static const char alertmanager_path[] = "/api/v2/alerts";
 
 static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook",
                                     "heartbeat", "slack",        "email"};
@@ -27,6 +31,23 @@ void alerts_file_clear(AlertsFile *file)
         json_decref(file->sinks[i].to);
     }
     explicit_bzero(file, sizeof(*file));
+}
+
+void sink_add_secrets(const Sink *sink, SecretSet *set)
+{
+    char url[sizeof(sink->url)];
+    size_t n = strlen(sink->url), n_own = strlen(alertmanager_path);
+    if (sink->kind == SINK_ALERTMANAGER && n >= n_own)
+        n -= n_own;
+    (void)snprintf(url, sizeof(url), "%.*s", (int)n, sink->url);
+    if (strcmp(url, pagerduty_url) != 0)
+        secret_set_add_url(set, url);
+    secret_set_add(set, sink->secret);
+    if (sink->proxy[0])
+        secret_set_add_url_user(set, sink->proxy);
+    else
+        proxy_add_secrets(set);
+    explicit_bzero(url, sizeof(url));
 }
 
 /* Makes a path of a name, as for a setting of a file: %d stands for $CREDENTIALS_DIRECTORY, and a relative name is
@@ -108,7 +129,7 @@ static void read_url(JsonReader *r, Sink *sink)
         return;
     }
     if (sink->kind == SINK_PAGERDUTY) {
-        (void)snprintf(sink->url, sizeof(sink->url), "https://events.pagerduty.com/v2/enqueue");
+        (void)snprintf(sink->url, sizeof(sink->url), "%s", pagerduty_url);
         return;
     }
     if (r->r < 0)
@@ -161,7 +182,6 @@ static uint64_t read_seconds(JsonReader *r, const char *key, int64_t otherwise, 
 
 static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
 {
-    static const char path[] = "/api/v2/alerts";
     bool watchdog = false;
     ret->repeat_usec = read_seconds(r, "repeat_sec", 60, 3600);
     (void)json_get_bool(r, "watchdog", JSON_OPTIONAL, &watchdog);
@@ -170,10 +190,10 @@ static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
     size_t n = strlen(sink->url);
     while (n > 0 && sink->url[n - 1] == '/')
         n--;
-    if (n + sizeof(path) > sizeof(sink->url))
+    if (n + sizeof(alertmanager_path) > sizeof(sink->url))
         json_refuse(r, "url", "is too long");
     else
-        memcpy(sink->url + n, path, sizeof(path));
+        memcpy(sink->url + n, alertmanager_path, sizeof(alertmanager_path));
 }
 
 static void read_address(JsonReader *r, const char *key, const json_t *value)
