@@ -4,6 +4,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/proxy.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
@@ -78,12 +79,18 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Whoever may read the file can page people, or send mail, in our name. */
-static bool is_private(JsonReader *r, const char *key, const char *path)
+/* Whoever may read the file can page people, or send mail, in our name. Older kinds of sinks took any file: there it is
+ * warned of. */
+static bool is_private(JsonReader *r, const char *key, SinkKind kind, const char *path)
 {
     struct stat st;
     if (stat(path, &st) < 0 || !(st.st_mode & S_IRWXO))
         return true; /* what cannot be opened is told when it is read */
+    if (kind < SINK_SLACK) {
+        log_warning("%s: %s: everybody on this host may read %s (mode %04o); chmod o= it",
+                    r->source, key, path, st.st_mode & 07777u);
+        return true;
+    }
     json_refuse(r, key, "everybody on this host may read %s (mode %04o); chmod o= it", path,
                 st.st_mode & 07777u);
     return false;
@@ -98,7 +105,7 @@ static void read_secret(JsonReader *r, const char *key, JsonNeed need, SinkKind 
     Error err = ERROR_INIT;
     if (!json_get_string(r, key, need, &name) || !find_secret(r, key, name, path, sizeof(path)))
         return;
-    if (kind >= SINK_SLACK && !is_private(r, key, path)) /* older kinds were lenient, and stay so */
+    if (!is_private(r, key, kind, path))
         return;
     if (settings_read_line(path, ret, size, &err) < 0)
         json_refuse(r, key, "%s", err.text);

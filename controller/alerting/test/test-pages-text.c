@@ -3,6 +3,7 @@
  * way, with real controllers, is tests/system/test-pages.py. */
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/test/testing.h"
 #include "controller/alerting/answer.h"
 #include "controller/alerting/payload.h"
@@ -161,6 +162,13 @@ static void bad_files_are_refused_by_key_and_value(void **state)
     }
 }
 
+static char warned[512];
+
+static void note_warning(_unused_ LogLevel level, const char *text)
+{
+    (void)snprintf(warned, sizeof(warned), "%s", text);
+}
+
 static void bad_keys_are_refused_and_not_shown(void **state)
 {
     (void)state;
@@ -184,7 +192,20 @@ static void bad_keys_are_refused_and_not_shown(void **state)
                    "0644); chmod o= it",
                    folder, path);
     assert_string_equal(err.text, expected);
+    warned[0] = '\0'; /* older kinds take it, with a word */
+    log_lend(note_warning);
+    assert_int_equal(parse(SINK("\"webhook\", \"url_file\": \"address\""), &file, &err), 0);
+    log_lend(NULL);
+    alerts_file_clear(&file);
+    assert_non_null(strstr(warned, "url_file: everybody on this host may read "));
+    assert_non_null(strstr(warned, "/address (mode 0644); chmod o= it"));
     assert_int_equal(chmod(path, 0640), 0);
+    warned[0] = '\0';
+    log_lend(note_warning);
+    assert_int_equal(parse(SINK("\"webhook\", \"url_file\": \"address\""), &file, &err), 0);
+    log_lend(NULL);
+    alerts_file_clear(&file);
+    assert_string_equal(warned, "");
     assert_int_equal(parse(SINK("\"slack\", \"url_file\": \"address\""), &file, &err), 0);
     assert_int_equal(file.notifier.sinks[0].least, SEVERITY_WARNING);
     alerts_file_clear(&file);
