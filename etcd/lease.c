@@ -210,8 +210,10 @@ static void on_witness_ended(void *userdata, const RpcStatus *status)
         return;
     }
     if (status->code == WIRE_PERMISSION_DENIED && !lease->complained) {
+        char words[ETCD_WORDS_BYTES];
+        auth_tell(lease->etcd, status->text, words);
         log_warning("etcd at %s: a lease is not renewed because %s can't be read: %s",
-                    status->endpoint->address, lease->witness_key, status->text);
+                    status->endpoint->address, lease->witness_key, words);
         lease->complained = true;
     }
     lease->stream = rpc_cancel(lease->stream);
