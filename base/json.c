@@ -2,6 +2,7 @@
 /* json.c - see json.h. */
 #include "base/json.h"
 
+#include "base/file-kind.h"
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/nearest.h"
@@ -32,14 +33,16 @@ int json_parse(const char *source, const char *text, size_t n_bytes, json_t **re
     n_bytes -= n_mark;
     _cleanup_json_ json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
     if (!root) { /* not what it stumbled over: a job may name any file, and that would tell what is in it */
-        char *near = strstr(e.text, " near '");
+        char kind[128], *near = strstr(e.text, " near '");
         if (near)
             *near = '\0';
+        const char *hint = strncmp(e.text, "string or '}'", 13) == 0
+                               ? " (a comma too many, or a key without its quotes?)"
+                           : strncmp(e.text, "'[' or '{'", 10) == 0
+                               ? file_kind_words(text, n_bytes, kind, sizeof(kind))
+                               : "";
         return error_set(err, -EINVAL, "%s: line %d, column %d: %s%s", source, e.line, e.column,
-                         e.text,
-                         strncmp(e.text, "string or '}'", 13) == 0
-                             ? " (a comma too many, or a key without its quotes?)"
-                             : "");
+                         e.text, hint);
     }
     if (!json_is_object(root))
         return error_set(err, -EINVAL, "%s: expected a JSON object", source);

@@ -17,7 +17,8 @@ const JobKey job_keys[] = {
     {"model.config", NULL, NULL, true,
      "diffusers' `UNet2DConditionModel` `config.json`, or its folder; of the SD2 family"},
     {"model.init", "\"random\"", NULL, false,
-     "or a `.safetensors` file, or `{\"checkpoint\": MANIFEST, \"optimizer\": false}`"},
+     "or a `.safetensors` file with the network's tensors and no other, or "
+     "`{\"checkpoint\": MANIFEST, \"optimizer\": false}`"},
     {"data.streams", NULL, NULL, true,
      "1 to 64 of `{\"uri\": FOLDER, \"proportion\": 1.0}`; each folder is an MDS dataset"},
     {"data.latents", "\"latents\"", NULL, false, "column of latents, 4 x h x w; `encoder.json` names it"},

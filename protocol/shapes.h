@@ -19,6 +19,12 @@ typedef struct DatasetShape {
     int text_tokens, text_dim;
 } DatasetShape;
 
+/* How much a stream of the data is. */
+typedef struct StreamSize {
+    uint64_t n_samples,
+        n_bytes; /* n_bytes: of its shards as they are read and as they are kept; 0: not known */
+} StreamSize;
+
 /* grain: samples computed at once. */
 int shapes_check(const Job *job, const UnetConfig *config, const DatasetShape *data, int64_t grain,
                  Error *err);

@@ -192,12 +192,76 @@ static void check_divisions(JsonReader *reader, const UnetConfig *config)
     }
 }
 
-static void get_class_name(JsonReader *reader)
+/* What diffusers calls other models; each has a config.json of its own. */
+static const struct {
+    const char *class_name, *family;
+} classes[] = {
+    {"SD3Transformer2DModel", "Stable Diffusion 3's transformer"},
+    {"FluxTransformer2DModel", "Flux's transformer"},
+    {"Flux2Transformer2DModel", "Flux's transformer"},
+    {"PixArtTransformer2DModel", "PixArt's transformer"},
+    {"DiTTransformer2DModel", "a DiT"},
+    {"Transformer2DModel", "a DiT or PixArt's transformer"},
+    {"UNetSpatioTemporalConditionModel", "Stable Video Diffusion's U-Net"},
+    {"UNetMotionModel", "AnimateDiff's U-Net"},
+    {"UNet2DModel", "a U-Net without texts"},
+    {"Kandinsky3UNet", "Kandinsky 3's U-Net"},
+    {"ControlNetModel", "a ControlNet"},
+    {"AutoencoderKL", "a VAE"},
+};
+
+/* Values of a UNet2DConditionModel by which others than ours are known; the first that is there counts. */
+static const struct {
+    const char *key, *value /* as JSON */, *family;
+} marks[] = {
+    {"projection_class_embeddings_input_dim", "2560", "the U-Net of SDXL's refiner"},
+    {"addition_embed_type", "\"text_time\"", "SDXL's U-Net"},
+    {"addition_embed_type", "\"text\"", "DeepFloyd IF's U-Net"},
+    {"addition_embed_type", "\"image\"", "Kandinsky 2's U-Net"},
+    {"addition_embed_type", "\"text_image\"", "Kandinsky 2's U-Net"},
+    {"class_embed_type", "\"projection\"", "unCLIP's U-Net"},
+    {"num_class_embeds", "1000", "an upscaler's U-Net"},
+};
+
+static const char family_ends[] = "; sdtrain trains Stable Diffusion v2's U-Net";
+
+static void refuse_class(JsonReader *reader, const char *name)
+{
+    const size_t n = strlen(name), n_pipeline = strlen("Pipeline");
+    const char *family = NULL;
+    for (size_t i = 0; i < ELEMENTSOF(classes); i++)
+        if (strcmp(name, classes[i].class_name) == 0)
+            family = classes[i].family;
+    if (n > n_pipeline && strcmp(name + n - n_pipeline, "Pipeline") == 0)
+        json_refuse(reader, "_class_name",
+                    "%.60s: this is a pipeline's; name the config.json in its "
+                    "folder unet",
+                    name);
+    else if (family)
+        json_refuse(reader, "_class_name", "%.60s is not %s: this is %s%s", name, class_name,
+                    family, family_ends);
+    else
+        json_refuse(reader, "_class_name", "%.60s is not %s", name, class_name);
+}
+
+/* Before any key that alone says little: who has another model wants to hear that. */
+static void check_family(JsonReader *reader)
 {
     const char *name;
+    const json_t *architecture =
+        json_array_get(json_object_get(reader->object, "architectures"), 0);
     if (json_get_string(reader, "_class_name", JSON_OPTIONAL, &name) &&
         strcmp(name, class_name) != 0)
-        json_refuse(reader, "_class_name", "%.60s is not %s", name, class_name);
+        refuse_class(reader, name);
+    if (json_is_string(architecture))
+        json_refuse(reader, "architectures", "%.60s: this is a model of transformers%s",
+                    json_string_value(architecture), family_ends);
+    for (size_t i = 0; i < ELEMENTSOF(marks); i++) {
+        _cleanup_json_ json_t *value = json_loads(marks[i].value, JSON_DECODE_ANY, NULL);
+        if (json_equal(json_object_get(reader->object, marks[i].key), value))
+            json_refuse(reader, marks[i].key, "%s: this is %s%s", marks[i].value, marks[i].family,
+                        family_ends);
+    }
 }
 
 int unet_config_parse(const char *source, const char *text, size_t n_bytes, UnetConfig *ret,
@@ -217,7 +281,7 @@ int unet_config_parse(const char *source, const char *text, size_t n_bytes, Unet
                          .norm_eps = 1e-5,
                          .flip_sin_to_cos = true};
     JsonReader reader = json_open(source, root, JSON_ANY_KEYS, err);
-    get_class_name(&reader);
+    check_family(&reader);
     check_unknown_keys(&reader);
     check_nulls(&reader);
     json_check_fixed(&reader, fixed, ELEMENTSOF(fixed));

@@ -7,6 +7,7 @@
  */
 #include "store/safetensors.h"
 
+#include "base/file-kind.h"
 #include "base/json.h"
 
 #include <endian.h>
@@ -17,12 +18,16 @@ static const struct {
     int bytes;
     SafetensorsType type;
 } dtypes[] = {
-    {"F32", 4, SAFETENSORS_F32},     {"F16", 2, SAFETENSORS_F16},
-    {"BF16", 2, SAFETENSORS_BF16},   {"I64", 8, SAFETENSORS_INTEGER},
-    {"I32", 4, SAFETENSORS_INTEGER}, {"I16", 2, SAFETENSORS_INTEGER},
-    {"I8", 1, SAFETENSORS_INTEGER},  {"U64", 8, SAFETENSORS_INTEGER},
-    {"U32", 4, SAFETENSORS_INTEGER}, {"U16", 2, SAFETENSORS_INTEGER},
-    {"U8", 1, SAFETENSORS_INTEGER},  {"BOOL", 1, SAFETENSORS_INTEGER},
+    {"F32", 4, SAFETENSORS_F32},           {"F16", 2, SAFETENSORS_F16},
+    {"BF16", 2, SAFETENSORS_BF16},         {"I64", 8, SAFETENSORS_INTEGER},
+    {"I32", 4, SAFETENSORS_INTEGER},       {"I16", 2, SAFETENSORS_INTEGER},
+    {"I8", 1, SAFETENSORS_INTEGER},        {"U64", 8, SAFETENSORS_INTEGER},
+    {"U32", 4, SAFETENSORS_INTEGER},       {"U16", 2, SAFETENSORS_INTEGER},
+    {"U8", 1, SAFETENSORS_INTEGER},        {"BOOL", 1, SAFETENSORS_INTEGER},
+    {"F64", 8, SAFETENSORS_OTHER},         {"C64", 8, SAFETENSORS_OTHER},
+    {"F8_E4M3", 1, SAFETENSORS_OTHER},     {"F8_E5M2", 1, SAFETENSORS_OTHER},
+    {"F8_E8M0", 1, SAFETENSORS_OTHER},     {"F8_E4M3FNUZ", 1, SAFETENSORS_OTHER},
+    {"F8_E5M2FNUZ", 1, SAFETENSORS_OTHER},
 };
 /* The first of them, in the enum's order, can be written. */
 enum { WRITTEN_TYPES = SAFETENSORS_BF16 + 1 };
@@ -32,22 +37,40 @@ struct Safetensors {
     size_t n;
 };
 
-int safetensors_header_bytes(const char *source, const void *first8, uint64_t file_bytes,
-                             size_t *ret, Error *err)
+/* What begins neither as a safetensors file nor as any that is known is damaged, or was never one. */
+static int refuse_length(const char *source, const char *first, size_t n_bytes, uint64_t length,
+                         uint64_t file_bytes, Error *err)
+{
+    const bool has_header = n_bytes > sizeof(length) && first[sizeof(length)] == '{';
+    const char *kind = has_header ? NULL : file_kind_of(first, n_bytes);
+    if (kind)
+        return error_set(err, -EINVAL, "%s: is not a safetensors file but %s%s", source, kind,
+                         first[0] == 'P' || first[0] == '\x80'
+                             ? ", as torch.save() writes; convert it to safetensors"
+                             : "");
+    if (has_header && length <= file_bytes - sizeof(length))
+        return error_set(err, -EINVAL,
+                         "%s: a safetensors header of %llu bytes, at most %d are read", source,
+                         (unsigned long long)length, SAFETENSORS_HEADER_MAX);
+    return error_set(err, has_header ? -EBADMSG : -EINVAL, "%s: %s of %llu bytes in a file of %llu",
+                     source,
+                     has_header ? "a safetensors header"
+                                : "is not a safetensors file, whose header would be one",
+                     (unsigned long long)length, (unsigned long long)file_bytes);
+}
+
+int safetensors_header_bytes(const char *source, const void *first, size_t n_bytes,
+                             uint64_t file_bytes, size_t *ret, Error *err)
 {
     uint64_t length;
     if (file_bytes < sizeof(length))
         return error_set(err, -EBADMSG, "%s: %llu bytes are too few for a safetensors file", source,
                          (unsigned long long)file_bytes);
-    memcpy(&length, first8, sizeof(length));
+    assert(n_bytes >= sizeof(length));
+    memcpy(&length, first, sizeof(length));
     length = le64toh(length);
-    if (length > SAFETENSORS_HEADER_MAX)
-        return error_set(err, -EBADMSG,
-                         "%s: a safetensors header of %llu bytes, at most %d are read", source,
-                         (unsigned long long)length, SAFETENSORS_HEADER_MAX);
-    if (length > file_bytes - sizeof(length))
-        return error_set(err, -EBADMSG, "%s: a safetensors header of %llu bytes in a file of %llu",
-                         source, (unsigned long long)length, (unsigned long long)file_bytes);
+    if (length > SAFETENSORS_HEADER_MAX || length > file_bytes - sizeof(length))
+        return refuse_length(source, first, n_bytes, length, file_bytes, err);
     *ret = sizeof(length) + (size_t)length;
     return 0;
 }
@@ -113,9 +136,11 @@ static int read_entry(const char *source, const char *name, const json_t *value,
     while (dtype && type < n_types && strcmp(dtype, dtypes[type].name) != 0)
         type++;
     if (!dtype || type == n_types)
-        return error_set(err, -EBADMSG, "%s: tensor %.100s: dtype %.20s is not F32, F16 or BF16",
-                         source, name, dtype ? dtype : "(none)");
+        return error_set(err, dtype ? -EINVAL : -EBADMSG,
+                         "%s: tensor %.100s: dtype %.20s is not F32, F16 or BF16", source, name,
+                         dtype ? dtype : "(none)");
     e->type = dtypes[type].type;
+    e->dtype = dtypes[type].name;
 
     int r = read_shape(source, json_object_get(value, "shape"), e, err);
     if (r < 0)
@@ -158,7 +183,8 @@ int safetensors_open(const char *source, const void *header, size_t n_bytes, uin
     if (n_bytes < sizeof(uint64_t) || file_bytes < n_bytes)
         return error_set(err, -EBADMSG, "%s: %zu bytes are too few for a safetensors header",
                          source, n_bytes);
-    int r = safetensors_header_bytes(source, header, file_bytes, &data_begin, err);
+    int r = safetensors_header_bytes(source, header, MIN(n_bytes, (size_t)SAFETENSORS_FIRST_BYTES),
+                                     file_bytes, &data_begin, err);
     if (r < 0)
         return r;
     if (n_bytes < data_begin)
@@ -205,13 +231,12 @@ int safetensors_open(const char *source, const void *header, size_t n_bytes, uin
 int safetensors_read(Store *store, const char *key, const char *source, uint64_t file_bytes,
                      SafetensorsTypes types, Safetensors **ret, Error *err)
 {
-    uint64_t first8 = 0;
+    char first[SAFETENSORS_FIRST_BYTES];
+    const size_t n_first = MIN(file_bytes, sizeof(first));
     size_t n = 0;
-    int r = file_bytes < sizeof(first8)
-                ? 0
-                : store_get_range(store, key, 0, sizeof(first8), &first8, err);
+    int r = n_first == 0 ? 0 : store_get_range(store, key, 0, n_first, first, err);
     if (r == 0)
-        r = safetensors_header_bytes(source, &first8, file_bytes, &n, err);
+        r = safetensors_header_bytes(source, first, n_first, file_bytes, &n, err);
     if (r < 0)
         return r;
     _cleanup_free_ char *header = malloc(n);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.h - reads and writes the header of a safetensors file with F32, F16 and BF16 tensors.
  *
- * Files of others also hold tensors of integers (position_ids): a reader that asks for them has them listed, without a
- * type that it could compute with.
+ * Files of others also hold tensors of integers (position_ids), and of other types: a reader that asks for them has
+ * them listed, without a type that it could compute with.
  *
  * Ownership: safetensors_open() gives the caller a Safetensors that keeps nothing of the bytes.
  * Units:     bytes and elements; little-endian.
- * Errors:    -EBADMSG: the text names the source, the tensor and what is wrong (overlap, bounds,
- *            dtype, header size).
+ * Errors:    The text names the source, the tensor and what is wrong. -EINVAL: the whole file is of a kind that is
+ *            not read (a pickle, a pointer of Git LFS, a dtype, a header that is too large). -EBADMSG: it is damaged
+ *            (overlap, bounds, bytes that are missing).
  * Threads:   immutable after opening; any.
  * Source:    the safetensors README (format section).
  */
@@ -22,6 +23,7 @@ enum {
     SAFETENSORS_HEADER_MAX = 4 << 20, /* bytes; the format allows 100 MB */
     SAFETENSORS_TENSORS_MAX = 1 << 13,
     SAFETENSORS_VALUES_MAX = 1 << 17, /* of JSON */
+    SAFETENSORS_FIRST_BYTES = 64,
 };
 
 typedef enum SafetensorsType {
@@ -29,14 +31,19 @@ typedef enum SafetensorsType {
     SAFETENSORS_F16,
     SAFETENSORS_BF16,
     SAFETENSORS_INTEGER, /* of any width, or BOOL; never written */
+    SAFETENSORS_OTHER,   /* of other floats: F64, F8_E4M3, C64; never written */
 } SafetensorsType;
 
 /* Which tensors a file may hold; others are refused by name. */
-typedef enum SafetensorsTypes { SAFETENSORS_FLOATS, SAFETENSORS_INTEGERS_TOO } SafetensorsTypes;
+typedef enum SafetensorsTypes {
+    SAFETENSORS_FLOATS,
+    SAFETENSORS_ANY, /* of each type with whole bytes, so that the caller can say what the file is */
+} SafetensorsTypes;
 
 typedef struct SafetensorsEntry {
     char *name;
     SafetensorsType type;
+    const char *dtype; /* its name in the file; constant */
     int n_dims;
     int64_t dims[SAFETENSORS_DIMS_MAX];
     int64_t n_elements;
@@ -45,9 +52,10 @@ typedef struct SafetensorsEntry {
 
 typedef struct Safetensors Safetensors;
 
-/* Tells from the file's first 8 bytes how many safetensors_open() needs. */
-int safetensors_header_bytes(const char *source, const void *first8, uint64_t file_bytes,
-                             size_t *ret, Error *err);
+/* Tells from the file's first n_bytes, 8 at least unless it has fewer, how many safetensors_open() needs. With
+ * SAFETENSORS_FIRST_BYTES it can tell what else the file is. */
+int safetensors_header_bytes(const char *source, const void *first, size_t n_bytes,
+                             uint64_t file_bytes, size_t *ret, Error *err);
 /* header holds the file's first n_bytes: at least the 8 bytes of length and the JSON. file_bytes is
  * the length of the whole file. */
 int safetensors_open(const char *source, const void *header, size_t n_bytes, uint64_t file_bytes,

@@ -137,12 +137,17 @@ static void shorten(Error *err)
 
 /* ---- all of them ---- */
 
-void store_try_begin(void)
+static void bound_requests(int sec, bool whatever)
 {
     char seconds[16];
-    (void)snprintf(seconds, sizeof(seconds), "%d", STORE_TRY_REQUEST_SEC);
-    (void)setenv("SDTRAIN_S3_DEADLINE_SEC", seconds, 1); /* without memory the usual one holds */
+    (void)snprintf(seconds, sizeof(seconds), "%d", sec);
+    /* Without memory the usual one holds. */
+    (void)setenv("SDTRAIN_S3_DEADLINE_SEC", seconds, whatever);
 }
+
+void store_try_begin(void) { bound_requests(STORE_TRY_REQUEST_SEC, true); }
+
+void store_requests_within(int sec) { bound_requests(sec, false); }
 
 /* Where the answer of a server begins: "403 AccessDenied: ..."; NULL: none did. */
 static const char *answer_of(const char *text)

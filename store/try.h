@@ -46,6 +46,8 @@ typedef struct StoreTry {
 
 /* Bounds the requests of stores that are opened from now on: before the first thread. */
 void store_try_begin(void);
+/* The same, unless SDTRAIN_S3_DEADLINE_SEC says how long. */
+void store_requests_within(int sec);
 void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec);
 /* Returns max bytes of the error's text at most: of a longer one those from the server's answer on, or else the last.
  * ret: max + 1 bytes. */

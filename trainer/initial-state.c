@@ -3,10 +3,11 @@
 #include "trainer/initial-state.h"
 
 #include "base/half.h"
-#include "store/safetensors.h"
+#include "trainer/begin/begin.h"
 #include "trainer/device-exit.h"
 #include "trainer/start-times.h"
 #include "trainer/state/device-staging.h"
+#include "trainer/weights/weights-match.h"
 
 #include <string.h>
 
@@ -65,7 +66,7 @@ static int init_from_checkpoint_uri(const Job *job, TrainState *state, Error *er
 {
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
-    int r = manifest_read_uri(job->model.init_uri, NULL, &store, &manifest, err);
+    int r = begin_read_init(job, state->parameters, &store, &manifest, err);
     if (r < 0)
         return error_prefix(err, exit_errno_of_named(r), "model.init");
     return init_from_manifest(manifest, store, job->model.init_optimizer, state, err);
@@ -100,42 +101,20 @@ static void weights_file_close(WeightsFile *f)
     free(f->floats);
 }
 
-static int weights_file_open(const char *uri, Device *device, WeightsFile *f, Error *err)
+static int weights_file_open(const char *uri, const TrainState *state, WeightsFile *f, Error *err)
 {
-    const char *slash = strrchr(uri, '/');
-    _cleanup_free_ char *folder = slash ? strndup(uri, (size_t)(slash - uri)) : strdup(".");
-    uint64_t n_bytes = 0;
-    *f = (WeightsFile){.uri = uri, .key = slash ? slash + 1 : uri};
+    *f = (WeightsFile){.uri = uri, .key = weights_key(uri)};
     f->piece = malloc(PIECE_ELEMENTS * sizeof(float));
     f->floats = malloc(PIECE_ELEMENTS * sizeof(float));
-    if (!folder || !f->piece || !f->floats)
+    if (!f->piece || !f->floats)
         return error_set(err, -ENOMEM, "out of memory");
-    int r = device_staging_new(device, &f->staging, err);
-    if (r == 0)
-        r = store_open(folder, &f->store, err);
-    if (r == 0)
-        r = store_head(f->store, f->key, &n_bytes, err);
-    if (r == 0)
-        r = safetensors_read(f->store, f->key, uri, n_bytes, SAFETENSORS_FLOATS, &f->tensors, err);
-    return r < 0 && r != -EBADMSG ? error_prefix(err, exit_errno_of_named(r), "model.init") : r;
-}
-
-static bool same_shape(const Parameter *p, const SafetensorsEntry *e)
-{
-    bool same = e->n_dims == p->n_dims;
-    for (int i = 0; same && i < p->n_dims; i++)
-        same = e->dims[i] == p->dims[i];
-    return same;
+    int r = device_staging_new(state->device, &f->staging, err);
+    return r < 0 ? r : weights_open(uri, state->parameters, &f->store, &f->tensors, err);
 }
 
 static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *state, Error *err)
 {
-    const SafetensorsEntry *e = safetensors_find(f->tensors, p->name);
-    if (!e)
-        return error_set(err, -EINVAL, "%s: %s is missing", f->uri, p->name);
-    if (!same_shape(p, e))
-        return error_set(err, -EINVAL, "%s: %s has another shape than the network's", f->uri,
-                         p->name);
+    const SafetensorsEntry *e = safetensors_find(f->tensors, p->name); /* weights_open() saw it */
     const bool wide = e->type == SAFETENSORS_F32;
     const size_t element = wide ? sizeof(float) : sizeof(uint16_t);
     for (int64_t at = 0; at < p->n_elements; at += PIECE_ELEMENTS) {
@@ -143,7 +122,7 @@ static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *sta
         int r = store_get_range(f->store, f->key, e->offset + (uint64_t)at * element, n * element,
                                 f->piece, err);
         if (r < 0)
-            return error_prefix(err, exit_errno_of_named(r), "model.init");
+            return r;
         for (size_t i = 0; !wide && i < n; i++) {
             uint16_t h;
             memcpy(&h, f->piece + i * sizeof(h), sizeof(h));
@@ -158,21 +137,15 @@ static int read_tensor(const WeightsFile *f, const Parameter *p, TrainState *sta
     return 0;
 }
 
-/* One .safetensors file that holds every parameter by name; tensors that the network does not have
- * are refused. */
+/* One .safetensors file that holds every parameter by name, and nothing else. */
 static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
 {
     _cleanup_(weights_file_close) WeightsFile file;
-    int r = weights_file_open(uri, state->device, &file, err);
-    if (r < 0)
-        return r;
+    int r = weights_file_open(uri, state, &file, err);
     const ParameterList *list = state->parameters;
-    if (safetensors_count(file.tensors) != list->n_items)
-        return error_set(err, -EINVAL, "%s: has %zu tensors, the network %zu", uri,
-                         safetensors_count(file.tensors), list->n_items);
     for (size_t i = 0; r == 0 && i < list->n_items; i++)
         r = read_tensor(&file, &list->items[i], state, err);
-    return r;
+    return r < 0 ? error_prefix(err, exit_errno_of_named(r), "model.init") : 0;
 }
 
 int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,

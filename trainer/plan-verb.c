@@ -153,7 +153,9 @@ static int print_plan(const Job *job, int n_ranks, const char *plans_path, const
                          "data.streams: only a sample of a large compressed shard tells the sides "
                          "of its latents, on which memory depends");
     r = shapes_check(job, &config, &look.shape, job->train.grain, err);
-    const MemoryData data = {.compressed = look.compressed, .n_samples = look.n_samples};
+    const MemoryData data = {.compressed = look.compressed,
+                             .n_samples = look.n_samples,
+                             .sizes = look.sizes};
     if (r == 0)
         r = memory_plan_worlds(job, &config, &look.shape, &data, worlds, n, plans, err);
     if (r < 0)

@@ -4,6 +4,7 @@
 
 #include "base/exactmath.h"
 #include "base/fault.h"
+#include "base/file-kind.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
@@ -40,6 +41,40 @@ static void texts_from_outside_are_printable(void **state)
     assert_string_equal(text, "a?[2Jb\tc d f???g\xc3\xa4?");
     (void)error_set(&err, -EINVAL, "key %s", "n1\n! all is well\033[0m");
     assert_string_equal(err.text, "key n1 ! all is well?[0m");
+}
+
+static void files_of_other_kinds_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *begins;
+        size_t n;
+        const char *words;
+    } cases[] = {
+        {"\x1f\x8b\x08\0", 4, "; it is gzip"},
+        {"version https://git-lfs.github.com/spec/v1", 42,
+         "; it is a pointer of Git LFS, whose file was not fetched (git lfs pull)"},
+        {"\x80\x04\x95\x0b", 4, "; it is a pickle"},
+        {"\x80\x06\x95\x0b", 4, ""},
+        {"\x93NUMPY\x01", 7, "; it is a NumPy array"},
+        {"\x89HDF\r\n\x1a\n", 8, "; it is HDF5"},
+        {"GGUF\3\0", 6, "; it is GGUF"},
+        {"\n <HTML>", 8, "; it is an HTML page"},
+        {"\xef\xbb\xbf{", 4, "; it is a JSON text"},
+        {"version https://git-", 20, ""}, /* too short to be one */
+        {"", 0, ""},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char words[128];
+        assert_string_equal(file_kind_words(cases[i].begins, cases[i].n, words, sizeof(words)),
+                            cases[i].words);
+    }
+    json_t *json = NULL;
+    Error err = ERROR_INIT;
+    assert_int_equal(json_parse("a.json", "<html>", 6, &json, &err), -EINVAL);
+    assert_non_null(strstr(err.text, "; it is an HTML page"));
+    assert_int_equal(json_parse("a.json", "{\"a\": <html>}", 14, &json, &err), -EINVAL);
+    assert_null(strstr(err.text, "it is")); /* it is JSON, with a mistake */
 }
 
 static void half_a_character_at_the_end_goes(void **state)
@@ -452,6 +487,7 @@ int main(void)
         cmocka_unit_test(philox_matches_published_vectors),
         cmocka_unit_test(exact_functions_are_close_to_libm),
         cmocka_unit_test(normal_draws_have_the_right_moments),
+        cmocka_unit_test(files_of_other_kinds_are_named),
         cmocka_unit_test(files_appear_whole_or_not_at_all),
         cmocka_unit_test(room_is_made_or_refused),
         cmocka_unit_test(arrays_grow_and_keep_what_they_hold),

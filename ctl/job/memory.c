@@ -13,7 +13,9 @@ int job_memory_plan(const Job *job, const UnetConfig *config, const DatasetLook 
         worlds[n++] = (int)size;
     worlds[n++] = job->world.max;
     assert(n <= JOB_MEMORY_WORLDS);
-    const MemoryData data = {.compressed = look->compressed, .n_samples = look->n_samples};
+    const MemoryData data = {.compressed = look->compressed,
+                             .n_samples = look->n_samples,
+                             .sizes = look->sizes};
     Error said = ERROR_INIT;
     int r = memory_plan_worlds(job, config, &look->shape, &data, worlds, n, ret->plans, &said);
     ret->n = r == 0 ? n : 0;

@@ -13,13 +13,18 @@
 #include "ctl/model.h"
 #include "protocol/owner.h"
 #include "store/store.h"
+#include "store/try.h"
+#include "trainer/begin/begin.h"
 #include "trainer/data/dataset-look.h"
 #include "trainer/data/index-open.h"
 
 #include <limits.h>
 #include <string.h>
 
-enum { OBJECTS_LISTED_MAX = 100000 };
+enum {
+    OBJECTS_LISTED_MAX = 100000,
+    STORE_SEC = 20, /* for one request of a store that does not answer */
+};
 
 /* Where a job was read and what it is. */
 typedef struct JobDraft {
@@ -74,6 +79,20 @@ static int check_object(const JobDraft *d, const char *key, const char *uri, Err
     return r < 0 ? refuse(d, key, uri, r, err) : 0;
 }
 
+/* What a store holds that does not answer here may be good: the ranks will look. Anything else is refused. */
+static int refuse_unless_silent(const JobDraft *d, const char *key, const char *uri, int r,
+                                Error *err)
+{
+    if (r != -EHOSTUNREACH)
+        return refuse(d, key, uri, r, err);
+    (void)fprintf(stderr,
+                  "sdctl: note: %s: %s was not looked at, its store does not answer here; the "
+                  "ranks will look: %s\n",
+                  d->source, key, err->text);
+    *err = ERROR_INIT;
+    return 0;
+}
+
 /* As a rank will: what columns, encodings and samples say. */
 static int check_data(JobDraft *d, Error *err)
 {
@@ -102,6 +121,40 @@ static int check_data(JobDraft *d, Error *err)
     return r < 0 ? error_prefix(err, -EINVAL, "%s", d->source) : 0;
 }
 
+static int check_plans(const JobDraft *d, Error *err)
+{
+    const char *uri = d->job->train.plans_uri;
+    int r = uri ? check_absolute(d, "train.plans", uri, err) : 0;
+    if (r < 0)
+        return r;
+    r = begin_check_plans(d->job, err);
+    return r < 0 ? refuse_unless_silent(d, "train.plans", uri, r, err) : 0;
+}
+
+static int check_init(const JobDraft *d, const UnetConfig *config, Error *err)
+{
+    const char *uri = d->job->model.init_uri;
+    int r = uri ? check_absolute(d, "model.init", uri, err) : 0;
+    if (r < 0)
+        return r;
+    r = begin_check_init(d->job, config, err);
+    return r < 0 ? refuse_unless_silent(d, "model.init", uri, r, err) : 0;
+}
+
+/* What --resume names. */
+static int check_resume(const JobDraft *d, Error *err)
+{
+    const JobDraft option = {.source = "--resume"};
+    UnetConfig config;
+    int r = check_absolute(&option, "manifest", d->resume, err);
+    if (r == 0) /* check_model() has read it */
+        r = unet_config_read(d->job->model.config_uri, store_get_uri, &config, err);
+    if (r < 0)
+        return r;
+    r = begin_check_resume(d->job, &config, d->resume, err);
+    return r < 0 ? refuse_unless_silent(&option, "manifest", d->resume, r, err) : 0;
+}
+
 static int check_model(JobDraft *d, Error *err)
 {
     UnetConfig config;
@@ -119,11 +172,8 @@ static int check_model(JobDraft *d, Error *err)
         r = job_memory_plan(job, &config, &d->look, &d->memory, err);
     if (r < 0)
         return error_prefix(err, r, "%s: model.config", d->source);
-    if (job->train.plans_uri)
-        r = check_object(d, "train.plans", job->train.plans_uri, err);
-    if (r < 0 || job->model.init == INIT_RANDOM)
-        return r;
-    return check_object(d, "model.init", job->model.init_uri, err);
+    r = check_plans(d, err);
+    return r < 0 ? r : check_init(d, &config, err);
 }
 
 /* Does the checkpoint URI hold a manifest already? */
@@ -200,8 +250,7 @@ static int check_checkpoints(const JobDraft *d, Error *err)
                          d->source, uri, owner);
     if (!d->resume)
         return 0;
-    const JobDraft option = {.source = "--resume"};
-    return check_object(&option, "manifest", d->resume, err);
+    return check_resume(d, err);
 }
 
 /* Something of it is there, and the job file is not, or cannot be read: somebody lost it. */
@@ -533,6 +582,7 @@ int job_start(const Arguments *a)
         return r;
     if (!file)
         return job_start_again(a);
+    store_requests_within(STORE_SEC);
     Error err = ERROR_INIT, taken = ERROR_INIT;
     JobDraft draft = {0};
     char name[JOB_NAME_MAX + 1] = "";

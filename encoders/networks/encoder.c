@@ -186,19 +186,33 @@ static void hash_text_config(Hasher *hasher, const ClipTextConfig *c)
     hasher_update(hasher, text, (size_t)n);
 }
 
+typedef int (*EmitVae)(Tape *tape, const VaeConfig *config, const VaeShape *shape, VaeValues *ret,
+                       Error *err);
+
+/* A tape that is a list of tensors alone. */
+static int list_vae(const Encoder *e, EmitVae emit, const char *what, Tape **ret, Error *err)
+{
+    _cleanup_(tape_freep) Tape *tape = NULL;
+    VaeValues values;
+    const int factor = vae_config_factor(&e->vae_config);
+    int r = tape_new(&tape);
+    if (r == 0)
+        r = emit(tape, &e->vae_config, &(VaeShape){1, factor, factor}, &values, err);
+    if (r == 0)
+        r = tape->r;
+    if (r < 0)
+        return error_errno(err, r, "listing the tensors of the VAE's %s", what);
+    *ret = TAKE_PTR(tape);
+    return 0;
+}
+
 /* The decoder's tensors lie in the same file. */
 static int load_vae(Encoder *e, Store *store, Hasher *hasher, Error *err)
 {
     _cleanup_(tape_freep) Tape *decoder = NULL;
-    VaeValues values;
-    const int factor = vae_config_factor(&e->vae_config);
-    int r = tape_new(&decoder);
-    if (r == 0)
-        r = vae_decoder_emit(decoder, &e->vae_config, &(VaeShape){1, factor, factor}, &values, err);
-    if (r == 0)
-        r = decoder->r;
+    int r = list_vae(e, vae_decoder_emit, "decoder", &decoder, err);
     if (r < 0)
-        return error_errno(err, r, "listing the tensors of the VAE's decoder");
+        return r;
     hash_vae_config(hasher, &e->vae_config);
     return model_part_load(&e->vae, store, MODEL_VAE, decoder->parameters, hasher, err);
 }
@@ -219,12 +233,66 @@ static int load(Encoder *e, Store *store, Error *err)
     return r;
 }
 
-int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, Error *err)
+/* ---- looking ---- */
+
+static int look_at_vae(const Encoder *e, Store *store, Error *err)
+{
+    _cleanup_(tape_freep) Tape *encoder = NULL, *decoder = NULL;
+    int r = list_vae(e, vae_encoder_emit, "encoder", &encoder, err);
+    if (r == 0)
+        r = list_vae(e, vae_decoder_emit, "decoder", &decoder, err);
+    return r < 0 ? r
+                 : model_part_look(store, MODEL_VAE, encoder->parameters, decoder->parameters, err);
+}
+
+static int look_at_text(const Encoder *e, Store *store, Error *err)
+{
+    _cleanup_(tape_freep) Tape *tape = NULL;
+    ClipTextValues values;
+    int r = tape_new(&tape);
+    if (r == 0)
+        r = clip_text_emit(tape, &e->text_config, 1, &values, err);
+    if (r == 0)
+        r = tape->r;
+    if (r < 0)
+        return error_errno(err, r, "listing the tensors of the text encoder");
+    return model_part_look(store, MODEL_TEXT_ENCODER, tape->parameters, NULL, err);
+}
+
+static int check_options(const EncoderOptions *options, Error *err)
 {
     if (options->batch < 1 || options->batch > BATCH_MAX)
         return error_set(err, -EINVAL, "batch: %d is not in 1..%d", options->batch, BATCH_MAX);
     if (options->side < 0 || options->side > SIDE_MAX)
         return error_set(err, -EINVAL, "side: %d is not in 1..%d", options->side, SIDE_MAX);
+    return 0;
+}
+
+int encoder_look(const EncoderOptions *options, EncoderShape *ret, Error *err)
+{
+    Encoder e = {.shape.side = options->side};
+    _cleanup_(store_freep) Store *store = NULL;
+    int r = check_options(options, err);
+    if (r == 0)
+        r = store_open(options->model, &store, err);
+    if (r == 0)
+        r = read_configs(&e, store, err);
+    if (r == 0)
+        r = fill_shape(&e, options->model, err);
+    if (r == 0 && options->side > 0)
+        r = look_at_vae(&e, store, err);
+    if (r == 0)
+        r = look_at_text(&e, store, err);
+    if (r == 0)
+        *ret = e.shape;
+    return r;
+}
+
+int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, Error *err)
+{
+    int r = check_options(options, err);
+    if (r < 0)
+        return r;
     _cleanup_(encoder_freep) Encoder *e = calloc(1, sizeof(*e));
     if (!e)
         return error_set(err, -ENOMEM, "encoder: out of memory");
@@ -233,7 +301,7 @@ int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, E
     e->shape.side = options->side;
 
     _cleanup_(store_freep) Store *store = NULL;
-    int r = store_open(options->model, &store, err);
+    r = store_open(options->model, &store, err);
     if (r == 0)
         r = read_configs(e, store, err);
     if (r == 0)

@@ -35,6 +35,8 @@ typedef struct EncoderShape {
 typedef struct Encoder Encoder;
 
 int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, Error *err);
+/* Whether encoder_open() would open the model, by its configs and its weights' headers alone. */
+int encoder_look(const EncoderOptions *options, EncoderShape *ret, Error *err);
 Encoder *encoder_free(Encoder *encoder);
 DEFINE_CLEANUP(Encoder, encoder_free)
 const EncoderShape *encoder_shape(const Encoder *encoder);

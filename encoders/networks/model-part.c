@@ -5,6 +5,7 @@
 #include "base/bits.h"
 #include "base/half.h"
 #include "store/safetensors.h"
+#include "trainer/weights/weights-match.h"
 
 #include <string.h>
 
@@ -85,22 +86,13 @@ static bool same_shape(const Parameter *p, const SafetensorsEntry *e)
     return same;
 }
 
-static void format_shape(const int64_t *dims, int n_dims, char *ret, size_t size)
-{
-    size_t at = 0;
-    ret[0] = '\0';
-    for (int i = 0; i < n_dims && at < size; i++)
-        at += (size_t)snprintf(ret + at, size - at, "%s%lld", i > 0 ? "x" : "", (long long)dims[i]);
-}
-
 static int refuse_shape(const char *source, const Parameter *p, const SafetensorsEntry *e,
                         Error *err)
 {
-    char found[64], wanted[64];
-    format_shape(e->dims, e->n_dims, found, sizeof(found));
-    format_shape(p->dims, p->n_dims, wanted, sizeof(wanted));
+    char found[WEIGHTS_SHAPE_MAX], wanted[WEIGHTS_SHAPE_MAX];
     return error_set(err, -EINVAL, "%s: tensor %.100s is %s, the config wants %s", source, e->name,
-                     found, wanted);
+                     weights_shape(e->dims, e->n_dims, found),
+                     weights_shape(p->dims, p->n_dims, wanted));
 }
 
 static int match_entry(const char *source, ModelKind kind, const ParameterList *beside,
@@ -118,16 +110,17 @@ static int match_entry(const char *source, ModelKind kind, const ParameterList *
     if (w->entry)
         return error_set(err, -EINVAL, "%s: tensors %.100s and %.100s are the same one", source,
                          w->entry->name, e->name);
-    if (e->type == SAFETENSORS_INTEGER)
-        return error_set(err, -EINVAL, "%s: tensor %.100s holds integers", source, e->name);
+    if (e->type >= SAFETENSORS_INTEGER)
+        return error_set(err, -EINVAL, "%s: tensor %.100s is %s; convert it to F32, F16 or BF16",
+                         source, e->name, e->dtype);
     if (!same_shape(w->parameter, e))
         return refuse_shape(source, w->parameter, e, err);
     w->entry = e;
     return 0;
 }
 
-static int match_file(const char *source, ModelKind kind, const ParameterList *beside,
-                      const Safetensors *file, Wanted *wanted, size_t n_wanted, Error *err)
+static int match_entries(const char *source, ModelKind kind, const ParameterList *beside,
+                         const Safetensors *file, Wanted *wanted, size_t n_wanted, Error *err)
 {
     int r = 0;
     for (size_t i = 0; r == 0 && i < safetensors_count(file); i++)
@@ -136,6 +129,20 @@ static int match_file(const char *source, ModelKind kind, const ParameterList *b
         if (!wanted[i].entry)
             r = error_set(err, -EINVAL, "%s: tensor %s is missing", source,
                           wanted[i].parameter->name);
+    return r;
+}
+
+/* network: the tensors of wanted, or the first list of them. */
+static int match_file(const char *source, ModelKind kind, const ParameterList *network,
+                      const ParameterList *beside, const Safetensors *file, Wanted *wanted,
+                      size_t n_wanted, Error *err)
+{
+    int r = match_entries(source, kind, beside, file, wanted, n_wanted, err);
+    if (r != -EINVAL)
+        return r;
+    Error whole = ERROR_INIT; /* which file it is says more than one of its tensors */
+    if (weights_refuse_other(source, file, network, &whole) < 0)
+        return error_set(err, r, "%s", whole.text);
     return r;
 }
 
@@ -186,8 +193,8 @@ static int weight_file_open(Store *store, ModelKind kind, WeightFile *f, Error *
         return error_set(err, -ENOMEM, "weights: out of memory");
     int r = find_file(f, kind, &n_bytes, err);
     return r < 0 ? r
-                 : safetensors_read(store, f->key, f->source, n_bytes, SAFETENSORS_INTEGERS_TOO,
-                                    &f->tensors, err);
+                 : safetensors_read(store, f->key, f->source, n_bytes, SAFETENSORS_ANY, &f->tensors,
+                                    err);
 }
 
 /* Returns the piece as fp32. */
@@ -312,7 +319,7 @@ int model_part_copy(Store *store, ModelKind kind, const ParameterList *const *li
         return error_set(err, -ENOMEM, "weights: out of memory");
     int r = weight_file_open(store, kind, &file, err);
     if (r == 0)
-        r = match_file(file.source, kind, NULL, file.tensors, wanted, n, err);
+        r = match_file(file.source, kind, lists[0], NULL, file.tensors, wanted, n, err);
     if (r == 0)
         r = copy_header(wanted, n, sink, err);
     for (size_t i = 0; r == 0 && i < n; i++)
@@ -346,7 +353,7 @@ int model_part_load(ModelPart *part, Store *store, ModelKind kind, const Paramet
         return error_set(err, -ENOMEM, "weights: out of memory");
     int r = weight_file_open(store, kind, &file, err);
     if (r == 0)
-        r = match_file(file.source, kind, beside, file.tensors, wanted, n, err);
+        r = match_file(file.source, kind, list, beside, file.tensors, wanted, n, err);
     if (r == 0)
         r = take_memory(part, kind, err);
     for (size_t i = 0; r == 0 && i < n; i++)
@@ -354,6 +361,18 @@ int model_part_load(ModelPart *part, Store *store, ModelKind kind, const Paramet
     if (r == 0)
         tape_set_weights(part->tape, part->weights);
     return r;
+}
+
+int model_part_look(Store *store, ModelKind kind, const ParameterList *network,
+                    const ParameterList *beside, Error *err)
+{
+    size_t n;
+    _cleanup_(weight_file_close) WeightFile file = {0};
+    _cleanup_free_ Wanted *wanted = list_wanted(&network, 1, &n);
+    if (!wanted)
+        return error_set(err, -ENOMEM, "weights: out of memory");
+    int r = weight_file_open(store, kind, &file, err);
+    return r < 0 ? r : match_file(file.source, kind, network, beside, file.tensors, wanted, n, err);
 }
 
 void model_part_close(ModelPart *part)

@@ -8,9 +8,9 @@
  *
  * Ownership: model_part_close() frees what a ModelPart holds; the Store and the Device are borrowed.
  * Units:     elements of fp32.
- * Errors:    -ENOENT the file is missing; -EBADMSG it is broken, or a weight is not finite; -EINVAL a tensor is
- *            missing, unknown, there twice or of another shape; -ENOMEM; those of store and device. The text names
- *            file and tensor.
+ * Errors:    -ENOENT the file is missing; -EBADMSG it is broken, or a weight is not finite; -EINVAL the file is of
+ *            another kind or another network's, a tensor is missing, unknown, there twice or of another shape;
+ *            -ENOMEM; those of store and device. The text names file and tensor.
  * Threads:   the device's.
  */
 #pragma once
@@ -35,6 +35,9 @@ int model_part_config(Store *store, ModelKind kind, char **ret_source, char **re
  * names' order. */
 int model_part_load(ModelPart *part, Store *store, ModelKind kind, const ParameterList *beside,
                     Hasher *hasher, Error *err);
+/* Whether model_part_load() would take the file, by its header alone: that of a part with these parameters. */
+int model_part_look(Store *store, ModelKind kind, const ParameterList *network,
+                    const ParameterList *beside, Error *err);
 /* Takes what becomes a file, piece by piece; a negative result ends it. */
 typedef struct ModelSink {
     int (*write)(void *context, const void *data, size_t n_bytes, Error *err);

@@ -3,6 +3,7 @@
 #include "prep/encode/encoding.h"
 
 #include "base/json.h"
+#include "base/log.h"
 #include "encoders/networks/model-tokenizer.h"
 #include "prep/encode/canned-pictures.h"
 #include "store/store.h"
@@ -83,6 +84,21 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
     return 0;
 }
 
+/* What open_model() would refuse, without its networks. A store that does not answer may do so later. */
+static int look_at_model(Encoding *e, Error *err)
+{
+    const Recipe *recipe = e->recipe;
+    const EncoderOptions model = {recipe->model, recipe->side, recipe->batch};
+    int r = encoder_look(&model, &e->shape, err);
+    if (r == 0)
+        r = open_tokenizer(e, err);
+    if (r == -EHOSTUNREACH) {
+        log_warning("the model was not looked at, its store does not answer: %s", err->text);
+        return 0;
+    }
+    return r < 0 ? error_prefix(err, r, "model") : 0;
+}
+
 json_t *encoding_terms(const Encoding *e)
 {
     json_t *terms = json_object();
@@ -106,6 +122,8 @@ int encoding_open(const Recipe *recipe, const EncodingOptions *options, Encoding
     int r = picture_recipe_check(&ret->picture, err);
     if (r == 0 && options->networks)
         r = open_model(ret, options, err);
+    else if (r == 0 && recipe->model)
+        r = look_at_model(ret, err);
     if (r < 0)
         encoding_clear(ret);
     return r;

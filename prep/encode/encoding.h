@@ -28,7 +28,8 @@ typedef struct Encoding {
 } Encoding;
 
 typedef struct EncodingOptions {
-    bool networks; /* false: for a check without them */
+    bool
+        networks; /* false: for a check without them, for which a model is looked at alone if there is one */
     DeviceKind device;
     int threads; /* 0: as the recipe says */
 } EncodingOptions;

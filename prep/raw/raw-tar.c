@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw-tar.c - the samples of a tar: members that lie together and have one key. */
+#include "base/file-kind.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "prep/raw/raw-internal.h"
-#include "prep/raw/raw-kind.h"
 #include "prep/raw/raw-stream.h"
 #include "prep/raw/tar-read.h"
 #include "prep/raw/utf8.h"
@@ -50,10 +50,10 @@ static int read_stream(void *context, uint64_t offset, void *buffer, size_t n_by
 /* A file that begins as another format does is not searched for members. */
 static int check_beginning(const RawTar *tar, uint64_t n_bytes, Error *err)
 {
-    char front[RAW_KIND_BYTES];
+    char front[FILE_KIND_BYTES];
     const size_t n = MIN(n_bytes, sizeof(front));
     int r = raw_stream_read(tar->stream, 0, front, n, err);
-    const char *kind = r == 0 ? raw_kind_of(front, n) : NULL;
+    const char *kind = r == 0 ? file_kind_of(front, n) : NULL;
     return kind ? error_set(err, -EBADMSG, "%s: is not a tar but %s", tar->name, kind) : r;
 }
 

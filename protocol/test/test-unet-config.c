@@ -165,6 +165,38 @@ static void what_we_do_not_build_is_refused_by_name(void **state)
     }
 }
 
+/* Before any other key, and whatever else there is. */
+static void a_model_of_others_is_called_by_its_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *key, *value, *says;
+    } cases[] = {
+        {"addition_embed_type", "\"text_time\"", "this is SDXL's U-Net; sdtrain trains"},
+        {"projection_class_embeddings_input_dim", "2560", "this is the U-Net of SDXL's refiner"},
+        {"addition_embed_type", "\"text\"", "this is DeepFloyd IF's U-Net"},
+        {"addition_embed_type", "\"image\"", "this is Kandinsky 2's U-Net"},
+        {"class_embed_type", "\"projection\"", "this is unCLIP's U-Net"},
+        {"num_class_embeds", "1000", "this is an upscaler's U-Net"},
+        {"architectures", "[\"CLIPTextModel\"]", "CLIPTextModel: this is a model of transformers"},
+        {"_class_name", "\"SD3Transformer2DModel\"", "this is Stable Diffusion 3's transformer"},
+        {"_class_name", "\"FluxTransformer2DModel\"", "this is Flux's transformer"},
+        {"_class_name", "\"UNet2DModel\"", "this is a U-Net without texts"},
+        {"_class_name", "\"AutoencoderKL\"", "this is a VAE"},
+        {"_class_name", "\"StableDiffusionPipeline\"",
+         "a pipeline's; name the config.json in its folder unet"},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Error err;
+        char with[160], begins[96];
+        (void)snprintf(begins, sizeof(begins), "unet/config.json: %s: ", cases[i].key);
+        (void)snprintf(with, sizeof(with), "%s, \"warp_factor\": 9", cases[i].value);
+        assert_int_equal(parse_with(cases[i].key, with, &err), -EINVAL);
+        if (strncmp(err.text, begins, strlen(begins)) != 0 || !strstr(err.text, cases[i].says))
+            fail_msg("%s = %s: %s", cases[i].key, cases[i].value, err.text);
+    }
+}
+
 static void what_changes_nothing_passes(void **state)
 {
     (void)state;
@@ -224,6 +256,7 @@ int main(void)
         cmocka_unit_test(formatting_and_reading_give_the_same),
         cmocka_unit_test(absent_keys_have_diffusers_defaults),
         cmocka_unit_test(what_we_do_not_build_is_refused_by_name),
+        cmocka_unit_test(a_model_of_others_is_called_by_its_name),
         cmocka_unit_test(what_changes_nothing_passes),
         cmocka_unit_test(a_file_or_its_folder_is_read),
     };

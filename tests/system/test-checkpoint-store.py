@@ -142,6 +142,20 @@ class Store(LabCase):
         self.assertEqual(code, 0, text)
         self.assertGreater(os.path.getsize(picture), 100)
 
+    def test_memory_of_a_small_job(self):
+        """Data and checkpoints lie elsewhere: the plan is never less than what a rank had resident, and little more."""
+        self.client.put_folder(self.lab.path("data"), self.uri + "/data")
+        job = self.s3_job("planned", data__streams=[{"uri": self.uri + "/data"}])
+        code, text = self.lab.train(job)
+        self.assertEqual(code, 0, text)
+        measured = float(re.search(r"memory of rank 0 of 1: at most ([\d.]+) MiB", text).group(1))
+        code, text = self.lab.run(os.path.join(BIN, "sdtrainer"), "plan", "--job", self.lab.job_file(job), "--ranks", "1")
+        self.assertEqual(code, 0, text)
+        planned = float(re.search(r"^sum +([\d.]+)$", text, re.M).group(1))
+        print("planned %.0f MiB, measured %.0f" % (planned, measured), flush=True)
+        self.assertGreaterEqual(planned, measured)
+        self.assertLessEqual(planned, measured + 64)
+
     def test_a_model_in_s3(self):
         """Pictures, captions and a pipeline by a model that no file holds: as by the same model's folder."""
         dataset.write(self.lab.path("latents"), 8, 1, latents=(4, 8, 8), text=(77, 64))

@@ -332,32 +332,23 @@ static int read_parts(Restore *rs)
 
 /* ---- the whole ---- */
 
-static int check_model(const Restore *rs, int64_t n_elements, int64_t chunk_elements)
+static int check_model(const Restore *rs, int64_t n_elements, int64_t chunk_elements, bool has_ema)
 {
-    const ChunkLayout *l = &rs->plan.manifest->layout;
-    if (l->n_elements != n_elements || l->chunk_elements != chunk_elements)
-        return error_set(rs->err, -EBADMSG,
-                         "%s/%s: a model of %lld elements in chunks of %lld, this job's has %lld "
-                         "in chunks of %lld",
-                         store_uri(rs->plan.store), rs->plan.folder, (long long)l->n_elements,
-                         (long long)l->chunk_elements, (long long)n_elements,
-                         (long long)chunk_elements);
-    if (rs->plan.manifest->n_tensors != (int64_t)rs->parameters->n_items)
-        return error_set(rs->err, -EBADMSG, "%s/%s: %lld tensors, this job's model has %zu",
-                         store_uri(rs->plan.store), rs->plan.folder,
-                         (long long)rs->plan.manifest->n_tensors, rs->parameters->n_items);
-    return 0;
+    char source[CHECKPOINT_URI_MAX];
+    const ManifestNetwork network = {.n_elements = n_elements,
+                                     .n_tensors = (int64_t)rs->parameters->n_items,
+                                     .chunk_elements = chunk_elements,
+                                     .keeps_ema = has_ema};
+    (void)snprintf(source, sizeof(source), "%s/%s", store_uri(rs->plan.store), rs->plan.folder);
+    return manifest_check_network(rs->plan.manifest, source, &network, rs->err);
 }
 
 static int restore_state(Restore *rs)
 {
     TrainState *state = rs->state;
-    int r = check_model(rs, state->layout.n_elements, state->layout.chunk_elements);
+    int r = check_model(rs, state->layout.n_elements, state->layout.chunk_elements, state->ema);
     if (r < 0)
         return r;
-    if (rs->plan.manifest->ema && !state->ema)
-        return error_set(rs->err, -EBADMSG, "%s/%s: it holds an EMA, this job has none",
-                         store_uri(rs->plan.store), rs->plan.folder);
 
     uint32_t *maxima = state->scalars.maxima;
     memcpy(maxima, rs->plan.manifest->scalars.maxima,
@@ -419,7 +410,7 @@ int checkpoint_restore_weights(Store *store, const Manifest *manifest, bool ema,
                                            .mended = LOCAL_FILE_INIT,
                                            .err = err ?: &scratch};
     plan_open(store, NULL, manifest, rs.err, &rs.plan);
-    int r = check_model(&rs, parameters->n_elements, manifest->layout.chunk_elements);
+    int r = check_model(&rs, parameters->n_elements, manifest->layout.chunk_elements, true);
     if (r < 0)
         return r;
     if (ema && !manifest->ema)

@@ -52,8 +52,8 @@ int weight_file_check(const char *source, const ParameterList *parameters,
     _cleanup_(safetensors_freep) Safetensors *file = NULL;
     int r =
         safetensors_open(source, header, n_bytes, record->n_bytes, SAFETENSORS_FLOATS, &file, err);
-    if (r < 0)
-        return r;
+    if (r < 0) /* it is a file of ours, whatever it is now */
+        return r == -EINVAL ? error_prefix(err, -EBADMSG, "damaged") : r;
 
     size_t first, n = parameters_in(parameters, record, &first);
     if (safetensors_count(file) != n)

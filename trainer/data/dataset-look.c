@@ -22,7 +22,8 @@ typedef struct FirstLook {
     const char *source;
     bool only; /* one is enough: the text ends somewhere behind it */
     size_t seen;
-    uint64_t n_samples; /* of them */
+    uint64_t n_samples,
+        n_bytes; /* of them; both raw and compressed where a shard is there as both */
     MdsEntry entry;
 } FirstLook;
 
@@ -36,6 +37,7 @@ static int see_entry(void *context, size_t shard, const MdsEntry *entry, Error *
         first->entry = *entry;
     first->seen++;
     first->n_samples += entry->n_samples;
+    first->n_bytes += entry->raw.n_bytes + (*entry->compression ? entry->zip.n_bytes : 0);
     return first->only && first->entry.n_samples > 0 ? -ECANCELED : 0;
 }
 
@@ -195,6 +197,8 @@ static int look_at_stream(const Job *job, const DatasetTerms *terms, size_t stre
     const MdsSchema *schema = &first->entry.schema;
     look->compressed = look->compressed || *first->entry.compression;
     look->n_samples += first->n_samples;
+    if (!first->only)
+        look->sizes[stream] = (StreamSize){first->n_samples, first->n_bytes};
     if (r == 0)
         r = dataset_terms_find(terms, job, schema, store_uri(store), &latents, &text, err);
     if (r < 0)

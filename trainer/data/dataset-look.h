@@ -14,8 +14,9 @@ typedef struct DatasetLook {
     DatasetShape shape;
     /* False: only a sample of a large compressed shard would tell height and width. */
     bool sides_known;
-    bool compressed;    /* the shards of some stream are */
-    uint64_t n_samples; /* of the streams whose index.json was read whole */
+    bool compressed;                   /* the shards of some stream are */
+    uint64_t n_samples;                /* of the streams whose index.json was read whole */
+    StreamSize sizes[JOB_STREAMS_MAX]; /* of these */
     DatasetSources sources;
 } DatasetLook;
 

@@ -17,9 +17,11 @@ enum {
     AHEAD_BYTES = 256 << 20, /* what session.c lets the loader take, */
     AHEAD_STEPS = 64,        /* and loader.c */
     SAMPLE_HASHES_BYTES = 256 << 20,
-    STORE_BYTES = 256 << 20, /* SDTRAIN_S3_MEMORY_BYTES as it comes */
+    STORE_BYTES = 256 << 20,      /* SDTRAIN_S3_MEMORY_BYTES as it comes */
+    STORE_LEAST_BYTES = 16 << 20, /* connections, and what TLS keeps of each */
 };
-static const uint64_t SHARDS_BYTES = UINT64_C(1) << 30; /* whole shards without a cache */
+static const uint64_t SHARDS_BYTES = UINT64_C(1)
+                                     << 30; /* a stream's whole shards without a cache */
 
 static const char *const name_of[MEMORY_USES] = {
     [MEMORY_WEIGHTS] = "master weights",
@@ -94,23 +96,59 @@ static uint64_t grain_bytes(const Counting *c)
            mse_loss_workspace_bytes(c->device, latents);
 }
 
+/* Bytes of samples that a stream's reads ahead hold: no more than the samples that are asked for, each read again in
+ * every pass over the stream, of which they may touch one more than they fill. */
+static uint64_t ahead_bytes(const Counting *c, const StreamSize *size)
+{
+    const Job *job = c->job;
+    const uint64_t most = (uint64_t)job->data.read_ahead_bytes;
+    const uint64_t a_step = (uint64_t)(c->share * job->train.grain);
+    const uint64_t asked = MIN((uint64_t)job->data.read_ahead, (uint64_t)job->train.steps * a_step);
+    if (!size || size->n_bytes == 0 || size->n_bytes >= most)
+        return most;
+    return MIN(most, (DIV_ROUND_UP(asked, MAX(size->n_samples, UINT64_C(1))) + 1) * size->n_bytes);
+}
+
+/* Bytes of its whole shards: each is there once, and once more while it arrives. */
+static uint64_t shards_bytes(const StreamSize *size)
+{
+    const bool known = size && size->n_bytes > 0 && size->n_bytes < SHARDS_BYTES;
+    return known ? MIN(2 * size->n_bytes, SHARDS_BYTES) : SHARDS_BYTES;
+}
+
+/* The store's second tries of reads take as much again as what is read at once: of data and of a checkpoint. */
+static uint64_t store_bytes(const Counting *c, uint64_t ahead)
+{
+    uint64_t at_once = ahead;
+    if (is_remote(c->job->checkpoint.uri))
+        at_once += c->n + (c->job->train.ema.enabled ? 3 : 2) * c->shard;
+    return MIN(STORE_LEAST_BYTES + at_once, (uint64_t)STORE_BYTES);
+}
+
 static void count_data(const Counting *c, const MemoryData *data, MemoryPlan *plan)
 {
     const Job *job = c->job;
     bool remote = false;
-    for (size_t i = 0; i < job->data.n_streams; i++)
-        remote = remote || is_remote(job->data.streams[i].uri);
+    uint64_t ahead = 0, shards = 0;
+    for (size_t i = 0; i < job->data.n_streams; i++) {
+        const StreamSize *size = data && data->sizes ? &data->sizes[i] : NULL;
+        const bool is_far = is_remote(job->data.streams[i].uri);
+        remote |= is_far;
+        if (is_far)
+            ahead = MIN(ahead + ahead_bytes(c, size), (uint64_t)job->data.read_ahead_bytes);
+        if (!job->data.cache_dir && (is_far || (data && data->compressed)))
+            shards += shards_bytes(size);
+    }
     const uint64_t step = MAX(samples_bytes(c, (uint64_t)(c->share * job->train.grain)), 1);
     const uint64_t slots = CLAMP((uint64_t)AHEAD_BYTES / step, UINT64_C(1), (uint64_t)AHEAD_STEPS);
     uint64_t *bytes = &plan->bytes[MEMORY_DATA];
     *bytes = MIN(slots, (uint64_t)job->train.steps) * step;
-    *bytes += remote ? (uint64_t)job->data.read_ahead_bytes : 0;
-    if (!job->data.cache_dir && (remote || (data && data->compressed)))
-        *bytes += SHARDS_BYTES;
+    *bytes += ahead + shards;
     if (data)
         *bytes += MIN(8 * data->n_samples, (uint64_t)SAMPLE_HASHES_BYTES);
     plan->bytes[MEMORY_LIBRARIES] =
-        LIBRARIES_BYTES + (remote || is_remote(job->checkpoint.uri) ? STORE_BYTES : 0);
+        LIBRARIES_BYTES +
+        (remote || is_remote(job->checkpoint.uri) ? store_bytes(c, ahead + shards) : 0);
 }
 
 enum {

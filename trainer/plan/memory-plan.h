@@ -44,6 +44,7 @@ typedef struct MemoryPlan {
 typedef struct MemoryData {
     bool compressed;
     uint64_t n_samples;
+    const StreamSize *sizes; /* of each stream of the job; NULL: they may have any size */
 } MemoryData;
 
 /* network: planned; its memory need not be allocated. */

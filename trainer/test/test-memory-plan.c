@@ -6,6 +6,8 @@
 #include "trainer/plan/memory-plan.h"
 #include "trainer/test/testing-job.h"
 
+#include <string.h>
+
 static TestingJob files;
 
 static uint64_t copy_of(JobDevice device, bool blocking, bool ema, int zero_stage, int world_size)
@@ -46,6 +48,53 @@ static void a_save_copies_where_the_host_cannot_read(void **state)
 }
 
 #define GIB (UINT64_C(1) << 30)
+#define MIB (UINT64_C(1) << 20)
+
+/* Data and libraries of a rank whose stream lies elsewhere. */
+static uint64_t far_bytes(const StreamSize *size, bool compressed, const char *cache)
+{
+    Error err = ERROR_INIT;
+    UnetConfig config;
+    MemoryPlan plan;
+    const int one = 1;
+    const DatasetShape shape = {
+        .channels = 4, .height = 8, .width = 8, .text_tokens = 7, .text_dim = 32};
+    const MemoryData data = {.compressed = compressed, .n_samples = 100, .sizes = size};
+    Job *job = testing_job_parse(files.text);
+    free(job->data.streams[0].uri);
+    job->data.streams[0].uri = strdup("s3://bucket/data");
+    if (cache)
+        job->data.cache_dir = strdup(cache);
+    if (unet_config_read(job->model.config_uri, store_get_uri, &config, &err) < 0 ||
+        memory_plan_worlds(job, &config, &shape, &data, &one, 1, &plan, &err) < 0)
+        fail_msg("%s", err.text);
+    job = job_free(job);
+    return plan.bytes[MEMORY_DATA] + plan.bytes[MEMORY_LIBRARIES];
+}
+
+/* A rank has no more of its data under way than there are. */
+static void small_data_need_little(void **state)
+{
+    (void)state;
+    const StreamSize tiny = {.n_samples = 100, .n_bytes = MIB}, large = {100, 2 * GIB}, none = {0};
+    for (int compressed = 0; compressed <= 1; compressed++) {
+        const uint64_t most = far_bytes(NULL, compressed, NULL);
+        assert_in_range(most, GIB + 320 * MIB, GIB + 400 * MIB);
+        assert_int_equal(far_bytes(&none, compressed, NULL), most);
+        assert_int_equal(far_bytes(&large, compressed, NULL), most);
+        assert_in_range(far_bytes(&tiny, compressed, NULL), 48 * MIB, 64 * MIB);
+        assert_in_range(far_bytes(&tiny, compressed, "/tmp/cache"), 48 * MIB, 60 * MIB);
+        assert_in_range(far_bytes(&large, compressed, "/tmp/cache"), 128 * MIB, 200 * MIB);
+        /* Samples that are asked for touch two passes; the store's second tries take as much again. */
+        const StreamSize twice = {.n_samples = 100, .n_bytes = 2 * MIB};
+        assert_int_equal(far_bytes(&twice, compressed, "/tmp/cache") -
+                             far_bytes(&tiny, compressed, "/tmp/cache"),
+                         4 * MIB);
+    }
+    const StreamSize medium = {.n_samples = 1 << 20,
+                               .n_bytes = 100 * MIB}; /* each shard once, and as it arrives */
+    assert_in_range(far_bytes(&medium, true, NULL), (200 + 64 + 32 + 16 + 200) * MIB, 600 * MIB);
+}
 
 /* What is too little is told with each use, and with what a job may change. */
 static void too_little_says_what_needs_less(void **state)
@@ -85,7 +134,8 @@ static void too_little_says_what_needs_less(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_copies_where_the_host_cannot_read),
-                                       cmocka_unit_test(too_little_says_what_needs_less)};
+                                       cmocka_unit_test(too_little_says_what_needs_less),
+                                       cmocka_unit_test(small_data_need_little)};
     testing_job_open(&files);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     testing_job_close(&files);

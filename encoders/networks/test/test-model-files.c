@@ -484,7 +484,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
             break;
         case 7:
             (void)snprintf(t->dtype, sizeof(t->dtype), "I32");
-            second = "holds integers";
+            second = " is I32; convert it";
             break;
         case 8: /* nor is one of 2x1 */
             t->n_dims = 4;

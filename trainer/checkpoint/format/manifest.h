@@ -91,6 +91,16 @@ size_t manifest_committed(const Manifest *manifest, char (*ret)[CHECKPOINT_FOLDE
 size_t manifest_objects(const Manifest *manifest, const ObjectRecord **ret);
 /* The metrics of its history, in the order of steps; returns how many. */
 size_t manifest_segments(const Manifest *manifest, const MetricsSegment **ret);
+/* What a job's network is to a checkpoint. */
+typedef struct ManifestNetwork {
+    int64_t n_elements, n_tensors;
+    int64_t chunk_elements; /* as the state is cut; manifest_chunk_elements(): any */
+    bool keeps_ema;         /* false: a checkpoint with one does not fit */
+} ManifestNetwork;
+int64_t manifest_chunk_elements(const Manifest *manifest);
+/* -EBADMSG, naming the first difference, where the state is not that of such a network. source names the manifest. */
+int manifest_check_network(const Manifest *manifest, const char *source,
+                           const ManifestNetwork *network, Error *err);
 /* -EBADMSG, naming the first difference, unless job identity, data and algorithms are those of
  * facts. (job, generation and numerics may differ: the caller decides about the last.) */
 int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);

@@ -3,6 +3,7 @@
 #include "trainer/data/mds/npy.h"
 
 #include "base/cleanup.h"
+#include "base/file-kind.h"
 
 #include <string.h>
 
@@ -73,8 +74,10 @@ static int parse_header(const char *source, const char *header, MdsArray *array,
 int npy_parse(const char *source, const void *data, size_t n_bytes, MdsArray *ret, Error *err)
 {
     const uint8_t *p = data;
+    char kind[128];
     if (n_bytes < 12 || memcmp(p, "\x93NUMPY", 6) != 0)
-        return error_set(err, -EINVAL, "%s is not a .npy file", source);
+        return error_set(err, -EINVAL, "%s is not a .npy file%s", source,
+                         file_kind_words(data, n_bytes, kind, sizeof(kind)));
     if (p[6] < 1 || p[6] > 3)
         return error_set(err, -EINVAL, "%s: format version %d is not known", source, p[6]);
 

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* raw-kind.c - see raw-kind.h. */
-#include "prep/raw/raw-kind.h"
+/* file-kind.c - see file-kind.h. */
+#include "base/file-kind.h"
 
 #include "base/json.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
@@ -20,7 +21,14 @@ static const struct {
      "xz"},
     {"7z\xbc\xaf", "a 7z archive"},
     {"PAR1", "Parquet"},
-    {"version https://git-lfs", "a pointer of Git LFS, whose file was not fetched"},
+    {"version https://git-lfs", "a pointer of Git LFS, whose file was not fetched (git lfs pull)"},
+    {"\x80\x02", "a pickle"},
+    {"\x80\x03", "a pickle"},
+    {"\x80\x04", "a pickle"},
+    {"\x80\x05", "a pickle"},
+    {"\x93NUMPY", "a NumPy array"},
+    {"\x89HDF\r\n", "HDF5"},
+    {"GGUF", "GGUF"},
 };
 
 /* Texts may have blanks and a byte order mark in front, and letters of either size. */
@@ -42,7 +50,7 @@ static size_t blank_bytes(const char *p, size_t n)
     return at;
 }
 
-const char *raw_kind_of(const void *bytes, size_t n_bytes)
+const char *file_kind_of(const void *bytes, size_t n_bytes)
 {
     const char *p = bytes;
     for (size_t i = 0; i < ELEMENTSOF(magics); i++) {
@@ -57,4 +65,11 @@ const char *raw_kind_of(const void *bytes, size_t n_bytes)
             return texts[i].kind;
     }
     return NULL;
+}
+
+const char *file_kind_words(const void *bytes, size_t n_bytes, char *ret, size_t size)
+{
+    const char *kind = file_kind_of(bytes, n_bytes);
+    (void)snprintf(ret, size, "%s%s", kind ? "; it is " : "", kind ? kind : "");
+    return ret;
 }
