@@ -195,6 +195,7 @@ static int look_at_stream(const Job *job, const DatasetTerms *terms, size_t stre
     const MdsSchema *schema = &first->entry.schema;
     look->compressed = look->compressed || *first->entry.compression;
     look->n_samples += first->n_samples;
+    look->samples[stream] = first->only ? 0 : first->n_samples;
     if (r == 0)
         r = dataset_terms_find(terms, job, schema, store_uri(store), &latents, &text, err);
     if (r < 0)

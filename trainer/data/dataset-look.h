@@ -14,8 +14,9 @@ typedef struct DatasetLook {
     DatasetShape shape;
     /* False: only a sample of a large compressed shard would tell height and width. */
     bool sides_known;
-    bool compressed;    /* the shards of some stream are */
-    uint64_t n_samples; /* of the streams whose index.json was read whole */
+    bool compressed;                   /* the shards of some stream are */
+    uint64_t n_samples;                /* of the streams whose index.json was read whole */
+    uint64_t samples[JOB_STREAMS_MAX]; /* of each stream; 0: its index.json was not read whole */
     DatasetSources sources;
 } DatasetLook;
 
