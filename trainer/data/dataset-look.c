@@ -195,7 +195,6 @@ static int look_at_stream(const Job *job, const DatasetTerms *terms, size_t stre
     const MdsSchema *schema = &first->entry.schema;
     look->compressed = look->compressed || *first->entry.compression;
     look->n_samples += first->n_samples;
-    look->samples[stream] = first->only ? 0 : first->n_samples;
     if (r == 0)
         r = dataset_terms_find(terms, job, schema, store_uri(store), &latents, &text, err);
     if (r < 0)
@@ -225,6 +224,7 @@ int dataset_look(const Job *job, DatasetLook *ret, Error *err)
     }
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
         r = look_at_stream(job, &terms, i, first, &look, err);
+        look.samples[i] = first->only ? 0 : first->n_samples;
         if (r < 0)
             r = error_prefix(err, r, "data.streams[%zu].uri", i);
     }

@@ -14,10 +14,11 @@ typedef struct DatasetLook {
     DatasetShape shape;
     /* False: only a sample of a large compressed shard would tell height and width. */
     bool sides_known;
-    bool compressed;                   /* the shards of some stream are */
-    uint64_t n_samples;                /* of the streams whose index.json was read whole */
-    uint64_t samples[JOB_STREAMS_MAX]; /* of each stream; 0: its index.json was not read whole */
+    bool compressed;    /* the shards of some stream are */
+    uint64_t n_samples; /* of the streams whose index.json was read whole */
     DatasetSources sources;
+    /* Of each stream; 0: its index.json was not read whole. */
+    uint64_t samples[JOB_STREAMS_MAX];
 } DatasetLook;
 
 /* Reads each stream's index.json, one sample where its encoding does not tell the shapes, and the empty text. */

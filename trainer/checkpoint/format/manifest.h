@@ -50,6 +50,15 @@ typedef struct CheckpointFacts {
     char job_terms[JOB_TERMS_MAX], dataset_terms[DATASET_TERMS_MAX];
 } CheckpointFacts;
 
+/* The keys in which two sets of facts differ, as json_diff_format() writes them: of the jobs, the data, the numerics.
+ * 0 where nothing is known to differ, as where only the hashes are known. */
+size_t facts_diff_job(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
+                      size_t size);
+size_t facts_diff_dataset(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
+                          size_t size);
+size_t facts_diff_numerics(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
+                           size_t size);
+
 /* An object that holds the metrics of a range of steps, one line a step. */
 typedef struct MetricsSegment {
     char key[METRICS_KEY_MAX];
@@ -99,11 +108,3 @@ size_t manifest_segments(const Manifest *manifest, const MetricsSegment **ret);
 /* -EBADMSG, naming what differs by its keys with both values, unless job identity, data and algorithms are those of
  * facts. (job, generation and numerics may differ: the caller decides about the last.) */
 int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);
-/* The keys in which two sets of facts differ, as json_diff_format() writes them: of the jobs, the data, the numerics.
- * 0 where nothing is known to differ, as where only the hashes are known. */
-size_t facts_diff_job(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
-                      size_t size);
-size_t facts_diff_dataset(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
-                          size_t size);
-size_t facts_diff_numerics(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
-                           size_t size);
