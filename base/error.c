@@ -16,8 +16,8 @@ static void error_vset(Error *err, int r, const char *format, va_list ap)
 
     err->code = r;
     (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* truncation is fine */
-    printable_make(err->text); /* keys, values and peers' words are in it */
     printable_end(err->text);
+    printable_make(err->text); /* keys, values and peers' words are in it */
 }
 
 int error_set(Error *err, int r, const char *format, ...)

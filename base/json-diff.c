@@ -64,6 +64,44 @@ size_t json_each_difference(const json_t *was, const json_t *is, JsonDifference 
     return w.n;
 }
 
+/* ---- flat ---- */
+
+static bool holds_objects(const json_t *json)
+{
+    for (size_t i = 0; i < json_array_size(json); i++)
+        if (!json_is_object(json_array_get(json, i)))
+            return false;
+    return json_array_size(json) > 0;
+}
+
+static void flatten(json_t *to, const char *path, int depth, json_t *json)
+{
+    const char *name;
+    json_t *value;
+    size_t i;
+    if (depth < DEPTH_MAX && json_is_object(json) && json_object_size(json) > 0)
+        json_object_foreach (json, name, value) {
+            _cleanup_free_ char *below = memory_format("%s%s%s", path, *path ? "." : "", name);
+            flatten(to, below, depth + 1, value);
+        }
+    else if (depth < DEPTH_MAX && holds_objects(json))
+        json_array_foreach (json, i, value) {
+            _cleanup_free_ char *below = memory_format("%s[%zu]", path, i);
+            flatten(to, below, depth + 1, value);
+        }
+    else
+        json_object_set(to, path, json);
+}
+
+json_t *json_flat(const json_t *json)
+{
+    json_t *to = json_object();
+    flatten(to, "", 0, (json_t *)(uintptr_t)json); /* read only */
+    return to;
+}
+
+/* ---- text ---- */
+
 static char *value_text(const json_t *value, int digits)
 {
     if (!value)
@@ -109,5 +147,23 @@ size_t json_diff_format(const json_t *was, const json_t *is, char *text, size_t 
     if (line.n_more > 0)
         (void)snprintf(text + line.used, size - line.used, "%s%zu more", line.used ? "; and " : "",
                        line.n_more);
+    return n;
+}
+
+static json_t *flat_of_text(const char *text)
+{
+    json_t *json = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    json_t *flat = json_is_object(json) ? json_flat(json) : NULL;
+    json_decref(json);
+    return flat;
+}
+
+size_t json_diff_texts(const char *was, const char *is, char *text, size_t size)
+{
+    json_t *a = flat_of_text(was), *b = flat_of_text(is);
+    *text = '\0';
+    size_t n = a && b ? json_diff_format(a, b, text, size) : 0;
+    json_decref(a);
+    json_decref(b);
     return n;
 }

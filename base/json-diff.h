@@ -3,7 +3,7 @@
  *
  * Identities are hashes of canonical objects. Two hashes tell that something differs; people need to know what.
  *
- * Ownership: paths and values are borrowed during the call.
+ * Ownership: paths and values are borrowed during the call. json_flat() gives the caller a reference.
  * Units:     bytes.
  * Errors:    none.
  * Threads:   any.
@@ -13,6 +13,10 @@
 #include "base/macro.h"
 
 #include <jansson.h>
+
+/* One object of all that lies in json, by its path: {"data.streams[1].proportion": 0.5}. Arrays of other values than
+ * objects stay whole. The caller's. */
+json_t *json_flat(const json_t *json);
 
 /* was, is: NULL where the key is missing. The path is "train.optimizer.lr". */
 typedef void (*JsonDifference)(void *context, const char *path, const json_t *was,
@@ -25,3 +29,5 @@ size_t json_each_difference(const json_t *was, const json_t *is, JsonDifference 
 /* The same as text: "side was 256, is 512; keep.width was missing, is \"int64\"". What does not fit is counted in the
  * end: "; and 3 more". A value has 60 bytes at most. "" without a difference. */
 size_t json_diff_format(const json_t *was, const json_t *is, char *text, size_t size);
+/* The same of two texts, made flat; 0 and "" where one of them is no JSON object. */
+size_t json_diff_texts(const char *was, const char *is, char *text, size_t size);

@@ -4,16 +4,42 @@
 
 #include <string.h>
 
+/* The bytes of the character at p; 0: there is none. As JSON has it: no surrogates, nothing longer than it must be. */
+static size_t character_at(const unsigned char *p, size_t n, uint32_t *ret_code)
+{
+    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    size_t length = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 0;
+    uint32_t code = length <= 1 ? p[0] : p[0] & (0x7fU >> length);
+    for (size_t i = 1; i < length; i++) {
+        if (i >= n || (p[i] & 0xc0) != 0x80)
+            return 0;
+        code = code << 6 | (p[i] & 0x3fU);
+    }
+    bool is_surrogate = code >= 0xd800 && code < 0xe000;
+    *ret_code = code;
+    return p[0] >= 0xf8 || code < least[length] || is_surrogate || code > 0x10ffff ? 0 : length;
+}
+
+/* C1, and what changes the direction in which the text beside it is shown: "exe.gpj" may be read as "jpg.exe". */
+static bool is_steering(uint32_t code)
+{
+    return (code >= 0x80 && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+           (code >= 0x202a && code <= 0x202e) || (code >= 0x2066 && code <= 0x206f);
+}
+
 void printable_make_bytes(char *text, size_t n)
 {
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)text[i], next = i + 1 < n ? (unsigned char)text[i + 1] : 0;
-        if (c == '\n' || c == '\r')
-            text[i] = ' ';
-        else if ((c < ' ' && c != '\t') || c == 127)
-            text[i] = '?';
-        else if (c == 0xc2 && next >= 0x80 && next < 0xa0) /* U+0080 to U+009F */
-            text[i] = text[i + 1] = '?';
+    for (size_t i = 0; i < n;) {
+        uint32_t code;
+        size_t length = character_at((unsigned char *)text + i, n - i, &code);
+        if (length == 0) { /* a terminal may take a bare byte for C1 */
+            code = (unsigned char)text[i];
+            length = 1;
+        }
+        const bool is_end = code == '\n' || code == '\r' || code == 0x2028 || code == 0x2029;
+        if (is_end || (code < ' ' && code != '\t') || code == 127 || is_steering(code))
+            memset(text + i, is_end ? ' ' : '?', length);
+        i += length;
     }
 }
 
@@ -32,27 +58,11 @@ void printable_end(char *text)
         *first = '\0';
 }
 
-/* The bytes of the character at p; 0: there is none. As JSON has it: no surrogates, nothing longer than it must be. */
-static size_t character_at(const unsigned char *p, size_t n)
-{
-    static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-    size_t length = p[0] < 0x80 ? 1 : p[0] >= 0xf0 ? 4 : p[0] >= 0xe0 ? 3 : p[0] >= 0xc0 ? 2 : 0;
-    if (length <= 1)
-        return length;
-    uint32_t code = p[0] & (0x7fU >> length);
-    for (size_t i = 1; i < length; i++) {
-        if (i >= n || (p[i] & 0xc0) != 0x80)
-            return 0;
-        code = code << 6 | (p[i] & 0x3fU);
-    }
-    bool is_surrogate = code >= 0xd800 && code < 0xe000;
-    return p[0] >= 0xf8 || code < least[length] || is_surrogate || code > 0x10ffff ? 0 : length;
-}
-
 void printable_repair_bytes(char *text, size_t n)
 {
     for (size_t i = 0; i < n;) {
-        size_t length = character_at((const unsigned char *)text + i, n - i);
+        uint32_t code;
+        size_t length = character_at((const unsigned char *)text + i, n - i, &code);
         if (length == 0)
             text[i] = '?';
         i += MAX(length, (size_t)1);

@@ -13,7 +13,9 @@
 
 #include "base/macro.h"
 
-/* Replaces each control character (C0 but tab, DEL, C1 in UTF-8) with '?' and each line end with a space. */
+/* Replaces each control character (C0 but tab, DEL, C1 in UTF-8 and as bare bytes) and each one that steers the
+ * direction of writing (U+202E and its like) with '?' for each of its bytes, and each line end (U+2028, too) with
+ * spaces. Half a character at the end is bare bytes, so printable_end() comes first. */
 void printable_make(char *text);
 /* Takes away the half of a character with which a text ends that was cut: JSON takes none. */
 void printable_end(char *text);

@@ -85,3 +85,14 @@ const char *proxy_named(const char *url, char ret[PROXY_TEXT_BYTES])
                    proxy, (int)MIN(strcspn(place, "/?#"), (size_t)100), place, *name);
     return ret;
 }
+
+void proxy_add_secrets(SecretSet *set)
+{
+    static const char *const names[] = {"http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy",
+                                        "ALL_PROXY"};
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        const char *proxy = getenv(names[i]);
+        if (proxy)
+            secret_set_add_url_user(set, proxy);
+    }
+}

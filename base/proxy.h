@@ -9,9 +9,11 @@
  */
 #pragma once
 
-#include "base/macro.h"
+#include "base/secret-set.h"
 
 enum { PROXY_TEXT_BYTES = 192 };
 
 /* ", through the proxy http://127.0.0.1:9 of http_proxy", without a password; "": the URL is asked directly. */
 const char *proxy_named(const char *url, char ret[PROXY_TEXT_BYTES]);
+/* Adds users and passwords of all proxies of the environment: libcurl and the proxy itself may repeat them. */
+void proxy_add_secrets(SecretSet *set);

@@ -141,6 +141,7 @@ static const Field job_run_fields[] = {
 static const Field history_fields[] = {
     TEXT(HistoryRecord, "cluster", cluster, MAYBE),
     INT64(HistoryRecord, "revision", revision, MAYBE),
+    INT64(HistoryRecord, "lease", lease, MAYBE),
     ELEMENTS(HistoryRecord, FIELD_ARRAY, "runs", runs, n_runs, MAYBE, JobRun, job_run_fields, RECORD_RUNS_MAX,
              "job"),
 };
@@ -168,6 +169,8 @@ static const Field node_fields[] = {
     INT64(NodeRecord, "memory_bytes", memory_bytes, MAYBE),
     INT(NodeRecord, "gpus", n_gpus, MAYBE, 0, RECORD_SLOTS_MAX),
     INT(NodeRecord, "lease_sec", lease_sec, MAYBE, 0, INT32_MAX),
+    INT64(NodeRecord, "stranger_lease", stranger_lease, MAYBE),
+    INT64(NodeRecord, "stranger_revision", stranger_revision, MAYBE),
     TEXT(NodeRecord, "price_class", price_class, MAYBE),
 };
 

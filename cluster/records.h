@@ -73,11 +73,9 @@ typedef struct LeaderRecord {
     char journal[256]; /* path of the controller's journal; empty: it keeps none */
     char page[160];    /* ADDRESS:PORT of the controller's pages; empty: it has none */
     int deaths; /* leaders that died in a row, on the same records, before this one took over */
-    /* Digest of the records on which they died; has a meaning if deaths is not 0. */
-    int64_t records;
-    /* End of the time in which the new leader decides nothing; 0: it decides. */
-    uint64_t still_until_usec;
-    int lease_sec; /* the controller's setting; 0: not told */
+    int64_t records;           /* digest of the records on which they died, if deaths is not 0 */
+    uint64_t still_until_usec; /* until then the new leader decides nothing; 0: it decides */
+    int lease_sec;             /* the controller's setting; 0: not told */
     /* What the controller decides by: "config" of docs/reference/journal.md, without admit; empty: not told. */
     char settings[512];
     LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
@@ -111,6 +109,7 @@ typedef struct JobRun {
 typedef struct HistoryRecord {
     char cluster[17];             /* etcd's cluster id, hex; empty: none was seen */
     int64_t revision;             /* the highest revision seen */
+    int64_t lease;                /* that the node's record was last put under; 0: not known */
     JobRun runs[RECORD_RUNS_MAX]; /* newest last */
     size_t n_runs;
 } HistoryRecord;
@@ -143,9 +142,10 @@ typedef struct NodeRecord {
     size_t n_runs;
     char price_class[RECORD_PRICE_CLASS_MAX + 1]; /* the node's label `price`; empty: none */
     char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
-    /* Words for what the node's version can do and its rights allow, blanks between. */
-    char features[64];
-    int lease_sec; /* the node's setting; 0: not told */
+    char features[64]; /* words for what its version can do and its rights allow, blanks between */
+    int lease_sec;     /* the node's setting; 0: not told */
+    int64_t stranger_lease;    /* of the last record of another writer under this name */
+    int64_t stranger_revision; /* of that record; 0: there was none lately */
 } NodeRecord;
 
 /* ---- health/<node>: written by the node when a finding changes, and after five minutes for the ages.

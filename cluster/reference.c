@@ -83,8 +83,7 @@ static const FieldHelp helps[] = {
     {"before[].at_usec", "when its key went"},
 
     {"nodes.name", "name of the node, as in the key"},
-    {"nodes.machine_id",
-     "identity of the machine; a live name of another machine is not taken over"},
+    {"nodes.machine_id", "identity of the machine, as it says itself"},
     {"nodes.boot_id", "identity of this boot of its kernel"},
     {"nodes.incarnation",
      "when this sdtraind started; it stays when a lease is lost, and changes with a restart"},
@@ -108,6 +107,10 @@ static const FieldHelp helps[] = {
     {"nodes.features",
      "words for what its version can do and its rights allow, such as `secrets` and `logs`"},
     {"nodes.lease_sec", "its setting `lease_sec`; 0: not told"},
+    {"nodes.stranger_lease",
+     "lease of the last record that another writer put under this name while "
+     "the node's own lease lived; 0: none did lately"},
+    {"nodes.stranger_revision", "revision of that record; 0: as above"},
     {"nodes.price_class", "the node's label `price`; empty: it has none"},
     {"runs[].job", "name of the job"},
     {"runs[].submission", "submission of that job"},

@@ -342,12 +342,13 @@ static int make_script(_unused_ const HttpRequest *request, HttpAnswer *ret,
 
 void live_pages_paths(LivePages *p, HttpPage ret[LIVE_PATHS])
 {
-    const HttpPage all[LIVE_PATHS] = {{"/", make_cluster, p},
-                                      {"/jobs/", make_job, p},
-                                      {"/events", make_cluster_stream, p},
-                                      {"/events/jobs/", make_job_stream, p},
-                                      {"/page.css", make_style, p},
-                                      {"/page.js", make_script, p}};
+    const HttpPage all[LIVE_PATHS] = {
+        {.path = "/", .make = make_cluster, .userdata = p},
+        {.path = "/jobs/", .make = make_job, .userdata = p},
+        {.path = "/events", .make = make_cluster_stream, .userdata = p},
+        {.path = "/events/jobs/", .make = make_job_stream, .userdata = p},
+        {.path = "/page.css", .make = make_style, .userdata = p},
+        {.path = "/page.js", .make = make_script, .userdata = p}};
     memcpy(ret, all, sizeof(all));
 }
 

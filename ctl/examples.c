@@ -18,6 +18,8 @@ static const struct {
      "sdctl job start job.json --set train.steps=500 --name try-1 --set checkpoint.uri=s3://runs/try-1 --dry-run",
      "sdctl job start sd2                     # it has stopped or failed: from its newest checkpoint"}},
     {"job show", {"sdctl job show sd2 > job.json           # the file, to be edited and started under another name"}},
+    {"job diff", {"sdctl job diff sd2 job.json             # would it go on from sd2's checkpoints?",
+     "sdctl job diff sd2 s3://runs/sd1/step-0000004000-o1-g1-0a1b2c3d/manifest.json -o json"}},
     {"job status", {"sdctl job status sd2",
      "sdctl job status sd2 --watch",
      "sdctl job status sd2 -o json | jq .eta_s"}},

@@ -24,6 +24,9 @@ const CtlVerb ctl_verbs[] = {
      "Checks a job file and submits it, or starts a job that has stopped or failed again from its newest checkpoint"},
     {"job", "show", job_show, "NAME", OPTION_CLUSTER, 0,
      "Prints the job file as it was submitted, as job start takes it again"},
+    {"job", "diff", job_diff, "NAME NAME|FILE|MANIFEST", OPTION_CLUSTER | OPTION_JSON, 0,
+     "In which keys two jobs, job files or checkpoints differ, and whether the second would go on from the first's "
+     "checkpoints"},
     {"job", "status", job_status, "NAME", OPTION_CLUSTER | OPTION_WATCH | OPTION_JSON, 0,
      "Phase, step, loss, ranks, incidents"},
     {"job", "list", job_list, NULL, OPTION_CLUSTER | OPTION_JSON, 0,

@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "daemon/health/doctor.h"
+#include "daemon/health/health-record.h"
 #include "daemon/health/probes.h"
 #include "daemon/machine.h"
 #include "daemon/metrics.h"
@@ -91,7 +92,7 @@ static int on_hangup(_unused_ sd_event_source *source, _unused_ const struct sig
         config_reload(d->config, &fresh);
         if (strcmp(d->config->trainer, fresh.trainer) != 0) /* fresh holds what was replaced */
             open_trainer(d);
-        kernel_watch_weigh(&d->probes); /* xid_actions may have changed */
+        probes_reload(&d->probes);
         log_info("configuration reloaded NODE=%s", d->config->node);
         node_touch(&d->manager->node);
     }
@@ -208,6 +209,7 @@ static void init_probes(Daemon *d)
                                .timers = &d->timers,
                                .etcd = d->etcd,
                                .boot_id = d->boot_id,
+                               .has_name = &d->manager->node.has_name,
                                .slots = &d->manager->workload.slots,
                                .userdata = d,
                                .began = on_probe_began,
@@ -281,8 +283,9 @@ static bool is_health_told(void *userdata)
 
 static void on_registered(void *userdata)
 {
-    const Daemon *d = userdata;
+    Daemon *d = userdata;
     status_ready(d->manager);
+    health_record_update(&d->probes, false); /* it waited for the name */
 }
 
 static void on_draining(void *userdata)

@@ -93,6 +93,12 @@ static void say_health(Line *line, const Manager *m)
         say(line, " (%.200s)", m->node.evidence);
 }
 
+static void say_stranger(Line *line, const Manager *m)
+{
+    if (m->node.stranger_revision != 0)
+        say(line, "; another writer puts nodes/%s, too", m->needs.config->node);
+}
+
 static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
 {
     int silent_sec = seconds(m->fence.contact_usec, now_usec);
@@ -115,6 +121,10 @@ static void put_together(Line *line, const DaemonStatus *s, const Manager *m, ui
 {
     const DaemonConfig *c = m->needs.config;
     say(line, "%s of cluster %s: ", c->node, c->cluster);
+    if (m->node.yields) {
+        say(line, "waits, nodes/%s is held under another one's lease", c->node);
+        return;
+    }
     if (!m->node.registered) {
         say(line,
             m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
@@ -130,6 +140,7 @@ static void put_together(Line *line, const DaemonStatus *s, const Manager *m, ui
             seconds(now_usec, m->drain_usec + (uint64_t)c->drain_sec * USEC_PER_SEC));
     say_jobs(line, m);
     say_health(line, m);
+    say_stranger(line, m);
     say_lease(line, m, now_usec);
 }
 

@@ -54,12 +54,20 @@ static void authenticated(EtcdCall *call, int r, const Error *err, ProtobufCMess
     if (r == 0) {
         const Pb__AuthenticateResponse *answer = (const Pb__AuthenticateResponse *)message;
         etcd->token = memory_text(answer->token);
+        secret_set_add(&etcd->secrets, etcd->token);
+        secret_set_add(&etcd->secrets, etcd->password); /* many tokens may have pushed it out */
     } else if (strstr(err->text, "authentication is not enabled")) {
         etcd->token = memory_text("");
         r = 0;
     }
     message_free(message);
     round_end(etcd, r, err);
+}
+
+void auth_tell(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES])
+{
+    (void)snprintf(ret, ETCD_WORDS_BYTES, "%s", words);
+    secret_set_take_out(&etcd->secrets, ret);
 }
 
 bool auth_ready(Etcd *etcd)

@@ -213,11 +213,13 @@ static void on_call_ended(void *userdata, const RpcStatus *status)
     }
     if (r == 0)
         r = -EIO;
+    char words[ETCD_WORDS_BYTES];
+    auth_tell(call->etcd, status->text, words);
     (void)error_set(&call->error, r, "etcd at %s: %s: %s", status->endpoint->address,
                     call->method->purpose,
-                    status->silent  ? "it is silent"
-                    : *status->text ? status->text
-                                    : "no answer");
+                    status->silent ? "it is silent"
+                    : *words       ? words
+                                   : "no answer");
     judge_endpoint(status);
     if (!call->anonymous && auth_token_refused(status) && ++call->n_tokens <= TOKENS_MAX) {
         auth_forget(call->etcd);

@@ -23,6 +23,7 @@ static int open_all(Etcd *etcd, const EtcdOptions *options, Error *err)
     if (options->user) {
         etcd->user = memory_text(options->user);
         etcd->password = memory_text(options->password);
+        secret_set_add(&etcd->secrets, etcd->password);
     }
     r = etcd_watchdog_open(etcd, err);
     if (r < 0)
@@ -102,5 +103,6 @@ Etcd *etcd_free(Etcd *etcd)
         explicit_bzero(etcd->password, strlen(etcd->password));
     free(etcd->password);
     free(etcd->token);
+    secret_set_clear(&etcd->secrets);
     return etcd_unref(etcd);
 }

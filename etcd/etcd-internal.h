@@ -25,6 +25,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/secret-set.h"
 #include "etcd.pb-c.h"
 #include "etcd/etcd.h"
 #include "etcd/wire.h"
@@ -59,6 +60,7 @@ struct Etcd {
     LIST_HEAD(, EtcdCall) calls;
 
     char *user, *password;
+    SecretSet secrets;        /* password and token: what a member is handed */
     char *token;              /* NULL: none yet; "": the server has no users */
     EtcdCall *authenticating; /* the request for a token in flight; NULL: none */
     unsigned auth_round; /* counts token requests; a waiting call notes the count it waits in */
@@ -215,6 +217,9 @@ extern const WireMethod range_method;
 
 /* Returns true when requests can be sent (there is a token, or none is needed); else asks for a token. */
 bool auth_ready(Etcd *etcd);
+enum { ETCD_WORDS_BYTES = 400 };
+/* Makes a server's words fit to be told: without our password and token. */
+void auth_tell(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES]);
 /* Drops the token, so that the next attempt asks for another one. */
 void auth_forget(Etcd *etcd);
 /* Tells whether the server refused the token (and not the user's rights). */

@@ -218,6 +218,9 @@ DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
 /* Revokes the lease, so that its keys vanish now, and stops renewing. The lease may be freed before
  * or after done (may be NULL) has run; the call in *ret (ret may be NULL) cancels it. -ESTALE: no lease is held. */
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
+/* Revokes a lease of which only the id is known, such as one that the caller held before it was restarted. done gets
+ * -ESTALE when it is gone already; as above otherwise. */
+int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
 
 /* ---- election ---- */
 

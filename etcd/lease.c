@@ -210,8 +210,10 @@ static void on_witness_ended(void *userdata, const RpcStatus *status)
         return;
     }
     if (status->code == WIRE_PERMISSION_DENIED && !lease->complained) {
+        char words[ETCD_WORDS_BYTES];
+        auth_tell(lease->etcd, status->text, words);
         log_warning("etcd at %s: a lease is not renewed because %s can't be read: %s",
-                    status->endpoint->address, lease->witness_key, status->text);
+                    status->endpoint->address, lease->witness_key, words);
         lease->complained = true;
     }
     lease->stream = rpc_cancel(lease->stream);
@@ -350,17 +352,13 @@ static void revoked(EtcdCall *call, int r, const Error *err, ProtobufCMessage *m
     message_free(message);
 }
 
-int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
+int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
 {
     Pb__LeaseRevokeRequest request = PB__LEASE_REVOKE_REQUEST__INIT;
     EtcdCall *call;
 
-    request.id = lease->id;
-    lease->revoked = true;
-    stop(lease);
-    if (request.id == 0)
-        return -ESTALE;
-    int r = call_new(lease->etcd, &revoke_method, &request.base, revoked, NULL, &call);
+    request.id = id;
+    int r = call_new(etcd, &revoke_method, &request.base, revoked, NULL, &call);
     if (r < 0)
         return r;
     call->repeatable = true;
@@ -370,4 +368,12 @@ int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, Etc
     if (ret)
         *ret = call;
     return 0;
+}
+
+int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
+{
+    const int64_t id = lease->id;
+    lease->revoked = true;
+    stop(lease);
+    return id == 0 ? -ESTALE : etcd_revoke(lease->etcd, id, done, userdata, ret);
 }

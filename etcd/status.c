@@ -32,6 +32,8 @@ static void on_status_answer(EtcdCall *call, int r, const Error *err, ProtobufCM
                          answer->errors[i]);
         used = MIN(used + (size_t)n, sizeof(status.errors) - 1);
     }
+    secret_set_take_out(&call->etcd->secrets, status.errors);
+    secret_set_take_out(&call->etcd->secrets, status.version);
     call->user.status(0, &ERROR_INIT, &status, call->userdata);
     message_free(message);
 }

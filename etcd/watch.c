@@ -199,9 +199,11 @@ static void stream_drop(EtcdWatch *watch)
 
 static void try_again(EtcdWatch *watch, const char *reason)
 {
+    char words[ETCD_WORDS_BYTES];
+    auth_tell(watch->etcd, reason, words);
     /* One line a spell, not one a try. */
     if (!watch->complained && watch->n_failures > 0)
-        log_warning("watch of %s is down: %s", watch->prefix, reason);
+        log_warning("watch of %s is down: %s", watch->prefix, words);
     watch->complained = watch->n_failures > 0;
     stream_drop(watch);
     timer_set(watch, backoff_usec(watch->n_failures++));

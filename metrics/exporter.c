@@ -166,8 +166,8 @@ static int make_health(_unused_ const HttpRequest *request, HttpAnswer *ret, voi
 static HttpPage *all_pages(const ExporterProgram *program)
 {
     HttpPage *pages = memory_zeroed(program->n_pages + 2, sizeof(*pages));
-    pages[0] = (HttpPage){.path = "/metrics", .make = make_metrics};
-    pages[1] = (HttpPage){.path = "/healthz", .make = make_health};
+    pages[0] = (HttpPage){.path = "/metrics", .make = make_metrics, .reserved = true};
+    pages[1] = (HttpPage){.path = "/healthz", .make = make_health, .reserved = true};
     for (size_t i = 0; i < program->n_pages; i++)
         pages[2 + i] = program->pages[i];
     return pages;

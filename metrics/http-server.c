@@ -19,11 +19,20 @@ enum {
     SOCKET_BYTES =
         32768,           /* what the kernel holds for a viewer that does not read; it takes twice */
     SILENT_MSEC = 30000, /* what was sent to a viewer is acknowledged by then */
+    /* More than libmicrohttpd accepts in one run, which is 10: those that make way leave in the next one. */
+    LEAVING_MAX = 32,
+    BACKLOG = 4096, /* a crowd that waits in the kernel would shut others out; it may allow fewer */
+    PEER_BYTES = 16,
 };
 
 typedef struct Visit {
     int fd; /* libmicrohttpd's; -EBADF: free place */
     uint64_t until_usec;
+    uint64_t serial;          /* a lower one is older */
+    uint8_t peer[PEER_BYTES]; /* of IPv6 the network alone */
+    bool finished;            /* the request came */
+    bool leaves;              /* its socket is shut down: it has no place any more */
+    bool reserved;            /* it asked for such a page */
     struct MHD_Connection *connection;
     HttpAnswer stream; /* of a viewer; next NULL: it is none */
     bool rests;        /* its stream has nothing now */
@@ -38,7 +47,8 @@ struct HttpServer {
     const HttpPage *pages;
     size_t n_pages;
     void *userdata;
-    Visit visits[HTTP_CONNECTIONS_MAX];
+    Visit visits[HTTP_CONNECTIONS_MAX + LEAVING_MAX];
+    uint64_t serial;
     bool has_room; /* since the last run: somebody left */
     char address[ADDRESS_BYTES];
 };
@@ -127,13 +137,9 @@ static ssize_t on_viewer_reads(void *userdata, _unused_ uint64_t position, char 
     return (ssize_t)n;
 }
 
-static enum MHD_Result send_stream(HttpServer *server, struct MHD_Connection *connection,
+static enum MHD_Result send_stream(Visit *visit, struct MHD_Connection *connection,
                                    const HttpAnswer *answer)
 {
-    Visit *visit = NULL;
-    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++)
-        if (server->visits[i].fd >= 0 && server->visits[i].connection == connection)
-            visit = &server->visits[i];
     struct MHD_Response *response =
         visit ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, STREAM_BYTES, on_viewer_reads,
                                                   visit, NULL)
@@ -184,6 +190,25 @@ static const HttpPage *find_page(const HttpServer *server, const char *path, con
     return NULL;
 }
 
+static Visit *find_visit(HttpServer *server, const struct MHD_Connection *connection)
+{
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++)
+        if (server->visits[i].fd >= 0 && server->visits[i].connection == connection)
+            return &server->visits[i];
+    return NULL;
+}
+
+/* Whether the places that no page has of its own are taken by others that have finished their requests. */
+static bool is_crowded(const HttpServer *server)
+{
+    int n = 0;
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++) {
+        const Visit *v = &server->visits[i];
+        n += v->fd >= 0 && v->finished && !v->leaves && !v->reserved;
+    }
+    return n >= HTTP_CONNECTIONS_MAX - HTTP_RESERVED;
+}
+
 static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connection,
                                   const char *path, const char *method,
                                   _unused_ const char *version, _unused_ const char *upload,
@@ -192,6 +217,14 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
     HttpServer *server = userdata;
     HttpRequest asked = {.n_viewers = count_viewers(server)};
     const HttpPage *page = find_page(server, path, &asked.rest);
+    Visit *visit = find_visit(server, connection);
+    const bool reserved = page && page->reserved, crowded = is_crowded(server);
+    if (visit) {
+        visit->finished = true;
+        visit->reserved = reserved;
+    }
+    if (crowded && !reserved)
+        return send_words(connection, MHD_HTTP_SERVICE_UNAVAILABLE, "too many ask at once");
     asked.last_id = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Last-Event-ID");
     if (!page)
         return send_words(connection, MHD_HTTP_NOT_FOUND, "there is no such page");
@@ -200,11 +233,68 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
     HttpAnswer answer = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     if (page->make(&asked, &answer, page->userdata ? page->userdata : server->userdata) < 0)
         return send_words(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "cannot make this page");
-    return answer.next ? send_stream(server, connection, &answer)
-                       : send_answer(connection, &answer);
+    return answer.next ? send_stream(visit, connection, &answer) : send_answer(connection, &answer);
 }
 
 /* ---- connections ---- */
+
+/* libmicrohttpd sees the end of the socket and does the rest. */
+static void send_away(Visit *visit)
+{
+    (void)shutdown(visit->fd, SHUT_RDWR); /* already closed by the other side is as good */
+    visit->until_usec = USEC_INFINITY;
+    visit->leaves = true;
+}
+
+static void name_peer(struct MHD_Connection *connection, uint8_t ret[PEER_BYTES])
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    memset(ret, 0, PEER_BYTES);
+    if (!info || !info->client_addr)
+        return;
+    const struct sockaddr_in *v4 = (const void *)info->client_addr;
+    const struct sockaddr_in6 *v6 = (const void *)info->client_addr;
+    if (info->client_addr->sa_family == AF_INET)
+        memcpy(ret + 8, &v4->sin_addr, sizeof(v4->sin_addr));
+    else if (IN6_IS_ADDR_V4MAPPED(&v6->sin6_addr))
+        memcpy(ret + 8, v6->sin6_addr.s6_addr + 12, sizeof(v4->sin_addr));
+    else
+        memcpy(ret, &v6->sin6_addr, 8);
+}
+
+/* The oldest of those that are there; peer: of that one's alone. */
+static Visit *oldest(HttpServer *server, bool finished, const uint8_t *peer, int *ret_n)
+{
+    Visit *found = NULL;
+    *ret_n = 0;
+    for (size_t i = 0; i < ELEMENTSOF(server->visits); i++) {
+        Visit *v = &server->visits[i];
+        if (v->fd < 0 || v->leaves || v->finished != finished || v->stream.next ||
+            (peer && memcmp(v->peer, peer, PEER_BYTES) != 0))
+            continue;
+        ++*ret_n;
+        if (!found || v->serial < found->serial)
+            found = v;
+    }
+    return found;
+}
+
+/* Before another one of that peer comes. */
+static void make_way(HttpServer *server, const uint8_t peer[PEER_BYTES])
+{
+    int n_own, n_unfinished, n_finished;
+    Visit *own = oldest(server, false, peer, &n_own);
+    Visit *unfinished = oldest(server, false, NULL, &n_unfinished);
+    Visit *finished = oldest(server, true, NULL, &n_finished);
+    const int n_all = n_unfinished + n_finished + count_viewers(server);
+    Visit *who = n_own >= HTTP_UNFINISHED_MAX   ? own
+                 : n_all < HTTP_CONNECTIONS_MAX ? NULL
+                 : unfinished                   ? unfinished
+                                                : finished;
+    if (who)
+        send_away(who);
+}
 
 static void on_connection(void *userdata, struct MHD_Connection *connection, void **context,
                           enum MHD_ConnectionNotificationCode code)
@@ -224,28 +314,30 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
     }
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    uint8_t peer[PEER_BYTES];
+    name_peer(connection, peer);
+    make_way(server, peer);
     for (size_t i = 0; info && i < ELEMENTSOF(server->visits); i++)
         if (server->visits[i].fd < 0) {
             server->visits[i] =
                 (Visit){.fd = info->connect_fd,
                         .connection = connection,
+                        .serial = ++server->serial,
                         .until_usec = clock_boottime_usec() + HTTP_CONNECTION_SEC * USEC_PER_SEC};
+            memcpy(server->visits[i].peer, peer, sizeof(peer));
             *context = &server->visits[i];
             return;
         }
 }
 
-/* libmicrohttpd ends idle connections alone: one that drips would stay. It sees the end of the
- * socket and does the rest. */
+/* libmicrohttpd ends idle connections alone: one that drips would stay. */
 static uint64_t end_long_visits(HttpServer *server, uint64_t now_usec)
 {
     uint64_t next_usec = USEC_INFINITY;
     for (size_t i = 0; i < ELEMENTSOF(server->visits); i++) {
         Visit *visit = &server->visits[i];
-        if (visit->fd >= 0 && visit->until_usec <= now_usec) {
-            (void)shutdown(visit->fd, SHUT_RDWR); /* already closed by the other side is as good */
-            visit->until_usec = USEC_INFINITY;
-        }
+        if (visit->fd >= 0 && visit->until_usec <= now_usec)
+            send_away(visit);
         if (visit->fd >= 0)
             next_usec = MIN(next_usec, visit->until_usec);
     }
@@ -343,7 +435,7 @@ static int listen_at(const char *address, char ret_address[ADDRESS_BYTES], Error
     const int on = 1;
     _cleanup_fd_ int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
-        bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, HTTP_CONNECTIONS_MAX) < 0)
+        bind(fd, found->ai_addr, found->ai_addrlen) < 0 || listen(fd, BACKLOG) < 0)
         r = -errno;
     freeaddrinfo(found);
     if (r == 0)
@@ -356,10 +448,10 @@ static int start(HttpServer *server, int *listener, Error *err)
     server->daemon =
         MHD_start_daemon(MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME, 0, NULL, NULL, on_request,
                          server, MHD_OPTION_LISTEN_SOCKET, *listener, MHD_OPTION_CONNECTION_LIMIT,
-                         (unsigned)HTTP_CONNECTIONS_MAX, MHD_OPTION_CONNECTION_TIMEOUT,
-                         (unsigned)HTTP_CONNECTION_SEC, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-                         (size_t)REQUEST_BYTES, MHD_OPTION_NOTIFY_CONNECTION, on_connection, server,
-                         MHD_OPTION_END);
+                         (unsigned)(HTTP_CONNECTIONS_MAX + LEAVING_MAX),
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)HTTP_CONNECTION_SEC,
+                         MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)REQUEST_BYTES,
+                         MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
     if (!server->daemon)
         return error_set(err, -EIO, "cannot start a server at %s", server->address);
     (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes it */

@@ -5,6 +5,11 @@
  * serves one request. There are at most HTTP_CONNECTIONS_MAX connections, and each lives at most
  * HTTP_CONNECTION_SEC, however slowly the other side reads or writes.
  *
+ * Nobody shuts the others out. Where there is no place left, the oldest connection that has not finished its request
+ * makes way for a new one, or else the oldest that does not take its answer. Before that, an address that has
+ * HTTP_UNFINISHED_MAX of such connections loses its own oldest; those that have finished count for no address, since a
+ * reverse proxy is one address. HTTP_RESERVED places are taken by pages that are `reserved` alone.
+ *
  * A page may answer with a stream of server-sent events instead: a viewer. At most HTTP_VIEWERS_MAX connections are
  * viewers, and further ones are refused in words (503), so that there is always room for pages. A viewer stays until it
  * leaves, until its stream ends, or until it has not taken what there is for HTTP_STALL_SEC.
@@ -26,6 +31,8 @@
 enum {
     HTTP_CONNECTIONS_MAX = 48,
     HTTP_VIEWERS_MAX = 32,
+    HTTP_RESERVED = 2,
+    HTTP_UNFINISHED_MAX = 16, /* of one address, or of one network /64 of IPv6 */
     HTTP_CONNECTION_SEC = 5,
     HTTP_STALL_SEC = 10,
 };
@@ -56,6 +63,7 @@ typedef struct HttpPage {
     /* Makes the page; -errno becomes an answer 500. */
     int (*make)(const HttpRequest *request, HttpAnswer *ret, void *userdata);
     void *userdata; /* NULL: the server's */
+    bool reserved;  /* it is answered when all other places are taken */
 } HttpPage;
 
 /* Tells whether http_server_new() can read the address; for settings. */

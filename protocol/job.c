@@ -353,15 +353,20 @@ static json_t *identity_json(const Job *job, const char *latents, const char *te
                      "start", (json_int_t)job->train.ema.start_step);
 }
 
-Hash job_identity(const Job *job, const char *latents, const char *text)
+char *job_canonical(const Job *job, const char *latents, const char *text)
 {
     _cleanup_json_ json_t *json = identity_json(job, latents, text);
     if (job->train.device != JOB_DEVICE_CPU) /* jobs from before there was a choice keep theirs */
         json_object_set_new(json_object_get(json, "train"), "device",
                             json_integer((json_int_t)job->train.device));
-    _cleanup_free_ char *canonical =
-        json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
+    char *canonical = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     assert(canonical); /* finite numbers, and texts that JSON gave */
+    return canonical;
+}
+
+Hash job_identity(const Job *job, const char *latents, const char *text)
+{
+    _cleanup_free_ char *canonical = job_canonical(job, latents, text);
     return hash_bytes(canonical, strlen(canonical));
 }
 

@@ -132,3 +132,5 @@ Job *job_free(Job *job);
 DEFINE_CLEANUP(Job, job_free)
 /* The identity of a job file that names these columns and is else the same. */
 Hash job_identity(const Job *job, const char *latents, const char *text);
+/* The text that job_identity() hashes; the caller's. job-terms.h reads it back. */
+char *job_canonical(const Job *job, const char *latents, const char *text);

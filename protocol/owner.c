@@ -24,6 +24,25 @@ int owner_key_parse(const char *key, int64_t *ret)
     return 0;
 }
 
+/* For people alone: it is left out where it would make the object longer than others read. */
+static int add_terms(json_t *root, const char *key, const char *terms, char **text)
+{
+    if (!*terms)
+        return 0;
+    json_object_set_new(root, key, json_string(terms));
+    char *longer = json_dumps(root, JSON_INDENT(1));
+    if (!longer)
+        return -ENOMEM;
+    if (strlen(longer) >= OWNER_OBJECT_MAX) {
+        (void)json_object_del(root, key); /* it was just set */
+        free(longer);
+        return 0;
+    }
+    free(*text);
+    *text = longer;
+    return 0;
+}
+
 int owner_format(const OwnerRecord *o, char **ret)
 {
     _cleanup_json_ json_t *root =
@@ -33,11 +52,19 @@ int owner_format(const OwnerRecord *o, char **ret)
                   (json_int_t)o->generation, "job_identity", json_hash(o->job_identity),
                   "dataset_digest", json_hash(o->dataset_digest), "claimed_usec",
                   (json_int_t)o->claimed_usec);
-    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    if (!text)
+    _cleanup_free_ char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    if (!text || add_terms(root, "job_terms", o->job_terms, &text) < 0 ||
+        add_terms(root, "dataset_terms", o->dataset_terms, &text) < 0)
         return -ENOMEM;
-    *ret = text;
+    *ret = TAKE_PTR(text);
     return 0;
+}
+
+static void get_terms(JsonReader *r, const char *key, char ret[OWNER_TERMS_MAX])
+{
+    const char *text;
+    if (json_get_string(r, key, JSON_OPTIONAL, &text) && strlen(text) < OWNER_TERMS_MAX)
+        (void)snprintf(ret, OWNER_TERMS_MAX, "%s", text);
 }
 
 static void get_claim(JsonReader *r, OwnerRecord *o)
@@ -74,6 +101,8 @@ int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecor
         json_get_hash(&j, "job_identity", &o.job_identity);
         json_get_hash(&j, "dataset_digest", &o.dataset_digest);
         (void)json_get_int(&j, "claimed_usec", JSON_REQUIRED, 0, INT64_MAX, &o.claimed_usec);
+        get_terms(&j, "job_terms", o.job_terms);
+        get_terms(&j, "dataset_terms", o.dataset_terms);
         r = json_close(&j);
     }
     if (r == -EINVAL) { /* json.h's word for bad text */

@@ -20,6 +20,7 @@ enum {
     OWNER_KEY_MAX = 16,
     OWNER_CLOSED_KEY_MAX = 24,
     OWNER_OBJECT_MAX = 4096, /* bytes */
+    OWNER_TERMS_MAX = 3072,
     OWNERS_LISTED_MAX = 1 << 16,
 };
 
@@ -41,11 +42,14 @@ typedef struct OwnerRecord {
     int64_t generation; /* the one that claimed the folder */
     Hash job_identity, dataset_digest;
     int64_t claimed_usec;
+    /* What the two hashes are of (job-terms.h). Empty: an older version wrote it, or the object has no room. */
+    char job_terms[OWNER_TERMS_MAX], dataset_terms[OWNER_TERMS_MAX];
 } OwnerRecord;
 
 void owner_key_format(int64_t number, char key[OWNER_KEY_MAX]);
 /* -EINVAL unless key is exactly what owner_key_format() writes for a number in 1..OWNER_NUMBER_MAX. */
 int owner_key_parse(const char *key, int64_t *ret);
+/* Terms that would make the object longer than OWNER_OBJECT_MAX, which every version reads, are left out. */
 int owner_format(const OwnerRecord *record, char **ret);
 /* Leaves ret->number 0: the key says it. */
 int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecord *ret, Error *err);

@@ -198,16 +198,35 @@ static void put_pictures(json_t *page, const ReportJob *j)
     put_picture(figures, j, &j->pictures, true);
 }
 
+const char *report_warmup(JobPhase phase, int64_t step, const Job *spec,
+                          char ret[REPORT_WARMUP_BYTES])
+{
+    const bool has_ended =
+        phase == PHASE_SUCCEEDED || phase == PHASE_STOPPED || phase == PHASE_FAILED;
+    const int64_t warmup = spec ? spec->train.optimizer.warmup_steps : 0;
+    *ret = '\0';
+    if (has_ended && step > 0 && step < warmup)
+        (void)snprintf(ret, REPORT_WARMUP_BYTES,
+                       "ended at step %lld, inside its warm-up of %lld steps: the learning rate "
+                       "was %.3g at most, not %.3g",
+                       (long long)step, (long long)warmup,
+                       spec->train.optimizer.lr * (double)step / (double)warmup,
+                       spec->train.optimizer.lr);
+    return ret;
+}
+
 static void put_spec(json_t *page, const ReportJob *j)
 {
     static const char *const precision[] = {"fp32", "bf16", "fp16"};
     static const char *const reduction[] = {"exact", "exact64",
                                             "float: bits may differ between worlds"};
     const Job *s = j->spec;
-    char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES];
+    char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES], warmup[REPORT_WARMUP_BYTES];
     json_t *rows = fill_list(page, "rows");
     for (size_t i = 0; i < j->n_rows; i++)
         fill_put(rows, "name=%s text=%s", j->rows[i].name, j->rows[i].text);
+    if (*report_warmup(j->phase->phase, j->step, s, warmup))
+        fill_put(rows, "name=%s text=%s", "warm-up", warmup);
     if (!s)
         return;
     fill_put(page, "batch=%lld grains=%lld grain=%lld device=%s", (long long)s->train.global_batch,

@@ -104,6 +104,11 @@ typedef struct ReportCluster {
 } ReportCluster;
 
 void report_job(const ReportJob *job, Page *ret);
+enum { REPORT_WARMUP_BYTES = 160 };
+/* Says that a job which has ended at that step did so inside its warm-up; "": it did not. spec may be NULL. Returns
+ * ret. */
+const char *report_warmup(JobPhase phase, int64_t step, const Job *spec,
+                          char ret[REPORT_WARMUP_BYTES]);
 void report_cluster(const ReportCluster *cluster, Page *ret);
 /* A page of a title and some words; link "": none. */
 void report_words(const char *title, const char *words, const char *link, Page *ret);

@@ -18,6 +18,8 @@
 enum {
     DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
     WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
+    PUBLISH_TRIES = 3,       /* of the whole history's metrics */
+    PUBLISH_PAUSE_SEC = 2,
 };
 #define METRICS_KEY "metrics.jsonl"
 
@@ -390,7 +392,13 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
 {
     MetricsGap gap = {0};
     Error why = ERROR_INIT;
-    int r = checkpoint_publish_metrics(store, manifest, METRICS_KEY, &gap, &why);
+    int r = -EAGAIN;
+    for (int try = 0; r < 0 && r != -EHOSTUNREACH && try < PUBLISH_TRIES; try++) {
+        if (try > 0 && fault("saver.patience") == 0)
+            (void)sleep(PUBLISH_PAUSE_SEC); /* a signal ends it */
+        why = ERROR_INIT;
+        r = checkpoint_publish_metrics(store, manifest, METRICS_KEY, &gap, &why);
+    }
     if (r == -EHOSTUNREACH) {
         *err = why;
         return r;
@@ -448,6 +456,8 @@ int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
         return r;
     Loop loop = {.session = session, .saver = saver, .exit = ret_exit};
     r = run_steps(&loop, ret, err);
+    if (session->rank == 0 && (r == 0 || !checkpoint_busy(session->writer)))
+        saver_end(saver);
     if (r == 0 && ret->finished)
         r = publish_metrics(&loop, err);
     if (r == 0 && ret->finished && session->local)

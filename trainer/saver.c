@@ -404,6 +404,26 @@ static int refuse_place(const Saver *s, Error *err)
                         user ? user->pw_name : "without a name", (unsigned)geteuid());
 }
 
+static void wait_before(int try)
+{
+    if (try > 0 && fault("saver.patience") == 0)
+        (void)sleep(
+            MIN(RETRY_SEC << (try - 1), RETRY_MAX_SEC)); /* on all ranks alike; a signal ends it */
+}
+
+void saver_end(Saver *s)
+{
+    Error err = ERROR_INIT;
+    int64_t n_missed = 0;
+    int r = -EAGAIN;
+    for (int try = 0; r < 0 && r != -CHECKPOINT_NOT_OWNER && try < TRIES; try++) {
+        wait_before(try);
+        r = checkpoint_put_missed(s->session->writer, &n_missed, &err);
+    }
+    if (n_missed > 0)
+        log_error("metrics of %lld steps are lost: %s", (long long)n_missed, err.text);
+}
+
 int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
 {
     daemon_link_stage(s->session->link, step, STAGE_SAVING);
@@ -420,9 +440,7 @@ int saver_save(Saver *s, int64_t step, uint32_t flags, Error *err)
         return r;
     int tries = TRIES, first_code = 0;
     for (int try = 0; try < tries; try++) {
-        if (try > 0 && fault("saver.patience") == 0)
-            (void)sleep(MIN(RETRY_SEC << (try - 1),
-                            RETRY_MAX_SEC)); /* on all ranks alike; a signal ends it */
+        wait_before(try);
         r = begin(s, step, err);
         if (r == 0)
             r = drain(s, step, &phase, err);

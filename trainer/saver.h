@@ -41,6 +41,9 @@ int saver_record(Saver *saver, int64_t step, const UpdateResult *result, int64_t
 /* All ranks, after the update of a step whose flags have STEP_SAVE. With STEP_MUST it returns when
  * the save is committed. */
 int saver_save(Saver *saver, int64_t step, uint32_t flags, Error *err);
+/* Rank 0, after the last step: metrics that wait for the store are tried again, three times. The log says what is
+ * lost. */
+void saver_end(Saver *saver);
 /* Rank 0, once a step: tells the daemon what the writer has written, and the writer the verdict. */
 int saver_pump(Saver *saver, Error *err);
 /* State digest and manifest URI of the newest save that is written. */

@@ -3,6 +3,7 @@
 #include "trainer/session-device.h"
 
 #include "base/hash.h"
+#include "base/json-diff.h"
 #include "base/log.h"
 #include "trainer/device-exit.h"
 #include "trainer/plan-set.h"
@@ -105,22 +106,19 @@ static int restore_plans(Session *s, char **ret, ExitCode *ret_exit, Error *err)
     return 0;
 }
 
-/* Of what device_plans() tells, which a manifest holds: a named set may be written in another way. */
-static int hash_in_use(const Session *s, char ret[HASH_TEXT_BYTES], Error *err)
+/* Tells in which keys two sets differ, where that is more than their hashes. */
+static void tell_plans(const char *before, const char *now)
 {
-    _cleanup_free_ char *text = NULL;
-    int r = device_plans(s->device, &text);
-    if (r < 0)
-        return error_errno(err, r, "cannot tell the device's plans");
-    (void)hash_format(hash_bytes(text, strlen(text)), ret);
-    return 0;
+    char differences[300];
+    if (before && json_diff_texts(before, now, differences, sizeof(differences)) > 0)
+        log_warning("in the plans %s", differences);
 }
 
 /* The job names a set, and adopts a checkpoint that was made by another one. */
 static int change_plans(Session *s, const char *before, ExitCode *ret_exit, Error *err)
 {
     char was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];
-    _cleanup_free_ char *text = NULL;
+    _cleanup_free_ char *text = NULL, *now = NULL;
     int r = read_named(s, &text, ret_exit, err);
     if (r < 0)
         return r;
@@ -128,9 +126,10 @@ static int change_plans(Session *s, const char *before, ExitCode *ret_exit, Erro
     *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
     if (r < 0)
         return error_prefix(err, r, "train.plans %s", s->job->train.plans_uri);
-    r = hash_in_use(s, is, err);
+    r = device_plans(s->device, &now); /* as a manifest holds it: a set may be written otherwise */
     if (r < 0)
-        return r;
+        return error_errno(err, r, "cannot tell the device's plans");
+    (void)hash_format(hash_bytes(now, strlen(now)), is);
     (void)snprintf(was, sizeof(was), "none");
     if (before)
         (void)hash_format(hash_bytes(before, strlen(before)), was);
@@ -141,6 +140,7 @@ static int change_plans(Session *s, const char *before, ExitCode *ret_exit, Erro
                 "the checkpoint's, %s STEP=%lld",
                 (long long)manifest_step(s->resume), is, s->job->train.plans_uri, was,
                 (long long)manifest_step(s->resume));
+    tell_plans(before, now);
     plan_changes_add(s->plan_changes, manifest_step(s->resume), was, is);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* session.c - see session.h. */
+#include "trainer/session-agree.h"
 #include "trainer/session-device.h"
 
 #include "base/fault.h"
@@ -240,44 +241,6 @@ static int fill_numerics(Session *s, Error *err)
     return 0;
 }
 
-static int check_numerics(const CheckpointFacts *mine, const CheckpointFacts *theirs,
-                          const char *whose, Error *err)
-{
-    if (strcmp(mine->numerics, theirs->numerics) != 0)
-        return error_set(err, -EXDEV, "numerics %.180s differ from %s: %.180s", mine->numerics,
-                         whose, theirs->numerics);
-    if (!hash_equal(mine->canned_grain, theirs->canned_grain)) {
-        char a[HASH_TEXT_BYTES], b[HASH_TEXT_BYTES];
-        return error_set(err, -EXDEV, "the canned grain's hash %s differs from %s: %s",
-                         hash_format(mine->canned_grain, a), whose,
-                         hash_format(theirs->canned_grain, b));
-    }
-    return 0;
-}
-
-/* Where the job's plans take the place of the checkpoint's, everything else must be equal; other plans give other bits
- * of the canned grain. */
-static int check_changed(const CheckpointFacts *mine, const CheckpointFacts *theirs, Error *err)
-{
-    _cleanup_json_ json_t *a = json_loads(mine->numerics, 0, NULL),
-                          *b = json_loads(theirs->numerics, 0, NULL);
-    (void)json_object_del(a, "plans"); /* they may have none */
-    (void)json_object_del(b, "plans"); /* as above */
-    return a && b && json_equal(a, b)
-               ? 0
-               : error_set(err, -EXDEV,
-                           "numerics %.180s differ from the checkpoint's in more than the plans: "
-                           "%.180s",
-                           mine->numerics, theirs->numerics);
-}
-
-static int check_resumed(const Session *s, Error *err)
-{
-    const CheckpointFacts *theirs = manifest_facts(s->resume);
-    return s->changes_plans ? check_changed(&s->facts, theirs, err)
-                            : check_numerics(&s->facts, theirs, "the job's", err);
-}
-
 static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
 {
     for (;;) {
@@ -285,7 +248,7 @@ static int restore_state(Session *s, ExitCode *ret_exit, Error *err)
         daemon_link_stage(s->link, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
         if (s->resume) {
             *ret_exit = EXIT_NUMERICS;
-            r = check_resumed(s, err);
+            r = session_check_resumed(s, err);
             if (r < 0)
                 return r;
         }
@@ -335,21 +298,21 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
 
 /* What the job's text names but does not hold belongs to its identity too: the network's config, the embedding of the
  * empty caption, and what encoder.json says of the data. */
-static int identify(const Session *s, Hash *ret, Error *err)
+static int identify(const Session *s, CheckpointFacts *ret, Error *err)
 {
-    const DatasetShape *data = dataset_shape(s->dataset);
-    const float *empty = dataset_empty_text(s->dataset);
     _cleanup_free_ char *config = NULL;
-    _cleanup_(hasher_freep) Hasher *hasher = NULL;
-    if (unet_config_format(&s->config, &config) < 0 || hasher_new(&hasher) < 0)
+    if (unet_config_format(&s->config, &config) < 0)
         return error_set(err, -ENOMEM, "out of memory");
-    const Hash job = dataset_job_identity(s->dataset, s->job);
-    hasher_update(hasher, &job, sizeof(job));
-    hasher_update(hasher, config, strlen(config));
-    if (empty)
-        hasher_update(hasher, empty,
-                      (size_t)data->text_tokens * (size_t)data->text_dim * sizeof(float));
-    *ret = hasher_digest(hasher);
+    const JobNamed named = dataset_job_named(s->dataset, config);
+    if (job_terms_identity(s->job, &named, &ret->job_identity) < 0)
+        return error_set(err, -ENOMEM, "out of memory");
+    ret->dataset_digest = dataset_digest(s->dataset);
+    _cleanup_free_ char *terms = job_terms_format(s->job, &named);
+    _cleanup_free_ char *data = dataset_digest_terms(s->dataset);
+    if (terms)
+        (void)snprintf(ret->job_terms, sizeof(ret->job_terms), "%s", terms);
+    if (strlen(data) < sizeof(ret->dataset_terms))
+        (void)snprintf(ret->dataset_terms, sizeof(ret->dataset_terms), "%s", data);
     return 0;
 }
 
@@ -357,11 +320,10 @@ static int fill_facts(Session *s, const char *submission, Error *err)
 {
     (void)snprintf(s->facts.job, sizeof(s->facts.job), "%s", s->job->name);
     (void)snprintf(s->facts.submission, sizeof(s->facts.submission), "%s", submission);
-    s->facts.dataset_digest = dataset_digest(s->dataset);
     s->facts.generation = s->generation;
     s->facts.order_algorithm = ORDER_ALGORITHM;
     s->facts.reduction_algorithm = REDUCTION_ALGORITHM;
-    return identify(s, &s->facts.job_identity, err);
+    return identify(s, &s->facts, err);
 }
 
 static CommKey key_of(const Session *s)
@@ -481,65 +443,6 @@ static int open_comms(Session *s, const char *address, const char *bind_address,
     return comm_open_gloo(&options, &s->reports, err);
 }
 
-typedef struct SessionAgreement { /* what all ranks must have in common; no padding */
-    int64_t generation, step;
-    Hash job, dataset, manifest, numerics, canned_grain, scalars;
-} SessionAgreement;
-
-static SessionAgreement agreement_of(const Session *s)
-{
-    const TrainScalars *scalars = &s->state->scalars;
-    const int64_t counters[] = {scalars->step, scalars->position, scalars->adam_t,
-                                scalars->n_accepted};
-    return (SessionAgreement){.generation = s->generation,
-                              .step = scalars->step,
-                              .job = s->facts.job_identity,
-                              .dataset = s->facts.dataset_digest,
-                              .manifest = s->resume ? manifest_hash(s->resume) : (Hash){0, 0},
-                              .numerics = hash_bytes(s->facts.numerics, strlen(s->facts.numerics)),
-                              .canned_grain = s->facts.canned_grain,
-                              .scalars = hash_bytes(counters, sizeof(counters))};
-}
-
-/* Every rank compares itself with rank 0, so that the one that differs knows that it is the one. */
-static int agree(Session *s, ExitCode *ret_exit, Error *err)
-{
-    const SessionAgreement mine = agreement_of(s);
-    _cleanup_free_ SessionAgreement *all = calloc((size_t)s->world_size, sizeof(mine));
-    if (!all)
-        return error_set(err, -ENOMEM, "out of memory");
-    *ret_exit = EXIT_PEER_LOST;
-    int r = comm_all_gather(s->train, &mine, all, sizeof(mine), err);
-    if (r < 0)
-        return r;
-
-    *ret_exit = EXIT_NUMERICS;
-    if (!hash_equal(mine.numerics, all[0].numerics))
-        return error_set(err, -EXDEV, "numerics %.300s differ from rank 0's", s->facts.numerics);
-    if (!hash_equal(mine.canned_grain, all[0].canned_grain))
-        return error_set(err, -EXDEV, "the canned grain's hash differs from rank 0's");
-
-    *ret_exit = EXIT_RETRY;
-    if (mine.generation != all[0].generation || mine.step != all[0].step ||
-        !hash_equal(mine.manifest, all[0].manifest) || !hash_equal(mine.scalars, all[0].scalars))
-        return error_set(err, -EXDEV,
-                         "this rank restored step %lld, rank 0 step %lld, or from another manifest",
-                         (long long)mine.step, (long long)all[0].step);
-    *ret_exit = EXIT_DATA_CORRUPT;
-    if (!hash_equal(mine.dataset, all[0].dataset))
-        return error_set(err, -EXDEV,
-                         "the dataset's digest differs from rank 0's: this node sees other data");
-    *ret_exit = EXIT_NEVER_RETRY;
-    if (!hash_equal(mine.job, all[0].job))
-        return error_set(err, -EXDEV, "the job's identity differs from rank 0's");
-
-    *ret_exit = EXIT_PEER_LOST;
-    for (int i = 1; i < s->world_size; i++)
-        if (memcmp(&all[i], &all[0], sizeof(all[0])) != 0)
-            return error_set(err, -EXDEV, "rank %d does not agree with rank 0", i);
-    return 0;
-}
-
 static int open_writer(Session *s, Error *err)
 {
     _cleanup_free_ char *config = NULL;
@@ -598,7 +501,7 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
     int r = open_comms(s, address, bind_address, err);
     if (r < 0)
         return r;
-    r = agree(s, ret_exit, err);
+    r = session_agree(s, ret_exit, err);
     if (r < 0)
         return r;
     s->rendezvous = rendezvous_free(s->rendezvous); /* everybody is connected */

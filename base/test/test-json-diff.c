@@ -38,6 +38,34 @@ static void differences_are_named(void **state)
     }
 }
 
+static void objects_in_arrays_have_paths_of_their_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *was, *is, *says;
+        size_t n;
+    } cases[] = {
+        {"{\"s\": [{\"p\": 1, \"u\": \"a\"}, {\"p\": 2}]}",
+         "{\"s\": [{\"p\": 1, \"u\": \"b\"}, {\"p\": 3}]}",
+         "s[0].u was \"a\", is \"b\"; s[1].p was 2, is 3", 2},
+        {"{\"s\": [{\"p\": 1}]}", "{\"s\": [{\"p\": 1}, {\"p\": 1}]}", "s[1].p was missing, is 1",
+         1},
+        {"{\"b\": [1, 2], \"e\": [], \"o\": {}}", "{\"b\": [1, 3], \"e\": [1], \"o\": {\"x\": 1}}",
+         "b was [1,2], is [1,3]; e was [], is [1]; o was {}, is missing; o.x was missing, is 1", 4},
+        {"{\"s\": [1, {\"p\": 1}]}", "{\"s\": [1, {\"p\": 2}]}",
+         "s was [1,{\"p\":1}], is [1,{\"p\":2}]", 1},
+        {"", "{}", "", 0},
+        {"{}", "[1]", "", 0},
+        {"{\"a\": 1}", "{\"a\": 1", "", 0},
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        char text[300];
+        assert_int_equal(json_diff_texts(cases[i].was, cases[i].is, text, sizeof(text)),
+                         cases[i].n);
+        assert_string_equal(text, cases[i].says);
+    }
+}
+
 static void what_does_not_fit_is_counted(void **state)
 {
     (void)state;
@@ -70,6 +98,7 @@ static void what_does_not_fit_is_counted(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(differences_are_named),
+                                       cmocka_unit_test(objects_in_arrays_have_paths_of_their_own),
                                        cmocka_unit_test(what_does_not_fit_is_counted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,6 +4,8 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
+#include "base/proxy.h"
 #include "base/settings.h"
 #include "cluster/keys.h"
 #include "controller/alerting/mail.h"
@@ -12,6 +14,9 @@
 #include <sys/stat.h>
 
 enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
+
+static const char pagerduty_url[] = "https://events.pagerduty.com/v2/enqueue";
+static const char alertmanager_path[] = "/api/v2/alerts";
 
 static const char *const kinds[] = {"pagerduty", "alertmanager", "webhook",
                                     "heartbeat", "slack",        "email"};
@@ -27,6 +32,23 @@ void alerts_file_clear(AlertsFile *file)
         json_decref(file->sinks[i].to);
     }
     explicit_bzero(file, sizeof(*file));
+}
+
+void sink_add_secrets(const Sink *sink, SecretSet *set)
+{
+    char url[sizeof(sink->url)];
+    size_t n = strlen(sink->url), n_own = strlen(alertmanager_path);
+    if (sink->kind == SINK_ALERTMANAGER && n >= n_own)
+        n -= n_own;
+    (void)snprintf(url, sizeof(url), "%.*s", (int)n, sink->url);
+    if (strcmp(url, pagerduty_url) != 0)
+        secret_set_add_url(set, url);
+    secret_set_add(set, sink->secret);
+    if (sink->proxy[0])
+        secret_set_add_url_user(set, sink->proxy);
+    else
+        proxy_add_secrets(set);
+    explicit_bzero(url, sizeof(url));
 }
 
 /* Makes a path of a name, as for a setting of a file: %d stands for $CREDENTIALS_DIRECTORY, and a relative name is
@@ -57,12 +79,18 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Whoever may read the file can page people, or send mail, in our name. */
-static bool is_private(JsonReader *r, const char *key, const char *path)
+/* Whoever may read the file can page people, or send mail, in our name. Older kinds of sinks took any file: there it is
+ * warned of. */
+static bool is_private(JsonReader *r, const char *key, SinkKind kind, const char *path)
 {
     struct stat st;
     if (stat(path, &st) < 0 || !(st.st_mode & S_IRWXO))
         return true; /* what cannot be opened is told when it is read */
+    if (kind < SINK_SLACK) {
+        log_warning("%s: %s: everybody on this host may read %s (mode %04o); chmod o= it",
+                    r->source, key, path, st.st_mode & 07777u);
+        return true;
+    }
     json_refuse(r, key, "everybody on this host may read %s (mode %04o); chmod o= it", path,
                 st.st_mode & 07777u);
     return false;
@@ -77,7 +105,7 @@ static void read_secret(JsonReader *r, const char *key, JsonNeed need, SinkKind 
     Error err = ERROR_INIT;
     if (!json_get_string(r, key, need, &name) || !find_secret(r, key, name, path, sizeof(path)))
         return;
-    if (kind >= SINK_SLACK && !is_private(r, key, path)) /* older kinds were lenient, and stay so */
+    if (!is_private(r, key, kind, path))
         return;
     if (settings_read_line(path, ret, size, &err) < 0)
         json_refuse(r, key, "%s", err.text);
@@ -108,7 +136,7 @@ static void read_url(JsonReader *r, Sink *sink)
         return;
     }
     if (sink->kind == SINK_PAGERDUTY) {
-        (void)snprintf(sink->url, sizeof(sink->url), "https://events.pagerduty.com/v2/enqueue");
+        (void)snprintf(sink->url, sizeof(sink->url), "%s", pagerduty_url);
         return;
     }
     if (r->r < 0)
@@ -161,7 +189,6 @@ static uint64_t read_seconds(JsonReader *r, const char *key, int64_t otherwise, 
 
 static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
 {
-    static const char path[] = "/api/v2/alerts";
     bool watchdog = false;
     ret->repeat_usec = read_seconds(r, "repeat_sec", 60, 3600);
     (void)json_get_bool(r, "watchdog", JSON_OPTIONAL, &watchdog);
@@ -170,10 +197,10 @@ static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
     size_t n = strlen(sink->url);
     while (n > 0 && sink->url[n - 1] == '/')
         n--;
-    if (n + sizeof(path) > sizeof(sink->url))
+    if (n + sizeof(alertmanager_path) > sizeof(sink->url))
         json_refuse(r, "url", "is too long");
     else
-        memcpy(sink->url + n, path, sizeof(path));
+        memcpy(sink->url + n, alertmanager_path, sizeof(alertmanager_path));
 }
 
 static void read_address(JsonReader *r, const char *key, const json_t *value)

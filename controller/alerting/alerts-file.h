@@ -13,6 +13,7 @@
  */
 #pragma once
 
+#include "base/secret-set.h"
 #include "controller/core/notifier/notifier.h"
 
 #include <jansson.h>
@@ -55,3 +56,5 @@ int alerts_file_read(const char *path, AlertsFile *ret, Error *err);
 int alerts_file_parse(const char *source, const char *text, size_t n_bytes, AlertsFile *ret,
                       Error *err);
 void alerts_file_clear(AlertsFile *file);
+/* Adds what the sink's server, and its proxy, are handed: key, token or password; user, path and query of the URL. */
+void sink_add_secrets(const Sink *sink, SecretSet *set);

@@ -8,6 +8,8 @@
  * password). */
 #include "controller/alerting/answer.h"
 
+#include "base/memory.h"
+
 #include <jansson.h>
 #include <string.h>
 
@@ -19,21 +21,30 @@ static const char *find_words(json_t *root)
     return errors ? errors : message ? message : json_string_value(root);
 }
 
-static void say(Answer *a, const char *protocol, int status, const char *words, size_t n)
+/* Secrets go before the words are cut: half of one would be none. */
+static void say(Answer *a, const char *protocol, int status, const char *words, size_t n,
+                const SecretSet *secrets)
 {
-    int used = snprintf(a->text, sizeof(a->text), "%s %d%s", protocol, status, n ? ": " : "");
-    for (size_t i = 0; i < n && (size_t)used + 1 < sizeof(a->text); i++) {
-        unsigned char c = (unsigned char)words[i];
-        a->text[used++] = c >= 0x20 && c < 0x7f ? (char)c : ' ';
-    }
-    a->text[used] = '\0';
+    _cleanup_free_ char *said = memory_bytes(words, n);
+    for (size_t i = 0; i < n; i++)
+        if (said[i] < 0x20 || said[i] == 0x7f)
+            said[i] = ' ';
+    secret_set_take_out(secrets, said);
+    (void)snprintf(a->text, sizeof(a->text), "%s %d%s%s", protocol, status, n ? ": " : "", said);
 }
 
-void answer_read(const HttpReply *reply, Answer *ret)
+static void say_failure(Answer *a, const char *failure, const SecretSet *secrets)
+{
+    _cleanup_free_ char *said = memory_text(failure);
+    secret_set_take_out(secrets, said);
+    (void)snprintf(a->text, sizeof(a->text), "%s", said);
+}
+
+void answer_read(const HttpReply *reply, const SecretSet *secrets, Answer *ret)
 {
     *ret = (Answer){.kind = ANSWER_AGAIN};
     if (reply->status == 0) {
-        (void)snprintf(ret->text, sizeof(ret->text), "%s", reply->failure);
+        say_failure(ret, reply->failure, secrets);
         return;
     }
     if (reply->status / 100 == 2) {
@@ -49,17 +60,17 @@ void answer_read(const HttpReply *reply, Answer *ret)
         reply->n_body ? json_loadb(reply->body, reply->n_body, JSON_DECODE_ANY, NULL) : NULL;
     const char *words = root ? find_words(root) : NULL;
     if (words)
-        say(ret, "HTTP", reply->status, words, strlen(words));
+        say(ret, "HTTP", reply->status, words, strlen(words), secrets);
     else
-        say(ret, "HTTP", reply->status, reply->body, reply->n_body);
+        say(ret, "HTTP", reply->status, reply->body, reply->n_body, secrets);
     json_decref(root);
 }
 
-void answer_read_mail(const MailReply *reply, Answer *ret)
+void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *ret)
 {
     *ret = (Answer){.kind = ANSWER_AGAIN};
     if (reply->status == 0) {
-        (void)snprintf(ret->text, sizeof(ret->text), "%s", reply->failure);
+        say_failure(ret, reply->failure, secrets);
         return;
     }
     ret->kind = reply->status / 100 == 2   ? ANSWER_ACCEPTED
@@ -69,5 +80,5 @@ void answer_read_mail(const MailReply *reply, Answer *ret)
     size_t code = strspn(words, "0123456789"); /* "550 5.1.1 ..." or "550-..." */
     words += code + (words[code] == ' ' || words[code] == '-');
     if (ret->kind != ANSWER_ACCEPTED)
-        say(ret, "SMTP", reply->status, words, strlen(words));
+        say(ret, "SMTP", reply->status, words, strlen(words), secrets);
 }

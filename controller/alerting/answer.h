@@ -3,12 +3,13 @@
  *
  * Ownership: none.
  * Units:     pause_usec in microseconds.
- * Errors:    none: every reply has a meaning. The answer's text is printable ASCII; of our secrets it can hold only
- *            what the reply itself repeats.
+ * Errors:    none: every reply has a meaning. The answer's text is printable ASCII; of our secrets it holds
+ *            none.
  * Threads:   any.
  */
 #pragma once
 
+#include "base/secret-set.h"
 #include "controller/core/notifier/notifier.h"
 
 typedef struct HttpReply {
@@ -25,5 +26,6 @@ typedef struct MailReply {
     const char *words;   /* the last reply that refused something; with 250 that was a recipient */
 } MailReply;
 
-void answer_read(const HttpReply *reply, Answer *ret);
-void answer_read_mail(const MailReply *reply, Answer *ret);
+/* secrets: what the sink was handed. */
+void answer_read(const HttpReply *reply, const SecretSet *secrets, Answer *ret);
+void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *ret);

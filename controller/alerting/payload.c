@@ -28,6 +28,10 @@ static const struct {
     {"not-admitted", "nodes.md",
      "They get no rank. If they are yours, name them in admit of every controller's settings and "
      "reload; else find out who enrolled them, and take their certificate's rights away."},
+    {"node-contested", "nodes.md#a-node-is-contested",
+     "Somebody else puts a record under this node's name. Do two machines have it? Else find out "
+     "who may write it (etcd-roles --node gives each node its own right, --retire-shared ends the "
+     "common one)."},
     {"node-restarted", "nodes.md",
      "The machine or its sdtraind was restarted by somebody or something else; "
      "read its journal."},

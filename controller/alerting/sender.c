@@ -114,7 +114,9 @@ static void on_reply(const HttpReply *reply, void *userdata)
 {
     Message *m = userdata;
     Answer answer;
-    answer_read(reply, &answer);
+    _cleanup_(secret_set_clear) SecretSet secrets = {0};
+    sink_add_secrets(&m->sender->file.sinks[m->sink], &secrets);
+    answer_read(reply, &secrets, &answer);
     m->call = NULL; /* it frees itself */
     take_answer(m, &answer);
 }
@@ -123,12 +125,15 @@ static void on_mail_reply(const MailReply *reply, void *userdata)
 {
     Message *m = userdata;
     Answer answer;
-    answer_read_mail(reply, &answer);
+    _cleanup_(secret_set_clear) SecretSet secrets = {0};
+    sink_add_secrets(&m->sender->file.sinks[m->sink], &secrets);
+    answer_read_mail(reply, &secrets, &answer);
     m->mail = NULL; /* as above */
     if (answer.kind == ANSWER_ACCEPTED && reply->words[0]) {
-        char words[128];
+        char words[256];
         (void)snprintf(words, sizeof(words), "%s", reply->words);
         printable_make(words);
+        secret_set_take_out(&secrets, words);
         const char *name = m->sender->file.notifier.sinks[m->sink].name;
         log_warning("sink %s took the mail, but not for everybody: %s (%s) SINK=%s", name, words,
                     m->what, name);

@@ -12,6 +12,7 @@
 #include "controller/core/recovery/failure.h"
 #include "controller/core/recovery/incident.h"
 #include "controller/core/recovery/restart-backoff.h"
+#include "controller/core/stranger.h"
 #include "controller/core/tables.h"
 #include "controller/core/text.h"
 
@@ -502,8 +503,7 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
             continue;
         if (request->submission[0] && !text_equal(request->submission, job->facts.submission))
             return "refused: the job was deleted, and submitted again";
-        return recover || job->phase.phase == PHASE_RUNNING ? NULL
-                                                            : "refused: the job does not run";
+        return recover || job->phase.go ? NULL : "refused: the job does not train now";
     }
     return "refused: there is no such job";
 }
@@ -565,6 +565,6 @@ bool decide_cluster(Cluster *c, Scratch *s, Decision *d)
 {
     return decide_hold_incident(c, d) || decide_suspected_probes(c, d) || decide_cordons(c, s, d) ||
            decide_unhealthy_incident(c, d) || decide_absence_incident(c, s, d) ||
-           decide_admission(c, s, d) || decide_escalation(c, s, d) || decide_incident_cap(c, d) ||
-           decide_requests(c, s, d);
+           decide_admission(c, s, d) || decide_stranger(c, s, d) || decide_escalation(c, s, d) ||
+           decide_incident_cap(c, d) || decide_requests(c, s, d);
 }

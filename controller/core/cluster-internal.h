@@ -29,7 +29,10 @@ typedef struct CoreNode {
     bool admitted;     /* by this controller's list; true until its record was seen */
     NodeRecord record; /* the last one, also after it vanished; name is always set */
     Stamp stamp;
-    uint64_t changed_usec; /* when the node appeared or vanished */
+    int64_t lease;          /* that the record hung on; 0: none, or not told */
+    uint64_t doubt_usec;    /* since when another record is kept aside: stranger.c; 0: none is */
+    bool doubt_has_reports; /* reports lay under the lease when that began: they tell of its end */
+    uint64_t changed_usec;  /* when the node appeared or vanished */
     uint64_t vanished_real_usec;
     bool missed; /* the node was here, or a world has ranks on it, and it has not left */
     char ran[RECORD_JOB_MAX + 32]; /* when it vanished: "2 ranks of job a"; empty: nothing */
@@ -40,6 +43,12 @@ typedef struct CoreNode {
     int64_t price;    /* of a slot, in micro-dollars an hour, by this controller's list */
     int first_report; /* of the reports about its ranks, chained by next_of_node; -1: none */
 } CoreNode;
+
+/* Beside the nodes, likewise: a record that is not believed, or not yet. */
+typedef struct DoubtedRecord {
+    NodeRecord record;
+    int64_t lease, revision;
+} DoubtedRecord;
 
 /* Beside the nodes: most have no cordon, and a table that is not touched costs no memory. */
 typedef struct NodeCordons {
@@ -67,6 +76,7 @@ typedef struct NodeRanks {
     int job, node;      /* indices */
     int next_of_node;   /* next report of the node, or next free one; -1: none */
     int64_t generation, world_revision;
+    int64_t lease; /* that the key hangs on; 0: none, or not told */
     uint64_t incarnation;
     Stamp stamp;
     uint64_t killed_usec, first_step_usec; /* realtime */
@@ -190,8 +200,11 @@ struct Cluster {
     unsigned missed; /* a bit for each Table: records did not fit */
     unsigned taken;  /* a bit for each Table that misses records: a place was taken since */
     const CoreNode *nodes;
-    const NodeCordons *cordons; /* by node */
-    int *cordoned;              /* indices of nodes that have a cordon record, rising */
+    const NodeCordons *cordons;   /* by node */
+    const DoubtedRecord *doubted; /* by node; have a meaning where doubt_usec is not 0 */
+    int n_doubted;                /* nodes where it is not */
+    uint64_t stranger_told_usec;  /* when an incident node-contested was last written */
+    int *cordoned;                /* indices of nodes that have a cordon record, rising */
     int n_cordoned;
     int *by_name; /* indices of used nodes, in name order */
     int n_by_name;
@@ -235,6 +248,11 @@ static inline NodeCordons *cordons_at(Cluster *c, int node)
 {
     assert(node >= 0 && node < c->limits.nodes);
     return (NodeCordons *)&c->cordons[node];
+}
+static inline DoubtedRecord *doubted_at(Cluster *c, int node)
+{
+    assert(node >= 0 && node < c->limits.nodes);
+    return (DoubtedRecord *)&c->doubted[node];
 }
 static inline CoreJob *job_at(Cluster *c, int i)
 {

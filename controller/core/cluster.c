@@ -49,6 +49,7 @@ static void lay_out(Cluster *c, Parts *parts, const ClusterLimits *l)
     size_t nodes = (size_t)l->nodes, jobs = (size_t)l->jobs;
     c->nodes = take(parts, nodes, sizeof(CoreNode));
     c->cordons = take(parts, nodes, sizeof(NodeCordons));
+    c->doubted = take(parts, nodes, sizeof(DoubtedRecord));
     c->cordoned = take(parts, nodes, sizeof(int));
     c->by_name = take(parts, nodes, sizeof(int));
     c->jobs = take(parts, jobs, sizeof(CoreJob));

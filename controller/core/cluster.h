@@ -110,10 +110,11 @@ typedef struct Event {
     RecordHealth health;
     bool stalled; /* the shell came late: a node that seems absent may have come back unseen */
 
-    int64_t term;     /* of EVENT_LEADING */
-    int64_t id;       /* of EVENT_OUTCOME: Decision.id */
-    Outcome outcome;  /* of EVENT_OUTCOME */
-    int64_t created;  /* create revision of the record */
+    int64_t term;    /* of EVENT_LEADING */
+    int64_t id;      /* of EVENT_OUTCOME: Decision.id */
+    Outcome outcome; /* of EVENT_OUTCOME */
+    int64_t created; /* create revision of the record */
+    int64_t lease; /* of EVENT_NODE and EVENT_RANKS: that the key hangs on; 0: none, or not told */
     int64_t revision; /* at which the record was written or removed, or the decision done */
     char name[CLUSTER_NAME_BYTES]; /* the node's, job's, incident's or request's */
     char node[NODE_NAME_MAX + 1];  /* of EVENT_RANKS */

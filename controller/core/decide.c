@@ -441,7 +441,8 @@ static bool all_ready(const Cluster *c, const CoreJob *job)
     return job->n_runs > 0;
 }
 
-/* Before its first step a world has nothing to save: a stop ends it at once, and a drain moves it. */
+/* Before its first step a world has nothing to save: a stop ends it at once, a drain moves it, and another size that
+ * was asked for comes with the next world. */
 static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
@@ -449,8 +450,9 @@ static bool decide_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Dec
         decide_stopped(c, s, job, stopped_before_its_first_step, d);
         return true;
     }
-    return drain_find(c, job, reason, sizeof(reason)) &&
-           decide_world(c, s, job, job->phase.phase, reason, d);
+    if (drain_find(c, job, reason, sizeof(reason)))
+        return decide_world(c, s, job, job->phase.phase, reason, d);
+    return decide_resize_unsaved(c, s, job, d);
 }
 
 static bool decide_go(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)

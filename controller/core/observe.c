@@ -13,6 +13,7 @@
 #include "controller/core/presence.h"
 #include "controller/core/recovery/checkpoints.h"
 #include "controller/core/recovery/lost.h"
+#include "controller/core/stranger.h"
 #include "controller/core/tables.h"
 #include "controller/core/text.h"
 #include "protocol/exit-code.h"
@@ -33,6 +34,31 @@ static bool stamp(Stamp *s, const Event *ev)
 
 /* ---- nodes ---- */
 
+static void believe_node(Cluster *c, CoreNode *node, const NodeRecord *record, int64_t lease,
+                         int64_t revision)
+{
+    if (!node->present || node->record.incarnation != record->incarnation)
+        node->changed_usec = c->now_usec;
+    if (record->state == NODE_LEFT)
+        node->left_incarnation = record->incarnation;
+    if (record->verdict != NODE_DRAIN)
+        node->drain_revision = 0;
+    else if (node->drain_revision == 0)
+        node->drain_revision = revision;
+    char name[sizeof(node->record.name)];
+    text_copy(name, sizeof(name), node->record.name); /* what the record says of it is nothing */
+    node->present = true;
+    node->missed = false;
+    node->lease = lease;
+    node->record = *record;
+    text_copy(node->record.name, sizeof(node->record.name), name);
+    node_admit(c, node);
+    node_price(c, node);
+    for (int i = 0; node->admitted && record->n_runs > 0 && i < c->limits.jobs; i++)
+        if (c->jobs[i].used)
+            lost_learn_runs(job_at(c, i), record);
+}
+
 static void observe_node(Cluster *c, const Event *ev)
 {
     int n = node_intern(c, ev->name);
@@ -41,6 +67,7 @@ static void observe_node(Cluster *c, const Event *ev)
     CoreNode *node = node_at(c, n);
     const NodeRecord *record = ev->node_record;
     if (!record) {
+        stranger_forget(c, node);
         if (node->present) {
             node->vanished_real_usec = c->real_usec;
             node_note_absence(c, node);
@@ -50,23 +77,20 @@ static void observe_node(Cluster *c, const Event *ev)
         node->present = false;
         return;
     }
-    if (!node->present || node->record.incarnation != record->incarnation)
-        node->changed_usec = c->now_usec;
-    if (record->state == NODE_LEFT)
-        node->left_incarnation = record->incarnation;
-    if (record->verdict != NODE_DRAIN)
-        node->drain_revision = 0;
-    else if (node->drain_revision == 0)
-        node->drain_revision = ev->revision;
-    node->present = true;
-    node->missed = false;
-    node->record = *record;
-    text_copy(node->record.name, sizeof(node->record.name), ev->name);
-    node_admit(c, node);
-    node_price(c, node);
-    for (int i = 0; node->admitted && record->n_runs > 0 && i < c->limits.jobs; i++)
-        if (c->jobs[i].used)
-            lost_learn_runs(job_at(c, i), record);
+    if (!stranger_doubts(c, node, ev))
+        believe_node(c, node, record, ev->lease, ev->revision);
+}
+
+static void believe_what_was_doubted(Cluster *c, Scratch *s)
+{
+    for (int i = 0; c->n_doubted > 0 && i < c->limits.nodes; i++) {
+        CoreNode *node = node_at(c, i);
+        const DoubtedRecord *doubted = node->used ? stranger_believed(c, s, node) : NULL;
+        if (!doubted)
+            continue;
+        stranger_forget(c, node);
+        believe_node(c, node, &doubted->record, doubted->lease, doubted->revision);
+    }
 }
 
 /* Returns the revision at which the cause became what it is: another owner's write leaves it unchanged. */
@@ -343,6 +367,7 @@ static void observe_ranks(Cluster *c, Scratch *s, const Event *ev)
     }
     note_generation(job, ev->generation);
     fill_report(report, ev->ranks);
+    report->lease = ev->lease;
     assert(report->used && report->node == node && report->job == job_index(c, job));
     assert(!report->gone);
     attach_reports(c, job, node);
@@ -366,6 +391,7 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
 
 void observe_settle(Cluster *c, Scratch *s)
 {
+    believe_what_was_doubted(c, s);
     for (int i = 0; c->n_gone > 0 && i < c->n_reports; i++) {
         NodeRanks *report = report_at(c, i);
         if (!report->used || !report->gone || !gone_report_is_over(c, s, report))

@@ -10,6 +10,7 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/quarantine.h"
 #include "controller/core/recovery/restart-backoff.h"
+#include "controller/core/stranger.h"
 
 enum { HOLD_NODES_MIN = 4, HOLD_SHARE = 4 /* one in four */, HOLD_TTLS = 10 };
 
@@ -71,7 +72,9 @@ bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node)
         return false;
     if (node->record.state == NODE_LEFT)
         return true;
-    uint64_t at = node->changed_usec + c->config.grace_usec;
+    /* A stranger who removes the record, too, must not end worlds: the node puts it back within a second. */
+    const uint64_t ttl_usec = MAX(c->config.ttl_usec, c->config.grace_usec);
+    uint64_t at = node->changed_usec + (node_is_contested(node) ? ttl_usec : c->config.grace_usec);
     return cluster_due(c, s, MAX(at, MAX(c->observe_until_usec, c->hold_until_usec)));
 }
 
@@ -114,6 +117,8 @@ const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, con
         return "has left";
     if (!node->admitted)
         return "is not admitted";
+    if (node_is_contested(node))
+        return "is contested";
     const CordonCause *cause = node_find_cordon(c, node, job);
     if (cause)
         return cause->owner == CORDON_JOB         ? "is refused for this job"

@@ -76,33 +76,58 @@ bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
            job->desired_stamp.mod > job->phase.tried_revision && decide_heard(c, job, d);
 }
 
+/* Plans the job's next world; true: it would have another size, in the direction that is wanted. Nodes cordoned
+ * meanwhile must not shrink a world that is meant to stay as large, or to grow, nor make one smaller than was asked
+ * for. */
+static bool plan_other_size(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
+{
+    int wanted = plan_wanted(job), present = job->world.size;
+    plan_world(c, s, job, ret);
+    return (wanted < present && ret->size == wanted) || ret->size > present;
+}
+
+static bool size_was_asked(const CoreJob *job)
+{
+    return job->desired.state == DESIRED_RUNNING && job->word > job->phase.tried_revision;
+}
+
+/* Says "resizes from 3 to 2, asked by anna@laptop". */
+static const char *say_asked(const CoreJob *job, const Plan *plan, char ret[RECORD_TEXT_MAX + 1])
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    say_sizes(&t, "resizes", job->world.size, plan->size);
+    return decide_asked(reason, job->desired.by, ret);
+}
+
+bool decide_resize_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+{
+    char asked[RECORD_TEXT_MAX + 1];
+    Plan plan;
+    return size_was_asked(job) && plan_other_size(c, s, job, &plan) &&
+           decide_world(c, s, job, job->phase.phase, say_asked(job, &plan, asked), d);
+}
+
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
-    char reason[RECORD_TEXT_MAX + 1], asked_by[RECORD_TEXT_MAX + 1];
+    char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    bool asked = job->word > job->phase.tried_revision;
+    bool asked = size_was_asked(job);
     int wanted = plan_wanted(job), present = job->world.size;
     if (!asked && present >= wanted)
         return false;
 
-    Plan plan;
-    plan_world(c, s, job, &plan);
-    /* nodes cordoned meanwhile must not shrink a world that is meant to stay as large, or to grow, nor make one smaller
-     * than was asked for */
-    bool smaller = wanted < present && plan.size == wanted, larger = plan.size > present;
-    if (!smaller && !larger) /* a request for fewer ranks that cannot be met now stays open */
+    Plan plan; /* a request for fewer ranks that cannot be met now stays open */
+    if (!plan_other_size(c, s, job, &plan))
         return asked && wanted >= present && decide_heard(c, job, d);
-    if (asked) {
-        say_sizes(&t, "resizes", present, plan.size);
-        return ask_to_leave(c, job, PHASE_RESIZING, decide_asked(reason, job->desired.by, asked_by),
-                            d);
-    }
+    if (asked)
+        return ask_to_leave(c, job, PHASE_RESIZING, say_asked(job, &plan, reason), d);
     if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
         queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
         queue_somebody_starts(c, s, job) ||               /* it makes plans of its own */
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
-    assert(larger && plan.size <= wanted);
+    assert(plan.size > present && plan.size <= wanted);
     say_sizes(&t, "grows", present, plan.size);
     (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
     d->phase.grown_usec = c->real_usec;

@@ -16,5 +16,7 @@ enum { GROWTHS_IN_VAIN_MAX = 6 }; /* so often the pause between two growths doub
 bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d);
 /* Asks the world to leave for one of another size. */
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
+/* Before a world's first step: one of the size that was asked for follows at once. */
+bool decide_resize_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
 /* Writes into the phase what a job that was given a size, and has another, waits for. */
 bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

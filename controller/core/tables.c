@@ -8,6 +8,7 @@
 #include "controller/core/cluster-internal.h"
 #include "controller/core/presence.h"
 #include "controller/core/queue.h"
+#include "controller/core/stranger.h"
 #include "controller/core/text.h"
 
 #include <string.h>
@@ -37,6 +38,7 @@ static bool node_is_needed(const Cluster *c, int n)
 static void forget_node(Cluster *c, int n)
 {
     assert(c->nodes[n].used && !node_is_needed(c, n));
+    stranger_forget(c, node_at(c, n));
     int kept = 0;
     for (int i = 0; i < c->n_by_name; i++)
         if (c->by_name[i] != n)

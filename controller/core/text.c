@@ -32,6 +32,17 @@ void text_add_int(Text *t, int64_t value)
     text_add(t, &digits[i]);
 }
 
+void text_add_hex(Text *t, uint64_t value)
+{
+    char digits[17];
+    size_t i = sizeof(digits);
+    digits[--i] = '\0';
+    do
+        digits[--i] = "0123456789abcdef"[value & 15];
+    while (value >>= 4);
+    text_add(t, &digits[i]);
+}
+
 void text_copy(char *ret, size_t size, const char *words)
 {
     Text t = text_begin(ret, size);

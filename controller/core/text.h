@@ -18,6 +18,7 @@ typedef struct Text {
 Text text_begin(char *buffer, size_t size);
 void text_add(Text *t, const char *words);
 void text_add_int(Text *t, int64_t value);
+void text_add_hex(Text *t, uint64_t value);
 
 void text_copy(char *ret, size_t size, const char *words);
 bool text_equal(const char *a, const char *b);

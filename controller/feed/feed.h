@@ -23,7 +23,7 @@ Feed *feed_free(Feed *feed);
 DEFINE_CLEANUP(Feed, feed_free)
 
 /* value NULL: the key is gone. created, revision: the key's create and mod revision. Fills all of *ret but the
- * times. */
+ * times and the lease. */
 int feed_event(Feed *feed, const char *key, const char *value, size_t n_value, int64_t created,
                int64_t revision, Event *ret, Error *err);
 

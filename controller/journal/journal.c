@@ -244,6 +244,9 @@ void journal_record_key(Journal *journal, const Event *event, const char *key, c
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
     if (line && event->kind == EVENT_SPEC && event->created) /* the queue's order */
         json_object_set_new(line, "created", json_integer(event->created));
+    if (line && event->lease && (event->kind == EVENT_NODE || event->kind == EVENT_RANKS))
+        json_object_set_new(line, "lease",
+                            json_integer(event->lease)); /* a stranger's, or the node's */
     line = stamped(line, event);
     journal->seen_revision = MAX(journal->seen_revision, event->revision);
     if (value) {

@@ -170,7 +170,8 @@ static int take_head(Replay *x, json_t *line, const char *source, Error *err)
 static int take_key(Replay *x, JsonReader *r, Event *event, char *ret_name, size_t size, Error *err)
 {
     const char *key = "", *value = NULL;
-    int64_t revision = 0, created = 0;
+    int64_t revision = 0, created = 0, lease = 0;
+    json_get_int(r, "lease", JSON_OPTIONAL, 0, INT64_MAX, &lease);
     json_get_int(r, "created", JSON_OPTIONAL, 0, INT64_MAX, &created);
     json_get_string(r, "key", JSON_REQUIRED, &key);
     json_get_string(r, "value", JSON_OPTIONAL, &value);
@@ -181,8 +182,11 @@ static int take_key(Replay *x, JsonReader *r, Event *event, char *ret_name, size
     size_t n = strlen(key_prefix(x->head.cluster, -1, prefix));
     (void)snprintf(ret_name, size, "%s%s", strncmp(key, prefix, n) == 0 ? key + n : key,
                    value ? "" : " gone");
-    return feed_event(x->feed, key, value, value ? strlen(value) : 0, created, revision, event,
-                      err);
+    int is_event =
+        feed_event(x->feed, key, value, value ? strlen(value) : 0, created, revision, event, err);
+    if (is_event > 0)
+        event->lease = lease;
+    return is_event;
 }
 
 static void take_outcome(Replay *x, JsonReader *r, const char *outcome, Event *event,

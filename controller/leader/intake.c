@@ -139,28 +139,30 @@ static void tick_soon(Leader *l)
 
 /* value NULL: gone. False for what is nothing to the core, or cannot be read. */
 static bool read_record(Leader *l, const char *key, const char *value, size_t n, int64_t created,
-                        int64_t revision, Event *ret)
+                        int64_t lease, int64_t revision, Event *ret)
 {
     Error err = ERROR_INIT;
     int r = feed_event(l->feed, key, value, n, created, revision, ret, &err);
     if (r < 0)
         log_warning("ignored: %s", err.text);
-    if (r > 0)
+    if (r > 0) {
         stamp_event(l, ret);
+        ret->lease = lease;
+    }
     if (r > 0 && ret->health)
         log_warning("a record cannot be read: %s", err.text);
     return r > 0;
 }
 
 void feed_key(Leader *l, const char *key, const char *value, size_t n, int64_t created,
-              int64_t revision)
+              int64_t lease, int64_t revision)
 {
     Event event;
     KeyKind kind;
     const char *rest;
     if (key_parse(l->settings.cluster, key, &kind, &rest) == 0)
         succession_note_record(&l->succession, kind, key, value, n);
-    if (!read_record(l, key, value, n, created, revision, &event))
+    if (!read_record(l, key, value, n, created, lease, revision, &event))
         return;
     event.more = true;
     step(l, &event, key, value);
@@ -169,7 +171,7 @@ void feed_key(Leader *l, const char *key, const char *value, size_t n, int64_t c
 void leader_note_record(Leader *l, const char *key, const char *value, size_t n, int64_t revision)
 {
     Event event;
-    if (read_record(l, key, value, n, 0, revision, &event))
+    if (read_record(l, key, value, n, 0, 0, revision, &event))
         l->events.observed(l->events.userdata, &event);
 }
 
@@ -182,10 +184,10 @@ void feed_all(Leader *l, const EtcdRange *range)
     feed_mark(l->feed);
     for (size_t i = 0; i < range->n_kvs; i++)
         feed_key(l, range->kvs[i].key, range->kvs[i].value, range->kvs[i].n_value,
-                 range->kvs[i].create_revision, range->kvs[i].mod_revision);
+                 range->kvs[i].create_revision, range->kvs[i].lease, range->kvs[i].mod_revision);
     const char *key;
     while ((key = feed_next_unseen(l->feed)))
-        feed_key(l, key, NULL, 0, 0, range->revision);
+        feed_key(l, key, NULL, 0, 0, 0, range->revision);
 }
 
 static void on_room_read(int r, const Error *err, const EtcdRange *range, void *userdata)
@@ -237,7 +239,7 @@ static void forget_unlisted(Leader *l, int64_t revision)
     const char *key;
     while ((key = feed_next_unseen(l->feed)))
         if (!etcd_watch_knows(l->watch, key))
-            feed_key(l, key, NULL, 0, 0, revision);
+            feed_key(l, key, NULL, 0, 0, 0, revision);
 }
 
 /* Whoever stands for election, in the watch's order: a read beside it would miss one that came and went. */
@@ -262,7 +264,7 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
         if (kv->mod_revision <= l->read_revision)
             continue; /* older than what was read since: a key that is gone would come back */
         feed_key(l, kv->key, put ? kv->value : NULL, put ? kv->n_value : 0, kv->create_revision,
-                 kv->mod_revision);
+                 kv->lease, kv->mod_revision);
     }
     if (etcd_watch_lists(l->watch) != l->n_lists)
         forget_unlisted(l, revision);

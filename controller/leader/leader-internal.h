@@ -87,7 +87,7 @@ void step_kind(Leader *l, Event event);
 void tick(Leader *l);
 /* Feeds the present value of a record; value NULL: it is gone. The core decides nothing yet. */
 void feed_key(Leader *l, const char *key, const char *value, size_t n, int64_t created,
-              int64_t revision);
+              int64_t lease, int64_t revision);
 /* Feeds all records of the cluster, read at one revision. */
 void feed_all(Leader *l, const EtcdRange *range);
 int on_gather(sd_event_source *source, uint64_t usec, void *userdata);

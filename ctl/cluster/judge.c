@@ -367,6 +367,11 @@ static void judge_jobs(const Model *m, Judgement *j)
         if (strcmp(n->cause, "not-admitted") == 0)
             advise(j, "sdctl node list shows them: name them in admit of every controller's "
                       "settings and reload, or stop their sdtraind");
+        if (strcmp(n->cause, "node-contested") == 0)
+            advise(j,
+                   "find out who else writes nodes/%s: another machine of that name, or a holder "
+                   "of the shared user; etcd-roles --node and --retire-shared",
+                   n->node);
         if (of && lacks_room(n->evidence))
             advise(j, "training goes on unsaved: free what it names in checkpoint.uri, or start "
                       "the job again with a lower checkpoint.keep_last");

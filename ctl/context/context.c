@@ -33,6 +33,31 @@ static const char *environment(const char *name)
 
 /* ---- rights ---- */
 
+/* Refuses a folder in which somebody else may put another file in the place of this one. In one with the sticky bit
+ * (/tmp) only the owner of a file may. */
+static int check_folder(const char *path, Error *err)
+{
+    char folder[PATH_MAX];
+    const char *slash = strrchr(path, '/');
+    struct stat st;
+    if (slash && slash - path >= (ptrdiff_t)sizeof(folder))
+        return error_set(err, -ENAMETOOLONG, "%.60s...: the name is too long", path);
+    (void)snprintf(folder, sizeof(folder), "%.*s", slash > path ? (int)(slash - path) : 1,
+                   slash ? path : ".");
+    if (stat(folder, &st) < 0)
+        return error_errno(err, -errno, "%s", folder);
+    if (st.st_uid != 0 && st.st_uid != geteuid())
+        return error_set(err, -EPERM,
+                         "%s: wrong rights: its folder belongs to user %u, not to you or root",
+                         path, (unsigned)st.st_uid);
+    if ((st.st_mode & (S_IWGRP | S_IWOTH)) && !(st.st_mode & S_ISVTX))
+        return error_set(err, -EPERM,
+                         "%s: wrong rights: others may write to its folder (mode %04o), and so put "
+                         "another file there; chmod go-w %s",
+                         path, st.st_mode & 07777, folder);
+    return 0;
+}
+
 /* Refuses a file that somebody else may change, or (secret) read. */
 static int check_rights(const char *path, bool secret, Error *err)
 {
@@ -50,7 +75,11 @@ static int check_rights(const char *path, bool secret, Error *err)
     if (wrong)
         return error_set(err, -EPERM, "%s: wrong rights: %s (mode %04o); chmod %s %s", path, wrong,
                          st.st_mode & 07777, secret ? "go-w,o-r" : "go-w", path);
-    return 0;
+    _cleanup_free_ char *real = realpath(path, NULL); /* a link and its file lie in two folders */
+    if (!real)
+        return error_errno(err, -errno, "%s", path);
+    int r = check_folder(path, err);
+    return r < 0 ? r : check_folder(real, err);
 }
 
 /* ---- one context ---- */

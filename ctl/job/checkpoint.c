@@ -34,8 +34,9 @@ static int judge(CheckpointAsk *ask)
         if (strcmp(q->id, ask->request.id) == 0)
             (void)snprintf(ask->answer, sizeof(ask->answer), "%s", q->answer);
     }
-    bool refused = strncmp(ask->answer, "refused", 7) == 0 ||
-                   strcmp(ask->answer, "the job is not training now") == 0;
+    bool refused =
+        strncmp(ask->answer, "refused", 7) == 0 ||
+        strcmp(ask->answer, "the job is not training now") == 0; /* nodes of 1.4 and before */
     return refused || model_has_ended(job) ? REFUSED : 0;
 }
 
@@ -52,8 +53,8 @@ static int begin(CtlClient *client, CheckpointAsk *ask, Error *err)
     int r = model_read(client, &now, err);
     if (r == 0)
         r = model_find_job(now, ask->name, &job, err);
-    if (r == 0 && model_phase(job) != PHASE_RUNNING)
-        r = error_set(err, -EINVAL, "job %s does not run: it is %s", ask->name,
+    if (r == 0 && !(job->has_phase && job->phase.go))
+        r = error_set(err, -EINVAL, "job %s does not train now: it is %s", ask->name,
                       job_phase_name(model_phase(job)));
     if (r < 0)
         return r;

@@ -1,10 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show.c - `sdctl job show`: the job file as it was submitted, byte for byte, to be started again. */
+/* show.c - `sdctl job show`: the job file as it was submitted, byte for byte, to be started again. On a terminal it is
+ * shown without what moves the cursor or steers the direction of writing: another operator wrote it. */
+#include "base/memory.h"
+#include "base/printable.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
 #include <string.h>
+#include <unistd.h>
+
+/* Line by line. */
+static void make_harmless(char *text)
+{
+    for (char *line = text; *line;) {
+        size_t n = strcspn(line, "\n");
+        printable_make_bytes(line, n);
+        line += n + (line[n] != '\0');
+    }
+}
 
 int job_show(const Arguments *a)
 {
@@ -16,7 +30,9 @@ int job_show(const Arguments *a)
         r = model_find_job(model, a->operand, &job, &err);
     if (r < 0)
         return ctl_fail(&err, r);
-    const char *text = job->spec.spec;
+    _cleanup_free_ char *text = memory_text(job->spec.spec);
+    if (isatty(STDOUT_FILENO) == 1)
+        make_harmless(text);
     if (fwrite(text, 1, strlen(text), stdout) < strlen(text) || fflush(stdout) != 0)
         return ctl_fail(&err, error_errno(&err, -errno, "cannot write"));
     if (*job->spec.resume_uri) /* it is no part of the file */

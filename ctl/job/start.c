@@ -8,6 +8,7 @@
 #include "ctl/asker.h"
 #include "ctl/job/edit.h"
 #include "ctl/job/memory.h"
+#include "ctl/job/notes.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch.h"
 #include "ctl/model.h"
@@ -517,13 +518,13 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
     return r;
 }
 
-static void print_submitted(const JobDraft *d, const char *how)
+static void print_submitted(const JobDraft *d, const Model *model, const char *how)
 {
     const Job *job = d->job;
     printf("job %s %s: %lld steps of %lld samples on %d to %d ranks\n", job->name, how,
            (long long)job->train.steps, (long long)job->train.global_batch, job->world.min,
            job->world.max);
-    job_memory_print(&d->memory);
+    job_notes_print(job, &d->look, &d->memory, model);
 }
 
 /* The name may be taken by a job that check_name() lets pass, since the transaction would find it. */
@@ -554,7 +555,7 @@ static int rehearse(const Arguments *a, JobDraft *d, const Error *taken, Error *
     }
     if (r < 0)
         return r;
-    print_submitted(d, "would be submitted");
+    print_submitted(d, model, "would be submitted");
     printf(alone ? "the file is good; no etcd is named, so the cluster was not asked\n"
                  : "nothing was submitted (--dry-run)\n");
     return 0;
@@ -573,7 +574,7 @@ static int submit_checked(const Arguments *a, JobDraft *d, const Error *taken, E
         r = submit(&client, d, err);
     client_close(&client);
     if (r == 0)
-        print_submitted(d, "is submitted");
+        print_submitted(d, model, "is submitted");
     return r;
 }
 

@@ -11,6 +11,8 @@
 #include "ctl/model.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
+#include "protocol/job.h"
+#include "report/report.h"
 
 #include <math.h>
 #include <string.h>
@@ -143,6 +145,17 @@ static void print_divergence(const ModelJob *job)
         printf("  diverging since step %lld: %s\n", (long long)p->diverging_since, p->diverging);
 }
 
+static void print_warmup(const ModelJob *job)
+{
+    char text[REPORT_WARMUP_BYTES];
+    _cleanup_(job_freep) Job *spec = NULL;
+    Error ignored = ERROR_INIT; /* the reason of the job says it */
+    if (job->has_spec && model_has_ended(job) &&
+        job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, &ignored) == 0 &&
+        *report_warmup(model_phase(job), model_step(job), spec, text))
+        printf("  %s\n", text);
+}
+
 static void print_job(const Model *m, const ModelJob *job)
 {
     _cleanup_json_ json_t *j = model_job_json(m, job);
@@ -156,6 +169,7 @@ static void print_job(const Model *m, const ModelJob *job)
         printf(" (%s)", json_text(j, "reason"));
     printf("\n");
     print_progress(j);
+    print_warmup(job);
     if (job->has_world) {
         printf("  generation %lld, %lld rank%s", json_count(j, "generation"),
                json_count(json_object_get(j, "world"), "size"), job->world.size == 1 ? "" : "s");

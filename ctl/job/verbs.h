@@ -26,6 +26,7 @@ int job_recover(const Arguments *a);
 int job_report(const Arguments *a);
 int job_sample(const Arguments *a);
 int job_export(const Arguments *a);
+int job_diff(const Arguments *a);
 
 /* Starts a job that has stopped or failed again; job_start() calls it when there is no job file. */
 int job_start_again(const Arguments *a);

@@ -95,7 +95,7 @@ static void what_is_no_verb_is_answered_shortly(void **state)
     } cases[] = {
         {"job dance",
          "sdctl: job dance is not a verb\nusage: sdctl job VERB [NAME] [OPTIONS]; VERB "
-         "is start, show, status, "},
+         "is start, show, diff, status, "},
         {"dance",
          "sdctl: dance is not a verb\nusage: sdctl NOUN VERB [NAME] [OPTIONS]; NOUN is job, "},
         {"job strat", "sdctl: job strat is not a verb (did you mean \"start\"?)\n"},

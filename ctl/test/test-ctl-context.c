@@ -207,6 +207,16 @@ static void wrong_rights_are_refused(void **state)
         assert_contains(lab->err, "; chmod go-w ");
     }
     set_mode(lab, "home/sdtrain/sdctl.json", 0644);
+    for (int i = 0; i < 2; i++) { /* who may write to the folder may put another file there */
+        set_mode(lab, "home/sdtrain", i ? 0775 : 0757);
+        assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
+        assert_contains(lab->err,
+                        "/sdctl.json: wrong rights: others may write to its folder (mode ");
+        assert_contains(lab->err, "; chmod go-w ");
+    }
+    set_mode(lab, "home/sdtrain", 01777); /* there nobody may take away what is another's */
+    assert_int_equal(ctl_run(lab, "node list --context lab"), 0);
+    set_mode(lab, "home/sdtrain", 0755);
     assert_int_equal(ctl_run(lab, "node list --context secret"), 1);
     assert_contains(lab->err, "contexts.secret.etcd_password_file: ");
     assert_contains(lab->err, "home/sdtrain/word: No such file");
@@ -227,6 +237,10 @@ static void wrong_rights_are_refused(void **state)
     assert_true(stat(file, &st) == 0 && (st.st_mode & 0022) == 0);
     assert_int_equal(ctl_run(lab, "context show secret"), 0);
     assert_contains(lab->out, "etcd_user            u\n");
+    set_mode(lab, ".", 0770); /* of the file that the link leads to */
+    assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
+    assert_contains(lab->err, "/dotfile: wrong rights: others may write to its folder (mode 0770)");
+    set_mode(lab, ".", 0700);
     assert_true(unlink(link) == 0 && mkfifo(link, 0600) == 0);
     assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
     assert_contains(lab->err, "/sdctl.json: it is no file\n");

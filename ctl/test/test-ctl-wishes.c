@@ -143,6 +143,14 @@ static void show_gives_the_file_back(void **state)
     assert_contains(lab->err, "it was started with --resume file:///old/manifest.json\n");
     assert_int_equal(ctl_run(lab, "job show shwon"), 3);
     assert_contains(lab->err, "no job shwon in cluster lab (did you mean \"shown\"?)");
+    /* what another operator wrote does not steer the terminal */
+    const SpecRecord odd = {.spec = "{\n\"x\": \"gpj.\u202eexe \xc2\x9b"
+                                    "31m\"}\n"};
+    CTL_PUT(lab, KEY_SPECS, "shown", spec_record, odd);
+    assert_int_equal(ctl_run(lab, "job show shown"), 0);
+    assert_string_equal(lab->out, odd.spec);
+    assert_int_equal(ctl_run_on_terminal(lab, 80, "job show shown"), 0);
+    assert_contains(lab->out, "\"x\": \"gpj.???exe ??31m\"}\r\n");
     ctl_remove(lab, KEY_SPECS, "shown");
 }
 

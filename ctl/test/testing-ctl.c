@@ -369,7 +369,7 @@ void ctl_put_phase(CtlLab *lab, const char *name, JobPhase phase, const char *re
 {
     PhaseRecord record = {.phase = phase,
                           .generation = 2,
-                          .go = true,
+                          .go = phase_is_active(phase),
                           .since_usec = UINT64_C(1700000060000000),
                           .started_usec = UINT64_C(1700000000000000),
                           .useful_sec = 20,

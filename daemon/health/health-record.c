@@ -96,7 +96,8 @@ void health_record_update(Probes *p, bool fresh)
 {
     static HealthRecord record; /* likewise */
     uint64_t now = clock_boottime_usec();
-    if (!p->is_ready || (p->leaving && !fresh)) /* its last one says that it leaves */
+    if (!p->is_ready || !*p->needs.has_name ||
+        (p->leaving && !fresh)) /* its last one says that it leaves */
         return;
     fill(p, &record);
     Hash content = content_of(&record);

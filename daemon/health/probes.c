@@ -437,6 +437,9 @@ static void plan_round(Probes *p)
         hangs |= p->answers[i].hangs == 1;
     if (p->is_full)
         p->full_usec = now + (uint64_t)p->needs.config->health_sec * USEC_PER_SEC;
+    if (p->is_outdated)
+        p->full_usec = now;
+    p->is_outdated = false;
     if (hangs)
         p->full_usec = MIN(p->full_usec, now + HANG_AGAIN_SEC * USEC_PER_SEC);
     if (p->n_asks > 0)
@@ -444,6 +447,16 @@ static void plan_round(Probes *p)
     else if (!looks_for_notices(p) || p->full_usec < next)
         next = MAX(p->full_usec, now);
     timer_start(p->needs.timers, &p->timer, next - now, on_round, p);
+}
+
+void probes_reload(Probes *p)
+{
+    if (p->n_answers == 0 || p->leaving)
+        return; /* the first round has not begun, or none follows */
+    kernel_watch_weigh(p);
+    p->is_outdated = true;
+    if (p->n_waited == 0)
+        plan_round(p);
 }
 
 static void end_round(Probes *p)

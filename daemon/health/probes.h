@@ -55,6 +55,7 @@ typedef struct ProbesNeeds {
     const Timers *timers;
     Etcd *etcd;
     const char *boot_id;
+    const bool *has_name;   /* health/<node> is this machine's to write */
     const SlotTable *slots; /* a probe leaves a slot alone that is busy */
 
     void *userdata; /* of the calls below */
@@ -97,6 +98,7 @@ struct Probes {
     Hash posted;          /* of the record's content as last put, without ages */
     EtcdCall *post;       /* the write under way; NULL: none */
     Timer timer;          /* until the next round */
+    bool is_outdated;     /* the settings have changed since the round under way began */
     bool leaving;         /* probes_leave() was called: no round begins any more */
 };
 
@@ -104,6 +106,8 @@ void probes_init(Probes *p, const ProbesNeeds *needs);
 /* Begins the first round. */
 void probes_start(Probes *p);
 void probes_clear(Probes *probes);
+/* The settings were read again: a round with all probes follows at once, however far off the next one was. */
+void probes_reload(Probes *p);
 /* The node takes leave: health/<node> says so, and stays. */
 void probes_leave(Probes *p);
 /* Whether that process is a probe's. */

@@ -56,7 +56,9 @@ void drain_advance(Manager *m)
         node_leave(&m->node);
         return;
     }
-    if (m->leaving && node_is_settled(&m->node) && m->needs.is_health_told(m->needs.userdata)) {
+    const bool is_told =
+        node_is_settled(&m->node) || m->node.yields; /* else there is no record to change */
+    if (m->leaving && is_told && m->needs.is_health_told(m->needs.userdata)) {
         log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->needs.config->node);
         m->events.ended(m->events.userdata);
     }

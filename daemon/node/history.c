@@ -94,6 +94,14 @@ static JobRun *run_of(History *h, const char *job, const char *submission)
     return run;
 }
 
+void history_note_lease(History *h, int64_t lease)
+{
+    if (lease == h->record.lease)
+        return;
+    h->record.lease = lease;
+    history_save(h);
+}
+
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation)
 {
     JobRun *run = run_of(h, job, submission);

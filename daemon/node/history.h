@@ -5,6 +5,7 @@
  * history that is gone: the ranks are killed, and sdtraind begins anew, with another incarnation. Its record
  * then tells the highest generation that it ran of each job and the newest commit that it knows of, until
  * a world of that job lies beyond. Both are kept in <state_dir>/history.json, so that a restart does not forget them.
+ * The lease of the node's record is kept there, too: whoever finds it there is the sdtraind that held it.
  *
  * Ownership: part of the Manager.
  * Units:     none.
@@ -37,6 +38,8 @@ typedef struct History {
 void history_open(History *h, const HistoryNeeds *needs);
 /* Writes the file, with the highest revision that etcd has shown. */
 void history_save(History *h);
+/* The node's record is about to be put under that lease. */
+void history_note_lease(History *h, int64_t lease);
 /* This node runs ranks of that generation. */
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation);
 /* A checkpoint was committed. */

@@ -83,6 +83,8 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
     } else if (ask->ends) {
         ask_forget(ask);
         return;
+    } else if (ask->answered == ask->record.seq && ask->put_usec == 0) {
+        ask->put_usec = now;
     }
     if (ask_answer(ask, now)) /* the reader may have been faster than etcd's answer to us */
         look_later(asks);
@@ -93,7 +95,7 @@ static bool put_lines(LogAsks *asks, const char *id, const LogLinesRecord *lines
 {
     char key[KEY_MAX];
     const int64_t lease = etcd_lease_id(asks->lease);
-    if (lease == 0)
+    if (lease == 0 || !*asks->has_name) /* another one's readers */
         return false;
     _cleanup_free_ char *value = log_lines_record_encode(lines, NULL);
     const EtcdOp op = {.kind = ETCD_PUT,
@@ -197,11 +199,12 @@ static bool ask_answer(LogAsk *ask, uint64_t now)
         find_ranks(record, &tail);
     read_ranks(record, &tail, draft);
     ask->ends = draft->lines.end = !record->follow && !draft->lines.more;
-    /* the first answer says that this node serves the ask */
-    const bool due = draft->tells_any || ask->ends || record->seq == 1;
+    /* the first answer says that this node serves the ask, and whoever does not take it has gone */
+    const bool due = draft->tells_any || ask->ends || !ask->told;
     const bool put = due && put_lines(asks, ask->id, &draft->lines, on_put, ask, &ask->call);
     if (put) {
         ask->answered = record->seq;
+        ask->told = true;
         ask->next_usec = draft->lines.more ? 0
                                            : now + CLAMP((uint64_t)record->pause_usec,
                                                          LOG_ASKS_PAUSE_MSEC * USEC_PER_MSEC,
@@ -246,9 +249,27 @@ static void refuse(LogAsks *asks, const char *id, const LogAskRecord *record)
     (void)put_lines(asks, id, &lines, on_refused, asks, NULL); /* the reader has a deadline */
 }
 
+/* The place of the reader that has not come for its answer for longest. */
+static void free_place(LogAsks *asks, uint64_t now)
+{
+    LogAsk *found = NULL;
+    for (size_t i = 0; i < LOG_ASKS_MAX; i++) {
+        LogAsk *ask = &asks->of[i];
+        if (!ask->asks)
+            return; /* there is one */
+        const bool waits = ask->put_usec > 0 && !ask->call;
+        if (waits && (!found || ask->put_usec < found->put_usec))
+            found = ask;
+    }
+    if (found && now - found->put_usec >= LOG_ASKS_UNTAKEN_SEC * USEC_PER_SEC)
+        ask_forget(found); /* its lines go with its ask */
+}
+
 static void take_ask(LogAsks *asks, const char *id, LogAskRecord *record)
 {
     LogAsk *ask = find_ask(asks, id);
+    if (!ask)
+        free_place(asks, clock_boottime_usec());
     for (size_t i = 0; !ask && i < LOG_ASKS_MAX; i++)
         if (!asks->of[i].asks) {
             ask = &asks->of[i];
@@ -260,11 +281,14 @@ static void take_ask(LogAsks *asks, const char *id, LogAskRecord *record)
         log_ask_record_clear(record);
         return;
     }
+    if (ask->record.seq != record->seq)
+        ask->put_usec = 0;
     log_ask_record_clear(&ask->record);
     ask->record = *record;
     if (ask->gone) { /* what is under way answers the one that was there before */
-        ask->gone = ask->ends = false;
+        ask->gone = ask->ends = ask->told = false;
         ask->answered = 0;
+        ask->put_usec = 0;
         ask->next_usec = 0;
     }
     if (ask_answer(ask, clock_boottime_usec()))
@@ -283,6 +307,37 @@ static void drop_ask(LogAsks *asks, const char *id)
     remove_lines(asks, id);
 }
 
+static void on_damaged(void *userdata);
+
+static void begin_to_count(LogAsks *asks)
+{
+    timer_start(asks->timers, &asks->damaged, LOG_ASKS_DAMAGED_SEC * USEC_PER_SEC, on_damaged,
+                asks);
+}
+
+static void on_damaged(void *userdata)
+{
+    LogAsks *asks = userdata;
+    if (asks->n_damaged == 0)
+        return;
+    log_warning("%u more asks for logs were passed over within %d s, the last: %s", asks->n_damaged,
+                LOG_ASKS_DAMAGED_SEC, asks->damaged_text);
+    asks->n_damaged = 0;
+    begin_to_count(asks);
+}
+
+/* Says the first one at once, and others once a minute: whoever may ask could fill the journal. */
+static void pass_over(LogAsks *asks, const char *text)
+{
+    if (timer_runs(&asks->damaged)) {
+        asks->n_damaged++;
+        (void)snprintf(asks->damaged_text, sizeof(asks->damaged_text), "%s", text);
+        return;
+    }
+    log_warning("%s", text);
+    begin_to_count(asks);
+}
+
 static void on_ask_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
                           _unused_ bool initial, void *userdata)
 {
@@ -299,10 +354,12 @@ static void on_ask_events(const EtcdEvent *events, size_t n_events, _unused_ int
             continue; /* nobody's */
         if (events[i].kind == ETCD_EVENT_DELETE)
             drop_ask(asks, id);
-        else if (kv->lease == 0)
-            log_warning("%s: it has no lease, so it would stay for ever; passed over", kv->key);
-        else if (log_ask_record_decode(kv->key, kv->value, kv->n_value, &record, &err) < 0)
-            log_warning("%s", err.text);
+        else if (kv->lease == 0) {
+            (void)error_set(&err, -EINVAL,
+                            "%s: it has no lease, so it would stay for ever; passed over", kv->key);
+            pass_over(asks, err.text);
+        } else if (log_ask_record_decode(kv->key, kv->value, kv->n_value, &record, &err) < 0)
+            pass_over(asks, err.text);
         else
             take_ask(asks, id, &record);
     }
@@ -352,6 +409,7 @@ void log_asks_clear(LogAsks *asks)
     asks->rights_call = etcd_call_free(asks->rights_call);
     timer_stop(&asks->rights_retry);
     timer_stop(&asks->look);
+    timer_stop(&asks->damaged);
     for (size_t i = 0; i < LOG_ASKS_MAX; i++)
         ask_forget(&asks->of[i]);
 }

@@ -5,6 +5,9 @@
  * is one record of at most LOG_TEXT_MAX bytes of log, and the next one comes when the reader has asked again. While an
  * ask that follows has nothing to be told, its files are looked at five times a second.
  *
+ * LOG_ASKS_MAX readers have a place. One that has not taken its answer for LOG_ASKS_UNTAKEN_SEC loses it to the next
+ * one that comes; its answer stays, and asking on gives it a place again.
+ *
  * Ownership: part of the Manager. Borrows what it is handed.
  * Units:     microseconds, bytes.
  * Errors:    logged. An answer that fails is tried again; one that etcd denies is not.
@@ -24,6 +27,8 @@ enum {
     LOG_ASKS_BURST_BYTES = 4 * 1024 * 1024, /* that this node writes at once, for all readers */
     LOG_ASKS_BYTES_A_SEC = 64 * 1024,       /* and in the long run */
     LOG_ASKS_TAIL_MAX = 1024 * 1024,
+    LOG_ASKS_UNTAKEN_SEC = 60,
+    LOG_ASKS_DAMAGED_SEC = 60, /* between two warnings of asks that are passed over */
 };
 
 typedef struct LogAsks LogAsks;
@@ -34,6 +39,8 @@ typedef struct LogAsk {
     LogAskRecord record;
     int64_t answered;   /* seq of the last answer that was put */
     uint64_t next_usec; /* no answer before that time */
+    uint64_t put_usec;  /* when the answer that waits for its reader was put; 0: none waits */
+    bool told;          /* it had an answer in this place */
     bool ends;          /* the answer under way is the last one */
     bool gone;          /* the reader is, and its answer is to be removed */
     EtcdCall *call;     /* the write under way; NULL: none */
@@ -45,6 +52,7 @@ struct LogAsks {
     const Timers *timers;
     Etcd *etcd;
     EtcdLease *lease;
+    const bool *has_name;          /* asks of this name are for this node */
     void *userdata;                /* of `ready` */
     void (*ready)(void *userdata); /* this node may read asks: its record may say so */
 
@@ -55,6 +63,9 @@ struct LogAsks {
     int64_t budget_bytes;
     uint64_t budget_usec; /* when it was counted */
     bool refused_told;    /* one warning is enough */
+    Timer damaged;        /* runs since the last warning of asks that were passed over */
+    unsigned n_damaged;   /* since then */
+    char damaged_text[sizeof(((Error *)0)->text)]; /* of the last one */
 };
 
 /* Asks for the right to read asks, and begins to watch them when it is there. The fields that are handed in are set. */

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/message-id.h"
 #include "daemon/node/drain.h"
 #include "daemon/process/logs.h"
 #include "daemon/world/hang.h"
@@ -152,8 +153,8 @@ static void on_lease_changed(void *userdata, bool renewed)
 static void on_name_is_taken(void *userdata, const Error *err)
 {
     Manager *m = userdata;
+    log_event(LOG_LEVEL_WARNING, MESSAGE_STRANGER, "%s NODE=%s", err->text, m->needs.config->node);
     workload_kill_all(&m->workload, "the node's name belongs to another");
-    m->events.failed(m->events.userdata, err);
 }
 
 static uint64_t ask_memory(void *userdata)
@@ -189,6 +190,7 @@ static void init_node(Manager *m)
                                    .touched = on_node_touched,
                                    .lease_changed = on_lease_changed,
                                    .name_is_taken = on_name_is_taken};
+    m->node.last_lease = m->history.record.lease;
 }
 
 /* ---- which history etcd lives in ---- */
@@ -247,6 +249,7 @@ static void open_log_asks(Manager *m)
                             .timers = m->needs.timers,
                             .etcd = m->needs.etcd,
                             .lease = m->lease,
+                            .has_name = &m->node.has_name,
                             .userdata = m,
                             .ready = on_asks_are_read};
     log_asks_open(&m->log_asks);

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/message-id.h"
 #include "cluster/keys.h"
+#include "daemon/node/tenant.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
@@ -14,7 +15,14 @@
 #include <string.h>
 
 /* A transaction takes 120 compares: one of the node, two of each world. */
-enum { RETRY_MSEC = 200, RIGHTS_MSEC = 30000, TOGETHER_MAX = 59 };
+enum {
+    RETRY_MSEC = 200,
+    RIGHTS_MSEC = 30000,
+    TOGETHER_MAX = 59,
+    RESTORE_MSEC = 1000, /* the shortest time between two writes over a stranger's record */
+    WAIT_MSEC = 1000,    /* for another one's lease, unless the watch shows its end before */
+    QUIET_LEASES = 3     /* the stranger is forgotten when it wrote nothing for as many lease_sec */
+};
 
 static void node_put(OwnNode *node);
 static void node_look(OwnNode *node);
@@ -25,6 +33,7 @@ void node_clear(OwnNode *node)
 {
     node->call = etcd_call_free(node->call);
     timer_stop(&node->retry);
+    timer_stop(&node->quiet);
     node->rights_call = etcd_call_free(node->rights_call);
     timer_stop(&node->rights_retry);
 }
@@ -51,7 +60,9 @@ static NodeRecord node_record(const OwnNode *node)
                          .startup_usec = (uint64_t)(node->needs.config->startup_sec * 1e6),
                          .memory_bytes = node->needs.memory_bytes(node->needs.userdata),
                          .n_gpus = node->gpus.n,
-                         .lease_sec = (int)node->needs.config->lease_sec};
+                         .lease_sec = (int)node->needs.config->lease_sec,
+                         .stranger_lease = node->stranger_lease,
+                         .stranger_revision = node->stranger_revision};
     (void)snprintf(record.name, sizeof(record.name), "%s", node->needs.config->node);
     (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s",
                    node->needs.config->machine_id);
@@ -119,7 +130,16 @@ void node_ask_rights(OwnNode *node)
 static void on_node_retry(void *userdata)
 {
     OwnNode *node = userdata;
-    node_put(node);
+    if (node->looks && !node->call)
+        node_look(node);
+    else
+        node_put(node);
+}
+
+static void look_later(OwnNode *node, uint64_t after_usec)
+{
+    node->looks = node->wanted = true;
+    timer_start(node->needs.timers, &node->retry, after_usec, on_node_retry, node);
 }
 
 static void retry_later(OwnNode *node)
@@ -140,30 +160,114 @@ static bool is_refused(OwnNode *node, int r, const Error *err)
     return node->refused;
 }
 
-/* Somebody's record lies under our name: ours of an earlier life or an earlier lease, or another
- * machine's. What is nobody's is written over: no record of a live node is without a lease, and what cannot be
- * read says of no other machine that it is there. */
+/* ---- whose record it is ---- */
+
+static bool has_our_words(const OwnNode *node, int r, const NodeRecord *record)
+{
+    return r == 0 && strcmp(record->machine_id, node->needs.config->machine_id) == 0 &&
+           record->incarnation == node->needs.incarnation;
+}
+
+static void on_quiet(void *userdata)
+{
+    OwnNode *node = userdata;
+    log_info("no other writer has put this node's record for a while NODE=%s",
+             node->needs.config->node);
+    node->stranger_lease = node->stranger_revision = 0;
+    node_touch(node);
+}
+
+/* Ours is put back at once, unless that was done less than a second ago: then the key is read again first, since more
+ * may have been written to it. */
+static void put_back(OwnNode *node, const EtcdKeyValue *kv)
+{
+    const uint64_t now = clock_boottime_usec();
+    const uint64_t next_usec = node->restored_usec + RESTORE_MSEC * USEC_PER_MSEC;
+    if (node->stranger_revision == 0 || node->stranger_lease != kv->lease)
+        log_event(LOG_LEVEL_WARNING, MESSAGE_STRANGER,
+                  "another writer has put %s, under lease %llx, at revision %lld, while this "
+                  "node's own lease lives; its record is put back, its ranks run on NODE=%s",
+                  kv->key, (unsigned long long)kv->lease, (long long)kv->mod_revision,
+                  node->needs.config->node);
+    node->stranger_lease = kv->lease;
+    node->stranger_revision = kv->mod_revision;
+    timer_start(node->needs.timers, &node->quiet,
+                (uint64_t)QUIET_LEASES * (uint64_t)node->needs.config->lease_sec * USEC_PER_SEC,
+                on_quiet, node);
+    if (node->restored_usec != 0 && now < next_usec) {
+        look_later(node, next_usec - now);
+        return;
+    }
+    node->restored_usec = now;
+    node->revision = kv->mod_revision;
+    node_put(node);
+}
+
+static void yield(OwnNode *node, const EtcdKeyValue *kv, const NodeRecord *record)
+{
+    Error err = ERROR_INIT;
+    if (!node->yields) {
+        (void)error_set(
+            &err, -EEXIST,
+            "%s is held under lease %llx%s%.40s%s%.60s; this machine is %s. Waiting until "
+            "that lease has run out; if both machines are to be here, give one another "
+            "name",
+            kv->key, (unsigned long long)kv->lease, record ? ", by machine " : "",
+            record ? record->machine_id : "", record ? " at " : "", record ? record->address : "",
+            node->needs.config->machine_id);
+        node->yields = true;
+        node->has_name = false;
+        node->needs.name_is_taken(node->needs.userdata, &err);
+    }
+    look_later(node, WAIT_MSEC * USEC_PER_MSEC);
+}
+
+static void on_last_ended(_unused_ int r, _unused_ const Error *err,
+                          _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    OwnNode *node = userdata;
+    node->call = NULL; /* it frees itself */
+    node_look(node);   /* it tells what became of the record; what is still there is written over */
+}
+
+/* What the last life wrote goes with its lease, all at once: a leader then knows that this life is another one. */
+static void end_last_life(OwnNode *node, const EtcdKeyValue *kv)
+{
+    if (!node->last_is_ended) {
+        node->last_is_ended = true;
+        if (etcd_revoke(node->needs.etcd, kv->lease, on_last_ended, node, &node->call) == 0)
+            return;
+    }
+    node->revision = kv->mod_revision;
+    node_put(node);
+}
+
 static void judge_tenant(OwnNode *node, const EtcdKeyValue *kv)
 {
     NodeRecord record;
     Error err = ERROR_INIT;
     int r = node_record_decode(kv->key, kv->value, kv->n_value, &record, &err);
-    if (r == -EINVAL || kv->lease == 0) {
-        log_warning("%s; writing this node's record over it NODE=%s",
-                    r < 0 ? err.text : "this node's record has no lease: a stranger wrote it",
-                    node->needs.config->node);
-        r = 0;
-    } else if (r == 0 && strcmp(record.machine_id, node->needs.config->machine_id) != 0)
-        r = error_set(&err, -EEXIST,
-                      "%s: machine %s (%s) is registered under this name; this one is %s. Give the "
-                      "node another name, or wait until that one's lease has run out",
-                      kv->key, record.machine_id, record.address, node->needs.config->machine_id);
-    else if (r == 0 && record.incarnation > node->needs.incarnation)
-        r = error_set(&err, -EEXIST, "%s: a later sdtraind of this machine runs under this name",
-                      kv->key);
-    if (r < 0) {
-        node->needs.name_is_taken(node->needs.userdata, &err);
+    const TenantFacts facts = {.lease = kv->lease,
+                               .has_our_words = has_our_words(node, r, &record),
+                               .own_lease = etcd_lease_id(node->needs.lease),
+                               .held_lease = node->held_lease,
+                               .last_lease = node->last_lease};
+    switch (tenant_judge(&facts)) {
+    case TENANT_STRANGER:
+        put_back(node, kv);
         return;
+    case TENANT_HOLDER:
+        yield(node, kv, r == 0 ? &record : NULL);
+        return;
+    case TENANT_LAST_LIFE:
+        end_last_life(node, kv);
+        return;
+    case TENANT_NOBODY:
+        log_warning("%s, which nobody keeps alive, is written over%s%s NODE=%s", kv->key,
+                    r < 0 ? ": " : "", r < 0 ? err.text : "", node->needs.config->node);
+        break;
+    case TENANT_OURS:
+        break;
     }
     node->revision = kv->mod_revision;
     node_put(node);
@@ -192,6 +296,11 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
 /* Our key is not as we put it. What is under way meanwhile learns of it by its guard, or has just ended. */
 static void make_good(OwnNode *node)
 {
+    if (node->yields && node->seen_removed && !node->call) { /* it may have gone: no more waiting */
+        node->seen_removed = false;
+        node_look(node);
+        return;
+    }
     if (!node->registered || node->call || timer_runs(&node->retry) ||
         node->seen_revision <= node->revision)
         return;
@@ -211,6 +320,9 @@ void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 static void node_look(OwnNode *node)
 {
     char key[KEY_MAX];
+    if (node->looks)
+        timer_stop(&node->retry); /* it was for this */
+    node->looks = false;
     int r = etcd_get(node->needs.etcd,
                      key_of(node->needs.config->cluster, KEY_NODES, node->needs.config->node, key),
                      false, on_looked, node, &node->call);
@@ -315,6 +427,9 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     fence_note_contact(node->needs.fence);
     node->with_ranks = false;
     node->refused = false;
+    node->held_lease = node->put_lease;
+    node->yields = false;
+    node->has_name = true;
     node->revision = result->revision;
     if (node->seen_revision <= node->revision)
         node->seen_removed = false; /* made good */
@@ -352,6 +467,7 @@ static void node_put(OwnNode *node)
     EtcdCompare guards[1 + 2 * TOGETHER_MAX];
     EtcdOp ops[1 + TOGETHER_MAX];
     const NodeRecord record = node_record(node);
+    history_note_lease(node->needs.history, lease);
     _cleanup_free_ char *labels = labels_text(node);
     _cleanup_free_ char *text = node_record_encode(&record, labels);
     guards[0] =
@@ -371,7 +487,7 @@ static void node_put(OwnNode *node)
     }
     hold_ranks(node, n);
     node->wanted = false;
-    node->lease = lease;
+    node->lease = node->put_lease = lease;
     node->put = record;
 }
 

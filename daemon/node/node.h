@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* node.h - this node's record, nodes/<node>, under its lease.
  *
- * Two machines may be given the same name. So the record is put with a compare, and a live key of another machine is
- * never overwritten. A key that a stranger wrote (no lease, or no record) is written over, and one that was removed is
- * put back. After the loss of the lease a new one is taken, and the record put back with the same incarnation, together
- * with the records of the ranks that run on.
+ * Two machines may be given the same name, and anybody with the right may write the key. So the record is put with a
+ * compare, and tenant.h says whose record it is that lies there. While our lease lives ours is put back, at most once a
+ * second; without it we wait until the lease of the other one has run out. A key that was removed is put back. After
+ * the loss of the lease a new one is taken, and the record put back with the same incarnation, together with the
+ * records of the ranks that run on.
  *
  * Ownership: part of the Manager.
  * Units:     none.
- * Errors:    another machine holds the name: name_is_taken is called, and the program ends.
+ * Errors:    another one holds the name: name_is_taken is called, and the record waits.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -26,7 +27,7 @@ typedef struct OwnNodeNeeds {
     Etcd *etcd;
     EtcdLease *lease;
     Workload *workload;
-    const History *history;
+    History *history;
     Fence *fence;
     const char *boot_id;   /* of this machine */
     const bool *is_probed; /* the first round of probes is over: the record may be put */
@@ -38,8 +39,8 @@ typedef struct OwnNodeNeeds {
     void (*registered)(void *userdata);       /* for the first time */
     /* The record was put, or something that it tells may have changed. */
     void (*touched)(void *userdata);
-    void (*lease_changed)(void *userdata, bool renewed); /* false: it is lost */
-    void (*name_is_taken)(void *userdata, const Error *err);
+    void (*lease_changed)(void *userdata, bool renewed);     /* false: it is lost */
+    void (*name_is_taken)(void *userdata, const Error *err); /* and is waited for */
 } OwnNodeNeeds;
 
 typedef struct OwnNode {
@@ -60,7 +61,19 @@ typedef struct OwnNode {
     EtcdCall *call;        /* the read or write under way; NULL: none */
     Timer retry;
     bool wanted;     /* the record is to be put after `call` or `retry` */
+    bool looks;      /* the key is to be read before that */
     bool with_ranks; /* the record is to be put together with those of the ranks */
+
+    int64_t put_lease;  /* of the write under way, or of the last one */
+    int64_t held_lease; /* under which etcd has last acknowledged the record; 0: it never has */
+    int64_t last_lease; /* of the last life of this sdtraind, by its state folder; 0: not known */
+    bool last_is_ended; /* it was told to end */
+    bool yields;        /* another one holds the name */
+    bool has_name;      /* the record was acknowledged, and nobody has been yielded to since */
+
+    int64_t stranger_lease, stranger_revision; /* of another writer's last record; 0: none lately */
+    uint64_t restored_usec;                    /* when it was last written over; 0: never */
+    Timer quiet;                               /* the stranger is forgotten when it ends */
 
     bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
     bool knows_logs;    /* likewise, what is asked of its logs */

@@ -73,7 +73,7 @@ void requests_on_event(const Requests *requests, const EtcdEvent *event)
         log_info("rank 0 is asked for a checkpoint JOB=%s", job->name);
         answer(requests->etcd, &event->kv, &request, "rank 0 saves after its present step");
     } else if (local_rank) {
-        answer(requests->etcd, &event->kv, &request, "the job is not training now");
+        answer(requests->etcd, &event->kv, &request, "refused: the job does not train now");
     }
     request_record_clear(&request);
 }

@@ -194,7 +194,25 @@ static void test_commit_keeps_what_others_wrote(_unused_ void **state)
     assert_non_null(strstr(lab_value(lab, "/sdtrain/lab/checkpoints/a"), "kept"));
 }
 
-static void test_name_of_another_machine_is_refused(_unused_ void **state)
+static bool waits_for_another(Lab *lab, const void *node)
+{
+    (void)lab; /* the log is the node's */
+    return lab_log_has(node, "is held under lease") &&
+           lab_log_has(node, "by machine ffffffffffffffffffffffffffffffff at 10.0.0.9");
+}
+
+static bool is_registered_here(Lab *lab, _unused_ const void *userdata)
+{
+    NodeRecord record;
+    return lab_node_record(lab, 0, &record) && strcmp(record.address, "127.0.0.1") == 0;
+}
+
+static bool has_health(Lab *lab, _unused_ const void *userdata)
+{
+    return lab_value(lab, "/sdtrain/lab/health/node0") != NULL;
+}
+
+static void test_name_of_another_machine_is_waited_for(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     NodeRecord other = {.name = "node0",
@@ -213,11 +231,14 @@ static void test_name_of_another_machine_is_refused(_unused_ void **state)
     assert_int_equal(sscanf(granted, "lease %16[0-9a-f]", lease + strlen(lease)), 1);
     testing_etcd_ctl(lab_etcd(lab), "put", lease, "/sdtrain/lab/nodes/node0", text, NULL);
     LabNode *node = lab_spawn_node(lab, 0, "", NULL);
-    assert_int_equal(lab_wait_end(lab, node), 1);
-    assert_true(lab_log_has(node, "ffffffffffffffffffffffffffffffff (10.0.0.9)"));
+    lab_wait(lab, waits_for_another, node);
     NodeRecord still;
     assert_true(lab_node_record(lab, 0, &still));
     assert_string_equal(still.address, "10.0.0.9");
+    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* that one's, too */
+    testing_etcd_ctl(lab_etcd(lab), "lease", "revoke", lease + strlen("--lease="), NULL);
+    lab_wait(lab, is_registered_here, NULL);
+    lab_wait(lab, has_health, NULL);
 }
 
 static bool is_put_back_after(Lab *lab, const void *revision)
@@ -256,7 +277,12 @@ static void test_record_of_nobody_is_replaced(_unused_ void **state)
         assert_int_equal(pid_of(lab, 1), pid);
         assert_int_equal(kill(pid, 0), 0);
     }
-    assert_true(lab_log_has(node, "a stranger wrote it"));
+    assert_true(lab_log_has(node, "which nobody keeps alive, is written over"));
+    assert_true(
+        lab_log_has(node, "another writer has put /sdtrain/lab/nodes/node0, under lease 0"));
+    NodeRecord told;
+    assert_true(lab_node_record(lab, 0, &told));
+    assert_true(told.stranger_revision > 0);
 }
 
 static void test_second_daemon_in_a_run_dir_is_refused(_unused_ void **state)
@@ -403,7 +429,7 @@ int main(void)
         cmocka_unit_test(test_commit_of_an_old_world_is_refused),
         cmocka_unit_test(test_lost_answer_commits_once),
         cmocka_unit_test(test_commit_keeps_what_others_wrote),
-        cmocka_unit_test(test_name_of_another_machine_is_refused),
+        cmocka_unit_test(test_name_of_another_machine_is_waited_for),
         cmocka_unit_test(test_record_of_nobody_is_replaced),
         cmocka_unit_test(test_second_daemon_in_a_run_dir_is_refused),
         cmocka_unit_test(test_drain),

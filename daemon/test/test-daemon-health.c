@@ -203,6 +203,20 @@ static bool has_judged_anew(Lab *lab, const void *node)
     return lab_log_has(node, "configuration reloaded");
 }
 
+/* Adds these to the node's settings, which it reads again. */
+static void change_settings(const Host *h, const char *settings)
+{
+    char path[400];
+    _cleanup_free_ char *text = NULL, *edited = NULL;
+    size_t n;
+    (void)snprintf(path, sizeof(path), "%s/config.json", h->node->folder);
+    assert_int_equal(file_read(path, 1 << 16, &text, &n, NULL), 0);
+    assert_true(asprintf(&edited, "%.*s, %s}", (int)n - 1, text, settings) > 0);
+    assert_int_equal(file_write(path, edited, strlen(edited), 0, NULL), 0);
+    assert_int_equal(kill(h->node->pid, SIGHUP), 0);
+    lab_wait(h->lab, has_judged_anew, h->node);
+}
+
 /* A dead NVLink drains, a daily word of the same code does not. The settings may know better: a reload is enough. */
 static void test_severity_is_heard(_unused_ void **state)
 {
@@ -217,18 +231,19 @@ static void test_severity_is_heard(_unused_ void **state)
     lab_wait(h.lab, says, (&(Wanted){NODE_DRAIN, 0, "kernel-log: Xid 149 (fatal) on 0000:5e:00"}));
     lab_wait(h.lab, has_health, "a reboot, or a reset of the GPU and sdctl node check --clear");
 
-    char path[400];
-    _cleanup_free_ char *text = NULL, *edited = NULL;
-    size_t n;
-    (void)snprintf(path, sizeof(path), "%s/config.json", h.node->folder);
-    assert_int_equal(file_read(path, 1 << 16, &text, &n, NULL), 0);
-    assert_true(asprintf(&edited, "%.*s, \"xid_actions\": {\"149 fatal\": \"suspect\"}}",
-                         (int)n - 1, text) > 0);
-    assert_int_equal(file_write(path, edited, strlen(edited), 0, NULL), 0);
-    assert_int_equal(kill(h.node->pid, SIGHUP), 0);
-    lab_wait(h.lab, has_judged_anew, h.node);
+    change_settings(&h, "\"xid_actions\": {\"149 fatal\": \"suspect\"}");
     lab_wait(h.lab, says,
              (&(Wanted){NODE_SUSPECT, 0, "kernel-log: Xid 149 (fatal) on 0000:5e:00"}));
+    end_host(&h);
+}
+
+/* A node that looks at itself once a day, and has nothing to do: what it is told to look for is looked for at once. */
+static void test_a_reload_is_heard_in_an_idle_node(_unused_ void **state)
+{
+    Host h = new_host("\"health_sec\": 86400");
+    expect_answer(ask(&h, "r1", "check"), "healthy"); /* no round is under way */
+    change_settings(&h, "\"disk_min_bytes\": 1125899906842624");
+    lab_wait(h.lab, says, (&(Wanted){NODE_SUSPECT, 0, "disk: "}));
     end_host(&h);
 }
 
@@ -437,6 +452,7 @@ int main(void)
         cmocka_unit_test(test_xid_isolates_at_once),
         cmocka_unit_test(test_fault_of_one_gpu_loses_its_slot),
         cmocka_unit_test(test_severity_is_heard),
+        cmocka_unit_test(test_a_reload_is_heard_in_an_idle_node),
         cmocka_unit_test(test_gpu_off_the_bus_without_a_number),
         cmocka_unit_test(test_programs_of_several_submissions_fail_on_one_gpu),
         cmocka_unit_test(test_record_tells_how_many_gpus),

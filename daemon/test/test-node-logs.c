@@ -627,6 +627,25 @@ static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
     wait_for(4, "four\n");
 }
 
+/* Another machine has the name, and its readers ask it. */
+static void who_waits_for_its_name_answers_nobody(_unused_ void **state)
+{
+    const int64_t lease = foreign_lease();
+    append("rank0.log", "a line\n");
+    (void)put_node(&n1, "another", 1, lease);
+    start(&n1);
+    settle();
+    grant(&n1.etcd);
+    settle();
+    ask_on(1, false);
+    pass(2 * USEC_PER_SEC);
+    settle();
+    assert_null(lines_key("r1"));
+    (void)end_lease(lease);
+    settle();
+    wait_for(1, "a line\n");
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -653,6 +672,7 @@ int main(void)
         TEST(the_lines_of_a_long_log_are_not_cut),
         TEST(the_ranks_of_a_node_are_listed_in_their_order),
         TEST(a_node_without_the_right_says_nothing_of_logs),
+        TEST(who_waits_for_its_name_answers_nobody),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

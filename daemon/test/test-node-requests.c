@@ -175,7 +175,7 @@ static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **s
     (void)decide("a", 1, 3, 0);
     settle();
     ask("r2", "checkpoint", "a", "", submission);
-    expect_answer("r2", "the job is not training now");
+    expect_answer("r2", "refused: the job does not train now");
     run_world("a", 2, 12, 0);
     ask("r3", "checkpoint", "a", "", "fedcba9876543210fedcba9876543210");
     expect_answer("r3", "");
@@ -189,7 +189,7 @@ static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **s
     assert_int_equal(n1.machine.trainers[2].n_told[CHANNEL_CHECKPOINT], 1);
     dies(&n1.machine, 2);
     ask("r5", "checkpoint", "a", "", submission);
-    expect_answer("r5", "the job is not training now");
+    expect_answer("r5", "refused: the job does not train now");
 }
 
 /* It was taken back, or answered by another, while the answer was under way. */

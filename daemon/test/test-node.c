@@ -1,23 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its
- * lease, names that are given twice, the fence, another history. How it leaves: test-node-drain.c; what it is asked:
- * test-node-requests.c; what it does for jobs: test-node-worlds.c. */
+ * lease, the fence, another history. Who has its name: test-node-name.c; how it leaves: test-node-drain.c; what it is
+ * asked: test-node-requests.c; what it does for jobs: test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
 #include <string.h>
 
 enum { DAY_SEC = 86400 };
-
-static void put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease)
-{
-    char key[KEY_MAX];
-    NodeRecord record = {.incarnation = incarnation, .n_slots = 1};
-    (void)snprintf(record.name, sizeof(record.name), "%s", n->config.node);
-    (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", machine_id);
-    _cleanup_free_ char *text = node_record_encode(&record, NULL);
-    (void)put(key_of("lab", KEY_NODES, n->config.node, key), text, lease);
-}
 
 /* ---- the record ---- */
 
@@ -146,7 +136,7 @@ static void a_key_that_died_and_was_reborn_in_one_batch_counts_as_removed(_unuse
     join(&n1);
     run_world("a", 1, 3, 0);
     (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
-    put_node(&n1, "another", 1, 0);
+    (void)put_node(&n1, "another", 1, 0);
     list_again(&n1.etcd);
     answer_all();
     assert_int_equal(n_lease_checks(&n1.etcd), 1);
@@ -166,7 +156,7 @@ static void a_key_is_reborn_while_it_is_written(_unused_ void **state)
     node_note_health(&n1.manager->node, NODE_SUSPECT, 0, "bad", &gpus);
     assert_int_equal(n_under_way(&n1.etcd), 1);
     (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
-    put_node(&n1, "another", 1, 0);
+    (void)put_node(&n1, "another", 1, 0);
     list_again(&n1.etcd);
     settle();
     pass(USEC_PER_SEC);
@@ -207,72 +197,6 @@ static void what_cannot_be_read_is_written_over(_unused_ void **state)
     settle();
     assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
     assert_int_equal(n1.n_failed, 0);
-}
-
-/* What a later version wrote may be another machine's. */
-static void a_record_of_a_later_version_is_left_alone(_unused_ void **state)
-{
-    char key[KEY_MAX];
-    join(&n1);
-    (void)put(key_of("lab", KEY_NODES, "n1", key), "{\"v\":99}", lease_of(&n1.etcd));
-    settle();
-    assert_string_equal(node_key(&n1)->value, "{\"v\":99}");
-    assert_int_equal(n1.n_failed, 1);
-}
-
-/* ---- the name ---- */
-
-static void another_machine_under_the_same_name_is_left_alone(_unused_ void **state)
-{
-    (void)snprintf(n2.config.node, sizeof(n2.config.node), "n1");
-    join(&n1);
-    int64_t before = node_key(&n1)->modified;
-    start(&n2);
-    grant(&n2.etcd);
-    settle();
-    assert_int_equal(n2.n_failed, 1);
-    assert_int_equal(n2.failed.code, -EEXIST);
-    assert_int_equal(n2.n_registered, 0);
-    assert_int_equal(node_key(&n1)->modified, before);
-    assert_int_equal(n1.n_failed, 0);
-}
-
-/* Its lease ended, and the other one came while it was away. */
-static void a_name_that_is_lost_ends_the_ranks(_unused_ void **state)
-{
-    (void)snprintf(n2.config.node, sizeof(n2.config.node), "n1");
-    join(&n1);
-    run_world("a", 1, 3, 0);
-    n1.etcd.is_cut = true;
-    expire(&n1.etcd);
-    join(&n2);
-    assert_string_equal(node_record(&n1).machine_id, n2.config.machine_id);
-    n1.etcd.is_cut = false;
-    tell_lost(&n1.etcd);
-    grant(&n1.etcd);
-    answer_all();
-    assert_int_equal(n1.n_failed, 1);
-    assert_killed(&n1, 0, true);
-    assert_killed(&n1, 1, true);
-    assert_string_equal(node_record(&n1).machine_id, n2.config.machine_id);
-}
-
-static void a_machine_takes_over_from_its_earlier_life_alone(_unused_ void **state)
-{
-    join(&n1);
-    put_node(&n1, n1.config.machine_id, n1.incarnation - 1, FIRST_LEASE);
-    settle();
-    assert_int_equal(n1.n_failed, 0);
-    assert_int_equal(node_record(&n1).incarnation, n1.incarnation);
-    put_node(&n1, n1.config.machine_id, n1.incarnation, FIRST_LEASE); /* of its last lease */
-    settle();
-    assert_int_equal(n1.n_failed, 0);
-    assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
-    put_node(&n1, n1.config.machine_id, n1.incarnation + 1, FIRST_LEASE);
-    settle();
-    assert_int_equal(n1.n_failed, 1);
-    assert_int_equal(n1.failed.code, -EEXIST);
-    assert_int_equal(node_record(&n1).incarnation, n1.incarnation + 1);
 }
 
 /* "n1" is no part of "n10". */
@@ -596,10 +520,6 @@ int main(void)
         CASE(a_key_is_reborn_while_it_is_written),
         CASE(a_key_goes_while_it_is_written_and_no_watch_shows_it),
         CASE(what_cannot_be_read_is_written_over),
-        CASE(a_record_of_a_later_version_is_left_alone),
-        CASE(another_machine_under_the_same_name_is_left_alone),
-        CASE(a_name_that_is_lost_ends_the_ranks),
-        CASE(a_machine_takes_over_from_its_earlier_life_alone),
         CASE(a_cordon_of_a_longer_name_is_not_ours),
         CASE(a_lease_that_is_taken_anew_brings_node_and_ranks_together),
         CASE(a_new_lease_takes_one_transaction),

@@ -35,19 +35,12 @@ static ChannelType told(int slot) { return home.trainers[slot].told; }
 
 static int n_committed, n_refused, n_ended, n_changed;
 
-static void on_nothing(_unused_ void *userdata) {}
 static void on_change(_unused_ void *userdata) { n_changed++; }
-static void on_world(_unused_ void *userdata, _unused_ const LocalWorld *local) {}
-static void on_rank(_unused_ void *userdata, _unused_ const Rank *rank) {}
 static void on_end(_unused_ void *userdata, _unused_ const Rank *rank,
                    _unused_ const ExitVerdict *v)
 {
     n_ended++;
 }
-static void on_word(_unused_ void *userdata, _unused_ Rank *rank, _unused_ const ChannelMessage *m)
-{
-}
-static void on_job(_unused_ void *userdata, _unused_ const char *job) {}
 
 static void on_commit(_unused_ void *userdata, _unused_ const LocalWorld *local,
                       _unused_ CommitMark mark, bool committed)
@@ -69,16 +62,10 @@ static int set_up(_unused_ void **state)
                                  .knows_secrets = &knows_secrets,
                                  .gpus = &gpus,
                                  .incarnation = INCARNATION};
-    const WorkloadEvents events = {.node_changed = on_change,
-                                   .etcd_answered = on_nothing,
-                                   .may_be_idle = on_nothing,
-                                   .world_began = on_world,
-                                   .commit_decided = on_commit,
-                                   .rank_started = on_rank,
-                                   .rank_ended = on_end,
-                                   .rank_stepped = on_word,
-                                   .rank_saved = on_word,
-                                   .job_forgotten = on_job};
+    WorkloadEvents events = unheard_events;
+    events.node_changed = on_change;
+    events.commit_decided = on_commit;
+    events.rank_ended = on_end;
     char key[KEY_MAX];
     SpecRecord spec = {.spec = (char *)"{}"};
     _cleanup_free_ char *text = NULL;

@@ -247,3 +247,32 @@ void hangs_up(Machine *machine, int slot)
     t->hung_up = true;
     t->process->events.heard(t->process->events.userdata);
 }
+
+/* ---- who hears of it ---- */
+
+static void on_nothing(_unused_ void *userdata) {}
+static void on_world(_unused_ void *userdata, _unused_ const LocalWorld *local) {}
+static void on_rank(_unused_ void *userdata, _unused_ const Rank *rank) {}
+static void on_end(_unused_ void *userdata, _unused_ const Rank *rank,
+                   _unused_ const ExitVerdict *v)
+{
+}
+static void on_word(_unused_ void *userdata, _unused_ Rank *rank, _unused_ const ChannelMessage *m)
+{
+}
+static void on_job(_unused_ void *userdata, _unused_ const char *job) {}
+static void on_commit(_unused_ void *userdata, _unused_ const LocalWorld *local,
+                      _unused_ CommitMark mark, _unused_ bool committed)
+{
+}
+
+const WorkloadEvents unheard_events = {.node_changed = on_nothing,
+                                       .etcd_answered = on_nothing,
+                                       .may_be_idle = on_nothing,
+                                       .world_began = on_world,
+                                       .commit_decided = on_commit,
+                                       .rank_started = on_rank,
+                                       .rank_ended = on_end,
+                                       .rank_stepped = on_word,
+                                       .rank_saved = on_word,
+                                       .job_forgotten = on_job};

@@ -322,6 +322,16 @@ void make_ready(const char *job, int64_t generation, int slot)
 
 /* ---- what the nodes wrote ---- */
 
+int64_t put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease)
+{
+    char key[KEY_MAX];
+    NodeRecord record = {.incarnation = incarnation, .n_slots = 1, .verdict = NODE_ISOLATE};
+    (void)snprintf(record.name, sizeof(record.name), "%s", n->config.node);
+    (void)snprintf(record.machine_id, sizeof(record.machine_id), "%s", machine_id);
+    _cleanup_free_ char *text = node_record_encode(&record, NULL);
+    return put(key_of("lab", KEY_NODES, n->config.node, key), text, lease);
+}
+
 static const StoredKey *find_node(const TestNode *n)
 {
     char key[KEY_MAX];

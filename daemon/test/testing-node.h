@@ -67,6 +67,8 @@ void make_ready(const char *job, int64_t generation, int slot);
 
 /* ---- what the nodes wrote ---- */
 
+/* Somebody writes a record under the node's name that calls it bad. Returns the revision. */
+int64_t put_node(const TestNode *n, const char *machine_id, uint64_t incarnation, int64_t lease);
 /* The node's key; the test ends if there is none. */
 const StoredKey *node_key(const TestNode *n);
 bool has_node_key(const TestNode *n);

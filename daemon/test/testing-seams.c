@@ -114,6 +114,7 @@ struct EtcdCall {
         int64_t equals;
     } guards[OPS_MAX];
     size_t n_guards, n_ops;
+    int64_t ends_lease;  /* 0: it is a transaction, or a read */
     EtcdOp ops[OPS_MAX]; /* keys and values are copies */
 };
 
@@ -230,6 +231,14 @@ static bool holds(const EtcdCall *call)
 
 static bool lease_lives(int64_t id);
 
+int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
+{
+    EtcdCall *call = add_call(etcd, "lease", userdata, ret);
+    call->written = done;
+    call->ends_lease = id;
+    return 0;
+}
+
 static EtcdTxnResult transact(const EtcdCall *call, EtcdKeyValue *kvs)
 {
     EtcdTxnResult result = {.succeeded = holds(call), .kvs = kvs};
@@ -277,7 +286,9 @@ void answer(EtcdCall *call, AnswerKind kind)
     else if (kind == DENIED)
         r = error_set(&err, -EACCES, "permission denied");
     bool arrives = kind == GIVEN || kind == LOST_AFTER;
-    if (call->written && arrives)
+    if (call->ends_lease && arrives)
+        r = end_lease(call->ends_lease) ? 0 : -ESTALE;
+    else if (call->written && arrives)
         result = transact(call, kvs);
     const StoredKey *k = call->read && arrives ? find(call->key) : NULL;
     if (k)
@@ -508,7 +519,6 @@ static EtcdLease *leases[LEASES_MAX];
 static int64_t last_lease;
 static struct {
     int64_t id;
-    const Etcd *etcd;
 } living[32]; /* leases in etcd; id 0: free place */
 
 static bool lease_lives(int64_t id)
@@ -556,15 +566,35 @@ void etcd_lease_check(EtcdLease *lease) { lease->n_checks++; }
 int64_t lease_of(const Etcd *etcd) { return lease_at(etcd)->id; }
 int n_lease_checks(const Etcd *etcd) { return lease_at(etcd)->n_checks; }
 
-void grant(const Etcd *etcd)
+int64_t foreign_lease(void)
 {
-    EtcdLease *lease = lease_at(etcd);
     size_t i = 0;
     while (i < ELEMENTSOF(living) && living[i].id)
         i++;
-    assert_true(i < ELEMENTSOF(living) && lease->id == 0);
-    living[i].id = lease->id = ++last_lease;
-    living[i].etcd = etcd;
+    assert_true(i < ELEMENTSOF(living));
+    return living[i].id = ++last_lease;
+}
+
+bool end_lease(int64_t id)
+{
+    bool lived = false;
+    for (size_t i = 0; i < ELEMENTSOF(living); i++)
+        if (living[i].id == id) {
+            living[i].id = 0;
+            lived = true;
+        }
+    ++revision;
+    for (size_t i = 0; i < KEYS_MAX; i++)
+        if (store[i].value && store[i].lease == id)
+            delete_now(&store[i]);
+    return lived;
+}
+
+void grant(const Etcd *etcd)
+{
+    EtcdLease *lease = lease_at(etcd);
+    assert_true(lease->id == 0);
+    lease->id = foreign_lease();
     lease->handler(ETCD_LEASE_GRANTED, lease->id, lease->userdata);
 }
 
@@ -581,13 +611,7 @@ void expire(const Etcd *etcd)
 {
     int64_t id = lease_of(etcd);
     assert_true(id != 0);
-    for (size_t i = 0; i < ELEMENTSOF(living); i++)
-        if (living[i].id == id)
-            living[i].id = 0;
-    ++revision;
-    for (size_t i = 0; i < KEYS_MAX; i++)
-        if (store[i].value && store[i].lease == id)
-            delete_now(&store[i]);
+    (void)end_lease(id); /* it may have been ended by its id */
 }
 
 void tell_lost(const Etcd *etcd)

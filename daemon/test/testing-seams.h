@@ -16,6 +16,7 @@
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "daemon/world/rank.h"
+#include "daemon/world/workload.h"
 #include "etcd/etcd.h"
 
 enum { FIRST_LEASE = 77, ENDS_NOT = -1000 };
@@ -90,7 +91,11 @@ void grant(const Etcd *etcd);
 void renew(const Etcd *etcd);
 /* etcd grants leases of another length than it was asked for. */
 void lasts(const Etcd *etcd, int64_t ttl_sec);
-/* The lease ends in etcd, and its keys with it. The node is not told. */
+/* Of somebody else's lease, which lives until end_lease(). */
+int64_t foreign_lease(void);
+/* It ends in etcd, and its keys with it. Returns false if there was none. */
+bool end_lease(int64_t id);
+/* The same with the node's lease. The node is not told. */
 void expire(const Etcd *etcd);
 /* The node is told so. */
 void tell_lost(const Etcd *etcd);
@@ -143,3 +148,5 @@ void writes(Machine *machine, int slot, ChannelType type, int64_t step);
 void says(Machine *machine, int slot, ChannelType type, int64_t step);
 /* It closes its end of the channel. */
 void hangs_up(Machine *machine, int slot);
+/* Calls that do nothing. */
+extern const WorkloadEvents unheard_events;

@@ -10,6 +10,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 enum { PATIENCE_SEC = 60, ANSWER_BYTES = 1 << 20, LONG_PAGE_BYTES = 300000 };
@@ -99,11 +100,23 @@ static int make_stream(const HttpRequest *request, HttpAnswer *ret, void *userda
     return 0;
 }
 
-static const HttpPage pages[] = {{"/short", make_short, NULL},
-                                 {"/long", make_long, NULL},
-                                 {"/none", make_none, NULL},
-                                 {"/below/", make_below, NULL},
-                                 {"/stream", make_stream, NULL}};
+static char huge[16 << 20];
+
+static int make_huge(_unused_ const HttpRequest *request, HttpAnswer *ret, _unused_ void *userdata)
+{
+    ret->text = huge;
+    ret->n_text = sizeof(huge);
+    ret->keep = true;
+    return 0;
+}
+
+static const HttpPage pages[] = {{.path = "/short", .make = make_short},
+                                 {.path = "/long", .make = make_long},
+                                 {.path = "/none", .make = make_none},
+                                 {.path = "/below/", .make = make_below},
+                                 {.path = "/stream", .make = make_stream},
+                                 {.path = "/huge", .make = make_huge},
+                                 {.path = "/own", .make = make_short, .reserved = true}};
 
 static int lab_begin(void **state)
 {
@@ -127,17 +140,22 @@ static int lab_end(void **state)
     return 0;
 }
 
-static int connect_to(const Lab *lab)
+/* host: the last byte of our address. */
+static int connect_from(const Lab *lab, uint32_t host)
 {
     const char *address = http_server_address(lab->server);
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
                             .sin_port = htons((uint16_t)atoi(strchr(address, ':') + 1))};
     int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 | host)};
     assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&own, sizeof(own)), 0);
     assert_true(connect(fd, (struct sockaddr *)&a, sizeof(a)) == 0 || errno == EINPROGRESS);
     return fd;
 }
+
+static int connect_to(const Lab *lab) { return connect_from(lab, 1); }
 
 static void turn(Lab *lab) { assert_true(sd_event_run(lab->event, 10000) >= 0); }
 
@@ -173,6 +191,21 @@ static const char *ask(Lab *lab, const char *request)
     return read_answer(lab, fd);
 }
 
+/* What has come by now; the connection goes on. */
+static const char *read_so_far(Lab *lab, int fd, const char *wanted)
+{
+    uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
+    size_t n = 0;
+    do {
+        assert_true(clock_boottime_usec() < end_usec);
+        assert_true(sd_event_run(lab->event, 100000) >= 0);
+        ssize_t got = recv(fd, lab->answer + n, sizeof(lab->answer) - 1 - n, 0);
+        n += got > 0 ? (size_t)got : 0;
+        lab->answer[n] = '\0';
+    } while (!strstr(lab->answer, wanted));
+    return lab->answer;
+}
+
 static void test_pages(void **state)
 {
     Lab *lab = *state;
@@ -202,11 +235,11 @@ static void test_refusals(void **state)
     assert_null(strstr(ask(lab, "\x01\x02 nonsense\r\n\r\n"), " 200 "));
     assert_int_equal(lab->n_asked, 0);
 
-    char huge[20000];
-    memset(huge, 'a', sizeof(huge) - 1);
-    huge[sizeof(huge) - 1] = '\0';
-    memcpy(huge, "GET /short", 10);
-    assert_null(strstr(ask(lab, huge), " 200 "));
+    char long_line[20000];
+    memset(long_line, 'a', sizeof(long_line) - 1);
+    long_line[sizeof(long_line) - 1] = '\0';
+    memcpy(long_line, "GET /short", 10);
+    assert_null(strstr(ask(lab, long_line), " 200 "));
     assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
 }
 
@@ -255,13 +288,110 @@ static void test_a_crowd_is_bounded(void **state)
     for (int i = 0; i < 50; i++)
         turn(lab);
     int served = count_fds() - before - (int)ELEMENTSOF(crowd);
-    assert_true(served > 0 && served <= HTTP_CONNECTIONS_MAX);
+    assert_true(served > 0 && served <= HTTP_UNFINISHED_MAX);
     for (size_t i = 0; i < ELEMENTSOF(crowd); i++)
         crowd[i] = fd_close(crowd[i]);
     assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
     for (int i = 0; count_fds() > before && i < 1000; i++)
         turn(lab);
     assert_int_equal(count_fds(), before);
+}
+
+/* ---- a door that nobody holds shut ---- */
+
+static void assert_answered(Lab *lab, const char *path, const char *status)
+{
+    char request[100];
+    uint64_t begun_usec = clock_boottime_usec();
+    (void)snprintf(request, sizeof(request), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path);
+    assert_non_null(strstr(ask(lab, request), status));
+    assert_true(clock_boottime_usec() - begun_usec < HTTP_CONNECTION_SEC * USEC_PER_SEC / 2);
+}
+
+/* As many as the process may have files, and as may wait in the kernel: they would take minutes, 48 in 5 s. */
+static void test_thousands_are_silent(void **state)
+{
+    Lab *lab = *state;
+    struct rlimit limit;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    limit.rlim_cur = MIN(limit.rlim_max, (rlim_t)4200);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+    const size_t n = limit.rlim_cur > 800 ? limit.rlim_cur - 200 : 600;
+    int *silent = calloc(n, sizeof(*silent));
+    assert_non_null(silent);
+    for (size_t i = 0; i < n; i++)
+        silent[i] = connect_from(lab, 1 + (uint32_t)(i % 5)); /* more than one address can have */
+    assert_answered(lab, "/short", " 200 ");
+    assert_answered(lab, "/own", " 200 ");
+    for (size_t i = 0; i < n; i++)
+        (void)close(silent[i]);
+    free(silent);
+}
+
+/* Whoever was there first is not sent away for the crowd of another address. */
+static void test_a_crowd_makes_way_for_itself(void **state)
+{
+    Lab *lab = *state;
+    int crowd[300];
+    _cleanup_fd_ int slow = connect_from(lab, 2);
+    send_text(lab, slow, "GET /short HTTP/1.1\r\n");
+    for (size_t i = 0; i < ELEMENTSOF(crowd); i++) {
+        crowd[i] = connect_to(lab);
+        turn(lab);
+    }
+    send_text(lab, slow, "Host: x\r\n\r\n");
+    assert_non_null(strstr(read_answer(lab, slow), " 200 "));
+    for (size_t i = 0; i < ELEMENTSOF(crowd); i++)
+        (void)close(crowd[i]);
+}
+
+/* A reverse proxy is one address: what has finished its request counts for none. */
+static void test_answers_count_for_no_address(void **state)
+{
+    Lab *lab = *state;
+    int viewers[HTTP_UNFINISHED_MAX + 4];
+    for (size_t i = 0; i < ELEMENTSOF(viewers); i++) {
+        viewers[i] = connect_to(lab);
+        send_text(lab, viewers[i], "GET /stream HTTP/1.1\r\nHost: x\r\n\r\n");
+        (void)read_so_far(lab, viewers[i], "text/event-stream");
+    }
+    int huge_ones[HTTP_UNFINISHED_MAX + 4];
+    for (size_t i = 0; i < ELEMENTSOF(huge_ones); i++) {
+        huge_ones[i] = connect_to(lab);
+        send_text(lab, huge_ones[i], "GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
+        (void)read_so_far(lab, huge_ones[i], " 200 ");
+    }
+    assert_int_equal(lab->n_viewers, ELEMENTSOF(viewers));
+    assert_answered(lab, "/short", " 200 ");
+    for (size_t i = 0; i < ELEMENTSOF(huge_ones); i++) {
+        char byte;
+        assert_int_equal(recv(huge_ones[i], &byte, 1, MSG_PEEK), 1); /* not reset */
+        (void)close(huge_ones[i]);
+    }
+    for (size_t i = 0; i < ELEMENTSOF(viewers); i++)
+        (void)close(viewers[i]);
+}
+
+/* Nobody takes what was asked for: the last places are those of reserved pages, and these go on for ever. */
+static void test_answers_that_nobody_takes(void **state)
+{
+    Lab *lab = *state;
+    int asked[2 * HTTP_CONNECTIONS_MAX];
+    for (size_t i = 0; i < ELEMENTSOF(asked); i++) {
+        asked[i] = connect_to(lab);
+        assert_int_equal(setsockopt(asked[i], SOL_SOCKET, SO_RCVBUF, &(int){4096}, sizeof(int)), 0);
+        send_text(lab, asked[i], "GET /huge HTTP/1.1\r\nHost: x\r\n\r\n");
+        for (int k = 0; k < 3; k++)
+            turn(lab);
+        if (i + 1 == HTTP_CONNECTIONS_MAX - HTTP_RESERVED - 1)
+            assert_answered(lab, "/short", " 200 ");
+        if (i + 1 == HTTP_CONNECTIONS_MAX - HTTP_RESERVED)
+            assert_answered(lab, "/short", " 503 ");
+        if (i + 1 >= HTTP_CONNECTIONS_MAX - HTTP_RESERVED)
+            assert_answered(lab, "/own", " 200 ");
+    }
+    for (size_t i = 0; i < ELEMENTSOF(asked); i++)
+        (void)close(asked[i]);
 }
 
 static void test_one_that_leaves(void **state)
@@ -301,21 +431,6 @@ static void test_addresses(void **state)
 }
 
 /* ---- streams ---- */
-
-/* What has come by now; the connection goes on. */
-static const char *read_so_far(Lab *lab, int fd, const char *wanted)
-{
-    uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
-    size_t n = 0;
-    do {
-        assert_true(clock_boottime_usec() < end_usec);
-        assert_true(sd_event_run(lab->event, 100000) >= 0);
-        ssize_t got = recv(fd, lab->answer + n, sizeof(lab->answer) - 1 - n, 0);
-        n += got > 0 ? (size_t)got : 0;
-        lab->answer[n] = '\0';
-    } while (!strstr(lab->answer, wanted));
-    return lab->answer;
-}
 
 static void give(Lab *lab, const char *text)
 {
@@ -486,6 +601,10 @@ int main(void)
         T(test_pages),
         T(test_refusals),
         T(test_a_crowd_is_bounded),
+        T(test_thousands_are_silent),
+        T(test_a_crowd_makes_way_for_itself),
+        T(test_answers_count_for_no_address),
+        T(test_answers_that_nobody_takes),
         T(test_one_that_leaves),
         T(test_addresses),
         T(test_exporter),

@@ -230,6 +230,27 @@ static void a_file_loads_nothing(_unused_ void **state)
     assert_null(strstr(page.text, "rel=\"stylesheet\""));
 }
 
+static void an_end_inside_the_warm_up_is_a_row(_unused_ void **state)
+{
+    _cleanup_free_ Story *s = story_new();
+    char config[] = "/unet.json";
+    Job spec = {.model = {.config_uri = config},
+                .train = {.optimizer = {.lr = 0.5, .warmup_steps = 1000000}}};
+    static const JobPhase phases[] = {PHASE_RUNNING, PHASE_SUCCEEDED};
+    s->job.spec = &spec;
+    for (size_t i = 0; i < ELEMENTSOF(phases); i++) {
+        _cleanup_(page_clear) Page page;
+        s->phase.phase = phases[i];
+        s->job.step = 1000;
+        report_job(&s->job, &page);
+        if (phases[i] == PHASE_SUCCEEDED)
+            assert_contains(&page, "ended at step 1000, inside its warm-up of 1000000 steps: the "
+                                   "learning rate was 0.0005 at most, not 0.5");
+        else
+            assert_null(strstr(page.text, "inside its warm-up"));
+    }
+}
+
 /* What the legend names is in the drawing, and nothing else. */
 static void a_legend_has_what_is_there(_unused_ void **state)
 {
@@ -521,6 +542,7 @@ int main(void)
         cmocka_unit_test(a_job_has_everything),
         cmocka_unit_test(the_next_checkpoint_has_room_or_not),
         cmocka_unit_test(a_file_loads_nothing),
+        cmocka_unit_test(an_end_inside_the_warm_up_is_a_row),
         cmocka_unit_test(a_legend_has_what_is_there),
         cmocka_unit_test(the_time_adds_up),
         cmocka_unit_test(the_cost_is_told_where_there_are_prices),

@@ -553,7 +553,8 @@ static int put_and_tell(char **arguments)
     if (store_open(arguments[2], &store, &err) < 0)
         return 98;
     struct iovec part = {large, (size_t)atol(arguments[4])};
-    int r = store_put(store, arguments[3], &part, 1, STORE_IF_ABSENT, &err);
+    const StorePutFlags flags = strstr(arguments[3], "/y") ? 0 : STORE_IF_ABSENT;
+    int r = store_put(store, arguments[3], &part, 1, flags, &err);
     if (r < 0)
         (void)fprintf(stderr, "(asked for) %s\n", err.text);
     (void)store_free(store);
@@ -612,19 +613,21 @@ static void test_faults(void **state)
         const size_t n_bytes = sizes[i / ELEMENTSOF(points)];
         char setting[64];
         (void)snprintf(setting, sizeof(setting), "%s=enospc", point);
-        int status = put_under(setting, "faulty/x", n_bytes);
-        assert_true(WIFEXITED(status));
-        assert_int_equal(WEXITSTATUS(status), ENOSPC);
+        assert_int_equal(put_under(setting, "faulty/x", n_bytes), W_EXITCODE(ENOSPC, 0));
         int r = store_head(store, "faulty/x", &n, &err); /* nothing, or the whole object */
         assert_true(r == -ENOENT || (r == 0 && n == n_bytes && strstr(point, "after")));
         assert_int_equal(store_delete(store, "faulty/x", &err), 0);
     }
+    /* What has taken another one's place stays, whatever comes afterwards: there is nothing else any more. */
+    assert_int_equal(put_text(store, "faulty/y", "old", 0, &err), 0);
+    assert_int_equal(put_under("store.put.after=eio", "faulty/y", 10), W_EXITCODE(EIO, 0));
+    assert_true(store_head(store, "faulty/y", &n, &err) == 0 && n == 10);
+    assert_int_equal(store_delete(store, "faulty/y", &err), 0);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
     assert_true(removed == 0 || !is_s3); /* what fails leaves nothing behind, but maybe a folder */
 
     /* Killed in mid-write: nothing is seen, and the sweep takes what there is. */
-    int status = put_under("store.put.half=kill", "killed/deep/x", LARGE_BYTES);
-    assert_true(WIFSIGNALED(status));
+    assert_true(WIFSIGNALED(put_under("store.put.half=kill", "killed/deep/x", LARGE_BYTES)));
     assert_empty(store, "");
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
     assert_int_equal(removed, 0);
@@ -638,10 +641,8 @@ static void test_faults(void **state)
     assert_int_equal(removed, 0);
     assert_true(is_s3 || rmdir(folder) == 0);
 
-    status = put_under("store.put.after=kill", "after/x", 10);
-    assert_true(WIFSIGNALED(status));
-    assert_int_equal(store_head(store, "after/x", &n, &err), 0);
-    assert_int_equal(n, 10);
+    assert_true(WIFSIGNALED(put_under("store.put.after=kill", "after/x", 10)));
+    assert_true(store_head(store, "after/x", &n, &err) == 0 && n == 10);
 }
 
 static void test_unwritable(void **state)

@@ -6,7 +6,9 @@ import html.parser
 import json
 import os
 import re
+import resource
 import signal
+import socket
 import time
 import unittest
 import urllib.error
@@ -121,6 +123,29 @@ class Pages(LabCase):
         self.assertEqual(len(reader.ids), len(set(reader.ids)))
         return reader
 
+    def test_thousands_who_say_nothing(self):
+        """They hold neither the page nor the metrics: of the leader and of a node."""
+        leader = self.up()
+        files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(files, min(most, 5300)), most))
+        n = min(5000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 300)
+        silent, begun = [], time.monotonic()
+        try:
+            for i in range(n):
+                host, _, port = self.addresses[leader if i % 2 else "node1"].rpartition(":")
+                one = socket.socket()
+                silent.append(one)
+                one.setblocking(False)
+                one.connect_ex((host, int(port)))
+            for name, path in ((leader, "/metrics"), (leader, "/"), ("node1", "/metrics"), ("node1", "/healthz")):
+                asked = time.monotonic()
+                self.assertEqual(self.get(name, path)[0], 200, (name, path))
+                self.assertLess(time.monotonic() - asked, 4, (name, path))
+            print("%d silent connections in %.1f s" % (n, time.monotonic() - begun), flush=True)
+        finally:
+            for one in silent:
+                one.close()
+
     def test_a_failure_is_followed(self):
         leader = self.up()
         other = {"controller1": "controller2", "controller2": "controller1"}[leader]
@@ -162,7 +187,7 @@ class Pages(LabCase):
 
 @unittest.skipUnless(os.environ.get("SDTRAIN_PAGE"), "ops/test --page looks with a browser")
 class Looked(Pages):
-    test_a_failure_is_followed = None
+    test_a_failure_is_followed = test_thousands_who_say_nothing = None
 
     def widths(self, browser, width, dark, name):
         browser.look(width, 900, dark)

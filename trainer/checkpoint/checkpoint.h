@@ -188,6 +188,9 @@ void checkpoint_room(CheckpointWriter *writer, CheckpointRoom *ret);
  * generation before did not remove goes before the first save. *ret stays the writer's, whose thread uses it while
  * checkpoint_busy(); ret may be NULL. */
 int checkpoint_claim(CheckpointWriter *writer, CheckpointOwner **ret, Error *err);
+/* Rank 0, while no save is written: puts metrics that the store refused while it took their checkpoints, which else the
+ * next save does. *ret_missed: how many committed steps still lack their lines. */
+int checkpoint_put_missed(CheckpointWriter *writer, int64_t *ret_missed, Error *err);
 /* Rank 0 of a `sdtrainer run`, after its last save: lets the next run take the folder over. */
 int checkpoint_close(CheckpointWriter *writer, Error *err);
 

@@ -14,7 +14,8 @@
 
 enum {
     MERGE_BYTES_MAX = 8 << 20, /* a larger segment stays as it is: 16 of them fit memory */
-    READ_TRIES = 2,            /* of what came with another hash: it may be right in the store */
+    READ_TRIES =
+        2, /* of what came with another hash, or did not come: it may be right in the store */
 };
 
 bool metrics_find_merge(const MetricsSegment *segments, size_t n, size_t *ret_first)
@@ -32,23 +33,33 @@ bool metrics_find_merge(const MetricsSegment *segments, size_t n, size_t *ret_fi
     return false;
 }
 
+static int read_once(Store *store, const MetricsSegment *s, char *to, Error *err)
+{
+    char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
+    uint64_t n_bytes;
+    int r = store_get_range(store, s->key, 0, (size_t)s->n_bytes, to, err);
+    if (r == -EIO && store_head(store, s->key, &n_bytes, NULL) == 0 && n_bytes < s->n_bytes)
+        return -EBADMSG; /* it is cut off, which no disk will mend */
+    if (r < 0)
+        return r;
+    Hash found = hash_bytes(to, (size_t)s->n_bytes);
+    if (hash_equal(found, s->hash))
+        return 0;
+    return error_set(err, -EBADMSG, "%s/%s: hash %s, the manifest says %s", store_uri(store),
+                     s->key, hash_format(found, got), hash_format(s->hash, want));
+}
+
 int metrics_read_segment(Store *store, const MetricsSegment *s, char *to, Error *err)
 {
-    int r = s->n_bytes > 0 ? -EBADMSG : 0; /* all that it was merged of is lost */
-    for (int try = 0; r == -EBADMSG && try < READ_TRIES; try++) {
-        r = store_get_range(store, s->key, 0, (size_t)s->n_bytes, to, err);
-        if (r < 0)
-            continue;
-        Hash found = hash_bytes(to, (size_t)s->n_bytes);
-        char want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
-        if (!hash_equal(found, s->hash))
-            r = error_set(err, -EBADMSG, "%s/%s: hash %s, the manifest says %s", store_uri(store),
-                          s->key, hash_format(found, got), hash_format(s->hash, want));
-    }
+    int r = -EBADMSG;
+    if (s->n_bytes == 0)
+        return 0; /* all that it was merged of is lost */
+    for (int try = 0; r < 0 && r != -ENOENT && r != -EHOSTUNREACH && try < READ_TRIES; try++)
+        r = read_once(store, s, to, err);
     return r;
 }
 
-bool metrics_is_lost(int r) { return r < 0 && r != -EHOSTUNREACH && r != -ENOMEM; }
+bool metrics_is_lost(int r) { return r == -ENOENT || r == -EBADMSG; }
 
 void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps)
 {

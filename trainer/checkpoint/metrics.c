@@ -46,14 +46,15 @@ static int gather_segments(Publish *p, Error *err)
         const MetricsSegment *s = &p->manifest->segments[i];
         Error why = ERROR_INIT;
         int r = metrics_read_segment(p->store, s, p->text + p->n_bytes, &why);
-        if (r < 0 && !metrics_is_lost(r)) {
+        if (r == -EHOSTUNREACH || r == -ENOMEM) {
             if (err)
                 *err = why;
             return r;
         }
         if (r < 0)
-            log_warning("metrics of steps %lld to %lld are lost: %s", (long long)s->first,
-                        (long long)s->last, why.text);
+            log_warning("metrics of steps %lld to %lld %s: %s", (long long)s->first,
+                        (long long)s->last, metrics_is_lost(r) ? "are lost" : "cannot be read now",
+                        why.text);
         metrics_add_gap(&p->gap, s, s->last - s->first + 1 - (r == 0 ? s->n_lines : 0));
         p->n_bytes += r == 0 ? (size_t)s->n_bytes : 0;
     }

@@ -8,8 +8,8 @@
  *
  * Ownership: as each function says.
  * Units:     steps, bytes.
- * Errors:    -EHOSTUNREACH and -ENOMEM say nothing about a segment. With any other error the segment is
- *            lost: its steps are a gap, and the job goes on.
+ * Errors:    -ENOENT and -EBADMSG: a segment is lost, its steps are a gap, and the job goes on. Others say
+ *            nothing about it.
  * Threads:   the writer's.
  */
 #pragma once
@@ -31,6 +31,17 @@ void metrics_add_gap(MetricsGap *gap, const MetricsSegment *s, int64_t n_steps);
 /* Counts as a gap the steps of listed objects that are missing or have another size, and lines that
  * were lost before a merge. */
 int metrics_look(Store *store, const Manifest *manifest, MetricsGap *ret, Error *err);
+
+/* Segments that the store has refused, and that wait until it takes them. At most 64 MiB: the oldest go. */
+typedef struct MetricsMissed MetricsMissed;
+MetricsMissed *metrics_missed_new(void);
+MetricsMissed *metrics_missed_free(MetricsMissed *missed);
+/* Copies the text. */
+void metrics_missed_add(MetricsMissed *missed, const MetricsSegment *segment, const char *text);
+/* How many steps of those that the newest commit lists wait. */
+int64_t metrics_missed_steps(const MetricsMissed *missed, const Manifest *latest);
+/* Puts those that the newest commit lists, and forgets the others. An error: some still wait. */
+int metrics_missed_put(MetricsMissed *missed, Store *store, const Manifest *latest, Error *err);
 
 /* Remembers which segments the older manifests of a store list, so that each manifest is read once. */
 int metrics_kept_new(MetricsKept **ret);

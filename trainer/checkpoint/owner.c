@@ -234,6 +234,11 @@ static int fill_record(const Claimant *c, int64_t number, OwnerRecord *ret, Erro
                          .dataset_digest = c->facts->dataset_digest,
                          .claimed_usec = (int64_t)clock_realtime_usec()};
     (void)snprintf(ret->submission, sizeof(ret->submission), "%s", c->facts->submission);
+    if (strlen(c->facts->job_terms) < sizeof(ret->job_terms))
+        (void)snprintf(ret->job_terms, sizeof(ret->job_terms), "%s", c->facts->job_terms);
+    if (strlen(c->facts->dataset_terms) < sizeof(ret->dataset_terms))
+        (void)snprintf(ret->dataset_terms, sizeof(ret->dataset_terms), "%s",
+                       c->facts->dataset_terms);
     (void)snprintf(ret->job, sizeof(ret->job), "%s", c->facts->job);
     if (gethostname(ret->host, sizeof(ret->host) - 1) < 0)
         (void)snprintf(ret->host, sizeof(ret->host), "?");
@@ -297,6 +302,20 @@ static int claim_once(const Claimant *c, CheckpointOwner *o, Owners *owners, Err
     return r;
 }
 
+/* What an owner before wrote is no part of a history that has another job or other data. */
+static void tell_other(const OwnerRecord *o, const CheckpointFacts *facts)
+{
+    CheckpointFacts theirs = {.job_identity = o->job_identity, .dataset_digest = o->dataset_digest};
+    char differences[300];
+    (void)snprintf(theirs.job_terms, sizeof(theirs.job_terms), "%s", o->job_terms);
+    (void)snprintf(theirs.dataset_terms, sizeof(theirs.dataset_terms), "%s", o->dataset_terms);
+    if (facts_diff_job(&theirs, facts, differences, sizeof(differences)) == 0 &&
+        facts_diff_dataset(&theirs, facts, differences, sizeof(differences)) == 0)
+        (void)snprintf(differences, sizeof(differences), "of it only the hashes are known");
+    log_info("what " OWNER_PREFIX "%lld wrote belongs to another job or other data, and stays: %s",
+             (long long)o->number, differences);
+}
+
 /* Which of the older ones wrote what this job goes on with; the oldest go. */
 static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const Owners *owners,
                         Error *err)
@@ -321,9 +340,13 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
         int r = read_owner(o->store, owners->numbers[i], &found, NULL, &why);
         if (r < 0 && !says_nothing(r))
             return error_set(err, r, "%s", why.text);
-        if (r == 0 && hash_equal(found.job_identity, facts->job_identity) &&
+        if (r < 0)
+            continue;
+        if (hash_equal(found.job_identity, facts->job_identity) &&
             hash_equal(found.dataset_digest, facts->dataset_digest))
             o->holds[o->n_holds++] = found.number;
+        else
+            tell_other(&found, facts);
     }
     return 0;
 }

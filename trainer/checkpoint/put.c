@@ -201,7 +201,7 @@ static int put_segment(Put *p, const CheckpointName *name, const char *text, Met
 }
 
 /* A store that is away or full keeps the save from being written anyway, and the lines for the next try.
- * Where nothing but metrics is refused, they are listed all the same, and are missing. */
+ * Where nothing but metrics is refused, they are listed all the same, and put as soon as the store takes them. */
 static bool fails_the_save(int r)
 {
     return r == -EHOSTUNREACH || r == -ENOMEM || r == -ENOSPC || r == -EDQUOT;
@@ -222,9 +222,11 @@ static int put_own_metrics(Put *p, const CheckpointName *name, MetricsSegment *r
         *err = why;
         return r;
     }
-    if (r < 0)
-        log_warning("metrics of steps %lld to %lld are lost: %s", (long long)ret->first,
-                    (long long)ret->last, why.text);
+    if (r < 0) {
+        metrics_missed_add(p->writer->missed, ret, s->metrics);
+        log_warning("metrics of steps %lld to %lld wait for the next save: %s",
+                    (long long)ret->first, (long long)ret->last, why.text);
+    }
     return 0;
 }
 
@@ -235,7 +237,8 @@ static void put_merged_metrics(Put *p, const CheckpointName *name, PutMetrics *r
     const Manifest *latest = w->latest;
     _cleanup_free_ char *text = NULL;
     Error why = ERROR_INIT;
-    if (!latest || !metrics_find_merge(latest->segments, latest->n_segments, &ret->merged_at))
+    if (!latest || metrics_missed_steps(w->missed, latest) > 0 ||
+        !metrics_find_merge(latest->segments, latest->n_segments, &ret->merged_at))
         return;
     int r = metrics_merge(w->options.store, &latest->segments[ret->merged_at], &ret->merged, &text,
                           &why);
@@ -249,8 +252,12 @@ static void put_merged_metrics(Put *p, const CheckpointName *name, PutMetrics *r
 
 static int put_metrics(Put *p, const CheckpointName *name, PutMetrics *ret, Error *err)
 {
-    if (p->writer->rank != 0)
+    CheckpointWriter *w = p->writer;
+    Error why = ERROR_INIT;
+    if (w->rank != 0)
         return 0;
+    if (metrics_missed_put(w->missed, w->options.store, w->latest, &why) < 0)
+        log_warning("metrics still wait: %s", why.text);
     int r = put_own_metrics(p, name, &ret->segment, err);
     if (r == 0)
         put_merged_metrics(p, name, ret);

@@ -83,6 +83,7 @@ static void look_at_metrics(CheckpointWriter *w)
         log_warning("nobody knows whether all metrics are there: %s", err.text);
         return;
     }
+    gap.n_steps -= MIN(metrics_missed_steps(w->missed, w->latest), gap.n_steps); /* not lost yet */
     writer_lock(w);
     const bool is_new = gap.n_steps > w->gap.n_steps;
     w->gap = gap;
@@ -233,6 +234,7 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     w->options.unet_config = strdup(options->unet_config);
     if (!w->options.unet_config)
         return -ENOMEM;
+    w->missed = metrics_missed_new();
     int r = metrics_kept_new(&w->kept);
     for (int ema = 0; r == 0 && ema <= 1; ema++) {
         r = object_table_new(options->parameters, &w->layout, file_bytes, ema, &w->tables[ema]);
@@ -332,6 +334,7 @@ CheckpointWriter *checkpoint_writer_free(CheckpointWriter *w)
     (void)manifest_free(w->written);
     (void)manifest_free(w->latest);
     (void)metrics_kept_free(w->kept);
+    (void)metrics_missed_free(w->missed);
     free(w);
     return NULL;
 }
@@ -537,6 +540,20 @@ int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
     if (ret)
         *ret = w->owner;
     return 0;
+}
+
+int checkpoint_put_missed(CheckpointWriter *w, int64_t *ret_missed, Error *err)
+{
+    assert(w->rank == 0);
+    writer_lock(w);
+    writer_wait_idle(w);
+    writer_unlock(w);
+    *ret_missed = metrics_missed_steps(w->missed, w->latest);
+    int r = *ret_missed > 0 ? writer_own(w, err) : 0;
+    if (r == 0)
+        r = metrics_missed_put(w->missed, w->options.store, w->latest, err);
+    *ret_missed = metrics_missed_steps(w->missed, w->latest);
+    return r;
 }
 
 int checkpoint_close(CheckpointWriter *w, Error *err)

@@ -93,6 +93,7 @@ struct CheckpointWriter {
     Manifest *written;      /* rank 0: waits for checkpoint_settle() */
     Manifest *latest;       /* rank 0: the newest committed one; its history goes on */
     MetricsKept *kept;      /* rank 0 */
+    MetricsMissed *missed;  /* rank 0 */
     Divergence divergence;  /* rank 0: of the newest step */
     StepTimes step_times;   /* rank 0: up to it */
 

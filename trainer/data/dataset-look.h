@@ -18,6 +18,8 @@ typedef struct DatasetLook {
     uint64_t n_samples;                /* of the streams whose index.json was read whole */
     StreamSize sizes[JOB_STREAMS_MAX]; /* of these */
     DatasetSources sources;
+    /* Of each stream; 0: its index.json was not read whole. */
+    uint64_t samples[JOB_STREAMS_MAX];
 } DatasetLook;
 
 /* Reads each stream's index.json, one sample where its encoding does not tell the shapes, and the empty text. */

@@ -4,6 +4,8 @@
 #include "trainer/data/dataset-internal.h"
 
 #include "base/half.h"
+#include "base/json.h"
+#include "base/memory.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -11,11 +13,32 @@
 const DatasetShape *dataset_shape(const Dataset *d) { return &d->shape; }
 const Order *dataset_order(const Dataset *d) { return &d->order; }
 Hash dataset_digest(const Dataset *d) { return d->digest; }
-Hash dataset_job_identity(const Dataset *d, const Job *job)
-{
-    return job_identity(job, d->terms.latents, d->terms.text);
-}
 const float *dataset_empty_text(const Dataset *d) { return d->empty_text; }
+
+JobNamed dataset_job_named(const Dataset *d, const char *config)
+{
+    const size_t n = (size_t)d->shape.text_tokens * (size_t)d->shape.text_dim;
+    return (JobNamed){.latents = d->terms.latents,
+                      .text = d->terms.text,
+                      .config = config,
+                      .empty = d->empty_text,
+                      .empty_bytes = d->empty_text ? n * sizeof(float) : 0};
+}
+
+char *dataset_digest_terms(const Dataset *d)
+{
+    json_t *streams = json_array();
+    for (size_t i = 0; i < d->n_streams; i++) {
+        const Index *index = d->streams[i].index;
+        json_array_append_new(streams, json_pack("{s:o, s:o, s:I, s:I}", "index",
+                                                 json_hash(index_digest(index)), "index_json",
+                                                 json_hash(index_source(index)), "samples",
+                                                 (json_int_t)d->order.streams[i].n_samples,
+                                                 "shards", (json_int_t)index_n_shards(index)));
+    }
+    _cleanup_json_ json_t *json = json_pack("{s:{s:o}}", "data", "streams", streams);
+    return memory_given(json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS));
+}
 
 Dataset *dataset_free(Dataset *d)
 {

@@ -14,6 +14,7 @@
 #include "base/cleanup.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "protocol/job-terms.h"
 #include "protocol/shapes.h"
 #include "trainer/data/order.h"
 
@@ -32,9 +33,12 @@ DEFINE_CLEANUP(Dataset, dataset_free)
 const DatasetShape *dataset_shape(const Dataset *dataset);
 const Order *dataset_order(const Dataset *dataset);
 Hash dataset_digest(const Dataset *dataset); /* over the compact indices, bitmaps included */
-/* The identity of a job file that says all that the data's encoder.json says; job is the one that the dataset was
- * opened for. */
-Hash dataset_job_identity(const Dataset *dataset, const Job *job);
+/* What the digest is of, as canonical JSON for people and comparisons: {"data":{"streams":[{"index": the hash of its
+ * compact index, "index_json": that of its index.json, "samples": those with latents, "shards"}]}}. The caller's. */
+char *dataset_digest_terms(const Dataset *dataset);
+/* What the job's identity has from the data: the columns' names by job file or encoder.json, and the empty caption.
+ * Borrows the dataset; config is the caller's. */
+JobNamed dataset_job_named(const Dataset *dataset, const char *config);
 /* [text_tokens][text_dim]; NULL when the job drops no caption and names none. */
 const float *dataset_empty_text(const Dataset *dataset);
 /* A sample's name for people, "shard.00012.mds[37]"; "1:shard..." where there are several streams. */

@@ -135,7 +135,9 @@ static void a_checkpoint_without_plans_is_refused_by_numerics(void **unused)
     path_of(&saved, "plans.json", path);
     assert_int_equal(access(path, F_OK), -1);
     shadow("plans=a");
-    expect_refusal(text, &saved, EXIT_NUMERICS, "numerics ");
+    expect_refusal(
+        text, &saved, EXIT_NUMERICS,
+        "the numerics of this rank differ from the checkpoint's: plans was missing, is \"");
 }
 
 static void ranks_that_choose_otherwise_do_not_train_together(void **unused)
@@ -156,8 +158,36 @@ static void ranks_that_choose_otherwise_do_not_train_together(void **unused)
         rank_say(&ranks[i], go);
     const ChannelMessage error = rank_expect(&ranks[1], CHANNEL_ERROR);
     assert_int_equal(error.exit_code, EXIT_NUMERICS);
-    assert_non_null(strstr(error.text, "differ from rank 0's"));
+    assert_non_null(
+        strstr(error.text, "the numerics of this rank differ from rank 0's: plans was \""));
+    assert_non_null(strstr(error.text, "; in the plans conv was \"a\", is \"b\""));
     assert_int_equal(rank_end(&ranks[1]), EXIT_NUMERICS);
+}
+
+/* Only a daemon that mixes two submissions up could give ranks two jobs. */
+static void ranks_of_two_jobs_tell_the_key(void **unused)
+{
+    (void)unused;
+    static const char *const drops[] = {", \"device\": \"cuda\", \"caption_drop\": 0.1",
+                                        ", \"device\": \"cuda\", \"caption_drop\": 0.2"};
+    ChannelMessage go = {.type = CHANNEL_GO, .generation = 1};
+    shadow("");
+    for (int i = 0; i < 2; i++) {
+        _cleanup_free_ char *text = testing_job_text_of(&files, "jobs", drops[i], STEPS, 3);
+        rank_start(&ranks[i], NULL);
+        rank_assign(&ranks[i], text, 1, i, 2, NULL);
+    }
+    const ChannelMessage rendezvous = rank_expect(&ranks[0], CHANNEL_RENDEZVOUS);
+    memcpy(go.address, rendezvous.address, sizeof(go.address));
+    for (int i = 0; i < 2; i++)
+        (void)rank_expect(&ranks[i], CHANNEL_READY);
+    for (int i = 0; i < 2; i++)
+        rank_say(&ranks[i], go);
+    const ChannelMessage error = rank_expect(&ranks[1], CHANNEL_ERROR);
+    assert_int_equal(error.exit_code, EXIT_NEVER_RETRY);
+    assert_non_null(strstr(error.text, "the job's identity differs from rank 0's: "
+                                       "train.caption_drop was 0.1, is 0.2"));
+    assert_int_equal(rank_end(&ranks[1]), EXIT_NEVER_RETRY);
 }
 
 /* So that the leader goes back to the checkpoint before. */
@@ -230,6 +260,7 @@ int main(void)
         cmocka_unit_test_teardown(a_device_that_cannot_is_refused, ranks_end),
         cmocka_unit_test_teardown(a_checkpoint_without_plans_is_refused_by_numerics, ranks_end),
         cmocka_unit_test_teardown(ranks_that_choose_otherwise_do_not_train_together, ranks_end),
+        cmocka_unit_test_teardown(ranks_of_two_jobs_tell_the_key, ranks_end),
         cmocka_unit_test_teardown(a_bad_object_is_the_checkpoints_fault, ranks_end),
         cmocka_unit_test_teardown(a_run_goes_back_to_the_one_before, ranks_end),
     };

@@ -19,7 +19,10 @@ static void try_reply(const uint8_t *data, size_t size)
                        .n_body = size - HEAD};
     memcpy(&reply.retry_after_sec, data + 2, sizeof(reply.retry_after_sec));
     Answer answer;
-    answer_read(&reply, &answer);
+    _cleanup_(secret_set_clear) SecretSet secrets = {0};
+    secret_set_add(&secrets, "fuzz");
+    answer_read(&reply, &secrets, &answer);
+    assert(!strstr(answer.text, "fuzz"));
     assert(strnlen(answer.text, sizeof(answer.text)) < sizeof(answer.text));
     assert(answer.kind == ANSWER_ACCEPTED || answer.text[0]);
     assert(answer.pause_usec <= 86400 * USEC_PER_SEC);

@@ -161,7 +161,7 @@ static void answers_are_told_apart(void **state)
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Answer answer;
-        answer_read_mail(&cases[i].reply, &answer);
+        answer_read_mail(&cases[i].reply, &(SecretSet){0}, &answer);
         assert_int_equal(answer.kind, cases[i].kind);
         assert_string_equal(answer.text, cases[i].text);
     }

@@ -3,6 +3,7 @@
  * way, with real controllers, is tests/system/test-pages.py. */
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/test/testing.h"
 #include "controller/alerting/answer.h"
 #include "controller/alerting/payload.h"
@@ -161,6 +162,13 @@ static void bad_files_are_refused_by_key_and_value(void **state)
     }
 }
 
+static char warned[512];
+
+static void note_warning(_unused_ LogLevel level, const char *text)
+{
+    (void)snprintf(warned, sizeof(warned), "%s", text);
+}
+
 static void bad_keys_are_refused_and_not_shown(void **state)
 {
     (void)state;
@@ -184,7 +192,20 @@ static void bad_keys_are_refused_and_not_shown(void **state)
                    "0644); chmod o= it",
                    folder, path);
     assert_string_equal(err.text, expected);
+    warned[0] = '\0'; /* older kinds take it, with a word */
+    log_lend(note_warning);
+    assert_int_equal(parse(SINK("\"webhook\", \"url_file\": \"address\""), &file, &err), 0);
+    log_lend(NULL);
+    alerts_file_clear(&file);
+    assert_non_null(strstr(warned, "url_file: everybody on this host may read "));
+    assert_non_null(strstr(warned, "/address (mode 0644); chmod o= it"));
     assert_int_equal(chmod(path, 0640), 0);
+    warned[0] = '\0';
+    log_lend(note_warning);
+    assert_int_equal(parse(SINK("\"webhook\", \"url_file\": \"address\""), &file, &err), 0);
+    log_lend(NULL);
+    alerts_file_clear(&file);
+    assert_string_equal(warned, "");
     assert_int_equal(parse(SINK("\"slack\", \"url_file\": \"address\""), &file, &err), 0);
     assert_int_equal(file.notifier.sinks[0].least, SEVERITY_WARNING);
     alerts_file_clear(&file);
@@ -405,6 +426,8 @@ static void every_sink_has_words_for_everything(void **state)
 
 /* ---- answers ---- */
 
+static SecretSet handed; /* to the sink */
+
 static Answer read_reply(int status, int64_t retry_after, const char *body)
 {
     Answer answer;
@@ -413,7 +436,7 @@ static Answer read_reply(int status, int64_t retry_after, const char *body)
                        .retry_after_sec = retry_after,
                        .body = body,
                        .n_body = strlen(body)};
-    answer_read(&reply, &answer);
+    answer_read(&reply, &handed, &answer);
     return answer;
 }
 
@@ -458,6 +481,45 @@ static void what_a_sink_says_is_shown(void **state)
     assert_int_equal(strlen(read_reply(500, 0, longer).text), 127);
 }
 
+static void what_a_sink_repeats_is_not_shown(void **state)
+{
+    (void)state;
+    AlertsFile file = sinks_of(SINK_WEBHOOK);
+    Sink *sink = &file.sinks[0];
+    (void)snprintf(sink->url, sizeof(sink->url), "https://hooks.example/services/T0/secretpath");
+    (void)snprintf(sink->secret, sizeof(sink->secret), "bearer/token+1");
+    (void)snprintf(sink->proxy, sizeof(sink->proxy), "http://me:proxy-word@127.0.0.1:3128");
+    sink_add_secrets(sink, &handed);
+    assert_string_equal(
+        read_reply(404, 0, "POST /services/T0/secretpath of hooks.example with bearer/token+1")
+            .text,
+        "HTTP 404: POST /*** of hooks.example with ***");
+    assert_string_equal(
+        read_reply(404, 0, "{\"message\":\"no \\/services\\/T0\\/secretpath\"}").text,
+        "HTTP 404: no /***");
+    assert_string_equal(read_reply(407, 0, "bWU6cHJveHktd29yZA== is none of us").text,
+                        "HTTP 407: *** is none of us");
+    char longer[200]; /* it is cut in the middle of the secret, which is taken out before */
+    memset(longer, 'x', sizeof(longer));
+    (void)snprintf(longer + 112, sizeof(longer) - 112, "bearer/token+1");
+    assert_null(strstr(read_reply(500, 0, longer).text, "bear"));
+    HttpReply none = {.failure = "Unsupported proxy syntax in 'http://me:proxy-word@127.0.0.1:x'"};
+    Answer answer;
+    answer_read(&none, &handed, &answer);
+    assert_string_equal(answer.text, "Unsupported proxy syntax in 'http://***@127.0.0.1:x'");
+    MailReply mail = {.status = 535, .words = "535 5.7.8 AG1lAGJlYXJlci90b2tlbisx is wrong"};
+    answer_read_mail(&mail, &handed, &answer);
+    assert_string_equal(answer.text, "SMTP 535: 5.7.8 *** is wrong");
+    secret_set_clear(&handed);
+
+    file.sinks[0] = (Sink){.kind = SINK_ALERTMANAGER,
+                           .url = "http://me:am-word@alerts.example/prefix/api/v2/alerts"};
+    sink_add_secrets(&file.sinks[0], &handed);
+    assert_string_equal(read_reply(404, 0, "no /prefix/api/v2/alerts for am-word").text,
+                        "HTTP 404: no /***/api/v2/alerts for ***");
+    secret_set_clear(&handed);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -473,6 +535,7 @@ int main(void)
         cmocka_unit_test(every_sink_has_words_for_everything),
         cmocka_unit_test(answers_are_told_apart),
         cmocka_unit_test(what_a_sink_says_is_shown),
+        cmocka_unit_test(what_a_sink_repeats_is_not_shown),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

@@ -178,6 +178,13 @@ static void reload(Story *s)
     trace_configure(s->runner, &s->config);
 }
 
+/* What is put next hangs on the lease that the line names, or that of the record before, or that of another one. */
+static void hang(Story *s, const TraceEntry *before, const TraceEntry *other)
+{
+    const TraceEntry *as = before ? before : other;
+    trace_hang_on(s->runner, (int64_t)find_number(s, "lease", as ? (double)as->lease : 0));
+}
+
 static void put_node(Story *s)
 {
     NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
@@ -201,20 +208,30 @@ static void put_node(Story *s)
     n.world_revision = runs && runs->generation == n.generation ? world->mod : 0;
     assert_int_equal(slots_parse(find_text(s, "lost", ""), &n.lost_slots), 0);
     assert_int_equal(slots_parse(find_text(s, "bad", ""), &n.bad_slots), 0);
+    n.stranger_lease = (int64_t)find_number(s, "stranger", 0);
+    n.stranger_revision = (int64_t)find_number(s, "at", 0);
+    hang(s, trace_find(s->runner, EVENT_NODE, n.name, 0, NULL), NULL);
     trace_put(s->runner, EVENT_NODE, n.name, 0, NULL, &n, false);
 }
 
+/* of=N: what hangs on that lease alone. */
 static void end_lease(Story *s)
 {
+    const int64_t lease = (int64_t)find_number(s, "of", -1);
+    const TraceEntry *node = trace_find(s->runner, EVENT_NODE, word(s, 2), 0, NULL);
+    const bool goes = lease < 0 || (node && node->lease == lease);
     TraceEntry *entries;
     size_t n = trace_entries(s->runner, &entries);
     for (size_t i = 0; i < n; i++)
         if (entries[i].record && entries[i].kind == EVENT_RANKS &&
-            strcmp(entries[i].node, word(s, 2)) == 0) {
+            (lease < 0 || entries[i].lease == lease) && strcmp(entries[i].node, word(s, 2)) == 0) {
             TraceEntry e = entries[i];
             trace_put(s->runner, EVENT_RANKS, e.name, e.generation, e.node, NULL, true);
         }
-    trace_put(s->runner, EVENT_NODE, word(s, 2), 0, NULL, NULL, false);
+    if (goes)
+        trace_put(s->runner, EVENT_NODE, word(s, 2), 0, NULL, NULL, false);
+    else
+        trace_tick(s->runner);
 }
 
 static void put_job(Story *s)
@@ -356,6 +373,7 @@ static void put_ranks(Story *s)
         record.first_step = (int64_t)find_number(s, "first", 0);
         record.first_step_usec = trace_now(s->runner);
     }
+    hang(s, entry, trace_find(s->runner, EVENT_NODE, node, 0, NULL));
     trace_put(s->runner, EVENT_RANKS, job, generation, node, &record, false);
 }
 

@@ -18,6 +18,7 @@ struct TraceRunner {
     uint64_t now_usec, wake_usec;
     int64_t clock_usec; /* by which realtime is ahead */
     int64_t revision, term;
+    int64_t lease; /* that the next record hangs on */
     Outcome outcome;
     bool applied;
     bool holds;     /* the next decision is kept back */
@@ -174,6 +175,7 @@ static Event event_of(const TraceRunner *runner, const TraceEntry *entry)
     memcpy(event.node, entry->node, sizeof(event.node));
     event.generation = entry->generation;
     event.revision = entry->mod;
+    event.lease = entry->lease;
     event.health = entry->health;
     event.record = entry->health ? NULL : entry->record;
     return event;
@@ -344,7 +346,9 @@ static void store(TraceRunner *runner, EventKind kind, const char *name, int64_t
     (void)snprintf(entry->node, sizeof(entry->node), "%s", node ? node : "");
     entry->generation = generation;
     entry->mod = runner->revision;
+    entry->lease = record ? runner->lease : 0;
     entry->record = copy;
+    runner->lease = 0;
     if (kind == EVENT_SPEC && record)
         runner->spec = *(const JobFacts *)entry->record;
     Event event = event_of(runner, entry);
@@ -352,6 +356,8 @@ static void store(TraceRunner *runner, EventKind kind, const char *name, int64_t
     if (!runner->blind)
         step(runner, &event);
 }
+
+void trace_hang_on(TraceRunner *runner, int64_t lease) { runner->lease = lease; }
 
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                const char *node, const void *record, bool more)

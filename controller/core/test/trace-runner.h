@@ -22,7 +22,7 @@ typedef struct TraceRunner TraceRunner;
 typedef struct TraceEntry {
     EventKind kind;
     char name[CLUSTER_NAME_BYTES], node[NODE_NAME_MAX + 1];
-    int64_t generation, mod;
+    int64_t generation, mod, lease;
     RecordHealth health; /* not readable: the core is not shown the record */
     void *record; /* owned; NULL: free entry. A WorldRecord's runs and RanksRecord's ranks too */
 } TraceEntry;
@@ -55,6 +55,8 @@ void trace_configure(TraceRunner *runner, const ClusterConfig *config);
 void trace_take_over(TraceRunner *runner, const ClusterConfig *config, const ClusterLimits *limits,
                      int64_t term);
 
+/* What is put next hangs on that lease; 0: the core is not told of any. */
+void trace_hang_on(TraceRunner *runner, int64_t lease);
 /* Copies the record (NULL removes it) and tells the core; more: decide nothing yet. */
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                const char *node, const void *record, bool more);

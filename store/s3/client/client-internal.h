@@ -11,6 +11,7 @@
  */
 #pragma once
 
+#include "base/secret-set.h"
 #include "store/s3/client/address.h"
 #include "store/s3/client/client.h"
 #include "store/s3/client/retry.h"
@@ -64,6 +65,8 @@ struct S3Client {
     RetryLatency latencies[RETRY_SIZE_CLASSES];
     S3RegionCache regions;
     SignCache sign_cache;
+    SecretSet secrets;                   /* what the server, and a proxy, were handed */
+    uint64_t secrets_serial;             /* of the credentials in it; 0: none yet */
     uint64_t random_key, random_counter; /* of the pauses' jitter */
     CURL *idle[ENGINE_IDLE_HANDLES];     /* n_idle of them are there */
     size_t n_idle;

@@ -60,6 +60,7 @@ static S3Client *client_free(S3Client *client)
     loop_close(client);
     (void)pthread_mutex_destroy(&client->lock); /* nobody is left who could hold it */
     s3_options_clear(&client->options);
+    secret_set_clear(&client->secrets);
     free(client);
     return NULL;
 }

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/philox.h"
 #include "base/probe.h"
+#include "base/proxy.h"
 
 #include <errno.h>
 #include <string.h>
@@ -62,6 +63,7 @@ static void tell_error(const S3Client *client, S3Request *request, const char *b
     if (request->result == -EACCES && request->status != 0)
         (void)snprintf(who, sizeof(who), "; credentials: %s", s3_identity_source(client->identity));
     Error what = request->error;
+    secret_set_take_out(&client->secrets, what.text);
     (void)error_set(&request->error, request->result, "%s %.100s/%.63s/%.150s%s: %s%.280s%s%s",
                     transfer_method(request), client->options.endpoint, request->bucket,
                     request->key, request->n_query > 0 ? "?..." : "", before, what.text, tries,
@@ -154,6 +156,16 @@ void queue_cancel(S3Client *client)
 
 /* ---- beginnings ---- */
 
+static void learn_secrets(S3Client *client, const S3Credentials *credentials, uint64_t serial)
+{
+    if (client->secrets_serial == serial)
+        return;
+    proxy_add_secrets(&client->secrets);
+    secret_set_add(&client->secrets, credentials->secret_key);
+    secret_set_add(&client->secrets, credentials->token);
+    client->secrets_serial = serial;
+}
+
 /* -EAGAIN: not now, and neither anybody else. */
 static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
 {
@@ -170,6 +182,7 @@ static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
         return r;
     }
     client->obstacle = ERROR_INIT;
+    learn_secrets(client, &credentials, serial);
 
     size_t slot = buffer ? 1 : 0;
     assert(!request->progress.tries[slot]);

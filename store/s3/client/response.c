@@ -138,8 +138,10 @@ size_t response_header(char *line, size_t size, size_t n, void *userdata)
         t->head_ended = false;
     if (reply_headers_add(&t->reply, line, size * n) < 0 && !t->unusable) {
         t->unusable = true;
-        (void)error_set(&t->reason, -EIO, "a reply with a bad header: %.*s",
-                        (int)MIN(size * n, 100), line);
+        char said[100];
+        (void)snprintf(said, sizeof(said), "%.*s", (int)MIN(size * n, sizeof(said) - 1), line);
+        secret_set_take_out(&t->client->secrets, said);
+        (void)error_set(&t->reason, -EIO, "a reply with a bad header: %s", said);
     }
     return size * n;
 }
@@ -207,16 +209,23 @@ static void tell_failure(S3Try *t, CURLcode code)
     t->unusable = true;
     (void)error_set(&t->reason, -EIO, "%s%s%s", what, proxy_named(url, proxy),
                     t->hopeless == -EACCES ? "; whom to trust, AWS_CA_BUNDLE says" : "");
+    secret_set_take_out(&t->client->secrets, t->reason.text);
 }
 
 /* "503 SlowDown: Please reduce your request rate. [request 4442587FB7D0A2F9]": what the server's
  * people ask for is its number. */
 static void tell_refusal(S3Try *t, const S3Error *refusal)
 {
-    const char *id = *refusal->request_id ? refusal->request_id : t->reply.request_id;
-    (void)error_set(&t->reason, -EIO, "%ld%s%s%s%.120s%s%s%s", t->status, *refusal->code ? " " : "",
-                    refusal->code, *refusal->message ? ": " : "", refusal->message,
-                    *id ? " [request " : "", id, *id ? "]" : "");
+    S3Error said = *refusal; /* the code means something as it came */
+    char id[sizeof(t->reply.request_id)];
+    (void)snprintf(id, sizeof(id), "%s",
+                   *refusal->request_id ? refusal->request_id : t->reply.request_id);
+    char *const texts[] = {said.code, said.message, id};
+    for (size_t i = 0; i < ELEMENTSOF(texts); i++)
+        secret_set_take_out(&t->client->secrets, texts[i]); /* each was cut for itself */
+    (void)error_set(&t->reason, -EIO, "%ld%s%s%s%.120s%s%s%s", t->status, *said.code ? " " : "",
+                    said.code, *said.message ? ": " : "", said.message, *id ? " [request " : "", id,
+                    *id ? "]" : "");
 }
 
 void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal)

@@ -98,8 +98,8 @@ int source_find_container(S3Source *source, Error *err)
         return r;
     source->kind = S3_SOURCE_CONTAINER;
     source->url = memory_format("%s%s", relative ? CONTAINER_HOST : "", relative ?: full);
-    source->name = memory_format("the container's endpoint %.*s", (int)strcspn(source->url, "?#"),
-                                 source->url);
+    _cleanup_free_ char *place = source_place(source->url); /* its path is a secret, too */
+    source->name = memory_format("the container's endpoint %s", place);
     return set_token(source, err);
 }
 
@@ -157,7 +157,8 @@ int source_find_instance(S3Source *source)
         n--;
     source->kind = S3_SOURCE_INSTANCE;
     source->url = memory_bytes(endpoint, n);
-    source->name = memory_format("the metadata of the instance (%s)", source->url);
+    _cleanup_free_ char *place = source_place(source->url);
+    source->name = memory_format("the metadata of the instance (%s)", place);
     return 0;
 }
 

@@ -4,6 +4,8 @@
  * jansson's own error texts quote what they stumbled over, which may be the secret; so ours say the
  * place alone. */
 #include "base/json.h"
+#include "base/memory.h"
+#include "base/secret.h"
 #include "store/s3/credentials/source.h"
 
 #include <ctype.h>
@@ -45,12 +47,13 @@ int source_take(const S3Source *source, const char *what, const char *value, cha
     return 0;
 }
 
-void source_quote(const char *text, size_t n_bytes, char *ret, size_t size)
+void source_quote(const S3Source *source, const char *text, char *ret, size_t size)
 {
-    size_t n = MIN(n_bytes, size - 1);
-    for (size_t i = 0; i < n; i++)
-        ret[i] = text[i] >= 0x20 && text[i] < 0x7f ? text[i] : '?';
-    ret[n] = '\0';
+    _cleanup_secret_ char *said = memory_text(text);
+    for (char *p = said; *p; p++)
+        *p = *p >= 0x20 && *p < 0x7f ? *p : '?';
+    source_take_out(source, said);
+    (void)snprintf(ret, size, "%s", said);
 }
 
 static const char *text_of(json_t *root, const char *key)
@@ -61,8 +64,8 @@ static const char *text_of(json_t *root, const char *key)
 static int refused(const S3Source *source, const char *code, const char *message, Error *err)
 {
     char code_quoted[64], message_quoted[160];
-    source_quote(code, strlen(code), code_quoted, sizeof(code_quoted));
-    source_quote(message, strlen(message), message_quoted, sizeof(message_quoted));
+    source_quote(source, code, code_quoted, sizeof(code_quoted));
+    source_quote(source, message, message_quoted, sizeof(message_quoted));
     return error_set(err, -EACCES, "%s: %s%s%s", source->name, code_quoted, *message ? ": " : "",
                      message_quoted);
 }

@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "base/memory.h"
+#include "base/proxy.h"
 #include "base/secret.h"
 
 #include <string.h>
@@ -30,6 +31,30 @@ int source_read_token(S3Source *source, Error *err)
     secret_free(source->token);
     source->token = TAKE_PTR(text);
     return 0;
+}
+
+char *source_place(const char *url)
+{
+    const char *scheme = strstr(url, "://"), *host = scheme ? scheme + 3 : url;
+    size_t n_scheme = (size_t)(host - url), n = strcspn(host, "/?#");
+    const char *at = memrchr(host, '@', n);
+    if (at) {
+        n -= (size_t)(at + 1 - host);
+        host = at + 1;
+    }
+    return memory_format("%.*s%.*s", (int)n_scheme, url, (int)n, host);
+}
+
+void source_take_out(const S3Source *source, char *text)
+{
+    _cleanup_(secret_set_clear) SecretSet secrets = {0};
+    secret_set_add(&secrets, source->token);
+    if (source->url && source->kind == S3_SOURCE_CONTAINER)
+        secret_set_add_url(&secrets, source->url);
+    else if (source->url)
+        secret_set_add_url_user(&secrets, source->url);
+    proxy_add_secrets(&secrets);
+    secret_set_take_out(&secrets, text);
 }
 
 /* ---- the environment ---- */
@@ -255,8 +280,6 @@ int s3_source_fetch(S3Source *source, S3Fetched *ret, Error *err)
         source->answered = true;
         return r;
     }
-    /* The other side's words are quoted, and it may say what it was told. */
-    if (source->token && strstr(own.text, source->token))
-        return error_set(err, r, "%s: it refused", source->name);
+    source_take_out(source, own.text); /* it may say what it was told */
     return error_set(err, r, "%s", own.text);
 }

@@ -61,14 +61,18 @@ int source_fetch_instance(S3Source *source, S3Fetched *ret, Error *err);
 /* Returns a profile's value from the credentials file, else from the config file; NULL: missing or empty. */
 const char *source_profile_value(const SharedFile *config, const SharedFile *credentials,
                                  const char *profile, const char *key);
+/* Names a URL in messages: its scheme, host and port alone. The caller frees it. */
+char *source_place(const char *url);
 /* Reads the first line of token_file into token; does nothing without a token_file. */
 int source_read_token(S3Source *source, Error *err);
 /* Copies a key, secret or token if it is not empty, not too long and printable ASCII. `what` is its name at the source.
  */
 int source_take(const S3Source *source, const char *what, const char *value, char *ret, size_t size,
                 Error *err);
-/* Makes a short printable excerpt of an endpoint's answer, for an error's text. */
-void source_quote(const char *text, size_t n_bytes, char *ret, size_t size);
+/* Makes a short printable excerpt of an endpoint's answer, for an error's text, without what that was handed. */
+void source_quote(const S3Source *source, const char *text, char *ret, size_t size);
+/* Takes out of a text what the endpoint, and a proxy before it, were handed. */
+void source_take_out(const S3Source *source, char *text);
 
 /* ---- answers of the endpoints; pure ---- */
 

@@ -71,7 +71,8 @@ int source_find_web_identity(S3Source *source, const S3Options *options, const S
     source->session_name = session_name(session);
     source->token_file = memory_text(file);
     source->role_arn = memory_text(role);
-    source->name = memory_format("web identity (%s at %s)", role, source->url);
+    _cleanup_free_ char *place = source_place(source->url);
+    source->name = memory_format("web identity (%s at %s)", role, place);
     return 0;
 }
 
@@ -241,8 +242,8 @@ int credentials_parse_sts(const S3Source *source, const char *text, size_t n_byt
         return error_set(err, -EACCES, "%s: it answered no XML of STS", source->name);
     if (sts.code[0]) {
         char message[sizeof(sts.message)];
-        source_quote(sts.code, strlen(sts.code), ret_code, sizeof(sts.code));
-        source_quote(sts.message, strlen(sts.message), message, sizeof(message));
+        source_quote(source, sts.code, ret_code, sizeof(sts.code));
+        source_quote(source, sts.message, message, sizeof(message));
         return error_set(err, -EACCES, "%s: %s%s%s", source->name, ret_code, *message ? ": " : "",
                          message);
     }

@@ -89,6 +89,20 @@ void trainers_freeze(int node, bool frozen)
 void trainers_part(int node, int island) { trainer_places[node].island = island; }
 void trainers_differ(int node, bool differ) { trainer_places[node].differs = differ; }
 
+static uint64_t out_usec; /* since when the store is out; 0: it is not */
+
+void trainer_store_clear(void) { out_usec = 0; }
+
+uint64_t trainer_out_since(int node)
+{
+    const uint64_t own_usec = trainer_places[node].out_usec;
+    if (!manifests_are_out())
+        out_usec = 0;
+    else if (out_usec == 0)
+        out_usec = loops_now_usec();
+    return own_usec && out_usec ? MIN(own_usec, out_usec) : MAX(own_usec, out_usec);
+}
+
 void trainers_cut_store(int node, bool cut)
 {
     uint64_t *since = &trainer_places[node].out_usec;

@@ -31,7 +31,7 @@ typedef struct Trainer {
     int rank, size;
     char address[CHANNEL_ADDRESS_MAX];  /* of its own rendezvous */
     char meets_at[CHANNEL_ADDRESS_MAX]; /* where it was told to go: a process of rank 0 has one */
-    bool must_leave;
+    bool must_leave, must_save;
     bool looks;           /* for what is not finite in its grain */
     uint64_t asking_usec; /* since when the store has not answered; 0: it has */
     Ring *ring;           /* NULL: it has not joined */
@@ -57,6 +57,9 @@ void trainer_fail(Trainer *t, int code, const char *text);
 void trainer_check_slot(int node, int slot);
 /* It is told to go to another rank 0 than that of its world. */
 void trainer_check_address(const Trainer *t);
+/* Since when a node has no store; 0: it has one. */
+uint64_t trainer_out_since(int node);
+void trainer_store_clear(void);
 /* Hears what waits, unless it is stopped. */
 void trainer_listen(Trainer *t);
 

@@ -50,7 +50,6 @@ Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX], n_places;
 uint64_t trainers_grace_usec;
 static uint64_t n_addresses; /* each rank 0 has another one */
-static uint64_t out_usec;    /* since when the store is out; 0: it is not */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
 
@@ -64,18 +63,7 @@ static void after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
     after(timer, msec * USEC_PER_MSEC, due, who);
 }
 
-/* Since when a node has no store; 0: it has one. */
-static uint64_t out_since(int node)
-{
-    const uint64_t own_usec = trainer_places[node].out_usec;
-    if (!manifests_are_out())
-        out_usec = 0;
-    else if (out_usec == 0)
-        out_usec = loops_now_usec();
-    return own_usec && out_usec ? MIN(own_usec, out_usec) : MAX(own_usec, out_usec);
-}
-
-static bool is_out(const Trainer *t) { return out_since(t->node) != 0; }
+static bool is_out(const Trainer *t) { return trainer_out_since(t->node) != 0; }
 
 /* Tells whether what has asked the store since *since goes on asking. */
 static bool has_patience(uint64_t *since)
@@ -306,7 +294,7 @@ static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
     Trainer *first = NULL;
     *ret_since = UINT64_MAX;
     for (int i = 0; i < ring->size; i++) {
-        const uint64_t since = out_since(ring->of[i]->node);
+        const uint64_t since = trainer_out_since(ring->of[i]->node);
         if (since && since < *ret_since) {
             first = ring->of[i];
             *ret_since = since;
@@ -341,6 +329,7 @@ static bool ring_waits(Ring *ring)
 static void begin_save(Ring *ring)
 {
     ring->saves = true;
+    ring->of[0]->must_save = false;
     ring->saving = ring->step;
     after(&ring->save_timer, trainer_plan(ring->job)->plan.save_usec, on_save, ring);
 }
@@ -375,7 +364,8 @@ static void on_step(void *userdata)
     ring->ends = ring->step >= plan->plan.steps || ring->of[0]->must_leave;
     for (int i = 0; ring->ends && i < ring->size; i++)
         say_stage(ring->of[i], ring->step, STAGE_SAVING, 0);
-    if (!ring->saves && (ring->ends || ring->step % plan->plan.save_steps == 0))
+    if (!ring->saves &&
+        (ring->ends || ring->of[0]->must_save || ring->step % plan->plan.save_steps == 0))
         begin_save(ring);
     if (!ring->ends)
         ring_begin_step(ring, false);
@@ -598,6 +588,9 @@ static void hear(Trainer *t, const ChannelMessage *m)
         checks_leaves(t->job, t->submission, t->generation);
         t->must_leave = true;
         break;
+    case CHANNEL_CHECKPOINT:
+        t->must_save = true;
+        break;
     case CHANNEL_COMMITTED:
     case CHANNEL_REFUSED:
         hear_verdict(t, m);
@@ -672,7 +665,8 @@ void trainers_open(int n_nodes, uint64_t its_grace_usec)
     trainer_plans_clear();
     n_places = n_nodes;
     trainers_grace_usec = its_grace_usec;
-    out_usec = n_addresses = 0;
+    n_addresses = 0;
+    trainer_store_clear();
     memset(trainer_places, 0, sizeof(trainer_places));
     manifests_open();
 }

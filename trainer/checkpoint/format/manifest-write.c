@@ -170,6 +170,10 @@ int manifest_format(const Manifest *m, char **ret)
     r = r ?: set(root, "digest", json_hash(m->digest));
     r = r ?: set(root, "job_identity", json_hash(f->job_identity));
     r = r ?: set(root, "dataset_digest", json_hash(f->dataset_digest));
+    if (r == 0 && f->job_terms[0])
+        r = set(root, "job_terms", json_string(f->job_terms));
+    if (r == 0 && f->dataset_terms[0])
+        r = set(root, "dataset_terms", json_string(f->dataset_terms));
     r = r
             ?: set(root, "algorithms",
                    json_pack("{s:I, s:I, s:i}", "order", (json_int_t)f->order_algorithm,

@@ -69,12 +69,22 @@ static void *reserve(JsonReader *r, size_t n, size_t size)
 
 /* ---- sections ---- */
 
+/* Text for people alone: one that is longer than ours ever is, a newer version's, is as good as none. */
+static void get_terms(JsonReader *r, const char *key, char *ret, size_t size)
+{
+    const char *text;
+    if (json_get_string(r, key, JSON_OPTIONAL, &text) && strlen(text) < size)
+        (void)snprintf(ret, size, "%s", text);
+}
+
 static void read_facts(JsonReader *r, CheckpointFacts *f)
 {
     (void)json_get_text(r, "job", JSON_REQUIRED, f->job, sizeof(f->job)); /* the reader keeps it */
     (void)json_get_text(r, "submission", JSON_REQUIRED, f->submission, sizeof(f->submission));
     json_get_hash(r, "job_identity", &f->job_identity);
     json_get_hash(r, "dataset_digest", &f->dataset_digest);
+    get_terms(r, "job_terms", f->job_terms, sizeof(f->job_terms));
+    get_terms(r, "dataset_terms", f->dataset_terms, sizeof(f->dataset_terms));
     (void)json_get_text(r, "numerics", JSON_REQUIRED, f->numerics, sizeof(f->numerics)); /* same */
     json_get_hash(r, "canned_grain", &f->canned_grain);
 
@@ -588,43 +598,4 @@ void plan_changes_add(char text[PLAN_CHANGES_TEXT_MAX], int64_t step, const char
         from = next ? next + 2 : "";
     }
     (void)snprintf(text, PLAN_CHANGES_TEXT_MAX, "%s%s%s", from, *from ? "; " : "", added);
-}
-
-static int differ(const Manifest *m, const char *what, const char *theirs, const char *ours,
-                  Error *err)
-{
-    char folder[CHECKPOINT_FOLDER_MAX];
-    checkpoint_name_format(&m->name, folder);
-    return error_set(err, -EBADMSG, "checkpoint %s of job %s: its %s is %s, this job's is %s",
-                     folder, m->facts.job, what, theirs, ours);
-}
-
-int manifest_check_facts(const Manifest *m, const CheckpointFacts *facts, Error *err)
-{
-    const CheckpointFacts *f = &m->facts;
-    const struct {
-        const char *what;
-        Hash theirs, ours;
-    } hashes[] = {{"job identity", f->job_identity, facts->job_identity},
-                  {"dataset digest", f->dataset_digest, facts->dataset_digest}};
-    for (size_t i = 0; i < ELEMENTSOF(hashes); i++) {
-        char theirs[HASH_TEXT_BYTES], ours[HASH_TEXT_BYTES];
-        if (!hash_equal(hashes[i].theirs, hashes[i].ours))
-            return differ(m, hashes[i].what, hash_format(hashes[i].theirs, theirs),
-                          hash_format(hashes[i].ours, ours), err);
-    }
-
-    const struct {
-        const char *what;
-        int64_t theirs, ours;
-    } ids[] = {{"order algorithm", f->order_algorithm, facts->order_algorithm},
-               {"reduction algorithm", f->reduction_algorithm, facts->reduction_algorithm}};
-    for (size_t i = 0; i < ELEMENTSOF(ids); i++) {
-        char theirs[24], ours[24];
-        (void)snprintf(theirs, sizeof(theirs), "%lld", (long long)ids[i].theirs);
-        (void)snprintf(ours, sizeof(ours), "%lld", (long long)ids[i].ours);
-        if (ids[i].theirs != ids[i].ours)
-            return differ(m, ids[i].what, theirs, ours, err);
-    }
-    return 0;
 }

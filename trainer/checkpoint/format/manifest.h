@@ -18,6 +18,7 @@
  */
 #pragma once
 
+#include "protocol/job-terms.h"
 #include "store/store.h"
 #include "trainer/checkpoint/format/checkpoint-name.h"
 #include "trainer/checkpoint/format/step-times.h"
@@ -30,6 +31,8 @@ enum {
     METRICS_FAN_IN = 16, /* neighbours of one level that become one of the next */
     METRICS_LEVEL_MAX = 16,
     PLAN_CHANGES_TEXT_MAX = 1024,
+    DATASET_TERMS_MAX =
+        12288, /* dataset_digest_terms() of 64 streams; a longer text is kept nowhere */
 };
 
 /* What a manifest records besides the state; the same on all ranks. */
@@ -43,7 +46,18 @@ typedef struct CheckpointFacts {
     int64_t generation;
     char numerics[CHECKPOINT_NUMERICS_MAX]; /* canonical JSON */
     Hash canned_grain; /* hash of the canned grain's result under these numerics */
+    /* What the two hashes are of: job_terms_format(), dataset_digest_terms(). Empty: an older version wrote it. */
+    char job_terms[JOB_TERMS_MAX], dataset_terms[DATASET_TERMS_MAX];
 } CheckpointFacts;
+
+/* The keys in which two sets of facts differ, as json_diff_format() writes them: of the jobs, the data, the numerics.
+ * 0 where nothing is known to differ, as where only the hashes are known. */
+size_t facts_diff_job(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
+                      size_t size);
+size_t facts_diff_dataset(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
+                          size_t size);
+size_t facts_diff_numerics(const CheckpointFacts *was, const CheckpointFacts *is, char *text,
+                           size_t size);
 
 /* An object that holds the metrics of a range of steps, one line a step. */
 typedef struct MetricsSegment {
@@ -101,6 +115,6 @@ int64_t manifest_chunk_elements(const Manifest *manifest);
 /* -EBADMSG, naming the first difference, where the state is not that of such a network. source names the manifest. */
 int manifest_check_network(const Manifest *manifest, const char *source,
                            const ManifestNetwork *network, Error *err);
-/* -EBADMSG, naming the first difference, unless job identity, data and algorithms are those of
+/* -EBADMSG, naming what differs by its keys with both values, unless job identity, data and algorithms are those of
  * facts. (job, generation and numerics may differ: the caller decides about the last.) */
 int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);

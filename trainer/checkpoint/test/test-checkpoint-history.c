@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-history.c - what is committed, what is forgotten, what stays and what goes. */
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
@@ -224,7 +225,22 @@ static void test_lost_metrics(void **state)
     life_end(&l);
 }
 
-/* A store that takes everything but metrics: no reason not to save. */
+/* Another thing has the folder's name meanwhile. */
+static void hide_metrics(const Life *l, bool hide)
+{
+    char here[128], away[128];
+    (void)snprintf(here, sizeof(here), "%s/metrics", l->folder);
+    (void)snprintf(away, sizeof(away), "%s/away", l->folder);
+    if (hide) {
+        assert_int_equal(rename(here, away), 0);
+        put_text(l, "metrics", "a file where a folder should be");
+    } else {
+        assert_int_equal(unlink(here), 0);
+        assert_int_equal(rename(away, here), 0);
+    }
+}
+
+/* A store that takes everything but metrics: no reason not to save, and none to lose them once it takes them again. */
 static void test_refused_metrics(void **state)
 {
     Error err = ERROR_INIT;
@@ -238,14 +254,51 @@ static void test_refused_metrics(void **state)
         (void)usleep(1000);
     MetricsGap gap;
     checkpoint_gap(l.writer, &gap);
-    assert_int_equal(gap.n_steps, 20);
+    assert_int_equal(gap.n_steps, 0); /* they wait */
+    int64_t n_missed;
+    assert_int_equal(checkpoint_put_missed(l.writer, &n_missed, &err), -ENOTDIR);
+    assert_int_equal(n_missed, 20);
     remove_object(&l, "metrics");
     last = life_commit(&l, 21, 21);
     _cleanup_(manifest_freep) Manifest *m = life_manifest(&l, &last);
-    assert_int_equal(publish(&l, m), 20);
-    _cleanup_free_ char *line = testing_metrics(1, 21, 21);
-    assert_text(&l, "metrics.jsonl", line);
+    assert_int_equal(m->n_segments, 21 - 15); /* merged with their lines */
+    assert_int_equal(publish(&l, m), 0);
+    _cleanup_free_ char *all = testing_metrics(1, 1, 21);
+    assert_text(&l, "metrics.jsonl", all);
     assert_int_equal(checkpoint_restore(l.store, NULL, m, l.state, &err), 0);
+
+    /* Refused once, and still when there are enough to merge: these wait, too. */
+    (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@*", 1); /* cannot fail for a valid name */
+    assert_int_equal(fault_open(&err), 0);
+    while (checkpoint_busy(l.writer))
+        (void)usleep(1000);
+    hide_metrics(&l, true);
+    (void)life_commit(&l, 22, 22);
+    while (checkpoint_busy(l.writer))
+        (void)usleep(1000);
+    hide_metrics(&l, false);
+    for (int64_t step = 23; step <= 34; step++)
+        last = life_commit(&l, step, step);
+    _cleanup_(manifest_freep) Manifest *waits = life_manifest(&l, &last);
+    assert_int_equal(waits->n_segments, m->n_segments + 13);
+    (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@100000", 1); /* as above */
+    assert_int_equal(fault_open(&err), 0);
+    last = life_commit(&l, 35, 35);
+    _cleanup_(manifest_freep) Manifest *merged = life_manifest(&l, &last);
+    assert_int_equal(merged->n_segments, m->n_segments + 14 - 15);
+    assert_int_equal(publish(&l, merged), 0);
+
+    /* Refused with the last save. */
+    while (checkpoint_busy(l.writer))
+        (void)usleep(1000);
+    hide_metrics(&l, true);
+    last = life_commit(&l, 36, 36);
+    hide_metrics(&l, false);
+    _cleanup_(manifest_freep) Manifest *newest = life_manifest(&l, &last);
+    assert_int_equal(publish(&l, newest), 1);
+    assert_int_equal(checkpoint_put_missed(l.writer, &n_missed, &err), 0);
+    assert_int_equal(n_missed, 0);
+    assert_int_equal(publish(&l, newest), 0);
     life_end(&l);
 }
 

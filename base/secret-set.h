@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* secret-set.h - the secrets that a party was handed, and taking them out of what that party says.
+ *
+ * A server that refuses may quote the request: with its token, its password, its secret path. What it says goes into
+ * logs, journals, records and pages, which more people read than the file of the secret.
+ *
+ * A secret is found as it is; with any of its characters escaped for a URL (%2F), for JSON (\/, \u002f) or for HTML
+ * (&#47;, &amp;); and in base64, also where it is a part of what was encoded ("user:password"). At the end of a text,
+ * which may have been cut, its beginning is enough. Three asterisks take the place. What is shorter than
+ * SECRET_BYTES_MIN is not looked for: a word of three letters is in every other text.
+ *
+ * Ownership: a SecretSet of zeroes is empty; it has copies of its own, which secret_set_clear() wipes and frees.
+ * Units:     bytes.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+enum { SECRETS_MAX = 32, SECRET_BYTES_MIN = 4 };
+
+typedef struct SecretSet {
+    char *texts[SECRETS_MAX];
+    size_t n;
+} SecretSet;
+
+/* Adds a secret, and it without its %XX where it has such. NULL, and one that is in the set, adds nothing. Of more than
+ * SECRETS_MAX the oldest is forgotten. */
+void secret_set_add(SecretSet *set, const char *secret);
+/* Adds what a URL has beside its scheme and host: user and password, the path with its query, and each long part of
+ * these. */
+void secret_set_add_url(SecretSet *set, const char *url);
+/* Adds user and password of a URL alone. */
+void secret_set_add_url_user(SecretSet *set, const char *url);
+void secret_set_clear(SecretSet *set);
+/* In place; the text never grows. */
+void secret_set_take_out(const SecretSet *set, char *text);

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* stranger.h - another writer under a node's name: what is not believed, and the incident.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as cluster-internal.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/cluster-internal.h"
+
+extern const char stranger_cause[];
+
+/* A readable record of the node has come. True: it is kept aside, and the one before counts on. */
+bool stranger_doubts(Cluster *c, CoreNode *node, const Event *ev);
+/* The key is gone, and so is what was kept aside. */
+void stranger_forget(Cluster *c, CoreNode *node);
+/* What was kept aside counts from now on: its time is over, or the lease before it. Returns NULL when it waits on. */
+const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, const CoreNode *node);
+/* The node's name gets no new ranks, and its absence counts later: its record comes back. */
+bool node_is_contested(const CoreNode *node);
+bool decide_stranger(Cluster *c, Scratch *s, Decision *d);

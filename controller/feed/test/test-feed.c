@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-feed.c - each field of a submitted job reaches the core's facts: a value that no other field has, and the value
+ * of each key alone. */
+#include "base/json.h"
+#include "base/test/testing.h"
+#include "cluster/keys.h"
+#include "controller/feed/feed.h"
+
+#include <inttypes.h>
+#include <stddef.h>
+#include <string.h>
+
+#define SUBMISSION "0123456789abcdef0123456789abcdef"
+
+/* Keys of a job file that become facts; all values differ from each other and from the defaults. */
+static const struct {
+    const char *key;   /* in the file: section.key */
+    const char *value; /* there */
+    size_t offset, size;
+    int64_t fact;
+} facts[] = {
+#define FACT(k, v, member, number)                                                                 \
+    {                                                                                              \
+        k, v, offsetof(JobFacts, member), sizeof(((JobFacts *)NULL)->member), number               \
+    }
+    FACT("priority", "-7", priority, -7),
+    FACT("world.min", "2", min, 2),
+    FACT("world.max", "5", max, 5),
+    FACT("train.device", "\"cuda\"", needs_gpu, true),
+    FACT("train.steps", "8191", steps, 8191),
+    FACT("train.stop_if_diverging", "true", stop_if_diverging, true),
+    FACT("train.global_batch", "66", n_grains, 11), /* grains of 6 */
+    FACT("checkpoint.keep_last", "9", keep_last, 9),
+    FACT("checkpoint.keep_every", "77", keep_every, 77),
+    FACT("recovery.max_failures_at_same_step", "13", max_failures, 13),
+    FACT("recovery.grow_interval_s", "101", grow_interval_usec, 101 * (int64_t)USEC_PER_SEC),
+    FACT("recovery.store_patience_s", "3001", store_patience_usec, 3001 * (int64_t)USEC_PER_SEC),
+};
+
+/* What a job needs besides, and the value that each key has where the case does not set it. */
+static const char *const otherwise[] = {"world.min",    "1",       "world.max",          "4",
+                                        "train.device", "\"cpu\"", "train.global_batch", "24",
+                                        "train.grain",  "6",       "train.steps",        "10"};
+
+static void set(json_t *file, const char *key, const char *value)
+{
+    char section[32] = "";
+    const char *dot = strchr(key, '.');
+    json_t *at = file;
+    if (dot) {
+        (void)snprintf(section, sizeof(section), "%.*s", (int)(dot - key), key);
+        at = json_object_get(file, section);
+        assert_non_null(at);
+    }
+    assert_int_equal(json_object_set_new(at, dot ? dot + 1 : key,
+                                         json_loads(value, JSON_DECODE_ANY, NULL)),
+                     0);
+}
+
+static json_t *usual_file(void)
+{
+    json_t *file = json_loads(
+        "{\"name\":\"a\",\"kind\":\"train\",\"world\":{},"
+        "\"model\":{\"config\":\"file:///m/config.json\",\"init\":\"random\"},"
+        "\"data\":{\"streams\":[{\"uri\":\"file:///d/\"}],\"empty_text\":\"file:///d/e.npy\"},"
+        "\"train\":{},\"recovery\":{},\"checkpoint\":{\"uri\":\"file:///c/\"}}",
+        0, NULL);
+    assert_non_null(file);
+    for (size_t i = 0; i < ELEMENTSOF(otherwise); i += 2)
+        set(file, otherwise[i], otherwise[i + 1]);
+    return file;
+}
+
+/* Feeds the file as it was submitted; the event borrows from the feed. */
+static const JobFacts *submit(Feed *feed, const json_t *file)
+{
+    static Event event;
+    char key[KEY_MAX];
+    Error err = ERROR_INIT;
+    SpecRecord spec = {.submitted_usec = 5, .submission = SUBMISSION};
+    (void)snprintf(spec.resume_uri, sizeof(spec.resume_uri), "file:///other/manifest.json");
+    _cleanup_free_ char *text = json_dumps(file, JSON_COMPACT);
+    spec.spec = text;
+    _cleanup_free_ char *record = spec_record_encode(&spec, NULL);
+    assert_int_equal(feed_event(feed, key_of("lab", KEY_SPECS, "a", key), record, strlen(record),
+                                41, 43, &event, &err),
+                     1);
+    assert_int_equal(event.kind, EVENT_SPEC);
+    assert_int_equal(event.health, RECORD_READABLE);
+    assert_int_equal(event.created, 41);
+    assert_int_equal(event.revision, 43);
+    assert_string_equal(event.name, "a");
+    return event.spec;
+}
+
+static int64_t fact_of(const JobFacts *of, size_t i)
+{
+    const char *at = (const char *)of + facts[i].offset;
+    if (facts[i].size == sizeof(bool))
+        return *(const bool *)at;
+    if (facts[i].size == sizeof(int))
+        return *(const int *)at;
+    assert_int_equal(facts[i].size, sizeof(int64_t));
+    return *(const int64_t *)at;
+}
+
+static void a_file_with_values_of_its_own_everywhere(_unused_ void **state)
+{
+    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
+    _cleanup_json_ json_t *file = usual_file();
+    for (size_t i = 0; i < ELEMENTSOF(facts); i++)
+        set(file, facts[i].key, facts[i].value);
+    const JobFacts *f = submit(feed, file);
+    assert_string_equal(f->refused, "");
+    for (size_t i = 0; i < ELEMENTSOF(facts); i++)
+        if (fact_of(f, i) != facts[i].fact)
+            fail_msg("%s: the fact is %" PRId64 ", not %" PRId64, facts[i].key, fact_of(f, i),
+                     facts[i].fact);
+    assert_int_equal(f->arrival, 41);
+    assert_string_equal(f->submission, SUBMISSION);
+    assert_string_equal(f->resume_uri, "file:///other/manifest.json");
+}
+
+/* A key changes its own fact and no other. */
+static void each_key_alone(_unused_ void **state)
+{
+    _cleanup_(feed_freep) Feed *feed = feed_new("lab");
+    _cleanup_json_ json_t *usual = usual_file();
+    const JobFacts before = *submit(feed, usual);
+    assert_string_equal(before.refused, "");
+    for (size_t i = 0; i < ELEMENTSOF(facts); i++) {
+        _cleanup_json_ json_t *file = json_deep_copy(usual);
+        if (strcmp(facts[i].key, "world.max") == 0 ||
+            strcmp(facts[i].key, "train.global_batch") == 0)
+            set(file, "train.global_batch", "66"); /* world.max: as many grains must be there */
+        set(file, facts[i].key, facts[i].value);
+        const JobFacts *f = submit(feed, file);
+        assert_string_equal(f->refused, "");
+        for (size_t k = 0; k < ELEMENTSOF(facts); k++) {
+            const bool grains = strcmp(facts[k].key, "train.global_batch") == 0;
+            const bool changes = k == i || (grains && strcmp(facts[i].key, "world.max") == 0);
+            if (fact_of(f, k) != (changes ? facts[k].fact : fact_of(&before, k)))
+                fail_msg("%s was set, and the fact of %s is %" PRId64, facts[i].key, facts[k].key,
+                         fact_of(f, k));
+        }
+    }
+}
+
+/* A fact that was added lies here, too: what no row and no text covers is smaller than it could be. */
+static void no_fact_is_left_out(_unused_ void **state)
+{
+    static char covered[sizeof(JobFacts)];
+    static const struct {
+        size_t offset, size;
+    } others[] = {{offsetof(JobFacts, arrival), sizeof(((JobFacts *)NULL)->arrival)},
+                  {offsetof(JobFacts, submission), SUBMISSION_BYTES},
+                  {offsetof(JobFacts, resume_uri), sizeof(((JobFacts *)NULL)->resume_uri)},
+                  {offsetof(JobFacts, refused), sizeof(((JobFacts *)NULL)->refused)}};
+    for (size_t i = 0; i < ELEMENTSOF(facts); i++)
+        memset(covered + facts[i].offset, 1, facts[i].size);
+    for (size_t i = 0; i < ELEMENTSOF(others); i++)
+        memset(covered + others[i].offset, 1, others[i].size);
+    for (size_t i = 0, gap = 0; i < sizeof(covered); i++) {
+        gap = covered[i] ? 0 : gap + 1;
+        if (gap == sizeof(int64_t))
+            fail_msg("byte %zu of JobFacts belongs to a field that no case sets", i);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_file_with_values_of_its_own_everywhere),
+        cmocka_unit_test(each_key_alone),
+        cmocka_unit_test(no_fact_is_left_out),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tenant.h - whose record it is that lies under this node's name, and what is done about it.
+ *
+ * Everything in a record can be read by others and written by others: machine id, incarnation, and the id of the lease
+ * that it hangs on. What nobody else has is a lease that this sdtraind keeps alive, and its state folder. So one whose
+ * own lease lives gives the name to nobody; one without yields to whoever keeps a lease alive, and waits.
+ *
+ * Ownership: values.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   any; pure.
+ */
+#pragma once
+
+#include "base/macro.h"
+
+typedef enum Tenant {
+    TENANT_NOBODY, /* the record hangs on no lease that somebody keeps alive: it is written over */
+    TENANT_OURS,   /* this sdtraind wrote it, and did not hear that it had */
+    TENANT_LAST_LIFE, /* the last life of this sdtraind wrote it: its lease is ended first */
+    TENANT_STRANGER,  /* another writer, while our own lease lives: our record is put back */
+    TENANT_HOLDER,    /* another one holds the name: it is waited for */
+} Tenant;
+
+typedef struct TenantFacts {
+    int64_t lease;      /* that the record hangs on; 0: none */
+    bool has_our_words; /* it can be read, and has our machine id and our incarnation */
+    int64_t own_lease;  /* that this sdtraind keeps alive; 0: it has none now */
+    int64_t held_lease; /* under which our record was last acknowledged in this life; 0: never */
+    int64_t last_lease; /* of the last life, by the state folder; 0: not known */
+} TenantFacts;
+
+Tenant tenant_judge(const TenantFacts *facts);

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* session-agree.h - a part of session.c: a rank compares itself with the checkpoint that it goes on from, and with the
+ * other ranks of its world. What differs is told by keys, with both values.
+ *
+ * Ownership: borrows the session.
+ * Units:     none.
+ * Errors:    as session_open(); -EXDEV: they differ.
+ * Threads:   the training thread.
+ */
+#pragma once
+
+#include "trainer/session.h"
+
+/* Compares the numerics with those of session->resume. */
+int session_check_resumed(const Session *session, Error *err);
+/* Compares all that ranks must have in common with rank 0's; collective. */
+int session_agree(Session *session, ExitCode *ret_exit, Error *err);
