@@ -43,9 +43,9 @@ static int put_tar(Store *store, TarWriter *tar, size_t number, Error *err)
     if (r < 0)
         return error_errno(err, r, "cannot end %s", name);
     struct iovec part = {tar->data, tar->n_bytes};
-    r = store_put(store, name, &part, 1, 0, err);
+    r = store_put(store, name, &part, 1, STORE_IF_ABSENT, err);
     tar_writer_reset(tar);
-    return r;
+    return r == -EEXIST ? error_prefix(err, r, "another writer has written there meanwhile") : r;
 }
 
 int openclipart_make_raw(const OpenclipartOptions *options, Error *err)

@@ -199,7 +199,14 @@ static int write_empty_text(const OpenclipartOptions *options, Store *store,
     if (r < 0)
         return error_set(err, r, "out of memory");
     part.iov_base = file;
-    return store_put(store, "empty.npy", &part, 1, 0, err);
+    /* Who puts it writes the folder: two writers would mix their shards. */
+    r = store_put(store, "empty.npy", &part, 1, STORE_IF_ABSENT, err);
+    return r == -EEXIST
+               ? error_set(err, r,
+                           "%s holds files of a dataset that is not finished: its writer runs, "
+                           "or was killed; take another folder, or remove this one",
+                           store_uri(store))
+               : r;
 }
 
 int openclipart_make(const OpenclipartOptions *options, Error *err)

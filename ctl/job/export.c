@@ -7,6 +7,7 @@
 #include "ctl/export/weights.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
+#include "ctl/waiting.h"
 
 #include "base/fault.h"
 
@@ -38,7 +39,9 @@ static int export_commit(const Arguments *a, const ModelJob *job, const Checkpoi
 {
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
+    Waiting *waiting = waiting_begin(commit->uri);
     int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, err);
+    waiting = waiting_end(waiting);
     if (r < 0)
         return r;
     *ret = (Exported){.step = commit->step,

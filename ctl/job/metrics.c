@@ -12,6 +12,7 @@
 #include "ctl/job/verbs.h"
 #include "ctl/meant.h"
 #include "ctl/model.h"
+#include "ctl/waiting.h"
 #include "protocol/job.h"
 
 #include <errno.h>
@@ -130,9 +131,11 @@ static int write_new_rows(JobMetrics *m, const ModelJob *job, const CheckpointCo
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     CommittedMetrics metrics = {0};
+    Waiting *waiting = waiting_begin(commit->uri);
     int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, err);
     if (r == 0)
         r = committed_metrics(store, manifest, &metrics, err);
+    waiting = waiting_end(waiting);
     if (r == 0)
         r = write_rows(m, job, &metrics, err);
     if (r == 0 && metrics.n_lost > 0)

@@ -11,6 +11,8 @@
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/waiting.h"
+#include "store/try.h"
 
 #include <math.h>
 #include <string.h>
@@ -18,6 +20,7 @@
 enum {
     POINTS_MAX = 800,          /* more steps are drawn as the range of each bucket */
     GRID_BYTES_MAX = 32 << 20, /* sixteen of 768 pixels are a half of it */
+    STORE_SEC = 20,            /* for one request of a store that does not answer */
 };
 
 typedef struct Gathered {
@@ -72,6 +75,7 @@ static void read_metrics(Gathered *g)
         (void)snprintf(g->note, sizeof(g->note), "No checkpoint with metrics is committed yet.");
         return;
     }
+    _cleanup_(waiting_endp) Waiting *waiting = waiting_begin(commit->uri);
     int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, &err);
     if (r == 0)
         r = committed_metrics(store, manifest, &g->metrics, &err);
@@ -233,6 +237,7 @@ int job_report(const Arguments *a)
         return ctl_fail(&err, r);
     g.model = model;
     g.job = job;
+    store_requests_within(STORE_SEC);
     read_metrics(&g);
     gather_points(&g);
     gather_incidents(&g);

@@ -12,6 +12,7 @@
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch.h"
 #include "ctl/model.h"
+#include "ctl/waiting.h"
 #include "protocol/owner.h"
 #include "store/store.h"
 #include "store/try.h"
@@ -275,12 +276,14 @@ static int draft_read(const Arguments *a, const char *file, JobDraft *d, Error *
     }
     if (r == 0)
         r = job_parse(file, d->text, strlen(d->text), &d->job, err);
+    Waiting *waiting = waiting_begin("the stores that the job names");
     if (r == 0)
         r = check_data(d, err);
     if (r == 0)
         r = check_model(d, err);
     if (r == 0)
         r = check_checkpoints(d, err);
+    waiting = waiting_end(waiting);
     return r;
 }
 

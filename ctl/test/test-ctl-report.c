@@ -7,8 +7,11 @@
 #include "protocol/grid-notes.h"
 #include "trainer/checkpoint/format/manifest-internal.h"
 
+#include <arpa/inet.h>
 #include <endian.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 /* ---- a committed checkpoint of 20 steps with two weight files ---- */
 
@@ -231,6 +234,47 @@ static void a_report_counts_saves_of_a_world_that_runs(void **state)
     assert_contains(page, "</i>save<td data-label=\"Share\" class=\"n\">6.0 %");
 }
 
+/* It says what it waits for, and writes the page without what the store has. */
+static void a_report_of_a_store_that_is_away(void **state)
+{
+    CtlLab *lab = *state;
+    char path[200], endpoint[64];
+    size_t n;
+    _cleanup_free_ char *page = NULL;
+    Error err = ERROR_INIT;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof(address);
+    _cleanup_fd_ int deaf =
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* takes, and never answers */
+    assert_int_equal(bind(deaf, (struct sockaddr *)&address, length), 0);
+    assert_int_equal(listen(deaf, 64), 0);
+    assert_int_equal(getsockname(deaf, (struct sockaddr *)&address, &length), 0);
+    (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", ntohs(address.sin_port));
+    ctl_put_running_job(lab, "r");
+    CheckpointsRecord record = {
+        .commits = {{.step = 20, .generation = 2, .uri = "s3://away/" STEP_FOLDER "manifest.json"}},
+        .n_commits = 1};
+    CTL_PUT(lab, KEY_CHECKPOINTS, "r", checkpoints_record, record);
+    static const char *const names[] = {"AWS_ENDPOINT_URL", "AWS_ACCESS_KEY_ID",
+                                        "AWS_SECRET_ACCESS_KEY", "SDTRAIN_S3_DEADLINE_SEC",
+                                        "SDTRAIN_S3_STALL_SEC"};
+    const char *const values[] = {endpoint, "a", "b", "5", "5"};
+    for (size_t i = 0; i < ELEMENTSOF(names); i++)
+        assert_int_equal(setenv(names[i], values[i], 1), 0);
+    assert_int_equal(ctl_run(lab, "job report r --out %s/away.html", lab->folder), 0);
+    for (size_t i = 0; i < ELEMENTSOF(names); i++)
+        assert_int_equal(unsetenv(names[i]), 0);
+    assert_contains(lab->err, "sdctl: waits for s3://away/" STEP_FOLDER "manifest.json\n");
+    assert_contains(lab->err, "sdctl: the page has no losses: ");
+    (void)snprintf(path, sizeof(path), "%s/away.html", lab->folder);
+    assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
+    assert_contains(page, "away");
+
+    put_checkpoint(lab, "r"); /* what takes no time is not told */
+    assert_int_equal(ctl_run(lab, "job report r --out %s/away.html", lab->folder), 0);
+    assert_null(strstr(lab->err, "waits for"));
+}
+
 static void a_report_shows_what_is_given_to_it(void **state)
 {
     CtlLab *lab = *state;
@@ -398,6 +442,7 @@ int main(void)
         cmocka_unit_test(a_report_shows_every_mark),
         cmocka_unit_test(a_report_says_which_metrics_are_lost),
         cmocka_unit_test(a_report_counts_saves_of_a_world_that_runs),
+        cmocka_unit_test(a_report_of_a_store_that_is_away),
         cmocka_unit_test(a_report_shows_what_is_given_to_it),
         cmocka_unit_test(a_report_says_what_pictures_show),
         cmocka_unit_test(export_joins_the_weight_files),

@@ -304,6 +304,26 @@ static void a_dataset_is_made(void **state)
     assert_good(openclipart_make_raw(&o, &err), err);
     a_tar_is_as_img2dataset_writes_it(&s);
 
+    /* Beside a writer that has not finished, with other widths, nothing is written. */
+    char *was, *is;
+    size_t n_was, n_is;
+    assert_int_equal(unlink(scratch_path(&s, "two/index.json", path)), 0);
+    o.out = scratch_path(&s, "two", two);
+    o.text_dim = 16;
+    scratch_path(&s, "two/shard.00000.mds", path);
+    assert_good(file_read(path, 1 << 24, &was, &n_was, &err), err);
+    assert_int_equal(openclipart_make(&o, &err), -EEXIST);
+    assert_names(err, "two holds files of a dataset that is not finished");
+    assert_int_equal(unlink(scratch_path(&s, "two/empty.npy", one)), 0);
+    assert_int_equal(openclipart_make(&o, &err), -EEXIST);
+    assert_names(err, "shard.0000");
+    assert_good(file_read(path, 1 << 24, &is, &n_is, &err), err);
+    assert_int_equal(n_is, n_was);
+    assert_memory_equal(is, was, n_was);
+    free(was);
+    free(is);
+    o.text_dim = 8;
+
     o.source = scratch_path(&s, "nowhere", path);
     o.out = scratch_path(&s, "three", two);
     assert_int_equal(openclipart_make(&o, &err), -ENOENT);

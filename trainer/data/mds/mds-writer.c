@@ -90,7 +90,7 @@ static int put_file(MdsWriter *w, const char *name, char *bytes, size_t n_bytes,
     struct iovec part = {bytes, n_bytes};
     w->pending[w->n_pending++] = bytes;
     w->pending_bytes += n_bytes;
-    int r = store_put(w->store, name, &part, 1, STORE_DEFER, err);
+    int r = store_put(w->store, name, &part, 1, STORE_DEFER | STORE_IF_ABSENT, err);
     if (r == 0 && (w->n_pending == PENDING_MAX || w->pending_bytes > PENDING_BYTES_MAX))
         r = settle(w, err);
     return r;

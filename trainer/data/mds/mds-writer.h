@@ -8,7 +8,7 @@
  *            copied.
  * Units:     bytes.
  * Errors:    -EINVAL fields that are not what the columns say; -EFBIG a sample that no shard can
- *            hold; -EEXIST the store has an index.json; the store's.
+ *            hold; -EEXIST the store has an index.json, or a shard of that name; the store's.
  * Threads:   one.
  * Invariant: index.json comes last: a dataset without it was not finished.
  */
