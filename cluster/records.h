@@ -596,8 +596,7 @@ typedef struct RequestRecord {
     char kind[24];
     char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
     char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
-    /* Only this machine answers as the node; empty: any machine does. */
-    char machine_id[33];
+    char machine_id[33]; /* only this machine answers as the node; empty: any machine does */
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* "alerts-test": come with the answer */
@@ -668,8 +667,9 @@ typedef struct LogLinesRecord {
     char refused[RECORD_TEXT_MAX + 1]; /* why the node does not serve the ask; empty: it does */
 } LogLinesRecord;
 
-/* The word in NodeRecord.features of a node that answers asks. */
+/* Words in NodeRecord.features: of a node that answers asks; of one whose user may write every node's record. */
 #define FEATURE_LOGS "logs"
+#define FEATURE_SHARED "shared"
 
 /* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
 

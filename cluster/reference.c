@@ -105,7 +105,8 @@ static const FieldHelp helps[] = {
     {"nodes.gpus", "GPUs that its driver has shown since the boot: the first slots have one each; "
                    "0: none, or not told"},
     {"nodes.features",
-     "words for what its version can do and its rights allow, such as `secrets` and `logs`"},
+     "words for what its version can do and its rights allow, such as `secrets` and `logs`; "
+     "`shared`: its user in etcd may write every node's record"},
     {"nodes.lease_sec", "its setting `lease_sec`; 0: not told"},
     {"nodes.stranger_lease",
      "lease of the last record that another writer put under this name while "

@@ -92,6 +92,16 @@ bool model_is_admitted(const Model *m, const NodeRecord *node)
     return admission_allows(list, node->name, node->machine_id);
 }
 
+const NodeRecord *model_shared_user(const Model *m)
+{
+    if (m->n_candidates == 0 || *m->candidates[0].record.admit)
+        return NULL; /* a list bounds who gets ranks */
+    for (size_t i = 0; i < m->n_nodes; i++)
+        if (node_knows(&m->nodes[i], FEATURE_SHARED))
+            return &m->nodes[i];
+    return NULL;
+}
+
 const HealthRecord *model_health(const Model *m, const char *node)
 {
     size_t i = FIND(health, node, node);

@@ -91,6 +91,8 @@ int model_find_any_job(const Model *model, const char *name, ModelJob **ret, Err
 /* Finds a job that has a job file, or gives -ENOENT with a text for people. */
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
 /* Tells whether the leader's list admits the node, as far as that is known. */
+/* A node whose user in etcd may write every node's record, where no list bounds which nodes get ranks; NULL: none. */
+const NodeRecord *model_shared_user(const Model *m);
 bool model_is_admitted(const Model *model, const NodeRecord *node);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);

@@ -441,3 +441,20 @@ void judge_cluster(const Model *m, Judgement *j)
     judge_missing(m, j);
     judge_alerts(m, j);
 }
+
+/* ---- notes ---- */
+
+json_t *judge_notes(const Model *m)
+{
+    json_t *notes = json_array();
+    const NodeRecord *shared = model_shared_user(m);
+    if (shared)
+        json_array_append_new(
+            notes,
+            json_sprintf("%s and who else holds etcd's user of all nodes may register nodes of "
+                         "any name, and they get ranks: the controllers' admit is open. Give "
+                         "each node a user of its own (etcd-roles --node, then "
+                         "--retire-shared), or set admit",
+                         shared->name));
+    return notes;
+}

@@ -71,11 +71,12 @@ static json_t *status_json(const Model *m, const Members *members, const char *c
     json_t *standby = json_array();
     for (size_t i = 1; i < m->n_candidates; i++)
         json_array_append_new(standby, json_string(m->candidates[i].record.name));
-    json_t *rest = json_pack("{s:s, s:o, s:i, s:o, s:{s:i, s:i, s:i}, s:o}", "leader",
-                             m->n_candidates > 0 ? m->candidates[0].record.name : "", "standby",
-                             standby, "nodes", (int)m->n_nodes, "closed", closed_json(m), "slots",
-                             "total", s.total, "used", s.used, "free",
-                             MAX(0, s.total - s.used - s.closed), "jobs", jobs_json(m));
+    json_t *rest =
+        json_pack("{s:o, s:s, s:o, s:i, s:o, s:{s:i, s:i, s:i}, s:o}", "notes", judge_notes(m),
+                  "leader", m->n_candidates > 0 ? m->candidates[0].record.name : "", "standby",
+                  standby, "nodes", (int)m->n_nodes, "closed", closed_json(m), "slots", "total",
+                  s.total, "used", s.used, "free", MAX(0, s.total - s.used - s.closed), "jobs",
+                  jobs_json(m));
     json_object_update(j, rest);
     json_decref(rest);
     return j;
@@ -134,6 +135,8 @@ static void print_rest(json_t *j)
         printf("%s%s", i == 0 ? "; ready to follow: " : ", ", json_string_value(one));
     printf("\n");
     print_nodes(j);
+    json_array_foreach (json_object_get(j, "notes"), i, one)
+        printf("  note    %s\n", json_string_value(one));
     json_array_foreach (json_object_get(j, "jobs"), i, one)
         printf("  job     %s: %s at step %lld, %lld rank%s\n", json_text(one, "job"),
                json_text(one, "phase"), json_count(one, "step"), json_count(one, "ranks"),

@@ -77,6 +77,15 @@ void check_controllers(const Model *m, Findings *f)
     if (m->n_candidates == 1)
         findings_add(f, FINDING_NOTE, controller_check, NULL,
                      "start sdcontroller on a second machine", "no other one is ready to follow");
+    const NodeRecord *shared = model_shared_user(m);
+    if (shared)
+        findings_add(
+            f, FINDING_NOTE, controller_check, "admit",
+            "/usr/share/sdtrain/etcd-roles --node for each node, then --retire-shared; or set "
+            "the controllers' admit",
+            "admit is open, and %s has etcd's user of all nodes: who holds it may register "
+            "nodes of any name, which get ranks",
+            shared->name);
     for (size_t i = 0; i < m->n_candidates; i++) {
         check_version(m->candidates[i].record.name, m->candidates[i].record.version, f);
         check_lease(m->candidates[i].record.name, m->candidates[i].record.lease_sec, common, f);

@@ -129,7 +129,7 @@ static void what_differs_is_named(void **state)
     put_node(lab, "blank", 10, FEATURE_DOCTOR);
     put_node(lab, "clock", 10, "secrets " FEATURE_DOCTOR);
     put_node(lab, "fine", 10, FEATURE_DOCTOR);
-    put_node(lab, "fine2", 10, FEATURE_DOCTOR);
+    put_node(lab, "fine2", 10, FEATURE_DOCTOR " " FEATURE_SHARED);
     put_node(lab, "goes", 10, FEATURE_DOCTOR);
     put_node(lab, "lease", 5, FEATURE_DOCTOR);
     put_node(lab, "liar", 10, FEATURE_DOCTOR);
@@ -188,6 +188,7 @@ static void what_differs_is_named(void **state)
     ASSERT_FOUND(all, "user", "wrong", "user", "ranks run as sdtrain (991), elsewhere as 990");
     ASSERT_FOUND(all, "user", "ok", "fine", "ranks run as sdtrain (990)");
     ASSERT_FOUND(all, "controllers", "note", NULL, "no other one is ready to follow");
+    ASSERT_FOUND(all, "controllers", "note", "admit", "fine2 has etcd's user of all nodes");
     ASSERT_FOUND(all, "etcd rights", "note", NULL, "authentication is off, or it is root");
     assert_null(strchr(lab->out, '\033'));
     (void)snprintf(path, sizeof(path), "%s/saved/a", lab->folder);

@@ -251,6 +251,27 @@ static void a_lost_node_stays_until_it_is_forgotten(void **state)
     assert_int_equal(ctl_run(lab, "node forget n2"), 3);
 }
 
+/* Where no list bounds who gets ranks, a user of all nodes is worth a note. */
+static void a_shared_user_beside_an_open_list_is_noted(void **state)
+{
+    CtlLab *lab = *state;
+    NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 2};
+    CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
+    ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\"}");
+    (void)ctl_run(lab, "cluster status");
+    assert_null(strstr(lab->out, "note "));
+    (void)snprintf(node.features, sizeof(node.features), "doctor shared");
+    CTL_PUT(lab, KEY_NODES, "n2", node_record, node);
+    assert_int_equal(ctl_run(lab, "cluster status"), 0);
+    assert_contains(lab->out, "\n  note    n2 and who else holds etcd's user of all nodes may "
+                              "register nodes of any name, and they get ranks");
+    (void)ctl_run(lab, "cluster status -o json");
+    assert_contains(lab->out, "\"notes\": [\n");
+    ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"admit\":\"n*\"}");
+    (void)ctl_run(lab, "cluster status");
+    assert_null(strstr(lab->out, "note "));
+}
+
 /* The leader says whom it takes in; the verbs show who is left out, and do not count it. */
 static void a_node_off_the_list_is_shown(void **state)
 {
@@ -288,6 +309,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_damaged_record_is_removed_by_force, ctl_setup,
                                         ctl_teardown),
         cmocka_unit_test_setup_teardown(a_node_off_the_list_is_shown, ctl_setup, ctl_teardown),
+        cmocka_unit_test_setup_teardown(a_shared_user_beside_an_open_list_is_noted, ctl_setup,
+                                        ctl_teardown),
         cmocka_unit_test_setup_teardown(a_lost_node_stays_until_it_is_forgotten, ctl_setup,
                                         ctl_teardown),
     };

@@ -79,9 +79,10 @@ static NodeRecord node_record(const OwnNode *node)
     (void)snprintf(record.price_class, sizeof(record.price_class), "%s", price ? price : "");
     exit_repair_text(record.evidence);
     history_tell(node->needs.history, &record);
-    (void)snprintf(record.features, sizeof(record.features), "%s%s%s", FEATURE_DOCTOR,
+    (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s", FEATURE_DOCTOR,
                    node->knows_secrets ? " " FEATURE_SECRETS : "",
-                   node->knows_logs ? " " FEATURE_LOGS : "");
+                   node->knows_logs ? " " FEATURE_LOGS : "",
+                   node->is_shared ? " " FEATURE_SHARED : "");
     const LocalWorld *local = workload_running(node->needs.workload);
     if (local) {
         (void)snprintf(record.job, sizeof(record.job), "%s", local->job->name);
@@ -99,6 +100,34 @@ static void on_rights_retry(void *userdata)
     node_ask_rights(node);
 }
 
+static bool ask_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
+{
+    char key[KEY_MAX];
+    return etcd_ask_rights(node->needs.etcd,
+                           key_of(node->needs.config->cluster, kind, ".rights", key), handler, node,
+                           &node->rights_call) == 0;
+}
+
+/* Who may write specs, too, may write everything: etcd looks at no rights. */
+static void on_right_to_specs(int r, _unused_ const Error *err,
+                              _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    OwnNode *node = userdata;
+    node->rights_call = NULL; /* it frees itself */
+    node->is_shared = r == -EACCES;
+    node_update(node);
+}
+
+/* Asked once, at the start: it is for people, who may ask again. */
+static void on_right_to_others(int r, _unused_ const Error *err,
+                               _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    OwnNode *node = userdata;
+    node->rights_call = NULL; /* it frees itself */
+    if (r == 0)
+        (void)ask_right(node, KEY_SPECS, on_right_to_specs); /* then nothing is said */
+}
+
 static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
                       void *userdata)
 {
@@ -112,6 +141,7 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
     }
     node->knows_secrets = true;
     node_update(node);
+    (void)ask_right(node, KEY_NODES, on_right_to_others); /* as above */
 }
 
 void node_ask_rights(OwnNode *node)

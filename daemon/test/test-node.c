@@ -69,6 +69,38 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
 }
 
 /* It is no word about rights. */
+/* Whose user may write every node's record says so, but not where etcd looks at no rights. */
+static void a_shared_user_is_told(_unused_ void **state)
+{
+    static const struct {
+        AnswerKind others, specs;
+        bool is_shared;
+    } rows[] = {{GIVEN, DENIED, true},
+                {GIVEN, GIVEN, false},
+                {DENIED, GIVEN, false},
+                {GIVEN, LOST_BEFORE, false},
+                {LOST_BEFORE, GIVEN, false}};
+    char secrets[KEY_MAX], others[KEY_MAX], specs[KEY_MAX];
+    (void)key_of("lab", KEY_SECRETS, ".rights", secrets);
+    (void)key_of("lab", KEY_NODES, ".rights", others);
+    (void)key_of("lab", KEY_SPECS, ".rights", specs);
+    for (size_t i = 0; i < ELEMENTSOF(rows); i++) {
+        nodes_end();
+        nodes_begin();
+        start(&n1);
+        answer(under_way(&n1.etcd, secrets), GIVEN);
+        answer(under_way(&n1.etcd, others), rows[i].others);
+        assert_int_equal(is_under_way(&n1.etcd, specs), rows[i].others == GIVEN);
+        if (rows[i].others == GIVEN)
+            answer(under_way(&n1.etcd, specs), rows[i].specs);
+        grant(&n1.etcd);
+        settle();
+        const NodeRecord record = node_record(&n1);
+        assert_int_equal(node_knows(&record, FEATURE_SHARED), rows[i].is_shared);
+        assert_true(node_knows(&record, FEATURE_LOGS));
+    }
+}
+
 static void an_answer_about_rights_that_is_lost_is_asked_for_at_once(_unused_ void **state)
 {
     char secrets[KEY_MAX], asks[KEY_MAX];
@@ -512,6 +544,7 @@ int main(void)
         CASE(a_node_registers_when_its_probes_have_answered),
         CASE(a_record_that_says_the_same_is_not_put_again),
         CASE(rights_that_are_missing_are_asked_for_again),
+        CASE(a_shared_user_is_told),
         CASE(an_answer_about_rights_that_is_lost_is_asked_for_at_once),
         CASE(an_answer_that_is_lost_is_read_again),
         CASE(a_record_that_is_refused_is_tried_slowly),

@@ -231,6 +231,13 @@ static bool holds(const EtcdCall *call)
 
 static bool lease_lives(int64_t id);
 
+int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                    EtcdCall **ret)
+{
+    add_call(etcd, key, userdata, ret)->written = handler;
+    return 0;
+}
+
 int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret)
 {
     EtcdCall *call = add_call(etcd, "lease", userdata, ret);

@@ -115,6 +115,7 @@ class Fleet:
         for host in self.hosts:
             self.install(host, self.packages)
         self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--enable", CLUSTER)
+        self.etcd("root", "/usr/share/sdtrain/etcd-roles", "--shared", CLUSTER)
         for host in self.hosts:
             self.start(host)
 

@@ -51,7 +51,11 @@ class Rights(LabCase):
                   "--trusted-ca-file", path("ca.pem"), "--cert-file", path("etcd.pem"), "--key-file", path("etcd.key"),
                   "--unsafe-no-fsync")
         until(lambda: cls.etcdctl("root", "endpoint", "health")[0] == 0, "etcd's health")
-        cls.roles("--enable")
+        if "sdtrain-prod-node" in cls.roles("--enable"):
+            raise AssertionError("a shared user that nobody has asked for")
+        made = cls.roles("--shared")
+        if "--retire-shared" not in made:
+            raise AssertionError(made)
         cls.roles("--node", "node1")
         cls.daemon("sdcontroller", "controller", "controller", name="c1", lease_sec=4)
         cls.node("node1", "node1")

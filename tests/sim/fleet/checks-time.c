@@ -147,7 +147,7 @@ static int open_slots(const Writing *w, const Ledger *job, int64_t seen_revision
         const bool is_free =
             !cordon || (!cordon->before.there && cordon->before.revision <= seen_revision);
         if (node && is_free && is_on_the_list(name) && e->before.revision <= seen_revision &&
-            node->state == NODE_UP && node->verdict == NODE_HEALTHY)
+            node->state == NODE_UP && node->verdict == NODE_HEALTHY && node->stranger_revision == 0)
             slots += usable(job, node);
     }
     return slots;
