@@ -31,9 +31,9 @@ static uint64_t count_samples(const Job *job, const DatasetLook *look)
 {
     uint64_t n = 0;
     for (size_t i = 0; i < job->data.n_streams; i++) {
-        if (look->samples[i] == 0)
+        if (look->sizes[i].n_samples == 0)
             return 0;
-        n += look->samples[i];
+        n += look->sizes[i].n_samples;
     }
     return n;
 }
@@ -105,17 +105,18 @@ static void print_data(const Job *job, const DatasetLook *look)
     const size_t n = job->data.n_streams;
     char passes[NUMBER_BYTES];
     if (n == 1) {
-        if (look->samples[0] > 0)
+        if (look->sizes[0].n_samples > 0)
             printf("%s passes over the %llu samples of the data\n",
-                   number_text(trained / (double)look->samples[0], passes),
-                   (unsigned long long)look->samples[0]);
+                   number_text(trained / (double)look->sizes[0].n_samples, passes),
+                   (unsigned long long)look->sizes[0].n_samples);
         return;
     }
     for (size_t i = 0; i < MIN(n, (size_t)STREAMS_TOLD); i++) {
         const double share = share_of(job, i);
         printf("%sstream %zu %.3g %%", i ? ", " : "shares: ", i, 100 * share);
-        if (look->samples[i] > 0)
-            printf(" (%s passes)", number_text(share * trained / (double)look->samples[i], passes));
+        if (look->sizes[i].n_samples > 0)
+            printf(" (%s passes)",
+                   number_text(share * trained / (double)look->sizes[i].n_samples, passes));
     }
     if (n > STREAMS_TOLD)
         printf(", and %zu more", n - STREAMS_TOLD);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-notes.c - what `sdctl job start` says of a job that it takes, each line where it belongs and nowhere else; and
- * of a job that has ended inside its warm-up. */
+/* test-ctl-notes.c - what `sdctl job start` says of a job that it takes, each line where it belongs and nowhere
+ * else; and of a job that has ended inside its warm-up. */
 #include "base/file.h"
 #include "base/test/testing.h"
 

@@ -147,6 +147,26 @@ static void test_revoke(void **state _unused_)
     assert_int_equal(client->n_lost, 0); /* given up is not lost */
 }
 
+/* Of a lease of before only the id is known. */
+static void test_revoke_by_its_id(void **state _unused_)
+{
+    _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
+    EtcdOptions options = testing_etcd_options(server);
+    _cleanup_(client_freep) Client *client = client_new(&options, 60);
+
+    put_under_lease(client, "/alive");
+    const int64_t id = client->id;
+    client->lease = etcd_lease_free(client->lease); /* as at the end of a process: it lives on */
+    assert_true(key_is_there(client, "/alive"));
+    assert_int_equal(etcd_revoke(client->etcd, id, on_revoked, client, NULL), 0);
+    TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
+    assert_int_equal(client->revoke_result, 0);
+    assert_false(key_is_there(client, "/alive"));
+    assert_int_equal(etcd_revoke(client->etcd, id, on_revoked, client, NULL), 0);
+    TESTING_RUN_UNTIL(client->event, client->n_revoked == 2);
+    assert_int_equal(client->revoke_result, -ESTALE);
+}
+
 static void test_lost_then_granted_anew(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -361,6 +381,7 @@ int main(void)
         cmocka_unit_test(test_holder_freezes), /* first: it forks before gRPC is there */
         cmocka_unit_test(test_renewed_then_expires),
         cmocka_unit_test(test_revoke),
+        cmocka_unit_test(test_revoke_by_its_id),
         cmocka_unit_test(test_lost_then_granted_anew),
         cmocka_unit_test(test_freed_by_its_handler),
         cmocka_unit_test(test_member_restarts),

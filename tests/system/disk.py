@@ -33,13 +33,13 @@ class Disk:
         self.log = os.path.join(self.where, "log")
 
     def environment(self, strike=None):
-        """Of the next life. strike: (number of a call, errno or "kill")."""
+        """Of the next life. strike: (number of a call, errno or "kill"); a number with "+": all later calls on its path, too."""
         self.lives += 1
         with open(self.log, "a") as file:
-            file.write("life %d\n" % self.lives)
+            file.write("\nlife %d\n" % self.lives)  # a life that was killed may have left half a line
         found = dict(DISK_ROOT=self.folder, DISK_LOG=self.log, DISK_COPIES=self.copies,
                      DISK_SERIAL=str(self.lives * SERIALS), LD_PRELOAD=LIBRARY)
-        return dict(found, DISK_STRIKE="%d:%s" % strike) if strike else found
+        return dict(found, DISK_STRIKE="%s:%s" % strike) if strike else found
 
     def calls(self, life=None):
         found, number = [], 0
@@ -48,8 +48,10 @@ class Disk:
                 if line.startswith("life "):
                     number = int(line.split()[1])
                     continue
-                at, name, error, serial, path, second = line.rstrip("\n").split("\t")
-                found.append(Call(number, int(at), name, int(error), int(serial), path, second))
+                fields = line.rstrip("\n").split("\t")
+                if len(fields) == len(Call._fields) - 1 and line.endswith("\n"):
+                    at, name, error, serial, path, second = fields
+                    found.append(Call(number, int(at), name, int(error), int(serial), path, second))
         return [call for call in found if life in (None, call.life)]
 
     def replay(self, judge=None):

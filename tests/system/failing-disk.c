@@ -7,7 +7,8 @@
  * DISK_COPIES   a folder on the same file system; each new file gets a second name there, by its number, and each file
  *               that was there before gets one when it is removed
  * DISK_SERIAL   what those numbers begin with
- * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N:kill": SIGKILL when call N was made
+ * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N+:E": so do all later ones on the same path;
+ *               "N:kill": SIGKILL when call N was made
  *
  * The first process alone is looked at, not the ones that it starts. Calls that the C library makes by itself are not
  * seen. All calls have one order, since they are made under one lock.
@@ -42,7 +43,8 @@ static size_t n_root;
 static int log_fd = -1, strike_errno;
 static long n_calls, serial, first, strike_at;
 static pid_t owner;
-static bool kills;
+static bool kills, lasts;
+static char *struck; /* the path of which all calls fail from then on */
 
 #define REAL(name) ((__typeof__(&name))real(#name))
 
@@ -75,6 +77,8 @@ __attribute__((constructor)) static void begin(void)
     if (strike) {
         char *end;
         strike_at = strtol(strike, &end, 10);
+        lasts = *end == '+';
+        end += lasts;
         kills = strcmp(end, ":kill") == 0;
         strike_errno = kills ? 0 : (int)strtol(end + 1, NULL, 10);
     }
@@ -126,10 +130,12 @@ static void keep(const char *path, const char *suffix, long number)
 /* ---- one call ---- */
 
 /* 0: it is to be made. */
-static int enter(void)
+static int enter(const char *path)
 {
     (void)pthread_mutex_lock(&lock);
-    return ++n_calls == strike_at ? strike_errno : 0;
+    if (++n_calls == strike_at && lasts)
+        struck = strdup(path);
+    return n_calls == strike_at || (struck && strcmp(path, struck) == 0) ? strike_errno : 0;
 }
 
 static void leave(const char *call, int error, int fd, const char *path, const char *second)
@@ -150,7 +156,7 @@ static void leave(const char *call, int error, int fd, const char *path, const c
 #define MAKE(type, name, fd, path, second, made)                                                   \
     ({                                                                                             \
         type got_ = -1;                                                                            \
-        int error_ = enter(), before_ = errno;                                                     \
+        int error_ = enter(path), before_ = errno;                                                 \
         if (error_ == 0) {                                                                         \
             got_ = (made);                                                                         \
             error_ = got_ < 0 ? errno : 0;                                                         \
@@ -164,7 +170,7 @@ static void leave(const char *call, int error, int fd, const char *path, const c
 static int open_ours(const char *path, int flags, mode_t mode)
 {
     const bool is_new = (flags & O_CREAT) && REAL(access)(path, F_OK) < 0;
-    int error = enter(), fd = -1;
+    int error = enter(path), fd = -1;
     if (error == 0) {
         fd = REAL(open)(path, flags, mode);
         error = fd < 0 ? errno : 0;
@@ -206,7 +212,7 @@ int mkostemps(char *path, int n_suffix, int flags)
     char text[PATH_MAX];
     if (!ours(-1, path, text))
         return REAL(mkostemps)(path, n_suffix, flags);
-    int error = enter(), fd = -1;
+    int error = enter(text), fd = -1;
     if (error == 0) {
         fd = REAL(mkostemps)(path, n_suffix, flags);
         error = fd < 0 ? errno : 0;
@@ -254,7 +260,7 @@ DIR *opendir(const char *path)
     if (!ours(-1, path, text))
         return REAL(opendir)(path);
     DIR *dir = NULL;
-    int error = enter();
+    int error = enter(text);
     if (error == 0) {
         dir = REAL(opendir)(path);
         error = dir ? 0 : errno;
@@ -326,7 +332,7 @@ ON_PATH(rmdir, (const char *path), path)
 static int unlink_ours(int dir_fd, const char *path, int flags, const char *text)
 {
     const bool is_folder = (flags & AT_REMOVEDIR) != 0;
-    int error = enter(), r = -1;
+    int error = enter(text), r = -1;
     if (error == 0) {
         if (!is_folder)
             keep(text, ".gone", first + n_calls);
@@ -365,7 +371,7 @@ int rename(const char *from, const char *to)
     char text[PATH_MAX], other[PATH_MAX];
     if (!ours(-1, from, text) || !ours(-1, to, other))
         return REAL(rename)(from, to);
-    int error = enter(), r = -1;
+    int error = enter(other), r = -1;
     if (error == 0) {
         keep(other, ".gone", first + n_calls); /* it may not be there */
         r = REAL(rename)(from, to);

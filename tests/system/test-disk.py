@@ -21,7 +21,7 @@ from lab import BIN, UNET, LabCase
 ALL = bool(os.environ.get("SDTRAIN_DISK_ALL"))
 SEED = int(os.environ.get("SDTRAIN_DISK_SEED", "1"))
 ERRORS = (errno.EIO, errno.ESTALE, errno.EROFS, errno.ENOSPC)
-DRAWN = 10  # of each kind
+DRAWN = 6  # of each kind
 # Names that are drawn by chance, or by the clock.
 CHANCE = re.compile(r"\.put-.{6}-|-[0-9a-f]{8}(?=[/.])")
 
@@ -109,7 +109,9 @@ class DiskCase:
         self.check_end(name, kind)
         self.check_tidy(name, kind)
         self.assertEqual(disk.unsafe(self.disks[name]), [])
-        return self.disks[name].calls(self.disks[name].lives)
+        calls = self.disks[name].calls(self.disks[name].lives)
+        self.forget_run(name)
+        return calls
 
     def distinct(self, calls):
         """One of those that do the same to the same file: many chunks are written alike."""
@@ -159,15 +161,20 @@ class Training(DiskCase, LabCase):
         cls.unet = dict(UNET, block_out_channels=[8, 8], attention_head_dim=[2, 2], norm_num_groups=4)
         cls.lab.write("unet.json", json.dumps(cls.unet))
         cls.reference = cls.lab.reference(cls.job_on("reference", cls.lab.path("reference/job")))
+        cls.longer = cls.lab.reference(cls.job_on("merged", cls.lab.path("longer/job")))
 
     @classmethod
     def job_on(cls, name, uri):
+        if "merged" in name:  # the save of step 17 merges 16 segments
+            return cls.lab.job(name, train__steps=18, checkpoint__every_steps=1, checkpoint__keep_every=1, checkpoint__uri=uri)
         return cls.lab.job(name, train__steps=6, train__ema={"start_step": 2}, checkpoint__every_steps=2,
-                           checkpoint__keep_last=2, checkpoint__blocking="beside" not in name, checkpoint__uri=uri)
+                           checkpoint__keep_last=2, checkpoint__blocking="beside" not in name, checkpoint__uri=uri,
+                           **({"checkpoint__keep_every": 2} if "metrics" in name else {}))  # no save is left out
 
-    def live(self, name, strike=None, fault=None):
+    def live(self, name, strike=None, fault=None, steps=None):
         where = self.new_disk(name)
         job = self.job_on(name, os.path.join(where.folder, "of/somebody/job"))
+        job["train"]["steps"] = steps or job["train"]["steps"]
         environment, self.lab.environment = self.lab.environment, dict(self.lab.environment, **where.environment(strike))
         try:
             return self.lab.train(job, fault=",".join(["saver.patience=eio@*"] + ([fault] if fault else [])))
@@ -175,39 +182,56 @@ class Training(DiskCase, LabCase):
             self.lab.environment = environment
 
     def before(self, name):
-        if "again" in name:
-            code, text = self.live(name, fault="loop.compute=kill@20")
+        if "more" in name:  # its metrics.jsonl is replaced
+            code, text = self.live(name, steps=4)
+            self.assertEqual(code, 0, text)
+        elif "again" in name or "merged" in name:
+            code, text = self.live(name, fault="loop.compute=kill@%d" % (66 if "merged" in name else 20))
             self.assertEqual(code, -signal.SIGKILL, text)
 
     def check_end(self, name, what):
+        reference = self.longer if "merged" in name else self.reference
         job = self.job_on(name, os.path.join(self.disks[name].folder, "of/somebody/job"))
         try:
             found = self.lab.digest(job), self.lab.metrics(job)
         except AssertionError as e:
             raise AssertionError("%s: %s" % (e, what)) from e
-        self.assertEqual(found, (self.reference.digest, self.reference.metrics), what)
+        self.assertEqual(found, (reference.digest, reference.metrics), what)
 
     def check_tidy(self, name, what):
         job = self.job_on(name, os.path.join(self.disks[name].folder, "of/somebody/job"))
         uri = job["checkpoint"]["uri"]
         names = [os.path.relpath(os.path.join(folder, name), uri) for folder, _, files in os.walk(uri) for name in files
                  if not name.startswith(".put-")]  # one that could not be removed goes before the next save
-        self.assertEqual(sum(name.endswith("/manifest.json") for name in names), 2, what)
+        kept = 19 if "merged" in job["name"] else 4 if "metrics" in job["name"] else 2
+        self.assertEqual(sum(name.endswith("/manifest.json") for name in names), kept, what)
         listed = {s["key"] for _, m in self.lab.manifests(job) for s in m["metrics"]}
         self.assertEqual({name for name in names if name.startswith("metrics/")}, listed, what)
         folders = {os.path.dirname(os.path.relpath(path, uri)) for path, _ in self.lab.manifests(job)}
         self.assertEqual({name.split("/")[0] for name in names if name.startswith("step-")}, folders, what)
 
     def test_one_error(self):
-        for kind in ("blocking", "beside", "again"):
+        for kind in ("blocking", "beside", "again", "more", "merged"):
             self.strike_all(kind, self.distinct(self.calls(kind)), ERRORS)
 
     def test_killed(self):
-        for kind in ("killed", "killed-again"):
+        for kind in ("killed", "killed-again", "killed-more"):
             self.strike_all(kind, self.distinct(self.calls(kind)), ("kill",))
 
     def test_power(self):
         self.lose_power_all("power")
+
+    def test_metrics_that_cannot_be_read(self):
+        """A segment that cannot be read for a whole life is not merged without its lines, and costs the life after it none."""
+        call = next(call for call in self.calls("merged") if call.name == "pread" and "/metrics/" in call.path)
+        for error in (errno.EIO, errno.ESTALE, errno.EACCES):
+            name = "merged-%d" % error
+            self.before(name)
+            code, text = self.live(name, (str(call.number) + "+", error))
+            self.assertEqual(code, 0, text)
+            self.assertIn("metrics are not merged now", text)
+            self.assertIn("lacks 1 steps", text)
+            self.start_again(name, text)
 
     def test_metrics_wait(self):
         """Metrics that are refused while their checkpoint is taken come with the next save, or before the run ends."""

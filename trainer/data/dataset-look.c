@@ -229,7 +229,6 @@ int dataset_look(const Job *job, DatasetLook *ret, Error *err)
     }
     for (size_t i = 0; r == 0 && i < job->data.n_streams; i++) {
         r = look_at_stream(job, &terms, i, first, &look, err);
-        look.samples[i] = first->only ? 0 : first->n_samples;
         if (r < 0)
             r = error_prefix(err, r, "data.streams[%zu].uri", i);
     }

@@ -16,10 +16,8 @@ typedef struct DatasetLook {
     bool sides_known;
     bool compressed;                   /* the shards of some stream are */
     uint64_t n_samples;                /* of the streams whose index.json was read whole */
-    StreamSize sizes[JOB_STREAMS_MAX]; /* of these */
+    StreamSize sizes[JOB_STREAMS_MAX]; /* of each stream; 0: its index.json was not read whole */
     DatasetSources sources;
-    /* Of each stream; 0: its index.json was not read whole. */
-    uint64_t samples[JOB_STREAMS_MAX];
 } DatasetLook;
 
 /* Reads each stream's index.json, one sample where its encoding does not tell the shapes, and the empty text. */

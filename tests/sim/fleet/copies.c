@@ -20,7 +20,7 @@ static Shelf *shelves;
 static bool is_kept(KeyKind kind)
 {
     return kind == KEY_SPECS || kind == KEY_DESIRED || kind == KEY_WORLDS || kind == KEY_PHASES ||
-           kind == KEY_CHECKPOINTS || kind == KEY_CORDONS;
+           kind == KEY_CHECKPOINTS || kind == KEY_CORDONS || kind == KEY_NODES;
 }
 
 static Shelf *find(const char *key)

@@ -2,7 +2,7 @@
 /* copies.h - what some of etcd's records are and were: who puts one back by hand has kept it.
  *
  * Kept are the newest COPIES_MAX values of what does not return by itself: specs, desired, worlds, phases, checkpoints,
- * cordons.
+ * cordons; and of nodes' records, for who forges them.
  *
  * Ownership: copies_open() makes the only ones of a simulation, copies_close() frees them. A Copy holds until the next
  *            change.

@@ -514,6 +514,14 @@ static void on_leak(_unused_ int whom)
     faults_later(SEC(2), on_leak, 0);
 }
 
+static void on_stranger(int node)
+{
+    if (is_healed)
+        return;
+    fleet_forge_node(node >= 0 ? node : some_node());
+    faults_later(between(MSEC(20), SEC(2)), on_stranger, node);
+}
+
 /* ---- what a seed draws ---- */
 
 static void draw_job(Play *ret, int job)
@@ -574,7 +582,8 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
     }
-    ret->leaks = its_seed % 16 == 9; /* no draw: other seeds stay what they were */
+    ret->leaks = its_seed % 16 == 9;       /* no draw: other seeds stay what they were */
+    ret->has_stranger = its_seed % 9 == 4; /* likewise */
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));
@@ -598,7 +607,7 @@ void play_describe(const Play *its)
     for (size_t i = 0; i < ELEMENTSOF(faults); i++)
         if (its->faults >> i & 1)
             printf(" %s", faults[i].name);
-    printf("%s", its->leaks ? " a-leak" : "");
+    printf("%s%s", its->leaks ? " a-leak" : "", its->has_stranger ? " a-stranger" : "");
     printf("\n");
 }
 
@@ -615,6 +624,11 @@ void faults_begin(const Play *its)
     faults_later(SEC(1 + below(8)), on_fault, 0);
     if (play->leaks)
         faults_later(SEC(2), on_leak, 0);
+    if (play->has_stranger) {
+        fleet_let_stranger_in();
+        faults_later(SEC(2), on_stranger, -1);
+        faults_later(SEC(2), on_stranger, 0);
+    }
 }
 
 uint64_t faults_count(void) { return n_struck; }
@@ -653,6 +667,7 @@ void faults_heal(void)
             fleet_restart_daemon(i, 0);
     }
     lost_heal();
+    fleet_send_stranger_away();
 }
 
 void faults_end(void)

@@ -58,6 +58,12 @@ void fleet_cordon(int node, CordonMode mode);
 void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision);
 /* Somebody's etcdctl puts the record, or removes it (NULL), if it is that of the revision. */
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
+/* From now on somebody is here who keeps a lease and has the right to write nodes' records. */
+void fleet_let_stranger_in(void);
+/* Its lease ends, and with it the record of a node whose daemon waits for that. */
+void fleet_send_stranger_away(void);
+/* That one writes the node's record: a later life of its daemon, which is to be isolated. */
+void fleet_forge_node(int node);
 /* What one of them has asked for is not answered yet. */
 bool fleet_people_wait(void);
 

@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
+#include "tests/sim/fleet/copies.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/wire.h"
 
@@ -13,11 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SAVE_STEPS = 10, WRITES_MAX = 4 };
+enum { SAVE_STEPS = 10, WRITES_MAX = 4, STRANGER_SEC = 20 };
 
 static sd_event *loop;
 static Etcd *admin;
-static int n_under_way; /* transactions without an answer */
+static int n_under_way;     /* transactions without an answer */
+static EtcdLease *stranger; /* NULL: none was here */
 
 /* Whether it was done shows in the records. */
 static void on_written(_unused_ int r, _unused_ const Error *err,
@@ -118,6 +120,59 @@ void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const c
     write_all(BOOKS_BY_HAND, &guard, 1, &op, 1);
 }
 
+/* ---- a stranger, who has the right to write nodes' records ---- */
+
+static void on_stranger(_unused_ EtcdLeaseState state, _unused_ int64_t lease,
+                        _unused_ void *userdata)
+{
+    /* what is written next hangs on whatever lease there is then */
+}
+
+void fleet_let_stranger_in(void)
+{
+    char key[KEY_MAX];
+    sd_event *previous = loop_enter(loop);
+    assert(!stranger);
+    int r = etcd_lease_new(admin, STRANGER_SEC, key_of(CLUSTER, KEY_NODES, "n0", key), on_stranger,
+                           NULL, &stranger);
+    assert(r == 0);
+    (void)loop_enter(previous);
+}
+
+void fleet_send_stranger_away(void)
+{
+    if (!stranger)
+        return;
+    sd_event *previous = loop_enter(loop);
+    (void)etcd_lease_revoke(stranger, NULL, NULL, NULL); /* else it runs out */
+    stranger = etcd_lease_free(stranger);
+    (void)loop_enter(previous);
+}
+
+void fleet_forge_node(int node)
+{
+    char key[KEY_MAX];
+    NodeRecord record;
+    const char *name = fleet_node_name(node);
+    const Copy *copy = copies_now(KEY_NODES, name);
+    const int64_t lease = stranger ? etcd_lease_id(stranger) : 0;
+    if (!copy || lease == 0 || node_record_decode("copy", copy->value, copy->n, &record, NULL) < 0)
+        return;
+    record.incarnation++;
+    record.verdict = NODE_ISOLATE;
+    record.stranger_lease = record.stranger_revision = 0;
+    (void)snprintf(record.evidence, sizeof(record.evidence), "a stranger says so");
+    _cleanup_free_ char *text = node_record_encode(&record, NULL);
+    const EtcdOp op = {.kind = ETCD_PUT,
+                       .key = key_of(CLUSTER, KEY_NODES, name, key),
+                       .value = text,
+                       .lease = lease};
+    fleet_say("stranger: writes the record of %s", name);
+    write_all(BOOKS_BY_HAND, NULL, 0, &op, 1);
+}
+
+/* ---- jobs ---- */
+
 void fleet_submit(const char *job, int min, int max, int64_t steps)
 {
     fleet_submit_job(&(FleetJob){.name = job,
@@ -212,6 +267,7 @@ void people_open(void)
 
 void people_close(void)
 {
+    stranger = etcd_lease_free(stranger);
     admin = etcd_free(admin);
     loop = sd_event_unref(loop);
 }

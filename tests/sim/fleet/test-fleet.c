@@ -4,6 +4,7 @@
 #include "base/test/testing.h"
 #include "controller/core/survey.h"
 #include "tests/sim/fleet/fleet.h"
+#include "tests/sim/seams/loop.h"
 
 #include <string.h>
 
@@ -47,6 +48,39 @@ static void it_survives_a_daemon(_unused_ void **state)
     assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
     assert_true(fleet_generation("a") >= generation);
     assert_int_equal(fleet_committed("a"), 400);
+    fleet_close();
+}
+
+/* Somebody writes a node's record four times a second, for twenty seconds; leaders come and go meanwhile. */
+static void it_survives_a_stranger(_unused_ void **state)
+{
+    fleet_open(&usual);
+    fleet_submit("a", 1, 6, 1000);
+    assert_true(fleet_run_until_committed("a", 50, 120));
+    fleet_let_stranger_in();
+    fleet_run_for(1);
+    for (int i = 0; i < 80; i++) {
+        fleet_forge_node(1);
+        fleet_run(loops_now_usec() + 250 * USEC_PER_MSEC);
+        if (i == 40)
+            fleet_kill_controller(fleet_leader());
+        assert_int_equal(fleet_generation("a"), 1);
+    }
+    _cleanup_free_ char *text = fleet_read(KEY_NODES, fleet_node_name(1));
+    assert_non_null(strstr(text, "\"stranger_lease\":"));
+    const int leader = fleet_leader();
+    assert_true(leader >= 0);
+    const IncidentRecord *incident = NULL, *record;
+    for (int i = 0; cluster_survey_incident(fleet_core(leader), i, &record); i++)
+        if (record && strcmp(record->cause, "node-contested") == 0)
+            incident = record;
+    assert_non_null(incident);
+    assert_string_equal(incident->node, fleet_node_name(1));
+    assert_int_equal(incident->state, INCIDENT_OPEN);
+    fleet_run_for(40); /* three leases of ten seconds, and some */
+    assert_int_equal(incident->state, INCIDENT_RESOLVED);
+    assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
+    assert_int_equal(fleet_generation("a"), 1);
     fleet_close();
 }
 
@@ -96,6 +130,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_job_succeeds),
                                        cmocka_unit_test(it_survives_a_leader),
                                        cmocka_unit_test(it_survives_a_daemon),
+                                       cmocka_unit_test(it_survives_a_stranger),
                                        cmocka_unit_test(
                                            a_rank_that_ends_without_a_word_is_not_done),
                                        cmocka_unit_test(a_seed_has_one_history)};
