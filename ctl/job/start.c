@@ -148,12 +148,19 @@ static int check_resume(const JobDraft *d, Error *err)
 {
     const JobDraft option = {.source = "--resume"};
     UnetConfig config;
+    _cleanup_free_ CheckpointFacts *facts = memory_new(CheckpointFacts);
+    _cleanup_free_ char *text = NULL, *terms = NULL;
     int r = check_absolute(&option, "manifest", d->resume, err);
     if (r == 0) /* check_model() has read it */
         r = unet_config_read(d->job->model.config_uri, store_get_uri, &config, err);
+    if (r == 0 && unet_config_format(&config, &text) < 0)
+        r = error_set(err, -ENOMEM, "out of memory");
+    if (r == 0)
+        r = dataset_look_identity(d->job, text, &facts->job_identity, &terms, err);
     if (r < 0)
         return r;
-    r = begin_check_resume(d->job, &config, d->resume, err);
+    (void)snprintf(facts->job_terms, sizeof(facts->job_terms), "%s", terms ? terms : "");
+    r = begin_check_resume(d->job, &config, facts, d->resume, err);
     return r < 0 ? refuse_unless_silent(&option, "manifest", d->resume, r, err) : 0;
 }
 

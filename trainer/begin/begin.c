@@ -51,7 +51,8 @@ int begin_check_init(const Job *job, const UnetConfig *config, Error *err)
     return r < 0 ? r : begin_read_init(job, network, &store, &manifest, err);
 }
 
-int begin_check_resume(const Job *job, const UnetConfig *config, const char *uri, Error *err)
+int begin_check_resume(const Job *job, const UnetConfig *config, const CheckpointFacts *facts,
+                       const char *uri, Error *err)
 {
     _cleanup_(parameter_list_freep) ParameterList *network = NULL;
     _cleanup_(store_freep) Store *store = NULL;
@@ -65,7 +66,9 @@ int begin_check_resume(const Job *job, const UnetConfig *config, const char *uri
                          "%s: the manifest is of step %lld, the job ends at %lld: train.steps "
                          "counts from 0, so it must be more than %lld",
                          uri, (long long)step, (long long)last, (long long)step);
-    r = unet_parameters(config, &network, err);
+    r = manifest_check_job(manifest, facts, err);
+    if (r == 0)
+        r = unet_parameters(config, &network, err);
     return r < 0 ? r : check_network(job, network, manifest, uri, true, err);
 }
 

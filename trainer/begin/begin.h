@@ -25,7 +25,9 @@ int begin_read_init(const Job *job, const ParameterList *network, Store **ret_st
 
 /* model.init, whatever it is. */
 int begin_check_init(const Job *job, const UnetConfig *config, Error *err);
-/* The manifest of --resume, at submission: also that it is of a step before the job's last. */
-int begin_check_resume(const Job *job, const UnetConfig *config, const char *uri, Error *err);
+/* The manifest of --resume, at submission: also that it is of a step before the job's last. facts: the identity that
+ * ranks will find, and its text. */
+int begin_check_resume(const Job *job, const UnetConfig *config, const CheckpointFacts *facts,
+                       const char *uri, Error *err);
 /* The plan set that train.plans names. */
 int begin_check_plans(const Job *job, Error *err);

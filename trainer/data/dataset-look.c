@@ -3,6 +3,7 @@
  * dataset-look.h. */
 #include "trainer/data/dataset-look.h"
 
+#include "protocol/job-terms.h"
 #include "trainer/data/dataset-terms.h"
 #include "trainer/data/index-open.h"
 #include "trainer/data/stream/fetch.h"
@@ -237,4 +238,29 @@ int dataset_look(const Job *job, DatasetLook *ret, Error *err)
     if (r == 0)
         *ret = look;
     return r;
+}
+
+int dataset_look_identity(const Job *job, const char *config, Hash *ret, char **ret_terms,
+                          Error *err)
+{
+    _cleanup_(dataset_terms_clear) DatasetTerms terms = {0};
+    _cleanup_free_ float *empty = NULL;
+    DatasetShape shape = {0};
+    Hash ignored; /* the sources have it */
+    int r = dataset_terms_learn(job, NULL, &terms, NULL, err);
+    if (r == 0 && terms.empty_text_uri)
+        r = dataset_terms_read_empty(&terms, job, NULL, &shape, &empty, &ignored, err);
+    if (r < 0)
+        return r;
+    const size_t n = (size_t)shape.text_tokens * (size_t)shape.text_dim;
+    const JobNamed named = {.latents = terms.latents,
+                            .text = terms.text,
+                            .config = config,
+                            .empty = empty,
+                            .empty_bytes = empty ? n * sizeof(float) : 0};
+    r = job_terms_identity(job, &named, ret);
+    if (r < 0)
+        return error_errno(err, r, "the job's identity");
+    *ret_terms = job_terms_format(job, &named);
+    return 0;
 }

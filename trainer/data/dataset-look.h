@@ -22,3 +22,7 @@ typedef struct DatasetLook {
 
 /* Reads each stream's index.json, one sample where its encoding does not tell the shapes, and the empty text. */
 int dataset_look(const Job *job, DatasetLook *ret, Error *err);
+/* The job's identity as a rank will find it, and its text (job_terms_format(), perhaps NULL), which the caller frees.
+ * config: the network's, as unet_config_format() writes it. */
+int dataset_look_identity(const Job *job, const char *config, Hash *ret, char **ret_terms,
+                          Error *err);

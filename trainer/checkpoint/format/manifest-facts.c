@@ -75,11 +75,16 @@ static int check_number(const Manifest *m, const char *what, int64_t theirs, int
                            m->facts.job, what, (long long)theirs, (long long)ours);
 }
 
+int manifest_check_job(const Manifest *m, const CheckpointFacts *facts, Error *err)
+{
+    return check_hash(m, "job identity", m->facts.job_identity, facts->job_identity, facts,
+                      facts_diff_job, err);
+}
+
 int manifest_check_facts(const Manifest *m, const CheckpointFacts *facts, Error *err)
 {
     const CheckpointFacts *f = &m->facts;
-    int r = check_hash(m, "job identity", f->job_identity, facts->job_identity, facts,
-                       facts_diff_job, err);
+    int r = manifest_check_job(m, facts, err);
     if (r == 0)
         r = check_hash(m, "dataset digest", f->dataset_digest, facts->dataset_digest, facts,
                        facts_diff_dataset, err);

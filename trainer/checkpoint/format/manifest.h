@@ -115,6 +115,8 @@ int64_t manifest_chunk_elements(const Manifest *manifest);
 /* -EBADMSG, naming the first difference, where the state is not that of such a network. source names the manifest. */
 int manifest_check_network(const Manifest *manifest, const char *source,
                            const ManifestNetwork *network, Error *err);
+/* -EBADMSG, naming keys and both values, unless the job's identity is that of facts. */
+int manifest_check_job(const Manifest *manifest, const CheckpointFacts *facts, Error *err);
 /* -EBADMSG, naming what differs by its keys with both values, unless job identity, data and algorithms are those of
  * facts. (job, generation and numerics may differ: the caller decides about the last.) */
 int manifest_check_facts(const Manifest *manifest, const CheckpointFacts *facts, Error *err);
