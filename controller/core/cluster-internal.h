@@ -32,7 +32,8 @@ typedef struct CoreNode {
     int64_t lease;          /* that the record hung on; 0: none, or not told */
     uint64_t doubt_usec;    /* since when another record is kept aside: stranger.c; 0: none is */
     bool doubt_has_reports; /* reports lay under the lease when that began: they tell of its end */
-    uint64_t changed_usec;  /* when the node appeared or vanished */
+    uint64_t doubt_over_usec; /* since when that lease is seen to have ended; 0: it may live */
+    uint64_t changed_usec;    /* when the node appeared or vanished */
     uint64_t vanished_real_usec;
     bool missed; /* the node was here, or a world has ranks on it, and it has not left */
     char ran[RECORD_JOB_MAX + 32]; /* when it vanished: "2 ranks of job a"; empty: nothing */

@@ -382,6 +382,8 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
         return true;
     if (!node->present)
         return node_is_lost(c, s, node);
+    if (node->doubt_usec)
+        return false; /* it went with its lease: what is kept aside counts soon */
     /* The node is here. Either it was away and has not put this report back yet: then its record says whether it still
      * runs the generation. Or it never was away: then the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)

@@ -6,8 +6,9 @@
  * that the leader knows counts on, so that no world ends by what a stranger says.
  *
  * A restart of the daemon looks alike: another incarnation, under another lease. But it ends the lease of its last
- * life first, and all that lies under that lease goes, reports of ranks too. So another record counts at once where
- * nothing of the lease before is left, and after one TTL at the latest: a lease that nobody renews is over by then.
+ * life first, and all that lies under that lease goes, reports of ranks too. So another record counts a grace after
+ * nothing of the lease before is left, and after one TTL at the latest: a node that can be reached has put its own
+ * back by then.
  *
  * Entry points: stranger_doubts(), stranger_believed(), decide_stranger(). */
 #include "controller/core/stranger.h"
@@ -67,16 +68,22 @@ void stranger_forget(Cluster *c, CoreNode *node)
     assert(c->n_doubted >= 0);
     node->doubt_usec = 0;
     node->doubt_has_reports = false;
+    node->doubt_over_usec = 0;
 }
 
-const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, const CoreNode *node)
+const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, CoreNode *node)
 {
     assert(node->used);
     if (node->doubt_usec == 0)
         return NULL;
-    if (lease_may_live(c, node) && !cluster_due(c, s, node->doubt_usec + c->config.ttl_usec))
-        return NULL;
-    return &c->doubted[node - c->nodes];
+    if (lease_may_live(c, node))
+        node->doubt_over_usec = 0;
+    else if (node->doubt_over_usec == 0)
+        node->doubt_over_usec = c->now_usec;
+    uint64_t at_usec = node->doubt_usec + c->config.ttl_usec;
+    if (node->doubt_over_usec) /* its ranks run on for a moment, as where the record itself goes */
+        at_usec = MIN(at_usec, node->doubt_over_usec + c->config.grace_usec);
+    return cluster_due(c, s, at_usec) ? &c->doubted[node - c->nodes] : NULL;
 }
 
 bool node_is_contested(const CoreNode *node)

@@ -17,7 +17,7 @@ bool stranger_doubts(Cluster *c, CoreNode *node, const Event *ev);
 /* The key is gone, and so is what was kept aside. */
 void stranger_forget(Cluster *c, CoreNode *node);
 /* What was kept aside counts from now on: its time is over, or the lease before it. Returns NULL when it waits on. */
-const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, const CoreNode *node);
+const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, CoreNode *node);
 /* The node's name gets no new ranks, and its absence counts later: its record comes back. */
 bool node_is_contested(const CoreNode *node);
 bool decide_stranger(Cluster *c, Scratch *s, Decision *d);

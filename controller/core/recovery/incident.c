@@ -72,21 +72,29 @@ bool incident_has_place(const Cluster *c)
     return false;
 }
 
+static void name_incident(IncidentRecord *record, const CoreJob *job, int64_t generation,
+                          int64_t revision)
+{
+    Text id = text_begin(record->id, sizeof(record->id));
+    text_add(&id, job->name);
+    text_add(&id, "-");
+    text_add_int(&id, generation);
+    text_add(&id, revision ? "." : "");
+    if (revision)
+        text_add_int(&id, revision);
+}
+
 IncidentRecord *incident_begin(const Cluster *c, const CoreJob *job, Cause cause,
                                int64_t generation, int64_t revision, Decision *d)
 {
     assert(!d->put_incident && job->used);
     IncidentRecord *record = &d->incident;
     memset(record, 0, sizeof(*record));
-    Text id = text_begin(record->id, sizeof(record->id));
-    text_add(&id, job->name);
-    text_add(&id, "-");
-    text_add_int(&id, generation);
-    if (!revision && incident_mod(c, record->id)) /* an earlier job's has that id */
-        revision = c->seen_revision;
-    text_add(&id, revision ? "." : "");
-    if (revision)
-        text_add_int(&id, revision);
+    name_incident(record, job, generation, revision);
+    /* An earlier job's has that id, or one of another cause that began at the same revision. */
+    for (int64_t next = revision ? revision + 1 : c->seen_revision; incident_mod(c, record->id);
+         next++)
+        name_incident(record, job, generation, next);
     record->state = INCIDENT_OPEN;
     record->severity = cause_rule(cause)->severity;
     text_copy(record->job, sizeof(record->job), job->name);

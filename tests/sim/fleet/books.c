@@ -170,12 +170,18 @@ static void note_commits(const ServerChange *change, const char *name)
     job->committed = newest->step;
 }
 
-static void note_node(const ServerChange *change, const char *name)
+static void note_node(const ServerChange *change, const char *name, Author by)
 {
     NodeBooks *node = node_of(name);
-    node->is_there = change->value != NULL;
-    if (!change->value)
+    const bool is_there = change->value && by != BY_HAND;
+    if (is_there)
+        node->lease = change->lease;
+    else if (node->is_there)
         node->gone_usec = loops_now_usec();
+    if (!change->value)
+        node->empty_usec = loops_now_usec();
+    node->is_there = is_there;
+    node->is_forged = change->value && !is_there;
 }
 
 static void note_cordon(const ServerChange *change, const char *name)
@@ -215,7 +221,7 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
     else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */
         note_commits(change, name);
     else if (kind == KEY_NODES)
-        note_node(change, name);
+        note_node(change, name, by);
     else if (kind == KEY_CORDONS)
         note_cordon(change, name);
 }

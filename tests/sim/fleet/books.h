@@ -38,8 +38,11 @@ typedef struct JobBooks {
 
 typedef struct NodeBooks {
     char name[NODE_NAME_MAX + 1];
-    bool is_there;      /* its record is */
-    uint64_t gone_usec; /* since when it is not */
+    bool is_there;       /* its own record is */
+    uint64_t gone_usec;  /* since when it is not: removed, or written over by a stranger */
+    bool is_forged;      /* the stranger's record is there */
+    uint64_t empty_usec; /* since when there is none, if it is not */
+    int64_t lease;       /* that its own record hung on last */
     CordonRecord cordon;
 } NodeBooks;
 

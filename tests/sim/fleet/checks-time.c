@@ -211,7 +211,8 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 
 /* ---- requests before the first step ---- */
 
-enum { HEARD_SEC = 6 }; /* a leader may wait for 5 s for the answer to what it wrote before */
+/* A leader may wait for 5 s for the answer to what it wrote before, and as long for what it then reads again. */
+enum { HEARD_SEC = 12 };
 
 static bool is_old(uint64_t told_usec, uint64_t went_usec)
 {

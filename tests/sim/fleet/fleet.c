@@ -651,7 +651,7 @@ void fleet_open(const FleetOptions *its)
     int r = sd_event_new(&world);
     assert(r >= 0);
     world_timers = (Timers){.event = world, .failed = on_no_timer};
-    trainers_open(options.n_nodes, options.core.grace_usec);
+    trainers_open(options.n_nodes, options.core.grace_usec, options.core.ttl_usec);
     server = members_open(
         &(MembersOptions){.n_members = (size_t)options.n_members,
                           .n_machines = (size_t)(1 + options.n_controllers + options.n_nodes),

@@ -122,8 +122,16 @@ static bool may_run_on(const Trainer *t)
     for (size_t i = 0; i < node->cordon.n_causes; i++)
         if (node->cordon.causes[i].mode == CORDON_QUARANTINE)
             return true;
-    return t->is_killed ||
-           (!node->is_there && loops_now_usec() >= node->gone_usec + trainers_grace_usec);
+    if (t->is_killed)
+        return true;
+    if (node->is_there)
+        return false;
+    /* A stranger's record stays where the node's lease has ended; a node that can be reached writes over it. */
+    const bool may_return = server_has_lease(fleet_server(), node->lease);
+    if (may_return && node->is_forged)
+        return loops_now_usec() >= node->gone_usec + trainers_ttl_usec;
+    return loops_now_usec() >=
+           (may_return ? node->empty_usec : node->gone_usec) + trainers_grace_usec;
 }
 
 void trainers_check_go(const char *job, int64_t generation)

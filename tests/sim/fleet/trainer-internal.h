@@ -45,8 +45,8 @@ typedef struct Place { /* of a node */
 
 extern Trainer *trainers;
 extern Place trainer_places[FLEET_NODES_MAX];
-extern uint64_t
-    trainers_grace_usec; /* how long a node that is gone may come back before it counts */
+/* How long a node that is gone may come back before it counts; how long its lease lives without it. */
+extern uint64_t trainers_grace_usec, trainers_ttl_usec;
 
 static inline bool trainer_lives(const Trainer *t) { return t->task && task_lives(t->task); }
 /* status: exit code, or -signal; without a word to its daemon. */

@@ -48,7 +48,7 @@ Trainer *trainers;
 static Ring *rings;
 Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX], n_places;
-uint64_t trainers_grace_usec;
+uint64_t trainers_grace_usec, trainers_ttl_usec;
 static uint64_t n_addresses; /* each rank 0 has another one */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
@@ -657,7 +657,7 @@ TaskProgram trainers_program(int node)
 
 /* ---- life ---- */
 
-void trainers_open(int n_nodes, uint64_t its_grace_usec)
+void trainers_open(int n_nodes, uint64_t its_grace_usec, uint64_t its_ttl_usec)
 {
     int r = sd_event_new(&loop);
     assert(r >= 0 && n_nodes <= FLEET_NODES_MAX);
@@ -665,6 +665,7 @@ void trainers_open(int n_nodes, uint64_t its_grace_usec)
     trainer_plans_clear();
     n_places = n_nodes;
     trainers_grace_usec = its_grace_usec;
+    trainers_ttl_usec = its_ttl_usec;
     n_addresses = 0;
     trainer_store_clear();
     memset(trainer_places, 0, sizeof(trainer_places));

@@ -21,7 +21,7 @@ typedef struct TrainerPlan {
     bool needs_gpu;
 } TrainerPlan;
 
-void trainers_open(int n_nodes, uint64_t grace_usec);
+void trainers_open(int n_nodes, uint64_t grace_usec, uint64_t ttl_usec);
 void trainers_close(void);
 
 /* The program of that node's machine: it is handed to machine_new(). */

@@ -23,6 +23,8 @@ Lease *lessor_find(const Server *server, int64_t id)
     return (Lease *)tree_find(&server->lessor.leases, big_endian((uint64_t)id, bytes));
 }
 
+bool server_has_lease(const Server *server, int64_t id) { return lessor_find(server, id); }
+
 static Lease *of_expiry(TreeNode *node)
 {
     return (Lease *)((char *)node - offsetof(Lease, by_expiry));

@@ -156,6 +156,9 @@ void server_grant(Server *server, const char *user, ServerRights rights, const c
                   const char *range_end, size_t n_range_end);
 void server_enable_auth(Server *server, bool enable);
 
+/* False: it was never granted, or has been revoked, as it is up to half a second after it has run out. */
+bool server_has_lease(const Server *server, int64_t id);
+
 typedef struct ServerSnapshot ServerSnapshot;
 
 /* Keys, history, leases and users as they are now. */
