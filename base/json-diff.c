@@ -109,8 +109,11 @@ static char *value_text(const json_t *value, int digits)
     char *text = memory_given(json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS |
                                                     JSON_REAL_PRECISION((size_t)digits) |
                                                     JSON_ENSURE_ASCII));
-    if (strlen(text) > VALUE_BYTES)
-        memcpy(text + VALUE_BYTES - 3, "...", 4);
+    const size_t n = strlen(text), begin = VALUE_BYTES / 3, end = VALUE_BYTES - begin - 3;
+    if (n > VALUE_BYTES) { /* what differs is mostly the end of a path */
+        memcpy(text + begin, "...", 3);
+        memmove(text + begin + 3, text + n - end, end + 1);
+    }
     return text;
 }
 
@@ -119,15 +122,23 @@ typedef struct Line {
     size_t size, used, n_more;
 } Line;
 
+void json_value_texts(const json_t *was, const json_t *is, char **ret_was, char **ret_is)
+{
+    *ret_was = value_text(was, DIGITS);
+    *ret_is = value_text(is, DIGITS);
+    if (strcmp(*ret_was, *ret_is) != 0)
+        return;
+    free(*ret_was); /* 0.1 and the double next to it */
+    free(*ret_is);
+    *ret_was = value_text(was, DIGITS_EXACT);
+    *ret_is = value_text(is, DIGITS_EXACT);
+}
+
 static void add(void *context, const char *path, const json_t *was, const json_t *is)
 {
     Line *line = context;
-    char *short_a = value_text(was, DIGITS), *short_b = value_text(is, DIGITS);
-    const bool too_short = strcmp(short_a, short_b) == 0; /* 0.1 and the double next to it */
-    _cleanup_free_ char *a = too_short ? value_text(was, DIGITS_EXACT) : TAKE_PTR(short_a);
-    _cleanup_free_ char *b = too_short ? value_text(is, DIGITS_EXACT) : TAKE_PTR(short_b);
-    free(short_a);
-    free(short_b);
+    _cleanup_free_ char *a = NULL, *b = NULL;
+    json_value_texts(was, is, &a, &b);
     _cleanup_free_ char *item =
         memory_format("%s%.100s was %s, is %s", line->used ? "; " : "", path, a, b);
     const size_t n = strlen(item);

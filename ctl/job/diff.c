@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-enum { VALUE_BYTES = 200, WHY_BYTES = 500 };
+enum { WHY_BYTES = 500 };
 
 typedef enum GoesOn { GOES_ON_NO, GOES_ON_YES, GOES_ON_UNKNOWN } GoesOn;
 
@@ -149,15 +149,12 @@ static void judge(Diff *d)
 
 /* ---- telling ---- */
 
-static void add_value(Table *t, json_t *value)
+static void add_values(Table *t, const json_t *a, const json_t *b)
 {
-    if (json_is_null(value)) {
-        table_add(t, PAINT_NONE, "-");
-        return;
-    }
-    _cleanup_free_ char *text = memory_given(
-        json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_SORT_KEYS | JSON_ENSURE_ASCII));
-    table_add(t, PAINT_NONE, "%.*s", VALUE_BYTES, text);
+    _cleanup_free_ char *text_a = NULL, *text_b = NULL;
+    json_value_texts(a, b, &text_a, &text_b);
+    table_add(t, PAINT_NONE, "%s", json_is_null(a) ? "-" : text_a);
+    table_add(t, PAINT_NONE, "%s", json_is_null(b) ? "-" : text_b);
 }
 
 static const char *older_text(const DiffSide *side)
@@ -190,8 +187,7 @@ static void print_text(const Diff *d)
     size_t i;
     json_array_foreach (d->rows, i, row) {
         table_add(t, PAINT_NONE, "%s", json_text(row, "key"));
-        add_value(t, json_object_get(row, "a"));
-        add_value(t, json_object_get(row, "b"));
+        add_values(t, json_object_get(row, "a"), json_object_get(row, "b"));
         table_add(t, PAINT_NONE, json_is_true(json_object_get(row, "bits")) ? "yes" : "no");
     }
     if (json_array_size(d->rows) > 0)

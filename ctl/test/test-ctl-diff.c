@@ -26,13 +26,14 @@ static void two_jobs_are_told_apart(void **state)
     CtlLab *lab = *state;
     put_job(lab, "a", NULL, NULL);
     put_job(lab, "b", "\"steps\": 100",
-            "\"steps\": 200, \"seed\": 18, \"optimizer\": {\"lr\": 0.5}, \"zero_stage\": 2");
+            "\"steps\": 200, \"seed\": 18, \"optimizer\": {\"lr\": 0.0002}, \"zero_stage\": 2");
     put_job(lab, "c", "\"steps\": 100",
             "\"steps\": 100, \"seed\": 17, \"optimizer\": {\"betas\": [0.9, 0.999]}, "
             "\"noise_schedule\": {\"kind\": \"scaled_linear\"}");
     assert_int_equal(ctl_run(lab, "job diff a b"), 0);
     assert_contains(lab->out, "KEY                 a");
     assert_contains(lab->out, "\ntrain.optimizer.lr  0.0001");
+    assert_contains(lab->out, " 0.0002 ");
     assert_contains(lab->out, "\ntrain.seed          17");
     assert_contains(lab->out, "\ntrain.steps         100 ");
     assert_contains(lab->out, "\ntrain.zero_stage    - ");
