@@ -20,6 +20,7 @@ enum {
     RIGHTS_MSEC = 30000,
     TOGETHER_MAX = 59,
     RESTORE_MSEC = 1000, /* the shortest time between two writes over a stranger's record */
+    RACE_MSEC = 20,      /* between two tries, where the stranger has written once more meanwhile */
     WAIT_MSEC = 1000,    /* for another one's lease, unless the watch shows its end before */
     QUIET_LEASES = 3     /* the stranger is forgotten when it wrote nothing for as many lease_sec */
 };
@@ -228,7 +229,7 @@ static void put_back(OwnNode *node, const EtcdKeyValue *kv)
         look_later(node, next_usec - now);
         return;
     }
-    node->restored_usec = now;
+    node->restores = true;
     node->revision = kv->mod_revision;
     node_put(node);
 }
@@ -450,9 +451,17 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
             (void)learn_ranks(node);
             retry_later(node);
         }
-        node_look(node);
+        if (node->restores && !node->with_ranks && r == 0)
+            look_later(node, RACE_MSEC *
+                                 USEC_PER_MSEC); /* a whole second would be too late for a leader */
+        else
+            node_look(node);
+        node->restores = false;
         return;
     }
+    if (node->restores)
+        node->restored_usec = clock_boottime_usec();
+    node->restores = false;
 
     fence_note_contact(node->needs.fence);
     node->with_ranks = false;

@@ -72,8 +72,9 @@ typedef struct OwnNode {
     bool has_name;      /* the record was acknowledged, and nobody has been yielded to since */
 
     int64_t stranger_lease, stranger_revision; /* of another writer's last record; 0: none lately */
-    uint64_t restored_usec;                    /* when it was last written over; 0: never */
-    Timer quiet;                               /* the stranger is forgotten when it ends */
+    uint64_t restored_usec; /* when a stranger's record was last written over; 0: never */
+    bool restores;          /* the put under way does that */
+    Timer quiet;            /* the stranger is forgotten when it ends */
 
     bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
     bool knows_logs;    /* likewise, what is asked of its logs */

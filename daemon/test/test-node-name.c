@@ -123,6 +123,28 @@ static void a_record_is_put_back_at_most_once_a_second(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
+/* The guard of the put fails: the next try does not wait for a second, in which a leader might believe the other. */
+static void a_race_with_the_stranger_is_run_again(_unused_ void **state)
+{
+    char key[KEY_MAX];
+    join(&n1);
+    run_world("a", 1, 1, 0);
+    const int64_t lease = foreign_lease();
+    (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN); /* it has looked */
+    for (int i = 0; i < 5; i++) {
+        (void)put_node(&n1, n1.config.machine_id, n1.incarnation + 1, lease);
+        answer(under_way(&n1.etcd, key), GIVEN); /* refused by its guard */
+        assert_int_equal(node_key(&n1)->lease, lease);
+        pass(20 * USEC_PER_MSEC);
+        answer(under_way(&n1.etcd, key), GIVEN); /* it has looked again */
+    }
+    settle();
+    assert_is_ours(&n1);
+    assert_killed(&n1, 0, false);
+}
+
 static void a_stranger_that_has_gone_is_forgotten(_unused_ void **state)
 {
     join(&n1);
@@ -361,6 +383,7 @@ int main(void)
         CASE(a_strangers_record_is_written_over_and_told),
         CASE(whatever_a_stranger_writes_is_written_over),
         CASE(a_record_is_put_back_at_most_once_a_second),
+        CASE(a_race_with_the_stranger_is_run_again),
         CASE(a_stranger_that_has_gone_is_forgotten),
         CASE(a_record_of_our_own_is_no_strangers),
         CASE(one_that_begins_waits_for_another_ones_lease),
