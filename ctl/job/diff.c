@@ -174,10 +174,8 @@ static void head_of(const char *name, char *ret, size_t size)
     (void)snprintf(ret, size, "%.*s", (int)(end - from), name + from);
 }
 
-static void print_text(const Diff *d)
+static void print_rows(const Diff *d)
 {
-    static const char *const verdicts[] = {"would not go on", "would go on", "may go on"};
-    const char *older = older_text(&d->a) ?: older_text(&d->b);
     char first[80], second[80];
     head_of(d->a.name, first, sizeof(first));
     head_of(d->b.name, second, sizeof(second));
@@ -190,15 +188,22 @@ static void print_text(const Diff *d)
         add_values(t, json_object_get(row, "a"), json_object_get(row, "b"));
         table_add(t, PAINT_NONE, json_is_true(json_object_get(row, "bits")) ? "yes" : "no");
     }
+    table_print(t);
+}
+
+static void print_text(const Diff *d)
+{
+    static const char *const verdicts[] = {"would not go on", "would go on", "may go on"};
+    const char *older = older_text(&d->a) ?: older_text(&d->b);
     if (json_array_size(d->rows) > 0)
-        table_print(t);
+        print_rows(d);
     else
         printf("no key differs\n");
     if (older)
         printf("of %s only the hashes are known: an earlier version wrote it\n", older);
-    for (i = 0; i < d->a.n_notes; i++)
+    for (size_t i = 0; i < d->a.n_notes; i++)
         printf("%s\n", d->a.notes[i]);
-    for (i = 0; i < d->b.n_notes; i++)
+    for (size_t i = 0; i < d->b.n_notes; i++)
         printf("%s\n", d->b.notes[i]);
     printf("%s %s from the checkpoints of %s: %s\n", d->b.name, verdicts[d->goes_on], d->a.name,
            d->why);

@@ -65,7 +65,9 @@ static Misfits compare(const Safetensors *file, const ParameterList *network)
 /* " (and 3 more)"; "" where the first is the only one. */
 static const char *and_more(size_t n, char ret[32])
 {
-    (void)snprintf(ret, 32, n > 1 ? " (and %zu more)" : "", n - 1);
+    ret[0] = '\0';
+    if (n > 1)
+        (void)snprintf(ret, 32, " (and %zu more)", n - 1);
     return ret;
 }
 

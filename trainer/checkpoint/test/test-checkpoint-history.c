@@ -268,10 +268,10 @@ static void test_refused_metrics(void **state)
     assert_int_equal(checkpoint_restore(l.store, NULL, m, l.state, &err), 0);
 
     /* Refused once, and still when there are enough to merge: these wait, too. */
+    while (checkpoint_busy(l.writer)) /* its thread reads what fault_open() writes */
+        (void)usleep(1000);
     (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@*", 1); /* cannot fail for a valid name */
     assert_int_equal(fault_open(&err), 0);
-    while (checkpoint_busy(l.writer))
-        (void)usleep(1000);
     hide_metrics(&l, true);
     (void)life_commit(&l, 22, 22);
     while (checkpoint_busy(l.writer))
@@ -281,6 +281,8 @@ static void test_refused_metrics(void **state)
         last = life_commit(&l, step, step);
     _cleanup_(manifest_freep) Manifest *waits = life_manifest(&l, &last);
     assert_int_equal(waits->n_segments, m->n_segments + 13);
+    while (checkpoint_busy(l.writer)) /* as above */
+        (void)usleep(1000);
     (void)setenv("SDTRAIN_FAULT", "checkpoint.missed=eio@100000", 1); /* as above */
     assert_int_equal(fault_open(&err), 0);
     last = life_commit(&l, 35, 35);
