@@ -75,7 +75,7 @@ static void read_metrics(Gathered *g)
         (void)snprintf(g->note, sizeof(g->note), "No checkpoint with metrics is committed yet.");
         return;
     }
-    _cleanup_(waiting_endp) Waiting *waiting = waiting_begin(commit->uri);
+    _unused_ _cleanup_(waiting_endp) Waiting *waiting = waiting_begin(commit->uri);
     int r = manifest_read_uri(commit->uri, &commit->hash, &store, &manifest, &err);
     if (r == 0)
         r = committed_metrics(store, manifest, &g->metrics, &err);
