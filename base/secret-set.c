@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum {
-    PART_BYTES_MIN = 8, /* of a URL: "v2" and "hooks" are no secrets */
+    PART_BYTES_MIN = 8, /* of a URL: "v2" and "hooks" are not secrets */
     ALIGNMENTS = 3,
 };
 

@@ -199,7 +199,7 @@ static int write_empty_text(const OpenclipartOptions *options, Store *store,
     if (r < 0)
         return error_set(err, r, "out of memory");
     part.iov_base = file;
-    /* Who puts it writes the folder: two writers would mix their shards. */
+    /* The writer that puts it has the folder: two writers would mix their shards. */
     r = store_put(store, "empty.npy", &part, 1, STORE_IF_ABSENT, err);
     return r == -EEXIST
                ? error_set(err, r,

@@ -18,7 +18,7 @@
 
 enum { JOB_TERMS_MAX = 8192 }; /* a longer text is kept nowhere */
 
-/* What the job file names and does not hold. */
+/* Contents that the job file names and does not hold. */
 typedef struct JobNamed {
     const char *latents, *text; /* columns: of the job file, else of encoder.json */
     const char *config; /* of the network, as unet_config_format() writes it; NULL: not known */
@@ -31,7 +31,7 @@ int job_terms_identity(const Job *job, const JobNamed *named, Hash *ret);
 /* Its text, without what is not known; NULL where it would be longer than JOB_TERMS_MAX. */
 char *job_terms_format(const Job *job, const JobNamed *named);
 /* The same for people: one flat object of the job file's keys and words, {"train.optimizer.lr": 0.0001,
- * "train.precision": "bf16"}. NULL: it is no such text ("": a version before wrote none). */
+ * "train.precision": "bf16"}. NULL: the text is of another kind ("": a version before wrote none). */
 json_t *job_terms_parse(const char *text);
 /* json_diff_format() of two texts; 0 where one of them is not known, or they say the same. */
 size_t job_terms_diff(const char *was, const char *is, char *text, size_t size);

@@ -42,7 +42,7 @@ typedef struct OwnerRecord {
     int64_t generation; /* the one that claimed the folder */
     Hash job_identity, dataset_digest;
     int64_t claimed_usec;
-    /* What the two hashes are of (job-terms.h). Empty: an older version wrote it, or the object has no room. */
+    /* Texts that the two hashes are of (job-terms.h). Empty: an older version wrote it, or the object has no room. */
     char job_terms[OWNER_TERMS_MAX], dataset_terms[OWNER_TERMS_MAX];
 } OwnerRecord;
 

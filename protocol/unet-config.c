@@ -192,7 +192,7 @@ static void check_divisions(JsonReader *reader, const UnetConfig *config)
     }
 }
 
-/* What diffusers calls other models; each has a config.json of its own. */
+/* Other models as diffusers calls them; each has a config.json of its own. */
 static const struct {
     const char *class_name, *family;
 } classes[] = {

@@ -40,7 +40,7 @@ int file_sync_folder(const char *folder)
     return sync_fd(fd);
 }
 
-/* Of a folder that may be on another kind of file system, which has no sync for folders. */
+/* Syncs a folder that may be on another kind of file system, which has no sync for folders. */
 static int sync_folder_fd(int fd)
 {
     int r = sync_fd(fd);
@@ -178,8 +178,8 @@ static int sync_name(FileStore *files, int *fd, KnownFolder *id, StorePutFlags f
     return !is_known(files, id, flags);
 }
 
-/* Whoever made the folder or one above it: their names are on the disk when it returns, or in the list of what is
- * deferred. */
+/* Syncs the folder and those above it, whoever made them: their names are on the disk when it returns, or in
+ * the list of what is deferred. */
 static int sync_way(FileStore *files, const char *folder, StorePutFlags flags)
 {
     KnownFolder id, first = {0};
@@ -284,7 +284,7 @@ static int give_name(const char *temporary, const char *path, const char *folder
         (void)unlink(temporary); /* a leftover is swept */
     if (r != -EEXIST)
         return r;
-    /* Whoever hears of it builds on it, and whoever put it may have died before its name was synced. */
+    /* Others build on an object that they find, and its writer may have died before its name was synced. */
     int q = file_sync_folder(folder);
     return q < 0 ? q : r;
 }

@@ -37,7 +37,7 @@ struct Safetensors {
     size_t n;
 };
 
-/* What begins neither as a safetensors file nor as any that is known is damaged, or was never one. */
+/* A file that begins neither as a safetensors file nor as any that is known is damaged, or was never one. */
 static int refuse_length(const char *source, const char *first, size_t n_bytes, uint64_t length,
                          uint64_t file_bytes, Error *err)
 {

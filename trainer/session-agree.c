@@ -78,7 +78,7 @@ static SessionAgreement agreement_of(const Session *s)
                               .scalars = hash_bytes(counters, sizeof(counters))};
 }
 
-/* What the hashes of rank 0 are of. */
+/* The texts that rank 0's hashes are of. */
 typedef struct RankZero {
     CheckpointFacts facts;
     char *plans; /* owned; NULL: it has none, or nobody could ask */

@@ -44,7 +44,7 @@ static void bare_control_bytes_go(void **state)
                    "??31m");
 }
 
-/* What is cut in a character loses the half of it, and shows none of its bytes. */
+/* A text that is cut in a character loses the half of it, and shows none of its bytes. */
 static void an_error_is_cut_between_characters(void **state)
 {
     (void)state;

@@ -61,7 +61,7 @@ static void base64(const char *text, char ret[200])
     ret[to] = '\0';
 }
 
-/* What stands before and behind it in what was encoded is of any length. */
+/* The encoded text has any number of bytes before the secret and behind it. */
 static void test_base64(void **state)
 {
     (void)state;

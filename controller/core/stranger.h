@@ -16,7 +16,8 @@ extern const char stranger_cause[];
 bool stranger_doubts(Cluster *c, CoreNode *node, const Event *ev);
 /* The key is gone, and so is what was kept aside. */
 void stranger_forget(Cluster *c, CoreNode *node);
-/* What was kept aside counts from now on: its time is over, or the lease before it. Returns NULL when it waits on. */
+/* Returns the record that was kept aside when it counts from now on: its time is over, or the lease before it; else
+ * NULL. */
 const DoubtedRecord *stranger_believed(const Cluster *c, Scratch *s, CoreNode *node);
 /* The node's name gets no new ranks, and its absence counts later: its record comes back. */
 bool node_is_contested(const CoreNode *node);

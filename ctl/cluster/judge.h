@@ -16,7 +16,7 @@ typedef struct Judgement {
     json_t *advice; /* array of strings: advice[i] is about wrong[i]; "" for none */
 } Judgement;
 
-/* What is worth knowing and wrong nowhere: an array of strings. */
+/* Facts that are worth knowing and wrong nowhere: an array of strings. */
 json_t *judge_notes(const Model *model);
 void judge_etcd(const Members *members, Judgement *judgement);
 void judge_cluster(const Model *model, Judgement *judgement);

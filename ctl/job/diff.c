@@ -60,7 +60,7 @@ static bool has_row(const Diff *d, const char *key)
     return false;
 }
 
-/* What the terms tell with defaults filled in, or what is no difference between two jobs. */
+/* A key that the terms tell with defaults filled in, or that makes no difference between two jobs. */
 static bool is_told(const Diff *d, const char *key)
 {
     static const char *const parts[] = {"train.ema", "train.noise_schedule", "train.optimizer",
@@ -72,7 +72,7 @@ static bool is_told(const Diff *d, const char *key)
     for (size_t i = 0; i < ELEMENTSOF(parts); i++)
         if (strncmp(key, parts[i], strlen(parts[i])) == 0)
             return true;
-    return strcmp(key, "model.init") != 0 && /* a URI, which is no part of the identity */
+    return strcmp(key, "model.init") != 0 && /* a URI, which is not in the identity */
            (json_object_get(d->a.terms, key) || json_object_get(d->b.terms, key));
 }
 
@@ -162,7 +162,7 @@ static const char *older_text(const DiffSide *side)
     return side->has_identity && !side->terms ? side->name : NULL;
 }
 
-/* What heads its column: a job's name, else the last word of a path, or of a checkpoint its folder. */
+/* Makes the head of its column: a job's name, else the last word of a path, or of a checkpoint its folder. */
 static void head_of(const char *name, char *ret, size_t size)
 {
     const size_t n = strlen(name);

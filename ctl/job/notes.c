@@ -26,7 +26,7 @@ static void note_warmup(const Job *job)
                100 * (double)steps / (double)warmup);
 }
 
-/* Of all streams, if each tells; else 0. */
+/* Returns the samples of all streams, if each tells; else 0. */
 static uint64_t count_samples(const Job *job, const DatasetLook *look)
 {
     uint64_t n = 0;
@@ -168,7 +168,8 @@ static Prices prices_of(const Model *model, const Job *job)
     return ret;
 }
 
-/* What a world of that size costs in an hour, on the cheapest slots and on the others. False: it is not known. */
+/* Sums what a world of that size costs in an hour, on the cheapest slots and on the dearest. False: it is not
+ * known. */
 static bool rate_of(const Prices *prices, int size, int64_t *ret_low, int64_t *ret_high)
 {
     if (prices->n < (size_t)size)

@@ -81,7 +81,7 @@ static int check_object(const JobDraft *d, const char *key, const char *uri, Err
     return r < 0 ? refuse(d, key, uri, r, err) : 0;
 }
 
-/* What a store holds that does not answer here may be good: the ranks will look. Anything else is refused. */
+/* A store that does not answer here may hold something good: the ranks will look. Anything else is refused. */
 static int refuse_unless_silent(const JobDraft *d, const char *key, const char *uri, int r,
                                 Error *err)
 {
@@ -143,7 +143,7 @@ static int check_init(const JobDraft *d, const UnetConfig *config, Error *err)
     return r < 0 ? refuse_unless_silent(d, "model.init", uri, r, err) : 0;
 }
 
-/* What --resume names. */
+/* Checks the manifest that --resume names. */
 static int check_resume(const JobDraft *d, Error *err)
 {
     const JobDraft option = {.source = "--resume"};

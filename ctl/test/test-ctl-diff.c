@@ -39,7 +39,7 @@ static void two_jobs_are_told_apart(void **state)
     assert_contains(lab->out, "\ntrain.zero_stage    - ");
     assert_contains(lab->out, "\nb would not go on from the checkpoints of a: train.optimizer.lr, "
                               "train.seed differ\n");
-    /* A default that is written out is no difference. */
+    /* A default that is written out is not a difference. */
     assert_int_equal(ctl_run(lab, "job diff a c -o json"), 0);
     json_t *json = ctl_json(lab);
     assert_true(json_is_true(ctl_at(json, "goes_on")));
@@ -66,7 +66,7 @@ static void a_job_is_compared_with_a_file(void **state)
     assert_contains(lab->out, "same.json would go on from the checkpoints of f: nothing differs "
                               "that may change a bit\n");
 
-    /* A file that nobody can read is no reason to say no. */
+    /* A file that nobody can read is not a reason to say no. */
     (void)snprintf(other, sizeof(other), "%s/unet.json", lab->folder);
     put_job(lab, "g", other, "/nowhere/unet.json");
     assert_int_equal(ctl_run(lab, "job diff g %s/same.json", lab->folder), 0);

@@ -109,7 +109,7 @@ static bool ask_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
                            &node->rights_call) == 0;
 }
 
-/* Who may write specs, too, may write everything: etcd looks at no rights. */
+/* A user who may write specs, too, may write everything: etcd looks at no rights. */
 static void on_right_to_specs(int r, _unused_ const Error *err,
                               _unused_ const EtcdTxnResult *result, void *userdata)
 {
@@ -261,7 +261,7 @@ static void on_last_ended(_unused_ int r, _unused_ const Error *err,
     node_look(node);   /* it tells what became of the record; what is still there is written over */
 }
 
-/* What the last life wrote goes with its lease, all at once: a leader then knows that this life is another one. */
+/* The records of the last life go with its lease, all at once: a leader then knows that this life is another one. */
 static void end_last_life(OwnNode *node, const EtcdKeyValue *kv)
 {
     if (!node->last_is_ended) {

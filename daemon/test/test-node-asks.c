@@ -140,7 +140,7 @@ static void the_same_ask_again_takes_nothing(_unused_ void **state)
     assert_false(is_refused("new", 1));
 }
 
-/* Whoever may ask cannot fill the journal. */
+/* Somebody who may ask cannot fill the journal. */
 static void damaged_asks_are_warned_of_once_a_minute(_unused_ void **state)
 {
     char key[KEY_MAX], path[] = "/tmp/sdtrain-asks-XXXXXX", *said = NULL;

@@ -171,7 +171,7 @@ static void a_stranger_that_has_gone_is_forgotten(_unused_ void **state)
     assert_int_equal(node_record(&n1).stranger_revision, 0);
 }
 
-/* What is ours is no stranger's, though its answer was lost. */
+/* Our record is not a stranger's, though its answer was lost. */
 static void a_record_of_our_own_is_no_strangers(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -240,7 +240,7 @@ static void one_that_waits_looks_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
-/* Whose record it is counts for nothing: neither the machine nor the time is a proof. */
+/* The record's words count for nothing: neither the machine nor the time is a proof. */
 static void one_that_begins_believes_no_words(_unused_ void **state)
 {
     const int64_t lease = foreign_lease();
@@ -308,7 +308,7 @@ static void one_that_waits_leaves_at_once(_unused_ void **state)
 
 /* ---- the next life ---- */
 
-/* Whatever its clock says. */
+/* Its clock may say anything. */
 static void the_next_life_knows_the_lease_of_the_last_one(_unused_ void **state)
 {
     join(&n1);

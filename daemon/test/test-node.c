@@ -69,7 +69,7 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
 }
 
 /* It is no word about rights. */
-/* Whose user may write every node's record says so, but not where etcd looks at no rights. */
+/* A node whose user may write every node's record says so, but not where etcd looks at no rights. */
 static void a_shared_user_is_told(_unused_ void **state)
 {
     static const struct {

@@ -91,7 +91,7 @@ void grant(const Etcd *etcd);
 void renew(const Etcd *etcd);
 /* etcd grants leases of another length than it was asked for. */
 void lasts(const Etcd *etcd, int64_t ttl_sec);
-/* Of somebody else's lease, which lives until end_lease(). */
+/* Returns the id of somebody else's lease, which lives until end_lease(). */
 int64_t foreign_lease(void);
 /* It ends in etcd, and its keys with it. Returns false if there was none. */
 bool end_lease(int64_t id);

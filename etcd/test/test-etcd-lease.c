@@ -147,7 +147,7 @@ static void test_revoke(void **state _unused_)
     assert_int_equal(client->n_lost, 0); /* given up is not lost */
 }
 
-/* Of a lease of before only the id is known. */
+/* Only the id of a lease of before is known. */
 static void test_revoke_by_its_id(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);

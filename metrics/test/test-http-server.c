@@ -191,7 +191,7 @@ static const char *ask(Lab *lab, const char *request)
     return read_answer(lab, fd);
 }
 
-/* What has come by now; the connection goes on. */
+/* Reads the bytes that have come by now; the connection goes on. */
 static const char *read_so_far(Lab *lab, int fd, const char *wanted)
 {
     uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
@@ -328,7 +328,7 @@ static void test_thousands_are_silent(void **state)
     free(silent);
 }
 
-/* Whoever was there first is not sent away for the crowd of another address. */
+/* A client that was there first is not sent away for the crowd of another address. */
 static void test_a_crowd_makes_way_for_itself(void **state)
 {
     Lab *lab = *state;

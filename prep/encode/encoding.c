@@ -84,7 +84,7 @@ static int open_model(Encoding *e, const EncodingOptions *options, Error *err)
     return 0;
 }
 
-/* What open_model() would refuse, without its networks. A store that does not answer may do so later. */
+/* Refuses what open_model() would, without its networks. A store that does not answer may do so later. */
 static int look_at_model(Encoding *e, Error *err)
 {
     const Recipe *recipe = e->recipe;

@@ -126,7 +126,7 @@ static void test_refuses(void **state)
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         _cleanup_(safetensors_freep) Safetensors *file = NULL;
         Error err = ERROR_INIT;
-        /* A type of others is no damage. */
+        /* A type of others is not damage. */
         const bool is_other = strncmp(cases[i].why, "dtype ", 6) == 0 && cases[i].why[6] != '(';
         assert_int_equal(open_json(cases[i].json, cases[i].n_data, &file, &err),
                          is_other ? -EINVAL : -EBADMSG);
@@ -194,7 +194,7 @@ static void test_other_types(void **state)
     }
 }
 
-/* What was never a safetensors file is a wrong file, and what was one and lost bytes is damaged. */
+/* A file that was never of safetensors is a wrong file, and one that was and lost bytes is damaged. */
 static void test_kinds(void **state)
 {
     (void)state;

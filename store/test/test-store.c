@@ -618,7 +618,7 @@ static void test_faults(void **state)
         assert_true(r == -ENOENT || (r == 0 && n == n_bytes && strstr(point, "after")));
         assert_int_equal(store_delete(store, "faulty/x", &err), 0);
     }
-    /* What has taken another one's place stays, whatever comes afterwards: there is nothing else any more. */
+    /* An object that has taken another one's place stays, whatever comes afterwards: there is nothing else any more. */
     assert_int_equal(put_text(store, "faulty/y", "old", 0, &err), 0);
     assert_int_equal(put_under("store.put.after=eio", "faulty/y", 10), W_EXITCODE(EIO, 0));
     assert_true(store_head(store, "faulty/y", &n, &err) == 0 && n == 10);

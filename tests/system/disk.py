@@ -33,7 +33,7 @@ class Disk:
         self.log = os.path.join(self.where, "log")
 
     def environment(self, strike=None):
-        """Of the next life. strike: (number of a call, errno or "kill"); a number with "+": all later calls on its path, too."""
+        """The environment of the next life. strike: (number of a call, errno or "kill"); a number with "+": all later calls on its path, too."""
         self.lives += 1
         with open(self.log, "a") as file:
             file.write("\nlife %d\n" % self.lives)  # a life that was killed may have left half a line
@@ -97,7 +97,7 @@ class Model:
         self.there, self.synced, self.opened, self.gone = {}, {}, {}, set()
 
     def node(self, path):
-        """Of a path that no call has made: it was there."""
+        """A path that no call has made was there."""
         if path not in self.there and path not in self.gone:
             self.there[path] = self.synced[path] = Node(clean=True)
         return self.there.get(path)
@@ -163,7 +163,7 @@ class Model:
         return True
 
     def why_not(self, path):
-        """What of the file would be lost; None: nothing."""
+        """Says which part of the file would be lost; None: nothing."""
         node = self.node(path)
         if not node:
             return "%s is not there" % path
@@ -172,7 +172,7 @@ class Model:
         return None if self.on_disk(path) else "the name %s, or one on the way to it, is not synced" % path
 
     def content(self, call):
-        """Of the file that got a name, as it was then."""
+        """The file that got a name, as it was then."""
         node = self.there[call.second]
         with open(node.copy) as file:
             return json.load(file)
@@ -203,7 +203,7 @@ def named_by(model, call):
 
 
 def unsafe(disk):
-    """What a file named before it was on the disk; [] is right."""
+    """Lists the objects that a file named before they were on the disk; [] is right."""
     found = []
 
     def judge(model, call):

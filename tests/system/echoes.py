@@ -28,7 +28,7 @@ def shaped(text, shape):
 
 
 def forms(secret):
-    """What must be in no text: the secret as it is, escaped, and the middle of its base64 at every alignment."""
+    """Words that no text may have: the secret as it is, escaped, and the middle of its base64 at every alignment."""
     found = {shaped(secret, shape) for shape in ("plain", "percent", "html")} | {shaped(secret, "json")[1:-1]}
     found.add(urllib.parse.unquote(secret))
     for before in range(3):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank would refuse and sdctl can read is refused before the job is submitted, in the same words: the weights,
+"""A job that a rank would refuse for what sdctl can read is refused before the job is submitted, in the same words: the weights,
 checkpoints and plans that a job begins with. A whole file of another kind is never called damaged."""
 import json
 import os
@@ -58,7 +58,7 @@ class BeginCase(LabCase):
         return self.lab.job("bad", **{"train__steps": 2, **changes})
 
     def start(self, job, *arguments, **environment):
-        """What sdctl makes of it without a cluster."""
+        """Runs sdctl on it without a cluster."""
         self.lab.environment.update(environment)
         try:
             return self.lab.run(self.lab.path("bin/sdctl"), "job", "start", "-f", self.lab.job_file(job), "--dry-run", *arguments)
@@ -228,7 +228,7 @@ class Others(BeginCase):
 
 
 class Models(EncodeCase):
-    """What sdprep encode would refuse of a model's folder, sdprep check refuses before it reads a picture."""
+    """A model's folder that sdprep encode would refuse is refused by sdprep check before it reads a picture."""
 
     def refused(self, name, part, content, *words):
         model = copy_model(self.lab.path("model-" + name))

@@ -30,7 +30,7 @@ class DiskCase:
     """Needs live(name, strike), which gives (code, text) of one life on the Disk of that name, check_end() and check_tidy()."""
 
     def before(self, name):
-        """What was there before the life that is looked at."""
+        """Files that were there before the life that is looked at."""
 
     def draw(self, calls):
         return calls if ALL else random.Random(SEED).sample(calls, DRAWN)
@@ -136,7 +136,7 @@ class Store(LabCase):
         return code, where.replay().why_not(os.path.join(uri, key))
 
     def test_found(self):
-        """Whoever is told that an object exists may build on it, though its writer died before its name was synced."""
+        """A process that is told that an object exists may build on it, though its writer died before its name was synced."""
         for key in ("object", "one/object", "one/two/object"):
             folders = [self.lab.path("store", key.replace("/", "-"), part) for part in ("whole", "killed")]
             for folder in folders:

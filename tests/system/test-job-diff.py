@@ -11,7 +11,7 @@ import dataset
 from lab import BIN, LabCase
 
 SHORT = dict(train__steps=2, checkpoint__every_steps=2)
-# What is changed, and the key that both name; None: it changes no bit.
+# Each change, and the key that both name; None: it changes no bit.
 CHANGES = [
     (dict(checkpoint__keep_last=5), None),
     (dict(train__zero_stage=2), None),
@@ -101,7 +101,7 @@ class JobDiff(LabCase):
         self.assertIs(said["goes_on"], False)
 
     def test_another_owner(self):
-        """Whoever takes a folder over is told what is not gone on with, and why."""
+        """A job that takes a folder over is told what it does not go on with, and why."""
         job = self.lab.job("taken", train__seed=5, **SHORT)
         shutil.copytree(self.first["checkpoint"]["uri"], job["checkpoint"]["uri"])
         for name in os.listdir(job["checkpoint"]["uri"]):

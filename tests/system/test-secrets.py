@@ -25,7 +25,7 @@ def secrets(kind):
 
 
 class Texts(unittest.TestCase):
-    """What was said anywhere, and looking for secrets there."""
+    """All that was said anywhere, and the search for secrets there."""
 
     def assert_hidden(self, secret, texts, where):
         said = "\n".join(texts)
@@ -47,7 +47,7 @@ class Programs(Texts):
         cls.plain = dict(cls.lab.environment)
 
     def said(self, command, server, **environment):
-        """What the program says of a server that refuses."""
+        """Returns what the program says of a server that refuses."""
         before = server.requests if isinstance(server, Echo) else server.refused
         self.lab.environment = dict(self.plain, **environment)
         code, text = self.lab.run(*command, timeout=60)

@@ -302,7 +302,7 @@ static int claim_once(const Claimant *c, CheckpointOwner *o, Owners *owners, Err
     return r;
 }
 
-/* What an owner before wrote is no part of a history that has another job or other data. */
+/* The work of an owner before is not in a history that has another job or other data. */
 static void tell_other(const OwnerRecord *o, const CheckpointFacts *facts)
 {
     CheckpointFacts theirs = {.job_identity = o->job_identity, .dataset_digest = o->dataset_digest};

@@ -33,11 +33,12 @@ DEFINE_CLEANUP(Dataset, dataset_free)
 const DatasetShape *dataset_shape(const Dataset *dataset);
 const Order *dataset_order(const Dataset *dataset);
 Hash dataset_digest(const Dataset *dataset); /* over the compact indices, bitmaps included */
-/* What the digest is of, as canonical JSON for people and comparisons: {"data":{"streams":[{"index": the hash of its
- * compact index, "index_json": that of its index.json, "samples": those with latents, "shards"}]}}. The caller's. */
+/* The text that the digest is of, canonical JSON for people and comparisons: {"data":{"streams":[{"index": the hash of
+ * its compact index, "index_json": that of its index.json, "samples": those with latents, "shards"}]}}. The
+ * caller's. */
 char *dataset_digest_terms(const Dataset *dataset);
-/* What the job's identity has from the data: the columns' names by job file or encoder.json, and the empty caption.
- * Borrows the dataset; config is the caller's. */
+/* The parts of the job's identity that come from the data: the columns' names by job file or encoder.json, and the
+ * empty caption. Borrows the dataset; config is the caller's. */
 JobNamed dataset_job_named(const Dataset *dataset, const char *config);
 /* [text_tokens][text_dim]; NULL when the job drops no caption and names none. */
 const float *dataset_empty_text(const Dataset *dataset);

@@ -70,7 +70,7 @@ static const Rule rules[] = {
     {"T5's text encoder", ENDS, "encoder.block.0.layer.0.SelfAttention.q.weight", 0, 0},
 };
 
-/* What the other networks of a pipeline are called in one file. */
+/* Prefixes of the other networks of a pipeline in one file. */
 static const char *const beside[] = {"first_stage_model.", "cond_stage_model.", "conditioner.",
                                      "text_encoders.",     "text_encoder.",     "vae."};
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* weights-family.h - which model's weights a file holds, by the names and shapes of its tensors.
  *
- * Who names SDXL's U-Net, or a whole pipeline in one file, does not want to read which tensor is missing first.
+ * A person who names SDXL's U-Net, or a whole pipeline, does not want to read which tensor is missing first.
  *
  * Ownership: texts are constant; file and network are borrowed.
  * Units:     none.
@@ -23,5 +23,5 @@ typedef struct WeightsFamily {
     bool in_pipeline;   /* beside other networks of a pipeline */
 } WeightsFamily;
 
-/* What is true of the network, too, is no reason to call the file another one. */
+/* A trait that the network has, too, is not a reason to call the file another one. */
 WeightsFamily weights_family(const Safetensors *file, const ParameterList *network);

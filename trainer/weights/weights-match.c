@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* What of file and network does not fit. */
+/* The tensors of file and network that do not fit. */
 typedef struct Misfits {
     size_t n_missing, n_extra, n_shapes, n_types;
     const Parameter *missing, *shaped; /* the first of each; NULL: none */

@@ -178,7 +178,7 @@ static void reload(Story *s)
     trace_configure(s->runner, &s->config);
 }
 
-/* What is put next hangs on the lease that the line names, or that of the record before, or that of another one. */
+/* The next record hangs on the lease that the line names, or that of the record before, or that of another one. */
 static void hang(Story *s, const TraceEntry *before, const TraceEntry *other)
 {
     const TraceEntry *as = before ? before : other;

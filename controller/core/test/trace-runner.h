@@ -55,7 +55,7 @@ void trace_configure(TraceRunner *runner, const ClusterConfig *config);
 void trace_take_over(TraceRunner *runner, const ClusterConfig *config, const ClusterLimits *limits,
                      int64_t term);
 
-/* What is put next hangs on that lease; 0: the core is not told of any. */
+/* The next record hangs on that lease; 0: the core is not told of any. */
 void trace_hang_on(TraceRunner *runner, int64_t lease);
 /* Copies the record (NULL removes it) and tells the core; more: decide nothing yet. */
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,

@@ -37,7 +37,7 @@ static const struct {
     FACT("recovery.store_patience_s", "3001", store_patience_usec, 3001 * (int64_t)USEC_PER_SEC),
 };
 
-/* What a job needs besides, and the value that each key has where the case does not set it. */
+/* Keys that a job needs besides, and the value that each has where the case does not set it. */
 static const char *const otherwise[] = {"world.min",    "1",       "world.max",          "4",
                                         "train.device", "\"cpu\"", "train.global_batch", "24",
                                         "train.grain",  "6",       "train.steps",        "10"};

@@ -2,7 +2,7 @@
 /* test-requests.c - every request at every moment of a job, by one leader, by one that dies before it has read the
  * request, and by one that dies after: production controllers and daemons, in virtual time.
  *
- * What must come of each, and at the latest when, is the table of docs/operating/job.md, which this test reads. A
+ * The outcome of each, and its latest time, stand in the table of docs/operating/job.md, which this test reads. A
  * request to a leader that has died is heard TAKEOVER_SEC later, and nothing else may differ.
  *
  *   test-requests          tries each cell of the table
@@ -141,7 +141,7 @@ static void pauses(void)
     assert_int_equal(phase()->phase, PHASE_RECOVERING);
 }
 
-/* Of two ranks from now on; its last save takes long. */
+/* The job is to have two ranks from now on; its last save takes long. */
 static void resizes(void)
 {
     trains();

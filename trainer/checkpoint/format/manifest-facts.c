@@ -13,7 +13,7 @@ size_t facts_diff_job(const CheckpointFacts *was, const CheckpointFacts *is, cha
     return job_terms_diff(was->job_terms, is->job_terms, text, size);
 }
 
-/* Of the data, flat, without their hashes, which differ whatever else does. */
+/* Returns the terms of the data, flat, without their hashes, which differ whatever else does. */
 static json_t *counts_of(const char *terms)
 {
     _cleanup_json_ json_t *json = json_loads(terms, 0, NULL);

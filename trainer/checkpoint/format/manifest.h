@@ -46,7 +46,7 @@ typedef struct CheckpointFacts {
     int64_t generation;
     char numerics[CHECKPOINT_NUMERICS_MAX]; /* canonical JSON */
     Hash canned_grain; /* hash of the canned grain's result under these numerics */
-    /* What the two hashes are of: job_terms_format(), dataset_digest_terms(). Empty: an older version wrote it. */
+    /* Texts of the two hashes: job_terms_format(), dataset_digest_terms(). Empty: an older version wrote it. */
     char job_terms[JOB_TERMS_MAX], dataset_terms[DATASET_TERMS_MAX];
 } CheckpointFacts;
 
@@ -105,7 +105,7 @@ size_t manifest_committed(const Manifest *manifest, char (*ret)[CHECKPOINT_FOLDE
 size_t manifest_objects(const Manifest *manifest, const ObjectRecord **ret);
 /* The metrics of its history, in the order of steps; returns how many. */
 size_t manifest_segments(const Manifest *manifest, const MetricsSegment **ret);
-/* What a job's network is to a checkpoint. */
+/* A job's network, as a checkpoint sees it. */
 typedef struct ManifestNetwork {
     int64_t n_elements, n_tensors;
     int64_t chunk_elements; /* as the state is cut; manifest_chunk_elements(): any */

@@ -64,7 +64,7 @@ static void add_network(Fixture *f, const char *prefix)
             f->network->items[i].dims);
 }
 
-/* Of a file as long as the header says; dtype takes the place of each F32, which must be as long. */
+/* Makes a file as long as the header says; dtype takes the place of each F32, which must be as long. */
 static void open_file(Fixture *f, const char *dtype)
 {
     size_t n;
@@ -162,7 +162,7 @@ static void test_prefixes(void **state)
         add_one(f, "optimizer.step", 1, 1);
         REFUSED(f, quoted, "other tensors lie beside them", "these tensors alone");
     }
-    begin(f); /* a name that ends so is no prefix of all */
+    begin(f); /* a name that ends so does not begin all */
     add_network(f, "");
     f->n--;
     add(f, "copy.", "conv_in.weight", 1, (const int64_t[]){1});
