@@ -15,7 +15,7 @@ static const char *const phase_name[PHASES] = {"detect",  "decide",     "stop", 
 bool report_ended_world(const IncidentRecord *i)
 {
     return strcmp(i->cause, "store-trouble") != 0 && strcmp(i->cause, "record-lost") != 0 &&
-           strcmp(i->cause, "diverging") != 0;
+           strcmp(i->cause, "diverging") != 0 && strcmp(i->cause, "growth-stuck") != 0;
 }
 
 double report_recovery_sec(const IncidentRecord *i)

@@ -71,6 +71,10 @@ static const struct {
     {"diverging", "diverging.md",
      "The loss or its gradient is far too large. Stop the job if it does not come back by itself, "
      "and begin again from the checkpoint that the evidence names, with other settings."},
+    {"growth-stuck", "jobs.md#a-job-that-cannot-grow",
+     "The job trains on with fewer ranks than there is room for: a step and its save take longer "
+     "than "
+     "leave_deadline_sec. Raise that setting, or ask for the present size with sdctl job resize."},
     {"record-lost", "checkpoints.md#a-record-of-checkpoints-is-lost",
      "A record of the job was deleted, damaged or put back from a backup. Nothing is to be done "
      "where it says that it was put back; find out who writes to etcd. sdctl job recover finds the "

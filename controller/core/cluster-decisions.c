@@ -415,6 +415,7 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
         const Incident *incident = &c->incidents[i];
         const IncidentRecord *record = &incident->record;
         if (!incident->used || record->state != INCIDENT_OPEN || outage_is_critical(c, record) ||
+            text_equal(record->cause, cause_name(CAUSE_GROWTH_STUCK)) ||
             text_equal(record->cause, admission_cause)) /* nothing that served is out of service */
             continue;
         uint64_t at = record->at_usec + c->config.escalate_usec;

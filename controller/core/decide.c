@@ -10,6 +10,7 @@
 #include "controller/core/cost.h"
 #include "controller/core/divergence-incident.h"
 #include "controller/core/drain.h"
+#include "controller/core/growth-incident.h"
 #include "controller/core/plan.h"
 #include "controller/core/presence.h"
 #include "controller/core/queue.h"
@@ -332,6 +333,11 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
                         job->world.generation > 0 ? again : "starts", d);
 }
 
+static bool decide_troubles_over(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    return decide_store_incident_over(c, job, d) || decide_growth_incident_over(c, job, d);
+}
+
 /* Resolves open incidents of a job that has ended: nothing is left to recover. */
 static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
 {
@@ -343,7 +349,7 @@ static bool decide_over(const Cluster *c, const CoreJob *job, Decision *d)
         incident_resolve(c, job, open, d);
         d->incident.ended = job->phase.phase != PHASE_SUCCEEDED;
     }
-    return open || decide_store_incident_over(c, job, d) || decide_divergence_over(c, job, d);
+    return open || decide_troubles_over(c, job, d) || decide_divergence_over(c, job, d);
 }
 
 /* The incident of a failed job stays open until a person acts: starts the job again (it is resolved when the job
@@ -532,7 +538,8 @@ static bool decide_upkeep(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         return true;
     }
     return incident_add_replay(c, job, d) || decide_store_incident(c, job, d) ||
-           decide_divergence(c, job, d) || decide_cleanup(c, s, job, d);
+           decide_divergence(c, job, d) || decide_growth_incident(c, job, d) ||
+           decide_cleanup(c, s, job, d);
 }
 
 static bool decide_stop(const Cluster *c, const CoreJob *job, Decision *d)
@@ -682,7 +689,7 @@ bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(c, job, d) ||
                decide_cleanup(c, s, job, d);
     case PHASE_FAILED:
-        return decide_store_incident_over(c, job, d) || decide_acknowledged(c, job, d) ||
+        return decide_troubles_over(c, job, d) || decide_acknowledged(c, job, d) ||
                decide_restart(c, job, d) || decide_old_word(c, job, d) ||
                decide_cleanup(c, s, job, d);
     case PHASE_SUCCEEDED:

@@ -110,7 +110,9 @@ void history_judge_cordon(HistoryChecker *h, const Entry *e)
 static bool is_trouble(const IncidentRecord *incident)
 {
     return strcmp(incident->cause, "store-trouble") == 0 ||
-           strcmp(incident->cause, "record-lost") == 0 || strcmp(incident->cause, "diverging") == 0;
+           strcmp(incident->cause, "record-lost") == 0 ||
+           strcmp(incident->cause, "growth-stuck") == 0 ||
+           strcmp(incident->cause, "diverging") == 0;
 }
 
 static void judge_last_incident(HistoryChecker *h, const Entry *e)

@@ -194,7 +194,8 @@ bool commits_go_back(const CheckpointsRecord *before, const CheckpointsRecord *a
 static bool is_free(const char *cause)
 {
     static const char *const causes[] = {"node-left",   "world-lost", "store-unreachable",
-                                         "record-lost", "diverging",  "store-trouble"};
+                                         "record-lost", "diverging",  "store-trouble",
+                                         "growth-stuck"};
     for (size_t i = 0; i < ELEMENTSOF(causes); i++)
         if (strcmp(cause, causes[i]) == 0)
             return true;

@@ -17,6 +17,7 @@ typedef enum Cause {
     CAUSE_NONE,
     CAUSE_STORE_TROUBLE, /* ends no world: store-incident.c */
     CAUSE_DIVERGING,     /* ends no world, but maybe the job: divergence-incident.c */
+    CAUSE_GROWTH_STUCK,  /* ends no world: growth-incident.c */
     CAUSE_RECORD_LOST,   /* ends no world: recovery/lost.c */
     /* from here on in rising order of how much they explain */
     CAUSE_PEER_LOST,

@@ -318,6 +318,15 @@ static void check_trouble(const Writing *w, const Entry *e)
         books_break("I10", "trouble of %s is over, and nothing was saved", job->name);
 }
 
+/* Growth that is told of could not leave twice in a row, and is still wanted. */
+static void check_stuck(const Writing *w, const IncidentRecord *incident)
+{
+    const PhaseRecord *phase = record_of(w, KEY_PHASES, incident->job);
+    if (!phase || phase->growths_in_vain < 2 || phase->generation != incident->generation)
+        books_break("I10", "%s is told to be stuck after %d growths in vain", incident->job,
+                    phase ? phase->growths_in_vain : 0);
+}
+
 bool checks_knows_trouble(const char *job) { return ledger_of(job)->trouble[0] != '\0'; }
 uint64_t checks_committed_usec(const char *job) { return ledger_of(job)->committed_usec; }
 
@@ -327,9 +336,12 @@ static void check_incident(const Writing *w, const Entry *e)
     const IncidentRecord *either = incident ? incident : old;
     if (either && either->job[0] && is_trouble(either))
         check_trouble(w, e);
+    if (!old && incident && strcmp(incident->cause, "growth-stuck") == 0)
+        check_stuck(w, incident);
     if (!incident || w->controller < 0)
         return;
     const bool ends_world = !old && incident->job[0] && !is_trouble(incident) &&
+                            strcmp(incident->cause, "growth-stuck") != 0 &&
                             strcmp(incident->cause, "record-lost") != 0;
     counts.n_failures += ends_world;
     if (!old && incident->job[0] && strcmp(incident->cause, "node-lost") == 0)
