@@ -152,10 +152,6 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
         plan_say_slots(ahead, plan_needed(ahead), t);
     } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
         text_add(t, "waits until its store takes checkpoints again");
-    } else if (job->phase.growths_in_vain > 0 && !interval_is_over(c, s, job)) {
-        text_add(t, "waits because it could not leave to grow, ");
-        text_add_int(t, job->phase.growths_in_vain);
-        text_add(t, job->phase.growths_in_vain == 1 ? " time" : " times");
     } else if (!interval_is_over(c, s, job)) {
         text_add(t, "waits for recovery.grow_interval_s");
     } else if (newcomer) {

@@ -263,6 +263,17 @@ class Machines(Cluster):
                     return other
         return None
 
+    def restart_member(self, name):
+        """Until it serves: one that is still starting is no second member to a cluster that loses its leader."""
+        self.start(name)
+        until(lambda: self.serves(name), "%s to serve" % name, 90)
+
+    def serves(self, name):
+        try:
+            return self.etcdctl("endpoint", "health", "--command-timeout=2s", members=[name]) is not None
+        except (AssertionError, subprocess.TimeoutExpired):
+            return False
+
     def member_id(self, name):
         if not hasattr(self, "_ids"):
             members = json.loads(self.etcdctl("member", "list", "-w", "json"))["members"]

@@ -164,8 +164,8 @@ class ChaosCase(LabCase):
         with open(path, "w") as file:
             file.write(json.dumps(records, indent=1) + "\n" + self.cluster.story())
         told = {key: value for key, value in records.items() if key.startswith(("phases/", "progress/", "incidents/"))}
-        raise AssertionError("scenario %s: %s\n%s\nwhat the programs said is in %s" %
-                             (name, error, json.dumps(told)[-3000:], path)) from error
+        raise AssertionError("scenario %s: %s\n%s\n%s\nmore of what the programs said is in %s" %
+                             (name, error, json.dumps(told)[-3000:], self.cluster.story(8)[:12000], path)) from error
 
     def _scenario(self, name, inject, row, heal, watch):
         self.records = self.settle("what was before " + name)

@@ -80,7 +80,8 @@ class Control(ChaosCase):
                               # One that wakes may revoke leases that another leader has renewed (etcd#15247), and a node
                               # whose watches were on it learns that late.
                               trouble="node-lost" if stops else None, generations=[0, 1, 2] if stops else None),
-                          lambda: self.cluster.send(old, signal.SIGCONT) if stops else self.cluster.start(old),
+                          lambda: (self.cluster.send(old, signal.SIGCONT) if stops
+                                   else self.cluster.restart_member(old)),
                           seen_through(old))
         if self.disk:
             self.frozen_disk(seen_through)

@@ -416,15 +416,15 @@ class Cluster:
     def trainers(self):
         return [pid for pid, program in processes_of(self.lab.folder) if program == "sdtrainer"]
 
-    def story(self):
-        """What is worth reading when something went wrong."""
+    def story(self, lines=40):
+        """What is worth reading when something went wrong: the last lines of each log."""
         text = ""
         for folder, _, names in os.walk(self.folder):
             for name in names:
                 path = os.path.join(folder, name)
                 if (name == "log" and "/etcd" not in folder) or name.startswith("rank"):
                     with open(path, errors="replace") as file:
-                        text += "--- %s\n%s" % (path, "".join(file.readlines()[-40:]))
+                        text += "--- %s\n%s" % (path, "".join(file.readlines()[-lines:]))
         return text
 
 
