@@ -417,7 +417,7 @@ class Cluster:
         return [pid for pid, program in processes_of(self.lab.folder) if program == "sdtrainer"]
 
     def story(self, lines=40):
-        """What is worth reading when something went wrong: the last lines of each log."""
+        """The last lines of each log, for a person who looks for the cause of a failure."""
         text = ""
         for folder, _, names in os.walk(self.folder):
             for name in names:
