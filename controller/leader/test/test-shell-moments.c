@@ -479,6 +479,7 @@ static bool lacks(const char *word)
 static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void **state)
 {
     ask_for_rights();
+    assert_string_equal(seen.asked_key, "/sdtrain-secrets/lab/.rights"); /* the last kind of keys */
     answer_rights(DENIED);
     assert_true(lacks("worlds"));
     for (int i = 0; i < 3; i++) {

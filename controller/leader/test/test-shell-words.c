@@ -92,6 +92,34 @@ static void who_is_deposed_says_so(_unused_ void **state)
     assert_int_equal(n_said("leadership lost"), 0);
 }
 
+static void leave_for_a_minute(bool answers)
+{
+    begin();
+    settle();
+    leader_leave(leader);
+    if (answers)
+        answer_all(); /* its last words are put, */
+    if (answers)
+        answer_all(); /* and its lease is revoked */
+    pass(60 * USEC_PER_SEC);
+    answer_all();
+    answer_all();
+}
+
+static const char ends_with_lease[] = "etcd does not answer; leadership ends with its lease";
+
+static void who_leaves_in_vain_says_so(_unused_ void **state)
+{
+    leave_for_a_minute(false);
+    expect_said(ends_with_lease);
+}
+
+static void who_leaves_in_order_says_nothing_of_it(_unused_ void **state)
+{
+    leave_for_a_minute(true);
+    assert_int_equal(n_said(ends_with_lease), 0);
+}
+
 /* Who died, when, where its journal is, how long this one waits, and for whom. */
 static void a_standstill_is_explained(_unused_ void **state)
 {
@@ -328,6 +356,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(who_leads_and_who_does_not_is_said),
         CASE(who_is_deposed_says_so),
+        CASE(who_leaves_in_vain_says_so),
+        CASE(who_leaves_in_order_says_nothing_of_it),
         CASE(a_standstill_is_explained),
         CASE(each_of_the_dead_is_named),
         CASE(what_does_not_fit_is_said_when_it_grows),

@@ -460,6 +460,15 @@ static void other_records_end_a_standstill(_unused_ void **state)
     assert_int_equal(leader_view(leader).term, term);
 }
 
+/* A person who changes the settings has seen what stands still. */
+static void new_settings_end_a_standstill(_unused_ void **state)
+{
+    const int64_t term = stand_still();
+    leader_configure(leader, &settings);
+    settle();
+    assert_int_equal(leader_view(leader).term, term);
+}
+
 /* Requests under way when it goes are cancelled. */
 static void it_goes_with_a_transaction_under_way(_unused_ void **state) { begin(); }
 
@@ -489,6 +498,7 @@ int main(void)
         CASE(the_view_is_told_every_two_seconds),
         CASE(a_standstill_ends_by_itself),
         CASE(other_records_end_a_standstill),
+        CASE(new_settings_end_a_standstill),
         CASE(what_comes_at_once_is_decided_upon_at_once),
         CASE(the_wait_after_a_refusal_grows_to_its_bound),
         CASE(it_goes_with_a_transaction_under_way),

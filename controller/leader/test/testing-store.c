@@ -269,14 +269,15 @@ int etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_compares
     return 0;
 }
 
-int etcd_ask_rights(_unused_ Etcd *etcd, _unused_ const char *key, EtcdTxnHandler handler,
-                    void *userdata, EtcdCall **ret)
+int etcd_ask_rights(_unused_ Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                    EtcdCall **ret)
 {
     if (fails())
         return seen.fails;
     EtcdCall *call = add_call(userdata, ret);
     call->written = handler;
     call->asks_rights = true;
+    (void)snprintf(seen.asked_key, sizeof(seen.asked_key), "%s", key);
     seen.n_asks++;
     return 0;
 }

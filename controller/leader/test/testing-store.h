@@ -31,8 +31,9 @@ typedef struct StoredKey {
 extern struct StoreSeen {
     int64_t revision;
     int n_txns, n_reads, n_asks, n_revoked;
-    char *introduced;    /* what the election was told to write */
-    const char *own_key; /* of the candidate; LEADER_KEY unless the test says another */
+    char asked_key[KEY_MAX]; /* of the newest question about rights */
+    char *introduced;        /* what the election was told to write */
+    const char *own_key;     /* of the candidate; LEADER_KEY unless the test says another */
     bool has_candidate;
     bool connected; /* the watch is up */
     int fails;      /* what a request that cannot begin returns; 0: all begin */
