@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 4 << 20,
+    SCRATCH_BYTES = 4 << 20,     /* or a least block for each rank, whichever is more */
     BLOCK_BYTES_MAX = 256 << 10, /* a block and its sum stay in the second-level cache */
     BLOCK_BYTES_MIN = 4 << 10,
     BLOCKS_UNDER_WAY_MAX = 16,
@@ -34,6 +34,7 @@ typedef struct GlooComm {
     uint64_t deadline_usec; /* of the call in progress */
     uint64_t next_slot;     /* all ranks count alike */
     char *scratch;
+    size_t scratch_bytes;
 } GlooComm;
 
 static GlooComm *gloo_comm(Comm *comm) { return (GlooComm *)comm; }
@@ -277,7 +278,7 @@ static int scatter(GlooComm *gloo, CommType type, CommOp op, void *data, size_t 
         .element_bytes = bytes,
         .block_elements = block,
         .blocks_each = DIV_ROUND_UP(piece, block),
-        .depth = CLAMP(SCRATCH_BYTES / (size * block * bytes), 1, BLOCKS_UNDER_WAY_MAX),
+        .depth = CLAMP(gloo->scratch_bytes / (size * block * bytes), 1, BLOCKS_UNDER_WAY_MAX),
         .data = data,
         .out = out,
         .sent = calloc(size, sizeof(size_t)),
@@ -477,7 +478,9 @@ int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err)
     gloo->timeout_usec = options->timeout_usec;
     _cleanup_(comm_freep) Comm *comm = &gloo->comm;
 
-    gloo->scratch = malloc(SCRATCH_BYTES);
+    gloo->scratch_bytes =
+        MAX((size_t)SCRATCH_BYTES, (size_t)options->size * (size_t)BLOCK_BYTES_MIN);
+    gloo->scratch = malloc(gloo->scratch_bytes);
     if (!gloo->scratch)
         return error_set(err, -ENOMEM, "comm %s: out of memory", options->prefix);
     int r = gloo_mesh_new(options->rank, options->size, &gloo->mesh, err);
