@@ -417,12 +417,12 @@ static int publish(const CommOptions *options, const Meeting *meeting, uint64_t 
         return r;
     r = rendezvous_set(options->rendezvous, &options->key, key, address, strlen(address),
                        deadline_usec, err);
-    if (r < 0 && options->rank != 0)
+    if (r < 0 && options->rank != 0 && rendezvous_is_away(r))
         blame_peer(options, 0); /* whose store it is */
     return r;
 }
 
-/* Asks where a lower rank listens. */
+/* Asks where a lower rank listens, and calls it. */
 static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uint64_t deadline_usec,
                      Error *err)
 {
@@ -432,10 +432,17 @@ static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uin
     if (r >= 0)
         r = rendezvous_get(options->rendezvous, &options->key, key, address, sizeof(address) - 1,
                            &n, deadline_usec, err);
-    if (r < 0)
+    if (r < 0) {
+        if (rendezvous_is_away(r))
+            blame_peer(options,
+                       r == -ETIMEDOUT ? peer : 0); /* who has not come, or whose store it is */
         return r;
+    }
     address[n] = '\0';
-    return meeting_call(meeting, peer, address, err);
+    r = meeting_call(meeting, peer, address, err);
+    if (r < 0)
+        blame_peer(options, peer);
+    return r;
 }
 
 static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t deadline_usec,
@@ -447,16 +454,15 @@ static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t de
         r = publish(options, meeting, deadline_usec, err);
     if (r < 0)
         return r;
-    int peer = 0;
-    for (; peer < options->rank && r >= 0; peer += r >= 0)
+    for (int peer = 0; peer < options->rank && r >= 0; peer++)
         r = find_peer(options, meeting, peer, deadline_usec, err);
-    if (r >= 0)
-        r = meeting_hold(meeting, deadline_usec, &peer, err);
-    if (r < 0) {
-        blame_peer(options, peer);
+    if (r < 0)
         return r;
-    }
-    for (peer = 0; peer < options->size && r >= 0; peer++)
+    int missing = 0;
+    r = meeting_hold(meeting, deadline_usec, &missing, err);
+    if (r < 0)
+        blame_peer(options, missing);
+    for (int peer = 0; peer < options->size && r >= 0; peer++)
         if (peer != options->rank)
             r = gloo_mesh_adopt(mesh, peer, meeting_take(meeting, peer), err);
     return r;
