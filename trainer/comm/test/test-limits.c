@@ -1,0 +1,387 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-limits.c - a store and a meeting whose tables are full, at their bounds: who is in stays, who is refused is
+ * told, and a rank that comes twice is one rank. */
+
+#include "base/clock.h"
+#include "base/test/testing.h"
+#include "trainer/comm/meet.h"
+#include "trainer/comm/rendezvous-client.h"
+#include "trainer/comm/rendezvous-wire.h"
+#include "trainer/comm/test/testing-clock.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define MINUTE (60 * USEC_PER_SEC)
+
+static const uint8_t secret[COMM_SECRET_BYTES] = {1, 2, 3};
+static const CommKey key = {.generation = 7, .secret = secret};
+
+static uint64_t in(uint64_t usec) { return clock_boottime_usec() + usec; }
+
+static int dial(const char *address)
+{
+    Error err = ERROR_INIT;
+    struct addrinfo *to = NULL;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(address_resolve(address, true, &to, &err), 0);
+    assert_int_equal(connect(fd, to->ai_addr, to->ai_addrlen), 0);
+    freeaddrinfo(to);
+    return fd;
+}
+
+static bool has_ended(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, 0) <= 0;
+}
+
+/* ---- the store ---- */
+
+static Rendezvous *open_store(int world_size)
+{
+    Error err = ERROR_INIT;
+    Rendezvous *store = NULL;
+    if (rendezvous_new("127.0.0.1", world_size, &key, &store, &err) < 0)
+        fail_msg("%s", err.text);
+    return store;
+}
+
+static int set(const Rendezvous *store, const char *name, const void *value, size_t n, Error *err)
+{
+    return rendezvous_set(rendezvous_address(store), &key, name, value, n, in(MINUTE), err);
+}
+
+static void assert_has(const Rendezvous *store, const char *name, const void *value, size_t n)
+{
+    static char got[RENDEZVOUS_VALUE_MAX];
+    Error err = ERROR_INIT;
+    size_t n_got;
+    if (rendezvous_look(rendezvous_address(store), &key, name, got, sizeof(got), &n_got, in(MINUTE),
+                        &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(n_got, n);
+    assert_memory_equal(got, value, n);
+}
+
+static void a_full_store_keeps_what_it_has(void **state)
+{
+    (void)state;
+    enum { KEYS = 4 * 1 + 1024 };
+    _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
+    Error err = ERROR_INIT;
+    char name[32];
+    for (int i = 0; i < KEYS; i++) {
+        (void)snprintf(name, sizeof(name), "key/%d", i);
+        assert_int_equal(set(store, name, name, strlen(name), &err), 0);
+    }
+    for (int i = 0; i < 2; i++) { /* not once, and then it has room */
+        assert_int_equal(set(store, "one more", "x", 1, &err), -ENOSPC);
+        assert_non_null(strstr(err.text, "setting one more: No space left on device"));
+        assert_int_equal(set(store, "one more", "", 0, &err), -ENOSPC);
+    }
+    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* said again */
+    assert_int_equal(set(store, "key/1", "key/2", 5, &err), -EEXIST);
+    assert_int_equal(set(store, "key/2", "key/", 4, &err), -EEXIST);
+    for (int i = 0; i < KEYS; i += KEYS / 9) {
+        (void)snprintf(name, sizeof(name), "key/%d", i);
+        assert_has(store, name, name, strlen(name));
+    }
+    (void)snprintf(name, sizeof(name), "key/%d", KEYS - 1);
+    assert_has(store, name, name, strlen(name));
+}
+
+static void the_bytes_of_a_store_are_bounded(void **state)
+{
+    (void)state;
+    enum { FULL = (64 << 20) / RENDEZVOUS_VALUE_MAX };
+    static char value[RENDEZVOUS_VALUE_MAX];
+    _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
+    Error err = ERROR_INIT;
+    char name[32];
+    for (int i = 0; i < FULL; i++) {
+        (void)snprintf(name, sizeof(name), "key/%d", i);
+        memcpy(value, name, sizeof(name));
+        assert_int_equal(set(store, name, value, sizeof(value), &err), 0);
+    }
+    assert_int_equal(set(store, "one byte", "x", 1, &err), -ENOSPC);
+    assert_int_equal(set(store, "nothing", "", 0, &err), 0);
+    assert_has(store, name, value, sizeof(value));
+    assert_has(store, "nothing", "", 0);
+}
+
+/* A rank that asks for a key that nobody has set, and waits. */
+static int come_and_wait(const Rendezvous *store)
+{
+    RendezvousGreeting greeting;
+    int fd = dial(rendezvous_address(store));
+    assert_int_equal(recv(fd, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    RendezvousRequest request = {.magic = htole32(RENDEZVOUS_MAGIC),
+                                 .operation = htole32(RENDEZVOUS_GET),
+                                 .key_bytes = htole32(1),
+                                 .argument = htole32(RENDEZVOUS_WAIT_MSEC_MAX)};
+    proof_digest("k", 1, request.digest);
+    const RendezvousAsked asked = rendezvous_asked(&greeting, &request);
+    proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
+    assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
+    assert_int_equal(send(fd, "k", 1, MSG_NOSIGNAL), 1);
+    return fd;
+}
+
+/* Each rank may have four connections, and a world 64 more. */
+static void no_rank_that_waits_makes_way(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 3; world += 2) {
+        enum { MOST = 4 * 3 + 64 };
+        const int n = 4 * world + 64;
+        int waiting[MOST];
+        Error err = ERROR_INIT;
+        char value[8];
+        size_t n_value;
+        _cleanup_(rendezvous_freep) Rendezvous *store = open_store(world);
+        for (int i = 0; i < n; i++)
+            waiting[i] = come_and_wait(store);
+        int more = come_and_wait(store); /* accepted behind all of them */
+        assert_true(has_ended(more));    /* without a word */
+        (void)close(more);
+        assert_int_equal(rendezvous_get(rendezvous_address(store), &key, "k", value, sizeof(value),
+                                        &n_value, in(100000), &err),
+                         -ECONNRESET);
+        assert_non_null(strstr(err.text, "waiting for k"));
+        assert_non_null(strstr(err.text, rendezvous_address(store)));
+        (void)close(waiting[0]); /* its place is free as soon as the store has looked */
+        assert_int_equal(set(store, "k", "v", 1, &err), 0);
+        for (int i = 1; i < n; i++) {
+            RendezvousAnswer answer;
+            assert_int_equal(recv(waiting[i], &answer, sizeof(answer), MSG_WAITALL),
+                             sizeof(answer));
+            assert_true(answer.status == 0 && le32toh(answer.value_bytes) == 1);
+            (void)close(waiting[i]);
+        }
+    }
+}
+
+/* ---- ranks that meet ---- */
+
+static CommOptions options_of(int rank, int size)
+{
+    return (CommOptions){
+        .rank = rank, .size = size, .prefix = "g7/test", .bind_address = "127.0.0.1", .key = key};
+}
+
+static Meeting *open_meeting(const CommOptions *options)
+{
+    Error err = ERROR_INIT;
+    Meeting *meeting = NULL;
+    if (meeting_open(options, &meeting, &err) < 0)
+        fail_msg("%s", err.text);
+    return meeting;
+}
+
+/* Calls rank 0 of a world of any size as that rank, which has nobody else to meet; the connection. */
+static int call_rank_0(int rank, const char *address)
+{
+    Error err = ERROR_INIT;
+    int peer;
+    const CommOptions options = options_of(rank, 2);
+    _cleanup_(meeting_freep) Meeting *meeting = open_meeting(&options);
+    assert_int_equal(meeting_call(meeting, 0, address, &err), 0);
+    if (meeting_hold(meeting, in(MINUTE), &peer, &err) < 0)
+        fail_msg("rank %d: %s", rank, err.text);
+    return meeting_take(meeting, 0);
+}
+
+typedef struct Said {
+    char prefix[64];
+    uint8_t greeting[24];
+    uint32_t from, to;
+    uint8_t nonce[NONCE_BYTES];
+} Said;
+
+typedef struct Call {
+    uint32_t magic, from, to, zero;
+    uint8_t nonce[NONCE_BYTES], proof[PROOF_BYTES];
+} Call;
+
+/* Calls with a good proof whatever it says. */
+static int call_as(const char *address, uint32_t magic, uint32_t from, uint32_t to)
+{
+    Said said = {.prefix = "g7/test", .from = htole32(from), .to = htole32(to), .nonce = {9, 8, 7}};
+    Call call = {.magic = htole32(magic), .from = said.from, .to = said.to, .nonce = {9, 8, 7}};
+    int fd = dial(address);
+    assert_int_equal(recv(fd, said.greeting, sizeof(said.greeting), MSG_WAITALL),
+                     sizeof(said.greeting));
+    proof_make(&key, "call", &said, sizeof(said), call.proof);
+    assert_int_equal(send(fd, &call, sizeof(call), MSG_NOSIGNAL), sizeof(call));
+    return fd;
+}
+
+typedef struct Holder {
+    Meeting *meeting;
+    uint64_t usec;
+    int r, peer;
+    Error err;
+} Holder;
+
+static void *hold(void *arg)
+{
+    Holder *holder = arg;
+    holder->r = meeting_hold(holder->meeting, in(holder->usec), &holder->peer, &holder->err);
+    return NULL;
+}
+
+#define MEET_MAGIC 0x3174656dU
+
+static void assert_refused(const char *address, uint32_t magic, uint32_t from, uint32_t to)
+{
+    int fd = call_as(address, magic, from, to);
+    if (!has_ended(fd))
+        fail_msg("rank %u that calls rank %u is answered", from, to);
+    (void)close(fd);
+}
+
+/* Rank 0 meets all others; who says that he is a rank of a larger world, or rank 0, is not met. */
+static void meet_all(int size)
+{
+    const CommOptions zero = options_of(0, size);
+    Holder holder = {.meeting = open_meeting(&zero), .usec = MINUTE};
+    const char *address = meeting_address(holder.meeting);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
+    for (int rank = 1; rank < size; rank++) {
+        if (rank == size - 1) { /* all but one have come */
+            assert_refused(address, MEET_MAGIC, (uint32_t)size, 0);
+            assert_refused(address, MEET_MAGIC, (uint32_t)size + 1, 0);
+            assert_refused(address, MEET_MAGIC, UINT32_MAX, 0);
+            assert_refused(address, MEET_MAGIC, 0, 0);
+            assert_refused(address, MEET_MAGIC, (uint32_t)rank, 1);
+            assert_refused(address, MEET_MAGIC + 1, (uint32_t)rank, 0);
+        }
+        (void)close(call_rank_0(rank, address));
+    }
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    if (holder.r < 0)
+        fail_msg("%s", holder.err.text);
+    for (int rank = 1; rank < size; rank++) {
+        int fd = meeting_take(holder.meeting, rank);
+        assert_true(fd >= 0);
+        (void)close(fd);
+    }
+    (void)meeting_free(holder.meeting);
+}
+
+static void rank_0_meets_257_and_1025_ranks(void **state)
+{
+    (void)state;
+    struct rlimit files;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    files.rlim_cur = MAX(files.rlim_cur, MIN(files.rlim_max, (rlim_t)4096));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    meet_all(2);
+    meet_all(257);
+    if (files.rlim_cur >= 2048)
+        meet_all(1025);
+}
+
+/* Its first connection broke, or its process was started twice: the last one counts, and it is one rank. */
+static void a_rank_that_comes_twice_is_one_rank(void **state)
+{
+    (void)state;
+    const CommOptions zero = options_of(0, 3);
+    Holder holder = {.meeting = open_meeting(&zero), .usec = MINUTE};
+    const char *address = meeting_address(holder.meeting);
+    pthread_t thread;
+    char byte = 0;
+    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
+    int first = call_rank_0(1, address), second = call_rank_0(1, address);
+    assert_int_equal(fcntl(first, F_SETFL, 0), 0);
+    assert_true(has_ended(first));
+    int other = call_rank_0(2, address);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(holder.r, 0);
+    int fd = meeting_take(holder.meeting, 1);
+    assert_int_equal(fcntl(second, F_SETFL, 0), 0);
+    assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(recv(second, &byte, 1, 0), 1);
+    (void)close(fd);
+    (void)close(first);
+    (void)close(second);
+    (void)close(other);
+    (void)meeting_free(holder.meeting);
+}
+
+/* Twice the same rank is not the other one. */
+static void a_rank_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        int rank, size, comes, missing;
+    } cases[] = {{0, 4, 1, 2}, {0, 4, 2, 1}, {1, 4, 2, 0}, {0, 2, 0, 1}, {2, 4, 3, 0}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        const CommOptions options = options_of(cases[i].rank, cases[i].size);
+        Holder holder = {.meeting = open_meeting(&options)};
+        int fds[2] = {-EBADF, -EBADF};
+        pthread_t thread;
+        char text[64];
+        static ClockGate gates[ELEMENTSOF(cases)]; /* no time passes before both are met */
+        gates[i].awaited = 1;
+        clock_hold(&gates[i]);
+        holder.usec = 1000;
+        assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
+        for (size_t k = 0; k < 2 && cases[i].comes; k++) {
+            char reply[PROOF_BYTES];
+            fds[k] = call_as(meeting_address(holder.meeting), MEET_MAGIC, (uint32_t)cases[i].comes,
+                             (uint32_t)cases[i].rank);
+            assert_int_equal(recv(fds[k], reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
+        }
+        clock_gate_pass(&gates[i]);
+        assert_int_equal(pthread_join(thread, NULL), 0);
+        assert_int_equal(holder.r, -ETIMEDOUT);
+        assert_int_equal(holder.peer, cases[i].missing);
+        (void)snprintf(text, sizeof(text), "rank %d (g7/test/%d) did not come in time",
+                       cases[i].missing, cases[i].missing);
+        assert_non_null(strstr(holder.err.text, text));
+        for (size_t k = 0; k < 2; k++)
+            (void)fd_close(fds[k]);
+        (void)meeting_free(holder.meeting);
+    }
+}
+
+/* A rank below it waits to be met, and the one behind that has gone. */
+static void a_rank_that_has_gone_is_named(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    int peer = -1;
+    char gone[ADDRESS_MAX];
+    const CommOptions zero = options_of(0, 3), one = options_of(1, 3), two = options_of(2, 3);
+    _cleanup_(meeting_freep) Meeting *silent = open_meeting(&zero);
+    _cleanup_(meeting_freep) Meeting *caller = open_meeting(&two);
+    Meeting *other = open_meeting(&one);
+    (void)snprintf(gone, sizeof(gone), "%s", meeting_address(other));
+    other = meeting_free(other);
+    assert_int_equal(meeting_call(caller, 0, meeting_address(silent), &err), 0);
+    assert_int_equal(meeting_call(caller, 1, gone, &err), 0);
+    assert_int_equal(meeting_hold(caller, in(MINUTE), &peer, &err), -ECONNREFUSED);
+    assert_int_equal(peer, 1);
+    assert_non_null(strstr(err.text, "connecting to rank 1 (g7/test/1)"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_store_keeps_what_it_has),
+        cmocka_unit_test(the_bytes_of_a_store_are_bounded),
+        cmocka_unit_test(no_rank_that_waits_makes_way),
+        cmocka_unit_test(rank_0_meets_257_and_1025_ranks),
+        cmocka_unit_test(a_rank_that_comes_twice_is_one_rank),
+        cmocka_unit_test(a_rank_that_is_missing_is_named),
+        cmocka_unit_test(a_rank_that_has_gone_is_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
