@@ -10,7 +10,10 @@
 #include "trainer/comm/test/testing-clock.h"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -114,21 +117,26 @@ static void the_bytes_of_a_store_are_bounded(void **state)
     assert_has(store, "nothing", "", 0);
 }
 
-/* A rank that asks for a key that nobody has set, and waits. */
-static int come_and_wait(const Rendezvous *store)
+/* Asks for a key, and waits; so many bytes of its name are said. */
+static void ask_for(int fd, const char *name, size_t n_said)
 {
     RendezvousGreeting greeting;
-    int fd = dial(rendezvous_address(store));
     assert_int_equal(recv(fd, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
     RendezvousRequest request = {.magic = htole32(RENDEZVOUS_MAGIC),
                                  .operation = htole32(RENDEZVOUS_GET),
-                                 .key_bytes = htole32(1),
+                                 .key_bytes = htole32((uint32_t)strlen(name)),
                                  .argument = htole32(RENDEZVOUS_WAIT_MSEC_MAX)};
-    proof_digest("k", 1, request.digest);
+    proof_digest(name, strlen(name), request.digest);
     const RendezvousAsked asked = rendezvous_asked(&greeting, &request);
     proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
     assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
-    assert_int_equal(send(fd, "k", 1, MSG_NOSIGNAL), 1);
+    assert_int_equal(send(fd, name, n_said, MSG_NOSIGNAL), n_said);
+}
+
+static int come_and_wait(const Rendezvous *store)
+{
+    int fd = dial(rendezvous_address(store));
+    ask_for(fd, "k", 1);
     return fd;
 }
 
@@ -164,6 +172,160 @@ static void no_rank_that_waits_makes_way(void **state)
             (void)close(waiting[i]);
         }
     }
+}
+
+/* ---- who is slow ---- */
+
+static pthread_t tests_thread;
+static atomic_bool store_is_late;
+static atomic_int n_polls; /* of other threads */
+
+static void be_late_if_told(void)
+{
+    if (!pthread_equal(pthread_self(), tests_thread) && atomic_load(&store_is_late))
+        clock_be_late();
+}
+
+static void count_polls(const struct pollfd *fds, nfds_t n)
+{
+    (void)fds;
+    if (n > 0 && !pthread_equal(pthread_self(), tests_thread))
+        (void)atomic_fetch_add(&n_polls, 1);
+}
+
+/* Hooks are set while there is one thread. */
+static Rendezvous *open_hooked_store(void)
+{
+    tests_thread = pthread_self();
+    atomic_store(&store_is_late, false);
+    atomic_store(&n_polls, 0);
+    clock_hooks = (ClockHooks){.before_reading = be_late_if_told, .before_poll = count_polls};
+    return open_store(2);
+}
+
+static Rendezvous *free_hooked_store(Rendezvous *store)
+{
+    store = rendezvous_free(store);
+    clock_hooks = (ClockHooks){0};
+    return store;
+}
+
+/* An hour passes for the store. */
+static void let_an_hour_pass(const Rendezvous *store)
+{
+    atomic_store(&store_is_late, true);
+    (void)close(dial(rendezvous_address(store))); /* ends its poll */
+}
+
+/* A connection that takes little at a time, and does not wait for ever. */
+static int dial_slowly(const Rendezvous *store)
+{
+    Error err = ERROR_INIT;
+    struct addrinfo *to = NULL;
+    const int segment = 536, room = 2304;
+    const struct timeval minute = {.tv_sec = 60};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment)), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof(minute)), 0);
+    assert_int_equal(address_resolve(rendezvous_address(store), true, &to, &err), 0);
+    assert_int_equal(connect(fd, to->ai_addr, to->ai_addrlen), 0);
+    freeaddrinfo(to);
+    return fd;
+}
+
+/* All that comes until the end. */
+static size_t take_all(int fd, char *to, size_t max)
+{
+    size_t n = 0;
+    ssize_t more;
+    while (n < max && (more = recv(fd, to + n, max - n, 0)) > 0)
+        n += (size_t)more;
+    return n;
+}
+
+static void an_answer_is_written_as_it_is_taken(void **state)
+{
+    (void)state;
+    static char value[RENDEZVOUS_VALUE_MAX], got[sizeof(value) + 100];
+    const size_t n_answer = sizeof(RendezvousAnswer) + sizeof(value);
+    Error err = ERROR_INIT;
+    for (size_t i = 0; i < sizeof(value); i++)
+        value[i] = (char)(i * 7 + (i >> 8));
+    for (int takes = 1; takes >= 0; takes--) {
+        Rendezvous *store = open_hooked_store();
+        int fd = dial_slowly(store), other = dial_slowly(store);
+        ask_for(fd, "k", 1);
+        ask_for(other, "k", 1);
+        assert_int_equal(set(store, "k", value, sizeof(value), &err), 0);
+        assert_has(store, "k", value, sizeof(value)); /* others are served meanwhile */
+        if (takes) {
+            assert_int_equal(take_all(fd, got, sizeof(got)), n_answer);
+            assert_memory_equal(got + sizeof(RendezvousAnswer), value, sizeof(value));
+            assert_int_equal(take_all(other, got, sizeof(got)), n_answer);
+        } else { /* who takes nothing for five seconds is left */
+            let_an_hour_pass(store);
+            assert_int_equal(set(store, "another", "x", 1, &err), 0);
+            assert_in_range(take_all(fd, got, sizeof(got)), 0, n_answer - 1);
+        }
+        (void)close(fd);
+        (void)close(other);
+        store = free_hooked_store(store);
+    }
+}
+
+/* The one has proven that it is a rank, and says half of its key; the other says half of its request. */
+static void who_says_half_is_left(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    RendezvousGreeting greeting;
+    Rendezvous *store = open_hooked_store();
+    int rank = dial(rendezvous_address(store)), stranger = dial(rendezvous_address(store));
+    ask_for(rank, "key", 1);
+    assert_int_equal(recv(stranger, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(send(stranger, &greeting, 8, MSG_NOSIGNAL), 8);
+    assert_int_equal(set(store, "both are here", "x", 1, &err), 0);
+    assert_true(recv(rank, &greeting, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+    assert_true(recv(stranger, &greeting, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+    let_an_hour_pass(store);
+    assert_true(has_ended(rank));
+    assert_true(has_ended(stranger));
+    (void)close(rank);
+    (void)close(stranger);
+    store = free_hooked_store(store);
+}
+
+/* A process that has no descriptor for who comes serves those that it has, and looks again soon. */
+static void descriptors_may_be_short(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    struct rlimit files, few;
+    RendezvousGreeting greeting;
+    Rendezvous *store = open_hooked_store();
+    int waits = dial(rendezvous_address(store));
+    ask_for(waits, "k", 1);
+    assert_int_equal(set(store, "it waits", "x", 1, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* the lowest number that is free */
+    few = (struct rlimit){.rlim_cur = (rlim_t)late + 1, .rlim_max = files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)atoi(strrchr(rendezvous_address(store), ':') + 1));
+    atomic_store(&n_polls, 0);
+    assert_int_equal(connect(late, (struct sockaddr *)&to, sizeof(to)), 0);
+    usleep(50000); /* so that it most likely has looked; the test holds either way */
+    const int n = atomic_load(&n_polls);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_in_range(n, 0, 10); /* it does not look all the time */
+    assert_int_equal(recv(late, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(set(store, "k", "v", 1, &err), 0);
+    assert_true(recv(waits, &greeting, 1, 0) == 1);
+    (void)close(waits);
+    (void)close(late);
+    store = free_hooked_store(store);
 }
 
 /* ---- ranks that meet ---- */
@@ -378,6 +540,9 @@ int main(void)
         cmocka_unit_test(a_full_store_keeps_what_it_has),
         cmocka_unit_test(the_bytes_of_a_store_are_bounded),
         cmocka_unit_test(no_rank_that_waits_makes_way),
+        cmocka_unit_test(an_answer_is_written_as_it_is_taken),
+        cmocka_unit_test(who_says_half_is_left),
+        cmocka_unit_test(descriptors_may_be_short),
         cmocka_unit_test(rank_0_meets_257_and_1025_ranks),
         cmocka_unit_test(a_rank_that_comes_twice_is_one_rank),
         cmocka_unit_test(a_rank_that_is_missing_is_named),
