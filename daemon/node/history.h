@@ -42,8 +42,8 @@ void history_open(History *h, const HistoryNeeds *needs);
 void history_save(History *h);
 /* The node's record is about to be put under that lease. */
 void history_note_lease(History *h, int64_t lease);
-/* This node runs ranks of that generation. It knows RECORD_RUNS_MAX jobs. A new one takes the place of the one that began
- * first of those that run no more; of a new one beside as many that all run here nothing is kept, and the log names it. */
+/* This node runs ranks of that generation. RECORD_RUNS_MAX jobs are known: a new one takes the place of the one that
+ * began first of those that run no more. Where all run, nothing is kept of the new one, and the log names it. */
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation);
 /* A checkpoint was committed. */
 void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark);
