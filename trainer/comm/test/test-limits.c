@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-limits.c - a store and a meeting whose tables are full, at their bounds: who is in stays, who is refused is
- * told, and a rank that comes twice is one rank. */
+/* test-limits.c - a rendezvous store whose tables are full, at their bounds: who is in stays, and who is refused is told;
+ * who is slow, and a process whose descriptors are short. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
-#include "trainer/comm/meet.h"
+#include "trainer/comm/address.h"
+#include "trainer/comm/comm.h"
 #include "trainer/comm/rendezvous-client.h"
 #include "trainer/comm/rendezvous-wire.h"
 #include "trainer/comm/test/testing-clock.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
@@ -328,210 +331,64 @@ static void descriptors_may_be_short(void **state)
     store = free_hooked_store(store);
 }
 
-/* ---- ranks that meet ---- */
-
-static CommOptions options_of(int rank, int size)
+/* A connection that was reset is forgotten; it is not looked at again and again. */
+static void who_is_reset_is_forgotten(void **state)
 {
-    return (CommOptions){
-        .rank = rank, .size = size, .prefix = "g7/test", .bind_address = "127.0.0.1", .key = key};
-}
-
-static Meeting *open_meeting(const CommOptions *options)
-{
+    (void)state;
+    const struct linger at_once = {.l_onoff = 1};
     Error err = ERROR_INIT;
-    Meeting *meeting = NULL;
-    if (meeting_open(options, &meeting, &err) < 0)
-        fail_msg("%s", err.text);
-    return meeting;
-}
-
-/* Calls rank 0 of a world of any size as that rank, which has nobody else to meet; the connection. */
-static int call_rank_0(int rank, const char *address)
-{
-    Error err = ERROR_INIT;
-    int peer;
-    const CommOptions options = options_of(rank, 2);
-    _cleanup_(meeting_freep) Meeting *meeting = open_meeting(&options);
-    assert_int_equal(meeting_call(meeting, 0, address, &err), 0);
-    if (meeting_hold(meeting, in(MINUTE), &peer, &err) < 0)
-        fail_msg("rank %d: %s", rank, err.text);
-    return meeting_take(meeting, 0);
-}
-
-typedef struct Said {
-    char prefix[64];
-    uint8_t greeting[24];
-    uint32_t from, to;
-    uint8_t nonce[NONCE_BYTES];
-} Said;
-
-typedef struct Call {
-    uint32_t magic, from, to, zero;
-    uint8_t nonce[NONCE_BYTES], proof[PROOF_BYTES];
-} Call;
-
-/* Calls with a good proof whatever it says. */
-static int call_as(const char *address, uint32_t magic, uint32_t from, uint32_t to)
-{
-    Said said = {.prefix = "g7/test", .from = htole32(from), .to = htole32(to), .nonce = {9, 8, 7}};
-    Call call = {.magic = htole32(magic), .from = said.from, .to = said.to, .nonce = {9, 8, 7}};
-    int fd = dial(address);
-    assert_int_equal(recv(fd, said.greeting, sizeof(said.greeting), MSG_WAITALL),
-                     sizeof(said.greeting));
-    proof_make(&key, "call", &said, sizeof(said), call.proof);
-    assert_int_equal(send(fd, &call, sizeof(call), MSG_NOSIGNAL), sizeof(call));
-    return fd;
-}
-
-typedef struct Holder {
-    Meeting *meeting;
-    uint64_t usec;
-    int r, peer;
-    Error err;
-} Holder;
-
-static void *hold(void *arg)
-{
-    Holder *holder = arg;
-    holder->r = meeting_hold(holder->meeting, in(holder->usec), &holder->peer, &holder->err);
-    return NULL;
-}
-
-#define MEET_MAGIC 0x3174656dU
-
-static void assert_refused(const char *address, uint32_t magic, uint32_t from, uint32_t to)
-{
-    int fd = call_as(address, magic, from, to);
-    if (!has_ended(fd))
-        fail_msg("rank %u that calls rank %u is answered", from, to);
-    (void)close(fd);
-}
-
-/* Rank 0 meets all others; who says that he is a rank of a larger world, or rank 0, is not met. */
-static void meet_all(int size)
-{
-    const CommOptions zero = options_of(0, size);
-    Holder holder = {.meeting = open_meeting(&zero), .usec = MINUTE};
-    const char *address = meeting_address(holder.meeting);
-    pthread_t thread;
-    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
-    for (int rank = 1; rank < size; rank++) {
-        if (rank == size - 1) { /* all but one have come */
-            assert_refused(address, MEET_MAGIC, (uint32_t)size, 0);
-            assert_refused(address, MEET_MAGIC, (uint32_t)size + 1, 0);
-            assert_refused(address, MEET_MAGIC, UINT32_MAX, 0);
-            assert_refused(address, MEET_MAGIC, 0, 0);
-            assert_refused(address, MEET_MAGIC, (uint32_t)rank, 1);
-            assert_refused(address, MEET_MAGIC + 1, (uint32_t)rank, 0);
-        }
-        (void)close(call_rank_0(rank, address));
-    }
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    if (holder.r < 0)
-        fail_msg("%s", holder.err.text);
-    for (int rank = 1; rank < size; rank++) {
-        int fd = meeting_take(holder.meeting, rank);
-        assert_true(fd >= 0);
+    RendezvousGreeting greeting;
+    Rendezvous *store = open_hooked_store();
+    int waits = come_and_wait(store), reads = dial(rendezvous_address(store));
+    assert_int_equal(recv(reads, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(send(reads, &greeting, 8, MSG_NOSIGNAL), 8);
+    assert_int_equal(set(store, "both are here", "x", 1, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        int fd = i ? reads : waits;
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
         (void)close(fd);
     }
-    (void)meeting_free(holder.meeting);
+    assert_int_equal(set(store, "both have gone", "x", 1, &err), 0);
+    atomic_store(&n_polls, 0);
+    usleep(20000); /* time enough to look often; the test holds either way */
+    assert_in_range(atomic_load(&n_polls), 0, 10);
+    store = free_hooked_store(store);
 }
 
-static void rank_0_meets_257_and_1025_ranks(void **state)
+/* Whether a thread of this process, other than this one, leaves that signal alone. */
+static bool other_thread_blocks(int signal)
 {
-    (void)state;
-    struct rlimit files;
-    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-    files.rlim_cur = MAX(files.rlim_cur, MIN(files.rlim_max, (rlim_t)4096));
-    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    meet_all(2);
-    meet_all(257);
-    if (files.rlim_cur >= 2048)
-        meet_all(1025);
-}
-
-/* Its first connection broke, or its process was started twice: the last one counts, and it is one rank. */
-static void a_rank_that_comes_twice_is_one_rank(void **state)
-{
-    (void)state;
-    const CommOptions zero = options_of(0, 3);
-    Holder holder = {.meeting = open_meeting(&zero), .usec = MINUTE};
-    const char *address = meeting_address(holder.meeting);
-    pthread_t thread;
-    char byte = 0;
-    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
-    int first = call_rank_0(1, address), second = call_rank_0(1, address);
-    assert_int_equal(fcntl(first, F_SETFL, 0), 0);
-    assert_true(has_ended(first));
-    int other = call_rank_0(2, address);
-    assert_int_equal(pthread_join(thread, NULL), 0);
-    assert_int_equal(holder.r, 0);
-    int fd = meeting_take(holder.meeting, 1);
-    assert_int_equal(fcntl(second, F_SETFL, 0), 0);
-    assert_int_equal(send(fd, "x", 1, MSG_NOSIGNAL), 1);
-    assert_int_equal(recv(second, &byte, 1, 0), 1);
-    (void)close(fd);
-    (void)close(first);
-    (void)close(second);
-    (void)close(other);
-    (void)meeting_free(holder.meeting);
-}
-
-/* Twice the same rank is not the other one. */
-static void a_rank_that_is_missing_is_named(void **state)
-{
-    (void)state;
-    static const struct {
-        int rank, size, comes, missing;
-    } cases[] = {{0, 4, 1, 2}, {0, 4, 2, 1}, {1, 4, 2, 0}, {0, 2, 0, 1}, {2, 4, 3, 0}};
-    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        const CommOptions options = options_of(cases[i].rank, cases[i].size);
-        Holder holder = {.meeting = open_meeting(&options)};
-        int fds[2] = {-EBADF, -EBADF};
-        pthread_t thread;
-        char text[64];
-        static ClockGate gates[ELEMENTSOF(cases)]; /* no time passes before both are met */
-        gates[i].awaited = 1;
-        clock_hold(&gates[i]);
-        holder.usec = 1000;
-        assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
-        for (size_t k = 0; k < 2 && cases[i].comes; k++) {
-            char reply[PROOF_BYTES];
-            fds[k] = call_as(meeting_address(holder.meeting), MEET_MAGIC, (uint32_t)cases[i].comes,
-                             (uint32_t)cases[i].rank);
-            assert_int_equal(recv(fds[k], reply, sizeof(reply), MSG_WAITALL), sizeof(reply));
-        }
-        clock_gate_pass(&gates[i]);
-        assert_int_equal(pthread_join(thread, NULL), 0);
-        assert_int_equal(holder.r, -ETIMEDOUT);
-        assert_int_equal(holder.peer, cases[i].missing);
-        (void)snprintf(text, sizeof(text), "rank %d (g7/test/%d) did not come in time",
-                       cases[i].missing, cases[i].missing);
-        assert_non_null(strstr(holder.err.text, text));
-        for (size_t k = 0; k < 2; k++)
-            (void)fd_close(fds[k]);
-        (void)meeting_free(holder.meeting);
+    bool blocks = false;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *entry; (entry = readdir(tasks));) {
+        char path[300], line[256];
+        unsigned long long mask = 0;
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/status",
+                       entry->d_name); /* it fits */
+        FILE *status = atoi(entry->d_name) == gettid() ? NULL : fopen(path, "re");
+        while (status && fgets(line, sizeof(line), status))
+            if (strncmp(line, "SigBlk:", 7) == 0)
+                mask = strtoull(line + 7, NULL, 16);
+        if (status)
+            (void)fclose(status);
+        blocks |= (mask >> (signal - 1) & 1) != 0;
     }
+    (void)closedir(tasks);
+    return blocks;
 }
 
-/* A rank below it waits to be met, and the one behind that has gone. */
-static void a_rank_that_has_gone_is_named(void **state)
+static void signals_are_the_main_threads(void **state)
 {
     (void)state;
-    Error err = ERROR_INIT;
-    int peer = -1;
-    char gone[ADDRESS_MAX];
-    const CommOptions zero = options_of(0, 3), one = options_of(1, 3), two = options_of(2, 3);
-    _cleanup_(meeting_freep) Meeting *silent = open_meeting(&zero);
-    _cleanup_(meeting_freep) Meeting *caller = open_meeting(&two);
-    Meeting *other = open_meeting(&one);
-    (void)snprintf(gone, sizeof(gone), "%s", meeting_address(other));
-    other = meeting_free(other);
-    assert_int_equal(meeting_call(caller, 0, meeting_address(silent), &err), 0);
-    assert_int_equal(meeting_call(caller, 1, gone, &err), 0);
-    assert_int_equal(meeting_hold(caller, in(MINUTE), &peer, &err), -ECONNREFUSED);
-    assert_int_equal(peer, 1);
-    assert_non_null(strstr(err.text, "connecting to rank 1 (g7/test/1)"));
+    sigset_t before, after;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    for (int signal = 1; signal < 32; signal++)
+        assert_int_equal(sigismember(&before, signal), sigismember(&after, signal));
+    assert_true(other_thread_blocks(SIGTERM));
+    assert_true(other_thread_blocks(SIGCHLD));
 }
 
 int main(void)
@@ -543,10 +400,8 @@ int main(void)
         cmocka_unit_test(an_answer_is_written_as_it_is_taken),
         cmocka_unit_test(who_says_half_is_left),
         cmocka_unit_test(descriptors_may_be_short),
-        cmocka_unit_test(rank_0_meets_257_and_1025_ranks),
-        cmocka_unit_test(a_rank_that_comes_twice_is_one_rank),
-        cmocka_unit_test(a_rank_that_is_missing_is_named),
-        cmocka_unit_test(a_rank_that_has_gone_is_named),
+        cmocka_unit_test(who_is_reset_is_forgotten),
+        cmocka_unit_test(signals_are_the_main_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
