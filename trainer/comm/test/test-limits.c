@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-limits.c - a rendezvous store whose tables are full, at their bounds: who is in stays, and who is refused is told;
- * who is slow, and a process whose descriptors are short. */
+/* test-limits.c - a rendezvous store whose tables are full, at their bounds: who is in stays, who is refused is
+ * told; who is slow; and a process whose descriptors are short. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-meet-limits.c - ranks that meet: 257 and 1,025 of them, nobody beyond, who comes twice, who is missing, and calls
- * that are made again. */
+/* test-meet-limits.c - ranks that meet: 257 and 1,025 of them, nobody beyond, who comes twice, who is missing, and
+ * calls that are made again. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
