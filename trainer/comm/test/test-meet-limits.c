@@ -353,6 +353,32 @@ static void strangers_that_are_left_cost_nothing(void **state)
     (void)meeting_free(holder.meeting);
 }
 
+/* Of strangers 256 are kept; of the next ones each takes the place of the oldest. */
+static void the_oldest_stranger_makes_way(void **state)
+{
+    (void)state;
+    enum { MOST = 256 };
+    const CommOptions zero = options_of(0, 2);
+    Holder holder = {.meeting = open_meeting(&zero), .usec = MINUTE};
+    const char *address = meeting_address(holder.meeting);
+    pthread_t thread;
+    int fds[MOST + 2];
+    uint8_t greeting[24];
+    for (size_t i = 0; i < ELEMENTSOF(fds); i++)
+        fds[i] = dial(address); /* they wait for it to look */
+    assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
+    for (size_t i = 0; i < ELEMENTSOF(fds); i++)
+        assert_int_equal(recv(fds[i], greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_true(has_ended(fds[0]));
+    assert_true(has_ended(fds[1]));
+    (void)close(call_rank_0(1, address));
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(holder.r, 0);
+    (void)meeting_free(holder.meeting);
+    for (size_t i = 0; i < ELEMENTSOF(fds); i++)
+        (void)close(fds[i]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -362,6 +388,7 @@ int main(void)
         cmocka_unit_test(a_call_is_made_again_until_it_is_answered),
         cmocka_unit_test(a_rank_that_has_gone_is_named),
         cmocka_unit_test(strangers_that_are_left_cost_nothing),
+        cmocka_unit_test(the_oldest_stranger_makes_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
