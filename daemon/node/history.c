@@ -70,7 +70,16 @@ void history_open(History *h, const HistoryNeeds *needs)
     etcd_set_history(h->needs.etcd, known, on_node_history, h);
 }
 
-/* The job's entry; a new one takes the place of the oldest. */
+/* The place of the oldest job that does not run here; n_runs: there is none. */
+static size_t free_place(const History *h)
+{
+    size_t at = 0;
+    while (at < h->record.n_runs && h->needs.runs(h->needs.userdata, h->record.runs[at].job))
+        at++;
+    return at;
+}
+
+/* The job's entry; NULL: there is no place for it. */
 static JobRun *run_of(History *h, const char *job, const char *submission)
 {
     HistoryRecord *record = &h->record;
@@ -81,8 +90,17 @@ static JobRun *run_of(History *h, const char *job, const char *submission)
     size_t at = 0;
     while (at < record->n_runs && strcmp(record->runs[at].job, job) != 0)
         at++; /* of an earlier job of that name, which goes */
-    if (at < record->n_runs || record->n_runs == RECORD_RUNS_MAX) {
-        at = at < record->n_runs ? at : 0;
+    if (at == record->n_runs && at == RECORD_RUNS_MAX) {
+        at = free_place(h);
+        if (at == record->n_runs) {
+            log_warning(
+                "if etcd is restored from a snapshot the leader is not told how far job %s is: "
+                "this node remembers %d jobs, and as many others run JOB=%s",
+                job, RECORD_RUNS_MAX, job);
+            return NULL;
+        }
+    }
+    if (at < record->n_runs) {
         memmove(&record->runs[at], &record->runs[at + 1],
                 sizeof(record->runs[0]) * (record->n_runs - at - 1));
         record->n_runs--;
@@ -105,7 +123,7 @@ void history_note_lease(History *h, int64_t lease)
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation)
 {
     JobRun *run = run_of(h, job, submission);
-    if (generation <= run->generation)
+    if (!run || generation <= run->generation)
         return;
     run->generation = generation;
     run->told = false; /* the leader has gone beyond */
@@ -115,7 +133,7 @@ void history_note_world(History *h, const char *job, const char *submission, int
 void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark)
 {
     JobRun *run = run_of(h, job, submission);
-    if (!commit_mark_is_before(run->committed, mark))
+    if (!run || !commit_mark_is_before(run->committed, mark))
         return;
     run->committed = mark;
     history_save(h);

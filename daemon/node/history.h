@@ -27,6 +27,8 @@ typedef struct HistoryNeeds {
     int (*write)(void *userdata, const char *path, const char *text, Error *err);
     /* etcd lives in another history than the one that this daemon was started in; the file says so already. */
     void (*changed)(void *userdata);
+    /* Tells whether ranks of that job run here: what is known of it is not forgotten for another one. */
+    bool (*runs)(void *userdata, const char *job);
 } HistoryNeeds;
 
 typedef struct History {
@@ -40,7 +42,8 @@ void history_open(History *h, const HistoryNeeds *needs);
 void history_save(History *h);
 /* The node's record is about to be put under that lease. */
 void history_note_lease(History *h, int64_t lease);
-/* This node runs ranks of that generation. */
+/* This node runs ranks of that generation. RECORD_RUNS_MAX jobs are known: a new one takes the place of the one that
+ * began first of those that run no more. Where all run, nothing is kept of the new one, and the log names it. */
 void history_note_world(History *h, const char *job, const char *submission, int64_t generation);
 /* A checkpoint was committed. */
 void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark);

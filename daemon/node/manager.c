@@ -217,6 +217,13 @@ static void on_other_history(void *userdata)
     m->events.ended(m->events.userdata);
 }
 
+static bool runs_job(void *userdata, const char *name)
+{
+    Manager *m = userdata;
+    const LocalJob *job = job_find(&m->workload, name);
+    return job && job->local;
+}
+
 static void open_history(Manager *m)
 {
     const HistoryNeeds needs = {.config = m->needs.config,
@@ -224,7 +231,8 @@ static void open_history(Manager *m)
                                 .userdata = m,
                                 .read = read_history,
                                 .write = write_history,
-                                .changed = on_other_history};
+                                .changed = on_other_history,
+                                .runs = runs_job};
     history_open(&m->history, &needs);
 }
 

@@ -177,6 +177,69 @@ static void the_oldest_of_many_jobs_is_forgotten(_unused_ void **state)
     assert_non_null(run_of(&history->record, "j1"));
 }
 
+static const char *running = ""; /* names, each with a space behind it */
+
+static bool runs(_unused_ void *userdata, const char *job)
+{
+    char word[16];
+    (void)snprintf(word, sizeof(word), "%s ", job);
+    return strstr(running, word) != NULL;
+}
+
+/* The table is full: those that run stay, however long ago they began, and who finds no place is named. */
+static void a_job_that_runs_is_not_forgotten_for_another(_unused_ void **state)
+{
+    char name[8];
+    join(&n1);
+    History *history = &n1.manager->history;
+    history->needs.runs = runs;
+    running = "j0 j1 j3 ";
+    for (int i = 0; i < RECORD_RUNS_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        history_note_world(history, name, submission, 10 + i);
+    }
+    history_note_world(history, "k0", submission, 1);
+    history_note_commit(history, "k1", submission, (CommitMark){.generation = 1, .step = 5});
+    HistoryRecord record = on_disk();
+    assert_int_equal(record.n_runs, RECORD_RUNS_MAX);
+    assert_int_equal(run_of(&record, "j0")->generation, 10);
+    assert_int_equal(run_of(&record, "j1")->generation, 11);
+    assert_int_equal(run_of(&record, "j3")->generation, 13);
+    assert_null(run_of(&record, "j2"));
+    assert_null(run_of(&record, "j4"));
+    assert_string_equal(record.runs[RECORD_RUNS_MAX - 2].job, "k0");
+    assert_string_equal(record.runs[RECORD_RUNS_MAX - 1].job, "k1");
+
+    running = "j0 j1 j3 j5 j6 j7 k0 k1 ";
+    history_note_world(history, "l", submission, 1);
+    history_note_commit(history, "l", submission, (CommitMark){.generation = 1, .step = 5});
+    const HistoryRecord later = on_disk();
+    assert_memory_equal(&later.runs, &record.runs, sizeof(record.runs));
+    history_note_world(history, "k1", submission, 7); /* who is known goes on */
+    history_note_world(history, "j0", "fedcba9876543210fedcba9876543210", 2);
+    record = on_disk();
+    assert_int_equal(run_of(&record, "k1")->generation, 7);
+    assert_int_equal(run_of(&record, "j0")->generation, 2);
+    assert_int_equal(record.n_runs, RECORD_RUNS_MAX);
+}
+
+/* Of the manager's jobs those with a world run. */
+static void a_world_holds_its_jobs_place(_unused_ void **state)
+{
+    char name[8];
+    join(&n1);
+    History *history = &n1.manager->history;
+    run_world("a", 3, 1, 0);
+    for (int i = 0; i < 2 * RECORD_RUNS_MAX; i++) {
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        history_note_world(history, name, submission, 1);
+    }
+    const HistoryRecord record = on_disk();
+    assert_int_equal(record.n_runs, RECORD_RUNS_MAX);
+    assert_int_equal(run_of(&record, "a")->generation, 3);
+    assert_null(run_of(&record, "j8"));
+}
+
 /* The next submission has its own generations, and the others stay in their order. */
 static void a_job_that_is_submitted_again_begins_at_nothing(_unused_ void **state)
 {
@@ -231,6 +294,8 @@ int main(void)
         CASE(what_is_told_is_told_until_a_world_lies_beyond),
         CASE(each_job_is_told_by_itself),
         CASE(the_oldest_of_many_jobs_is_forgotten),
+        CASE(a_job_that_runs_is_not_forgotten_for_another),
+        CASE(a_world_holds_its_jobs_place),
         CASE(a_job_that_is_submitted_again_begins_at_nothing),
         CASE(a_file_that_is_damaged_is_none),
         CASE(without_a_folder_nothing_is_written),

@@ -336,6 +336,37 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_killed(&n1, 0, false);
 }
 
+/* More worlds than one transaction takes: the other reports stay as they are, and all are written again. */
+static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void **state)
+{
+    enum { JOBS = RECORD_SLOTS_MAX };
+    char name[JOBS][8], key[KEY_MAX];
+    int n_with = 0;
+    n1.config.slots = JOBS;
+    join(&n1);
+    for (int i = 0; i < JOBS; i++) {
+        (void)snprintf(name[i], sizeof(name[i]), "j%d", i);
+        submit(name[i]);
+        run_world(name[i], 1, UINT64_C(1) << i, 0);
+    }
+    (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
+    show(&n1.etcd);
+    answer(under_way(&n1.etcd, key), GIVEN); /* it has looked */
+    answer(under_way(&n1.etcd, key), GIVEN);
+    for (int i = 0; i < JOBS; i++)
+        n_with += report_key(&n1, name[i], 1)->modified == node_key(&n1)->modified;
+    assert_int_equal(n_with, 59);
+    for (int i = 0; i < JOBS; i++)
+        dies(&n1.machine, i);
+    settle();
+    for (int i = 0; i < JOBS; i++) {
+        const StoredKey *report = report_key(&n1, name[i], 1);
+        assert_non_null(report);
+        assert_int_equal(report->lease, lease_of(&n1.etcd));
+        assert_int_equal(state_of(&n1, name[i], 1, 0), RANK_EXITED);
+    }
+}
+
 /* It is done: the guards of all that came with it are others now. */
 static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **state)
 {
@@ -537,6 +568,7 @@ int main(void)
         CASE(who_is_killed_in_a_long_step_has_not_hung),
         CASE(what_was_put_with_the_node_and_comes_late_brings_no_rank_back),
         CASE(a_node_whose_answer_is_lost_comes_back_with_its_ranks),
+        CASE(a_node_whose_slots_have_a_job_each_comes_back_with_all),
         CASE(a_node_whose_put_is_done_and_not_heard_of_goes_on),
         CASE(a_record_is_read_for_the_node_while_its_retry_waits),
         CASE(what_ends_while_it_is_put_with_the_node_is_told_after_it),

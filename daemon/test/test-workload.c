@@ -604,11 +604,40 @@ static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **
     assert_ptr_equal(slots_rank_of_process(&w.slots, number), second);
 }
 
+/* 4,096 jobs are known. The next one is not, and all that are stay; who goes leaves a place. */
+static void the_jobs_that_are_known_stay_when_there_are_too_many(_unused_ void **state)
+{
+    enum { MOST = 4096 };
+    char name[RECORD_JOB_MAX + 2];
+    LocalJob *first = NULL;
+    for (int i = 0; i < MOST; i++) {
+        (void)snprintf(name, sizeof(name), "j%d", i);
+        LocalJob *job = job_get(&w, name);
+        assert_non_null(job);
+        first = first ?: job;
+    }
+    assert_null(job_get(&w, "one-more"));
+    assert_null(job_find(&w, "one-more"));
+    assert_ptr_equal(job_get(&w, "j0"), first);
+    assert_ptr_equal(job_find(&w, "j4095"), job_get(&w, "j4095"));
+    assert_int_equal(w.n_jobs, MOST);
+    job_forget_if_idle(job_find(&w, "j17"));
+    assert_non_null(job_get(&w, "one-more"));
+    assert_null(job_get(&w, "j17"));
+    job_forget_if_idle(first);
+    memset(name, 'x', sizeof(name) - 1);
+    name[sizeof(name) - 1] = '\0';
+    assert_null(job_get(&w, name)); /* longer than a name may be */
+    name[RECORD_JOB_MAX] = '\0';
+    assert_non_null(job_get(&w, name));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(a_world_is_assigned_goes_and_steps),
+        CASE(the_jobs_that_are_known_stay_when_there_are_too_many),
         CASE(a_rank_is_told_the_gpu_of_its_slot),
         CASE(a_new_world_waits_until_the_old_is_dead),
         CASE(a_rank_that_was_told_to_go_must_join),

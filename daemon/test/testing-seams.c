@@ -5,13 +5,13 @@
 #include <string.h>
 
 enum {
-    KEYS_MAX = 64,
-    CHANGES_MAX = 1024,
-    CALLS_MAX = 64,
+    KEYS_MAX = 512,
+    CHANGES_MAX = 4096,
+    CALLS_MAX = 256,
     WATCHES_MAX = 16,
     LEASES_MAX = 4,
-    OPS_MAX = 8,
-    ANSWERS_MAX = 1000,
+    OPS_MAX = 120,
+    ANSWERS_MAX = 4000,
 };
 
 /* ---- the store ---- */

@@ -15,7 +15,7 @@ static int set(const CommOptions *options, const char *name, const char *value, 
 {
     int r = rendezvous_set(options->rendezvous, &options->key, name, value, strlen(value),
                            clock_boottime_usec() + options->connect_usec, err);
-    if (r < 0 && options->unmet && options->rank != 0)
+    if (r < 0 && options->unmet && options->rank != 0 && rendezvous_is_away(r))
         *options->unmet = 1; /* rank 0, whose store it is */
     return r;
 }

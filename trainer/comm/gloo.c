@@ -19,7 +19,7 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 4 << 20,
+    SCRATCH_BYTES = 4 << 20,     /* or a least block for each rank, whichever is more */
     BLOCK_BYTES_MAX = 256 << 10, /* a block and its sum stay in the second-level cache */
     BLOCK_BYTES_MIN = 4 << 10,
     BLOCKS_UNDER_WAY_MAX = 16,
@@ -34,6 +34,7 @@ typedef struct GlooComm {
     uint64_t deadline_usec; /* of the call in progress */
     uint64_t next_slot;     /* all ranks count alike */
     char *scratch;
+    size_t scratch_bytes;
 } GlooComm;
 
 static GlooComm *gloo_comm(Comm *comm) { return (GlooComm *)comm; }
@@ -277,7 +278,7 @@ static int scatter(GlooComm *gloo, CommType type, CommOp op, void *data, size_t 
         .element_bytes = bytes,
         .block_elements = block,
         .blocks_each = DIV_ROUND_UP(piece, block),
-        .depth = CLAMP(SCRATCH_BYTES / (size * block * bytes), 1, BLOCKS_UNDER_WAY_MAX),
+        .depth = CLAMP(gloo->scratch_bytes / (size * block * bytes), 1, BLOCKS_UNDER_WAY_MAX),
         .data = data,
         .out = out,
         .sent = calloc(size, sizeof(size_t)),
@@ -416,12 +417,12 @@ static int publish(const CommOptions *options, const Meeting *meeting, uint64_t 
         return r;
     r = rendezvous_set(options->rendezvous, &options->key, key, address, strlen(address),
                        deadline_usec, err);
-    if (r < 0 && options->rank != 0)
+    if (r < 0 && options->rank != 0 && rendezvous_is_away(r))
         blame_peer(options, 0); /* whose store it is */
     return r;
 }
 
-/* Asks where a lower rank listens. */
+/* Asks where a lower rank listens, and calls it. */
 static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uint64_t deadline_usec,
                      Error *err)
 {
@@ -431,10 +432,17 @@ static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uin
     if (r >= 0)
         r = rendezvous_get(options->rendezvous, &options->key, key, address, sizeof(address) - 1,
                            &n, deadline_usec, err);
-    if (r < 0)
+    if (r < 0) {
+        if (rendezvous_is_away(r))
+            blame_peer(options,
+                       r == -ETIMEDOUT ? peer : 0); /* who has not come, or whose store it is */
         return r;
+    }
     address[n] = '\0';
-    return meeting_call(meeting, peer, address, err);
+    r = meeting_call(meeting, peer, address, err);
+    if (r < 0)
+        blame_peer(options, peer);
+    return r;
 }
 
 static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t deadline_usec,
@@ -446,16 +454,15 @@ static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t de
         r = publish(options, meeting, deadline_usec, err);
     if (r < 0)
         return r;
-    int peer = 0;
-    for (; peer < options->rank && r >= 0; peer += r >= 0)
+    for (int peer = 0; peer < options->rank && r >= 0; peer++)
         r = find_peer(options, meeting, peer, deadline_usec, err);
-    if (r >= 0)
-        r = meeting_hold(meeting, deadline_usec, &peer, err);
-    if (r < 0) {
-        blame_peer(options, peer);
+    if (r < 0)
         return r;
-    }
-    for (peer = 0; peer < options->size && r >= 0; peer++)
+    int missing = 0;
+    r = meeting_hold(meeting, deadline_usec, &missing, err);
+    if (r < 0)
+        blame_peer(options, missing);
+    for (int peer = 0; peer < options->size && r >= 0; peer++)
         if (peer != options->rank)
             r = gloo_mesh_adopt(mesh, peer, meeting_take(meeting, peer), err);
     return r;
@@ -477,7 +484,9 @@ int comm_open_gloo(const CommOptions *options, Comm **ret, Error *err)
     gloo->timeout_usec = options->timeout_usec;
     _cleanup_(comm_freep) Comm *comm = &gloo->comm;
 
-    gloo->scratch = malloc(SCRATCH_BYTES);
+    gloo->scratch_bytes =
+        MAX((size_t)SCRATCH_BYTES, (size_t)options->size * (size_t)BLOCK_BYTES_MIN);
+    gloo->scratch = malloc(gloo->scratch_bytes);
     if (!gloo->scratch)
         return error_set(err, -ENOMEM, "comm %s: out of memory", options->prefix);
     int r = gloo_mesh_new(options->rank, options->size, &gloo->mesh, err);

@@ -391,10 +391,12 @@ static int wait_for_words(Meeting *m, uint64_t now, uint64_t deadline_usec)
     return errno == EINTR ? 0 : -errno;
 }
 
+/* There is one. */
 static int lowest_unmet(const Meeting *m)
 {
+    assert(m->n_met < size_of(m) - 1);
     int peer = 0;
-    while (peer < size_of(m) - 1 && (peer == m->options->rank || m->met[peer] >= 0))
+    while (peer == m->options->rank || m->met[peer] >= 0)
         peer++;
     return peer;
 }

@@ -75,18 +75,18 @@ static int transfer(int fd, short direction, void *data, size_t n_bytes, uint64_
     while (n_bytes > 0) {
         ssize_t n =
             direction == POLLOUT ? send(fd, p, n_bytes, MSG_NOSIGNAL) : recv(fd, p, n_bytes, 0);
-        if (n < 0 && errno == EAGAIN) {
-            int r = wait_for(fd, direction, deadline_usec);
-            if (r < 0)
-                return r;
+        if (n == 0)
+            return -ECONNRESET;
+        if (n > 0) {
+            p += n;
+            n_bytes -= (size_t)n;
             continue;
         }
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return n < 0 ? -errno : -ECONNRESET;
-        p += n;
-        n_bytes -= (size_t)n;
+        int r = errno == EINTR ? 0 : -errno;
+        if (r == -EAGAIN)
+            r = wait_for(fd, direction, deadline_usec);
+        if (r < 0)
+            return r;
     }
     return 0;
 }

@@ -15,6 +15,13 @@
 
 #include "trainer/comm/comm.h"
 
+/* Tells whether a call failed for want of a store: then its rank 0 is to blame, for -ETIMEDOUT of rendezvous_get()
+ * perhaps. Else the store has answered, or nothing was asked. */
+static inline bool rendezvous_is_away(int r)
+{
+    return r != -EEXIST && r != -ENOSPC && r != -ENOMEM && r != -EINVAL;
+}
+
 int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
                    size_t n_bytes, uint64_t deadline_usec, Error *err);
 /* -ENOENT: the store says that no rank has set the key yet. */

@@ -11,8 +11,9 @@
 enum {
     LIBRARIES_BYTES =
         32 << 20, /* code, stacks, heap's slack; of a rank that trains next to nothing */
-    EXCHANGE_BYTES = 12 << 20, /* scratch of three comms */
-    BUCKET_BYTES = 4 << 20,    /* gradient-sum.c, as are rows of one chunk a rank */
+    EXCHANGE_BYTES = 4 << 20,      /* scratch of each of three comms, */
+    EXCHANGE_RANK_BYTES = 4 << 10, /* or so much for each rank: gloo.c */
+    BUCKET_BYTES = 4 << 20,        /* gradient-sum.c, as are rows of one chunk a rank */
     EMA_AT_ONCE_BYTES = 64 << 20,
     AHEAD_BYTES = 256 << 20, /* what session.c lets the loader take, */
     AHEAD_STEPS = 64,        /* and loader.c */
@@ -81,7 +82,10 @@ static void count_sums(const Counting *c, MemoryPlan *plan)
     plan->bytes[MEMORY_GRADIENTS] = bucketed ? c->n : 0;
     plan->bytes[MEMORY_SUMS] = (bucketed ? c->shard : c->n) / 4 * element +
                                (uint64_t)c->share * c->parameters->n_items * 2 * sizeof(uint32_t);
-    plan->bytes[MEMORY_EXCHANGE] = c->world_size > 1 ? EXCHANGE_BYTES : 0;
+    plan->bytes[MEMORY_EXCHANGE] =
+        c->world_size > 1
+            ? 3 * MAX((uint64_t)EXCHANGE_BYTES, (uint64_t)c->world_size * EXCHANGE_RANK_BYTES)
+            : 0;
     if (bucketed)
         plan->bytes[MEMORY_EXCHANGE] += bucket_bytes(c) + bucket_bytes(c) / (uint64_t)c->world_size;
 }

@@ -10,7 +10,7 @@
 
 static TestingJob files;
 
-static uint64_t copy_of(JobDevice device, bool blocking, bool ema, int zero_stage, int world_size)
+static MemoryPlan plan_of(JobDevice device, bool blocking, bool ema, int zero_stage, int world_size)
 {
     Error err = ERROR_INIT;
     UnetConfig config;
@@ -28,7 +28,12 @@ static uint64_t copy_of(JobDevice device, bool blocking, bool ema, int zero_stag
         fail_msg("%s", err.text);
     dataset = dataset_free(dataset);
     job = job_free(job);
-    return plan.bytes[MEMORY_SNAPSHOT];
+    return plan;
+}
+
+static uint64_t copy_of(JobDevice device, bool blocking, bool ema, int zero_stage, int world_size)
+{
+    return plan_of(device, blocking, ema, zero_stage, world_size).bytes[MEMORY_SNAPSHOT];
 }
 
 /* A save that blocks copies where the host cannot read device memory. */
@@ -49,6 +54,21 @@ static void a_save_copies_where_the_host_cannot_read(void **state)
 
 #define GIB (UINT64_C(1) << 30)
 #define MIB (UINT64_C(1) << 20)
+
+/* Each of three comms has 4 MiB, or 4 KiB for each rank. */
+static void peers_blocks_have_room(void **state)
+{
+    (void)state;
+    static const struct {
+        int world_size;
+        uint64_t n_bytes;
+    } cases[] = {
+        {1, 0}, {2, 12 * MIB}, {1024, 12 * MIB}, {1025, 12 * MIB + 3 * 4096}, {16384, 192 * MIB}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++)
+        assert_int_equal(
+            plan_of(JOB_DEVICE_CPU, false, false, 0, cases[i].world_size).bytes[MEMORY_EXCHANGE],
+            cases[i].n_bytes);
+}
 
 /* Data and libraries of a rank whose stream lies elsewhere. */
 static uint64_t far_bytes(const StreamSize *size, bool compressed, const char *cache)
@@ -134,6 +154,7 @@ static void too_little_says_what_needs_less(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(a_save_copies_where_the_host_cannot_read),
+                                       cmocka_unit_test(peers_blocks_have_room),
                                        cmocka_unit_test(too_little_says_what_needs_less),
                                        cmocka_unit_test(small_data_need_little)};
     testing_job_open(&files);

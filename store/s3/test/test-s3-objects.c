@@ -597,6 +597,64 @@ static void test_delete_many(void **state)
     assert_tidy(0);
 }
 
+/* ---- pages ---- */
+
+/* None, one, a page and one key less or more: of a list, and of what is deleted at once. */
+static void test_pages(void **state)
+{
+    Store *store = *state;
+    static const size_t counts[] = {0, 1, 2, 999, 1000, 1001, 1002, 2000, 2001};
+    static char keys[2001][20];
+    static const char *pointers[ELEMENTSOF(keys)];
+    for (size_t c = 0; c < ELEMENTSOF(counts); c++) {
+        const size_t n = counts[c], pages = MAX(DIV_ROUND_UP(n, (size_t)1000), (size_t)1);
+        Error err = ERROR_INIT;
+        StoreList list = {0};
+        for (size_t i = 0; i < n; i++) {
+            char name[64];
+            (void)snprintf(keys[i], sizeof(keys[i]), "k/%04zu", i);
+            (void)snprintf(name, sizeof(name), PREFIX "/%s", keys[i]);
+            pointers[i] = keys[i];
+            fake_put(name, "x");
+        }
+        fake_put(PREFIX "/l", "stays");
+        fake.n[FAKE_LIST] = fake.n[FAKE_DELETE] = fake.n[FAKE_DELETE_MANY] = 0;
+        assert_int_equal(store_list(store, "k/", n, &list, &err), 0);
+        assert_int_equal(fake.n[FAKE_LIST], pages);
+        assert_int_equal(list.n_objects, n);
+        for (size_t i = 0; i < n; i++)
+            assert_string_equal(list.objects[i].key, keys[i]);
+        store_list_clear(&list);
+        if (n > 0)
+            assert_int_equal(store_list(store, "k/", n - 1, &list, &err), -E2BIG);
+        assert_int_equal(store_delete_many(store, pointers, n, &err), 0);
+        assert_int_equal(fake.n[FAKE_DELETE_MANY], n / 1000 + (n % 1000 > 1));
+        assert_int_equal(fake.n[FAKE_DELETE], n % 1000 == 1);
+        assert_true(fake_n_objects() == 1 && fake_has(PREFIX "/l"));
+    }
+}
+
+/* A thousand uploads that nobody finished are a page, too. */
+static void test_pages_of_uploads(void **state)
+{
+    Store *store = *state;
+    static const size_t counts[] = {0, 999, 1000, 1001};
+    for (size_t c = 0; c < ELEMENTSOF(counts); c++) {
+        Error err = ERROR_INIT;
+        size_t removed = 1;
+        for (size_t i = 0; i < counts[c]; i++) {
+            char name[64];
+            (void)snprintf(name, sizeof(name), PREFIX "/u/%04zu", i);
+            fake_begin_upload(name, 0);
+        }
+        fake.n[FAKE_UPLOADS] = 0;
+        assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
+        assert_int_equal(removed, counts[c]);
+        assert_int_equal(fake.n[FAKE_UPLOADS], counts[c] == 1001 ? 2 : 1);
+        assert_int_equal(fake_n_uploads(), 0);
+    }
+}
+
 int main(void)
 {
     for (size_t i = 0; i < sizeof(body); i++)
@@ -619,6 +677,8 @@ int main(void)
         TEST(test_list),
         TEST(test_sweep),
         TEST(test_delete_many),
+        TEST(test_pages),
+        TEST(test_pages_of_uploads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

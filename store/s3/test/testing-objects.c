@@ -37,7 +37,7 @@ FakeServer fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static Object objects[4096];
-static Upload uploads[64];
+static Upload uploads[1200];
 static Break breaks[32];
 static size_t n_objects, n_uploads, n_breaks, n_stalled, n_tellings;
 static S3Request *tellings[4096]; /* whose `done` is to be called */

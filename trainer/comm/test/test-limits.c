@@ -1,0 +1,407 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-limits.c - a rendezvous store whose tables are full, at their bounds: who is in stays, who is refused is
+ * told; who is slow; and a process whose descriptors are short. */
+
+#include "base/clock.h"
+#include "base/test/testing.h"
+#include "trainer/comm/address.h"
+#include "trainer/comm/comm.h"
+#include "trainer/comm/rendezvous-client.h"
+#include "trainer/comm/rendezvous-wire.h"
+#include "trainer/comm/test/testing-clock.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+
+#define MINUTE (60 * USEC_PER_SEC)
+
+static const uint8_t secret[COMM_SECRET_BYTES] = {1, 2, 3};
+static const CommKey key = {.generation = 7, .secret = secret};
+
+static uint64_t in(uint64_t usec) { return clock_boottime_usec() + usec; }
+
+static int dial(const char *address)
+{
+    Error err = ERROR_INIT;
+    struct addrinfo *to = NULL;
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(address_resolve(address, true, &to, &err), 0);
+    assert_int_equal(connect(fd, to->ai_addr, to->ai_addrlen), 0);
+    freeaddrinfo(to);
+    return fd;
+}
+
+static bool has_ended(int fd)
+{
+    char byte;
+    return recv(fd, &byte, 1, 0) <= 0;
+}
+
+/* ---- the store ---- */
+
+static Rendezvous *open_store(int world_size)
+{
+    Error err = ERROR_INIT;
+    Rendezvous *store = NULL;
+    if (rendezvous_new("127.0.0.1", world_size, &key, &store, &err) < 0)
+        fail_msg("%s", err.text);
+    return store;
+}
+
+static int set(const Rendezvous *store, const char *name, const void *value, size_t n, Error *err)
+{
+    return rendezvous_set(rendezvous_address(store), &key, name, value, n, in(MINUTE), err);
+}
+
+static void assert_has(const Rendezvous *store, const char *name, const void *value, size_t n)
+{
+    static char got[RENDEZVOUS_VALUE_MAX];
+    Error err = ERROR_INIT;
+    size_t n_got;
+    if (rendezvous_look(rendezvous_address(store), &key, name, got, sizeof(got), &n_got, in(MINUTE),
+                        &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(n_got, n);
+    assert_memory_equal(got, value, n);
+}
+
+static void a_full_store_keeps_what_it_has(void **state)
+{
+    (void)state;
+    enum { KEYS = 4 * 1 + 1024 };
+    _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
+    Error err = ERROR_INIT;
+    char name[32];
+    for (int i = 0; i < KEYS; i++) {
+        (void)snprintf(name, sizeof(name), "key/%d", i);
+        assert_int_equal(set(store, name, name, strlen(name), &err), 0);
+    }
+    for (int i = 0; i < 2; i++) { /* not once, and then it has room */
+        assert_int_equal(set(store, "one more", "x", 1, &err), -ENOSPC);
+        assert_non_null(strstr(err.text, "setting one more: No space left on device"));
+        assert_int_equal(set(store, "one more", "", 0, &err), -ENOSPC);
+    }
+    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* said again */
+    assert_int_equal(set(store, "key/1", "key/2", 5, &err), -EEXIST);
+    assert_int_equal(set(store, "key/2", "key/", 4, &err), -EEXIST);
+    for (int i = 0; i < KEYS; i += KEYS / 9) {
+        (void)snprintf(name, sizeof(name), "key/%d", i);
+        assert_has(store, name, name, strlen(name));
+    }
+    (void)snprintf(name, sizeof(name), "key/%d", KEYS - 1);
+    assert_has(store, name, name, strlen(name));
+}
+
+static void the_bytes_of_a_store_are_bounded(void **state)
+{
+    (void)state;
+    enum { FULL = (64 << 20) / RENDEZVOUS_VALUE_MAX };
+    static char value[RENDEZVOUS_VALUE_MAX];
+    _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
+    Error err = ERROR_INIT;
+    char name[32];
+    for (int i = 0; i < FULL; i++) {
+        (void)snprintf(name, sizeof(name), "key/%d", i);
+        memcpy(value, name, sizeof(name));
+        assert_int_equal(set(store, name, value, sizeof(value), &err), 0);
+    }
+    assert_int_equal(set(store, "one byte", "x", 1, &err), -ENOSPC);
+    assert_int_equal(set(store, "nothing", "", 0, &err), 0);
+    assert_has(store, name, value, sizeof(value));
+    assert_has(store, "nothing", "", 0);
+}
+
+/* Asks for a key, and waits; so many bytes of its name are said. */
+static void ask_for(int fd, const char *name, size_t n_said)
+{
+    RendezvousGreeting greeting;
+    assert_int_equal(recv(fd, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    RendezvousRequest request = {.magic = htole32(RENDEZVOUS_MAGIC),
+                                 .operation = htole32(RENDEZVOUS_GET),
+                                 .key_bytes = htole32((uint32_t)strlen(name)),
+                                 .argument = htole32(RENDEZVOUS_WAIT_MSEC_MAX)};
+    proof_digest(name, strlen(name), request.digest);
+    const RendezvousAsked asked = rendezvous_asked(&greeting, &request);
+    proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
+    assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
+    assert_int_equal(send(fd, name, n_said, MSG_NOSIGNAL), n_said);
+}
+
+static int come_and_wait(const Rendezvous *store)
+{
+    int fd = dial(rendezvous_address(store));
+    ask_for(fd, "k", 1);
+    return fd;
+}
+
+/* Each rank may have four connections, and a world 64 more. */
+static void no_rank_that_waits_makes_way(void **state)
+{
+    (void)state;
+    for (int world = 1; world <= 3; world += 2) {
+        enum { MOST = 4 * 3 + 64 };
+        const int n = 4 * world + 64;
+        int waiting[MOST];
+        Error err = ERROR_INIT;
+        char value[8];
+        size_t n_value;
+        _cleanup_(rendezvous_freep) Rendezvous *store = open_store(world);
+        for (int i = 0; i < n; i++)
+            waiting[i] = come_and_wait(store);
+        int more = come_and_wait(store); /* accepted behind all of them */
+        assert_true(has_ended(more));    /* without a word */
+        (void)close(more);
+        assert_int_equal(rendezvous_get(rendezvous_address(store), &key, "k", value, sizeof(value),
+                                        &n_value, in(100000), &err),
+                         -ECONNRESET);
+        assert_non_null(strstr(err.text, "waiting for k"));
+        assert_non_null(strstr(err.text, rendezvous_address(store)));
+        (void)close(waiting[0]); /* its place is free as soon as the store has looked */
+        assert_int_equal(set(store, "k", "v", 1, &err), 0);
+        for (int i = 1; i < n; i++) {
+            RendezvousAnswer answer;
+            assert_int_equal(recv(waiting[i], &answer, sizeof(answer), MSG_WAITALL),
+                             sizeof(answer));
+            assert_true(answer.status == 0 && le32toh(answer.value_bytes) == 1);
+            (void)close(waiting[i]);
+        }
+    }
+}
+
+/* ---- who is slow ---- */
+
+static pthread_t tests_thread;
+static atomic_bool store_is_late;
+static atomic_int n_polls; /* of other threads */
+
+static void be_late_if_told(void)
+{
+    if (!pthread_equal(pthread_self(), tests_thread) && atomic_load(&store_is_late))
+        clock_be_late();
+}
+
+static void count_polls(const struct pollfd *fds, nfds_t n)
+{
+    (void)fds;
+    if (n > 0 && !pthread_equal(pthread_self(), tests_thread))
+        (void)atomic_fetch_add(&n_polls, 1);
+}
+
+/* Hooks are set while there is one thread. */
+static Rendezvous *open_hooked_store(void)
+{
+    tests_thread = pthread_self();
+    atomic_store(&store_is_late, false);
+    atomic_store(&n_polls, 0);
+    clock_hooks = (ClockHooks){.before_reading = be_late_if_told, .before_poll = count_polls};
+    return open_store(2);
+}
+
+static Rendezvous *free_hooked_store(Rendezvous *store)
+{
+    store = rendezvous_free(store);
+    clock_hooks = (ClockHooks){0};
+    return store;
+}
+
+/* An hour passes for the store. */
+static void let_an_hour_pass(const Rendezvous *store)
+{
+    atomic_store(&store_is_late, true);
+    (void)close(dial(rendezvous_address(store))); /* ends its poll */
+}
+
+/* A connection that takes little at a time, and does not wait for ever. */
+static int dial_slowly(const Rendezvous *store)
+{
+    Error err = ERROR_INIT;
+    struct addrinfo *to = NULL;
+    const int segment = 536, room = 2304;
+    const struct timeval minute = {.tv_sec = 60};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(setsockopt(fd, IPPROTO_TCP, TCP_MAXSEG, &segment, sizeof(segment)), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &room, sizeof(room)), 0);
+    assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &minute, sizeof(minute)), 0);
+    assert_int_equal(address_resolve(rendezvous_address(store), true, &to, &err), 0);
+    assert_int_equal(connect(fd, to->ai_addr, to->ai_addrlen), 0);
+    freeaddrinfo(to);
+    return fd;
+}
+
+/* All that comes until the end. */
+static size_t take_all(int fd, char *to, size_t max)
+{
+    size_t n = 0;
+    ssize_t more;
+    while (n < max && (more = recv(fd, to + n, max - n, 0)) > 0)
+        n += (size_t)more;
+    return n;
+}
+
+static void an_answer_is_written_as_it_is_taken(void **state)
+{
+    (void)state;
+    static char value[RENDEZVOUS_VALUE_MAX], got[sizeof(value) + 100];
+    const size_t n_answer = sizeof(RendezvousAnswer) + sizeof(value);
+    Error err = ERROR_INIT;
+    for (size_t i = 0; i < sizeof(value); i++)
+        value[i] = (char)(i * 7 + (i >> 8));
+    for (int takes = 1; takes >= 0; takes--) {
+        Rendezvous *store = open_hooked_store();
+        int fd = dial_slowly(store), other = dial_slowly(store);
+        ask_for(fd, "k", 1);
+        ask_for(other, "k", 1);
+        assert_int_equal(set(store, "k", value, sizeof(value), &err), 0);
+        assert_has(store, "k", value, sizeof(value)); /* others are served meanwhile */
+        if (takes) {
+            assert_int_equal(take_all(fd, got, sizeof(got)), n_answer);
+            assert_memory_equal(got + sizeof(RendezvousAnswer), value, sizeof(value));
+            assert_int_equal(take_all(other, got, sizeof(got)), n_answer);
+        } else { /* who takes nothing for five seconds is left */
+            let_an_hour_pass(store);
+            assert_int_equal(set(store, "another", "x", 1, &err), 0);
+            assert_in_range(take_all(fd, got, sizeof(got)), 0, n_answer - 1);
+        }
+        (void)close(fd);
+        (void)close(other);
+        store = free_hooked_store(store);
+    }
+}
+
+/* The one has proven that it is a rank, and says half of its key; the other says half of its request. */
+static void who_says_half_is_left(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    RendezvousGreeting greeting;
+    Rendezvous *store = open_hooked_store();
+    int rank = dial(rendezvous_address(store)), stranger = dial(rendezvous_address(store));
+    ask_for(rank, "key", 1);
+    assert_int_equal(recv(stranger, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(send(stranger, &greeting, 8, MSG_NOSIGNAL), 8);
+    assert_int_equal(set(store, "both are here", "x", 1, &err), 0);
+    assert_true(recv(rank, &greeting, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+    assert_true(recv(stranger, &greeting, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
+    let_an_hour_pass(store);
+    assert_true(has_ended(rank));
+    assert_true(has_ended(stranger));
+    (void)close(rank);
+    (void)close(stranger);
+    store = free_hooked_store(store);
+}
+
+/* A process that has no descriptor for who comes serves those that it has, and looks again soon. */
+static void descriptors_may_be_short(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    struct rlimit files, few;
+    RendezvousGreeting greeting;
+    Rendezvous *store = open_hooked_store();
+    int waits = dial(rendezvous_address(store));
+    ask_for(waits, "k", 1);
+    assert_int_equal(set(store, "it waits", "x", 1, &err), 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
+    int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* the lowest number that is free */
+    few = (struct rlimit){.rlim_cur = (rlim_t)late + 1, .rlim_max = files.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    to.sin_port = htons((uint16_t)atoi(strrchr(rendezvous_address(store), ':') + 1));
+    atomic_store(&n_polls, 0);
+    assert_int_equal(connect(late, (struct sockaddr *)&to, sizeof(to)), 0);
+    usleep(50000); /* so that it most likely has looked; the test holds either way */
+    const int n = atomic_load(&n_polls);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
+    assert_in_range(n, 0, 10); /* it does not look all the time */
+    assert_int_equal(recv(late, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(set(store, "k", "v", 1, &err), 0);
+    assert_true(recv(waits, &greeting, 1, 0) == 1);
+    (void)close(waits);
+    (void)close(late);
+    store = free_hooked_store(store);
+}
+
+/* A connection that was reset is forgotten; it is not looked at again and again. */
+static void who_is_reset_is_forgotten(void **state)
+{
+    (void)state;
+    const struct linger at_once = {.l_onoff = 1};
+    Error err = ERROR_INIT;
+    RendezvousGreeting greeting;
+    Rendezvous *store = open_hooked_store();
+    int waits = come_and_wait(store), reads = dial(rendezvous_address(store));
+    assert_int_equal(recv(reads, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
+    assert_int_equal(send(reads, &greeting, 8, MSG_NOSIGNAL), 8);
+    assert_int_equal(set(store, "both are here", "x", 1, &err), 0);
+    for (int i = 0; i < 2; i++) {
+        int fd = i ? reads : waits;
+        assert_int_equal(setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once)), 0);
+        (void)close(fd);
+    }
+    assert_int_equal(set(store, "both have gone", "x", 1, &err), 0);
+    atomic_store(&n_polls, 0);
+    usleep(20000); /* time enough to look often; the test holds either way */
+    assert_in_range(atomic_load(&n_polls), 0, 10);
+    store = free_hooked_store(store);
+}
+
+/* Whether a thread of this process, other than this one, leaves that signal alone. */
+static bool other_thread_blocks(int signal)
+{
+    bool blocks = false;
+    DIR *tasks = opendir("/proc/self/task");
+    assert_non_null(tasks);
+    for (const struct dirent *entry; (entry = readdir(tasks));) {
+        char path[300], line[256];
+        unsigned long long mask = 0;
+        (void)snprintf(path, sizeof(path), "/proc/self/task/%s/status",
+                       entry->d_name); /* it fits */
+        FILE *status = atoi(entry->d_name) == gettid() ? NULL : fopen(path, "re");
+        while (status && fgets(line, sizeof(line), status))
+            if (strncmp(line, "SigBlk:", 7) == 0)
+                mask = strtoull(line + 7, NULL, 16);
+        if (status)
+            (void)fclose(status);
+        blocks |= (mask >> (signal - 1) & 1) != 0;
+    }
+    (void)closedir(tasks);
+    return blocks;
+}
+
+static void signals_are_the_main_threads(void **state)
+{
+    (void)state;
+    sigset_t before, after;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    for (int signal = 1; signal < 32; signal++)
+        assert_int_equal(sigismember(&before, signal), sigismember(&after, signal));
+    assert_true(other_thread_blocks(SIGTERM));
+    assert_true(other_thread_blocks(SIGCHLD));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_full_store_keeps_what_it_has),
+        cmocka_unit_test(the_bytes_of_a_store_are_bounded),
+        cmocka_unit_test(no_rank_that_waits_makes_way),
+        cmocka_unit_test(an_answer_is_written_as_it_is_taken),
+        cmocka_unit_test(who_says_half_is_left),
+        cmocka_unit_test(descriptors_may_be_short),
+        cmocka_unit_test(who_is_reset_is_forgotten),
+        cmocka_unit_test(signals_are_the_main_threads),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
