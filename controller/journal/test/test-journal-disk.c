@@ -250,7 +250,7 @@ static ino_t inode_of(const char *path)
     return stat(path, &st) < 0 ? 0 : st.st_ino;
 }
 
-/* The new part cannot take its place: the present one has its name back, and no full disk takes it for the one before. */
+/* The new part cannot take its place: the present one has its name back, where no full disk takes from. */
 static void a_part_that_cannot_take_its_place(void **state)
 {
     Life *s = *state;
