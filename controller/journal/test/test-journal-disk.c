@@ -179,13 +179,14 @@ static void what_is_lost_is_said(void **state)
     life_tick(s);
     disk.on = false;
     assert_non_null(strstr(s->said, "events.jsonl: Input/output error; events are not recorded"));
+    const uint64_t failed_usec = s->now_usec;
     s->said[0] = '\0';
     life_tick(s);
     life_put_node(s, "n3");
-    s->now_usec += 59 * USEC_PER_SEC;
-    life_tick(s);
+    s->now_usec = failed_usec + 60 * USEC_PER_SEC - 10 * USEC_PER_MSEC - 2;
+    life_tick(s); /* a microsecond too early; a tick takes 10 ms and one */
     assert_string_equal(s->said, "");
-    s->now_usec += USEC_PER_SEC;
+    s->now_usec = failed_usec + 60 * USEC_PER_SEC - 10 * USEC_PER_MSEC - 1;
     life_tick(s);
     assert_non_null(strstr(s->said, "is written again, without 4 events and 0 decisions\n"));
     LifeParts seen = life_check(s);

