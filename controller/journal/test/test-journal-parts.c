@@ -151,6 +151,47 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
     assert_int_equal(seen.n_unfit, 1);
 }
 
+/* The answer tells of a write that the watch has not shown yet: it is still under way. */
+static void a_write_that_was_not_shown_is_under_way(void **state)
+{
+    Life *s = *state;
+    life_open(s, 64 << 10);
+    s->holds = true;
+    life_begin_job(s);
+    life_tell(s, (Event){.kind = EVENT_OUTCOME,
+                         .id = s->held_id,
+                         .outcome = OUTCOME_DONE,
+                         .revision = s->revision + 100000});
+    s->now_usec += 100 * USEC_PER_SEC;
+    off_t size = 0;
+    while (s->n_parts == 1) {
+        size = size_of(s);
+        life_put_node(s, "n1");
+    }
+    assert_true(size >= 32 << 10);
+    assert_int_equal(life_check(s).n_unfit, 1);
+}
+
+/* A tick that comes late calls no node lost, then and in a replay. */
+static void a_stall_is_replayed(void **state)
+{
+    char key[KEY_MAX];
+    Life *s = *state;
+    life_open(s, LIFE_LARGE);
+    life_begin_job(s);
+    const int n_decisions = s->n_decisions;
+    life_put(s, key_of("lab", KEY_NODES, "n2", key), NULL, 0);
+    s->now_usec += 60 * USEC_PER_SEC;
+    s->stalled = true;
+    life_tick(s);
+    assert_int_equal(s->n_decisions, n_decisions);
+    s->now_usec += 2 * USEC_PER_SEC;
+    life_tick(s);
+    assert_true(s->n_decisions > n_decisions);
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+}
+
 /* New processes over the same folder: each begins with a head of its own, in the part that is there or a new one. */
 static void restarts_go_on(void **state)
 {
@@ -274,6 +315,8 @@ int main(void)
         WITH_LIFE(who_was_deposed_leads_again),
         WITH_LIFE(who_is_deposed_records_what_it_sees),
         WITH_LIFE(an_answer_to_an_earlier_term_ends_nothing),
+        WITH_LIFE(a_write_that_was_not_shown_is_under_way),
+        WITH_LIFE(a_stall_is_replayed),
         WITH_LIFE(restarts_go_on),
         WITH_LIFE(a_large_part_ends_at_a_start),
         WITH_LIFE(no_value_ends_the_recording),

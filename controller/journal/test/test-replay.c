@@ -7,6 +7,7 @@
 #include "base/test/testing.h"
 #include "controller/journal/test/testing-life.h"
 
+#include <malloc.h>
 #include <string.h>
 
 enum { LINES_MAX = 512 };
@@ -237,6 +238,7 @@ static void lines_of_others(void **state)
         {"{\"decision\":1,\"job\":\"a\",\"now\":1,\"real\":1}\n", -EINVAL, 0, "does"},
         {"{\"journal\":1}\n", -EINVAL, 0, "version"},
         {"[]\n", -EINVAL, 0, "expected a JSON object"},
+        {"{\"tock\":true,\"now\":1,\"real\":1}\n", -EINVAL, 0, "line: neither event nor decision"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Told told = {0};
@@ -267,6 +269,27 @@ static void a_line_without_an_end(void **state)
     assert_non_null(strstr(err.text, "the line is longer than 16 MiB"));
 }
 
+/* What stays would grow with each replay that ends early. The sanitizers have no such figure. */
+static void nothing_stays_in_memory(void **state)
+{
+    const Life *s = *state;
+    size_t n_bytes[6], at = 1;
+    while (!is_decision(at))
+        at++;
+    for (size_t i = 0; i < ELEMENTSOF(n_bytes); i++) {
+        Told told = {0};
+        Error err = ERROR_INIT;
+        assert_int_equal(replay_with(s, at, "{\"tick\":tr\n", false, &told, &err), -EINVAL);
+        assert_int_equal(replay_with(s, at, "[]\n", true, &told, &err), -EINVAL);
+        assert_int_equal(replay_with(s, at, "", false, &told, &err), 0);
+        n_bytes[i] = mallinfo2().uordblks;
+    }
+    bool grows = true;
+    for (size_t i = 1; i < ELEMENTSOF(n_bytes); i++)
+        grows = grows && n_bytes[i] > n_bytes[i - 1];
+    assert_false(grows);
+}
+
 static void a_file_that_is_not_there(void **state)
 {
     const Life *s = *state;
@@ -291,6 +314,7 @@ int main(void)
         CASE(lines_of_others),
         CASE(a_line_without_an_end),
         CASE(a_file_that_is_not_there),
+        CASE(nothing_stays_in_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -210,6 +210,7 @@ json_t *life_end_journal(Life *s)
     const char *at = strstr(s->said, "record: ");
     if (at)
         assert_int_equal(sscanf(at, "record: %lld %*s and %lld", &events, &decisions), 2);
+    assert_true(!at || events + decisions > 0);
     return json_pack("{s:b, s:I, s:I}", "restart", 1, "lost_events", (json_int_t)events,
                      "lost_decisions", (json_int_t)decisions);
 }
