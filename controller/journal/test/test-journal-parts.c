@@ -236,6 +236,11 @@ static void no_value_ends_the_recording(void **state)
     life_put(s, key_of("lab", KEY_NODES, "n4", key), bytes, sizeof(bytes) - 1);
     life_put(s, key_of("lab", KEY_CORDONS, "n4", key), half, sizeof(half) - 1);
     life_put(s, key_of("lab", KEY_CORDONS, "n5", key), "", 0);
+    _cleanup_free_ char *text = NULL;
+    Error err = ERROR_INIT;
+    assert_int_equal(file_read(s->path, 1 << 24, &text, NULL, &err), 0);
+    assert_non_null(
+        strstr(text, "\"value\":\"{\\\"v\\\":2,\\\"name\\\":\\\"?")); /* what there is of it */
     for (int64_t generation = 1; generation < 6; generation++)
         life_lose_a_rank(s, generation);
     LifeParts seen = life_check(s);
