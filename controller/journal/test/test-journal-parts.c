@@ -151,6 +151,24 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
     assert_int_equal(seen.n_unfit, 1);
 }
 
+/* What was under way when leadership was lost is not any more, though no answer comes. */
+static void a_lost_term_has_nothing_under_way(void **state)
+{
+    Life *s = *state;
+    life_open(s, 64 << 10);
+    s->holds = true;
+    life_begin_job(s);
+    life_tell(s, (Event){.kind = EVENT_DEPOSED});
+    s->now_usec += 100 * USEC_PER_SEC;
+    off_t size = 0;
+    while (s->n_parts == 1) {
+        size = size_of(s);
+        life_put_node(s, "n1");
+    }
+    assert_true(size < 20 << 10); /* the first bound */
+    assert_int_equal(life_check(s).n_unfit, 0);
+}
+
 /* The answer tells of a write that the watch has not shown yet: it is still under way. */
 static void a_write_that_was_not_shown_is_under_way(void **state)
 {
@@ -320,6 +338,7 @@ int main(void)
         WITH_LIFE(who_was_deposed_leads_again),
         WITH_LIFE(who_is_deposed_records_what_it_sees),
         WITH_LIFE(an_answer_to_an_earlier_term_ends_nothing),
+        WITH_LIFE(a_lost_term_has_nothing_under_way),
         WITH_LIFE(a_write_that_was_not_shown_is_under_way),
         WITH_LIFE(a_stall_is_replayed),
         WITH_LIFE(restarts_go_on),

@@ -282,6 +282,7 @@ static void nothing_stays_in_memory(void **state)
         assert_int_equal(replay_with(s, at, "{\"tick\":tr\n", false, &told, &err), -EINVAL);
         assert_int_equal(replay_with(s, at, "[]\n", true, &told, &err), -EINVAL);
         assert_int_equal(replay_with(s, at, "", false, &told, &err), 0);
+        assert_int_equal(replay_with(s, at, text, true, &told, &err), 0); /* two heads and more */
         n_bytes[i] = mallinfo2().uordblks;
     }
     bool grows = true;
