@@ -13,9 +13,9 @@
 typedef struct Simulation {
     const Arguments *arguments;
     uint64_t from_usec, until_usec;
-    long long n_events, n_decisions, n_differences, n_ignored;
+    long long n_events, n_decisions, n_differences, n_ignored, n_cut, lost_events, lost_decisions;
     size_t first_difference; /* its line */
-    bool cut;
+    bool cut;                /* the last line was */
     char version[32];
     json_t *transitions; /* with -o json */
 } Simulation;
@@ -59,6 +59,25 @@ static void take_decision(Simulation *s, const ReplayReport *r)
     }
 }
 
+static void take_head(Simulation *s, const ReplayReport *r)
+{
+    const JournalHead *head = r->head;
+    s->cut = false; /* what was cut came before it */
+    s->lost_events += head->lost_events;
+    s->lost_decisions += head->lost_decisions;
+    (void)snprintf(s->version, sizeof(s->version), "%s", head->version);
+    if (s->transitions)
+        return;
+    printf("# line %zu: a controller of cluster %s, version %s, %lld record%s to begin with%s\n",
+           r->line, head->cluster, head->version, (long long)head->n_snapshot,
+           head->n_snapshot == 1 ? "" : "s",
+           head->calm ? "" : "; something was under way, so the first decisions may differ");
+    if (head->lost_events > 0 || head->lost_decisions > 0)
+        printf("# before it %lld event%s and %lld decision%s could not be written\n",
+               (long long)head->lost_events, head->lost_events == 1 ? "" : "s",
+               (long long)head->lost_decisions, head->lost_decisions == 1 ? "" : "s");
+}
+
 static int on_report(const ReplayReport *r, void *userdata)
 {
     Simulation *s = userdata;
@@ -66,14 +85,7 @@ static int on_report(const ReplayReport *r, void *userdata)
     char date[TIME_TEXT_BYTES];
     switch (r->kind) {
     case REPLAY_HEAD:
-        (void)snprintf(s->version, sizeof(s->version), "%s", r->head->version);
-        if (!s->transitions)
-            printf("# line %zu: a controller of cluster %s, version %s, %lld record%s to begin "
-                   "with%s\n",
-                   r->line, r->head->cluster, r->head->version, (long long)r->head->n_snapshot,
-                   r->head->n_snapshot == 1 ? "" : "s",
-                   r->head->calm ? ""
-                                 : "; something was under way, so the first decisions may differ");
+        take_head(s, r);
         break;
     case REPLAY_EVENT:
         if (r->real_usec > s->until_usec)
@@ -90,6 +102,7 @@ static int on_report(const ReplayReport *r, void *userdata)
         break;
     case REPLAY_CUT:
         s->cut = true;
+        s->n_cut++;
         break;
     }
     return 0;
@@ -110,6 +123,13 @@ static void print_end(const Simulation *s)
     if (s->n_ignored > 0)
         printf("%lld record%s left out: this version cannot read them.\n", s->n_ignored,
                s->n_ignored == 1 ? " was" : "s were");
+    if (s->lost_events > 0 || s->lost_decisions > 0)
+        printf("%lld event%s and %lld decision%s are missing: their lines could not be written.\n",
+               s->lost_events, s->lost_events == 1 ? "" : "s", s->lost_decisions,
+               s->lost_decisions == 1 ? "" : "s");
+    if (s->n_cut > s->cut)
+        printf("%lld line%s cut when a controller died, and another went on.\n", s->n_cut - s->cut,
+               s->n_cut - s->cut == 1 ? " was" : "s were");
     if (s->cut)
         printf("The last line was cut when its controller died.\n");
 }
@@ -120,11 +140,13 @@ static void print_result(Simulation *s)
         print_end(s);
         return;
     }
-    print_json(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:o}", "file",
+    print_json(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}", "file",
                          s->arguments->operand, "version", s->version, "present_version",
                          SDTRAIN_VERSION, "events", (json_int_t)s->n_events, "decisions",
                          (json_int_t)s->n_decisions, "differences", (json_int_t)s->n_differences,
-                         "ignored", (json_int_t)s->n_ignored, "cut", s->cut, "transitions",
+                         "ignored", (json_int_t)s->n_ignored, "cut", s->cut, "cut_lines",
+                         (json_int_t)s->n_cut, "lost_events", (json_int_t)s->lost_events,
+                         "lost_decisions", (json_int_t)s->lost_decisions, "transitions",
                          s->transitions));
 }
 

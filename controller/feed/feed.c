@@ -162,6 +162,14 @@ bool feed_node_knows(const Feed *feed, const char *node, const char *feature)
     return node_knows(&record, feature);
 }
 
+/* Ids are ours. One with another byte would fit into no line of JSON, in which what is known and recorded is kept. */
+static bool is_ascii(const char *text)
+{
+    while (*text >= ' ' && *text < 0x7f)
+        text++;
+    return !*text;
+}
+
 /* Parses the part of a key after the kind: a name, or job/generation/node. */
 static int parse_rest(KeyKind kind, const char *rest, Event *ret)
 {
@@ -173,10 +181,8 @@ static int parse_rest(KeyKind kind, const char *rest, Event *ret)
     if (strlen(rest) >= sizeof(ret->name) || strchr(rest, '/'))
         return -EINVAL;
     memcpy(ret->name, rest, strlen(rest) + 1);
-    return kind == KEY_INCIDENTS || kind == KEY_ALERTS || kind == KEY_REQUESTS ||
-                   name_is_valid(ret->name)
-               ? 0
-               : -EINVAL;
+    const bool is_id = kind == KEY_INCIDENTS || kind == KEY_ALERTS || kind == KEY_REQUESTS;
+    return (is_id ? is_ascii(ret->name) : name_is_valid(ret->name)) ? 0 : -EINVAL;
 }
 
 /* A job file that does not parse is a fact too: the job fails with the parser's words. */

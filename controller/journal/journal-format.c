@@ -82,10 +82,15 @@ int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, 
 json_t *journal_head_json(const JournalHead *head)
 {
     json_t *limits = numbers_json(limits_numbers, ELEMENTSOF(limits_numbers), &head->limits);
-    return json_pack("{s:i, s:s, s:s, s:o, s:o, s:I, s:b}", "journal", JOURNAL_VERSION, "version",
-                     head->version, "cluster", head->cluster, "config",
-                     journal_config_json(&head->config), "limits", limits, "snapshot",
-                     (json_int_t)head->n_snapshot, "calm", head->calm);
+    json_t *line = json_pack("{s:i, s:s, s:s, s:o, s:o, s:I, s:b}", "journal", JOURNAL_VERSION,
+                             "version", head->version, "cluster", head->cluster, "config",
+                             journal_config_json(&head->config), "limits", limits, "snapshot",
+                             (json_int_t)head->n_snapshot, "calm", head->calm);
+    if (line && (head->lost_events > 0 || head->lost_decisions > 0)) {
+        (void)json_object_set_new(line, "lost_events", json_integer(head->lost_events));
+        (void)json_object_set_new(line, "lost_decisions", json_integer(head->lost_decisions));
+    } /* else out of memory: the replay says nothing of them */
+    return line;
 }
 
 int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error *err)
@@ -98,6 +103,8 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     json_get_text(&r, "cluster", JSON_REQUIRED, ret->cluster, sizeof(ret->cluster));
     json_get_int(&r, "snapshot", JSON_REQUIRED, 0, INT32_MAX, &ret->n_snapshot);
     json_get_bool(&r, "calm", JSON_REQUIRED, &ret->calm);
+    json_get_int(&r, "lost_events", JSON_OPTIONAL, 0, INT64_MAX, &ret->lost_events);
+    json_get_int(&r, "lost_decisions", JSON_OPTIONAL, 0, INT64_MAX, &ret->lost_decisions);
     JsonReader config = json_get_object(&r, "config", JSON_REQUIRED);
     config_read(&config, &ret->config);
     json_close(&config); /* its error is r's */
@@ -106,9 +113,7 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     json_close(&limits); /* likewise */
     if (!name_is_valid(ret->cluster))
         json_refuse(&r, "cluster", "\"%s\" is not a name", ret->cluster);
-    if (ret->limits.incidents <= ret->config.incidents_kept)
-        json_refuse(&r, "limits", "incidents: %d is not more than incidents_kept, %d",
-                    ret->limits.incidents, ret->config.incidents_kept);
+    ret->config.incidents_kept = MIN(ret->config.incidents_kept, ret->limits.incidents - 1);
     return json_close(&r);
 }
 

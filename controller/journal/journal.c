@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/message-id.h"
+#include "base/printable.h"
 
 #include <fcntl.h>
 #include <limits.h>
@@ -35,6 +36,7 @@ struct Journal {
     uint64_t soft_bytes, hard_bytes, max_bytes, n_bytes;
     /* what is under way */
     int in_flight;
+    int64_t newest_id, forgotten_id; /* decisions: the newest, and the newest of an earlier term */
     int64_t written_revision, seen_revision;
     uint64_t vanished_usec;
 };
@@ -135,8 +137,11 @@ static int write_part(Journal *journal, bool calm)
     r = r < 0 ? r : write_snapshot(journal, fd, places);
     if (r == 0 && rename(journal->path, journal->old_path) < 0 && errno != ENOENT)
         r = -errno;
-    if (r == 0 && rename(journal->new_path, journal->path) < 0)
+    if (r == 0 && rename(journal->new_path, journal->path) < 0) {
         r = -errno;
+        (void)rename(journal->old_path,
+                     journal->path); /* a full disk takes what lies at old_path */
+    }
     if (r < 0) {
         journal->n_bytes = n_bytes;
         (void)unlink(journal->new_path); /* it is truncated next time, if it stays */
@@ -147,18 +152,26 @@ static int write_part(Journal *journal, bool calm)
     json_decref(journal->present);
     journal->present = TAKE_PTR(places);
     journal->broken = false;
+    journal->head.lost_events = journal->head.lost_decisions = 0; /* this part's head says them */
     set_bounds(journal, journal->n_bytes);
     return 0;
 }
+
+static bool is_full(int r) { return r == -ENOSPC || r == -EDQUOT; }
 
 /* The part before the present one goes when another begins. On a full disk none can, so that it would stay for ever: it
  * goes first there. */
 static int begin_part(Journal *journal, bool calm)
 {
     int r = write_part(journal, calm);
-    if (r != -ENOSPC && r != -EDQUOT)
+    if (!is_full(r))
         return r;
-    return unlink(journal->old_path) < 0 ? r : write_part(journal, calm);
+    struct stat st;
+    if (stat(journal->old_path, &st) < 0 || unlink(journal->old_path) < 0)
+        return r;
+    log_warning("record: the disk is full: %s and its %lld bytes made way", journal->old_path,
+                (long long)st.st_size);
+    return write_part(journal, calm);
 }
 
 /* The file stays open: a new part needs the lines that it holds. */
@@ -175,6 +188,7 @@ static void give_up(Journal *journal, uint64_t now_usec, int r)
 static void make_ready(Journal *journal, uint64_t now_usec)
 {
     bool calm = is_calm(journal, now_usec), was_broken = journal->broken;
+    const int64_t events = journal->head.lost_events, decisions = journal->head.lost_decisions;
     if (was_broken ? now_usec < journal->retry_usec
                    : journal->n_bytes < (calm ? journal->soft_bytes : journal->hard_bytes))
         return;
@@ -182,19 +196,21 @@ static void make_ready(Journal *journal, uint64_t now_usec)
     if (r < 0)
         give_up(journal, now_usec, r);
     else if (was_broken)
-        log_info("record: %s is written again", journal->path);
+        log_info("record: %s is written again, without %lld event%s and %lld decision%s",
+                 journal->path, (long long)events, events == 1 ? "" : "s", (long long)decisions,
+                 decisions == 1 ? "" : "s");
 }
 
 /* ---- lines ---- */
 
-/* Returns false if the line is not in the file. */
-static bool write_line(Journal *journal, const Event *event, json_t *line, Place *ret)
+/* Returns false if the line is not in the file: it counts as lost then. */
+static bool write_line(Journal *journal, const Event *event, json_t *line, int64_t *lost,
+                       Place *ret)
 {
-    if (journal->broken)
-        return false;
-    int r = write_text(journal, journal->fd, line, ret);
-    if (r < 0)
+    int r = journal->broken ? -EIO : write_text(journal, journal->fd, line, ret);
+    if (r < 0 && !journal->broken)
         give_up(journal, event->now_usec, r);
+    *lost += r < 0;
     return r == 0;
 }
 
@@ -217,7 +233,7 @@ static json_t *stamped(json_t *line, const Event *event)
 static void write_state(Journal *journal, const Event *event, const char *key, json_t *line)
 {
     Place place;
-    bool written = write_line(journal, event, line, &place);
+    bool written = write_line(journal, event, line, &journal->head.lost_events, &place);
     (void)json_object_del(journal->present, key); /* so that it goes to the end; may be new */
     int r = written ? json_object_set_new(journal->present, key, place_json(place))
                     : json_object_set(journal->present, key, line);
@@ -229,18 +245,36 @@ static void write_state(Journal *journal, const Event *event, const char *key, j
 static void write_end(Journal *journal, const Event *event, const char *key, json_t *line)
 {
     Place ignored;
-    (void)write_line(journal, event, line, &ignored); /* it has said what is wrong */
-    (void)json_object_del(journal->present, key);     /* it may never have been there */
+    (void)write_line(journal, event, line, &journal->head.lost_events,
+                     &ignored);                   /* it is counted */
+    (void)json_object_del(journal->present, key); /* it may never have been there */
 }
 
-void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value)
+/* A value that no line can hold, with a zero or no UTF-8, is no record. What is written instead ends with a character
+ * that keeps it unreadable. */
+static json_t *value_json(const char *value, size_t n_value)
+{
+    json_t *whole = memchr(value, 0, n_value) ? NULL : json_stringn(value, n_value);
+    if (whole)
+        return whole;
+    static const char end[] = "\xef\xbf\xbd";
+    const size_t n = strnlen(value, n_value);
+    _cleanup_free_ char *text = memory_zeroed(n + sizeof(end), 1);
+    memcpy(text, value, n);
+    printable_repair(text);
+    memcpy(text + strlen(text), end, sizeof(end));
+    return json_string(text);
+}
+
+void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value,
+                        size_t n_value)
 {
     if (!journal)
         return;
     make_ready(journal, event->now_usec);
     _cleanup_json_ json_t *line =
-        value ? json_pack("{s:s, s:s, s:I}", "key", key, "value", value, "revision",
-                          (json_int_t)event->revision)
+        value ? json_pack("{s:s, s:o, s:I}", "key", key, "value", value_json(value, n_value),
+                          "revision", (json_int_t)event->revision)
               : json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)event->revision);
     if (line && event->kind == EVENT_SPEC && event->created) /* the queue's order */
         json_object_set_new(line, "created", json_integer(event->created));
@@ -280,10 +314,11 @@ void journal_record_event(Journal *journal, const Event *event)
     make_ready(journal, event->now_usec);
     _cleanup_json_ json_t *line = stamped(event_json(event), event);
     if (event->kind == EVENT_OUTCOME) {
-        journal->in_flight = MAX(0, journal->in_flight - 1);
+        journal->in_flight -= event->id > journal->forgotten_id && journal->in_flight > 0;
         journal->written_revision = MAX(journal->written_revision, event->revision);
     } else if (event->kind == EVENT_LEADING || event->kind == EVENT_DEPOSED) {
-        journal->in_flight = 0; /* the core forgets them, too */
+        journal->in_flight = 0; /* the core forgets them, too, whatever comes of them later */
+        journal->forgotten_id = journal->newest_id;
     }
     if (event->kind == EVENT_LEADING)
         write_state(journal, event, "", line);
@@ -297,10 +332,11 @@ void journal_record_decision(Journal *journal, const Event *event, const Decisio
         return;
     Place ignored;
     journal->in_flight++;
+    journal->newest_id = decision->id;
     _cleanup_json_ json_t *line = json_pack("{s:I, s:s, s:o}", "decision", (json_int_t)decision->id,
                                             "job", decision->job, "does", journal_words(decision));
     line = stamped(line, event);
-    (void)write_line(journal, event, line, &ignored); /* it has said what is wrong */
+    (void)write_line(journal, event, line, &journal->head.lost_decisions, &ignored); /* likewise */
 }
 
 void journal_record_config(Journal *journal, const Event *event, const ClusterConfig *config)
@@ -311,7 +347,7 @@ void journal_record_config(Journal *journal, const Event *event, const ClusterCo
     journal->head.config = *config;
     _cleanup_json_ json_t *line = json_pack("{s:o}", "config", journal_config_json(config));
     line = stamped(line, event);
-    (void)write_line(journal, event, line, &ignored); /* likewise */
+    (void)write_line(journal, event, line, &journal->head.lost_events, &ignored); /* likewise */
 }
 
 /* ---- open ---- */
@@ -332,6 +368,10 @@ static int open_part(Journal *journal)
 {
     struct stat st;
     journal->fd = open(journal->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0640);
+    if (journal->fd < 0 && is_full(-errno)) {
+        give_up(journal, clock_boottime_usec(), -errno);
+        return 0;
+    }
     if (journal->fd < 0 || fstat(journal->fd, &st) < 0)
         return -errno;
     if (!S_ISREG(st.st_mode))
@@ -373,6 +413,11 @@ Journal *journal_free(Journal *journal)
 {
     if (!journal)
         return NULL;
+    const int64_t events = journal->head.lost_events, decisions = journal->head.lost_decisions;
+    if (events > 0 || decisions > 0)
+        log_warning("record: %lld event%s and %lld decision%s are not in %s", (long long)events,
+                    events == 1 ? "" : "s", (long long)decisions, decisions == 1 ? "" : "s",
+                    journal->path);
     journal->fd = fd_close(journal->fd);
     json_decref(journal->present);
     free(journal);

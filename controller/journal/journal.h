@@ -3,7 +3,8 @@
  *
  * One JSON object a line, in the order in which the core saw them:
  *   {"journal":1,"version":..,"cluster":..,"config":{..},"limits":{..},"snapshot":n,"calm":true}
- *                                        a core begins; the next n lines are its state
+ *                                        a core begins; the next n lines are its state.
+ *                                        "lost_events":n and "lost_decisions":n: so many lines before it are in no part
  *   {"now":usec,"real":usec,"key":"/sdtrain/...","value":"...","revision":n}   value absent: gone
  *   {"now":..,"real":..,"leading":term} | {"deposed":true} | {"outcome":"done","id":n,"revision":n}
  *   {"now":..,"real":..,"tick":true}     decide now
@@ -21,7 +22,8 @@
  * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
  * Units:     microseconds, bytes.
  * Errors:    journal_new(): -errno with the path. A write that fails later is logged once, and each minute a new
- *            part is tried: recording must not stop the cluster. On a full disk FILE.1 makes way for it.
+ *            part is tried: recording must not stop the cluster. On a full disk FILE.1 makes way for it. What was not
+ *            written meanwhile is counted: log and the next head say how much it was.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -40,7 +42,8 @@ typedef struct JournalHead {
     ClusterConfig config;
     ClusterLimits limits;
     int64_t n_snapshot;
-    bool calm; /* nothing was under way when the snapshot was taken */
+    bool calm;                           /* nothing was under way when the snapshot was taken */
+    int64_t lost_events, lost_decisions; /* before this part: their lines could not be written */
 } JournalHead;
 
 typedef struct Journal Journal;
@@ -51,7 +54,10 @@ int journal_new(const char *path, uint64_t max_bytes, const JournalHead *head, J
 Journal *journal_free(Journal *journal);
 DEFINE_CLEANUP(Journal, journal_free)
 
-void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value);
+/* value NULL: the key is gone. One that no line can hold, with a zero or no UTF-8, is written as one that is as
+ * unreadable. */
+void journal_record_key(Journal *journal, const Event *event, const char *key, const char *value,
+                        size_t n_value);
 void journal_record_event(Journal *journal, const Event *event);
 /* Records the core's answer to the newest event. */
 void journal_record_decision(Journal *journal, const Event *event, const Decision *decision);
@@ -59,7 +65,8 @@ void journal_record_config(Journal *journal, const Event *event, const ClusterCo
 
 /* ---- the format, for readers (journal-format.c) ---- */
 
-/* Reads a head line; limits that a replay could not hold are refused. */
+/* Reads a head line; limits that a replay could not hold are refused. Incidents that the settings would keep beyond
+ * them (they were reloaded) are cut to the limit, as the core does. */
 int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error *err);
 int journal_config_read(const char *source, json_t *object, ClusterConfig *ret, Error *err);
 /* NULL when out of memory. */

@@ -39,7 +39,7 @@ typedef struct Replay {
     char now_job[RECORD_JOB_MAX + 1];
     json_t *last_extra; /* a decision of the present core alone, which is reported once */
     uint64_t now_usec, real_usec;
-    bool cut;
+    size_t cut_line; /* of a line that cannot be read; 0: none */
     Error cut_error;
 } Replay;
 
@@ -64,9 +64,19 @@ static int bad_line(const Replay *x, Error *err, const char *what)
 
 static int report(const Replay *x, ReplayReport r)
 {
-    r.line = x->line;
+    r.line = r.line ? r.line : x->line;
     r.real_usec = x->real_usec;
     return x->handler(&r, x->userdata);
+}
+
+/* Tells of a line that cannot be read, if there was one and its writer may have died there. */
+static int report_cut(Replay *x)
+{
+    if (!x->cut_line)
+        return 0;
+    const size_t line = x->cut_line;
+    x->cut_line = 0;
+    return report(x, (ReplayReport){.kind = REPLAY_CUT, .line = line, .text = x->cut_error.text});
 }
 
 /* ---- decisions ---- */
@@ -154,10 +164,11 @@ static int take_head(Replay *x, json_t *line, const char *source, Error *err)
     int r = journal_head_read(source, line, &x->head, err);
     if (r < 0)
         return r;
-    x->cut = false;
     x->feed = feed_free(x->feed);
     free(x->memory);
     free(x->pairs);
+    json_decref(x->last_extra);
+    x->last_extra = NULL;
     x->n_pairs = 4 * ((size_t)x->head.limits.jobs + 1); /* one a job, and some that were deposed */
     x->pairs = memory_zeroed(x->n_pairs, sizeof(*x->pairs)); /* the head's limits are bounded */
     x->memory = memory_zeroed(1, cluster_bytes(&x->head.limits));
@@ -281,6 +292,7 @@ static int take_line(Replay *x, json_t *line, Error *err)
     (void)snprintf(source, sizeof(source), "%s:%zu", x->path, x->line);
     if (json_object_get(line, "journal")) {
         int r = x->feed ? settle_extra(x, true) : 0;
+        r = r != 0 ? r : report_cut(x);
         return r != 0 ? r : take_head(x, line, source, err);
     }
     if (!x->feed)
@@ -320,13 +332,13 @@ static int take_text(Replay *x, const char *text, size_t n, Error *err)
     (void)snprintf(source, sizeof(source), "%s:%zu", x->path, x->line);
     Error why = ERROR_INIT;
     int r = json_parse(source, text, n, &line, &why);
-    if (x->cut && (r < 0 || !json_object_get(line, "journal"))) {
+    if (x->cut_line && (r < 0 || !json_object_get(line, "journal"))) {
         *err = x->cut_error;
         return -EINVAL;
     }
     if (r == 0)
         return take_line(x, line, err);
-    x->cut = true;
+    x->cut_line = x->line;
     x->cut_error = why;
     return 0;
 }
@@ -354,9 +366,8 @@ int journal_replay(const char *path, ReplayHandler handler, void *userdata, Erro
     if (ferror(file))
         return error_errno(err, -EIO, "cannot read %s", path);
     if (!x->feed)
-        return x->cut ? error_set(err, -EINVAL, "%s", x->cut_error.text)
-                      : error_set(err, -EINVAL, "%s: empty", path);
-    if (x->cut)
-        r = report(x, (ReplayReport){.kind = REPLAY_CUT, .text = x->cut_error.text});
+        return x->cut_line ? error_set(err, -EINVAL, "%s", x->cut_error.text)
+                           : error_set(err, -EINVAL, "%s: empty", path);
+    r = report_cut(x);
     return r != 0 ? r : settle_extra(x, true);
 }

@@ -56,10 +56,10 @@ static void say_dropped(Leader *l)
  *   observed()     last: the incidents of which a sender tells are those that the core now knows.
  * key NULL: the event is no record's, and there is nothing to compare. */
 static void tell_everybody(Leader *l, const Event *event, const char *key, const char *value,
-                           Actions *ret)
+                           size_t n, Actions *ret)
 {
     if (key) {
-        journal_record_key(l->needs.journal, event, key, value);
+        journal_record_key(l->needs.journal, event, key, value, n);
         l->events.record_read(l->events.userdata, event);
     } else
         journal_record_event(l->needs.journal, event);
@@ -68,11 +68,11 @@ static void tell_everybody(Leader *l, const Event *event, const char *key, const
 }
 
 /* Feeds one event and lets the core decide until it comes to rest. */
-static void step(Leader *l, Event *event, const char *key, const char *value)
+static void step(Leader *l, Event *event, const char *key, const char *value, size_t n)
 {
     Actions *actions = l->actions;
     for (;;) {
-        tell_everybody(l, event, key, value, actions);
+        tell_everybody(l, event, key, value, n, actions);
         if (event->more)
             return;
         if (actions->read)
@@ -95,7 +95,7 @@ static void step(Leader *l, Event *event, const char *key, const char *value)
 void step_kind(Leader *l, Event event)
 {
     stamp_event(l, &event);
-    step(l, &event, NULL, NULL);
+    step(l, &event, NULL, NULL, 0);
 }
 
 void tick(Leader *l) { step_kind(l, (Event){.kind = EVENT_TICK}); }
@@ -165,7 +165,7 @@ void feed_key(Leader *l, const char *key, const char *value, size_t n, int64_t c
     if (!read_record(l, key, value, n, created, lease, revision, &event))
         return;
     event.more = true;
-    step(l, &event, key, value);
+    step(l, &event, key, value, n);
 }
 
 void leader_note_record(Leader *l, const char *key, const char *value, size_t n, int64_t revision)

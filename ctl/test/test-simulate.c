@@ -98,6 +98,35 @@ static void cut_and_bad_lines(void **state)
     assert_contains(lab->err, "--from takes a time like ");
 }
 
+/* A process died in its line, another went on and had no room for a while. */
+static void what_is_missing_is_counted(void **state)
+{
+    CtlLab *lab = *state;
+    char more[2048], *calm;
+    int n = snprintf(more, sizeof(more), "{\"tick\":tr\n%s", journal);
+    calm = strstr(more, "\"calm\"");
+    assert_non_null(calm);
+    char rest[2048];
+    (void)snprintf(rest, sizeof(rest), "%s", calm);
+    assert_true(n < (int)sizeof(more) - 40);
+    (void)snprintf(calm, sizeof(more) - (size_t)(calm - more),
+                   "\"lost_events\":12,\"lost_decisions\":1,%s", rest);
+    write_journal(lab, "n1", more);
+    assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 0);
+    assert_contains(lab->out, "# before it 12 events and 1 decision could not be written\n");
+    assert_contains(lab->out,
+                    "\n12 events and 1 decision are missing: their lines could not be written.\n"
+                    "1 line was cut when a controller died, and another went on.\n");
+    assert_null(strstr(lab->out, "The last line"));
+    assert_int_equal(ctl_run(lab, "simulate -o json %s/events.jsonl", lab->folder), 0);
+    json_t *j = ctl_json(lab);
+    assert_true(json_is_false(json_object_get(j, "cut")));
+    assert_int_equal(json_integer_value(json_object_get(j, "cut_lines")), 1);
+    assert_int_equal(json_integer_value(json_object_get(j, "lost_events")), 12);
+    assert_int_equal(json_integer_value(json_object_get(j, "lost_decisions")), 1);
+    json_decref(j);
+}
+
 static void put_node(CtlLab *lab, const char *name)
 {
     NodeRecord node = {.machine_id = "1", .incarnation = 1, .n_slots = 1};
@@ -158,6 +187,7 @@ int main(void)
         cmocka_unit_test(what_is_decided_as_then_is_said_once),
         cmocka_unit_test(what_is_decided_otherwise_shows_both),
         cmocka_unit_test(cut_and_bad_lines),
+        cmocka_unit_test(what_is_missing_is_counted),
         cmocka_unit_test(what_if_decides_and_writes_nothing),
     };
     return cmocka_run_group_tests(tests, ctl_setup, ctl_teardown);

@@ -1,0 +1,352 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-journal-parts.c - what all parts of a journal hold together is what was seen and decided, in order, each line
+ * once: wherever a part ends, over reloads, restarts and terms. */
+#include "base/file.h"
+#include "base/test/testing.h"
+#include "cluster/keys.h"
+#include "controller/journal/test/testing-life.h"
+
+#include <malloc.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* A part may end before each line: the bounds of hundreds of lives are such that each event is one before which one
+ * does, in a quiet cluster and in one where something is always under way. */
+static void a_part_ends_anywhere(_unused_ void **state)
+{
+    int n_parts = 0, n_unfit = 0;
+    for (uint64_t max_bytes = 16 << 10; max_bytes < (40 << 10); max_bytes += 307) {
+        void *life;
+        assert_int_equal(life_setup(&life), 0);
+        Life *s = life;
+        life_open(s, max_bytes);
+        life_begin_job(s);
+        for (int64_t generation = 1; generation < 6; generation++)
+            life_lose_a_rank(s, generation);
+        LifeParts seen = life_check(s);
+        assert_int_equal(seen.n_decisions, s->n_decisions);
+        assert_int_equal(seen.n_heads, s->n_parts);
+        assert_int_equal(seen.lost_events + seen.lost_decisions + seen.n_cut, 0);
+        n_parts += seen.n_heads;
+        n_unfit += seen.n_unfit;
+        assert_int_equal(life_teardown(&life), 0);
+    }
+    assert_true(n_parts > 200);
+    print_message("%d parts, of which %d began while something was under way\n", n_parts, n_unfit);
+}
+
+/* Settings that came in an earlier part are those of each later one. */
+static void a_reload_outlives_its_part(void **state)
+{
+    Life *s = *state;
+    ClusterConfig config = s->head.config;
+    life_open(s, 24 << 10);
+    life_begin_job(s);
+    for (int64_t generation = 1; generation < 12; generation++) {
+        config.grace_usec += USEC_PER_MSEC;
+        (void)snprintf(config.prices, sizeof(config.prices), "p5*=%lld", (long long)generation);
+        (void)snprintf(config.admit, sizeof(config.admit), "%s", generation % 2 ? "n*" : "");
+        life_configure(s, &config);
+        life_lose_a_rank(s, generation);
+    }
+    LifeParts seen = life_check(s);
+    assert_true(seen.n_heads >= 4);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+}
+
+/* More incidents are to be kept than there is room for since the start: the core cuts it, and so does a replay. */
+static void a_reload_beyond_the_limits_can_be_read(void **state)
+{
+    Life *s = *state;
+    ClusterConfig config = s->head.config;
+    life_open(s, 24 << 10);
+    life_begin_job(s);
+    config.incidents_kept = 3 * s->head.limits.incidents;
+    life_configure(s, &config);
+    for (int64_t generation = 1; generation < 12; generation++)
+        life_lose_a_rank(s, generation);
+    LifeParts seen = life_check(s);
+    assert_true(seen.n_heads >= 3);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+}
+
+static off_t size_of(const Life *s)
+{
+    struct stat st;
+    assert_int_equal(stat(s->path, &st), 0);
+    return st.st_size;
+}
+
+static void come_again(Life *s, int64_t term)
+{
+    life_tell(s, (Event){.kind = EVENT_DEPOSED});
+    s->now_usec += 5 * USEC_PER_SEC;
+    life_tick(s);
+    life_tell(s, (Event){.kind = EVENT_LEADING, .term = term});
+    s->now_usec += 100 * USEC_PER_SEC;
+    life_tick(s);
+}
+
+/* Of leadership a part has the last word alone: none if it was lost, and the newest term. */
+static void who_was_deposed_leads_again(void **state)
+{
+    Life *s = *state;
+    life_open(s, 24 << 10);
+    life_begin_job(s);
+    for (int64_t generation = 1; generation < 12; generation++) {
+        come_again(s, 7 + generation);
+        life_lose_a_rank(s, generation);
+    }
+    LifeParts seen = life_check(s);
+    assert_true(seen.n_heads >= 4);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+}
+
+/* While nobody of ours leads, records change and parts end. */
+static void who_is_deposed_records_what_it_sees(void **state)
+{
+    Life *s = *state;
+    life_open(s, 24 << 10);
+    life_begin_job(s);
+    life_tell(s, (Event){.kind = EVENT_DEPOSED});
+    const int n_decisions = s->n_decisions;
+    for (int i = 0; i < 200; i++) {
+        s->now_usec += 30 * USEC_PER_SEC;
+        life_put_node(s, i % 3 ? "n1" : "n2");
+        life_tick(s);
+    }
+    assert_int_equal(s->n_decisions, n_decisions);
+    s->now_usec += 100 * USEC_PER_SEC;
+    life_tell(s, (Event){.kind = EVENT_LEADING, .term = 8});
+    life_lose_a_rank(s, 1);
+    LifeParts seen = life_check(s);
+    assert_true(seen.n_heads >= 4);
+    assert_true(seen.n_decisions > n_decisions);
+}
+
+/* A transaction of an earlier term is answered late, while one of this term is under way: that one still is. */
+static void an_answer_to_an_earlier_term_ends_nothing(void **state)
+{
+    Life *s = *state;
+    life_open(s, 64 << 10);
+    s->holds = true;
+    life_begin_job(s);
+    const int64_t held = s->held_id;
+    assert_true(held > 0);
+    come_again(s, 8);
+    assert_true(s->held_id > held); /* decided anew */
+    life_tell(s, (Event){.kind = EVENT_OUTCOME,
+                         .id = held,
+                         .outcome = OUTCOME_REFUSED,
+                         .revision = s->revision});
+    s->now_usec += 100 * USEC_PER_SEC;
+    off_t size = 0;
+    while (s->n_parts == 1) {
+        size = size_of(s);
+        life_put_node(s, "n1");
+    }
+    assert_true(size >= 32 << 10); /* the second bound, not the first */
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.n_heads, 2);
+    assert_int_equal(seen.n_unfit, 1);
+}
+
+/* What was under way when leadership was lost is not any more, though no answer comes. */
+static void a_lost_term_has_nothing_under_way(void **state)
+{
+    Life *s = *state;
+    life_open(s, 64 << 10);
+    s->holds = true;
+    life_begin_job(s);
+    life_tell(s, (Event){.kind = EVENT_DEPOSED});
+    s->now_usec += 100 * USEC_PER_SEC;
+    off_t size = 0;
+    while (s->n_parts == 1) {
+        size = size_of(s);
+        life_put_node(s, "n1");
+    }
+    assert_true(size < 20 << 10); /* the first bound */
+    assert_int_equal(life_check(s).n_unfit, 0);
+}
+
+/* The answer tells of a write that the watch has not shown yet: it is still under way. */
+static void a_write_that_was_not_shown_is_under_way(void **state)
+{
+    Life *s = *state;
+    life_open(s, 64 << 10);
+    s->holds = true;
+    life_begin_job(s);
+    life_tell(s, (Event){.kind = EVENT_OUTCOME,
+                         .id = s->held_id,
+                         .outcome = OUTCOME_DONE,
+                         .revision = s->revision + 100000});
+    s->now_usec += 100 * USEC_PER_SEC;
+    off_t size = 0;
+    while (s->n_parts == 1) {
+        size = size_of(s);
+        life_put_node(s, "n1");
+    }
+    assert_true(size >= 32 << 10);
+    assert_int_equal(life_check(s).n_unfit, 1);
+}
+
+/* A tick that comes late calls no node lost, then and in a replay. */
+static void a_stall_is_replayed(void **state)
+{
+    char key[KEY_MAX];
+    Life *s = *state;
+    life_open(s, LIFE_LARGE);
+    life_begin_job(s);
+    const int n_decisions = s->n_decisions;
+    life_put(s, key_of("lab", KEY_NODES, "n2", key), NULL, 0);
+    s->now_usec += 60 * USEC_PER_SEC;
+    s->stalled = true;
+    life_tick(s);
+    assert_int_equal(s->n_decisions, n_decisions);
+    s->now_usec += 2 * USEC_PER_SEC;
+    life_tick(s);
+    assert_true(s->n_decisions > n_decisions);
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+}
+
+/* New processes over the same folder: each begins with a head of its own, in the part that is there or a new one. */
+static void restarts_go_on(void **state)
+{
+    Life *s = *state;
+    for (int i = 0; i < 12; i++) {
+        life_open(s, 64 << 10);
+        life_begin_job(s);
+        life_lose_a_rank(s, 1);
+        s->now_usec += 100 * USEC_PER_SEC;
+    }
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+    assert_true(seen.n_heads > s->n_parts && s->n_parts >= 3);
+}
+
+/* What a process left as large as a part may be ends with it. */
+static void a_large_part_ends_at_a_start(void **state)
+{
+    Life *s = *state;
+    life_open(s, LIFE_LARGE);
+    life_begin_job(s);
+    const uint64_t size = (uint64_t)size_of(s);
+    life_open(s, 4 * size + 4); /* a quarter of that is a byte more */
+    assert_int_equal(s->n_parts, 1);
+    life_open(s, 4 * (uint64_t)size_of(s));
+    assert_int_equal(s->n_parts, 2);
+    life_begin_job(s);
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.n_heads, 3);
+}
+
+/* Texts that JSON cannot hold are what the core cannot read, then and in a replay; recording goes on. */
+static void no_value_ends_the_recording(void **state)
+{
+    static const char zero[] = "{\"v\":2}\0}", bytes[] = "{\"v\":2,\"name\":\"\xff\x80\"}",
+                      half[] = "{\"v\":2}\xc3";
+    char key[KEY_MAX];
+    Life *s = *state;
+    life_open(s, 24 << 10);
+    life_begin_job(s);
+    life_put(s, key_of("lab", KEY_NODES, "n3", key), zero, sizeof(zero) - 1);
+    life_put(s, key_of("lab", KEY_NODES, "n4", key), bytes, sizeof(bytes) - 1);
+    life_put(s, key_of("lab", KEY_CORDONS, "n4", key), half, sizeof(half) - 1);
+    life_put(s, key_of("lab", KEY_CORDONS, "n5", key), "", 0);
+    _cleanup_free_ char *text = NULL;
+    Error err = ERROR_INIT;
+    assert_int_equal(file_read(s->path, 1 << 24, &text, NULL, &err), 0);
+    assert_non_null(
+        strstr(text, "\"value\":\"{\\\"v\\\":2,\\\"name\\\":\\\"?")); /* what there is of it */
+    for (int64_t generation = 1; generation < 6; generation++)
+        life_lose_a_rank(s, generation);
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.lost_events + seen.lost_decisions, 0);
+    assert_true(seen.n_heads >= 2);
+}
+
+/* Leases, create revisions and stalls are in the lines, and a snapshot keeps them. */
+static void what_an_event_carries_is_kept(void **state)
+{
+    Life *s = *state;
+    s->lease = 41;
+    life_open(s, 24 << 10);
+    life_begin_job(s);
+    for (int64_t generation = 1; generation < 8; generation++) {
+        s->stalled = true;
+        s->lease++;
+        life_lose_a_rank(s, generation);
+    }
+    LifeParts seen = life_check(s);
+    assert_true(seen.n_heads >= 3);
+    assert_int_equal(seen.n_decisions, s->n_decisions);
+}
+
+/* Two parts are below the bound, or six times the records: of a large cluster no part is a snapshot alone. */
+static void many_records_have_room(void **state)
+{
+    char key[KEY_MAX], name[16];
+    Life *s = *state;
+    life_open(s, 1);
+    for (int i = 0; i < 100; i++) {
+        (void)snprintf(name, sizeof(name), "a-%d", i);
+        life_put(s, key_of("lab", KEY_INCIDENTS, name, key), "{}", 2);
+    }
+    const int n_parts = s->n_parts;
+    assert_true(n_parts >= 3 && n_parts < 12); /* each has three times the snapshot of before */
+    s->now_usec += 100 * USEC_PER_SEC;
+    LifeParts seen = life_check(s);
+    assert_int_equal(seen.n_unfit, 0);
+}
+
+/* What stays would grow with each life. The sanitizers have no such figure, and look for themselves. */
+static void nothing_stays_in_memory(_unused_ void **state)
+{
+    size_t n_bytes[6];
+    for (size_t i = 0; i < ELEMENTSOF(n_bytes); i++) {
+        void *life;
+        assert_int_equal(life_setup(&life), 0);
+        Life *s = life;
+        life_open(s, 24 << 10);
+        life_begin_job(s);
+        ClusterConfig config = s->head.config;
+        for (int64_t generation = 1; generation < 8; generation++) {
+            life_configure(s, &config);
+            life_lose_a_rank(s, generation);
+        }
+        life_open(s, 24 << 10);
+        life_begin_job(s);
+        (void)life_check(s);
+        assert_int_equal(life_teardown(&life), 0);
+        n_bytes[i] = mallinfo2().uordblks;
+    }
+    bool grows = true;
+    for (size_t i = 1; i < ELEMENTSOF(n_bytes); i++)
+        grows = grows && n_bytes[i] > n_bytes[i - 1];
+    assert_false(grows);
+}
+
+#define WITH_LIFE(test) cmocka_unit_test_setup_teardown(test, life_setup, life_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_part_ends_anywhere),
+        WITH_LIFE(a_reload_outlives_its_part),
+        WITH_LIFE(a_reload_beyond_the_limits_can_be_read),
+        WITH_LIFE(who_was_deposed_leads_again),
+        WITH_LIFE(who_is_deposed_records_what_it_sees),
+        WITH_LIFE(an_answer_to_an_earlier_term_ends_nothing),
+        WITH_LIFE(a_lost_term_has_nothing_under_way),
+        WITH_LIFE(a_write_that_was_not_shown_is_under_way),
+        WITH_LIFE(a_stall_is_replayed),
+        WITH_LIFE(restarts_go_on),
+        WITH_LIFE(a_large_part_ends_at_a_start),
+        WITH_LIFE(no_value_ends_the_recording),
+        WITH_LIFE(what_an_event_carries_is_kept),
+        WITH_LIFE(many_records_have_room),
+        cmocka_unit_test(nothing_stays_in_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
