@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cgroup.c - the cgroups of slots, in a folder that behaves as the kernel's does: a folder that is made has files at
- * once, one that is removed takes them along, and neither waits for time to pass. */
+/* test-cgroup.c - the cgroups of slots, in a folder that behaves as the kernel's does: a folder that is made has files
+ * at once, and one that is removed takes them along. No time passes. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"

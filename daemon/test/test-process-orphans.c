@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-orphans.c - who is an orphan, whose, and that no other process is ended for one: real processes, and a clock, a
- * cgroup and a SIGKILL that do what the test says. */
+/* test-process-orphans.c - who is an orphan, whose, and that no other process is ended for one: real processes, and a
+ * clock, a cgroup and a SIGKILL that do what the test says. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -328,7 +328,7 @@ static void who_looks_does_not_end_itself(_unused_ void **state)
     const pid_t pid = fork();
     if (pid == 0) {
         orphans_mark(mark, sizeof(mark), run_dir, 5);
-        char *const argv[] = {(char *)"test-orphans", run_dir, NULL};
+        char *const argv[] = {(char *)"test-process-orphans", run_dir, NULL};
         char *const environment[] = {mark, NULL};
         (void)execve("/proc/self/exe", argv, environment);
         _exit(9);
