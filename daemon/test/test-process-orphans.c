@@ -213,6 +213,7 @@ static void only_orphans_of_the_slot_are_killed(_unused_ void **state)
     const pid_t of_5 = begin_marked(run_dir, 5), of_50 = begin_marked(run_dir, 50);
     const pid_t of_0 = begin_marked(run_dir, 0);
     started = begin_marked(run_dir, 5);
+    assert_true(orphans_is_marked(of_0, run_dir, 0) && !orphans_is_marked(of_50, run_dir, 0));
     assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
     expect_killed(of_5);
     assert_true(lives(of_50) && lives(of_0) && lives(started));
