@@ -73,21 +73,34 @@ int __wrap_cgroup_destroy(_unused_ const CgroupBase *base, Error *err)
     return r < 0 ? error_set(err, r, "the cgroup stays") : 0;
 }
 
+/* The parent; -1: it is gone. */
+static pid_t parent_of(pid_t pid)
+{
+    char path[64], text[512];
+    pid_t parent = -1;
+    (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)pid);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
+    (void)close(fd);
+    text[MAX(n, 0)] = '\0';
+    const char *end = strrchr(text, ')');
+    return end && sscanf(end + 1, " %*c %d", &parent) == 1 ? parent : -1;
+}
+
 /* This code looks at every process there is: with a bug in it, the test must not end any but its own. */
 static void check_is_below_the_test(pid_t pid)
 {
-    for (pid_t at = pid; at != fake->test;) {
-        char path[64], text[512];
-        (void)snprintf(path, sizeof(path), "/proc/%d/stat", (int)at);
-        const int fd = at > 1 ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-        const ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof(text) - 1);
-        (void)close(fd);
-        text[MAX(n, 0)] = '\0';
-        const char *end = strrchr(text, ')');
-        if (pid == getpid() || !end || sscanf(end + 1, " %*c %d", &at) != 1) {
-            fprintf(stderr, "process %d is to be killed, which is not of the test\n", (int)pid);
-            _exit(99);
-        }
+    bool good = pid > 1 && pid != getpid();
+    for (pid_t at = pid; good && at != fake->test;) {
+        const pid_t parent = parent_of(at);
+        if (parent < 0 && at == pid)
+            return;                     /* it is gone */
+        at = parent < 0 ? pid : parent; /* one on the way has gone: it has another parent now */
+        good = at > 1;
+    }
+    if (!good) {
+        fprintf(stderr, "process %d is to be killed, which is not of the test\n", (int)pid);
+        _exit(99);
     }
 }
 

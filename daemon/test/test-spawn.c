@@ -152,13 +152,18 @@ typedef struct Child {
     int pidfd, channel, output;
 } Child;
 
+static const int
+    *lent; /* the ends of the next child's channel: the test's, and its; NULL: new ones */
+
 static Child begin(int cgroup, bool *inside)
 {
     Child c = {.pidfd = -EBADF};
     char up[8];
     int pair[2], out[2];
     Error err = ERROR_INIT;
-    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    assert_int_equal(lent ? 0 : socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    if (lent)
+        memcpy(pair, lent, sizeof(pair));
     assert_int_equal(pipe2(out, O_CLOEXEC), 0);
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"echo up; read x <&3"}, NULL};
     const SpawnRequest request = {.argv = argv,
@@ -293,26 +298,32 @@ static void a_child_has_no_capability(_unused_ void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
+/* The other end of its channel is the test's: it is not the end of that which ends the child. */
 static void a_child_does_not_outlive_its_parent(_unused_ void **state)
 {
-    int up[2], status = 0;
+    int up[2], pair[2], status = 0;
     pid_t child = 0;
     assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
     assert_int_equal(pipe2(up, O_CLOEXEC), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
     const pid_t parent = fork();
     if (parent == 0) {
+        lent = pair;
         const Child c = begin(-EBADF, NULL);
         (void)!write(up[1], &c.pid, sizeof(c.pid));
-        (void)fcntl(dup(c.channel), F_SETFD, 0);
         pause();
         _exit(0);
     }
     assert_int_equal(read(up[0], &child, sizeof(child)), sizeof(child));
+    struct pollfd ends = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
     assert_int_equal(kill(parent, SIGKILL), 0);
     assert_int_equal(waitpid(parent, &status, 0), parent);
+    assert_int_equal(poll(&ends, 1, 60000), 1);
     assert_int_equal(waitpid(child, &status, 0), child);
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
-    (void)close(up[0]), (void)close(up[1]);
+    const int fds[] = {up[0], up[1], pair[0], pair[1], ends.fd};
+    for (size_t k = 0; k < ELEMENTSOF(fds); k++)
+        (void)close(fds[k]);
 }
 
 /* A folder that is no cgroup, or a cgroup that takes nobody in. */
