@@ -96,7 +96,7 @@ static void check_is_below_the_test(pid_t pid)
         if (parent < 0 && at == pid)
             return;                     /* it is gone */
         at = parent < 0 ? pid : parent; /* one on the way has gone: it has another parent now */
-        good = at > 1;
+        good = at > 1 || at == fake->test;
     }
     if (!good) {
         fprintf(stderr, "process %d is to be killed, which is not of the test\n", (int)pid);
