@@ -172,6 +172,7 @@ static Child begin(int cgroup, bool *inside)
                                   .channel = pair[1],
                                   .cgroup = cgroup,
                                   .ret_inside = inside};
+    errno = ENOSYS; /* says nothing of what succeeds */
     assert_int_equal(spawn_process(&request, &c.pid, &c.pidfd, &err), 0);
     (void)close(out[1]), (void)close(pair[1]);
     assert_int_equal(read(out[0], up, sizeof(up)), 3);
@@ -187,6 +188,7 @@ static void end(Child *c)
     c->output = fd_close(c->output);
     assert_int_equal(waitid(P_PIDFD, (id_t)c->pidfd, &info, WEXITED), 0);
     assert_int_equal(info.si_pid, c->pid);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it was the only one */
     c->pidfd = fd_close(c->pidfd);
 }
 
