@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/memory.h"
 
 #include <dirent.h>
 #include <fcntl.h>
@@ -27,7 +28,8 @@ enum {
         40, /* for the keeper of an earlier life; with START_SEC below TimeoutStartSec= */
     START_SEC = 40,
     KEEPER_SEC = 600,
-    PROC_FILE_MAX = 64 * 1024
+    PROC_PIECE_BYTES = 64 * 1024,
+    PROC_FILE_MAX = 8 * 1024 * 1024 /* more than the kernel takes as an environment */
 };
 
 /* Files of /proc have no size to stat. The text ends with a NUL. */
@@ -36,14 +38,17 @@ static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
     char path[64];
     (void)snprintf(path, sizeof(path), "/proc/%d/%s", (int)pid, name);
     _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    _cleanup_free_ char *text = fd < 0 ? NULL : malloc(PROC_FILE_MAX + 1);
-    if (!text)
+    if (fd < 0)
         return NULL;
 
+    _cleanup_free_ char *text = NULL;
     size_t used = 0;
     ssize_t n;
-    while (used < PROC_FILE_MAX && (n = read(fd, text + used, PROC_FILE_MAX - used)) > 0)
-        used += (size_t)n;
+    do {
+        text = memory_resize(text, used + PROC_PIECE_BYTES + 1, 1);
+        n = read(fd, text + used, PROC_PIECE_BYTES);
+        used += (size_t)MAX(n, 0);
+    } while (n > 0 && used < PROC_FILE_MAX);
     text[used] = '\0';
     *ret_bytes = used;
     return TAKE_PTR(text);

@@ -2,6 +2,7 @@
 /* test-rank-log.c - what a rank prints, on disk and as evidence: real pipes and files. */
 #include "base/file.h"
 #include "base/test/testing.h"
+#include "daemon/process/log-tail.h"
 #include "daemon/process/logs.h"
 
 #include <fcntl.h>
@@ -255,6 +256,29 @@ static void the_newest_generations_are_kept(_unused_ void **state)
     assert_true(exists(2 * N) && exists(2 * (N - RANK_LOG_GENERATIONS_KEPT + 1)));
 }
 
+/* A reader that waits for the end of a line which fills its buffer would wait for ever. */
+static void a_line_as_long_as_the_buffer_is_handed_out(_unused_ void **state)
+{
+    static char text[LOG_TAIL_LINE_MAX + 1], buffer[LOG_TAIL_LINE_MAX];
+    const LogTail tail = {
+        .log_dir = folder, .job = "a", .generation = 1, .tail_bytes = 1 << 20, .follow = true};
+    LogPlace place = {.rank = 3};
+    LogTailPiece piece;
+    begin(1, 1 << 20);
+    memset(text, 'x', LOG_TAIL_LINE_MAX - 1);
+    print(text);
+    assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
+    assert_true(piece.n == 0 && !piece.more); /* its end may come */
+    print("y");
+    assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
+    assert_int_equal(piece.n, LOG_TAIL_LINE_MAX);
+    assert_int_equal(buffer[LOG_TAIL_LINE_MAX - 1], 'y');
+    print("the rest\n");
+    assert_int_equal(log_tail_read(&tail, &place, buffer, sizeof(buffer), &piece), 0);
+    assert_int_equal(piece.n, 9);
+    assert_memory_equal(buffer, "the rest\n", 9);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
@@ -268,6 +292,7 @@ int main(void)
         CASE(without_a_file_the_last_line_is_known),
         CASE(a_full_disk_costs_old_generations_first),
         CASE(the_newest_generations_are_kept),
+        CASE(a_line_as_long_as_the_buffer_is_handed_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-spawn.c - where there is no clone3, where the program has been replaced, and in which environment. */
+/* test-spawn.c - what a child has of its parent's rights, descriptors and signals; where there is no clone3, where the
+ * program has been replaced, and in which environment. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
+#include "daemon/process/orphans.h"
 #include "daemon/process/spawn.h"
 #include "daemon/world/trainer-environment.h"
 #include "protocol/channel.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -122,6 +128,236 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
     assert_int_equal(folder_remove(folder, NULL), 0);
 }
 
+/* ---- rights ---- */
+
+static const char *oom_file; /* in the place of /proc/self/oom_score_adj */
+
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
+
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    va_end(ap);
+    if (strcmp(path, "/proc/self/oom_score_adj") == 0 && oom_file)
+        path = oom_file;
+    return __real_open(path, flags, mode);
+}
+
+/* A child that has begun, and lives until its channel is closed. */
+typedef struct Child {
+    pid_t pid;
+    int pidfd, channel, output;
+} Child;
+
+static const int
+    *lent; /* the ends of the next child's channel: the test's, and its; NULL: new ones */
+
+static Child begin(int cgroup, bool *inside)
+{
+    Child c = {.pidfd = -EBADF};
+    char up[8];
+    int pair[2], out[2];
+    Error err = ERROR_INIT;
+    assert_int_equal(lent ? 0 : socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    if (lent)
+        memcpy(pair, lent, sizeof(pair));
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"echo up; read x <&3"}, NULL};
+    const SpawnRequest request = {.argv = argv,
+                                  .environment = environ,
+                                  .output = out[1],
+                                  .channel = pair[1],
+                                  .cgroup = cgroup,
+                                  .ret_inside = inside};
+    errno = ENOSYS; /* says nothing of what succeeds */
+    assert_int_equal(spawn_process(&request, &c.pid, &c.pidfd, &err), 0);
+    (void)close(out[1]), (void)close(pair[1]);
+    assert_int_equal(read(out[0], up, sizeof(up)), 3);
+    c.channel = pair[0];
+    c.output = out[0];
+    return c;
+}
+
+static void end(Child *c)
+{
+    siginfo_t info = {0};
+    c->channel = fd_close(c->channel);
+    c->output = fd_close(c->output);
+    assert_int_equal(waitid(P_PIDFD, (id_t)c->pidfd, &info, WEXITED), 0);
+    assert_int_equal(info.si_pid, c->pid);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it was the only one */
+    c->pidfd = fd_close(c->pidfd);
+}
+
+/* A field of /proc/PID/status as a hexadecimal number. */
+static unsigned long long field(pid_t pid, const char *name)
+{
+    char path[64], line[300];
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    _cleanup_file_ FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof(line), f))
+        if (strncmp(line, name, strlen(name)) == 0 && line[strlen(name)] == ':')
+            return strtoull(line + strlen(name) + 1, NULL, 16);
+    fail_msg("no %s", name);
+    return 1;
+}
+
+static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void **state)
+{
+    char path[64];
+    int n = 0;
+    sigset_t some, before;
+    (void)signal(SIGPIPE, SIG_IGN);
+    (void)signal(SIGHUP, SIG_IGN);
+    (void)sigemptyset(&some);
+    (void)sigaddset(&some, SIGTERM);
+    (void)sigaddset(&some, SIGCHLD);
+    assert_int_equal(sigprocmask(SIG_BLOCK, &some, &before), 0);
+    const int inherited = fcntl(2, F_DUPFD, 5); /* not CLOEXEC: a library's */
+    Child c = begin(-EBADF, NULL);
+    assert_int_equal(field(c.pid, "SigBlk"), 0);
+    assert_int_equal(field(c.pid, "SigIgn"), 0);
+    assert_int_equal(getsid(c.pid), c.pid);
+    assert_int_equal(getpgid(c.pid), c.pid);
+    (void)snprintf(path, sizeof(path), "/proc/%d/fd", (int)c.pid);
+    DIR *folder = opendir(path);
+    assert_non_null(folder);
+    for (struct dirent *entry; (entry = readdir(folder));)
+        n += entry->d_name[0] != '.' && strtol(entry->d_name, NULL, 10) <= 9; /* the shell's own */
+    (void)closedir(folder);
+    assert_in_range(n, 4, 4);
+    assert_true(fcntl(c.pidfd, F_GETFD) & FD_CLOEXEC);
+    end(&c);
+    (void)close(inherited);
+    assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
+    (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGHUP, SIG_DFL);
+}
+
+/* Ranks go before sdtraind when memory runs out; what is asked for above 0 is left to whoever asked. */
+static void a_low_oom_score_is_not_inherited(_unused_ void **state)
+{
+    static const struct {
+        const char *ours, *its;
+    } cases[] = {{"-900\n", "0900\n"}, {"-1", "01"}, {"0\n", "0\n"}, {"500\n", "500\n"}};
+    char file[] =
+        "/tmp/test-spawn-XXXXXX"; /* a file is not written anew, as that of the kernel is */
+    const int fd = mkstemp(file);
+    assert_true(fd >= 0);
+    (void)close(fd);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        _cleanup_free_ char *text = NULL;
+        size_t n;
+        assert_int_equal(file_write(file, cases[i].ours, strlen(cases[i].ours), 0, NULL), 0);
+        oom_file = file;
+        Child c = begin(-EBADF, NULL);
+        oom_file = NULL;
+        assert_int_equal(file_read(file, 100, &text, &n, NULL), 0);
+        assert_string_equal(text, cases[i].its);
+        end(&c);
+    }
+    oom_file = "/not/there"; /* where there is none, a child runs as well */
+    Child c = begin(-EBADF, NULL);
+    oom_file = NULL;
+    end(&c);
+    (void)unlink(file);
+}
+
+/* As systemd starts sdtraind: a user without rights, and one capability that programs inherit. */
+static int look_at_capabilities(void)
+{
+    struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[2] = {
+        {.effective = 1u << CAP_KILL, .permitted = 1u << CAP_KILL, .inheritable = 1u << CAP_KILL}};
+    if (prctl(PR_SET_KEEPCAPS, 1, 0, 0, 0) < 0 || setuid(65534) < 0 ||
+        syscall(SYS_capset, &header, data) < 0 ||
+        prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, CAP_KILL, 0, 0) < 0)
+        return 9;
+    if (field(getpid(), "CapAmb") == 0)
+        return 8;
+    Child c = begin(-EBADF, NULL);
+    const bool none =
+        field(c.pid, "CapAmb") == 0 && field(c.pid, "CapEff") == 0 && field(c.pid, "CapPrm") == 0;
+    end(&c);
+    return none ? 0 : 7;
+}
+
+static void a_child_has_no_capability(_unused_ void **state)
+{
+    int status = 0;
+    if (geteuid() != 0)
+        skip();
+    const pid_t pid = fork();
+    if (pid == 0)
+        _exit(look_at_capabilities());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 9)
+        skip(); /* a container that has none to give */
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+/* The other end of its channel is the test's: it is not the end of that which ends the child. */
+static void a_child_does_not_outlive_its_parent(_unused_ void **state)
+{
+    int up[2], pair[2], status = 0;
+    pid_t child = 0;
+    assert_int_equal(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    assert_int_equal(pipe2(up, O_CLOEXEC), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    const pid_t parent = fork();
+    if (parent == 0) {
+        lent = pair;
+        const Child c = begin(-EBADF, NULL);
+        (void)!write(up[1], &c.pid, sizeof(c.pid));
+        pause();
+        _exit(0);
+    }
+    assert_int_equal(read(up[0], &child, sizeof(child)), sizeof(child));
+    struct pollfd ends = {.fd = (int)syscall(SYS_pidfd_open, child, 0), .events = POLLIN};
+    assert_int_equal(kill(parent, SIGKILL), 0);
+    assert_int_equal(waitpid(parent, &status, 0), parent);
+    assert_int_equal(poll(&ends, 1, 60000), 1);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    const int fds[] = {up[0], up[1], pair[0], pair[1], ends.fd};
+    for (size_t k = 0; k < ELEMENTSOF(fds); k++)
+        (void)close(fds[k]);
+}
+
+/* A folder that is no cgroup, or a cgroup that takes nobody in. */
+static void without_its_cgroup_a_child_runs_and_it_is_told(_unused_ void **state)
+{
+    bool inside = true;
+    _cleanup_fd_ int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    Child c = begin(folder, &inside);
+    assert_false(inside);
+    end(&c);
+    inside = true;
+    c = begin(-EBADF, &inside);
+    assert_false(inside);
+    end(&c);
+}
+
+static void what_cannot_be_executed_says_so(_unused_ void **state)
+{
+    char text[200] = "", *argv[] = {(char[]){"/not/there"}, NULL};
+    int out[2];
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    const SpawnRequest request = {.argv = argv,
+                                  .environment = environ,
+                                  .output = out[1],
+                                  .channel = -EBADF,
+                                  .cgroup = -EBADF};
+    assert_int_equal(status_of(&request), SPAWN_EXEC_FAILED);
+    assert_true(read(out[0], text, sizeof(text) - 1) > 0);
+    assert_string_equal(text, "cannot execute /not/there\n");
+    (void)close(out[0]), (void)close(out[1]);
+}
+
 static bool has(char *const *environment, const char *variable)
 {
     for (; *environment; environment++)
@@ -178,11 +414,49 @@ static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unuse
     json_decref(with.trainer_environment);
 }
 
+/* In a cluster with many services each has some variables; what comes last is the mark. */
+static void nothing_of_a_large_environment_is_left_out(_unused_ void **state)
+{
+    enum { N = 3000 };
+    static char texts[N][16];
+    static char *ours[N + 1];
+    char mark[100];
+    for (size_t i = 0; i < N; i++) {
+        (void)snprintf(texts[i], sizeof(texts[i]), "A%zu=%zu", i, i);
+        ours[i] = texts[i];
+    }
+    DaemonConfig config = {.run_dir = "/run/lab"};
+    config.trainer_environment = json_array();
+    config.paths_read = json_pack("[s]", "/d");
+    config.paths_write = json_pack("[s]", "/c");
+    for (int i = 0; i < CONFIG_ENVIRONMENT_MAX; i++)
+        (void)json_array_append_new(config.trainer_environment, json_string("MINE=1"));
+    _cleanup_(trainer_environment_freep) char **made = trainer_environment_new(ours, &config, 3);
+    for (size_t i = 0; i < N; i++)
+        assert_string_equal(made[i], ours[i]);
+    orphans_mark(mark, sizeof(mark), "/run/lab", 3);
+    assert_true(has(made, mark) && has(made, "MINE=1"));
+    size_t n = N;
+    while (made[n])
+        n++;
+    assert_int_equal(n, N + 6 + CONFIG_ENVIRONMENT_MAX);
+    json_decref(config.trainer_environment);
+    json_decref(config.paths_read);
+    json_decref(config.paths_write);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_trainers_environment_is_the_daemons_but_for_what_is_its_own),
+        cmocka_unit_test(nothing_of_a_large_environment_is_left_out),
         cmocka_unit_test(an_open_program_outlives_its_file),
+        cmocka_unit_test(a_child_has_signals_session_and_descriptors_of_its_own),
+        cmocka_unit_test(a_low_oom_score_is_not_inherited),
+        cmocka_unit_test(a_child_has_no_capability),
+        cmocka_unit_test(a_child_does_not_outlive_its_parent),
+        cmocka_unit_test(without_its_cgroup_a_child_runs_and_it_is_told),
+        cmocka_unit_test(what_cannot_be_executed_says_so),
         cmocka_unit_test_setup(a_child_enters_its_cgroup_by_itself, take_clone3_away),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-enum { ENVIRONMENT_MAX = 512 };
+/* Of what the trainer must have, whatever is ours: mark, slot, channel, OMP, paths read and written, the end. */
+enum { OWN_MAX = 7 };
 
 static char *paths_variable(const char *name, json_t *prefixes)
 {
@@ -24,9 +25,11 @@ char **trainer_environment_new(char *const *ours, const DaemonConfig *config, in
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
                                           "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY="};
     static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
-    char **list = memory_zeroed(ENVIRONMENT_MAX + CONFIG_ENVIRONMENT_MAX + 10, sizeof(*list));
-    size_t n = 0;
-    for (char *const *one = ours; *one && n < ENVIRONMENT_MAX; one++) {
+    size_t n_ours = 0, n = 0;
+    while (ours[n_ours])
+        n_ours++;
+    char **list = memory_zeroed(n_ours + CONFIG_ENVIRONMENT_MAX + OWN_MAX, sizeof(*list));
+    for (char *const *one = ours; *one; one++) {
         bool drop = false;
         for (size_t i = 0; i < ELEMENTSOF(dropped); i++)
             drop = drop || strncmp(*one, dropped[i], strlen(dropped[i])) == 0;

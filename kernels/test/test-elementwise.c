@@ -299,6 +299,32 @@ static void check_non_finite(Device *device, DataType type, size_t n, size_t ski
     floats_free((float *)(void *)count, 32);
 }
 
+/* One value alone that is not finite, at each place of a pack and of what is left behind packs. */
+static void check_each_place(Device *device, DataType type, size_t n)
+{
+    static const uint32_t bad[][3] = {{0x7f800000, 0xff800000, 0x7f800001},
+                                      {0x7f80, 0xff80, 0x7f81},
+                                      {0x7c00, 0xfc00, 0x7c01}};
+    static const uint32_t largest[] = {0xff7fffff, 0xff7f, 0xfbff};
+    const size_t bytes = data_type_bytes(type), k = type == DATA_F32    ? 0
+                                                    : type == DATA_BF16 ? 1
+                                                                        : 2;
+    float *data = floats_new(n);
+    uint64_t *count = (uint64_t *)(void *)floats_new(32);
+    for (size_t i = 0; i < n; i++)
+        memcpy((char *)data + i * bytes, &largest[k], bytes);
+    for (size_t i = 0; i < n; i++) {
+        memcpy((char *)data + i * bytes, &bad[k][i % 3], bytes);
+        count[0] = 0;
+        count_non_finite(device, type, (int64_t)n, data, count);
+        if (count[0] != 1)
+            fail_msg("%d values of %zu at place %zu", (int)count[0], n, i);
+        memcpy((char *)data + i * bytes, &largest[k], bytes);
+    }
+    floats_free(data, n);
+    floats_free((float *)(void *)count, 32);
+}
+
 static void test_non_finite(void **state)
 {
     (void)state;
@@ -310,6 +336,9 @@ static void test_non_finite(void **state)
         for (size_t skip = 0; skip < 4; skip++)
             for (DataType type = DATA_F32; type <= (has_half ? DATA_F16 : DATA_BF16); type++)
                 check_non_finite(device, type, n[i], skip);
+    for (size_t m = 1; m <= 35; m++)
+        for (DataType type = DATA_F32; type <= (has_half ? DATA_F16 : DATA_BF16); type++)
+            check_each_place(device, type, m);
     device = device_free(device);
 }
 

@@ -413,6 +413,70 @@ static void the_cache_stays_within_its_bound(void **state)
     scratch_remove(&f.scratch);
 }
 
+/* The error of the first step that cannot be read. */
+static int failure_of(Fixture *f, Dataset *dataset, Error *err)
+{
+    Loader *loader;
+    LoaderGrain grain;
+    assert_good(loader_new(dataset, &f->job, 0, 0, 6, 1 << 16, &loader, err), *err);
+    int r = 0;
+    for (int64_t step = 0; r == 0 && step < 30; step++) {
+        r = loader_get(loader, step, 5, 30 * USEC_PER_SEC, &grain, err);
+        if (r == 0)
+            loader_release(loader, step);
+    }
+    loader_free(loader);
+    return r;
+}
+
+/* index.json with another hash of what each shard but the first unpacks to. */
+static void change_unpacked_hashes(const char *path)
+{
+    char *text;
+    size_t n;
+    int n_shards = 0;
+    Error err = ERROR_INIT;
+    assert_good(file_read(path, 1 << 24, &text, &n, &err), err);
+    for (char *at = text; (at = strstr(at, "\"raw_data\"")); n_shards++) {
+        assert_non_null(at = strstr(at, "\"xxh3_64\": \""));
+        at += strlen("\"xxh3_64\": \"");
+        if (n_shards > 0) /* the first is read by whoever opens the dataset */
+            *at = *at == '0' ? '1' : '0';
+    }
+    assert_true(n_shards > 3);
+    assert_good(file_write(path, text, n, 0, &err), err);
+    free(text);
+}
+
+/* What came is whole, and what is unpacked from it is not what index.json names: neither memory nor a file of the cache
+ * hands it out, and the cache does not keep it. */
+static void what_is_unpacked_has_hashes_of_its_own(void **state)
+{
+    (void)state;
+    for (int cached = 0; cached < 2; cached++) {
+        ScratchData data = plain;
+        data.compression = "zstd:1";
+        data.hash = "xxh3_64";
+        Fixture f;
+        Error err = ERROR_INIT;
+        char path[PATH_MAX];
+        fixture_make(&f, &data);
+        if (cached)
+            f.job.data.cache_dir = f.cache;
+        change_unpacked_hashes(scratch_path(&f.scratch, "first/index.json", path));
+        Dataset *dataset = open_dataset(&f);
+        assert_int_equal(failure_of(&f, dataset, &err), -EBADMSG);
+        assert_names(err, ".mds is corrupt: its xxh3_64 is ");
+        dataset_free(dataset);
+        DIR *folder = cached ? opendir(f.cache) : NULL;
+        for (struct dirent *e; folder && (e = readdir(folder));)
+            assert_true(!strstr(e->d_name, ".mds") || strstr(e->d_name, "-0.mds"));
+        assert_int_equal(folder ? closedir(folder) : 0, 0);
+        assert_int_equal(folder != NULL, cached);
+        scratch_remove(&f.scratch);
+    }
+}
+
 static void not_finite_values_stop(void **state)
 {
     (void)state;
@@ -429,19 +493,9 @@ static void not_finite_values_stop(void **state)
     assert_int_equal(fwrite("\xff\x7f", 1, 2, file), 2);
     assert_int_equal(fclose(file), 0);
     Error err = ERROR_INIT;
-    Loader *loader;
-    LoaderGrain grain;
-    assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1 << 16, &loader, &err), err);
-    int r = 0;
-    for (int64_t step = 0; r == 0 && step < 30; step++) {
-        r = loader_get(loader, step, 5, 30 * USEC_PER_SEC, &grain, &err);
-        if (r == 0)
-            loader_release(loader, step);
-    }
-    assert_int_equal(r, -EBADMSG);
+    assert_int_equal(failure_of(&f, dataset, &err), -EBADMSG);
     assert_names(err, "shard.00003.mds[");
     assert_names(err, "column text holds a value that is not finite");
-    loader_free(loader);
     dataset_free(dataset);
     scratch_remove(&f.scratch);
 }
@@ -526,6 +580,7 @@ int main(void)
         cmocka_unit_test(what_rots_after_it_was_verified_is_found),
         cmocka_unit_test(passing_faults_are_retried),
         cmocka_unit_test(the_cache_stays_within_its_bound),
+        cmocka_unit_test(what_is_unpacked_has_hashes_of_its_own),
         cmocka_unit_test(not_finite_values_stop),
         cmocka_unit_test(waits_are_bounded),
         cmocka_unit_test(several_threads_may_read),
