@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-enum { CALLS_MAX = 256, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
+enum { CALLS_MAX = 1024, PATIENCE_SEC = 60, ANSWER_MSEC = 10, RESULTS_MAX = 120 };
 
 const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379";
 
@@ -246,9 +246,15 @@ void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
 void reply_txn(void)
 {
     Pb__ResponseHeader header = header_of(5, 2);
+    Pb__ResponseOp empty = PB__RESPONSE_OP__INIT, *results[RESULTS_MAX];
     Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+    for (size_t i = 0; i < RESULTS_MAX; i++)
+        results[i] = &empty;
     done.header = &header;
     done.succeeded = true;
+    done.n_responses = txn_request()->n_success;
+    done.responses = results;
+    assert_true(done.n_responses <= RESULTS_MAX);
     reply(await_asked("Txn"), &done.base);
 }
 
@@ -263,7 +269,9 @@ void reply_created(void)
 
 void reply_token(const char *token)
 {
+    Pb__ResponseHeader header = header_of(5, 2);
     Pb__AuthenticateResponse made = PB__AUTHENTICATE_RESPONSE__INIT;
+    made.header = &header;
     made.token = (char *)token;
     reply(await_asked("Authenticate"), &made.base);
 }

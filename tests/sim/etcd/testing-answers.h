@@ -70,7 +70,7 @@ void reply_range(AskedCall *call, int64_t revision, uint64_t term);
 /* These await the question. */
 void reply_grant_of(int64_t id, int64_t ttl);
 void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term);
-void reply_txn(void);
+void reply_txn(void); /* done: with a result for each operation, of which none says anything */
 void reply_created(void);
 void reply_token(const char *token);
 /* A page of the keys that are not NULL, all created at 2 and changed at 3. */
