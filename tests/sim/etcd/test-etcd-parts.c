@@ -132,8 +132,8 @@ static void fail_to_answer(AskedCall *call, NoAnswer how)
     }
 }
 
-/* Until the caller hears of it, each question for it is failed in this way; but for the last moment of its 5 s, in which
- * it may be given up while it is failed. */
+/* Until the caller hears of it, each question for it is failed in this way; but for the last moment of its 5 s, in
+ * which it may be given up while it is failed. */
 static void fail_until_heard(const char *method, NoAnswer how, const Heard *heard)
 {
     const uint64_t begun_usec = clock_boottime_usec();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-answers.h - an etcd of two members that says what the test tells it, at the end of the simulated network.
+/* testing-answers.h - an etcd of three members that says what the test tells it, at the end of the simulated network.
  *
  *     AskedCall *read = await_asked("Range");
  *     reply(read, &(Pb__RangeResponse){...}.base);
@@ -26,7 +26,7 @@ typedef struct AskedCall {
     ProtobufCMessage *request; /* the newest */
 } AskedCall;
 
-/* For cmocka. */
+/* For cmocka. A test that leaves memory behind fails at its end. */
 int answers_set_up(void **state);
 int answers_tear_down(void **state);
 
@@ -41,10 +41,10 @@ void open_client(const char *endpoints, const char *user);
 /* Frees it, and what was made of it. */
 void close_client(void);
 
-/* As EtcdOptions.endpoints: of the first, and of both. */
-extern const char answers_endpoint[], answers_endpoints[];
+/* As EtcdOptions.endpoints: of the first member, of two, and of all. */
+extern const char answers_endpoint[], answers_endpoints[], answers_all_endpoints[];
 
-/* The member takes no new connection; SIZE_MAX: both do. */
+/* The member takes no new connection; SIZE_MAX: all do. */
 extern size_t answers_down;
 
 /* Lets time pass until a call of that method ("Range") has a question without an answer; the oldest such call. */
