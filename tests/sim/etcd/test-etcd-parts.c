@@ -406,6 +406,87 @@ static void no_answer_deposes_a_leader(_unused_ void **state)
     }
 }
 
+/* ---- deadlines and members ---- */
+
+/* Its clock ran on while it waited for a token. */
+static void a_call_that_waited_for_a_token_ends_in_time(_unused_ void **state)
+{
+    Heard heard;
+    open_client(answers_endpoint, "node");
+    const uint64_t begun_usec = clock_boottime_usec();
+    ask("Range", &heard);
+    (void)await_asked("Authenticate");
+    pass_usec(2 * USEC_PER_SEC);
+    reply_token("first");
+    (void)await_asked("Range");
+    pass_usec(2500 * USEC_PER_MSEC);
+    assert_int_equal(heard.n, 0);
+    pass_usec(USEC_PER_SEC);
+    assert_int_equal(heard.n, 1);
+    assert_int_equal(heard.r, -ETIMEDOUT);
+    assert_in_range(clock_boottime_usec() - begun_usec, 5 * USEC_PER_SEC, 6 * USEC_PER_SEC);
+}
+
+/* What a page was refused with, before it was answered, is not why the next one is not. */
+static void each_page_has_its_own_reason(_unused_ void **state)
+{
+    Heard heard = {0};
+    open_client(answers_endpoint, NULL);
+    assert_int_equal(etcd_get(etcd, "/p/", true, on_range, &heard, NULL), 0);
+    refuse(await_asked("Range"), WIRE_UNAVAILABLE, "etcdserver: no leader");
+    reply_page(5, true, "/p/a", NULL);
+    fail_to_answer(await_asked("Range"), SILENCE);
+    pass_usec(USEC_PER_SEC);
+    assert_int_equal(heard.r, -ETIMEDOUT);
+    assert_string_equal(heard.text, "etcd at m0:2379: no read within 5.0 s");
+}
+
+/* Who was left is not gone back to when it may be used again. */
+static void a_client_stays_with_the_member_that_it_went_to(_unused_ void **state)
+{
+    Heard heard;
+    open_client(answers_endpoints, NULL);
+    ask("Range", &heard);
+    AskedCall *first = await_asked("Range");
+    const size_t left = first->member;
+    refuse(first, WIRE_UNAVAILABLE, "etcdserver: no leader");
+    reply_range(await_asked("Range"), 5, 2);
+    for (int i = 0; i < 3; i++) {
+        pass_usec(2 * USEC_PER_SEC);
+        ask("Range", &heard);
+        assert_int_not_equal(await_asked("Range")->member, left);
+        reply_range(await_asked("Range"), 5, 2);
+    }
+}
+
+/* However often it is asked meanwhile: a third of the deadline, and what the look itself takes. */
+static void who_is_silent_is_left_while_it_is_asked(_unused_ void **state)
+{
+    enum { READS = 25 };
+    Heard heard[READS];
+    open_client(answers_endpoints, NULL);
+    for (int i = 0; i < READS; i++) {
+        ask("Range", &heard[i]);
+        pass_usec(USEC_PER_SEC / 10);
+    }
+    assert_true(all_calls("Range") > READS);
+}
+
+/* Whoever takes it back hears nothing more. */
+static void a_revocation_can_be_taken_back(_unused_ void **state)
+{
+    Heard heard = {0};
+    EtcdCall *call = NULL;
+    open_client(answers_endpoint, NULL);
+    assert_int_equal(etcd_revoke(etcd, 5, on_txn, &heard, &call), 0);
+    (void)await_asked("LeaseRevoke");
+    assert_non_null(call);
+    call = etcd_call_free(call);
+    pass_usec(10 * USEC_PER_SEC);
+    assert_int_equal(open_calls(NULL), 0);
+    assert_int_equal(heard.n, 0);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, answers_set_up, answers_tear_down)
@@ -421,6 +502,11 @@ int main(void)
         CASE(no_answer_grants_a_lease),
         CASE(no_answer_renews_or_loses_a_lease),
         CASE(no_answer_deposes_a_leader),
+        CASE(a_call_that_waited_for_a_token_ends_in_time),
+        CASE(each_page_has_its_own_reason),
+        CASE(a_client_stays_with_the_member_that_it_went_to),
+        CASE(who_is_silent_is_left_while_it_is_asked),
+        CASE(a_revocation_can_be_taken_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
