@@ -129,6 +129,27 @@ static void a_sweep_without_a_list_is_no_sweep(void **state)
     assert_int_equal(removed, 1);
 }
 
+/* How old an upload is its server knows, whatever our clock says. */
+static void the_servers_clock_tells_what_is_old(void **state)
+{
+    Store *store = *state;
+    static const struct {
+        int64_t ahead_sec;
+        size_t n_removed;
+    } cases[] = {{0, 1}, {7200, 2}, {-7200, 0}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        Error err = ERROR_INIT;
+        size_t removed;
+        fake.ahead_sec = cases[i].ahead_sec;
+        fake_begin_upload("p/old", clock_realtime_usec() - 5400 * USEC_PER_SEC);
+        fake_begin_upload("p/new", clock_realtime_usec());
+        assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
+        assert_int_equal(removed, cases[i].n_removed);
+        assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
+        assert_int_equal(fake_n_uploads(), 0);
+    }
+}
+
 /* ---- deletions ---- */
 
 static void a_deletion_without_an_answer_is_none(void **state)
@@ -276,6 +297,17 @@ static void a_look_without_an_answer_tells_nothing(void **state)
     assert_int_equal(fake.n[FAKE_CREATE], 0);
 }
 
+/* Of the same size, by a program that marks nothing and by this one: neither is this put's. */
+static void an_object_of_our_size_is_not_ours(void **state)
+{
+    Store *store = *state;
+    Error err = ERROR_INIT;
+    fake_put("p/k", "7 bytes");
+    assert_int_equal(put(store, "k", 7, STORE_IF_ABSENT, &err), -EEXIST);
+    assert_int_equal(put(store, "l", 7, STORE_IF_ABSENT, &err), 0);
+    assert_int_equal(put(store, "l", 7, STORE_IF_ABSENT, &err), -EEXIST);
+}
+
 /* ---- reads ---- */
 
 static void a_read_without_an_answer_finds_nothing_absent(void **state)
@@ -366,6 +398,36 @@ static void a_try_is_good_when_each_step_was(_unused_ void **state)
             assert_true(t.took_usec < 20 * USEC_PER_SEC);
             fake_mend();
         }
+    fake_break(FAKE_GET, 1, FAKE_CUT); /* half of what was written comes back */
+    StoreTry t = try_one(STORE_TRY_WRITE, "");
+    assert_int_equal(t.r, -EIO);
+    assert_string_equal(t.error.text, "what was written comes back otherwise");
+}
+
+/* A server that nobody knows yet refuses the object that asks what it can: that one is named, not the try's. */
+static void a_refusal_names_the_object_that_was_refused(_unused_ void **state)
+{
+    static char endpoint[] = "http://nobody-has-asked-it";
+    fake.options.endpoint = endpoint;
+    fake_break(FAKE_PUT, 1, FAKE_DENY);
+    StoreTry t = try_one(STORE_TRY_WRITE, "");
+    assert_int_equal(t.r, -EACCES);
+    assert_true(strncmp(t.error.text, "cannot write s3://bucket/p/", 27) == 0);
+    assert_null(strstr(t.error.text, "sdtrain-try"));
+}
+
+/* Where a text is too long its server's answer stays: three digits behind a colon, and nothing that is like them. */
+static void what_a_server_answered_is_found_in_a_long_text(_unused_ void **state)
+{
+    static const char *const before[] = {"12 x",  "1 x",   "1234 x", "123x",
+                                         "x23 x", "1x3 x", "12x x"};
+    for (size_t i = 0; i < ELEMENTSOF(before); i++) {
+        char words[64];
+        StoreTry t = {.r = -EACCES};
+        (void)snprintf(t.error.text, sizeof(t.error.text),
+                       "cannot write: %s: 403 Denied: whoever you are and wherever", before[i]);
+        assert_string_equal(store_try_words(&t, 16, words), "...403 Denied: w");
+    }
 }
 
 int main(void)
@@ -376,16 +438,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(what_is_no_list_ends_it),
         TEST(a_sweep_without_a_list_is_no_sweep),
+        TEST(the_servers_clock_tells_what_is_old),
         TEST(a_deletion_without_an_answer_is_none),
         TEST(what_does_not_say_that_all_are_deleted_says_nothing),
         TEST(many_without_an_answer_are_not_deleted),
         TEST(an_upload_that_nobody_began_puts_nothing),
         TEST(an_upload_that_nobody_says_is_complete_is_looked_at),
         TEST(a_look_without_an_answer_tells_nothing),
+        TEST(an_object_of_our_size_is_not_ours),
         TEST(a_read_without_an_answer_finds_nothing_absent),
         TEST(a_marker_that_nobody_answers_for_is_not_lacking),
         TEST(who_is_refused_may_read_if_the_server_says_so),
         TEST(a_try_is_good_when_each_step_was),
+        TEST(a_refusal_names_the_object_that_was_refused),
+        TEST(what_a_server_answered_is_found_in_a_long_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

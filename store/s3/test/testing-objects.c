@@ -419,7 +419,7 @@ static void serve_uploads(S3Request *q)
     }
     fputs("</ListMultipartUploadsResult>", out);
     check(fclose(out) == 0, "memory");
-    q->reply.date = (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
+    q->reply.date = (int64_t)(clock_realtime_usec() / USEC_PER_SEC) + fake.ahead_sec;
     text(q, body, size);
 }
 

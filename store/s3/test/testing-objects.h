@@ -50,6 +50,7 @@ typedef struct FakeServer {
     bool ignores_prefix; /* in a list of uploads */
     bool stands_still;   /* each page of objects is the first */
     const char *text;    /* of FAKE_ERROR_200 */
+    int64_t ahead_sec;   /* of our clock: its own, when it lists uploads */
     size_t page;         /* objects or uploads at most; 0: pages without an object go on for ever */
     /* Records of the requests. */
     size_t n[FAKE_KINDS]; /* number of requests of each kind */

@@ -203,6 +203,28 @@ static void what_may_be_asked_again_is(_unused_ void **state)
         }
 }
 
+/* It was sent, and did not end well: a member that falls may have said what nobody else knows. */
+static void an_answer_that_ends_badly_is_none(_unused_ void **state)
+{
+    Pb__ResponseHeader header = header_of(21, 2);
+    Pb__RangeResponse none = PB__RANGE_RESPONSE__INIT;
+    Pb__TxnResponse refused = PB__TXN_RESPONSE__INIT;
+    Heard heard;
+    none.header = refused.header = &header;
+    open_client(answers_endpoint, NULL);
+    ask("Range", &heard);
+    reply_and_refuse(await_asked("Range"), &none.base, WIRE_UNKNOWN, "no");
+    assert_true(heard.n == 1 && heard.r == -EIO && !heard.has_result);
+    ask("Txn", &heard);
+    reply_and_refuse(await_asked("Txn"), &refused.base, WIRE_UNAVAILABLE, "Socket closed");
+    assert_true(heard.n == 1 && heard.r == -ECONNREFUSED && !heard.has_result);
+    ask("Range", &heard); /* asked again, and its other answer counts */
+    reply_and_refuse(await_asked("Range"), &none.base, WIRE_UNAVAILABLE, "Socket closed");
+    assert_int_equal(heard.n, 0);
+    reply_page(22, false, "/p/a", NULL);
+    assert_true(heard.n == 1 && heard.r == 0 && heard.n_kvs == 1);
+}
+
 /* ---- reads ---- */
 
 /* A page says that there is more, and has no key from which the next one would go on. */
@@ -493,6 +515,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(no_call_makes_an_answer_of_none),
         CASE(what_may_be_asked_again_is),
+        CASE(an_answer_that_ends_badly_is_none),
         CASE(pages_without_a_key_are_not_the_end),
         CASE(pages_that_fail_give_nothing),
         CASE(a_transaction_without_all_its_results_is_not_known),

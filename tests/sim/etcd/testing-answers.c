@@ -256,6 +256,12 @@ void reply(AskedCall *call, const ProtobufCMessage *message)
     say(call, copy_of(message), false, WIRE_OK, "");
 }
 
+void reply_and_refuse(AskedCall *call, const ProtobufCMessage *message, WireCode code,
+                      const char *text)
+{
+    say(call, copy_of(message), false, code, text);
+}
+
 /* ---- answers ---- */
 
 Pb__ResponseHeader header_of(int64_t revision, uint64_t term)

@@ -55,6 +55,9 @@ bool is_asked(const char *method);
 void reply(AskedCall *call, const ProtobufCMessage *message);
 /* Ends the call so. */
 void refuse(AskedCall *call, WireCode code, const char *text);
+/* Both, of a call that has one answer: the answer, and an end that takes it back. */
+void reply_and_refuse(AskedCall *call, const ProtobufCMessage *message, WireCode code,
+                      const char *text);
 /* Says bytes that are no message. */
 void babble(AskedCall *call);
 void pass_usec(uint64_t usec);
