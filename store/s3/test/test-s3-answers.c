@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-s3-answers.c - no answer is not an answer: each request to S3 that is refused, runs out of time, is answered with
- * nothing, with another document or with a part of one. Nobody hears that an object is absent, deleted or written, or
- * that a list is whole, unless the server says so. */
+/* test-s3-answers.c - no answer is not an answer: each request to S3 that is refused, runs out of time, is answered
+ * with nothing, with another document or with a part of one. Nobody hears that an object is absent, deleted or
+ * written, or that a list is whole, unless the server says so. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "store/s3/s3-internal.h"

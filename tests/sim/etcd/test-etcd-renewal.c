@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-renewal.c - how a lease is renewed, in virtual time: when, by which member, on which stream; what renews it,
- * what alone is its loss, how long a pause may be, and what is heard of it by whoever counts requests. */
+/* test-etcd-renewal.c - how a lease is renewed, in virtual time: when, by which member, on which stream; what renews
+ * it, what alone is its loss, how long a pause may be, and what is heard of it by whoever counts requests. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
