@@ -118,7 +118,7 @@ struct Rpc {
     WireCall *call;
     uint64_t waiting_usec; /* when the oldest unanswered message was sent; 0: none */
     bool silent;           /* its endpoint was silent, so it was cut */
-    bool undecodable;      /* the answer was no message of method->response */
+    bool undecodable;      /* the answer was no message of method->response, or had no header */
 };
 
 /* Sends request (borrowed) as the first message. deadline_usec may be USEC_INFINITY. Never fails:
@@ -169,6 +169,7 @@ struct EtcdCall {
     Error error; /* of the last attempt */
 
     CallHandler handler;
+    size_t n_results;             /* of a transaction that is done: one for each operation */
     void *context;                /* the caller's own */
     void (*context_free)(void *); /* frees context with the call; NULL: context is borrowed */
     union {

@@ -58,7 +58,7 @@ static Pb__RangeRequest get_request(const Get *get)
     request.revision = get->revision;
     if (get->n_kvs > 0) {
         const Pb__RangeResponse *last = get->pages[get->n_pages - 1];
-        assert(last->n_kvs > 0); /* get_answered() asks for no page after an empty one */
+        assert(last->n_kvs > 0); /* get_answered() takes no empty page that is not the last */
         request.key = last->kvs[last->n_kvs - 1]->key;
         request.key.len++; /* the NUL behind it: the next key possible */
     }
@@ -92,6 +92,13 @@ static void get_failed(EtcdCall *call, Get *get, int r, const Error *err)
     call_again(call, &request.base);
 }
 
+/* The error of an answer that is only a part of one. */
+static int cut_short(const EtcdCall *call, Error *err)
+{
+    return error_set(err, -EIO, "etcd at %s: %s: a part of the answer is missing",
+                     call->etcd->endpoint_list, call->method->purpose);
+}
+
 static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessage *message)
 {
     Get *get = call->context;
@@ -101,6 +108,12 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__RangeResponse *page = (Pb__RangeResponse *)message;
+    if (page->more && page->n_kvs == 0) { /* where the next page begins nobody knows */
+        Error cut = ERROR_INIT;
+        message_free(message);
+        call->user.range(cut_short(call, &cut), &cut, NULL, call->userdata);
+        return;
+    }
     history_note(call, page->header);
     /* NOLINTNEXTLINE(bugprone-sizeof-expression): an array of pointers it is */
     get->pages = memory_resize(get->pages, get->n_pages + 1, sizeof(*get->pages));
@@ -108,7 +121,7 @@ static void get_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
     get->n_kvs += page->n_kvs;
     if (get->revision == 0 && page->header)
         get->revision = page->header->revision;
-    if (page->more && page->n_kvs > 0) {
+    if (page->more) {
         Pb__RangeRequest request = get_request(get);
         call_again(call, &request.base);
         return;
@@ -174,6 +187,13 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
         return;
     }
     Pb__TxnResponse *answer = (Pb__TxnResponse *)message;
+    if (answer->succeeded && answer->n_responses != call->n_results) {
+        /* A key that is missing among them would be taken for one that is not there. */
+        Error cut = ERROR_INIT;
+        message_free(message);
+        call->user.txn(cut_short(call, &cut), &cut, NULL, call->userdata);
+        return;
+    }
     history_note(call, answer->header);
     size_t n = 0;
     for (size_t i = 0; i < answer->n_responses; i++)
@@ -302,6 +322,7 @@ int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const E
         free(packed_ops[i].end);
     if (r < 0)
         return r;
+    call->n_results = n_ops;
     call->user.txn = handler;
     call->userdata = userdata;
     call_start(call);

@@ -85,13 +85,13 @@ static void granted(EtcdCall *call, int r, const Error *err _unused_, ProtobufCM
     EtcdLease *lease = call->context;
     Pb__LeaseGrantResponse *answer = (Pb__LeaseGrantResponse *)message;
 
+    assert(!lease->waiting);
     lease->granting = NULL;
     if (r == 0 && answer->id != 0 && answer->ttl > 0) {
         lease->id = answer->id;
         lease->ttl_sec = answer->ttl;
         lease->n_failures = 0;
         lease->sent_usec = call->attempt_usec;
-        lease->waiting = false;
         lease->deadline_usec = lease->sent_usec + ttl_usec(lease);
         timer_set(lease, lease->sent_usec + ttl_usec(lease) / 4);
         message_free(message);

@@ -2,6 +2,8 @@
 /* rpc.c - one RPC on one endpoint: who waits for it, and since when it owes an answer. */
 #include "etcd/etcd-internal.h"
 
+#include <string.h>
+
 Rpc *rpc_start(Etcd *etcd, Endpoint *endpoint, const WireMethod *method, const WireRequest *request,
                uint64_t deadline_usec, const RpcEvents *events, void *userdata)
 {
@@ -54,6 +56,18 @@ Rpc *rpc_forget(Rpc *rpc)
     return NULL;
 }
 
+/* etcd puts a header into each answer. One without it says nothing, and would be read as "there is none", as "refused"
+ * or as "done", since what is not there is 0. */
+static bool has_header(const ProtobufCMessage *message)
+{
+    const ProtobufCFieldDescriptor *field =
+        protobuf_c_message_descriptor_get_field_by_name(message->descriptor, "header");
+    const void *header;
+    assert(field && field->type == PROTOBUF_C_TYPE_MESSAGE);
+    memcpy(&header, (const char *)message + field->offset, sizeof(header));
+    return header != NULL;
+}
+
 void rpc_received(Rpc *rpc, ProtobufCMessage *message)
 {
     Etcd *etcd = rpc->etcd;
@@ -61,7 +75,8 @@ void rpc_received(Rpc *rpc, ProtobufCMessage *message)
     assert(!etcd->dispatching);
     rpc->endpoint->heard_usec = clock_boottime_usec();
     rpc->waiting_usec = 0;
-    if (!message) {
+    if (!message || (rpc->method->unary && !has_header(message))) {
+        message_free(message);
         rpc->undecodable = true;
         rpc_cut(rpc);
         return;

@@ -15,6 +15,7 @@ TOKEN = re.compile(r"""(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<directive>^[ \t]*\#(?
 QUIET = re.compile(r"assert|static_assert|log_\w+|LOG_\w+|PROBE\w*|printf|snprintf|fprintf|_cleanup_|sizeof|error_\w+")
 KEYWORDS = {"if", "for", "while", "switch", "return", "case", "default", "goto", "do", "else", "sizeof", "typedef", "static", "const",
             "struct", "enum", "union", "extern", "unsigned", "int", "bool", "char", "void", "double", "float", "long", "break", "continue"}
+SYMMETRIC = {"MIN", "MAX"}
 PAIRS = {"<": ("<=", "off by one"), "<=": ("<", "off by one"), ">": (">=", "off by one"), ">=": (">", "off by one"),
          "==": ("!=", "condition negated"), "!=": ("==", "condition negated"), "&&": ("||", "condition negated"), "||": ("&&", "condition negated")}
 
@@ -112,7 +113,7 @@ def places(text):
                 last = statement_end(tokens, i, end) if is_statement(tokens, i, end) else None
                 if last is not None:
                     found.append((at.start(), tokens.all[last].end(), ";", "statement left out"))
-            if at.lastgroup == "word" and word not in KEYWORDS and tokens[i + 1] == "(":
+            if at.lastgroup == "word" and word not in KEYWORDS and word not in SYMMETRIC and tokens[i + 1] == "(":
                 spans = arguments(tokens, i + 1)
                 for (a, b), (c, d) in zip(spans, spans[1:]):
                     if a <= b and c <= d and span(a, b) != span(c, d):

@@ -419,7 +419,7 @@ static void serve_uploads(S3Request *q)
     }
     fputs("</ListMultipartUploadsResult>", out);
     check(fclose(out) == 0, "memory");
-    q->reply.date = (int64_t)(clock_realtime_usec() / USEC_PER_SEC);
+    q->reply.date = (int64_t)(clock_realtime_usec() / USEC_PER_SEC) + fake.ahead_sec;
     text(q, body, size);
 }
 
@@ -511,7 +511,11 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
         refuse(q, -EAGAIN, 409, "ConditionalRequestConflict");
         break;
     case FAKE_ERROR_200:
-        text(q, strdup(error), strlen(error));
+        text(q, strdup(fake.text ? fake.text : error), strlen(fake.text ? fake.text : error));
+        break;
+    case FAKE_CUT:
+        serve(q, kind);
+        q->n_text /= 2;
         break;
     case FAKE_NO_UPLOAD:
         upload_remove(the_upload(q));
@@ -686,7 +690,6 @@ void fake_wait_stalled(void)
 }
 
 void fake_put(const char *name, const char *data) { shelve(name, "", strdup(data), strlen(data)); }
-
 void fake_begin_upload(const char *name, uint64_t begun_usec)
 {
     (void)upload_new(name, "", begun_usec);

@@ -27,11 +27,12 @@ typedef enum FakeKind {
 } FakeKind;
 
 typedef enum FakeFault {
-    FAKE_LOSE,     /* done; the answer is lost, and it is sent again */
-    FAKE_LOSE_ALL, /* done; no answer comes until the deadline */
-    FAKE_SILENT,   /* not done; no answer until the deadline */
-    FAKE_CONFLICT, /* 409 */
-    FAKE_ERROR_200,
+    FAKE_LOSE,      /* done; the answer is lost, and it is sent again */
+    FAKE_LOSE_ALL,  /* done; no answer comes until the deadline */
+    FAKE_SILENT,    /* not done; no answer until the deadline */
+    FAKE_CONFLICT,  /* 409 */
+    FAKE_ERROR_200, /* not done; 200 with fake.text, or with an <Error> */
+    FAKE_CUT,       /* done; the second half of the answer is missing */
     FAKE_NO_UPLOAD, /* somebody aborted the upload */
     FAKE_DENY,      /* 403 */
     FAKE_CHANGE,    /* the object is another one from now on */
@@ -48,6 +49,8 @@ typedef struct FakeServer {
     bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
     bool ignores_prefix; /* in a list of uploads */
     bool stands_still;   /* each page of objects is the first */
+    const char *text;    /* of FAKE_ERROR_200 */
+    int64_t ahead_sec;   /* of our clock: its own, when it lists uploads */
     size_t page;         /* objects or uploads at most; 0: pages without an object go on for ever */
     /* Records of the requests. */
     size_t n[FAKE_KINDS]; /* number of requests of each kind */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-edges.c - where calls and leases end or begin something else: who asks for a token and with what, results
- * without a header or a message, limits, and which member is asked. */
+ * without a message, limits, and which member is asked. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 #include "tests/sim/seams/loop.h"
@@ -161,14 +161,16 @@ static void on_status(int r, const Error *err, const EtcdStatus *status, void *u
 static void a_status_needs_no_token(_unused_ void **state)
 {
     Heard heard = {0};
+    Pb__ResponseHeader header = header_of(5, 2);
     Pb__StatusResponse status = PB__STATUS_RESPONSE__INIT;
+    status.header = &header;
     open_client(answers_endpoint, "node");
     assert_int_equal(etcd_status(etcd, on_status, &heard, NULL), 0);
     assert_string_equal(await_asked("Status")->token, "");
     assert_int_equal(all_calls("Authenticate"), 0);
     refuse(await_asked("Status"), WIRE_UNAVAILABLE, "Socket closed");
     assert_int_equal(heard.n, 0);
-    reply(await_asked("Status"), &status.base); /* without a header */
+    reply(await_asked("Status"), &status.base);
     assert_int_equal(heard.n, 1);
     assert_true(heard.r == 0 && heard.has_result && heard.revision == 0);
     assert_int_equal(etcd_status(etcd, on_status, &heard, NULL), 0);
@@ -213,7 +215,10 @@ static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **stat
 /* What each read of it has found, in order; the others have nothing to show. */
 static void a_transaction_hands_out_what_it_read(_unused_ void **state)
 {
-    const EtcdOp op = {.kind = ETCD_GET, .key = "/a"};
+    const EtcdOp ops[] = {{.kind = ETCD_GET, .key = "/a"},
+                          {.kind = ETCD_PUT, .key = "/p"},
+                          {.kind = ETCD_GET, .key = "/n"},
+                          {.kind = ETCD_GET, .key = "/c"}};
     Heard heard = {0};
     Pb__ResponseHeader header = header_of(21, 2);
     Pb__KeyValue of[3], *kvs[] = {&of[0], &of[1], &of[2]};
@@ -242,19 +247,19 @@ static void a_transaction_hands_out_what_it_read(_unused_ void **state)
     done.n_responses = 4;
     done.responses = list;
     open_client(answers_endpoint, NULL);
-    for (int i = 0; i < 3; i++) {
-        done.header = i < 2 ? &header : NULL;
+    done.header = &header;
+    for (int i = 0; i < 2; i++) {
         done.succeeded = i == 1;
-        assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, &heard, NULL), 0);
+        assert_int_equal(etcd_txn(etcd, NULL, 0, ops, 4, on_txn, &heard, NULL), 0);
         reply(await_asked("Txn"), &done.base);
         assert_int_equal(heard.n, i + 1);
         assert_int_equal(heard.succeeded, i == 1);
-        assert_int_equal(heard.revision, i < 2 ? 21 : 0);
+        assert_int_equal(heard.revision, 21);
         assert_int_equal(heard.n_kvs, 3);
         for (size_t k = 0; k < 3; k++)
             assert_string_equal(heard.keys[k], keys[k]);
     }
-    assert_int_equal(etcd_txn(etcd, NULL, 0, &op, 1, on_txn, &heard, NULL), 0);
+    assert_int_equal(etcd_txn(etcd, NULL, 0, ops, 4, on_txn, &heard, NULL), 0);
     refuse(await_asked("Txn"), WIRE_UNKNOWN, "no");
     assert_true(heard.r == -EIO && !heard.has_result);
 }
@@ -382,7 +387,7 @@ static void a_revocation_tells_what_came_of_it(_unused_ void **state)
         refuse(await_asked("LeaseRevoke"), WIRE_UNAVAILABLE,
                "Socket closed"); /* twice is no harm */
         assert_int_equal(heard.n, 0);
-        done.header = i == 0 ? &header : NULL;
+        done.header = &header;
         if (i == 2)
             refuse(await_asked("LeaseRevoke"), WIRE_NOT_FOUND,
                    "etcdserver: requested lease not found");
@@ -392,7 +397,7 @@ static void a_revocation_tells_what_came_of_it(_unused_ void **state)
         assert_int_equal(heard.r, i == 2 ? -ESTALE : 0);
         assert_int_equal(heard.has_result, i < 2);
         assert_int_equal(heard.succeeded, i < 2);
-        assert_int_equal(heard.revision, i == 0 ? 33 : i == 2 ? -1 : 0);
+        assert_int_equal(heard.revision, i == 2 ? -1 : i == 3 ? 0 : 33);
         close_client();
     }
 }

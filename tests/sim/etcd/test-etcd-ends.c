@@ -435,7 +435,9 @@ static void a_revocation_outlives_its_lease(_unused_ void **state)
         etcd_lease_check(lease); /* there is none any more */
         if (i % 2 == 0)
             lease = etcd_lease_free(lease);
+        Pb__ResponseHeader header = header_of(6, 2);
         Pb__LeaseRevokeResponse done = PB__LEASE_REVOKE_RESPONSE__INIT;
+        done.header = &header;
         reply(await_asked("LeaseRevoke"), &done.base);
         assert_int_equal(r, 0);
         const size_t n_asked = asked();

@@ -7,9 +7,10 @@
 
 #include <string.h>
 
-enum { CALLS_MAX = 256, PATIENCE_SEC = 60, ANSWER_MSEC = 10 };
+enum { CALLS_MAX = 1024, PATIENCE_SEC = 60, ANSWER_MSEC = 10, RESULTS_MAX = 120 };
 
-const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379";
+const char answers_endpoint[] = "m0:2379", answers_endpoints[] = "m0:2379,m1:2379",
+           answers_all_endpoints[] = "m0:2379,m1:2379,m2:2379";
 
 size_t answers_down;
 sd_event *event;
@@ -24,6 +25,54 @@ static ProtobufCMessage *answer; /* NULL: it ends with the status, or says garba
 static bool is_garbage;
 static WireCode answer_code;
 static const char *answer_text;
+
+/* ---- what is not freed, of all objects that the test is linked from ---- */
+
+static long n_allocations;
+
+void *__real_calloc(size_t n, size_t size);
+void *__real_reallocarray(void *p, size_t n, size_t size);
+int __real_vasprintf(char **ret, const char *format, va_list ap) _printf_(2, 0);
+void __real_free(void *p);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_reallocarray(void *p, size_t n, size_t size);
+int __wrap_vasprintf(char **ret, const char *format, va_list ap) _printf_(2, 0);
+int __real___vasprintf_chk(char **ret, int flag, const char *format, va_list ap) _printf_(3, 0);
+int __wrap___vasprintf_chk(char **ret, int flag, const char *format, va_list ap) _printf_(3, 0);
+void __wrap_free(void *p);
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+    n_allocations++;
+    return __real_calloc(n, size);
+}
+
+void *__wrap_reallocarray(void *p, size_t n, size_t size)
+{
+    n_allocations += !p;
+    return __real_reallocarray(p, n, size);
+}
+
+int __wrap_vasprintf(char **ret, const char *format, va_list ap)
+{
+    n_allocations++;
+    return __real_vasprintf(ret, format, ap);
+}
+
+/* The same, as _FORTIFY_SOURCE has it. */
+int __wrap___vasprintf_chk(char **ret, int flag, const char *format, va_list ap)
+{
+    n_allocations++;
+    return __real___vasprintf_chk(ret, flag, format, ap);
+}
+
+void __wrap_free(void *p)
+{
+    n_allocations -= p != NULL;
+    __real_free(p);
+}
+
+/* ---- the members ---- */
 
 static void *on_open(_unused_ void *server, size_t member, const char *path,
                      _unused_ bool hasleader, const char *token, WireCall *wire)
@@ -89,8 +138,9 @@ static uint64_t next_usec(_unused_ void *server)
 
 int answers_set_up(_unused_ void **state)
 {
-    static const char *const addresses[] = {answers_endpoint, "m1:2379"};
+    static const char *const addresses[] = {answers_endpoint, "m1:2379", "m2:2379"};
     n_calls = 0;
+    n_allocations = 0;
     answers_down = SIZE_MAX;
     answered = NULL;
     loops_open(USEC_PER_SEC);
@@ -132,7 +182,9 @@ int answers_tear_down(_unused_ void **state)
         message_free(calls[i].request);
     network_close();
     loops_close();
-    return 0;
+    if (n_allocations != 0)
+        print_error("%ld allocations are left\n", n_allocations);
+    return n_allocations != 0;
 }
 
 static AskedCall *find_asked(const char *method)
@@ -204,6 +256,12 @@ void reply(AskedCall *call, const ProtobufCMessage *message)
     say(call, copy_of(message), false, WIRE_OK, "");
 }
 
+void reply_and_refuse(AskedCall *call, const ProtobufCMessage *message, WireCode code,
+                      const char *text)
+{
+    say(call, copy_of(message), false, code, text);
+}
+
 /* ---- answers ---- */
 
 Pb__ResponseHeader header_of(int64_t revision, uint64_t term)
@@ -246,9 +304,15 @@ void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term)
 void reply_txn(void)
 {
     Pb__ResponseHeader header = header_of(5, 2);
+    Pb__ResponseOp empty = PB__RESPONSE_OP__INIT, *results[RESULTS_MAX];
     Pb__TxnResponse done = PB__TXN_RESPONSE__INIT;
+    for (size_t i = 0; i < RESULTS_MAX; i++)
+        results[i] = &empty;
     done.header = &header;
     done.succeeded = true;
+    done.n_responses = txn_request()->n_success;
+    done.responses = results;
+    assert_true(done.n_responses <= RESULTS_MAX);
     reply(await_asked("Txn"), &done.base);
 }
 
@@ -263,7 +327,9 @@ void reply_created(void)
 
 void reply_token(const char *token)
 {
+    Pb__ResponseHeader header = header_of(5, 2);
     Pb__AuthenticateResponse made = PB__AUTHENTICATE_RESPONSE__INIT;
+    made.header = &header;
     made.token = (char *)token;
     reply(await_asked("Authenticate"), &made.base);
 }

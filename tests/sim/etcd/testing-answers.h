@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-answers.h - an etcd of two members that says what the test tells it, at the end of the simulated network.
+/* testing-answers.h - an etcd of three members that says what the test tells it, at the end of the simulated network.
  *
  *     AskedCall *read = await_asked("Range");
  *     reply(read, &(Pb__RangeResponse){...}.base);
@@ -26,7 +26,7 @@ typedef struct AskedCall {
     ProtobufCMessage *request; /* the newest */
 } AskedCall;
 
-/* For cmocka. */
+/* For cmocka. A test that leaves memory behind fails at its end. */
 int answers_set_up(void **state);
 int answers_tear_down(void **state);
 
@@ -41,10 +41,10 @@ void open_client(const char *endpoints, const char *user);
 /* Frees it, and what was made of it. */
 void close_client(void);
 
-/* As EtcdOptions.endpoints: of the first, and of both. */
-extern const char answers_endpoint[], answers_endpoints[];
+/* As EtcdOptions.endpoints: of the first member, of two, and of all. */
+extern const char answers_endpoint[], answers_endpoints[], answers_all_endpoints[];
 
-/* The member takes no new connection; SIZE_MAX: both do. */
+/* The member takes no new connection; SIZE_MAX: all do. */
 extern size_t answers_down;
 
 /* Lets time pass until a call of that method ("Range") has a question without an answer; the oldest such call. */
@@ -55,6 +55,9 @@ bool is_asked(const char *method);
 void reply(AskedCall *call, const ProtobufCMessage *message);
 /* Ends the call so. */
 void refuse(AskedCall *call, WireCode code, const char *text);
+/* Both, of a call that has one answer: the answer, and an end that takes it back. */
+void reply_and_refuse(AskedCall *call, const ProtobufCMessage *message, WireCode code,
+                      const char *text);
 /* Says bytes that are no message. */
 void babble(AskedCall *call);
 void pass_usec(uint64_t usec);
@@ -70,7 +73,7 @@ void reply_range(AskedCall *call, int64_t revision, uint64_t term);
 /* These await the question. */
 void reply_grant_of(int64_t id, int64_t ttl);
 void reply_keep_alive(int64_t id, int64_t ttl, uint64_t term);
-void reply_txn(void);
+void reply_txn(void); /* done: with a result for each operation, of which none says anything */
 void reply_created(void);
 void reply_token(const char *token);
 /* A page of the keys that are not NULL, all created at 2 and changed at 3. */

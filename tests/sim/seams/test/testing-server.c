@@ -222,7 +222,13 @@ static bool txn_do(const Pb__TxnRequest *request)
 static void txn(ServerCall *call, const Pb__TxnRequest *request)
 {
     Pb__TxnResponse response = PB__TXN_RESPONSE__INIT;
+    Pb__ResponseOp done = PB__RESPONSE_OP__INIT;
+    _cleanup_free_ Pb__ResponseOp **results = memory_zeroed(request->n_success, sizeof(*results));
+    for (size_t i = 0; i < request->n_success; i++)
+        results[i] = &done;
     response.succeeded = txn_do(request);
+    response.n_responses = response.succeeded ? request->n_success : 0;
+    response.responses = results;
     Pb__ResponseHeader header = header_now();
     response.header = &header;
     finish(call, &response.base);
@@ -245,7 +251,9 @@ static void grant(ServerCall *call, const Pb__LeaseGrantRequest *request)
     *lease = (Lease){.id = (int64_t)server.n_leases + 1000,
                      .ttl_sec = request->ttl,
                      .until_usec = server.now_usec + (uint64_t)request->ttl * USEC_PER_SEC};
+    Pb__ResponseHeader header = header_now();
     Pb__LeaseGrantResponse response = PB__LEASE_GRANT_RESPONSE__INIT;
+    response.header = &header;
     response.id = lease->id;
     response.ttl = lease->ttl_sec;
     finish(call, &response.base);
