@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-snapshot-orders.c - a save has the numbers of its step, and a restore replaces what stood there, in each order of
- * a device's lanes: whatever is read before it was waited for is bytes of another time. */
+/* test-snapshot-orders.c - a save has the numbers of its step, and a restore replaces what stood there, in each order
+ * of a device's lanes: whatever is read before it was waited for is bytes of another time. */
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
