@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/philox.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -38,6 +39,55 @@ static ShadowDrop parse_drop(const char *p, int *n)
     return SHADOW_DROP_NOTHING;
 }
 
+/* The lane whose name's n bytes stand at p; N_LANES: there is none. */
+static int parse_lane(const char *p, size_t n)
+{
+    int i = 0;
+    while (i < N_LANES && (n != strlen(lane_name[i]) || strncmp(p, lane_name[i], n) != 0))
+        i++;
+    return i;
+}
+
+/* The lanes' names behind "late=", or "none": how long their text is, or 0. */
+static int parse_lanes(const char *p, uint32_t *ret)
+{
+    const size_t length = strcspn(p, ",");
+    *ret = 0;
+    if (length == strlen("none") && strncmp(p, "none", length) == 0)
+        return (int)length;
+    for (const char *at = p;; at++) {
+        const size_t n = strcspn(at, "/,");
+        const int lane = parse_lane(at, n);
+        if (lane == N_LANES)
+            return 0;
+        *ret |= 1U << lane;
+        at += n;
+        if (*at != '/')
+            return (int)length;
+    }
+}
+
+/* The length of a schedule's text at `p`, or 0. */
+static int parse_schedule(const char *p, ShadowOptions *o)
+{
+    static const char drawn[] = "drawn", late[] = "late", some[] = "late=";
+    int n = 0;
+    if (strncmp(p, some, strlen(some)) == 0) {
+        n = parse_lanes(p + strlen(some), &o->late);
+        n += n > 0 ? (int)strlen(some) : 0;
+    } else if (strncmp(p, late, strlen(late)) == 0) {
+        o->late = (1U << N_LANES) - 1;
+        n = (int)strlen(late);
+    }
+    if (n > 0)
+        o->schedule = SHADOW_LATE;
+    if (strncmp(p, drawn, strlen(drawn)) == 0) {
+        o->schedule = SHADOW_DRAWN;
+        n = (int)strlen(drawn);
+    }
+    return n;
+}
+
 int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
 {
     ShadowOptions o = {.delay_usec = DELAY_USEC, .each = EACH};
@@ -55,7 +105,9 @@ int shadow_options_parse(const char *text, ShadowOptions *ret, Error *err)
         else if (strncmp(p, "host", 4) == 0) {
             o.takes_host = true;
             n = 4;
-        } else if ((o.drop = parse_drop(p, &n)) == SHADOW_DROP_NOTHING)
+        } else if ((n = parse_schedule(p, &o)) > 0)
+            ;
+        else if ((o.drop = parse_drop(p, &n)) == SHADOW_DROP_NOTHING)
             return error_set(err, -EINVAL, "a shadow device has no option %.100s", p);
         p += n;
         if (*p == ',')
@@ -218,6 +270,32 @@ static bool hangs(const ShadowCall *call, Lane lane)
     return fault("shadow.hang") < 0 || fault(point) < 0;
 }
 
+/* Lets a lane go on by some of what it holds. */
+static void go_on(ShadowLane *lane, uint32_t random)
+{
+    const uint64_t put = atomic_load_explicit(&lane->put, memory_order_relaxed);
+    const uint64_t done = atomic_load_explicit(&lane->done, memory_order_relaxed);
+    if (random % 4 == 0 && put > done) /* the CPU's fences cannot fail without a deadline */
+        (void)shadow_lane_await(lane, done + 1 + random / 4 % (put - done), USEC_INFINITY);
+}
+
+/* What runs now that a call was put on the lane. A device that hangs has no order that could be kept. */
+static void follow_schedule(ShadowDevice *device, ShadowLane *lane)
+{
+    const ShadowOptions *o = &device->lanes.options;
+    if (o->schedule == SHADOW_TIMED || device->lanes.hung)
+        return;
+    if (o->schedule == SHADOW_LATE) {
+        if (!(o->late & 1U << lane->number)) /* without a deadline it cannot fail */
+            (void)shadow_lane_await(lane, lane->put, USEC_INFINITY);
+        return;
+    }
+    const Philox random = philox4x32(o->seed, (uint64_t)lane->number, lane->put);
+    static_assert(ELEMENTSOF(random.word) >= N_LANES, "each lane has a word");
+    for (int i = 0; i < N_LANES; i++)
+        go_on(&device->lane[i], random.word[i]);
+}
+
 void shadow_call_put(Device *base, Lane lane, ShadowCall *call)
 {
     ShadowDevice *device = shadow_of(base);
@@ -227,6 +305,8 @@ void shadow_call_put(Device *base, Lane lane, ShadowCall *call)
     shadow_lane_put(to, call);
     if (device->lanes.options.takes_host)
         (void)shadow_lane_await(to, to->put, USEC_INFINITY); /* without a deadline it cannot fail */
+    else
+        follow_schedule(device, to);
 }
 
 /* ---- copies ---- */

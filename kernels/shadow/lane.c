@@ -45,7 +45,8 @@ static void delay(const ShadowLane *lane, const ShadowCall *call, uint64_t seria
     const ShadowOptions *o = &lane->lanes->options;
     const Philox random = philox4x32(o->seed, (uint64_t)lane->number, serial);
     const uint32_t each = call->is_operation ? o->each : 2;
-    if (o->delay_usec == 0 || each == 0 || random.word[0] % each != 0)
+    if (o->schedule != SHADOW_TIMED || o->delay_usec == 0 || each == 0 ||
+        random.word[0] % each != 0)
         return;
     (void)usleep((useconds_t)(random.word[1] % (o->delay_usec + 1))); /* signals are blocked here */
 }
@@ -62,6 +63,19 @@ static void run(const ShadowLane *lane, const ShadowCall *call)
         call->run(call->arguments);
 }
 
+/* Waits until the schedule lets the call run. */
+static void await_turn(const ShadowLane *lane, uint64_t serial)
+{
+    if (lane->lanes->options.schedule == SHADOW_TIMED)
+        return;
+    for (;;) {
+        const uint64_t wanted = atomic_load_explicit(&lane->wanted, memory_order_relaxed);
+        if (serial < wanted)
+            return;
+        counter_wait(&lane->wanted, wanted, USEC_INFINITY);
+    }
+}
+
 static void *lane_thread(void *argument)
 {
     ShadowLane *lane = argument;
@@ -72,6 +86,7 @@ static void *lane_thread(void *argument)
             counter_wait(&lane->put, n, USEC_INFINITY);
             continue;
         }
+        await_turn(lane, n);
         atomic_store_explicit(slot, NULL, memory_order_relaxed);
         const bool ends = !call->run;
         if (!ends) {
@@ -116,7 +131,11 @@ void shadow_lane_put(ShadowLane *lane, ShadowCall *call)
             free(call); /* what it uses stays in use: nothing behind the hang is ever done */
             return;
         }
-        (void)usleep(NAP_USEC); /* a signal may shorten it */
+        if (lane->lanes->options.schedule != SHADOW_TIMED && !lane->lanes->hung)
+            (void)shadow_lane_await(lane, n - SHADOW_LANE_ROOM + 1,
+                                    USEC_INFINITY); /* cannot fail */
+        else
+            (void)usleep(NAP_USEC); /* a signal may shorten it */
     }
     atomic_store_explicit(slot, call, memory_order_release);
     atomic_store_explicit(&lane->put, n + 1, memory_order_release);
@@ -130,9 +149,20 @@ void shadow_lane_end(ShadowLane *lane)
     ShadowCall *call = calloc(1, sizeof(*call));
     assert(call);
     shadow_lane_put(lane, call);
+    shadow_lane_want(lane, lane->put);
     int r = pthread_join(lane->thread, NULL);
     assert(r == 0);
     lane->thread_runs = false;
+}
+
+void shadow_lane_want(ShadowLane *lane, uint64_t serial)
+{
+    uint64_t wanted = atomic_load_explicit(&lane->wanted, memory_order_relaxed);
+    while (wanted < serial &&
+           !atomic_compare_exchange_weak_explicit(&lane->wanted, &wanted, serial,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    counter_wake(&lane->wanted);
 }
 
 bool shadow_lane_reached(const ShadowLane *lane, uint64_t serial)
@@ -147,6 +177,7 @@ int shadow_lane_await(ShadowLane *lane, uint64_t serial, uint64_t timeout_usec)
     const uint64_t deadline =
         timeout_usec < USEC_INFINITY - now ? now + timeout_usec : USEC_INFINITY;
     assert(serial <= atomic_load_explicit(&lane->put, memory_order_relaxed));
+    shadow_lane_want(lane, serial);
     for (;;) {
         const uint64_t done = atomic_load_explicit(&lane->done, memory_order_relaxed);
         if (done >= serial)

@@ -49,6 +49,7 @@ struct ShadowLane {
     bool thread_runs;
     bool dropped; /* a call, for want of room behind one that hangs; the filler's */
     _Atomic(uint64_t) put, done;
+    _Atomic(uint64_t) wanted; /* with a schedule no call from this serial on runs */
     _Atomic(ShadowCall *) calls[SHADOW_LANE_ROOM];
 };
 
@@ -57,6 +58,8 @@ struct ShadowLane {
 void shadow_lane_put(ShadowLane *lane, ShadowCall *call);
 /* Waits until a thread has run all, and ends it. */
 void shadow_lane_end(ShadowLane *lane);
+/* Calls below the serial may run. */
+void shadow_lane_want(ShadowLane *lane, uint64_t serial);
 bool shadow_lane_reached(const ShadowLane *lane, uint64_t serial);
 /* timeout_usec: USEC_INFINITY waits for ever. */
 int shadow_lane_await(ShadowLane *lane, uint64_t serial, uint64_t timeout_usec);

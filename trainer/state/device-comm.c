@@ -14,14 +14,13 @@
 #include <signal.h>
 #include <string.h>
 
-enum { STAGING_BYTES = 4 << 20 };
+size_t device_comm_staging_bytes = 4 << 20;
 
 /* What a run of a call needs and leaves, on whichever thread. */
 typedef struct Run {
     Device *device;
     Comm *comm;
     uint8_t *const *staging;
-    Fence *sent;
     DeviceCommCall call;
     Fence before; /* in LANE_COMPUTE: the data are there */
     Fence after;  /* in LANE_COMM: the result is there */
@@ -101,7 +100,8 @@ typedef struct Part {
 
 static size_t part_elements(const Run *run, size_t ranks)
 {
-    return CLAMP(STAGING_BYTES / (ranks * run->call.element_bytes), (size_t)1, run->call.piece);
+    return CLAMP(device_comm_staging_bytes / (ranks * run->call.element_bytes), (size_t)1,
+                 run->call.piece);
 }
 
 static size_t dealt_ranks(const Run *run)
@@ -184,19 +184,17 @@ static int await(Run *run, Fence fence, Error *err)
     return r;
 }
 
-static int fetch_part(Run *run, size_t i, Error *err)
+/* The lane keeps its order: what part i - 2 sends has left the memory before this comes there. So the fence behind
+ * this is all that the host waits for before it writes there. */
+static void fetch_part(Run *run, size_t i)
 {
-    int r = await(run, run->sent[i % 2], err);
-    if (r == 0)
-        copy_part(run, i, run->staging[i % 2], true, run->call.kind != DEVICE_ALL_GATHER, true);
-    return r;
+    copy_part(run, i, run->staging[i % 2], true, run->call.kind != DEVICE_ALL_GATHER, true);
 }
 
 static void send_part(Run *run, size_t i)
 {
     copy_part(run, i, run->staging[i % 2], run->call.kind != DEVICE_ALL_GATHER,
               run->call.kind != DEVICE_REDUCE_SCATTER, false);
-    run->sent[i % 2] = device_fence(run->device, LANE_COMM);
 }
 
 static int run_staged(Run *run, Error *err)
@@ -205,13 +203,12 @@ static int run_staged(Run *run, Error *err)
     int r = 0;
     device_wait(run->device, LANE_COMM, run->before);
     if (n_parts > 0)
-        r = fetch_part(run, 0, err);
+        fetch_part(run, 0);
     for (size_t i = 0; i < n_parts && r == 0; i++) {
         const Fence fetched = device_fence(run->device, LANE_COMM);
         if (i + 1 < n_parts)
-            r = fetch_part(run, i + 1, err);
-        if (r == 0)
-            r = await(run, fetched, err);
+            fetch_part(run, i + 1);
+        r = await(run, fetched, err);
         if (r == 0)
             r = exchange_part(run, i, run->staging[i % 2], err);
         if (r == 0 && !run->call.out)
@@ -324,7 +321,7 @@ int device_comm_open(Device *device, Comm *comm, Comm *bulk, DeviceComm *ret, Er
     *ret = (DeviceComm){.device = device, .comm = comm};
     int r = 0;
     for (int i = 0; i < 2 && r == 0 && device_kind(device) != DEVICE_CPU; i++)
-        r = device_host_allocate(device, STAGING_BYTES, (void **)&ret->staging[i], err);
+        r = device_host_allocate(device, device_comm_staging_bytes, (void **)&ret->staging[i], err);
     if (r == 0 && bulk)
         r = thread_new(bulk, &ret->thread, err);
     if (r < 0)
@@ -348,7 +345,6 @@ static Run run_of(DeviceComm *dc, const DeviceCommCall *call, Comm *comm)
     return (Run){.device = dc->device,
                  .comm = comm,
                  .staging = dc->staging,
-                 .sent = dc->sent,
                  .call = *call,
                  .before = device_fence(dc->device, LANE_COMPUTE)};
 }

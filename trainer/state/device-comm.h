@@ -37,12 +37,14 @@ typedef struct DeviceCommCall {
 
 typedef struct DeviceCommThread DeviceCommThread;
 
+/* Of host memory for each of two parts, in each comm; for tests, before one is opened. */
+extern size_t device_comm_staging_bytes;
+
 typedef struct DeviceComm {
     Device *device;
     Comm *comm;               /* of the training thread */
     DeviceCommThread *thread; /* NULL: there is no bulk comm */
     uint8_t *staging[2];      /* NULL on a CPU */
-    Fence sent[2];            /* what was sent from there last */
     bool begun;
     DeviceCommCall call;
     uint64_t usec;

@@ -10,6 +10,7 @@
 #include "trainer/state/device-patience.h"
 #include "trainer/test/testing-job.h"
 
+#include <math.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -30,16 +31,17 @@ typedef struct Bench {
     size_t n_bytes; /* of weights, and of gradients */
 } Bench;
 
-static Bench bench_open(const char *train)
+static Bench bench_open_of(const char *train, int grain)
 {
     Bench b = {0};
     Error err = ERROR_INIT;
     UnetConfig config;
     const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
     const NetworkShape shape = {
-        .grain = 1, .height = 8, .width = 8, .text_tokens = 7, .backward = true};
+        .grain = grain, .height = 8, .width = 8, .text_tokens = 7, .backward = true};
     _cleanup_free_ char *text = testing_job_text(&files, "none", train);
     b.job = testing_job_parse(text);
+    b.job->train.grain = grain;
     if (dataset_open(b.job, &b.dataset, &err) < 0 || device_open(&options, &b.device, &err) < 0 ||
         unet_config_read(b.job->model.config_uri, store_get_uri, &config, &err) < 0 ||
         network_new(b.device, &config, &shape, &b.network, &err) < 0 ||
@@ -58,6 +60,8 @@ static Bench bench_open(const char *train)
     network_set_weights(b.network, b.weights);
     return b;
 }
+
+static Bench bench_open(const char *train) { return bench_open_of(train, 1); }
 
 static void bench_close(Bench *b)
 {
@@ -186,6 +190,51 @@ static void gradients_are_a_function_of_the_sample(void **unused)
     assert_false(hash_equal(compute(&v, kept, latents, text), one));
     bench_close(&v);
     bench_close(&b);
+}
+
+static double loss_of(Bench *b, int64_t position, const float *latents, const float *text)
+{
+    double loss;
+    (void)compute(b, position, latents, text);
+    device_download(b->device, &loss, b->loss, sizeof(loss));
+    return loss;
+}
+
+/* Each sample of a grain has its own latents, text, timestep, noise and caption: the loss of all is the mean of those
+ * that each has alone, where rounding may differ. */
+static void samples_of_a_grain_are_apart(void **unused)
+{
+    (void)unused;
+    enum { GRAIN = 3 };
+    static const char train[] = ", \"caption_drop\": 0.5";
+    Bench together = bench_open_of(train, GRAIN), alone = bench_open(train);
+    float latents[GRAIN][LATENTS], text[GRAIN][TEXT];
+    Error err = ERROR_INIT;
+    double mean = 0;
+    int64_t first =
+        0; /* the captions of first and first + 2 are kept, that between them is dropped */
+    while (draw_caption_drop(alone.job->train.seed, first, 0.5) ||
+           !draw_caption_drop(alone.job->train.seed, first + 1, 0.5) ||
+           draw_caption_drop(alone.job->train.seed, first + 2, 0.5))
+        first++;
+    for (int i = 0; i < GRAIN; i++) {
+        const OrderSample sample = {.stream = 0, .sample = 5 * i};
+        assert_int_equal(dataset_read(alone.dataset, sample, latents[i], text[i], NULL, &err), 0);
+        mean += loss_of(&alone, first + i, latents[i], text[i]) / GRAIN;
+    }
+    const double loss = loss_of(&together, first, latents[0], text[0]);
+    assert_true(fabs(loss - mean) < 1e-6 * mean);
+    for (int i = 0; i < GRAIN; i++) { /* and each is seen: a caption that is dropped alone is not */
+        text[i][TEXT - 1] += 1;
+        const bool differs = loss_of(&together, first, latents[0], text[0]) != loss;
+        assert_int_equal(differs, i != 1);
+        text[i][TEXT - 1] -= 1;
+        latents[i][LATENTS - 1] += 1;
+        assert_true(loss_of(&together, first, latents[0], text[0]) != loss);
+        latents[i][LATENTS - 1] -= 1;
+    }
+    bench_close(&alone);
+    bench_close(&together);
 }
 
 /* Nothing is waited for between the grains, and the loader's memory is another's when a call returns. */
@@ -410,6 +459,7 @@ int main(void)
         cmocka_unit_test(timesteps_are_uniform),
         cmocka_unit_test(captions_drop_as_often_as_told),
         cmocka_unit_test(gradients_are_a_function_of_the_sample),
+        cmocka_unit_test(samples_of_a_grain_are_apart),
         cmocka_unit_test(grains_under_way_do_not_disturb_each_other),
         cmocka_unit_test(every_sink_takes_what_plain_gradients_are),
         cmocka_unit_test(canned_grains_tell_machines_apart),

@@ -217,6 +217,95 @@ static void only_a_wait_orders_lanes(void **state)
     assert_in_range(n_wrong, 1, 40);
 }
 
+/* A send, an operation that needs it, and a second send that it must not see; what the memory's last number is. */
+static float with_schedule(const char *text, bool waits_for_send, bool waits_for_compute)
+{
+    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
+    ShadowOptions shadow;
+    Pair p = {0};
+    Error err = ERROR_INIT;
+    float *second, *result;
+    assert_int_equal(shadow_options_parse(text, &shadow, &err), 0);
+    assert_int_equal(shadow_open(&options, &shadow, &p.device, &err), 0);
+    assert_int_equal(device_allocate(p.device, BYTES, (void **)&p.memory, &err), 0);
+    assert_int_equal(device_host_allocate(p.device, BYTES, (void **)&p.host, &err), 0);
+    assert_int_equal(device_host_allocate(p.device, BYTES, (void **)&second, &err), 0);
+    assert_int_equal(device_host_allocate(p.device, BYTES, (void **)&result, &err), 0);
+    for (size_t i = 0; i < N; i++)
+        p.host[i] = 1;
+    device_send(p.device, LANE_IN, p.memory, p.host, BYTES);
+    if (waits_for_send)
+        device_wait(p.device, LANE_COMPUTE, device_fence(p.device, LANE_IN));
+    accumulate(p.device, N, p.memory, p.memory);
+    device_fetch(p.device, LANE_COMPUTE, result, p.memory, BYTES);
+    if (waits_for_compute)
+        device_wait(p.device, LANE_IN, device_fence(p.device, LANE_COMPUTE));
+    device_send(p.device, LANE_IN, p.memory, second, BYTES);
+    assert_int_equal(device_synchronise(p.device, &err), 0);
+    const float last = result[N - 1];
+    device_host_release(p.device, second);
+    device_host_release(p.device, result);
+    pair_close(&p);
+    return last;
+}
+
+/* Without a wait, with the first one alone, and with both: 2 is right. */
+static void a_schedule_needs_each_wait(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        float without, first;
+    } cases[] = {
+        {"late", 0, 2},         /* the sum runs first, and the second send last */
+        {"late=compute", 0, 0}, /* both sends run before the sum */
+        {"late=in", 0, 2},      {"late=out/comm", 2, 2},
+        {"late=none", 2, 2}, /* each call runs before the next one: nothing is found */
+    };
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        assert_true(with_schedule(cases[i].text, false, false) == cases[i].without);
+        assert_true(with_schedule(cases[i].text, true, false) == cases[i].first);
+        assert_true(with_schedule(cases[i].text, true, true) == 2);
+    }
+    int n_wrong = 0;
+    for (int seed = 0; seed < 40; seed++) {
+        char text[32];
+        (void)snprintf(text, sizeof(text), "drawn,seed=%d", seed);
+        n_wrong += with_schedule(text, false, false) != 2;
+        assert_true(with_schedule(text, false, false) == with_schedule(text, false, false));
+        assert_true(with_schedule(text, true, true) == 2);
+    }
+    assert_in_range(n_wrong, 5, 39);
+}
+
+/* What nobody waits for is not there, however long it is looked for; a lane that is full goes on by what it must. */
+static void late_work_waits_to_be_asked_for(void **state)
+{
+    (void)state;
+    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
+    const ShadowOptions late = {.schedule = SHADOW_LATE, .late = 1 << LANE_COMPUTE};
+    Error err = ERROR_INIT;
+    Pair p = {0};
+    assert_int_equal(shadow_open(&options, &late, &p.device, &err), 0);
+    assert_int_equal(device_allocate(p.device, BYTES, (void **)&p.memory, &err), 0);
+    assert_int_equal(device_host_allocate(p.device, BYTES, (void **)&p.host, &err), 0);
+    device_clear(p.device, p.memory, BYTES);
+    const Fence first = device_fence(p.device, LANE_COMPUTE);
+    device_fetch(p.device, LANE_COMPUTE, p.host, p.memory, BYTES);
+    const Fence second = device_fence(p.device, LANE_COMPUTE);
+    assert_int_equal(device_await(p.device, first, USEC_INFINITY, &err), 0);
+    for (int i = 0; i < 100; i++)
+        assert_false(device_reached(p.device, second));
+    assert_int_equal(*(const uint32_t *)p.host, 0xa5a5a5a5);
+    device_wait(p.device, LANE_OUT, second); /* that lane is not late, and waits */
+    assert_true(device_reached(p.device, second) && p.host[0] == 0);
+    for (int i = 0; i < 3000; i++)
+        device_clear(p.device, p.memory, BYTES);
+    assert_false(device_reached(p.device, device_fence(p.device, LANE_COMPUTE)));
+    assert_int_equal(device_synchronise(p.device, &err), 0);
+    pair_close(&p);
+}
+
 static void a_broken_device_stays_broken(void **state)
 {
     (void)state;
@@ -389,8 +478,9 @@ static void programs_open_it_as_a_module(void **state)
 static void options_are_read(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"seed",    "seed=",    "delay=9999999",
-                                      "seed=1 ", "each=1,x", "hosts"};
+    static const char *const bad[] = {"seed",     "seed=",   "delay=9999999", "seed=1 ",
+                                      "each=1,x", "hosts",   "latex",         "late=",
+                                      "late=in/", "late=no", "late=in/x",     "drawn="};
     ShadowOptions o;
     Error err = ERROR_INIT;
     assert_int_equal(shadow_options_parse("seed=7,delay=20,each=3,host,drop=waits", &o, &err), 0);
@@ -398,6 +488,15 @@ static void options_are_read(void **state)
                 o.drop == SHADOW_DROP_WAITS);
     assert_int_equal(shadow_options_parse(NULL, &o, &err), 0);
     assert_true(o.seed == 0 && o.delay_usec > 0 && !o.takes_host);
+    assert_true(o.schedule == SHADOW_TIMED);
+    assert_int_equal(shadow_options_parse("late,seed=3", &o, &err), 0);
+    assert_true(o.schedule == SHADOW_LATE && o.late == 15 && o.seed == 3);
+    assert_int_equal(shadow_options_parse("late=comm/compute", &o, &err), 0);
+    assert_true(o.schedule == SHADOW_LATE && o.late == (1 << LANE_COMM | 1 << LANE_COMPUTE));
+    assert_int_equal(shadow_options_parse("late=none", &o, &err), 0);
+    assert_true(o.schedule == SHADOW_LATE && o.late == 0);
+    assert_int_equal(shadow_options_parse("seed=4,drawn", &o, &err), 0);
+    assert_true(o.schedule == SHADOW_DRAWN && o.seed == 4);
     for (size_t i = 0; i < ELEMENTSOF(bad); i++)
         assert_int_equal(shadow_options_parse(bad[i], &o, &err), -EINVAL);
 }
@@ -408,6 +507,8 @@ int main(void)
         cmocka_unit_test(breaches_end_the_process),
         cmocka_unit_test(a_fetch_is_late),
         cmocka_unit_test(only_a_wait_orders_lanes),
+        cmocka_unit_test(a_schedule_needs_each_wait),
+        cmocka_unit_test(late_work_waits_to_be_asked_for),
         cmocka_unit_test(a_broken_device_stays_broken),
         cmocka_unit_test(calls_keep_their_arguments),
         cmocka_unit_test(options_are_read),

@@ -2,6 +2,7 @@
 /* test-loader.c - dataset and loader: the right samples in the right layout whatever shards, cache
  * and position; and each fault of the data ends in a text that names it. */
 #include "base/fault.h"
+#include "trainer/data/dataset-internal.h"
 #include "trainer/data/dataset-look.h"
 #include "trainer/data/index-open.h"
 #include "trainer/data/test/testing-loader.h"
@@ -37,6 +38,7 @@ static void samples_come_right(void **state)
             Dataset *dataset = open_dataset(&f);
             assert_non_null(dataset_empty_text(dataset));
             assert_int_equal(dataset_shape(dataset)->text_dim, 7);
+            assert_int_equal(dataset_reads_ahead(dataset), 1); /* all is local */
             check_steps(&f, dataset, 0, 50, 0, 6, 1); /* two passes and more, a ring of one step */
             check_steps(&f, dataset, 11, 20, 2, 3, 1 << 20);
             check_steps(&f, dataset, 997, 3, 5, 1, 1 << 30); /* up to the last step */

@@ -170,6 +170,55 @@ static void mixing_keeps_proportions_and_counts(void **state)
     }
 }
 
+static int init_with(const double *proportions, size_t n, Order *ret)
+{
+    OrderStream streams[ORDER_STREAMS_MAX];
+    for (size_t i = 0; i < n; i++)
+        streams[i] = (OrderStream){.n_samples = 100, .unit = 10, .proportion = proportions[i]};
+    return order_init(streams, n, 1, 64, ret);
+}
+
+/* What is left over goes to the largest remainders, one part each, of equal ones to the earlier. */
+static void parts_are_dealt_by_largest_remainder(void **state)
+{
+    (void)state;
+    static const double equal[7] = {1, 1, 1, 1, 1, 1, 1}; /* 2^32 = 7 * 613566756 + 4 */
+    static const double last[3] = {2, 2, 3};              /* remainders 2/7, 2/7, 3/7 */
+    Order order;
+    assert_int_equal(init_with(equal, 7, &order), 0);
+    for (size_t i = 0; i < 7; i++)
+        assert_int_equal(order.parts[i], 613566756 + (i < 4));
+    assert_int_equal(init_with(last, 3, &order), 0);
+    static const uint64_t wanted[3] = {1227133513, 1227133513, 1840700270};
+    for (size_t i = 0; i < 3; i++)
+        assert_int_equal(order.parts[i], wanted[i]);
+}
+
+/* Where two cuts leave the halves alike, the earlier one is taken. */
+static void a_tree_of_two_equal_cuts_takes_the_earlier(void **state)
+{
+    (void)state;
+    static const double mirrored[3] = {1, 2, 1};
+    Order order;
+    assert_int_equal(init_with(mirrored, 3, &order), 0);
+    assert_true(order.root >= 0);
+    assert_int_equal(order.nodes[order.root].left, ~0);
+    assert_int_equal(order.nodes[order.root].left_part, 1 << 30);
+}
+
+static void proportions_have_bounds(void **state)
+{
+    (void)state;
+    const double bad[][2] = {{-1, 2},  {2, -1},       {-0x1p-400, 1}, {0, 0},
+                             {NAN, 1}, {INFINITY, 1}, {0x1.1p500, 1}, {0x1p-501, 0}};
+    const double good[][2] = {{0x1p500, 0x1p500}, {0x1p-500, 0}, {0x1p-501, 0x1p-501}, {-0.0, 1}};
+    Order order;
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+        assert_int_equal(init_with(bad[i], 2, &order), -EINVAL);
+    for (size_t i = 0; i < ELEMENTSOF(good); i++)
+        assert_int_equal(init_with(good[i], 2, &order), 0);
+}
+
 /* Each split of the tree stays within half a sample of its share, from the first position on. */
 static void two_streams_are_within_half_a_sample(void **state)
 {
@@ -304,6 +353,9 @@ int main(void)
         cmocka_unit_test(whole_units_fill_a_window),
         cmocka_unit_test(order_looks_random),
         cmocka_unit_test(mixing_keeps_proportions_and_counts),
+        cmocka_unit_test(parts_are_dealt_by_largest_remainder),
+        cmocka_unit_test(a_tree_of_two_equal_cuts_takes_the_earlier),
+        cmocka_unit_test(proportions_have_bounds),
         cmocka_unit_test(two_streams_are_within_half_a_sample),
         cmocka_unit_test(each_pass_of_a_mixed_stream_is_whole),
         cmocka_unit_test(far_positions_are_as_good_as_near_ones),
