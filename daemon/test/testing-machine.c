@@ -153,15 +153,18 @@ struct RankLog {
     char waiting[200], last[200];
 };
 
-char pruned[RECORD_JOB_MAX + 1];
+char pruned[RECORD_JOB_MAX + 1], newest_log_dir[CONFIG_PATH_MAX];
+int64_t newest_log_bytes;
 
-int rank_log_new(_unused_ sd_event *event, _unused_ const char *log_dir, _unused_ const char *job,
-                 _unused_ int64_t generation, _unused_ int rank, _unused_ int64_t max_bytes,
+int rank_log_new(_unused_ sd_event *event, const char *log_dir, _unused_ const char *job,
+                 _unused_ int64_t generation, _unused_ int rank, int64_t max_bytes,
                  int *ret_write_fd, RankLog **ret, _unused_ Error *err)
 {
     *ret_write_fd = PIPE;
     *ret = newest_log = calloc(1, sizeof(**ret));
     assert_non_null(*ret);
+    (void)snprintf(newest_log_dir, sizeof(newest_log_dir), "%s", log_dir);
+    newest_log_bytes = max_bytes;
     (void)snprintf(newest_log->last, sizeof(newest_log->last), "its last line");
     return 0;
 }

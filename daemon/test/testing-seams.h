@@ -139,6 +139,9 @@ void dies(Machine *machine, int slot);
 void prints(Machine *machine, int slot, const char *line);
 /* The job whose old logs were removed last. */
 extern char pruned[RECORD_JOB_MAX + 1];
+/* What the last rank that was started was given for its log. */
+extern char newest_log_dir[CONFIG_PATH_MAX];
+extern int64_t newest_log_bytes;
 /* The message waits in the channel; type CHANNEL_TYPES is none. It gets the trainer's generation; its spec is not
  * taken along. */
 void writes_message(Machine *machine, int slot, ChannelMessage message);
