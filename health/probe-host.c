@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe-host.c - memory, the kernel's out-of-memory killer, processes stuck in the kernel.
  *
- * State: {"oom_kills", "stuck": {"<pid>-<start time>": how often it has slept}}. A process is stuck when two runs in a
- * row find it in D state and it has not been woken between them: one that reads a disk all day is found in that
- * state as well. */
+ * State: {"oom_kills", "stuck": {"<pid>-<start time>": how often it has slept}, "since": {the same: usec}}. A process is
+ * stuck when all runs of half a minute find it in D state and it has not been woken between them: one that reads a disk
+ * all day is found in that state as well, and two runs may follow each other at once. */
 #include "health/probe.h"
 
 #include "base/cleanup.h"
+#include "base/clock.h"
 #include "health/sysfs.h"
 
 #include <dirent.h>
@@ -14,7 +15,7 @@
 #include <limits.h>
 #include <string.h>
 
-enum { MEMORY_MIN_PERCENT = 3, STUCK_MAX = 64, PROCESSES_MAX = 20000 };
+enum { MEMORY_MIN_PERCENT = 3, STUCK_SEC = 30, STUCK_MAX = 64, PROCESSES_MAX = 20000 };
 
 /* The number behind "Name:" or "name " in a file of such lines. */
 static bool find_number(const char *path, const char *name, uint64_t *ret)
@@ -67,17 +68,31 @@ static bool is_blocked(const char *line, char *ret_name, size_t size, uint64_t *
     return p && sysfs_parse_number(p, ret_start) == 0;
 }
 
+/* Notes a process in D state. Returns for how long it has not been woken, as far as the runs before tell. */
+static double unwoken_usec(const ProbeContext *context, json_t *state, const char *key,
+                           uint64_t sleeps)
+{
+    const double now = (double)clock_boottime_usec();
+    double known, since = now;
+    if (probe_recall(json_object_get(context->state, "stuck"), key, &known) &&
+        known == (double)sleeps)
+        (void)probe_recall(json_object_get(context->state, "since"), key, &since);
+    json_t *stuck = json_object_get(state, "stuck");
+    if (json_object_size(stuck) < STUCK_MAX) {
+        (void)json_object_set_new(stuck, key, json_real((double)sleeps));
+        (void)json_object_set_new(json_object_get(state, "since"), key, json_real(since));
+    }
+    return now - since;
+}
+
 static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
 {
-    const json_t *before = json_object_get(context->state, "stuck");
-    json_t *now = json_object_get(ret->state, "stuck");
     char first[SYSFS_NAME_MAX + 24] = "";
     int stuck = 0, seen = 0;
     DIR *dir = opendir(context->proc);
     for (struct dirent *e; dir && seen < PROCESSES_MAX && (e = readdir(dir));) {
         char line[SYSFS_LINE_MAX], name[SYSFS_NAME_MAX], path[PATH_MAX], key[SYSFS_NAME_MAX + 24];
         uint64_t start, sleeps = 0;
-        double known;
         if (e->d_name[0] < '1' || e->d_name[0] > '9')
             continue;
         seen++;
@@ -88,9 +103,7 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
         (void)find_number(path, "voluntary_ctxt_switches",
                           &sleeps); /* it may have ended: never again */
         (void)snprintf(key, sizeof(key), "%.10s-%" PRIu64, e->d_name, start);
-        if (json_object_size(now) < STUCK_MAX)
-            (void)json_object_set_new(now, key, json_real((double)sleeps));
-        if (!probe_recall(before, key, &known) || known != (double)sleeps)
+        if (unwoken_usec(context, ret->state, key, sleeps) < STUCK_SEC * 1e6)
             continue;
         if (stuck++ == 0)
             (void)snprintf(first, sizeof(first), "%s (%.10s)", name, e->d_name);
@@ -99,13 +112,13 @@ static void look_at_processes(const ProbeContext *context, ProbeResult *ret)
         (void)closedir(dir); /* it was read only */
     if (stuck > 0)
         probe_find_fault(ret, FAULT_STUCK_PROCESSES, -1,
-                         "%d process%s stuck in the kernel for two rounds, %s first", stuck,
-                         stuck == 1 ? "" : "es", first);
+                         "%d process%s stuck in the kernel for %d s or more, %s first", stuck,
+                         stuck == 1 ? "" : "es", STUCK_SEC, first);
 }
 
 static int run_host_probe(const ProbeContext *context, ProbeResult *ret, _unused_ Error *err)
 {
-    ret->state = json_pack("{s{}}", "stuck");
+    ret->state = json_pack("{s{} s{}}", "stuck", "since");
     look_at_memory(context, ret);
     look_at_processes(context, ret);
     return 0;

@@ -462,6 +462,15 @@ static void test_clock(_unused_ void **state)
     clear_machine(&m);
 }
 
+/* The state of the run before says that the process has been seen for so many seconds more. */
+static void see_for(Machine *m, const char *key, double sec)
+{
+    json_t *since = json_object_get(m->context.state, "since");
+    double usec;
+    assert_true(probe_recall(since, key, &usec));
+    (void)json_object_set_new(since, key, json_real(usec - sec * 1e6));
+}
+
 static void test_host(_unused_ void **state)
 {
     Machine m = new_machine();
@@ -477,19 +486,28 @@ static void test_host(_unused_ void **state)
     probe(&m, &probe_host);
     expect(&m.result, FAULT_MEMORY_LOW, -1, "19 of 976 MiB");
     expect(&m.result, FAULT_OOM_KILLS, -1, "killed 2 processes");
-    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one look proves nothing */
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* one look proves nothing, */
+    probe(&m, &probe_host);
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES)); /* nor does one that follows at once */
+    see_for(&m, "77-900", 15);
+    probe(&m, &probe_host);
+    assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
+    see_for(&m, "77-900", 15); /* its time goes on from run to run */
     probe(&m, &probe_host);
     expect(&m.result, FAULT_STUCK_PROCESSES, -1, "1 process stuck");
     expect(&m.result, FAULT_STUCK_PROCESSES, -1, "a) b (77)");
     assert_null(found(&m.result, FAULT_OOM_KILLS));
     write_file("77 (a) b) D 1 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 999 0\n", "proc/77/stat");
     write_file("voluntary_ctxt_switches:\t10\nnonvoluntary_ctxt_switches:\t1\n", "proc/77/status");
+    see_for(&m, "77-900", 60);
     probe(&m, &probe_host); /* another process of that number */
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
     write_file("voluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t1\n", "proc/77/status");
+    see_for(&m, "77-999", 60);
     probe(&m, &probe_host); /* it was woken, and waits for a disk once more */
     assert_null(found(&m.result, FAULT_STUCK_PROCESSES));
     write_file("voluntary_ctxt_switches:\t11\nnonvoluntary_ctxt_switches:\t2\n", "proc/77/status");
+    see_for(&m, "77-999", 60);
     probe(&m, &probe_host);
     expect(&m.result, FAULT_STUCK_PROCESSES, -1, "1 process stuck");
     clear_machine(&m);
