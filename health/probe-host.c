@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe-host.c - memory, the kernel's out-of-memory killer, processes stuck in the kernel.
  *
- * State: {"oom_kills", "stuck": {"<pid>-<start time>": how often it has slept}, "since": {the same: usec}}. A process is
- * stuck when all runs of half a minute find it in D state and it has not been woken between them: one that reads a disk
- * all day is found in that state as well, and two runs may follow each other at once. */
+ * State: {"oom_kills", "stuck": {"<pid>-<start time>": how often it has slept}, "since": {the same: usec}}. A process
+ * is stuck when all runs of half a minute find it in D state and it has not been woken between them: one that reads a
+ * disk all day is found in that state as well, and two runs may follow each other at once. */
 #include "health/probe.h"
 
 #include "base/cleanup.h"

@@ -219,8 +219,8 @@ class EchoEtcd:
         head = b"\x88" + _hpack("content-type", "application/grpc")
         if self.authenticates and self.password.encode() in payload:
             token = self.token.encode()
-            answer = b"\x12" + (bytes([len(token)]) if len(token) < 128
-                                else bytes([len(token) % 128 + 128, len(token) // 128])) + token
+            size = bytes([len(token)]) if len(token) < 128 else bytes([len(token) % 128 + 128, len(token) // 128])
+            answer = b"\x0a\x00\x12" + size + token  # with a header, without which it is not an answer
             self._send(connection, self.HEADERS, 4, stream, head)
             self._send(connection, self.DATA, 0, stream, b"\0" + struct.pack(">I", len(answer)) + answer)
             self._send(connection, self.HEADERS, 5, stream, _hpack("grpc-status", "0"))
