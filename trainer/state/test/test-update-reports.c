@@ -1,0 +1,299 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-update-reports.c - what a rank believes of what other ranks say of their grains, what it does when they do not
+ * answer, and an update for which there is no memory. */
+#include "base/test/testing-alloc.h"
+#include "base/test/testing.h"
+#include "trainer/state/test/testing-update.h"
+
+#include <string.h>
+
+enum { RANKS = 3, GRAINS = 5, SHARE = 2, ALLOCATIONS_MAX = 200, NO_LOSS = -2 };
+
+static const Case plain = {GRAINS, 0, REDUCTION_EXACT, 0, 1.0};
+
+/* As update.c gathers it. */
+typedef struct Report {
+    double loss;
+    int64_t bad;
+} Report;
+
+/* ---- between update and comm, and update and device (ld --wrap) ---- */
+
+static struct {
+    bool reports; /* what follows goes into the reports that are gathered */
+    int at;       /* [RANKS][SHARE] */
+    double loss;
+    int64_t bad;
+
+    uint32_t maximum; /* of all ranks, of a tensor; 0: as it is */
+    int64_t tensor;
+
+    int reduce, gather; /* what the call ends with */
+} plant;
+
+static int failing_allocation; /* counted down; 0: none fails */
+
+int __real_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
+int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
+int __real_comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
+int __wrap_comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
+int __real_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
+int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
+int __real_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
+int __wrap_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
+
+int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err)
+{
+    int r = __real_comm_all_reduce(comm, type, op, data, n, err);
+    if (op == COMM_MAX && plant.maximum)
+        ((uint32_t *)data)[plant.tensor] = plant.maximum;
+    return op == COMM_MAX && plant.reduce < 0 ? error_set(err, plant.reduce, "no sum") : r;
+}
+
+int __wrap_comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err)
+{
+    int r = __real_comm_all_gather(comm, in, out, n_bytes, err);
+    if (plant.reports)
+        ((Report *)out)[plant.at] = (Report){.loss = plant.loss, .bad = plant.bad};
+    return plant.gather < 0 ? error_set(err, plant.gather, "no gathering") : r;
+}
+
+static bool allocation_fails(void) { return failing_allocation > 0 && --failing_allocation == 0; }
+
+int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+{
+    return allocation_fails() ? error_set(err, -ENOMEM, "no device memory")
+                              : __real_device_allocate(device, n_bytes, ret, err);
+}
+
+int __wrap_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
+{
+    return allocation_fails() ? error_set(err, -ENOMEM, "no host memory")
+                              : __real_device_host_allocate(device, n_bytes, ret, err);
+}
+
+/* ---- what is believed ---- */
+
+static int decide(Rank *rank, UpdateVerdict *ret, UpdateResult *ret_result, Error *err)
+{
+    update_begin(rank->update);
+    rank_compute_grains(rank, false);
+    *err = ERROR_INIT;
+    int r = update_collect(rank->update, err);
+    return r < 0 ? r : update_decide(rank->update, ret, ret_result, err);
+}
+
+static void says(Rank *rank, int at, int64_t bad)
+{
+    int64_t first, n, share;
+    Error err;
+    UpdateVerdict verdict;
+    UpdateResult result = {0};
+    char wanted[128];
+    grain_share(GRAINS, at / SHARE, RANKS, &first, &n, &share);
+    plant.reports = true;
+    plant.at = at;
+    plant.loss = 1;
+    plant.bad = bad;
+    int r = decide(rank, &verdict, &result, &err);
+    plant.reports = false;
+    if (at % SHARE >= n) { /* there is no such grain: nobody looks */
+        world_check(r == 0 && verdict == UPDATE_REDO, "place %d, %d: %d %s", at, (int)bad, r,
+                    err.text);
+    } else if (bad == NO_LOSS || (bad >= 0 && bad < TENSORS)) {
+        (void)snprintf(wanted, sizeof(wanted), "tensor.%d", (int)bad);
+        world_check(r == 0 && verdict == UPDATE_NON_FINITE, "place %d, %d: %d %s", at, (int)bad, r,
+                    err.text);
+        world_check(result.bad_grain == first + at % SHARE, "grain %d", (int)result.bad_grain);
+        world_check(strcmp(result.bad_tensor, bad == NO_LOSS ? "loss" : wanted) == 0, "%s",
+                    result.bad_tensor);
+    } else {
+        (void)snprintf(wanted, sizeof(wanted),
+                       "deciding on step 1: rank %d says that tensor %lld of %d is no number",
+                       at / SHARE, (long long)bad, TENSORS);
+        world_check(r == -EPROTO && strcmp(err.text, wanted) == 0, "place %d, %d: %d %s", at,
+                    (int)bad, r, err.text);
+    }
+}
+
+static int hear_reports(_unused_ World *world, Comm *comm, _unused_ void *arg)
+{
+    static const int64_t bad[] = {NO_LOSS, 0, 1, TENSORS - 1, TENSORS, -3, INT64_MAX, INT64_MIN};
+    Rank rank = {0};
+    rank_open(&rank, &plain, comm);
+    for (int at = 0; at < RANKS * SHARE; at++)
+        for (size_t i = 0; i < ELEMENTSOF(bad); i++)
+            says(&rank, at, bad[i]);
+    world_check(rank.state->scalars.step == 0, "a step was made");
+    rank_close(&rank);
+    return 0;
+}
+
+static void a_report_names_one_of_our_tensors(_unused_ void **state)
+{
+    World world = {.size = RANKS, .run = hear_reports};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+}
+
+/* The mean loss is that of the grains, whatever stands where a rank has none. */
+static int hear_losses(_unused_ World *world, Comm *comm, _unused_ void *arg)
+{
+    Error err;
+    Rank rank = {0};
+    UpdateVerdict verdict;
+    UpdateResult before = {0}, result = {0};
+    rank_open(&rank, &plain, comm);
+    world_check(decide(&rank, &verdict, &before, &err) == 0, "%s", err.text);
+    plant.reports = true;
+    plant.bad = -1;
+    for (plant.at = 0; plant.at < RANKS * SHARE; plant.at++) {
+        int64_t first, n, share;
+        plant.loss = 1e6;
+        grain_share(GRAINS, plant.at / SHARE, RANKS, &first, &n, &share);
+        world_check(decide(&rank, &verdict, &result, &err) == 0, "%s", err.text);
+        if (plant.at % SHARE >= n)
+            world_check(result.loss == before.loss, "place %d: %g", plant.at, result.loss);
+        else
+            world_check(result.loss > 1e6 / GRAINS - 10 && result.loss < 1e6 / GRAINS + 10,
+                        "place %d: %g", plant.at, result.loss);
+    }
+    plant.reports = false;
+    rank_close(&rank);
+    return 0;
+}
+
+static void the_loss_is_that_of_the_grains(_unused_ void **state)
+{
+    World world = {.size = RANKS, .run = hear_losses};
+    assert_int_equal(world_run(&world, WORLD_SEC), 0);
+}
+
+/* A maximum from which on a sum could be infinite is one of a grain that says so. */
+static void an_infinite_maximum_has_a_grain(_unused_ void **state)
+{
+    Small small;
+    UpdateVerdict verdict;
+    UpdateResult result;
+    Error err;
+    const uint32_t infinite = (127 + 128 - 3) << 23; /* of five grains */
+    small_open(&small, &plain);
+    for (plant.tensor = 0; plant.tensor < TENSORS; plant.tensor++) {
+        char wanted[128];
+        plant.maximum = infinite;
+        assert_int_equal(decide(&small.rank, &verdict, &result, &err), -EPROTO);
+        (void)snprintf(wanted, sizeof(wanted),
+                       "deciding on step 1: a rank's gradient of tensor %d is infinite, and no "
+                       "grain's",
+                       (int)plant.tensor);
+        assert_string_equal(err.text, wanted);
+        plant.maximum = infinite - 1;
+        assert_int_equal(decide(&small.rank, &verdict, &result, &err), 0);
+        assert_int_equal(verdict, UPDATE_REDO);
+        plant.maximum = infinite;
+        plant.reports = true;
+        plant.at = GRAINS - 1;
+        plant.bad = 3;
+        assert_int_equal(decide(&small.rank, &verdict, &result, &err), 0);
+        assert_int_equal(verdict, UPDATE_NON_FINITE);
+        assert_int_equal(result.bad_grain, GRAINS - 1);
+        plant.reports = false;
+    }
+    plant.maximum = 0;
+    small_close(&small);
+}
+
+/* Nothing is decided, and the device is not to blame. */
+static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
+{
+    Small small;
+    UpdateVerdict verdict = UPDATE_ACCEPT;
+    UpdateResult result;
+    Error err;
+    uint32_t word;
+    small_open(&small, &plain);
+    plant.reduce = -ECONNRESET;
+    assert_int_equal(decide(&small.rank, &verdict, &result, &err), -ECONNRESET);
+    assert_string_equal(err.text, "deciding on step 1: no sum");
+    plant.reduce = 0;
+    plant.gather = -EPIPE;
+    assert_int_equal(decide(&small.rank, &verdict, &result, &err), -EPIPE);
+    assert_string_equal(err.text, "deciding on step 1: no gathering");
+    plant.gather = 0;
+    update_begin(small.rank.update);
+    assert_int_equal(small_pass(&small, 1, &result), UPDATE_REDO);
+    assert_int_equal(small_pass(&small, 1, &result), UPDATE_ACCEPT);
+    plant.gather = -EPIPE;
+    assert_int_equal(update_apply(small.rank.update, 0, &word, &result, &err), -EPIPE);
+    assert_string_equal(err.text, "reducing the gradients of step 1: no gathering");
+    assert_int_equal(small.rank.state->scalars.step, 0);
+    assert_false(update_device_failed(small.rank.update));
+    plant.gather = 0;
+    small_close(&small);
+}
+
+/* ---- no memory ---- */
+
+static int new_update(Small *small, Error *err)
+{
+    Update *update = NULL;
+    *err = ERROR_INIT;
+    int r = update_new(small->rank.state, small->comm, NULL, &small->rank.job, &update, err);
+    world_check(r == 0 || !update, "there is one");
+    update_free(update);
+    return r;
+}
+
+static void each_buffer_of_a_device_is_needed(_unused_ void **state)
+{
+    for (int zero_stage = 0; zero_stage <= 2; zero_stage++) {
+        Small small;
+        Error err;
+        int n = 0, r;
+        const Case c = {GRAINS, zero_stage, REDUCTION_EXACT, 0, 1.0};
+        small_open(&small, &c);
+        do {
+            failing_allocation = ++n;
+            r = new_update(&small, &err);
+            assert_true(r == 0 || (r == -ENOMEM && strstr(err.text, "update: ")));
+        } while (failing_allocation == 0);
+        assert_int_equal(r, 0);
+        failing_allocation = 0;
+        assert_true(n > 10);
+        small_close(&small);
+    }
+}
+
+static AllocLife life_of_update(unsigned n, void *arg)
+{
+    const int *zero_stage = arg;
+    Small small;
+    Error err;
+    const Case c = {GRAINS, *zero_stage, REDUCTION_EXACT, 0, 1.0};
+    small_open(&small, &c);
+    alloc_fail_at(n);
+    int r = new_update(&small, &err);
+    const bool struck = alloc_struck();
+    small_close(&small);
+    if (struck ? r != -ENOMEM || !err.text[0] : r != 0)
+        return ALLOC_WRONG;
+    return struck ? ALLOC_FAILED : ALLOC_WHOLE;
+}
+
+static void each_array_of_an_update_is_needed(_unused_ void **state)
+{
+    for (int zero_stage = 0; zero_stage <= 2; zero_stage += 2)
+        assert_true(alloc_sweep(life_of_update, &zero_stage, ALLOCATIONS_MAX) >= 7);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_report_names_one_of_our_tensors),
+        cmocka_unit_test(the_loss_is_that_of_the_grains),
+        cmocka_unit_test(an_infinite_maximum_has_a_grain),
+        cmocka_unit_test(ranks_that_do_not_answer_end_the_step),
+        cmocka_unit_test(each_buffer_of_a_device_is_needed),
+        cmocka_unit_test(each_array_of_an_update_is_needed),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
