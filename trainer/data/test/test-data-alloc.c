@@ -3,6 +3,7 @@
  * leaks, and what is made afterwards loads as if nothing had been. */
 #include "base/log.h"
 #include "base/test/testing-alloc.h"
+#include "base/test/testing-leaks.h"
 #include "trainer/data/dataset-internal.h"
 #include "trainer/data/test/testing-loader.h"
 
@@ -106,6 +107,33 @@ static void a_dataset_without_memory_is_not_open(_unused_ void **state)
     end(&life);
 }
 
+static void load_once(void *arg)
+{
+    const Life *life = arg;
+    check_steps(&life->fixture, life->dataset, 0, 1, 0, 1, ahead_bytes(life->dataset));
+}
+
+static void open_once(void *arg)
+{
+    const Life *life = arg;
+    char *caption;
+    Error err = ERROR_INIT;
+    Dataset *dataset = open_dataset(&life->fixture);
+    assert_good(dataset_read(dataset, (OrderSample){.sample = 7}, NULL, NULL, &caption, &err), err);
+    free(caption);
+    free(dataset_digest_terms(dataset));
+    dataset_free(dataset);
+}
+
+static void what_is_freed_leaves_nothing(_unused_ void **state)
+{
+    Life life;
+    begin(&life);
+    leaks_none(load_once, &life);
+    leaks_none(open_once, &life);
+    end(&life);
+}
+
 int main(void)
 {
     log_set_level(LOG_LEVEL_ERROR);
@@ -113,6 +141,7 @@ int main(void)
         cmocka_unit_test(a_loader_without_memory_is_none),
         cmocka_unit_test(a_sample_without_memory_is_read_again),
         cmocka_unit_test(a_dataset_without_memory_is_not_open),
+        cmocka_unit_test(what_is_freed_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,6 +2,7 @@
 /* test-update-reports.c - what a rank believes of what other ranks say of their grains, what it does when they do not
  * answer, and an update for which there is no memory. */
 #include "base/test/testing-alloc.h"
+#include "base/test/testing-leaks.h"
 #include "base/test/testing.h"
 #include "trainer/state/test/testing-update.h"
 
@@ -32,6 +33,7 @@ static struct {
 } plant;
 
 static int failing_allocation; /* counted down; 0: none fails */
+static int n_held;             /* of a device's memory, and of what the host shares with it */
 
 int __real_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
@@ -41,6 +43,10 @@ int __real_device_allocate(Device *device, size_t n_bytes, void **ret, Error *er
 int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 int __real_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 int __wrap_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
+void __real_device_release(Device *device, void *memory);
+void __wrap_device_release(Device *device, void *memory);
+void __real_device_host_release(Device *device, void *memory);
+void __wrap_device_host_release(Device *device, void *memory);
 
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err)
 {
@@ -62,14 +68,30 @@ static bool allocation_fails(void) { return failing_allocation > 0 && --failing_
 
 int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
-    return allocation_fails() ? error_set(err, -ENOMEM, "no device memory")
-                              : __real_device_allocate(device, n_bytes, ret, err);
+    if (allocation_fails())
+        return error_set(err, -ENOMEM, "no device memory");
+    n_held++;
+    return __real_device_allocate(device, n_bytes, ret, err);
 }
 
 int __wrap_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
-    return allocation_fails() ? error_set(err, -ENOMEM, "no host memory")
-                              : __real_device_host_allocate(device, n_bytes, ret, err);
+    if (allocation_fails())
+        return error_set(err, -ENOMEM, "no host memory");
+    n_held++;
+    return __real_device_host_allocate(device, n_bytes, ret, err);
+}
+
+void __wrap_device_release(Device *device, void *memory)
+{
+    n_held -= memory != NULL;
+    __real_device_release(device, memory);
+}
+
+void __wrap_device_host_release(Device *device, void *memory)
+{
+    n_held -= memory != NULL;
+    __real_device_host_release(device, memory);
 }
 
 /* ---- what is believed ---- */
@@ -236,10 +258,12 @@ static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
 static int new_update(Small *small, Error *err)
 {
     Update *update = NULL;
+    const int held = n_held;
     *err = ERROR_INIT;
     int r = update_new(small->rank.state, small->comm, NULL, &small->rank.job, &update, err);
     world_check(r == 0 || !update, "there is one");
     update_free(update);
+    world_check(n_held == held, "%d buffers are held", n_held - held);
     return r;
 }
 
@@ -285,6 +309,23 @@ static void each_array_of_an_update_is_needed(_unused_ void **state)
         assert_true(alloc_sweep(life_of_update, &zero_stage, ALLOCATIONS_MAX) >= 7);
 }
 
+static void make_update(void *arg)
+{
+    Error err;
+    assert_int_equal(new_update(arg, &err), 0);
+}
+
+static void an_update_that_is_freed_leaves_nothing(_unused_ void **state)
+{
+    for (int zero_stage = 0; zero_stage <= 2; zero_stage++) {
+        Small small;
+        const Case c = {GRAINS, zero_stage, REDUCTION_EXACT, 0, 1.0};
+        small_open(&small, &c);
+        leaks_none(make_update, &small);
+        small_close(&small);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -294,6 +335,7 @@ int main(void)
         cmocka_unit_test(ranks_that_do_not_answer_end_the_step),
         cmocka_unit_test(each_buffer_of_a_device_is_needed),
         cmocka_unit_test(each_array_of_an_update_is_needed),
+        cmocka_unit_test(an_update_that_is_freed_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
