@@ -7,8 +7,9 @@
 #include "trainer/state/test/testing-update.h"
 
 #include <string.h>
+#include <time.h>
 
-enum { RANKS = 3, GRAINS = 5, SHARE = 2, ALLOCATIONS_MAX = 200, NO_LOSS = -2 };
+enum { SLOW_USEC = 3000, RANKS = 3, GRAINS = 5, SHARE = 2, ALLOCATIONS_MAX = 200, NO_LOSS = -2 };
 
 static const Case plain = {GRAINS, 0, REDUCTION_EXACT, 0, 1.0};
 
@@ -30,6 +31,7 @@ static struct {
     int64_t tensor;
 
     int reduce, gather; /* what the call ends with */
+    bool slow;          /* a sum takes SLOW_USEC */
 } plant;
 
 static int failing_allocation; /* counted down; 0: none fails */
@@ -51,6 +53,9 @@ void __wrap_device_host_release(Device *device, void *memory);
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err)
 {
     int r = __real_comm_all_reduce(comm, type, op, data, n, err);
+    const struct timespec slow = {0, SLOW_USEC * 1000};
+    if (op == COMM_SUM && plant.slow)
+        (void)nanosleep(&slow, NULL); /* the network, not the test, takes its time */
     if (op == COMM_MAX && plant.maximum)
         ((uint32_t *)data)[plant.tensor] = plant.maximum;
     return op == COMM_MAX && plant.reduce < 0 ? error_set(err, plant.reduce, "no sum") : r;
@@ -253,6 +258,24 @@ static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
     small_close(&small);
 }
 
+/* The time of a step's collectives is told, of that step alone. */
+static void the_time_of_collectives_is_counted(_unused_ void **state)
+{
+    Small small;
+    UpdateResult result;
+    small_open(&small, &plain);
+    update_begin(small.rank.update);
+    assert_int_equal(small_pass(&small, 1, &result), UPDATE_REDO);
+    assert_int_equal(small_pass(&small, 1, &result), UPDATE_ACCEPT);
+    plant.slow = true;
+    small_apply(&small, &result);
+    plant.slow = false;
+    assert_true(update_comm_usec(small.rank.update) >= SLOW_USEC);
+    update_begin(small.rank.update);
+    assert_int_equal(update_comm_usec(small.rank.update), 0);
+    small_close(&small);
+}
+
 /* ---- no memory ---- */
 
 static int new_update(Small *small, Error *err)
@@ -309,6 +332,33 @@ static void each_array_of_an_update_is_needed(_unused_ void **state)
         assert_true(alloc_sweep(life_of_update, &zero_stage, ALLOCATIONS_MAX) >= 7);
 }
 
+/* Only 32-bit numbers are added as floats. */
+static bool is_bf16;
+DataType __real_device_type(const Device *device);
+DataType __wrap_device_type(const Device *device);
+
+DataType __wrap_device_type(const Device *device)
+{
+    return is_bf16 ? DATA_BF16 : __real_device_type(device);
+}
+
+static void floats_need_fp32(_unused_ void **state)
+{
+    static const Reduction reductions[] = {REDUCTION_EXACT, REDUCTION_EXACT64, REDUCTION_FLOAT};
+    for (size_t i = 0; i < ELEMENTSOF(reductions); i++) {
+        Small small;
+        Error err;
+        const Case c = {GRAINS, 0, reductions[i], 0, 1.0};
+        small_open(&small, &c);
+        is_bf16 = true;
+        assert_int_equal(new_update(&small, &err), reductions[i] == REDUCTION_FLOAT ? -ENOTSUP : 0);
+        if (reductions[i] == REDUCTION_FLOAT)
+            assert_non_null(strstr(err.text, "train.reduction: \"float\" needs precision fp32"));
+        is_bf16 = false;
+        small_close(&small);
+    }
+}
+
 static void make_update(void *arg)
 {
     Error err;
@@ -333,8 +383,10 @@ int main(void)
         cmocka_unit_test(the_loss_is_that_of_the_grains),
         cmocka_unit_test(an_infinite_maximum_has_a_grain),
         cmocka_unit_test(ranks_that_do_not_answer_end_the_step),
+        cmocka_unit_test(the_time_of_collectives_is_counted),
         cmocka_unit_test(each_buffer_of_a_device_is_needed),
         cmocka_unit_test(each_array_of_an_update_is_needed),
+        cmocka_unit_test(floats_need_fp32),
         cmocka_unit_test(an_update_that_is_freed_leaves_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
