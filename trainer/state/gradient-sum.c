@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-enum { BUCKET_BYTES = 4 << 20 }; /* reduced at once, or one chunk a rank if that is more */
+size_t gradient_sum_bucket_bytes = 4 << 20;
 
 struct GradientSum {
     TrainState *state;
@@ -58,7 +58,8 @@ static int64_t shard_elements(const TrainState *state)
 static int64_t bucket_elements(const TrainState *state, CommType type)
 {
     int64_t row = state->layout.chunk_elements * state->world_size;
-    int64_t rows = MAX(BUCKET_BYTES / (row * (int64_t)comm_type_bytes(type)), INT64_C(1));
+    int64_t rows = MAX((int64_t)gradient_sum_bucket_bytes / (row * (int64_t)comm_type_bytes(type)),
+                       INT64_C(1));
     return MIN(rows * row, ROUND_UP(state->layout.n_elements, row));
 }
 

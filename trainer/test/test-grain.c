@@ -134,6 +134,34 @@ static void draws_are_pinned(void **unused)
     }
 }
 
+/* What `sdtrainer order` shows of a position is what a step adds to its sample. */
+static void noise_is_that_of_its_position(void **state)
+{
+    (void)state;
+    enum { N = 3, EACH = 10, SEED = 7 };
+    const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
+    const int64_t positions[N] = {4, 1 << 20, 5};
+    float wanted[N][EACH], found[EACH + 1];
+    Error err = ERROR_INIT;
+    Device *device;
+    void *noise, *places;
+    assert_int_equal(device_open(&options, &device, &err), 0);
+    assert_int_equal(device_allocate(device, sizeof(wanted), &noise, &err), 0);
+    assert_int_equal(device_allocate(device, sizeof(positions), &places, &err), 0);
+    device_upload(device, places, positions, sizeof(positions));
+    normal_noise(device, hash64_bytes("noise", strlen("noise"), SEED), N, EACH, places, noise);
+    device_download(device, wanted, noise, sizeof(wanted));
+    for (int i = 0; i < N; i++) {
+        found[EACH] = 123;
+        assert_int_equal(draw_noise(device, SEED, positions[i], EACH, found, &err), 0);
+        assert_memory_equal(found, wanted[i], sizeof(wanted[i]));
+        assert_true(found[EACH] == 123);
+    }
+    device_release(device, noise);
+    device_release(device, places);
+    device = device_free(device);
+}
+
 static void timesteps_are_uniform(void **unused)
 {
     (void)unused;
@@ -456,6 +484,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_are_pinned),
+        cmocka_unit_test(noise_is_that_of_its_position),
         cmocka_unit_test(timesteps_are_uniform),
         cmocka_unit_test(captions_drop_as_often_as_told),
         cmocka_unit_test(gradients_are_a_function_of_the_sample),

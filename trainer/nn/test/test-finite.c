@@ -159,6 +159,8 @@ static bool await_lasts;
 __typeof__(clock_monotonic_usec) __real_clock_monotonic_usec, __wrap_clock_monotonic_usec;
 __typeof__(device_await) __real_device_await, __wrap_device_await;
 __typeof__(device_allocate) __real_device_allocate, __wrap_device_allocate;
+__typeof__(device_release) __real_device_release, __wrap_device_release;
+static int n_held; /* of the device's memory */
 
 uint64_t __wrap_clock_monotonic_usec(void) { return __real_clock_monotonic_usec() + later_usec; }
 
@@ -173,9 +175,16 @@ int __wrap_device_await(Device *device, Fence fence, uint64_t timeout_usec, Erro
 /* Our own kernels ask last. */
 int __wrap_device_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
-    return spoiled.own_is_refused && spoiled.runs
-               ? error_set(err, -ENOMEM, "no memory")
-               : __real_device_allocate(device, n_bytes, ret, err);
+    if (spoiled.own_is_refused && spoiled.runs)
+        return error_set(err, -ENOMEM, "no memory");
+    n_held++;
+    return __real_device_allocate(device, n_bytes, ret, err);
+}
+
+void __wrap_device_release(Device *device, void *memory)
+{
+    n_held -= memory != NULL;
+    __real_device_release(device, memory);
 }
 
 /* ---- operations that are spoiled ---- */
@@ -251,6 +260,7 @@ static void look(Bench *b, bool backward, uint64_t until_usec, char text[TAPE_FI
 {
     Error err = ERROR_INIT;
     TapeFinite *f;
+    const int held = n_held;
     if (tape_finite_new(b->tape, until_usec, &f, &err) < 0)
         fail_msg("%s", err.text);
     const GradientSink sink = tape_finite_sink(f);
@@ -262,6 +272,8 @@ static void look(Bench *b, bool backward, uint64_t until_usec, char text[TAPE_FI
     (void)snprintf(text, TAPE_FINITE_TEXT_MAX, "%s", tape_finite_text(f));
     assert_int_equal(device_synchronise(b->device, &err), 0); /* it only seems to fail */
     f = tape_finite_free(f);
+    /* What is its own is given back, or kept whole while the device may use it. */
+    assert_int_equal(n_held, await_fails == -ETIMEDOUT ? held + 3 : held);
 }
 
 /* Spoils that result of that operation and looks; ret_plan gets what it has of a library. false: there is no such
@@ -491,6 +503,32 @@ static void a_device_that_breaks_is_quoted(void **state)
 }
 
 /* What a device that hangs may use is kept, and so is the device. */
+/* Neither a number nor a loss is told of where nobody could look; the first word stays. */
+static void a_look_that_fails_says_where(void **state)
+{
+    (void)state;
+    Bench b;
+    Error err = ERROR_INIT;
+    TapeFinite *f;
+    bench_open(&b, emit_trained, true);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(tape_finite_new(b.tape, in_time(), &f, &err), 0);
+        await_fails = -EIO;
+        assert_false(i ? tape_finite_look_at_loss(f)
+                       : tape_finite_look(f, "the target", DATA_F32, 1, b.weights));
+        await_fails = 0;
+        const char *says = i ? "nobody knows what is first: it is broken at the loss"
+                             : "nobody knows what is first: it is broken at the target";
+        assert_string_equal(tape_finite_text(f), says);
+        assert_false(tape_finite_look_at_loss(f));
+        assert_false(tape_finite_look(f, "more", DATA_F32, 1, b.weights));
+        assert_string_equal(tape_finite_text(f), says);
+        assert_int_equal(device_synchronise(b.device, &err), 0); /* it only seems to fail */
+        f = tape_finite_free(f);
+    }
+    bench_close(&b);
+}
+
 static void a_device_that_hangs_is_left_alone(void **state)
 {
     (void)state;
@@ -533,6 +571,7 @@ int main(void)
         cmocka_unit_test(what_no_operation_leaves_is_named),
         cmocka_unit_test(time_that_is_over_is_told),
         cmocka_unit_test(a_device_that_breaks_is_quoted),
+        cmocka_unit_test(a_look_that_fails_says_where),
         cmocka_unit_test(a_device_that_hangs_is_left_alone),
         cmocka_unit_test(who_has_no_memory_for_our_own_kernels_says_so),
     };

@@ -5,6 +5,7 @@
 #include "kernels/shadow/testing-orders.h"
 #include "trainer/state/device-comm.h"
 #include "trainer/state/device-staging.h"
+#include "trainer/state/gradient-sum.h"
 #include "trainer/state/test/testing-update.h"
 
 #include <string.h>
@@ -127,6 +128,7 @@ static int update_thrice(World *world, Comm *comm, void *arg)
         world_check(world_open(world, "bulk", &rank.bulk, &err) == 0, "%s", err.text);
     device_comm_staging_bytes =
         20000; /* a state takes several parts; this process ends with the story */
+    gradient_sum_bucket_bytes = 40000; /* and several buckets */
     rank_open(&rank, &story->c, comm);
     copies_open(&rank, &copies);
     note(&rank, story, &result, 0);
