@@ -51,7 +51,9 @@ typedef struct FakeServer {
     bool stands_still;   /* each page of objects is the first */
     const char *text;    /* of FAKE_ERROR_200 */
     int64_t ahead_sec;   /* of our clock: its own, when it lists uploads */
-    size_t page;         /* objects or uploads at most; 0: pages without an object go on for ever */
+    /* Looks at each request before it is served. */
+    void (*on_request)(FakeKind kind, const S3Request *request);
+    size_t page; /* objects or uploads at most; 0: pages without an object go on for ever */
     /* Records of the requests. */
     size_t n[FAKE_KINDS]; /* number of requests of each kind */
     bool sends_crc32c;    /* as set by s3_client_set_checksum() */
