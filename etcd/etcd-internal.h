@@ -199,7 +199,7 @@ void call_observe(Etcd *etcd, const WireMethod *method, int r, uint64_t begun_us
 void stream_ended(Etcd *etcd, const RpcStatus *status);
 /* Returns the pause after n_failures failures in a row: 50, 100, ... 1000 ms. */
 uint64_t backoff_usec(unsigned n_failures);
-/* Turns a prefix into the end of the range of all keys with it, which is returned: its last byte below 0xff, increased. */
+/* Makes of a prefix the end of the range of all keys with it: its last byte below 0xff, increased. */
 ProtobufCBinaryData range_end(char *prefix);
 ProtobufCBinaryData bytes_of(const char *text);
 EtcdKeyValue key_value_view(const Pb__KeyValue *kv);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-libc.h - what the objects that a test is linked from ask of libc (-Wl,--wrap): pauses that cost no time, threads
- * that cannot begin, and a count of what is not freed.
+/* testing-libc.h - what the objects that a test is linked from ask of libc (-Wl,--wrap): pauses that cost no time,
+ * threads that cannot begin, and a count of what is not freed.
  *
  * Ownership: one a process.
  * Units:     microseconds.
