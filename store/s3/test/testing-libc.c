@@ -14,7 +14,7 @@
 #include <time.h>
 
 atomic_uint_least64_t paused_usec;
-atomic_int threads_left = -1, n_allocated;
+atomic_int threads_left = -1, n_allocated, calloc_fails, malloc_fails, stream_fails;
 
 /* ---- pauses, threads ---- */
 
@@ -68,14 +68,26 @@ int __wrap___vasprintf_chk(char **ret, int flag, const char *format, va_list ap)
 FILE *__wrap_open_memstream(char **text, size_t *n_bytes);
 void __wrap_free(void *p);
 
+static bool fails(atomic_int *at)
+{
+    if (atomic_load(at) == 0 || atomic_fetch_sub(at, 1) != 1)
+        return false;
+    errno = ENOMEM;
+    return true;
+}
+
 void *__wrap_malloc(size_t n_bytes)
 {
+    if (fails(&malloc_fails))
+        return NULL;
     atomic_fetch_add(&n_allocated, 1);
     return __real_malloc(n_bytes);
 }
 
 void *__wrap_calloc(size_t n, size_t n_bytes)
 {
+    if (fails(&calloc_fails))
+        return NULL;
     atomic_fetch_add(&n_allocated, 1);
     return __real_calloc(n, n_bytes);
 }
@@ -125,6 +137,8 @@ int __wrap___asprintf_chk(char **ret, _unused_ int flag, const char *format, ...
 /* The text is the caller's. */
 FILE *__wrap_open_memstream(char **text, size_t *n_bytes)
 {
+    if (fails(&stream_fails))
+        return NULL;
     atomic_fetch_add(&n_allocated, 1);
     return __real_open_memstream(text, n_bytes);
 }

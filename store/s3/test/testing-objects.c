@@ -200,6 +200,10 @@ static void serve_complete(S3Request *q)
     size_t n_asked, n_bytes = 0;
     char *asked = gather(q, &n_asked);
     (void)snprintf(fake.complete_body, sizeof(fake.complete_body), "%s", asked);
+    static const char end[] = "</CompleteMultipartUpload>";
+    shelf_check(strncmp(asked, "<CompleteMultipartUpload xmlns=", 31) == 0 &&
+                    strcmp(asked + n_asked - strlen(end), end) == 0,
+                "a body that is no <CompleteMultipartUpload>");
     const char *at = asked;
     for (size_t i = 0; i < upload->n_parts; i++) {
         char expected[160];
@@ -233,7 +237,10 @@ static void serve_get(S3Request *q)
     }
     set_etag(q, object->version);
     (void)snprintf(q->reply.mark, sizeof(q->reply.mark), "%s", object->mark);
-    q->reply.has_length = true;
+    if (fake.etag)
+        (void)snprintf(q->reply.etag, sizeof(q->reply.etag), "%s", fake.etag);
+    q->reply.etag_opaque = fake.etag_opaque;
+    q->reply.has_length = !fake.says_no_length;
     q->reply.length = object->n_bytes;
     if (q->method == S3_HEAD) {
         good(q);
@@ -375,6 +382,10 @@ static void check_deletion(const S3Request *q, const char *body, size_t n_bytes)
     (void)EVP_EncodeBlock(md5, digest, (int)n);
     const char *said = header(q, "Content-MD5");
     shelf_check(said && strcmp(said, (char *)md5) == 0, "DeleteObjects without its Content-MD5");
+    static const char end[] = "</Delete>";
+    shelf_check(strncmp(body, "<Delete xmlns=", 14) == 0 && strstr(body, "<Quiet>true</Quiet>") &&
+                    strcmp(body + n_bytes - strlen(end), end) == 0,
+                "a body that is no <Delete>");
 }
 
 static void serve_delete_many(S3Request *q)
@@ -475,6 +486,9 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
     case FAKE_STALL:
         q->result = 1; /* under way */
         n_stalled++;
+        break;
+    case FAKE_REFUSE:
+        refuse(q, fake.refusal.r, fake.refusal.status, fake.refusal.code);
         break;
     case FAKE_RIVAL:
         shelf_put(q->key, "a rival's", strdup("rival"), 5);
