@@ -330,6 +330,38 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
     }
 }
 
+/* ---- time ---- */
+
+static void take_a_second(_unused_ FakeKind kind, _unused_ const S3Request *request)
+{
+    atomic_fetch_add(&paused_usec, USEC_PER_SEC);
+}
+
+/* Each call is counted, and how long it took: a put, a flush, and each way to read. */
+static void what_a_store_is_used_is_counted(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    StoreUse use;
+    StoreRead read = {.key = "k", .n_bytes = 1, .buffer = body};
+    char *text = NULL;
+    fake.on_request = take_a_second;
+    assert_int_equal(put("k", 0, &err), 0);
+    store_use(store, &use);
+    assert_true(use.puts == 1 && use.gets == 0 && use.get_usec == 0);
+    assert_in_range(use.put_usec, USEC_PER_SEC, 6 * USEC_PER_SEC); /* it may ask what is known */
+    assert_int_equal(store_get(store, "k", 10, &text, NULL, &err), 0);
+    assert_int_equal(store_get_range(store, "k", 0, 1, body, &err), 0);
+    store_use(store, &use);
+    assert_true(use.puts == 1 && use.gets == 2);
+    assert_in_range(use.get_usec, 2 * USEC_PER_SEC, 3 * USEC_PER_SEC);
+    assert_int_equal(store_read_begin(store, &read, &err), 0);
+    assert_int_equal(store_read_wait(store, &read, &err), 0);
+    assert_int_equal(store_get_range(store, "/", 0, 1, body, &err), -EINVAL); /* is not asked */
+    store_use(store, &use);
+    assert_int_equal(use.gets, 3);
+    free(text);
+}
+
 /* ---- fault points ---- */
 
 static const char *struck;
@@ -377,6 +409,7 @@ int main(void)
         TEST(a_put_that_was_cut_is_not_ours),
         TEST(uploads_of_one_name_are_on_many_pages),
         TEST(a_list_without_a_date_is_as_old_as_our_clock_says),
+        TEST(what_a_store_is_used_is_counted),
         TEST(a_fault_of_a_put_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
