@@ -26,19 +26,15 @@ ProtobufCBinaryData bytes_of(const char *text)
     return (ProtobufCBinaryData){.data = (uint8_t *)text, .len = strlen(text)};
 }
 
-ProtobufCBinaryData range_end(const char *prefix, char *ret)
+ProtobufCBinaryData range_end(char *prefix)
 {
-    size_t n = strlen(prefix);
-
-    memcpy(ret, prefix, n + 1);
-    while (n > 0 && (uint8_t)ret[n - 1] == 0xff)
-        n--;
-    if (n == 0) { /* "\0" stands for the end of all keys */
-        ret[0] = 0;
-        return (ProtobufCBinaryData){.data = (uint8_t *)ret, .len = 1};
-    }
-    ret[n - 1]++;
-    return (ProtobufCBinaryData){.data = (uint8_t *)ret, .len = n};
+    for (size_t n = strlen(prefix); n > 0; n--)
+        if ((uint8_t)prefix[n - 1] != 0xff) {
+            prefix[n - 1]++;
+            return (ProtobufCBinaryData){.data = (uint8_t *)prefix, .len = n};
+        }
+    prefix[0] = 0; /* "\0" stands for the end of all keys */
+    return (ProtobufCBinaryData){.data = (uint8_t *)prefix, .len = 1};
 }
 
 EtcdKeyValue key_value_view(const Pb__KeyValue *kv)
@@ -116,8 +112,6 @@ static void call_release(EtcdCall *call)
     LIST_REMOVE(call, list);
     call->rpc = rpc_cancel(call->rpc);
     sd_event_source_disable_unref(call->timer);
-    if (call->etcd->authenticating == call)
-        call->etcd->authenticating = NULL;
     if (call->context_free)
         call->context_free(call->context);
     (void)wire_request_free(call->request);
@@ -271,11 +265,8 @@ int call_new(Etcd *etcd, const WireMethod *method, const ProtobufCMessage *reque
         return -ESHUTDOWN;
     EtcdCall *call = memory_new(EtcdCall);
     *call = (EtcdCall){.etcd = etcd, .method = method, .handler = handler, .context = context};
-    int r = sd_event_add_time(etcd->event, &call->timer, CLOCK_BOOTTIME, 0, 1, on_call_timer, call);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(call->timer, SD_EVENT_OFF);
+    int r = timer_new(etcd, on_call_timer, call, &call->timer);
     if (r < 0) {
-        sd_event_source_disable_unref(call->timer);
         free(call);
         return r;
     }

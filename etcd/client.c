@@ -77,6 +77,14 @@ Etcd *etcd_unref(Etcd *etcd)
     return NULL;
 }
 
+int timer_new(Etcd *etcd, sd_event_time_handler_t handler, void *userdata, sd_event_source **ret)
+{
+    int r = sd_event_add_time(etcd->event, ret, CLOCK_BOOTTIME, 0, 1, handler, userdata);
+    if (r >= 0)
+        (void)sd_event_source_set_enabled(*ret, SD_EVENT_OFF); /* off each loop takes */
+    return r;
+}
+
 Etcd *etcd_free(Etcd *etcd)
 {
     if (!etcd)

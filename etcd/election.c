@@ -280,10 +280,7 @@ int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLea
     election->userdata = userdata;
     election->prefix = memory_text(prefix);
     election->value = memory_text(value);
-    int r = sd_event_add_time(etcd->event, &election->timer, CLOCK_BOOTTIME, 0, 1,
-                              on_election_timer, election);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(election->timer, SD_EVENT_OFF);
+    int r = timer_new(etcd, on_election_timer, election, &election->timer);
     if (r >= 0)
         r = etcd_watch_prefix(etcd, prefix, on_election_watch, election, &election->watch);
     if (r < 0)

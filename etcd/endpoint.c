@@ -10,13 +10,10 @@ Endpoint *endpoint_pick(Etcd *etcd)
     size_t best = etcd->current;
 
     assert(etcd->current < etcd->n_endpoints);
-    for (size_t i = 0; i < etcd->n_endpoints; i++) {
+    for (size_t i = 1; i < etcd->n_endpoints; i++) {
         size_t at = (etcd->current + i) % etcd->n_endpoints;
-        if (etcd->endpoints[at].avoid_until_usec <= now) {
-            best = at;
-            break;
-        }
-        if (etcd->endpoints[at].avoid_until_usec < etcd->endpoints[best].avoid_until_usec)
+        if (MAX(etcd->endpoints[at].avoid_until_usec, now) <
+            MAX(etcd->endpoints[best].avoid_until_usec, now))
             best = at;
     }
     etcd->current = best;
@@ -80,11 +77,6 @@ static int on_watchdog(sd_event_source *source _unused_, uint64_t usec _unused_,
 
 int etcd_watchdog_open(Etcd *etcd, Error *err)
 {
-    int r =
-        sd_event_add_time(etcd->event, &etcd->watchdog, CLOCK_BOOTTIME, 0, 1, on_watchdog, etcd);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(etcd->watchdog, SD_EVENT_OFF);
-    if (r < 0)
-        return error_errno(err, r, "cannot arm a timer");
-    return 0;
+    int r = timer_new(etcd, on_watchdog, etcd, &etcd->watchdog);
+    return r < 0 ? error_errno(err, r, "cannot arm a timer") : 0;
 }

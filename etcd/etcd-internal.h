@@ -75,6 +75,8 @@ struct Etcd {
 
 Etcd *etcd_ref(Etcd *etcd);
 Etcd *etcd_unref(Etcd *etcd);
+/* A timer that is off. Fails when the loop has finished, or without memory; *ret is untouched then. */
+int timer_new(Etcd *etcd, sd_event_time_handler_t handler, void *userdata, sd_event_source **ret);
 
 /* ---- endpoint.c ---- */
 
@@ -197,9 +199,8 @@ void call_observe(Etcd *etcd, const WireMethod *method, int r, uint64_t begun_us
 void stream_ended(Etcd *etcd, const RpcStatus *status);
 /* Returns the pause after n_failures failures in a row: 50, 100, ... 1000 ms. */
 uint64_t backoff_usec(unsigned n_failures);
-/* Returns the end of the range of all keys with this prefix: its last byte below 0xff, increased. ret has room for
- * strlen(prefix) + 1. */
-ProtobufCBinaryData range_end(const char *prefix, char *ret);
+/* Makes of a prefix the end of the range of all keys with it: its last byte below 0xff, increased. */
+ProtobufCBinaryData range_end(char *prefix);
 ProtobufCBinaryData bytes_of(const char *text);
 EtcdKeyValue key_value_view(const Pb__KeyValue *kv);
 

@@ -142,7 +142,7 @@ static int get_start(Etcd *etcd, const char *key, bool prefix, int64_t revision,
     get->key = memory_text(key);
     get->end = memory_text(key);
     if (prefix)
-        get->end_bytes = range_end(key, get->end);
+        get->end_bytes = range_end(get->end);
     Pb__RangeRequest request = get_request(get);
     int r = call_new(etcd, &range_method, &request.base, get_answered, get, &call);
     if (r < 0) {
@@ -218,26 +218,25 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
 
 static Pb__Compare compare_pack(const EtcdCompare *compare)
 {
-    Pb__Compare ret = PB__COMPARE__INIT;
+    Pb__Compare ret = PB__COMPARE__INIT; /* its result is EQUAL */
 
-    ret.result = PB__COMPARE__RESULT__EQUAL;
     ret.key = bytes_of(compare->key);
     switch (compare->target) {
     case ETCD_CREATE_REVISION:
         ret.target = PB__COMPARE__TARGET__CREATE;
         ret.operand_case = PB__COMPARE__OPERAND_CREATE_REVISION;
         ret.create_revision = compare->equals;
-        break;
+        return ret;
     case ETCD_MOD_REVISION:
         ret.target = PB__COMPARE__TARGET__MOD;
         ret.operand_case = PB__COMPARE__OPERAND_MOD_REVISION;
         ret.mod_revision = compare->equals;
-        break;
+        return ret;
     case ETCD_VERSION:
         ret.target = PB__COMPARE__TARGET__VERSION;
         ret.operand_case = PB__COMPARE__OPERAND_VERSION;
         ret.version = compare->equals;
-        break;
+        return ret;
     }
     return ret;
 }
@@ -268,24 +267,24 @@ static void op_pack(const EtcdOp *op, PackedOp *ret)
         ret->request.put.lease = op->lease;
         ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
         ret->op.put = &ret->request.put;
-        break;
+        return;
     case ETCD_GET:
         pb__range_request__init(&ret->request.range);
         ret->request.range.key = bytes_of(op->key);
         ret->op.request_case = PB__REQUEST_OP__REQUEST_RANGE;
         ret->op.range = &ret->request.range;
-        break;
+        return;
     case ETCD_DELETE:
     case ETCD_DELETE_PREFIX:
         pb__delete_range_request__init(&ret->request.delete_range);
         ret->request.delete_range.key = bytes_of(op->key);
         if (op->kind == ETCD_DELETE_PREFIX) {
             ret->end = memory_text(op->key);
-            ret->request.delete_range.range_end = range_end(op->key, ret->end);
+            ret->request.delete_range.range_end = range_end(ret->end);
         }
         ret->op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
         ret->op.delete_range = &ret->request.delete_range;
-        break;
+        return;
     }
 }
 

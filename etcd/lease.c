@@ -293,10 +293,7 @@ int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLea
     lease->witness_key = memory_text(witness_key);
     lease->handler = handler;
     lease->userdata = userdata;
-    int r =
-        sd_event_add_time(etcd->event, &lease->timer, CLOCK_BOOTTIME, 0, 1, on_lease_timer, lease);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(lease->timer, SD_EVENT_OFF);
+    int r = timer_new(etcd, on_lease_timer, lease, &lease->timer);
     if (r >= 0)
         r = grant_start(lease);
     if (r < 0)
@@ -322,7 +319,6 @@ static void stop(EtcdLease *lease)
         lease->stream = rpc_cancel(lease->stream);
         lease->witness = rpc_cancel(lease->witness);
     }
-    lease->waiting = false;
     lease->id = 0;
 }
 

@@ -43,7 +43,6 @@ Rpc *rpc_cancel(Rpc *rpc)
 {
     if (rpc) {
         rpc->events = NULL;
-        rpc->waiting_usec = 0;
         rpc_cut(rpc);
     }
     return NULL;

@@ -440,11 +440,8 @@ static int watch_new(Etcd *etcd, const char *prefix, bool one_key, EtcdWatchHand
     watch->prefix = memory_text(prefix);
     watch->end = memory_text(prefix);
     if (!one_key)
-        watch->end_bytes = range_end(prefix, watch->end);
-    int r =
-        sd_event_add_time(etcd->event, &watch->timer, CLOCK_BOOTTIME, 0, 1, on_watch_timer, watch);
-    if (r >= 0)
-        r = sd_event_source_set_enabled(watch->timer, SD_EVENT_OFF);
+        watch->end_bytes = range_end(watch->end);
+    int r = timer_new(etcd, on_watch_timer, watch, &watch->timer);
     if (r >= 0)
         r = etcd_get(etcd, prefix, !one_key, on_list, watch, &watch->listing);
     if (r < 0)

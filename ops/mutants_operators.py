@@ -15,7 +15,8 @@ TOKEN = re.compile(r"""(?P<comment>/\*.*?\*/|//[^\n]*)|(?P<directive>^[ \t]*\#(?
 QUIET = re.compile(r"assert|static_assert|log_\w+|LOG_\w+|PROBE\w*|printf|snprintf|fprintf|_cleanup_|sizeof|error_\w+")
 KEYWORDS = {"if", "for", "while", "switch", "return", "case", "default", "goto", "do", "else", "sizeof", "typedef", "static", "const",
             "struct", "enum", "union", "extern", "unsigned", "int", "bool", "char", "void", "double", "float", "long", "break", "continue"}
-SYMMETRIC = {"MIN", "MAX"}
+SYMMETRIC = {"MIN", "MAX", "calloc", "memory_zeroed"}
+COMPARES = {"strcmp", "strcasecmp", "strncmp", "memcmp"}  # symmetric where they are held against 0
 PAIRS = {"<": ("<=", "off by one"), "<=": ("<", "off by one"), ">": (">=", "off by one"), ">=": (">", "off by one"),
          "==": ("!=", "condition negated"), "!=": ("==", "condition negated"), "&&": ("||", "condition negated"), "||": ("&&", "condition negated")}
 
@@ -86,6 +87,14 @@ def is_statement(tokens, i, end):
     return behind.group() != ":"
 
 
+def is_symmetric(tokens, i):
+    """Whether the order of this call's arguments changes nothing."""
+    if tokens[i] in COMPARES and tokens[i + 1] == "(":
+        end = tokens.close[i + 1]
+        return tokens[end + 1] in ("==", "!=") and tokens[end + 2] == "0"
+    return tokens[i] in SYMMETRIC
+
+
 def places(text):
     """[(begin, end, new text, operator)] in the order of the text."""
     tokens, found = Tokens(text), []
@@ -113,7 +122,7 @@ def places(text):
                 last = statement_end(tokens, i, end) if is_statement(tokens, i, end) else None
                 if last is not None:
                     found.append((at.start(), tokens.all[last].end(), ";", "statement left out"))
-            if at.lastgroup == "word" and word not in KEYWORDS and word not in SYMMETRIC and tokens[i + 1] == "(":
+            if at.lastgroup == "word" and word not in KEYWORDS and not is_symmetric(tokens, i) and tokens[i + 1] == "(":
                 spans = arguments(tokens, i + 1)
                 for (a, b), (c, d) in zip(spans, spans[1:]):
                     if a <= b and c <= d and span(a, b) != span(c, d):

@@ -28,7 +28,7 @@ typedef struct Trying {
     } of[STORE_TRIES_MAX];
 } Trying;
 
-static atomic_int n_threads; /* that have not come back */
+static atomic_int n_threads; /* whose tries have not come back */
 
 static const char try_name[] = ".sdtrain-try-";
 
@@ -203,10 +203,10 @@ static void *run(void *userdata)
     one->try = t;
     one->done = true;
     trying->n_left--;
+    atomic_fetch_sub(&n_threads, 1); /* the rest uses nothing that exit() takes down */
     (void)pthread_cond_signal(&trying->changed);
     (void)pthread_mutex_unlock(&trying->lock);
     let_go(trying);
-    atomic_fetch_sub(&n_threads, 1);
     return NULL;
 }
 

@@ -34,8 +34,8 @@ int s3_pause(unsigned tries, uint64_t deadline_usec)
 {
     uint64_t random;
     s3_random_bytes(&random, sizeof(random));
-    uint64_t pause_usec = retry_pause_usec(tries, -1, random), now = clock_boottime_usec();
-    if (now >= deadline_usec || pause_usec >= deadline_usec - now)
+    const uint64_t pause_usec = retry_pause_usec(tries, -1, random);
+    if (clock_boottime_usec() + pause_usec >= deadline_usec)
         return -EHOSTUNREACH;
     const struct timespec pause = {.tv_sec = (time_t)(pause_usec / USEC_PER_SEC),
                                    .tv_nsec = (long)(pause_usec % USEC_PER_SEC * NSEC_PER_USEC)};

@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 static char folder[] = "/tmp/test-try-XXXXXX";
@@ -129,6 +130,58 @@ static void a_store_that_hangs_holds_nobody_up(_unused_ void **state)
     (void)close(fd); /* the thread's connection is reset, and it ends */
 }
 
+/* What is said to whoever opens a store: a try's own bound always, another's where the operator has none. */
+static void requests_are_bounded(_unused_ void **state)
+{
+    static const char name[] = "SDTRAIN_S3_DEADLINE_SEC";
+    char seconds[16];
+    (void)snprintf(seconds, sizeof(seconds), "%d", STORE_TRY_REQUEST_SEC);
+    assert_int_equal(unsetenv(name), 0);
+    store_requests_within(7);
+    assert_string_equal(getenv(name), "7");
+    store_requests_within(8);
+    assert_string_equal(getenv(name), "7");
+    store_try_begin();
+    assert_string_equal(getenv(name), seconds);
+    assert_int_equal(unsetenv(name), 0);
+}
+
+static void end_otherwise(void) { _exit(9); }
+
+/* While a try hangs nothing is torn down under it; when all have come back, the program ends as any other. */
+static void who_hangs_is_left_at_the_end(_unused_ void **state)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t n = sizeof(a);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&a, n) == 0 && listen(fd, 8) == 0 &&
+                getsockname(fd, (struct sockaddr *)&a, &n) == 0);
+    for (int hangs = 0; hangs < 2; hangs++) {
+        (void)fflush(NULL);
+        const pid_t pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            StoreTry t = {.kind = STORE_TRY_READ, .uri = "s3://bucket/x"};
+            char endpoint[64];
+            (void)snprintf(endpoint, sizeof(endpoint), "http://127.0.0.1:%d", ntohs(a.sin_port));
+            (void)setenv("AWS_ENDPOINT_URL", endpoint, 1);
+            (void)setenv("AWS_ACCESS_KEY_ID", "k", 1);
+            (void)setenv("AWS_SECRET_ACCESS_KEY", "s", 1);
+            (void)setenv("AWS_REGION", "r", 1);
+            if (atexit(end_otherwise) != 0)
+                _exit(1);
+            if (hangs)
+                store_try_all(&t, 1, 0);
+            store_try_exit(t.r == (hangs ? -ETIMEDOUT : 0) ? 3 : 4);
+        }
+        int status;
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), hangs ? 3 : 9);
+    }
+    (void)close(fd);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -136,6 +189,8 @@ int main(void)
         cmocka_unit_test(what_is_wrong_is_said),
         cmocka_unit_test(a_marker_shows_another_folder),
         cmocka_unit_test(the_end_of_a_long_text_is_kept),
+        cmocka_unit_test(requests_are_bounded),
+        cmocka_unit_test(who_hangs_is_left_at_the_end),
         cmocka_unit_test(a_store_that_hangs_holds_nobody_up),
     };
     if (!mkdtemp(folder))

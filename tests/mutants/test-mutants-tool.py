@@ -10,6 +10,10 @@ import tempfile
 import unittest
 
 ROOT = pathlib.Path(os.environ.get("SDTRAIN_SOURCE", pathlib.Path(__file__).resolve().parents[2]))
+sys.path.insert(0, str(ROOT / "ops"))
+sys.dont_write_bytecode = True
+import mutants_operators  # noqa: E402
+
 COUNT = """#include "count.h"
 
 int count_to(int n)
@@ -152,6 +156,11 @@ class Tool(unittest.TestCase):
         (self.tree / "tests/mutants/equal.txt").write_text(mark)
         _, out, _ = self.mutants("--operators", "part/count.c", "--limit", "2", "--sample", "2")
         self.assertIn("2 changes by operators (seed 1), 1 marked as equal", out)
+
+    def test_an_order_that_changes_nothing(self):
+        code = "int f(void)\n{\n    g(calloc(n, 8));\n    h = strcmp(a, b) == 0;\n    return strcmp(c, d);\n}\n"
+        swapped = [new for _, _, new, operator in mutants_operators.places(code) if operator == "arguments swapped"]
+        self.assertEqual(swapped, ["d, c"])
 
 
 if __name__ == "__main__":

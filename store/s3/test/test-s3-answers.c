@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "store/s3/s3-internal.h"
+#include "store/s3/test/testing-libc.h"
 #include "store/s3/test/testing-objects.h"
 #include "store/try.h"
 
@@ -14,22 +15,30 @@ enum { IN_PARTS = 5500 };
 
 static char body[IN_PARTS];
 
+static int n_before;
+
 static int setup(void **state)
 {
     Error err = ERROR_INIT;
     Store *store = NULL;
     bool promised;
     fake_reset();
+    n_before = atomic_load(&n_allocated);
     assert_int_equal(store_open("s3://bucket/p", &store, &err), 0);
     assert_int_equal(store_puts_if_absent(store, &promised, &err), 0); /* not one of the faults */
     *state = store;
     return 0;
 }
 
+/* What was asked of the server is kept, in two texts; nothing else is. */
 static int teardown(void **state)
 {
     *state = store_free(*state);
-    return 0;
+    fake_reset();
+    const int n_left = atomic_load(&n_allocated) - n_before;
+    if (n_left != 0 && n_left != 2)
+        print_error("%d allocations are left\n", n_left);
+    return n_left != 0 && n_left != 2;
 }
 
 static int put(Store *store, const char *key, size_t n_bytes, StorePutFlags flags, Error *err)
@@ -404,6 +413,19 @@ static void a_try_is_good_when_each_step_was(_unused_ void **state)
     assert_string_equal(t.error.text, "what was written comes back otherwise");
 }
 
+/* The other one is tried all the same. */
+static void a_try_without_a_thread_says_so(_unused_ void **state)
+{
+    StoreTry tries[2] = {{.kind = STORE_TRY_WRITE, .uri = "s3://bucket/p"},
+                         {.kind = STORE_TRY_WRITE, .uri = "s3://bucket/p"}};
+    atomic_store(&threads_left, 1);
+    store_try_all(tries, 2, 30 * USEC_PER_SEC);
+    atomic_store(&threads_left, -1);
+    assert_int_equal(tries[0].r, 0);
+    assert_int_equal(tries[1].r, -EAGAIN);
+    assert_non_null(strstr(tries[1].error.text, "cannot start a thread"));
+}
+
 /* A server that nobody knows yet refuses the object that asks what it can: that one is named, not the try's. */
 static void a_refusal_names_the_object_that_was_refused(_unused_ void **state)
 {
@@ -450,6 +472,7 @@ int main(void)
         TEST(a_marker_that_nobody_answers_for_is_not_lacking),
         TEST(who_is_refused_may_read_if_the_server_says_so),
         TEST(a_try_is_good_when_each_step_was),
+        TEST(a_try_without_a_thread_says_so),
         TEST(a_refusal_names_the_object_that_was_refused),
         TEST(what_a_server_answered_is_found_in_a_long_text),
     };

@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/test/testing.h"
 #include "store/s3/s3-internal.h"
+#include "store/s3/test/testing-libc.h"
 #include "store/s3/test/testing-objects.h"
 
 #include <string.h>
@@ -51,17 +52,25 @@ static void assert_tidy(size_t n)
     assert_int_equal(fake_n_uploads(), 0);
 }
 
+static int n_before;
+
 static int setup(void **state)
 {
     fake_reset();
+    n_before = atomic_load(&n_allocated);
     *state = open_store();
     return 0;
 }
 
+/* What was asked of the server is kept, in two texts; nothing else is. */
 static int teardown(void **state)
 {
     *state = store_free(*state);
-    return 0;
+    fake_reset();
+    const int n_left = atomic_load(&n_allocated) - n_before;
+    if (n_left != 0 && n_left != 2)
+        print_error("%d allocations are left\n", n_left);
+    return n_left != 0 && n_left != 2;
 }
 
 /* ---- sizes ---- */

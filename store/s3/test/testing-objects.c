@@ -4,23 +4,11 @@
 
 #include "base/clock.h"
 #include "store/s3/s3-internal.h"
+#include "store/s3/test/testing-shelf.h"
 
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <string.h>
-
-typedef struct Object {
-    char *name, *data, mark[64];
-    size_t n_bytes;
-    unsigned version;
-} Object;
-
-typedef struct Upload {
-    char *name, mark[64];
-    unsigned id;
-    uint64_t begun_usec;
-    Object *parts;
-    size_t n_parts;
-} Upload;
 
 typedef struct Break {
     FakeKind kind;
@@ -36,67 +24,10 @@ static struct S3Client {
 FakeServer fake;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
-static Object objects[4096];
-static Upload uploads[1200];
 static Break breaks[32];
-static size_t n_objects, n_uploads, n_breaks, n_stalled, n_tellings;
+static size_t n_breaks, n_stalled, n_tellings;
 static S3Request *tellings[4096]; /* whose `done` is to be called */
 static bool closing;
-static unsigned serial;
-
-/* ---- the server's shelf ---- */
-
-static void check(bool good, const char *what)
-{
-    if (!good) {
-        (void)fprintf(stderr, "testing-objects: %s\n", what);
-        abort();
-    }
-}
-
-static Object *find(const char *name)
-{
-    for (size_t i = 0; i < n_objects; i++)
-        if (strcmp(objects[i].name, name) == 0)
-            return &objects[i];
-    return NULL;
-}
-
-static void take_away(Object *object)
-{
-    free(object->name);
-    free(object->data);
-    *object = objects[--n_objects];
-}
-
-static void shelve(const char *name, const char *mark, char *data, size_t n_bytes)
-{
-    Object *object = find(name);
-    if (object)
-        take_away(object);
-    check(n_objects < ELEMENTSOF(objects), "too many objects");
-    object = &objects[n_objects++];
-    *object = (Object){.name = strdup(name), .data = data, .n_bytes = n_bytes, .version = ++serial};
-    (void)snprintf(object->mark, sizeof(object->mark), "%s", mark);
-}
-
-static void upload_remove(Upload *upload)
-{
-    free(upload->name);
-    for (size_t i = 0; i < upload->n_parts; i++)
-        free(upload->parts[i].data);
-    free(upload->parts);
-    *upload = uploads[--n_uploads];
-}
-
-static Upload *upload_new(const char *name, const char *mark, uint64_t begun_usec)
-{
-    check(n_uploads < ELEMENTSOF(uploads), "too many uploads");
-    Upload *upload = &uploads[n_uploads++];
-    *upload = (Upload){.name = strdup(name), .id = ++serial, .begun_usec = begun_usec};
-    (void)snprintf(upload->mark, sizeof(upload->mark), "%s", mark);
-    return upload;
-}
 
 /* ---- requests ---- */
 
@@ -153,7 +84,7 @@ static void good(S3Request *q)
 
 static void text(S3Request *q, char *data, size_t n_bytes)
 {
-    check(n_bytes <= q->text_max, "a text that is too long");
+    shelf_check(n_bytes <= q->text_max, "a text that is too long");
     q->text = data;
     q->n_text = n_bytes;
     good(q);
@@ -185,7 +116,7 @@ static bool is_absent(S3Request *q, bool ignores)
         return true;
     if (fake.if_absent == ABSENT_REFUSED)
         refuse(q, -EOPNOTSUPP, 501, "NotImplemented");
-    else if (find(q->key))
+    else if (shelf_find(q->key))
         refuse(q, -EEXIST, 412, "PreconditionFailed");
     else
         return true;
@@ -209,25 +140,26 @@ static void serve_put(S3Request *q)
         return;
     size_t n_bytes;
     char *data = gather(q, &n_bytes);
-    shelve(q->key, mark_of(q), data, n_bytes);
-    set_etag(q, serial);
+    shelf_put(q->key, mark_of(q), data, n_bytes);
+    set_etag(q, shelf.serial);
     good(q);
 }
 
-static Upload *the_upload(S3Request *q)
+static ShelfUpload *the_upload(S3Request *q)
 {
     const char *id = query(q, "uploadId");
-    for (size_t i = 0; i < n_uploads; i++)
-        if (uploads[i].id == (unsigned)atoi(id) && strcmp(uploads[i].name, q->key) == 0)
-            return &uploads[i];
+    for (size_t i = 0; i < shelf.n_uploads; i++)
+        if (shelf.uploads[i].id == (unsigned)atoi(id) && strcmp(shelf.uploads[i].name, q->key) == 0)
+            return &shelf.uploads[i];
     refuse(q, -ENOENT, 404, "NoSuchUpload");
     return NULL;
 }
 
 static void serve_create(S3Request *q)
 {
-    check(!!header(q, "x-amz-checksum-algorithm") == fake.sends_crc32c, "algorithm and checksums");
-    Upload *upload = upload_new(q->key, mark_of(q), clock_realtime_usec());
+    shelf_check(!!header(q, "x-amz-checksum-algorithm") == fake.sends_crc32c,
+                "algorithm and checksums");
+    ShelfUpload *upload = shelf_begin_upload(q->key, mark_of(q), clock_realtime_usec());
     char *body;
     int n = asprintf(&body,
                      "<InitiateMultipartUploadResult><Bucket>b</Bucket><Key>k</Key>"
@@ -238,7 +170,7 @@ static void serve_create(S3Request *q)
 
 static void serve_part(S3Request *q)
 {
-    Upload *upload = the_upload(q);
+    ShelfUpload *upload = the_upload(q);
     if (!upload)
         return;
     size_t number = (size_t)atoi(query(q, "partNumber"));
@@ -248,10 +180,10 @@ static void serve_part(S3Request *q)
                (number - upload->n_parts) * sizeof(*upload->parts));
         upload->n_parts = number;
     }
-    Object *part = &upload->parts[number - 1];
+    ShelfObject *part = &upload->parts[number - 1];
     free(part->data);
     part->data = gather(q, &part->n_bytes);
-    part->version = ++serial;
+    part->version = ++shelf.serial;
     if (q->checksum && fake.sends_crc32c) /* what the completion must repeat */
         (void)snprintf(q->sent_crc32c, sizeof(q->sent_crc32c), "crc");
     fake.part_bytes_least = MIN(fake.part_bytes_least, part->n_bytes);
@@ -262,12 +194,16 @@ static void serve_part(S3Request *q)
 
 static void serve_complete(S3Request *q)
 {
-    Upload *upload = the_upload(q);
+    ShelfUpload *upload = the_upload(q);
     if (!upload || !is_absent(q, fake.complete_ignores_absent))
         return;
     size_t n_asked, n_bytes = 0;
     char *asked = gather(q, &n_asked);
     (void)snprintf(fake.complete_body, sizeof(fake.complete_body), "%s", asked);
+    static const char end[] = "</CompleteMultipartUpload>";
+    shelf_check(strncmp(asked, "<CompleteMultipartUpload xmlns=", 31) == 0 &&
+                    strcmp(asked + n_asked - strlen(end), end) == 0,
+                "a body that is no <CompleteMultipartUpload>");
     const char *at = asked;
     for (size_t i = 0; i < upload->n_parts; i++) {
         char expected[160];
@@ -276,17 +212,17 @@ static void serve_complete(S3Request *q)
                          upload->parts[i].version,
                          fake.sends_crc32c ? "<ChecksumCRC32C>crc</ChecksumCRC32C>" : "");
         at = strstr(at, expected);
-        check(at && n > 0, "a part is missing in what completes");
+        shelf_check(at && n > 0, "a part is missing in what completes");
         n_bytes += upload->parts[i].n_bytes;
     }
-    check(!strstr(at + 1, "<PartNumber>"), "too many parts in what completes");
+    shelf_check(!strstr(at + 1, "<PartNumber>"), "too many parts in what completes");
     free(asked);
     char *data = malloc(n_bytes + 1);
     n_bytes = 0;
     for (size_t i = 0; i < upload->n_parts; n_bytes += upload->parts[i++].n_bytes)
         memcpy(data + n_bytes, upload->parts[i].data, upload->parts[i].n_bytes);
-    shelve(q->key, upload->mark, data, n_bytes);
-    upload_remove(upload);
+    shelf_put(q->key, upload->mark, data, n_bytes);
+    shelf_drop_upload(upload);
     char *body = strdup(" <CompleteMultipartUploadResult><ETag>\"x-1\"</ETag>"
                         "</CompleteMultipartUploadResult>");
     text(q, body, strlen(body));
@@ -294,14 +230,17 @@ static void serve_complete(S3Request *q)
 
 static void serve_get(S3Request *q)
 {
-    const Object *object = find(q->key);
+    const ShelfObject *object = shelf_find(q->key);
     if (!object) {
         refuse(q, -ENOENT, 404, q->method == S3_HEAD ? "" : "NoSuchKey");
         return;
     }
     set_etag(q, object->version);
     (void)snprintf(q->reply.mark, sizeof(q->reply.mark), "%s", object->mark);
-    q->reply.has_length = true;
+    if (fake.etag)
+        (void)snprintf(q->reply.etag, sizeof(q->reply.etag), "%s", fake.etag);
+    q->reply.etag_opaque = fake.etag_opaque;
+    q->reply.has_length = !fake.says_no_length;
     q->reply.length = object->n_bytes;
     if (q->method == S3_HEAD) {
         good(q);
@@ -328,7 +267,7 @@ static void serve_get(S3Request *q)
 
 static int compare_objects(const void *a, const void *b)
 {
-    return strcmp(((const Object *)a)->name, ((const Object *)b)->name);
+    return strcmp(((const ShelfObject *)a)->name, ((const ShelfObject *)b)->name);
 }
 
 static bool encodes(const S3Request *q)
@@ -349,22 +288,22 @@ static void serve_list(S3Request *q)
     size_t size, n = 0;
     char *body;
     FILE *out = open_memstream(&body, &size);
-    qsort(objects, n_objects, sizeof(*objects), compare_objects);
+    qsort(shelf.objects, shelf.n_objects, sizeof(*shelf.objects), compare_objects);
     fprintf(out, "<ListBucketResult>%s", encodes(q) ? "<EncodingType>url</EncodingType>" : "");
     const char *last = NULL;
-    for (size_t i = 0; i < n_objects; i++) {
-        if (strncmp(objects[i].name, prefix, strlen(prefix)) != 0 ||
-            (after && strcmp(objects[i].name, after) <= 0))
+    for (size_t i = 0; i < shelf.n_objects; i++) {
+        if (strncmp(shelf.objects[i].name, prefix, strlen(prefix)) != 0 ||
+            (after && strcmp(shelf.objects[i].name, after) <= 0))
             continue;
         if (n++ == fake.page)
             break;
-        last = objects[i].name;
+        last = shelf.objects[i].name;
         fputs("<Contents><Key>", out);
         put_name(out, q, last);
         fprintf(out,
                 "</Key><LastModified>2026-01-02T03:04:05.000Z</LastModified>"
                 "<ETag>&quot;v%u&quot;</ETag><Size>%zu</Size></Contents>",
-                objects[i].version, objects[i].n_bytes);
+                shelf.objects[i].version, shelf.objects[i].n_bytes);
     }
     fprintf(out, "<IsTruncated>%s</IsTruncated>", n > fake.page ? "true" : "false");
     if (n > fake.page) {
@@ -376,7 +315,7 @@ static void serve_list(S3Request *q)
         fputs("</NextContinuationToken>", out);
     }
     fputs("</ListBucketResult>", out);
-    check(fclose(out) == 0, "memory");
+    shelf_check(fclose(out) == 0, "memory");
     text(q, body, size);
 }
 
@@ -390,13 +329,14 @@ static void serve_uploads(S3Request *q)
     FILE *out = open_memstream(&body, &size);
     fprintf(out, "<ListMultipartUploadsResult>%s",
             encodes(q) ? "<EncodingType>url</EncodingType>" : "");
-    const Upload *found = NULL;
+    const ShelfUpload *found = NULL;
     for (;;) {
-        const Upload *next = NULL;
-        for (size_t i = 0; i < n_uploads; i++)
-            if ((fake.ignores_prefix || strncmp(uploads[i].name, prefix, strlen(prefix)) == 0) &&
-                uploads[i].id > last && (!next || uploads[i].id < next->id))
-                next = &uploads[i];
+        const ShelfUpload *next = NULL;
+        for (size_t i = 0; i < shelf.n_uploads; i++)
+            if ((fake.ignores_prefix ||
+                 strncmp(shelf.uploads[i].name, prefix, strlen(prefix)) == 0) &&
+                shelf.uploads[i].id > last && (!next || shelf.uploads[i].id < next->id))
+                next = &shelf.uploads[i];
         if (!next || n++ == fake.page)
             break;
         found = next;
@@ -418,7 +358,7 @@ static void serve_uploads(S3Request *q)
         fprintf(out, "</NextKeyMarker><NextUploadIdMarker>%u</NextUploadIdMarker>", found->id);
     }
     fputs("</ListMultipartUploadsResult>", out);
-    check(fclose(out) == 0, "memory");
+    shelf_check(fclose(out) == 0, "memory");
     q->reply.date = (int64_t)(clock_realtime_usec() / USEC_PER_SEC) + fake.ahead_sec;
     text(q, body, size);
 }
@@ -427,10 +367,25 @@ static void serve_uploads(S3Request *q)
 
 static void serve_delete(S3Request *q)
 {
-    Object *object = find(q->key);
+    ShelfObject *object = shelf_find(q->key);
     if (object)
-        take_away(object);
+        shelf_take(object);
     good(q);
+}
+
+/* S3 takes no deletion of many without the MD5 of its body. */
+static void check_deletion(const S3Request *q, const char *body, size_t n_bytes)
+{
+    unsigned char digest[EVP_MAX_MD_SIZE], md5[2 * EVP_MAX_MD_SIZE];
+    unsigned n = 0;
+    shelf_check(EVP_Digest(body, n_bytes, digest, &n, EVP_md5(), NULL) == 1, "no MD5");
+    (void)EVP_EncodeBlock(md5, digest, (int)n);
+    const char *said = header(q, "Content-MD5");
+    shelf_check(said && strcmp(said, (char *)md5) == 0, "DeleteObjects without its Content-MD5");
+    static const char end[] = "</Delete>";
+    shelf_check(strncmp(body, "<Delete xmlns=", 14) == 0 && strstr(body, "<Quiet>true</Quiet>") &&
+                    strcmp(body + n_bytes - strlen(end), end) == 0,
+                "a body that is no <Delete>");
 }
 
 static void serve_delete_many(S3Request *q)
@@ -440,17 +395,17 @@ static void serve_delete_many(S3Request *q)
         refuse(q, -EOPNOTSUPP, 501, "NotImplemented");
         return;
     }
-    check(header(q, "Content-MD5") != NULL, "DeleteObjects without Content-MD5");
     char *body = gather(q, &n_bytes);
+    check_deletion(q, body, n_bytes);
     for (char *at = body; (at = strstr(at, "<Key>")); n++) {
         char *end = strstr(at, "</Key>");
         *end = '\0';
-        Object *object = find(at + 5);
+        ShelfObject *object = shelf_find(at + 5);
         if (object)
-            take_away(object);
+            shelf_take(object);
         at = end + 1;
     }
-    check(n <= 1000, "too many keys at once");
+    shelf_check(n <= 1000, "too many keys at once");
     free(body);
     char *answer = strdup("<DeleteResult></DeleteResult>");
     text(q, answer, strlen(answer));
@@ -458,9 +413,9 @@ static void serve_delete_many(S3Request *q)
 
 static void serve_abort(S3Request *q)
 {
-    Upload *upload = the_upload(q);
+    ShelfUpload *upload = the_upload(q);
     if (upload) {
-        upload_remove(upload);
+        shelf_drop_upload(upload);
         good(q);
     }
 }
@@ -518,22 +473,25 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
         q->n_text /= 2;
         break;
     case FAKE_NO_UPLOAD:
-        upload_remove(the_upload(q));
+        shelf_drop_upload(the_upload(q));
         serve(q, kind);
         break;
     case FAKE_DENY:
         refuse(q, -EACCES, 403, "AccessDenied");
         break;
     case FAKE_CHANGE:
-        find(q->key)->version = ++serial; /* the same bytes, so that a test can tell */
+        shelf_find(q->key)->version = ++shelf.serial; /* the same bytes, so that a test can tell */
         serve(q, kind);
         break;
     case FAKE_STALL:
         q->result = 1; /* under way */
         n_stalled++;
         break;
+    case FAKE_REFUSE:
+        refuse(q, fake.refusal.r, fake.refusal.status, fake.refusal.code);
+        break;
     case FAKE_RIVAL:
-        shelve(q->key, "a rival's", strdup("rival"), 5);
+        shelf_put(q->key, "a rival's", strdup("rival"), 5);
         serve(q, kind);
         break;
     }
@@ -560,7 +518,7 @@ static void *tell(_unused_ void *argument)
 /* Or under way, for who waits for a stall. */
 static void ended(S3Request *q)
 {
-    check(n_tellings < ELEMENTSOF(tellings), "too many requests");
+    shelf_check(n_tellings < ELEMENTSOF(tellings), "too many requests");
     if (q->done && q->result != 1)
         tellings[n_tellings++] = q;
     (void)pthread_cond_broadcast(&changed); /* cannot fail */
@@ -571,6 +529,8 @@ void s3_begin(_unused_ S3Client *c, S3Request *q)
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     FakeKind kind = kind_of(q);
     fake.n[kind]++;
+    if (fake.on_request)
+        fake.on_request(kind, q);
     const Break *found = NULL;
     for (size_t i = 0; i < n_breaks && !found; i++)
         if (breaks[i].kind == kind && (breaks[i].at == 0 || breaks[i].at == fake.n[kind]))
@@ -624,7 +584,7 @@ int s3_client_open(_unused_ const S3Options *options, S3Client **ret, _unused_ E
 {
     if (client.references++ == 0) {
         closing = false;
-        check(pthread_create(&client.thread, NULL, tell, NULL) == 0, "no thread");
+        shelf_check(pthread_create(&client.thread, NULL, tell, NULL) == 0, "no thread");
     }
     *ret = &client;
     return 0;
@@ -657,10 +617,10 @@ void fake_reset(void)
 {
     static unsigned site;
     static char endpoint[40];
-    while (n_objects > 0)
-        take_away(&objects[0]);
-    while (n_uploads > 0)
-        upload_remove(&uploads[0]);
+    while (shelf.n_objects > 0)
+        shelf_take(&shelf.objects[0]);
+    while (shelf.n_uploads > 0)
+        shelf_drop_upload(&shelf.uploads[0]);
     n_breaks = n_stalled = 0;
     (void)snprintf(endpoint, sizeof(endpoint), "http://fake-%u", ++site); /* is probed anew */
     fake = (FakeServer){.options = {.endpoint = endpoint,
@@ -675,7 +635,7 @@ void fake_reset(void)
 
 void fake_break(FakeKind kind, size_t at, FakeFault fault)
 {
-    check(n_breaks < ELEMENTSOF(breaks), "too many faults");
+    shelf_check(n_breaks < ELEMENTSOF(breaks), "too many faults");
     breaks[n_breaks++] = (Break){kind, at > 0 ? fake.n[kind] + at : 0, fault};
 }
 
@@ -689,12 +649,15 @@ void fake_wait_stalled(void)
     (void)pthread_mutex_unlock(&lock);            /* as above */
 }
 
-void fake_put(const char *name, const char *data) { shelve(name, "", strdup(data), strlen(data)); }
+void fake_put(const char *name, const char *data)
+{
+    shelf_put(name, "", strdup(data), strlen(data));
+}
 void fake_begin_upload(const char *name, uint64_t begun_usec)
 {
-    (void)upload_new(name, "", begun_usec);
+    (void)shelf_begin_upload(name, "", begun_usec);
 }
 
-bool fake_has(const char *name) { return find(name); }
-size_t fake_n_objects(void) { return n_objects; }
-size_t fake_n_uploads(void) { return n_uploads; }
+bool fake_has(const char *name) { return shelf_find(name); }
+size_t fake_n_objects(void) { return shelf.n_objects; }
+size_t fake_n_uploads(void) { return shelf.n_uploads; }

@@ -38,6 +38,7 @@ typedef enum FakeFault {
     FAKE_CHANGE,    /* the object is another one from now on */
     FAKE_STALL,     /* until it is cancelled */
     FAKE_RIVAL,     /* somebody else puts the object first */
+    FAKE_REFUSE,    /* as fake.refusal says */
 } FakeFault;
 
 typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAbsent;
@@ -51,7 +52,17 @@ typedef struct FakeServer {
     bool stands_still;   /* each page of objects is the first */
     const char *text;    /* of FAKE_ERROR_200 */
     int64_t ahead_sec;   /* of our clock: its own, when it lists uploads */
-    size_t page;         /* objects or uploads at most; 0: pages without an object go on for ever */
+    bool says_no_length; /* of an object that is looked at */
+    const char *etag;    /* of what is read; NULL: no MD5 */
+    bool etag_opaque;    /* it says so */
+    struct {
+        int r;
+        long status;
+        const char *code;
+    } refusal; /* of FAKE_REFUSE */
+    /* Looks at each request before it is served. */
+    void (*on_request)(FakeKind kind, const S3Request *request);
+    size_t page; /* objects or uploads at most; 0: pages without an object go on for ever */
     /* Records of the requests. */
     size_t n[FAKE_KINDS]; /* number of requests of each kind */
     bool sends_crc32c;    /* as set by s3_client_set_checksum() */

@@ -52,6 +52,7 @@ struct sd_event {
     int state, exit_code;
     int64_t realtime_offset_usec;
     size_t machine;
+    unsigned refused; /* the number of the timer that is, counted from now; 0: none */
     Heap timers, pending;
     LIST_HEAD(SourceList, sd_event_source)
     sources, descriptors; /* of all other kinds, and SOURCE_IO */
@@ -446,10 +447,14 @@ static int source_add(sd_event *loop, sd_event_source **ret, const sd_event_sour
     return 0;
 }
 
+void loop_refuse_timer(sd_event *loop, unsigned n) { loop->refused = n; }
+
 int sd_event_add_time(sd_event *loop, sd_event_source **ret, clockid_t clock, uint64_t usec,
                       uint64_t accuracy _unused_, sd_event_time_handler_t callback, void *userdata)
 {
     assert((clock == CLOCK_BOOTTIME || clock == CLOCK_MONOTONIC) && callback);
+    if (loop->refused > 0 && --loop->refused == 0)
+        return -ENOMEM;
     return source_add(loop, ret,
                       &(sd_event_source){.kind = SOURCE_TIME,
                                          .enabled = SD_EVENT_ONESHOT,

@@ -40,6 +40,9 @@ uint64_t loops_next_usec(void);
  * UINT64_MAX: lets none pass) and returns false. */
 bool loops_run(uint64_t until_usec);
 
+/* The n-th timer from now on (1: the next) is refused with -ENOMEM, as without memory; 0: none. */
+void loop_refuse_timer(sd_event *loop, unsigned n);
+
 /* A frozen loop runs nothing; its sources wait, and are all pending at once when it goes on. */
 void loop_freeze(sd_event *loop, bool frozen);
 /* Its process was killed: it runs nothing any more. Its objects are freed as always. */

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-shelf.h - what the server in memory of testing-objects.c keeps: objects, and uploads that are not complete.
+ *
+ * Ownership: the shelf owns all names and bytes; shelf_put() takes `data`.
+ * Units:     bytes; *_usec since 1970.
+ * Errors:    more than there is room for ends the process.
+ * Threads:   under the lock of testing-objects.c.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct ShelfObject {
+    char *name, *data, mark[64];
+    size_t n_bytes;
+    unsigned version;
+} ShelfObject;
+
+typedef struct ShelfUpload {
+    char *name, mark[64];
+    unsigned id;
+    uint64_t begun_usec;
+    ShelfObject *parts;
+    size_t n_parts;
+} ShelfUpload;
+
+typedef struct Shelf {
+    ShelfObject objects[4096];
+    ShelfUpload uploads[1200];
+    size_t n_objects, n_uploads;
+    unsigned serial; /* the version of an object, a part's, or the id of an upload: the newest */
+} Shelf;
+
+extern Shelf shelf;
+
+/* Ends the process with these words, unless it is good. */
+void shelf_check(bool good, const char *what);
+ShelfObject *shelf_find(const char *name); /* NULL: there is none */
+void shelf_take(ShelfObject *object);
+/* Replaces what has this name. */
+void shelf_put(const char *name, const char *mark, char *data, size_t n_bytes);
+ShelfUpload *shelf_begin_upload(const char *name, const char *mark, uint64_t begun_usec);
+void shelf_drop_upload(ShelfUpload *upload);
