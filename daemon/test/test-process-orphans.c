@@ -29,6 +29,8 @@ static struct Fake {
     int n_destroys;
     bool nobody_dies; /* SIGKILL is late, and no poll sees an end */
     int n_kills;
+    int n_polls;       /* for the end of what was killed */
+    int seen_environs; /* so often an environment is seen before it is empty, as in an exec; 0: ever */
     int ends_at_pause; /* at that pause the child `ends` gets SIGKILL */
     pid_t ends;
     int n_pauses;
@@ -37,7 +39,10 @@ static struct Fake {
 
 __typeof__(clock_boottime_usec) __real_clock_boottime_usec, __wrap_clock_boottime_usec;
 __typeof__(nanosleep) __wrap_nanosleep;
-__typeof__(poll) __real_poll, __wrap_poll;
+__typeof__(poll) __real_poll;
+int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_msec); /* glibc's is said not to read */
+int __real_open(const char *path, int flags, ...);
+int __wrap_open(const char *path, int flags, ...);
 __typeof__(cgroup_destroy) __wrap_cgroup_destroy;
 __typeof__(syscall) __real_syscall, __wrap_syscall;
 __typeof__(kill) __real_kill, __wrap_kill;
@@ -60,8 +65,26 @@ int __wrap_nanosleep(const struct timespec *pause, _unused_ struct timespec *lef
     return 0;
 }
 
+int __wrap_open(const char *path, int flags, ...)
+{
+    va_list ap;
+    va_start(ap, flags);
+    const mode_t mode = flags & O_CREAT ? va_arg(ap, mode_t) : 0;
+    va_end(ap);
+    if (fake->seen_environs > 0 && strstr(path, "/environ") && --fake->seen_environs == 0) {
+        fake->seen_environs = 1;
+        path = "/dev/null";
+    }
+    return __real_open(path, flags, mode);
+}
+
 int __wrap_poll(struct pollfd *fds, nfds_t n, int timeout_msec)
 {
+    if (timeout_msec >= 0) { /* else the keeper waits for its sdtraind */
+        fake->n_polls++;
+        if (n != 1 || fds->fd < 0 || timeout_msec != 100)
+            _exit(98);
+    }
     return fake->nobody_dies ? 0 : __real_poll(fds, n, timeout_msec);
 }
 
@@ -71,6 +94,31 @@ int __wrap_cgroup_destroy(_unused_ const CgroupBase *base, Error *err)
     fake->n_destroys++;
     fake->late_usec += fake->destroy_usec;
     return r < 0 ? error_set(err, r, "the cgroup stays") : 0;
+}
+
+/* What is written on standard error from begin_log() on. */
+static int log_file = -1, standard_error = -1;
+
+static void begin_log(void)
+{
+    log_file = memfd_create("log", MFD_CLOEXEC);
+    standard_error = dup(2);
+    assert_int_equal(dup2(log_file, 2), 2);
+}
+
+/* Ends it; how many lines have that text. */
+static int end_log(const char *text)
+{
+    static char log[16384];
+    const ssize_t n = pread(log_file, log, sizeof(log) - 1, 0);
+    int found = 0;
+    assert_int_equal(dup2(standard_error, 2), 2);
+    (void)close(standard_error), (void)close(log_file);
+    assert_true(n >= 0);
+    log[n] = '\0';
+    for (const char *at = log; (at = strstr(at, text)); at++)
+        found++;
+    return found;
 }
 
 /* The parent; -1: it is gone. */
@@ -237,6 +285,17 @@ static void only_orphans_of_the_slot_are_killed(_unused_ void **state)
     finish(started);
 }
 
+/* For a moment of an exec the kernel shows no environment: what was seen before counts. */
+static void who_executes_is_not_of_another_slot(_unused_ void **state)
+{
+    const pid_t of_5 = begin_marked(run_dir, 5);
+    started = 0;
+    fake->seen_environs = 2; /* once */
+    assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
+    fake->seen_environs = 0;
+    expect_killed(of_5);
+}
+
 /* Whoever has no mark may be of any slot; whoever is another's child was not handed to us. */
 static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
 {
@@ -318,6 +377,37 @@ static void a_mark_is_found_behind_a_long_environment(_unused_ void **state)
         (void)close(out[i]), (void)close(in[i]);
 }
 
+/* A daemon without a standard input, which ends and begins for years. */
+static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    int status = 0, fd = -1;
+    pid_t left = begin_marked(run_dir, 5);
+    const int input = dup(0), first = dup(0);
+    assert_int_equal(close(first) | close(0), 0);
+    started = 0;
+    assert_true(orphans_is_marked(left, run_dir, 5));
+    assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
+    expect_killed(left);
+    assert_int_equal(orphans_lock(run_dir, &fd, &err), 0);
+    assert_int_equal(fd, 0);
+    assert_int_equal(close(fd), 0);
+    assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        RankSessions *sessions;
+        pid_t keeper;
+        _exit(orphans_keep(run_dir, &no_cgroups, &sessions, &keeper, NULL) < 0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(waitpid(-1, &status, 0) > 0); /* its keeper */
+    assert_int_equal(status, 0);
+    assert_int_equal(dup2(input, 0), 0);
+    assert_int_equal(dup(0), first);
+    assert_int_equal(close(first) | close(input), 0);
+}
+
 /* ---- of an earlier life ---- */
 
 static void what_an_earlier_life_left_ends_and_nothing_else(_unused_ void **state)
@@ -325,7 +415,11 @@ static void what_an_earlier_life_left_ends_and_nothing_else(_unused_ void **stat
     Error err = ERROR_INIT;
     const pid_t left[] = {begin_marked(run_dir, 0), begin_marked(run_dir, 63)};
     const pid_t others = begin_marked(other_dir, 0), bare = begin("", true, 0);
+    begin_log();
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), 0);
+    assert_int_equal(end_log("that an earlier life left in"), 1);
+    assert_true(fake->n_polls > 0);
+    assert_string_equal(err.text, "");
     assert_int_equal(fake->n_destroys, 1);
     assert_true(fake->n_kills >= 2); /* one that is still dying is killed again */
     expect_killed(left[0]);
@@ -356,9 +450,11 @@ static void expect_clear(int r, int n_destroys, const char *text)
     Error err = ERROR_INIT;
     const pid_t left = begin_marked(run_dir, 3);
     fake->n_destroys = 0;
+    begin_log();
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), r);
+    assert_int_equal(end_log("waiting for its end, at most 40 s"), n_destroys > 1);
     assert_int_equal(fake->n_destroys, n_destroys);
-    assert_non_null(strstr(err.text, text));
+    assert_string_equal(err.text, text);
     expect_killed(left); /* whatever became of the cgroups */
 }
 
@@ -384,6 +480,7 @@ static void what_survives_sigkill_is_told(_unused_ void **state)
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, &err), -ETIMEDOUT);
     assert_non_null(strstr(err.text, "a process of an earlier life survives SIGKILL"));
     assert_int_equal(fake->n_kills, 2 * 20); /* 20 rounds, two looks within 40 s */
+    assert_int_equal(fake->n_polls, 2 * 20);
     fake->n_kills = 0;
     fake->late_usec = fake->destroy_usec = 0;
     fake->destroys[0] = fake->destroys[1] = -EACCES; /* said first, and the other is still tried */
@@ -425,7 +522,9 @@ static void expect_refused(const char *text, uint64_t sec)
     Error err = ERROR_INIT;
     int fd = -5;
     fake->late_usec = 0;
+    begin_log();
     assert_int_equal(orphans_lock(run_dir, &fd, &err), -EBUSY);
+    assert_int_equal(end_log("waiting for the keeper of an earlier life"), sec > 5);
     assert_int_equal(fd, -5);
     assert_non_null(strstr(err.text, text));
     assert_int_equal(fake->late_usec, sec * USEC_PER_SEC + 100 * USEC_PER_MSEC);
@@ -454,18 +553,26 @@ static void one_sdtraind_has_a_run_dir(_unused_ void **state)
     *strrchr(run_dir, '/') = '\0';
 }
 
-static void a_keeper_is_waited_for_longer(_unused_ void **state)
+static void expect_locked_after(pid_t keeper, int n_pauses, int told)
 {
     Error err = ERROR_INIT;
     int fd = -1;
-    const pid_t keeper = begin_lock(true);
-    expect_refused("the keeper of an earlier life holds it", 40);
     fake->late_usec = 0;
     fake->ends = keeper;
-    fake->ends_at_pause = fake->n_pauses + 7;
+    fake->ends_at_pause = fake->n_pauses + n_pauses;
+    begin_log();
     assert_int_equal(orphans_lock(run_dir, &fd, &err), 0);
+    assert_int_equal(end_log("waiting for the keeper of an earlier life, at most 40 s"), told);
     assert_int_equal(fake->n_pauses, fake->ends_at_pause);
     (void)close(fd);
+}
+
+static void a_keeper_is_waited_for_longer(_unused_ void **state)
+{
+    const pid_t keeper = begin_lock(true);
+    expect_refused("the keeper of an earlier life holds it", 40);
+    expect_locked_after(keeper, 11, 0); /* 1.0 s is no time to speak of */
+    expect_locked_after(begin_lock(true), 12, 1);
 }
 
 static void a_lock_that_cannot_be_is_told(_unused_ void **state)
@@ -501,7 +608,7 @@ static char state_of(pid_t pid)
     return end ? end[2] : '?';
 }
 
-static pid_t begin_sdtraind(pid_t bare, pid_t *ret_keeper)
+static pid_t begin_sdtraind(pid_t bare, pid_t stranger, pid_t *ret_keeper)
 {
     int up[2];
     assert_int_equal(pipe2(up, O_CLOEXEC), 0);
@@ -512,6 +619,7 @@ static pid_t begin_sdtraind(pid_t bare, pid_t *ret_keeper)
         if (orphans_keep(run_dir, &no_cgroups, &sessions, &keeper, NULL) < 0)
             _exit(9);
         sessions->of[63] = bare; /* told after the keeper's start */
+        sessions->of[7] = stranger;
         (void)!write(up[1], &keeper, sizeof(keeper));
         pause();
         _exit(0);
@@ -529,7 +637,9 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     pid_t keeper = 0;
     const pid_t marked = begin_marked(run_dir, 1), bare = begin("", true, 0);
     const pid_t others = begin("", true, 0), of_others = begin_marked(other_dir, 1);
-    const pid_t sdtraind = begin_sdtraind(bare, &keeper);
+    const pid_t stranger = geteuid() == 0 ? begin("", true, 65534) : 0; /* of another user */
+    begin_log();
+    const pid_t sdtraind = begin_sdtraind(bare, stranger, &keeper);
     for (int i = 0; i < 60000 && state_of(keeper) != 'S'; i++)
         assert_int_equal(__real_poll(NULL, 0, 1), 0); /* it waits, and does not spin */
     assert_int_equal(state_of(keeper), 'S');
@@ -551,13 +661,74 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
     assert_true(fake->n_destroys > 0);
+    assert_int_equal(end_log("keeper: "), 0);
+    if (stranger)
+        finish(stranger);
     finish(others);
     finish(of_others);
+}
+
+/* In a program of its own, which begins a keeper and tells what the command line of that is. */
+static int show_keeper(bool is_renamed)
+{
+    static char other[] = "a name of another program";
+    RankSessions *sessions;
+    pid_t keeper;
+    char text[64] = "", dir[] = "/not/there";
+    if (is_renamed)
+        program_invocation_name = other;
+    if (orphans_keep(dir, &no_cgroups, &sessions, &keeper, NULL) < 0)
+        return 9;
+    for (int i = 0; i < 60000 && state_of(keeper) != 'S'; i++)
+        (void)__real_poll(NULL, 0, 1);
+    read_own(keeper, "cmdline", text, sizeof(text));
+    (void)!write(1, text, sizeof(text));
+    return 0;
+}
+
+static void expect_name(const char *name, const char *more, const char *its, bool is_renamed)
+{
+    char text[65] = "";
+    int out[2], status = 0;
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+        char *const argv[] = {(char *)name, (char *)more, NULL};
+        char *const environment[] = {(char *)(is_renamed ? "SHOW=renamed" : "SHOW=keeper"), NULL};
+        if (dup2(out[1], 1) >= 0)
+            (void)execve("/proc/self/exe", argv, environment);
+        _exit(9);
+    }
+    (void)close(out[1]);
+    assert_int_equal(read(out[0], text, sizeof(text) - 1), sizeof(text) - 1);
+    (void)close(out[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_true(waitpid(-1, &status, 0) > 0); /* the keeper */
+    assert_string_equal(text, its);
+    if (strcmp(its, "sdtraind-keeper") == 0 && more)
+        assert_null(memmem(text, sizeof(text), more, strlen(more)));
+}
+
+/* People see the keeper in the list of processes; a name that has no room stays. */
+static void the_keeper_has_a_name(_unused_ void **state)
+{
+    expect_name("/usr/bin/sdtraind", "--config", "sdtraind-keeper", false);
+    expect_name("sdtraind", "--config", "sdtraind-keeper", false);
+    expect_name("0123456789abcde", NULL, "sdtraind-keeper", false);
+    expect_name("0123456789abcd", NULL, "0123456789abcd", false);
+    expect_name("x", NULL, "x", false);
+    expect_name("/usr/bin/sdtraind", "--config", "/usr/bin/sdtraind", true);
 }
 
 int main(int argc, char **argv)
 {
     fake = mmap(NULL, sizeof(*fake), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    const char *show = getenv("SHOW");
+    if (show) { /* the_keeper_has_a_name() */
+        fake->test = getpid();
+        return show_keeper(strcmp(show, "renamed") == 0);
+    }
     if (argc > 1) { /* who_looks_does_not_end_itself() */
         fake->test = getppid();
         return orphans_clear(argv[1], &no_cgroups, NULL) < 0;
@@ -567,9 +738,11 @@ int main(int argc, char **argv)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         CASE(only_orphans_of_the_slot_are_killed),
+        CASE(who_executes_is_not_of_another_slot),
         CASE(a_child_without_a_mark_is_of_any_slot),
         CASE(a_strangers_mark_is_none),
         CASE(a_mark_is_found_behind_a_long_environment),
+        CASE(descriptor_0_is_one_and_none_is_left),
         CASE(what_an_earlier_life_left_ends_and_nothing_else),
         CASE(who_looks_does_not_end_itself),
         CASE(cgroups_that_stay_are_tried_again),
@@ -578,6 +751,7 @@ int main(int argc, char **argv)
         CASE(a_keeper_is_waited_for_longer),
         CASE(a_lock_that_cannot_be_is_told),
         CASE(the_keeper_ends_ranks_when_sdtraind_has_ended),
+        CASE(the_keeper_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
