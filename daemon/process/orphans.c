@@ -73,14 +73,13 @@ static int marked_slot(pid_t pid, const char *run_dir)
 {
     char mark[600];
     size_t n_bytes;
-    if (!is_own(pid))
-        return -1;
-    _cleanup_free_ char *text = read_proc(pid, "environ", &n_bytes);
+    int slot = -1;
+    _cleanup_free_ char *text = is_own(pid) ? read_proc(pid, "environ", &n_bytes) : NULL;
     const int n = snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:", run_dir);
     for (size_t at = 0; text && at < n_bytes; at += strlen(text + at) + 1)
         if (strncmp(text + at, mark, (size_t)n) == 0)
-            return (int)strtol(text + at + n, NULL, 10);
-    return -1; /* it is gone, or not ours */
+            slot = (int)strtol(text + at + n, NULL, 10);
+    return slot;
 }
 
 bool orphans_is_marked(pid_t pid, const char *run_dir, int slot)
