@@ -47,8 +47,9 @@ static bool is_ours(void *userdata, pid_t pid)
     const Workload *w = userdata;
     const RankNeeds *needs = w->needs.ranks;
     bool ours = needs->is_other_child(needs->userdata, pid);
-    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++)
-        ours |= w->slots.of[i] && w->slots.of[i]->process.pid == pid;
+    const Rank *rank;
+    SLOTS_FOREACH (&w->slots, rank)
+        ours |= rank->process.pid == pid;
     return ours;
 }
 
