@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-settings.c - each setting of ranks and of their node reaches its user, when the node starts and at a reload,
- * in an idle node, too: what a reload changes counts for ranks that run, or for those that are started next.
+/* test-node-settings.c - each setting of ranks and of their node reaches its user, when the node starts and at a
+ * reload, in an idle node, too: what a reload changes counts for ranks that run, or for those that are started next.
  *
  * The page of settings says which ones a reload changes; one without a test here, or elsewhere, fails. */
 #include "base/file.h"
