@@ -210,6 +210,23 @@ static void who_does_not_take_what_it_is_told_is_killed(_unused_ void **state)
     assert_string_equal(report_of(1).text, "it said that it would exit, and did not");
 }
 
+/* Its last line may still lie in the pipe; and only the first reason to kill it counts. */
+static void the_first_reason_and_the_last_line_are_told(_unused_ void **state)
+{
+    run_world(1);
+    prints(&home, 0, "the last cry");
+    home.trainers[0].status = 70;
+    home.trainers[0].leaves = true;
+    dies(&home, 0);
+    assert_string_equal(report_of(0).text, "the last cry");
+    rank_kill(w.slots.of[0], "it has ended");
+    assert_false(w.slots.of[0]->killing);
+    slots_kill_all(&w.slots, "100% first");
+    rank_kill(w.slots.of[1], "second");
+    dies(&home, 1);
+    assert_string_equal(report_of(1).text, "100% first");
+}
+
 /* The last resort waits for each but for those that survive SIGKILL. */
 static void the_end_of_all_waits_for_who_can_end(_unused_ void **state)
 {
@@ -330,6 +347,7 @@ int main(void)
         CASE(the_dead_mans_timer_is_known_by_its_time),
         CASE(another_end_after_a_silence_is_none_of_the_timers),
         CASE(who_does_not_take_what_it_is_told_is_killed),
+        CASE(the_first_reason_and_the_last_line_are_told),
         CASE(the_end_of_all_waits_for_who_can_end),
         CASE(who_hangs_is_reported_and_killed),
         CASE(only_who_is_furthest_behind_hangs),

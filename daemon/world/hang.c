@@ -54,8 +54,8 @@ void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec)
                                    .startup_usec = (uint64_t)(c->startup_sec * 1e6),
                                    .save_usec = (uint64_t)(c->save_sec * 1e6),
                                    .factor = c->hang_factor};
-    Rank *hung[RECORD_SLOTS_MAX + 1] = {0}; /* ends with NULL */
-    Rank **end = hung, *rank;
+    uint64_t hung = 0; /* slots */
+    Rank *rank;
     SLOTS_FOREACH (&w->slots, rank) {
         if (!is_watched(rank))
             continue;
@@ -63,8 +63,9 @@ void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec)
             watchdog_forgive(&rank->watchdog, stood_still_usec);
         else if (watchdog_is_hung(&rank->watchdog, &limits, now_usec) &&
                  !waits_for_another(w, rank))
-            *end++ = rank;
+            hung |= UINT64_C(1) << rank->slot;
     }
-    for (Rank **one = hung; *one; one++)
-        declare_hung(*one, now_usec);
+    SLOTS_FOREACH (&w->slots, rank)
+        if (hung >> rank->slot & 1)
+            declare_hung(rank, now_usec);
 }

@@ -77,7 +77,6 @@ static void on_rank_timer(void *userdata)
 static void expect_clear(Rank *rank)
 {
     assert(rank->killing || rank->process.exited);
-    timer_stop(&rank->timer);
     timer_start(rank->workload->needs.timers, &rank->timer, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC,
                 on_rank_timer, rank);
 }
@@ -194,7 +193,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
     const ProcessEvents events = {.userdata = rank, .heard = on_heard, .moved = on_moved};
     r = process_watch(&rank->process, &events);
     if (r < 0) { /* without its events it would be lost to us */
-        rank_kill(rank, "cannot watch it: %s", strerror(-r));
+        rank_kill(rank, "cannot watch it");
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
     rank_send_alive(rank, workload_alive_usec(w));
