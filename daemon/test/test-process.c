@@ -448,6 +448,7 @@ static void each_source_that_is_refused_is_told(_unused_ void **state)
         assert_int_equal(process_watch(&p, &events), -ENOSPC);
         assert_int_equal(kernel.n_adds, i);
         process_close(&p);
+        assert_true(!p.exit_source && !p.channel_source && !p.cgroup_source);
     }
 }
 
