@@ -2,6 +2,7 @@
 /* log-tail.c - see log-tail.h. */
 #include "daemon/process/log-tail.h"
 
+#include "base/cleanup.h"
 #include "base/json.h"
 #include "base/printable.h"
 
@@ -165,10 +166,9 @@ int log_tail_read(const LogTail *tail, LogPlace *place, char *buffer, size_t siz
 static int rank_in(const char *name)
 {
     int rank, end = 0;
-    if (sscanf(name, "rank%5d.log%n", &rank, &end) != 1 || end == 0 || rank < 0 ||
-        rank >= RECORD_RANKS_MAX || (name[end] && strcmp(name + end, ".1") != 0))
-        return -1;
-    return rank;
+    const bool good = sscanf(name, "rank%5d.log%n", &rank, &end) == 1 && end > 0 && rank >= 0 &&
+                      rank < RECORD_RANKS_MAX && (!name[end] || strcmp(name + end, ".1") == 0);
+    return good ? rank : -1;
 }
 
 size_t log_tail_ranks(const LogTail *tail, int *ranks, size_t most)
@@ -177,7 +177,7 @@ size_t log_tail_ranks(const LogTail *tail, int *ranks, size_t most)
     size_t n = 0;
     (void)snprintf(path, sizeof(path), "%s/%s/g%lld", tail->log_dir, tail->job,
                    (long long)tail->generation);
-    DIR *folder = opendir(path);
+    _cleanup_dir_ DIR *folder = opendir(path);
     for (struct dirent *entry; folder && (entry = readdir(folder));) {
         int rank = rank_in(entry->d_name);
         size_t at = 0;
@@ -189,7 +189,5 @@ size_t log_tail_ranks(const LogTail *tail, int *ranks, size_t most)
         memmove(&ranks[at + 1], &ranks[at], (n - at - 1) * sizeof(ranks[0]));
         ranks[at] = rank;
     }
-    if (folder)
-        (void)closedir(folder);
     return n;
 }

@@ -161,10 +161,11 @@ RankLog *rank_log_free(RankLog *log)
     return NULL;
 }
 
+/* The newest first. */
 static int compare_logs(const void *a, const void *b)
 {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return x < y ? 1 : x > y ? -1 : 0;
+    long long x = *(const long long *)a, y = *(const long long *)b;
+    return (x < y) - (x > y);
 }
 
 void rank_log_prune(const char *log_dir, const char *job)
@@ -172,22 +173,21 @@ void rank_log_prune(const char *log_dir, const char *job)
     enum { LOOK_AT = 256 };
     char path[640];
     (void)snprintf(path, sizeof(path), "%s/%s", log_dir, job);
-    DIR *folder = opendir(path);
+    _cleanup_dir_ DIR *folder = opendir(path);
     if (!folder)
         return;
 
-    int64_t generations[LOOK_AT];
+    long long generations[LOOK_AT];
     size_t n = 0;
     struct dirent *entry;
     while (n < LOOK_AT && (entry = readdir(folder)))
-        if (entry->d_name[0] == 'g' && entry->d_name[1] >= '0' && entry->d_name[1] <= '9')
-            generations[n++] = strtoll(entry->d_name + 1, NULL, 10);
-    (void)closedir(folder);
+        if (sscanf(entry->d_name, "g%lld", &generations[n]) == 1)
+            n++;
 
     qsort(generations, n, sizeof(generations[0]), compare_logs);
-    for (size_t i = RANK_LOG_GENERATIONS_KEPT; i < n; i++) {
+    while (n > RANK_LOG_GENERATIONS_KEPT) {
         char old[700];
-        (void)snprintf(old, sizeof(old), "%s/g%lld", path, (long long)generations[i]);
+        (void)snprintf(old, sizeof(old), "%s/g%lld", path, generations[--n]);
         Error err = ERROR_INIT;
         if (folder_remove(old, &err) < 0)
             log_warning("%s", err.text);

@@ -68,23 +68,24 @@ static bool is_own(pid_t pid)
     return stat(path, &st) == 0 && st.st_uid == geteuid();
 }
 
+/* The slot of the mark that the process carries; -1: it carries none of this run_dir. */
+static int marked_slot(pid_t pid, const char *run_dir)
+{
+    char mark[600];
+    size_t n_bytes;
+    int slot = -1;
+    _cleanup_free_ char *text = is_own(pid) ? read_proc(pid, "environ", &n_bytes) : NULL;
+    const int n = snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:", run_dir);
+    for (size_t at = 0; text && at < n_bytes; at += strlen(text + at) + 1)
+        if (strncmp(text + at, mark, (size_t)n) == 0)
+            slot = (int)strtol(text + at + n, NULL, 10);
+    return slot;
+}
+
 bool orphans_is_marked(pid_t pid, const char *run_dir, int slot)
 {
-    if (!is_own(pid))
-        return false;
-
-    char mark[600];
-    int n = slot >= 0 ? snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:%d", run_dir, slot)
-                      : snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:", run_dir);
-
-    size_t n_bytes;
-    _cleanup_free_ char *text = read_proc(pid, "environ", &n_bytes);
-    if (!text)
-        return false; /* gone, or not ours */
-    for (size_t at = 0; at < n_bytes; at += strlen(text + at) + 1)
-        if (strncmp(text + at, mark, (size_t)n) == 0 && (slot < 0 || text[at + (size_t)n] == '\0'))
-            return true;
-    return false;
+    const int marked = marked_slot(pid, run_dir);
+    return marked >= 0 && (slot < 0 || marked == slot);
 }
 
 /* Parent and session; negative: it is gone. */
@@ -118,24 +119,21 @@ static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
 /* The first process that is left, killed and returned as a pidfd; how many were killed. */
 static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd)
 {
-    DIR *proc = opendir("/proc");
+    _cleanup_dir_ DIR *proc = opendir("/proc");
     if (!proc)
         return -errno;
 
     int n = 0;
     struct dirent *entry;
     while ((entry = readdir(proc))) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || pid == getpid())
-            continue;
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10); /* 0 is no process that can be opened */
         _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (pidfd < 0 || !is_left(pid, run_dir, sessions))
+        if (pidfd < 0 || pid == getpid() || !is_left(pid, run_dir, sessions))
             continue;
         (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* it may be gone */
         if (n++ == 0)
             *ret_pidfd = TAKE_FD(pidfd);
     }
-    (void)closedir(proc);
     return n;
 }
 
@@ -161,13 +159,10 @@ static int clear(const char *run_dir, const CgroupBase *cgroups, RankSessions *s
 {
     const uint64_t end_usec = clock_boottime_usec() + (uint64_t)patience_sec * USEC_PER_SEC;
     for (bool told = false;; told = true) {
-        Error left = ERROR_INIT;
         int r = cgroup_destroy(cgroups, err);
-        int q = end_left(run_dir, sessions, &left); /* whatever became of the cgroups */
-        if (r == 0 && q < 0) {
-            r = q;
-            *err = left;
-        }
+        int q =
+            end_left(run_dir, sessions, r < 0 ? NULL : err); /* whatever became of the cgroups */
+        r = r < 0 ? r : q;
         if ((r != -ETIMEDOUT && r != -EBUSY) || clock_boottime_usec() >= end_usec)
             return r;
         if (!told)
@@ -241,8 +236,8 @@ static void rename_process(const char *name)
     memcpy(program_invocation_name, name, strlen(name));
 }
 
-static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
-                            const CgroupBase *cgroups, RankSessions *sessions)
+static _noreturn_ void keep(int parent_fd, const char *run_dir, const CgroupBase *cgroups,
+                            RankSessions *sessions)
 {
     rename_process("sdtraind-keeper");
     (void)setsid(); /* a signal to sdtraind's group is not for the keeper */
@@ -251,7 +246,7 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
     (void)sigprocmask(SIG_BLOCK, &all, NULL); /* ends with its work, or by SIGKILL */
 
     struct pollfd p = {.fd = parent_fd, .events = POLLIN};
-    while (getppid() == parent && poll(&p, 1, -1) <= 0)
+    while (poll(&p, 1, -1) <= 0)
         ;
     Error err = ERROR_INIT;
     if (clear(run_dir, cgroups, sessions, KEEPER_SEC, &err) < 0)
@@ -262,19 +257,18 @@ static _noreturn_ void keep(pid_t parent, int parent_fd, const char *run_dir,
 int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **ret_sessions,
                  pid_t *ret_pid, Error *err)
 {
-    pid_t parent = getpid();
     RankSessions *sessions =
         mmap(NULL, sizeof(*sessions), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (sessions == MAP_FAILED)
         return error_errno(err, -errno, "cannot share a page with the keeper");
-    _cleanup_fd_ int parent_fd = (int)syscall(SYS_pidfd_open, parent, 0);
+    _cleanup_fd_ int parent_fd = (int)syscall(SYS_pidfd_open, getpid(), 0);
     if (parent_fd < 0)
         return error_errno(err, -errno, "cannot watch over this process");
     pid_t pid = fork();
     if (pid < 0)
         return error_errno(err, -errno, "cannot start the keeper");
     if (pid == 0)
-        keep(parent, parent_fd, run_dir, cgroups, sessions);
+        keep(parent_fd, run_dir, cgroups, sessions);
     *ret_sessions = sessions; /* until this process ends */
     *ret_pid = pid;
     return 0;
@@ -283,20 +277,22 @@ int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **
 int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
                          void *userdata)
 {
-    DIR *proc = opendir("/proc");
+    _cleanup_dir_ DIR *proc = opendir("/proc");
     if (!proc)
         return -errno;
 
     int n = 0;
     struct dirent *entry;
     while ((entry = readdir(proc))) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || place_of(pid).parent != getpid() || is_ours(userdata, pid) ||
-            (orphans_is_marked(pid, run_dir, -1) && !orphans_is_marked(pid, run_dir, slot)))
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10); /* 0 has no parent */
+        if (place_of(pid).parent != getpid() || is_ours(userdata, pid))
+            continue;
+        /* one look: a process that executes has no environment for a moment, and is not of another slot for that */
+        const int marked = marked_slot(pid, run_dir);
+        if (marked >= 0 && marked != slot)
             continue;
         (void)kill(pid, SIGKILL); /* our child: its number is its own until we reap it */
         n++;
     }
-    (void)closedir(proc);
     return n;
 }

@@ -34,13 +34,15 @@ static _noreturn_ void child_fail(const char *what, const char *path)
 static void leave_privileges(void)
 {
     char text[8] = {0};
-    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC);
-    if (fd >= 0 && read(fd, text, sizeof(text)) > 0 && text[0] == '-')
+    int fd =
+        open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC); /* the program does not have it */
+    (void)!read(fd, text, sizeof(text));
+    if (text[0] == '-')
         (void)!pwrite(fd, "0", 1, 0); /* refused only where it would be a lowering */
-    if (fd >= 0)
-        (void)close(fd);
     (void)prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); /* none, then nothing to do */
 }
+
+static bool place(int fd, int at) { return fd < 0 || dup2(fd, at) >= 0; }
 
 /* System calls only: the other threads' locks are as clone3 found them. */
 static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_t parent)
@@ -55,17 +57,14 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
 
     leave_privileges();
     struct sigaction act = {.sa_handler = SIG_DFL};
-    for (int sig = 1; sig < SIGRTMIN; sig++)
+    for (int sig = 1; sig <= SIGRTMAX; sig++)
         (void)sigaction(sig, &act, NULL); /* SIGKILL and SIGSTOP refuse, as they should */
-    sigset_t none;
-    (void)sigemptyset(&none);
+    const sigset_t none = {0};
     (void)sigprocmask(SIG_SETMASK, &none, NULL); /* cannot fail with these arguments */
 
     (void)setsid(); /* fails only for a group leader, which a fresh child is not */
-    if (dup2(fds.null, STDIN_FILENO) < 0 ||
-        (fds.output >= 0 &&
-         (dup2(fds.output, STDOUT_FILENO) < 0 || dup2(fds.output, STDERR_FILENO) < 0)) ||
-        (fds.channel >= 0 && dup2(fds.channel, 3) < 0))
+    if (!place(fds.null, STDIN_FILENO) || !place(fds.output, STDOUT_FILENO) ||
+        !place(fds.output, STDERR_FILENO) || !place(fds.channel, 3))
         child_fail("cannot place descriptors for ", path);
     (void)syscall(SYS_close_range, fds.channel >= 0 ? 4U : 3U, ~0U, CLOSE_RANGE_CLOEXEC);
 
@@ -76,7 +75,8 @@ static _noreturn_ void child_run(const SpawnRequest *request, ChildFds fds, pid_
     child_fail("cannot execute ", path);
 }
 
-static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, int *ret_pidfd)
+static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, pid_t *ret_pid,
+                      int *ret_pidfd)
 {
     struct clone_args args = {
         .flags = CLONE_PIDFD | (cgroup >= 0 ? CLONE_INTO_CGROUP : 0),
@@ -98,35 +98,44 @@ static int fork_child(const SpawnRequest *request, ChildFds fds, int cgroup, int
     }
     if (pid == 0)
         child_run(request, fds, parent);
-    return pid < 0 ? -errno : (int)pid;
+    *ret_pid = (pid_t)pid;
+    return pid < 0 ? -errno : 0;
 }
 
-static int raise_fd(int fd) { return fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD); }
+/* A negative one is none, and stays so. */
+static int raise_fd(int fd, int *ret)
+{
+    *ret = fd < 0 ? -EBADF : fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FREE_FD);
+    return fd >= 0 && *ret < 0 ? -errno : 0;
+}
 
 int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err)
 {
     _cleanup_fd_ int null = -EBADF, output = -EBADF, channel = -EBADF, program = -EBADF;
     _cleanup_fd_ int opened = open("/dev/null", O_RDWR | O_CLOEXEC);
-    null = raise_fd(opened);
-    output = raise_fd(request->output);
-    channel = raise_fd(request->channel);
-    program = request->program > 0 ? raise_fd(request->program) : -EBADF;
-    if (null < 0 || (request->output >= 0 && output < 0) ||
-        (request->channel >= 0 && channel < 0) || (request->program > 0 && program < 0))
-        return error_errno(err, -errno, "cannot prepare descriptors for %s", request->argv[0]);
+    int r = opened < 0 ? -errno : raise_fd(opened, &null);
+    if (r == 0)
+        r = raise_fd(request->output, &output);
+    if (r == 0)
+        r = raise_fd(request->channel, &channel);
+    if (r == 0)
+        r = raise_fd(request->program > 0 ? request->program : -EBADF, &program);
+    if (r < 0)
+        return error_errno(err, r, "cannot prepare descriptors for %s", request->argv[0]);
 
     ChildFds fds = {null, output, channel, program, -EBADF};
     int pidfd = -EBADF;
-    int r = fork_child(request, fds, request->cgroup, &pidfd);
-    bool inside = r >= 0 && request->cgroup >= 0;
+    pid_t pid = 0;
+    r = fork_child(request, fds, request->cgroup, &pid, &pidfd);
+    bool inside = r == 0 && request->cgroup >= 0;
     if (r < 0 && request->cgroup >= 0) {
         log_warning("cannot start a process inside its cgroup (%s); going on without",
                     strerror(-r));
-        r = fork_child(request, fds, -EBADF, &pidfd);
+        r = fork_child(request, fds, -EBADF, &pid, &pidfd);
     }
     if (r < 0)
         return error_errno(err, r, "cannot start %s", request->argv[0]);
-    *ret_pid = r;
+    *ret_pid = pid;
     *ret_pidfd = pidfd;
     if (request->ret_inside)
         *request->ret_inside = inside;

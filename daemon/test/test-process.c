@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-process.c - the processes of a slot, real ones, without cgroups: what is told of them, and that nothing of them
- * is left. */
+/* test-process.c - the processes of a slot, real ones: what is told of them, and that nothing of them is left; without
+ * cgroups, and in cgroups that do what the test says. */
 #include "base/cleanup.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/test/testing.h"
 #include "daemon/process/process.h"
+#include "daemon/process/spawn.h"
 
 #include <fcntl.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -19,6 +22,103 @@ static ProcessNeeds needs = {.cgroups = &no_cgroups, .sessions = &sessions};
 static int n_heard, n_moved;
 static int slot = 5; /* of the programs that begin */
 static int output;   /* the far end of the program's output */
+
+/* ---- a kernel that does what the test says ---- */
+
+static const CgroupBase some_cgroups = {.path = "/cgroups"};
+static struct Kernel {
+    bool refuses;                  /* a slot's cgroup cannot be made */
+    bool keeps_out;                /* the program is not inside, as if the cgroup took nobody */
+    int populated;                 /* as cgroup_is_populated() */
+    int kill_r, remove_r;          /* as cgroup_kill_slot(), cgroup_remove_slot() */
+    int folder, events;            /* of the cgroup that was made last */
+    int n_kills, n_removed;        /* of cgroups */
+    int n_signals;                 /* sent by kill() */
+    int group_errno;               /* if not 0, there is no group: kill() says so */
+    int n_adds, fails_at;          /* sources of events; that one is refused */
+    sd_event_io_handler_t handler; /* of the cgroup's events */
+    void *userdata;
+    int n_warnings;
+} kernel;
+
+__typeof__(cgroup_make_slot) __wrap_cgroup_make_slot;
+__typeof__(cgroup_kill_slot) __wrap_cgroup_kill_slot;
+__typeof__(cgroup_remove_slot) __wrap_cgroup_remove_slot;
+__typeof__(cgroup_is_populated) __wrap_cgroup_is_populated;
+__typeof__(spawn_process) __real_spawn_process, __wrap_spawn_process;
+__typeof__(sd_event_add_io) __real_sd_event_add_io, __wrap_sd_event_add_io;
+__typeof__(kill) __real_kill, __wrap_kill;
+
+int __wrap_cgroup_make_slot(const CgroupBase *base, int of, int *ret_folder, int *ret_events,
+                            Error *err)
+{
+    assert_ptr_equal(base, &some_cgroups);
+    assert_int_equal(of, slot);
+    if (kernel.refuses)
+        return error_set(err, -EACCES, "no cgroup for a slot");
+    *ret_folder = kernel.folder = eventfd(0, EFD_CLOEXEC);
+    *ret_events = kernel.events = 0;
+    (void)close(0);
+    return eventfd(0, EFD_CLOEXEC); /* 0 */
+}
+
+int __wrap_cgroup_kill_slot(const CgroupBase *base, int of)
+{
+    assert_ptr_equal(base, &some_cgroups);
+    assert_int_equal(of, slot);
+    kernel.n_kills++;
+    return kernel.kill_r;
+}
+
+int __wrap_cgroup_remove_slot(const CgroupBase *base, int of)
+{
+    assert_ptr_equal(base, &some_cgroups);
+    assert_int_equal(of, slot);
+    kernel.n_removed++;
+    return kernel.remove_r;
+}
+
+int __wrap_cgroup_is_populated(int events)
+{
+    assert_int_equal(events, kernel.events);
+    return kernel.populated;
+}
+
+int __wrap_spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err)
+{
+    SpawnRequest outside = *request;
+    assert_int_equal(request->cgroup, kernel.folder);
+    outside.cgroup = -EBADF;
+    const int r = __real_spawn_process(&outside, ret_pid, ret_pidfd, err);
+    *request->ret_inside = request->cgroup >= 0 && !kernel.keeps_out;
+    return r;
+}
+
+int __wrap_sd_event_add_io(sd_event *e, sd_event_source **ret, int fd, uint32_t events,
+                           sd_event_io_handler_t handler, void *userdata)
+{
+    if (++kernel.n_adds == kernel.fails_at)
+        return -ENOSPC;
+    if (fd == kernel.events) {
+        assert_int_equal(events, EPOLLPRI);
+        kernel.handler = handler;
+        kernel.userdata = userdata;
+    }
+    return __real_sd_event_add_io(e, ret, fd, events, handler, userdata);
+}
+
+int __wrap_kill(pid_t pid, int signal)
+{
+    kernel.n_signals += signal != 0;
+    if (pid >= 0 || !kernel.group_errno)
+        return __real_kill(pid, signal);
+    errno = kernel.group_errno;
+    return -1;
+}
+
+static void on_log(_unused_ LogLevel level, _unused_ const char *text) { kernel.n_warnings++; }
+
+static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
 static void on_heard(void *userdata)
 {
@@ -50,6 +150,9 @@ static void begin(Process *p, const char *script)
     assert_int_equal(sessions.of[slot], p->pid);
     events.userdata = p;
     assert_true(process_watch(p, &events) >= 0);
+    int64_t priority = 0;
+    assert_true(sd_event_source_get_priority(p->exit_source, &priority) >= 0);
+    assert_int_equal(priority, SD_EVENT_PRIORITY_IMPORTANT); /* an end goes before its last words */
 }
 
 static void run_until_heard(void)
@@ -88,24 +191,37 @@ static void end(Process *p)
         ;
     assert_int_equal(read(output, rest, sizeof(rest)), 0);
     output = fd_close(output);
+    const int fds[] = {p->pidfd, p->channel, p->cgroup, p->cgroup_events};
     process_retire(p);
+    for (size_t i = 0; i < ELEMENTSOF(fds); i++)
+        assert_true(fds[i] < 0 || !is_open(fds[i]));
     assert_int_equal(sessions.of[slot], 0);
-    assert_int_equal(p->channel, -EBADF);
+    assert_true(p->pidfd == -EBADF && p->channel == -EBADF);
+    assert_true(p->cgroup == -EBADF && p->cgroup_events == -EBADF);
+    assert_true(!p->exit_source && !p->channel_source && !p->cgroup_source);
     process_close(p);
+}
+
+/* Once, and the number is nobody's. */
+static void reap(Process *p, int code, int status)
+{
+    siginfo_t info;
+    assert_true(process_reap(p, &info));
+    assert_int_equal(info.si_code, code);
+    assert_int_equal(info.si_status, status);
+    assert_true(p->exited);
+    assert_null(p->exit_source);
+    assert_int_equal(waitid(P_PID, (id_t)p->pid, &info, WEXITED | WNOHANG), -1);
+    assert_false(process_reap(p, &info));
 }
 
 static void its_end_ends_what_it_has_started(_unused_ void **state)
 {
     Process p;
-    siginfo_t info;
     begin(&p, "sleep 1000 & exit 3");
     run_until_moved();
     assert_false(process_is_gone(&p, "/test-process", is_ours, NULL));
-    assert_true(process_reap(&p, &info));
-    assert_int_equal(info.si_code, CLD_EXITED);
-    assert_int_equal(info.si_status, 3);
-    assert_true(p.exited);
-    assert_false(process_reap(&p, &info)); /* once */
+    reap(&p, CLD_EXITED, 3);
     end(&p);
 }
 
@@ -115,9 +231,7 @@ static void is_killed(Process *p)
     assert_false(process_reap(p, &info));
     process_kill(p);
     process_await_exit(p, 20000);
-    assert_true(process_reap(p, &info));
-    assert_int_equal(info.si_code, CLD_KILLED);
-    assert_int_equal(info.si_status, SIGKILL);
+    reap(p, CLD_KILLED, SIGKILL);
     end(p);
 }
 
@@ -184,7 +298,6 @@ static void a_session_of_its_own_does_not_save_it(_unused_ void **state)
 static void its_channel_is_heard_until_that_is_over(_unused_ void **state)
 {
     Process p;
-    siginfo_t info;
     char text[8] = "";
     begin(&p, "echo hello >&3; echo again >&3; read line <&3");
     run_until_heard();
@@ -193,8 +306,158 @@ static void its_channel_is_heard_until_that_is_over(_unused_ void **state)
     assert_int_equal(n_heard, 1); /* not again */
     assert_int_equal(recv(p.channel, text, sizeof(text), MSG_DONTWAIT), 6);
     assert_memory_equal(text, "hello\n", 6);
-    assert_true(process_reap(&p, &info));
+    reap(&p, CLD_EXITED, 0);
     end(&p);
+}
+
+/* ---- in a cgroup ---- */
+
+static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **state)
+{
+    Process p;
+    char up[8];
+    const int input = dup(0);
+    needs.cgroups = &some_cgroups;
+    kernel.populated = 1;
+    begin(&p, "echo up; exec sleep 1000");
+    assert_int_equal(read(output, up, sizeof(up)), 3); /* it leads its group */
+    assert_int_equal(p.cgroup, kernel.folder);
+    assert_int_equal(p.cgroup_events, 0); /* a descriptor as any other */
+    assert_ptr_equal(kernel.userdata, &p);
+    assert_int_equal(kernel.handler(p.cgroup_source, 0, EPOLLPRI, &p), 0);
+    assert_int_equal(n_moved, 0);
+    kernel.populated = 0;
+    assert_int_equal(kernel.handler(p.cgroup_source, 0, EPOLLPRI, &p), 0);
+    assert_int_equal(n_moved, 1);
+
+    kernel.group_errno = ESRCH; /* it has moved to another group: the cgroup tells */
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* it is not reaped */
+    kernel.group_errno = 0;
+    process_kill(&p);
+    assert_int_equal(kernel.n_kills, 1);
+    assert_int_equal(kernel.n_signals, 1);
+    process_await_exit(&p, 20000);
+    reap(&p, CLD_KILLED, SIGKILL);
+    assert_int_equal(kernel.n_kills, 2); /* what it has started */
+    const int n_signals = kernel.n_signals;
+    process_kill(&p);
+    assert_int_equal(kernel.n_kills, 3);
+    assert_int_equal(kernel.n_signals, n_signals); /* the number may be another's */
+
+    kernel.group_errno = EPERM;
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL));
+    kernel.group_errno = 0;
+    kernel.populated = 1;
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL));
+    kernel.populated = -EIO;
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL));
+    kernel.populated = 0;
+    kernel.remove_r = -ENOENT;
+    end(&p);
+    assert_int_equal(kernel.n_removed, 1);
+    assert_int_equal(kernel.n_warnings, 0);
+    assert_int_equal(dup2(input, 0), 0);
+    (void)close(input);
+}
+
+/* Somebody of its group lives in no cgroup of it, and is a reason to wait. */
+static void a_group_that_lives_holds_the_slot(_unused_ void **state)
+{
+    Process p;
+    char up[8];
+    const int input = dup(0);
+    needs.cgroups = &some_cgroups;
+    begin(&p, "sleep 1000 & echo up; exec sleep 1000");
+    assert_int_equal(read(output, up, sizeof(up)), 3);
+    kernel.kill_r = -EIO;
+    process_kill(&p);
+    assert_int_equal(kernel.n_warnings, 1);
+    process_await_exit(&p, 20000);
+    reap(&p, CLD_KILLED, SIGKILL);
+    assert_int_equal(kernel.n_warnings, 2);
+    errno = ESRCH; /* says nothing of what succeeds */
+    assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* nobody has reaped it */
+    kernel.remove_r = -EBUSY;
+    end(&p);
+    assert_int_equal(kernel.n_warnings, 3);
+    kernel.n_warnings = 0;
+    assert_int_equal(dup2(input, 0), 0);
+    (void)close(input);
+}
+
+/* An empty cgroup says nothing of it. */
+static void who_is_in_no_cgroup_is_known_by_its_mark(_unused_ void **state)
+{
+    Process p;
+    const int input = dup(0);
+    needs.cgroups = &some_cgroups;
+    kernel.keeps_out = true;
+    begin(&p, "exec sleep 1000");
+    assert_true(p.cgroup == -EBADF && p.cgroup_events == -EBADF);
+    assert_false(is_open(kernel.folder) || is_open(kernel.events));
+    assert_null(kernel.handler);
+    is_killed(&p);
+    assert_int_equal(kernel.n_kills, 0);
+    assert_int_equal(kernel.n_removed, 1);
+    assert_int_equal(kernel.n_warnings, 0);
+    assert_int_equal(dup2(input, 0), 0);
+    (void)close(input);
+}
+
+static void without_its_cgroup_nothing_begins(_unused_ void **state)
+{
+    Process p;
+    int pair[2];
+    Error err = ERROR_INIT;
+    needs.cgroups = &some_cgroups;
+    kernel.refuses = true;
+    assert_int_equal(pipe2(pair, O_CLOEXEC), 0);
+    const ProcessProgram program = {.output = pair[1]};
+    assert_int_equal(process_start(&needs, slot, &program, &p, &err), -EACCES);
+    assert_string_equal(err.text, "no cgroup for a slot");
+    assert_int_equal(sessions.of[slot], 0);
+    process_close(&p);
+    assert_false(is_open(pair[1]) || p.channel >= 0);
+    (void)close(pair[0]);
+}
+
+/* A moment after its start it leads no group yet. */
+static void without_its_group_the_program_is_killed(_unused_ void **state)
+{
+    Process p;
+    begin(&p, "exec sleep 1000");
+    kernel.group_errno = ESRCH;
+    process_kill(&p);
+    assert_int_equal(kernel.n_signals, 2);
+    process_await_exit(&p, 20000);
+    reap(&p, CLD_KILLED, SIGKILL);
+    kernel.group_errno = 0;
+    end(&p);
+}
+
+/* Whoever cannot be watched would be lost: that is told, and the rest is not asked for. */
+static void each_source_that_is_refused_is_told(_unused_ void **state)
+{
+    for (int i = 1; i <= 3; i++) {
+        Process p = {.needs = &needs, .pidfd = eventfd(0, EFD_CLOEXEC), .cgroup = -EBADF};
+        const ProcessEvents events = {.userdata = &p, .heard = on_heard, .moved = on_moved};
+        p.channel = eventfd(0, EFD_CLOEXEC);
+        p.cgroup_events = eventfd(0, EFD_CLOEXEC);
+        kernel.n_adds = 0;
+        kernel.fails_at = i;
+        assert_int_equal(process_watch(&p, &events), -ENOSPC);
+        assert_int_equal(kernel.n_adds, i);
+        process_close(&p);
+        assert_true(!p.exit_source && !p.channel_source && !p.cgroup_source);
+    }
+}
+
+static int before_each(_unused_ void **state)
+{
+    kernel = (struct Kernel){.folder = -EBADF, .events = -EBADF};
+    needs.cgroups = &no_cgroups;
+    log_lend(on_log);
+    return 0;
 }
 
 static int set_up(_unused_ void **state)
@@ -213,13 +476,20 @@ static int tear_down(_unused_ void **state)
 
 int main(void)
 {
+#define CASE(name) cmocka_unit_test_setup(name, before_each)
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(its_end_ends_what_it_has_started),
-        cmocka_unit_test(a_kill_ends_all_of_it),
-        cmocka_unit_test(a_kill_may_come_at_once),
-        cmocka_unit_test(slot_1_is_not_slot_10),
-        cmocka_unit_test(a_session_of_its_own_does_not_save_it),
-        cmocka_unit_test(its_channel_is_heard_until_that_is_over),
+        CASE(its_end_ends_what_it_has_started),
+        CASE(a_kill_ends_all_of_it),
+        CASE(a_kill_may_come_at_once),
+        CASE(slot_1_is_not_slot_10),
+        CASE(a_session_of_its_own_does_not_save_it),
+        CASE(its_channel_is_heard_until_that_is_over),
+        CASE(a_cgroup_tells_of_its_end_and_is_killed_and_removed),
+        CASE(a_group_that_lives_holds_the_slot),
+        CASE(who_is_in_no_cgroup_is_known_by_its_mark),
+        CASE(without_its_cgroup_nothing_begins),
+        CASE(without_its_group_the_program_is_killed),
+        CASE(each_source_that_is_refused_is_told),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

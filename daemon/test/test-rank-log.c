@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-rank-log.c - what a rank prints, on disk and as evidence: real pipes and files. */
 #include "base/file.h"
+#include "base/log.h"
 #include "base/test/testing.h"
 #include "daemon/process/log-tail.h"
 #include "daemon/process/logs.h"
@@ -17,20 +18,59 @@ static int output; /* the trainer's end */
 
 /* A disk on which files take five bytes more, and then none while that folder is there. */
 static const char *full_while;
+static int full_errno = ENOSPC;
+
+static bool interrupts;  /* the next write */
+static bool never_empty; /* somebody writes into the pipe on and on */
+static int n_reads, n_warnings, n_sources;
 
 ssize_t __real_write(int fd, const void *data, size_t n);
 ssize_t __wrap_write(int fd, const void *data, size_t n);
+ssize_t __real_read(int fd, void *data, size_t n);
+ssize_t __wrap_read(int fd, void *data, size_t n);
+__typeof__(sd_event_add_io) __real_sd_event_add_io, __wrap_sd_event_add_io;
+__typeof__(sd_event_source_disable_unref) __real_sd_event_source_disable_unref,
+    __wrap_sd_event_source_disable_unref;
+
+ssize_t __wrap_read(int fd, void *data, size_t n)
+{
+    n_reads++;
+    if (!never_empty)
+        return __real_read(fd, data, n);
+    memcpy(data, "more\n", 5);
+    return 5;
+}
+
+int __wrap_sd_event_add_io(sd_event *e, sd_event_source **ret, int fd, uint32_t events,
+                           sd_event_io_handler_t handler, void *userdata)
+{
+    n_sources++;
+    return __real_sd_event_add_io(e, ret, fd, events, handler, userdata);
+}
+
+sd_event_source *__wrap_sd_event_source_disable_unref(sd_event_source *source)
+{
+    n_sources -= source != NULL;
+    return __real_sd_event_source_disable_unref(source);
+}
+
+static void on_log(_unused_ LogLevel level, _unused_ const char *text) { n_warnings++; }
 
 ssize_t __wrap_write(int fd, const void *data, size_t n)
 {
     static bool took_some;
     struct stat st;
+    if (interrupts && fstat(fd, &st) == 0 && S_ISREG(st.st_mode)) {
+        interrupts = false;
+        errno = EINTR;
+        return -1;
+    }
     if (!full_while || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || access(full_while, F_OK) < 0)
         return __real_write(fd, data, n);
     took_some = !took_some;
     if (took_some)
         return __real_write(fd, data, MIN(n, (size_t)5));
-    errno = ENOSPC;
+    errno = full_errno;
     return -1;
 }
 
@@ -39,6 +79,8 @@ static int set_up(_unused_ void **state)
     (void)snprintf(folder, sizeof(folder), "/tmp/sdtrain-rank-log-XXXXXX");
     assert_non_null(mkdtemp(folder));
     assert_true(sd_event_new(&event) >= 0);
+    log_lend(on_log);
+    n_warnings = 0;
     output = -EBADF;
     return 0;
 }
@@ -53,6 +95,7 @@ static int tear_down(_unused_ void **state)
 {
     Error err = ERROR_INIT;
     finish();
+    assert_int_equal(n_sources, 0);
     event = sd_event_unref(event);
     assert_int_equal(folder_remove(folder, &err), 0);
     return 0;
@@ -118,6 +161,8 @@ static void the_last_line_is_the_last_that_is_not_empty(_unused_ void **state)
     print("a\tb\x01\n");
     assert_string_equal(rank_log_last_line(rank_log), "a b ");
     expect_file("rank3.log", "one\ntwo\n\n\nbegun and ended\nshort\na\tb\x01\n");
+    print("x");
+    assert_string_equal(rank_log_last_line(rank_log), "x");
 }
 
 static void a_long_line_is_known_by_its_beginning(_unused_ void **state)
@@ -152,6 +197,57 @@ static void all_that_lies_in_the_pipe_is_drained(_unused_ void **state)
     assert_int_equal(stat(path_of(1, "rank3.log"), &st), 0);
     assert_int_equal(st.st_size, 50 * (sizeof(line) - 1) + 8);
     rank_log_drain(rank_log); /* nothing more */
+    never_empty = true; /* what a rank has started may write on; its end is judged all the same */
+    n_reads = 0;
+    rank_log_drain(rank_log);
+    never_empty = false;
+    assert_int_equal(n_reads, 64);
+}
+
+static int n_other;
+
+static int on_other(_unused_ sd_event_source *source, _unused_ void *userdata)
+{
+    n_other++;
+    return 0;
+}
+
+/* Lines may wait; what ends a rank, or tells of it, may not. */
+static void lines_come_after_everything_else(_unused_ void **state)
+{
+    begin(1, 1 << 20);
+    for (int i = 0; i < 3; i++) {
+        n_other = 0;
+        assert_int_equal(write(output, "x\n", 2), 2);
+        assert_true(sd_event_add_defer(event, NULL, on_other, NULL) >= 0);
+        n_reads = 0;
+        assert_true(sd_event_run(event, 0) > 0);
+        assert_true(n_other == 1 && n_reads == 0);
+        assert_true(sd_event_run(event, 0) > 0);
+        assert_true(n_reads > 0);
+    }
+}
+
+/* A daemon without a standard input: 0 is a descriptor as any other; and none is left. */
+static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
+{
+    begin(1, 20);
+    finish();
+    const int input = dup(0), first = dup(0);
+    assert_int_equal(close(first) | close(0), 0);
+    for (int i = 0; i < 3; i++) {
+        begin(1, 20);
+        print("123456789\n");
+        print("abcdefghi\n");
+        expect_file("rank3.log", "abcdefghi\n");
+        expect_file("rank3.log.1", "123456789\n");
+        rank_log_prune(folder, "a");
+        finish();
+    }
+    assert_int_equal(n_warnings, 0);
+    assert_int_equal(dup2(input, 0), 0);
+    assert_int_equal(dup(0), first);
+    assert_int_equal(close(first) | close(input), 0);
 }
 
 /* The loop reads, and goes on when the trainer has closed its end. */
@@ -208,6 +304,7 @@ static void without_a_file_the_last_line_is_known(_unused_ void **state)
     begin(1, 20);
     for (int i = 0; i < 10; i++)
         print("it goes on\n");
+    assert_int_equal(n_warnings, 1);
     assert_string_equal(rank_log_last_line(rank_log), "it goes on");
 }
 
@@ -220,19 +317,28 @@ static void a_full_disk_costs_old_generations_first(_unused_ void **state)
     begin(N, 1 << 20);
     for (int generation = 1; generation < N; generation++)
         assert_int_equal(folder_make(path_of(generation, ""), &err), 0);
+    interrupts = true;
+    print("before\n");
+    assert_true(exists(1)); /* there is room */
     _cleanup_free_ char *first = strdup(path_of(1, ""));
     full_while = first;
     print("a line that is written in two parts\n");
     full_while = NULL;
-    expect_of(N, "rank3.log", "a line that is written in two parts\n");
+    expect_of(N, "rank3.log", "before\na line that is written in two parts\n");
+    assert_int_equal(n_warnings, 0);
     for (int generation = 1; generation <= N; generation++)
         assert_int_equal(exists(generation), generation > N - RANK_LOG_GENERATIONS_KEPT);
 
     full_while = folder; /* nothing more can go */
-    print("lost\n");
-    print("lost\n");
+    full_errno = EDQUOT;
+    print("all of this is lost\n");
+    assert_int_equal(folder_make(path_of(1, ""), &err), 0);
+    print("all of this is lost\n");
+    assert_true(exists(1)); /* it is not looked for again */
+    assert_int_equal(n_warnings, 1);
     full_while = NULL;
     print("and it goes on\n");
+    full_errno = ENOSPC;
     assert_true(exists(N - RANK_LOG_GENERATIONS_KEPT + 1));
     assert_string_equal(rank_log_last_line(rank_log), "and it goes on");
 }
@@ -254,6 +360,45 @@ static void the_newest_generations_are_kept(_unused_ void **state)
     assert_int_equal(stat(other, &st), 0);
     rank_log_prune(folder, "a");
     assert_true(exists(2 * N) && exists(2 * (N - RANK_LOG_GENERATIONS_KEPT + 1)));
+}
+
+static void an_edquot_is_a_full_disk(_unused_ void **state)
+{
+    enum { N = RANK_LOG_GENERATIONS_KEPT + 1 };
+    Error err = ERROR_INIT;
+    for (int generation = 1; generation < N; generation++)
+        assert_int_equal(folder_make(path_of(generation, ""), &err), 0);
+    begin(N, 1 << 20);
+    _cleanup_free_ char *first = strdup(path_of(1, ""));
+    full_while = first;
+    full_errno = EIO; /* nothing that goes would help */
+    print("all of this is lost\n");
+    assert_true(exists(1));
+    begin(N, 1 << 20);
+    full_errno = EDQUOT;
+    print("a line that is written in two parts\n");
+    full_while = NULL;
+    full_errno = ENOSPC;
+    assert_false(exists(1));
+}
+
+/* Of more than it looks at, the oldest of those go; it comes again. */
+static void a_great_many_generations_go_part_by_part(_unused_ void **state)
+{
+    enum { N = 300 };
+    Error err = ERROR_INIT;
+    int n = 0;
+    for (int generation = 1; generation <= N; generation++)
+        assert_int_equal(folder_make(path_of(generation, ""), &err), 0);
+    rank_log_prune(folder, "a");
+    for (int generation = 1; generation <= N; generation++)
+        n += exists(generation);
+    assert_int_equal(n, N - (256 - RANK_LOG_GENERATIONS_KEPT));
+    rank_log_prune(folder, "a");
+    for (int generation = 1; generation <= N; generation++)
+        n -= exists(generation);
+    assert_int_equal(n, N - 256);
+    assert_int_equal(n_warnings, 0);
 }
 
 /* A reader that waits for the end of a line which fills its buffer would wait for ever. */
@@ -287,11 +432,15 @@ int main(void)
         CASE(a_long_line_is_known_by_its_beginning),
         CASE(all_that_lies_in_the_pipe_is_drained),
         CASE(the_loop_reads_until_the_trainer_is_gone),
+        CASE(lines_come_after_everything_else),
+        CASE(descriptor_0_is_one_and_none_is_left),
         CASE(a_file_turns_over_at_half_of_its_bound),
         CASE(a_rank_that_starts_again_begins_anew),
         CASE(without_a_file_the_last_line_is_known),
         CASE(a_full_disk_costs_old_generations_first),
+        CASE(an_edquot_is_a_full_disk),
         CASE(the_newest_generations_are_kept),
+        CASE(a_great_many_generations_go_part_by_part),
         CASE(a_line_as_long_as_the_buffer_is_handed_out),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -208,6 +208,46 @@ static void test_watchdog_forgives_its_own_sleep(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 63 * SEC));
 }
 
+/* Before the first step there is no time of a step to be forgiven. */
+static void test_watchdog_forgives_before_the_first_step(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    watchdog_forgive(&w, 60 * SEC);
+    (void)train(&w, 1000 * SEC, WATCHDOG_STEPS_MIN + 1, SEC);
+    assert_int_equal(watchdog_first_usec(&w), SEC);
+}
+
+/* Each of them once, and none that was not. */
+static void test_watchdog_takes_the_median_of_what_was(_unused_ void **state)
+{
+    Watchdog w;
+    watchdog_start(&w, 0, SEC);
+    uint64_t now = train(&w, 10 * SEC, 1, 3 * SEC);
+    now = train(&w, now, 1, SEC);
+    now = train(&w, now, 1, 2 * SEC);
+    watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
+    assert_int_equal(watchdog_bound_usec(&w, &limits), 20 * SEC);
+    assert_int_equal(watchdog_first_usec(&w), 3 * SEC);
+    (void)train(&w, now + 100 * SEC, 1, SEC); /* is not among the first */
+    assert_int_equal(watchdog_first_usec(&w), 3 * SEC);
+}
+
+/* Step 0 is one as any other: the next is timed from it, and by finished steps alone. */
+static void test_watchdog_times_from_step_0(_unused_ void **state)
+{
+    Watchdog w;
+    uint64_t now = 10 * SEC;
+    watchdog_start(&w, 0, SEC);
+    watchdog_note_step(&w, 0, now);
+    for (int step = 1; step <= WATCHDOG_STEPS_MIN; step++) {
+        assert_int_equal(watchdog_first_usec(&w), 0);
+        watchdog_note_stage(&w, step, STAGE_COMPUTING, now + 400 * MSEC);
+        watchdog_note_step(&w, step, now += SEC);
+    }
+    assert_int_equal(watchdog_first_usec(&w), SEC);
+}
+
 static void test_watchdog_saving_has_its_own_bound(_unused_ void **state)
 {
     Watchdog w;
@@ -324,6 +364,12 @@ static void test_exit_is_judged(_unused_ void **state)
     assert_true(v.left && !v.finished);
     v = exit_judge(CLD_EXITED, 0, &none, "bye", NULL); /* a library's exit(0) finishes nothing */
     assert_int_equal(v.code, 75);
+    assert_string_equal(v.text, "exited 0 without having said that it was done");
+    assert_false(v.finished || v.left || v.hung);
+    v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", "it lingers"); /* it ended by itself */
+    assert_string_equal(v.text, "shard 3 is bad");
+    v = exit_judge(CLD_KILLED, SIGRTMIN + 3, &none, "", NULL);
+    assert_string_equal(v.text, "killed by SIGRT");
     v = exit_judge(CLD_EXITED, 82, &none, "shard 3 is bad", NULL);
     assert_int_equal(v.code, 82);
     assert_string_equal(v.text, "shard 3 is bad");
@@ -449,6 +495,9 @@ int main(void)
         cmocka_unit_test(test_watchdog_same_words_are_no_progress),
         cmocka_unit_test(test_watchdog_lets_ranks_wait_for_data),
         cmocka_unit_test(test_watchdog_forgives_its_own_sleep),
+        cmocka_unit_test(test_watchdog_forgives_before_the_first_step),
+        cmocka_unit_test(test_watchdog_takes_the_median_of_what_was),
+        cmocka_unit_test(test_watchdog_times_from_step_0),
         cmocka_unit_test(test_watchdog_saving_has_its_own_bound),
         cmocka_unit_test(test_watchdog_joining_has_the_time_of_a_start),
         cmocka_unit_test(test_watchdog_same_step_is_no_progress),

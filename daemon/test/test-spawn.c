@@ -2,6 +2,7 @@
 /* test-spawn.c - what a child has of its parent's rights, descriptors and signals; where there is no clone3, where the
  * program has been replaced, and in which environment. */
 #include "base/cleanup.h"
+#include "base/fault.h"
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "daemon/process/orphans.h"
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -40,6 +42,17 @@ static int take_clone3_away(_unused_ void **state)
     return prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
+static int status_of(const SpawnRequest *request)
+{
+    Error err = ERROR_INIT;
+    pid_t pid = 0;
+    _cleanup_fd_ int pidfd = -EBADF;
+    assert_int_equal(spawn_process(request, &pid, &pidfd, &err), 0);
+    siginfo_t info = {0};
+    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
+    return info.si_status;
+}
+
 static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
 {
     assert_int_equal(syscall(SYS_clone3, NULL, 0), -1);
@@ -51,14 +64,16 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     (void)snprintf(path, sizeof(path), "%s/cgroup.procs", folder);
     Error err = ERROR_INIT;
     assert_int_equal(file_write(path, "", 0, 0, &err), 0);
-    _cleanup_fd_ int cgroup = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
+    const int input = dup(0), opened = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    const int cgroup = dup2(opened, 0); /* a descriptor as any other */
+    bool inside = false;
     char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"exit 7"}, NULL};
     SpawnRequest request = {.argv = argv,
                             .environment = environ,
                             .output = -EBADF,
                             .channel = -EBADF,
-                            .cgroup = cgroup};
+                            .cgroup = cgroup,
+                            .ret_inside = &inside};
     pid_t pid = 0;
     _cleanup_fd_ int pidfd = -EBADF;
     assert_int_equal(spawn_process(&request, &pid, &pidfd, &err), 0);
@@ -72,19 +87,32 @@ static void a_child_enters_its_cgroup_by_itself(_unused_ void **state)
     size_t n = 0;
     assert_int_equal(file_read(path, 100, &text, &n, &err), 0);
     assert_string_equal(text, "0");
+    assert_true(inside);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* it was the only one */
+    assert_int_equal(setenv("SDTRAIN_FAULT", "spawn.cgroup=eio", 1) | fault_open(&err), 0);
+    assert_int_equal(status_of(&request), 7);
+    assert_false(inside);
+    (void)unsetenv("SDTRAIN_FAULT");
     (void)unlink(path);
-    (void)rmdir(folder);
-}
 
-static int status_of(const SpawnRequest *request)
-{
-    Error err = ERROR_INIT;
-    pid_t pid = 0;
-    _cleanup_fd_ int pidfd = -EBADF;
-    assert_int_equal(spawn_process(request, &pid, &pidfd, &err), 0);
-    siginfo_t info = {0};
-    assert_int_equal(waitid(P_PID, (id_t)pid, &info, WEXITED), 0);
-    return info.si_status;
+    int out[2];
+    assert_int_equal(pipe2(out, O_CLOEXEC) | symlink("/dev/full", path), 0);
+    request.output = out[1];
+    char said[64] = "";
+    const int standard_error = dup(2);
+    assert_int_equal(dup2(out[1], 2), 2); /* its own is placed later */
+    const int status = status_of(&request);
+    assert_int_equal(dup2(standard_error, 2), 2);
+    (void)close(standard_error);
+    assert_int_equal(status, SPAWN_EXEC_FAILED);
+    assert_true(read(out[0], said, sizeof(said) - 1) > 0);
+    assert_string_equal(said, "cannot enter its cgroup: /bin/sh\n");
+    (void)unlink(path);
+    assert_int_equal(status_of(&request), 7); /* without it; and that is said */
+    assert_false(inside);
+    (void)close(out[1]), (void)close(out[0]);
+    (void)rmdir(folder);
+    (void)dup2(input, 0), (void)close(input), (void)close(opened);
 }
 
 static void copy_file(const char *from, const char *to)
@@ -115,6 +143,12 @@ static void an_open_program_outlives_its_file(_unused_ void **state)
                             .channel = channel,
                             .cgroup = -EBADF};
     assert_int_equal(status_of(&request), 1);
+    const int input = dup(0);
+    assert_int_equal(dup2(program, 0), 0);
+    request.program = 0; /* none */
+    assert_int_equal(status_of(&request), 1);
+    assert_int_equal(dup2(input, 0), 0);
+    (void)close(input);
     request.program = program;
     assert_int_equal(status_of(&request), 0);
     (void)close(program);
@@ -212,6 +246,7 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     sigset_t some, before;
     (void)signal(SIGPIPE, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
+    (void)signal(SIGRTMAX, SIG_IGN);
     (void)sigemptyset(&some);
     (void)sigaddset(&some, SIGTERM);
     (void)sigaddset(&some, SIGCHLD);
@@ -235,6 +270,7 @@ static void a_child_has_signals_session_and_descriptors_of_its_own(_unused_ void
     assert_int_equal(sigprocmask(SIG_SETMASK, &before, NULL), 0);
     (void)signal(SIGPIPE, SIG_DFL);
     (void)signal(SIGHUP, SIG_DFL);
+    (void)signal(SIGRTMAX, SIG_DFL);
 }
 
 /* Ranks go before sdtraind when memory runs out; what is asked for above 0 is left to whoever asked. */
@@ -340,6 +376,154 @@ static void without_its_cgroup_a_child_runs_and_it_is_told(_unused_ void **state
     c = begin(-EBADF, &inside);
     assert_false(inside);
     end(&c);
+}
+
+/* A daemon without standard descriptors: each number is a descriptor as any other, and none is left. */
+static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
+{
+    char text[16] = "";
+    bool inside = true;
+    int out[2], pair[2];
+    const int input = dup(0), first = dup(0);
+    (void)close(first);
+    char *argv[] = {(char[]){"/bin/sh"}, (char[]){"-c"}, (char[]){"echo up >&3; echo up"}, NULL};
+    SpawnRequest request = {
+        .argv = argv, .environment = environ, .output = 0, .channel = -EBADF, .cgroup = -EBADF};
+    assert_int_equal(pipe2(out, O_CLOEXEC), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair), 0);
+    request.channel = pair[1];
+    assert_int_equal(dup2(out[1], 0), 0);
+    assert_int_equal(status_of(&request), 0);
+    assert_int_equal(read(out[0], text, sizeof(text)), 3);
+    assert_int_equal(recv(pair[0], text, sizeof(text), MSG_DONTWAIT), 3);
+    request.channel = 0;
+    request.output = out[1];
+    assert_int_equal(dup2(pair[1], 0), 0);
+    assert_int_equal(status_of(&request), 0);
+    assert_int_equal(recv(pair[0], text, sizeof(text), MSG_DONTWAIT), 3);
+    for (size_t i = 0; i < 2; i++)
+        (void)close(out[i]), (void)close(pair[i]);
+
+    request.channel = request.output = -EBADF;
+    argv[2] = (char[]){"read x; exit 5"}; /* its input is there, and empty */
+    assert_int_equal(close(0), 0);
+    errno = EIO;
+    assert_int_equal(status_of(&request), 5);
+    const int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    assert_int_equal(folder, 0);
+    Child c = begin(0, &inside); /* which is no cgroup */
+    assert_false(inside);
+    end(&c);
+    assert_int_equal(dup2(input, 0), 0);
+    assert_int_equal(dup(0), first);
+    (void)close(first), (void)close(input);
+}
+
+/* ---- what is refused ---- */
+
+static const SpawnRequest *refused; /* what is spawned there */
+static int refused_output[2];
+
+/* In a process of its own, in which a system call with that second argument (-1: any) ends with that errno. */
+static int try_without(long number, long second, int error)
+{
+    struct sock_filter code[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)number, 0, second < 0 ? 1 : 3),
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[1])),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (unsigned)second, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    if (second < 0) /* the jump over the look at it */
+        code[2] =
+            (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | (unsigned)error);
+    struct sock_fprog program = {.len = ELEMENTSOF(code), .filter = code};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 ||
+        prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) < 0)
+        return 99;
+    pid_t pid = 0;
+    int pidfd = -EBADF, status = 0;
+    const int r = spawn_process(refused, &pid, &pidfd, NULL);
+    if (r < 0)
+        return -r;
+    return waitpid(pid, &status, 0) == pid && WIFEXITED(status) ? WEXITSTATUS(status) : 98;
+}
+
+static void expect_refusal(long number, long second, int error, int wanted, const char *said)
+{
+    char text[200] = "", *argv[] = {(char[]){"/bin/true"}, NULL};
+    int status = 0;
+    assert_int_equal(pipe2(refused_output, O_CLOEXEC), 0);
+    _cleanup_fd_ int channel = open("/dev/null", O_RDWR | O_CLOEXEC);
+    const SpawnRequest request = {.argv = argv,
+                                  .environment = environ,
+                                  .output = refused_output[1],
+                                  .channel = channel,
+                                  .cgroup = -EBADF};
+    refused = &request;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        (void)dup2(refused_output[1], 2); /* it speaks before its own is placed, too */
+        _exit(try_without(number, second, error));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), wanted);
+    (void)close(refused_output[1]);
+    assert_int_equal(read(refused_output[0], text, sizeof(text) - 1), strlen(said));
+    assert_string_equal(text, said);
+    (void)close(refused_output[0]);
+}
+
+/* A rank that could outlive sdtraind, or that has descriptors of others, does not begin. */
+static void what_cannot_be_made_ready_does_not_begin(_unused_ void **state)
+{
+    expect_refusal(SYS_prctl, SIGKILL, EPERM, SPAWN_EXEC_FAILED,
+                   "cannot tie itself to its parent: /bin/true\n");
+    expect_refusal(SYS_getppid, -1, 0, SPAWN_EXEC_FAILED, ""); /* its parent is another one */
+#ifdef SYS_dup2
+    for (int fd = 0; fd <= 3; fd++)
+        expect_refusal(SYS_dup2, fd, EMFILE, SPAWN_EXEC_FAILED,
+                       "cannot place descriptors for /bin/true\n");
+#endif
+    expect_refusal(SYS_clone3, -1, EAGAIN, EAGAIN, "");
+    expect_refusal(SYS_getpgid, -1, EPERM, 0, ""); /* it would begin */
+}
+
+/* One descriptor more is there each time. */
+static void without_descriptors_nothing_is_started(_unused_ void **state)
+{
+    int status = 0;
+    const pid_t pid = fork();
+    if (pid == 0) {
+        char *argv[] = {(char[]){"/bin/true"}, NULL};
+        const SpawnRequest request = {.argv = argv,
+                                      .environment = environ,
+                                      .program = open("/bin/true", O_PATH | O_CLOEXEC),
+                                      .output = 0,
+                                      .channel = 1,
+                                      .cgroup = -EBADF};
+        for (int fd = request.program + 1; fd < 100; fd++)
+            (void)close(fd);
+        for (rlim_t most = 10; most <= 14; most++) {
+            const struct rlimit limit = {most, 100};
+            pid_t child;
+            int pidfd = -EBADF;
+            Error err = ERROR_INIT;
+            if (setrlimit(RLIMIT_NOFILE, &limit) < 0)
+                _exit(9);
+            const int r = spawn_process(&request, &child, &pidfd, &err);
+            if (most < 14 && (r >= 0 || !strstr(err.text, "cannot prepare descriptors")))
+                _exit((int)most);
+            if (most == 14 && (r < 0 || waitpid(child, NULL, 0) != child))
+                _exit((int)most);
+        }
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
 }
 
 static void what_cannot_be_executed_says_so(_unused_ void **state)
@@ -456,6 +640,9 @@ int main(void)
         cmocka_unit_test(a_child_has_no_capability),
         cmocka_unit_test(a_child_does_not_outlive_its_parent),
         cmocka_unit_test(without_its_cgroup_a_child_runs_and_it_is_told),
+        cmocka_unit_test(descriptor_0_is_one_and_none_is_left),
+        cmocka_unit_test(what_cannot_be_made_ready_does_not_begin),
+        cmocka_unit_test(without_descriptors_nothing_is_started),
         cmocka_unit_test(what_cannot_be_executed_says_so),
         cmocka_unit_test_setup(a_child_enters_its_cgroup_by_itself, take_clone3_away),
     };

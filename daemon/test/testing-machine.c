@@ -64,7 +64,7 @@ int process_watch(Process *p, const ProcessEvents *events)
     return machine_of(p->needs)->cannot_watch ? -ENOSPC : 0;
 }
 
-void process_deafen(_unused_ Process *p) {}
+void process_deafen(Process *p) { trainer_of(p)->deafened = true; }
 void process_kill(const Process *p) { trainer_of(p)->killed = true; }
 
 bool process_reap(Process *p, siginfo_t *ret)
@@ -89,7 +89,11 @@ bool process_is_gone(const Process *p, _unused_ const char *run_dir, bool (*is_o
     return p->exited && !trainer_of(p)->leaves;
 }
 
-void process_await_exit(_unused_ const Process *p, _unused_ int timeout_msec) {}
+void process_await_exit(const Process *p, int timeout_msec)
+{
+    assert_int_equal(timeout_msec, RANK_KILL_CONFIRM_MSEC);
+    machine_of(p->needs)->n_awaited++;
+}
 
 void process_close(Process *p)
 {
@@ -154,12 +158,18 @@ struct RankLog {
 };
 
 char pruned[RECORD_JOB_MAX + 1], newest_log_dir[CONFIG_PATH_MAX];
-int64_t newest_log_bytes;
+char newest_log_job[RECORD_JOB_MAX + 1];
+int64_t newest_log_bytes, newest_log_generation;
+int newest_log_rank;
+static int n_logs;
 
-int rank_log_new(_unused_ sd_event *event, const char *log_dir, _unused_ const char *job,
-                 _unused_ int64_t generation, _unused_ int rank, int64_t max_bytes,
-                 int *ret_write_fd, RankLog **ret, _unused_ Error *err)
+int rank_log_new(_unused_ sd_event *event, const char *log_dir, const char *job, int64_t generation,
+                 int rank, int64_t max_bytes, int *ret_write_fd, RankLog **ret, _unused_ Error *err)
 {
+    n_logs++;
+    (void)snprintf(newest_log_job, sizeof(newest_log_job), "%s", job);
+    newest_log_generation = generation;
+    newest_log_rank = rank;
     *ret_write_fd = PIPE;
     *ret = newest_log = calloc(1, sizeof(**ret));
     assert_non_null(*ret);
@@ -171,6 +181,7 @@ int rank_log_new(_unused_ sd_event *event, const char *log_dir, _unused_ const c
 
 RankLog *rank_log_free(RankLog *log)
 {
+    n_logs -= log != NULL;
     free(log);
     return NULL;
 }
@@ -195,6 +206,8 @@ void prints(Machine *machine, int slot, const char *line)
     assert_non_null(t->process);
     (void)snprintf(t->log->waiting, sizeof(t->log->waiting), "%s", line);
 }
+
+void machine_end(void) { assert_int_equal(n_logs, 0); }
 
 /* ---- what the test says ---- */
 

@@ -655,6 +655,7 @@ void seams_end(void)
 {
     assert_int_equal(n_calls, 0);
     time_end();
+    machine_end();
     for (size_t i = 0; i < WATCHES_MAX; i++)
         assert_null(watches[i]);
     for (size_t i = 0; i < LEASES_MAX; i++)

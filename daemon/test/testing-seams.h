@@ -26,6 +26,8 @@ void seams_end(void);
 /* Their part in testing-time.c. */
 void time_begin(void);
 void time_end(void);
+/* Its part in testing-machine.c. */
+void machine_end(void);
 
 /* ---- time ---- */
 
@@ -108,6 +110,7 @@ typedef struct FakeTrainer {
     Process *process;      /* NULL: none was started in this slot, or its rank is gone */
     bool killed;           /* it got SIGKILL */
     bool leaves;           /* something that it started lives on */
+    bool deafened;         /* its channel is not heard any more */
     bool hung_up;          /* it closed its end of the channel */
     bool deaf;             /* it does not read: the channel is full */
     int status;            /* of its end: exit code, or -signal; ENDS_NOT: it lives */
@@ -125,6 +128,7 @@ typedef struct FakeTrainer {
 typedef struct Machine {
     RankNeeds ranks;                                                /* is handed to the node */
     int n_started;                                                  /* trainers */
+    int n_awaited;                                                  /* ends that were waited for */
     bool cannot_start, cannot_watch;                                /* a process: it is refused */
     FakeTrainer trainers[RECORD_SLOTS_MAX];                         /* by slot */
     void (*check_program)(const ProcessProgram *program, int slot); /* NULL: it is as it is */
@@ -140,8 +144,9 @@ void prints(Machine *machine, int slot, const char *line);
 /* The job whose old logs were removed last. */
 extern char pruned[RECORD_JOB_MAX + 1];
 /* What the last rank that was started was given for its log. */
-extern char newest_log_dir[CONFIG_PATH_MAX];
-extern int64_t newest_log_bytes;
+extern char newest_log_dir[CONFIG_PATH_MAX], newest_log_job[RECORD_JOB_MAX + 1];
+extern int64_t newest_log_bytes, newest_log_generation;
+extern int newest_log_rank;
 /* The message waits in the channel; type CHANNEL_TYPES is none. It gets the trainer's generation; its spec is not
  * taken along. */
 void writes_message(Machine *machine, int slot, ChannelMessage message);

@@ -9,7 +9,7 @@
 
 static bool is_watched(const Rank *rank)
 {
-    return rank && rank->local && !rank->local->over && !rank->process.exited && !rank->killing;
+    return rank->local && !rank->local->over && !rank->process.exited && !rank->killing;
 }
 
 static bool is_behind(const Watchdog *a, const Watchdog *b)
@@ -19,13 +19,12 @@ static bool is_behind(const Watchdog *a, const Watchdog *b)
 
 static bool waits_for_another(const Workload *w, const Rank *rank)
 {
-    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {
-        const Rank *other = w->slots.of[i];
-        if (other != rank && is_watched(other) && other->local == rank->local &&
+    const Rank *other;
+    SLOTS_FOREACH (&w->slots, other)
+        if (is_watched(other) && other->local == rank->local &&
             other->watchdog.stage != STAGE_READY && is_behind(&other->watchdog, &rank->watchdog))
             return true;
-    }
-    return false;
+    return false; /* nobody is behind himself */
 }
 
 static void declare_hung(Rank *rank, uint64_t now_usec)
@@ -55,18 +54,18 @@ void hang_check(Workload *w, uint64_t now_usec, uint64_t stood_still_usec)
                                    .startup_usec = (uint64_t)(c->startup_sec * 1e6),
                                    .save_usec = (uint64_t)(c->save_sec * 1e6),
                                    .factor = c->hang_factor};
-    Rank *hung[RECORD_SLOTS_MAX];
-    size_t n_hung = 0;
-    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {
-        Rank *rank = w->slots.of[i];
+    uint64_t hung = 0; /* slots */
+    Rank *rank;
+    SLOTS_FOREACH (&w->slots, rank) {
         if (!is_watched(rank))
             continue;
         if (stood_still_usec > 0)
             watchdog_forgive(&rank->watchdog, stood_still_usec);
         else if (watchdog_is_hung(&rank->watchdog, &limits, now_usec) &&
                  !waits_for_another(w, rank))
-            hung[n_hung++] = rank;
+            hung |= UINT64_C(1) << rank->slot;
     }
-    for (size_t i = 0; i < n_hung; i++)
-        declare_hung(hung[i], now_usec);
+    SLOTS_FOREACH (&w->slots, rank)
+        if (hung >> rank->slot & 1)
+            declare_hung(rank, now_usec);
 }

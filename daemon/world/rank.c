@@ -47,8 +47,9 @@ static bool is_ours(void *userdata, pid_t pid)
     const Workload *w = userdata;
     const RankNeeds *needs = w->needs.ranks;
     bool ours = needs->is_other_child(needs->userdata, pid);
-    for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++)
-        ours |= w->slots.of[i] && w->slots.of[i]->process.pid == pid;
+    const Rank *rank;
+    SLOTS_FOREACH (&w->slots, rank)
+        ours |= rank->process.pid == pid;
     return ours;
 }
 
@@ -76,7 +77,6 @@ static void on_rank_timer(void *userdata)
 static void expect_clear(Rank *rank)
 {
     assert(rank->killing || rank->process.exited);
-    timer_stop(&rank->timer);
     timer_start(rank->workload->needs.timers, &rank->timer, RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC,
                 on_rank_timer, rank);
 }
@@ -193,7 +193,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
     const ProcessEvents events = {.userdata = rank, .heard = on_heard, .moved = on_moved};
     r = process_watch(&rank->process, &events);
     if (r < 0) { /* without its events it would be lost to us */
-        rank_kill(rank, "cannot watch it: %s", strerror(-r));
+        rank_kill(rank, "cannot watch it");
         return error_errno(err, r, "cannot watch rank %d", rank->rank);
     }
     rank_send_alive(rank, workload_alive_usec(w));

@@ -55,17 +55,19 @@ Rank *slots_rank_of(const LocalWorld *local, const LocalRank *local_rank)
 
 Rank *slots_rank_of_process(const SlotTable *slots, pid_t pid)
 {
-    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
-        if (slots->of[i] && !slots->of[i]->process.exited && slots->of[i]->process.pid == pid)
-            return slots->of[i];
+    Rank *rank;
+    SLOTS_FOREACH (slots, rank)
+        if (!rank->process.exited && rank->process.pid == pid)
+            return rank;
     return NULL;
 }
 
 uint64_t slots_busy(const SlotTable *slots)
 {
     uint64_t busy = 0;
-    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
-        busy |= slots->of[i] ? UINT64_C(1) << i : 0;
+    const Rank *rank;
+    SLOTS_FOREACH (slots, rank)
+        busy |= bit_of(rank);
     assert((slots->lost & ~busy) == 0);
     return busy;
 }
@@ -74,21 +76,19 @@ bool slots_have_living(const SlotTable *slots) { return (slots_busy(slots) & ~sl
 
 void slots_kill_all(SlotTable *slots, const char *why)
 {
-    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
-        if (slots->of[i])
-            rank_kill(slots->of[i], "%s", why);
+    Rank *rank;
+    SLOTS_FOREACH (slots, rank)
+        rank_kill(rank, "%s", why);
 }
 
 void slots_end(SlotTable *slots)
 {
     slots_kill_all(slots, "sdtraind ends");
-    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++) {
-        Rank *rank = slots->of[i];
-        if (!rank)
-            continue;
+    Rank *rank;
+    SLOTS_FOREACH (slots, rank) {
         if (!rank->lost)
             rank_await_exit(rank); /* the keeper takes what is left */
-        slots->of[i] = NULL;
+        slots->of[rank->slot] = NULL;
         (void)rank_free(rank); /* NULL always */
     }
 }

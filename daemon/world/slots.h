@@ -32,6 +32,12 @@ typedef struct SlotTable {
     char submissions[RECORD_SLOTS_MAX][SUBMISSION_BYTES];
 } SlotTable;
 
+/* For each rank that has a slot, from slot 0 on: a Rank * that is declared before. */
+#define SLOTS_FOREACH(slots, rank)                                                                 \
+    for (size_t _slot = 0; _slot < RECORD_SLOTS_MAX; _slot++)                                      \
+        if (!((rank) = (slots)->of[_slot])) {                                                      \
+        } else
+
 /* The slot of the rank must be clear. */
 void slots_put(SlotTable *slots, Rank *rank);
 /* Nothing of the rank lives any more: its slot is clear, and the caller owns the rank. */

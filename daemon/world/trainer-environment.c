@@ -19,25 +19,28 @@ static char *paths_variable(const char *name, json_t *prefixes)
     return memory_format("%s=%s", name, text);
 }
 
+static bool begins_as_one(const char *variable, const char *const *list)
+{
+    for (; *list; list++)
+        if (strncmp(variable, *list, strlen(*list)) == 0)
+            return true;
+    return false;
+}
+
 char **trainer_environment_new(char *const *ours, const DaemonConfig *config, int slot)
 {
     static const char *const dropped[] = {"SDTRAIN_", "NOTIFY_SOCKET=",  "WATCHDOG_",
                                           "LISTEN_",  "JOURNAL_STREAM=", "INVOCATION_ID=",
-                                          "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY="};
-    static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_"};
+                                          "MAINPID=", "OMP_DYNAMIC=",    "CREDENTIALS_DIRECTORY=",
+                                          NULL};
+    static const char *const kept[] = {"SDTRAIN_LOG=", "SDTRAIN_S3_", NULL};
     size_t n_ours = 0, n = 0;
     while (ours[n_ours])
         n_ours++;
     char **list = memory_zeroed(n_ours + CONFIG_ENVIRONMENT_MAX + OWN_MAX, sizeof(*list));
-    for (char *const *one = ours; *one; one++) {
-        bool drop = false;
-        for (size_t i = 0; i < ELEMENTSOF(dropped); i++)
-            drop = drop || strncmp(*one, dropped[i], strlen(dropped[i])) == 0;
-        for (size_t i = 0; i < ELEMENTSOF(kept); i++)
-            drop = drop && strncmp(*one, kept[i], strlen(kept[i])) != 0;
-        if (!drop)
+    for (char *const *one = ours; *one; one++)
+        if (!begins_as_one(*one, dropped) || begins_as_one(*one, kept))
             list[n++] = memory_text(*one);
-    }
     if (slot >= 0) {
         char mark[600];
         orphans_mark(mark, sizeof(mark), config->run_dir, slot);
@@ -59,7 +62,7 @@ char **trainer_environment_new(char *const *ours, const DaemonConfig *config, in
 
 void trainer_environment_freep(char ***list)
 {
-    for (char **one = *list; one && *one; one++)
+    for (char **one = *list; *one; one++)
         free(*one);
     free(*list);
 }
