@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-leaks.h - for tests: a life that is lived again and again leaves no memory behind. It needs no sanitizer, so that
- * a free() that is forgotten is seen by each build.
+/* testing-leaks.h - for tests: a life that is lived again and again leaves no memory behind. It needs no sanitizer, so
+ * that a free() that is forgotten is seen by each build.
  *
  * Ownership: none.
  * Units:     bytes.

@@ -76,9 +76,14 @@ static int marked_slot(pid_t pid, const char *run_dir)
     int slot = -1;
     _cleanup_free_ char *text = is_own(pid) ? read_proc(pid, "environ", &n_bytes) : NULL;
     const int n = snprintf(mark, sizeof(mark), ORPHANS_VARIABLE "=%s:", run_dir);
-    for (size_t at = 0; text && at < n_bytes; at += strlen(text + at) + 1)
-        if (strncmp(text + at, mark, (size_t)n) == 0)
-            slot = (int)strtol(text + at + n, NULL, 10);
+    for (size_t at = 0; text && at < n_bytes; at += strlen(text + at) + 1) {
+        char *end;
+        if (strncmp(text + at, mark, (size_t)n) != 0)
+            continue;
+        const long number = strtol(text + at + n, &end, 10);
+        if (end > text + at + n && !*end) /* else it is of a folder with a colon in its name */
+            slot = (int)number;
+    }
     return slot;
 }
 
@@ -126,9 +131,11 @@ static int kill_left(const char *run_dir, RankSessions *sessions, int *ret_pidfd
     int n = 0;
     struct dirent *entry;
     while ((entry = readdir(proc))) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10); /* 0 is no process that can be opened */
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 1 || pid == getpid()) /* the machine's init is nobody's orphan */
+            continue;
         _cleanup_fd_ int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (pidfd < 0 || pid == getpid() || !is_left(pid, run_dir, sessions))
+        if (pidfd < 0 || !is_left(pid, run_dir, sessions))
             continue;
         (void)syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0); /* it may be gone */
         if (n++ == 0)
@@ -284,8 +291,8 @@ int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *us
     int n = 0;
     struct dirent *entry;
     while ((entry = readdir(proc))) {
-        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10); /* 0 has no parent */
-        if (place_of(pid).parent != getpid() || is_ours(userdata, pid))
+        pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
+        if (pid <= 1 || place_of(pid).parent != getpid() || is_ours(userdata, pid))
             continue;
         /* one look: a process that executes has no environment for a moment, and is not of another slot for that */
         const int marked = marked_slot(pid, run_dir);

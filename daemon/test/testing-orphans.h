@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-orphans.h - real processes with and without marks for the tests of orphans.c, and a clock, a cgroup, a poll and
- * a SIGKILL that do what the test says.
+/* testing-orphans.h - real processes with and without marks for the tests of orphans.c, and a clock, a cgroup, a poll
+ * and a SIGKILL that do what the test says.
  *
  * A program that links testing-orphans.c wraps clock_boottime_usec(), nanosleep(), open(), poll(), cgroup_destroy(),
  * syscall() and kill(). None of them ends a process that the test has not begun: the program ends first.

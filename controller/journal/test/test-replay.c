@@ -50,7 +50,7 @@ static int begin(void **state)
     life_open(s, LIFE_LARGE);
     life_begin_job(s);
     life_lose_a_rank(s, 1);
-    life_end_journal(s);
+    json_decref(life_end_journal(s));
     assert_int_equal(file_read(s->path, 1 << 24, &text, &n_text, &err), 0);
     n_lines = 0;
     for (const char *at = text; *at; at = strchr(at, '\n') + 1) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-data-alloc.c - each allocation fails in turn while a loader is made and while a sample is read: it is said, nothing
- * leaks, and what is made afterwards loads as if nothing had been. */
+/* test-data-alloc.c - each allocation fails in turn while a loader is made and while a sample is read: it is said,
+ * nothing leaks, and what is made afterwards loads as if nothing had been. */
 #include "base/log.h"
 #include "base/test/testing-alloc.h"
 #include "base/test/testing-leaks.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reads.c - when the loader lets reads of a far store begin and go on, how far ahead it expects shards, and what it
- * gives back: each is seen by the store's own counts, and no test needs an event that the loader might get by luck. */
+/* test-reads.c - when the loader lets reads of a far store begin and go on, how far ahead it expects shards, and what
+ * it gives back: the store's own counts show each, and no test needs an event that the loader might get by luck. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "store/test/testing-far.h"
