@@ -66,6 +66,21 @@ static void wait_for_reads(int n_reads, int n_under_way)
     }
 }
 
+/* Waits until so many reads that are not of tables have begun, and one of all is under way. */
+static void wait_for_ranges(int n_ranges)
+{
+    static const struct timespec pause = {0, 1000000};
+    const uint64_t until = clock_monotonic_usec() + WAIT_SEC * USEC_PER_SEC;
+    while (atomic_load(&far->reads) - atomic_load(&far->tables) != n_ranges ||
+           atomic_load(&far->under_way) != 1) {
+        if (clock_monotonic_usec() > until)
+            fail_msg("%d ranges have begun, not %d, and %d reads are under way",
+                     atomic_load(&far->reads) - atomic_load(&far->tables), n_ranges,
+                     atomic_load(&far->under_way));
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 static Loader *load(const Fixture *f, Dataset *dataset, int64_t step)
 {
     Error err = ERROR_INIT;
@@ -119,11 +134,9 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     }
     far_fault(name, 1, 0, FAR_HELD);
     Loader *loader = load(&f, dataset, step);
-    get(loader, step); /* all of the ring's one slot */
-    const int tables = atomic_load(&far->tables);
-    wait_for_reads(0, 1); /* that table alone is missing */
+    get(loader, step);                              /* all of the ring's one slot */
+    wait_for_ranges(STD_FIRST + GRAIN + AHEAD - 1); /* only that table is missing */
     const int before = atomic_load(&far->reads);
-    assert_int_equal(before - tables, STD_FIRST + GRAIN + AHEAD - 1);
     atomic_store(&far->released, true);
     wait_for_reads(before + 1, 0);
     loader_free(loader);
