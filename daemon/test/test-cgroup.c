@@ -180,7 +180,7 @@ static int set_up(_unused_ void **state)
                    root);
     set_text(path_in(root, "mountinfo"), line);
     set_text(path_in(root, "own"), "10::/other\n9:cpu:/cpu\n0::" UNDER "\n");
-    assert_int_equal(folder_make(path_in(root, UNDER + 1), &err), 0);
+    assert_int_equal(folder_make(path_in(root, &UNDER[1]), &err), 0);
     if (cgroup_open(&base, RUN_DIR, &err) < 0)
         fail_msg("%s", err.text);
     return 0;
@@ -386,7 +386,7 @@ static void all_of_it_is_ended_and_removed(_unused_ void **state)
     assert_false(is_there(base.path));
     assert_int_equal(cgroup_destroy(&base, &err), 0); /* there is none */
     assert_int_equal(n_polls + n_pauses, 5);
-    assert_true(is_there(path_in(root, UNDER + 1)));
+    assert_true(is_there(path_in(root, &UNDER[1])));
 }
 
 /* A daemon without a standard input, and one that ends and begins for years. */

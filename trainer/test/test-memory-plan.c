@@ -14,7 +14,7 @@ static MemoryPlan plan_of(JobDevice device, bool blocking, bool ema, int zero_st
 {
     Error err = ERROR_INIT;
     UnetConfig config;
-    MemoryPlan plan;
+    MemoryPlan plan = {0};
     Dataset *dataset;
     Job *job = testing_job_parse(files.text);
     job->train.device = device;

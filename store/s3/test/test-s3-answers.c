@@ -192,8 +192,8 @@ static void what_does_not_say_that_all_are_deleted_says_nothing(void **state)
     Error err = ERROR_INIT;
     static const char *const not_all[] = {
         "<DeleteResult><Error><Key>p/b</Key><Code>InternalError</Code></Error></DeleteResult>",
-        "<DeleteResult><Error><Key>p/b</Key><Code>NoSuchKey</Code></Error>"
-        "<Error><Key>p/c</Key><Code>AccessDenied</Code></Error></DeleteResult>",
+        ("<DeleteResult><Error><Key>p/b</Key><Code>NoSuchKey</Code></Error>"
+         "<Error><Key>p/c</Key><Code>AccessDenied</Code></Error></DeleteResult>"),
         "<DeleteResult><Error><Code>SlowDown</Code></Error></DeleteResult>",
     };
     for (size_t i = 0; i < ELEMENTSOF(no_answers) + ELEMENTSOF(not_all); i++) {
