@@ -21,7 +21,7 @@ static inline int64_t leaks_in_use(void)
     return (int64_t)(info.uordblks + info.hblkhd);
 }
 
-/* What malloc() keeps for itself grows with the first lives alone. */
+/* The memory that malloc() keeps for itself grows only with the first lives. */
 static inline void leaks_none(void (*life)(void *), void *arg)
 {
     for (int i = 0; i < LEAKS_LIVES / 10; i++)

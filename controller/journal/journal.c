@@ -250,8 +250,8 @@ static void write_end(Journal *journal, const Event *event, const char *key, jso
     (void)json_object_del(journal->present, key); /* it may never have been there */
 }
 
-/* A value that no line can hold, with a zero or no UTF-8, is no record. What is written instead ends with a character
- * that keeps it unreadable. */
+/* A value that no line can hold, with a zero or bytes that are not UTF-8, is not a record either. The text that is
+ * written in its place ends with a character that keeps it unreadable. */
 static json_t *value_json(const char *value, size_t n_value)
 {
     json_t *whole = memchr(value, 0, n_value) ? NULL : json_stringn(value, n_value);

@@ -444,7 +444,7 @@ static void what_stays_busy_is_told(_unused_ void **state)
     assert_false(is_there(slot_folder(0)));
 }
 
-/* Only slots are ours to remove; what else lies there is no reason to wait. */
+/* Only slots are ours to remove; nobody waits for other folders there. */
 static void what_is_no_slot_stays(_unused_ void **state)
 {
     Error err = ERROR_INIT;

@@ -195,7 +195,7 @@ static void who_is_too_far_behind_is_set_to_the_tail(_unused_ void **state)
     expect("y\n", most, true);
 }
 
-/* ---- what is no log, and what fails ---- */
+/* ---- files that are not logs, and calls that fail ---- */
 
 static void lines_are_whole_where_they_can_be(_unused_ void **state)
 {

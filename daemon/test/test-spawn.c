@@ -364,7 +364,7 @@ static void a_child_does_not_outlive_its_parent(_unused_ void **state)
         (void)close(fds[k]);
 }
 
-/* A folder that is no cgroup, or a cgroup that takes nobody in. */
+/* A folder that is not a cgroup, or a cgroup that takes nobody in. */
 static void without_its_cgroup_a_child_runs_and_it_is_told(_unused_ void **state)
 {
     bool inside = true;

@@ -299,7 +299,7 @@ static void check_non_finite(Device *device, DataType type, size_t n, size_t ski
     floats_free((float *)(void *)count, 32);
 }
 
-/* One value alone that is not finite, at each place of a pack and of what is left behind packs. */
+/* A single value that is not finite, at each place of a pack and of the rest behind packs. */
 static void check_each_place(Device *device, DataType type, size_t n)
 {
     static const uint32_t bad[][3] = {{0x7f800000, 0xff800000, 0x7f800001},

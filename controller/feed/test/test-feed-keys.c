@@ -325,7 +325,7 @@ static void a_job_file_that_is_refused_is_a_fact(_unused_ void **state)
     }
 }
 
-/* What stays would grow with each life. The sanitizers have no such figure, and look for themselves. */
+/* Memory that stays would grow with each life. The sanitizers have no such figure, and look for themselves. */
 static void nothing_stays_in_memory(_unused_ void **state)
 {
     size_t n_bytes[8];

@@ -195,7 +195,7 @@ static void what_is_lost_is_said(void **state)
     assert_int_equal(seen.n_heads, 2);
 }
 
-/* Who ends before a part could begin says it, too. */
+/* A controller that ends before a part could begin says so, too. */
 static void what_is_lost_at_the_end_is_said(void **state)
 {
     Life *s = *state;

@@ -87,7 +87,7 @@ static void come_again(Life *s, int64_t term)
     life_tick(s);
 }
 
-/* Of leadership a part has the last word alone: none if it was lost, and the newest term. */
+/* A part has only the last word on leadership: none if it was lost, and the newest term. */
 static void who_was_deposed_leads_again(void **state)
 {
     Life *s = *state;
@@ -151,7 +151,7 @@ static void an_answer_to_an_earlier_term_ends_nothing(void **state)
     assert_int_equal(seen.n_unfit, 1);
 }
 
-/* What was under way when leadership was lost is not any more, though no answer comes. */
+/* A decision that was under way when leadership was lost is under way no more, though its answer never comes. */
 static void a_lost_term_has_nothing_under_way(void **state)
 {
     Life *s = *state;
@@ -300,7 +300,7 @@ static void many_records_have_room(void **state)
     assert_int_equal(seen.n_unfit, 0);
 }
 
-/* What stays would grow with each life. The sanitizers have no such figure, and look for themselves. */
+/* Memory that stays would grow with each life. The sanitizers have no such figure, and look for themselves. */
 static void nothing_stays_in_memory(_unused_ void **state)
 {
     size_t n_bytes[6];

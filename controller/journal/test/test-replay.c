@@ -269,7 +269,7 @@ static void a_line_without_an_end(void **state)
     assert_non_null(strstr(err.text, "the line is longer than 16 MiB"));
 }
 
-/* What stays would grow with each replay that ends early. The sanitizers have no such figure. */
+/* Memory that stays would grow with each replay that ends early. The sanitizers have no such figure. */
 static void nothing_stays_in_memory(void **state)
 {
     const Life *s = *state;

@@ -256,7 +256,7 @@ static void see_markers(FakeKind kind, const S3Request *request)
     }
 }
 
-/* Of one name, on three pages; and a server that names the last key alone. */
+/* Uploads of one name lie on three pages, and one server names only the last key. */
 static void uploads_of_one_name_are_on_many_pages(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -275,7 +275,7 @@ static void uploads_of_one_name_are_on_many_pages(_unused_ void **state)
     assert_int_equal(n_ids, 0);
 }
 
-/* Not all servers say the time: ours counts then. A key of another prefix is no answer. */
+/* Not all servers say the time: ours counts then. A key of another prefix is not an answer. */
 static void a_list_without_a_date_is_as_old_as_our_clock_says(_unused_ void **state)
 {
     Error err = ERROR_INIT;

@@ -78,7 +78,7 @@ static void hold_lease(int64_t ttl_sec)
     reply_grant_of(77, ttl_sec);
 }
 
-/* ---- what is no answer ---- */
+/* ---- messages that are not answers ---- */
 
 typedef enum NoAnswer { ENDED_WELL, NOTHING, BYTES, RESET, REFUSED, SILENCE, NO_ANSWERS } NoAnswer;
 

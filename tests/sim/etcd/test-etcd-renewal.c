@@ -207,7 +207,7 @@ static void one_answer_of_two_renews_nothing(_unused_ void **state)
     assert_int_equal(seen.n_lost, 0);
 }
 
-/* An answer that comes again counts for the renewal of before alone. */
+/* An answer that comes again counts only for the renewal of before. */
 static void an_answer_counts_once(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);

@@ -15,7 +15,7 @@ enum { GENERATION = 1, SAVES = 2 };
 static char folder[] = "/tmp/test-snapshot-orders-XXXXXX";
 static Hash digests[SAVES + 2];
 
-/* Each number becomes that of another step, on the compute lane alone: nothing else is waited for. */
+/* Each number becomes that of another step, on the compute lane: only that lane is waited for. */
 static void write_state(TrainState *state, const TrainState *next)
 {
     const size_t n_bytes = (size_t)state->layout.n_elements * sizeof(float);

@@ -7,6 +7,7 @@
 #include "trainer/comm/meet.h"
 #include "trainer/comm/proof.h"
 #include "trainer/comm/test/testing-clock.h"
+#include "trainer/comm/test/testing-dial.h"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -14,31 +15,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-
-#define MINUTE (60 * USEC_PER_SEC)
-
-static const uint8_t secret[COMM_SECRET_BYTES] = {1, 2, 3};
-static const CommKey key = {.generation = 7, .secret = secret};
-
-static uint64_t in(uint64_t usec) { return clock_boottime_usec() + usec; }
-
-static int dial(const char *address)
-{
-    Error err = ERROR_INIT;
-    struct addrinfo *to = NULL;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    assert_true(fd >= 0);
-    assert_int_equal(address_resolve(address, true, &to, &err), 0);
-    assert_int_equal(connect(fd, to->ai_addr, to->ai_addrlen), 0);
-    freeaddrinfo(to);
-    return fd;
-}
-
-static bool has_ended(int fd)
-{
-    char byte;
-    return recv(fd, &byte, 1, 0) <= 0;
-}
 
 static CommOptions options_of(int rank, int size)
 {

@@ -258,7 +258,7 @@ static void ranks_that_do_not_answer_end_the_step(_unused_ void **state)
     small_close(&small);
 }
 
-/* The time of a step's collectives is told, of that step alone. */
+/* The time of a step's collectives is reported, and only that step's. */
 static void the_time_of_collectives_is_counted(_unused_ void **state)
 {
     Small small;
