@@ -6,13 +6,13 @@
 #include "base/clock.h"
 #include "base/half.h"
 #include "base/log.h"
+#include "data/index-open.h"
+#include "data/mds/mds-writer.h"
+#include "data/mds/npy.h"
 #include "encoders/codec.h"
 #include "encoders/hashed-text.h"
 #include "prep/openclipart-pictures.h"
 #include "prep/picture.h"
-#include "trainer/data/index-open.h"
-#include "trainer/data/mds/mds-writer.h"
-#include "trainer/data/mds/npy.h"
 
 #include <pthread.h>
 #include <stdatomic.h>

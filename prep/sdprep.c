@@ -4,11 +4,11 @@
 #include "base/half.h"
 #include "base/log.h"
 #include "base/printable.h"
+#include "data/index-open.h"
+#include "data/stream/shards.h"
 #include "prep/encode/decoders.h"
 #include "prep/encode/encode.h"
 #include "prep/openclipart.h"
-#include "trainer/data/index-open.h"
-#include "trainer/data/stream/shards.h"
 
 #include <getopt.h>
 #include <inttypes.h>

@@ -15,10 +15,10 @@
  */
 #pragma once
 
+#include "data/loader.h"
+#include "nn/network.h"
+#include "nn/schedule.h"
 #include "protocol/job.h"
-#include "trainer/data/loader.h"
-#include "trainer/nn/network.h"
-#include "trainer/nn/schedule.h"
 
 typedef struct GrainWork GrainWork;
 

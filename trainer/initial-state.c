@@ -3,11 +3,11 @@
 #include "trainer/initial-state.h"
 
 #include "base/half.h"
+#include "nn/weights/weights-match.h"
 #include "trainer/begin/begin.h"
 #include "trainer/device-exit.h"
 #include "trainer/start-times.h"
 #include "trainer/state/device-staging.h"
-#include "trainer/weights/weights-match.h"
 
 #include <string.h>
 

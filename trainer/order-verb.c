@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* order-verb.c - `sdtrainer order`: which samples a step trains, on which grain and rank. */
 #include "base/log.h"
+#include "data/dataset.h"
 #include "protocol/exit-code.h"
-#include "trainer/data/dataset.h"
 #include "trainer/grain.h"
 #include "trainer/run.h"
 #include "trainer/state/update.h"

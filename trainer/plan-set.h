@@ -22,10 +22,10 @@
  */
 #pragma once
 
+#include "nn/network.h"
 #include "protocol/exit-code.h"
 #include "store/store.h"
 #include "trainer/daemon-link.h"
-#include "trainer/nn/network.h"
 
 typedef struct PlanSetNeeds {
     Store *store; /* of checkpoint.uri */

@@ -3,10 +3,10 @@
  * this machine's GPU. */
 #include "base/file.h"
 #include "base/log.h"
+#include "data/dataset-look.h"
 #include "protocol/exit-code.h"
 #include "store/store.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/data/dataset-look.h"
 #include "trainer/device-exit.h"
 #include "trainer/plan-set.h"
 #include "trainer/plan/memory-plan.h"

@@ -7,11 +7,11 @@
 #include "ctl/export/interrupt.h"
 #include "ctl/export/pipeline-configs.h"
 #include "ctl/export/weights.h"
+#include "data/encoder-facts.h"
 #include "encoders/networks/model-copy.h"
 #include "encoders/networks/model-fit.h"
 #include "encoders/networks/model-tokenizer.h"
 #include "protocol/unet-config.h"
-#include "trainer/data/encoder-facts.h"
 
 #include <fcntl.h>
 #include <limits.h>

@@ -6,10 +6,10 @@
 #include "base/json-diff.h"
 #include "base/json.h"
 #include "base/memory.h"
+#include "data/dataset-terms.h"
+#include "data/index-open.h"
 #include "protocol/unet-config.h"
 #include "trainer/checkpoint/format/manifest.h"
-#include "trainer/data/dataset-terms.h"
-#include "trainer/data/index-open.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "ctl/model.h"
-#include "trainer/data/dataset-look.h"
+#include "data/dataset-look.h"
 #include "trainer/plan/memory-plan.h"
 
 enum { JOB_MEMORY_WORLDS = 40 };

@@ -11,7 +11,7 @@
 
 #include "ctl/job/memory.h"
 #include "ctl/model.h"
-#include "trainer/data/dataset-look.h"
+#include "data/dataset-look.h"
 
 /* model: NULL where no cluster was asked. */
 void job_notes_print(const Job *job, const DatasetLook *look, const JobMemory *memory,

@@ -13,12 +13,12 @@
 #include "ctl/job/watch.h"
 #include "ctl/model.h"
 #include "ctl/waiting.h"
+#include "data/dataset-look.h"
+#include "data/index-open.h"
 #include "protocol/owner.h"
 #include "store/store.h"
 #include "store/try.h"
 #include "trainer/begin/begin.h"
-#include "trainer/data/dataset-look.h"
-#include "trainer/data/index-open.h"
 
 #include <limits.h>
 #include <string.h>

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "trainer/data/mds/npy.h"
+#include "data/mds/npy.h"
 
 #include <pty.h>
 #include <signal.h>

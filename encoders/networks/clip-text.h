@@ -13,7 +13,7 @@
 #pragma once
 
 #include "encoders/networks/clip-text-config.h"
-#include "trainer/nn/tape.h"
+#include "nn/tape.h"
 
 /* ids: [n][max_position_embeddings] int32_t, each below vocab_size. out: [n][max_position_embeddings][hidden_size]. */
 typedef struct ClipTextValues {

@@ -4,8 +4,8 @@
 
 #include "base/bits.h"
 #include "base/half.h"
+#include "nn/weights/weights-match.h"
 #include "store/safetensors.h"
-#include "trainer/weights/weights-match.h"
 
 #include <string.h>
 

@@ -16,8 +16,8 @@
 #pragma once
 
 #include "base/hash.h"
+#include "nn/tape.h"
 #include "store/store.h"
-#include "trainer/nn/tape.h"
 
 typedef enum ModelKind { MODEL_VAE, MODEL_TEXT_ENCODER } ModelKind;
 

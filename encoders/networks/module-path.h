@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "trainer/nn/parameters.h"
+#include "nn/parameters.h"
 
 #include <stdarg.h>
 #include <stdio.h>

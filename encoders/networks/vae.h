@@ -10,7 +10,7 @@
 #pragma once
 
 #include "encoders/networks/vae-config.h"
-#include "trainer/nn/tape.h"
+#include "nn/tape.h"
 
 typedef struct VaeShape {
     int n, height, width;

@@ -10,8 +10,8 @@
 #include "kernels/cuda/attention/attention-unfused.h"
 #include "kernels/cuda/plans.h"
 #include "kernels/test/testing-plans.h"
-#include "trainer/nn/test/testing-encoders.h"
-#include "trainer/nn/test/testing-sd2.h"
+#include "nn/test/testing-encoders.h"
+#include "nn/test/testing-sd2.h"
 
 enum { ENTRIES = 32 + 2 }; /* 2 passes of 16 shapes; a text encoder's, for two sizes */
 static const int64_t workspace_max = ATTENTION_WORKSPACE_MAX;

@@ -9,7 +9,7 @@
 #include "kernels/cuda/convolution/conv-library.h"
 #include "kernels/cuda/emulated.h"
 #include "kernels/cuda/libraries.h"
-#include "trainer/nn/test/testing-sd2.h"
+#include "nn/test/testing-sd2.h"
 
 #include <math.h>
 #include <stdlib.h>

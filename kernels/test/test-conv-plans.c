@@ -11,8 +11,8 @@
 #include "kernels/cuda/convolution/conv-entry.h"
 #include "kernels/cuda/plans.h"
 #include "kernels/test/testing-plans.h"
-#include "trainer/nn/test/testing-encoders.h"
-#include "trainer/nn/test/testing-sd2.h"
+#include "nn/test/testing-encoders.h"
+#include "nn/test/testing-sd2.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

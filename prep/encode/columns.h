@@ -8,10 +8,10 @@
  */
 #pragma once
 
+#include "data/mds/mds.h"
 #include "encoders/networks/encoder.h"
 #include "prep/raw/raw-sample.h"
 #include "protocol/recipe.h"
-#include "trainer/data/mds/mds.h"
 
 typedef struct Columns {
     MdsSchema schema;

@@ -5,13 +5,13 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "data/encoder-facts.h"
+#include "data/index-open.h"
+#include "data/mds/mds-shard.h"
+#include "data/mds/mds-text.h"
+#include "data/mds/npy.h"
 #include "prep/encode/encoder-json.h"
 #include "prep/encode/run-internal.h"
-#include "trainer/data/encoder-facts.h"
-#include "trainer/data/index-open.h"
-#include "trainer/data/mds/mds-shard.h"
-#include "trainer/data/mds/mds-text.h"
-#include "trainer/data/mds/npy.h"
 
 #include <inttypes.h>
 #include <string.h>

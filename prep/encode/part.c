@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "base/memory.h"
-#include "trainer/data/mds/mds-shard.h"
+#include "data/mds/mds-shard.h"
 
 #include <string.h>
 

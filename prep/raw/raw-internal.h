@@ -9,8 +9,8 @@
 #pragma once
 
 #include "base/hash.h"
+#include "data/mds/mds-index.h"
 #include "prep/raw/raw-set.h"
-#include "trainer/data/mds/mds-index.h"
 
 /* A shard of an MDS dataset, as its entry in index.json has it. */
 typedef struct RawShard {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw-mds.c - the samples of a shard of an MDS dataset with a column of pictures and one of captions. */
 #include "base/memory.h"
+#include "data/stream/fetch.h"
 #include "prep/raw/raw-internal.h"
 #include "prep/raw/utf8.h"
-#include "trainer/data/stream/fetch.h"
 
 #include <inttypes.h>
 #include <string.h>

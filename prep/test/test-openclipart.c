@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-openclipart.c - the demo's data: codec, text, pictures, captions, and a dataset made from a
  * small source twice, with the same bytes. */
+#include "data/dataset.h"
+#include "data/test/testing-scratch.h"
 #include "encoders/codec.h"
 #include "encoders/hashed-text.h"
 #include "prep/openclipart.h"
 #include "prep/picture.h"
-#include "trainer/data/dataset.h"
-#include "trainer/data/test/testing-scratch.h"
 
 #include <math.h>
 #include <png.h>

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes tests/golden/mds/: small datasets by the real writer, for trainer/data/test/test-golden.c.
+"""Writes tests/golden/mds/: small datasets by the real writer, for data/test/test-golden.c.
 
     pip install mosaicml-streaming==0.13.0 numpy==2.1.3 zstd==1.5.7.2
     tests/golden/make-mds.py tests/golden/mds

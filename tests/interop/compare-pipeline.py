@@ -24,7 +24,7 @@ SIDE, GAP, STEPS, SEED, REACH = 64, 4, 2, 5, 2
 
 
 def our_noise(outside, key, position):
-    """[4][SIDE / 8][SIDE / 8] of trainer/nn/ddim.c: rows of pixels of channels, from blocks of four draws."""
+    """[4][SIDE / 8][SIDE / 8] of nn/ddim.c: rows of pixels of channels, from blocks of four draws."""
     n, found = 4 * (SIDE // 8) ** 2, []
     for block in range(n // 4):
         words = outside.philox(key, position, block)

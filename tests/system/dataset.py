@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small MDS datasets for tests, written here from the format's description (trainer/data/mds/mds.h)."""
+"""Small MDS datasets for tests, written here from the format's description (data/mds/mds.h)."""
 import hashlib
 import json
 import math

@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/plans.h"
 #include "kernels/kernels.h"
-#include "trainer/weights/weights-match.h"
+#include "nn/weights/weights-match.h"
 
 #include <string.h>
 

@@ -11,8 +11,8 @@
  */
 #pragma once
 
+#include "nn/network.h"
 #include "protocol/shapes.h"
-#include "trainer/nn/network.h"
 
 #include <stdio.h>
 

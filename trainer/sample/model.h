@@ -9,9 +9,9 @@
  */
 #pragma once
 
+#include "data/encoder-facts.h"
 #include "encoders/networks/decoder.h"
 #include "protocol/shapes.h"
-#include "trainer/data/encoder-facts.h"
 
 typedef struct SampleModel {
     const char *uri;

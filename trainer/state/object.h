@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/hash.h"
-#include "trainer/nn/parameters.h"
+#include "nn/parameters.h"
 #include "trainer/state/chunk-layout.h"
 
 enum {

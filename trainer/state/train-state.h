@@ -19,7 +19,7 @@
 
 #include "base/hash.h"
 #include "kernels/kernels.h"
-#include "trainer/nn/parameters.h"
+#include "nn/parameters.h"
 #include "trainer/state/state-digest.h"
 
 typedef struct StateTraffic StateTraffic;

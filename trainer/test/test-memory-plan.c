@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-memory-plan.c - the plan counts the copy that a save makes wherever a save makes one. */
 #include "base/test/testing.h"
+#include "data/dataset.h"
 #include "store/store.h"
-#include "trainer/data/dataset.h"
 #include "trainer/plan/memory-plan.h"
 #include "trainer/test/testing-job.h"
 

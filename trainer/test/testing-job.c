@@ -7,8 +7,8 @@
 #include "base/half.h"
 #include "base/philox.h"
 #include "base/test/testing.h"
-#include "trainer/data/mds/mds-writer.h"
-#include "trainer/data/mds/npy.h"
+#include "data/mds/mds-writer.h"
+#include "data/mds/npy.h"
 
 #include <stdlib.h>
 #include <string.h>

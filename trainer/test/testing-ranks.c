@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/test/testing.h"
-#include "trainer/data/dataset-look.h"
+#include "data/dataset-look.h"
 #include "trainer/test/testing-job.h"
 
 #include <fcntl.h>

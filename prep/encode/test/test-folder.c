@@ -2,7 +2,7 @@
 /* test-folder.c - whose the folder of a dataset under way is: by which words another's is refused. */
 #include "prep/encode/folder.h"
 
-#include "trainer/data/test/testing-scratch.h"
+#include "data/test/testing-scratch.h"
 
 #define OURS "11111111111111111111111111111111"
 #define BEFORE "22222222222222222222222222222222"

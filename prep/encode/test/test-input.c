@@ -2,7 +2,7 @@
 /* test-input.c - the list of a dataset's units: what differs between two is named, and which versions are one. */
 #include "prep/encode/input.h"
 
-#include "trainer/data/test/testing-scratch.h"
+#include "data/test/testing-scratch.h"
 
 typedef struct Case {
     const char *there, *ours;

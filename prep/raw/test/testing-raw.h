@@ -8,11 +8,11 @@
  */
 #pragma once
 
+#include "data/test/testing-scratch.h"
 #include "prep/raw/raw-set.h"
 #include "prep/raw/tar-header.h"
 #include "prep/raw/tar-read.h"
 #include "prep/raw/tar-write.h"
-#include "trainer/data/test/testing-scratch.h"
 
 typedef struct Made {
     Scratch scratch;

@@ -10,8 +10,8 @@
  * 112 million. Prints one JSON line a figure; medians of rank 0. */
 
 #include "base/clock.h"
+#include "nn/network.h"
 #include "trainer/comm/test/testing-world.h"
-#include "trainer/nn/network.h"
 #include "trainer/state/exponent.h"
 #include "trainer/state/update.h"
 

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* dataset-shape.h - the shapes of a job's latents and text: columns, one sample and the empty caption's embedding tell
+ * them.
+ *
+ * Ownership: values; *ret of dataset_read_empty_text() is the caller's.
+ * Units:     as DatasetShape; zeros are what is not known yet.
+ * Errors:    -EINVAL naming the key, the column and what it is: no retry can help; the store's.
+ * Threads:   any; no state.
+ */
+#pragma once
+
+#include "base/hash.h"
+#include "data/index/index.h"
+#include "protocol/shapes.h"
+#include "store/store.h"
+
+/* Finds the column that a job's key names; floats must be possible in it. where is the dataset, for texts. */
+int dataset_find_column(const MdsSchema *schema, const char *where, const char *key,
+                        const char *name, size_t *ret, Error *err);
+
+/* Fill in the shape of latents, or of text, or compare it with the shape that other streams or the empty text have.
+ * sample NULL: by the encoding alone. They return 1 when the shape is known, 0 when only a sample can tell. */
+int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
+                          Error *err);
+int dataset_learn_text(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
+                       Error *err);
+
+/* Reads data.empty_text: its values, its shape, and the hash of its file. noted: another hash is -EBADMSG; NULL: any
+ * hash will do. ret_hash may be NULL. */
+int dataset_read_empty_text(const char *uri, const NotedHash *noted, DatasetShape *shape,
+                            float **ret, Hash *ret_hash, Error *err);
+
+#define DATASET_SUBMITTED "when the job was submitted" /* NotedHash.when */
+
+/* XXH3-128 of the files that a job names and that no other hash covers. */
+typedef struct DatasetSources {
+    bool has_empty_text;
+    Hash empty_text; /* of data.empty_text's file */
+    size_t n_streams;
+    Hash index[JOB_STREAMS_MAX]; /* of each stream's index.json, which has the shards' hashes */
+    /* Of those encoder.json that tell what the job file does not: dataset_terms_learn(). */
+    bool has_encoder[JOB_STREAMS_MAX];
+    Hash encoder[JOB_STREAMS_MAX];
+} DatasetSources;
+/* Writes "<empty text or -> <index.json>[+<encoder.json>] ...", as in the job's record. */
+const char *dataset_sources_format(const DatasetSources *sources, char text[JOB_SOURCES_MAX]);
+int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err);

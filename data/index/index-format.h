@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index-format.h - the layout of a compact index file, shared by its builder and its reader.
+ *
+ * header | block hashes (u64 each) | padding to INDEX_BLOCK_BYTES | body. Body sections begin at
+ * multiples of 64 bytes; the core ends at core_bytes, a multiple of INDEX_BLOCK_BYTES, and the
+ * hashes of samples follow. Block i of the body is INDEX_BLOCK_BYTES long (the last may be
+ * shorter).
+ *
+ * Ownership: plain data.
+ * Units:     offsets are bytes from the start of the body.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/hash.h"
+#include "data/mds/mds-index.h"
+
+enum {
+    INDEX_VERSION = 1,
+    INDEX_BLOCK_BYTES = 4096,
+    INDEX_RANK_BITS = 512, /* samples per entry of a bitmap's ranks */
+};
+
+#define INDEX_MAGIC "SDTINDEX"
+
+typedef struct IndexColumn {
+    uint64_t n_valid;
+    uint64_t ranks, bits; /* sections; 0: no sample is empty */
+} IndexColumn;
+
+typedef struct IndexHeader {
+    char magic[8];
+    uint32_t version, n_columns;
+    Hash source; /* XXH3-128 of index.json */
+    Hash core;   /* of the core's block hashes: with source, the dataset's identity */
+    uint64_t n_shards, n_samples;
+    uint64_t body_bytes, core_bytes;
+    uint64_t config; /* JSON: columns, compression, hashes */
+    uint64_t config_bytes;
+    uint64_t columns; /* IndexColumn[n_columns] */
+    uint64_t first;   /* u64[n_shards + 1]: first sample of each shard */
+    uint64_t records; /* [n_shards]: IndexRecord, raw digests, zip digests; record_bytes each */
+    uint64_t record_bytes;
+    uint64_t names; /* "raw\0zip\0" of each shard */
+    uint64_t names_bytes;
+    uint64_t hashes; /* u64[n_samples], or 0 */
+    Hash header;     /* of this header with zeros here, then of the block hashes */
+} IndexHeader;
+
+typedef struct IndexRecord {
+    uint64_t raw_bytes, zip_bytes, name;
+} IndexRecord;
+
+/* The header's own hash, and the core's; blocks are the block hashes. */
+Hash index_header_hash(const IndexHeader *header, const uint64_t *blocks, size_t n_blocks);
+Hash index_core_hash(const IndexHeader *header, const uint64_t *blocks);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* index.h - reads the compact index of an MDS dataset: a small binary file that is mapped, not parsed.
+ *
+ * index.json of a billion samples has gigabytes; to parse it at each start would take minutes. The compact index is
+ * made of it once (index-open.h). It holds, per shard, the number of samples, sizes, hashes and names; per column that
+ * may be empty, a bitmap of the samples that have a payload, with ranks for lookup in O(log n); if asked for, a hash
+ * per sample. Opening costs the same for 1e3 and 1e9 samples. The body is hashed in blocks; each is checked when it is
+ * first touched. The bytes depend on the dataset alone.
+ *
+ * Ownership: index_map() gives the caller an Index, which index_free() unmaps. IndexShard points into it.
+ * Units:     bytes, samples. A sample's number counts all samples of the dataset in file order; a valid sample's number
+ *            counts those whose payload in one column is not empty.
+ * Errors:    -EBADMSG a compact index that does not verify; -ESTALE it belongs to another index.json.
+ * Threads:   any, after opening.
+ * Source:    docs/internals/data.md, "The compact index".
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "data/mds/mds-index.h"
+
+typedef struct Index Index;
+
+/* The hash that somebody noted of a file. */
+typedef struct NotedHash {
+    Hash hash;
+    const char *when; /* "when the job was submitted"; NULL: nobody noted it */
+} NotedHash;
+
+typedef struct IndexShard {
+    uint64_t n_samples;
+    uint64_t raw_bytes, zip_bytes;   /* zip_bytes 0: the shard is not compressed */
+    const char *raw_name, *zip_name; /* zip_name "": the shard is not compressed */
+    const uint8_t *raw_hashes[MDS_HASHES_MAX], *zip_hashes[MDS_HASHES_MAX];
+} IndexShard;
+
+typedef struct IndexPlace {
+    uint64_t shard;
+    uint32_t sample; /* within the shard */
+} IndexPlace;
+
+/* Maps the file at path. source, if not NULL, is the hash that its index.json must have. */
+int index_map(const char *path, const Hash *source, Index **ret, Error *err);
+/* The same of an open file. The Index keeps a descriptor of its own, and with it the file's lock; fd stays the
+ * caller's. name is for texts. */
+int index_map_fd(int fd, const char *name, const Hash *source, Index **ret, Error *err);
+Index *index_free(Index *index);
+DEFINE_CLEANUP(Index, index_free)
+
+/* Checks every block, in one pass over the file. */
+int index_check(Index *index, Error *err);
+Hash index_source(const Index *index); /* XXH3-128 of its index.json */
+/* Identity of the dataset: the hash of the whole file but the hashes of samples, which say nothing new. */
+Hash index_digest(const Index *index);
+const MdsSchema *index_schema(const Index *index);
+const char *index_compression(const Index *index); /* "" for none */
+size_t index_n_hashes(const Index *index);
+const char *index_hash_name(const Index *index, size_t i);
+uint64_t index_bytes(const Index *index); /* the size of the file */
+uint64_t index_n_shards(const Index *index);
+uint64_t index_n_samples(const Index *index);
+/* The number of samples whose payload in a column is not empty. */
+uint64_t index_n_valid(const Index *index, size_t column);
+
+/* Where a sample lies; sample < index_n_samples(). */
+int index_place(Index *index, uint64_t sample, IndexPlace *ret, Error *err);
+int index_shard(Index *index, uint64_t shard, IndexShard *ret, Error *err);
+/* Where the valid-th sample that has something in column lies; valid < index_n_valid(). */
+int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err);
+/* 1 and the hash when the index has hashes of samples, else 0. */
+int index_sample_hash(Index *index, IndexPlace place, uint64_t *ret, Error *err);
+bool index_has_sample_hashes(const Index *index);

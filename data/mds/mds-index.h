@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mds-index.h - index.json of an MDS dataset, one shard's entry at a time.
+ *
+ * A dataset of 1e9 samples has a gigabyte of index.json, and a JSON tree of it would take many times that. So the text
+ * is walked, and one entry at a time becomes a tree.
+ *
+ * Ownership: entries are values, valid during the handler's call.
+ * Units:     bytes, samples.
+ * Errors:    -EINVAL naming the source, the shard and the key; the handler's.
+ * Threads:   any; no state.
+ * Source:    mosaicml/streaming 0.13.0, index.json version 2.
+ */
+#pragma once
+
+#include "base/error.h"
+#include "data/mds/checksum.h"
+#include "data/mds/mds.h"
+
+enum {
+    MDS_HASHES_MAX = 17, /* the algorithms of checksum.h */
+    MDS_BASENAME_MAX = 511,
+};
+
+typedef struct MdsFile {
+    char basename[MDS_BASENAME_MAX + 1]; /* a relative path without ".." */
+    uint64_t n_bytes;
+    uint8_t hashes[MDS_HASHES_MAX][CHECKSUM_BYTES_MAX]; /* in the order of MdsEntry.hashes */
+} MdsFile;
+
+typedef struct MdsEntry {
+    MdsSchema schema;
+    size_t n_hashes;
+    char hashes[MDS_HASHES_MAX][CHECKSUM_NAME_MAX]; /* names of algorithms */
+    char compression[16];                           /* "zstd:7", "": not compressed */
+    uint64_t n_samples;
+    MdsFile raw, zip; /* zip.basename "": not compressed */
+} MdsEntry;
+
+/* Checks that a shard has the first shard's columns, compression and hashes, as all shards of a stream must. */
+int mds_entry_agrees(const MdsEntry *first, const MdsEntry *entry, const char *source, size_t shard,
+                     Error *err);
+
+typedef int (*MdsEntryHandler)(void *context, size_t shard, const MdsEntry *entry, Error *err);
+
+/* Calls handler for each shard in order; stops at its first negative result and returns it. */
+int mds_index_walk(const char *source, const char *text, size_t n_bytes, MdsEntryHandler handler,
+                   void *context, Error *err);

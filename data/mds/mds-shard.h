@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mds-shard.h - samples become the bytes of one shard, and its entry in index.json: what mds-writer.h makes datasets
+ * of, for those who name, place and order shards themselves.
+ *
+ * Ownership: mds_shard_new() gives the caller a MdsShard; fields are copied. Bytes and texts returned are the caller's.
+ * Units:     bytes, samples.
+ * Errors:    -EINVAL fields or options that cannot be; -EFBIG a sample that no shard can hold; -ENOMEM.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/cleanup.h"
+#include "data/mds/mds-index.h"
+
+typedef struct MdsShard MdsShard;
+
+typedef struct MdsShardOptions {
+    const char *compression;   /* NULL, "zstd" or "zstd:<1..22>" */
+    const char *const *hashes; /* [n_hashes] names of algorithms, sorted */
+    size_t n_hashes;
+    uint64_t size_limit; /* bytes of a shard, under 2^32; 0: one shard holds everything */
+} MdsShardOptions;
+
+int mds_shard_new(const MdsSchema *schema, const MdsShardOptions *options, MdsShard **ret,
+                  Error *err);
+MdsShard *mds_shard_free(MdsShard *shard);
+DEFINE_CLEANUP(MdsShard, mds_shard_free)
+size_t mds_shard_n_samples(const MdsShard *shard);
+/* zstd's level; 0: shards are not compressed. */
+int mds_shard_level(const MdsShard *shard);
+
+/* 1: the sample would make the shard larger than its limit. 0, or the error that adding it would give. */
+int mds_shard_is_full(const MdsShard *shard, const MdsField *fields, Error *err);
+/* Adds a sample: fields[n_columns] in the schema's order, each payload in its column's encoding. */
+int mds_shard_add(MdsShard *shard, const MdsField *fields, Error *err);
+/* Makes the file of the samples that were added, and begins the next shard. */
+int mds_shard_take(MdsShard *shard, char **ret, size_t *ret_bytes, Error *err);
+
+/* Fills name, size and hashes of a file. */
+int mds_shard_describe(const MdsShard *shard, const char *basename, const void *bytes,
+                       size_t n_bytes, MdsFile *ret, Error *err);
+/* An entry of index.json. zip: NULL where shards are not compressed. */
+int mds_shard_entry(const MdsShard *shard, const MdsFile *raw, const MdsFile *zip,
+                    uint64_t n_samples, char **ret, size_t *ret_bytes, Error *err);

@@ -1,0 +1,36 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* fuzz-sources.c - bytes as what a job's record says of its sources. What is taken is taken alike when it is written
+ * again. */
+#include "data/dataset-shape.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
+{
+    _cleanup_free_ char *text = malloc(n + 1); /* of its own, so that each byte beyond it is seen */
+    DatasetSources sources = {.n_streams = 77}, again;
+    Error err = ERROR_INIT;
+    assert(text);
+    memcpy(text, data, n);
+    text[n] = '\0';
+    int r = dataset_sources_parse(text, &sources, &err);
+    if (r < 0) {
+        assert(r == -EINVAL && err.code == r && sources.n_streams == 77);
+        return 0;
+    }
+    char written[JOB_SOURCES_MAX];
+    assert(sources.n_streams <= JOB_STREAMS_MAX);
+    r = dataset_sources_parse(dataset_sources_format(&sources, written), &again, &err);
+    assert(r == 0 && again.n_streams == sources.n_streams);
+    assert(again.has_empty_text == sources.has_empty_text);
+    assert(hash_equal(again.empty_text, sources.empty_text));
+    for (size_t i = 0; i < sources.n_streams; i++) {
+        assert(hash_equal(again.index[i], sources.index[i]));
+        assert(again.has_encoder[i] == sources.has_encoder[i]);
+        assert(hash_equal(again.encoder[i], sources.encoder[i]));
+    }
+    return 0;
+}

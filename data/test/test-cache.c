@@ -1,0 +1,649 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-cache.c - one cache of shards and indices, many processes: one fetches and the others wait, for
+ * it or for its death; the bound holds; what the dead leave is cleared. The parent opens nothing, so
+ * that it can fork at any time. */
+#include "base/clock.h"
+#include "base/fault.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "data/index-open.h"
+#include "data/stream/cache.h"
+#include "data/test/testing-loader.h"
+#include "store/test/testing-far.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+
+static const struct timespec pause_msec = {0, 1000000};
+
+typedef struct Lab {
+    Fixture f;
+    char uri[PATH_MAX + 8];
+    uint64_t shard_bytes; /* of all */
+    uint64_t index_bytes;
+} Lab;
+
+/* The index is made by a child, too. */
+static int make_index(void *context)
+{
+    Lab *lab = context;
+    Error err = ERROR_INIT;
+    Store *store = NULL;
+    Index *index = NULL;
+    int r = store_open(lab->uri, &store, &err);
+    if (r == 0)
+        r = index_make(store, false, NULL, NULL, &index, &err);
+    if (r < 0)
+        log_error("%s", err.text);
+    (void)index_free(index);
+    (void)store_free(store);
+    return r < 0;
+}
+
+typedef int Life(void *context);
+
+static pid_t begin(Life *life, void *context, const char *faults)
+{
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid > 0)
+        return pid;
+    Error err = ERROR_INIT;
+    /* A test that fails leaves nobody behind. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 || setenv("SDTRAIN_FAULT", faults, 1) < 0 ||
+        fault_open(&err) < 0)
+        _exit(3);
+    _exit(life(context));
+}
+
+/* The signal that ended it, or its exit status. */
+static int end(pid_t pid)
+{
+    int status;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return WIFSIGNALED(status) ? -WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static void lab_begin(Lab *lab, const char *compression)
+{
+    ScratchData data = plain;
+    data.compression = compression;
+    far_begin();
+    fixture_make(&lab->f, &data);
+    (void)snprintf(lab->uri, sizeof(lab->uri), "far://%s", lab->f.folders[0]);
+    assert_int_equal(end(begin(make_index, lab, "data.none=eio")), 0);
+    lab->f.job.data.streams[0].uri = lab->uri;
+    lab->f.job.data.read_ahead = 16;
+    lab->f.job.data.cache_dir = lab->f.cache;
+    lab->f.job.data.cache_bytes = 1 << 30;
+    lab->shard_bytes = 0;
+    DIR *dir = opendir(lab->f.folders[0]);
+    assert_non_null(dir);
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat st;
+        if (strncmp(e->d_name, "shard.", 6) == 0 && fstatat(dirfd(dir), e->d_name, &st, 0) == 0)
+            lab->shard_bytes += (uint64_t)st.st_size;
+    }
+    assert_int_equal(closedir(dir), 0);
+    struct stat st;
+    char path[PATH_MAX];
+    assert_int_equal(stat(scratch_path(&lab->f.scratch, "first/" INDEX_NAME, path), &st), 0);
+    lab->index_bytes = (uint64_t)st.st_size;
+    far_begin();
+}
+
+/* Of the cache now: bytes, whole files, parts, of whatever kind. */
+static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
+{
+    uint64_t total = 0;
+    DIR *dir = opendir(lab->f.cache);
+    *ret_files = *ret_parts = 0;
+    if (!dir)
+        return 0;
+    for (struct dirent *e; (e = readdir(dir));) {
+        struct stat st;
+        if (e->d_name[0] == '.' || fstatat(dirfd(dir), e->d_name, &st, 0) < 0 ||
+            !S_ISREG(st.st_mode))
+            continue;
+        total += (uint64_t)st.st_size;
+        *(strstr(e->d_name, ".part") ? ret_parts : ret_files) += 1;
+    }
+    assert_int_equal(closedir(dir), 0);
+    return total;
+}
+
+/* A rank that reads two passes and compares every number. cmocka's failure ends with a status of its
+ * own only in the test's process: so does this. */
+static int rank_life(void *context)
+{
+    Lab *lab = context;
+    Dataset *dataset = NULL;
+    Error err = ERROR_INIT;
+    if (dataset_open(&lab->f.job, &dataset, &err) < 0) {
+        log_error("%s", err.text);
+        return 1;
+    }
+    Loader *loader = NULL;
+    int r = loader_new(dataset, &lab->f.job, 0, 0, 6, 1 << 16, &loader, &err);
+    for (int64_t step = 0; r == 0 && step < 45; step++) {
+        for (int64_t g = 0; r == 0 && g < 6; g++) {
+            LoaderGrain grain;
+            r = loader_get(loader, step, g, 100 * USEC_PER_SEC, &grain, &err);
+            for (int i = 0; r == 0 && i < 4; i++)
+                for (int k = 0; k < 4 * 6 * 3; k++)
+                    if (grain.latents[i * 72 + k % 18 * 4 + k / 18] !=
+                        scratch_latent(&lab->f.data[0], (int)grain.samples[i].sample, k))
+                        r = error_set(&err, -EBADMSG, "step %d holds another sample", (int)step);
+        }
+        if (r == 0)
+            loader_release(loader, step);
+    }
+    if (r < 0)
+        log_error("%s", err.text);
+    (void)loader_free(loader);
+    (void)dataset_free(dataset);
+    return r < 0;
+}
+
+static void one_fetches_for_all(void **state)
+{
+    (void)state;
+    for (int zip = 0; zip < 2; zip++) {
+        Lab lab;
+        pid_t ranks[4];
+        lab_begin(&lab, zip ? "zstd:1" : NULL);
+        atomic_store(&far->delay_usec, 2000); /* time for the others to come */
+        for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
+            ranks[i] = begin(rank_life, &lab, "data.none=eio");
+        for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
+            assert_int_equal(end(ranks[i]), 0);
+        /* Every shard once, and the index once. */
+        assert_int_equal(atomic_load(&far->fetches), 1);
+        assert_int_equal(atomic_load(&far->bytes), lab.shard_bytes + lab.index_bytes);
+        int files, parts;
+        (void)look(&lab, &files, &parts);
+        assert_true(files > 5);
+        assert_int_equal(parts, 0);
+        scratch_remove(&lab.f.scratch);
+    }
+}
+
+/* Whoever looks, whenever, until all have ended well: never more than the bound. */
+static void watch(const Lab *lab, uint64_t bound, pid_t *pids, int n)
+{
+    int looks = 0, files, parts;
+    for (int left = n; left > 0;) {
+        /* A listing while files come and go may count one that is gone beside its successor; under the
+         * folder's lock nothing comes. */
+        char path[PATH_MAX];
+        int lock =
+            cache_lock(scratch_path(&lab->f.scratch, "cache/.lock", path), 60 * USEC_PER_SEC);
+        uint64_t bytes = lock >= 0 ? look(lab, &files, &parts) : 0;
+        (void)fd_close(lock);
+        looks++;
+        if (bytes > bound)
+            fail_msg("%llu bytes", (unsigned long long)bytes);
+        for (int i = 0; i < n; i++) {
+            int status;
+            if (pids[i] > 0 && waitpid(pids[i], &status, WNOHANG) == pids[i]) {
+                assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+                pids[i] = 0;
+                left--;
+            }
+        }
+        (void)nanosleep(&pause_msec, NULL);
+    }
+    print_message("%d looks\n", looks);
+}
+
+static void the_bound_holds_for_all_together(void **state)
+{
+    (void)state;
+    for (int zip = 0; zip < 2; zip++) {
+        Lab lab;
+        pid_t ranks[3];
+        int files, parts;
+        lab_begin(&lab, zip ? "zstd:1" : NULL);
+        /* The index, three shards and a zipped one. */
+        lab.f.job.data.cache_bytes = (int64_t)lab.index_bytes + 40000;
+        for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
+            ranks[i] = begin(rank_life, &lab, "data.none=eio");
+        watch(&lab, lab.index_bytes + 40000, ranks, ELEMENTSOF(ranks));
+        (void)look(&lab, &files, &parts);
+        assert_int_equal(parts, 0);
+        assert_true(files > 1);
+        scratch_remove(&lab.f.scratch);
+    }
+}
+
+/* Killed with the shard whole but unnamed, then others come. */
+static void a_killed_fetcher_leaves_nothing(void **state)
+{
+    (void)state;
+    const char *faults[] = {"cache.commit=kill@3", "cache.write=kill@3", "cache.reserve=kill@3"};
+    for (size_t i = 0; i < ELEMENTSOF(faults); i++) {
+        Lab lab;
+        int files, parts;
+        lab_begin(&lab, i == 1 ? "zstd:1" : NULL);
+        assert_int_equal(end(begin(rank_life, &lab, faults[i])), -SIGKILL);
+        (void)look(&lab, &files, &parts);
+        assert_true(parts > 0);
+        lab.f.job.data.shuffle_window = 1; /* another order */
+        assert_int_equal(end(begin(rank_life, &lab, "data.none=eio")), 0);
+        (void)look(&lab, &files, &parts);
+        assert_int_equal(parts, 0);
+        scratch_remove(&lab.f.scratch);
+    }
+}
+
+/* One is at it while the store is away, another waits for it, the first is killed: the second does
+ * it itself. */
+static void who_waits_for_a_dead_one_goes_on(void **state)
+{
+    (void)state;
+    Lab lab;
+    int files, parts = 0;
+    lab_begin(&lab, NULL);
+    atomic_store(&far->away, true);
+    pid_t first = begin(rank_life, &lab, "data.none=eio");
+    while (atomic_load(&far->under_way) == 0)
+        (void)nanosleep(&pause_msec, NULL);
+    pid_t second = begin(rank_life, &lab, "data.none=eio");
+    while (atomic_load(&far->versions) < 2) /* it opens the dataset */
+        (void)nanosleep(&pause_msec, NULL);
+    assert_int_equal(kill(first, SIGKILL), 0);
+    assert_int_equal(end(first), -SIGKILL);
+    atomic_store(&far->away, false);
+    assert_int_equal(end(second), 0);
+    (void)look(&lab, &files, &parts);
+    assert_int_equal(parts, 0);
+    assert_true(files > 5);
+    scratch_remove(&lab.f.scratch);
+}
+
+/* A real disk that is too small for the bound, in a mount namespace of the rank's own. */
+static int small_disk_life(void *context)
+{
+    Lab *lab = context;
+    if (unshare(CLONE_NEWNS) < 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+        folder_make(lab->f.cache, NULL) < 0 ||
+        mount("none", lab->f.cache, "tmpfs", 0, "size=100k") < 0)
+        return 77;
+    int r = rank_life(lab), files, parts;
+    if (r != 0)
+        return r;
+    uint64_t bytes = look(lab, &files, &parts);
+    /* Room was made for new ones: it is full, not stuck. */
+    return bytes <= 100 << 10 && files >= 2 && parts == 0 ? 0 : 2;
+}
+
+static void a_disk_that_is_full_is_made_room_on(void **state)
+{
+    (void)state;
+    for (int zip = 0; zip < 2; zip++) {
+        Lab lab;
+        lab_begin(&lab, zip ? "zstd:1" : NULL);
+        int status = end(begin(small_disk_life, &lab, "data.none=eio"));
+        scratch_remove(&lab.f.scratch);
+        if (status == 77)
+            skip(); /* not root */
+        assert_int_equal(status, 0);
+    }
+}
+
+/* ---- copies of indices ---- */
+
+enum { DATASETS = 6 };
+
+static int open_index(const Lab *lab, int dataset, Index **ret)
+{
+    Error err = ERROR_INIT;
+    _cleanup_(store_freep) Store *store = NULL;
+    _cleanup_(cache_freep) Cache *cache = NULL;
+    _cleanup_(index_freep) Index *index = NULL;
+    char uri[PATH_MAX + 16];
+    (void)snprintf(uri, sizeof(uri), "%s%d", lab->uri, dataset);
+    int r = store_open(uri, &store, &err);
+    if (r == 0)
+        r = cache_new(lab->f.cache, (uint64_t)lab->f.job.data.cache_bytes, &cache, &err);
+    if (r == 0)
+        r = index_open(store, cache, &index, &err);
+    if (r == 0)
+        r = index_check(index, &err);
+    if (r == 0 && index_n_samples(index) != 500)
+        r = error_set(&err, -EBADMSG, "another index");
+    if (r < 0)
+        log_error("%s", err.text);
+    else
+        *ret = TAKE_PTR(index);
+    return r;
+}
+
+/* One dataset after another. */
+static int indices_life(void *context)
+{
+    for (int i = 0; i < 5 * DATASETS; i++) {
+        _cleanup_(index_freep) Index *index = NULL;
+        if (open_index(context, i % DATASETS, &index) < 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* The same dataset under other names; room for some of their indices. */
+static void indices_begin(Lab *lab, int room)
+{
+    lab_begin(lab, NULL);
+    for (int i = 0; i < DATASETS; i++) {
+        char name[16], path[PATH_MAX];
+        (void)snprintf(name, sizeof(name), "first%d", i);
+        assert_int_equal(symlink("first", scratch_path(&lab->f.scratch, name, path)), 0);
+    }
+    lab->f.job.data.cache_bytes = (int64_t)lab->index_bytes * room + 1;
+}
+
+static int held[2], let_go[2]; /* pipes */
+
+/* Holds one of the cache until it is let go, which must still be there then. */
+static int holder_life(void *context)
+{
+    _cleanup_(index_freep) Index *index = NULL, *again = NULL;
+    char byte = 0;
+    int r = open_index(context, 0, &index);
+    index = index_free(index);
+    if (r == 0)
+        r = open_index(context, 0, &index); /* as it lies there */
+    if (r < 0 || write(held[1], &byte, 1) != 1 || read(let_go[0], &byte, 1) != 1)
+        return 1;
+    int before = atomic_load(&far->fetches);
+    return open_index(context, 0, &again) < 0 || atomic_load(&far->fetches) != before ? 2 : 0;
+}
+
+static void copies_of_indices_are_within_the_bound(void **state)
+{
+    (void)state;
+    Lab lab;
+    pid_t others[3];
+    char byte = 0;
+    int files, parts;
+    indices_begin(&lab, 4); /* one is held, and each of the others fills one */
+    assert_int_equal(pipe(held), 0);
+    assert_int_equal(pipe(let_go), 0);
+    pid_t holder = begin(holder_life, &lab, "data.none=eio");
+    assert_int_equal(read(held[0], &byte, 1), 1);
+    for (size_t i = 0; i < ELEMENTSOF(others); i++)
+        others[i] = begin(indices_life, &lab, "data.none=eio");
+    watch(&lab, 4 * lab.index_bytes + 1, others, ELEMENTSOF(others));
+    assert_int_equal(write(let_go[1], &byte, 1), 1);
+    assert_int_equal(end(holder), 0);
+    assert_true(atomic_load(&far->fetches) > DATASETS); /* some went, and came again */
+    (void)look(&lab, &files, &parts);
+    assert_int_equal(files, 4);
+    assert_int_equal(parts, 0);
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(close(held[i]), 0);
+        assert_int_equal(close(let_go[i]), 0);
+    }
+    scratch_remove(&lab.f.scratch);
+}
+
+static void an_index_without_room_has_no_name(void **state)
+{
+    (void)state;
+    Lab lab;
+    int files, parts;
+    indices_begin(&lab, 0);
+    assert_int_equal(end(begin(indices_life, &lab, "data.none=eio")), 0);
+    assert_int_equal(look(&lab, &files, &parts), 0);
+    assert_int_equal(files + parts, 0);
+    scratch_remove(&lab.f.scratch);
+}
+
+/* Killed while it has the index, then others come. */
+static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
+{
+    (void)state;
+    const char *faults[] = {"cache.reserve=kill@2", "cache.commit=kill@2"};
+    for (size_t i = 0; i < ELEMENTSOF(faults); i++) {
+        Lab lab;
+        int files, parts;
+        indices_begin(&lab, 2);
+        assert_int_equal(end(begin(indices_life, &lab, faults[i])), -SIGKILL);
+        (void)look(&lab, &files, &parts);
+        assert_int_equal(files, 1);
+        assert_int_equal(parts, 1);
+        assert_int_equal(end(begin(indices_life, &lab, "data.none=eio")), 0);
+        assert_true(look(&lab, &files, &parts) <= 2 * lab.index_bytes + 1);
+        assert_int_equal(files, 2);
+        assert_int_equal(parts, 0);
+        scratch_remove(&lab.f.scratch);
+    }
+}
+
+/* One stops before its index has a name, another waits for it; the first is killed: the second does
+ * it itself. */
+static void who_waits_for_an_index_goes_on(void **state)
+{
+    (void)state;
+    Lab lab;
+    int files, parts, status;
+    indices_begin(&lab, 3);
+    pid_t first = begin(indices_life, &lab, "cache.commit=stop");
+    assert_int_equal(waitpid(first, &status, WUNTRACED), first);
+    assert_true(WIFSTOPPED(status));
+    pid_t second = begin(indices_life, &lab, "data.none=eio");
+    while (atomic_load(&far->versions) < 2)
+        (void)nanosleep(&pause_msec, NULL);
+    assert_int_equal(atomic_load(&far->fetches), 1);
+    assert_int_equal(kill(first, SIGKILL), 0);
+    assert_int_equal(end(first), -SIGKILL);
+    assert_int_equal(end(second), 0);
+    (void)look(&lab, &files, &parts);
+    assert_int_equal(files, 3);
+    assert_int_equal(parts, 0);
+    scratch_remove(&lab.f.scratch);
+}
+
+/* ---- the cache alone ---- */
+
+static void put_file(Cache *cache, const char *name, size_t n_bytes)
+{
+    int fd = cache_reserve(cache, name, n_bytes);
+    assert_true(fd >= 0);
+    assert_int_equal(cache_commit(cache, name, fd, false), 0);
+    (void)fd_close(fd);
+}
+
+static bool has_file(Cache *cache, const char *name, size_t n_bytes)
+{
+    int fd = cache_open(cache, name, n_bytes);
+    (void)fd_close(fd);
+    return fd >= 0;
+}
+
+#define EIGHT(c) c c c c c c c c
+#define HASH(c) EIGHT(c) EIGHT(c) EIGHT(c) EIGHT(c)
+#define OWN(c) HASH(c) "-7.mds"
+
+static void the_least_recently_used_goes_first(void **state)
+{
+    (void)state;
+    Scratch scratch = scratch_make();
+    char folder[PATH_MAX];
+    Error err = ERROR_INIT;
+    Cache *cache;
+    (void)scratch_path(&scratch, "deep/cache", folder);
+    assert_good(cache_new(folder, 35000, &cache, &err), err);
+    const char *names[] = {OWN("a"), OWN("b"), OWN("c")};
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        put_file(cache, names[i], 10000);
+        (void)nanosleep(&(struct timespec){0, 20000000}, NULL); /* more than a tick of file times */
+    }
+    struct timespec old[2] = {{1000, 0}, {1000, 0}};
+    char path[PATH_MAX];
+    assert_int_equal(utimensat(AT_FDCWD, scratch_path(&scratch, "deep/cache/" OWN("a"), path), old,
+                               0),
+                     0);
+    assert_true(has_file(cache, OWN("a"), 10000)); /* used: b is the oldest now */
+    put_file(cache, OWN("d"), 10000);
+    assert_false(has_file(cache, OWN("b"), 10000));
+    assert_true(has_file(cache, OWN("a"), 10000));
+
+    /* What somebody reads stays, however old. */
+    int reader = cache_open(cache, OWN("c"), 10000);
+    assert_true(reader >= 0);
+    put_file(cache, OWN("f"), 20000);
+    assert_true(has_file(cache, OWN("c"), 10000));
+    assert_int_equal(cache_reserve(cache, OWN("1"), 30000), -ENOBUFS);
+    (void)fd_close(reader);
+
+    /* What is being filled counts and stays. */
+    int fd = cache_reserve(cache, OWN("e"), 20000);
+    assert_true(fd >= 0);
+    assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EAGAIN);
+    assert_int_equal(cache_reserve(cache, OWN("f"), 20000), -ENOBUFS);
+    assert_int_equal(cache_reserve(cache, OWN("f"), 40000), -ENOBUFS);
+    assert_int_equal(cache_commit(cache, OWN("e"), fd, true), 0);
+    assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EEXIST);
+    (void)fd_close(fd);
+    assert_false(has_file(cache, OWN("e"), 10000)); /* of another size: removed */
+    assert_false(has_file(cache, OWN("e"), 20000));
+    fd = cache_reserve(cache, OWN("0"), 100);
+    assert_true(fd >= 0);
+    fd = cache_abandon(cache, OWN("0"), fd);
+    fd = cache_reserve(cache, OWN("0"), 100);
+    assert_true(fd >= 0);
+    fd = cache_abandon(cache, OWN("0"), fd);
+
+    /* One whose size is told later, and changes. */
+    fd = cache_reserve(cache, HASH("2") ".index", CACHE_ANY);
+    assert_true(fd >= 0);
+    assert_int_equal(cache_reserve(cache, HASH("2") ".index", CACHE_ANY), -EAGAIN);
+    assert_int_equal(cache_resize(cache, HASH("2") ".index", fd, 40000), -ENOBUFS);
+    assert_int_equal(cache_resize(cache, HASH("2") ".index", fd, 0), 0);
+    assert_int_equal(cache_resize(cache, HASH("2") ".index", fd, 100), 0);
+    assert_int_equal(cache_commit(cache, HASH("2") ".index", fd, true), 0);
+    (void)fd_close(fd);
+    assert_true(has_file(cache, HASH("2") ".index", CACHE_ANY));
+    assert_true(has_file(cache, HASH("2") ".index", 100));
+    cache_free(cache);
+    scratch_remove(&scratch);
+}
+
+static void write_strangers(const char *folder, const char *const *names, size_t n)
+{
+    Error err = ERROR_INIT;
+    for (size_t i = 0; i < n; i++) {
+        char path[PATH_MAX];
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_good(file_write(path, "somebody's", 10, 0, &err), err);
+    }
+}
+
+/* A folder that is somebody else's, however its files are called. */
+/* Who may open a file may lock it. */
+static void nobody_else_can_lock(void **state)
+{
+    (void)state;
+    Scratch scratch = scratch_make();
+    char folder[PATH_MAX], path[PATH_MAX];
+    Error err = ERROR_INIT;
+    Cache *cache;
+    struct stat st;
+    (void)scratch_path(&scratch, "cache", folder);
+    assert_good(cache_new(folder, 15000, &cache, &err), err);
+    put_file(cache, OWN("a"), 10000);
+    assert_int_equal(stat(folder, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0750);
+    (void)snprintf(path, sizeof(path), "%s/.lock", folder);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    (void)snprintf(path, sizeof(path), "%s/%s", folder, OWN("a"));
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0007, 0);
+    cache_free(cache);
+    scratch_remove(&scratch);
+}
+
+static void only_own_files_are_removed(void **state)
+{
+    (void)state;
+    /* Each is nearly one of ours. */
+    static const char *const names[] = {"shard.00000.mds",
+                                        "shard.00000.mds.zstd",
+                                        "x.index",
+                                        "notes.index.part",
+                                        HASH("a") ".mds",
+                                        HASH("a") "-.mds",
+                                        HASH("a") "-7.mds.gz",
+                                        HASH("A") "-7.mds",
+                                        HASH("a") "a-7.mds",
+                                        HASH("a") "-7.mds.part.part",
+                                        HASH("a") ".index.zip",
+                                        HASH("a") "-7",
+                                        "my" OWN("a")};
+    Scratch scratch = scratch_make();
+    char folder[PATH_MAX], path[PATH_MAX];
+    Error err = ERROR_INIT;
+    Cache *cache;
+    (void)scratch_path(&scratch, "cache", folder);
+    assert_good(folder_make(folder, &err), err);
+
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        write_strangers(folder, &names[i], 1);
+        assert_int_equal(cache_new(folder, 1000, &cache, &err), -EINVAL);
+        assert_names(err, names[i]);
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_int_equal(unlink(path), 0);
+    }
+
+    /* In one that is ours already they stay, and do not count. */
+    assert_good(cache_new(folder, 15000, &cache, &err), err);
+    put_file(cache, OWN("a"), 10000);
+    write_strangers(folder, names, ELEMENTSOF(names));
+    put_file(cache, OWN("b"), 10000);
+    assert_false(has_file(cache, OWN("a"), 10000));
+    for (size_t i = 0; i < ELEMENTSOF(names); i++) {
+        (void)snprintf(path, sizeof(path), "%s/%s", folder, names[i]);
+        assert_int_equal(access(path, F_OK), 0);
+    }
+    cache_free(cache);
+    assert_good(cache_new(folder, 15000, &cache, &err), err); /* its marker says whose it is */
+
+    /* What it becomes while it is in use: a dataset, or another folder of that name. */
+    write_strangers(folder, (const char *const[]){"index.json"}, 1);
+    assert_int_equal(cache_reserve(cache, OWN("c"), 10000), -ENOTEMPTY);
+    assert_true(has_file(cache, OWN("b"), 10000));
+    cache_free(cache);
+    assert_int_equal(cache_new(folder, 15000, &cache, &err), -EINVAL);
+    assert_names(err, "holds an index.json");
+    scratch_remove(&scratch);
+}
+
+int main(void)
+{
+    log_open("test-cache");
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_least_recently_used_goes_first),
+        cmocka_unit_test(only_own_files_are_removed),
+        cmocka_unit_test(nobody_else_can_lock),
+        cmocka_unit_test(one_fetches_for_all),
+        cmocka_unit_test(the_bound_holds_for_all_together),
+        cmocka_unit_test(a_killed_fetcher_leaves_nothing),
+        cmocka_unit_test(who_waits_for_a_dead_one_goes_on),
+        cmocka_unit_test(a_disk_that_is_full_is_made_room_on),
+        cmocka_unit_test(copies_of_indices_are_within_the_bound),
+        cmocka_unit_test(an_index_without_room_has_no_name),
+        cmocka_unit_test(a_killed_fetcher_of_an_index_leaves_nothing),
+        cmocka_unit_test(who_waits_for_an_index_goes_on),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-scratch.h - for tests: a folder that is there for one test, and datasets in it.
+ *
+ * Ownership: scratch_make() gives a path that scratch_remove() removes with all that is inside.
+ * Units:     none.
+ * Errors:    fail the test.
+ * Threads:   one.
+ */
+#pragma once
+
+#include "base/file.h"
+#include "base/half.h"
+#include "base/test/testing.h"
+#include "data/mds/mds-writer.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Scratch {
+    char path[PATH_MAX];
+} Scratch;
+
+static inline Scratch scratch_make(void)
+{
+    Scratch s;
+    const char *base = getenv("TMPDIR");
+    (void)snprintf(s.path, sizeof(s.path), "%s/sdtrain-data-XXXXXX", base ? base : "/tmp");
+    assert_non_null(mkdtemp(s.path));
+    return s;
+}
+
+static inline void scratch_remove(Scratch *s) { assert_int_equal(folder_remove(s->path, NULL), 0); }
+
+static inline char *scratch_path(const Scratch *s, const char *name, char text[PATH_MAX])
+{
+    assert_true(strlen(s->path) + 1 + strlen(name) < PATH_MAX);
+    (void)stpcpy(stpcpy(stpcpy(text, s->path), "/"), name);
+    return text;
+}
+
+/* Fails the test with the error's text. */
+#define assert_good(r, err)                                                                        \
+    do {                                                                                           \
+        if ((r) < 0)                                                                               \
+            fail_msg("%s", (err).text);                                                            \
+    } while (0)
+
+/* The error's text must name something. */
+#define assert_names(err, word)                                                                    \
+    do {                                                                                           \
+        if (!strstr((err).text, word))                                                             \
+            fail_msg("\"%s\" does not name %s", (err).text, word);                                 \
+    } while (0)
+
+typedef struct ScratchData {
+    int n_samples;
+    int channels, height, width, tokens, dim;
+    const char *latents; /* encoding; "bytes" has empty ones where i % missing == 1 */
+    int missing;         /* 0: none */
+    const char *compression;
+    const char *hash; /* NULL: none */
+    uint64_t size_limit;
+    float scale; /* of the latents, about their standard deviation */
+} ScratchData;
+
+/* Latent k of sample i, as it is stored: distinct, exact in half precision, spread about 1. */
+static inline float scratch_latent(const ScratchData *d, int i, int k)
+{
+    return (float)((i * 131 + k * 37) % 64 - 32) / 16 * d->scale;
+}
+
+static inline float scratch_text(int i, int k) { return (float)((i * 7 + k) % 256) / 64; }
+
+/* Into a folder, or a store's URI. */
+static inline void scratch_dataset(const char *folder, const ScratchData *d)
+{
+    Error err = ERROR_INIT;
+    Store *store = NULL;
+    MdsWriter *writer = NULL;
+    MdsColumn columns[3];
+    MdsSchema schema;
+    char text[64];
+    (void)snprintf(text, sizeof(text), "ndarray:float16:%d,%d", d->tokens, d->dim);
+    assert_good(mds_column_init("latents", d->latents, &columns[0], &err), err);
+    assert_good(mds_column_init("text", text, &columns[1], &err), err);
+    assert_good(mds_column_init("caption", "str", &columns[2], &err), err);
+    assert_good(mds_schema_init(columns, 3, &schema, &err), err);
+    MdsWriterOptions options = {.compression = d->compression,
+                                .hashes = &d->hash,
+                                .n_hashes = d->hash != NULL,
+                                .size_limit = d->size_limit};
+    if (!strstr(folder, "://"))
+        assert_good(folder_make(folder, &err), err);
+    assert_good(store_open(folder, &store, &err), err);
+    assert_good(mds_writer_new(store, &schema, &options, &writer, &err), err);
+
+    size_t n_latents = (size_t)(d->channels * d->height * d->width);
+    size_t n_text = (size_t)(d->tokens * d->dim);
+    uint16_t *latents = malloc(2 * n_latents), *words = malloc(2 * n_text);
+    assert_non_null(latents);
+    assert_non_null(words);
+    for (int i = 0; i < d->n_samples; i++) {
+        for (size_t k = 0; k < n_latents; k++)
+            latents[k] = half_from_float(scratch_latent(d, i, (int)k));
+        for (size_t k = 0; k < n_text; k++)
+            words[k] = half_from_float(scratch_text(i, (int)k));
+        char caption[32];
+        int n = snprintf(caption, sizeof(caption), "sample %d", i);
+        bool missing = d->missing && i % d->missing == 1;
+        /* In the order of names: caption, latents, text. */
+        MdsField fields[] = {{caption, (size_t)n},
+                             {latents, missing ? 0 : 2 * n_latents},
+                             {words, 2 * n_text}};
+        assert_good(mds_writer_add(writer, fields, &err), err);
+    }
+    assert_good(mds_writer_finish(writer, &err), err);
+    free(latents);
+    free(words);
+    mds_writer_free(writer);
+    store_free(store);
+}
+
+/* XORs one byte of a file. */
+static inline void scratch_flip(const char *path, long offset)
+{
+    FILE *f = fopen(path, "r+b");
+    assert_non_null(f);
+    assert_int_equal(fseek(f, offset, offset < 0 ? SEEK_END : SEEK_SET), 0);
+    int c = fgetc(f);
+    assert_int_equal(fseek(f, offset, offset < 0 ? SEEK_END : SEEK_SET), 0);
+    assert_int_not_equal(fputc(c ^ 1, f), EOF);
+    assert_int_equal(fclose(f), 0);
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* network.h - the SD2 U-Net as a static tape for one grain shape.
+ *
+ * network_new() emits the operations once, plans every activation and gradient into one arena, and
+ * makes the kernels' plans. Then, per weight update: network_set_weights(); per grain: forward,
+ * backward.
+ *
+ * Ownership: network_new() gives the caller a Network; it borrows the Device. Buffers are device
+ * memory.
+ * Units:     latents NHWC in the device's compute type; timesteps int32; text
+ * [grain][tokens][dim] compute type.
+ * Errors:    -EINVAL for shapes that the config can't take (shapes_check() says which), -ENOMEM.
+ * Threads:   the device's.
+ */
+#pragma once
+
+#include "kernels/kernels.h"
+#include "nn/parameters.h"
+
+typedef struct Network Network;
+struct Tape;
+
+typedef struct NetworkShape {
+    int grain, height, width; /* of the latents */
+    int text_tokens;
+    bool backward; /* false: inference only, a smaller arena */
+} NetworkShape;
+
+int network_new(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
+                Error *err);
+/* The two halves of network_new(): network_plan() finds all sizes; network_allocate() takes the
+ * memory, without which nothing below works. */
+int network_plan(Device *device, const UnetConfig *config, const NetworkShape *shape, Network **ret,
+                 Error *err);
+int network_allocate(Network *network, Error *err);
+Network *network_free(Network *network);
+DEFINE_CLEANUP(Network, network_free)
+
+Device *network_device(const Network *network);
+const UnetConfig *network_config(const Network *network);
+const NetworkShape *network_shape(const Network *network);
+const ParameterList *network_parameters(const Network *network);
+/* Device memory of the network beside parameters: activations, workspace and packed weights. */
+size_t network_arena_bytes(const Network *network);
+size_t network_packed_bytes(const Network *network); /* the packed weights alone */
+size_t network_workspace_bytes(const Network *network);
+/* The policy of fusion and recomputing, for the numerics record; static text. */
+const char *network_policy(const Network *network);
+/* For profiles and tests; see tape.h. */
+struct Tape *network_tape(Network *network);
+
+/* flat: all parameters, fp32, device memory; it must stay valid and unchanged until the next call. */
+void network_set_weights(Network *network, const float *flat);
+/* prediction: [grain][h][w][out_channels] in the compute type. All four buffers must stay in place
+ * and unchanged until the backward that follows is done. */
+void network_forward(Network *network, const void *latents, const int32_t *timesteps,
+                     const void *text, void *prediction);
+/* After a forward: brings the gradient of every parameter into the sink. Tensors become final in an
+ * order that the tape fixes; on_ready (may be NULL) is called once for each range, so that a reduction
+ * can begin. */
+typedef void (*NetworkGradientReady)(int64_t offset, int64_t n_elements, void *userdata);
+void network_backward(Network *network, const void *dprediction, const GradientSink *sink,
+                      NetworkGradientReady on_ready, void *userdata);
