@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* divergence-incident.c - the incident of a job whose training diverges. Rank 0 judges (trainer/state/divergence.h) and
+/* divergence-incident.c - the incident of a job whose training diverges. Rank 0 judges (manifest/divergence.h) and
  * its node tells it in progress/<job>; the leader believes that.
  *
  * Entry points: decide_divergence(), decide_divergence_over(). Guarantees: at most one such incident of a job is open.

@@ -13,8 +13,8 @@
  */
 #pragma once
 
+#include "manifest/manifest.h"
 #include "protocol/job.h"
-#include "trainer/checkpoint/format/manifest.h"
 
 typedef struct PipelineOptions {
     const char *folder; /* that is made */

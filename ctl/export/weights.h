@@ -14,7 +14,7 @@
  */
 #pragma once
 
-#include "trainer/checkpoint/format/manifest.h"
+#include "manifest/manifest.h"
 
 /* What the file will take. */
 uint64_t weights_bytes(const Manifest *manifest, bool ema);

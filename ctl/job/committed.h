@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "trainer/checkpoint/format/manifest.h"
+#include "manifest/manifest.h"
 
 typedef struct MetricsLine {
     int64_t step;

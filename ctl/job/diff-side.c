@@ -8,8 +8,8 @@
 #include "base/memory.h"
 #include "data/dataset-terms.h"
 #include "data/index-open.h"
+#include "manifest/manifest.h"
 #include "protocol/unet-config.h"
-#include "trainer/checkpoint/format/manifest.h"
 
 #include <string.h>
 

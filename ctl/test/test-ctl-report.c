@@ -4,8 +4,8 @@
 
 #include "base/file.h"
 #include "ctl/test/testing-ctl.h"
+#include "manifest/manifest-internal.h"
 #include "protocol/grid-notes.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <arpa/inet.h>
 #include <endian.h>

@@ -28,7 +28,7 @@ FORMATS = {
     "encoder-facts": (JSON, ["data/encoder-facts.c"]),
     "encode-report": (JSON, ["prep/encode/report.c"]),
     "unet-config": (JSON, ["protocol/unet-config.c"]),
-    "manifest": (JSON, ["trainer/checkpoint/format/*.c"]),
+    "manifest": (JSON, ["manifest/*.c"]),
     "owner": (JSON, ["protocol/owner.c"]),
     "safetensors": (JSON, ["store/safetensors.c"]),
     "model-config": (JSON, ["encoders/networks/*-config.c"]),

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manifests.c - the manifests of other versions, given as arguments: what is read is written again. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include "base/file.h"
 #include "tests/versions/fields.h"

@@ -15,9 +15,9 @@
  */
 #pragma once
 
+#include "manifest/manifest.h"
 #include "nn/parameters.h"
 #include "protocol/job.h"
-#include "trainer/checkpoint/format/manifest.h"
 
 /* The checkpoint that model.init names: -EINVAL unless it is of such a network. */
 int begin_read_init(const Job *job, const ParameterList *network, Store **ret_store, Manifest **ret,

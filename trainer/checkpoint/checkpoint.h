@@ -30,7 +30,7 @@
  */
 #pragma once
 
-#include "trainer/checkpoint/format/manifest.h"
+#include "manifest/manifest.h"
 #include "trainer/comm/comm.h"
 #include "trainer/state/train-state.h"
 

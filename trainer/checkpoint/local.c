@@ -11,7 +11,7 @@
 #include "base/fault.h"
 #include "base/file.h"
 #include "base/hash.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include <dirent.h>
 #include <fcntl.h>

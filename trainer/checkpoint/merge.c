@@ -8,7 +8,7 @@
 #include "trainer/checkpoint/metrics.h"
 
 #include "base/log.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include <string.h>
 

@@ -12,7 +12,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include <string.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/list.h"
 
 #include <string.h>

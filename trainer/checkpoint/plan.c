@@ -2,8 +2,8 @@
 /* plan.c - see plan.h. */
 #include "trainer/checkpoint/plan.h"
 
+#include "manifest/manifest-internal.h"
 #include "store/safetensors.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <string.h>
 

@@ -14,7 +14,7 @@
 #include "trainer/checkpoint/plan.h"
 
 #include "base/log.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/weight-file.h"
 #include "trainer/state/device-patience.h"
 

@@ -13,7 +13,7 @@
  * Fault points: checkpoint.retire.manifest (each), checkpoint.retire.object (before a folder's,
  * and before the metrics').
  */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/metrics.h"
 #include "trainer/checkpoint/owner.h"
 

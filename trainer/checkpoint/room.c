@@ -5,7 +5,7 @@
  * full of our own old ones would stay so for ever. They go by the same rule as after a commit, and nothing else goes:
  * if that is too little, only the operator knows what else may.
  */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/writer.h"
 
 #include <string.h>

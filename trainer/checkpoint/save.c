@@ -16,7 +16,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/local.h"
 
 #include <string.h>

@@ -2,7 +2,7 @@
 /* search.c - see search.h. */
 #include "trainer/checkpoint/search.h"
 
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/list.h"
 
 #include <string.h>

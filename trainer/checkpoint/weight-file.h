@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "trainer/state/object.h"
+#include "manifest/object.h"
 
 /* The safetensors header of the file that holds the record's flat range. */
 int weight_file_header(const ParameterList *parameters, const ObjectRecord *record, char **ret,

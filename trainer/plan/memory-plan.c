@@ -3,8 +3,8 @@
  * writer.c allocate, in the same order. test-memory compares it with ranks that ran. */
 #include "trainer/plan/memory-plan.h"
 
+#include "manifest/object.h"
 #include "protocol/manifest-limits.h"
-#include "trainer/state/object.h"
 
 #include <string.h>
 

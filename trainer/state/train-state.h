@@ -19,8 +19,8 @@
 
 #include "base/hash.h"
 #include "kernels/kernels.h"
+#include "manifest/state-digest.h"
 #include "nn/parameters.h"
-#include "trainer/state/state-digest.h"
 
 typedef struct StateTraffic StateTraffic;
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-reports.c - any bytes as what the other rank of a world says during a save: it fails with a text, or writes a
  * manifest that reads. The first byte says which rank this one is. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/test/testing-state.h"
 #include "trainer/checkpoint/writer.h"
 #include "trainer/comm/test/testing-peers.h"

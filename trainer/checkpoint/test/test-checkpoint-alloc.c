@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/test/testing-alloc.h"
 #include "base/test/testing.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/test/testing-state.h"
 
 #include <errno.h>

@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
+#include "manifest/manifest-internal.h"
 #include "store/test/testing-far.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
 #include "trainer/checkpoint/test/testing-state.h"
 #include "trainer/checkpoint/writer.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-manifest-bounds.c - what is larger than anything that we write is refused before it is parsed. */
 #include "base/test/testing.h"
+#include "manifest/manifest-internal.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/format/manifest-internal.h"
 
 #include <string.h>
 

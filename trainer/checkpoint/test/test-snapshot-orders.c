@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "kernels/shadow/testing-orders.h"
-#include "trainer/checkpoint/format/manifest.h"
+#include "manifest/manifest.h"
 #include "trainer/checkpoint/test/testing-state.h"
 
 #include <string.h>

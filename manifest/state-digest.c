@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* state-digest.c - see state-digest.h. */
-#include "trainer/state/state-digest.h"
+#include "manifest/state-digest.h"
 
 #include "base/bits.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is told by keys and values; one of
  * a version that wrote hashes alone, by its hashes. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include "base/file.h"
 #include "base/test/testing.h"

@@ -6,7 +6,7 @@
  * to its own, and the state digest to follow from the chunk hashes and the scalars. Whether the objects
  * hold what their hashes say is for the restore.
  */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include "base/json.h"
 

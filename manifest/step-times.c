@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step-times.c - see step-times.h. */
-#include "trainer/checkpoint/format/step-times.h"
+#include "manifest/step-times.h"
 
 #include "base/macro.h"
 

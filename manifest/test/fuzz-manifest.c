@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-manifest.c - any bytes as manifest.json: refused with a text, or what is written back reads
  * the same. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-divergence.c - what is called divergent, and what is not: curves of real jobs (curves/, made by make-curves),
  * and curves made here of noise, spikes, steps and slopes. */
-#include "trainer/state/divergence.h"
+#include "manifest/divergence.h"
 
 #include "base/philox.h"
 #include "base/test/testing.h"

@@ -18,12 +18,12 @@
  */
 #pragma once
 
+#include "manifest/checkpoint-name.h"
+#include "manifest/divergence.h"
+#include "manifest/object.h"
+#include "manifest/step-times.h"
 #include "protocol/job-terms.h"
 #include "store/store.h"
-#include "trainer/checkpoint/format/checkpoint-name.h"
-#include "trainer/checkpoint/format/step-times.h"
-#include "trainer/state/divergence.h"
-#include "trainer/state/object.h"
 
 enum {
     CHECKPOINT_URI_MAX = 512,

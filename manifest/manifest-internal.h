@@ -10,9 +10,9 @@
 #pragma once
 
 #include "base/json.h"
+#include "manifest/manifest.h"
+#include "manifest/state-digest.h"
 #include "protocol/manifest-limits.h"
-#include "trainer/checkpoint/format/manifest.h"
-#include "trainer/state/state-digest.h"
 
 enum {
     MANIFEST_VERSION = 2,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* divergence.c - see divergence.h. */
-#include "trainer/state/divergence.h"
+#include "manifest/divergence.h"
 
 #include "base/cleanup.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manifest-facts.c - what a checkpoint's job, data and numerics have that others have not: by keys, where they are
  * known, and by hashes of what an older version wrote. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include "base/json-diff.h"
 

@@ -3,7 +3,7 @@
 #include "base/test/testing.h"
 
 #include "base/macro.h"
-#include "trainer/checkpoint/format/step-times.h"
+#include "manifest/step-times.h"
 
 #include <errno.h>
 #include <math.h>

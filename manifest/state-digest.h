@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/hash.h"
-#include "trainer/state/chunk-layout.h"
+#include "manifest/chunk-layout.h"
 
 enum { MAXIMA_WINDOW = 16 };
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* chunk-layout.c - see chunk-layout.h. */
-#include "trainer/state/chunk-layout.h"
+#include "manifest/chunk-layout.h"
 
 #include "base/macro.h"
 

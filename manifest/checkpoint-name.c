@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint-name.c - see checkpoint-name.h. */
-#include "trainer/checkpoint/format/checkpoint-name.h"
+#include "manifest/checkpoint-name.h"
 
 #include <errno.h>
 #include <stdio.h>

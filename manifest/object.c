@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* object.c - see object.h. */
-#include "trainer/state/object.h"
+#include "manifest/object.h"
 
 #include "base/cleanup.h"
 #include "base/macro.h"

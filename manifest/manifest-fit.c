@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manifest-fit.c - whether a checkpoint's state could be that of a job's network. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 int manifest_check_network(const Manifest *m, const char *source, const ManifestNetwork *network,
                            Error *err)

@@ -12,8 +12,8 @@
 #pragma once
 
 #include "base/hash.h"
+#include "manifest/chunk-layout.h"
 #include "nn/parameters.h"
-#include "trainer/state/chunk-layout.h"
 
 enum {
     OBJECT_KEY_MAX = 128,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manifest-write.c - manifest.json's text; manifest.c reads it back. */
-#include "trainer/checkpoint/format/manifest-internal.h"
+#include "manifest/manifest-internal.h"
 
 #include "base/json.h"
 
