@@ -19,7 +19,7 @@
 #ifdef __CUDACC__
 #include <cuda_runtime.h>
 #else
-#include "kernels/cuda/emulate.h"
+#include "kernels/test/emulator/emulate.h"
 #endif
 
 /* Before a loop of few rounds whose arrays must be registers; before one that ends too soon to be worth it. */

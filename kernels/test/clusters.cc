@@ -2,8 +2,8 @@
 /* clusters.cc - see testing-clusters.h. */
 #include "kernels/test/testing-clusters.h"
 
-#include "kernels/cuda/emulated.h"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/test/emulator/emulated.h"
 
 #include <cstdio>
 #include <cstdlib>

@@ -553,7 +553,7 @@ static void print_numerics(const Space *s)
 }
 
 #ifdef BITS_EMULATED
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 static int open_device(const DeviceOptions *options, const char *seed, Device **ret, Error *err)
 {
     emulated_device_seed(seed ? strtoull(seed, NULL, 10) : 0);

@@ -2,8 +2,8 @@
 /* mma-warps.cc - see testing-mma.h. */
 #include "kernels/test/testing-mma.h"
 
-#include "kernels/cuda/emulated.h"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/test/emulator/emulated.h"
 
 #include <cstdio>
 #include <cstdlib>

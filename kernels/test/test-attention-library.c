@@ -6,8 +6,8 @@
 #include "base/test/testing.h"
 #include "kernels/cuda/attention/attention-choice.h"
 #include "kernels/cuda/attention/attention-library.h"
-#include "kernels/cuda/emulated-stream.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated-stream.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* test-attention-plans.c - every attention of sd2-base has a forward and a deterministic backward plan of the real
  * cuDNN on an H100 and an H200, and its text encoder's a forward one, which the committed plan sets hold. There is no
  * GPU: cuDNN plans for records of them, and loads its kernels into a driver that runs nothing
- * (kernels/cuda/fake/driver.c). What the graphs compute is not seen.
+ * (kernels/test/fake/driver.c). What the graphs compute is not seen.
  *
  * SDTRAIN_PLANS=write writes the attentions' entries of the plan sets anew; entries of other operations stay. */
 #include "kernels/cuda/attention/attention-choice.h"

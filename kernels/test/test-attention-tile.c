@@ -31,7 +31,7 @@
  *   d dv = sum (P + 1.1 U + n E + 8 F) (1 + U) p |dout|, + U |dv| (1 + U).
  */
 #include "base/hash.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
 #include <inttypes.h>

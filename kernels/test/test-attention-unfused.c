@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-attention-unfused.c - attention with an autoencoder's head of 512 in bf16, against float64: in three steps by a
  * cuBLASLt that computes on the host, with plans that are made here, and by the plain kernels where there are none. */
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
 #include <jansson.h>

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-conv-library.c - convolutions in bf16 by cuDNN, against float64, on the emulated device. A fake library
  * computes what the descriptors say that it is handed, and refuses what the real one would
- * (kernels/cuda/fake/fake-cudnn.h). */
+ * (kernels/test/fake/fake-cudnn.h). */
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/convolution/conv-graph.h"
 #include "kernels/cuda/convolution/conv-library.h"
-#include "kernels/cuda/emulated.h"
 #include "kernels/cuda/libraries.h"
+#include "kernels/test/emulator/emulated.h"
 #include "nn/test/testing-sd2.h"
 
 #include <math.h>

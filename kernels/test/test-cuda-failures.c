@@ -3,7 +3,7 @@
  * apart, the kernel's name, and that nothing works from then on. */
 #include "base/fault.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/compute.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <limits.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* test-launches.c - what device_time_launches() tells of kernels and, with the libraries that compute on the host, of
  * the libraries' operations: names that outlive their objects, bytes, floating-point operations and a time each. */
 #include "base/test/testing.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/philox.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-mma.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
 /* Of bf16, 2^-9 an element at most; what is summed in fp32. */

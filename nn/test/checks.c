@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "base/memory.h"
 #include "base/philox.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <math.h>
 #include <stdio.h>

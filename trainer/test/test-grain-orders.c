@@ -2,7 +2,7 @@
 /* test-grain-orders.c - grains that follow each other without a wait have the CPU's gradients and losses, in each order
  * of a device's lanes: a lane that overtakes another one gives a grain the samples of its neighbours. */
 #include "base/test/testing.h"
-#include "kernels/shadow/testing-orders.h"
+#include "kernels/test/shadow/testing-orders.h"
 #include "store/store.h"
 #include "trainer/grain.h"
 #include "trainer/test/testing-job.h"

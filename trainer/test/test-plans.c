@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-plans.c - jobs on a device that chooses its algorithms: they go on with what they began with, or not at all.
  *
- * The device is the shadow module; SDTRAIN_SHADOW says which algorithms it has (kernels/shadow/shadow.h). */
+ * The device is the shadow module; SDTRAIN_SHADOW says which algorithms it has (kernels/test/shadow/shadow.h). */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"

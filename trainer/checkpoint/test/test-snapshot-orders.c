@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/test/testing.h"
-#include "kernels/shadow/testing-orders.h"
+#include "kernels/test/shadow/testing-orders.h"
 #include "manifest/manifest.h"
 #include "trainer/checkpoint/test/testing-state.h"
 

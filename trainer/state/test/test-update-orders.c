@@ -2,7 +2,7 @@
 /* test-update-orders.c - an update waits for all that it reads and overwrites, whichever lanes are late: on a device
  * that stands for a GPU each order of its lanes gives the CPU's bits, with copies of a save beside it. */
 #include "base/test/testing.h"
-#include "kernels/shadow/testing-orders.h"
+#include "kernels/test/shadow/testing-orders.h"
 #include "trainer/state/device-comm.h"
 #include "trainer/state/device-staging.h"
 #include "trainer/state/gradient-sum.h"

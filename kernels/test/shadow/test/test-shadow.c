@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-shadow.c - what breaks the contract of kernels.h is found on a shadow device; what keeps it gives the CPU's
  * bits. */
-#include "kernels/shadow/shadow.h"
+#include "kernels/test/shadow/shadow.h"
 
 #include "base/clock.h"
 #include "base/fault.h"

@@ -2,7 +2,7 @@
 /* emulate-mma.cc - see mma.cuh: what the emulator does for all lanes of a warp at once. */
 #include "kernels/cuda/mma.cuh"
 
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <cstring>
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emulated.cc - see emulated.h. */
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include "base/fault.h"
 #include "kernels/cuda/compute.h"
-#include "kernels/cuda/emulate.h"
-#include "kernels/cuda/emulated-stream.h"
 #include "kernels/cuda/environment.h"
 #include "kernels/cuda/launch-times.h"
 #include "kernels/cuda/operations.h"
+#include "kernels/test/emulator/emulate.h"
+#include "kernels/test/emulator/emulated-stream.h"
 
 #include <cstdio>
 #include <cstdlib>

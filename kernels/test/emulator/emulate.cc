@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emulate.cc - see emulate.h: fibers, their order, barriers. */
-#include "kernels/cuda/emulate.h"
+#include "kernels/test/emulator/emulate.h"
 
 #include "base/bits.h"
 #include "base/philox.h"

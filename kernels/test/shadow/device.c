@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - the shadow device's copies and fences. */
-#include "kernels/shadow/device.h"
+#include "kernels/test/shadow/device.h"
 
 #include "base/fault.h"
 #include "base/hash.h"

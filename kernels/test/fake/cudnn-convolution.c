@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cudnn-convolution.c - the fake cuDNN's loops: each element of the result is a sum of its own, rounded to bf16. */
-#include "kernels/cuda/fake/fake-cudnn.h"
+#include "kernels/test/fake/fake-cudnn.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cudnn-descriptors.c - the fake cuDNN's handles, descriptors and attributes; see fake-cudnn.h. */
-#include "kernels/cuda/fake/fake-cudnn.h"
+#include "kernels/test/fake/fake-cudnn.h"
 
 #include <assert.h>
 #include <stdarg.h>

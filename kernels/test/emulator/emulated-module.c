@@ -3,7 +3,7 @@
  * on the CUDA kernels without a GPU. SDTRAIN_EMULATED=SEED draws the order of threads. */
 #include "base/fault.h"
 #include "kernels/backend.h"
-#include "kernels/cuda/emulated.h"
+#include "kernels/test/emulator/emulated.h"
 
 #include <stdlib.h>
 

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "kernels/shadow/lane.h"
+#include "kernels/test/shadow/lane.h"
 
 /* Addresses that a program gets lie this much above the memory, where nothing is mapped. */
 #define SHADOW_DISTANCE ((uintptr_t)1 << 46)

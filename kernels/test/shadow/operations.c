@@ -4,7 +4,7 @@
  *
  * An argument is (kind, type, name). VALUE is copied; DATA is an address of the device; SHAPE, SINK and SUMS point
  * to a struct of the host, which is copied; the last two hold addresses of the device. */
-#include "kernels/shadow/device.h"
+#include "kernels/test/shadow/device.h"
 
 #include <stdlib.h>
 

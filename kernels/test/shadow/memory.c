@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - the shadow device's memory: guarded, out of the host's reach, and counted while it is in use. */
-#include "kernels/shadow/device.h"
+#include "kernels/test/shadow/device.h"
 
 #include "base/memory.h"
 

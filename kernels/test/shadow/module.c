@@ -2,7 +2,7 @@
 /* module.c - the one symbol of libsdtrain-shadow.so, which SDTRAIN_CUDA_MODULE may name: whole programs run on a
  * shadow device. */
 #include "base/fault.h"
-#include "kernels/shadow/shadow.h"
+#include "kernels/test/shadow/shadow.h"
 
 __attribute__((visibility("default"))) KernelsEntry sdtrain_kernels_backend;
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* told.h - what the environment tells a fake library to do beside its work: to waver, to take time.
  *
- * The clock is the emulated device's stream (kernels/cuda/emulated-stream.h): what a fake runs lasts as long as is
- * told, whatever the machine does meanwhile. A variable such as FAKE_CUDNN_USEC="1:100,2:99.5" tells it of engines by
- * their numbers.
+ * The clock is the emulated device's stream (emulated-stream.h): what a fake runs lasts as long as is told, whatever
+ * the machine does meanwhile. A variable such as FAKE_CUDNN_USEC="1:100,2:99.5" tells it of engines by their numbers.
  *
  * Ownership: none.
  * Units:     microseconds.
@@ -12,7 +11,7 @@
  */
 #pragma once
 
-#include "kernels/cuda/emulated-stream.h"
+#include "kernels/test/emulator/emulated-stream.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cudnn-engines.c - what the fake cuDNN takes: sizes that fit, three engines with their notes and knobs, plans; and how
  * it runs one. */
-#include "kernels/cuda/fake/fake-cudnn.h"
-#include "kernels/cuda/fake/told.h"
+#include "kernels/test/fake/fake-cudnn.h"
+#include "kernels/test/fake/told.h"
 
 #include <assert.h>
 #include <stdlib.h>

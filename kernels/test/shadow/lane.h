@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/clock.h"
-#include "kernels/shadow/shadow.h"
+#include "kernels/test/shadow/shadow.h"
 
 #include <pthread.h>
 #include <stdalign.h>

@@ -4,8 +4,8 @@
  * first GPU, by the module. emulated-bf16 and cuda-bf16 compute in bf16. The emulator makes plans for the libraries of
  * SDTRAIN_CUDA_LIBRARIES, if it is set; a GPU makes some unless SDTRAIN_CUDA_PLANS is set. CMake's
  * sdtrain_test(... DEVICE shadow EMULATED) registers a test for the first two. */
-#include "kernels/cuda/emulated.h"
-#include "kernels/shadow/shadow.h"
+#include "kernels/test/emulator/emulated.h"
+#include "kernels/test/shadow/shadow.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lane.c - see lane.h. */
-#include "kernels/shadow/lane.h"
+#include "kernels/test/shadow/lane.h"
 
 #include "base/fault.h"
 #include "base/philox.h"
