@@ -148,7 +148,7 @@ class Prediction:
         return 2 * one[role] if one["d" + role] == "added" else 0
 
     def price_bias(self, one):
-        """The pieces are those of kernels/cuda/column-sums.cu."""
+        """The pieces are those of kernels/cuda/kernels/column-sums.cu."""
         rows, blocks = one["y"] // one["channels"], -(-one["channels"] // 64) * 8
         in_pieces = "column_pieces" in self and min(264 // blocks, rows // 8192) > 1
         self.move("bias and time gradients", 2 * one["y"], RATES["column sums"], 2 if in_pieces else 1)

@@ -19,8 +19,8 @@ int main(void)
 
 #include "base/clock.h"
 #include "base/philox.h"
-#include "kernels/cuda/forward.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/forward.h"
+#include "kernels/cuda/module/libraries.h"
 #include "kernels/kernels.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* clusters.cc - see testing-clusters.h. */
 #include "kernels/test/testing-clusters.h"
 
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/kernels/mma.cuh"
 #include "kernels/test/emulator/emulated.h"
 
 #include <cstdio>

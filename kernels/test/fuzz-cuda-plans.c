@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-cuda-plans.c - a plan set is refused, or its canonical text is a set of the same text. */
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include "base/memory.h"
 

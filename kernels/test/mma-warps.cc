@@ -2,7 +2,7 @@
 /* mma-warps.cc - see testing-mma.h. */
 #include "kernels/test/testing-mma.h"
 
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/kernels/mma.cuh"
 #include "kernels/test/emulator/emulated.h"
 
 #include <cstdio>

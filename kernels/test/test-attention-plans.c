@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/attention-choice.h"
 #include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/attention/attention-unfused.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 #include "kernels/test/testing-plans.h"
 #include "nn/test/testing-encoders.h"
 #include "nn/test/testing-sd2.h"

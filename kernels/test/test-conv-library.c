@@ -7,7 +7,7 @@
 #include "base/test/testing.h"
 #include "kernels/cuda/convolution/conv-graph.h"
 #include "kernels/cuda/convolution/conv-library.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/libraries.h"
 #include "kernels/test/emulator/emulated.h"
 #include "nn/test/testing-sd2.h"
 

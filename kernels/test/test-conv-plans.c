@@ -9,7 +9,7 @@
 #include "base/test/testing.h"
 #include "kernels/cuda/convolution/conv-candidates.h"
 #include "kernels/cuda/convolution/conv-entry.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 #include "kernels/test/testing-plans.h"
 #include "nn/test/testing-encoders.h"
 #include "nn/test/testing-sd2.h"

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-cuda-plans.c - plan sets: their text, the folder that they are found in, and the device that uses them. */
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/compute.h"
+#include "kernels/cuda/module/compute.h"
 #include "kernels/test/emulator/emulated.h"
 
 #include <limits.h>

@@ -2,7 +2,7 @@
 /* test-errors.c - whose fault each error of CUDA is, and what is said of missing device nodes. */
 #include "base/macro.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/errors.h"
+#include "kernels/cuda/module/errors.h"
 
 #include <errno.h>
 #include <fcntl.h>

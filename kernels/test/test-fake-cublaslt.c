@@ -2,8 +2,8 @@
 /* test-fake-cublaslt.c - the cuBLASLt that tests have without a GPU computes what its descriptors say, and refuses what
  * the real one refuses: else the tests that pass on it would show nothing. */
 #include "base/test/testing.h"
-#include "kernels/cuda/forward.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/forward.h"
+#include "kernels/cuda/module/libraries.h"
 
 #include <stdlib.h>
 #include <string.h>

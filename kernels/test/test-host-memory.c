@@ -3,7 +3,7 @@
  * when it was freed. */
 #include "base/macro.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/host-memory.h"
+#include "kernels/cuda/module/host-memory.h"
 
 #include <errno.h>
 #include <stdint.h>

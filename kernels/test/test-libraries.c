@@ -3,8 +3,8 @@
  * process of its own, since open libraries stay open. */
 #include "base/cleanup.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/forward.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/forward.h"
+#include "kernels/cuda/module/libraries.h"
 
 #include <fcntl.h>
 #include <string.h>

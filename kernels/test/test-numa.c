@@ -2,7 +2,7 @@
 /* test-numa.c - binding to a GPU's NUMA node, on hosts that are folders. Each case is a process of its own. */
 #include "base/log.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/numa.h"
+#include "kernels/cuda/module/numa.h"
 
 #include <errno.h>
 #include <fcntl.h>

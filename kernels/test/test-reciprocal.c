@@ -3,7 +3,7 @@
  * activations that are made of it. */
 #include "base/test/testing.h"
 #include "kernels/cpu/vectormath.h"
-#include "kernels/cuda/reciprocal.h"
+#include "kernels/cuda/kernels/reciprocal.h"
 #include "kernels/test/emulator/emulated.h"
 
 #include <float.h>

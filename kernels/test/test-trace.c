@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-trace.c - which kernel is said to come after the last fence that was reached. */
 #include "base/test/testing.h"
-#include "kernels/cuda/trace.h"
+#include "kernels/cuda/module/trace.h"
 
 static CudaTrace trace;
 

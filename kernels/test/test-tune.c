@@ -2,7 +2,7 @@
 /* test-tune.c - which candidate is taken by the emulated device's clock, which these candidates move themselves. */
 #include "base/clock.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/tune/tune.h"
+#include "kernels/cuda/plans/tune.h"
 #include "kernels/test/emulator/emulated-stream.h"
 #include "kernels/test/emulator/emulated.h"
 

@@ -14,8 +14,8 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/test/testing.h"
-#include "kernels/cuda/libraries.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/module/libraries.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -32,7 +32,7 @@ FORMATS = {
     "owner": (JSON, ["protocol/owner.c"]),
     "safetensors": (JSON, ["store/safetensors.c"]),
     "model-config": (JSON, ["encoders/networks/*-config.c"]),
-    "cuda-plans": (JSON, ["kernels/cuda/plans.c"]),
+    "cuda-plans": (JSON, ["kernels/cuda/plans/plans.c"]),
     "mds-index": (JSON, ["data/mds/*.c"]),
     "daemon-config": (JSON, ["daemon/config/*.c"]),
     "contexts": (JSON, ["ctl/context/context.c"]),

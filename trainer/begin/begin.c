@@ -2,7 +2,7 @@
 /* begin.c - see begin.h. */
 #include "trainer/begin/begin.h"
 
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 #include "kernels/kernels.h"
 #include "nn/weights/weights-match.h"
 

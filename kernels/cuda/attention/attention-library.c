@@ -7,7 +7,7 @@
 #include "kernels/cuda/attention/attention-choice.h"
 #include "kernels/cuda/attention/attention-tile.h"
 #include "kernels/cuda/attention/attention-tune.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "kernels/cuda/compute.h"
+#include "kernels/cuda/module/compute.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 /* attention-softmax.cu - see attention-unfused.h. A block of THREADS takes a row: it reads it once for the maximum,
  * once for the sum, and once for the result; rows stay in the caches. */
 #include "kernels/cuda/attention/attention-unfused.h"
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/kernels/kernel.cuh"
 
 #include <math.h>
 

@@ -13,7 +13,7 @@
  * query have no weight. */
 #include "kernels/cuda/attention/attention-tile.h"
 
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/kernels/mma.cuh"
 
 #include <math.h>
 

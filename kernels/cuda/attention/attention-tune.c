@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "kernels/cuda/attention/attention-check.h"
 #include "kernels/cuda/attention/attention-tile.h"
-#include "kernels/cuda/tune/tune.h"
+#include "kernels/cuda/plans/tune.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "kernels/cuda/attention/attention-choice.h"
-#include "kernels/cuda/compute.h"
+#include "kernels/cuda/module/compute.h"
 
 /* Candidates need at most so much workspace. A graph takes half a second to make: a few sizes of groups are tried, the
  * largest that fits and the next smaller ones, and a few engines for each. Where attention_has_tail(), all have a

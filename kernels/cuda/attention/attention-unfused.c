@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/linear/matmul.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include <inttypes.h>
 #include <math.h>

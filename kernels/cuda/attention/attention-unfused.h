@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "kernels/cuda/compute.h"
+#include "kernels/cuda/module/compute.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* conv-epilogue.cu - see conv-epilogue.h. */
 #include "kernels/cuda/convolution/conv-epilogue.h"
-#include "kernels/cuda/kernel.cuh"
+#include "kernels/cuda/kernels/kernel.cuh"
 
 template <int N> struct Terms {
     Pack<N> y, bias, per_image, residual;

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-entry.h"
 #include "kernels/cuda/convolution/conv-tune.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include <stdlib.h>
 

@@ -10,8 +10,8 @@
  */
 #pragma once
 
-#include "kernels/cuda/compute.h"
 #include "kernels/cuda/convolution/conv-graph.h"
+#include "kernels/cuda/module/compute.h"
 
 #ifdef __cplusplus
 extern "C" {

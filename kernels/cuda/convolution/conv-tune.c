@@ -5,8 +5,8 @@
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-candidates.h"
 #include "kernels/cuda/convolution/conv-entry.h"
-#include "kernels/cuda/plans.h"
-#include "kernels/cuda/tune/tune.h"
+#include "kernels/cuda/plans/plans.h"
+#include "kernels/cuda/plans/tune.h"
 
 #include <stdlib.h>
 

@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "kernels/cuda/compute.h"
 #include "kernels/cuda/convolution/conv-graph.h"
+#include "kernels/cuda/module/compute.h"
 
 /* An entry serves the graph that overwrites, graphs[0], and the one that adds, graphs[1], if there is one: a candidate
  * makes plans of both, and the time of both counts. Gives the plans an entry of the operation, unless they have one. */

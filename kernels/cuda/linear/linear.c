@@ -12,10 +12,10 @@
  * A layer of some columns of a weight packs them as a matrix of their own, so that forward and backward_data are those
  * of any layer of that shape; dW^T alone lies with a stride, and has a name of its own in the plans. */
 #include "base/memory.h"
-#include "kernels/cuda/compute.h"
+#include "kernels/cuda/kernels/operations.h"
+#include "kernels/cuda/kernels/plain.h"
 #include "kernels/cuda/linear/matmul.h"
-#include "kernels/cuda/operations.h"
-#include "kernels/cuda/plain.h"
+#include "kernels/cuda/module/compute.h"
 
 #include <limits.h>
 #include <stdlib.h>

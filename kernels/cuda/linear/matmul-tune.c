@@ -5,8 +5,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/linear/matmul-internal.h"
-#include "kernels/cuda/plans.h"
-#include "kernels/cuda/tune/tune.h"
+#include "kernels/cuda/plans/plans.h"
+#include "kernels/cuda/plans/tune.h"
 
 #include <string.h>
 

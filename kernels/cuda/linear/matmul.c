@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "kernels/cuda/linear/matmul-internal.h"
-#include "kernels/cuda/plans.h"
+#include "kernels/cuda/plans/plans.h"
 
 #include <stdlib.h>
 #include <string.h>

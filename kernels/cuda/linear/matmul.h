@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "kernels/cuda/compute.h"
+#include "kernels/cuda/module/compute.h"
 
 typedef struct CudaMatmul CudaMatmul;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* emulate-mma.cc - see mma.cuh: what the emulator does for all lanes of a warp at once. */
-#include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/kernels/mma.cuh"
 
 #include "kernels/test/emulator/emulated.h"
 

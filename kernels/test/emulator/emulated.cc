@@ -3,10 +3,10 @@
 #include "kernels/test/emulator/emulated.h"
 
 #include "base/fault.h"
-#include "kernels/cuda/compute.h"
-#include "kernels/cuda/environment.h"
-#include "kernels/cuda/launch-times.h"
-#include "kernels/cuda/operations.h"
+#include "kernels/cuda/kernels/operations.h"
+#include "kernels/cuda/module/compute.h"
+#include "kernels/cuda/module/environment.h"
+#include "kernels/cuda/module/launch-times.h"
 #include "kernels/test/emulator/emulate.h"
 #include "kernels/test/emulator/emulated-stream.h"
 

@@ -10,7 +10,7 @@
 #pragma once
 
 #include "kernels/backend.h"
-#include "kernels/cuda/mma-model.h"
+#include "kernels/cuda/kernels/mma-model.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cublaslt-status.c - the names of the fake cuBLASLt's answers. */
-#include "kernels/cuda/forward.h"
+#include "kernels/cuda/module/forward.h"
 
 const char *cublasLtGetStatusName(cublasStatus_t status)
 {

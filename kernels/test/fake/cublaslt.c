@@ -14,7 +14,7 @@
  * "needed" the second kind of algorithm is nothing without.
  * FAKE_CUBLASLT_UNASKED: reductions are offered that nobody asked for.
  * FAKE_CUBLASLT_USEC=0:USEC,1:USEC: how long the kinds of algorithm take by the stream's clock (told.h). */
-#include "kernels/cuda/forward.h"
+#include "kernels/cuda/module/forward.h"
 #include "kernels/test/fake/number.h"
 #include "kernels/test/fake/told.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* version.c - the version that a fake library says: its headers', or FAKE_VERSION. */
-#include "kernels/cuda/forward.h"
+#include "kernels/cuda/module/forward.h"
 
 #ifdef FAKE_CUDNN
 #ifndef FAKE_VERSION

@@ -20,8 +20,8 @@ int first_attention(void)
 #else
 
 #include "base/clock.h"
-#include "kernels/cuda/forward.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/forward.h"
+#include "kernels/cuda/module/libraries.h"
 #include "kernels/test/first/first-attention-expected.h"
 
 #include <cuda_runtime_api.h>

@@ -8,8 +8,8 @@
  * They are written once more here: what is asked is the library, whatever those two files do with the answer. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "kernels/cuda/forward.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/forward.h"
+#include "kernels/cuda/module/libraries.h"
 #include "kernels/test/first/first.h"
 
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-candidates.h"
 #include "kernels/cuda/convolution/conv-entry.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/libraries.h"
 #include "kernels/test/first/first.h"
 
 #include <libgen.h>

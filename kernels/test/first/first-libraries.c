@@ -5,7 +5,7 @@
  * Each copy of a library is opened in a process of its own: two copies in one would take each other's parts. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "kernels/cuda/libraries.h"
+#include "kernels/cuda/module/libraries.h"
 #include "kernels/test/first/first.h"
 
 #include <dlfcn.h>

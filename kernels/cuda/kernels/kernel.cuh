@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* kernel.cuh - what the kernels of this folder share: element types, sums by a fixed tree, launches.
+ *
+ * The same sources are compiled by nvcc, for a GPU, and by a host compiler, for the emulator (emulate.h). Their
+ * bits are equal: every operation of fp32 and fp64 is IEEE's, contraction is off, elementary functions are
+ * vectormath.h's and exactmath.c's, and no result depends on which thread comes first.
+ *
+ * Ownership: none.
+ * Units:     elements.
+ * Errors:    a launch that fails is the device's sticky error.
+ * Threads:   as kernels.h.
+ */
+#pragma once
+
+#include "kernels/backend.h"
+#include "kernels/cpu/vectormath.h"
+#include "kernels/cuda/module/compute.h"
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+#else
+#include "kernels/test/emulator/emulate.h"
+#endif
+
+/* Before a loop of few rounds whose arrays must be registers; before one that ends too soon to be worth it. */
+#ifdef __CUDACC__
+#define UNROLL _Pragma("unroll")
+#define NOT_UNROLLED _Pragma("unroll 1")
+#else
+#define UNROLL
+#define NOT_UNROLLED
+#endif
+
+/* ---- element types ---- */
+
+struct Bf16 {
+    uint16_t bits;
+};
+
+_device_ static inline float widen(float x) { return x; }
+
+_device_ static inline float widen(Bf16 x) { return float_from_bits((uint32_t)x.bits << 16); }
+
+/* Rounds half to even; every NaN is the one that a GPU's conversion gives. */
+template <typename T> _device_ static inline T narrow(float x);
+
+template <> _device_ inline float narrow<float>(float x) { return x; }
+
+template <> _device_ inline Bf16 narrow<Bf16>(float x)
+{
+    const uint32_t bits = float_bits(x);
+    if ((bits & 0x7fffffffu) > 0x7f800000u)
+        return Bf16{0x7fff};
+    return Bf16{(uint16_t)((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
+}
+
+/* As it lies in memory. */
+template <typename T> _device_ static inline float rounded(float x) { return widen(narrow<T>(x)); }
+
+/* Two values, the first in the lower half: one instruction of a GPU. */
+_device_ static inline uint32_t narrow_pair(float low, float high)
+{
+#ifdef __CUDA_ARCH__
+    uint32_t pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+    return pair;
+#else
+    return (uint32_t)narrow<Bf16>(high).bits << 16 | narrow<Bf16>(low).bits;
+#endif
+}
+
+/* ---- packs: neighbouring elements, which one access moves ---- */
+
+/* N elements in fp32. N is 1, or such that the elements in memory are 8, 16 or 32 bytes. */
+template <int N> struct Pack {
+    float at[N];
+};
+
+template <int BYTES> struct alignas(BYTES) Words {
+    uint32_t at[BYTES / 4];
+};
+
+enum { ACCESS_BYTES = 16 }; /* the most that a thread moves at once */
+
+/* How many elements are ACCESS_BYTES. */
+template <typename T> _device_ constexpr int pack_elements() { return ACCESS_BYTES / sizeof(T); }
+
+/* Whether rows of `width` elements that begin at these pointers consist of packs, on their boundaries. */
+template <typename T, typename... Pointers>
+static inline bool in_packs(int64_t width, Pointers... pointers)
+{
+    return width % pack_elements<T>() == 0 && (((uintptr_t)pointers % ACCESS_BYTES == 0) && ...);
+}
+
+/* One access each, of global memory. The compiler makes four stores of some, if it is not told. */
+template <int BYTES> __device__ static inline Words<BYTES> load_words(const void *from)
+{
+#ifndef __CUDACC__
+    assert((uintptr_t)from % BYTES == 0); /* a GPU traps */
+#endif
+    return *(const Words<BYTES> *)from;
+}
+
+__device__ static inline void store_words(void *to, const Words<16> &words)
+{
+#ifdef __CUDACC__
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(words.at[0]), "r"(words.at[1]), "r"(words.at[2]), "r"(words.at[3])
+                 : "memory");
+#else
+    assert((uintptr_t)to % 16 == 0);
+    *(Words<16> *)to = words;
+#endif
+}
+
+__device__ static inline void store_words(void *to, const Words<8> &words)
+{
+#ifdef __CUDACC__
+    asm volatile("st.global.v2.b32 [%0], {%1, %2};" ::"l"(__cvta_generic_to_global(to)),
+                 "r"(words.at[0]), "r"(words.at[1])
+                 : "memory");
+#else
+    assert((uintptr_t)to % 8 == 0);
+    *(Words<8> *)to = words;
+#endif
+}
+
+/* The elements of words of T. */
+template <typename T, int BYTES>
+__device__ static inline Pack<BYTES / sizeof(T)> unpack(const Words<BYTES> &words)
+{
+    Pack<BYTES / sizeof(T)> pack;
+    for (int i = 0; i < BYTES / 4; i++) {
+        if constexpr (sizeof(T) == sizeof(float)) {
+            pack.at[i] = float_from_bits(words.at[i]);
+        } else {
+            pack.at[2 * i] = float_from_bits(words.at[i] << 16);
+            pack.at[2 * i + 1] = float_from_bits(words.at[i] & 0xffff0000u);
+        }
+    }
+    return pack;
+}
+
+template <int N> __device__ static inline Pack<N> load(const float *from)
+{
+    Pack<N> pack;
+    if constexpr (N == 1) {
+        pack.at[0] = *from;
+    } else {
+        for (int i = 0; i < N; i += 4) {
+            const Words<16> words = load_words<16>(from + i);
+            for (int j = 0; j < 4; j++)
+                pack.at[i + j] = float_from_bits(words.at[j]);
+        }
+    }
+    return pack;
+}
+
+template <int N> __device__ static inline Pack<N> load(const Bf16 *from)
+{
+    Pack<N> pack;
+    if constexpr (N == 1) {
+        pack.at[0] = widen(*from);
+    } else {
+        const Words<2 *N> words = load_words<2 * N>(from);
+        for (int i = 0; i < N; i += 2) {
+            pack.at[i] = float_from_bits(words.at[i / 2] << 16);
+            pack.at[i + 1] = float_from_bits(words.at[i / 2] & 0xffff0000u);
+        }
+    }
+    return pack;
+}
+
+/* A pack as it lies in memory, or those of its elements that are there, one by one, if rows are not WHOLE packs; `there`
+ * may be more. What is not there is 0. */
+template <bool WHOLE, typename T>
+__device__ static inline Words<ACCESS_BYTES> load_raw(const T *from, int there)
+{
+    if constexpr (WHOLE) {
+        (void)there;
+        return load_words<ACCESS_BYTES>(from);
+    } else {
+        Words<ACCESS_BYTES> words = {};
+        for (int i = 0; i < pack_elements<T>() && i < there; i++) {
+            if constexpr (sizeof(T) == sizeof(float))
+                words.at[i] = float_bits(from[i]);
+            else
+                words.at[i / 2] |= (uint32_t)from[i].bits << i % 2 * 16;
+        }
+        return words;
+    }
+}
+
+/* A pack's elements, or those of them that are there; else as load_raw(). */
+template <bool WHOLE, typename T>
+__device__ static inline Pack<pack_elements<T>()> load_some(const T *from, int there)
+{
+    if constexpr (WHOLE) {
+        (void)there;
+        return load<pack_elements<T>()>(from);
+    } else {
+        Pack<pack_elements<T>()> pack;
+        for (int i = 0; i < pack_elements<T>(); i++)
+            pack.at[i] = i < there ? widen(from[i]) : 0.0f;
+        return pack;
+    }
+}
+
+template <int N> __device__ static inline void store(float *to, const Pack<N> &pack)
+{
+    if constexpr (N == 1) {
+        *to = pack.at[0];
+    } else {
+        for (int i = 0; i < N; i += 4) {
+            Words<16> words;
+            for (int j = 0; j < 4; j++)
+                words.at[j] = float_bits(pack.at[i + j]);
+            store_words(to + i, words);
+        }
+    }
+}
+
+template <int N> __device__ static inline void store(Bf16 *to, const Pack<N> &pack)
+{
+    if constexpr (N == 1) {
+        *to = narrow<Bf16>(pack.at[0]);
+    } else {
+        Words<2 * N> words;
+        for (int i = 0; i < N; i += 2)
+            words.at[i / 2] = narrow_pair(pack.at[i], pack.at[i + 1]);
+        store_words(to, words);
+    }
+}
+
+template <bool WHOLE, int N, typename T>
+__device__ static inline void store_some(T *to, const Pack<N> &pack, int there)
+{
+    if constexpr (WHOLE) {
+        (void)there;
+        store(to, pack);
+    } else {
+        for (int i = 0; i < N && i < there; i++)
+            to[i] = narrow<T>(pack.at[i]);
+    }
+}
+
+/* ---- division by what a launch fixes ---- */
+
+/* The machine's quotient of 64 bits takes some 70 instructions; the upper half of a product is the same while
+ * n * by < 2^64. */
+struct Divisor {
+    int64_t by;
+    uint64_t factor; /* 2^64 / by, rounded up; 0: by is 1 */
+};
+
+static inline Divisor divisor(int64_t by)
+{
+    assert(by > 0);
+    return Divisor{by, by == 1 ? 0 : UINT64_MAX / (uint64_t)by + 1};
+}
+
+struct Quotient {
+    int64_t whole, rest;
+};
+
+_device_ static inline Quotient divide(int64_t n, Divisor d)
+{
+#ifdef __CUDA_ARCH__
+    const uint64_t upper = __umul64hi((uint64_t)n, d.factor);
+#else
+    const uint64_t upper = (uint64_t)((unsigned __int128)(uint64_t)n * d.factor >> 64);
+#endif
+    const int64_t whole = d.factor == 0 ? n : (int64_t)upper;
+    return Quotient{whole, n - whole * d.by};
+}
+
+/* ---- sums over a block ---- */
+
+enum { THREADS = 256, WARPS = THREADS / 32 };
+
+template <typename T> __device__ static inline T warp_sum(T x)
+{
+    for (int mask = 16; mask > 0; mask /= 2)
+        x += __shfl_xor_sync(0xffffffffu, x, mask);
+    return x;
+}
+
+/* The sum over THREADS threads, which all get: within each warp first, then over the warps in their order.
+ * part: shared, of WARPS elements; its next use comes after a barrier. */
+template <typename T> __device__ static inline T block_sum(T x, T *part)
+{
+    x = warp_sum(x);
+    __syncthreads(); /* who reads part still from the sum before */
+    if (threadIdx.x % 32 == 0)
+        part[threadIdx.x / 32] = x;
+    __syncthreads();
+    T sum = part[0];
+    for (int i = 1; i < WARPS; i++)
+        sum += part[i];
+    return sum;
+}
+
+/* ---- launches ---- */
+
+static inline void launched(const Device *device, const char *kernel)
+{
+    const CudaWork work = {kernel, 0, 0};
+    cuda_launched(device, &work);
+}
+
+/* Runs kernel(...) on the device's LANE_COMPUTE; a statement. */
+#ifdef __CUDACC__
+#define LAUNCH(device, grid, block, shared_bytes, kernel, ...)                                     \
+    do {                                                                                           \
+        kernel<<<grid, block, shared_bytes, cuda_compute_stream(device)>>>(__VA_ARGS__);           \
+        launched(device, #kernel);                                                                 \
+    } while (0)
+#else
+#define LAUNCH(device, grid, block, shared_bytes, kernel, ...)                                     \
+    do {                                                                                           \
+        emulate::launch(grid, block, shared_bytes, [=] { kernel(__VA_ARGS__); });                  \
+        launched(device, #kernel);                                                                 \
+    } while (0)
+#endif
+
+/* ---- clusters: blocks, side by side in x, that run together and read each other's shared memory ---- */
+
+/* The memory that the launch asked for. */
+#ifdef __CUDACC__
+#define SHARED_ARRAY(type, name)                                                                   \
+    extern __shared__ uint4 name##_words[];                                                        \
+    type *name = (type *)name##_words
+#else
+#define SHARED_ARRAY(type, name) type *name = (type *)emulate::shared()
+#endif
+
+__device__ static inline unsigned cluster_rank(void)
+{
+#ifdef __CUDACC__
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+#else
+    return emulate::cluster_rank();
+#endif
+}
+
+__device__ static inline unsigned cluster_size(void)
+{
+#ifdef __CUDACC__
+    unsigned size;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    return size;
+#else
+    return emulate::cluster_size();
+#endif
+}
+
+/* The halves of cluster_sync(): between them a thread goes on. */
+__device__ static inline void cluster_arrive(void)
+{
+#ifdef __CUDACC__
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+#endif
+}
+
+__device__ static inline void cluster_wait(void)
+{
+#ifdef __CUDACC__
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+#else
+    emulate::sync_cluster();
+#endif
+}
+
+/* What all threads of the cluster wrote to shared memory before is seen by all. No block may end before the last read
+ * of its memory: the last one comes before a barrier. */
+__device__ static inline void cluster_sync(void)
+{
+    cluster_arrive();
+    cluster_wait();
+}
+
+/* What block `rank` has where this block's shared memory has *mine. */
+__device__ static inline float cluster_read(const float *mine, unsigned rank)
+{
+#ifdef __CUDACC__
+    float value;
+    unsigned place;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(place)
+                 : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(place) : "memory");
+    return value;
+#else
+    return *(const float *)emulate::shared_of(mine, sizeof(*mine), rank);
+#endif
+}
+
+__device__ static inline double cluster_read(const double *mine, unsigned rank)
+{
+#ifdef __CUDACC__
+    double value;
+    unsigned place;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(place)
+                 : "r"((unsigned)__cvta_generic_to_shared(mine)), "r"(rank));
+    asm volatile("ld.shared::cluster.f64 %0, [%1];" : "=d"(value) : "r"(place) : "memory");
+    return value;
+#else
+    return *(const double *)emulate::shared_of(mine, sizeof(*mine), rank);
+#endif
+}
+
+#ifdef __CUDACC__
+template <typename... Parameters, typename... Arguments>
+static void launch_clusters(cudaStream_t stream, unsigned cluster, dim3 grid, dim3 block,
+                            size_t shared_bytes, void (*kernel)(Parameters...),
+                            Arguments... arguments)
+{
+    enum { PLAIN_BYTES = 48 << 10 }; /* more are given to a kernel that asks */
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = cluster;
+    attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &attribute;
+    config.numAttrs = 1;
+    if (shared_bytes > PLAIN_BYTES) /* if it fails, so does the launch */
+        (void)cudaFuncSetAttribute((const void *)kernel,
+                                   cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes);
+    (void)cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...); /* sticky */
+}
+#define LAUNCH_CLUSTERS(device, cluster, grid, block, shared_bytes, kernel, ...)                   \
+    do {                                                                                           \
+        launch_clusters(cuda_compute_stream(device), cluster, grid, block, shared_bytes, kernel,   \
+                        __VA_ARGS__);                                                              \
+        launched(device, #kernel);                                                                 \
+    } while (0)
+#else
+#define LAUNCH_CLUSTERS(device, cluster, grid, block, shared_bytes, kernel, ...)                   \
+    do {                                                                                           \
+        emulate::launch_clusters(cluster, grid, block, shared_bytes,                               \
+                                 [=] { kernel(__VA_ARGS__); });                                    \
+        launched(device, #kernel);                                                                 \
+    } while (0)
+#endif
+
+/* Runs a statement with T as the device's type of activations. */
+#define WITH_TYPE(device, ...)                                                                     \
+    do {                                                                                           \
+        if ((device)->type == DATA_BF16) {                                                         \
+            typedef Bf16 T;                                                                        \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            typedef float T;                                                                       \
+            __VA_ARGS__;                                                                           \
+        }                                                                                          \
+    } while (0)
+
+/* Blocks of THREADS for n elements; at most GRID_MAX, whose threads take several each. The emulator's threads are
+ * dear. */
+#ifdef __CUDACC__
+enum { GRID_MAX = 1 << 16 };
+#else
+enum { GRID_MAX = 8 };
+#endif
+
+static inline unsigned blocks_for(int64_t n)
+{
+    return (unsigned)CLAMP(DIV_ROUND_UP(n, (int64_t)THREADS), (int64_t)1, (int64_t)GRID_MAX);
+}
+
+/* The elements of a thread: for (int64_t i : ...) of n, strided by the whole grid. */
+#define FOR_ELEMENTS(i, n)                                                                         \
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < (n);                      \
+         i += (int64_t)gridDim.x * blockDim.x)
+
+/* Packs that a thread has under way at once: memory is far away, and what waits for it must be much. */
+enum { DEPTH = 2 };
+
+/* Gives use(i, load(i)) each i of n once. A thread loads DEPTH of them before it uses the first. */
+template <typename Load, typename Use>
+__device__ static inline void for_packs(int64_t n, Load load, Use use)
+{
+    const int64_t stride = (int64_t)gridDim.x * blockDim.x;
+    for (int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x; i < n; i += DEPTH * stride) {
+        decltype(load(i)) loaded[DEPTH];
+        UNROLL for (int k = 0; k < DEPTH; k++) if (i + k * stride < n) loaded[k] =
+            load(i + k * stride);
+        UNROLL for (int k = 0; k < DEPTH; k++) if (i + k * stride < n)
+            use(i + k * stride, loaded[k]);
+    }
+}
+
+/* Blocks of THREADS for for_packs() over n. */
+static inline unsigned blocks_for_packs(int64_t n) { return blocks_for(DIV_ROUND_UP(n, DEPTH)); }
+
+/* Runs a statement with T as the device's type of activations and N as the elements of a pack: 16 bytes if in_packs<T>
+ * has it so for the row's width and the pointers, else 1. Both give the same bits. */
+#define WITH_PACKS(device, row, ...)                                                               \
+    WITH_TYPE(                                                                                     \
+        device,                                                                                    \
+        if (in_packs<T> row) {                                                                     \
+            constexpr int N = pack_elements<T>();                                                  \
+            __VA_ARGS__;                                                                           \
+        } else {                                                                                   \
+            constexpr int N = 1;                                                                   \
+            __VA_ARGS__;                                                                           \
+        })

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma-model.c - see mma-model.h. */
+#include "kernels/cuda/kernels/mma-model.h"
+
+#include "base/bits.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+
+const MmaModel mma_model_card = {.step = MMA_K, .bits = 25};
+const MmaModel mma_model_fused = {.step = MMA_K, .bits = MMA_BITS_MAX, .nearest = true};
+const MmaModel mma_model_single = {.step = 1, .bits = MMA_BITS_MAX, .nearest = true};
+
+enum {
+    FACTOR_BITS = 7, /* behind a bf16's first one */
+    FLOAT_BITS = 23,
+    NOT_FINITE = 1 << 12, /* an exponent: infinite, or NaN if the significand is 0 */
+    NONE = -(1 << 12),    /* an exponent: all terms are 0 */
+};
+
+MmaFactor mma_factor(uint16_t bits)
+{
+    int exponent = bits >> FACTOR_BITS & 0xff, significand = bits & 0x7f;
+    if (exponent == 0xff) {
+        significand = significand == 0;
+        exponent = NOT_FINITE;
+    } else if (exponent > 0) {
+        significand |= 1 << FACTOR_BITS;
+        exponent -= 127;
+    } else if (significand > 0) { /* denormal */
+        const int shift = __builtin_clz((unsigned)significand) - (31 - FACTOR_BITS);
+        significand <<= shift;
+        exponent = -126 - shift;
+    }
+    return (MmaFactor){bits >> 15 ? -significand : significand, exponent};
+}
+
+/* ---- terms ---- */
+
+/* significand * 2^exponent, in which `first` is the exponent that it is aligned by. */
+typedef struct Term {
+    int64_t significand;
+    int exponent, first;
+} Term;
+
+static Term term_of_sum(float sum)
+{
+    const uint32_t bits = float_bits(sum);
+    const int exponent = bits >> FLOAT_BITS & 0xff;
+    int64_t significand = bits & ((1 << FLOAT_BITS) - 1);
+    int first = -126;
+    if (exponent > 0) {
+        significand |= 1 << FLOAT_BITS;
+        first = exponent - 127;
+    } else if (significand > 0) {
+        first = ilogbf(sum);
+    }
+    const int lowest = MAX(exponent, 1) - 127 - FLOAT_BITS;
+    return (Term){bits >> 31 ? -significand : significand, lowest, first};
+}
+
+static Term term_of_product(const MmaModel *model, MmaFactor a, MmaFactor b)
+{
+    const int product = a.significand * b.significand, exponent = a.exponent + b.exponent;
+    const bool carries = model->normalised && abs(product) >= 1 << (2 * FACTOR_BITS + 1);
+    return (Term){product, exponent - 2 * FACTOR_BITS, exponent + carries};
+}
+
+/* In units of 2^unit; what is below is cut off. */
+static int64_t aligned(Term term, int unit)
+{
+    const int shift = term.exponent - unit;
+    if (shift >= 0)
+        return term.significand * (INT64_C(1) << shift);
+    return shift > -63 ? term.significand / (INT64_C(1) << -shift) : 0;
+}
+
+static float narrow(int64_t sum, int unit, bool nearest)
+{
+    uint64_t size = sum < 0 ? -(uint64_t)sum : (uint64_t)sum;
+    const int beyond = 63 - __builtin_clzll(size | 1) - FLOAT_BITS;
+    if (!nearest && beyond > 0)
+        size = size >> beyond << beyond;
+    /* The first conversion rounds, the product is exact: 1023 + unit is an exponent of double. */
+    const double scale = double_from_bits((uint64_t)(1023 + unit) << 52);
+    const float value = (float)((double)(float)size * scale);
+    return sum < 0 ? -value : value;
+}
+
+/* ---- sums ---- */
+
+static float value_of(MmaFactor f)
+{
+    if (f.exponent == NOT_FINITE)
+        return f.significand == 0 ? NAN : (float)f.significand * INFINITY;
+    return ldexpf((float)f.significand, f.exponent - FACTOR_BITS);
+}
+
+/* Some term is infinite or NaN: so is the sum, in whatever order. */
+static float sum_not_finite(const MmaFactor *a, const MmaFactor *b, float sum)
+{
+    for (int i = 0; i < MMA_K; i++)
+        sum += value_of(a[i]) * value_of(b[i]);
+    return isnan(sum) ? float_from_bits(0x7fffffff) : sum;
+}
+
+static float sum_step(const MmaModel *model, const MmaFactor *a, const MmaFactor *b, float sum)
+{
+    Term terms[MMA_K + 1];
+    int largest = NONE;
+    terms[0] = term_of_sum(sum);
+    for (int i = 0; i < model->step; i++)
+        terms[i + 1] = term_of_product(model, a[i], b[i]);
+    for (int i = 0; i <= model->step; i++)
+        if (terms[i].significand != 0)
+            largest = MAX(largest, terms[i].first);
+    if (largest == NONE)
+        return sum;
+    int64_t whole = 0;
+    for (int i = 0; i <= model->step; i++)
+        if (terms[i].significand != 0)
+            whole += aligned(terms[i], largest - model->bits);
+    return narrow(whole, largest - model->bits, model->nearest);
+}
+
+float mma_model_sum(const MmaModel *model, const MmaFactor a[MMA_K], const MmaFactor b[MMA_K],
+                    float sum)
+{
+    bool finite = isfinite(sum);
+    assert(model->step >= 1 && MMA_K % model->step == 0);
+    assert(model->bits >= 1 && model->bits <= MMA_BITS_MAX);
+    for (int i = 0; i < MMA_K; i++)
+        finite = finite && a[i].exponent != NOT_FINITE && b[i].exponent != NOT_FINITE;
+    if (!finite)
+        return sum_not_finite(a, b, sum);
+    for (int from = 0; from < MMA_K; from += model->step)
+        sum = sum_step(model, a + from, b + from, sum);
+    return sum;
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* mma.cuh - products of small matrices in bf16 by a tensor core: mma.sync.m16n8k16, and what loads its operands.
+ *
+ * Each is an operation of a whole warp, whose lanes hold the matrices' elements as the PTX manual says. With g = lane
+ * / 4 and t = lane % 4, each word of a lane has two neighbours of a row (of A and the sums) or of a column (of B):
+ *
+ *     A, 16 rows x 16:   word 0: row g, 2t     1: row g + 8, 2t     2: row g, 2t + 8     3: row g + 8, 2t + 8
+ *     B, 16 x 8 columns: word 0: column g, 2t  1: column g, 2t + 8
+ *     sums, 16 x 8:      0, 1: row g, 2t and 2t + 1                 2, 3: row g + 8, the same
+ *
+ * So the sums of a product, narrowed, are the words of A of another one: words_of_a().
+ *
+ * What the addition of 16 products rounds is the card's (mma-model.h). The emulator has a model of it, set_mma_model().
+ *
+ * Ownership: none.
+ * Units:     elements.
+ * Errors:    none.
+ * Threads:   all lanes of a warp, together.
+ */
+#pragma once
+
+#include "kernels/cuda/kernels/kernel.cuh"
+
+#ifndef __CUDACC__
+#include "kernels/cuda/kernels/mma-model.h"
+#endif
+
+struct MmaA {
+    uint32_t at[4];
+};
+
+struct MmaB {
+    uint32_t at[2];
+};
+
+struct MmaSums {
+    float at[4];
+};
+
+#ifndef __CUDACC__
+namespace emulate
+{
+struct MmaLane {
+    MmaA a;
+    MmaB b;
+    MmaSums sums;
+};
+
+/* Where eight lanes' rows of a matrix begin, of 8 elements each; what the lane gets of four matrices. */
+struct MatricesLane {
+    const Bf16 *row;
+    bool turned;
+    uint32_t words[4];
+};
+
+void mma(void *const lanes[WARP]);
+void load_matrices(void *const lanes[WARP]);
+/* What each mma rounds from now on; mma_model_card until then. */
+void set_mma_model(const MmaModel *model);
+} // namespace emulate
+#endif
+
+/* sums += a b */
+__device__ static inline void warp_mma(const MmaA &a, const MmaB &b, MmaSums *sums)
+{
+#ifdef __CUDACC__
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                 : "+f"(sums->at[0]), "+f"(sums->at[1]), "+f"(sums->at[2]), "+f"(sums->at[3])
+                 : "r"(a.at[0]), "r"(a.at[1]), "r"(a.at[2]), "r"(a.at[3]), "r"(b.at[0]),
+                   "r"(b.at[1]));
+#else
+    emulate::MmaLane lane = {a, b, *sums};
+    emulate::warp_together(&lane, emulate::mma);
+    *sums = lane.sums;
+#endif
+}
+
+/* Four matrices of 8x8 in shared memory, whose rows begin where the lanes 8i to 8i + 7 say, on boundaries of 16 bytes:
+ * of matrix i a lane gets elements 2t and 2t + 1 of row g, or, TURNED, of column g. */
+template <bool TURNED>
+__device__ static inline void load_matrices(const Bf16 *row, uint32_t words[4])
+{
+#ifdef __CUDACC__
+    const unsigned place = (unsigned)__cvta_generic_to_shared(row);
+    if constexpr (TURNED)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                     : "r"(place)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                     : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                     : "r"(place)
+                     : "memory");
+#else
+    emulate::MatricesLane lane = {row, TURNED, {}};
+    emulate::warp_together(&lane, emulate::load_matrices);
+    for (int i = 0; i < 4; i++)
+        words[i] = lane.words[i];
+#endif
+}
+
+/* ---- tiles of 16x16 in shared memory, whose rows lie `stride` apart ----
+ *
+ * Where strides are odd multiples of 8 elements, the eight rows of a matrix lie in different banks. */
+
+/* A from tile[row][k]. */
+__device__ static inline MmaA load_a(const Bf16 *tile, int stride)
+{
+    const int lane = (int)threadIdx.x % 32;
+    MmaA a;
+    load_matrices<false>(tile + lane % 16 * stride + lane / 16 * 8, a.at);
+    return a;
+}
+
+/* A from tile[k][row]. */
+__device__ static inline MmaA load_a_turned(const Bf16 *tile, int stride)
+{
+    const int lane = (int)threadIdx.x % 32;
+    MmaA a;
+    load_matrices<true>(tile + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8, a.at);
+    return a;
+}
+
+/* B twice, of columns 0 to 7 and 8 to 15. */
+struct MmaPair {
+    MmaB left, right;
+};
+
+/* From tile[column][k]. */
+__device__ static inline MmaPair load_b(const Bf16 *tile, int stride)
+{
+    const int lane = (int)threadIdx.x % 32;
+    uint32_t w[4];
+    load_matrices<false>(tile + (lane / 16 * 8 + lane % 8) * stride + lane / 8 % 2 * 8, w);
+    return MmaPair{{{w[0], w[1]}}, {{w[2], w[3]}}};
+}
+
+/* From tile[k][column]. */
+__device__ static inline MmaPair load_b_turned(const Bf16 *tile, int stride)
+{
+    const int lane = (int)threadIdx.x % 32;
+    uint32_t w[4];
+    load_matrices<true>(tile + lane % 16 * stride + lane / 16 * 8, w);
+    return MmaPair{{{w[0], w[1]}}, {{w[2], w[3]}}};
+}
+
+/* The sums of 16 columns, left and right half, as A of 16 k. */
+__device__ static inline MmaA words_of_a(const MmaSums &left, const MmaSums &right)
+{
+    return MmaA{{narrow_pair(left.at[0], left.at[1]), narrow_pair(left.at[2], left.at[3]),
+                 narrow_pair(right.at[0], right.at[1]), narrow_pair(right.at[2], right.at[3])}};
+}
