@@ -6,7 +6,7 @@
 #include "base/secret.h"
 #include "base/slots.h"
 #include "cluster/keys.h"
-#include "cluster/reference.h"
+#include "cluster/record-tables.h"
 #include "protocol/job.h"
 #include "protocol/train-stage.h"
 

@@ -3,7 +3,7 @@
 #include "protocol/channel.h"
 
 #include "base/field-table.h"
-#include "protocol/reference.h"
+#include "protocol/channel-fields.h"
 
 #include <string.h>
 

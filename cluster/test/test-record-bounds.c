@@ -6,8 +6,8 @@
 #include "base/memory.h"
 #include "base/slots.h"
 #include "base/test/testing.h"
+#include "cluster/record-tables.h"
 #include "cluster/records.h"
-#include "cluster/reference.h"
 
 #include <string.h>
 

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
  * them with the pages. usage: reference job|records|channel|causes|exit-codes|xids */
-#include "cluster/reference.h"
+#include "cluster/record-tables.h"
 #include "controller/core/recovery/causes.h"
 #include "health/xid-table.h"
+#include "protocol/channel-fields.h"
 #include "protocol/exit-code.h"
-#include "protocol/reference.h"
+#include "tests/reference/protocol-texts.h"
+#include "tests/reference/record-texts.h"
 
 #include <stdlib.h>
 #include <string.h>

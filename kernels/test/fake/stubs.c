@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stubs.c - a libcudnn (FAKE_CUDNN) or libcublasLt (FAKE_CUBLASLT) that has each function of forward.h, says that it is not
- * initialised, and does nothing. A function that another source of the same library defines replaces the stub of that
- * name. */
+/* stubs.c - a libcudnn (FAKE_CUDNN) or libcublasLt (FAKE_CUBLASLT) that has each function of forward.h, says that it
+ * is not initialised, and does nothing. A function that another source of the same library defines replaces the stub of
+ * that name. */
 #include "kernels/cuda/module/forward.h"
 
 #pragma GCC diagnostic ignored "-Wunused-parameter"

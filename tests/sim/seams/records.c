@@ -10,7 +10,7 @@
 #include "base/field-table.h"
 #include "base/hash.h"
 #include "base/memory.h"
-#include "cluster/reference.h"
+#include "cluster/record-tables.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference.c - see reference.h. A new field of records.c needs its sentence here: the test docs asks for it. */
-#include "cluster/reference.h"
+/* record-texts.c - see record-texts.h. A new field of records.c needs its sentence here: the test docs asks for it. */
+#include "tests/reference/record-texts.h"
 
+#include "base/macro.h"
+
+#include <stdio.h>
 #include <string.h>
 
 static const RecordReference kinds[] = {

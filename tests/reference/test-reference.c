@@ -3,7 +3,7 @@
 #include "base/json.h"
 #include "base/test/testing.h"
 #include "protocol/job.h"
-#include "protocol/reference.h"
+#include "tests/reference/protocol-texts.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference.c - see reference.h. A new key, field or code needs its sentence here: the test docs asks for it. */
-#include "protocol/reference.h"
+/* protocol-texts.c - see protocol-texts.h. A new key, field or code needs its sentence: the test docs asks for it. */
+#include "tests/reference/protocol-texts.h"
 
 #include "protocol/exit-code.h"
 

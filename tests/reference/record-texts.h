@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference.h - the tables of records.c and a sentence for each record and field, of which
- * docs/reference/etcd-records.md is made.
+/* record-texts.h - a sentence for each record and field, of which docs/reference/etcd-records.md is made.
  *
  * Ownership: everything is static.
  * Units:     none.
@@ -9,17 +8,7 @@
  */
 #pragma once
 
-#include "base/field-table.h"
-
-/* The fields of one kind of record; records.c fills it from the tables that it reads and writes by. */
-typedef struct RecordTable {
-    const char *kind; /* first part of the key below the cluster: "nodes" */
-    const Field *fields;
-    size_t n_fields;
-} RecordTable;
-
-extern const RecordTable record_tables[];
-extern const size_t n_record_tables;
+#include <stddef.h>
 
 typedef struct RecordReference {
     const char *kind, *key, *writer, *help;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference.h - job file, channel and exit codes as docs/reference shows them: a sentence for each key, field and code.
+/* protocol-texts.h - job file, channel and exit codes as docs/reference shows them: a sentence for each key, field and
+ * code.
  *
  * Ownership: everything is static.
  * Units:     none.
@@ -22,15 +23,6 @@ typedef struct JobKey {
 extern const JobKey job_keys[];
 extern const size_t n_job_keys;
 
-/* A field of the channel's messages; channel.c fills it from the table that it reads and writes by. */
-typedef struct ChannelField {
-    const char *name, *kind;
-    unsigned types; /* bit per ChannelType */
-    bool newer;     /* may be missing: older versions do not send it */
-} ChannelField;
-
-/* False behind the last one. */
-bool channel_field(size_t i, ChannelField *ret);
 /* NULL: there is no description yet. */
 const char *channel_field_help(const char *name);
 const char *channel_type_help(ChannelType type);

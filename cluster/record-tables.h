@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* record-tables.h - the fields of each kind of record, as records.c reads and writes them: for tests and for the maker of
+ * docs/reference/etcd-records.md.
+ *
+ * Ownership: everything is static.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/field-table.h"
+
+typedef struct RecordTable {
+    const char *kind; /* first part of the key below the cluster: "nodes" */
+    const Field *fields;
+    size_t n_fields;
+} RecordTable;
+
+extern const RecordTable record_tables[];
+extern const size_t n_record_tables;
