@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record-tables.h - the fields of each kind of record, as records.c reads and writes them: for tests and for the maker of
- * docs/reference/etcd-records.md.
+/* record-tables.h - the fields of each kind of record, as records.c reads and writes them: for tests and for the
+ * maker of docs/reference/etcd-records.md.
  *
  * Ownership: everything is static.
  * Units:     none.

@@ -63,7 +63,7 @@ typedef struct DeviceOptions {
     bool keep_installed; /* who tunes keeps the plans of the set that is installed for the GPU */
 } DeviceOptions;
 
-/* Errors say whose fault it is that there is no device (trainer/device-exit.h makes an exit code of it):
+/* Errors say whose fault it is that there is no device (trainer/session/device-exit.h makes an exit code of it):
  *   -ENODEV     no module, driver, device node or GPU of that address here
  *   -EPROTO     the module, the driver or a library is of another version
  *   -ENOTSUP    this machine's device cannot compute it: MIG, a driver too old, a CPU without AVX2

@@ -7,9 +7,9 @@
 #include "base/log.h"
 #include "base/probe.h"
 #include "nn/finite.h"
-#include "trainer/device-exit.h"
 #include "trainer/saver.h"
-#include "trainer/start-times.h"
+#include "trainer/session/device-exit.h"
+#include "trainer/session/start-times.h"
 #include "trainer/state/device-patience.h"
 
 #include <math.h>

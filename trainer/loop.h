@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 typedef struct LoopResult {
     bool finished; /* the job's last step is committed; false: this world was told to leave */

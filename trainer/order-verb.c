@@ -3,8 +3,8 @@
 #include "base/log.h"
 #include "data/dataset.h"
 #include "protocol/exit-code.h"
-#include "trainer/grain.h"
 #include "trainer/run.h"
+#include "trainer/session/grain.h"
 #include "trainer/state/update.h"
 
 #include <getopt.h>

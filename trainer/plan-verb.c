@@ -7,10 +7,10 @@
 #include "protocol/exit-code.h"
 #include "store/store.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/device-exit.h"
-#include "trainer/plan-set.h"
 #include "trainer/plan/memory-plan.h"
 #include "trainer/run.h"
+#include "trainer/session/device-exit.h"
+#include "trainer/session/plan-set.h"
 
 #include <getopt.h>
 #include <limits.h>

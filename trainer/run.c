@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "base/secret.h"
 #include "trainer/loop.h"
-#include "trainer/start-times.h"
+#include "trainer/session/start-times.h"
 
 #include <getopt.h>
 #include <signal.h>

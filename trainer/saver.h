@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 typedef struct Saver Saver;
 

@@ -4,7 +4,7 @@
 #include "base/log.h"
 #include "trainer/run.h"
 #include "trainer/sample/sample.h"
-#include "trainer/start-times.h"
+#include "trainer/session/start-times.h"
 
 #include <stdio.h>
 #include <string.h>

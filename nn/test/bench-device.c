@@ -81,7 +81,7 @@ typedef struct Call {
     const size_t *operations; /* of the tape; per_grain or per_step of them */
 } Call;
 
-/* The host's side of a grain and its device memory; trainer/grain.c has the same. */
+/* The host's side of a grain and its device memory; trainer/session/grain.c has the same. */
 typedef struct Grain {
     int64_t latents, text; /* elements */
     float *x0, *noise, *x_t, *target, *text32, *signal, *sigma;

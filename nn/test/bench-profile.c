@@ -5,8 +5,8 @@
  *     bench-profile cuda bf16|f32 sd2-512|sd2-256|small [graph]
  *
  * sd2-512: sd2-base at 512^2, 32 samples a grain; sd2-256: at 256^2, 128; small: a network for the emulator. A step is
- * one grain as trainer/grain.c puts it on the device, then the state's update; its weights are those of a fresh job,
- * and its samples draws of N(0, 1), since what a GPU's products take depends on their operands.
+ * one grain as trainer/session/grain.c puts it on the device, then the state's update; its weights are those of a fresh
+ * job, and its samples draws of N(0, 1), since what a GPU's products take depends on their operands.
  *
  * One JSON object is printed. usec of a launch is the median of the rounds. Steps are timed apart without the clock of
  * launches, which makes each longer. ops/gpu_profile.py says what the least would be.

@@ -2,7 +2,7 @@
 /* test-device-exit.c - what each error of a device costs, and whom. */
 #include "base/macro.h"
 #include "base/test/testing.h"
-#include "trainer/device-exit.h"
+#include "trainer/session/device-exit.h"
 
 #include <errno.h>
 #include <signal.h>

@@ -4,7 +4,7 @@
 #include "base/test/testing.h"
 #include "kernels/test/shadow/testing-orders.h"
 #include "store/store.h"
-#include "trainer/grain.h"
+#include "trainer/session/grain.h"
 #include "trainer/test/testing-job.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-grain.c - the draws are those of (seed, purpose, position) alone; a grain's gradients depend
  * on its samples, their positions and the weights, and on nothing else. */
-#include "trainer/grain.h"
+#include "trainer/session/grain.h"
 
 #include "base/clock.h"
 #include "base/fault.h"

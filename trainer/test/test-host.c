@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-host.c - what a daemon says reaches the training thread, whatever the order; silence kills;
  * without a daemon the process hosts itself. */
-#include "trainer/daemon-link.h"
+#include "trainer/link/daemon-link.h"
 
 #include "base/clock.h"
 #include "base/test/testing.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-plan-set.c - the plan set of a submission (train.plans "auto") where two worlds' ranks put it at the same time,
  * in folders whose put-if-absent is atomic and where it is not. No library is there, so the set is a plain one. */
-#include "trainer/plan-set.h"
+#include "trainer/session/plan-set.h"
 
 #include "base/fault.h"
 #include "base/file.h"

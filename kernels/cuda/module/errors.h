@@ -2,7 +2,7 @@
 /* errors.h - whose fault an error of CUDA's runtime is, as an errno of kernels.h.
  *
  * The leader takes a node out of service for a broken GPU, for one job alone for a driver that is too old, and gives it
- * a strike for a program that went wrong (trainer/device-exit.h). What CUDA calls an error tells all of these.
+ * a strike for a program that went wrong (trainer/session/device-exit.h). What CUDA calls an error tells all of these.
  *
  * Ownership: none.
  * Units:     cudaError_t.

@@ -18,9 +18,9 @@
 #include "protocol/exit-code.h"
 #include "trainer/checkpoint/local.h"
 #include "trainer/checkpoint/search.h"
-#include "trainer/daemon-link.h"
-#include "trainer/grain.h"
+#include "trainer/link/daemon-link.h"
 #include "trainer/plan/memory-plan.h"
+#include "trainer/session/grain.h"
 #include "trainer/state/update.h"
 
 typedef struct SessionAssignment {

@@ -3,7 +3,7 @@
  *
  * Grain k uses set k mod 2. The host writes a set's staging again when its copy of grain k - 2 is done; the
  * input lane writes its device memory again when grain k - 2 is computed. */
-#include "trainer/grain.h"
+#include "trainer/session/grain.h"
 
 #include "base/clock.h"
 #include "base/exactmath.h"
@@ -11,7 +11,7 @@
 #include "base/philox.h"
 #include "nn/comparison.h"
 #include "nn/finite.h"
-#include "trainer/start-times.h"
+#include "trainer/session/start-times.h"
 #include "trainer/state/device-patience.h"
 #include "trainer/state/device-staging.h"
 

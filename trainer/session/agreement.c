@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session-agree.c - see session-agree.h. */
-#include "trainer/session-agree.h"
+/* agreement.c - see agreement.h. */
+#include "trainer/session/agreement.h"
 
 #include "base/json-diff.h"
 #include "base/json.h"

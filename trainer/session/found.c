@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* found.c - see found.h. */
-#include "trainer/found.h"
+#include "trainer/session/found.h"
 
 #include "base/clock.h"
 #include "base/log.h"

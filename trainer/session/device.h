@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session-device.h - a part of session.c: the device of a rank, and the plans by which it computes.
+/* device.h - a part of session.c: the device of a rank, and the plans by which it computes.
  *
  * A checkpoint's plans go before all others, since its bits come from them. There is one exception: an operator who
  * starts a new job from a manifest (job start --resume) may name another set in train.plans, as the way on when an
@@ -12,12 +12,8 @@
  */
 #pragma once
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 /* Opens the device, and tells it the plans that it computes by before it chooses any. */
 int session_open_device(Session *session, const SessionAssignment *assignment,
                         const NetworkShape *shape, ExitCode *ret_exit, Error *err);
-
-/* What was looked for and does not verify leads to the one before it. Returns r where it was not looked for, or is
- * not what is wrong. */
-int session_pass_over(Session *session, int r, ExitCode *ret_exit, Error *err);

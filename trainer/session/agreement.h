@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session-agree.h - a part of session.c: a rank compares itself with the checkpoint that it goes on from, and with the
+/* agreement.h - a part of session.c: a rank compares itself with the checkpoint that it goes on from, and with the
  * other ranks of its world. What differs is told by keys, with both values.
  *
  * Ownership: borrows the session.
@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "trainer/session.h"
+#include "trainer/session/session.h"
 
 /* Compares the numerics with those of session->resume. */
 int session_check_resumed(const Session *session, Error *err);

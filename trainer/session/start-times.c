@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* start-times.c - see start-times.h. */
-#include "trainer/start-times.h"
+#include "trainer/session/start-times.h"
 
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan-set.c - see plan-set.h. */
-#include "trainer/plan-set.h"
+#include "trainer/session/plan-set.h"
 
 #include "base/clock.h"
 #include "base/fault.h"
@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/device-exit.h"
+#include "trainer/session/device-exit.h"
 
 #include <string.h>
 #include <unistd.h>

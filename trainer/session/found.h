@@ -17,7 +17,7 @@
 
 #include "protocol/exit-code.h"
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/daemon-link.h"
+#include "trainer/link/daemon-link.h"
 
 /* Values of the channel's `find` in `assign`: may there be no checkpoint, or must there be one? */
 enum { FIND_ANY = 1, FIND_MUST = 2 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device-exit.c - see device-exit.h. */
-#include "trainer/device-exit.h"
+#include "trainer/session/device-exit.h"
 
 #include "base/fault.h"
 #include "trainer/state/device-patience.h"

@@ -25,7 +25,7 @@
 #include "nn/network.h"
 #include "protocol/exit-code.h"
 #include "store/store.h"
-#include "trainer/daemon-link.h"
+#include "trainer/link/daemon-link.h"
 
 typedef struct PlanSetNeeds {
     Store *store; /* of checkpoint.uri */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* initial-state.c - see initial-state.h. */
-#include "trainer/initial-state.h"
+#include "trainer/session/initial-state.h"
 
 #include "base/half.h"
 #include "nn/weights/weights-match.h"
 #include "trainer/begin/begin.h"
-#include "trainer/device-exit.h"
-#include "trainer/start-times.h"
+#include "trainer/session/device-exit.h"
+#include "trainer/session/start-times.h"
 #include "trainer/state/device-staging.h"
 
 #include <string.h>

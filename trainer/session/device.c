@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* session-device.c - see session-device.h. */
-#include "trainer/session-device.h"
+/* device.c - see device.h. */
+#include "trainer/session/device.h"
 
 #include "base/hash.h"
 #include "base/json-diff.h"
 #include "base/log.h"
-#include "trainer/device-exit.h"
-#include "trainer/plan-set.h"
-#include "trainer/start-times.h"
+#include "trainer/session/device-exit.h"
+#include "trainer/session/plan-set.h"
+#include "trainer/session/resume.h"
+#include "trainer/session/start-times.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* daemon-link.c - see daemon-link.h. */
-#include "trainer/daemon-link.h"
+#include "trainer/link/daemon-link.h"
 
 #include "base/file.h"
 #include "base/log.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* folder-lock.c - see folder-lock.h. */
-#include "trainer/folder-lock.h"
+#include "trainer/session/folder-lock.h"
 
 #include "base/file.h"
 #include "protocol/owner.h"
