@@ -2,7 +2,7 @@
 /* fuzz-job-edit.c - any words as the --set of `sdctl job start`, on a job file: refused with a text, or another file,
  * which a job is, or is refused with a text. One --set said twice gives what it gives once. Words end with a NUL. */
 #include "base/memory.h"
-#include "ctl/job/edit.h"
+#include "ctl/job/start/edit.h"
 #include "protocol/job.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-event-file.c - event files byte by byte: what protobuf and the framing prescribe. */
-#include "ctl/job/event-file.h"
+#include "ctl/job/results/event-file.h"
 
 #include "base/hash.h"
 #include "base/test/testing.h"

@@ -4,8 +4,8 @@
 #include "base/json-diff.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
-#include "ctl/job/diff-side.h"
 #include "ctl/job/verbs.h"
+#include "ctl/job/watch/diff-side.h"
 #include "ctl/print.h"
 #include "ctl/table.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* event-file.c - see event-file.h. */
-#include "ctl/job/event-file.h"
+#include "ctl/job/results/event-file.h"
 
 #include "base/cleanup.h"
 #include "base/hash.h"

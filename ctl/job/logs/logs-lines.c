@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* logs-lines.c - see logs-lines.h. */
-#include "ctl/job/logs-lines.h"
+#include "ctl/job/logs/logs-lines.h"
 
 #include "base/memory.h"
 #include "base/printable.h"

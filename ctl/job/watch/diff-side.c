@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff-side.c - see diff-side.h. */
-#include "ctl/job/diff-side.h"
+#include "ctl/job/watch/diff-side.h"
 
 #include "base/file.h"
 #include "base/json-diff.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* logs-ask.c - see logs-ask.h. */
-#include "ctl/job/logs-ask.h"
+#include "ctl/job/logs/logs-ask.h"
 
 #include "base/clock.h"
 #include "base/hash.h"

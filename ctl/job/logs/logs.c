@@ -7,8 +7,8 @@
  * ended. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
-#include "ctl/job/logs-ask.h"
-#include "ctl/job/logs-lines.h"
+#include "ctl/job/logs/logs-ask.h"
+#include "ctl/job/logs/logs-lines.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* notes.c - see notes.h. Lines that begin with "note:" are what a person may not have meant; the others are sums. */
-#include "ctl/job/notes.h"
+#include "ctl/job/start/notes.h"
 
 #include "base/json.h"
 #include "base/memory.h"

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "ctl/job/memory.h"
+#include "ctl/job/start/memory.h"
 #include "ctl/model.h"
 #include "data/dataset-look.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* memory.c - see memory.h. */
-#include "ctl/job/memory.h"
+#include "ctl/job/start/memory.h"
 
 #include <limits.h>
 

@@ -3,9 +3,9 @@
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/asker.h"
+#include "ctl/job/change/wait.h"
 #include "ctl/job/verbs.h"
-#include "ctl/job/wait.h"
-#include "ctl/job/watch.h"
+#include "ctl/job/watch/watch.h"
 #include "ctl/model.h"
 #include "protocol/job.h"
 

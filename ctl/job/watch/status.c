@@ -5,7 +5,7 @@
 #include "cluster/room.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
-#include "ctl/job/watch.h"
+#include "ctl/job/watch/watch.h"
 #include "ctl/meant.h"
 #include "ctl/model-json.h"
 #include "ctl/model.h"

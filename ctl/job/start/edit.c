@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* edit.c - see edit.h. */
-#include "ctl/job/edit.h"
+#include "ctl/job/start/edit.h"
 
 #include "base/json.h"
 #include "base/memory.h"

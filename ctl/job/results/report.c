@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
-#include "ctl/job/committed.h"
+#include "ctl/job/results/committed.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 #include "ctl/print.h"

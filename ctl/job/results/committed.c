@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* committed.c - see committed.h. */
-#include "ctl/job/committed.h"
+#include "ctl/job/results/committed.h"
 
 #include "base/json.h"
 #include "protocol/manifest-limits.h"

@@ -2,7 +2,7 @@
 /* watch.c - the live view of `job start --watch` and `job status --watch`: one line that moves
  * (on a terminal) or one line a second (elsewhere), and a line for each thing that happens. Ends
  * with the job. */
-#include "ctl/job/watch.h"
+#include "ctl/job/watch/watch.h"
 #include "base/clock.h"
 #include "cluster/resume.h"
 #include "ctl/goes-on.h"
