@@ -79,6 +79,7 @@ LAW = {
     "trainer/plan": ["base", "kernels", "protocol", "nn", "manifest"],
     "trainer/checkpoint": ["base", "store", "protocol", "trainer/comm", "nn", "trainer/state",
                            "manifest"],
+    "trainer/checkpoint/restore": ["base", "store", "protocol", "nn", "manifest", "trainer/comm", "trainer/state", "trainer/checkpoint"],
     "trainer/sample": ["base", "kernels", "store", "encoders", "encoders/networks", "encoders/tokenizer", "protocol",
                        "data", "nn", "trainer/checkpoint", "manifest"],
     "trainer/link": ["base", "protocol"],

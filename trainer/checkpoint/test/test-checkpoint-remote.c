@@ -6,7 +6,7 @@
 #include "base/test/testing.h"
 #include "manifest/manifest-internal.h"
 #include "store/test/testing-far.h"
-#include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/restore/reader.h"
 #include "trainer/checkpoint/test/testing-state.h"
 #include "trainer/checkpoint/writer.h"
 

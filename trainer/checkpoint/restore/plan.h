@@ -10,7 +10,7 @@
 #pragma once
 
 #include "trainer/checkpoint/checkpoint.h"
-#include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/restore/reader.h"
 
 typedef enum PartKind {
     PART_TEXT, /* config, index or plans; a restore reads them so that the whole checkpoint is verified */

@@ -11,7 +11,7 @@
  * that it came from, then until it has been wrong in the same way TRIES times: so it is what the store holds. Bytes
  * that come differently each time were turned on the way, and get NOISY_TRIES.
  */
-#include "trainer/checkpoint/plan.h"
+#include "trainer/checkpoint/restore/plan.h"
 
 #include "base/log.h"
 #include "manifest/manifest-internal.h"

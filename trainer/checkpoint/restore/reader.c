@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reader.c - see reader.h: a ring of slots, each with a piece under way. */
-#include "trainer/checkpoint/reader.h"
+#include "trainer/checkpoint/restore/reader.h"
 
 #include "trainer/state/device-patience.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - see plan.h. */
-#include "trainer/checkpoint/plan.h"
+#include "trainer/checkpoint/restore/plan.h"
 
 #include "manifest/manifest-internal.h"
 #include "store/safetensors.h"
