@@ -2,7 +2,7 @@
 /* error.c - see error.h. */
 #include "base/error.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 /* file-kind.c - see file-kind.h. */
 #include "base/file-kind.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "base/log.h"
 
 #include "base/clock.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/secret-set.h"
+#include "base/text/secret-set.h"
 
 enum { PROXY_TEXT_BYTES = 192 };
 

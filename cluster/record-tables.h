@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/field-table.h"
+#include "base/json/field-table.h"
 
 typedef struct RecordTable {
     const char *kind; /* first part of the key below the cluster: "nodes" */

@@ -2,9 +2,9 @@
 /* records.c - the field tables behind records.h. */
 #include "cluster/records.h"
 
-#include "base/field-table.h"
-#include "base/secret.h"
+#include "base/json/field-table.h"
 #include "base/slots.h"
+#include "base/text/secret.h"
 #include "cluster/keys.h"
 #include "cluster/record-tables.h"
 #include "protocol/job.h"

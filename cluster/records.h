@@ -15,7 +15,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/slots.h"
 #include "cluster/admission.h"
 

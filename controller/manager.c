@@ -2,7 +2,7 @@
 /* manager.c - see manager.h. Hands the Leader what it needs, and tells the others what the Leader says. */
 #include "controller/manager.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "controller/alerting/sender.h"
 #include "controller/leader/leader.h"

@@ -2,7 +2,7 @@
 /* arguments.c - see arguments.h. */
 #include "ctl/arguments.h"
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "ctl/examples.h"
 #include "protocol/job.h"
 

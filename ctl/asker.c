@@ -2,7 +2,7 @@
 /* asker.c - see asker.h. */
 #include "ctl/asker.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <limits.h>
 #include <pwd.h>

@@ -2,7 +2,7 @@
 /* meant.c - see meant.h. */
 #include "ctl/meant.h"
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <string.h>
 

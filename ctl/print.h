@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/macro.h"
 #include "report/times.h"
 

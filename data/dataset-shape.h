@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/index/index.h"
 #include "protocol/shapes.h"
 #include "store/store.h"

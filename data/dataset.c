@@ -3,9 +3,9 @@
  * makes it. */
 #include "data/dataset-internal.h"
 
-#include "base/half.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
+#include "base/number/half.h"
 
 #include <inttypes.h>
 #include <string.h>

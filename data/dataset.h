@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/order.h"
 #include "protocol/job-terms.h"
 #include "protocol/shapes.h"

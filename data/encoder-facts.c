@@ -2,7 +2,7 @@
 /* encoder-facts.c - see encoder-facts.h. */
 #include "data/encoder-facts.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "protocol/exit-code.h"

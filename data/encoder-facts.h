@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/index/index.h"
 #include "data/mds/mds.h"
 #include "protocol/shapes.h"

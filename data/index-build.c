@@ -6,7 +6,7 @@
  * out and hashed. */
 #include "data/index-build.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "data/index/index-format.h"
 #include "data/stream/fetch.h"
 

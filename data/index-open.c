@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "data/index-build.h"
 #include "protocol/exit-code.h"

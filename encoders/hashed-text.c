@@ -2,9 +2,9 @@
 /* hashed-text.c - see hashed-text.h. */
 #include "encoders/hashed-text.h"
 
-#include "base/exactmath.h"
-#include "base/hash.h"
-#include "base/philox.h"
+#include "base/number/exactmath.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 
 #include <string.h>
 

@@ -25,7 +25,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/secret-set.h"
+#include "base/text/secret-set.h"
 #include "etcd.pb-c.h"
 #include "etcd/etcd.h"
 #include "etcd/wire.h"

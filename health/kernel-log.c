@@ -2,7 +2,7 @@
 /* kernel-log.c - see kernel-log.h. */
 #include "health/kernel-log.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <stdio.h>
 #include <string.h>

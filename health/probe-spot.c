@@ -18,10 +18,10 @@
 #include "health/probe.h"
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "base/printable.h"
-#include "base/secret.h"
+#include "base/text/printable.h"
+#include "base/text/secret.h"
 
 #include <curl/curl.h>
 #include <errno.h>

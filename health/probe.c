@@ -2,7 +2,7 @@
 /* probe.c - see probe.h. */
 #include "health/probe.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* xid-table.c - see xid-table.h. docs/reference/xids.md is made from the table. */
 #include "health/xid-table.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 #include <math.h>
 

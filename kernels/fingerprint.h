@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 _device_ static inline uint64_t mixed_word(uint64_t place, uint32_t word)
 {

@@ -3,7 +3,7 @@
  * known, and by hashes of what an older version wrote. */
 #include "manifest/manifest-internal.h"
 
-#include "base/json-diff.h"
+#include "base/json/json-diff.h"
 
 #include <string.h>
 

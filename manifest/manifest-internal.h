@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "manifest/manifest.h"
 #include "manifest/state-digest.h"
 #include "protocol/manifest-limits.h"

@@ -2,7 +2,7 @@
 /* manifest-write.c - manifest.json's text; manifest.c reads it back. */
 #include "manifest/manifest-internal.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  */
 #include "manifest/manifest-internal.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "manifest/chunk-layout.h"
 #include "nn/parameters.h"
 

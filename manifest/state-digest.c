@@ -2,7 +2,7 @@
 /* state-digest.c - see state-digest.h. */
 #include "manifest/state-digest.h"
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 Hash state_digest(const TrainScalars *s, size_t n_tensors, const ChunkLayout *layout,
                   bool ema_active, const Hash *chunk_hashes)

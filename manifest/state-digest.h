@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "manifest/chunk-layout.h"
 
 enum { MAXIMA_WINDOW = 16 };

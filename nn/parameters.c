@@ -3,8 +3,8 @@
  * of the network declare. */
 #include "nn/parameters.h"
 
-#include "base/hash.h"
-#include "base/philox.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 
 #include <math.h>
 #include <string.h>

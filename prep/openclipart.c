@@ -4,8 +4,8 @@
 #include "prep/openclipart.h"
 
 #include "base/clock.h"
-#include "base/half.h"
 #include "base/log.h"
+#include "base/number/half.h"
 #include "data/index-open.h"
 #include "data/mds/mds-writer.h"
 #include "data/mds/npy.h"

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sdprep.c - the program that makes and looks at training data: openclipart, encode, check, index, inspect. */
 #include "base/fault.h"
-#include "base/half.h"
 #include "base/log.h"
-#include "base/printable.h"
+#include "base/number/half.h"
+#include "base/text/printable.h"
 #include "data/index-open.h"
 #include "data/stream/shards.h"
 #include "prep/encode/decoders.h"

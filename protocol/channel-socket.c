@@ -3,7 +3,7 @@
  * processes defines these two instead. */
 #include "protocol/channel.h"
 
-#include "base/secret.h"
+#include "base/text/secret.h"
 
 #include <sys/socket.h>
 

@@ -2,7 +2,7 @@
 /* channel.c - see channel.h: the messages. One table has the fields of all of them. */
 #include "protocol/channel.h"
 
-#include "base/field-table.h"
+#include "base/json/field-table.h"
 #include "protocol/channel-fields.h"
 
 #include <string.h>

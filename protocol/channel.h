@@ -20,7 +20,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "protocol/train-stage.h"
 
 enum {

@@ -2,9 +2,9 @@
 /* grid-notes.c - see grid-notes.h. A chunk of PNG is: bytes of the body, type, body, CRC-32 of type and body. */
 #include "protocol/grid-notes.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <endian.h>
 #include <string.h>

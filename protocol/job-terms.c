@@ -2,8 +2,8 @@
 /* job-terms.c - see job-terms.h. */
 #include "protocol/job-terms.h"
 
-#include "base/json-diff.h"
-#include "base/json.h"
+#include "base/json/json-diff.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <string.h>

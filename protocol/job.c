@@ -3,7 +3,7 @@
 #include "protocol/job.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <math.h>

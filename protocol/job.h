@@ -13,7 +13,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 enum {
     JOB_NAME_MAX = 63,

@@ -3,7 +3,7 @@
 #include "protocol/owner.h"
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <string.h>
 #include <time.h>

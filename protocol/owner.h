@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 enum {
     OWNER_VERSION = 1,

@@ -2,7 +2,7 @@
 /* paths.c - see paths.h. */
 #include "protocol/paths.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <limits.h>
 #include <string.h>

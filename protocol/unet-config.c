@@ -7,7 +7,7 @@
 #include "protocol/unet-config.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <string.h>
 #include <sys/stat.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cluster.c - see report.h: the values of a cluster's page, and pages of words. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "report/report.h"
 #include "report/times.h"

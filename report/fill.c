@@ -2,8 +2,8 @@
 /* fill.c - see fill.h: values by name, the template with its places filled, and the parts of the text. */
 #include "report/fill.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 
 #include <assert.h>
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* job.c - see report.h: the values of a job's page but for its drawings. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "cluster/cost.h"
 #include "cluster/room.h"
 #include "report/drawing.h"

@@ -8,7 +8,7 @@
 #include "store/safetensors.h"
 
 #include "base/file-kind.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <endian.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * sdtraind runs it when `sdctl doctor` asks, as the user, with the environment and under the limits of its ranks: what
  * it may read and write, they may. */
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "protocol/channel.h"
 #include "protocol/paths.h"
 #include "store/try.h"

@@ -4,7 +4,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
-#include "base/secret.h"
+#include "base/text/secret.h"
 #include "trainer/loop.h"
 #include "trainer/session/start-times.h"
 

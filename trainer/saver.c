@@ -4,8 +4,8 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "base/number/hash.h"
 #include "base/probe.h"
 
 #include <pwd.h>

@@ -2,17 +2,17 @@
 /* test-base.c - the foundation: errors, JSON reading, hashes, Philox, exact functions, files, fault
  * points. */
 
-#include "base/exactmath.h"
 #include "base/fault.h"
 #include "base/file-kind.h"
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "base/philox.h"
-#include "base/printable.h"
+#include "base/number/exactmath.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 #include "base/proxy.h"
 #include "base/test/testing.h"
+#include "base/text/printable.h"
 
 #include <math.h>
 #include <string.h>

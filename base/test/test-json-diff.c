@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-json-diff.c - keys that differ are named with both values, in order, and none is left out without a count. */
-#include "base/json-diff.h"
+#include "base/json/json-diff.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 
 static void differences_are_named(void **state)

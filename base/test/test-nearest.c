@@ -2,7 +2,7 @@
 /* test-nearest.c - what a slip of the fingers is, and what is another word. */
 #include "base/test/testing.h"
 
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <string.h>
 

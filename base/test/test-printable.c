@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-printable.c - what may be shown of a text from outside; more of it is in test-base.c. */
 #include "base/error.h"
-#include "base/printable.h"
 #include "base/test/testing.h"
+#include "base/text/printable.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-secret-set.c - a secret is taken out of a text in every form in which a server may repeat it. */
-#include "base/secret-set.h"
 #include "base/test/testing.h"
+#include "base/text/secret-set.h"
 
 #include <stdio.h>
 #include <string.h>

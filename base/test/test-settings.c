@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-settings.c - settings from a file and from the command line over it, and what is refused. */
 #include "base/file.h"
-#include "base/json.h"
-#include "base/settings.h"
+#include "base/json/json.h"
+#include "base/json/settings.h"
 #include "base/test/testing.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  *
  * A test that links `testing-alloc` has malloc(), calloc(), realloc(), reallocarray(), strdup(), strndup(),
  * asprintf() and vasprintf() of the project's objects run through a counter (the linker's --wrap), and so
- * does all of jansson's memory (base/json.c). Other libraries allocate as ever.
+ * does all of jansson's memory (base/json/json.c). Other libraries allocate as ever.
  *
  * Ownership: none.
  * Units:     allocations, counted from 1.
@@ -30,6 +30,6 @@ typedef enum AllocLife {
 } AllocLife;
 
 /* Lives life(n, arg) in a child process for n = 1, 2, ...; it arms the fuse with n itself, and ends with
- * alloc_struck(). The first that was not struck ends the sweep. A life may also end by abort(), as base/json.c does.
+ * alloc_struck(). The first that was not struck ends the sweep. A life may also end by abort(), as json.c does.
  * Returns how many failed; ends the test, naming n, at a life that is wrong, leaks, crashes, or at max. */
 unsigned alloc_sweep(AllocLife (*life)(unsigned n, void *arg), void *arg, unsigned max);

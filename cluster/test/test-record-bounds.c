@@ -2,7 +2,7 @@
 /* test-record-bounds.c - each field of each record at its bounds, as the tables of records.c have them: a list as long
  * as it may be is taken, one element more is refused by name; so are texts, numbers, words, and what is missing. */
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/slots.h"
 #include "base/test/testing.h"

@@ -2,7 +2,7 @@
 /* test-records.c - keys and records: what is written is what is read, and nothing is lost on the
  * way. */
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/slots.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"

@@ -3,10 +3,10 @@
 #include "controller/alerting/alerts-file.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
+#include "base/json/settings.h"
 #include "base/log.h"
 #include "base/proxy.h"
-#include "base/settings.h"
 #include "cluster/keys.h"
 #include "controller/alerting/mail.h"
 

@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "base/secret-set.h"
+#include "base/text/secret-set.h"
 #include "controller/core/notifier/notifier.h"
 
 #include <jansson.h>

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/secret-set.h"
+#include "base/text/secret-set.h"
 #include "controller/core/notifier/notifier.h"
 
 typedef struct HttpReply {

@@ -2,7 +2,7 @@
 /* payload.c - see payload.h. */
 #include "controller/alerting/payload.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "controller/alerting/mail.h"
 #include "controller/alerting/slack.h"

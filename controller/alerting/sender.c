@@ -6,7 +6,7 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "cluster/keys.h"
 #include "controller/alerting/http.h"
 #include "controller/alerting/payload.h"

@@ -3,7 +3,7 @@
  * than 2,000, and an empty one. Names and evidence of a record stay below that even when each byte is escaped. */
 #include "controller/alerting/slack.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* config.c - see config.h. One table names every key once; base/settings.c reads through it. */
+/* config.c - see config.h. One table names every key once; base/json/settings.c reads through it. */
 #include "controller/config/config.h"
 
 #include "cluster/keys.h"

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/settings.h"
+#include "base/json/settings.h"
 #include "cluster/records.h"
 #include "controller/core/cluster.h"
 #include "etcd/etcd.h"

@@ -2,7 +2,7 @@
 /* feed.c - see feed.h. */
 #include "controller/feed/feed.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "cluster/keys.h"
 #include "protocol/job.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* journal-format.c - the lines of a journal that are more than an event: its head, its settings and the words of a
  * decision. One table serves writing and reading. */
-#include "base/field-table.h"
+#include "base/json/field-table.h"
 #include "cluster/keys.h"
 #include "controller/journal/decision-log.h"
 #include "controller/journal/journal.h"

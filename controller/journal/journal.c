@@ -8,11 +8,11 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/message-id.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <fcntl.h>
 #include <limits.h>

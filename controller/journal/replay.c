@@ -6,7 +6,7 @@
  * recorded one. */
 #include "controller/journal/replay.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "cluster/keys.h"
 #include "controller/feed/feed.h"

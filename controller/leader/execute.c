@@ -4,9 +4,9 @@
 #include "controller/leader/execute.h"
 
 #include "base/fault.h"
-#include "base/hash.h"
 #include "base/memory.h"
-#include "base/secret.h"
+#include "base/number/hash.h"
+#include "base/text/secret.h"
 #include "cluster/keys.h"
 
 #include <string.h>

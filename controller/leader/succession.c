@@ -2,8 +2,8 @@
 /* succession.c - see succession.h. */
 #include "controller/leader/succession.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 
 #include <stdlib.h>
 #include <string.h>

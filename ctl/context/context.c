@@ -2,7 +2,7 @@
 /* context.c - see context.h. */
 #include "ctl/context/context.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "cluster/keys.h"
 

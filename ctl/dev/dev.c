@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "ctl/programs.h"
 
 #include <arpa/inet.h>

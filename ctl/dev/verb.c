@@ -4,7 +4,7 @@
 #include "ctl/dev/dev.h"
 
 #include "base/clock.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "cluster/keys.h"
 #include "cluster/records.h"
 #include "ctl/arguments.h"

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/memory.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <stdarg.h>
 #include <stdio.h>

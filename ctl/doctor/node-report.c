@@ -2,8 +2,8 @@
 /* node-report.c - see node-report.h. */
 #include "ctl/doctor/node-report.h"
 
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/text/printable.h"
 
 #include <string.h>
 

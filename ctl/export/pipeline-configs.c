@@ -2,7 +2,7 @@
 /* pipeline-configs.c - see pipeline-configs.h. */
 #include "ctl/export/pipeline-configs.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <string.h>

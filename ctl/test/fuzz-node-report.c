@@ -4,7 +4,7 @@
 #include "ctl/doctor/findings.h"
 #include "ctl/doctor/node-report.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <string.h>

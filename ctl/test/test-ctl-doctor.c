@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "ctl/doctor/checks.h"
 #include "ctl/test/testing-ctl.h"
 

@@ -2,7 +2,7 @@
 /* test-event-file.c - event files byte by byte: what protobuf and the framing prescribe. */
 #include "ctl/job/results/event-file.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/test/testing.h"
 
 #include <math.h>

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/settings.h"
+#include "base/json/settings.h"
 
 enum {
     CONFIG_PATH_MAX = 512,

@@ -2,7 +2,7 @@
 /* doctor.c - see doctor.h. */
 #include "daemon/health/doctor.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "daemon/process/spawn.h"
 #include "daemon/world/exit.h"

@@ -3,8 +3,8 @@
 #include "daemon/health/health-record.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "base/number/hash.h"
 #include "daemon/health/probes.h"
 #include "daemon/world/exit.h"
 

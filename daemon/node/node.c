@@ -3,7 +3,7 @@
 #include "daemon/node/node.h"
 
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/message-id.h"
 #include "cluster/keys.h"

@@ -4,7 +4,7 @@
 
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <dirent.h>
 #include <fcntl.h>

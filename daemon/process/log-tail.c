@@ -3,8 +3,8 @@
 #include "daemon/process/log-tail.h"
 
 #include "base/cleanup.h"
-#include "base/json.h"
-#include "base/printable.h"
+#include "base/json/json.h"
+#include "base/text/printable.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -4,7 +4,7 @@
  *
  * The page of settings says which ones a reload changes; one without a test here, or elsewhere, fails. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "daemon/test/testing-node.h"
 
 #include <limits.h>

@@ -2,7 +2,7 @@
 /* exit.c - see exit.h. */
 #include "daemon/world/exit.h"
 
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "protocol/exit-code.h"
 
 #include <signal.h>

@@ -2,7 +2,7 @@
 /* trainer-environment.c - see trainer-environment.h. */
 #include "daemon/world/trainer-environment.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "daemon/process/orphans.h"
 #include "protocol/channel.h"

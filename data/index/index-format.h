@@ -13,7 +13,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/mds/mds-index.h"
 
 enum {

@@ -2,7 +2,7 @@
 /* index.c - see index.h. Reading; index-build.c makes the file, index-open.c finds it. */
 #include "data/index/index.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "data/index/index-format.h"
 
 #include <fcntl.h>

@@ -18,7 +18,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/mds/mds-index.h"
 
 typedef struct Index Index;

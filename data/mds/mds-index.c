@@ -2,7 +2,7 @@
 /* mds-index.c - see mds-index.h. */
 #include "data/mds/mds-index.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <string.h>
 

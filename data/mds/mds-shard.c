@@ -2,7 +2,7 @@
 /* mds-shard.c - see mds-shard.h. JSON is written as Python's json.dumps(sort_keys=True) does. */
 #include "data/mds/mds-shard.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/mds/mds-text.h"
 
 #include <inttypes.h>

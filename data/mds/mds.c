@@ -3,8 +3,8 @@
 #include "data/mds/mds.h"
 
 #include "base/cleanup.h"
-#include "base/half.h"
-#include "base/json.h"
+#include "base/json/json.h"
+#include "base/number/half.h"
 
 #include <inttypes.h>
 #include <math.h>

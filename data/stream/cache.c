@@ -13,8 +13,8 @@
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/log.h"
+#include "base/number/hash.h"
 
 #include <fcntl.h>
 #include <limits.h>

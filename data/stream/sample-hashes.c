@@ -2,8 +2,8 @@
 /* sample-hashes.c - see sample-hashes.h. */
 #include "data/stream/sample-hashes.h"
 
-#include "base/hash.h"
 #include "base/macro.h"
+#include "base/number/hash.h"
 
 #include <string.h>
 #include <xxhash.h>

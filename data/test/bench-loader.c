@@ -17,9 +17,9 @@
  * `read` and `start` print one line of JSON. Who wants them cold empties CACHE but for the index. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/half.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
+#include "base/number/half.h"
 #include "data/index-open.h"
 #include "data/loader.h"
 #include "data/mds/mds-writer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-floats.c - what a payload's numbers become: each value of each type, at each position of an array and at any
  * alignment, is the float that it says, and none that is not finite passes. */
-#include "base/half.h"
+#include "base/number/half.h"
 #include "base/test/testing.h"
 #include "data/dataset-internal.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-index.c - the compact index: lookup against brute force, deterministic bytes, staleness, and
  * every corruption found. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "data/index-open.h"
 #include "data/index/index-format.h"
 #include "data/mds/mds-writer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-mds.c - encodings, samples that contradict themselves, checksums, halves, and what the
  * writer refuses. */
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/mds/checksum.h"
 #include "data/mds/npy.h"
 #include "data/test/testing-encode.h"

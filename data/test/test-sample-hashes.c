@@ -2,7 +2,7 @@
 /* test-sample-hashes.c - the same hashes in whatever pieces the bytes pass by, and none of a broken table. */
 #include "base/test/testing.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/stream/sample-hashes.h"
 
 #include <string.h>

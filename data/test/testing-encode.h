@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/half.h"
+#include "base/number/half.h"
 #include "data/mds/mds.h"
 
 #include <string.h>

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #define HUGE_SAMPLES UINT64_C(1000000000)
 

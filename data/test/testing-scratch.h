@@ -9,7 +9,7 @@
 #pragma once
 
 #include "base/file.h"
-#include "base/half.h"
+#include "base/number/half.h"
 #include "base/test/testing.h"
 #include "data/mds/mds-writer.h"
 

@@ -5,7 +5,7 @@
  * notes. The first are read or must have one value (fixed[]); the others are inert[]. */
 #include "encoders/networks/clip-text-config.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 
 #include <string.h>

@@ -2,8 +2,8 @@
 /* decoder.c - see decoder.h: one tape of a batch, and what goes in and out of it. */
 #include "encoders/networks/decoder.h"
 
-#include "base/bits.h"
-#include "base/half.h"
+#include "base/number/bits.h"
+#include "base/number/half.h"
 #include "encoders/networks/model-part.h"
 #include "encoders/networks/vae.h"
 

@@ -2,7 +2,7 @@
 /* encoder.c - see encoder.h: two tapes of one batch, and what goes in and out of them. */
 #include "encoders/networks/encoder.h"
 
-#include "base/half.h"
+#include "base/number/half.h"
 #include "encoders/networks/clip-text.h"
 #include "encoders/networks/model-part.h"
 #include "encoders/networks/vae.h"

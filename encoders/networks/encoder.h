@@ -16,7 +16,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "kernels/kernels.h"
 
 typedef struct EncoderOptions {

@@ -2,8 +2,8 @@
 /* model-part.c - see model-part.h. */
 #include "encoders/networks/model-part.h"
 
-#include "base/bits.h"
-#include "base/half.h"
+#include "base/number/bits.h"
+#include "base/number/half.h"
 #include "nn/weights/weights-match.h"
 #include "store/safetensors.h"
 

@@ -15,7 +15,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "nn/tape.h"
 #include "store/store.h"
 

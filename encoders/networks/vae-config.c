@@ -2,7 +2,7 @@
 /* vae-config.c - see vae-config.h. Keys fall in the classes of unet-config.c. */
 #include "encoders/networks/vae-config.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <string.h>
 

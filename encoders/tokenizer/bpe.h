@@ -16,7 +16,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 enum {
     BPE_BYTES = 256,

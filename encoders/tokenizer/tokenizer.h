@@ -26,7 +26,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 typedef enum TokenizerRules { TOKENIZER_OPEN_CLIP, TOKENIZER_DIFFUSERS } TokenizerRules;
 enum { TOKENIZER_N_RULES = 2, TOKENIZER_TEXT_BYTES_MAX = 16 << 20, TOKENIZER_TOKENS_MAX = 65536 };

@@ -3,7 +3,7 @@
 #include "encoders/tokenizer/vocabulary.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <fcntl.h>

@@ -4,7 +4,7 @@
 #include "health/kernel-log.h"
 
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "health/sysfs.h"
 #include "health/verdict.h"
 

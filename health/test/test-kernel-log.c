@@ -2,7 +2,7 @@
 /* test-kernel-log.c - what drivers say in the kernel's log: which words are heard, what each asks for, what settings
  * put in its place, and what is remembered between two lives of the daemon. */
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "health/kernel-log.h"
 

@@ -24,8 +24,8 @@ KERNELS_OPERATIONS(CPU_OPERATION)
 #undef CPU_OPERATION
 int cpu_device_open(const DeviceOptions *options, Device **ret, Error *err);
 
-/* The version of the bits that the operations give on a CPU, with base/exactmath.c and base/philox.h below
- * them. It grows when any bit changes: a job that began with other bits does not go on here.
+/* The version of the bits that the operations give on a CPU, with base/number/exactmath.c and philox.h below them. It
+ * grows when any bit changes: a job that began with other bits does not go on here.
  * tests/golden/kernels-bits.txt holds the bits, so that no change passes unnoticed. */
 enum { NUMERICS_VERSION = 1 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diffusion.c - the noise, the noised sample and its target, the loss, the time embedding. */
-#include "base/exactmath.h"
-#include "base/philox.h"
+#include "base/number/exactmath.h"
+#include "base/number/philox.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/vectormath.h"
 #include "kernels/kernels.h"

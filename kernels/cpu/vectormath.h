@@ -12,8 +12,8 @@
  */
 #pragma once
 
-#include "base/bits.h"
 #include "base/macro.h"
+#include "base/number/bits.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  *
  * One line a measurement: the fastest of several runs, in GF/s for products, GB/s for the rest. */
 #include "base/clock.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "kernels/kernels.h"
 
 #include <stdio.h>

@@ -18,7 +18,7 @@ int main(void)
 #else
 
 #include "base/clock.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "kernels/cuda/module/forward.h"
 #include "kernels/cuda/module/libraries.h"
 #include "kernels/kernels.h"

@@ -12,9 +12,9 @@
  * kernels-bits-emulated is the same for the CUDA kernels, by their emulator: activations have the type that is named,
  * and SEED draws the order in which threads and blocks run. `cuda` runs them on a GPU, which must print the same but
  * for the first line. `brief`: each kind of operation at a few small shapes, for tools that are slow. */
-#include "base/exactmath.h"
-#include "base/hash.h"
-#include "base/philox.h"
+#include "base/number/exactmath.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 #include "kernels/kernels.h"
 #include "kernels/test/testing-copy.h"
 

@@ -30,7 +30,7 @@
  *   d dk = the same over queries with |q|: n = queries / 16 steps, and 8 F of the cluster's blocks;
  *   d dv = sum (P + 1.1 U + n E + 8 F) (1 + U) p |dout|, + U |dv| (1 + U).
  */
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 

@@ -3,7 +3,7 @@
  * computes what the descriptors say that it is handed, and refuses what the real one would
  * (kernels/test/fake/fake-cudnn.h). */
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/convolution/conv-graph.h"
 #include "kernels/cuda/convolution/conv-library.h"

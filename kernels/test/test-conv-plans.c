@@ -5,7 +5,7 @@
  *
  * SDTRAIN_PLANS=write writes the convolutions' entries of the plan sets anew; entries of other operations stay. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/convolution/conv-candidates.h"
 #include "kernels/cuda/convolution/conv-entry.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-diffusion.c - noise, noising, loss, time embedding; the device itself. */
-#include "base/exactmath.h"
+#include "base/number/exactmath.h"
 #include "kernels/test/testing-reference.h"
 
 static void check_noise(Device *device, size_t n, size_t n_each)

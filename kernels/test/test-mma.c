@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-mma.c - mma as the emulator does it: whose elements are multiplied with whose, and what each model rounds. */
-#include "base/bits.h"
 #include "base/file.h"
-#include "base/philox.h"
+#include "base/number/bits.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-mma.h"

@@ -12,7 +12,7 @@
 #pragma once
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/module/libraries.h"
 #include "kernels/cuda/plans/plans.h"

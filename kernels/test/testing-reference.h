@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "kernels/kernels.h"
 

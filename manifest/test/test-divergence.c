@@ -3,7 +3,7 @@
  * and curves made here of noise, spikes, steps and slopes. */
 #include "manifest/divergence.h"
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 
 #include <dirent.h>

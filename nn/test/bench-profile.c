@@ -14,7 +14,7 @@
  * graph: the step is recorded as one graph instead, which is timed beside the step that is put launch by launch; or the
  * object says what cannot be recorded. */
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "nn/network.h"
 #include "nn/test/testing-sd2.h"

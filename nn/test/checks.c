@@ -2,9 +2,9 @@
 /* checks.c - see checks.h. */
 #include "nn/test/checks.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 #include "kernels/test/emulator/emulated.h"
 
 #include <math.h>

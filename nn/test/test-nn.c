@@ -2,7 +2,7 @@
 /* test-nn.c - what needs no kernels: the parameter list against diffusers', the initial weights,
  * the planner's promise, the noise schedule. */
 #include "base/file.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "nn/parameters.h"
 #include "nn/planner.h"

@@ -2,7 +2,7 @@
 /* test-unet.c - the network against diffusers in float64 (tests/golden/make-unet.py): prediction,
  * loss, every gradient, ten optimizer steps, DDIM; and what the tape promises. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "kernels/test/testing-copy.h"
 #include "nn/ddim.h"

@@ -13,7 +13,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 /* Hash of all of them decoded and resized in both ways. */
 int canned_pictures_hash(Hash *ret, Error *err);

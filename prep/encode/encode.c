@@ -2,7 +2,7 @@
 /* encode.c - see encode.h. Opens what a run needs, and goes through its units. */
 #include "prep/encode/encode.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "prep/encode/run-internal.h"

@@ -2,7 +2,7 @@
 /* encoder-json.c - see encoder-json.h. */
 #include "prep/encode/encoder-json.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "prep/encode/folder.h"
 

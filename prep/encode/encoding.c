@@ -2,7 +2,7 @@
 /* encoding.c - see encoding.h. */
 #include "prep/encode/encoding.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "encoders/networks/model-tokenizer.h"
 #include "prep/encode/canned-pictures.h"

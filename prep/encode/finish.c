@@ -2,7 +2,7 @@
 /* finish.c - the dataset of what all units left: encoder.json, empty.npy, the compact index, and index.json last, which
  * makes it a dataset. Each is a function of the reports, so that whoever finishes puts the same bytes. */
 #include "base/fault.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "data/encoder-facts.h"

@@ -3,8 +3,8 @@
 #include "prep/encode/folder.h"
 
 #include "base/fault.h"
-#include "base/json-diff.h"
-#include "base/json.h"
+#include "base/json/json-diff.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "prep/encode/encode.h"
 

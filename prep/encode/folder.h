@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <jansson.h>
 

@@ -2,7 +2,7 @@
 /* input.c - see input.h. */
 #include "prep/encode/input.h"
 
-#include "base/field-table.h"
+#include "base/json/field-table.h"
 #include "base/memory.h"
 #include "prep/encode/report.h"
 

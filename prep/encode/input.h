@@ -18,7 +18,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "prep/raw/raw-set.h"
 
 typedef struct InputUnit {

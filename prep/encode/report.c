@@ -2,7 +2,7 @@
 /* report.c - see report.h. One table of fields serves reading and writing. */
 #include "prep/encode/report.h"
 
-#include "base/field-table.h"
+#include "base/json/field-table.h"
 #include "base/memory.h"
 #include "prep/raw/raw-sample.h"
 #include "prep/raw/utf8.h"

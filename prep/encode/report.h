@@ -11,7 +11,7 @@
 #pragma once
 
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <jansson.h>
 

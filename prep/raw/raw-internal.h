@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "data/mds/mds-index.h"
 #include "prep/raw/raw-set.h"
 

@@ -2,7 +2,7 @@
 /* raw-sample.c - see raw-sample.h. */
 #include "prep/raw/raw-sample.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "prep/raw/utf8.h"
 
 #include <stdarg.h>

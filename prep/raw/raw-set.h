@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "prep/raw/raw-sample.h"
 #include "prep/raw/store-wait.h"
 #include "protocol/recipe.h"

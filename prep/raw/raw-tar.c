@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raw-tar.c - the samples of a tar: members that lie together and have one key. */
 #include "base/file-kind.h"
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "prep/raw/raw-internal.h"
 #include "prep/raw/raw-stream.h"
 #include "prep/raw/tar-read.h"

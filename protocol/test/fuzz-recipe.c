@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fuzz-recipe.c - the recipe's parser on any bytes; what it accepts is accepted again in its canonical form. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "protocol/recipe.h"
 
 #include <string.h>

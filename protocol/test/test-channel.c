@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-channel.c - every message survives the wire; bad packets are told apart from a closed
  * channel. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "protocol/channel.h"
 

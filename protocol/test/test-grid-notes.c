@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-grid-notes.c - what a grid shows, into a PNG and back, and PNGs that are cut, damaged or odd. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "protocol/grid-notes.h"

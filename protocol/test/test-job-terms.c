@@ -3,7 +3,7 @@
  * the job file's keys and words why two jobs would not train the same. */
 #include "protocol/job-terms.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
  * cannot read. */
 #include "protocol/owner.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-recipe.c - the recipe's keys, defaults, refusals, and what its identity depends on. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "protocol/recipe.h"

@@ -2,7 +2,7 @@
 /* test-report-page.c - pages of jobs and clusters that are made up: what is in them, what is escaped, and what is
  * sent when something has changed. With SDTRAIN_TEST_OUT=FOLDER the pages are left there, for a look. */
 #include "base/cleanup.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "cluster/cost.h"

@@ -5,8 +5,8 @@
  * between is read again. A whole object in one answer is held against its ETag.
  */
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "store/s3/s3-internal.h"
 
 #include <openssl/evp.h>

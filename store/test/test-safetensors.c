@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-safetensors.c - what is written is read back; what is broken is refused by name. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "store/safetensors.h"
 

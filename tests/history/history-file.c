@@ -2,7 +2,7 @@
 /* history-file.c - see history-file.h. */
 #include "tests/history/history-file.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "cluster/keys.h"
 

@@ -2,7 +2,7 @@
 /* history-job.c - see history.h: specs, desired, worlds and phases of a job, and the books about it. */
 #include "tests/history/history-internal.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <string.h>

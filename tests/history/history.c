@@ -5,8 +5,8 @@
  * then it becomes what is there. */
 #include "tests/history/history-internal.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 
 #include <stdio.h>
 #include <string.h>

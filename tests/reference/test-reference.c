@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-reference.c - the reference of the job file says what job.c does: its keys, its defaults, what is required. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "protocol/job.h"
 #include "tests/reference/protocol-texts.h"

@@ -14,7 +14,7 @@
  */
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "store/store.h"
 

@@ -10,7 +10,7 @@
  *
  * Run it in a namespace of its own. */
 #include "base/clock.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 /* Prints "<kind>\t<text>". */
 void fields_line(const char *kind, const char *text);

@@ -10,7 +10,7 @@
 
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "manifest/manifest-internal.h"
 
 #include <dirent.h>

@@ -2,7 +2,7 @@
 /* weight-file.c - see weight-file.h. */
 #include "trainer/checkpoint/weight-file.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "protocol/manifest-limits.h"
 #include "store/safetensors.h"
 

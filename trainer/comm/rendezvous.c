@@ -10,7 +10,7 @@
  * clock, then looks, then reads all that is there, and only then says that anybody is late. */
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "trainer/comm/address.h"
 #include "trainer/comm/comm.h"
 #include "trainer/comm/rendezvous-wire.h"

@@ -2,8 +2,8 @@
 /* model.c - see model.h. */
 #include "trainer/sample/model.h"
 
-#include "base/half.h"
 #include "base/log.h"
+#include "base/number/half.h"
 #include "encoders/networks/encoder.h"
 #include "encoders/networks/model-fit.h"
 #include "encoders/networks/model-tokenizer.h"

@@ -2,8 +2,8 @@
 /* agreement.c - see agreement.h. */
 #include "trainer/session/agreement.h"
 
-#include "base/json-diff.h"
-#include "base/json.h"
+#include "base/json/json-diff.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 
 #include <string.h>

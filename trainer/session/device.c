@@ -2,9 +2,9 @@
 /* device.c - see device.h. */
 #include "trainer/session/device.h"
 
-#include "base/hash.h"
-#include "base/json-diff.h"
+#include "base/json/json-diff.h"
 #include "base/log.h"
+#include "base/number/hash.h"
 #include "trainer/session/device-exit.h"
 #include "trainer/session/plan-set.h"
 #include "trainer/session/resume.h"

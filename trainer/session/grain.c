@@ -6,9 +6,9 @@
 #include "trainer/session/grain.h"
 
 #include "base/clock.h"
-#include "base/exactmath.h"
 #include "base/fault.h"
-#include "base/philox.h"
+#include "base/number/exactmath.h"
+#include "base/number/philox.h"
 #include "nn/comparison.h"
 #include "nn/finite.h"
 #include "trainer/session/start-times.h"

@@ -2,7 +2,7 @@
 /* initial-state.c - see initial-state.h. */
 #include "trainer/session/initial-state.h"
 
-#include "base/half.h"
+#include "base/number/half.h"
 #include "nn/weights/weights-match.h"
 #include "trainer/begin/begin.h"
 #include "trainer/session/device-exit.h"

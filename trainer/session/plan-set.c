@@ -4,9 +4,9 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/hash.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
+#include "base/number/hash.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/session/device-exit.h"
 

@@ -17,7 +17,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "kernels/kernels.h"
 #include "manifest/state-digest.h"
 #include "nn/parameters.h"

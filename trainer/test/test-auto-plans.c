@@ -6,9 +6,9 @@
  * SDTRAIN_AUTO_STARTS: how many submissions are started (4; 100 for the figure). */
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/hash.h"
-#include "base/json.h"
-#include "base/philox.h"
+#include "base/json/json.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"

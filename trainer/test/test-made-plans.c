@@ -3,7 +3,7 @@
  * cuBLASLt and a cuDNN that compute on the host, jobs that begin with the set, go on with it, or cannot use it. */
 #include "base/cleanup.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"

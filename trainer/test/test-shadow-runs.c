@@ -6,7 +6,7 @@
  * SDTRAIN_SHADOW_SEED=77 test-shadow-runs       from that seed on, one by default */
 #include "trainer/run.h"
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
 #include "trainer/test/testing-ranks.h"

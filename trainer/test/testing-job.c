@@ -2,10 +2,10 @@
 /* testing-job.c - see testing-job.h. */
 #include "trainer/test/testing-job.h"
 
-#include "base/exactmath.h"
 #include "base/file.h"
-#include "base/half.h"
-#include "base/philox.h"
+#include "base/number/exactmath.h"
+#include "base/number/half.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "data/mds/mds-writer.h"
 #include "data/mds/npy.h"

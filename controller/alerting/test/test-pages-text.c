@@ -2,7 +2,7 @@
 /* test-pages-text.c - the alerts file, what sinks are told and what they say, as bytes. The whole
  * way, with real controllers, is tests/system/test-pages.py. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "controller/alerting/answer.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-smtp.c - when a mail may begin, and how calls end. The test plays the server, in a thread. */
 #include "base/clock.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "controller/alerting/smtp.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-feed.c - each field of a submitted job reaches the core's facts: a value that no other field has, and the value
  * of each key alone. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "controller/feed/feed.h"

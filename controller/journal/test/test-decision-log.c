@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-decision-log.c - each part of a decision in words: the whole lines, their levels and message ids, in order. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/message-id.h"
 #include "base/test/testing.h"
 #include "cluster/resume.h"

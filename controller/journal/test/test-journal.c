@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-journal.c - what a journal holds is what the core saw, and a replay decides the same. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "controller/journal/test/testing-life.h"
 

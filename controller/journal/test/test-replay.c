@@ -2,7 +2,7 @@
 /* test-replay.c - a journal that was cut or changed anywhere: what is whole is replayed, what is not is named, and what
  * differs is told once. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "base/test/testing-leaks.h"
 #include "controller/journal/test/testing-life.h"

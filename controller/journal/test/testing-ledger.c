@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-ledger.c - life_check(): the parts against the ledger. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "controller/journal/test/testing-life.h"
 

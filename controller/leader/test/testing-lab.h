@@ -10,7 +10,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
 #include "cluster/records.h"

@@ -2,7 +2,7 @@
 /* recover.c - `sdctl job recover`: asks the leader to have a job go on whose record of checkpoints is
  * lost, or whose checkpoints it does not believe: from the manifest that is named, else from the newest
  * own one that its folder holds. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"

@@ -2,7 +2,7 @@
 /* wait.c - `sdctl job wait`, and --wait of `job stop` and `job resize`: until a job has reached a phase, a step or a
  * size; driven by the watch, not by polling. */
 #include "ctl/job/change/wait.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 #include "ctl/goes-on.h"
 #include "ctl/job/verbs.h"
 #include "ctl/meant.h"

@@ -3,8 +3,8 @@
 #include "ctl/job/logs/logs-ask.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "cluster/keys.h"
 
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "ctl/job/logs/logs-lines.h"
 
 #include "base/memory.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <fcntl.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 /* committed.c - see committed.h. */
 #include "ctl/job/results/committed.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "protocol/manifest-limits.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "ctl/job/results/event-file.h"
 
 #include "base/cleanup.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <endian.h>
 #include <math.h>

@@ -2,7 +2,7 @@
 /* edit.c - see edit.h. */
 #include "ctl/job/start/edit.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "protocol/job.h"
 

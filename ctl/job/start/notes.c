@@ -2,7 +2,7 @@
 /* notes.c - see notes.h. Lines that begin with "note:" are what a person may not have meant; the others are sums. */
 #include "ctl/job/start/notes.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "cluster/cost.h"
 #include "report/times.h"

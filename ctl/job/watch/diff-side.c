@@ -3,8 +3,8 @@
 #include "ctl/job/watch/diff-side.h"
 
 #include "base/file.h"
-#include "base/json-diff.h"
-#include "base/json.h"
+#include "base/json/json-diff.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "data/dataset-terms.h"
 #include "data/index-open.h"

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "ctl/model.h"
 
 enum { DIFF_NOTES_MAX = 4 };

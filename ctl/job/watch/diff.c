@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff.c - `sdctl job diff`: in which keys two jobs, job files or checkpoints differ, and whether the second would go
  * on from the first's checkpoints. */
-#include "base/json-diff.h"
+#include "base/json/json-diff.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"

@@ -2,7 +2,7 @@
 /* show.c - `sdctl job show`: the job file as it was submitted, byte for byte, to be started again. On a terminal it is
  * shown without what moves the cursor or steers the direction of writing: another operator wrote it. */
 #include "base/memory.h"
-#include "base/printable.h"
+#include "base/text/printable.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"

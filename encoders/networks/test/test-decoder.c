@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-decoder.c - latents become the bytes of float64's pictures, which depend on nothing but the latents. */
-#include "base/half.h"
+#include "base/number/half.h"
 #include "encoders/networks/decoder.h"
 #include "encoders/networks/test/testing-golden.h"
 

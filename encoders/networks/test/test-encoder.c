@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-encoder.c - a whole model folder: its results are those of float64 rounded to halves, and a sample's bytes
  * depend on nothing but the sample. */
-#include "base/half.h"
+#include "base/number/half.h"
 #include "encoders/networks/encoder.h"
 #include "encoders/networks/test/testing-golden.h"
 #include "encoders/tokenizer/tokenizer.h"

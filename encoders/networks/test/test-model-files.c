@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-model-files.c - model folders as others write them: old names, other types, and what is wrong with some. */
-#include "base/bits.h"
 #include "base/file.h"
-#include "base/half.h"
-#include "base/json.h"
+#include "base/json/json.h"
+#include "base/number/bits.h"
+#include "base/number/half.h"
 #include "encoders/networks/encoder.h"
 #include "encoders/networks/model-part.h"
 #include "encoders/networks/test/testing-golden.h"

@@ -3,7 +3,7 @@
 #include "encoders/networks/test/testing-golden.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include <math.h>
 #include <string.h>

@@ -16,7 +16,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "kernels/cuda/attention/attention-graph.h"
 
 #ifdef __cplusplus

@@ -9,7 +9,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "kernels/cuda/convolution/conv-graph.h"
 
 /* operation names the entry in errors. */

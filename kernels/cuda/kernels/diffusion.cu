@@ -3,10 +3,10 @@
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #define EXACT_FUNCTION __device__ static inline
-#include "base/exactmath.c"
+#include "base/number/exactmath.c"
 
 enum { DRAWS = 4 }; /* normal draws of one Philox block */
 

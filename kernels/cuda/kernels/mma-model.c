@@ -2,7 +2,7 @@
 /* mma-model.c - see mma-model.h. */
 #include "kernels/cuda/kernels/mma-model.h"
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 #include <assert.h>
 #include <math.h>

@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 #include <math.h>
 

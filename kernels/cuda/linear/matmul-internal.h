@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "kernels/cuda/linear/matmul.h"
 
 #include <cublasLt.h>

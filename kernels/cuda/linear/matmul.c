@@ -2,9 +2,9 @@
 /* matmul.c - see matmul.h: descriptors, the plan's algorithm, a run. What finds an algorithm is in matmul-tune.c. */
 #include "kernels/cuda/linear/matmul.h"
 
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "kernels/cuda/linear/matmul-internal.h"
 #include "kernels/cuda/plans/plans.h"
 

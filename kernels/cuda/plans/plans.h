@@ -36,7 +36,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096, CUDA_PLANS_OPAQUE_BYTES = 64 };
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #include <inttypes.h>
 #include <limits.h>

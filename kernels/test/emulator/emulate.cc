@@ -2,8 +2,8 @@
 /* emulate.cc - see emulate.h: fibers, their order, barriers. */
 #include "kernels/test/emulator/emulate.h"
 
-#include "base/bits.h"
-#include "base/philox.h"
+#include "base/number/bits.h"
+#include "base/number/philox.h"
 
 #include <algorithm>
 #include <cfloat>

@@ -14,7 +14,7 @@
 #pragma once
 
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "kernels/cuda/attention/attention-choice.h"
 
 #include <math.h>

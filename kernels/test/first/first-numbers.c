@@ -15,7 +15,7 @@ int first_numbers(void)
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "kernels/cuda/kernels/mma-model.h"
 #include "kernels/test/first/first-numbers.h"
 

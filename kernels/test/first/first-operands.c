@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first-operands.c - see first.h: operands, what a result should be, and how long a call takes. */
-#include "base/bits.h"
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/bits.h"
+#include "base/number/philox.h"
 #include "kernels/test/first/first.h"
 
 #include <math.h>

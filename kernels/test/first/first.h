@@ -12,7 +12,7 @@
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "kernels/kernels.h"
 
 typedef int (*FirstRun)(void);

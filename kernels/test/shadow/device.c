@@ -3,10 +3,10 @@
 #include "kernels/test/shadow/device.h"
 
 #include "base/fault.h"
-#include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 #include "kernels/test/shadow/lane.h"
 
 #include "base/fault.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -11,7 +11,7 @@
  */
 #pragma once
 
-#include "base/secret-set.h"
+#include "base/text/secret-set.h"
 #include "store/s3/client/address.h"
 #include "store/s3/client/client.h"
 #include "store/s3/client/retry.h"

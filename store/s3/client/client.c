@@ -4,8 +4,8 @@
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 
 #include <errno.h>
 #include <openssl/evp.h>

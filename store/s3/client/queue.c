@@ -4,7 +4,7 @@
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/probe.h"
 #include "base/proxy.h"
 

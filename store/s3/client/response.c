@@ -3,7 +3,7 @@
  * the one that was asked for. */
 #include "store/s3/client/client-internal.h"
 
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/proxy.h"
 
 #include <errno.h>

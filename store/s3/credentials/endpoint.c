@@ -2,7 +2,7 @@
 /* endpoint.c - the endpoints of this machine: a container's (ECS, EKS Pod Identity) and
  * the instance's metadata (IMDSv2). Both answer with the same JSON. */
 #include "base/memory.h"
-#include "base/secret.h"
+#include "base/text/secret.h"
 #include "store/s3/credentials/source.h"
 
 #include <arpa/inet.h>

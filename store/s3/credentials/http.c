@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/proxy.h"
-#include "base/secret.h"
+#include "base/text/secret.h"
 
 #include <curl/curl.h>
 #include <stdatomic.h>

@@ -3,9 +3,9 @@
  *
  * jansson's own error texts quote what they stumbled over, which may be the secret; so ours say the
  * place alone. */
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
-#include "base/secret.h"
+#include "base/text/secret.h"
 #include "store/s3/credentials/source.h"
 
 #include <ctype.h>

@@ -4,7 +4,7 @@
  *
  * It is a POST, so that the token is in no URL and so in nobody's access log. */
 #include "base/memory.h"
-#include "base/secret.h"
+#include "base/text/secret.h"
 #include "store/s3/credentials/source.h"
 
 #include <curl/curl.h>

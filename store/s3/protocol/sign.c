@@ -3,8 +3,8 @@
  * scope, signing key. */
 #include "store/s3/protocol/sign.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 
 #include <openssl/evp.h>
 #include <openssl/hmac.h>

@@ -3,7 +3,7 @@
  * with which request. */
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/test/testing.h"
 #include "store/s3/s3-internal.h"
 #include "store/s3/test/testing-libc.h"

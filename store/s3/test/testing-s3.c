@@ -3,7 +3,7 @@
 #include "store/s3/test/testing-s3.h"
 
 #include "base/clock.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

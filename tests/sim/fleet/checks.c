@@ -2,7 +2,7 @@
 /* checks.c - see checks.h. */
 #include "tests/sim/fleet/checks-internal.h"
 
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/memory.h"
 #include "tests/sim/fleet/manifests.h"
 #include "tests/sim/seams/loop.h"

@@ -3,7 +3,7 @@
 #include "tests/sim/fleet/faults-internal.h"
 
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "daemon/loop/timer.h"
 #include "tests/sim/fleet/lost.h"
 #include "tests/sim/fleet/manifests.h"

@@ -3,7 +3,7 @@
 #include "tests/sim/fleet/fleet-internal.h"
 
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "cluster/cordon.h"
 #include "cluster/keys.h"
 #include "daemon/node/drain.h"

@@ -7,9 +7,9 @@
  * the production code gave to the same bytes. Errors name a key and are not remembered. */
 #include "cluster/records.h"
 
-#include "base/field-table.h"
-#include "base/hash.h"
+#include "base/json/field-table.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "cluster/record-tables.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 /* wire.c - see wire.h: the calls of clients, and the connections that carry them. */
 #include "tests/sim/seams/wire.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "tests/sim/seams/loop.h"
 
 #include <string.h>

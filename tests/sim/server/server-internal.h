@@ -23,7 +23,7 @@
 
 #include "base/cleanup.h"
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "tests/sim/server/server.h"
 #include "tests/sim/server/tree.h"
 

@@ -2,7 +2,7 @@
 /* tree.c - see tree.h. Priorities come from the number of the insertion, so that a schedule repeats. */
 #include "tests/sim/server/tree.h"
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #include <string.h>
 

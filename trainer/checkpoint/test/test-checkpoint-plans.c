@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-plans.c - the plans of a device are an object of its checkpoints, and of no others. */
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "manifest/manifest-internal.h"

@@ -3,7 +3,7 @@
  * refused by name. */
 #include "base/fault.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "manifest/manifest-internal.h"

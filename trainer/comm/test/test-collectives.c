@@ -6,7 +6,7 @@
  * gets. */
 
 #include "base/clock.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "trainer/comm/test/testing-mesh.h"
 

@@ -3,8 +3,8 @@
  * sums that each rank computes by itself. */
 
 #include "base/clock.h"
-#include "base/hash.h"
-#include "base/philox.h"
+#include "base/number/hash.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "trainer/comm/bulk.h"
 #include "trainer/comm/test/testing-world.h"

@@ -2,7 +2,7 @@
 /* test-rendezvous.c - the rendezvous store and its client, good and bad callers, limits. */
 
 #include "base/clock.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "trainer/comm/address.h"
 #include "trainer/comm/comm.h"

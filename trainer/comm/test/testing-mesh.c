@@ -3,8 +3,8 @@
 
 #include "trainer/comm/test/testing-mesh.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
+#include "base/number/hash.h"
 #include "trainer/comm/gloo-shim.h"
 #include "trainer/comm/meet.h"
 #include "trainer/comm/rendezvous-client.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-exponent.c - what is accepted cannot overflow; what has headroom is not redone. */
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "base/test/testing.h"
 #include "trainer/state/exponent.h"
 

@@ -2,7 +2,7 @@
 /* testing-update.c - see testing-update.h. */
 #include "trainer/state/test/testing-update.h"
 
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/fault.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 #include "base/test/testing.h"
 
 #include <signal.h>

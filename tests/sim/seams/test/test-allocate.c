@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-allocate.c - the allocator of sim: blocks keep what is in them, lie apart, and are given again. */
-#include "base/philox.h"
+#include "base/number/philox.h"
 
 #include <errno.h>
 #include <malloc.h>

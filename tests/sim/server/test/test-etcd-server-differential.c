@@ -6,7 +6,7 @@
 #include "tests/sim/server/test/testing-pair.h"
 
 #include "base/memory.h"
-#include "base/philox.h"
+#include "base/number/philox.h"
 #include "etcd/test/testing-etcd.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* printable.c - see printable.h. */
-#include "base/printable.h"
+#include "base/text/printable.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hash.c - see hash.h. xxHash does the work; CRC-32C uses SSE4.2's instruction where the CPU has
  * it. */
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <pthread.h>
 #include <string.h>

@@ -24,7 +24,7 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
-#include "base/hash.h"
+#include "base/number/hash.h"
 
 #include <jansson.h>
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* half.c - see half.h. */
-#include "base/half.h"
+#include "base/number/half.h"
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 #include <stdatomic.h>
 #include <string.h>

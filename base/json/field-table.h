@@ -8,16 +8,16 @@
  * Ownership: field_table_read() fills *record; allocated parts (FIELD_STRING, FIELD_LIST) are freed by
  *            field_table_clear(), and must be NULL before they are read.
  * Units:     offsets and sizes are bytes of the struct that the table describes.
- * Errors:    field_table_read() leaves the first error in the reader, as base/json.h says; a key that is in no
+ * Errors:    field_table_read() leaves the first error in the reader, as base/json/json.h says; a key that is in no
  *            row is no error. field_table_write() has none; keys that are in no row stay as they are.
  * Threads:   any.
  */
 #pragma once
 
-#include "base/json.h"
+#include "base/json/json.h"
 
 typedef enum FieldType {
-    FIELD_TEXT, /* char[size]; control characters of what is read become spaces or '?' (base/printable.h) */
+    FIELD_TEXT, /* char[size]; control characters of what is read become spaces or '?' (base/text/printable.h) */
     FIELD_VERBATIM, /* char[size], read as it comes */
     FIELD_STRING,   /* char *, allocated, read as it comes */
     FIELD_INT,      /* int, in min..max */

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* field-table.c - see field-table.h. */
-#include "base/field-table.h"
+#include "base/json/field-table.h"
 
-#include "base/hash.h"
 #include "base/memory.h"
-#include "base/printable.h"
+#include "base/number/hash.h"
 #include "base/slots.h"
+#include "base/text/printable.h"
 
 #include <math.h>
 #include <string.h>

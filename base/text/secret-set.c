@@ -3,10 +3,10 @@
  *
  * Base64 of a longer text has a secret's bytes at one of three alignments. The characters that hold bits of the secret
  * alone are looked for; the rest of that word goes with them, since its edges hold bits, too. */
-#include "base/secret-set.h"
+#include "base/text/secret-set.h"
 
 #include "base/memory.h"
-#include "base/secret.h"
+#include "base/text/secret.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settings.c - see settings.h. The command line becomes a JSON object, so that it and the file are
  * read, and refused, by the same lines. */
-#include "base/settings.h"
+#include "base/json/settings.h"
 
 #include "base/file.h"
-#include "base/json.h"
+#include "base/json/json.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <getopt.h>
 #include <limits.h>

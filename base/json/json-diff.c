@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json-diff.c - see json-diff.h. */
-#include "base/json-diff.h"
+#include "base/json/json-diff.h"
 
 #include "base/cleanup.h"
 #include "base/memory.h"

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* json.c - see json.h. */
-#include "base/json.h"
+#include "base/json/json.h"
 
 #include "base/file-kind.h"
 #include "base/file.h"
 #include "base/memory.h"
-#include "base/nearest.h"
-#include "base/secret.h"
+#include "base/text/nearest.h"
+#include "base/text/secret.h"
 
 #include <math.h>
 #include <string.h>

@@ -5,9 +5,9 @@
  * log: x = 2^k m, m in [sqrt(1/2), sqrt(2)), log m = 2 atanh(s), s = (m-1)/(m+1), odd series to
  * s^23. sin, cos: x = k pi/2 + r by a three-part pi/2 (Cody and Waite), Taylor series to degree 17
  * / 18. */
-#include "base/exactmath.h"
+#include "base/number/exactmath.h"
 
-#include "base/bits.h"
+#include "base/number/bits.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* nearest.c - see nearest.h. */
-#include "base/nearest.h"
+#include "base/text/nearest.h"
 
 #include <stdio.h>
 #include <string.h>
