@@ -23,85 +23,84 @@ BUILD = pathlib.Path(WORDS[1]).resolve() if len(WORDS) > 1 else None
 
 ONLY_WITH_NVCC = ("test-gpu-bundle.py", "test-ptxas.py")
 
-# folder -> folders whose headers it may include (itself always). docs/internals/architecture.md, "The include law".
+# folder -> folders whose headers it may include (itself always), each of a row above: no folders include each other in a
+# circle. docs/internals/architecture.md, "The include law".
 LAW = {
     "base": [],
     "protocol": ["base"],
     "etcd": ["base"],
     "etcd/grpc": ["base", "etcd"],
-    "kernels": ["base"],
-    "health": ["base"],
-    "metrics": ["base"],
-    "data/mds": ["base", "store"],
-    "data/index": ["base", "data/mds"],
-    "data/stream": ["base", "store", "data/mds", "data/index"],
-    "data": ["base", "store", "protocol", "data/mds", "data/index", "data/stream"],
-    "nn": ["base", "kernels", "protocol"],
-    "nn/weights": ["base", "store", "protocol", "nn"],
-    "manifest": ["base", "store", "protocol", "nn"],
-    "encoders": ["base"],
-    "encoders/pictures": ["base"],
-    "encoders/tokenizer": ["base"],
-    "encoders/networks": ["base", "store", "kernels", "encoders/tokenizer", "nn", "nn/weights"],
     "store": ["base"],
     "store/s3/settings": ["base"],
     "store/s3/credentials": ["base", "store/s3/settings"],
     "store/s3/protocol": ["base", "store", "store/s3/credentials"],
-    "store/s3/client": ["base", "store/s3/settings", "store/s3/credentials", "store/s3/protocol"],
-    "store/s3": ["base", "store", "store/s3/settings", "store/s3/credentials", "store/s3/protocol", "store/s3/client"],
+    "store/s3/client": ["base", "store/s3/settings", "store/s3/protocol"],
+    "store/s3": ["base", "store", "store/s3/client"],
+    "kernels": ["base"],
+    "health": ["base"],
+    "metrics": ["base"],
+    "nn": ["base", "protocol", "kernels"],
+    "nn/weights": ["store", "nn"],
+    "data/mds": ["base", "store"],
+    "data/index": ["base", "data/mds"],
+    "data/stream": ["base", "store", "data/mds", "data/index"],
+    "data": ["base", "protocol", "store", "data/mds", "data/index", "data/stream"],
     "cluster": ["base", "protocol"],
-    "report": ["base", "cluster", "protocol"],
-    "controller/core": ["base", "cluster", "protocol"],
-    "controller/core/notifier": ["base", "cluster", "controller/core"],
-    "controller/feed": ["base", "cluster", "controller/core", "protocol"],
-    "controller/journal": ["base", "cluster", "controller/core", "controller/feed"],
+    "manifest": ["base", "protocol", "store", "nn"],
+    "encoders": ["base"],
+    "encoders/pictures": ["base"],
+    "encoders/tokenizer": ["base"],
+    "encoders/networks": ["base", "store", "kernels", "nn", "nn/weights", "encoders/tokenizer"],
+    "report": ["base", "protocol", "cluster"],
+    "controller/core": ["base", "protocol", "cluster"],
+    "controller/core/notifier": ["controller/core"],
+    "controller/feed": ["base", "protocol", "cluster", "controller/core"],
     "controller/rights": ["base", "etcd", "cluster"],
-    "controller/leader": ["base", "etcd", "cluster", "controller/core", "controller/feed", "controller/journal",
-                          "controller/rights"],
-    "controller/config": ["base", "etcd", "cluster", "controller/core", "metrics", "protocol"],
-    "controller/alerting": ["base", "etcd", "cluster", "controller/core", "controller/core/notifier", "controller/feed",
-                            "controller/rights"],
-    "controller": ["base", "etcd", "cluster", "controller/core", "controller/leader", "controller/journal",
-                   "controller/alerting", "controller/config", "metrics", "report"],
+    "controller/config": ["base", "etcd", "metrics", "cluster", "controller/core"],
+    "controller/journal": ["base", "cluster", "controller/core", "controller/feed"],
+    "controller/alerting": ["base", "etcd", "cluster", "controller/core/notifier", "controller/feed", "controller/rights"],
+    "controller/leader": ["base", "etcd", "cluster", "controller/core", "controller/feed", "controller/rights",
+                          "controller/journal"],
+    "controller": ["base", "metrics", "report", "controller/core", "controller/config", "controller/journal",
+                   "controller/alerting", "controller/leader"],
     "daemon/loop": ["base"],
-    "daemon/config": ["base", "cluster", "health", "metrics"],
+    "daemon/config": ["base", "health", "metrics", "cluster"],
     "daemon/process": ["base", "cluster"],
-    "daemon/world": ["base", "etcd", "cluster", "protocol", "daemon/config", "daemon/loop", "daemon/process"],
-    "daemon/health": ["base", "etcd", "cluster", "health", "daemon/config", "daemon/loop", "daemon/process",
-                      "daemon/world"],
-    "daemon/node": ["base", "etcd", "cluster", "protocol", "daemon/config", "daemon/loop", "daemon/process",
-                    "daemon/world"],
-    "daemon": ["base", "etcd", "cluster", "health", "metrics", "protocol", "daemon/config", "daemon/health",
-               "daemon/loop", "daemon/node", "daemon/process", "daemon/world"],
+    "daemon/world": ["base", "protocol", "etcd", "cluster", "daemon/loop", "daemon/config", "daemon/process"],
+    "daemon/health": ["base", "etcd", "health", "cluster", "daemon/loop", "daemon/config", "daemon/process", "daemon/world"],
+    "daemon/node": ["base", "etcd", "cluster", "daemon/loop", "daemon/config", "daemon/process", "daemon/world"],
+    "daemon": ["base", "protocol", "health", "metrics", "daemon/process", "daemon/world", "daemon/health", "daemon/node"],
     "trainer/comm": ["base"],
-    "trainer/state": ["base", "kernels", "protocol", "nn", "manifest", "trainer/comm"],
-    "trainer/begin": ["base", "kernels", "store", "protocol", "nn", "nn/weights", "manifest"],
-    "trainer/plan": ["base", "kernels", "protocol", "nn", "manifest"],
-    "trainer/checkpoint": ["base", "store", "protocol", "trainer/comm", "nn", "trainer/state",
-                           "manifest"],
-    "trainer/checkpoint/restore": ["base", "store", "protocol", "nn", "manifest", "trainer/comm", "trainer/state", "trainer/checkpoint"],
-    "trainer/sample": ["base", "kernels", "store", "encoders", "encoders/networks", "encoders/tokenizer", "protocol",
-                       "data", "nn", "trainer/checkpoint", "manifest"],
     "trainer/link": ["base", "protocol"],
-    "trainer/session": ["base", "kernels", "store", "protocol", "nn", "nn/weights", "data", "manifest", "trainer/begin", "trainer/comm",
-                        "trainer/link", "trainer/plan", "trainer/state", "trainer/checkpoint"],
-    "trainer": ["base", "kernels", "store", "protocol", "data", "data/mds", "nn", "nn/weights", "manifest", "trainer/begin", "trainer/comm",
-                "trainer/link", "trainer/plan", "trainer/sample", "trainer/session", "trainer/state", "trainer/checkpoint"],
-    "prep/raw": ["base", "store", "protocol", "data/mds", "data/index", "data/stream"],
-    "prep/encode": ["base", "store", "kernels", "protocol", "encoders/networks", "encoders/pictures",
-                    "encoders/tokenizer", "prep/raw", "data", "data/mds"],
-    "prep": ["base", "store", "protocol", "encoders", "prep/raw", "prep/encode", "data", "data/mds",
-             "data/stream"],
-    "ctl": ["base", "etcd", "store", "cluster", "report", "controller/feed", "controller/journal", "controller/rights", "protocol",
-            "encoders/networks", "trainer/begin", "data", "trainer/plan", "manifest"],
+    "trainer/begin": ["protocol", "kernels", "nn", "nn/weights", "manifest"],
+    "trainer/plan": ["protocol", "nn", "manifest"],
+    "trainer/state": ["base", "protocol", "kernels", "nn", "manifest", "trainer/comm"],
+    "trainer/checkpoint": ["base", "protocol", "store", "manifest", "trainer/comm", "trainer/state"],
+    "trainer/checkpoint/restore": ["base", "store", "manifest", "trainer/state", "trainer/checkpoint"],
+    "trainer/sample": ["base", "protocol", "nn", "data", "encoders", "encoders/networks", "trainer/checkpoint"],
+    "trainer/session": ["base", "protocol", "store", "kernels", "nn", "nn/weights", "data", "trainer/comm", "trainer/link",
+                        "trainer/begin", "trainer/plan", "trainer/state", "trainer/checkpoint"],
+    "trainer": ["base", "protocol", "store", "nn", "data", "trainer/plan", "trainer/state", "trainer/checkpoint",
+                "trainer/sample", "trainer/session"],
+    "prep/raw": ["base", "protocol", "store", "data/mds", "data/stream"],
+    "prep/encode": ["base", "protocol", "store", "data/mds", "data", "encoders/pictures", "encoders/tokenizer",
+                    "encoders/networks", "prep/raw"],
+    "prep": ["base", "store", "data/mds", "data/stream", "data", "encoders", "prep/raw", "prep/encode"],
+    "ctl": ["base", "protocol", "etcd", "store", "data", "cluster", "manifest", "encoders/networks", "report",
+            "controller/feed", "controller/rights", "controller/journal", "trainer/begin", "trainer/plan"],
     "tests": ["*"],
 }
+# One file that both nvcc and the emulator compile.
+SEAM = ("kernels/cuda/kernels/kernel.cuh", "kernels/test/emulator/emulate.h")
+SOURCES = (".c", ".h", ".cc", ".cu", ".cuh")
+MODULES_MAX = 16  # of a folder
 LABELS = ("Ownership:", "Units:", "Errors:", "Threads:")
 BAD_NAMES = ("util", "utils", "common", "helper", "helpers", "misc")
 BAD_WORDS = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 UNSAFE = re.compile(r"(?<![A-Za-z0-9_])(strcpy|strcat|sprintf|gets|strtok|alloca)\s*\(")
 
 problems = []
+included = set()  # (folder, folder that it includes)
 
 
 def complain(path, line, text):
@@ -114,7 +113,7 @@ def tracked():
         if name.startswith("-"):
             problems.append(f"{name}: a file that an option was taken for")
         path = ROOT / name
-        if name and path.is_file() and path.suffix in (".c", ".h", ".cc"):
+        if name and path.is_file() and path.suffix in SOURCES:
             yield path
 
 
@@ -130,7 +129,7 @@ def home_of(path):
 
 
 def check_includes(path, lines):
-    home = home_of(path)
+    home, name = home_of(path), path.relative_to(ROOT).as_posix()
     for number, line in enumerate(lines, 1):
         match = re.match(r'#include "([^"]+)"', line)
         if not match:
@@ -141,9 +140,69 @@ def check_includes(path, lines):
                 complain(path, number, f"includes {match.group(1)}, which does not exist")
             continue
         there = home_of(target)
-        if home == "test" or there == home or "*" in LAW.get(home, []) or there in LAW.get(home, []):
+        if home not in ("test", "tests") and there not in ("test", home):
+            included.add((home, there))
+        if home == "test" or (name, match.group(1)) == SEAM or there == home or "*" in LAW.get(home, []) or there in LAW.get(home, []):
             continue
         complain(path, number, f"{home}/ may not include {match.group(1)}")
+
+
+def check_law():
+    """Each row names rows above it, and only what is included; CMake adds the folders in this order."""
+    rows = list(LAW)
+    for folder, allowed in LAW.items():
+        for other in allowed:
+            if other != "*" and (other not in LAW or rows.index(other) >= rows.index(folder)):
+                problems.append(f"tests/tidy/tidy.py: LAW: {folder} includes {other}, which is no row above it")
+            elif other != "*" and (folder, other) not in included:
+                problems.append(f"tests/tidy/tidy.py: LAW: {folder} does not include {other}")
+    order = re.search(r"^foreach\(folder ([^)]*)\)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1].split()
+    for folder, other in sorted({(a.split("/")[0], b.split("/")[0]) for a, b in included}):
+        if folder != other and other not in order[: order.index(folder)]:
+            problems.append(f"CMakeLists.txt: {folder} includes {other}, which does not stand before it")
+
+
+def check_pictures():
+    """The two pictures of architecture.md, of floors and of the folders within a room, have each folder once, above what
+    it includes."""
+    name = "docs/internals/architecture.md"
+    section = (ROOT / name).read_text().partition("\n## The include law\n")[2]
+    floors, within = re.findall(r"^```text\n(.*?)^```$", section, re.M | re.S)[:2]
+    height = {}
+    for line in floors.splitlines():
+        floor, *rooms = line.split()
+        height.update({room: int(floor) for room in rooms})
+    place = {}
+    for line in within.splitlines():
+        room, steps = line.split(None, 1)
+        for at, step in enumerate(steps.split("<")):
+            for folder in step.split(","):
+                folder = folder.strip()
+                place[room if folder == room else f"{room}/{folder}"] = at
+    folders = {folder for folder in LAW if folder != "tests"}
+    rooms = {folder.split("/")[0] for folder in folders}
+    alone = {room for room in rooms if not any(folder.startswith(f"{room}/") for folder in folders)}
+    for found, wanted, what in ((set(height), rooms, "floors"), (set(place), folders - alone, "rooms")):
+        problems.extend(f"{name}: the picture of {what} lacks {folder}" for folder in sorted(wanted - found))
+        problems.extend(f"{name}: the picture of {what} has {folder}, which is no folder" for folder in sorted(found - wanted))
+    for folder, other in sorted(included):
+        room, there = folder.split("/")[0], other.split("/")[0]
+        if room != there and height.get(room, 0) <= height.get(there, 0):
+            problems.append(f"{name}: {room} includes {there}, which stands no lower")
+        if room == there and place.get(folder, 0) <= place.get(other, 0):
+            problems.append(f"{name}: {folder} includes {other}, which does not stand before it")
+
+
+def check_modules(files):
+    """A folder has at most so many modules; a header that is named as the folder is its door."""
+    modules = collections.defaultdict(set)
+    for path in files:
+        folder, name = path.relative_to(ROOT).parent, path.stem.removesuffix("-internal")
+        if "test" not in folder.parts and folder.parts[0] != "tests" and name != folder.name:
+            modules[folder].add(name)
+    for folder, names in sorted(modules.items()):
+        if len(names) > MODULES_MAX and folder.as_posix() != "controller/core":
+            problems.append(f"{folder}: {len(names)} modules in a folder")
 
 
 def check_header(path, text):
@@ -225,18 +284,27 @@ def check_format(files):
         problems.extend(f"{name.removeprefix(f'{ROOT}/')}: clang-format -i was not run" for name in names)
 
 
+def check_source(path, text):
+    lines = text.splitlines()
+    check_includes(path, lines)
+    if path.suffix in (".cu", ".cuh"):
+        return
+    check_form(path, lines)
+    if path.suffix == ".h":
+        check_header(path, text)
+    else:
+        check_functions(path, lines)
+
+
 def main():
     files = [ROOT / name for name in FILES] or list(tracked())
     for path in files:
-        text = path.read_text(encoding="utf-8")
-        lines = text.splitlines()
-        check_includes(path, lines)
-        check_form(path, lines)
-        if path.suffix == ".h":
-            check_header(path, text)
-        else:
-            check_functions(path, lines)
-    check_format(files)
+        check_source(path, path.read_text(encoding="utf-8"))
+    if not FILES:
+        check_law()
+        check_pictures()
+        check_modules(files)
+    check_format([path for path in files if path.suffix not in (".cu", ".cuh")])
     if BUILD:
         check_purity()
         check_tests()

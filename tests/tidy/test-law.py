@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of tidy.py for folders, by breaking each in a copy of this tree."""
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+class Law(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.scratch = tempfile.TemporaryDirectory(prefix="sdtrain-test-law-")
+        cls.addClassCleanup(cls.scratch.cleanup)
+        cls.tree = pathlib.Path(cls.scratch.name) / "tree"
+        listed = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True).stdout.decode().split("\0")
+        for name in filter(lambda name: name != ".gitignore" and (ROOT / name).is_file(), listed):
+            (cls.tree / name).parent.mkdir(parents=True, exist_ok=True)
+            (cls.tree / name).symlink_to(ROOT / name)
+        bare = pathlib.Path(cls.scratch.name) / "bin"  # without clang-format, which takes long
+        bare.mkdir()
+        for name in ("git", "sh"):
+            (bare / name).symlink_to(shutil.which(name))
+        cls.environment = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")} | {
+            "PATH": str(bare), "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_NOSYSTEM": "1", "HOME": cls.scratch.name, "PYTHONDONTWRITEBYTECODE": "1"}
+        for words in (["init", "-q"], ["add", "-A"]):
+            subprocess.run(["git", *words], cwd=cls.tree, env=cls.environment, check=True)
+
+    def problems(self):
+        done = subprocess.run([sys.executable, "tests/tidy/tidy.py", "."], cwd=self.tree, env=self.environment, text=True, capture_output=True)
+        self.assertEqual(done.stderr, "")
+        return [line for line in done.stdout.splitlines() if not line.startswith(("tidy: ", "clang-format is missing"))]
+
+    def change(self, name, old, new):
+        path = self.tree / name
+        text = path.read_text()
+        self.assertEqual(text.count(old), 1, f"{name} has {old!r} {text.count(old)} times")
+        path.unlink()
+        path.write_text(text.replace(old, new))
+        self.addCleanup(lambda: (path.unlink(), path.symlink_to(ROOT / name)))
+
+    def test_as_it_is(self):
+        self.assertEqual(self.problems(), [])
+
+    def test_an_include_that_no_row_has(self):
+        self.change("nn/ddim.c", '#include "nn/ddim.h"\n', '#include "nn/ddim.h"\n#include "data/order.h"\n')
+        self.assertIn("nn/ddim.c:5: nn/ may not include data/order.h", self.problems())
+
+    def test_production_does_not_include_tests(self):
+        self.change("nn/ddim.c", '#include "nn/ddim.h"\n', '#include "nn/ddim.h"\n#include "base/test/testing.h"\n')
+        self.assertIn("nn/ddim.c:5: nn/ may not include base/test/testing.h", self.problems())
+
+    def test_a_circle(self):
+        self.change("base/clock.c", '#include "base/clock.h"\n', '#include "base/clock.h"\n#include "store/store.h"\n')
+        self.change("tests/tidy/tidy.py", '    "base": [],\n', '    "base": ["store"],\n')
+        self.assertIn("tests/tidy/tidy.py: LAW: base includes store, which is no row above it", self.problems())
+
+    def test_a_right_that_nobody_uses(self):
+        self.change("tests/tidy/tidy.py", '    "metrics": ["base"],\n', '    "metrics": ["base", "protocol"],\n')
+        self.assertIn("tests/tidy/tidy.py: LAW: metrics does not include protocol", self.problems())
+
+    def test_the_order_of_cmake(self):
+        self.change("CMakeLists.txt", "store kernels health metrics nn", "kernels health metrics nn store")
+        self.assertIn("CMakeLists.txt: nn includes store, which does not stand before it", self.problems())
+
+    def test_the_pictures(self):
+        name = "docs/internals/architecture.md"
+        self.change(name, " 3   nn         data                  cluster\n", " 3   nn                               cluster   report\n")
+        self.assertIn(f"{name}: the picture of floors lacks data", self.problems())
+        self.assertIn(f"{name}: report includes cluster, which stands no lower", self.problems())
+
+    def test_the_picture_of_a_room(self):
+        name = "docs/internals/architecture.md"
+        self.change(name, " prep        raw < encode < prep\n", " prep        raw, encode < prep, cook\n")
+        problems = self.problems()
+        self.assertIn(f"{name}: prep/encode includes prep/raw, which does not stand before it", problems)
+        self.assertIn(f"{name}: the picture of rooms has prep/cook, which is no folder", problems)
+
+    def test_modules_of_a_folder(self):
+        for i in range(6):
+            path = self.tree / f"nn/extra-{i}.c"
+            path.write_text("/* SPDX-License-Identifier: Apache-2.0 */\n")
+            self.addCleanup(path.unlink)
+        subprocess.run(["git", "add", "-A"], cwd=self.tree, env=self.environment, check=True)
+        self.assertIn("nn: 17 modules in a folder", self.problems())
+
+
+if __name__ == "__main__":
+    unittest.main()
