@@ -257,6 +257,18 @@ def check_purity():
     problems.extend(out.stderr.splitlines())
 
 
+def check_packaged():
+    """A source that no installed program is made of is a test's, and lies in a test/."""
+    out = subprocess.run(["ninja", "-C", BUILD, "-t", "inputs", "programs"], capture_output=True, text=True, check=True).stdout
+    used = {line.strip() for line in out.splitlines()}
+    cuda = str(ROOT / "kernels/cuda/module/device.c") in used
+    for path in tracked():
+        parts = path.relative_to(ROOT).parts
+        if path.suffix in (".c", ".cc") and "test" not in parts and parts[0] != "tests" and str(path) not in used \
+                and (cuda or parts[:2] != ("kernels", "cuda")):
+            complain(path, 1, "no package has it, and it lies in no test/")
+
+
 def check_tests():
     """Of two tests of one name ctest runs both under it; a script that it does not know, it never runs."""
     shown = subprocess.run(["ctest", "--test-dir", BUILD, "--show-only=json-v1"], capture_output=True, text=True, check=True)
@@ -307,6 +319,7 @@ def main():
     check_format([path for path in files if path.suffix not in (".cu", ".cuh")])
     if BUILD:
         check_purity()
+        check_packaged()
         check_tests()
     for problem in problems:
         print(problem)

@@ -10,7 +10,7 @@
  *
  * So the sums of a product, narrowed, are the words of A of another one: words_of_a().
  *
- * What the addition of 16 products rounds is the card's (mma-model.h). The emulator has a model of it, set_mma_model().
+ * What the addition of 16 products rounds is the card's . The emulator has models of it (mma-model.h).
  *
  * Ownership: none.
  * Units:     elements.
@@ -20,10 +20,6 @@
 #pragma once
 
 #include "kernels/cuda/kernels/kernel.cuh"
-
-#ifndef __CUDACC__
-#include "kernels/cuda/kernels/mma-model.h"
-#endif
 
 struct MmaA {
     uint32_t at[4];
@@ -55,8 +51,6 @@ struct MatricesLane {
 
 void mma(void *const lanes[WARP]);
 void load_matrices(void *const lanes[WARP]);
-/* What each mma rounds from now on; mma_model_card until then. */
-void set_mma_model(const MmaModel *model);
 } // namespace emulate
 #endif
 

@@ -18,8 +18,6 @@ enum { ROWS = 16, COLUMNS = 8 };
 uint16_t half_of(uint32_t word, int half) { return (uint16_t)(word >> 16 * half); }
 } // namespace
 
-void set_mma_model(const MmaModel *model_) { model = model_; }
-
 void mma(void *const lanes[WARP])
 {
     MmaFactor a[ROWS][MMA_K], b[COLUMNS][MMA_K];
@@ -62,4 +60,4 @@ void load_matrices(void *const lanes[WARP])
 }
 } // namespace emulate
 
-extern "C" void emulated_mma_model(const MmaModel *model) { emulate::set_mma_model(model); }
+extern "C" void emulated_mma_model(const MmaModel *model) { emulate::model = model; }

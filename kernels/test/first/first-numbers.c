@@ -16,7 +16,7 @@ int first_numbers(void)
 #include "base/clock.h"
 #include "base/memory.h"
 #include "base/number/philox.h"
-#include "kernels/cuda/kernels/mma-model.h"
+#include "kernels/test/emulator/mma-model.h"
 #include "kernels/test/first/first-numbers.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mma-model.c - see mma-model.h. */
-#include "kernels/cuda/kernels/mma-model.h"
+#include "kernels/test/emulator/mma-model.h"
 
 #include "base/number/bits.h"
 
