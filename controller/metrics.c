@@ -4,7 +4,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "controller/live-page.h"
 #include "controller/seen.h"
 #include "metrics/exporter.h"

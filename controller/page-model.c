@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "controller/alerting/payload.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "report/times.h"
 
 #include <math.h>

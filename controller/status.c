@@ -2,7 +2,7 @@
 /* status.c - see status.h. */
 #include "controller/status.h"
 
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -57,7 +57,3 @@ bool dataset_expect(Dataset *dataset, OrderSample sample, uint64_t round);
 /* Decodes the bytes of a sample that was read; results as dataset_read(). */
 int dataset_decode(Dataset *dataset, OrderSample sample, const void *bytes, size_t n_bytes,
                    float *latents, float *text, char **caption, Error *err);
-
-/* Converts numbers of an array to floats, all of which must be finite. Errors begin with "<what> <name>". */
-int dataset_expand(const char *what, const char *name, MdsNumber number, const void *values,
-                   size_t n, float *ret, Error *err);

@@ -2,7 +2,7 @@
 /* dataset-shape.c - see dataset-shape.h. dataset-look.c looks at whole datasets. */
 #include "data/dataset-shape.h"
 
-#include "data/dataset-internal.h"
+#include "data/floats.h"
 #include "data/index-open.h"
 #include "data/mds/npy.h"
 #include "protocol/exit-code.h"

@@ -8,12 +8,16 @@
 #include "base/log.h"
 #include "base/proxy.h"
 #include "cluster/keys.h"
-#include "controller/alerting/mail.h"
 
 #include <string.h>
 #include <sys/stat.h>
 
-enum { FILE_BYTES_MAX = 1 << 16, LABEL_TEXT_MAX = 255 };
+enum {
+    FILE_BYTES_MAX = 1 << 16,
+    LABEL_TEXT_MAX = 255,
+    ADDRESS_BYTES_MAX = 254,
+    LOCAL_BYTES_MAX = 64
+};
 
 static const char pagerduty_url[] = "https://events.pagerduty.com/v2/enqueue";
 static const char alertmanager_path[] = "/api/v2/alerts";
@@ -203,10 +207,22 @@ static void read_alertmanager(JsonReader *r, Sink *sink, NotifierSink *ret)
         memcpy(sink->url + n, alertmanager_path, sizeof(alertmanager_path));
 }
 
+bool sink_address_is_valid(const char *text)
+{
+    const char *at = strchr(text, '@');
+    if (!at || at == text || at - text > LOCAL_BYTES_MAX || strlen(text) > ADDRESS_BYTES_MAX)
+        return false;
+    for (const char *p = text; p < at; p++)
+        if (*p < 0x21 || *p > 0x7e || strchr("<>()[],;:\\\"", *p))
+            return false;
+    size_t n = strspn(at + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-");
+    return n > 0 && at[1 + n] == '\0' && at[1] != '.' && at[n] != '.';
+}
+
 static void read_address(JsonReader *r, const char *key, const json_t *value)
 {
     const char *text = json_string_value(value);
-    if (!text || !mail_address_is_valid(text))
+    if (!text || !sink_address_is_valid(text))
         json_refuse(r, key, "\"%.80s\" is not an address as name@host, of ASCII alone",
                     text ? text : "");
 }

@@ -58,3 +58,6 @@ int alerts_file_parse(const char *source, const char *text, size_t n_bytes, Aler
 void alerts_file_clear(AlertsFile *file);
 /* Adds what the sink's server, and its proxy, are handed: key, token or password; user, path and query of the URL. */
 void sink_add_secrets(const Sink *sink, SecretSet *set);
+/* Whether text is an address that can stand in a header and in an SMTP command as it is: local@domain, of printable
+ * ASCII without any character that has a meaning there. */
+bool sink_address_is_valid(const char *text);

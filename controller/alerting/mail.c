@@ -9,24 +9,10 @@
 #include <time.h>
 
 enum {
-    ADDRESS_BYTES_MAX = 254,
-    LOCAL_BYTES_MAX = 64,
     LINE_COLUMNS =
         76, /* of quoted-printable, with the '=' of a soft break; of a header in encoded words */
     SUBJECT_BYTES = 400,
 };
-
-bool mail_address_is_valid(const char *text)
-{
-    const char *at = strchr(text, '@');
-    if (!at || at == text || at - text > LOCAL_BYTES_MAX || strlen(text) > ADDRESS_BYTES_MAX)
-        return false;
-    for (const char *p = text; p < at; p++)
-        if (*p < 0x21 || *p > 0x7e || strchr("<>()[],;:\\\"", *p))
-            return false;
-    size_t n = strspn(at + 1, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-");
-    return n > 0 && at[1 + n] == '\0' && at[1] != '.' && at[n] != '.';
-}
 
 /* ---- encodings ---- */
 

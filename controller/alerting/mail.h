@@ -12,11 +12,7 @@
  */
 #pragma once
 
-#include "controller/alerting/payload.h"
+#include "controller/alerting/payload-text.h"
 
 /* Lines end with CR LF, the last one too. key: as notifier_dedup_key() makes it. */
 char *mail_text(const PayloadCall *call, const char *key);
-
-/* Whether text is an address that can stand in a header and in an SMTP command as it is: local@domain, of printable
- * ASCII without any character that has a meaning there. */
-bool mail_address_is_valid(const char *text);

@@ -10,6 +10,6 @@
  */
 #pragma once
 
-#include "controller/alerting/payload.h"
+#include "controller/alerting/payload-text.h"
 
 json_t *slack_body(const PayloadCall *call, const char *key);

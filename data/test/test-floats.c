@@ -3,8 +3,9 @@
  * alignment, is the float that it says, and none that is not finite passes. */
 #include "base/number/half.h"
 #include "base/test/testing.h"
-#include "data/dataset-internal.h"
+#include "data/floats.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
 

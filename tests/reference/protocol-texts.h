@@ -29,5 +29,5 @@ const char *channel_type_help(ChannelType type);
 bool channel_is_of_daemon(ChannelType type);
 
 /* The meaning of a trainer's exit code; NULL: no code of ours. The cluster's answer is the table of causes
- * (controller/core/recovery/causes.h). */
+ * (controller/core/state/causes.h). */
 const char *exit_code_help(int code);

@@ -2,7 +2,7 @@
 /* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
  * them with the pages. usage: reference job|records|channel|causes|exit-codes|xids */
 #include "cluster/record-tables.h"
-#include "controller/core/recovery/causes.h"
+#include "controller/core/state/causes.h"
 #include "health/xid-table.h"
 #include "protocol/channel-fields.h"
 #include "protocol/exit-code.h"

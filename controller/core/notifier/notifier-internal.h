@@ -8,8 +8,8 @@
  */
 #pragma once
 
-#include "controller/core/cluster-internal.h"
 #include "controller/core/notifier/notifier.h"
+#include "controller/core/state/state.h"
 
 /* One notification at one sink. */
 typedef struct Task {

@@ -4,7 +4,7 @@
  * Marks come first, because no message is sent of a notification whose marks are not stored. Of the messages
  * the most severe goes first, then the oldest. */
 #include "controller/core/notifier/notifier-internal.h"
-#include "controller/core/text.h"
+#include "controller/core/state/text.h"
 
 #include <string.h>
 

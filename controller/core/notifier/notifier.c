@@ -4,7 +4,7 @@
  * Guarantees: a mark only moves forward while one leader leads; a mark that another leader has stored replaces one that
  * this leader only intended to store. */
 #include "controller/core/notifier/notifier-internal.h"
-#include "controller/core/text.h"
+#include "controller/core/state/text.h"
 
 #include <string.h>
 

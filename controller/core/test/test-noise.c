@@ -10,7 +10,7 @@
  *   test-noise SEED        one */
 #include "base/test/testing.h"
 #include "controller/core/notifier/notifier.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "protocol/channel.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-survey.c - see testing-story.h: the command `survey`. */
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "controller/core/test/testing-story.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #include "controller/leader/leader.h"
 
 #include "base/clock.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "controller/journal/replay.h"
 #include "controller/leader/test/testing-lab.h"
 #include "etcd/etcd-wait.h"

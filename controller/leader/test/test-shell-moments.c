@@ -3,7 +3,7 @@
  * the same once more, or may not write, while a read, a decision or a standstill is under way. */
 #include "base/clock.h"
 #include "base/fault.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "controller/leader/test/testing-shell.h"
 
 #include <errno.h>

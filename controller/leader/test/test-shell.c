@@ -2,7 +2,7 @@
 /* test-shell.c - the leader's shell where nothing is real: no etcd, no loop, no clock but those of testing-store.h. So
  * it may also run in a simulator, and here answers are lost and the watch is late at any moment. */
 #include "base/memory.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "controller/leader/test/testing-shell.h"
 
 #include <string.h>

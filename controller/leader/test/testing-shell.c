@@ -3,7 +3,7 @@
 #include "controller/leader/test/testing-shell.h"
 
 #include "base/clock.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 
 #include <string.h>
 

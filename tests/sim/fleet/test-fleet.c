@@ -2,7 +2,7 @@
 /* test-fleet.c - production controllers and daemons in one process, in virtual time: a job runs, is hit, and ends. */
 #include "base/log.h"
 #include "base/test/testing.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "tests/sim/fleet/fleet.h"
 #include "tests/sim/seams/loop.h"
 

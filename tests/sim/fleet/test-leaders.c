@@ -3,7 +3,7 @@
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
-#include "controller/core/survey.h"
+#include "controller/core/step/survey.h"
 #include "protocol/exit-code.h"
 #include "tests/sim/fleet/fleet.h"
 #include "tests/sim/seams/loop.h"

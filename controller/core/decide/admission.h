@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* admission.h - the incident that names the nodes that the setting `admit` leaves out.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* The cause of the one incident that names all nodes left out. */
+extern const char admission_cause[];
+/* Opens, rewrites or resolves the incident of admission_cause. Fills *d and returns true if there is work. */
+bool decide_admission(Cluster *c, Scratch *s, Decision *d);

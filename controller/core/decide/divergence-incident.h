@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* divergence-incident.h - the incident of a job whose training diverges, and its end if the job file asks for that.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Opens or resolves the incident; with train.stop_if_diverging it fails the job. Fills *d and returns true if there is
+ * work. */
+bool decide_divergence(const Cluster *c, const CoreJob *job, Decision *d);
+/* Ends the incident when the job is over: it was not recovered from. */
+bool decide_divergence_over(const Cluster *c, const CoreJob *job, Decision *d);
+/* Says "finished, but ..." of a job that diverged to its last step; else "finished". */
+void divergence_say_finished(const CoreJob *job, char *ret, size_t size);

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* job.h - one job's next decision.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Each decide_...() fills the decision and returns true when there is one. */
+bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* pause.h - the pause between a failure and the next world.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Begins a pause after the failure that d->incident tells of. */
+void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d);
+/* Ends a pause that is over: the next world, without the node that alone asked for it if there is a spare. */
+bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* price.c - brings the meter of a job that trains to new prices.
+ *
+ * Guarantees: without prices nothing is decided, so that `cluster what-if`, which knows none, says what the leader
+ * would. */
+#include "controller/core/decide/price.h"
+
+#include "cluster/cost.h"
+
+/* Sums up the present world's prices. False: a node of it was never seen here, so its class is not known. */
+static bool rate_of_job(const Cluster *c, const CoreJob *job, int64_t *ret)
+{
+    int64_t rate = 0;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        if (c->nodes[run->node].stamp.seen == 0)
+            return false;
+        rate += c->nodes[run->node].price * slots_count(run->slots);
+    }
+    *ret = MIN(rate, COST_RATE_MAX);
+    return job->n_runs > 0;
+}
+
+bool decide_price(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    assert(job->phase.phase == PHASE_RUNNING && !d->put_phase);
+    int64_t rate;
+    if (!c->config.prices[0] || !rate_of_job(c, job, &rate) || rate == job->phase.cost.rate)
+        return false;
+    d->put_phase = true;
+    d->phase = job->phase;
+    cost_meter_read(&d->phase.cost, c->real_usec, false);
+    cost_meter_run(&d->phase.cost, rate, c->real_usec);
+    d->phase.serial = job_next_serial(c, job);
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}

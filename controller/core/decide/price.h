@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* price.h - brings the meter of a job that trains to new prices.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Brings the meter of a job that trains to new prices. */
+bool decide_price(const Cluster *c, const CoreJob *job, Decision *d);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* quarantine.h - ends a quarantine whose time is over, by what the machine's own check says.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Ends a quarantine whose time is over: asks the machine, whatever its name is now, to check itself, and lets it
+ * in or keeps it out by its answer. */
+bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause *cause,
+                       Decision *d);

@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* resize.c - changes of a running world's size: by a user's request and by growth, and the reason for a wait.
+ *
+ * Entry points: decide_resize(), decide_wait(). A request acts at once or never; ranks beyond the free slots come by
+ * growth. The phase of a job that has another size than the one it was given says what it waits for. */
+#include "controller/core/decide/resize.h"
+
+#include "controller/core/facts/incidents.h"
+#include "controller/core/facts/sizes.h"
+#include "controller/core/judge/plan.h"
+#include "controller/core/judge/queue.h"
+#include "controller/core/state/causes.h"
+#include "controller/core/state/text.h"
+#include "controller/core/write/phase.h"
+#include "controller/core/write/world.h"
+
+static void say_sizes(Text *t, const char *verb, int from, int to)
+{
+    text_add(t, verb);
+    text_add(t, " from ");
+    text_add_int(t, from);
+    text_add(t, " to ");
+    text_add_int(t, to);
+}
+
+/* The time that a node stays before a world grows onto it: a TTL, or the time that a growth too early would cost,
+ * whichever is less. */
+static uint64_t stay_usec(const Cluster *c, const CoreJob *job)
+{
+    return MIN(job->facts.grow_interval_usec, c->config.ttl_usec);
+}
+
+/* A node that has just appeared may vanish again, and others may follow it. So growth waits until every node of the
+ * larger plan, the one that was just made, has stayed. Returns one that has not; NULL: all have. */
+static const CoreNode *find_newcomer(const Cluster *c, Scratch *s, const CoreJob *job)
+{
+    const CoreNode *newcomer = NULL;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (s->free_slots[i] && !cluster_due(c, s, c->nodes[i].changed_usec + stay_usec(c, job)) &&
+            !newcomer)
+            newcomer = &c->nodes[i];
+    return newcomer;
+}
+
+/* The interval is over by the record's time or by this machine's since it learnt of the last growth, whichever comes
+ * first: a clock that is set back must not hold growth up. */
+static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
+{
+    uint64_t interval = job->facts.grow_interval_usec;
+    if (job->phase.growths_in_vain > 0) /* it was asked to leave, and could not */
+        interval = MAX(interval, c->config.leave_deadline_usec)
+                   << MIN(job->phase.growths_in_vain, GROWTHS_IN_VAIN_MAX);
+    uint64_t next = job->phase.grown_usec + interval;
+    uint64_t rest = job->phase.grown_usec && next > c->real_usec ? next - c->real_usec : 0;
+    return !rest || cluster_due(c, s, MIN(c->now_usec + rest, job->grown_usec + interval));
+}
+
+/* Notes that the user's newest request was looked at and changes nothing now: ranks for which there are no slots
+ * come by growth. A request that stayed open would act on any later change of the plan. */
+static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    assert(!d->put_phase);
+    d->put_phase = true;
+    d->phase = job->phase;
+    d->phase.tried_revision = job->desired_stamp.mod;
+    d->phase.serial = job_next_serial(c, job);
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    d->desired_revision = job->desired_stamp.mod;
+    return true;
+}
+
+/* desired/<job> was put back unchanged: the next leader must not take that for a new request. */
+bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
+{
+    return job->word <= job->phase.tried_revision &&
+           job->desired_stamp.mod > job->phase.tried_revision && decide_heard(c, job, d);
+}
+
+/* Plans the job's next world; true: it would have another size, in the direction that is wanted. Nodes cordoned
+ * meanwhile must not shrink a world that is meant to stay as large, or to grow, nor make one smaller than was asked
+ * for. */
+static bool plan_other_size(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
+{
+    int wanted = plan_wanted(job), present = job->world.size;
+    plan_world(c, s, job, ret);
+    return (wanted < present && ret->size == wanted) || ret->size > present;
+}
+
+static bool size_was_asked(const CoreJob *job)
+{
+    return job->desired.state == DESIRED_RUNNING && job->word > job->phase.tried_revision;
+}
+
+/* Says "resizes from 3 to 2, asked by anna@laptop". */
+static const char *say_asked(const CoreJob *job, const Plan *plan, char ret[RECORD_TEXT_MAX + 1])
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    say_sizes(&t, "resizes", job->world.size, plan->size);
+    return decide_asked(reason, job->desired.by, ret);
+}
+
+bool decide_resize_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+{
+    char asked[RECORD_TEXT_MAX + 1];
+    Plan plan;
+    return size_was_asked(job) && plan_other_size(c, s, job, &plan) &&
+           decide_world(c, s, job, job->phase.phase, say_asked(job, &plan, asked), d);
+}
+
+bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+{
+    char reason[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(reason, sizeof(reason));
+    bool asked = size_was_asked(job);
+    int wanted = plan_wanted(job), present = job->world.size;
+    if (!asked && present >= wanted)
+        return false;
+
+    Plan plan; /* a request for fewer ranks that cannot be met now stays open */
+    if (!plan_other_size(c, s, job, &plan))
+        return asked && wanted >= present && decide_heard(c, job, d);
+    if (asked)
+        return ask_to_leave(c, job, PHASE_RESIZING, say_asked(job, &plan, reason), d);
+    if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
+        queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
+        plan_somebody_starts(c, s, job) ||                /* it makes plans of its own */
+        incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
+        return false;
+    assert(plan.size > present && plan.size <= wanted);
+    say_sizes(&t, "grows", present, plan.size);
+    (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    d->phase.grown_usec = c->real_usec;
+    return true;
+}
+
+/* ---- waiting for the size that was asked for ---- */
+
+static const char wanted_word[] = " wanted: ";
+
+/* Says what holds growth up although the slots of the plan that was just made are free. */
+static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
+{
+    const CoreJob *ahead = queue_find_ahead(c, s, job);
+    const CoreNode *newcomer = find_newcomer(c, s, job);
+    if (!ahead)
+        ahead = queue_find_ahead_soon(c, s, job);
+    if (ahead) {
+        text_add(t, "waits for job ");
+        text_add(t, ahead->name);
+        text_add(t, ", which comes first and needs ");
+        plan_say_slots(ahead, plan_needed(ahead), t);
+    } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
+        text_add(t, "waits until its store takes checkpoints again");
+    } else if (!interval_is_over(c, s, job)) {
+        text_add(t, "waits for recovery.grow_interval_s");
+    } else if (newcomer) {
+        text_add(t, "waits until ");
+        text_add(t, newcomer->record.name);
+        text_add(t, " has stayed for ");
+        text_add_int(t, (int64_t)(stay_usec(c, job) / USEC_PER_SEC));
+        text_add(t, " s");
+    } else {
+        text_add(t, "waits for a job that starts");
+    }
+}
+
+/* Says "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan". */
+static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
+{
+    int wanted = plan_wanted(job), present = job->world.size;
+    Plan plan;
+    plan_world(c, s, job, &plan);
+    int missing = wanted - plan.available;
+    text_add_int(t, present);
+    text_add(t, present == 1 ? " rank, " : " ranks, ");
+    text_add_int(t, wanted);
+    text_add(t, wanted_word);
+    if (missing <= 0) {
+        say_hold(c, s, job, t);
+        return;
+    }
+    text_add(t, "needs ");
+    plan_say_slots(job, missing, t);
+    plan_say_refusals(c, s, job, t);
+}
+
+/* Tells what a running job waits for that has another size than the one it was given, at most once a second, because
+ * each node reads the phase. A reason stays that says why the world went on when it should have left. */
+bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
+{
+    static const char goes_on[] = "goes on: ";
+    char why[RECORD_TEXT_MAX + 1];
+    Text t = text_begin(why, sizeof(why));
+    bool waits = job->desired.state == DESIRED_RUNNING && job->desired.target > 0 &&
+                 job->world.size != plan_wanted(job);
+    bool told = text_contains(job->phase.reason, wanted_word, sizeof(wanted_word) - 1);
+    if (waits && !told && text_contains(job->phase.reason, goes_on, sizeof(goes_on) - 1))
+        return false;
+    assert(job->phase.phase == PHASE_RUNNING && !d->put_phase);
+    if (waits)
+        say_wait(c, s, job, &t);
+    if ((!waits && !told) || text_equal(job->phase.reason, why) ||
+        !cluster_due(c, s, job->phase_usec + USEC_PER_SEC))
+        return false;
+    d->put_phase = true;
+    d->phase = job->phase;
+    text_copy(d->phase.reason, sizeof(d->phase.reason), why);
+    d->phase.serial = job_next_serial(c, job);
+    d->phase_revision = job->phase_stamp.mod;
+    d->world_revision = job->world_stamp.mod;
+    return true;
+}

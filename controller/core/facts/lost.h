@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lost.h - which records of a job are missing, damaged, older than what is known, or of another version.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/causes.h"
+#include "controller/core/state/state.h"
+#include "controller/core/state/text.h"
+
+/* Says what an event makes of a record. had: its last content is known. older: the event's copy is older than
+ * that. */
+Lost lost_by(const Event *ev, bool had, bool older);
+/* Says "worlds/a was deleted". */
+void lost_say(Text *t, Lost lost, const char *kind, const char *name);
+/* True when a record of the job is of a version that this program does not read: none of its records is written or
+ * removed. */
+bool lost_to_another_version(const CoreJob *job);
+/* True when nothing can be decided about the job: its spec is missing, or a record is of another version. */
+bool lost_hides(const CoreJob *job);
+/* True when the job's world is not the one that its phase speaks of: another one must follow. */
+bool world_is_lost(const CoreJob *job, Failure *ret);
+/* True when a record that vanished was of an earlier submission, and was removed with it. */
+bool lost_with_its_job(const CoreJob *job, const char *submission);
+/* True when the world is an earlier one of the same submission, put back by somebody. */
+bool lost_is_older_world(const CoreJob *job, const WorldRecord *world);
+/* Say why, and return true, when a record of the job is of another version, when its spec is missing. */
+bool lost_is_foreign(const CoreJob *job, char *ret, size_t size);
+bool lost_is_without_spec(const CoreJob *job, char *ret, size_t size);

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* presence.h - which nodes and processes count as dead, and what keeps ranks off a node.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* True when the node has left, or its grace, a new leader's observation and the hold are over. */
+bool node_is_lost(const Cluster *c, Scratch *s, const CoreNode *node);
+/* Returns the strongest cause that keeps ranks off the node, for that job or (NULL) for all; NULL: none does. */
+const CordonCause *node_find_cordon(const Cluster *c, const CoreNode *node, const CoreJob *job);
+/* Returns the leader's own cause against the machine that has the name now; NULL: there is none. */
+const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node);
+/* True when a world that has not ended has ranks on the node. */
+bool node_hosts_ranks(const Cluster *c, const CoreNode *node);
+/* What node_refusal() returns for a node that is open and has no GPU for a job that needs them. */
+extern const char node_lacks_gpu[];
+/* Returns why no rank of the job (NULL: of any job) may be placed on the node; NULL: one may. */
+const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);
+/* True when the report's ranks have saved and left the job's present world as asked, or finished it: while that world
+ * goes on, the end of their node is no failure. */
+bool report_tells_end(const CoreJob *job, const NodeRanks *report);
+/* True while a process of the report may run: nobody reported its end, and its node is not known to be dead. */
+bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report);
+/* Looks for ranks of worlds before that generation or before that revision of worlds/<job>. Both count, because a
+ * job that was deleted and submitted again begins with generation 1. */
+bool job_has_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job,
+                         int64_t before_generation, int64_t before_revision, int *ret_node);
+/* Looks for ranks of worlds before the present one. */
+bool job_has_older_ranks_alive(const Cluster *c, Scratch *s, const CoreJob *job, int *ret_node);
+/* True while ranks of the job live, or may be about to start: a node that has not reported yet may start them. */
+bool job_ranks_are_left(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reports.c - see reports.h. */
+#include "controller/core/facts/reports.h"
+
+#include "controller/core/state/text.h"
+#include "protocol/train-stage.h"
+
+const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job)
+{
+    if (job->n_runs == 0 || job_runs(c, job)[0].report < 0)
+        return NULL;
+    return &c->reports[job_runs(c, job)[0].report];
+}
+
+/* A rank that speaks of step s, past joining, has seen s - 1 completed. */
+int64_t job_reached_step(const Cluster *c, const CoreJob *job)
+{
+    int64_t reached = job->world.resume.step;
+    if (job->progress.generation == job->world.generation)
+        reached = MAX(reached, job->progress.step);
+    for (size_t i = 0; i < job->checkpoints.n_commits; i++)
+        if (job->checkpoints.commits[i].generation == job->world.generation)
+            reached = MAX(reached, job->checkpoints.commits[i].step);
+    for (int i = 0; i < job->n_runs; i++) {
+        if (job_runs(c, job)[i].report < 0)
+            continue;
+        const NodeRanks *report = &c->reports[job_runs(c, job)[i].report];
+        reached = MAX(reached, report->first_step);
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].stage > STAGE_JOINING)
+                reached = MAX(reached, report->ranks[k].step - 1);
+    }
+    return reached;
+}
+
+bool job_all_exited(const Cluster *c, const CoreJob *job)
+{
+    for (int i = 0; i < job->n_runs; i++) {
+        if (job_runs(c, job)[i].report < 0)
+            return false;
+        const NodeRanks *report = &c->reports[job_runs(c, job)[i].report];
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state != RANK_EXITED)
+                return false;
+    }
+    return true;
+}
+
+/* A rank that fails to verify its restore exits before it is ready, or names the checkpoint. */
+static bool blames_checkpoint(const CoreJob *job, const NodeRanks *report, const CoreRank *rank)
+{
+    static const char key[] = "checkpoint.uri";
+    size_t n = text_folder(job->world.resume.uri);
+    if (job->world.resume.find != FIND_NOTHING && report->worst == rank->rank)
+        return text_contains(report->text, key, sizeof(key) - 1);
+    if (n == 0)
+        return false;
+    if (report->worst == rank->rank && text_contains(report->text, job->world.resume.uri, n))
+        return true;
+    return rank->stage == STAGE_RESTORING;
+}
+
+Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank *rank)
+{
+    if (rank->hung)
+        return CAUSE_HANG;
+    if (rank->killed)
+        return CAUSE_RANKS_LOST;
+    Cause cause = cause_of_code(rank->exit_code);
+    return cause == CAUSE_DATA_CORRUPT && blames_checkpoint(job, report, rank)
+               ? CAUSE_CHECKPOINT_CORRUPT
+               : cause;
+}
+
+int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause)
+{
+    int lone = -1;
+    for (int i = 0; i < job->n_runs; i++) {
+        const Run *run = &job_runs(c, job)[i];
+        const NodeRanks *report = run->report >= 0 ? &c->reports[run->report] : NULL;
+        for (int k = 0; report && k < report->n_ranks; k++) {
+            assert(report->used && report->node == run->node);
+            const CoreRank *rank = &report->ranks[k];
+            if (rank->state != RANK_EXITED || cause_of_exit(job, report, rank) != cause)
+                continue;
+            if (lone >= 0 && lone != run->node)
+                return -1;
+            lone = run->node;
+        }
+    }
+    return lone;
+}

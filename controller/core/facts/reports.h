@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* reports.h - what the reports of a job's ranks say: the step that is reached, who has exited, and why.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/causes.h"
+#include "controller/core/state/state.h"
+
+Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank *rank);
+/* Returns the furthest step that the present generation is known to have completed. */
+int64_t job_reached_step(const Cluster *c, const CoreJob *job);
+/* Returns the report of the node that has rank 0; NULL: there is none yet. */
+const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job);
+bool job_all_exited(const Cluster *c, const CoreJob *job);
+/* Returns the only node whose ranks ended with that cause; -1: there is none, or there are several. */
+int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause);

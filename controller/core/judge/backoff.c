@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* backoff.c - how a failure counts, and how long the pause is before the next world when a try at once would fail
+ * again: the store is away, or a rank has asked to be started again.
+ *
+ * Guarantees: a pause is at most 30 s. Generations lost to the store only count as failures when the job's patience is
+ * over, by the clock or by the number of pauses, whichever comes first (I7). One that strikes a commit out counts only
+ * when none is left: a record has at most RECORD_COMMITS_MAX of them, and those that come later are made by worlds that
+ * count. */
+#include "controller/core/judge/backoff.h"
+
+#include "controller/core/facts/commits.h"
+#include "controller/core/facts/reports.h"
+
+static uint64_t length_of(int pauses)
+{
+    assert(pauses >= 0);
+    return MIN(1 << MIN(pauses, (int)PAUSE_DOUBLINGS), (int)PAUSE_LAST_SEC) * USEC_PER_SEC;
+}
+
+/* The clock may be set back; the pauses made so far cannot. */
+static bool has_patience(const Cluster *c, const CoreJob *job)
+{
+    const PhaseRecord *phase = &job->phase;
+    uint64_t patience = job->facts.store_patience_usec;
+    uint64_t most = PAUSE_DOUBLINGS + patience / (PAUSE_LAST_SEC * USEC_PER_SEC);
+    if (phase->store_lost_usec == 0)
+        return patience > 0;
+    return c->real_usec < phase->store_lost_usec + patience && (uint64_t)phase->pauses <= most;
+}
+
+/* Progress is a step beyond the furthest, or a checkpoint beyond every earlier one to go on from: a job that is moved
+ * again and again may repeat steps and still be further each time. */
+static bool job_has_progressed(const Cluster *c, const CoreJob *job)
+{
+    return job_reached_step(c, job) > job->phase.furthest_step ||
+           checkpoints_resume_step(job) > job->phase.furthest_resume;
+}
+
+static bool uses_failure(const Cluster *c, const CoreJob *job, Cause cause, bool goes_back)
+{
+    switch (cause_rule(cause)->budget) {
+    case BUDGET_ONE:
+        return true;
+    case BUDGET_FREE_PATIENCE:
+        return !has_patience(c, job);
+    case BUDGET_FREE_WHILE_OLDER:
+        return !goes_back;
+    default:
+        return false;
+    }
+}
+
+RestartCounters restart_counters_after(const Cluster *c, const CoreJob *job, Cause cause,
+                                       bool goes_back)
+{
+    RestartCounters l = {.failures = job->phase.failures_without_progress,
+                         .pauses = job->phase.pauses,
+                         .store_lost_usec = job->phase.store_lost_usec};
+    bool store = cause_rule(cause)->budget == BUDGET_FREE_PATIENCE;
+    if (job_has_progressed(c, job))
+        l = (RestartCounters){0};
+    else if (uses_failure(c, job, cause, goes_back))
+        l.failures++; /* I7 */
+    if (store && l.store_lost_usec == 0)
+        l.store_lost_usec = c->real_usec;
+    if (cause_rule(cause)->pauses)
+        l.pause_usec = length_of(l.pauses++);
+    return l;
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* plan.c - which slots the next world of a job gets.
+ *
+ * Deterministic: nodes that ran the job before come first, then the others, those that were struck
+ * lately last, each in name order; the ranks of the result are numbered in name order. A slot that
+ * another job's world holds, or where a process of another job may still run, is not free (I6). */
+#include "controller/core/judge/plan.h"
+
+#include "controller/core/facts/machines.h"
+#include "controller/core/facts/presence.h"
+#include "controller/core/facts/sizes.h"
+#include "controller/core/judge/queue.h"
+
+#include <string.h>
+
+/* A job whose phase nobody here has read may be running. */
+static bool holds_slots(const CoreJob *job)
+{
+    bool unknown = job->phase.serial == 0 && job->world.generation > 0 &&
+                   (job->phase_lost || !job->phase_stamp.mod);
+    bool active = phase_is_active(job->phase.phase);
+    return job->used && (active || unknown);
+}
+
+void plan_find_free_slots(const Cluster *c, Scratch *s, const CoreJob *job, int first, int n,
+                          uint64_t *ret)
+{
+    assert(first >= 0 && n >= 0 && first + n <= c->limits.nodes);
+    for (int i = 0; i < n; i++) {
+        const CoreNode *node = &c->nodes[first + i];
+        ret[i] = node->used && !node_refusal(c, s, node, job) ? plan_slots_of(node, job) : 0;
+    }
+    for (int j = 0; j < c->limits.jobs; j++) {
+        const CoreJob *other = &c->jobs[j];
+        for (int i = 0; other != job && holds_slots(other) && i < other->n_runs; i++) {
+            const Run *run = &job_runs(c, other)[i];
+            if (run->node >= first && run->node < first + n)
+                ret[run->node - first] &= ~run->slots;
+        }
+    }
+    for (int i = 0; i < c->n_reports; i++) {
+        const NodeRanks *report = &c->reports[i];
+        if (!report->used || (job && report->job == job_index(c, job)) || report->node < first ||
+            report->node >= first + n || !report_is_alive(c, s, report))
+            continue;
+        for (int k = 0; k < report->n_ranks; k++)
+            if (report->ranks[k].state != RANK_EXITED)
+                ret[report->node - first] &= ~(UINT64_C(1) << report->ranks[k].slot);
+    }
+}
+
+static uint64_t lowest_slots(uint64_t slots, int n)
+{
+    uint64_t taken = 0;
+    for (; n > 0 && slots; n--, slots &= slots - 1)
+        taken |= slots & -slots;
+    return taken;
+}
+
+static int order_nodes(const Cluster *c, Scratch *s, const CoreJob *job)
+{
+    int n = 0;
+    memset(s->ran_before, 0, sizeof(*s->ran_before) * (size_t)c->limits.nodes);
+    assert(job->n_runs >= 0 && job->n_runs <= c->limits.nodes);
+    for (int i = 0; i < job->n_runs; i++)
+        s->ran_before[job_runs(c, job)[i].node] = true;
+    for (int before = 1; before >= 0; before--)
+        for (int struck = 0; struck <= 1; struck++)
+            for (int i = 0; i < c->n_by_name; i++) {
+                const CoreNode *node = &c->nodes[c->by_name[i]];
+                if (s->ran_before[c->by_name[i]] == before &&
+                    (!before && node_strikes(c, node) > 0) == struck)
+                    s->plan_nodes[n++] = c->by_name[i];
+            }
+    assert(n == c->n_by_name); /* each node once */
+    return n;
+}
+
+/* The slots of the node that a job which is ahead can use, and this job does not have. */
+static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job, int node)
+{
+    uint64_t slots = queue_reserved_slots(c, s, job, &c->nodes[node]);
+    for (int i = 0; phase_is_active(job->phase.phase) && i < job->n_runs; i++)
+        if (job_runs(c, job)[i].node == node)
+            slots &= ~job_runs(c, job)[i].slots;
+    return slots;
+}
+
+/* Beyond the size that it has, a job takes nothing that one which is ahead can use. A failure is no way to grow either.
+ * Returns the size; free_slots are then those that it may take. */
+static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
+{
+    const int has = phase_is_active(job->phase.phase) ? job->world.size : 0;
+    int n = 0;
+    if (size <= has || !queue_find_ahead(c, s, job))
+        return size;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (s->free_slots[i])
+            n += slots_count(s->free_slots[i] & ~reserved_slots(c, s, job, i));
+    if (n <= has)
+        return has;
+    for (int i = 0; i < c->limits.nodes; i++)
+        if (s->free_slots[i])
+            s->free_slots[i] &= ~reserved_slots(c, s, job, i);
+    return MIN(size, n);
+}
+
+void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
+{
+    *ret = (Plan){0};
+    plan_find_free_slots(c, s, job, 0, c->limits.nodes, s->free_slots);
+    for (int i = 0; i < c->limits.nodes; i++)
+        ret->available += slots_count(s->free_slots[i]);
+    int size = keep_off(c, s, job, MIN(plan_wanted(job), ret->available));
+    if (size < plan_needed(job) || size == 0)
+        return;
+
+    int left = size, n = order_nodes(c, s, job);
+    for (int i = 0; i < n; i++) {
+        int node = s->plan_nodes[i];
+        assert(c->nodes[node].used && left >= 0);
+        s->free_slots[node] = lowest_slots(s->free_slots[node], left);
+        left -= slots_count(s->free_slots[node]);
+    }
+    assert(left == 0);
+    for (int i = 0; i < c->n_by_name; i++) {
+        const CoreNode *node = &c->nodes[c->by_name[i]];
+        if (!s->free_slots[c->by_name[i]])
+            continue;
+        assert(ret->n_runs < c->limits.nodes);
+        assert(!s->left_out[c->by_name[i]] && node->present);
+        WorldRun *run = &s->plan_runs[ret->n_runs++];
+        memset(run, 0, sizeof(*run));
+        text_copy(run->node, sizeof(run->node), node->record.name);
+        run->incarnation = node->record.incarnation;
+        run->slots = s->free_slots[c->by_name[i]];
+        assert((run->slots & ~plan_slots_of(node, job)) == 0);
+    }
+    ret->size = size;
+    assert(ret->n_runs > 0 && ret->n_runs <= ret->size && ret->size <= ret->available);
+}
+
+/* Nodes that are refused for their lack of a GPU alone are counted, and not named. */
+static void say_lack_of_gpus(const Cluster *c, int lacking, Text *t)
+{
+    bool any = false;
+    for (int i = 0; i < c->n_by_name; i++) {
+        const CoreNode *node = &c->nodes[c->by_name[i]];
+        any |= node->present && node->admitted && node->record.n_gpus > 0;
+    }
+    text_add(t, "; ");
+    if (any)
+        text_add_int(t, lacking);
+    text_add(t, !any           ? "no node has a GPU"
+                : lacking == 1 ? " node has no GPU"
+                               : " nodes have no GPU");
+}
+
+void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
+{
+    enum { NAMED_MAX = 4 };
+    int named = 0, strangers = 0, lacking = 0;
+    for (int i = 0; i < c->n_by_name; i++) {
+        const CoreNode *node = &c->nodes[c->by_name[i]];
+        const char *why = node_refusal(c, s, node, job);
+        if (node->present && !node->admitted) { /* only their number is told */
+            strangers++;
+            continue;
+        }
+        if (why && text_equal(why, node_lacks_gpu)) {
+            lacking++;
+            continue;
+        }
+        if (!why || ++named > NAMED_MAX)
+            continue;
+        text_add(t, "; ");
+        text_add(t, node->record.name);
+        text_add(t, " ");
+        text_add(t, why);
+        const CordonCause *cause = node_find_cordon(c, node, job);
+        if (cause && cause->reason[0]) {
+            text_add(t, ": ");
+            text_add(t, cause->reason);
+        }
+    }
+    if (named > NAMED_MAX) {
+        text_add(t, "; and ");
+        text_add_int(t, named - NAMED_MAX);
+        text_add(t, " more");
+    }
+    if (lacking)
+        say_lack_of_gpus(c, lacking, t);
+    if (strangers) {
+        text_add(t, "; ");
+        text_add_int(t, strangers);
+        text_add(t, strangers == 1 ? " node is not admitted" : " nodes are not admitted");
+    }
+}
+
+void plan_say_slots(const CoreJob *job, int n, Text *t)
+{
+    text_add_int(t, n);
+    text_add(t, n == 1 ? " slot" : " slots");
+    if (job->facts.needs_gpu)
+        text_add(t, n == 1 ? " that has a GPU" : " that have a GPU");
+}
+
+void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *plan, char *ret,
+                  size_t size)
+{
+    Text t = text_begin(ret, size);
+    int needed = plan_needed(job);
+    text_add(&t, "needs ");
+    plan_say_slots(job, needed, &t);
+    text_add(&t, ", ");
+    text_add_int(&t, plan->available);
+    text_add(&t, plan->available == 1 ? " is free" : " are free");
+    plan_say_refusals(c, s, job, &t);
+}
+
+bool plan_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job)
+{
+    for (int i = 0; i < c->n_by_arrival; i++) {
+        const CoreJob *other = &c->jobs[c->by_arrival[i]];
+        Plan plan = {0};
+        assert(other->used);
+        if (other != job && queue_job_waits(other))
+            plan_world(c, s, other, &plan);
+        if (plan.size > 0)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,20 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* lists.h - applies the settings `admit` and `prices` to the nodes.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Sets node->admitted by the present list. */
+void node_admit(const Cluster *c, CoreNode *node);
+/* Applies a changed list to all nodes. */
+void admission_update(Cluster *c);
+/* Sets node->price by the present list. */
+void node_price(const Cluster *c, CoreNode *node);
+/* Applies a changed list to all nodes. */
+void cost_update(Cluster *c);

@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* observe.h - takes events into the core's state and decides nothing.
+ *
+ * Ownership: events are borrowed for the call; the core copies what it keeps.
+ * Units:     as state.h.
+ * Errors:    none. A record that finds no place is counted (cluster_dropped).
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Takes in one event that carries a record, or that tells that a key is gone. */
+void observe(Cluster *c, Scratch *s, const Event *ev);
+/* Drops the reports whose processes are known to be dead. Called once a batch of events is complete. */
+void observe_settle(Cluster *c, Scratch *s);

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* records.h - takes in specs, desired and phases, and forgets records that are gone.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Forgets the records that are not there, and the checkpoints unless they are of that submission: the job is gone,
+ * or another one has its name. */
+void lost_forget(CoreJob *job, const char *submission);
+/* Take in an event that was stamped already. */
+void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev);
+void lost_learn_desired(CoreJob *job, const Event *ev);
+void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev);
+/* Takes in what a node tells of the job after etcd was restored from a snapshot. */
+void lost_learn_runs(CoreJob *job, const NodeRecord *node);

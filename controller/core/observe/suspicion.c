@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* suspicion.c - when many nodes at once are absent, or call themselves unhealthy.
+ *
+ * When nodes vanish in numbers, etcd or the network is the suspect, and absence is not acted upon for at most ten TTL.
+ * When most nodes call themselves unhealthy, the probes are: no more than half of the nodes (and never fewer than
+ * three) are isolated on their own word at one time (docs/concepts/failure-and-blame.md). */
+#include "controller/core/observe/suspicion.h"
+
+#include "controller/core/facts/incidents.h"
+#include "controller/core/facts/machines.h"
+
+enum {
+    HOLD_NODES_MIN = 4,
+    HOLD_SHARE = 4, /* one in four */
+    HOLD_TTLS = 10,
+    DISTRUST_NODES_MIN = 3,
+};
+
+static bool are_many(int absent, int present)
+{
+    return absent >= HOLD_NODES_MIN && absent * HOLD_SHARE > present + absent;
+}
+
+/* A fault that takes most nodes' leases often takes the controller, too. A controller that began meanwhile has seen
+ * nobody vanish, or not all: it goes on with the hold that it is told of, for the time that is left, and never for
+ * longer than a hold of its own, whatever another clock wrote. */
+static void take_hold(Cluster *c)
+{
+    const Incident *open = c->hold_is_told ? cluster_incident_find_open(c, hold_cause) : NULL;
+    c->hold_is_told = false;
+    if (!open || c->now_usec < c->hold_until_usec || open->record.hold_until_usec <= c->real_usec)
+        return;
+    const uint64_t rest_usec = open->record.hold_until_usec - c->real_usec;
+    c->hold_usec = c->now_usec;
+    c->hold_until_usec = c->now_usec + MIN(rest_usec, HOLD_TTLS * c->config.ttl_usec);
+    c->hold_nodes = open->record.hold_nodes;
+    c->hold_is_taken = true;
+}
+
+void presence_update_hold(Cluster *c, Scratch *s)
+{
+    const uint64_t ttl_usec = c->config.ttl_usec;
+    int present = 0, absent = 0, fresh = 0; /* absent: vanished since the hold began, or began it */
+    take_hold(c);
+    for (int i = 0; i < c->limits.nodes; i++) {
+        const CoreNode *node = &c->nodes[i];
+        if (!node->used || node->stamp.seen == 0 || node->record.state == NODE_LEFT ||
+            !node->admitted)
+            continue;
+        present += node->present;
+        absent += !node->present && c->hold_usec < node->changed_usec + ttl_usec;
+        fresh += !node->present && c->now_usec < node->changed_usec + ttl_usec;
+    }
+    if (c->now_usec < c->hold_until_usec) {
+        if (c->hold_is_taken)
+            absent = MAX(absent, c->hold_nodes - present);
+        if (!are_many(absent, present)) /* the stragglers get one more TTL */
+            c->hold_until_usec = MIN(c->hold_until_usec, c->now_usec + ttl_usec);
+        (void)cluster_due(c, s, c->hold_until_usec); /* wakes the shell at the end of the hold */
+    } else if (are_many(fresh, present)) {
+        c->hold_usec = c->now_usec;
+        c->hold_until_usec = c->now_usec + HOLD_TTLS * ttl_usec;
+        c->hold_nodes = present + fresh;
+        c->hold_is_taken = false;
+    }
+    assert(c->hold_usec <= c->now_usec);
+}
+
+/* Nodes that were isolated before count too: probes that fail on node after node must not take the cluster apart. */
+void health_update_trust(Cluster *c)
+{
+    int unhealthy, present;
+    health_count(c, &unhealthy, &present);
+    c->probes_suspected = unhealthy >= DISTRUST_NODES_MIN && 2 * unhealthy > present;
+}

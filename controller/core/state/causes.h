@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* causes.h - what each cause of a failure costs: the one table of it.
+ *
+ * The core decides by this table, and tests/reference prints it into docs/concepts/failure-and-blame.md and
+ * docs/reference/exit-codes.md. What another kind of job needs to know of a cause is another column here.
+ *
+ * Ownership: everything is static.
+ * Units:     none.
+ * Errors:    none.
+ * Threads:   any.
+ */
+#pragma once
+
+#include "controller/core/cluster.h"
+
+typedef enum Cause {
+    CAUSE_NONE,
+    CAUSE_STORE_TROUBLE, /* ends no world: store-incident.c */
+    CAUSE_DIVERGING,     /* ends no world, but maybe the job: divergence-incident.c */
+    CAUSE_GROWTH_STUCK,  /* ends no world: growth-incident.c */
+    CAUSE_RECORD_LOST,   /* ends no world: put-back.c */
+    /* from here on in rising order of how much they explain */
+    CAUSE_PEER_LOST,
+    CAUSE_RANKS_LOST,
+    CAUSE_WORLD_LOST, /* found by facts/lost.c */
+    CAUSE_START_TIMEOUT,
+    CAUSE_RETRY,
+    CAUSE_STORE_UNREACHABLE,
+    CAUSE_UNREACHABLE,
+    CAUSE_JOB_DIES, /* a trainer died or hung, as on another machine: strikes.c */
+    CAUSE_TRAINER_DIED,
+    CAUSE_HANG,
+    CAUSE_SLOT_LOST,
+    CAUSE_NODE_LEFT,
+    CAUSE_NODE_RESTARTED,
+    CAUSE_NODE_LOST,
+    CAUSE_NODE_UNHEALTHY,
+    CAUSE_DATA_CORRUPT,
+    CAUSE_CHECKPOINT_CORRUPT,
+    CAUSE_NON_FINITE,
+    CAUSE_BAD_JOB,
+    CAUSE_NOT_OWNER, /* another job has taken the checkpoint folder over */
+    CAUSE_NUMERICS,
+    CAUSE_DEVICE_FAULT,
+    CAUSES,
+} Cause;
+
+/* Whether a generation that ended for the cause, without progress, is one of the K of I7
+ * (recovery.max_failures_at_same_step). */
+typedef enum CauseBudget {
+    BUDGET_NO_WORLD,         /* no generation ends for it */
+    BUDGET_ONE,              /* it is one of the K */
+    BUDGET_FREE,             /* it is not: another rule bounds it */
+    BUDGET_FREE_PATIENCE,    /* it is not while the job's store_patience_s lasts */
+    BUDGET_FREE_WHILE_OLDER, /* it is not while an older commit is left to go on from */
+} CauseBudget;
+
+/* The cost for the node that is to blame. */
+typedef enum CauseBlame {
+    BLAME_NONE,       /* nothing, but that a node which is not there is not planned with */
+    BLAME_STRIKE,     /* a strike */
+    BLAME_STRIKE_OUT, /* a strike, and the next world goes without it */
+    BLAME_LATE,       /* the next world goes without those that are late */
+    BLAME_QUARANTINE, /* quarantine until somebody uncordons it */
+    BLAME_REFUSAL,    /* quarantine for this job alone */
+} CauseBlame;
+
+/* When the failure is one node's own, and a spare answers it (spare.c). */
+typedef enum CauseOwn {
+    OWN_NEVER,
+    OWN_BEFORE_STEP,       /* before the world's first step */
+    OWN_IF_ALONE,          /* when no other node says the same: a strike, too */
+    OWN_IF_OTHERS_RESTORE, /* likewise, when all others have restored */
+    OWN_AFTER_PAUSE,       /* as OWN_IF_ALONE, once the pause is over */
+} CauseOwn;
+
+typedef struct CauseRule {
+    char name[20];
+    CauseBudget budget;
+    CauseBlame blame;
+    CauseOwn own;
+    bool is_final; /* no other try can cure it: the job fails at once */
+    bool pauses;   /* a pause comes before the next world */
+    Severity severity;
+    const char *costs;  /* for people */
+    const char *bounds; /* for people: what bounds it where K does not; NULL: nothing does */
+} CauseRule;
+
+/* The cause's row; of CAUSE_NONE too, which costs nothing. */
+const CauseRule *cause_rule(Cause cause);
+const char *cause_name(Cause cause);
+/* True when no world ends for the cause of that name. A name that only a later version knows ends one. */
+bool cause_ends_no_world(const char *name);
+/* The cause that a trainer's exit code, or the negated signal that ended it, speaks of. CAUSE_DATA_CORRUPT stands for
+ * both kinds of damage: cause_of_exit() tells them apart. */
+Cause cause_of_code(int code);
+typedef struct Failure {
+    Cause cause;
+    int node; /* index of the node to blame; -1: none */
+    int rank; /* -1: none */
+    int code; /* the rank's exit code, or its negated signal; 0: it has none */
+    int64_t step;
+    uint64_t at_usec; /* CLOCK_REALTIME of the fault */
+    char evidence[RECORD_TEXT_MAX + 1];
+} Failure;

@@ -1,0 +1,317 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* state.h - what the core knows; private to controller/core.
+ *
+ * The core stands in floors; a file includes only what is on its own floor or below:
+ *
+ *   state < facts (questions about records) < observe (takes events in) < judge (failures, plans, the queue)
+ *   < write (parts of a decision) < decide (which decision it is) < step (cluster_step(), checks, the survey)
+ *
+ * Only observe/, step/ and a few notes of decide/ change the state: facts and judgements take a const Cluster, and
+ * write to the Scratch that they are given.
+ *
+ * Ownership: all arrays lie behind the Cluster in the caller's memory.
+ * Units:     as cluster.h. *_usec without "real" in the name are boottime.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "cluster/cordon.h"
+#include "cluster/resume.h"
+#include "controller/core/cluster.h"
+
+/* When a key last changed. Events older than `seen` are late copies and are ignored. */
+typedef struct Stamp {
+    int64_t mod;  /* revision that a guard compares; 0: the key does not exist */
+    int64_t seen; /* revision of the last event */
+} Stamp;
+
+/* Why a record that should be there is not. Its last content is kept in memory. */
+typedef enum Lost { LOST_NOT, LOST_GONE, LOST_DAMAGED, LOST_OLDER, LOST_FOREIGN } Lost;
+
+typedef struct CoreNode {
+    bool used, present;
+    bool admitted;     /* by this controller's list; true until its record was seen */
+    NodeRecord record; /* the last one, also after it vanished; name is always set */
+    Stamp stamp;
+    int64_t lease;          /* that the record hung on; 0: none, or not told */
+    uint64_t doubt_usec;    /* since when another record is kept aside: stranger.c; 0: none is */
+    bool doubt_has_reports; /* reports lay under the lease when that began: they tell of its end */
+    uint64_t doubt_over_usec; /* since when that lease is seen to have ended; 0: it may live */
+    uint64_t changed_usec;    /* when the node appeared or vanished */
+    uint64_t vanished_real_usec;
+    bool missed; /* the node was here, or a world has ranks on it, and it has not left */
+    char ran[RECORD_JOB_MAX + 32]; /* when it vanished: "2 ranks of job a"; empty: nothing */
+    uint64_t left_incarnation;     /* the last incarnation that wrote that it leaves */
+    int64_t drain_revision;        /* revision at which its verdict became drain; 0: it is not */
+    Stamp cordon_stamp;            /* of cordons/<node>; mod 0: node_cordons() has no causes */
+    bool cordon_foreign;           /* a later version wrote cordons/<node>: it is not overwritten */
+    int64_t price;    /* of a slot, in micro-dollars an hour, by this controller's list */
+    int first_report; /* of the reports about its ranks, chained by next_of_node; -1: none */
+} CoreNode;
+
+/* Beside the nodes, likewise: a record that is not believed, or not yet. */
+typedef struct DoubtedRecord {
+    NodeRecord record;
+    int64_t lease, revision;
+} DoubtedRecord;
+
+/* Beside the nodes: most have no cordon, and a table that is not touched costs no memory. */
+typedef struct NodeCordons {
+    CordonRecord record;
+    int64_t revisions[RECORD_CAUSES_MAX];  /* when each cause became what it is */
+    uint64_t told_usec[RECORD_CAUSES_MAX]; /* when the end of each was learnt */
+} NodeCordons;
+
+/* One rank of a report. Small: there is room for 64 on each node. */
+typedef struct CoreRank {
+    int64_t step;
+    uint64_t at_usec; /* realtime */
+    int rank;
+    int unreachable_rank;       /* the rank that this one could not join with; -1: none */
+    int16_t exit_code;          /* -128 to 255 */
+    uint8_t slot, stage, state; /* TrainStage, RankState */
+    bool hung, killed;
+} CoreRank;
+
+/* A report: ranks/<job>/<generation>/<node> */
+typedef struct NodeRanks {
+    bool used;
+    bool gone;          /* the key vanished; the processes may still run */
+    uint64_t gone_usec; /* when the key vanished */
+    int job, node;      /* indices */
+    int next_of_node;   /* next report of the node, or next free one; -1: none */
+    int64_t generation, world_revision;
+    int64_t lease; /* that the key hangs on; 0: none, or not told */
+    uint64_t incarnation;
+    Stamp stamp;
+    uint64_t killed_usec, first_step_usec; /* realtime */
+    uint64_t started_usec, ready_usec;     /* realtime, of the last rank that started, was ready */
+    int64_t first_step;
+    bool left, finished;
+    int n_ranks;
+    CoreRank ranks[RECORD_SLOTS_MAX];
+    int worst; /* the rank whose last words text holds; -1: none */
+    char text[RECORD_TEXT_MAX + 1];
+} NodeRanks;
+
+/* A job's ranks on one node, in its present world. */
+typedef struct Run {
+    int node;
+    int report; /* the node's report of this world; -1: there is none yet */
+    uint64_t incarnation, slots;
+    int first_rank;
+} Run;
+
+typedef struct CoreJob {
+    bool used;
+    char name[RECORD_JOB_MAX + 1];
+    Stamp spec_stamp, desired_stamp, world_stamp, phase_stamp, checkpoints_stamp, progress_stamp;
+    JobFacts facts;
+    DesiredRecord desired;
+    WorldRecord world; /* .runs is unused: see job_runs() */
+    PhaseRecord phase; /* zero without a record: pending, generation 0 */
+    CheckpointsRecord checkpoints;
+    ProgressRecord progress;
+    int64_t trouble_revision,
+        diverging_revision; /* when progress was first seen to say so; 0: it does not */
+    int64_t word; /* revision of the user's last request: desired, but not when it is put back */
+    int64_t reported_generation; /* the highest generation that nodes wrote reports of */
+    int64_t ran_generation; /* after a restore of etcd: the highest generation that nodes tell of */
+    CommitMark ran_mark;    /* after a restore of etcd: the newest commit that nodes tell of */
+    Lost spec_lost, desired_lost, world_lost, phase_lost, checkpoints_lost;
+    uint64_t lost_usec; /* since when a record is missing that nobody here has seen; 0: none is */
+    int n_runs;
+    uint64_t world_usec, phase_usec; /* when the world, the phase was learnt */
+    uint64_t failing_usec; /* when the first sign of a failure was seen; 0: the world is well */
+    uint64_t failing_real_usec; /* the same in realtime */
+    uint64_t left_usec;         /* when rank 0's node was seen to have left; 0: it has not */
+    uint64_t grown_usec;        /* when phase.grown_usec was learnt */
+    uint64_t pending_usec;      /* when PHASE_PENDING was learnt; 0: the phase is another one */
+    int64_t oldest_generation;  /* the lowest with records of its own; 0: none is known */
+    int64_t in_flight;          /* id of the decision under way; 0: none */
+    int64_t awaited_revision;   /* revision of the last write, until the watch has shown it */
+    /* The decision under way creates a world: other jobs do not plan until that is seen. */
+    bool in_flight_places_world;
+    /* Generation whose records the decision under way deletes; 0: none. */
+    int64_t in_flight_removes;
+} CoreJob;
+
+typedef struct Incident {
+    bool used;
+    IncidentRecord record;
+    Stamp stamp;
+} Incident;
+
+/* The part of alerts/<id> that the core needs. */
+typedef struct Alert {
+    bool used, settled;
+    char id[RECORD_INCIDENT_MAX + 1];
+    uint64_t incident_usec;
+    Stamp stamp;
+} Alert;
+
+typedef struct Request {
+    bool used;
+    RequestRecord record;
+    Stamp stamp;
+    uint64_t seen_usec; /* when this controller first saw it; clients' clocks are not trusted */
+} Request;
+
+/* The working memory of a step. Functions that find and plan write here alone. The next step reads nothing of it; an
+ * action borrows plan_runs until then. */
+typedef struct Scratch {
+    uint64_t wake_usec;   /* the earliest time that somebody waits for; USEC_INFINITY: none */
+    bool *left_out;       /* by node: the decision being made places no rank there; NULL: on none */
+    bool *ran_before;     /* by node: the job being planned has its last world there */
+    uint64_t *free_slots; /* by node, of the last plan */
+    int *plan_nodes;      /* indices of nodes in order of preference, of the last plan */
+    WorldRun *plan_runs;  /* of the last plan, sorted by node name */
+} Scratch;
+
+/* The tables that may be too small for all records. */
+typedef enum Table {
+    TABLE_NODES,
+    TABLE_JOBS,
+    TABLE_REPORTS,
+    TABLE_INCIDENTS,
+    TABLE_ALERTS,
+    TABLE_REQUESTS,
+    TABLES,
+} Table;
+
+struct Cluster {
+    ClusterLimits limits;
+    ClusterConfig config;
+    uint64_t now_usec, real_usec;
+    int64_t seen_revision;
+    int64_t term;                /* 0: not leading */
+    uint64_t began_usec;         /* the first event; who vanished before is not known here */
+    uint64_t observe_until_usec; /* a new leader does not act on absence before */
+    uint64_t hold_usec;          /* when the last hold began */
+    uint64_t hold_until_usec;    /* when the hold ends: until then absence is not acted upon */
+    int hold_nodes;              /* how many there were when it began */
+    bool hold_is_told;           /* an incident has come that tells of one */
+    bool hold_is_taken;          /* by that: who vanished is not known here */
+    int unnamed_lost;   /* nodes that the incident nodes-lost counts and nobody here has seen */
+    bool knows_summary; /* this leader has read the open incident nodes-lost */
+    uint64_t uninvited_usec; /* when a node that is not admitted was last here; 0: a new list */
+    uint64_t uninvited_told_usec; /* when the incident not-admitted was last written */
+    bool probes_suspected;        /* too many nodes call themselves unhealthy at once */
+    int64_t last_id;              /* of decisions */
+    int64_t cluster_in_flight;    /* id of the decision under way about no single job; 0: none */
+    /* Revision of the last such decision's write, until the watch shows it. */
+    int64_t cluster_awaited;
+    int64_t dropped; /* records that did not fit */
+    unsigned missed; /* a bit for each Table: records did not fit */
+    unsigned taken;  /* a bit for each Table that misses records: a place was taken since */
+    const CoreNode *nodes;
+    const NodeCordons *cordons;   /* by node */
+    const DoubtedRecord *doubted; /* by node; have a meaning where doubt_usec is not 0 */
+    int n_doubted;                /* nodes where it is not */
+    uint64_t stranger_told_usec;  /* when an incident node-contested was last written */
+    int *cordoned;                /* indices of nodes that have a cordon record, rising */
+    int n_cordoned;
+    int *by_name; /* indices of used nodes, in name order */
+    int n_by_name;
+    int last_node; /* where node_intern() last found a free place */
+    int n_gone;    /* reports that are `gone` */
+    const CoreJob *jobs;
+    int *by_arrival; /* indices of used jobs, in the order of the queue */
+    int n_by_arrival;
+    const Run *runs; /* limits.nodes for each job: job_runs() */
+    const NodeRanks *reports;
+    int n_reports;         /* entries from this index on were never used */
+    int first_free_report; /* a free entry below n_reports, chained by next_of_node; -1: none */
+    const Incident *incidents;
+    const Alert *alerts;
+    const Request *requests;
+    /* Only cluster_step() uses this field: it hands the Scratch on as an argument. */
+    Scratch scratch;
+};
+
+/* By hand: the built-in calls libgcc where the processor lacks the instruction. */
+static inline int slots_count(uint64_t slots)
+{
+    slots -= slots >> 1 & UINT64_C(0x5555555555555555);
+    slots = (slots & UINT64_C(0x3333333333333333)) + (slots >> 2 & UINT64_C(0x3333333333333333));
+    slots = (slots + (slots >> 4)) & UINT64_C(0x0f0f0f0f0f0f0f0f);
+    return (int)(slots * UINT64_C(0x0101010101010101) >> 56);
+}
+
+/* True when the time has come; else the shell wakes the core at that time or before. Nothing waits in another way. */
+bool cluster_due(const Cluster *c, Scratch *s, uint64_t at_usec);
+const Run *job_runs(const Cluster *c, const CoreJob *job);
+int job_index(const Cluster *c, const CoreJob *job);
+
+/* Entries of the tables to write to: a const Cluster has none to give. */
+static inline CoreNode *node_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.nodes);
+    return (CoreNode *)&c->nodes[i];
+}
+
+static inline NodeCordons *cordons_at(Cluster *c, int node)
+{
+    assert(node >= 0 && node < c->limits.nodes);
+    return (NodeCordons *)&c->cordons[node];
+}
+
+static inline DoubtedRecord *doubted_at(Cluster *c, int node)
+{
+    assert(node >= 0 && node < c->limits.nodes);
+    return (DoubtedRecord *)&c->doubted[node];
+}
+
+static inline CoreJob *job_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.jobs);
+    return (CoreJob *)&c->jobs[i];
+}
+
+static inline Run *runs_at(Cluster *c, const CoreJob *job) { return (Run *)job_runs(c, job); }
+
+static inline NodeRanks *report_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.reports);
+    return (NodeRanks *)&c->reports[i];
+}
+
+static inline Incident *incident_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.incidents);
+    return (Incident *)&c->incidents[i];
+}
+
+static inline Alert *alert_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.incidents);
+    return (Alert *)&c->alerts[i];
+}
+
+static inline Request *request_at(Cluster *c, int i)
+{
+    assert(i >= 0 && i < c->limits.requests);
+    return (Request *)&c->requests[i];
+}
+
+/* Returns the highest generation that any record of the job speaks of. */
+int64_t job_newest_generation(const CoreJob *job);
+/* Returns the serial of the phase's next write. It is beyond those of all earlier writes, also of those that are lost
+ * and that nobody here has seen, because no serial is beyond the revision at which it was written. */
+static inline int64_t job_next_serial(const Cluster *c, const CoreJob *job)
+{
+    return MAX(job->phase.serial + 1, c->seen_revision);
+}
+
+static inline const NodeCordons *node_cordons(const Cluster *c, const CoreNode *node)
+{
+    assert(node >= c->nodes && node < c->nodes + c->limits.nodes);
+    return &c->cordons[node - c->nodes];
+}
+
+/* The node's name gets no new ranks, and its absence counts later: its record comes back. */
+static inline bool node_is_contested(const CoreNode *node)
+{
+    return node->doubt_usec != 0 || node->record.stranger_revision != 0;
+}

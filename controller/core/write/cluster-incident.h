@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cluster-incident.h - begins and resolves, in a decision, an incident of no job.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/causes.h"
+#include "controller/core/state/state.h"
+
+/* Begins, in the decision, an incident of no job: its id is "<about>-<revision>". */
+void cluster_incident_begin(const Cluster *c, const char *about, const char *cause, Decision *d);
+/* As cluster_incident_begin(), about a node. */
+void node_incident_begin(const Cluster *c, const CoreNode *node, Cause cause, const char *evidence,
+                         Decision *d);
+void cluster_incident_resolve(const Cluster *c, const Incident *incident, Decision *d);

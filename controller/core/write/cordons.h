@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cordons.h - puts and ends, in a decision, the leader's own causes in cordons/<node>.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Returns a copy of the leader's cause against the machine (of refused_by, unless NULL), or a new one without a
+ * mode. The caller changes it and gives it to cordon_put_cause(). */
+CordonCause cordon_begin_cause(const Cluster *c, const CoreNode *node, const CoreJob *refused_by);
+/* Sets one cause of the node's record, beside the others. False: the decision or the record has no room for it. */
+bool cordon_put_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause,
+                      Decision *d);
+/* Takes one cause out of the node's record; the others stay. */
+void cordon_end_cause(const Cluster *c, const CoreNode *node, const CordonCause *cause,
+                      Decision *d);

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* world.h - places, in a decision, the next world of a job.
+ *
+ * Ownership: borrows the Cluster for the call.
+ * Units:     as state.h.
+ * Errors:    none.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Places the job's next world. Without enough slots the job waits (PHASE_PENDING); false: it waits already. */
+bool decide_world(const Cluster *c, Scratch *s, const CoreJob *job, JobPhase phase,
+                  const char *reason, Decision *d);
