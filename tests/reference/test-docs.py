@@ -89,8 +89,8 @@ def check_links(path, files):
 
 
 def check_runbooks():
-    """Notifications link to headings of the runbooks: payload.c names them."""
-    path = "controller/alerting/payload.c"
+    """Notifications link to headings of the runbooks: payload-text.c names them."""
+    path = "controller/alerting/payload-text.c"
     text = read(path)
     named = list(re.finditer(r'"([a-z-]+\.md)(?:#([a-z-]+))?"', text))
     if len(named) < 20:
