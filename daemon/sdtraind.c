@@ -122,10 +122,13 @@ static int on_child(_unused_ sd_event_source *source, _unused_ const struct sign
             rank_look(rank);
         else
             (void)waitid(P_PID, (id_t)child.si_pid, &child, WEXITED | WNOHANG); /* as just seen */
+        workload_collect(&d->manager->workload);
     }
-    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++)
+    for (size_t i = 0; i < ELEMENTSOF(slots->of); i++) {
         if (slots->of[i] && slots->of[i]->process.exited)
             rank_look(slots->of[i]);
+        workload_collect(&d->manager->workload);
+    }
     return 0;
 }
 

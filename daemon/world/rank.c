@@ -67,11 +67,11 @@ static void on_rank_timer(void *userdata)
         return;
     }
     assert(rank->killing || rank->process.exited);
-    if (!is_clear(rank)) {
+    rank->clear = is_clear(rank);
+    if (!rank->clear)
         workload_slot_lost(rank->workload, rank);
-    } else {
-        workload_slot_clear(rank->workload, rank);
-    }
+    else
+        workload_collect(rank->workload);
 }
 
 static void expect_clear(Rank *rank)
@@ -138,11 +138,16 @@ void rank_look(Rank *rank)
         if (!rank->killing)
             expect_clear(rank);
     }
-    if (is_clear(rank))
-        workload_slot_clear(rank->workload, rank);
+    rank->clear |= is_clear(rank);
 }
 
-static void on_moved(void *userdata) { rank_look(userdata); }
+static void on_moved(void *userdata)
+{
+    Rank *rank = userdata;
+    rank_look(rank);
+    workload_collect(rank->workload);
+}
+
 static void on_heard(void *userdata) { trainer_messages_receive(userdata); }
 
 /* ---- birth ---- */

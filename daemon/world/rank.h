@@ -52,6 +52,7 @@ struct Rank {
     bool was_stopped;  /* `stop` was sent */
     bool killing;      /* the daemon has sent SIGKILL */
     bool lost;         /* the slot was not clear RANK_KILL_CONFIRM_MSEC after the end or SIGKILL */
+    bool clear;        /* nothing of it lives any more: workload_collect() frees it */
     char why[160];     /* the reason of `killing` */
 };
 
@@ -72,5 +73,5 @@ void rank_send_alive(Rank *rank, uint64_t alive_usec);
 void rank_kill(Rank *rank, const char *why, ...) _printf_(2, 3);
 /* The trainer has announced its end: gives it RANK_LAST_WORDS_MSEC, then SIGKILL. */
 void rank_expect_exit(Rank *rank);
-/* Looks whether the process ended, and frees the rank if its slot is clear. Called at SIGCHLD too. */
+/* Looks whether the process has ended, and whether its slot is clear; workload_collect() is to be called then. */
 void rank_look(Rank *rank);

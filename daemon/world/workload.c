@@ -115,13 +115,21 @@ bool workload_has_old_ranks(const Workload *w)
     return false;
 }
 
-void workload_slot_clear(Workload *w, Rank *rank)
+void workload_collect(Workload *w)
 {
-    if (rank->lost)
-        log_info("slot %d is clear again NODE=%s", rank->slot, w->needs.config->node);
-    slots_take(&w->slots, rank);
-    rank_retire(rank);
-    workload_advance(w);
+    Rank *rank;
+    bool any = false;
+    SLOTS_FOREACH (&w->slots, rank) {
+        if (!rank->clear)
+            continue;
+        if (rank->lost)
+            log_info("slot %d is clear again NODE=%s", rank->slot, w->needs.config->node);
+        slots_take(&w->slots, rank);
+        rank_retire(rank);
+        any = true;
+    }
+    if (any)
+        workload_advance(w);
 }
 
 void workload_slot_lost(Workload *w, Rank *rank)

@@ -85,8 +85,9 @@ bool workload_has_old_ranks(const Workload *w);
 /* How long a rank may run without hearing from us: the TTL of the lease. */
 uint64_t workload_alive_usec(const Workload *w);
 
-/* Nothing of the rank lives any more: frees the rank, and starts what waits for its slot. */
-void workload_slot_clear(Workload *w, Rank *rank);
+/* Frees the ranks of which nothing lives any more (Rank.clear), and starts what waits for their slots. Handlers of
+ * events call it last: no rank is freed below a function of its own. */
+void workload_collect(Workload *w);
 /* The rank survives SIGKILL. */
 void workload_slot_lost(Workload *w, Rank *rank);
 /* etcd has acknowledged the node's record. Only now ranks in lost slots are reported as exited: if the leader saw
