@@ -62,12 +62,14 @@ typedef struct ScratchData {
     const char *hash; /* NULL: none */
     uint64_t size_limit;
     float scale; /* of the latents, about their standard deviation */
+    float mean;  /* of the latents */
+    int turned; /* of "ndarray:float16": the sample whose array has height and width exchanged; 0: none */
 } ScratchData;
 
 /* Latent k of sample i, as it is stored: distinct, exact in half precision, spread about 1. */
 static inline float scratch_latent(const ScratchData *d, int i, int k)
 {
-    return (float)((i * 131 + k * 37) % 64 - 32) / 16 * d->scale;
+    return (float)((i * 131 + k * 37) % 64 - 32) / 16 * d->scale + d->mean;
 }
 
 static inline float scratch_text(int i, int k) { return (float)((i * 7 + k) % 256) / 64; }
@@ -97,12 +99,22 @@ static inline void scratch_dataset(const char *folder, const ScratchData *d)
 
     size_t n_latents = (size_t)(d->channels * d->height * d->width);
     size_t n_text = (size_t)(d->tokens * d->dim);
-    uint16_t *latents = malloc(2 * n_latents), *words = malloc(2 * n_text);
-    assert_non_null(latents);
+    /* An array whose column has no shape begins with its own: here, three dimensions of a byte each. */
+    const size_t header = strcmp(d->latents, "ndarray:float16") == 0 ? 4 : 0;
+    uint8_t *array = malloc(header + 2 * n_latents);
+    uint16_t *words = malloc(2 * n_text);
+    assert_non_null(array);
     assert_non_null(words);
     for (int i = 0; i < d->n_samples; i++) {
-        for (size_t k = 0; k < n_latents; k++)
-            latents[k] = half_from_float(scratch_latent(d, i, (int)k));
+        const bool turns = d->turned && i == d->turned;
+        const uint8_t shape[4] = {3 << 2, (uint8_t)d->channels,
+                                  (uint8_t)(turns ? d->width : d->height),
+                                  (uint8_t)(turns ? d->height : d->width)};
+        memcpy(array, shape, header);
+        for (size_t k = 0; k < n_latents; k++) {
+            const uint16_t half = half_from_float(scratch_latent(d, i, (int)k));
+            memcpy(array + header + 2 * k, &half, sizeof(half));
+        }
         for (size_t k = 0; k < n_text; k++)
             words[k] = half_from_float(scratch_text(i, (int)k));
         char caption[32];
@@ -110,12 +122,12 @@ static inline void scratch_dataset(const char *folder, const ScratchData *d)
         bool missing = d->missing && i % d->missing == 1;
         /* In the order of names: caption, latents, text. */
         MdsField fields[] = {{caption, (size_t)n},
-                             {latents, missing ? 0 : 2 * n_latents},
+                             {array, missing ? 0 : header + 2 * n_latents},
                              {words, 2 * n_text}};
         assert_good(mds_writer_add(writer, fields, &err), err);
     }
     assert_good(mds_writer_finish(writer, &err), err);
-    free(latents);
+    free(array);
     free(words);
     mds_writer_free(writer);
     store_free(store);

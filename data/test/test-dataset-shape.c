@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-dataset-shape.c - the shapes that columns and samples tell: each length of raw bytes that has one, arrays that
+ * say their own, and latents that are not spread about 1. */
+#include "data/dataset-shape.h"
+
+#include "data/test/testing-loader.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+
+static MdsColumn column_of(const char *encoding)
+{
+    MdsColumn column;
+    assert_int_equal(mds_column_init("x", encoding, &column, NULL), 0);
+    return column;
+}
+
+static int learn_text(const char *encoding, size_t n_bytes, DatasetShape *shape, Error *err)
+{
+    static uint8_t zeros[77 * 1024 * 4 + 8];
+    const MdsColumn column = column_of(encoding);
+    assert_true(n_bytes <= sizeof(zeros));
+    return dataset_learn_text(&column, &(MdsField){zeros, n_bytes}, shape, err);
+}
+
+static int learn_latents(const char *encoding, size_t n_bytes, DatasetShape *shape, Error *err)
+{
+    static uint8_t zeros[1025 * 1025 * 16];
+    const MdsColumn column = column_of(encoding);
+    assert_true(n_bytes <= sizeof(zeros));
+    return dataset_learn_latents(&column, &(MdsField){zeros, n_bytes}, shape, err);
+}
+
+static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
+{
+    static const int widths[] = {1024, 768};
+    for (size_t i = 0; i < ELEMENTSOF(widths); i++)
+        for (size_t size = 2; size <= 4; size += 2) {
+            const size_t n = 77 * (size_t)widths[i] * size;
+            DatasetShape shape = {0};
+            Error err = ERROR_INIT;
+            assert_int_equal(learn_text("bytes", n, &shape, &err), 1);
+            assert_int_equal(shape.text_tokens, 77);
+            assert_int_equal(shape.text_dim, widths[i]);
+            assert_int_equal(learn_text("bytes", n, &shape, &err), 1); /* as is known */
+            for (size_t off = 0; off < 2; off++) {
+                shape = (DatasetShape){0};
+                assert_int_equal(learn_text("bytes", off ? n + 2 : n - 2, &shape, &err), -EINVAL);
+                assert_names(err, "do not tell tokens x dim; data.empty_text would");
+                assert_int_equal(shape.text_dim, 0);
+            }
+        }
+}
+
+/* Raw bytes cannot contradict a shape by its order, but by their number. */
+static void raw_texts_are_held_against_what_is_known(_unused_ void **state)
+{
+    DatasetShape shape = {.text_tokens = 5, .text_dim = 7};
+    Error err = ERROR_INIT;
+    assert_int_equal(learn_text("bytes", 5 * 7 * 2, &shape, &err), 1);
+    assert_int_equal(learn_text("bytes", 5 * 7 * 4, &shape, &err), 1);
+    assert_int_equal(shape.text_tokens, 5);
+    assert_int_equal(shape.text_dim, 7);
+    assert_int_equal(learn_text("bytes", 77 * 768 * 2, &shape, &err), -EINVAL);
+    assert_names(err, "text of 77x768, but that of data.empty_text or data.streams[0] is 5x7");
+    assert_int_equal(learn_text("bytes", 5 * 7 * 8, &shape, &err), -EINVAL);
+    const MdsColumn column = column_of("bytes");
+    assert_int_equal(dataset_learn_text(&column, NULL, &shape, &err), 0); /* a sample would */
+    assert_int_equal(learn_text("ndarray:float16:5,7", 5 * 7 * 2, &shape, &err), 1);
+    assert_int_equal(learn_text("ndarray:float16:7,5", 5 * 7 * 2, &shape, &err), -EINVAL);
+    assert_names(err, "text of 7x5");
+    assert_int_equal(learn_text("ndarray:float16:5,7,1", 5 * 7 * 2, &shape, &err), -EINVAL);
+    assert_names(err, "text needs two dimensions");
+    assert_int_equal(learn_text("ndarray:int16:5,7", 5 * 7 * 2, &shape, &err), -EINVAL);
+    assert_names(err, "values of type int16");
+}
+
+static void raw_latents_are_square(_unused_ void **state)
+{
+    static const size_t sides[] = {1, 2, 3, 64, 1023, 1024};
+    for (size_t i = 0; i < ELEMENTSOF(sides); i++)
+        for (size_t size = 2; size <= 4; size += 2) {
+            const size_t n = 4 * sides[i] * sides[i] * size;
+            DatasetShape shape = {0};
+            Error err = ERROR_INIT;
+            assert_int_equal(learn_latents("bytes", n, &shape, &err), 1);
+            assert_int_equal(shape.channels, 4);
+            assert_int_equal(shape.height, sides[i]);
+            assert_int_equal(shape.width, sides[i]);
+            assert_int_equal(learn_latents("bytes", n, &shape, &err), 1);
+            shape = (DatasetShape){0};
+            assert_int_equal(learn_latents("bytes", n + 1, &shape, &err), -EINVAL);
+            assert_names(err, "are no 4 x N x N latents");
+        }
+    DatasetShape shape = {0};
+    Error err = ERROR_INIT;
+    assert_int_equal(learn_latents("bytes", 4 * 1025 * 1025 * 2, &shape, &err), -EINVAL);
+    shape = (DatasetShape){.channels = 4, .height = 6, .width = 3};
+    assert_int_equal(learn_latents("bytes", 4 * 6 * 3 * 4, &shape, &err), 1);
+    assert_int_equal(shape.height, 6);
+    assert_int_equal(learn_latents("bytes", 4 * 8 * 8 * 2, &shape, &err), -EINVAL);
+    assert_names(err, "latents of 4x8x8, but those of data.streams[0] are 4x6x3");
+    assert_int_equal(learn_latents("ndarray:float16:4,3,6", 4 * 6 * 3 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(learn_latents("ndarray:float16:6,4,3", 4 * 6 * 3 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(learn_latents("ndarray:float16:4,6,3", 4 * 6 * 3 * 2, &shape, &err), 1);
+}
+
+/* ---- samples of a dataset ---- */
+
+static int open_with(const ScratchData *data, Error *err)
+{
+    Fixture f;
+    fixture_make(&f, data);
+    Dataset *dataset = NULL;
+    int r = dataset_open(&f.job, &dataset, err);
+    if (r == 0)
+        check_steps(&f, dataset, 0, 2, 0, 6, 1);
+    dataset_free(dataset);
+    scratch_remove(&f.scratch);
+    return r;
+}
+
+static void each_array_has_the_shape_of_the_first(_unused_ void **state)
+{
+    ScratchData data = plain;
+    Error err = ERROR_INIT;
+    data.latents = "ndarray:float16";
+    assert_int_equal(open_with(&data, &err), 0);
+    data.turned = 1; /* as many values */
+    assert_int_equal(open_with(&data, &err), -EBADMSG);
+    assert_names(err, "column latents: its array is 4x3x6, 4x6x3 is wanted");
+}
+
+/* About their mean, wherever it lies. */
+static void latents_are_spread_about_1(_unused_ void **state)
+{
+    static const struct {
+        float scale, mean;
+        int r;
+    } cases[] = {{1, 0, 0},      {1, 8, 0}, {1, -8, 0}, {0.125F, 0, -EINVAL}, {0.125F, 4, -EINVAL},
+                 {4, 0, -EINVAL}};
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        ScratchData data = plain;
+        Error err = ERROR_INIT;
+        data.scale = cases[i].scale;
+        data.mean = cases[i].mean;
+        if (open_with(&data, &err) != cases[i].r)
+            fail_msg("case %zu: %s", i, err.text);
+        if (cases[i].r < 0)
+            assert_names(err, "have a standard deviation of ");
+    }
+}
+
+/* A thread is made with all signals blocked; the caller's stay as they are. */
+static void the_callers_signals_stay_as_they_are(_unused_ void **state)
+{
+    Fixture f;
+    fixture_make(&f, &plain);
+    Dataset *dataset = open_dataset(&f);
+    sigset_t before, after;
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &before), 0);
+    check_steps(&f, dataset, 0, 1, 0, 6, 1);
+    assert_int_equal(pthread_sigmask(SIG_SETMASK, NULL, &after), 0);
+    for (int n = 1; n < NSIG; n++)
+        assert_int_equal(sigismember(&after, n), sigismember(&before, n));
+    dataset_free(dataset);
+    scratch_remove(&f.scratch);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(raw_texts_are_those_of_the_encoders),
+        cmocka_unit_test(raw_texts_are_held_against_what_is_known),
+        cmocka_unit_test(raw_latents_are_square),
+        cmocka_unit_test(each_array_has_the_shape_of_the_first),
+        cmocka_unit_test(latents_are_spread_about_1),
+        cmocka_unit_test(the_callers_signals_stay_as_they_are),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
