@@ -125,6 +125,7 @@ static void test_parts(void **state)
     assert_int_equal(fake.part_bytes_least, 1); /* the last of 2,001 */
     assert_int_equal(fake.n[FAKE_CREATE], 4);
     assert_int_equal(fake.n[FAKE_PART], 3 + 3 + 11 + 20);
+    assert_int_equal(fake.n[FAKE_ABORT], 0); /* each is complete */
     assert_tidy(ELEMENTSOF(sizes));
     assert_true(fake_has(PREFIX "/3000"));
 

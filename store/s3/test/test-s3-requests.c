@@ -9,6 +9,8 @@
 #include "store/s3/test/testing-objects.h"
 #include "store/s3/test/testing-shelf.h"
 
+#include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 
 static Store *store;
@@ -330,6 +332,49 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
     }
 }
 
+/* ---- names ---- */
+
+static char probed[S3_NAME_MAX + 1]; /* the last object that a look at the server has put */
+
+static void note_probe(FakeKind kind, const S3Request *request)
+{
+    if (kind == FAKE_PUT && strstr(request->key, STORE_TEMPORARY "probe-"))
+        (void)snprintf(probed, sizeof(probed), "%s", request->key);
+}
+
+/* Two that look at one server at once must not meet. */
+static void each_look_at_a_server_has_a_name_of_its_own(_unused_ void **state)
+{
+    char before[sizeof(probed)] = "";
+    for (int i = 0; i < 3; i++) {
+        char uri[32];
+        Error err = ERROR_INIT;
+        bool promised;
+        (void)snprintf(uri, sizeof(uri), "s3://looked-at-%d/p", i);
+        _cleanup_(store_freep) Store *other = NULL;
+        fake.on_request = note_probe;
+        assert_int_equal(store_open(uri, &other, &err), 0);
+        assert_int_equal(store_puts_if_absent(other, &promised, &err), 0);
+        assert_string_not_equal(probed, before);
+        memcpy(before, probed, sizeof(before));
+    }
+}
+
+/* Also where it is read in parts. */
+static void a_text_ends_with_a_nul(_unused_ void **state)
+{
+    Error err = ERROR_INIT;
+    char *text;
+    size_t n_bytes;
+    assert_int_equal(put_large("large", &err), 0);
+    assert_int_equal(mallopt(M_PERTURB, 0x5a), 1);
+    assert_int_equal(store_get(store, "large", sizeof(body), &text, &n_bytes, &err), 0);
+    assert_int_equal(mallopt(M_PERTURB, 0), 1);
+    assert_true(n_bytes > fake.options.part_bytes);
+    assert_int_equal(text[n_bytes], '\0');
+    free(text);
+}
+
 /* ---- time ---- */
 
 static void take_a_second(_unused_ FakeKind kind, _unused_ const S3Request *request)
@@ -409,6 +454,8 @@ int main(void)
         TEST(a_put_that_was_cut_is_not_ours),
         TEST(uploads_of_one_name_are_on_many_pages),
         TEST(a_list_without_a_date_is_as_old_as_our_clock_says),
+        TEST(each_look_at_a_server_has_a_name_of_its_own),
+        TEST(a_text_ends_with_a_nul),
         TEST(what_a_store_is_used_is_counted),
         TEST(a_fault_of_a_put_is_told),
     };
