@@ -133,10 +133,11 @@ class Nodes(ChaosCase):
         pids = [self.trainer(rank) for rank in range(2)]
 
         def inject():
-            os.kill(pids[1], signal.SIGSTOP)  # so that it does not end of the other's death before its own signal
+            os.kill(pids[1], signal.SIGSTOP)
+            os.kill(pids[1], signal.SIGSEGV)  # which waits until the trainer goes on
             os.kill(pids[0], signal.SIGKILL)
-            os.kill(pids[1], signal.SIGSEGV)
-            os.kill(pids[1], signal.SIGCONT)
+            with contextlib.suppress(ProcessLookupError):  # its node may have ended it already
+                os.kill(pids[1], signal.SIGCONT)
         self.scenario("two-trainers", inject,
                       Row("SIGKILL and SIGSEGV of two trainers at once", ["trainer-died"], nodes=nodes[:2], most=2,
                           outcome="same nodes, next world"))
