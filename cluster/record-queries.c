@@ -68,15 +68,3 @@ bool node_knows(const NodeRecord *node, const char *feature)
 {
     return words_have(node->features, feature);
 }
-
-bool request_verdict(const RequestRecord *request, NodeVerdict *ret)
-{
-    size_t n = strcspn(request->answer, ":");
-    for (size_t i = 0; i < ELEMENTSOF(node_verdict_names); i++)
-        if (strlen(node_verdict_names[i]) == n &&
-            strncmp(request->answer, node_verdict_names[i], n) == 0) {
-            *ret = (NodeVerdict)i;
-            return true;
-        }
-    return false;
-}

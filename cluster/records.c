@@ -466,6 +466,8 @@ static const Field peer_fields[] = {
     TEXT(RequestPeer, "address", address, NEEDED),
 };
 
+static const char *const request_outcome_names[] = {"open", "done", "refused", "failed"};
+
 static const Field request_fields[] = {
     TEXT(RequestRecord, "id", id, NEEDED),
     TEXT(RequestRecord, "kind", kind, NEEDED),
@@ -473,6 +475,7 @@ static const Field request_fields[] = {
     TEXT(RequestRecord, "submission", submission, MAYBE),
     TEXT(RequestRecord, "machine_id", machine_id, MAYBE),
     TEXT(RequestRecord, "answer", answer, MAYBE),
+    CHOICE(RequestRecord, "outcome", outcome, MAYBE, request_outcome_names),
     INT64(RequestRecord, "at_usec", at_usec, MAYBE),
     OBJECT(RequestRecord, "commit", commit, MAYBE, commit_fields),
     ELEMENTS(RequestRecord, FIELD_ARRAY, "deliveries", deliveries, n_deliveries, MAYBE, Delivery,

@@ -587,6 +587,13 @@ typedef struct RequestPeer {
     char address[128];
 } RequestPeer;
 
+typedef enum RequestOutcome {
+    REQUEST_OPEN,
+    REQUEST_DONE,
+    REQUEST_REFUSED,
+    REQUEST_FAILED
+} RequestOutcome;
+
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
     /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
@@ -598,6 +605,7 @@ typedef struct RequestRecord {
     char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
     char machine_id[33]; /* only this machine answers as the node; empty: any machine does */
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
+    RequestOutcome outcome;           /* of the answer: request_outcome() */
     uint64_t at_usec;
     Delivery deliveries[RECORD_DELIVERIES_MAX]; /* "alerts-test": come with the answer */
     size_t n_deliveries;
@@ -605,15 +613,10 @@ typedef struct RequestRecord {
     CheckpointCommit commit;
     RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to try */
     size_t n_uris;
-    char by[RECORD_BY_MAX +
-            1]; /* who asked, by that side's own word; empty: not told, or the leader */
+    char by[RECORD_BY_MAX + 1];          /* who asked, by that side's own word; empty: not told */
     RequestPeer peers[RECORD_PEERS_MAX]; /* "doctor": the nodes to reach */
     size_t n_peers;
 } RequestRecord;
-
-/* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",
- * "suspect: ...". False when there is no verdict, or no answer yet. */
-bool request_verdict(const RequestRecord *request, NodeVerdict *ret);
 
 /* ---- asks/<node>/<id>: what somebody wants to read of a node's logs; written by sdctl under a lease of its own ----
  *
@@ -629,17 +632,15 @@ enum {
 
 typedef struct LogPlace {
     int rank;
-    int64_t
-        file; /* which of the rank's files, a number that the node gave; 0: where the tail begins */
+    int64_t file;   /* the node's number of the rank's file; 0: the one where the tail begins */
     int64_t offset; /* bytes in that file */
 } LogPlace;
 
 typedef struct LogAskRecord {
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
-    int64_t seq; /* of this ask, from 1; the answer repeats it */
-    bool
-        follow; /* the answer waits until there is something to read; false: it tells when all is read */
+    int64_t seq;        /* of this ask, from 1; the answer repeats it */
+    bool follow;        /* answer once there is something to read; false: say when all is read */
     int64_t tail_bytes; /* of each rank: where reading begins; older lines are left out */
     int64_t
         pause_usec; /* the node waits that long between two answers, unless more is there already */

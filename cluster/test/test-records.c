@@ -44,20 +44,6 @@ static void keys_say_kind_and_rest(void **state)
     }
 }
 
-static void a_verdict_is_the_first_word_of_an_answer(void **state)
-{
-    (void)state;
-    static const char *const none[] = {"", ":", "heal", "drained", "drained: gpu"};
-    NodeVerdict verdict = NODE_HEALTHY;
-    RequestRecord request = {.answer = "drain: gpu: a row waits for a reset"};
-    assert_true(request_verdict(&request, &verdict));
-    assert_int_equal(verdict, NODE_DRAIN);
-    for (size_t i = 0; i < ELEMENTSOF(none); i++) {
-        (void)snprintf(request.answer, sizeof(request.answer), "%s", none[i]);
-        assert_false(request_verdict(&request, &verdict));
-    }
-}
-
 static void keys_of_others_are_refused(void **state)
 {
     (void)state;
@@ -659,7 +645,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(keys_say_kind_and_rest),
-        cmocka_unit_test(a_verdict_is_the_first_word_of_an_answer),
         cmocka_unit_test(keys_of_others_are_refused),
         cmocka_unit_test(names_fit_keys_and_cgroups),
         cmocka_unit_test(slots_have_a_short_text),

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/slots.h"
 #include "cluster/keys.h"
+#include "cluster/request.h"
 #include "ctl/print.h"
 
 /* ---- asking ---- */

@@ -15,8 +15,10 @@ static void on_answered(int r, const Error *err, _unused_ const EtcdTxnResult *r
         log_warning("an answer to a request may be lost: %s", err->text);
 }
 
-static void answer(Etcd *etcd, const EtcdKeyValue *kv, RequestRecord *request, const char *text)
+static void answer(Etcd *etcd, const EtcdKeyValue *kv, RequestRecord *request,
+                   RequestOutcome outcome, const char *text)
 {
+    request->outcome = outcome;
     (void)snprintf(request->answer, sizeof(request->answer), "%s", text);
     exit_repair_text(request->answer);
     EtcdCompare guard = {.key = kv->key, .target = ETCD_MOD_REVISION, .equals = kv->mod_revision};
@@ -35,7 +37,7 @@ void requests_answer(Etcd *etcd, const EtcdKeyValue *kv, const char *text)
         log_error("%s", err.text);
         return;
     }
-    answer(etcd, kv, &request, text);
+    answer(etcd, kv, &request, REQUEST_DONE, text);
     request_record_clear(&request);
 }
 
@@ -71,9 +73,11 @@ void requests_on_event(const Requests *requests, const EtcdEvent *event)
         ChannelMessage save = {.type = CHANNEL_CHECKPOINT, .generation = job->local->generation};
         rank_send(rank, &save);
         log_info("rank 0 is asked for a checkpoint JOB=%s", job->name);
-        answer(requests->etcd, &event->kv, &request, "rank 0 saves after its present step");
+        answer(requests->etcd, &event->kv, &request, REQUEST_DONE,
+               "rank 0 saves after its present step");
     } else if (local_rank) {
-        answer(requests->etcd, &event->kv, &request, "refused: the job does not train now");
+        answer(requests->etcd, &event->kv, &request, REQUEST_REFUSED,
+               "refused: the job does not train now");
     }
     request_record_clear(&request);
 }

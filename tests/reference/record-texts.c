@@ -381,6 +381,8 @@ static const FieldHelp helps[] = {
     {"requests.submission", "submission of the job that is meant; empty: whichever has the name"},
     {"requests.machine_id", "machine that shall answer; empty: whichever has the name"},
     {"requests.answer", "the answer; empty: not yet"},
+    {"requests.outcome", "`open`, `done`, `refused` or `failed`; `open` beside an answer: whoever "
+                         "answered is of an earlier version, and the words tell"},
     {"requests.at_usec", "when it was asked"},
     {"requests.by", "who asked, as that side says; empty: not told, or the leader"},
     {"requests.commit",

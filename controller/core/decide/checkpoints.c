@@ -131,7 +131,9 @@ bool decide_recover(const Cluster *c, const CoreJob *job, Decision *d)
     d->request = request->record;
     d->request_revision = request->stamp.mod;
     d->put_request = true;
+    d->request.outcome = REQUEST_DONE;
     if (runs || other || (!commit->uri[0] && !known)) {
+        d->request.outcome = REQUEST_REFUSED;
         text_add(&t, runs    ? "refused: the job runs"
                      : other ? "refused: the job was deleted, and submitted again"
                              : "refused: none of the commits verifies; name a manifest");

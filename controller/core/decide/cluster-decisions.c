@@ -441,21 +441,24 @@ static const char *refusal_of_request(const Cluster *c, const RequestRecord *req
 static bool decide_forget(const Cluster *c, const Request *request, Decision *d)
 {
     const char *answer = "forgotten";
+    RequestOutcome outcome = REQUEST_DONE;
     for (int i = 0; i < c->n_by_name; i++) {
         const CoreNode *node = &c->nodes[c->by_name[i]];
         if (!text_equal(node->record.name, request->record.target))
             continue;
-        if (node->present)
+        if (node->present) {
             answer = "refused: the node is here";
-        else if (node_hosts_ranks(c, node))
+            outcome = REQUEST_REFUSED;
+        } else if (node_hosts_ranks(c, node))
             return false; /* its job is about to go on without it */
     }
-    for (int i = 0; i < c->limits.incidents && answer[0] == 'f'; i++)
+    for (int i = 0; i < c->limits.incidents && outcome == REQUEST_DONE; i++)
         if (is_absence(&c->incidents[i]) &&
             text_equal(c->incidents[i].record.node, request->record.target))
             cluster_incident_resolve(c, &c->incidents[i], d);
     d->request = request->record;
     d->request_revision = request->stamp.mod;
+    d->request.outcome = outcome;
     text_copy(d->request.answer, sizeof(d->request.answer), answer);
     d->put_request = true;
     return true;
@@ -482,6 +485,7 @@ static bool decide_requests(const Cluster *c, Scratch *s, Decision *d)
         }
         const char *refusal = refusal_of_request(c, &request->record);
         if (refusal && !request->record.answer[0]) {
+            d->request.outcome = REQUEST_REFUSED;
             text_copy(d->request.answer, sizeof(d->request.answer), refusal);
             d->put_request = true;
             return true;

@@ -149,6 +149,9 @@ static void say_result(const Notifier *c, Notification *notification)
         accepted += q->deliveries[i].state == DELIVERY_RESOLVED;
     }
     Text t = text_begin(q->answer, sizeof(q->answer));
+    q->outcome = q->n_deliveries == 0              ? REQUEST_REFUSED
+                 : accepted < (int)q->n_deliveries ? REQUEST_FAILED
+                                                   : REQUEST_DONE;
     if (q->n_deliveries > 0) {
         text_add_int(&t, accepted);
         text_add(&t, " of ");

@@ -115,6 +115,7 @@ static void check_records(const Cluster *c, const Decision *d)
             request = c->requests[i].stamp.mod;
     assert(!d->put_incident || d->incident_revision == incident);
     assert(!(d->put_request || d->remove_request) || d->request_revision == request);
+    assert(!d->put_request || (d->request.outcome == REQUEST_OPEN) == !d->request.answer[0]);
     for (int i = 0; i < d->n_cordons; i++)
         for (int k = 0; k < c->limits.nodes; k++)
             assert(!c->nodes[k].used || !text_equal(c->nodes[k].record.name, d->cordons[i].node) ||

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checkpoint.c - `sdctl job checkpoint`: asks rank 0 to save after its present step, and waits
  * until something newer than the request is committed. */
+#include "cluster/request.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
@@ -17,6 +18,7 @@ typedef struct CheckpointAsk {
     char last_uri[RECORD_URI_MAX + 1];
     CheckpointCommit commit;
     char answer[RECORD_TEXT_MAX + 1];
+    bool is_refused;
 } CheckpointAsk;
 
 static int judge(CheckpointAsk *ask)
@@ -31,13 +33,12 @@ static int judge(CheckpointAsk *ask)
     }
     for (size_t i = 0; i < ask->model->n_requests; i++) {
         const RequestRecord *q = &ask->model->requests[i];
-        if (strcmp(q->id, ask->request.id) == 0)
-            (void)snprintf(ask->answer, sizeof(ask->answer), "%s", q->answer);
+        if (strcmp(q->id, ask->request.id) != 0)
+            continue;
+        (void)snprintf(ask->answer, sizeof(ask->answer), "%s", q->answer);
+        ask->is_refused = request_outcome(q) == REQUEST_REFUSED;
     }
-    bool refused =
-        strncmp(ask->answer, "refused", 7) == 0 ||
-        strcmp(ask->answer, "the job is not training now") == 0; /* nodes of 1.4 and before */
-    return refused || model_has_ended(job) ? REFUSED : 0;
+    return ask->is_refused || model_has_ended(job) ? REFUSED : 0;
 }
 
 static int on_checkpoint_event(const EtcdEvent *event, void *userdata)

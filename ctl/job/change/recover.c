@@ -3,6 +3,7 @@
  * lost, or whose checkpoints it does not believe: from the manifest that is named, else from the newest
  * own one that its folder holds. */
 #include "base/json/json.h"
+#include "cluster/request.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
@@ -100,7 +101,7 @@ int job_recover(const Arguments *a)
     if (r == -ETIMEDOUT)
         (void)error_set(&err, r, "job %s: no leader has answered within %g s", a->operand,
                         timeout_sec);
-    else if (r == 0 && strncmp(request.answer, "refused", 7) == 0)
+    else if (r == 0 && request_outcome(&request) == REQUEST_REFUSED)
         r = error_set(&err, -EBUSY, "job %s: %s", a->operand, request.answer);
     if (r < 0)
         return ctl_fail(&err, r);
