@@ -3,6 +3,7 @@
  * say their own, and latents that are not spread about 1. */
 #include "data/dataset-shape.h"
 
+#include "base/json/json.h"
 #include "data/test/testing-loader.h"
 
 #include <errno.h>
@@ -152,6 +153,79 @@ static void latents_are_spread_about_1(_unused_ void **state)
     }
 }
 
+/* ---- the empty caption, and what the data are called ---- */
+
+static int read_empty(const Fixture *f, int n_dims, const uint64_t *dims, DatasetShape *shape,
+                      Error *err)
+{
+    static const uint16_t zeros[2 * 5 * 7];
+    MdsArray array = {.number = MDS_FLOAT16,
+                      .n_dims = n_dims,
+                      .values = zeros,
+                      .n_bytes = sizeof(uint16_t)};
+    char path[PATH_MAX], *bytes;
+    size_t n;
+    float *values = NULL;
+    Hash hash;
+    for (int i = 0; i < n_dims; i++) {
+        array.dims[i] = dims[i];
+        array.n_bytes *= dims[i];
+    }
+    assert_int_equal(npy_format(&array, &bytes, &n), 0);
+    assert_good(file_write(scratch_path(&f->scratch, "other.npy", path), bytes, n, 0, err), *err);
+    free(bytes);
+    int r = dataset_read_empty_text(path, NULL, shape, &values, &hash, err);
+    free(values);
+    return r;
+}
+
+/* Tokens x dim, or a batch of one. */
+static void an_empty_caption_may_be_a_batch_of_one(_unused_ void **state)
+{
+    static const struct {
+        int n_dims;
+        uint64_t dims[4];
+        bool good;
+    } cases[] = {{2, {5, 7}, true},     {3, {1, 5, 7}, true}, {2, {1, 7}, true},
+                 {3, {2, 5, 7}, false}, {1, {35}, false},     {4, {1, 1, 5, 7}, false}};
+    Fixture f;
+    fixture_make(&f, &plain);
+    for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
+        DatasetShape shape = {0};
+        Error err = ERROR_INIT;
+        int r = read_empty(&f, cases[i].n_dims, cases[i].dims, &shape, &err);
+        if (r != (cases[i].good ? 0 : -EINVAL))
+            fail_msg("case %zu: %d, %s", i, r, err.text);
+        if (!cases[i].good) {
+            assert_names(err, "is not an array of tokens x dim");
+            continue;
+        }
+        assert_int_equal(shape.text_tokens, cases[i].dims[cases[i].n_dims - 2]);
+        assert_int_equal(shape.text_dim, cases[i].dims[cases[i].n_dims - 1]);
+    }
+    scratch_remove(&f.scratch);
+}
+
+/* In the words in which two jobs' data are compared. */
+static void a_datasets_terms_name_its_streams(_unused_ void **state)
+{
+    Fixture f;
+    fixture_make(&f, &plain);
+    Dataset *dataset = open_dataset(&f);
+    _cleanup_free_ char *text = dataset_digest_terms(dataset);
+    _cleanup_json_ json_t *terms = json_loads(text, 0, NULL);
+    const json_t *streams = json_object_get(json_object_get(terms, "data"), "streams");
+    assert_int_equal(json_object_size(terms), 1);
+    assert_int_equal(json_array_size(streams), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_array_get(streams, 0), "samples")),
+                     500);
+    assert_string_not_equal(json_string_value(json_object_get(json_array_get(streams, 0), "index")),
+                            json_string_value(
+                                json_object_get(json_array_get(streams, 0), "index_json")));
+    dataset_free(dataset);
+    scratch_remove(&f.scratch);
+}
+
 /* A thread is made with all signals blocked; the caller's stay as they are. */
 static void the_callers_signals_stay_as_they_are(_unused_ void **state)
 {
@@ -176,6 +250,8 @@ int main(void)
         cmocka_unit_test(raw_latents_are_square),
         cmocka_unit_test(each_array_has_the_shape_of_the_first),
         cmocka_unit_test(latents_are_spread_about_1),
+        cmocka_unit_test(an_empty_caption_may_be_a_batch_of_one),
+        cmocka_unit_test(a_datasets_terms_name_its_streams),
         cmocka_unit_test(the_callers_signals_stay_as_they_are),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

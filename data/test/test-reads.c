@@ -81,6 +81,32 @@ static void wait_for_ranges(int n_ranges)
     }
 }
 
+/* ---- waits ---- */
+
+static atomic_int n_waits;
+
+/* A wait for events that have been counted, until a time; never a look again and again. */
+void __wrap_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec);
+void __real_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec);
+void __wrap_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec)
+{
+    assert_true(seen <= event_count_read(events));
+    assert_true(until_usec == 0 || until_usec >= USEC_PER_SEC);
+    atomic_fetch_add(&n_waits, 1);
+    __real_event_count_wait(events, seen, until_usec);
+}
+
+static void wait_for_waits(int n)
+{
+    static const struct timespec pause = {0, 1000000};
+    const uint64_t until = clock_monotonic_usec() + WAIT_SEC * USEC_PER_SEC;
+    while (atomic_load(&n_waits) < n) {
+        if (clock_monotonic_usec() > until)
+            fail_msg("%d waits, not %d", atomic_load(&n_waits), n);
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
 static Loader *load(const Fixture *f, Dataset *dataset, int64_t step)
 {
     Error err = ERROR_INIT;
@@ -161,12 +187,51 @@ static void what_is_asked_for_begins_at_once(_unused_ void **state)
         step++;
     const int before = atomic_load(&far->reads);
     far_fault("shard.0000", INT32_MAX, 0, FAR_HELD);
+    atomic_store(&n_waits, 0);
     Loader *loader = load(&f, dataset, step);
     wait_for_reads(before + 1 + AHEAD, AHEAD);
     assert_int_equal(atomic_load(&far->reads), before + 1 + AHEAD);
+    wait_for_waits(1); /* it sleeps until something comes */
     atomic_store(&far->released, true);
     get(loader, step);
     loader_free(loader);
+    end(&f, dataset);
+}
+
+typedef struct Reader {
+    Dataset *dataset;
+    float *latents, *text;
+    int r;
+} Reader;
+
+static void *read_one(void *userdata)
+{
+    Reader *reader = userdata;
+    Error err = ERROR_INIT;
+    reader->r = dataset_read(reader->dataset, (OrderSample){.sample = 0}, reader->latents,
+                             reader->text, NULL, &err);
+    return NULL;
+}
+
+/* It sleeps while its read is under way. */
+static void a_single_read_waits(_unused_ void **state)
+{
+    Fixture f;
+    char uri[PATH_MAX + 8];
+    begin(&f, true, uri);
+    Dataset *dataset = open_dataset(&f);
+    float latents[4 * 6 * 3], text[5 * 7];
+    Reader reader = {.dataset = dataset, .latents = latents, .text = text};
+    pthread_t thread;
+    far_fault("shard.0000", INT32_MAX, 0, FAR_HELD);
+    atomic_store(&n_waits, 0);
+    assert_int_equal(pthread_create(&thread, NULL, read_one, &reader), 0);
+    wait_for_waits(1);
+    assert_int_equal(atomic_load(&far->under_way), 1);
+    atomic_store(&far->released, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(reader.r, 0);
+    assert_sample(&f, dataset, (OrderSample){.sample = 0}, latents, text);
     end(&f, dataset);
 }
 
@@ -281,6 +346,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_go_on_while_the_ring_is_full),
         cmocka_unit_test(what_is_asked_for_begins_at_once),
+        cmocka_unit_test(a_single_read_waits),
         cmocka_unit_test(what_is_under_way_ends_with_the_loader),
         cmocka_unit_test(shards_are_expected_as_far_as_they_find_room),
         cmocka_unit_test(streams_share_the_cache),
