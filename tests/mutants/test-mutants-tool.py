@@ -36,6 +36,10 @@ int main(void)
         setsid();
         execlp("sleep", "sleep", "4711", (char *)0);
     }
+#ifdef STRICT
+    if (count_to(100) != 1000)
+        return 1;
+#endif
     return count_to(4) == 10 ? 0 : 1;
 }
 """
@@ -156,6 +160,15 @@ class Tool(unittest.TestCase):
         (self.tree / "tests/mutants/equal.txt").write_text(mark)
         _, out, _ = self.mutants("--operators", "part/count.c", "--limit", "2", "--sample", "2")
         self.assertIn("2 changes by operators (seed 1), 1 marked as equal", out)
+
+    def test_survivors_are_tried_in_a_build_that_sees_more(self):
+        strict = self.tree / "strict"
+        subprocess.run(["cmake", "-G", "Ninja", "-DCMAKE_C_FLAGS=-DSTRICT", "-S", self.tree, "-B", strict], stdout=subprocess.DEVNULL, check=True)
+        (self.tree / "tests/mutants/equal.txt").unlink(missing_ok=True)
+        _, out, _ = self.mutants("--operators", "part/count.c", "--limit", "2", "--sanitized", strict)
+        self.assertIn("sanitized: 1 of 2 survivors caught", out)
+        listed = json.loads((self.tree / "build/mutants/operators.json").read_text())
+        self.assertEqual([entry["now"] for entry in listed if entry["state"] == "survives"], ["if (sum >= 1000)"])
 
     def test_an_order_that_changes_nothing(self):
         code = "int f(void)\n{\n    g(calloc(n, 8));\n    h = strcmp(a, b) == 0;\n    return strcmp(c, d);\n}\n"
