@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planted bugs: how one is written (read), and how it is built and run (Build, try_bug).
+"""Planted bugs: how one is written (read), where it fits (locate), and how it is built and run (Build, try_bug).
 
 Nothing is built again but what a bug touches: its file is compiled with the command that the build folder has for it, and
 the test is linked with its own command, the bug's object standing before the libraries, so that theirs is never taken.
@@ -20,7 +20,8 @@ import time
 SCHEDULES_MAX = 400  # of 8 nodes, where the seed that is kept finds its bug no more
 SEARCH_SEC = 900
 KEEPER = pathlib.Path(__file__).with_name("mutants_keeper.py")
-KEYS = ("why", "file", "test", "programs", "seed", "invariant", "open")
+KEYS = ("why", "function", "file", "test", "programs", "seed", "invariant", "open")
+FUNCTION = re.compile(r"^(?![\s#/{}*])[^\n;={}()]*?\b(?P<name>\w+)\((?:[^;{}]|\n)*?\)\s*\{", re.M)
 
 
 class BadBug(Exception):
@@ -31,7 +32,7 @@ class BadBug(Exception):
 class Bug:
     part: str
     name: str
-    file: str  # below the root
+    file: str  # below the root; empty: where the function is that holds the old texts
     tests: list  # commands: a program of bin/, its device behind @, its arguments
     changes: list  # [(old, new)]
     why: str = ""
@@ -39,7 +40,10 @@ class Bug:
     seed: str = ""  # of the simulator
     invariants: list = dataclasses.field(default_factory=list)  # any: which may name it
     open: str = ""  # what is missing that would catch it
-    path: object = None  # where it is written
+    path: object = None  # the file that has it
+    function: str = ""
+    begin: int = 0  # of the function in its file
+    end: int = 0
     strict: bool = False  # what a compiler warns of is no bug
 
     def title(self):
@@ -47,37 +51,96 @@ class Bug:
 
 
 CHANGE = re.compile(r"^<<<\n(.*?)^===\n(.*?)^>>>\n", re.M | re.S)
+ENTRY = re.compile(r"bug: (?P<name>\S+)\n(?P<head>(?:(?!<<<$|bug: )[^\n]*\n)*)(?P<changes>(?:<<<\n.*?^===\n.*?^>>>\n)+)\n*", re.M | re.S)
 
 
-def parse(path):
-    """A Bug from its file: lines "key: value", then changes, each "<<< old === new >>>"."""
-    text, title = path.read_text(encoding="utf-8"), f"{path.parent.name}/{path.name}"
-    head, _, _ = text.partition("<<<\n")
+def parse(path, entry):
+    """A Bug: "bug: NAME", lines "key: value", then changes, each "<<< old === new >>>"."""
+    title = f"{path.stem}/{entry['name']}"
     fields = {key: [] for key in KEYS}
-    for line in head.splitlines():
+    for line in entry["head"].splitlines():
         key, colon, value = line.partition(":")
         if not colon or key not in fields:
             raise BadBug(f"{title}: no field of a planted bug: {line!r}")
         fields[key].append(value.strip())
-    changes = CHANGE.findall(text[len(head):])
-    if not changes or CHANGE.sub("", text[len(head):]).strip():
-        raise BadBug(f"{title}: its changes are not written as <<<, ===, >>>, each on a line of its own")
-    for key in ("why", "file", "test"):
+    for key in ("why", "test"):
         if not fields[key] or (key != "test" and len(fields[key]) != 1):
             raise BadBug(f"{title}: one field {key!r} is needed")
-    if not fields["file"][0].endswith(".c"):
-        raise BadBug(f"{title}: {fields['file'][0]} is no C source")
+    if len(fields["function"]) + len(fields["file"]) != 1:
+        raise BadBug(f"{title}: one field 'function', or 'file' for what is in no function, is needed")
+    if fields["file"] and not fields["file"][0].endswith(".c"):
+        raise BadBug(f"{title}: {fields['file'][0]} is not a C source")
     if ("sim" in fields["test"]) != bool(fields["seed"] and fields["invariant"]):
         raise BadBug(f"{title}: the simulator's bugs, and no others, have a seed and an invariant")
-    return Bug(path.parent.name, path.name, fields["file"][0], fields["test"], changes, fields["why"][0],
+    return Bug(path.stem, entry["name"], "".join(fields["file"]), fields["test"], CHANGE.findall(entry["changes"]), fields["why"][0],
                " ".join(fields["programs"]).split(), "".join(fields["seed"]), re.findall(r"[\w-]+", " ".join(fields["invariant"])),
-               "".join(fields["open"]), path)
+               "".join(fields["open"]), path, function="".join(fields["function"]))
+
+
+def entries(path):
+    text, at = path.read_text(encoding="utf-8"), 0
+    while at < len(text):
+        entry = ENTRY.match(text, at)
+        if not entry:
+            line = text.count("\n", 0, at) + 1
+            raise BadBug(f"{path.name}:{line}: no planted bug: 'bug: NAME', its fields, then <<<, ===, >>>, each on a line of its own")
+        yield entry
+        at = entry.end()
 
 
 def read(folder):
-    """All planted bugs of a folder, sorted: FOLDER/PART/NAME."""
-    paths = [path for path in folder.glob("*/*") if path.is_file() and not path.name.startswith(".")]
-    return [parse(path) for path in sorted(paths)]
+    """All planted bugs of a folder, sorted: those of PART lie in FOLDER/PART.bugs."""
+    bugs = [parse(path, entry) for path in sorted(folder.glob("*.bugs")) for entry in entries(path)]
+    names = [bug.title() for bug in bugs]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise BadBug(f"{twice[0]}: there are two of that name")
+    return sorted(bugs, key=Bug.title)
+
+
+def keep_seed(bug, seed):
+    """Writes another seed into the bug's entry."""
+    text = bug.path.read_text(encoding="utf-8")
+    begin = text.index(f"bug: {bug.name}\n")
+    at = text.index(f"\nseed: {bug.seed}\n", begin)
+    bug.path.write_text(text[:at] + f"\nseed: {seed}\n" + text[at + len(f"\nseed: {bug.seed}\n"):], encoding="utf-8")
+
+
+class Functions:
+    """The functions of a tree's C sources that are no tests': {name: [(file, begin, end)]}."""
+
+    def __init__(self, root):
+        self.text, self.of = {}, {}
+        for path in sorted(root.rglob("*.c")):
+            parts = path.relative_to(root).parts
+            if any(part == "test" or part.startswith(("build", ".")) for part in parts[:-1]) or parts[0] == "tests":
+                continue
+            name = "/".join(parts)
+            self.text[name] = path.read_text(encoding="utf-8")
+            for match in FUNCTION.finditer(self.text[name]):
+                # A body on one line ends there; any other with a brace in the first column.
+                line = self.text[name].find("\n", match.end())
+                end = line if self.text[name][match.end():line].rstrip().endswith("}") else self.text[name].find("\n}\n", match.end()) + 2
+                self.of.setdefault(match["name"], []).append((name, match.start(), end))
+
+    def find(self, bug):
+        """The only place where a function of that name has all old texts once."""
+        found = [place for place in self.of.get(bug.function, [])
+                 if all(self.text[place[0]].count(old, place[1], place[2] + 1) == 1 for old, _ in bug.changes)]
+        if len(found) != 1:
+            files = ", ".join(place[0] for place in found or self.of.get(bug.function, [])) or "no file"
+            raise BadBug(f"{bug.title()}: {len(found)} functions {bug.function}() have its old text once (in {files}):\n{bug.changes[0][0]}")
+        return found[0]
+
+
+def locate(bugs, root):
+    """Gives each bug that names a function its file; all must fit, whichever are tried."""
+    functions = Functions(root)
+    for bug in bugs:
+        if bug.function:
+            bug.file, bug.begin, bug.end = functions.find(bug)
+        else:
+            apply(bug, root)
 
 
 def apply(bug, root):
@@ -86,11 +149,12 @@ def apply(bug, root):
     if not path.is_file():
         raise BadBug(f"{bug.title()}: there is no {bug.file}")
     text = path.read_text(encoding="utf-8")
+    before, text, behind = (text[:bug.begin], text[bug.begin:bug.end + 1], text[bug.end + 1:]) if bug.function else ("", text, "")
     for old, new in bug.changes:
         if text.count(old) != 1:
             raise BadBug(f"{bug.title()}: its old text stands {text.count(old)} times in {bug.file}:\n{old}")
         text = text.replace(old, new)
-    return text
+    return before + text + behind
 
 
 # ---- building ----

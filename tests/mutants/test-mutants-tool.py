@@ -53,8 +53,8 @@ target_link_libraries(test-count PRIVATE count)
 """
 
 
-def bug(old, new, file="part/count.c", extra=""):
-    return f"why: It is wrong.\nfile: {file}\ntest: test-count\n{extra}<<<\n{old}\n===\n{new}\n>>>\n"
+def bug(old, new, where="function: count_to", extra=""):
+    return f"why: It is wrong.\n{where}\ntest: test-count\n{extra}<<<\n{old}\n===\n{new}\n>>>\n"
 
 
 class Tool(unittest.TestCase):
@@ -68,16 +68,13 @@ class Tool(unittest.TestCase):
         (cls.tree / "part/count.h").write_text("#pragma once\nint count_to(int n);\n")
         (cls.tree / "part/test-count.c").write_text(TEST)
         (cls.tree / "CMakeLists.txt").write_text(CMAKE)
-        (cls.tree / "tests/mutants/part").mkdir(parents=True)
+        (cls.tree / "tests/mutants").mkdir(parents=True)
         (cls.tree / "tests/mutants/tests.txt").write_text("part: test-count\n")
         subprocess.run(["cmake", "-G", "Ninja", "-S", cls.tree, "-B", cls.tree / "build"], stdout=subprocess.DEVNULL, check=True)
 
     def mutants(self, *words, **bugs):
         """(status, output, {name: result}) of the tool with these planted bugs."""
-        for path in (self.tree / "tests/mutants/part").iterdir():
-            path.unlink()
-        for name, text in bugs.items():
-            (self.tree / "tests/mutants/part" / name).write_text(text)
+        (self.tree / "tests/mutants/part.bugs").write_text("\n".join(f"bug: {name}\n{text}" for name, text in bugs.items()))
         results = self.tree / "build/mutants/results.json"
         results.unlink(missing_ok=True)
         done = subprocess.run([sys.executable, ROOT / "ops/mutants", "--source", self.tree, "--build", self.tree / "build", *words],
@@ -126,15 +123,32 @@ class Tool(unittest.TestCase):
         self.assertIn("does not compile", results["broken"]["text"])
 
     def test_does_not_fit(self):
-        for text, says in ((bug("        sum -= i;", ""), "part/odd: its old text stands 0 times in part/count.c"),
-                           (bug("    int", ""), "part/odd: its old text stands 0 times"),
-                           (bug("        sum += i;", "", "part/other.c"), "part/odd: there is no part/other.c"),
-                           (bug("        sum += i;", "", "part/count.h"), "is no C source"),
+        for text, says in ((bug("        sum -= i;", ""), "part/odd: 0 functions count_to() have its old text once (in part/count.c)"),
+                           (bug("    int", ""), "part/odd: 0 functions count_to() have its old text once"),
+                           (bug("        sum += i;", "", "function: count_from"), "part/odd: 0 functions count_from() have its old text once (in no file)"),
+                           (bug("        sum += i;", "", "file: part/other.c"), "part/odd: there is no part/other.c"),
+                           (bug("        sum -= i;", "", "file: part/count.c"), "part/odd: its old text stands 0 times in part/count.c"),
+                           (bug("        sum += i;", "", "file: part/count.h"), "is not a C source"),
+                           (bug("        sum += i;", "", "function: count_to\nfile: part/count.c"), "one field 'function', or 'file' for what is in no function"),
                            (bug("        sum += i;", "", extra="color: red\n"), "no field of a planted bug: 'color: red'"),
-                           ("why: It is wrong.\nfile: part/count.c\n<<<\n        sum += i;\n===\n>>>\n", "one field 'test' is needed")):
+                           (bug("        sum += i;", "") + "bug: odd\n" + bug("        sum += i;", ""), "part/odd: there are two of that name"),
+                           (bug("        sum += i;", "") + "stray\n", "part.bugs:10: no planted bug: 'bug: NAME'"),
+                           ("why: It is wrong.\nfunction: count_to\n<<<\n        sum += i;\n===\n>>>\n", "one field 'test' is needed")):
             status, out, _ = self.mutants("--all", odd=text)
             self.assertEqual(status, 1, out)
             self.assertIn(says, out)
+
+    def test_a_function_is_followed(self):
+        """It may move to another file; another of its name elsewhere, without the text, is not meant."""
+        other = self.tree / "part/other.c"
+        self.addCleanup(lambda: (other.unlink(), (self.tree / "part/count.c").write_text(COUNT)))
+        other.write_text("static int count_to(int n)\n{\n    return n;\n}\n")
+        _, out, _ = self.mutants("--list", here=bug("        sum += i;", ""))
+        self.assertIn("part/here", out)
+        (self.tree / "part/count.c").write_text("int x;\n")
+        other.write_text(COUNT)
+        _, out, _ = self.mutants("--list", here=bug("        sum += i;", ""))
+        self.assertIn("part/here", out)
 
     def test_a_test_that_fails_without_a_bug(self):
         status, out, _ = self.mutants("--all", other=bug("        sum += i;", "", extra="test: test-count\n").replace("test: test-count\ntest", "test: false\ntest"))
