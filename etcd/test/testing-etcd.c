@@ -13,10 +13,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 
 enum {
     MEMBERS_MAX = 5,
@@ -42,6 +45,7 @@ struct TestingEtcd {
     size_t n_members;
     TestingEtcdFlags flags;
     char *folder, *endpoints, *ca, *cert, *key;
+    int lock; /* of folder */
     Member members[MEMBERS_MAX];
 };
 
@@ -459,6 +463,17 @@ static void stop_all(void)
         (void)testing_etcd_stop(instances);
 }
 
+enum { FRESH_SEC = 60 };
+
+/* Whoever made it holds its lock, in whatever PID namespace; a folder that was just made may not be locked yet. */
+static bool is_left_over(const char *folder)
+{
+    struct stat st;
+    _cleanup_fd_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return fd >= 0 && fstat(fd, &st) == 0 && st.st_mtime + FRESH_SEC < time(NULL) &&
+           flock(fd, LOCK_EX | LOCK_NB) == 0;
+}
+
 /* Folders of test programs that were killed. */
 static void leftovers_remove(void)
 {
@@ -473,7 +488,8 @@ static void leftovers_remove(void)
         if (pid <= 0 || kill(pid, 0) == 0 || errno != ESRCH)
             continue;
         _cleanup_free_ char *path = text("/tmp/%s", entry->d_name);
-        (void)folder_remove(path, NULL); /* best effort; another test may do the same now */
+        if (is_left_over(path))
+            (void)folder_remove(path, NULL); /* best effort; another test may do the same now */
     }
     if (folder)
         (void)closedir(folder);
@@ -495,6 +511,9 @@ TestingEtcd *testing_etcd_start(size_t n_members, TestingEtcdFlags flags)
     etcd->flags = flags;
     etcd->folder = text("/tmp/sdtrain-etcd-%d-XXXXXX", getpid());
     if (!mkdtemp(etcd->folder))
+        give_up(NULL, "%s: %s", etcd->folder, strerror(errno));
+    etcd->lock = open(etcd->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (etcd->lock < 0 || flock(etcd->lock, LOCK_EX) < 0)
         give_up(NULL, "%s: %s", etcd->folder, strerror(errno));
     if (flags & TESTING_ETCD_TLS) {
         certificates_make(etcd);
@@ -549,6 +568,7 @@ TestingEtcd *testing_etcd_stop(TestingEtcd *etcd)
         free(etcd->members[i].log);
     }
     (void)folder_remove(etcd->folder, NULL); /* a folder in /tmp left behind harms nobody */
+    etcd->lock = fd_close(etcd->lock);
     free(etcd->folder);
     free(etcd->endpoints);
     free(etcd->ca);
