@@ -3,6 +3,7 @@
 #include "ctl/model-json.h"
 
 #include "base/clock.h"
+#include "base/json/json-build.h"
 #include "cluster/cost.h"
 #include "ctl/model.h"
 #include "protocol/channel.h"
@@ -73,12 +74,20 @@ json_t *model_incident_json(const IncidentRecord *i)
                   "decide_s", real_or_null(i->decide_sec), "stop_s", real_or_null(i->stop_sec),
                   "start_s", real_or_null(i->start_sec), "restore_s", real_or_null(i->restore_sec),
                   "replay_s", real_or_null(i->replay_sec));
-    return json_pack("{s:s, s:f, s:s, s:s, s:i, s:s, s:I, s:I, s:I, s:b, s:o, s:o}", "id", i->id,
-                     "at", (double)i->at_usec * 1e-6, "cause", i->cause, "node", i->node, "rank",
-                     i->rank, "evidence", i->evidence, "generation", (json_int_t)i->generation,
-                     "step", (json_int_t)i->step, "lost_steps", (json_int_t)i->lost_steps,
-                     "resolved", i->state == INCIDENT_RESOLVED, "first_step_at",
-                     time_or_null(i->first_step_usec), "phases", phases);
+    JsonBuild b = json_build();
+    json_add_text(&b, "id", i->id);
+    json_add_real(&b, "at", (double)i->at_usec * 1e-6);
+    json_add_text(&b, "cause", i->cause);
+    json_add_text(&b, "node", i->node);
+    json_add_int(&b, "rank", i->rank);
+    json_add_text(&b, "evidence", i->evidence);
+    json_add_int(&b, "generation", i->generation);
+    json_add_int(&b, "step", i->step);
+    json_add_int(&b, "lost_steps", i->lost_steps);
+    json_add_bool(&b, "resolved", i->state == INCIDENT_RESOLVED);
+    json_add(&b, "first_step_at", time_or_null(i->first_step_usec));
+    json_add(&b, "phases", phases);
+    return json_build_end(&b);
 }
 
 static json_t *incidents_json(const Model *m, const ModelJob *job)
@@ -157,20 +166,29 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
                                       job->desired.priority, "since",
                                       time_or_null(job->has_phase ? job->phase.since_usec : 0))
                           : json_null();
-    return json_pack(
-        "{s:o, s:o, s:s, s:s, s:s, s:I, s:o, s:I, s:I, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:o, "
-        "s:o, s:o, s:o, s:o, s:b}",
-        "queue", queue, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0),
-        "job", job->name, "phase", job_phase_name(model_phase(job)), "reason",
-        model_reason(job, reason), "generation",
-        (json_int_t)(job->has_world ? job->world.generation : 0), "world", world_json(job), "step",
-        (json_int_t)step, "steps", (json_int_t)steps, "loss",
-        job->has_progress ? real_or_null(job->progress.loss) : json_null(), "samples_seen",
-        (json_int_t)(spec ? step * spec->train.global_batch : 0), "samples_per_s",
-        running ? real_or_null(job->progress.samples_per_sec) : json_null(), "eta_s",
-        running ? real_or_null((double)(steps - step) * step_sec) : json_null(), "checkpoint",
-        checkpoint_json(job), "incidents", incidents_json(m, job), "goodput",
-        real_or_null(model_goodput(job)), "store", store_json(job), "next_try_at",
-        time_or_null(model_next_try_usec(job)), "metrics_lost", metrics_lost_json(job), "diverging",
-        diverging_json(job), "cost", cost_json(job), "job_file_lost", model_has_lost_spec(job));
+    JsonBuild b = json_build();
+    json_add(&b, "queue", queue);
+    json_add(&b, "submitted_at", time_or_null(job->has_spec ? job->spec.submitted_usec : 0));
+    json_add_text(&b, "job", job->name);
+    json_add_text(&b, "phase", job_phase_name(model_phase(job)));
+    json_add_text(&b, "reason", model_reason(job, reason));
+    json_add_int(&b, "generation", job->has_world ? job->world.generation : 0);
+    json_add(&b, "world", world_json(job));
+    json_add_int(&b, "step", step);
+    json_add_int(&b, "steps", steps);
+    json_add(&b, "loss", job->has_progress ? real_or_null(job->progress.loss) : json_null());
+    json_add_int(&b, "samples_seen", spec ? step * spec->train.global_batch : 0);
+    json_add(&b, "samples_per_s",
+             running ? real_or_null(job->progress.samples_per_sec) : json_null());
+    json_add(&b, "eta_s", running ? real_or_null((double)(steps - step) * step_sec) : json_null());
+    json_add(&b, "checkpoint", checkpoint_json(job));
+    json_add(&b, "incidents", incidents_json(m, job));
+    json_add(&b, "goodput", real_or_null(model_goodput(job)));
+    json_add(&b, "store", store_json(job));
+    json_add(&b, "next_try_at", time_or_null(model_next_try_usec(job)));
+    json_add(&b, "metrics_lost", metrics_lost_json(job));
+    json_add(&b, "diverging", diverging_json(job));
+    json_add(&b, "cost", cost_json(job));
+    json_add_bool(&b, "job_file_lost", model_has_lost_spec(job));
+    return json_build_end(&b);
 }

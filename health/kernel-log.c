@@ -2,6 +2,7 @@
 /* kernel-log.c - see kernel-log.h. */
 #include "health/kernel-log.h"
 
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 
 #include <stdio.h>
@@ -255,11 +256,18 @@ static const char *const *word_names(void)
 
 static json_t *pack_event(const KernelEvent *e)
 {
-    return json_pack("{si,sb,ss,ss,ss,ss,sI,sI,sI,si}", "code", e->xid.code, "switch",
-                     e->xid.kind == XID_SWITCH, "kind", kind_names[e->xid.kind], "word",
-                     xid_word_name(e->xid.word), "pci", e->xid.pci, "text", e->xid.text, "first",
-                     (json_int_t)e->first_seq, "last", (json_int_t)e->last_seq, "at_usec",
-                     (json_int_t)e->at_usec, "count", e->count);
+    JsonBuild b = json_build();
+    json_add_int(&b, "code", e->xid.code);
+    json_add_bool(&b, "switch", e->xid.kind == XID_SWITCH);
+    json_add_text(&b, "kind", kind_names[e->xid.kind]);
+    json_add_text(&b, "word", xid_word_name(e->xid.word));
+    json_add_text(&b, "pci", e->xid.pci);
+    json_add_text(&b, "text", e->xid.text);
+    json_add_int(&b, "first", (int64_t)e->first_seq);
+    json_add_int(&b, "last", (int64_t)e->last_seq);
+    json_add_int(&b, "at_usec", (int64_t)e->at_usec);
+    json_add_int(&b, "count", e->count);
+    return json_build_end(&b);
 }
 
 int kernel_log_format(const KernelLog *log, char **ret)

@@ -2,6 +2,7 @@
 /* probe.c - see probe.h. */
 #include "health/probe.h"
 
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 
 #include <stdio.h>
@@ -133,13 +134,21 @@ int probe_result_parse(const char *text, size_t n_bytes, ProbeResult *ret, Error
 
 int probe_context_format(const ProbeContext *c, char **ret)
 {
-    _cleanup_json_ json_t *root =
-        json_pack("{ss,ss,ss,ss,ss,ss,sI,sI,sI,sI,sI,sI,ss}", "run_dir", c->run_dir, "log_dir",
-                  c->log_dir, "nvml", c->nvml, "sysfs", c->sysfs, "proc", c->proc, "boot_id",
-                  c->boot_id, "disk_min_bytes", (json_int_t)c->disk_min_bytes, "gpus",
-                  (json_int_t)c->gpus, "rdma_devices", (json_int_t)c->rdma_devices, "slots",
-                  (json_int_t)c->n_slots, "busy_slots", (json_int_t)c->busy_slots, "probe_sec",
-                  (json_int_t)c->probe_sec, "spot_endpoint", c->spot_endpoint);
+    JsonBuild b = json_build();
+    json_add_text(&b, "run_dir", c->run_dir);
+    json_add_text(&b, "log_dir", c->log_dir);
+    json_add_text(&b, "nvml", c->nvml);
+    json_add_text(&b, "sysfs", c->sysfs);
+    json_add_text(&b, "proc", c->proc);
+    json_add_text(&b, "boot_id", c->boot_id);
+    json_add_int(&b, "disk_min_bytes", c->disk_min_bytes);
+    json_add_int(&b, "gpus", c->gpus);
+    json_add_int(&b, "rdma_devices", c->rdma_devices);
+    json_add_int(&b, "slots", c->n_slots);
+    json_add_int(&b, "busy_slots", (int64_t)c->busy_slots);
+    json_add_int(&b, "probe_sec", c->probe_sec);
+    json_add_text(&b, "spot_endpoint", c->spot_endpoint);
+    _cleanup_json_ json_t *root = json_build_end(&b);
     if (!root || (c->state && json_object_set(root, "state", c->state) < 0))
         return -EINVAL;
     *ret = json_dumps(root, JSON_COMPACT);

@@ -3,6 +3,7 @@
 #include "protocol/job.h"
 
 #include "base/file.h"
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 
@@ -320,6 +321,36 @@ static void check_across(JsonReader *root, const Job *job)
     check_device(root, job);
 }
 
+static json_t *train_json(const Job *job)
+{
+    JsonBuild b = json_build();
+    json_add_int(&b, "global_batch", job->train.global_batch);
+    json_add_int(&b, "grain", job->train.grain);
+    json_add_int(&b, "seed", (int64_t)job->train.seed);
+    json_add_int(&b, "precision", (int)job->train.precision);
+    json_add_int(&b, "reduction", (int)job->train.reduction);
+    json_add_int(&b, "prediction", (int)job->train.prediction);
+    json_add_real(&b, "caption_drop", job->train.caption_drop);
+    json_add(&b, "noise",
+             json_pack("{s:f, s:f, s:i}", "start", job->train.noise_schedule.beta_start, "end",
+                       job->train.noise_schedule.beta_end, "steps",
+                       job->train.noise_schedule.steps));
+    return json_build_end(&b);
+}
+
+static json_t *optimizer_json(const Job *job)
+{
+    JsonBuild b = json_build();
+    json_add_real(&b, "lr", job->train.optimizer.lr);
+    json_add_real(&b, "beta1", job->train.optimizer.beta1);
+    json_add_real(&b, "beta2", job->train.optimizer.beta2);
+    json_add_real(&b, "eps", job->train.optimizer.eps);
+    json_add_real(&b, "weight_decay", job->train.optimizer.weight_decay);
+    json_add_int(&b, "warmup", job->train.optimizer.warmup_steps);
+    json_add_real(&b, "clip", job->train.optimizer.clip_norm);
+    return json_build_end(&b);
+}
+
 /* Everything that may change a bit, defaults filled in, as canonical text. */
 static json_t *identity_json(const Job *job, const char *latents, const char *text)
 {
@@ -328,29 +359,20 @@ static json_t *identity_json(const Job *job, const char *latents, const char *te
         json_array_append_new(streams,
                               json_pack("{s:f}", "proportion", job->data.streams[i].proportion));
 
-    return json_pack("{s:{s:i, s:b}, s:{s:O, s:s, s:s, s:f, s:I}, s:{s:I, s:I, s:I, s:i, s:i, s:i, "
-                     "s:f, s:{s:f, s:f, s:i}}, "
-                     "s:{s:f, s:f, s:f, s:f, s:f, s:I, s:f}, s:{s:b, s:f, s:I}}",
-                     "model", "init", (int)job->model.init, "optimizer",
-                     (int)job->model.init_optimizer, //
-                     "data", "streams", streams, "latents", latents, "text", text, "latent_scale",
-                     job->data.latent_scale, "shuffle_window",
-                     (json_int_t)job->data.shuffle_window, //
-                     "train", "global_batch", (json_int_t)job->train.global_batch, "grain",
-                     (json_int_t)job->train.grain, "seed", (json_int_t)job->train.seed, "precision",
-                     (int)job->train.precision, "reduction", (int)job->train.reduction,
-                     "prediction", (int)job->train.prediction, "caption_drop",
-                     job->train.caption_drop, "noise", "start",
-                     job->train.noise_schedule.beta_start, "end",
-                     job->train.noise_schedule.beta_end, "steps",
-                     job->train.noise_schedule.steps, //
-                     "optimizer", "lr", job->train.optimizer.lr, "beta1",
-                     job->train.optimizer.beta1, "beta2", job->train.optimizer.beta2, "eps",
-                     job->train.optimizer.eps, "weight_decay", job->train.optimizer.weight_decay,
-                     "warmup", (json_int_t)job->train.optimizer.warmup_steps, "clip",
-                     job->train.optimizer.clip_norm, //
-                     "ema", "enabled", (int)job->train.ema.enabled, "decay", job->train.ema.decay,
-                     "start", (json_int_t)job->train.ema.start_step);
+    JsonBuild b = json_build();
+    json_add(&b, "model",
+             json_pack("{s:i, s:b}", "init", (int)job->model.init, "optimizer",
+                       (int)job->model.init_optimizer));
+    json_add(&b, "data",
+             json_pack("{s:O, s:s, s:s, s:f, s:I}", "streams", streams, "latents", latents, "text",
+                       text, "latent_scale", job->data.latent_scale, "shuffle_window",
+                       (json_int_t)job->data.shuffle_window));
+    json_add(&b, "train", train_json(job));
+    json_add(&b, "optimizer", optimizer_json(job));
+    json_add(&b, "ema",
+             json_pack("{s:b, s:f, s:I}", "enabled", (int)job->train.ema.enabled, "decay",
+                       job->train.ema.decay, "start", (json_int_t)job->train.ema.start_step));
+    return json_build_end(&b);
 }
 
 char *job_canonical(const Job *job, const char *latents, const char *text)

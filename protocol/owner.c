@@ -3,6 +3,7 @@
 #include "protocol/owner.h"
 
 #include "base/clock.h"
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 
 #include <string.h>
@@ -45,13 +46,19 @@ static int add_terms(json_t *root, const char *key, const char *terms, char **te
 
 int owner_format(const OwnerRecord *o, char **ret)
 {
-    _cleanup_json_ json_t *root =
-        json_pack("{s:i, s:s, s:s, s:b, s:s, s:s, s:I, s:I, s:o, s:o, s:I}", "v", OWNER_VERSION,
-                  "submission", o->submission, "claim", o->claim, "alone", o->alone, "job", o->job,
-                  "host", o->host, "pid", (json_int_t)o->pid, "generation",
-                  (json_int_t)o->generation, "job_identity", json_hash(o->job_identity),
-                  "dataset_digest", json_hash(o->dataset_digest), "claimed_usec",
-                  (json_int_t)o->claimed_usec);
+    JsonBuild b = json_build();
+    json_add_int(&b, "v", OWNER_VERSION);
+    json_add_text(&b, "submission", o->submission);
+    json_add_text(&b, "claim", o->claim);
+    json_add_bool(&b, "alone", o->alone);
+    json_add_text(&b, "job", o->job);
+    json_add_text(&b, "host", o->host);
+    json_add_int(&b, "pid", o->pid);
+    json_add_int(&b, "generation", o->generation);
+    json_add(&b, "job_identity", json_hash(o->job_identity));
+    json_add(&b, "dataset_digest", json_hash(o->dataset_digest));
+    json_add_int(&b, "claimed_usec", (int64_t)o->claimed_usec);
+    _cleanup_json_ json_t *root = json_build_end(&b);
     _cleanup_free_ char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     if (!text || add_terms(root, "job_terms", o->job_terms, &text) < 0 ||
         add_terms(root, "dataset_terms", o->dataset_terms, &text) < 0)

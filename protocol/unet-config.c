@@ -7,6 +7,7 @@
 #include "protocol/unet-config.h"
 
 #include "base/file.h"
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 
 #include <string.h>
@@ -373,20 +374,30 @@ static json_t *type_array(const bool *attention, int n, const char *const types[
 
 int unet_config_format(const UnetConfig *c, char **ret)
 {
-    _cleanup_json_ json_t *root = json_pack(
-        "{s:s, s:o, s:i, s:s, s:b, s:o, s:i, s:o, s:i, s:b, s:b, s:f, s:i, s:i, s:f, s:i, s:s, "
-        "s:f, s:i, s:o, s:b, s:b}",
-        "_class_name", class_name, "block_out_channels",
-        int_array(c->block_out_channels, c->n_levels), "cross_attention_dim",
-        c->cross_attention_dim, "act_fn", "silu", "center_input_sample", 0, "attention_head_dim",
-        int_array(c->heads, c->n_levels), "downsample_padding", 1, "down_block_types",
-        type_array(c->down_attention, c->n_levels, down_types), "out_channels", c->out_channels,
-        "dual_cross_attention", 0, "flip_sin_to_cos", c->flip_sin_to_cos, "freq_shift",
-        c->freq_shift, "in_channels", c->in_channels, "layers_per_block", c->layers_per_block,
-        "mid_block_scale_factor", 1.0, "norm_num_groups", c->norm_num_groups, "mid_block_type",
-        "UNetMidBlock2DCrossAttn", "norm_eps", c->norm_eps, "sample_size", c->sample_size,
-        "up_block_types", type_array(c->up_attention, c->n_levels, up_types),
-        "use_linear_projection", c->use_linear_projection, "upcast_attention", c->upcast_attention);
+    JsonBuild b = json_build();
+    json_add_text(&b, "_class_name", class_name);
+    json_add(&b, "block_out_channels", int_array(c->block_out_channels, c->n_levels));
+    json_add_int(&b, "cross_attention_dim", c->cross_attention_dim);
+    json_add_text(&b, "act_fn", "silu");
+    json_add_bool(&b, "center_input_sample", false);
+    json_add(&b, "attention_head_dim", int_array(c->heads, c->n_levels));
+    json_add_int(&b, "downsample_padding", 1);
+    json_add(&b, "down_block_types", type_array(c->down_attention, c->n_levels, down_types));
+    json_add_int(&b, "out_channels", c->out_channels);
+    json_add_bool(&b, "dual_cross_attention", false);
+    json_add_bool(&b, "flip_sin_to_cos", c->flip_sin_to_cos);
+    json_add_real(&b, "freq_shift", c->freq_shift);
+    json_add_int(&b, "in_channels", c->in_channels);
+    json_add_int(&b, "layers_per_block", c->layers_per_block);
+    json_add_real(&b, "mid_block_scale_factor", 1.0);
+    json_add_int(&b, "norm_num_groups", c->norm_num_groups);
+    json_add_text(&b, "mid_block_type", "UNetMidBlock2DCrossAttn");
+    json_add_real(&b, "norm_eps", c->norm_eps);
+    json_add_int(&b, "sample_size", c->sample_size);
+    json_add(&b, "up_block_types", type_array(c->up_attention, c->n_levels, up_types));
+    json_add_bool(&b, "use_linear_projection", c->use_linear_projection);
+    json_add_bool(&b, "upcast_attention", c->upcast_attention);
+    _cleanup_json_ json_t *root = json_build_end(&b);
     if (!root)
         return -ENOMEM;
     if (c->sample_size == 0)

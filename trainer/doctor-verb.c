@@ -4,6 +4,7 @@
  * sdtraind runs it when `sdctl doctor` asks, as the user, with the environment and under the limits of its ranks: what
  * it may read and write, they may. */
 #include "base/clock.h"
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 #include "protocol/channel.h"
 #include "protocol/paths.h"
@@ -156,15 +157,19 @@ int verb_doctor(int argc, char **argv)
     const bool told = adjtimex(&tx) >= 0;
     (void)statvfs("/dev/shm", &shm); /* else it has no byte */
     const struct passwd *user = getpwuid(geteuid());
-    _cleanup_json_ json_t *report =
-        json_pack("{s:s, s:I, s:s, s:I, s:I, s:I, s:I, s:b, s:s, s:o, s:o}", "version",
-                  SDTRAIN_VERSION, "uid", (json_int_t)geteuid(), "user", user ? user->pw_name : "",
-                  "at_usec", (json_int_t)clock_realtime_usec(), "shm_bytes",
-                  (json_int_t)((uint64_t)shm.f_bavail * shm.f_frsize), "memlock_bytes",
-                  limit_of(RLIMIT_MEMLOCK), "nofile", limit_of(RLIMIT_NOFILE), "synchronised",
-                  told && !(tx.status & STA_UNSYNC), "cgroup", look.cgroup, "stores",
-                  stores_json(look.tries, look.n_tries), "peers",
-                  peers_json(look.peers, look.n_peers));
+    JsonBuild b = json_build();
+    json_add_text(&b, "version", SDTRAIN_VERSION);
+    json_add_int(&b, "uid", geteuid());
+    json_add_text(&b, "user", user ? user->pw_name : "");
+    json_add_int(&b, "at_usec", (int64_t)clock_realtime_usec());
+    json_add_int(&b, "shm_bytes", (int64_t)((uint64_t)shm.f_bavail * shm.f_frsize));
+    json_add_int(&b, "memlock_bytes", limit_of(RLIMIT_MEMLOCK));
+    json_add_int(&b, "nofile", limit_of(RLIMIT_NOFILE));
+    json_add_bool(&b, "synchronised", told && !(tx.status & STA_UNSYNC));
+    json_add_text(&b, "cgroup", look.cgroup);
+    json_add(&b, "stores", stores_json(look.tries, look.n_tries));
+    json_add(&b, "peers", peers_json(look.peers, look.n_peers));
+    _cleanup_json_ json_t *report = json_build_end(&b);
     _cleanup_free_ char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
     if (!text) {
         fprintf(stderr, "sdtrainer: doctor: a text is not UTF-8\n");

@@ -2,6 +2,7 @@
 /* payload.c - see payload.h. */
 #include "controller/alerting/payload.h"
 
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "controller/alerting/mail.h"
@@ -17,11 +18,18 @@ enum { EXPIRES_AFTER = 4 /* repetitions that may be lost before Alertmanager let
 static json_t *details(const PayloadCall *call)
 {
     const IncidentRecord *i = call->incident;
-    json_t *d = json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:s, s:s}", "incident", i->id,
-                          "cause", i->cause, "severity", severity_name(i->severity), "job", i->job,
-                          "node", i->node, "generation", (json_int_t)i->generation, "step",
-                          (json_int_t)i->step, "lost_steps", (json_int_t)i->lost_steps, "evidence",
-                          i->evidence, "action", payload_advice(i));
+    JsonBuild b = json_build();
+    json_add_text(&b, "incident", i->id);
+    json_add_text(&b, "cause", i->cause);
+    json_add_text(&b, "severity", severity_name(i->severity));
+    json_add_text(&b, "job", i->job);
+    json_add_text(&b, "node", i->node);
+    json_add_int(&b, "generation", i->generation);
+    json_add_int(&b, "step", i->step);
+    json_add_int(&b, "lost_steps", i->lost_steps);
+    json_add_text(&b, "evidence", i->evidence);
+    json_add_text(&b, "action", payload_advice(i));
+    json_t *d = json_build_end(&b);
     if (d && i->rank >= 0 && json_object_set_new(d, "rank", json_integer(i->rank)) < 0) {
         json_decref(d);
         return NULL;
@@ -39,13 +47,18 @@ static json_t *pagerduty_body(const PayloadCall *call, const char *key)
         return json_pack("{s:s, s:s, s:s}", "routing_key", sink->secret, "event_action", "resolve",
                          "dedup_key", key);
     (void)snprintf(group, sizeof(group), "%s%s%s", call->cluster, i->job[0] ? "/" : "", i->job);
-    json_t *body =
-        json_pack("{s:s, s:s, s:s, s:s, s:{s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o}}", "routing_key",
-                  sink->secret, "event_action", "trigger", "dedup_key", key, "client", "sdtrain",
-                  "payload", "summary", payload_summary(call->cluster, i, summary), "source",
-                  i->node[0] ? i->node : call->cluster, "severity", severity_name(i->severity),
-                  "timestamp", payload_time(i->at_usec, at), "component", "sdtrain", "group", group,
-                  "class", i->cause, "custom_details", details(call));
+    JsonBuild payload = json_build();
+    json_add_text(&payload, "summary", payload_summary(call->cluster, i, summary));
+    json_add_text(&payload, "source", i->node[0] ? i->node : call->cluster);
+    json_add_text(&payload, "severity", severity_name(i->severity));
+    json_add_text(&payload, "timestamp", payload_time(i->at_usec, at));
+    json_add_text(&payload, "component", "sdtrain");
+    json_add_text(&payload, "group", group);
+    json_add_text(&payload, "class", i->cause);
+    json_add(&payload, "custom_details", details(call));
+    json_t *body = json_pack("{s:s, s:s, s:s, s:s, s:o}", "routing_key", sink->secret,
+                             "event_action", "trigger", "dedup_key", key, "client", "sdtrain",
+                             "payload", json_build_end(&payload));
     if (body && payload_link(call->file, i, link)[0] &&
         json_object_set_new(body, "links",
                             json_pack("[{s:s, s:s}]", "href", link, "text", "What to do")) < 0) {
@@ -126,12 +139,18 @@ static json_t *webhook_body(const PayloadCall *call, const char *key)
     char link[PAYLOAD_LINK_BYTES];
     bool resolved = call->message_kind == NOTIFY_RESOLVE && i->resolved_usec;
     _cleanup_free_ char *text = payload_text(call);
-    return json_pack("{s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s*, s:s*, s:o}", "version", 1, "event",
-                     call->message_kind == NOTIFY_RESOLVE ? "resolved" : "triggered", "key", key,
-                     "cluster", call->cluster, "text", text, "summary",
-                     payload_summary(call->cluster, i, summary), "at", payload_time(i->at_usec, at),
-                     "resolved_at", resolved ? payload_time(i->resolved_usec, over) : NULL, "link",
-                     payload_link(call->file, i, link)[0] ? link : NULL, "incident", details(call));
+    JsonBuild b = json_build();
+    json_add_int(&b, "version", 1);
+    json_add_text(&b, "event", call->message_kind == NOTIFY_RESOLVE ? "resolved" : "triggered");
+    json_add_text(&b, "key", key);
+    json_add_text(&b, "cluster", call->cluster);
+    json_add_text(&b, "text", text);
+    json_add_text(&b, "summary", payload_summary(call->cluster, i, summary));
+    json_add_text(&b, "at", payload_time(i->at_usec, at));
+    json_add_text_if(&b, "resolved_at", resolved ? payload_time(i->resolved_usec, over) : NULL);
+    json_add_text_if(&b, "link", payload_link(call->file, i, link)[0] ? link : NULL);
+    json_add(&b, "incident", details(call));
+    return json_build_end(&b);
 }
 
 /* ---- the whole ---- */

@@ -2,6 +2,7 @@
 /* list.c - `sdctl alerts list`: incidents that are open or not told to everybody, sink by sink. */
 #include "ctl/alerts/list.h"
 #include "base/clock.h"
+#include "base/json/json-build.h"
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
 #include "ctl/model.h"
@@ -32,13 +33,19 @@ static json_t *list_json(const Model *m)
         bool over = n->state == INCIDENT_RESOLVED;
         if (over && (!alert || alert->settled))
             continue;
-        json_t *one =
-            json_pack("{s:s, s:s, s:s, s:f, s:s, s:s, s:s, s:s, s:o}", "incident", n->id,
-                      "severity", severity_name(n->severity), "state", over ? "resolved" : "open",
-                      "at", (double)n->at_usec * 1e-6, "job", n->job, "cause", n->cause, "node",
-                      n->node, "evidence", n->evidence, "sinks",
-                      deliveries_json(alert ? alert->deliveries : NULL,
-                                      alert ? alert->n_deliveries : 0));
+        JsonBuild b = json_build();
+        json_add_text(&b, "incident", n->id);
+        json_add_text(&b, "severity", severity_name(n->severity));
+        json_add_text(&b, "state", over ? "resolved" : "open");
+        json_add_real(&b, "at", (double)n->at_usec * 1e-6);
+        json_add_text(&b, "job", n->job);
+        json_add_text(&b, "cause", n->cause);
+        json_add_text(&b, "node", n->node);
+        json_add_text(&b, "evidence", n->evidence);
+        json_add(&b, "sinks",
+                 deliveries_json(alert ? alert->deliveries : NULL,
+                                 alert ? alert->n_deliveries : 0));
+        json_t *one = json_build_end(&b);
         json_array_append_new(list, one);
     }
     return list;

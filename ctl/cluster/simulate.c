@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* simulate.c - `sdctl simulate`: the events that a controller recorded, through the core of this
  * sdctl; what was decided then beside what is decided now. */
+#include "base/json/json-build.h"
 #include "controller/journal/replay.h"
 #include "ctl/arguments.h"
 #include "ctl/client.h"
@@ -140,14 +141,20 @@ static void print_result(Simulation *s)
         print_end(s);
         return;
     }
-    print_json(json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:b, s:I, s:I, s:I, s:o}", "file",
-                         s->arguments->operand, "version", s->version, "present_version",
-                         SDTRAIN_VERSION, "events", (json_int_t)s->n_events, "decisions",
-                         (json_int_t)s->n_decisions, "differences", (json_int_t)s->n_differences,
-                         "ignored", (json_int_t)s->n_ignored, "cut", s->cut, "cut_lines",
-                         (json_int_t)s->n_cut, "lost_events", (json_int_t)s->lost_events,
-                         "lost_decisions", (json_int_t)s->lost_decisions, "transitions",
-                         s->transitions));
+    JsonBuild b = json_build();
+    json_add_text(&b, "file", s->arguments->operand);
+    json_add_text(&b, "version", s->version);
+    json_add_text(&b, "present_version", SDTRAIN_VERSION);
+    json_add_int(&b, "events", s->n_events);
+    json_add_int(&b, "decisions", s->n_decisions);
+    json_add_int(&b, "differences", s->n_differences);
+    json_add_int(&b, "ignored", s->n_ignored);
+    json_add_bool(&b, "cut", s->cut);
+    json_add_int(&b, "cut_lines", s->n_cut);
+    json_add_int(&b, "lost_events", s->lost_events);
+    json_add_int(&b, "lost_decisions", s->lost_decisions);
+    json_add(&b, "transitions", s->transitions);
+    print_json(json_build_end(&b));
 }
 
 int simulate(const Arguments *a)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - `sdctl cluster status`: what is wrong and what to do first; then etcd, leader,
  * nodes, slots, jobs. Without a quorum it says what the members say. */
+#include "base/json/json-build.h"
 #include "ctl/arguments.h"
 #include "ctl/cluster/judge.h"
 #include "ctl/cluster/members.h"
@@ -71,12 +72,17 @@ static json_t *status_json(const Model *m, const Members *members, const char *c
     json_t *standby = json_array();
     for (size_t i = 1; i < m->n_candidates; i++)
         json_array_append_new(standby, json_string(m->candidates[i].record.name));
-    json_t *rest =
-        json_pack("{s:o, s:s, s:o, s:i, s:o, s:{s:i, s:i, s:i}, s:o}", "notes", judge_notes(m),
-                  "leader", m->n_candidates > 0 ? m->candidates[0].record.name : "", "standby",
-                  standby, "nodes", (int)m->n_nodes, "closed", closed_json(m), "slots", "total",
-                  s.total, "used", s.used, "free", MAX(0, s.total - s.used - s.closed), "jobs",
-                  jobs_json(m));
+    JsonBuild b = json_build();
+    json_add(&b, "notes", judge_notes(m));
+    json_add_text(&b, "leader", m->n_candidates > 0 ? m->candidates[0].record.name : "");
+    json_add(&b, "standby", standby);
+    json_add_int(&b, "nodes", (int64_t)m->n_nodes);
+    json_add(&b, "closed", closed_json(m));
+    json_add(&b, "slots",
+             json_pack("{s:i, s:i, s:i}", "total", s.total, "used", s.used, "free",
+                       MAX(0, s.total - s.used - s.closed)));
+    json_add(&b, "jobs", jobs_json(m));
+    json_t *rest = json_build_end(&b);
     json_object_update(j, rest);
     json_decref(rest);
     return j;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json/json-build.h"
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/number/hash.h"
@@ -299,10 +300,19 @@ static json_t *node_config(const Dev *dev, const DevProcess *p, const char *prog
     (void)snprintf(run_dir, sizeof(run_dir), "%s/%s/run", dev->folder, p->name);
     (void)snprintf(log_dir, sizeof(log_dir), "%s/%s/logs", dev->folder, p->name);
     (void)snprintf(trainer, sizeof(trainer), "%s/sdtrainer", programs);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:i, s:i, s:s, s:s, s:s, s:s}", "cluster", "dev",
-                     "node", p->name, "machine_id", machine, "etcd", etcd, "address", "127.0.0.1",
-                     "slots", dev->n_slots, "lease_sec", LEASE_SEC, "run_dir", run_dir, "log_dir",
-                     log_dir, "trainer", trainer, "metrics", metrics);
+    JsonBuild b = json_build();
+    json_add_text(&b, "cluster", "dev");
+    json_add_text(&b, "node", p->name);
+    json_add_text(&b, "machine_id", machine);
+    json_add_text(&b, "etcd", etcd);
+    json_add_text(&b, "address", "127.0.0.1");
+    json_add_int(&b, "slots", dev->n_slots);
+    json_add_int(&b, "lease_sec", LEASE_SEC);
+    json_add_text(&b, "run_dir", run_dir);
+    json_add_text(&b, "log_dir", log_dir);
+    json_add_text(&b, "trainer", trainer);
+    json_add_text(&b, "metrics", metrics);
+    return json_build_end(&b);
 }
 
 static json_t *controller_config(const Dev *dev, const DevProcess *p)

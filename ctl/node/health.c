@@ -3,6 +3,7 @@
 #include "ctl/node/health.h"
 
 #include "base/clock.h"
+#include "base/json/json-build.h"
 #include "base/slots.h"
 #include "cluster/keys.h"
 #include "cluster/request.h"
@@ -55,23 +56,31 @@ static json_t *time_json(uint64_t usec)
     return usec ? json_real((double)usec * 1e-6) : json_null();
 }
 
+static json_t *probe_json(const HealthProbeRecord *p)
+{
+    char slots[SLOTS_TEXT_MAX];
+    JsonBuild b = json_build();
+    json_add_text(&b, "probe", p->name);
+    json_add_text(&b, "verdict", node_verdict_names[p->verdict]);
+    json_add_text(&b, "text", p->text);
+    json_add_text(&b, "cleared_by", p->cure);
+    json_add_text(&b, "bad_slots", slots_format(p->bad_slots, slots));
+    json_add(&b, "since", time_json(p->since_usec));
+    json_add(&b, "at", time_json(p->at_usec));
+    json_add_real(&b, "took_s", (double)p->took_usec * 1e-6);
+    json_add_int(&b, "hangs", p->hangs);
+    json_add_int(&b, "failures", p->failures);
+    return json_build_end(&b);
+}
+
 json_t *health_json(const HealthRecord *h)
 {
     char slots[SLOTS_TEXT_MAX];
     if (!h)
         return json_null();
     json_t *probes = json_array();
-    for (size_t i = 0; i < h->n_probes; i++) {
-        const HealthProbeRecord *p = &h->probes[i];
-        json_array_append_new(probes,
-                              json_pack("{s:s, s:s, s:s, s:s, s:s, s:o, s:o, s:f, s:i, s:i}",
-                                        "probe", p->name, "verdict", node_verdict_names[p->verdict],
-                                        "text", p->text, "cleared_by", p->cure, "bad_slots",
-                                        slots_format(p->bad_slots, slots), "since",
-                                        time_json(p->since_usec), "at", time_json(p->at_usec),
-                                        "took_s", (double)p->took_usec * 1e-6, "hangs", p->hangs,
-                                        "failures", p->failures));
-    }
+    for (size_t i = 0; i < h->n_probes; i++)
+        json_array_append_new(probes, probe_json(&h->probes[i]));
     return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "verdict",
                      node_verdict_names[h->verdict], "evidence", h->evidence, "cleared_by", h->cure,
                      "bad_slots", slots_format(h->bad_slots, slots), "since",

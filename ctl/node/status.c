@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* status.c - `sdctl node list|status`: what nodes say of themselves and what was decided about
  * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
+#include "base/json/json-build.h"
 #include "base/slots.h"
 #include "ctl/arguments.h"
 #include "ctl/meant.h"
@@ -18,12 +19,18 @@ static const char stranger_text[] =
 
 static json_t *cause_json(const CordonCause *c)
 {
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:f, s:o, s:i, s:s, s:s}", "owner",
-                     cordon_owner_names[c->owner], "mode", cordon_mode_names[c->mode], "reason",
-                     c->reason, "job", c->job, "machine_id", c->machine_id, "since",
-                     (double)c->since_usec * 1e-6, "until",
-                     c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null(),
-                     "strikes", c->strikes, "way", c->way, "by", c->by);
+    JsonBuild b = json_build();
+    json_add_text(&b, "owner", cordon_owner_names[c->owner]);
+    json_add_text(&b, "mode", cordon_mode_names[c->mode]);
+    json_add_text(&b, "reason", c->reason);
+    json_add_text(&b, "job", c->job);
+    json_add_text(&b, "machine_id", c->machine_id);
+    json_add_real(&b, "since", (double)c->since_usec * 1e-6);
+    json_add(&b, "until", c->until_usec ? json_real((double)c->until_usec * 1e-6) : json_null());
+    json_add_int(&b, "strikes", c->strikes);
+    json_add_text(&b, "way", c->way);
+    json_add_text(&b, "by", c->by);
+    return json_build_end(&b);
 }
 
 /* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
@@ -109,18 +116,27 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     const NodeRecord *n = record ? record : &none;
     char lost[SLOTS_TEXT_MAX];
     char bad[SLOTS_TEXT_MAX];
-    return json_pack("{s:s, s:s, s:b, s:i, s:i, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:s, s:o, "
-                     "s:o, s:o, s:o, "
-                     "s:o}",
-                     "node", name, "state", state_of(m, name, record), "admitted",
-                     !record || model_is_admitted(m, record), "slots", n->n_slots, "gpus",
-                     n->n_gpus, "lost_slots", slots_format(n->lost_slots, lost), "bad_slots",
-                     slots_format(n->bad_slots, bad), "address", n->address, "verdict",
-                     record ? node_verdict_names[n->verdict] : "unknown", "evidence", n->evidence,
-                     "machine_id", n->machine_id, "boot_id", n->boot_id, "version", n->version,
-                     "log_dir", n->log_dir, "cordon", cordon_json(m, name), "lost",
-                     record ? json_null() : loss_json(m, name), "causes", causes_json(m, name),
-                     "ranks", ranks_json(m, name), "health", health_json(model_health(m, name)));
+    JsonBuild b = json_build();
+    json_add_text(&b, "node", name);
+    json_add_text(&b, "state", state_of(m, name, record));
+    json_add_bool(&b, "admitted", !record || model_is_admitted(m, record));
+    json_add_int(&b, "slots", n->n_slots);
+    json_add_int(&b, "gpus", n->n_gpus);
+    json_add_text(&b, "lost_slots", slots_format(n->lost_slots, lost));
+    json_add_text(&b, "bad_slots", slots_format(n->bad_slots, bad));
+    json_add_text(&b, "address", n->address);
+    json_add_text(&b, "verdict", record ? node_verdict_names[n->verdict] : "unknown");
+    json_add_text(&b, "evidence", n->evidence);
+    json_add_text(&b, "machine_id", n->machine_id);
+    json_add_text(&b, "boot_id", n->boot_id);
+    json_add_text(&b, "version", n->version);
+    json_add_text(&b, "log_dir", n->log_dir);
+    json_add(&b, "cordon", cordon_json(m, name));
+    json_add(&b, "lost", record ? json_null() : loss_json(m, name));
+    json_add(&b, "causes", causes_json(m, name));
+    json_add(&b, "ranks", ranks_json(m, name));
+    json_add(&b, "health", health_json(model_health(m, name)));
+    return json_build_end(&b);
 }
 
 /* "since 12:03:04; its lease ran out; it ran 2 ranks of job a" */

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* json-build.c - see json-build.h. */
+#include "base/json/json-build.h"
+
+JsonBuild json_build(void) { return (JsonBuild){.object = json_object()}; }
+
+void json_add(JsonBuild *b, const char *key, json_t *value)
+{
+    b->failed |= json_object_set_new(b->object, key, value) < 0; /* NULL, too */
+}
+
+void json_add_text(JsonBuild *b, const char *key, const char *text)
+{
+    json_add(b, key, json_string(text));
+}
+
+void json_add_text_if(JsonBuild *b, const char *key, const char *text)
+{
+    if (text)
+        json_add_text(b, key, text);
+}
+
+void json_add_int(JsonBuild *b, const char *key, int64_t value)
+{
+    json_add(b, key, json_integer(value));
+}
+
+void json_add_real(JsonBuild *b, const char *key, double value)
+{
+    json_add(b, key, json_real(value));
+}
+
+void json_add_bool(JsonBuild *b, const char *key, bool value)
+{
+    json_add(b, key, json_boolean(value));
+}
+
+json_t *json_build_end(JsonBuild *b)
+{
+    json_t *object = b->object;
+    b->object = NULL;
+    if (!b->failed)
+        return object;
+    json_decref(object);
+    return NULL;
+}
