@@ -15,6 +15,7 @@ static void error_vset(Error *err, int r, const char *format, va_list ap)
     assert(r < 0);
 
     err->code = r;
+    err->exit = 0;
     (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* truncation is fine */
     printable_end(err->text);
     printable_make(err->text); /* keys, values and peers' words are in it */
@@ -60,7 +61,15 @@ int error_prefix(Error *err, int r, const char *format, ...)
         error_vset(err, r, format, ap);
         va_end(ap);
         append(err, inner.text);
+        err->exit = inner.exit;
     }
+    return r;
+}
+
+int error_set_exit(Error *err, int r, int exit)
+{
+    if (err && r < 0 && err->exit == 0)
+        err->exit = exit;
     return r;
 }
 
@@ -71,4 +80,5 @@ void error_from_outside(Error *err)
     printable_make(err->text);
     if (err->code > 0 || err->code < -errno_max)
         err->code = -EPROTO;
+    err->exit = 0;
 }

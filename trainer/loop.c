@@ -31,7 +31,6 @@ typedef struct Loop {
     uint64_t data_usec;   /* of this step, waiting for data */
     uint64_t saving_usec; /* since the first step, waiting for saves */
     ChannelMessage said;  /* rank 0: of the newest step */
-    ExitCode *exit;
 } Loop;
 
 /* The samples of a grain, for an error's text. */
@@ -73,24 +72,20 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
             r = error_set(&why, -EHOSTUNREACH, "the data of step %lld did not come in %d s",
                           (long long)step + 1, DATA_TIMEOUT_SEC);
         if (r < 0 && r != -ETIMEDOUT) {
-            *l->exit = exit_code_of_store(r);
             *err = why;
-            return r;
+            return error_set_exit(err, r, exit_code_of_store(r));
         }
         uint32_t missing =
             r < 0 ? (uint32_t)(s->world_size - s->rank) : 0; /* most: the lowest rank */
         daemon_link_wait(s->link, step, STAGE_REDUCING, waited_usec, waits_rank);
-        *l->exit = EXIT_PEER_LOST;
         r = comm_all_reduce(s->train, COMM_U32, COMM_MAX, &missing, 1, err);
+        if (r == 0 && missing > (uint32_t)s->world_size)
+            r = error_set(err, -EPROTO, "a rank that is none of %d waits for data", s->world_size);
         if (r < 0)
-            return r;
+            return error_set_exit(err, r, EXIT_PEER_LOST);
         if (missing == 0)
             break;
-        if (missing > (uint32_t)s->world_size)
-            return error_set(err, -EPROTO, "a rank that is none of %d waits for data",
-                             s->world_size);
         waits_rank = s->world_size - (int)missing;
-        *l->exit = EXIT_RETRY;
         r = daemon_link_check(s->link, err);
         if (r < 0)
             return r;
@@ -100,11 +95,11 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
 }
 
 /* Whose fault a failed call of update.h is. */
-static int judge_update(Loop *l, int r)
+static int judge_update(const Loop *l, int r, Error *err)
 {
-    if (r < 0)
-        *l->exit = update_device_failed(l->session->update) ? device_exit_code(r) : EXIT_PEER_LOST;
-    return r;
+    return error_set_exit(err, r,
+                          update_device_failed(l->session->update) ? device_exit_code(r)
+                                                                   : EXIT_PEER_LOST);
 }
 
 static int load_grain(Loop *l, int64_t step, int64_t grain, LoaderGrain *ret, Error *err)
@@ -114,9 +109,7 @@ static int load_grain(Loop *l, int64_t step, int64_t grain, LoaderGrain *ret, Er
     const uint64_t asked_usec = clock_boottime_usec();
     int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, ret, err);
     l->data_usec += clock_boottime_usec() - asked_usec;
-    if (r < 0)
-        *l->exit = exit_code_of_store(r);
-    return r;
+    return error_set_exit(err, r, exit_code_of_store(r));
 }
 
 /* Puts a grain on the device, and returns when the one before it is computed: while the host stages a grain,
@@ -140,9 +133,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
                               err);
     if (r == 0)
         r = grain_work_await(s->work, 1, DEVICE_TIMEOUT_USEC, err);
-    if (r < 0)
-        *l->exit = device_exit_code(r);
-    return r;
+    return error_set_exit(err, r, device_exit_code(r));
 }
 
 /* With ZeRO 2 ranks exchange each grain: whoever waits for others must have computed. */
@@ -151,13 +142,11 @@ static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error
     Session *s = l->session;
     if (s->job->train.zero_stage == 2) {
         int r = grain_work_await(s->work, 0, DEVICE_TIMEOUT_USEC, err);
-        if (r < 0) {
-            *l->exit = device_exit_code(r);
-            return r;
-        }
+        if (r < 0)
+            return error_set_exit(err, r, device_exit_code(r));
         daemon_link_stage(s->link, step, STAGE_REDUCING);
     }
-    return judge_update(l, update_add_grain(s->update, grain, has_grain, err));
+    return judge_update(l, update_add_grain(s->update, grain, has_grain, err), err);
 }
 
 /* All of this rank's grains; those that only larger shares have are passed as nothing. */
@@ -172,7 +161,7 @@ static int compute_grains(Loop *l, int64_t step, Error *err)
         if (r == 0)
             r = add_grain(l, step, k < s->n_grains ? grain : -1, k < s->n_grains, err);
     }
-    return r < 0 ? r : judge_update(l, update_collect(s->update, err));
+    return r < 0 ? r : judge_update(l, update_collect(s->update, err), err);
 }
 
 /* Computes the grain once more, if it is this rank's: whatever comes of it is a text. Peers end meanwhile, so no
@@ -204,13 +193,13 @@ static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, 
     const int64_t grain = MAX(result->bad_grain, 0);
     explain_non_finite(l, step, grain, first, sizeof(first));
     name_samples(l->session, step, grain, samples, sizeof(samples));
-    *l->exit = EXIT_NON_FINITE;
-    return error_set(err, -EDOM,
-                     "step %lld: the loss or gradient of grain %lld is not finite%s%s "
-                     "(%s; samples %s)",
-                     (long long)step + 1, (long long)result->bad_grain,
-                     *first ? "; computed again, " : "", first,
-                     *result->bad_tensor ? result->bad_tensor : "loss", samples);
+    int r = error_set(err, -EDOM,
+                      "step %lld: the loss or gradient of grain %lld is not finite%s%s "
+                      "(%s; samples %s)",
+                      (long long)step + 1, (long long)result->bad_grain,
+                      *first ? "; computed again, " : "", first,
+                      *result->bad_tensor ? result->bad_tensor : "loss", samples);
+    return error_set_exit(err, r, EXIT_NON_FINITE);
 }
 
 /* Computes until the exponents fit: twice at most. */
@@ -223,7 +212,7 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
         if (r < 0)
             return r;
         daemon_link_stage(l->session->link, step, STAGE_REDUCING);
-        r = judge_update(l, update_decide(l->session->update, &verdict, ret, err));
+        r = judge_update(l, update_decide(l->session->update, &verdict, ret, err), err);
         if (r < 0)
             return r;
         if (verdict == UPDATE_NON_FINITE)
@@ -299,7 +288,6 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
     Session *s = l->session;
     UpdateResult result;
     const uint64_t waited_usec = train_state_waited_usec(s->state);
-    *l->exit = EXIT_RETRY;
     int r = daemon_link_check(s->link, err);
     if (r == 0 && (*flags & STEP_WAIT_DATA))
         r = wait_for_data(l, step, err);
@@ -310,28 +298,24 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
         return r;
 
     daemon_link_stage(s->link, step, STAGE_UPDATING);
-    *l->exit = EXIT_PEER_LOST;
     loader_release(s->loader, step);
     uint32_t mine = s->rank == 0 ? saver_step_flags(l->saver, step + 1) : 0;
     bool is_last = step + 1 == s->job->train.steps;
     if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
         mine |= STEP_WAIT_DATA; /* not there, or never: that is told when all listen */
-    r = judge_update(l, update_apply(s->update, mine, flags, &result, err));
+    r = judge_update(l, update_apply(s->update, mine, flags, &result, err), err);
     if (r < 0)
         return r;
     l->saving_usec += train_state_waited_usec(s->state) - waited_usec; /* for a save's copies */
     network_set_weights(s->network, s->state->weights);
-    *l->exit = EXIT_RETRY;
     return report_step(l, step + 1, &result, err);
 }
 
 static int save(Loop *l, int64_t step, uint32_t flags, Error *err)
 {
-    *l->exit = EXIT_STORE_UNREACHABLE;
     int r = saver_save(l->saver, step, flags, err);
-    if (r == -ENOTRECOVERABLE)
-        *l->exit = EXIT_NEVER_RETRY;
-    return r;
+    return error_set_exit(err, r,
+                          r == -ENOTRECOVERABLE ? EXIT_NEVER_RETRY : EXIT_STORE_UNREACHABLE);
 }
 
 /* A save between steps: training waits as long as it takes. */
@@ -370,13 +354,12 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
             return r;
         start_part("step");
         start_tell(); /* of the first one */
-        *l->exit = EXIT_STORE_UNREACHABLE;
         if (flags & STEP_SAVE)
             r = save_step(l, s->state->scalars.step, flags, err);
         if (r == 0)
             r = saver_pump(l->saver, err);
         if (r < 0)
-            return r;
+            return error_set_exit(err, r, EXIT_STORE_UNREACHABLE);
         leave = (flags & STEP_LEAVE) != 0;
     }
     *ret = (LoopResult){.finished = s->state->scalars.step >= s->job->train.steps,
@@ -437,7 +420,6 @@ static int publish_metrics(Loop *l, Error *err)
     Session *s = l->session;
     if (s->rank != 0)
         return 0;
-    *l->exit = EXIT_STORE_UNREACHABLE;
     if (!*saver_uri(l->saver))
         return publish_again(l, err);
 
@@ -447,28 +429,33 @@ static int publish_metrics(Loop *l, Error *err)
     return r < 0 ? r : publish(l, store, manifest, err);
 }
 
-int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err)
+/* What a few errors mean wherever they come from. */
+static void judge(int r, Error *err)
+{
+    if (r == -ESTALE || r == -EPIPE)
+        err->exit = EXIT_RETRY;
+    if (r == -ECONNRESET)
+        err->exit = EXIT_PEER_LOST;
+    if (r == -CHECKPOINT_NOT_OWNER)
+        err->exit = EXIT_NOT_OWNER;
+}
+
+int loop_run(Session *session, LoopResult *ret, Error *err)
 {
     _cleanup_(saver_freep) Saver *saver = NULL;
-    *ret_exit = EXIT_RETRY;
     int r = saver_new(session, &saver, err);
     if (r < 0)
         return r;
-    Loop loop = {.session = session, .saver = saver, .exit = ret_exit};
+    Loop loop = {.session = session, .saver = saver};
     r = run_steps(&loop, ret, err);
     if (session->rank == 0 && (r == 0 || !checkpoint_busy(session->writer)))
         saver_end(saver);
     if (r == 0 && ret->finished)
-        r = publish_metrics(&loop, err);
+        r = error_set_exit(err, publish_metrics(&loop, err), EXIT_STORE_UNREACHABLE);
     if (r == 0 && ret->finished && session->local)
         checkpoint_local_clear(session->local);
-    if (r == -ESTALE || r == -EPIPE)
-        *ret_exit = EXIT_RETRY;
-    if (r == -ECONNRESET)
-        *ret_exit = EXIT_PEER_LOST;
-    if (r == -CHECKPOINT_NOT_OWNER)
-        *ret_exit = EXIT_NOT_OWNER;
-    if (r < 0 && *ret_exit != EXIT_NON_FINITE) /* which all ranks say alike */
-        (void)device_exit_blames(session->device, &r, ret_exit, err); /* or as it was */
+    judge(r, err);
+    if (r < 0 && err->exit != EXIT_NON_FINITE)              /* which all ranks say alike */
+        (void)device_exit_blames(session->device, &r, err); /* or as it was */
     return r;
 }

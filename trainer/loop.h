@@ -4,7 +4,8 @@
  *
  * Ownership: borrows the Session.
  * Units:     steps that are done; samples.
- * Errors:    -errno with *ret_exit; a collective that fails is EXIT_PEER_LOST, whichever rank caused it.
+ * Errors:    -errno with an exit code as session.h has it; a collective that fails is EXIT_PEER_LOST, whichever
+ *            rank caused it.
  * Threads:   the training thread.
  */
 #pragma once
@@ -17,4 +18,4 @@ typedef struct LoopResult {
     Hash digest; /* of the newest state that was saved */
 } LoopResult;
 
-int loop_run(Session *session, LoopResult *ret, ExitCode *ret_exit, Error *err);
+int loop_run(Session *session, LoopResult *ret, Error *err);

@@ -86,22 +86,24 @@ static int read_manifests(const char *uri, char **ret, Error *err)
 }
 
 /* The plans of the set `from` stay; only others are made. */
-static int keep_plans(Device *device, const char *from, ExitCode *code, Error *err)
+static int keep_plans(Device *device, const char *from, Error *err)
 {
     _cleanup_free_ char *text = NULL;
     int r = names_manifest(from) ? read_manifests(from, &text, err)
                                  : store_get_uri(from, DEVICE_PLANS_MAX, &text, NULL, err);
-    *code = exit_code_of_store(exit_errno_of_named(r));
+    ExitCode code = exit_code_of_store(exit_errno_of_named(r));
     if (r == 0) {
         r = device_use_plans(device, text, err);
-        *code = device_exit_code(r);
+        code = device_exit_code(r);
     }
-    return r < 0 ? error_prefix(err, r, "--from %s", from) : 0;
+    if (r < 0)
+        (void)error_prefix(err, r, "--from %s", from); /* returned below */
+    return error_set_exit(err, r, code);
 }
 
 /* Each operation's object tries its algorithms when it is made. */
 static int make_plans(const Job *job, const UnetConfig *config, const DatasetShape *data,
-                      const char *path, const char *from, ExitCode *code, Error *err)
+                      const char *path, const char *from, Error *err)
 {
     const DeviceOptions options = {.kind = DEVICE_CUDA,
                                    .threads = job->train.threads,
@@ -121,18 +123,17 @@ static int make_plans(const Job *job, const UnetConfig *config, const DatasetSha
     if (r < 0)
         return r;
     r = device_open(&options, &device, err);
-    if (r == 0 && from && (r = keep_plans(device, from, code, err)) < 0)
-        return r;
-    if (r < 0) {
-        *code = device_exit_code(r);
-        return r;
-    }
-    r = plan_set_make(device, config, &shape, &text, code, err);
+    if (r < 0)
+        return error_set_exit(err, r, device_exit_code(r));
+    if (from)
+        r = keep_plans(device, from, err);
+    if (r == 0)
+        r = plan_set_make(device, config, &shape, &text, err);
     return r < 0 ? r : file_write(path, text, strlen(text), FILE_SYNC, err);
 }
 
 static int print_plan(const Job *job, int n_ranks, const char *plans_path, const char *from,
-                      ExitCode *code, Error *err)
+                      Error *err)
 {
     DatasetLook look;
     UnetConfig config;
@@ -143,11 +144,8 @@ static int print_plan(const Job *job, int n_ranks, const char *plans_path, const
     int r = dataset_look(job, &look, err);
     if (r == 0)
         r = unet_config_read(job->model.config_uri, store_get_uri, &config, err);
-    if (r < 0) {
-        *code = exit_code_of_store(exit_errno_of_named(r));
-        return r;
-    }
-    *code = EXIT_NEVER_RETRY;
+    if (r < 0)
+        return error_set_exit(err, r, exit_code_of_store(exit_errno_of_named(r)));
     if (!look.sides_known)
         return error_set(err, -ENOTSUP,
                          "data.streams: only a sample of a large compressed shard tells the sides "
@@ -164,23 +162,24 @@ static int print_plan(const Job *job, int n_ranks, const char *plans_path, const
     if (job->train.device == JOB_DEVICE_CUDA)
         printf("(as a CPU needs it, in fp32; what a GPU needs its ranks say when they start)\n");
     (void)fflush(stdout); /* before what tuning says */
-    return plans_path ? make_plans(job, &config, &look.shape, plans_path, from, code, err) : 0;
+    return plans_path ? make_plans(job, &config, &look.shape, plans_path, from, err) : 0;
 }
 
 static int run_plan(const char *path, int n_ranks, const char *plans_path, const char *from)
 {
     Error err = ERROR_INIT;
-    ExitCode code = EXIT_NEVER_RETRY;
     _cleanup_(job_freep) Job *job = NULL;
     int r = job_read_file(path, &job, &err);
     if (r == 0 && n_ranks > job->train.n_grains)
         r = error_set(&err, -EINVAL, "--ranks %d is more than the %lld grains of a step", n_ranks,
                       (long long)job->train.n_grains);
     if (r == 0)
-        r = print_plan(job, n_ranks ? n_ranks : job->world.max, plans_path, from, &code, &err);
-    if (r < 0)
-        log_error("%s", err.text);
-    return r < 0 ? (int)code : EXIT_DONE;
+        r = print_plan(job, n_ranks ? n_ranks : job->world.max, plans_path, from, &err);
+    if (r == 0)
+        return EXIT_DONE;
+    log_error("%s", err.text);
+    (void)error_set_exit(&err, r, EXIT_NEVER_RETRY); /* it returns r */
+    return err.exit;
 }
 
 int verb_plan(int argc, char **argv)

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/text/secret.h"
+#include "protocol/exit-code.h"
 #include "trainer/loop.h"
 #include "trainer/session/start-times.h"
 
@@ -20,13 +21,12 @@ enum {
     GO_SEC = 24 * 3600, /* the leader's start deadline ends it long before */
 };
 
-static void say_error(DaemonLink *link, const Session *s, int64_t generation, ExitCode code,
-                      const Error *err)
+static void say_error(DaemonLink *link, const Session *s, int64_t generation, const Error *err)
 {
-    log_error("%s: %s", exit_code_class((int)code), err->text);
+    log_error("%s: %s", exit_code_class(err->exit), err->text);
     ChannelMessage m = {.type = CHANNEL_ERROR,
                         .generation = generation,
-                        .exit_code = (int)code,
+                        .exit_code = err->exit,
                         .stage = STAGE_STARTING};
     if (s && s->state)
         m.step = s->state->scalars.step;
@@ -53,13 +53,11 @@ static int say_ready(DaemonLink *link, const Session *s, Error *err)
     return r < 0 ? r : daemon_link_say(link, &ready, err);
 }
 
-static int train(DaemonLink *link, const SessionAssignment *a, Session **s, ExitCode *code,
-                 Error *err)
+static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Error *err)
 {
-    int r = session_open(link, a, s, code, err);
+    int r = session_open(link, a, s, err);
     if (r < 0)
         return r;
-    *code = EXIT_RETRY;
     start_part("restoring");
     r = say_ready(link, *s, err);
     if (r < 0)
@@ -69,13 +67,13 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
     if (r < 0)
         return r;
     start_part("waiting");
-    r = session_join(*s, address, a->bind_address, code, err);
+    r = session_join(*s, address, a->bind_address, err);
     if (r < 0)
         return r;
     start_part("joining");
 
     LoopResult result;
-    r = loop_run(*s, &result, code, err);
+    r = loop_run(*s, &result, err);
     if (r < 0)
         return r;
     session_close_folder(*s);
@@ -93,8 +91,9 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Exit
              hash_format(result.digest, digest), (long long)result.step);
     if (!daemon_link_is_daemon(link))
         printf("step=%lld digest=%s\n", (long long)result.step, digest);
-    *code = EXIT_DONE;
-    return daemon_link_say(link, &done, err);
+    if (daemon_link_say(link, &done, err) < 0)
+        log_warning("everything is done, and the daemon is not told: %s", err->text);
+    return 0;
 }
 
 /* What it looked for when time was over, loop.c. */
@@ -108,18 +107,17 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 {
     static _unused_ Session *volatile left; /* until exit; volatile, since nobody reads it */
     _cleanup_(session_freep) Session *s = NULL;
-    ExitCode code = EXIT_RETRY;
     Error err = ERROR_INIT;
-    int r = train(link, a, &s, &code, &err);
-    if (r < 0) {
-        say_error(link, s, a->generation, code, &err);
-        if (code == EXIT_ABORTED)
-            abort();
-        if (code == EXIT_DEVICE_FAULT || computes_still(s))
-            left = TAKE_PTR(s); /* a device that hangs would hold up the end of its lanes */
-        return (int)code;
-    }
-    return EXIT_DONE;
+    int r = train(link, a, &s, &err);
+    if (r == 0)
+        return EXIT_DONE;
+    (void)error_set_exit(&err, r, EXIT_RETRY); /* it returns r */
+    say_error(link, s, a->generation, &err);
+    if (err.exit == EXIT_ABORTED)
+        abort();
+    if (err.exit == EXIT_DEVICE_FAULT || computes_still(s))
+        left = TAKE_PTR(s); /* a device that hangs would hold up the end of its lanes */
+    return err.exit;
 }
 
 /* The world's secret in memory that no core file shows; NULL: it has none. */

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/number/hash.h"
 #include "base/probe.h"
+#include "protocol/exit-code.h"
 
 #include <pwd.h>
 #include <string.h>

@@ -5,6 +5,7 @@
 #include "base/json/json-diff.h"
 #include "base/json/json.h"
 #include "base/memory.h"
+#include "protocol/exit-code.h"
 
 #include <string.h>
 
@@ -151,58 +152,66 @@ static int refuse_as_zero(const Session *s, const RankZero *zero, Error *err)
                      differences);
 }
 
-/* Every rank compares itself with rank 0, so that the one that differs knows that it is the one. */
-static int compare(const Session *s, const SessionAgreement *all, const RankZero *zero,
-                   ExitCode *ret_exit, Error *err)
+static int refuse_data(const Session *s, const RankZero *zero, Error *err)
 {
-    const SessionAgreement *mine = &all[s->rank];
     char differences[DIFFERENCES_BYTES];
-    *ret_exit = EXIT_NUMERICS;
-    if (!hash_equal(mine->numerics, all[0].numerics))
-        return refuse_as_zero(s, zero, err);
-    if (!hash_equal(mine->canned_grain, all[0].canned_grain))
-        return error_set(err, -EXDEV, "the canned grain's hash differs from rank 0's");
+    const size_t n = facts_diff_dataset(&zero->facts, &s->facts, differences, sizeof(differences));
+    return error_set(err, -EXDEV,
+                     "the dataset's digest differs from rank 0's: this node sees other data%s%s",
+                     n > 0 ? ": " : "", differences);
+}
 
-    *ret_exit = EXIT_RETRY;
-    if (mine->generation != all[0].generation || mine->step != all[0].step ||
-        !hash_equal(mine->manifest, all[0].manifest) || !hash_equal(mine->scalars, all[0].scalars))
-        return error_set(err, -EXDEV,
-                         "this rank restored step %lld, rank 0 step %lld, or from another manifest",
-                         (long long)mine->step, (long long)all[0].step);
-    *ret_exit = EXIT_DATA_CORRUPT;
-    if (!hash_equal(mine->dataset, all[0].dataset)) {
-        size_t n = facts_diff_dataset(&zero->facts, &s->facts, differences, sizeof(differences));
-        return error_set(
-            err, -EXDEV,
-            "the dataset's digest differs from rank 0's: this node sees other data%s%s",
-            n > 0 ? ": " : "", differences);
-    }
-    *ret_exit = EXIT_NEVER_RETRY;
-    if (!hash_equal(mine->job, all[0].job)) {
-        size_t n = facts_diff_job(&zero->facts, &s->facts, differences, sizeof(differences));
-        return error_set(err, -EXDEV, "the job's identity differs from rank 0's%s%s",
-                         n > 0 ? ": " : "", differences);
-    }
-    *ret_exit = EXIT_PEER_LOST;
+static int refuse_job(const Session *s, const RankZero *zero, Error *err)
+{
+    char differences[DIFFERENCES_BYTES];
+    const size_t n = facts_diff_job(&zero->facts, &s->facts, differences, sizeof(differences));
+    return error_set(err, -EXDEV, "the job's identity differs from rank 0's%s%s", n > 0 ? ": " : "",
+                     differences);
+}
+
+/* Every rank compares itself with rank 0, so that the one that differs knows that it is the one. */
+static int compare(const Session *s, const SessionAgreement *all, const RankZero *zero, Error *err)
+{
+    const SessionAgreement *mine = &all[s->rank], *its = &all[0];
+    if (!hash_equal(mine->numerics, its->numerics))
+        return error_set_exit(err, refuse_as_zero(s, zero, err), EXIT_NUMERICS);
+    if (!hash_equal(mine->canned_grain, its->canned_grain))
+        return error_set_exit(err,
+                              error_set(err, -EXDEV,
+                                        "the canned grain's hash differs from rank 0's"),
+                              EXIT_NUMERICS);
+    if (mine->generation != its->generation || mine->step != its->step ||
+        !hash_equal(mine->manifest, its->manifest) || !hash_equal(mine->scalars, its->scalars))
+        return error_set_exit(
+            err,
+            error_set(err, -EXDEV,
+                      "this rank restored step %lld, rank 0 step %lld, or from another manifest",
+                      (long long)mine->step, (long long)its->step),
+            EXIT_RETRY);
+    if (!hash_equal(mine->dataset, its->dataset))
+        return error_set_exit(err, refuse_data(s, zero, err), EXIT_DATA_CORRUPT);
+    if (!hash_equal(mine->job, its->job))
+        return error_set_exit(err, refuse_job(s, zero, err), EXIT_NEVER_RETRY);
     for (int i = 1; i < s->world_size; i++)
-        if (memcmp(&all[i], &all[0], sizeof(all[0])) != 0)
-            return error_set(err, -EXDEV, "rank %d does not agree with rank 0", i);
+        if (memcmp(&all[i], its, sizeof(*its)) != 0)
+            return error_set_exit(err,
+                                  error_set(err, -EXDEV, "rank %d does not agree with rank 0", i),
+                                  EXIT_PEER_LOST);
     return 0;
 }
 
-int session_agree(Session *s, ExitCode *ret_exit, Error *err)
+int session_agree(Session *s, Error *err)
 {
     const SessionAgreement mine = agreement_of(s);
     RankZero zero = {0};
     _cleanup_free_ SessionAgreement *all = calloc((size_t)s->world_size, sizeof(mine));
     if (!all)
         return error_set(err, -ENOMEM, "out of memory");
-    *ret_exit = EXIT_PEER_LOST;
     int r = comm_all_gather(s->train, &mine, all, sizeof(mine), err);
     if (r < 0)
-        return r;
+        return error_set_exit(err, r, EXIT_PEER_LOST);
     ask_rank_zero(s, all, &zero);
-    r = compare(s, all, &zero, ret_exit, err);
+    r = compare(s, all, &zero, err);
     free(zero.plans);
     return r;
 }

@@ -14,4 +14,4 @@
 /* Compares the numerics with those of session->resume. */
 int session_check_resumed(const Session *session, Error *err);
 /* Compares all that ranks must have in common with rank 0's; collective. */
-int session_agree(Session *session, ExitCode *ret_exit, Error *err);
+int session_agree(Session *session, Error *err);

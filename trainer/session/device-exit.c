@@ -26,7 +26,7 @@ ExitCode device_exit_code(int r)
     }
 }
 
-bool device_exit_blames(Device *device, int *r, ExitCode *exit, Error *err)
+bool device_exit_blames(Device *device, int *r, Error *err)
 {
     Error why = ERROR_INIT;
     int broken = fault("device.broken");
@@ -35,11 +35,11 @@ bool device_exit_blames(Device *device, int *r, ExitCode *exit, Error *err)
     else
         broken = device_await(device, device_fence(device, LANE_COMPUTE), 0, &why);
     const bool computes = broken == 0 || broken == -ETIMEDOUT;
-    if (computes && *exit == EXIT_STORE_UNREACHABLE && !device_is_idle(device))
+    if (computes && err->exit == EXIT_STORE_UNREACHABLE && !device_is_idle(device))
         broken = error_set(&why, -EIO, "the device hangs: %s", err->text);
     else if (computes)
         return false;
-    *exit = device_exit_code(broken);
     *r = error_set(err, broken, "%s", why.text);
+    (void)error_set_exit(err, *r, device_exit_code(broken)); /* it returns *r */
     return true;
 }

@@ -22,5 +22,5 @@ ExitCode device_exit_code(int r);
 
 /* A device that breaks fails whatever waits for it next, a collective, a save or a restore too; copies that a device
  * never ends look like a store that does not answer. true: that explains *r, which becomes the device's error, as
- * *exit and *err do. */
-bool device_exit_blames(Device *device, int *r, ExitCode *exit, Error *err);
+ * *err does, with its exit code. */
+bool device_exit_blames(Device *device, int *r, Error *err);

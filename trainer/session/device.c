@@ -27,32 +27,41 @@ static DeviceOptions options_of(const Job *job, const char *gpu)
     };
 }
 
-static int open_device(Session *s, const char *gpu, ExitCode *ret_exit, Error *err)
+static int open_device(Session *s, const char *gpu, Error *err)
 {
     const DeviceOptions options = options_of(s->job, gpu);
     const bool cuda = options.kind == DEVICE_CUDA;
     int r = cuda && gpu && !*gpu
                 ? error_set(err, -ENODEV, "this rank's slot has no GPU that sdtraind knows of")
                 : device_open(&options, &s->device, err);
-    if (r < 0) {
-        *ret_exit = device_exit_code(r);
-        return error_prefix(err, r, "train.device \"%s\"", cuda ? "cuda" : "cpu");
-    }
-    return 0;
+    if (r < 0)
+        (void)error_prefix(err, r, "train.device \"%s\"",
+                           cuda ? "cuda" : "cpu"); /* returned below */
+    return error_set_exit(err, r, device_exit_code(r));
 }
 
 /* ---- the job's plans, with which it begins ---- */
 
-static int read_named(const Session *s, char **ret, ExitCode *ret_exit, Error *err)
+static int read_named(const Session *s, char **ret, Error *err)
 {
     int r = store_get_uri(s->job->train.plans_uri, DEVICE_PLANS_MAX, ret, NULL, err);
-    *ret_exit = exit_code_of_store(exit_errno_of_named(r));
-    return r < 0 ? error_prefix(err, r, "train.plans %s", s->job->train.plans_uri) : 0;
+    if (r < 0)
+        (void)error_prefix(err, r, "train.plans %s", s->job->train.plans_uri); /* returned below */
+    return error_set_exit(err, r, exit_code_of_store(exit_errno_of_named(r)));
+}
+
+/* An algorithm that the named set lacks is lacking on every node. */
+static int use_plans(Session *s, const char *text, const char *name, Error *err)
+{
+    int r = device_use_plans(s->device, text, err);
+    if (r < 0)
+        (void)error_prefix(err, r, "train.plans %s", name); /* returned below */
+    return error_set_exit(err, r, r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r));
 }
 
 /* A rank's start is bounded by its daemon: timing algorithms takes a part of that. */
 static int take_submissions(const Session *s, const SessionAssignment *a, const NetworkShape *shape,
-                            char **ret, ExitCode *ret_exit, Error *err)
+                            char **ret, Error *err)
 {
     const DeviceOptions device = options_of(s->job, a->gpu);
     const int startup_sec = (int)MIN(a->startup_usec / USEC_PER_SEC, (uint64_t)INT32_MAX);
@@ -69,38 +78,34 @@ static int take_submissions(const Session *s, const SessionAssignment *a, const 
         needs.tune_sec = MAX(1, MIN(needs.tune_sec, startup_sec / START_SHARE));
         needs.wait_sec = MIN(needs.wait_sec, startup_sec);
     }
-    return plan_set_take(&needs, ret, ret_exit, err);
+    return plan_set_take(&needs, ret, err);
 }
 
 static int use_job_plans(Session *s, const SessionAssignment *a, const NetworkShape *shape,
-                         ExitCode *ret_exit, Error *err)
+                         Error *err)
 {
     _cleanup_free_ char *text = NULL;
     const bool is_named = s->job->train.plans == JOB_PLANS_SET;
     int r = 0;
     if (is_named)
-        r = read_named(s, &text, ret_exit, err);
+        r = read_named(s, &text, err);
     else if (s->job->train.plans == JOB_PLANS_AUTO)
-        r = take_submissions(s, a, shape, &text, ret_exit, err);
+        r = take_submissions(s, a, shape, &text, err);
     if (r < 0 || !text)
         return r;
-    r = device_use_plans(s->device, text, err);
-    *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
-    return r == 0 ? 0
-                  : error_prefix(err, r, "train.plans %s",
-                                 is_named ? s->job->train.plans_uri : "\"auto\"");
+    return use_plans(s, text, is_named ? s->job->train.plans_uri : "\"auto\"", err);
 }
 
 /* ---- the checkpoint's plans ---- */
 
 /* NULL: its device had none. */
-static int restore_plans(Session *s, char **ret, ExitCode *ret_exit, Error *err)
+static int restore_plans(Session *s, char **ret, Error *err)
 {
     int r;
     while ((r = checkpoint_restore_plans(s->resume_store, session_resumes_own(s) ? s->local : NULL,
                                          s->resume, ret, err)) < 0) {
-        *ret_exit = exit_code_of_store(r);
-        r = session_pass_over(s, r, ret_exit, err);
+        (void)error_set_exit(err, r, exit_code_of_store(r));
+        r = session_pass_over(s, r, err);
         if (r < 0)
             return r;
     }
@@ -116,17 +121,16 @@ static void tell_plans(const char *before, const char *now)
 }
 
 /* The job names a set, and adopts a checkpoint that was made by another one. */
-static int change_plans(Session *s, const char *before, ExitCode *ret_exit, Error *err)
+static int change_plans(Session *s, const char *before, Error *err)
 {
     char was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];
     _cleanup_free_ char *text = NULL, *now = NULL;
-    int r = read_named(s, &text, ret_exit, err);
+    int r = read_named(s, &text, err);
     if (r < 0)
         return r;
-    r = device_use_plans(s->device, text, err);
-    *ret_exit = r == -ENOENT ? EXIT_NEVER_RETRY : device_exit_code(r);
+    r = use_plans(s, text, s->job->train.plans_uri, err);
     if (r < 0)
-        return error_prefix(err, r, "train.plans %s", s->job->train.plans_uri);
+        return r;
     r = device_plans(s->device, &now); /* as a manifest holds it: a set may be written otherwise */
     if (r < 0)
         return error_errno(err, r, "cannot tell the device's plans");
@@ -146,31 +150,31 @@ static int change_plans(Session *s, const char *before, ExitCode *ret_exit, Erro
     return 0;
 }
 
-static int use_checkpoint_plans(Session *s, ExitCode *ret_exit, Error *err)
+static int use_checkpoint_plans(Session *s, Error *err)
 {
     _cleanup_free_ char *text = NULL;
-    int r = restore_plans(s, &text, ret_exit, err);
+    int r = restore_plans(s, &text, err);
     if (r < 0)
         return r;
     (void)snprintf(s->plan_changes, sizeof(s->plan_changes), "%s",
                    manifest_plan_changes(s->resume));
     if (s->adopts && s->job->train.plans == JOB_PLANS_SET)
-        return change_plans(s, text, ret_exit, err);
+        return change_plans(s, text, err);
     r = text ? device_use_plans(s->device, text, err) : 0;
     if (r == 0)
         return 0;
-    *ret_exit = r == -EINVAL || r == -ENOENT ? EXIT_NUMERICS : device_exit_code(r);
-    return error_prefix(err, r, "the plans of the checkpoint of step %lld",
-                        (long long)manifest_step(s->resume));
+    r = error_prefix(err, r, "the plans of the checkpoint of step %lld",
+                     (long long)manifest_step(s->resume));
+    return error_set_exit(err, r,
+                          r == -EINVAL || r == -ENOENT ? EXIT_NUMERICS : device_exit_code(r));
 }
 
 int session_open_device(Session *s, const SessionAssignment *a, const NetworkShape *shape,
-                        ExitCode *ret_exit, Error *err)
+                        Error *err)
 {
-    int r = open_device(s, a->gpu, ret_exit, err);
+    int r = open_device(s, a->gpu, err);
     start_part("device");
     if (r < 0)
         return r;
-    return s->resume ? use_checkpoint_plans(s, ret_exit, err)
-                     : use_job_plans(s, a, shape, ret_exit, err);
+    return s->resume ? use_checkpoint_plans(s, err) : use_job_plans(s, a, shape, err);
 }

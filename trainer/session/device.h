@@ -16,4 +16,4 @@
 
 /* Opens the device, and tells it the plans that it computes by before it chooses any. */
 int session_open_device(Session *session, const SessionAssignment *assignment,
-                        const NetworkShape *shape, ExitCode *ret_exit, Error *err);
+                        const NetworkShape *shape, Error *err);

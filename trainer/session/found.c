@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "protocol/exit-code.h"
 #include "trainer/checkpoint/search.h"
 
 #include <string.h>
@@ -80,8 +81,7 @@ static int find_newest(Store *store, const CheckpointFacts *own, bool must, Mani
     return error_prefix(err, -EBADMSG, "checkpoint.uri");
 }
 
-int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must,
-               ExitCode *ret_exit, Error *err)
+int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must, Error *err)
 {
     _cleanup_(manifest_freep) Manifest *newest = NULL;
     daemon_link_stage(link, 0, STAGE_RESTORING);
@@ -91,16 +91,13 @@ int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool 
                     err->text); /* nothing is missing there, and the first save says the same */
         return 0;
     }
-    if (r < 0) {
-        *ret_exit = exit_code_of_store(r);
-        return r;
-    }
+    if (r < 0)
+        return error_set_exit(err, r, exit_code_of_store(r));
     if (r == 0 || (!must && manifest_step(newest) == 0))
         return 0; /* nothing is gained by step 0 */
 
     const int64_t step = manifest_step(newest);
     log_info("found the checkpoint of step %lld STEP=%lld", (long long)step, (long long)step);
-    *ret_exit = EXIT_RETRY;
     r = tell_all(link, store, newest, own->generation, err);
     if (r < 0)
         return r;

@@ -9,18 +9,16 @@
  * Ownership: borrows everything.
  * Units:     none.
  * Errors:    0: there is no checkpoint, and there need not be one. -ESTALE: checkpoints were found and
- *            told, the world is over (*ret_exit: retry). -EBADMSG: there is no checkpoint, and there must
+ *            told, the world is over. -EBADMSG: there is no checkpoint, and there must
  *            be one (data corrupt; the text begins with "checkpoint.uri"). And those of the store.
  * Threads:   the training thread's.
  */
 #pragma once
 
-#include "protocol/exit-code.h"
 #include "trainer/checkpoint/checkpoint.h"
 #include "trainer/link/daemon-link.h"
 
 /* Values of the channel's `find` in `assign`: may there be no checkpoint, or must there be one? */
 enum { FIND_ANY = 1, FIND_MUST = 2 };
 
-int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must,
-               ExitCode *ret_exit, Error *err);
+int found_tell(DaemonLink *link, Store *store, const CheckpointFacts *own, bool must, Error *err);

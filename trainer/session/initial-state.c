@@ -26,7 +26,7 @@ static void restart_scalars(TrainState *state, bool keep_optimizer)
     state->ema_active = false;
 }
 
-int init_random(const Job *job, TrainState *state, ExitCode *ret_exit, Error *err)
+int init_random(const Job *job, TrainState *state, Error *err)
 {
     const int64_t n = state->parameters->n_elements;
     _cleanup_(device_staging_freep) DeviceStaging *staging = NULL;
@@ -42,8 +42,7 @@ int init_random(const Job *job, TrainState *state, ExitCode *ret_exit, Error *er
                                   "sending the initial weights", err);
     }
     start_part("weights");
-    *ret_exit = r < 0 && r != -ENOMEM ? device_exit_code(r) : EXIT_RETRY;
-    return r;
+    return error_set_exit(err, r, r == -ENOMEM ? EXIT_RETRY : device_exit_code(r));
 }
 
 static int init_from_manifest(const Manifest *manifest, Store *store, bool optimizer,
@@ -149,16 +148,14 @@ static int init_from_safetensors(const char *uri, TrainState *state, Error *err)
 }
 
 int init_state(const Job *job, Store *store, const CheckpointLocal *local, const Manifest *resume,
-               TrainState *state, ExitCode *ret_exit, Error *err)
+               TrainState *state, Error *err)
 {
     int r;
     if (resume) {
         r = checkpoint_restore(store, local, resume, state, err);
-        *ret_exit = exit_code_of_store(r);
-        return r;
+        return error_set_exit(err, r, exit_code_of_store(r));
     }
 
-    *ret_exit = EXIT_NEVER_RETRY;
     switch (job->model.init) {
     case INIT_RANDOM:
         r = 0;
@@ -172,7 +169,5 @@ int init_state(const Job *job, Store *store, const CheckpointLocal *local, const
     default:
         r = -EINVAL;
     }
-    if (r < 0)
-        *ret_exit = exit_code_of_store(r);
-    return r;
+    return error_set_exit(err, r, exit_code_of_store(r));
 }

@@ -70,11 +70,10 @@ static ExitCode exit_code_of_folder(int r)
     return exit_is_refusal(r) ? EXIT_NEVER_RETRY : exit_code_of_store(r);
 }
 
-static int get(const PlanSetNeeds *n, const char *key, char **ret, ExitCode *ret_exit, Error *err)
+static int get(const PlanSetNeeds *n, const char *key, char **ret, Error *err)
 {
     int r = store_get(n->store, key, DEVICE_PLANS_MAX, ret, NULL, err);
-    *ret_exit = exit_code_of_folder(r);
-    return r;
+    return error_set_exit(err, r, exit_code_of_folder(r));
 }
 
 /* -EEXIST: somebody else's is there. */
@@ -83,62 +82,66 @@ static int put(const PlanSetNeeds *n, const char *key, const char *set, bool *re
 {
     const struct iovec part = {.iov_base = (char *)set, .iov_len = strlen(set)};
     int r = store_puts_if_absent(n->store, ret_atomic, err);
-    return r < 0 ? r : store_put(n->store, key, &part, 1, STORE_IF_ABSENT, err);
+    if (r == 0)
+        r = store_put(n->store, key, &part, 1, STORE_IF_ABSENT, err);
+    return error_set_exit(err, r, exit_code_of_folder(r));
 }
 
 /* ---- rank 0 ---- */
 
 int plan_set_make(Device *maker, const UnetConfig *config, const NetworkShape *shape, char **ret,
-                  ExitCode *ret_exit, Error *err)
+                  Error *err)
 {
     _cleanup_(network_freep) Network *network = NULL;
     int r = network_plan(maker, config, shape, &network, err);
-    /* Memory of an open device may be others' for now, as when a rank starts. */
-    *ret_exit = r == -ENOMEM ? EXIT_RETRY : device_exit_code(r);
-    if (r < 0)
-        return r;
+    if (r < 0) /* memory of an open device may be others' for now, as when a rank starts */
+        return error_set_exit(err, r, r == -ENOMEM ? EXIT_RETRY : device_exit_code(r));
     r = device_plans(maker, ret);
     return r < 0 ? error_errno(err, r, "cannot tell the device's plans") : 0;
 }
 
+static int fail_at(const char *point, const PlanSetNeeds *n, const char *key, Error *err)
+{
+    int r = fault(point);
+    if (r < 0)
+        (void)error_errno(err, r, "%s/%s", store_uri(n->store), key); /* returned below */
+    return error_set_exit(err, r, exit_code_of_folder(r));
+}
+
 /* What was made counts if nobody else's lies there. */
 static int make_and_put(const PlanSetNeeds *n, Device *maker, const char *key, char **ret,
-                        ExitCode *ret_exit, Error *err)
+                        Error *err)
 {
     _cleanup_free_ char *made = maker ? NULL : strdup(PLAIN_SET);
     bool atomic = true;
     if (maker)
         log_info("makes the plan set of this submission: algorithms are timed for %d s at most",
                  n->tune_sec);
-    int r = maker ? plan_set_make(maker, n->config, n->shape, &made, ret_exit, err) : 0;
+    int r = maker ? plan_set_make(maker, n->config, n->shape, &made, err) : 0;
     if (r < 0)
         return r;
     if (!made)
         return error_set(err, -ENOMEM, "out of memory for a plan set");
-    r = fault("plans.made");
+    r = fail_at("plans.made", n, key, err);
     if (r == 0)
         r = put(n, key, made, &atomic, err);
-    else
-        (void)error_errno(err, r, "%s/%s", store_uri(n->store), key); /* returned below */
-    *ret_exit = exit_code_of_folder(r);
+    if (r == 0)
+        r = fail_at("plans.put", n, key, err);
     if (r < 0 && r != -EEXIST)
         return r;
-    if ((r == 0 && (r = fault("plans.put")) < 0))
-        return error_errno(err, r, "%s/%s", store_uri(n->store), key);
     if (r == 0 && atomic) {
         *ret = TAKE_PTR(made);
         return 0;
     }
     if (!atomic)
         (void)sleep(READ_BACK_SEC); /* a signal ends it */
-    return get(n, key, ret, ret_exit, err);
+    return get(n, key, ret, err);
 }
 
-static int lead(const PlanSetNeeds *n, Device *maker, const char *key, char **ret,
-                ExitCode *ret_exit, Error *err)
+static int lead(const PlanSetNeeds *n, Device *maker, const char *key, char **ret, Error *err)
 {
-    int r = get(n, key, ret, ret_exit, err);
-    return r == -ENOENT ? make_and_put(n, maker, key, ret, ret_exit, err) : r;
+    int r = get(n, key, ret, err);
+    return r == -ENOENT ? make_and_put(n, maker, key, ret, err) : r;
 }
 
 /* ---- the other ranks ---- */
@@ -170,16 +173,13 @@ static int look(const PlanSetNeeds *n, const char *key, size_t *ret_others, char
     return is_there;
 }
 
-static int late(const PlanSetNeeds *n, const char *key, const char *other, ExitCode *ret_exit,
-                Error *err)
+static int late(const PlanSetNeeds *n, const char *key, const char *other, Error *err)
 {
-    *ret_exit = EXIT_RETRY;
     return error_set(err, -ETIMEDOUT, "rank 0 has put no plan set %s for this GPU within %d s%s%s",
                      key, n->wait_sec, *other ? "; the submission has " : "", other);
 }
 
-static int follow(const PlanSetNeeds *n, const char *key, char **ret, ExitCode *ret_exit,
-                  Error *err)
+static int follow(const PlanSetNeeds *n, const char *key, char **ret, Error *err)
 {
     const uint64_t end_usec = clock_boottime_usec() + (uint64_t)n->wait_sec * USEC_PER_SEC;
     char other[KEY_MAX] = "";
@@ -188,22 +188,20 @@ static int follow(const PlanSetNeeds *n, const char *key, char **ret, ExitCode *
          pause_msec = MIN(2 * pause_msec, (uint64_t)PAUSE_MAX_MSEC)) {
         const bool is_late = clock_boottime_usec() >= end_usec;
         int r = look(n, key, &n_others, other, err);
-        *ret_exit = exit_code_of_store(r);
         if (r != 0)
-            return r < 0 ? r : get(n, key, ret, ret_exit, err);
+            return r < 0 ? error_set_exit(err, r, exit_code_of_store(r)) : get(n, key, ret, err);
         if (n_before == SIZE_MAX)
             log_info("waits for the plan set that rank 0 makes, as %s", key);
         else if (n_others > n_before) {
-            *ret_exit = EXIT_NUMERICS;
-            return error_set(err, -EXDEV, "rank 0 computes by the plans %s, this rank needs %s",
-                             other, key);
+            r = error_set(err, -EXDEV, "rank 0 computes by the plans %s, this rank needs %s", other,
+                          key);
+            return error_set_exit(err, r, EXIT_NUMERICS);
         }
         n_before = MIN(n_before, n_others);
         if (is_late)
-            return late(n, key, other, ret_exit, err);
+            return late(n, key, other, err);
         r = fault("plans.wait") < 0 ? error_set(err, -EIO, "%s: nobody waits", key)
                                     : daemon_link_check(n->link, err);
-        *ret_exit = EXIT_RETRY;
         if (r < 0)
             return r;
         (void)usleep((useconds_t)(pause_msec * 1000)); /* a signal ends it */
@@ -213,8 +211,7 @@ static int follow(const PlanSetNeeds *n, const char *key, char **ret, ExitCode *
 /* ---- both ---- */
 
 /* The device that makes plans, which also tells which machine they are for; NULL: it has no libraries. */
-static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], ExitCode *ret_exit,
-                      Error *err)
+static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], Error *err)
 {
     DeviceOptions options = *n->device;
     Error why = ERROR_INIT;
@@ -227,9 +224,8 @@ static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], Ex
         log_warning("our own kernels compute all, which is slow: %s", why.text);
         return format_key(n, NULL, key, err);
     }
-    *ret_exit = device_exit_code(r);
     if (r < 0)
-        return error_set(err, r, "%s", why.text);
+        return error_set_exit(err, error_set(err, r, "%s", why.text), device_exit_code(r));
     r = device_plans(maker, &set);
     if (r < 0)
         return error_errno(err, r, "cannot tell the device's plans");
@@ -238,15 +234,14 @@ static int open_maker(const PlanSetNeeds *n, Device **ret, char key[KEY_MAX], Ex
     return r;
 }
 
-int plan_set_take(const PlanSetNeeds *n, char **ret, ExitCode *ret_exit, Error *err)
+int plan_set_take(const PlanSetNeeds *n, char **ret, Error *err)
 {
     _cleanup_(device_freep) Device *maker = NULL;
     _cleanup_free_ char *set = NULL;
     char key[KEY_MAX], hash[HASH_TEXT_BYTES];
-    int r = open_maker(n, &maker, key, ret_exit, err);
+    int r = open_maker(n, &maker, key, err);
     if (r == 0)
-        r = n->rank == 0 ? lead(n, maker, key, &set, ret_exit, err)
-                         : follow(n, key, &set, ret_exit, err);
+        r = n->rank == 0 ? lead(n, maker, key, &set, err) : follow(n, key, &set, err);
     if (r < 0)
         return error_prefix(err, r, "train.plans \"auto\"");
     log_info("computes by the plan set %s, %s", hash_format(hash_bytes(set, strlen(set)), hash),

@@ -14,7 +14,7 @@
  *
  * Ownership: borrows everything; the text is the caller's to free.
  * Units:     seconds.
- * Errors:    *ret_exit says what the leader makes of it. -EXDEV (85): rank 0 has put a set for another GPU or other
+ * Errors:    the exit code says what the leader makes of it. -EXDEV (85): rank 0 has put a set for another GPU or other
  *            libraries. -ETIMEDOUT (75): rank 0 has put none in time. Those of the device and of the store.
  * Threads:   the training thread.
  *
@@ -23,7 +23,6 @@
 #pragma once
 
 #include "nn/network.h"
-#include "protocol/exit-code.h"
 #include "store/store.h"
 #include "trainer/link/daemon-link.h"
 
@@ -39,8 +38,8 @@ typedef struct PlanSetNeeds {
     DaemonLink *link;
 } PlanSetNeeds;
 
-int plan_set_take(const PlanSetNeeds *needs, char **ret, ExitCode *ret_exit, Error *err);
+int plan_set_take(const PlanSetNeeds *needs, char **ret, Error *err);
 
 /* Makes the plans that a device with DeviceOptions.tune lacks for the network, and returns all that it has. */
 int plan_set_make(Device *maker, const UnetConfig *config, const NetworkShape *shape, char **ret,
-                  ExitCode *ret_exit, Error *err);
+                  Error *err);

@@ -27,14 +27,13 @@ static int look_for_alias(Session *s, const char *resume_uri, Error *err)
     return r == 0 || r == -ENOENT || r == -EBADMSG ? 0 : error_set(err, r, "%s", why.text);
 }
 
-int session_open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
+int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
 {
     const char *local_dir = s->job->checkpoint.local_dir;
     int r = store_open(s->job->checkpoint.uri, &s->store, err);
-    if (r < 0) {
-        *ret_exit = exit_code_of_store(r);
-        return error_prefix(err, r, "%s: checkpoint.uri", a->job_source);
-    }
+    if (r < 0)
+        return error_set_exit(err, error_prefix(err, r, "%s: checkpoint.uri", a->job_source),
+                              exit_code_of_store(r));
     if (local_dir)
         r = checkpoint_local_new(local_dir, (uint64_t)s->job->checkpoint.local_bytes,
                                  store_uri(s->store), &s->local, err);
@@ -49,16 +48,13 @@ int session_open_resume(Session *s, const SessionAssignment *a, ExitCode *ret_ex
         if (!s->resumes_own)
             r = look_for_alias(s, a->resume_uri, err);
     }
-    if (r < 0) {
-        *ret_exit = exit_code_of_store(r);
-        return r;
-    }
+    if (r < 0)
+        return error_set_exit(err, r, exit_code_of_store(r));
     if (a->resume_hash && !session_resumes_own(s)) { /* a commit, and nobody commits elsewhere */
-        *ret_exit = EXIT_DATA_CORRUPT;
-        return error_set(
-            err, -EBADMSG,
-            "%s is recorded as this job's checkpoint, but is not under checkpoint.uri %s",
-            a->resume_uri, store_uri(s->store));
+        r = error_set(err, -EBADMSG,
+                      "%s is recorded as this job's checkpoint, but is not under checkpoint.uri %s",
+                      a->resume_uri, store_uri(s->store));
+        return error_set_exit(err, r, EXIT_DATA_CORRUPT);
     }
     return 0;
 }
@@ -78,7 +74,7 @@ static int find_next(Session *s, Error *err)
                  (long long)manifest_step(s->resume), (long long)manifest_step(s->resume));
     else if (r == 0 && n_passed > 0)
         r = checkpoint_search_failed(s->search, err); /* never from step 0 beside what is there */
-    return MIN(r, 0);
+    return error_set_exit(err, MIN(r, 0), exit_code_of_store(r));
 }
 
 /* A run whose lock is free is over: this one takes its folder over. Where there are no locks, nobody
@@ -99,23 +95,19 @@ int session_lock_folder(Session *s, bool make, Error *err)
     return 0;
 }
 
-int session_find_resume(Session *s, ExitCode *ret_exit, Error *err)
+int session_find_resume(Session *s, Error *err)
 {
     int r = session_lock_folder(s, false, err);
-    if (r == -CHECKPOINT_NOT_OWNER) {
-        *ret_exit = EXIT_NOT_OWNER;
-        return r;
-    }
+    if (r == -CHECKPOINT_NOT_OWNER)
+        return error_set_exit(err, r, EXIT_NOT_OWNER);
     if (r == 0)
         r = store_open(s->job->checkpoint.uri, &s->resume_store, err);
     if (r == 0)
         r = checkpoint_search_new(s->resume_store, &s->facts, &s->search, err);
     if (r == 0)
         r = find_next(s, err);
-    if (r < 0) {
-        *ret_exit = exit_code_of_store(r);
-        return r;
-    }
+    if (r < 0)
+        return error_set_exit(err, r, exit_code_of_store(r));
     s->resumes_own = true;
     if (s->generation == 0)
         s->facts.generation = s->generation = checkpoint_search_generation(s->search) + 1;
@@ -124,35 +116,30 @@ int session_find_resume(Session *s, ExitCode *ret_exit, Error *err)
 
 bool session_resumes_own(const Session *s) { return s->resume && s->resumes_own; }
 
-int session_pass_over(Session *s, int r, ExitCode *ret_exit, Error *err)
+int session_pass_over(Session *s, int r, Error *err)
 {
     if (!s->search || !s->resume || (r != -EBADMSG && r != -EIO))
         return r;
     checkpoint_search_reject(s->search, err);
-    r = find_next(s, err);
-    if (r < 0)
-        *ret_exit = exit_code_of_store(r);
-    return r;
+    return find_next(s, err);
 }
 
-int session_restore(Session *s, ExitCode *ret_exit, Error *err)
+int session_restore(Session *s, Error *err)
 {
     for (;;) {
         int r = 0;
         daemon_link_stage(s->link, s->resume ? manifest_step(s->resume) : 0, STAGE_RESTORING);
-        if (s->resume) {
-            *ret_exit = EXIT_NUMERICS;
+        if (s->resume)
             r = session_check_resumed(s, err);
-            if (r < 0)
-                return r;
-        }
+        if (r < 0)
+            return error_set_exit(err, r, EXIT_NUMERICS);
         r = init_state(s->job, s->resume_store, session_resumes_own(s) ? s->local : NULL, s->resume,
-                       s->state, ret_exit, err);
+                       s->state, err);
         if (r == 0)
             return 0;
-        if (device_exit_blames(s->device, &r, ret_exit, err))
+        if (device_exit_blames(s->device, &r, err))
             return r; /* the checkpoint may be good */
-        r = session_pass_over(s, r, ret_exit, err);
+        r = session_pass_over(s, r, err);
         if (r < 0)
             return r;
     }

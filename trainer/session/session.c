@@ -31,55 +31,64 @@ static_assert(DEVICE_TIMEOUT_SEC + 60 <= COLLECTIVE_SEC,
               "a rank says that its device hangs before the others say that they lost it");
 
 /* The network's config, as far as the data can take it. */
-static int open_config(Session *s, ExitCode *ret_exit, Error *err)
+static int open_config(Session *s, Error *err)
 {
     const Job *job = s->job;
-    *ret_exit = EXIT_NEVER_RETRY;
     int r = unet_config_read(job->model.config_uri, store_get_uri, &s->config, err);
-    if (r < 0) {
-        *ret_exit = exit_code_of_store(exit_errno_of_named(r));
-        return r;
-    }
-    return shapes_check(job, &s->config, dataset_shape(s->dataset), job->train.grain, err);
+    if (r < 0)
+        return error_set_exit(err, r, exit_code_of_store(exit_errno_of_named(r)));
+    r = shapes_check(job, &s->config, dataset_shape(s->dataset), job->train.grain, err);
+    return error_set_exit(err, r, EXIT_NEVER_RETRY);
 }
 
 static bool on_gpu(const Session *s) { return device_kind(s->device) == DEVICE_CUDA; }
 
-static int open_network(Session *s, const SessionAssignment *a, ExitCode *ret_exit, Error *err)
+static int plan_network(Session *s, const NetworkShape *shape, Error *err)
 {
-    const Job *job = s->job;
+    int r = network_plan(s->device, &s->config, shape, &s->network, err);
+    start_part("plans");
+    /* Of plans for other libraries than this node's and of a broken GPU the job knows nothing. */
+    return error_set_exit(err, r,
+                          r == -EPROTO || r == -EIO ? device_exit_code(r) : EXIT_NEVER_RETRY);
+}
+
+static int plan_memory(Session *s, Error *err)
+{
+    int r = memory_plan(s->job, s->network, dataset_shape(s->dataset), NULL, s->world_size,
+                        &s->memory, err);
+    if (r == 0)
+        r = memory_check(&s->memory, device_memory_bytes(s->device), on_gpu(s), err);
+    if (r < 0)
+        (void)error_prefix(err, r, "%s", s->job->model.config_uri); /* returned below */
+    return error_set_exit(err, r, EXIT_NEVER_RETRY);
+}
+
+static int allocate_network(Session *s, Error *err)
+{
+    int r = network_allocate(s->network, err);
+    if (r == 0)
+        r = grain_work_new(s->device, s->network, s->job, dataset_shape(s->dataset),
+                           dataset_empty_text(s->dataset), &s->work, err);
+    if (r == -ENOMEM) /* another time there may be memory */
+        return error_set_exit(err, memory_short(&s->memory, on_gpu(s), r, err), EXIT_RETRY);
+    return error_set_exit(err, r, device_exit_code(r));
+}
+
+static int open_network(Session *s, const SessionAssignment *a, Error *err)
+{
     const DatasetShape *data = dataset_shape(s->dataset);
-    const NetworkShape shape = {.grain = (int)job->train.grain,
+    const NetworkShape shape = {.grain = (int)s->job->train.grain,
                                 .height = data->height,
                                 .width = data->width,
                                 .text_tokens = data->text_tokens,
                                 .backward = true};
     start_part("data");
-    int r = session_open_device(s, a, &shape, ret_exit, err);
-    if (r < 0)
-        return r;
-
-    *ret_exit = EXIT_NEVER_RETRY;
-    r = network_plan(s->device, &s->config, &shape, &s->network, err);
-    start_part("plans");
-    if (r == -EPROTO || r == -EIO) /* plans for other libraries than this node's; a broken GPU */
-        *ret_exit = device_exit_code(r);
-    if (r < 0)
-        return r;
-    r = memory_plan(job, s->network, data, NULL, s->world_size, &s->memory, err);
+    int r = session_open_device(s, a, &shape, err);
     if (r == 0)
-        r = memory_check(&s->memory, device_memory_bytes(s->device), on_gpu(s), err);
-    if (r < 0)
-        return error_prefix(err, r, "%s", job->model.config_uri);
-
-    *ret_exit = EXIT_RETRY; /* another time there may be memory */
-    r = network_allocate(s->network, err);
+        r = plan_network(s, &shape, err);
     if (r == 0)
-        r = grain_work_new(s->device, s->network, job, data, dataset_empty_text(s->dataset),
-                           &s->work, err);
-    if (r < 0 && r != -ENOMEM)
-        *ret_exit = device_exit_code(r);
-    return r == -ENOMEM ? memory_short(&s->memory, on_gpu(s), r, err) : r;
+        r = plan_memory(s, err);
+    return r < 0 ? r : allocate_network(s, err);
 }
 
 /* They are what the numerics name. */
@@ -116,11 +125,10 @@ static int fill_numerics(Session *s, Error *err)
     return 0;
 }
 
-static int open_state(Session *s, ExitCode *ret_exit, Error *err)
+static int open_state(Session *s, Error *err)
 {
     const Job *job = s->job;
     const ParameterList *parameters = network_parameters(s->network);
-    *ret_exit = EXIT_RETRY;
     int r = train_state_new(s->device, parameters, s->rank, s->world_size, job->train.zero_stage,
                             job->train.ema.enabled, &s->state, err);
     if (r < 0)
@@ -128,7 +136,7 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
 
     /* The canned grain runs on the job's random initial weights, whatever is restored after it. */
     daemon_link_stage(s->link, 0, STAGE_STARTING);
-    r = init_random(job, s->state, ret_exit, err);
+    r = init_random(job, s->state, err);
     if (r < 0)
         return r;
     network_set_weights(s->network, s->state->weights);
@@ -140,12 +148,12 @@ static int open_state(Session *s, ExitCode *ret_exit, Error *err)
         (void)error_errno(err, r, "the canned grain: compute failed"); /* returned below */
     else
         r = canned_grain(s->work, &s->facts.canned_grain, err);
-    if (r < 0) {
-        *ret_exit = r == -ENOMEM ? EXIT_RETRY : r == -EXDEV ? EXIT_NUMERICS : device_exit_code(r);
-        return r;
-    }
-
-    return session_restore(s, ret_exit, err);
+    if (r < 0)
+        return error_set_exit(err, r,
+                              r == -ENOMEM  ? EXIT_RETRY
+                              : r == -EXDEV ? EXIT_NUMERICS
+                                            : device_exit_code(r));
+    return session_restore(s, err);
 }
 
 /* What the job's text names but does not hold belongs to its identity too: the network's config, the embedding of the
@@ -192,10 +200,8 @@ static int open_rendezvous(Session *s, const char *bind_address, Error *err)
     return rendezvous_new(bind_address, s->world_size, &key, &s->rendezvous, err);
 }
 
-int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, ExitCode *ret_exit,
-                 Error *err)
+int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Error *err)
 {
-    *ret_exit = EXIT_RETRY;
     _cleanup_(session_freep) Session *s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
@@ -212,49 +218,39 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Ex
     if (r == 0)
         r = paths_check_job(s->job, a->resume_uri, getenv(PATHS_READ_VARIABLE),
                             getenv(PATHS_WRITE_VARIABLE), err);
-    if (r < 0) {
-        *ret_exit = EXIT_NEVER_RETRY;
-        return r;
-    }
+    if (r < 0)
+        return error_set_exit(err, r, EXIT_NEVER_RETRY);
     if (a->world_size < 1 || a->world_size > s->job->train.n_grains || a->rank < 0 ||
         a->rank >= a->world_size) {
-        *ret_exit = EXIT_NEVER_RETRY;
-        return error_set(err, -EINVAL, "rank %d of %d cannot run a job of %lld grains", a->rank,
-                         a->world_size, (long long)s->job->train.n_grains);
+        r = error_set(err, -EINVAL, "rank %d of %d cannot run a job of %lld grains", a->rank,
+                      a->world_size, (long long)s->job->train.n_grains);
+        return error_set_exit(err, r, EXIT_NEVER_RETRY);
     }
     grain_share(s->job->train.n_grains, s->rank, s->world_size, &s->first_grain, &s->n_grains,
                 &s->share);
 
-    r = session_open_resume(s, a, ret_exit, err);
-    if (r < 0)
-        return r;
-    r = open_rendezvous(s, a->bind_address, err);
+    r = session_open_resume(s, a, err);
+    if (r == 0)
+        r = open_rendezvous(s, a->bind_address, err);
     if (r < 0)
         return r;
     r = dataset_open_submitted(s->job, a->sources, &s->dataset, err);
-    if (r < 0) {
-        *ret_exit = exit_code_of_store(r);
-        return r;
-    }
-    r = open_config(s, ret_exit, err);
+    if (r < 0)
+        return error_set_exit(err, r, exit_code_of_store(r));
+    r = open_config(s, err);
     if (r == 0)
         r = fill_facts(s, a->submission, err);
     if (r == 0 && a->find_resume)
-        r = session_find_resume(s, ret_exit, err);
+        r = session_find_resume(s, err);
     if (r == 0 && a->find && s->rank == 0)
-        r = found_tell(link, s->store, &s->facts, a->find == FIND_MUST, ret_exit, err);
-    if (r < 0)
-        return r;
-    if (s->resume) { /* before the canned grain, which another job's seed would change too */
-        *ret_exit = EXIT_NEVER_RETRY;
-        r = manifest_check_facts(s->resume, &s->facts, err);
-        if (r < 0)
-            return r;
-    }
-    r = open_network(s, a, ret_exit, err);
-    if (r < 0)
-        return r;
-    r = open_state(s, ret_exit, err);
+        r = found_tell(link, s->store, &s->facts, a->find == FIND_MUST, err);
+    if (r == 0 &&
+        s->resume) /* before the canned grain, which another job's seed would change too */
+        r = error_set_exit(err, manifest_check_facts(s->resume, &s->facts, err), EXIT_NEVER_RETRY);
+    if (r == 0)
+        r = open_network(s, a, err);
+    if (r == 0)
+        r = open_state(s, err);
     if (r < 0)
         return r;
     *ret = TAKE_PTR(s);
@@ -345,15 +341,25 @@ void session_close_folder(Session *s)
         log_warning("the next run of it needs --take-over: %s", err.text);
 }
 
-int session_join(Session *s, const char *address, const char *bind_address, ExitCode *ret_exit,
-                 Error *err)
+static ExitCode exit_of_claim(int r)
+{
+    switch (r) {
+    case -CHECKPOINT_NOT_OWNER:
+        return EXIT_NOT_OWNER;
+    case -EPROTONOSUPPORT:
+        return EXIT_NEVER_RETRY;
+    default:
+        return EXIT_RETRY;
+    }
+}
+
+int session_join(Session *s, const char *address, const char *bind_address, Error *err)
 {
     daemon_link_stage(s->link, s->state->scalars.step, STAGE_JOINING);
-    *ret_exit = EXIT_PEER_LOST;
     int r = open_comms(s, address, bind_address, err);
     if (r < 0)
-        return r;
-    r = session_agree(s, ret_exit, err);
+        return error_set_exit(err, r, EXIT_PEER_LOST);
+    r = session_agree(s, err);
     if (r < 0)
         return r;
     s->rendezvous = rendezvous_free(s->rendezvous); /* everybody is connected */
@@ -361,23 +367,18 @@ int session_join(Session *s, const char *address, const char *bind_address, Exit
         explicit_bzero(s->secret, COMM_SECRET_BYTES);
     s->secret = NULL;
 
-    *ret_exit = EXIT_RETRY;
     r = session_lock_folder(s, true, err);
     if (r == 0)
         r = open_writer(s, err);
     if (r == 0)
         r = claim(s, err);
-    if (r == 0 && s->local && session_resumes_own(s))
-        checkpoint_local_tidy(s->local, s->resume);
-    if (r == -CHECKPOINT_NOT_OWNER)
-        *ret_exit = EXIT_NOT_OWNER;
-    if (r == -EPROTONOSUPPORT)
-        *ret_exit = EXIT_NEVER_RETRY;
     if (r < 0)
-        return r;
+        return error_set_exit(err, r, exit_of_claim(r));
+    if (s->local && session_resumes_own(s))
+        checkpoint_local_tidy(s->local, s->resume);
     r = update_new(s->state, s->train, s->bulk, s->job, &s->update, err);
     if (r == -ETIMEDOUT || r == -EIO)
-        *ret_exit = device_exit_code(r);
+        return error_set_exit(err, r, device_exit_code(r));
     return r < 0 ? r
                  : loader_new(s->dataset, s->job, s->state->scalars.step, s->first_grain,
                               s->n_grains, PREFETCH_BYTES, &s->loader, err);

@@ -9,13 +9,12 @@
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
  *            accepts NULL.
  * Units:     steps, bytes.
- * Errors:    -errno; *ret_exit gets the exit code, which tells the leader what is to blame
- *            (exit-code.h).
+ * Errors:    -errno. The error's exit code (exit-code.h) tells the leader what is to blame; where nobody
+ *            has said one, starting again may help: EXIT_RETRY.
  * Threads:   the training thread.
  */
 #pragma once
 
-#include "protocol/exit-code.h"
 #include "trainer/checkpoint/local.h"
 #include "trainer/checkpoint/search.h"
 #include "trainer/link/daemon-link.h"
@@ -83,11 +82,9 @@ typedef struct Session {
     Loader *loader;
 } Session;
 
-int session_open(DaemonLink *link, const SessionAssignment *assignment, Session **ret,
-                 ExitCode *ret_exit, Error *err);
+int session_open(DaemonLink *link, const SessionAssignment *assignment, Session **ret, Error *err);
 /* address: of rank 0's rendezvous store, from the daemon's `go`. */
-int session_join(Session *session, const char *address, const char *bind_address,
-                 ExitCode *ret_exit, Error *err);
+int session_join(Session *session, const char *address, const char *bind_address, Error *err);
 /* Tells whether `resume` lies where this job saves, so that its history goes on. */
 bool session_resumes_own(const Session *session);
 /* After the last save of a `sdtrainer run`: where no lock shows that it has ended, an object says so. */

@@ -40,7 +40,6 @@ static void expect_taken(bool atomic, const char *point, const char *taken, cons
 {
     char uri[128];
     Error err = ERROR_INIT;
-    ExitCode exit_code = EXIT_DONE;
     _cleanup_free_ char *set = NULL, *lies = NULL;
     Store *store;
     (void)snprintf(uri, sizeof(uri), "far://%s", folder);
@@ -50,8 +49,8 @@ static void expect_taken(bool atomic, const char *point, const char *taken, cons
     const DeviceOptions device = {.kind = DEVICE_CUDA, .type = DATA_BF16};
     const PlanSetNeeds needs = {
         .store = store, .submission = "one", .device = &device, .tune_sec = 1, .wait_sec = 1};
-    if (plan_set_take(&needs, &set, &exit_code, &err) < 0)
-        fail_msg("%d: %s", (int)exit_code, err.text);
+    if (plan_set_take(&needs, &set, &err) < 0)
+        fail_msg("%d: %s", err.exit, err.text);
     assert_null(other_puts_at);
     assert_string_equal(set, taken);
     assert_int_equal(store_get(store, KEY, 1024, &lies, NULL, &err), 0);
