@@ -45,30 +45,32 @@ typedef struct ChannelFieldRow {
 /* Older programs do not send it; it is 0 then. */
 #define NEWER(n, member, kind, types) ROW(#n, member, kind, JSON_OPTIONAL, types)
 #define T(t) (1u << CHANNEL_##t)
+#define ASSIGN(n, kind, how) ROW(#n, assign.n, kind, how, T(ASSIGN))
 
 static const ChannelFieldRow rows[] = {
     FIELD(generation, INT64, ~T(HELLO)),
     FIELD(step, INT64,
           T(CHECKPOINT) | T(COMMITTED) | T(REFUSED) | T(STAGE) | T(STEP) | T(SAVED) | T(ERROR) |
               T(DONE) | T(READY) | T(FOUND)),
-    FIELD(rank, INT, T(ASSIGN)),
-    FIELD(world_size, INT, T(ASSIGN)),
-    FIELD(job, TEXT, T(ASSIGN)),
-    FIELD(node, TEXT, T(ASSIGN)),
-    FIELD(spec, LONG_TEXT, T(ASSIGN)),
-    FIELD(resume_uri, TEXT, T(ASSIGN)),
-    FIELD(resume_hash, HASH, T(ASSIGN)),
-    FIELD(adopt, BOOL, T(ASSIGN)),
-    NEWER(find, find, INT, T(ASSIGN)),
-    FIELD(bind_address, TEXT, T(ASSIGN)),
-    NEWER(submission, submission, TEXT, T(ASSIGN)),
-    NEWER(sources, sources, TEXT, T(ASSIGN)),
-    NEWER(takes_over, takes_over, TEXT, T(ASSIGN)),
-    NEWER(secret, secret, TEXT, T(ASSIGN)),
-    NEWER(gpu, gpu, TEXT, T(ASSIGN)),
-    FIELD(numerics, TEXT, T(ASSIGN)),
-    NEWER(startup_usec, startup_usec, UINT64, T(ASSIGN)),
-    FIELD(alive_usec, UINT64, T(ALIVE) | T(ASSIGN)),
+    ASSIGN(rank, INT, JSON_REQUIRED),
+    ASSIGN(world_size, INT, JSON_REQUIRED),
+    ASSIGN(job, TEXT, JSON_REQUIRED),
+    ASSIGN(node, TEXT, JSON_REQUIRED),
+    ASSIGN(spec, LONG_TEXT, JSON_REQUIRED),
+    ASSIGN(resume_uri, TEXT, JSON_REQUIRED),
+    ASSIGN(resume_hash, HASH, JSON_REQUIRED),
+    ASSIGN(adopt, BOOL, JSON_REQUIRED),
+    ASSIGN(find, INT, JSON_OPTIONAL),
+    ASSIGN(bind_address, TEXT, JSON_REQUIRED),
+    ASSIGN(submission, TEXT, JSON_OPTIONAL),
+    ASSIGN(sources, TEXT, JSON_OPTIONAL),
+    ASSIGN(takes_over, TEXT, JSON_OPTIONAL),
+    ASSIGN(secret, TEXT, JSON_OPTIONAL),
+    ASSIGN(gpu, TEXT, JSON_OPTIONAL),
+    ASSIGN(numerics, TEXT, JSON_REQUIRED),
+    ASSIGN(startup_usec, UINT64, JSON_OPTIONAL),
+    ASSIGN(alive_usec, UINT64, JSON_REQUIRED),
+    FIELD(alive_usec, UINT64, T(ALIVE)),
     FIELD(address, TEXT, T(RENDEZVOUS) | T(GO)),
     FIELD(pid, INT, T(HELLO)),
     FIELD(stage, STAGE, T(STAGE) | T(ERROR)),
@@ -108,7 +110,8 @@ static const ChannelFieldRow rows[] = {
     FIELD(more, BOOL, T(FOUND)),
     FIELD(exit_code, INT, T(ERROR)),
     NEWER(unmet, unmet, INT, T(ERROR)),
-    FIELD(text, TEXT, T(ERROR) | T(DONE)),
+    FIELD(text, TEXT, T(ERROR)),
+    ROW("text", end, TEXT, JSON_REQUIRED, T(DONE)),
 };
 
 bool channel_field(size_t i, ChannelField *ret)
@@ -165,12 +168,13 @@ int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Erro
         return -EBADMSG;
     }
     *ret = m;
-    explicit_bzero(m.secret, sizeof(m.secret));
+    explicit_bzero(&m, sizeof(m)); /* an assign holds a secret */
     return 0;
 }
 
 void channel_message_clear(ChannelMessage *message)
 {
-    free(message->spec);
+    if (message->type == CHANNEL_ASSIGN)
+        free(message->assign.spec);
     explicit_bzero(message, sizeof(*message));
 }

@@ -8,9 +8,9 @@
  *   daemon -> trainer   assign go alive checkpoint stop committed refused
  *   trainer -> daemon   hello rendezvous ready stage step saved error done found
  *
- * Ownership: strings inside a ChannelMessage are fixed buffers, except spec and text, which
- *            channel_receive() allocates and channel_message_clear() frees; senders borrow. Clearing wipes the
- *            message, and every packet's buffer is wiped: an assign holds a secret.
+ * Ownership: strings inside a ChannelMessage are fixed buffers, except assign.spec, which channel_receive()
+ *            allocates and channel_message_clear() frees; senders borrow. Clearing wipes the message, and every
+ *            packet's buffer is wiped: an assign holds a secret.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
  * Errors:    -EAGAIN: no packet (non-blocking receive). -EPIPE: the other side is gone. -EBADMSG: the packet is no
  *            message; the text says why. -EMSGSIZE: too long.
@@ -66,14 +66,8 @@ typedef struct ChannelStoreUse {
     double put_sec, get_sec; /* waits for a flush count as put_sec */
 } ChannelStoreUse;
 
-/* Every field names the types of message that carry it; the others leave it 0. */
-typedef struct ChannelMessage {
-    ChannelType type;
-    int64_t generation; /* all but hello */
-    /* checkpoint, committed, refused, ready, stage, step, saved, error, done, found: the step it is about */
-    int64_t step;
-
-    /* ---- assign ---- */
+/* assign: what a rank trains, and as which rank of which world. */
+typedef struct ChannelAssign {
     int rank, world_size;
     char job[64], node[64];           /* names */
     char *spec;                       /* the job file's text */
@@ -91,57 +85,74 @@ typedef struct ChannelMessage {
     char secret[65]; /* of the world: 64 hex digits; empty: the world has none */
     /* Empty: nobody fills or reads it. It stays, since trainers of 0.2.0 refuse an assign without it. */
     char numerics[1024];
+    uint64_t startup_usec; /* in which the daemon expects the rank to be ready; 0: not told */
+    uint64_t alive_usec;   /* time until SIGKILL unless `alive` re-arms it */
+} ChannelAssign;
 
-    uint64_t
-        startup_usec;    /* assign: in which the daemon expects the rank to be ready; 0: not told */
-    uint64_t alive_usec; /* assign, alive: time until SIGKILL unless re-armed */
-    char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go: of rank 0's rendezvous store */
-    int pid;                           /* hello: the trainer's */
+/* A message: what every type has, and what only some types have. */
+typedef struct ChannelMessage {
+    ChannelType type;
+    int64_t generation; /* all but hello */
+    /* checkpoint, committed, refused, ready, stage, step, saved, error, done, found: the step it is about */
+    int64_t step;
 
-    TrainStage stage; /* stage, error: where the rank is, or was */
-    /* stage: how long the ranks have waited, for the data of waits_rank at least or, in STAGE_SAVING, for a save;
-     * 0: they do not wait */
-    uint64_t waited_usec;
-    int waits_rank;
+    union {
+        ChannelAssign assign;              /* assign; the largest, so {0} clears all */
+        uint64_t alive_usec;               /* alive: time until SIGKILL unless re-armed */
+        char address[CHANNEL_ADDRESS_MAX]; /* rendezvous, go: of rank 0's rendezvous store */
+        int pid;                           /* hello: the trainer's */
 
-    /* ---- step ---- */
-    double loss;
-    double samples_per_sec;
-    int64_t samples_seen; /* of the job, since step 0 */
-    double grad_norm;     /* before it is clipped */
-    double lr;            /* learning rate of the step */
-    int64_t steps;        /* the job's last step */
-    double step_sec;      /* how long the step took */
-    double data_sec;      /* share of step_sec that was spent waiting for data */
-    double saving_sec;    /* how long rank 0 has waited for saves since this world's first step */
-    int64_t failed_saves; /* since this process began */
-    /* CLOCK_BOOTTIME since when every save has failed; 0: the newest was good. */
-    uint64_t unsaved_since_usec;
-    /* Why the newest save failed, for people; may be cut. */
-    char save_error[CHANNEL_SAVE_ERROR_MAX];
-    /* About how many bytes the next save writes, 0: not known; and how many its store has. */
-    int64_t save_next_bytes, save_free_bytes;
-    int64_t diverging_since; /* the step from which on training diverges; 0: it does not */
-    /* Which value is too large, for people. */
-    char diverging[CHANNEL_DIVERGING_MAX];
-    int64_t metrics_lost;                          /* steps whose metrics are lost; 0: none */
-    int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
+        struct {              /* stage, error */
+            TrainStage stage; /* where the rank is, or was */
+            /* stage: how long the ranks have waited, for the data of waits_rank at least or, in STAGE_SAVING, for a
+             * save; 0: they do not wait */
+            uint64_t waited_usec;
+            int waits_rank;
+            int exit_code; /* error */
+            int unmet;     /* error: 1 + the rank that this one could not join with; 0: none */
+            char text[CHANNEL_TEXT_MAX]; /* error: for people */
+        };
 
-    /* ---- saved; found has uri, hash and digest too, done has digest ---- */
-    char uri[CHANNEL_URI_MAX];   /* of the manifest */
-    Hash hash;                   /* of the manifest */
-    Hash digest;                 /* of the training state */
-    int64_t made_by;             /* found: generation that wrote the checkpoint */
-    char plans[HASH_TEXT_BYTES]; /* saved, found: hash of the plan set; empty: none */
-    bool more;                   /* found: another found follows */
-    double write_sec;            /* from the copy to the manifest */
-    double blocked_sec;          /* share of write_sec in which training waited */
-    int64_t saved_bytes;         /* of all ranks */
-    ChannelStoreUse store;       /* of the checkpoints' store */
+        struct { /* step */
+            double loss;
+            double samples_per_sec;
+            int64_t samples_seen; /* of the job, since step 0 */
+            double grad_norm;     /* before it is clipped */
+            double lr;            /* learning rate of the step */
+            int64_t steps;        /* the job's last step */
+            double step_sec;      /* how long the step took */
+            double data_sec;      /* share of step_sec that was spent waiting for data */
+            double
+                saving_sec; /* how long rank 0 has waited for saves since this world's first step */
+            int64_t failed_saves; /* since this process began */
+            /* CLOCK_BOOTTIME since when every save has failed; 0: the newest was good. */
+            uint64_t unsaved_since_usec;
+            /* Why the newest save failed, for people; may be cut. */
+            char save_error[CHANNEL_SAVE_ERROR_MAX];
+            /* About how many bytes the next save writes, 0: not known; and how many its store has. */
+            int64_t save_next_bytes, save_free_bytes;
+            int64_t diverging_since; /* the step from which on training diverges; 0: it does not */
+            /* Which value is too large, for people. */
+            char diverging[CHANNEL_DIVERGING_MAX];
+            int64_t metrics_lost; /* steps whose metrics are lost; 0: none */
+            int64_t metrics_lost_first,
+                metrics_lost_last; /* the first and the last of these steps */
+        };
 
-    int exit_code; /* error */
-    int unmet;     /* error: 1 + the rank that this one could not join with; 0: none */
-    char text[CHANNEL_TEXT_MAX]; /* error: for people; done: "finished" or "left" */
+        struct {                         /* saved, found; done has its digest and end */
+            char uri[CHANNEL_URI_MAX];   /* of the manifest */
+            Hash hash;                   /* of the manifest */
+            Hash digest;                 /* of the training state */
+            char end[CHANNEL_TEXT_MAX];  /* done: "finished" or "left" */
+            int64_t made_by;             /* found: generation that wrote the checkpoint */
+            char plans[HASH_TEXT_BYTES]; /* hash of the plan set; empty: none */
+            bool more;                   /* found: another found follows */
+            double write_sec;            /* saved: from the copy to the manifest */
+            double blocked_sec;          /* saved: share of write_sec in which training waited */
+            int64_t saved_bytes;         /* saved: of all ranks */
+            ChannelStoreUse store;       /* saved: of the checkpoints' store */
+        };
+    };
 } ChannelMessage;
 
 /* These two alone touch the socket (channel-socket.c). A simulator defines them itself, hands structs over, and the

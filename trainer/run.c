@@ -67,7 +67,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
     if (r < 0)
         return r;
     start_part("waiting");
-    r = session_join(*s, address, a->bind_address, err);
+    r = session_join(*s, address, a->assign->bind_address, err);
     if (r < 0)
         return r;
     start_part("joining");
@@ -85,9 +85,9 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
                            .generation = a->generation,
                            .step = result.step,
                            .digest = result.digest};
-    (void)snprintf(done.text, sizeof(done.text), "%s", result.finished ? "finished" : "left");
+    (void)snprintf(done.end, sizeof(done.end), "%s", result.finished ? "finished" : "left");
     char digest[HASH_TEXT_BYTES];
-    log_info("%s at step %lld, digest %s STEP=%lld", done.text, (long long)result.step,
+    log_info("%s at step %lld, digest %s STEP=%lld", done.end, (long long)result.step,
              hash_format(result.digest, digest), (long long)result.step);
     if (!daemon_link_is_daemon(link))
         printf("step=%lld digest=%s\n", (long long)result.step, digest);
@@ -121,7 +121,7 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
 }
 
 /* The world's secret in memory that no core file shows; NULL: it has none. */
-static int take_secret(ChannelMessage *assign, uint8_t **ret, Error *err)
+static int take_secret(ChannelAssign *assign, uint8_t **ret, Error *err)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     if (!*assign->secret)
@@ -140,7 +140,7 @@ static int take_secret(ChannelMessage *assign, uint8_t **ret, Error *err)
     return 0;
 }
 
-static CheckpointClaim claim_of(const ChannelMessage *assign)
+static CheckpointClaim claim_of(const ChannelAssign *assign)
 {
     if (*assign->takes_over)
         return (CheckpointClaim){.takes = OWNER_TAKES_ANY, .act = assign->takes_over};
@@ -151,42 +151,32 @@ static int run_under_daemon(int fd)
 {
     Error err = ERROR_INIT;
     _cleanup_(daemon_link_freep) DaemonLink *link = NULL;
-    ChannelMessage assign = {0};
+    ChannelMessage message = {0};
+    ChannelAssign *assign = &message.assign;
     int r = daemon_link_open(fd, &link, &err);
     if (r == 0)
-        r = daemon_link_wait_assign(link, ASSIGN_SEC * USEC_PER_SEC, &assign, &err);
+        r = daemon_link_wait_assign(link, ASSIGN_SEC * USEC_PER_SEC, &message, &err);
     uint8_t *secret = NULL;
     if (r == 0)
-        r = take_secret(&assign, &secret, &err);
+        r = take_secret(assign, &secret, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_RETRY;
     }
 
     char text[32];
-    log_set_field("JOB", assign.job);
-    (void)snprintf(text, sizeof(text), "%lld", (long long)assign.generation);
+    log_set_field("JOB", assign->job);
+    (void)snprintf(text, sizeof(text), "%lld", (long long)message.generation);
     log_set_field("GENERATION", text);
-    (void)snprintf(text, sizeof(text), "%d", assign.rank);
+    (void)snprintf(text, sizeof(text), "%d", assign->rank);
     log_set_field("RANK", text);
-    SessionAssignment a = {.job_source = "the job's spec",
-                           .job_text = assign.spec ? assign.spec : "",
-                           .sources = assign.sources,
-                           .generation = assign.generation,
-                           .rank = assign.rank,
-                           .world_size = assign.world_size,
-                           .resume_uri = assign.resume_uri,
-                           .resume_hash =
-                               *assign.resume_uri && !assign.adopt ? &assign.resume_hash : NULL,
-                           .find = assign.find,
-                           .startup_usec = assign.startup_usec,
-                           .bind_address = assign.bind_address,
-                           .gpu = assign.gpu,
-                           .submission = assign.submission,
-                           .claim = claim_of(&assign),
-                           .secret = secret};
+    const SessionAssignment a = {.job_source = "the job's spec",
+                                 .assign = assign,
+                                 .generation = message.generation,
+                                 .claim = claim_of(assign),
+                                 .secret = secret};
     int code = train_and_report(link, &a);
-    channel_message_clear(&assign);
+    channel_message_clear(&message);
     return code;
 }
 
@@ -197,22 +187,19 @@ static int run_standalone(const char *job_path, bool take_over)
     Error err = ERROR_INIT;
     _cleanup_free_ char *text = NULL;
     _cleanup_(daemon_link_freep) DaemonLink *link = NULL;
-    char submission[33];
-    SessionAssignment a = {.job_source = job_path,
-                           .sources = "",
-                           .world_size = 1,
-                           .resume_uri = "",
-                           .find_resume = true,
-                           .bind_address = "127.0.0.1",
-                           .submission = submission,
-                           .claim = {.alone = true,
-                                     .takes = take_over ? OWNER_TAKES_ANY : OWNER_TAKES_NONE}};
+    ChannelAssign assign = {.world_size = 1, .bind_address = "127.0.0.1"};
+    const SessionAssignment a = {.job_source = job_path,
+                                 .assign = &assign,
+                                 .alone = true,
+                                 .claim = {.alone = true,
+                                           .takes =
+                                               take_over ? OWNER_TAKES_ANY : OWNER_TAKES_NONE}};
     int r = file_read(job_path, JOB_TEXT_MAX, &text, NULL, &err);
     if (r < 0) {
         log_error("%s", err.text);
         return EXIT_NEVER_RETRY;
     }
-    r = hash_draw(submission);
+    r = hash_draw(assign.submission);
     if (r < 0)
         (void)error_errno(&err, r, "cannot draw this run's id"); /* logged below */
     if (r == 0)
@@ -221,7 +208,7 @@ static int run_standalone(const char *job_path, bool take_over)
         log_error("%s", err.text);
         return EXIT_RETRY;
     }
-    a.job_text = text;
+    assign.spec = text;
     return train_and_report(link, &a);
 }
 

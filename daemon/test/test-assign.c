@@ -90,25 +90,25 @@ static void put_world(const ResumePoint *resume)
 
 static void expect(int slot, int rank, const ResumePoint *resume)
 {
-    const ChannelMessage *m = &home.trainers[slot].assign;
+    const ChannelMessage *m = &home.trainers[slot].assigned;
     assert_int_equal(home.trainers[slot].n_told[CHANNEL_ASSIGN], 1);
     assert_int_equal(m->generation, GENERATION);
-    assert_int_equal(m->rank, rank);
-    assert_int_equal(m->world_size, SIZE);
-    assert_string_equal(m->job, "a");
-    assert_string_equal(m->node, "n1");
-    assert_string_equal(m->submission, SUBMISSION);
-    assert_string_equal(m->sources, "hashes of the data");
-    assert_string_equal(m->secret, SECRET);
-    assert_string_equal(m->gpu, gpus.pci[slot]);
-    assert_string_equal(m->bind_address, config.address);
-    assert_int_equal(m->startup_usec, 403 * USEC_PER_SEC);
+    assert_int_equal(m->assign.rank, rank);
+    assert_int_equal(m->assign.world_size, SIZE);
+    assert_string_equal(m->assign.job, "a");
+    assert_string_equal(m->assign.node, "n1");
+    assert_string_equal(m->assign.submission, SUBMISSION);
+    assert_string_equal(m->assign.sources, "hashes of the data");
+    assert_string_equal(m->assign.secret, SECRET);
+    assert_string_equal(m->assign.gpu, gpus.pci[slot]);
+    assert_string_equal(m->assign.bind_address, config.address);
+    assert_int_equal(m->assign.startup_usec, 403 * USEC_PER_SEC);
     assert_int_equal(m->step, resume->step);
-    assert_string_equal(m->resume_uri, resume->uri);
-    assert_memory_equal(&m->resume_hash, &resume->hash, sizeof(Hash));
-    assert_int_equal(m->find, resume->find);
-    assert_int_equal(m->adopt, resume->adopt);
-    assert_string_equal(m->takes_over, resume->takes_over);
+    assert_string_equal(m->assign.resume_uri, resume->uri);
+    assert_memory_equal(&m->assign.resume_hash, &resume->hash, sizeof(Hash));
+    assert_int_equal(m->assign.find, resume->find);
+    assert_int_equal(m->assign.adopt, resume->adopt);
+    assert_string_equal(m->assign.takes_over, resume->takes_over);
 }
 
 static void each_field_reaches_its_rank(_unused_ void **state)

@@ -50,7 +50,7 @@ a_report_that_is_refused_at_its_end_is_written_under_the_new_guard(_unused_ void
 
 static void one_that_finishes_and_one_that_dies_have_not_finished(_unused_ void **state)
 {
-    ChannelMessage done = {.type = CHANNEL_DONE, .step = 7, .text = "finished"};
+    ChannelMessage done = {.type = CHANNEL_DONE, .step = 7, .end = "finished"};
     join(&n1);
     run_world("a", 1, 3, 0);
     writes_message(&n1.machine, 0, done);

@@ -86,8 +86,8 @@ static void each_stage_of_a_life_is_reported_with_its_time(_unused_ void **state
     says(&n1.machine, 1, CHANNEL_HELLO, 0);
     says(&n1.machine, 2, CHANNEL_HELLO, 0);
     settle();
-    assert_int_equal(n1.machine.trainers[2].assign.step, 40);
-    assert_string_equal(n1.machine.trainers[2].assign.resume_uri, "file:///c/40");
+    assert_int_equal(n1.machine.trainers[2].assigned.step, 40);
+    assert_string_equal(n1.machine.trainers[2].assigned.assign.resume_uri, "file:///c/40");
     pass(USEC_PER_SEC);
     says(&n1.machine, 2, CHANNEL_READY, 41);
     settle();
@@ -425,7 +425,7 @@ static void a_rank_that_is_done_is_at_the_step_that_it_names(_unused_ void **sta
     join(&n1);
     run_world("a", 1, 1, 0);
     says(&n1.machine, 0, CHANNEL_STEP, 89);
-    hear(0, (ChannelMessage){.type = CHANNEL_DONE, .step = 90, .text = "finished"});
+    hear(0, (ChannelMessage){.type = CHANNEL_DONE, .step = 90, .end = "finished"});
     ends(0, 0);
     assert_int_equal(rank_report(1, 0).step, 90);
     assert_int_equal(rank_report(1, 0).exit_code, EXIT_DONE);
@@ -530,7 +530,7 @@ static void a_rank_that_is_done_has_the_time_of_a_save_to_end(_unused_ void **st
     n1.config.save_sec = 60;
     join(&n1);
     run_world("a", 1, 1, 0);
-    hear(0, (ChannelMessage){.type = CHANNEL_DONE, .step = 90, .text = "left"});
+    hear(0, (ChannelMessage){.type = CHANNEL_DONE, .step = 90, .end = "left"});
     pass_in_contact(59);
     assert_killed(&n1, 0, false);
     pass_in_contact(2);

@@ -179,14 +179,14 @@ static void a_trainer_gets_its_part_once_with_the_secret_of_its_world(_unused_ v
     pass(USEC_PER_SEC);
     answer_all();
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
-    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
     says(&n1.machine, 1, CHANNEL_HELLO, 0);
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
     assert_int_equal(told(&n1, 1, CHANNEL_ASSIGN), 1);
-    assert_int_equal(n1.machine.trainers[1].assign.secret[0], 'c');
-    assert_int_equal(n1.machine.trainers[1].assign.rank, 1);
-    assert_int_equal(n1.machine.trainers[1].assign.world_size, 2);
+    assert_int_equal(n1.machine.trainers[1].assigned.assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[1].assigned.assign.rank, 1);
+    assert_int_equal(n1.machine.trainers[1].assigned.assign.world_size, 2);
 }
 
 static void a_secret_of_an_earlier_world_is_none(_unused_ void **state)
@@ -197,7 +197,7 @@ static void a_secret_of_an_earlier_world_is_none(_unused_ void **state)
     settle();
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
-    assert_string_equal(n1.machine.trainers[0].assign.secret, "");
+    assert_string_equal(n1.machine.trainers[0].assigned.assign.secret, "");
 }
 
 /* The slot of one rank is clear before that of another. */
@@ -210,14 +210,14 @@ static void a_secret_is_kept_until_the_last_rank_has_it(_unused_ void **state)
     dies(&n1.machine, 1);
     settle();
     says(&n1.machine, 1, CHANNEL_HELLO, 0);
-    assert_int_equal(n1.machine.trainers[1].assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[1].assigned.assign.secret[0], 'c');
     pass(USEC_PER_SEC);
     dies(&n1.machine, 0);
     settle();
     assert_int_equal(n1.machine.n_started, 4);
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
-    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
     const LocalWorld *local = job_find(&n1.manager->workload, "a")->local;
     for (size_t i = 0; i < sizeof(local->secret); i++)
         assert_int_equal(local->secret[i], 0); /* nobody needs it any more */
@@ -237,7 +237,7 @@ static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
     pass(USEC_PER_SEC);
     settle();
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
-    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
 }
 
 /* It may be of a later version; without it the ranks would not meet the others. */
@@ -256,7 +256,7 @@ static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
     put_secret(1, at, 'c');
     pass(USEC_PER_SEC);
     settle();
-    assert_int_equal(n1.machine.trainers[0].assign.secret[0], 'c');
+    assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
 }
 
 /* Its own address needs no watch. */
@@ -291,7 +291,7 @@ static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
     answer(under_way(&n1.etcd, key_of("lab", KEY_SECRETS, "a", key)), DENIED);
     answer_all();
     assert_int_equal(told(&n1, 0, CHANNEL_ASSIGN), 1);
-    assert_string_equal(n1.machine.trainers[0].assign.secret, "");
+    assert_string_equal(n1.machine.trainers[0].assigned.assign.secret, "");
 }
 
 /* All that the leader, the node and the job file say. */
@@ -320,23 +320,23 @@ static void a_part_is_told_whole(_unused_ void **state)
     (void)put(key_of("lab", KEY_WORLDS, "a", key), text, 0);
     settle();
     says(&n1.machine, 2, CHANNEL_HELLO, 0);
-    const ChannelMessage *assign = &n1.machine.trainers[2].assign;
+    const ChannelMessage *m = &n1.machine.trainers[2].assigned;
     assert_int_equal(told(&n1, 2, CHANNEL_ASSIGN), 1);
-    assert_int_equal(assign->generation, 9);
-    assert_int_equal(assign->rank, 2);
-    assert_int_equal(assign->world_size, 3);
-    assert_int_equal(assign->step, 40);
-    assert_string_equal(assign->job, "a");
-    assert_string_equal(assign->node, "n1");
-    assert_string_equal(assign->resume_uri, "file:///c/40");
-    assert_memory_equal(&assign->resume_hash, &world.resume.hash, sizeof(world.resume.hash));
-    assert_int_equal(assign->find, FIND_MUST);
-    assert_false(assign->adopt);
-    assert_string_equal(assign->takes_over, "r17");
-    assert_string_equal(assign->sources, "abc");
-    assert_string_equal(assign->submission, submission);
-    assert_string_equal(assign->bind_address, "10.0.0.7");
-    assert_string_equal(assign->gpu, "0000:03:00");
+    assert_int_equal(m->generation, 9);
+    assert_int_equal(m->assign.rank, 2);
+    assert_int_equal(m->assign.world_size, 3);
+    assert_int_equal(m->step, 40);
+    assert_string_equal(m->assign.job, "a");
+    assert_string_equal(m->assign.node, "n1");
+    assert_string_equal(m->assign.resume_uri, "file:///c/40");
+    assert_memory_equal(&m->assign.resume_hash, &world.resume.hash, sizeof(world.resume.hash));
+    assert_int_equal(m->assign.find, FIND_MUST);
+    assert_false(m->assign.adopt);
+    assert_string_equal(m->assign.takes_over, "r17");
+    assert_string_equal(m->assign.sources, "abc");
+    assert_string_equal(m->assign.submission, submission);
+    assert_string_equal(m->assign.bind_address, "10.0.0.7");
+    assert_string_equal(m->assign.gpu, "0000:03:00");
 }
 
 static void a_file_of_another_submission_is_read_again(_unused_ void **state)

@@ -88,8 +88,8 @@ static void a_world_that_was_deleted_and_reborn_in_one_batch_begins_anew(_unused
     assert_int_equal(n1.machine.n_started, 4);
     says(&n1.machine, 0, CHANNEL_HELLO, 0);
     settle();
-    assert_string_equal(n1.machine.trainers[0].assign.submission, submission);
-    assert_int_equal(n1.machine.trainers[0].assign.generation, 1);
+    assert_string_equal(n1.machine.trainers[0].assigned.assign.submission, submission);
+    assert_int_equal(n1.machine.trainers[0].assigned.generation, 1);
     assert_true(killed_of(&n1, "a", 1) != 0);
 }
 
@@ -481,7 +481,7 @@ static void slot_1_is_not_slot_10(_unused_ void **state)
 static void say_done(int slot, const char *text)
 {
     ChannelMessage m = {.type = CHANNEL_DONE, .step = 7};
-    (void)snprintf(m.text, sizeof(m.text), "%s", text);
+    (void)snprintf(m.end, sizeof(m.end), "%s", text);
     writes_message(&n1.machine, slot, m);
     dies(&n1.machine, slot);
 }

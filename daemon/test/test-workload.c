@@ -203,7 +203,8 @@ static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
 {
     config.startup_sec = 30;
     run_world(1);
-    assert_int_equal(home.trainers[0].assign.startup_usec, 30 * USEC_PER_SEC); /* it is told */
+    assert_int_equal(home.trainers[0].assigned.assign.startup_usec,
+                     30 * USEC_PER_SEC); /* it is told */
     pass(30 * USEC_PER_SEC);
     hang_check(&w, clock_boottime_usec(), 0);
     assert_false(w.slots.of[0]->killing || w.slots.of[1]->killing);
@@ -218,8 +219,8 @@ static void a_rank_is_told_the_gpu_of_its_slot(_unused_ void **state)
 {
     gpus = (SlotGpus){.pci = {"0000:3b:00"}, .n = 1};
     run_world(1);
-    assert_string_equal(home.trainers[0].assign.gpu, "0000:3b:00");
-    assert_string_equal(home.trainers[1].assign.gpu, "");
+    assert_string_equal(home.trainers[0].assigned.assign.gpu, "0000:3b:00");
+    assert_string_equal(home.trainers[1].assigned.assign.gpu, "");
     gpus = (SlotGpus){.n = 0};
 }
 

@@ -129,8 +129,8 @@ int channel_send(int fd, const ChannelMessage *message, Error *err)
     else
         t->alive_usec = message->alive_usec;
     if (message->type == CHANNEL_ASSIGN) {
-        t->assign = *message;
-        t->assign.spec = NULL; /* borrowed */
+        t->assigned = *message;
+        t->assigned.assign.spec = NULL; /* borrowed */
     }
     if (message->type == CHANNEL_GO)
         memcpy(t->address, message->address, sizeof(t->address));
@@ -236,7 +236,8 @@ void dies(Machine *machine, int slot)
 void writes_message(Machine *machine, int slot, ChannelMessage message)
 {
     FakeTrainer *t = trainer_in(machine, slot);
-    assert_true(t->process && t->n_said < ELEMENTSOF(t->said) && !message.spec);
+    assert_true(t->process && t->n_said < ELEMENTSOF(t->said) &&
+                (message.type != CHANNEL_ASSIGN || !message.assign.spec));
     message.generation = t->generation;
     t->said[t->n_said++] = message;
 }

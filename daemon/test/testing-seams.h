@@ -107,16 +107,16 @@ int n_lease_checks(const Etcd *etcd); /* how often the node has asked for a rene
 /* ---- trainers that do what the test says ---- */
 
 typedef struct FakeTrainer {
-    Process *process;      /* NULL: none was started in this slot, or its rank is gone */
-    bool killed;           /* it got SIGKILL */
-    bool leaves;           /* something that it started lives on */
-    bool deafened;         /* its channel is not heard any more */
-    bool hung_up;          /* it closed its end of the channel */
-    bool deaf;             /* it does not read: the channel is full */
-    int status;            /* of its end: exit code, or -signal; ENDS_NOT: it lives */
-    int64_t generation;    /* as it was told */
-    ChannelType told;      /* the last message to it, but for `alive` */
-    ChannelMessage assign; /* the last one; its spec is not kept */
+    Process *process;        /* NULL: none was started in this slot, or its rank is gone */
+    bool killed;             /* it got SIGKILL */
+    bool leaves;             /* something that it started lives on */
+    bool deafened;           /* its channel is not heard any more */
+    bool hung_up;            /* it closed its end of the channel */
+    bool deaf;               /* it does not read: the channel is full */
+    int status;              /* of its end: exit code, or -signal; ENDS_NOT: it lives */
+    int64_t generation;      /* as it was told */
+    ChannelType told;        /* the last message to it, but for `alive` */
+    ChannelMessage assigned; /* the last one; its spec is not kept */
     char address[CHANNEL_ADDRESS_MAX]; /* as the last `go` said */
     int n_told[CHANNEL_TYPES];         /* messages to it, by type */
     uint64_t alive_usec;               /* as the last `alive` said */

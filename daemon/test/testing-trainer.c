@@ -23,7 +23,7 @@
 #include <time.h>
 
 typedef struct Fake {
-    ChannelMessage assign;
+    ChannelMessage assigned;
     int64_t steps, step_msec, save_every, step;
     bool gone, stop, save, saving;
     timer_t dead_man;
@@ -86,11 +86,11 @@ static void start_child(void)
 
 static void fail_here(Fake *f)
 {
-    if (f->assign.rank != f->at_rank || f->step != f->at_step || !*f->what)
+    if (f->assigned.assign.rank != f->at_rank || f->step != f->at_step || !*f->what)
         return;
     int code = (int)strtol(f->what + strcspn(f->what, "0123456789"), NULL, 10);
     ChannelMessage error = {.type = CHANNEL_ERROR,
-                            .generation = f->assign.generation,
+                            .generation = f->assigned.generation,
                             .step = f->step,
                             .stage = STAGE_COMPUTING,
                             .exit_code = code,
@@ -171,14 +171,14 @@ static void listen_for(Fake *f, int msec)
 static void save(Fake *f)
 {
     ChannelMessage m = {.type = CHANNEL_SAVED,
-                        .generation = f->assign.generation,
+                        .generation = f->assigned.generation,
                         .step = f->step,
                         .hash = {1, (uint64_t)f->step},
                         .digest = {2, (uint64_t)f->step}};
     (void)snprintf(m.uri, sizeof(m.uri), "file:///fake/step%lld-g%lld/manifest.json",
-                   (long long)f->step, (long long)f->assign.generation);
+                   (long long)f->step, (long long)f->assigned.generation);
     ChannelMessage stage = {.type = CHANNEL_STAGE,
-                            .generation = f->assign.generation,
+                            .generation = f->assigned.generation,
                             .step = f->step,
                             .stage = STAGE_SAVING};
     f->saving = true;
@@ -191,7 +191,7 @@ static void save(Fake *f)
 
 static void train(Fake *f)
 {
-    int64_t g = f->assign.generation;
+    int64_t g = f->assigned.generation;
     while (f->step < f->steps && !f->stop) {
         f->step++;
         ChannelMessage stage = {.type = CHANNEL_STAGE,
@@ -201,7 +201,7 @@ static void train(Fake *f)
         say(&stage);
         fail_here(f);
         listen_for(f, (int)f->step_msec);
-        if (f->assign.rank == 0) {
+        if (f->assigned.assign.rank == 0) {
             ChannelMessage step = {.type = CHANNEL_STEP,
                                    .generation = g,
                                    .step = f->step,
@@ -212,10 +212,10 @@ static void train(Fake *f)
                 save(f);
         }
     }
-    if (f->assign.rank == 0 && (f->stop || !f->save_every || f->step % f->save_every))
+    if (f->assigned.assign.rank == 0 && (f->stop || !f->save_every || f->step % f->save_every))
         save(f);
     ChannelMessage done = {.type = CHANNEL_DONE, .generation = g, .step = f->step};
-    (void)snprintf(done.text, sizeof(done.text), "%s", f->step < f->steps ? "left" : "finished");
+    (void)snprintf(done.end, sizeof(done.end), "%s", f->step < f->steps ? "left" : "finished");
     say(&done);
 }
 
@@ -231,7 +231,7 @@ static void wait_for_assignment(Fake *f)
         if (channel_receive(CHANNEL_FD, &m, &err) < 0)
             give_up(&err);
         if (m.type == CHANNEL_ASSIGN) {
-            f->assign = m;
+            f->assigned = m;
             return;
         }
         take(f, &m);
@@ -259,24 +259,24 @@ int main(void)
     const char *at = getenv("FAKE_AT");
     if (at && sscanf(at, "%d:%lld:%31s", &f.at_rank, (long long *)&f.at_step, f.what) != 3)
         return 78;
-    f.step = f.assign.step;
+    f.step = f.assigned.step;
     fail_here(&f);
-    if (f.assign.rank == 0 && f.assign.world_size > 1) {
+    if (f.assigned.assign.rank == 0 && f.assigned.assign.world_size > 1) {
         ChannelMessage rendezvous = {.type = CHANNEL_RENDEZVOUS,
-                                     .generation = f.assign.generation,
+                                     .generation = f.assigned.generation,
                                      .address = "127.0.0.1:4711"};
         say(&rendezvous);
     }
     ChannelMessage ready = {.type = CHANNEL_READY,
-                            .generation = f.assign.generation,
+                            .generation = f.assigned.generation,
                             .step = f.step};
     if (!setting("FAKE_HOLD", 0))
         say(&ready);
     while (!f.gone)
         listen_for(&f, -1);
     train(&f);
-    if (f.assign.rank != 0)
+    if (f.assigned.assign.rank != 0)
         listen_for(&f, (int)setting("FAKE_LAST_MSEC", 0));
-    channel_message_clear(&f.assign);
+    channel_message_clear(&f.assigned);
     return 0;
 }

@@ -432,40 +432,43 @@ static void forget_secret(LocalWorld *local)
     explicit_bzero(local->secret, sizeof(local->secret));
 }
 
+static void fill_assign(const LocalWorld *local, const Rank *rank, ChannelAssign *ret)
+{
+    const WorkloadNeeds *needs = &local->job->workload->needs;
+    *ret = (ChannelAssign){.rank = rank->rank,
+                           .world_size = local->world_size,
+                           .spec = local->spec,
+                           .resume_hash = local->resume.hash,
+                           .startup_usec = (uint64_t)(needs->config->startup_sec * 1e6),
+                           .find = (int)local->resume.find,
+                           .adopt = local->resume.adopt};
+    (void)snprintf(ret->job, sizeof(ret->job), "%s", local->job->name);
+    (void)snprintf(ret->node, sizeof(ret->node), "%s", needs->config->node);
+    (void)snprintf(ret->resume_uri, sizeof(ret->resume_uri), "%s", local->resume.uri);
+    (void)snprintf(ret->takes_over, sizeof(ret->takes_over), "%s", local->resume.takes_over);
+    (void)snprintf(ret->bind_address, sizeof(ret->bind_address), "%s", needs->config->address);
+    (void)snprintf(ret->submission, sizeof(ret->submission), "%s", local->submission);
+    (void)snprintf(ret->sources, sizeof(ret->sources), "%s", local->sources);
+    (void)snprintf(ret->gpu, sizeof(ret->gpu), "%s", needs->gpus->pci[rank->slot]);
+    memcpy(ret->secret, local->secret, sizeof(ret->secret));
+}
+
 void local_world_assign(LocalWorld *local)
 {
-    const Workload *w = local->job->workload;
     if (!local->spec || !local->has_read_secret)
         return;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
         Rank *rank = slots_rank_of(local, &local->local_ranks[i]);
         if (!rank || !rank->said_hello || rank->was_assigned)
             continue;
-        ChannelMessage assign = {.type = CHANNEL_ASSIGN,
-                                 .generation = local->generation,
-                                 .step = local->resume.step,
-                                 .rank = rank->rank,
-                                 .world_size = local->world_size,
-                                 .spec = local->spec,
-                                 .resume_hash = local->resume.hash,
-                                 .startup_usec = (uint64_t)(w->needs.config->startup_sec * 1e6),
-                                 .find = (int)local->resume.find,
-                                 .adopt = local->resume.adopt};
-        (void)snprintf(assign.job, sizeof(assign.job), "%s", local->job->name);
-        (void)snprintf(assign.node, sizeof(assign.node), "%s", w->needs.config->node);
-        (void)snprintf(assign.resume_uri, sizeof(assign.resume_uri), "%s", local->resume.uri);
-        (void)snprintf(assign.takes_over, sizeof(assign.takes_over), "%s",
-                       local->resume.takes_over);
-        (void)snprintf(assign.bind_address, sizeof(assign.bind_address), "%s",
-                       w->needs.config->address);
-        (void)snprintf(assign.submission, sizeof(assign.submission), "%s", local->submission);
-        (void)snprintf(assign.sources, sizeof(assign.sources), "%s", local->sources);
-        (void)snprintf(assign.gpu, sizeof(assign.gpu), "%s", w->needs.gpus->pci[rank->slot]);
-        memcpy(assign.secret, local->secret, sizeof(assign.secret));
+        ChannelMessage m = {.type = CHANNEL_ASSIGN,
+                            .generation = local->generation,
+                            .step = local->resume.step};
+        fill_assign(local, rank, &m.assign);
         assert(rank->local == local && rank->rank < local->world_size);
         rank->was_assigned = true;
-        rank_send(rank, &assign);
-        explicit_bzero(assign.secret, sizeof(assign.secret));
+        rank_send(rank, &m);
+        explicit_bzero(&m, sizeof(m)); /* it holds the secret */
     }
     forget_secret(local);
 }

@@ -111,7 +111,7 @@ static void on_error(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 static void on_done(Rank *rank, LocalRank *local_rank, const ChannelMessage *m)
 {
     rank->words.done = true;
-    (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.255s", m->text);
+    (void)snprintf(rank->words.text, sizeof(rank->words.text), "%.255s", m->end);
     local_rank->report.step = m->step;
     watchdog_note_stage(&rank->watchdog, m->step, STAGE_LEAVING, clock_boottime_usec());
 }

@@ -26,7 +26,7 @@ struct DaemonLink {
 
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
-    ChannelMessage assign;
+    ChannelMessage assignment;
     bool assigned, go, gone, refused;
     char address[CHANNEL_ADDRESS_MAX];
     unsigned wishes;
@@ -81,10 +81,10 @@ static void take_message(DaemonLink *link, ChannelMessage *m)
     case CHANNEL_ASSIGN:
         if (!link->assigned) {
             link->generation = m->generation;
-            link->assign = *m;
-            m->spec = NULL; /* moved */
+            link->assignment = *m;
+            m->assign.spec = NULL; /* moved */
             link->assigned = true;
-            deadman_arm(link, link->assign.alive_usec);
+            deadman_arm(link, link->assignment.assign.alive_usec);
         }
         break;
     case CHANNEL_GO:
@@ -231,7 +231,7 @@ DaemonLink *daemon_link_free(DaemonLink *link)
         (void)timer_delete(link->deadman);
     (void)fd_close(link->stop_fd);
     (void)fd_close(link->fd);
-    channel_message_clear(&link->assign);
+    channel_message_clear(&link->assignment);
     (void)pthread_cond_destroy(&link->changed);
     (void)pthread_mutex_destroy(&link->lock);
     free(link);
@@ -282,9 +282,9 @@ int daemon_link_wait_assign(DaemonLink *link, uint64_t timeout_usec, ChannelMess
         return r;
     r = wait_for(link, &link->assigned, timeout_usec, "assign", err);
     if (r == 0) {
-        *ret = link->assign;
-        link->assign.spec = NULL; /* moved */
-        explicit_bzero(link->assign.secret, sizeof(link->assign.secret));
+        *ret = link->assignment;
+        link->assignment.assign.spec = NULL; /* moved */
+        explicit_bzero(link->assignment.assign.secret, sizeof(link->assignment.assign.secret));
     }
     pthread_mutex_unlock(&link->lock);
     return r;

@@ -60,13 +60,15 @@ static int use_plans(Session *s, const char *text, const char *name, Error *err)
 }
 
 /* A rank's start is bounded by its daemon: timing algorithms takes a part of that. */
+static const char *gpu_of(const SessionAssignment *a) { return a->alone ? NULL : a->assign->gpu; }
+
 static int take_submissions(const Session *s, const SessionAssignment *a, const NetworkShape *shape,
                             char **ret, Error *err)
 {
-    const DeviceOptions device = options_of(s->job, a->gpu);
-    const int startup_sec = (int)MIN(a->startup_usec / USEC_PER_SEC, (uint64_t)INT32_MAX);
+    const DeviceOptions device = options_of(s->job, gpu_of(a));
+    const int startup_sec = (int)MIN(a->assign->startup_usec / USEC_PER_SEC, (uint64_t)INT32_MAX);
     PlanSetNeeds needs = {.store = s->store,
-                          .submission = a->submission,
+                          .submission = a->assign->submission,
                           .rank = s->rank,
                           .device = &device,
                           .config = &s->config,
@@ -172,7 +174,7 @@ static int use_checkpoint_plans(Session *s, Error *err)
 int session_open_device(Session *s, const SessionAssignment *a, const NetworkShape *shape,
                         Error *err)
 {
-    int r = open_device(s, a->gpu, err);
+    int r = open_device(s, gpu_of(a), err);
     start_part("device");
     if (r < 0)
         return r;

@@ -29,7 +29,8 @@ static int look_for_alias(Session *s, const char *resume_uri, Error *err)
 
 int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
 {
-    const char *local_dir = s->job->checkpoint.local_dir;
+    const char *local_dir = s->job->checkpoint.local_dir, *uri = a->assign->resume_uri;
+    const Hash *hash = a->assign->adopt ? NULL : &a->assign->resume_hash; /* NULL: not checked */
     int r = store_open(s->job->checkpoint.uri, &s->store, err);
     if (r < 0)
         return error_set_exit(err, error_prefix(err, r, "%s: checkpoint.uri", a->job_source),
@@ -39,21 +40,21 @@ int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
                                  store_uri(s->store), &s->local, err);
     if (r < 0)
         return r;
-    if (!*a->resume_uri)
+    if (!*uri)
         return 0;
 
-    r = manifest_read_uri(a->resume_uri, a->resume_hash, &s->resume_store, &s->resume, err);
+    r = manifest_read_uri(uri, hash, &s->resume_store, &s->resume, err);
     if (r == 0) {
         s->resumes_own = strcmp(store_uri(s->resume_store), store_uri(s->store)) == 0;
         if (!s->resumes_own)
-            r = look_for_alias(s, a->resume_uri, err);
+            r = look_for_alias(s, uri, err);
     }
     if (r < 0)
         return error_set_exit(err, r, exit_code_of_store(r));
-    if (a->resume_hash && !session_resumes_own(s)) { /* a commit, and nobody commits elsewhere */
+    if (hash && !session_resumes_own(s)) { /* a commit, and nobody commits elsewhere */
         r = error_set(err, -EBADMSG,
                       "%s is recorded as this job's checkpoint, but is not under checkpoint.uri %s",
-                      a->resume_uri, store_uri(s->store));
+                      uri, store_uri(s->store));
         return error_set_exit(err, r, EXIT_DATA_CORRUPT);
     }
     return 0;

@@ -202,28 +202,29 @@ static int open_rendezvous(Session *s, const char *bind_address, Error *err)
 
 int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Error *err)
 {
+    const ChannelAssign *assign = a->assign;
     _cleanup_(session_freep) Session *s = calloc(1, sizeof(*s));
     if (!s)
         return error_set(err, -ENOMEM, "out of memory");
     s->link = link;
     s->generation = a->generation;
     s->secret = a->secret;
-    s->rank = a->rank;
-    s->world_size = a->world_size;
+    s->rank = assign->rank;
+    s->world_size = assign->world_size;
     s->claim = a->claim;
-    s->adopts = *a->resume_uri && !a->resume_hash;
+    s->adopts = *assign->resume_uri && assign->adopt;
     s->folder_lock = -EBADF;
 
-    int r = job_parse(a->job_source, a->job_text, strlen(a->job_text), &s->job, err);
+    int r = job_parse(a->job_source, assign->spec, strlen(assign->spec), &s->job, err);
     if (r == 0)
-        r = paths_check_job(s->job, a->resume_uri, getenv(PATHS_READ_VARIABLE),
+        r = paths_check_job(s->job, assign->resume_uri, getenv(PATHS_READ_VARIABLE),
                             getenv(PATHS_WRITE_VARIABLE), err);
     if (r < 0)
         return error_set_exit(err, r, EXIT_NEVER_RETRY);
-    if (a->world_size < 1 || a->world_size > s->job->train.n_grains || a->rank < 0 ||
-        a->rank >= a->world_size) {
-        r = error_set(err, -EINVAL, "rank %d of %d cannot run a job of %lld grains", a->rank,
-                      a->world_size, (long long)s->job->train.n_grains);
+    if (s->world_size < 1 || s->world_size > s->job->train.n_grains || s->rank < 0 ||
+        s->rank >= s->world_size) {
+        r = error_set(err, -EINVAL, "rank %d of %d cannot run a job of %lld grains", s->rank,
+                      s->world_size, (long long)s->job->train.n_grains);
         return error_set_exit(err, r, EXIT_NEVER_RETRY);
     }
     grain_share(s->job->train.n_grains, s->rank, s->world_size, &s->first_grain, &s->n_grains,
@@ -231,19 +232,19 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Er
 
     r = session_open_resume(s, a, err);
     if (r == 0)
-        r = open_rendezvous(s, a->bind_address, err);
+        r = open_rendezvous(s, assign->bind_address, err);
     if (r < 0)
         return r;
-    r = dataset_open_submitted(s->job, a->sources, &s->dataset, err);
+    r = dataset_open_submitted(s->job, assign->sources, &s->dataset, err);
     if (r < 0)
         return error_set_exit(err, r, exit_code_of_store(r));
     r = open_config(s, err);
     if (r == 0)
-        r = fill_facts(s, a->submission, err);
-    if (r == 0 && a->find_resume)
+        r = fill_facts(s, assign->submission, err);
+    if (r == 0 && a->alone)
         r = session_find_resume(s, err);
-    if (r == 0 && a->find && s->rank == 0)
-        r = found_tell(link, s->store, &s->facts, a->find == FIND_MUST, err);
+    if (r == 0 && assign->find && s->rank == 0)
+        r = found_tell(link, s->store, &s->facts, assign->find == FIND_MUST, err);
     if (r == 0 &&
         s->resume) /* before the canned grain, which another job's seed would change too */
         r = error_set_exit(err, manifest_check_facts(s->resume, &s->facts, err), EXIT_NEVER_RETRY);

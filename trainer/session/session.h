@@ -24,20 +24,12 @@
 
 typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
-    const char *job_text;
-    const char *submission; /* the job's; a run without a cluster makes one of its own */
-    const char *sources;    /* the data's identity when the job was submitted; "": not known */
+    /* As a daemon says it. A run without one makes its own, and draws a submission. */
+    const ChannelAssign *assign;
+    int64_t generation; /* 0, alone: the next one after those in the folder */
+    /* Without a daemon any GPU will do, and the newest own checkpoint that verifies goes on; without any, step 0. */
+    bool alone;
     CheckpointClaim claim;
-    int64_t generation; /* 0, with find_resume: the next one after those in the folder */
-    int rank, world_size;
-    const char *resume_uri;  /* of the manifest to go on from; empty: step 0 */
-    const Hash *resume_hash; /* of that manifest's text; NULL: not checked */
-    bool find_resume; /* go on from the newest own checkpoint that verifies; without any, step 0 */
-    int find; /* FIND_ANY, FIND_MUST: tell the daemon first which checkpoints there are; 0: do not */
-    uint64_t startup_usec; /* in which the daemon expects a rank to be ready; 0: not told */
-    const char *bind_address;
-    const char
-        *gpu; /* PCI address of this rank's GPU; "": its slot has none; NULL: any GPU will do */
     uint8_t *secret; /* the world's, COMM_SECRET_BYTES, wiped by session_join(); NULL: none */
 } SessionAssignment;
 

@@ -62,19 +62,19 @@ static ChannelMessage hear(void)
 static void assign(uint64_t alive_usec)
 {
     ChannelMessage m, spec = {.type = CHANNEL_ASSIGN,
-                              .rank = 1,
-                              .world_size = 3,
-                              .job = "demo",
-                              .spec = "{}",
-                              .alive_usec = alive_usec};
+                              .assign.rank = 1,
+                              .assign.world_size = 3,
+                              .assign.job = "demo",
+                              .assign.spec = "{}",
+                              .assign.alive_usec = alive_usec};
     Error err = ERROR_INIT;
     say(spec);
     if (daemon_link_wait_assign(the_link, WAIT_USEC, &m, &err) < 0)
         fail_msg("%s", err.text);
     assert_int_equal(m.generation, GENERATION);
-    assert_int_equal(m.rank, 1);
-    assert_int_equal(m.world_size, 3);
-    assert_string_equal(m.spec, "{}");
+    assert_int_equal(m.assign.rank, 1);
+    assert_int_equal(m.assign.world_size, 3);
+    assert_string_equal(m.assign.spec, "{}");
     channel_message_clear(&m);
     ChannelMessage hello = hear();
     assert_int_equal(hello.type, CHANNEL_HELLO);

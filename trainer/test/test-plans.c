@@ -37,7 +37,7 @@ static Hash train(const char *text, int64_t generation, const ChannelMessage *re
     for (;;) {
         const ChannelMessage m = rank_hear(rank);
         if (m.type == CHANNEL_DONE) {
-            assert_string_equal(m.text, "finished");
+            assert_string_equal(m.end, "finished");
             assert_int_equal(rank_end(rank), EXIT_DONE);
             return m.digest;
         }

@@ -120,7 +120,7 @@ static void leaves_when_told_and_goes_on(void **unused)
              (ChannelMessage){.type = CHANNEL_STOP, .generation = 1}); /* before the first step */
     rank_commit(rank, 1);
     ChannelMessage done = serve_until_done(rank, 1);
-    assert_string_equal(done.text, "left");
+    assert_string_equal(done.end, "left");
     assert_int_equal(done.step, 1);
     assert_int_equal(rank->saved.step, 1);
     assert_int_equal(rank_end(rank), EXIT_DONE);

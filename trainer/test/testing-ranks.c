@@ -126,7 +126,7 @@ ChannelMessage rank_expect(Rank *rank, ChannelType type)
     ChannelMessage m = rank_hear(rank);
     if (m.type != type)
         fail_msg("%s instead of %s: %s", channel_type_name(m.type), channel_type_name(type),
-                 m.text);
+                 m.type == CHANNEL_ERROR ? m.text : "");
     return m;
 }
 
@@ -137,19 +137,19 @@ void rank_assign(Rank *rank, const char *text, int64_t generation, int number, i
     assert_int_equal(hello.pid, rank->pid);
     ChannelMessage m = {.type = CHANNEL_ASSIGN,
                         .generation = generation,
-                        .rank = number,
-                        .world_size = size,
-                        .job = "testing",
-                        .spec = (char *)text,
-                        .bind_address = "127.0.0.1"};
-    (void)snprintf(m.sources, sizeof(m.sources), "%s", sources);
-    (void)snprintf(m.gpu, sizeof(m.gpu), "%s", ranks_gpu);
-    (void)snprintf(m.submission, sizeof(m.submission), "%s", ranks_submission);
-    m.startup_usec = ranks_startup_usec;
-    m.adopt = resume && ranks_adopt;
+                        .assign.rank = number,
+                        .assign.world_size = size,
+                        .assign.job = "testing",
+                        .assign.spec = (char *)text,
+                        .assign.bind_address = "127.0.0.1"};
+    (void)snprintf(m.assign.sources, sizeof(m.assign.sources), "%s", sources);
+    (void)snprintf(m.assign.gpu, sizeof(m.assign.gpu), "%s", ranks_gpu);
+    (void)snprintf(m.assign.submission, sizeof(m.assign.submission), "%s", ranks_submission);
+    m.assign.startup_usec = ranks_startup_usec;
+    m.assign.adopt = resume && ranks_adopt;
     if (resume) {
-        (void)snprintf(m.resume_uri, sizeof(m.resume_uri), "%s", resume->uri);
-        m.resume_hash = resume->hash;
+        (void)snprintf(m.assign.resume_uri, sizeof(m.assign.resume_uri), "%s", resume->uri);
+        m.assign.resume_hash = resume->hash;
     }
     rank_say(rank, m);
     rank->step = resume ? resume->step : 0;
@@ -202,7 +202,7 @@ static void serve(RanksLife *life, int number)
         rank_commit(rank, life->generation);
         break;
     case CHANNEL_DONE:
-        assert_string_equal(m.text, "finished");
+        assert_string_equal(m.end, "finished");
         assert_int_equal(m.step, ranks_steps);
         if (life->n_done > 0 && !hash_equal(m.digest, life->digest))
             fail_msg("two ranks have two digests");

@@ -164,7 +164,7 @@ static void ring_end(Ring *ring, const char *text)
     ring_stop(ring);
     for (int i = 0; i < ring->size; i++) {
         ChannelMessage m = {.type = CHANNEL_DONE, .step = ring->step};
-        (void)snprintf(m.text, sizeof(m.text), "%s", text);
+        (void)snprintf(m.end, sizeof(m.end), "%s", text);
         (void)say(ring->of[i], &m);
         trainer_end(ring->of[i], EXIT_DONE);
     }
@@ -530,10 +530,10 @@ static void on_restored(void *userdata)
     (void)say(t, &m);
 }
 
-static void assign(Trainer *t, const ChannelMessage *m)
+static void assign(Trainer *t, int64_t generation, const ChannelAssign *m)
 {
     t->is_assigned = true;
-    t->generation = m->generation;
+    t->generation = generation;
     t->rank = m->rank;
     t->size = m->world_size;
     t->resume = manifest_of(m->resume_uri);
@@ -573,7 +573,7 @@ static void hear(Trainer *t, const ChannelMessage *m)
 {
     switch (m->type) {
     case CHANNEL_ASSIGN:
-        assign(t, m);
+        assign(t, m->generation, &m->assign);
         break;
     case CHANNEL_GO:
         checks_goes(t->job, t->submission, t->generation);
@@ -613,11 +613,11 @@ static void started(void *userdata, Task *task)
 /* One that is stopped hears when it goes on. */
 void trainer_listen(Trainer *t)
 {
-    ChannelMessage m; /* large, and there is no secret to wipe */
+    ChannelMessage m;
     while (trainer_lives(t) && !t->is_stopped && !trainer_places[t->node].frozen &&
            task_hear(t->task, &m)) {
         hear(t, &m);
-        free(m.spec);
+        channel_message_clear(&m);
     }
 }
 

@@ -49,7 +49,8 @@ static ChannelMessage *copy(const ChannelMessage *message)
 {
     ChannelMessage *m = memory_resize(NULL, 1, sizeof(*m));
     *m = *message;
-    m->spec = message->spec ? memory_text(message->spec) : NULL;
+    if (m->type == CHANNEL_ASSIGN && m->assign.spec)
+        m->assign.spec = memory_text(m->assign.spec);
     return m;
 }
 

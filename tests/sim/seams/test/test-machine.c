@@ -136,7 +136,7 @@ static void messages(_unused_ void **state)
 {
     Daemon *d = &daemons[0];
     char spec[] = "{}";
-    ChannelMessage m = {.type = CHANNEL_ASSIGN, .generation = 3, .spec = spec}, got = {0};
+    ChannelMessage m = {.type = CHANNEL_ASSIGN, .generation = 3, .assign.spec = spec}, got = {0};
     start(d, 2);
     start(&daemons[1], 2);
     assert_happened("started2 started2 ");
@@ -153,7 +153,7 @@ static void messages(_unused_ void **state)
     assert_false(task_hear(machine_task(other, 2), &got)); /* not the other machine's */
     assert_true(task_hear(task, &got));
     assert_int_equal(got.type, CHANNEL_ASSIGN);
-    assert_string_equal(got.spec, "{}");
+    assert_string_equal(got.assign.spec, "{}");
     channel_message_clear(&got);
     assert_true(task_hear(task, &got));
     assert_int_equal(got.alive_usec, ALIVE_USEC);
