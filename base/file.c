@@ -115,6 +115,22 @@ int file_read(const char *path, size_t max_bytes, char **ret, size_t *ret_bytes,
     return 0;
 }
 
+int fd_read_line(int fd, char *ret, size_t size)
+{
+    ssize_t n = read(fd, ret, size - 1);
+    if (n < 0)
+        return -errno;
+    ret[n] = '\0';
+    ret[strcspn(ret, "\n")] = '\0';
+    return 0;
+}
+
+int file_read_line(const char *path, char *ret, size_t size)
+{
+    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd_read_line(fd, ret, size);
+}
+
 static int folder_sync(const char *path_inside)
 {
     char folder[PATH_MAX];

@@ -19,6 +19,12 @@ typedef enum FileFlags {
 /* Reads a whole file; the buffer has a NUL after its last byte, so that text is a string. */
 int file_read(const char *path, size_t max_bytes, char **ret, size_t *ret_bytes, Error *err);
 
+/* Reads the first line of a file, without its end, and no more of it than fits; -errno. It is one read, as files of the
+ * kernel want it. */
+int file_read_line(const char *path, char *ret, size_t size);
+/* Works as file_read_line() on an open file that nobody has read from. */
+int fd_read_line(int fd, char *ret, size_t size);
+
 /* Writes a temporary file in the same folder, then renames it; a failure removes it. */
 int file_write(const char *path, const void *data, size_t n_bytes, FileFlags flags, Error *err);
 

@@ -2,6 +2,8 @@
 /* cost.c - the meter's reading for people; see cost.h. */
 #include "cluster/cost.h"
 
+#include "cluster/pace.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 

@@ -7,13 +7,6 @@
 #include <errno.h>
 #include <string.h>
 
-double progress_pace_sec(const ProgressRecord *p)
-{
-    if (p->step > 0 && p->samples_seen > 0 && p->samples_per_sec > 0)
-        return (double)p->samples_seen / (double)p->step / p->samples_per_sec;
-    return p->step_sec > 0 ? p->step_sec : 0;
-}
-
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot)
 {
     int first = 0;

@@ -496,9 +496,6 @@ typedef struct ProgressRecord {
     CommitMark committed; /* the newest commit; the commit's own transaction writes it */
 } ProgressRecord;
 
-/* Returns the seconds that a step takes at the present pace; 0: unknown. The last step alone varies more. */
-double progress_pace_sec(const ProgressRecord *progress);
-
 /* ---- incidents/<id> ---- */
 
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;

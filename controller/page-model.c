@@ -3,6 +3,7 @@
 #include "controller/page-model.h"
 
 #include "base/memory.h"
+#include "cluster/pace.h"
 #include "controller/alerting/payload.h"
 #include "controller/core/step/survey.h"
 #include "report/times.h"
@@ -153,15 +154,6 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
 
 /* ---- the cluster ---- */
 
-static double time_to_go(const JobSurvey *j, const JobRecords *records)
-{
-    const ProgressRecord *p = records->progress;
-    if (!p || j->phase != PHASE_RUNNING || p->step <= 0 || !(p->samples_per_sec > 0))
-        return NAN;
-    return (double)MAX(j->steps - p->step, 0) * ((double)p->samples_seen / (double)p->step) /
-           p->samples_per_sec;
-}
-
 static ReportJobLine *gather_jobs(const Cluster *c, ReportCluster *report)
 {
     ReportJobLine *lines = NULL;
@@ -185,7 +177,9 @@ static ReportJobLine *gather_jobs(const Cluster *c, ReportCluster *report)
                             .samples_per_sec = records.progress && j.phase == PHASE_RUNNING
                                                    ? j.samples_per_sec
                                                    : NAN,
-                            .to_go_sec = time_to_go(&j, &records),
+                            .to_go_sec = records.progress && j.phase == PHASE_RUNNING
+                                             ? progress_to_go_sec(records.progress, j.steps)
+                                             : NAN,
                             .goodput = j.goodput >= 0 ? j.goodput : NAN};
     }
     return lines;

@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/json/json-build.h"
 #include "cluster/cost.h"
+#include "cluster/pace.h"
 #include "ctl/model.h"
 #include "protocol/channel.h"
 #include "protocol/exit-code.h"
@@ -157,9 +158,6 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
 
     const int64_t step = model_step(job), steps = spec ? spec->train.steps : job->progress.steps;
     const bool running = job->has_progress && job->has_phase && job->phase.phase == PHASE_RUNNING;
-    const double step_sec = job->progress.samples_per_sec > 0 && spec
-                                ? (double)spec->train.global_batch / job->progress.samples_per_sec
-                                : NAN;
     char reason[MODEL_REASON_BYTES];
     int of, place = model_place(m, job, &of);
     json_t *queue = place ? json_pack("{s:i, s:i, s:i, s:o}", "place", place, "of", of, "priority",
@@ -180,7 +178,8 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     json_add_int(&b, "samples_seen", spec ? step * spec->train.global_batch : 0);
     json_add(&b, "samples_per_s",
              running ? real_or_null(job->progress.samples_per_sec) : json_null());
-    json_add(&b, "eta_s", running ? real_or_null((double)(steps - step) * step_sec) : json_null());
+    json_add(&b, "eta_s",
+             running ? real_or_null(progress_to_go_sec(&job->progress, steps)) : json_null());
     json_add(&b, "checkpoint", checkpoint_json(job));
     json_add(&b, "incidents", incidents_json(m, job));
     json_add(&b, "goodput", real_or_null(model_goodput(job)));

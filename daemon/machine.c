@@ -2,23 +2,15 @@
 /* machine.c - see machine.h. */
 #include "daemon/machine.h"
 
-#include "base/cleanup.h"
+#include "base/file.h"
 
-#include <fcntl.h>
-#include <string.h>
 #include <sys/sysinfo.h>
 
 int machine_read_boot_id(char ret[MACHINE_BOOT_ID_BYTES], Error *err)
 {
     const char *path = "/proc/sys/kernel/random/boot_id";
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    char text[MACHINE_BOOT_ID_BYTES] = "";
-    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof(text) - 1);
-    if (n < 0)
-        return error_errno(err, -errno, "cannot read %s", path);
-    text[strcspn(text, "\n")] = '\0';
-    memcpy(ret, text, sizeof(text));
-    return 0;
+    int r = file_read_line(path, ret, MACHINE_BOOT_ID_BYTES);
+    return r < 0 ? error_errno(err, r, "cannot read %s", path) : 0;
 }
 
 uint64_t machine_memory_bytes(void)

@@ -3,23 +3,13 @@
 #include "health/sysfs.h"
 
 #include "base/cleanup.h"
+#include "base/file.h"
 
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <string.h>
-
-static int read_line(char ret[SYSFS_LINE_MAX], const char *path)
-{
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, ret, SYSFS_LINE_MAX - 1);
-    if (n < 0)
-        return -errno;
-    ret[n] = '\0';
-    ret[strcspn(ret, "\n")] = '\0';
-    return 0;
-}
 
 int sysfs_read_line(char ret[SYSFS_LINE_MAX], const char *format, ...)
 {
@@ -28,7 +18,8 @@ int sysfs_read_line(char ret[SYSFS_LINE_MAX], const char *format, ...)
     va_start(ap, format);
     int n = vsnprintf(path, sizeof(path), format, ap);
     va_end(ap);
-    return n < 0 || (size_t)n >= sizeof(path) ? -ENAMETOOLONG : read_line(ret, path);
+    return n < 0 || (size_t)n >= sizeof(path) ? -ENAMETOOLONG
+                                              : file_read_line(path, ret, SYSFS_LINE_MAX);
 }
 
 int sysfs_parse_number(const char *line, uint64_t *ret)
@@ -53,7 +44,7 @@ int sysfs_read_number(uint64_t *ret, const char *format, ...)
     va_end(ap);
     if (n < 0 || (size_t)n >= sizeof(path))
         return -ENAMETOOLONG;
-    int r = read_line(line, path);
+    int r = file_read_line(path, line, sizeof(line));
     return r < 0 ? r : sysfs_parse_number(line, ret);
 }
 

@@ -2,6 +2,7 @@
 /* job.c - see report.h: the values of a job's page but for its drawings. */
 #include "base/json/json.h"
 #include "cluster/cost.h"
+#include "cluster/pace.h"
 #include "cluster/room.h"
 #include "report/drawing.h"
 #include "report/times.h"
@@ -16,19 +17,13 @@ static double seconds_since(const ReportJob *j, uint64_t usec)
     return j->now_usec > usec ? (double)(j->now_usec - usec) * 1e-6 : 0;
 }
 
-static double time_to_go(const ReportJob *j)
-{
-    const ProgressRecord *p = j->progress;
-    if (!p || j->phase->phase != PHASE_RUNNING || !(p->step_sec > 0) || p->step == 0)
-        return NAN;
-    return (double)MAX(j->steps - p->step, 0) * progress_pace_sec(p);
-}
-
 static void put_progress(json_t *page, const ReportJob *j)
 {
     const ProgressRecord *p = j->progress;
     const ReportPoint *last = j->n_points > 0 ? &j->points[j->n_points - 1] : NULL;
     const double loss = p && isfinite(p->loss) && p->step > 0 ? p->loss : last ? last->loss : NAN;
+    const double to_go_sec =
+        p && j->phase->phase == PHASE_RUNNING ? progress_to_go_sec(p, j->steps) : NAN;
     char span[SPAN_TEXT_BYTES];
     if (isfinite(loss))
         fill_put(page, "loss=%.4f", loss);
@@ -38,8 +33,8 @@ static void put_progress(json_t *page, const ReportJob *j)
         fill_put(page, "gradient=%.3g", p->grad_norm);
     if (p && p->lr > 0)
         fill_put(page, "rate=%.3g", p->lr);
-    if (isfinite(time_to_go(j)))
-        fill_put(page, "to_go=%s", span_text(time_to_go(j), span));
+    if (isfinite(to_go_sec))
+        fill_put(page, "to_go=%s", span_text(to_go_sec, span));
 }
 
 /* What the slots cost, where the controllers have prices. */

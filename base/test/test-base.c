@@ -434,6 +434,19 @@ static void files_appear_whole_or_not_at_all(void **state)
     free(text);
     assert_int_equal(file_read(path, 2, &text, &n, &err), -EFBIG);
 
+    char line[8], name[700];
+    (void)snprintf(name, sizeof(name), "%s.lines", path);
+    assert_int_equal(file_write(name, "first\nsecond\n", 13, 0, &err), 0);
+    assert_int_equal(file_read_line(name, line, sizeof(line)), 0);
+    assert_string_equal(line, "first");
+    assert_int_equal(file_read_line(name, line, 4), 0);
+    assert_string_equal(line, "fir"); /* no more than fits */
+    assert_int_equal(file_write(name, "", 0, 0, &err), 0);
+    assert_int_equal(file_read_line(name, line, sizeof(line)), 0);
+    assert_string_equal(line, "");
+    assert_int_equal(file_read_line("/nowhere/at/all", line, sizeof(line)), -ENOENT);
+    assert_int_equal(file_read_line("/", line, sizeof(line)), -EISDIR);
+
     setenv("SDTRAIN_FAULT", "file.write=enospc@1", 1);
     assert_int_equal(fault_open(&err), 0);
     assert_int_equal(file_write(path, "three", 5, FILE_SYNC, &err), -ENOSPC);

@@ -4,6 +4,7 @@
 
 #include "base/memory.h"
 #include "cluster/cost.h"
+#include "cluster/pace.h"
 #include "ctl/cluster/judge.h"
 #include "ctl/print.h"
 #include "ctl/top/cells.h"
@@ -202,8 +203,8 @@ static void fill_cells(const FrameInput *in, const ModelJob *job, Cell cells[COL
     if (job->has_progress && job->progress.step > 0)
         (void)snprintf(cells[LOSS], sizeof(Cell), job->progress.loss < 100 ? "%.4f" : "%.1e",
                        job->progress.loss);
-    if (runs && progress_pace_sec(p) > 0 && p->steps >= step)
-        short_span((double)(p->steps - step) * progress_pace_sec(p), cells[LEFT]);
+    if (runs && isfinite(progress_to_go_sec(p, p->steps)))
+        short_span(progress_to_go_sec(p, p->steps), cells[LEFT]);
     if (saved && saved->at_usec)
         short_span(ago_sec(in, saved->at_usec), cells[SAVED]);
     cost_look(&job->phase, p, in->now_usec, &cost);

@@ -71,7 +71,7 @@ LAW = {
     "controller/alerting": ["base", "etcd", "cluster", "controller/core/notifier", "controller/feed", "controller/rights"],
     "controller/leader": ["base", "etcd", "cluster", "controller/core", "controller/feed", "controller/rights",
                           "controller/journal"],
-    "controller": ["base", "metrics", "report", "controller/core", "controller/core/step", "controller/config",
+    "controller": ["base", "metrics", "cluster", "report", "controller/core", "controller/core/step", "controller/config",
                    "controller/journal", "controller/alerting", "controller/leader"],
     "daemon/loop": ["base"],
     "daemon/config": ["base", "health", "metrics", "cluster"],

@@ -3,6 +3,7 @@
 #include "trainer/session/folder-lock.h"
 
 #include "base/file.h"
+#include "base/text/printable.h"
 #include "protocol/owner.h"
 
 #include <fcntl.h>
@@ -15,12 +16,9 @@
 static int refuse(const char *path, int fd, Error *err)
 {
     char who[96];
-    ssize_t n = pread(fd, who, sizeof(who) - 1, 0);
-    who[MAX(n, 0)] = '\0';
-    who[strcspn(who, "\n")] = '\0';
-    for (char *p = who; *p; p++)
-        if ((unsigned char)*p < 0x20 || *p == 0x7f)
-            *p = '?';
+    if (fd_read_line(fd, who, sizeof(who)) < 0)
+        *who = '\0';
+    printable_make(who);
     return error_set(err, -CHECKPOINT_NOT_OWNER,
                      "another sdtrainer run (%s) trains here: it holds %.300s",
                      *who ? who : "it does not say which", path);

@@ -6,6 +6,7 @@
  * (logs-ask.h). With --follow, what is added is shown as it comes, over changes of the world too, until the job has
  * ended. */
 #include "base/clock.h"
+#include "base/file.h"
 #include "ctl/arguments.h"
 #include "ctl/job/logs/logs-ask.h"
 #include "ctl/job/logs/logs-lines.h"
@@ -61,13 +62,8 @@ typedef struct Logs {
 static int read_boot_id(Logs *l, Error *err)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";
-    _cleanup_fd_ int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd < 0 ? -1 : read(fd, l->boot_id, sizeof(l->boot_id) - 1);
-    if (n < 0)
-        return error_errno(err, -errno, "cannot read %s", path);
-    l->boot_id[n] = '\0';
-    l->boot_id[strcspn(l->boot_id, "\n")] = '\0';
-    return 0;
+    int r = file_read_line(path, l->boot_id, sizeof(l->boot_id));
+    return r < 0 ? error_errno(err, r, "cannot read %s", path) : 0;
 }
 
 /* Where the node keeps its logs, if that is on this machine. A node that is gone has no record; one

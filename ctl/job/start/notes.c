@@ -5,6 +5,7 @@
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "cluster/cost.h"
+#include "cluster/pace.h"
 #include "report/times.h"
 #include "store/store.h"
 
