@@ -176,7 +176,7 @@ int manager_new(sd_event *event, const ControllerConfig *config, Controller **re
     _cleanup_(manager_freep) Controller *m = memory_new(Controller);
     const ClusterLimits limits = config_limits(config);
     const ClusterConfig core = config_cluster(config);
-    const EtcdOptions options = config_etcd(config);
+    const EtcdOptions options = etcd_settings_options(&config->etcd);
     m->event = sd_event_ref(event);
     m->config = config;
     int r = recording_open(config, &limits, &core, &m->journal, err);

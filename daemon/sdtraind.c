@@ -398,18 +398,7 @@ static int open_loop(Daemon *d, Error *err)
 
 static int open_etcd(Daemon *d, Error *err)
 {
-    const DaemonConfig *c = d->config;
-    EtcdOptions options;
-    int r = etcd_options_from_environment(&options, err);
-    if (r < 0)
-        return r;
-    options.endpoints = c->etcd;
-    options.ca_file = *c->etcd_ca ? c->etcd_ca : options.ca_file;
-    options.cert_file = *c->etcd_cert ? c->etcd_cert : options.cert_file;
-    options.key_file = *c->etcd_key ? c->etcd_key : options.key_file;
-    options.tls_name = *c->etcd_tls_name ? c->etcd_tls_name : options.tls_name;
-    options.user = *c->etcd_user ? c->etcd_user : options.user;
-    options.password = *c->etcd_password ? c->etcd_password : options.password;
+    const EtcdOptions options = etcd_settings_options(&d->config->etcd);
     return etcd_new(d->event, &options, &d->etcd, err);
 }
 

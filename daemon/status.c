@@ -128,7 +128,7 @@ static void put_together(Line *line, const DaemonStatus *s, const Manager *m, ui
     if (!m->node.registered) {
         say(line,
             m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
-            c->etcd);
+            c->etcd.endpoints);
         if (line->figures)
             say(line, " for %d s", seconds(s->started_usec, now_usec));
         return;

@@ -42,10 +42,12 @@ typedef struct Setting {
 /* Makes the row of one field. The table's file names the program's struct by #define SETTINGS_STRUCT:
  *     SETTING(WHOLE, lease_sec, 1, 600, "silence after which a node is gone (10)"), */
 #define SETTING(kind_, field, min_, max_, help_, ...)                                              \
+    SETTING_OF(kind_, #field, field, help_, .min = min_, .max = max_, __VA_ARGS__)
+/* Makes the row of a field that has another name than its key. */
+#define SETTING_OF(kind_, key_, field, help_, ...)                                                 \
     {                                                                                              \
-        .key = #field, .kind = SETTING_##kind_, .offset = offsetof(SETTINGS_STRUCT, field),        \
-        .size = sizeof(((SETTINGS_STRUCT *)0)->field), .min = min_, .max = max_, .help = help_,    \
-        __VA_ARGS__                                                                                \
+        .key = key_, .kind = SETTING_##kind_, .offset = offsetof(SETTINGS_STRUCT, field),          \
+        .size = sizeof(((SETTINGS_STRUCT *)0)->field), .help = help_, __VA_ARGS__                  \
     }
 
 typedef struct Settings {

@@ -15,13 +15,7 @@
 static const Setting table[] = {
     SETTING(TEXT, cluster, 0, 0, "name of the cluster (\"default\")"),
     SETTING(TEXT, name, 0, 0, "name that is shown while it leads (the host's name)"),
-    SETTING(TEXT, etcd, 0, 0, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),
-    SETTING(FILE, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
-    SETTING(FILE, etcd_cert, 0, 0, "PEM file of this client's certificate"),
-    SETTING(FILE, etcd_key, 0, 0, "PEM file of its key"),
-    SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates (each endpoint's host)"),
-    SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
-    SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
+    ETCD_SETTINGS(etcd),
     SETTING(WHOLE, lease_sec, 1, 600,
             "silence after which a node is taken for gone; the same everywhere (10)"),
     SETTING(WHOLE, start_deadline_sec, 1, 86400,
@@ -99,28 +93,7 @@ static int set_defaults(ControllerConfig *c, Error *err)
     if (gethostname(c->name, sizeof(c->name) - 1) < 0)
         return error_errno(err, -errno, "cannot read the host's name");
 
-    EtcdOptions from_environment;
-    int r = etcd_options_from_environment(&from_environment, err);
-    if (r < 0)
-        return r;
-    const struct {
-        const char *from;
-        char *to;
-        size_t size;
-    } texts[] = {
-        {from_environment.endpoints, c->etcd, sizeof(c->etcd)},
-        {from_environment.ca_file, c->etcd_ca, sizeof(c->etcd_ca)},
-        {from_environment.cert_file, c->etcd_cert, sizeof(c->etcd_cert)},
-        {from_environment.key_file, c->etcd_key, sizeof(c->etcd_key)},
-        {from_environment.tls_name, c->etcd_tls_name, sizeof(c->etcd_tls_name)},
-        {from_environment.user, c->etcd_user, sizeof(c->etcd_user)},
-        {from_environment.password, c->etcd_password, sizeof(c->etcd_password)},
-    };
-    for (size_t i = 0; i < ELEMENTSOF(texts); i++)
-        if (texts[i].from &&
-            (size_t)snprintf(texts[i].to, texts[i].size, "%s", texts[i].from) >= texts[i].size)
-            return error_set(err, -EINVAL, "environment: %.40s... is too long", texts[i].from);
-    return 0;
+    return etcd_settings_begin(&c->etcd, err);
 }
 
 /* A slip of the pen must not shut a cluster out. */
@@ -167,25 +140,19 @@ static int check_prices(const char *list, Error *err)
 
 int config_load(const SettingsCall *call, ControllerConfig *ret, Error *err)
 {
+    const char *source = call->file ? call->file : "command line";
     int r = set_defaults(ret, err);
     r = r < 0 ? r : settings_load(&settings, call->file, call->overrides, ret, err);
+    r = r < 0 ? r : etcd_settings_finish(&ret->etcd, source, err);
     if (r < 0)
         return r;
-    if (ret->etcd_password_file[0]) {
-        r = settings_read_line(ret->etcd_password_file, ret->etcd_password,
-                               sizeof(ret->etcd_password), err);
-        if (r < 0)
-            return error_prefix(err, r, "etcd_password_file");
-    }
     if (!name_is_valid(ret->cluster))
         return error_set(err, -EINVAL, "cluster: \"%s\" is not a name of a-z, 0-9, '.' and '-'",
                          ret->cluster);
-    if (!ret->etcd[0])
-        return error_set(err, -EINVAL, "etcd: missing; say --etcd HOST:PORT or set SDTRAIN_ETCD");
     r = check_admit(ret->admit, err);
     r = r < 0 ? r : check_prices(ret->prices, err);
     if (r < 0)
-        return error_prefix(err, r, "%s", call->file ? call->file : "command line");
+        return error_prefix(err, r, "%s", source);
     r = ret->metrics[0] ? http_address_check(ret->metrics, err) : 0;
     return r < 0 ? error_prefix(err, r, "metrics") : 0;
 }
@@ -209,17 +176,6 @@ bool config_record(const ControllerConfig *c, char *ret, size_t size)
             return true;
     }
     return false;
-}
-
-EtcdOptions config_etcd(const ControllerConfig *c)
-{
-    return (EtcdOptions){.endpoints = c->etcd,
-                         .ca_file = c->etcd_ca[0] ? c->etcd_ca : NULL,
-                         .cert_file = c->etcd_cert[0] ? c->etcd_cert : NULL,
-                         .key_file = c->etcd_key[0] ? c->etcd_key : NULL,
-                         .tls_name = c->etcd_tls_name[0] ? c->etcd_tls_name : NULL,
-                         .user = c->etcd_user[0] ? c->etcd_user : NULL,
-                         .password = c->etcd_password[0] ? c->etcd_password : NULL};
 }
 
 ClusterConfig config_cluster(const ControllerConfig *c)

@@ -14,17 +14,14 @@
 #include "base/json/settings.h"
 #include "cluster/records.h"
 #include "controller/core/cluster.h"
-#include "etcd/etcd.h"
+#include "etcd/settings.h"
 
 enum { CONFIG_PATH_MAX = 512 };
 
 typedef struct ControllerConfig {
     char cluster[64], name[64];
-    char etcd[1024]; /* endpoints, as SDTRAIN_ETCD */
-    char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
-    char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
-    char etcd_password[256]; /* read from the file */
-    int64_t lease_sec;       /* the nodes' TTL and this controller's */
+    EtcdSettings etcd;
+    int64_t lease_sec; /* the nodes' TTL and this controller's */
     int64_t start_deadline_sec, leave_deadline_sec;
     int64_t max_strikes, strike_window_sec, quarantine_sec;
     int64_t incidents_kept, max_nodes, max_jobs;
@@ -50,7 +47,6 @@ void config_reload(ControllerConfig *config, ControllerConfig *fresh);
 bool config_record(const ControllerConfig *config, char *ret, size_t size);
 
 /* The results borrow the strings of config. */
-EtcdOptions config_etcd(const ControllerConfig *config);
 ClusterConfig config_cluster(const ControllerConfig *config);
 ClusterLimits config_limits(const ControllerConfig *config);
 /* Makes this controller's record in the election, but for what the Leader knows alone. */

@@ -24,6 +24,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     assert(config.lease_sec >= 1 && config.max_nodes >= 1 && config.max_jobs >= 1);
-    assert(config.etcd[0] && config.cluster[0] && config.name[0]);
+    assert(config.etcd.endpoints[0] && config.cluster[0] && config.name[0]);
     return 0;
 }

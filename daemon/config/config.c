@@ -24,13 +24,7 @@ static const Setting table[] = {
     SETTING(TEXT, node, 0, 0, "name of this node (the host's name)"),
     SETTING(TEXT, machine_id, 0, 0,
             "32 hex digits; a live name of another machine is not taken (/etc/machine-id)"),
-    SETTING(TEXT, etcd, 0, 0, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),
-    SETTING(FILE, etcd_ca, 0, 0, "PEM file of the authority; turns TLS on"),
-    SETTING(FILE, etcd_cert, 0, 0, "PEM file of this client's certificate"),
-    SETTING(FILE, etcd_key, 0, 0, "PEM file of its key"),
-    SETTING(TEXT, etcd_tls_name, 0, 0, "name in the members' certificates (each endpoint's host)"),
-    SETTING(TEXT, etcd_user, 0, 0, "user of etcd's authentication"),
-    SETTING(FILE, etcd_password_file, 0, 0, "file with its password"),
+    ETCD_SETTINGS(etcd),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of /metrics and /healthz (off)"),
     SETTING(TEXT, address, 0, 0, "where other nodes reach the ranks of this one (required)"),
     SETTING(INTEGER, slots, 1, CONFIG_SLOTS_MAX, "devices, each hosts one rank (1)"),
@@ -129,11 +123,9 @@ static int set_defaults(DaemonConfig *c, Error *err)
                         .sysfs = "/sys"};
     if (gethostname(c->node, sizeof(c->node) - 1) < 0)
         c->node[0] = '\0';
-    const char *endpoints = getenv("SDTRAIN_ETCD");
-    if (endpoints && strlen(endpoints) >= sizeof(c->etcd))
-        return error_set(err, -EINVAL, "SDTRAIN_ETCD: longer than %zu bytes", sizeof(c->etcd) - 1);
-    if (endpoints)
-        (void)snprintf(c->etcd, sizeof(c->etcd), "%s", endpoints);
+    int r = etcd_settings_begin(&c->etcd, err);
+    if (r < 0)
+        return r;
 
     char self[PATH_MAX];
     ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -207,16 +199,13 @@ static int check(const char *source, DaemonConfig *c, Error *err)
     if (!name_is_valid(c->node))
         return error_set(err, -EINVAL, "%s: node: \"%s\" is not a name (a-z 0-9 . -)", source,
                          c->node);
-    if (!*c->etcd)
-        return error_set(err, -EINVAL,
-                         "%s: etcd: missing; name the endpoints here or in SDTRAIN_ETCD", source);
+    int r = etcd_settings_finish(&c->etcd, source, err);
+    if (r < 0)
+        return r;
     if (!*c->address)
         return error_set(err, -EINVAL,
                          "%s: address: missing; the address at which other nodes reach this one",
                          source);
-    if (*c->etcd_cert && !*c->etcd_key)
-        return error_set(err, -EINVAL, "%s: etcd_key: missing, though etcd_cert is %s", source,
-                         c->etcd_cert);
     if (c->run_dir[0] != '/' || c->log_dir[0] != '/')
         return error_set(err, -EINVAL, "%s: %s: %s is not an absolute path", source,
                          c->run_dir[0] != '/' ? "run_dir" : "log_dir",
@@ -229,7 +218,7 @@ static int check(const char *source, DaemonConfig *c, Error *err)
     if (access(c->trainer, X_OK) < 0)
         return error_errno(err, -errno, "%s: trainer: %s", source, c->trainer);
     if (!*c->machine_id) {
-        int r = settings_read_line("/etc/machine-id", c->machine_id, sizeof(c->machine_id), err);
+        r = settings_read_line("/etc/machine-id", c->machine_id, sizeof(c->machine_id), err);
         if (r < 0)
             return error_prefix(err, r, "%s: machine_id: missing", source);
     }
@@ -237,22 +226,16 @@ static int check(const char *source, DaemonConfig *c, Error *err)
         return error_set(err, -EINVAL, "%s: machine_id: \"%s\" is not 32 hexadecimal digits",
                          source, c->machine_id);
     if (*c->metrics) {
-        int r = http_address_check(c->metrics, err);
+        r = http_address_check(c->metrics, err);
         if (r < 0)
             return error_prefix(err, r, "%s: metrics", source);
     }
     if (*c->spot_endpoint) {
-        int r = check_spot_endpoint(source, c->spot_endpoint, err);
+        r = check_spot_endpoint(source, c->spot_endpoint, err);
         if (r < 0)
             return r;
     }
-    if (*c->etcd_password_file) {
-        int r = settings_read_line(c->etcd_password_file, c->etcd_password,
-                                   sizeof(c->etcd_password), err);
-        if (r < 0)
-            return error_prefix(err, r, "%s: etcd_password_file", source);
-    }
-    int r = check_xid_actions(source, c->xid_actions, err);
+    r = check_xid_actions(source, c->xid_actions, err);
     return r < 0 ? r : check_price_class(source, c->labels, err);
 }
 

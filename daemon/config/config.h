@@ -12,6 +12,7 @@
 #pragma once
 
 #include "base/json/settings.h"
+#include "etcd/settings.h"
 
 enum {
     CONFIG_PATH_MAX = 512,
@@ -25,12 +26,9 @@ typedef enum CgroupMode { CGROUP_AUTO, CGROUP_OFF } CgroupMode;
 
 typedef struct DaemonConfig {
     char cluster[64], node[64], machine_id[33];
-    char etcd[1024]; /* endpoints, as SDTRAIN_ETCD */
-    char etcd_ca[CONFIG_PATH_MAX], etcd_cert[CONFIG_PATH_MAX], etcd_key[CONFIG_PATH_MAX];
-    char etcd_tls_name[256], etcd_user[128], etcd_password_file[CONFIG_PATH_MAX];
-    char etcd_password[256]; /* read from the file */
-    char metrics[80];        /* address:port of /metrics; empty: off */
-    char address[128];       /* at which ranks of other nodes reach those of this one */
+    EtcdSettings etcd;
+    char metrics[80];  /* address:port of /metrics; empty: off */
+    char address[128]; /* at which ranks of other nodes reach those of this one */
     int64_t slots;
     int64_t lease_sec, fence_sec, drain_sec;
     char run_dir[CONFIG_PATH_MAX], log_dir[CONFIG_PATH_MAX], trainer[CONFIG_PATH_MAX];

@@ -24,7 +24,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         return 0;
     }
     assert(config.slots >= 1 && config.slots <= CONFIG_SLOTS_MAX && config.lease_sec >= 1);
-    assert(config.etcd[0] && config.cluster[0] && config.node[0]);
+    assert(config.etcd.endpoints[0] && config.cluster[0] && config.node[0]);
     config_clear(&config);
     return 0;
 }

@@ -74,7 +74,7 @@ LAW = {
     "controller": ["base", "metrics", "cluster", "report", "controller/core", "controller/core/step", "controller/config",
                    "controller/journal", "controller/alerting", "controller/leader"],
     "daemon/loop": ["base"],
-    "daemon/config": ["base", "health", "metrics", "cluster"],
+    "daemon/config": ["base", "etcd", "health", "metrics", "cluster"],
     "daemon/process": ["base", "cluster"],
     "daemon/world": ["base", "protocol", "etcd", "cluster", "daemon/loop", "daemon/config", "daemon/process"],
     "daemon/health": ["base", "etcd", "health", "cluster", "daemon/loop", "daemon/config", "daemon/process", "daemon/world"],

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* settings.h - where etcd is and how a daemon proves who it is: the settings that all daemons share.
+ *
+ * A daemon has an EtcdSettings in its struct of settings, and ETCD_SETTINGS(member) in its table. What its file and
+ * command line leave out comes from the environment (SDTRAIN_ETCD, SDTRAIN_ETCD_CA, ...).
+ *
+ * Ownership: fixed buffers; the options borrow them.
+ * Units:     none.
+ * Errors:    -EINVAL and those of files, with "<source>: <key>: <what is wrong>".
+ * Threads:   any.
+ */
+#pragma once
+
+#include "base/json/settings.h"
+#include "etcd/etcd.h"
+
+enum { ETCD_SETTING_PATH_MAX = 512 };
+
+typedef struct EtcdSettings {
+    char endpoints[1024]; /* as SDTRAIN_ETCD */
+    char ca[ETCD_SETTING_PATH_MAX], cert[ETCD_SETTING_PATH_MAX], key[ETCD_SETTING_PATH_MAX];
+    char tls_name[256], user[128], password_file[ETCD_SETTING_PATH_MAX];
+    char password[256]; /* read from the file, or the environment's */
+} EtcdSettings;
+
+/* The rows of the table, for the EtcdSettings that is a member of SETTINGS_STRUCT. */
+#define ETCD_SETTINGS(member)                                                                      \
+    SETTING_OF(TEXT, "etcd", member.endpoints, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),        \
+        SETTING_OF(FILE, "etcd_ca", member.ca, "PEM file of the authority; turns TLS on"),         \
+        SETTING_OF(FILE, "etcd_cert", member.cert, "PEM file of this client's certificate"),       \
+        SETTING_OF(FILE, "etcd_key", member.key, "PEM file of its key"),                           \
+        SETTING_OF(TEXT, "etcd_tls_name", member.tls_name,                                         \
+                   "name in the members' certificates (each endpoint's host)"),                    \
+        SETTING_OF(TEXT, "etcd_user", member.user, "user of etcd's authentication"),               \
+        SETTING_OF(FILE, "etcd_password_file", member.password_file, "file with its password")
+
+/* Fills in what the environment says, before a file and a command line are read. */
+int etcd_settings_begin(EtcdSettings *ret, Error *err);
+/* Checks what came of it, and reads the password. source: "command line", or the file. */
+int etcd_settings_finish(EtcdSettings *settings, const char *source, Error *err);
+EtcdOptions etcd_settings_options(const EtcdSettings *settings);
