@@ -367,9 +367,9 @@ static void a_text_ends_with_a_nul(_unused_ void **state)
     char *text;
     size_t n_bytes;
     assert_int_equal(put_large("large", &err), 0);
-    assert_int_equal(mallopt(M_PERTURB, 0x5a), 1);
+    (void)mallopt(M_PERTURB, 0x5a); /* a sanitizer has a memory of its own */
     assert_int_equal(store_get(store, "large", sizeof(body), &text, &n_bytes, &err), 0);
-    assert_int_equal(mallopt(M_PERTURB, 0), 1);
+    (void)mallopt(M_PERTURB, 0);
     assert_true(n_bytes > fake.options.part_bytes);
     assert_int_equal(text[n_bytes], '\0');
     free(text);
