@@ -105,6 +105,7 @@ static int judge_update(const Loop *l, int r, Error *err)
 static int load_grain(Loop *l, int64_t step, int64_t grain, LoaderGrain *ret, Error *err)
 {
     Session *s = l->session;
+    assert(grain >= s->first_grain && grain < s->first_grain + s->n_grains);
     daemon_link_stage(s->link, step, STAGE_LOADING);
     const uint64_t asked_usec = clock_boottime_usec();
     int r = loader_get(s->loader, step, grain, DATA_TIMEOUT_SEC * USEC_PER_SEC, ret, err);
@@ -242,6 +243,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     l->step_began_usec = now;
     l->data_usec = 0;
     l->step_sec = l->step_sec > 0 ? 0.8 * l->step_sec + 0.2 * sec : sec;
+    assert(s->state->scalars.step == step); /* what is told of it is of this step */
     if (s->rank != 0)
         return 0;
 
@@ -313,6 +315,7 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 
 static int save(Loop *l, int64_t step, uint32_t flags, Error *err)
 {
+    assert(step == l->session->state->scalars.step);
     int r = saver_save(l->saver, step, flags, err);
     return error_set_exit(err, r,
                           r == -ENOTRECOVERABLE ? EXIT_NEVER_RETRY : EXIT_STORE_UNREACHABLE);
@@ -448,6 +451,8 @@ int loop_run(Session *session, LoopResult *ret, Error *err)
         return r;
     Loop loop = {.session = session, .saver = saver};
     r = run_steps(&loop, ret, err);
+    assert(r < 0 || ret->finished || daemon_link_wishes(session->link, false) & WISH_LEAVE ||
+           session->rank != 0); /* rank 0 alone is told to leave */
     if (session->rank == 0 && (r == 0 || !checkpoint_busy(session->writer)))
         saver_end(saver);
     if (r == 0 && ret->finished)

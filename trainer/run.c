@@ -41,6 +41,7 @@ static void say_error(DaemonLink *link, const Session *s, int64_t generation, co
 static int say_ready(DaemonLink *link, const Session *s, Error *err)
 {
     int r = 0;
+    assert(!s->rendezvous || s->rank == 0);
     if (s->rendezvous) {
         ChannelMessage m = {.type = CHANNEL_RENDEZVOUS, .generation = s->generation};
         (void)snprintf(m.address, sizeof(m.address), "%s", rendezvous_address(s->rendezvous));
@@ -112,6 +113,7 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
     if (r == 0)
         return EXIT_DONE;
     (void)error_set_exit(&err, r, EXIT_RETRY); /* it returns r */
+    assert(err.exit != EXIT_DONE);
     say_error(link, s, a->generation, &err);
     if (err.exit == EXIT_ABORTED)
         abort();

@@ -111,6 +111,7 @@ static bool catches_up(const Saver *s)
 uint32_t saver_step_flags(Saver *s, int64_t step)
 {
     const Job *job = s->session->job;
+    assert(s->session->rank == 0 && step > s->committed_step);
     unsigned wishes = daemon_link_wishes(s->session->link, true);
 
     s->asked |= (wishes & WISH_SAVE) != 0;
@@ -162,6 +163,7 @@ int saver_record(Saver *s, int64_t step, const UpdateResult *result, int64_t sam
 static void drop_lines(Saver *s, int64_t step)
 {
     char *end = s->lines;
+    assert(step >= s->committed_step);
     for (int64_t k = s->committed_step; k < step && end; k++) {
         char *newline = memchr(end, '\n', (size_t)(s->lines + s->n_lines_bytes - end));
         assert(newline);
@@ -417,6 +419,7 @@ void saver_end(Saver *s)
     Error err = ERROR_INIT;
     int64_t n_missed = 0;
     int r = -EAGAIN;
+    assert(s->session->rank == 0);
     for (int try = 0; r < 0 && r != -CHECKPOINT_NOT_OWNER && try < TRIES; try++) {
         wait_before(try);
         r = checkpoint_put_missed(s->session->writer, &n_missed, &err);

@@ -59,6 +59,7 @@ static int on_doctor_end(_unused_ sd_event_source *source, _unused_ int fd,
     char text[2 * RECORD_REPORT_MAX + 1];
     size_t used = 0;
     siginfo_t info = {0};
+    assert(d->pid > 1);
     if (waitid(P_PID, (id_t)d->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return 0;
     for (ssize_t n = 1; n > 0 && used < sizeof(text) - 1; used += (size_t)MAX(n, 0))
@@ -79,6 +80,7 @@ static int on_doctor_end(_unused_ sd_event_source *source, _unused_ int fd,
 static void on_doctor_late(void *userdata)
 {
     Doctor *d = userdata;
+    assert(d->pid > 1 && !d->killed);
     (void)kill(d->pid, SIGKILL); /* our own child, not yet reaped */
     d->killed = true;
     tell_error(d, "it did not end in time");
@@ -136,6 +138,7 @@ static int spawn(Doctor *d, Error *err)
 static void begin(Doctor *d)
 {
     Error err = ERROR_INIT;
+    assert(d->pid == 0 && *d->request.id);
     int r = spawn(d, &err);
     if (r == 0) {
         r = sd_event_add_io(d->needs.timers->event, &d->exit_source, d->pidfd, EPOLLIN,

@@ -46,6 +46,7 @@ static void fill(const Probes *p, HealthRecord *ret)
     ret->since_usec = p->verdict_since_usec;
     ret->at_usec = clock_realtime_usec();
     ret->left_usec = p->leaving ? ret->at_usec : 0;
+    assert(p->n_answers <= ELEMENTSOF(ret->probes));
     ret->n_probes = p->n_answers;
     (void)snprintf(ret->node, sizeof(ret->node), "%s", p->needs.config->node);
     (void)snprintf(ret->machine_id, sizeof(ret->machine_id), "%s", p->needs.config->machine_id);

@@ -94,6 +94,7 @@ static bool take_lines(KernelWatch *w, const KernelScene *scene)
     }
     if (at == 0 && w->n_carry == sizeof(w->carry))
         at = w->n_carry; /* no record is that long */
+    assert(at <= w->n_carry);
     w->n_carry -= at;
     memmove(w->carry, w->carry + at, w->n_carry);
     return news;
@@ -116,6 +117,7 @@ static int read_some(Probes *p, bool *ret_news)
     PciAddress addresses[PROBE_SLOTS_MAX];
     const KernelScene scene = look_around(p, addresses);
     for (int i = 0; i < RECORDS_A_TURN; i++) {
+        assert(w->n_carry < sizeof(w->carry)); /* take_lines() leaves room */
         ssize_t n = read(w->fd, w->carry + w->n_carry, sizeof(w->carry) - w->n_carry);
         if (n < 0 && errno == EAGAIN)
             return 0;

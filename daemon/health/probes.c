@@ -175,6 +175,7 @@ static void take_result(Probes *p, ProbeAnswer *answer, const ProbeResult *resul
 
 void probes_note_kernel(Probes *p, const ProbeResult *result)
 {
+    assert(p->n_answers > 0);
     ProbeAnswer *answer = &p->answers[p->n_answers - 1], before = *answer;
     p->needs.began(p->needs.userdata, kernel_name);
     take_result(p, answer, result);
@@ -253,6 +254,7 @@ static void finish(Probes *p, ProbeChild *child)
     if (!child->is_waited)
         return;
     child->is_waited = false;
+    assert(p->n_waited > 0);
     if (--p->n_waited == 0)
         end_round(p);
 }
@@ -273,6 +275,7 @@ static int on_probe_end(_unused_ sd_event_source *source, _unused_ int fd,
     Probes *p = child->probes;
     size_t i = (size_t)(child - p->children), used = 0;
     siginfo_t info = {0};
+    assert(child->pid > 1);
     if (waitid(P_PID, (id_t)child->pid, &info, WEXITED | WNOHANG) < 0 || info.si_pid == 0)
         return 0;
 
@@ -297,6 +300,7 @@ static void on_probe_timeout(void *userdata)
 {
     ProbeChild *child = userdata;
     Probes *p = child->probes;
+    assert(child->pid > 1 && !child->killed);
     (void)kill(child->pid, SIGKILL); /* our own child, not yet reaped */
     child->killed = true;
     note_hang(p, (size_t)(child - p->children));
@@ -333,6 +337,7 @@ static int start(Probes *p, size_t i, const Probe *probe, Error *err)
     _cleanup_free_ char *variable = NULL;
     _cleanup_free_ char **environment = NULL;
     int fds[2];
+    assert(child->pid == 0 && !child->is_waited);
     if (make_environment(p, child->state, &variable, &environment) < 0)
         return error_set(err, -EINVAL, "a path of the settings is not UTF-8");
     if (pipe2(fds, O_CLOEXEC) < 0)
@@ -371,6 +376,7 @@ static void begin_round(Probes *p, bool full)
 {
     size_t n;
     const Probe *const *list = probe_list(&n);
+    assert(p->n_waited == 0);
     timer_stop(&p->timer);
     p->is_full = full;
     for (size_t i = 0; i < p->n_asks && full; i++)

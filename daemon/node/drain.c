@@ -10,6 +10,7 @@
 static void on_deadline(void *userdata)
 {
     Manager *m = userdata;
+    assert(m->draining && !m->is_idle); /* when it was, the timer became another one */
     log_warning("drain_sec has passed; killing what still runs NODE=%s", m->needs.config->node);
     workload_kill_all(&m->workload, "sdtraind stops, and drain_sec has passed");
     drain_advance(m);

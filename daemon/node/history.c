@@ -105,6 +105,7 @@ static JobRun *run_of(History *h, const char *job, const char *submission)
                 sizeof(record->runs[0]) * (record->n_runs - at - 1));
         record->n_runs--;
     }
+    assert(record->n_runs < RECORD_RUNS_MAX);
     JobRun *run = &record->runs[record->n_runs++];
     *run = (JobRun){0};
     (void)snprintf(run->job, sizeof(run->job), "%s", job);
@@ -141,6 +142,7 @@ void history_note_commit(History *h, const char *job, const char *submission, Co
 
 void history_tell(const History *h, NodeRecord *record)
 {
+    assert(record->n_runs == 0 && h->record.n_runs <= RECORD_RUNS_MAX);
     for (size_t i = 0; i < h->record.n_runs; i++)
         if (h->record.runs[i].told)
             record->runs[record->n_runs++] = h->record.runs[i];

@@ -65,6 +65,7 @@ static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result
 {
     LogAsk *ask = userdata;
     LogAsks *asks = ask->asks;
+    assert(asks && ask->call);
     ask->call = NULL; /* it frees itself */
     if (ask->gone) {
         remove_lines(asks, ask->id);
@@ -144,6 +145,8 @@ typedef struct Draft {
 static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, Draft *draft)
 {
     LogTailPiece piece = {0};
+    assert(draft->lines.n_parts < ELEMENTSOF(draft->parts));
+    assert(draft->n_text + room <= LOG_TEXT_MAX);
     LogPart *part = &draft->parts[draft->lines.n_parts++];
     *part = (LogPart){.next = *place};
     if (log_tail_read(tail, &part->next, draft->text + draft->n_text, room, &piece) < 0) {
@@ -175,6 +178,7 @@ static void read_ranks(const LogAskRecord *ask, const LogTail *tail, Draft *draf
         draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* its turn comes */
         draft->lines.more = true;
     }
+    assert(draft->lines.n_parts == n);
     draft->text[draft->n_text] = '\0';
 }
 
@@ -395,6 +399,7 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
 void log_asks_open(LogAsks *asks)
 {
     char key[KEY_MAX];
+    assert(!asks->rights_call && !asks->watch);
     asks->budget_bytes = LOG_ASKS_BURST_BYTES;
     int r = etcd_get(asks->etcd,
                      key_log(asks->config->cluster, KEY_ASKS, asks->config->node, ".rights", key),

@@ -281,6 +281,7 @@ Manager *manager_new(const ManagerNeeds *needs, const ManagerEvents *events)
 int manager_start(Manager *m, Error *err)
 {
     const DaemonConfig *c = m->needs.config;
+    assert(!m->lease && !m->draining);
     open_history(m); /* before anything is asked */
     fence_note_contact(&m->fence);
     char key[KEY_MAX];

@@ -104,6 +104,7 @@ static void on_rights_retry(void *userdata)
 static bool ask_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
 {
     char key[KEY_MAX];
+    assert(!node->rights_call);
     return etcd_ask_rights(node->needs.etcd,
                            key_of(node->needs.config->cluster, kind, ".rights", key), handler, node,
                            &node->rights_call) == 0;
@@ -148,6 +149,7 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
 void node_ask_rights(OwnNode *node)
 {
     char key[KEY_MAX];
+    assert(!node->rights_call);
     int r =
         etcd_get(node->needs.etcd, key_of(node->needs.config->cluster, KEY_SECRETS, ".rights", key),
                  false, on_rights, node, &node->rights_call);
@@ -214,6 +216,7 @@ static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 {
     const uint64_t now = clock_boottime_usec();
     const uint64_t next_usec = node->restored_usec + RESTORE_MSEC * USEC_PER_MSEC;
+    assert(etcd_lease_id(node->needs.lease) != 0); /* else it is waited for, not written over */
     if (node->stranger_revision == 0 || node->stranger_lease != kv->lease)
         log_event(LOG_LEVEL_WARNING, MESSAGE_STRANGER,
                   "another writer has put %s, under lease %llx, at revision %lld, while this "
@@ -237,6 +240,7 @@ static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 static void yield(OwnNode *node, const EtcdKeyValue *kv, const NodeRecord *record)
 {
     Error err = ERROR_INIT;
+    assert(kv->lease != 0); /* which runs out */
     if (!node->yields) {
         (void)error_set(
             &err, -EEXIST,
@@ -264,6 +268,7 @@ static void on_last_ended(_unused_ int r, _unused_ const Error *err,
 /* The records of the last life go with its lease, all at once: a leader then knows that this life is another one. */
 static void end_last_life(OwnNode *node, const EtcdKeyValue *kv)
 {
+    assert(!node->call && kv->lease == node->last_lease);
     if (!node->last_is_ended) {
         node->last_is_ended = true;
         if (etcd_revoke(node->needs.etcd, kv->lease, on_last_ended, node, &node->call) == 0)
@@ -351,6 +356,7 @@ void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 static void node_look(OwnNode *node)
 {
     char key[KEY_MAX];
+    assert(!node->call);
     if (node->looks)
         timer_stop(&node->retry); /* it was for this */
     node->looks = false;
@@ -406,6 +412,7 @@ static void hold_ranks(const OwnNode *node, size_t n)
             record_writer_hold(&job->local->report);
             n--;
         }
+    assert(n == 0); /* all that went along */
 }
 
 static void release_report(RecordWriter *report, int64_t revision)
@@ -514,6 +521,7 @@ static void node_put(OwnNode *node)
                       ETCD_MOD_REVISION, node->revision};
     ops[0] = (EtcdOp){.kind = ETCD_PUT, .key = key, .value = text, .lease = lease};
     size_t n = node->with_ranks ? add_ranks(node, lease, guards + 1, ops + 1, texts, keys) : 0;
+    assert(n <= TOGETHER_MAX);
     int r =
         etcd_txn(node->needs.etcd, guards, 1 + 2 * n, ops, 1 + n, on_node_put, node, &node->call);
     for (size_t i = 0; i < n; i++)
@@ -557,6 +565,7 @@ void node_note_health(OwnNode *node, NodeVerdict verdict, uint64_t bad_slots, co
 
 void node_leave(OwnNode *node)
 {
+    assert(node->state != NODE_LEFT);
     node->state = NODE_LEFT;
     node_touch(node);
 }

@@ -18,6 +18,7 @@ static void on_answered(int r, const Error *err, _unused_ const EtcdTxnResult *r
 static void answer(Etcd *etcd, const EtcdKeyValue *kv, RequestRecord *request,
                    RequestOutcome outcome, const char *text)
 {
+    assert(outcome != REQUEST_OPEN);
     request->outcome = outcome;
     (void)snprintf(request->answer, sizeof(request->answer), "%s", text);
     exit_repair_text(request->answer);

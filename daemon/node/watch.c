@@ -149,6 +149,7 @@ int watches_open(Watches *w, Error *err)
 {
     for (size_t i = 0; i < WATCHED_KINDS; i++) {
         char prefix[KEY_MAX];
+        assert(!w->watch[i]);
         (void)key_prefix(w->config->cluster, (int)watched[i], prefix);
         int r = etcd_watch_prefix(w->etcd, prefix, on_node_events, w, &w->watch[i]);
         if (r < 0)

@@ -156,6 +156,7 @@ int cgroup_destroy(const CgroupBase *base, Error *err)
 
 static void slot_path(const CgroupBase *base, int slot, char ret[560])
 {
+    assert(slot >= 0 && *base->path);
     (void)snprintf(ret, 560, "%s/slot%d", base->path, slot);
 }
 

@@ -89,6 +89,7 @@ static int64_t find_place(const LogTail *tail, const Half *halves, LogPlace *pla
         skipped = left - left_of(halves, at, place->offset);
     }
     *ret = halves[PRESENT].fd >= 0 && place->file == halves[PRESENT].file ? PRESENT : OLD;
+    assert(halves[*ret].fd >= 0 && place->file == halves[*ret].file);
     return skipped;
 }
 
@@ -126,6 +127,7 @@ static int read_half(const LogTail *tail, const Half *halves, size_t at, LogPlac
     if (!is_end || waits)
         whole = whole_lines(buffer, (size_t)n, waits);
     place->offset += (int64_t)whole;
+    assert(whole <= size);
     piece->n += whole;
     piece->more = !is_end;
     return 0;

@@ -38,6 +38,7 @@ static void note_line(RankLog *log, const char *text, size_t n)
         }
         log->n_line = 0;
     }
+    assert(log->n_line <= RANK_LOG_LINE_MAX);
     log->line[log->n_line] = '\0';
 }
 

@@ -56,6 +56,7 @@ static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
 
 void orphans_mark(char *ret, size_t size, const char *run_dir, int slot)
 {
+    assert(slot >= 0);
     (void)snprintf(ret, size, ORPHANS_VARIABLE "=%s:%d", run_dir, slot);
 }
 

@@ -40,6 +40,7 @@ int process_start(const ProcessNeeds *needs, int slot, const ProcessProgram *pro
 {
     _cleanup_fd_ int output = program->output;
     int pair[2];
+    assert(slot >= 0 && (size_t)slot < ELEMENTSOF(needs->sessions->of));
     *ret = (Process){.needs = needs,
                      .slot = slot,
                      .pidfd = -EBADF,
@@ -90,6 +91,7 @@ static int on_cgroup_event(_unused_ sd_event_source *source, int fd, _unused_ ui
 int process_watch(Process *p, const ProcessEvents *events)
 {
     sd_event *event = p->needs->event;
+    assert(p->pidfd >= 0 && p->channel >= 0 && !p->exit_source && !p->channel_source);
     p->events = *events;
     int r = sd_event_add_io(event, &p->exit_source, p->pidfd, EPOLLIN, on_exit_event, p);
     if (r >= 0)
@@ -111,6 +113,7 @@ void process_deafen(Process *p)
 
 void process_kill(const Process *p)
 {
+    assert(p->pid > 1); /* -1 would be everybody, 0 ourselves */
     if (fault("kill-send") < 0)
         return;
     if (p->cgroup_events >= 0) {
@@ -127,6 +130,7 @@ void process_kill(const Process *p)
 bool process_reap(Process *p, siginfo_t *ret)
 {
     *ret = (siginfo_t){0};
+    assert(p->pid > 1);
     if (p->exited || waitid(P_PID, (id_t)p->pid, ret, WEXITED | WNOHANG | WNOWAIT) < 0 ||
         ret->si_pid == 0)
         return false;
@@ -142,6 +146,7 @@ bool process_is_gone(const Process *p, const char *run_dir,
 {
     if (!p->exited || fault("kill-confirm") < 0)
         return false;
+    assert(p->pid > 1);
     if (kill(-p->pid, 0) == 0 || errno != ESRCH)
         return false;
     if (p->cgroup_events >= 0)
@@ -173,6 +178,7 @@ void process_close(Process *p)
 void process_retire(Process *p)
 {
     const ProcessNeeds *needs = p->needs;
+    assert(p->exited && !p->exit_source);
     needs->sessions->of[p->slot] = 0;
     process_close(p);
     if (!*needs->cgroups->path)

@@ -112,6 +112,7 @@ static int raise_fd(int fd, int *ret)
 int spawn_process(const SpawnRequest *request, pid_t *ret_pid, int *ret_pidfd, Error *err)
 {
     _cleanup_fd_ int null = -EBADF, output = -EBADF, channel = -EBADF, program = -EBADF;
+    assert(request->argv[0] && request->environment);
     _cleanup_fd_ int opened = open("/dev/null", O_RDWR | O_CLOEXEC);
     int r = opened < 0 ? -errno : raise_fd(opened, &null);
     if (r == 0)
