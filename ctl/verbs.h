@@ -8,7 +8,7 @@
  */
 #pragma once
 
-#include <stdint.h>
+#include "ctl/option.h"
 
 typedef struct Arguments Arguments;
 
@@ -21,19 +21,28 @@ typedef enum CtlExit {
     CTL_UNREACHABLE = 5,
 } CtlExit;
 
+/* Options that are no verb's own. */
+typedef enum CtlCommon {
+    COMMON_CLUSTER = 1 << 0, /* --etcd, --cluster, --context */
+    COMMON_JSON = 1 << 1,    /* -o json|text */
+    COMMON_DIR = 1 << 2,     /* --dir FOLDER */
+} CtlCommon;
+
 typedef struct CtlVerb {
     const char *noun; /* "job"; NULL for a verb that stands alone */
     const char *name;
     int (*run)(const Arguments *a);
-    const char *operand;   /* "NAME"; NULL: none */
-    uint64_t takes, needs; /* sets of Option (arguments.h); a needed option is taken too */
-    const char *about;     /* one sentence for --help */
+    const char *operand;       /* "NAME"; NULL: none */
+    unsigned common;           /* set of CtlCommon */
+    const CtlOptions *options; /* its own; NULL: none */
+    const char *about;         /* one sentence for --help */
 } CtlVerb;
 
 extern const CtlVerb ctl_verbs[];
 extern const int ctl_n_verbs;
 
 /* The verbs without a noun. */
+extern const CtlOptions doctor_options, top_options, simulate_options;
 int doctor(const Arguments *a);
 int top(const Arguments *a);
 int simulate(const Arguments *a);

@@ -31,17 +31,30 @@ static bool report(const RequestRecord *q, bool as_json)
     return good;
 }
 
+typedef struct AlertsTestOptions {
+    double timeout_sec; /* < 0: not given */
+    const char *sink;
+} AlertsTestOptions;
+
+#define OPTIONS_STRUCT AlertsTestOptions
+static const CtlOption options[] = {
+    OPTION_TIMEOUT,
+    {"sink", 0, "NAME", "through this sink alone", TAKES(TEXT, sink)},
+};
+const CtlOptions alerts_test_options = CTL_OPTIONS(options, .timeout_sec = -1);
+
 int alerts_test(const Arguments *a)
 {
+    const AlertsTestOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     CtlClient client = {0};
     RequestRecord request = {0};
-    const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
-    if (a->sink && strlen(a->sink) > SINK_NAME_MAX)
-        return arguments_refuse(a->verb, "\"%s\" is longer than a sink's name", a->sink);
+    const double timeout_sec = o->timeout_sec < 0 ? WAIT_SEC : o->timeout_sec;
+    if (o->sink && strlen(o->sink) > SINK_NAME_MAX)
+        return arguments_refuse(a->verb, "\"%s\" is longer than a sink's name", o->sink);
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = client_request(&client, "alerts-test", a->sink ? a->sink : "", &request, &err);
+        r = client_request(&client, "alerts-test", o->sink ? o->sink : "", &request, &err);
     if (r == 0)
         r = client_await(&client, &request, timeout_sec, &err);
     client_close(&client);

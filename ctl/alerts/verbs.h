@@ -10,5 +10,7 @@
 
 #include "ctl/verbs.h"
 
+extern const CtlOptions alerts_test_options;
+
 int alerts_list(const Arguments *a);
 int alerts_test(const Arguments *a);

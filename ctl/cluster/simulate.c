@@ -11,8 +11,23 @@
 #include <string.h>
 #include <time.h>
 
+typedef struct SimulateOptions {
+    uint64_t from_usec, until_usec; /* realtime; 0: not given */
+    bool verbose;
+} SimulateOptions;
+
+#define OPTIONS_STRUCT SimulateOptions
+static const CtlOption options[] = {
+    {"from", 0, "TIME", "say nothing of what was earlier", TAKES(TIME, from_usec)},
+    {"until", 0, "TIME", "stop there; 2026-01-31T12:00:00 or seconds since 1970",
+     TAKES(TIME, until_usec)},
+    {"verbose", 'v', NULL, "each event as well", TAKES(NOTHING, verbose)},
+};
+const CtlOptions simulate_options = CTL_OPTIONS(options, .verbose = false);
+
 typedef struct Simulation {
     const Arguments *arguments;
+    const SimulateOptions *options;
     uint64_t from_usec, until_usec;
     long long n_events, n_decisions, n_differences, n_ignored, n_cut, lost_events, lost_decisions;
     size_t first_difference; /* its line */
@@ -93,7 +108,7 @@ static int on_report(const ReplayReport *r, void *userdata)
             return STOPPED;
         s->n_events++;
         s->n_ignored += r->ignored;
-        if (talk && (s->arguments->verbose || r->ignored))
+        if (talk && (s->options->verbose || r->ignored))
             printf("  %s   %s%s%s\n", date_text(r->real_usec, date), r->event,
                    r->ignored ? ", which this version cannot read: " : "",
                    r->ignored ? r->text : "");
@@ -159,10 +174,12 @@ static void print_result(Simulation *s)
 
 int simulate(const Arguments *a)
 {
+    const SimulateOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     Simulation s = {.arguments = a,
-                    .from_usec = a->from_usec,
-                    .until_usec = a->until_usec ? a->until_usec : UINT64_MAX,
+                    .options = o,
+                    .from_usec = o->from_usec,
+                    .until_usec = o->until_usec ? o->until_usec : UINT64_MAX,
                     .transitions = a->json ? json_array() : NULL};
     int r = journal_replay(a->operand, on_report, &s, &err);
     if (r < 0) {

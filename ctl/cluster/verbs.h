@@ -10,5 +10,7 @@
 
 #include "ctl/verbs.h"
 
+extern const CtlOptions cluster_what_if_options;
+
 int cluster_status(const Arguments *a);
 int cluster_what_if(const Arguments *a);

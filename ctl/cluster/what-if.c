@@ -230,13 +230,26 @@ static void print_if(const char *names, const char *what, const char **lead)
     *lead = names ? " and" : *lead;
 }
 
+typedef struct WhatIfOptions {
+    const char *lose, *cordon, *drain; /* node names, joined by ',' */
+} WhatIfOptions;
+
+#define OPTIONS_STRUCT WhatIfOptions
+static const CtlOption options[] = {
+    {"lose", 0, "NODE,...", "as if these nodes were gone", TAKES(TEXT, lose)},
+    {"cordon", 0, "NODE,...", "as if these were cordoned", TAKES(TEXT, cordon)},
+    {"drain", 0, "NODE,...", "as if these were drained", TAKES(TEXT, drain)},
+};
+const CtlOptions cluster_what_if_options = CTL_OPTIONS(options, .lose = NULL);
+
 /* "If n1 were lost and n2 were drained"; "As things are". */
 static void print_supposed(const Arguments *a)
 {
+    const WhatIfOptions *o = arguments_own(a);
     const char *lead = "If";
-    print_if(a->lose, "lost", &lead);
-    print_if(a->cordon, "cordoned", &lead);
-    print_if(a->drain, "drained", &lead);
+    print_if(o->lose, "lost", &lead);
+    print_if(o->cordon, "cordoned", &lead);
+    print_if(o->drain, "drained", &lead);
     printf(*lead == 'I' ? "As things are" : "");
 }
 
@@ -273,6 +286,7 @@ static void print_trial(const Trial *t, const Arguments *a)
 
 int cluster_what_if(const Arguments *a)
 {
+    const WhatIfOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     CtlClient client = {0};
     char prefix[KEY_MAX];
@@ -285,9 +299,9 @@ int cluster_what_if(const Arguments *a)
     client_close(&client);
     if (r == 0)
         begin(t);
-    r = r < 0 ? r : suppose(t, a->lose, 'L', &err);
-    r = r < 0 ? r : suppose(t, a->cordon, 'K', &err);
-    r = r < 0 ? r : suppose(t, a->drain, 'D', &err);
+    r = r < 0 ? r : suppose(t, o->lose, 'L', &err);
+    r = r < 0 ? r : suppose(t, o->cordon, 'K', &err);
+    r = r < 0 ? r : suppose(t, o->drain, 'D', &err);
     if (r == 0) {
         look(t);
         if (a->json)

@@ -15,7 +15,7 @@
 #include <sys/epoll.h>
 #include <sys/pidfd.h>
 
-static_assert((int)ARGUMENT_NODES_MAX == DEV_NODES_MAX, "--nodes takes as many as a Dev holds");
+static_assert(DEV_NODES_MAX == 64, "as --nodes says");
 
 enum {
     REGISTER_SEC = 30,
@@ -213,17 +213,32 @@ static int start_all(Dev *dev, Error *err)
 }
 
 /* What was asked for and what is there already. */
+typedef struct UpOptions {
+    int nodes, slots, controllers; /* -1: not given */
+    const char *alerts;
+} UpOptions;
+
+#define OPTIONS_STRUCT UpOptions
+static const CtlOption options[] = {
+    {"nodes", 0, "N", "3 by default", TAKES_NUMBER(nodes, 0, DEV_NODES_MAX, "0 to 64 nodes")},
+    {"slots", 0, "S", "of each node; 1 by default", TAKES_NUMBER(slots, 1, 64, "1 to 64 slots")},
+    {"controllers", 0, "C", "1 by default", TAKES_NUMBER(controllers, 1, 7, "1 to 7 controllers")},
+    {"alerts", 0, "FILE", "the leader notifies the sinks of this alerts file", TAKES(TEXT, alerts)},
+};
+const CtlOptions dev_up_options = CTL_OPTIONS(options, .nodes = -1, .slots = -1, .controllers = -1);
+
 static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, Error *err)
 {
-    if (a->alerts && strcmp(alerts_file, dev->alerts_file) != 0) {
+    const UpOptions *o = arguments_own(a);
+    if (o->alerts && strcmp(alerts_file, dev->alerts_file) != 0) {
         dev_close(dev);
         return error_set(err, -EEXIST,
                          "%s holds a cluster that notifies by %s; sdctl dev down first, or give "
                          "another --dir",
                          dev->folder, dev->alerts_file[0] ? dev->alerts_file : "no alerts file");
     }
-    if ((a->nodes < 0 || a->nodes == dev->n_nodes) && (a->slots < 0 || a->slots == dev->n_slots) &&
-        (a->controllers < 0 || a->controllers == dev->n_controllers))
+    if ((o->nodes < 0 || o->nodes == dev->n_nodes) && (o->slots < 0 || o->slots == dev->n_slots) &&
+        (o->controllers < 0 || o->controllers == dev->n_controllers))
         return 0;
     dev_close(dev);
     return error_set(err, -EEXIST,
@@ -234,20 +249,21 @@ static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, E
 
 int dev_up(const Arguments *a)
 {
+    const UpOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     char folder[PATH_MAX], alerts_file[PATH_MAX] = "";
     Dev dev;
     int r = dev_folder(a->dir, folder, &err);
-    if (r == 0 && a->alerts)
-        r = dev_check_alerts(a->alerts, alerts_file, &err);
+    if (r == 0 && o->alerts)
+        r = dev_check_alerts(o->alerts, alerts_file, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     r = dev_open(folder, &dev, &err);
     if (r == 0)
         r = check_counts(a, alerts_file, &dev, &err);
     else if (r == -ENOENT)
-        r = dev_create(folder, a->nodes < 0 ? 3 : a->nodes, a->slots < 0 ? 1 : a->slots,
-                       a->controllers < 0 ? 1 : a->controllers, alerts_file, &dev, &err);
+        r = dev_create(folder, o->nodes < 0 ? 3 : o->nodes, o->slots < 0 ? 1 : o->slots,
+                       o->controllers < 0 ? 1 : o->controllers, alerts_file, &dev, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     r = start_all(&dev, &err);

@@ -10,6 +10,8 @@
 
 #include "ctl/verbs.h"
 
+extern const CtlOptions dev_up_options;
+
 int dev_up(const Arguments *a);
 int dev_down(const Arguments *a);
 int dev_status(const Arguments *a);

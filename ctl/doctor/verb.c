@@ -17,9 +17,24 @@ static void print_end(const Findings *f, const char *cluster)
         printf("cluster %s: %zu thing%s wrong\n", cluster, n, n == 1 ? " is" : "s are");
 }
 
+typedef struct DoctorOptions {
+    const char *file;
+    double timeout_sec; /* < 0: not given */
+} DoctorOptions;
+
+#define OPTIONS_STRUCT DoctorOptions
+static const CtlOption options[] = {
+    {"file", 'f', "FILE", "try the stores of this job file, not those of the cluster's jobs",
+     TAKES(TEXT, file)},
+    {"timeout", 0, "SECONDS", "wait so long for nodes that do not answer; 18 by default",
+     TAKES(SECONDS, timeout_sec)},
+};
+const CtlOptions doctor_options = CTL_OPTIONS(options, .timeout_sec = -1);
+
 /* What needs etcd's records. */
 static int look(CtlClient *client, const Arguments *a, const Job *job, Findings *f, Error *err)
 {
+    const DoctorOptions *o = arguments_own(a);
     _cleanup_(model_freep) Model *model = NULL;
     Stores stores;
     int r = model_read(client, &model, err);
@@ -31,19 +46,20 @@ static int look(CtlClient *client, const Arguments *a, const Job *job, Findings 
     check_room(model, f);
     stores_collect(model, job, &stores);
     check_stores(&stores, f);
-    check_nodes(client, model, &stores, a->timeout_sec < 0 ? NODES_SEC : a->timeout_sec, f);
+    check_nodes(client, model, &stores, o->timeout_sec < 0 ? NODES_SEC : o->timeout_sec, f);
     stores_clear(&stores);
     return 0;
 }
 
 int doctor(const Arguments *a)
 {
+    const DoctorOptions *o = arguments_own(a);
     Error err = ERROR_INIT, members_err = ERROR_INIT;
     CtlClient client = {0};
     Members members;
     Findings f = {0};
     _cleanup_(job_freep) Job *job = NULL;
-    int r = a->file ? job_read_file(a->file, &job, &err) : 0;
+    int r = o->file ? job_read_file(o->file, &job, &err) : 0;
     r = r < 0 ? r : client_open(&a->client, &client, &err);
     r = r < 0 ? r : members_ask(&a->client, &members, &members_err);
     if (r < 0) {

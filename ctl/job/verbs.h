@@ -10,6 +10,11 @@
 
 #include "ctl/verbs.h"
 
+extern const CtlOptions job_start_options, job_status_options, job_wait_options,
+    job_metrics_options, job_logs_options, job_resize_options, job_stop_options,
+    job_checkpoint_options, job_recover_options, job_report_options, job_sample_options,
+    job_export_options;
+
 int job_start(const Arguments *a);
 int job_show(const Arguments *a);
 int job_status(const Arguments *a);
@@ -28,5 +33,6 @@ int job_sample(const Arguments *a);
 int job_export(const Arguments *a);
 int job_diff(const Arguments *a);
 
-/* Starts a job that has stopped or failed again; job_start() calls it when there is no job file. */
-int job_start_again(const Arguments *a);
+/* Starts a job that has stopped or failed again, with that priority unless it is OPTION_NO_PRIORITY; job_start() calls
+ * it when there is no job file. */
+int job_start_again(const Arguments *a, int priority, bool watch);

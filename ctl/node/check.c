@@ -21,18 +21,31 @@ static int read_health(CtlClient *client, const char *node, HealthRecord *ret, b
     return r;
 }
 
+typedef struct CheckOptions {
+    double timeout_sec; /* < 0: not given */
+    bool clear;
+} CheckOptions;
+
+#define OPTIONS_STRUCT CheckOptions
+static const CtlOption options[] = {
+    OPTION_TIMEOUT,
+    {"clear", 0, NULL, "it was reset: forget what only a reset would cure", TAKES(NOTHING, clear)},
+};
+const CtlOptions node_check_options = CTL_OPTIONS(options, .timeout_sec = -1);
+
 int node_check(const Arguments *a)
 {
+    const CheckOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     CtlClient client = {0};
     RequestRecord request;
     NodeVerdict verdict = NODE_HEALTHY;
     HealthRecord health;
     bool there = false;
-    double timeout_sec = a->timeout_sec < 0 ? HEALTH_CHECK_SEC : a->timeout_sec;
+    double timeout_sec = o->timeout_sec < 0 ? HEALTH_CHECK_SEC : o->timeout_sec;
     int r = client_open_for_node(&a->client, a->operand, &client, &err);
     if (r == 0)
-        r = health_ask(&client, a->operand, "", a->clear, timeout_sec, &request, &verdict, &err);
+        r = health_ask(&client, a->operand, "", o->clear, timeout_sec, &request, &verdict, &err);
     if (r == 0)
         r = read_health(&client, a->operand, &health, &there, &err);
     client_close(&client);

@@ -154,16 +154,35 @@ static int write_cordons(CtlClient *client, CordonList *c, bool ends, bool *ret_
     return r;
 }
 
+typedef struct CordonOptions {
+    const char *reason;
+    double timeout_sec; /* < 0: not given */
+    bool force;
+} CordonOptions;
+
+#define OPTIONS_STRUCT CordonOptions
+static const CtlOption cordon_options[] = {
+    {"reason", 0, "TEXT", "why, for those who look later", TAKES(TEXT, reason)},
+};
+static const CtlOption uncordon_options[] = {
+    OPTION_TIMEOUT,
+    {"force", 0, NULL, "it was repaired: forget what only a reset would cure",
+     TAKES(NOTHING, force)},
+};
+const CtlOptions node_cordon_options = CTL_OPTIONS(cordon_options, .timeout_sec = -1);
+const CtlOptions node_uncordon_options = CTL_OPTIONS(uncordon_options, .timeout_sec = -1);
+
 /* ---- cordon, drain ---- */
 
 static int add(CordonList *c, const Arguments *a, CordonMode mode, Error *err)
 {
+    const CordonOptions *o = arguments_own(a);
     Kept *own = &c->kept[0];
     CordonCause cause = {.owner = CORDON_OPERATOR,
                          .mode = mode,
                          .since_usec = clock_realtime_usec()};
     (void)asker_text(cause.by);
-    (void)snprintf(cause.reason, sizeof(cause.reason), "%s", a->reason ? a->reason : "");
+    (void)snprintf(cause.reason, sizeof(cause.reason), "%s", o->reason ? o->reason : "");
     if (own->unreadable)
         return error_set(err, -EBADMSG,
                          "%s cannot be read; sdctl node uncordon %s --force removes it", own->key,
@@ -214,23 +233,24 @@ static bool is_in_quarantine(const CordonList *c)
  * have cured is forgotten, and the node says what it finds nevertheless. */
 static int check_quarantine(CtlClient *client, const Arguments *a, const CordonList *c, Error *err)
 {
+    const CordonOptions *o = arguments_own(a);
     RequestRecord request;
     NodeVerdict verdict;
-    double timeout_sec = a->timeout_sec < 0 ? HEALTH_CHECK_SEC : a->timeout_sec;
-    if (c->kept[0].unreadable && !a->force)
+    double timeout_sec = o->timeout_sec < 0 ? HEALTH_CHECK_SEC : o->timeout_sec;
+    if (c->kept[0].unreadable && !o->force)
         return error_set(err, -EBADMSG, "%s cannot be read; --force removes it", c->kept[0].key);
     if (!is_in_quarantine(c))
         return 0;
-    int r = health_ask(client, a->operand, c->machine_id, a->force, timeout_sec, &request, &verdict,
+    int r = health_ask(client, a->operand, c->machine_id, o->force, timeout_sec, &request, &verdict,
                        err);
-    if (r < 0 && a->force && r != -ECONNREFUSED) {
+    if (r < 0 && o->force && r != -ECONNREFUSED) {
         fprintf(stderr, "sdctl: %s; let in unchecked\n", err->text);
         return 0;
     }
     if (r == -ENOENT || r == -ETIMEDOUT)
         return error_prefix(err, r, "node %s stays in quarantine (--force lets it in unchecked)",
                             a->operand);
-    if (r == 0 && verdict >= NODE_DRAIN && !a->force)
+    if (r == 0 && verdict >= NODE_DRAIN && !o->force)
         return error_set(err, -EBUSY,
                          "node %s stays in quarantine, its check says: %s (--force: it was "
                          "repaired)",
@@ -246,6 +266,7 @@ static int check_quarantine(CtlClient *client, const Arguments *a, const CordonL
 static int change(CtlClient *client, const Arguments *a, CordonMode mode, size_t *ret_left,
                   Error *err)
 {
+    const CordonOptions *o = arguments_own(a);
     bool done = false;
     for (int try = 0; try < TRIES && !done; try++) {
         _cleanup_(cordons_clear) CordonList cordons;
@@ -254,7 +275,7 @@ static int change(CtlClient *client, const Arguments *a, CordonMode mode, size_t
             r = add(&cordons, a, mode, err);
         if (r == 0 && mode == CORDON_NONE) {
             r = check_quarantine(client, a, &cordons, err);
-            end_causes(&cordons, a->force, ret_left);
+            end_causes(&cordons, o->force, ret_left);
         }
         if (r == 0)
             r = write_cordons(client, &cordons, mode == CORDON_NONE, &done, err);

@@ -10,6 +10,8 @@
 
 #include "ctl/verbs.h"
 
+extern const CtlOptions node_cordon_options, node_uncordon_options, node_check_options;
+
 int node_list(const Arguments *a);
 int node_status(const Arguments *a);
 int node_cordon(const Arguments *a);

@@ -10,20 +10,38 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 
 enum { WORDS_MAX = 64 };
 
+static void check_option(const CtlOption *o, const void *values, const void *defaults)
+{
+    const void *field = (const char *)values + o->offset,
+               *before = (const char *)defaults + o->offset;
+    const OptionTexts *texts = field;
+    switch (o->kind) {
+    case TAKES_TEXT:
+        assert(!o->is_needed || *(const char *const *)field);
+        break;
+    case TAKES_TEXTS:
+        assert(texts->n >= 0 && texts->n <= OPTION_TEXTS_MAX);
+        break;
+    case TAKES_WHOLE:
+        assert(*(const int *)field == *(const int *)before
+                   ? !o->is_needed
+                   : *(const int *)field >= o->min && *(const int *)field <= o->max);
+        break;
+    case TAKES_SECONDS:
+        assert(*(const double *)field == -1 ||
+               (*(const double *)field >= 0 && *(const double *)field < 1e9));
+        break;
+    default:
+        break;
+    }
+}
+
 static void check(const CtlVerb *verb, const Arguments *a)
 {
     assert(verb->operand || !a->operand);
     assert(!verb->operand || verb->operand[0] == '[' || a->operand); /* "[NAME]" may be left out */
-    assert(!(verb->needs & OPTION_FILE) || a->file);
-    assert(!(verb->needs & OPTION_OUT) || a->out);
-    assert(a->world == -1 || a->world >= 1);
-    assert(a->rank >= -1 && (a->generation == -1 || a->generation >= 1));
-    assert(a->nodes >= -1 && a->nodes <= 64 && a->slots >= -1 && a->slots <= 64);
-    assert(a->captions.n >= 0 && a->captions.n <= ARGUMENT_CAPTIONS_MAX);
-    assert(a->samples == -1 || (a->samples >= 1 && a->samples <= ARGUMENT_SAMPLES_MAX));
-    assert(a->seed >= -1);
-    assert(a->controllers >= -1 && a->controllers <= 7);
-    assert(a->timeout_sec == -1 || (a->timeout_sec >= 0 && a->timeout_sec < 1e9));
+    for (size_t i = 0; verb->options && i < verb->options->n; i++)
+        check_option(&verb->options->of[i], arguments_own(a), verb->options->defaults);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)

@@ -19,11 +19,12 @@ static const char file[] =
     "0.001}},"
     " \"checkpoint\": {\"uri\": \"file:///c/\"}}";
 
-static void edit_again(const Arguments *a, const char *once)
+static void edit_again(const OptionTexts *sets, const char *once)
 {
     Error err = ERROR_INIT;
     _cleanup_free_ char *twice = NULL;
-    if (job_edit("twice", once, a, &twice, &err) == 0) /* else it was nested as deep as is read */
+    if (job_edit("twice", once, sets, NULL, &twice, &err) ==
+        0) /* else it was nested as deep as is read */
         assert(strcmp(once, twice) == 0);
     else
         assert(err.text[0]);
@@ -33,19 +34,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     _cleanup_free_ char *words = memory_zeroed(n + 1, 1), *text = NULL;
     memcpy(words, data, n);
-    Arguments a = {0};
-    for (size_t at = 0; at < n && a.sets.n < (int)ELEMENTSOF(a.sets.items);
+    OptionTexts sets = {0};
+    for (size_t at = 0; at < n && sets.n < (int)ELEMENTSOF(sets.items);
          at += strlen(words + at) + 1)
-        a.sets.items[a.sets.n++] = words + at;
+        sets.items[sets.n++] = words + at;
     Error err = ERROR_INIT;
-    if (job_edit("file", file, &a, &text, &err) < 0) {
+    if (job_edit("file", file, &sets, NULL, &text, &err) < 0) {
         assert(err.text[0] && !text);
         return 0;
     }
     _cleanup_(job_freep) Job *job = NULL;
     if (job_parse("edited", text, strlen(text), &job, &err) < 0)
         assert(err.text[0]);
-    if (a.sets.n == 1)
-        edit_again(&a, text);
+    if (sets.n == 1)
+        edit_again(&sets, text);
     return 0;
 }

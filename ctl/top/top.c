@@ -175,11 +175,22 @@ static int show_once(Top *t, Error *err)
     return 0;
 }
 
+typedef struct TopOptions {
+    bool once;
+} TopOptions;
+
+#define OPTIONS_STRUCT TopOptions
+static const CtlOption options[] = {
+    {"once", 0, NULL, "print it once, as where there is no terminal", TAKES(NOTHING, once)},
+};
+const CtlOptions top_options = CTL_OPTIONS(options, .once = false);
+
 int top(const Arguments *a)
 {
+    const TopOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     Top t = {.options = &a->client};
-    int r = a->once || !screen_is_there() ? show_once(&t, &err) : show_live(&t, &err);
+    int r = o->once || !screen_is_there() ? show_once(&t, &err) : show_live(&t, &err);
     t.model = model_free(t.model);
     client_close(&t.client);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;

@@ -11,6 +11,16 @@
 enum { WAIT_SEC = 60 };
 enum { COMMITTED = 1, REFUSED = 2, MISSING = 3 };
 
+typedef struct CheckpointVerbOptions {
+    double timeout_sec; /* < 0: not given */
+} CheckpointVerbOptions;
+
+#define OPTIONS_STRUCT CheckpointVerbOptions
+static const CtlOption options[] = {
+    OPTION_TIMEOUT,
+};
+const CtlOptions job_checkpoint_options = CTL_OPTIONS(options, .timeout_sec = -1);
+
 typedef struct CheckpointAsk {
     Model *model;
     const char *name;
@@ -80,10 +90,11 @@ static int fail(const CheckpointAsk *ask, double timeout_sec, int r, Error *err)
 
 int job_checkpoint(const Arguments *a)
 {
+    const CheckpointVerbOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     CtlClient client = {0};
     CheckpointAsk ask = {.name = a->operand};
-    const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
+    const double timeout_sec = o->timeout_sec < 0 ? WAIT_SEC : o->timeout_sec;
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = begin(&client, &ask, &err);

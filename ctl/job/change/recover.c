@@ -15,6 +15,16 @@
 
 enum { WAIT_SEC = 30 };
 
+typedef struct RecoverOptions {
+    double timeout_sec; /* < 0: not given */
+} RecoverOptions;
+
+#define OPTIONS_STRUCT RecoverOptions
+static const CtlOption options[] = {
+    OPTION_TIMEOUT,
+};
+const CtlOptions job_recover_options = CTL_OPTIONS(options, .timeout_sec = -1);
+
 /* "step-...": a folder of the job's own; anything else is a URI or a path. */
 static int name_manifest(const ModelJob *job, const char *manifest, char *ret, size_t size,
                          Error *err)
@@ -88,10 +98,11 @@ static int begin(CtlClient *client, const Arguments *a, RequestRecord *request, 
 
 int job_recover(const Arguments *a)
 {
+    const RecoverOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     CtlClient client = {0};
     RequestRecord request = {0};
-    const double timeout_sec = a->timeout_sec < 0 ? WAIT_SEC : a->timeout_sec;
+    const double timeout_sec = o->timeout_sec < 0 ? WAIT_SEC : o->timeout_sec;
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
         r = begin(&client, a, &request, &err);

@@ -14,8 +14,34 @@
 
 enum { TRIES = 5 };
 
+typedef struct SetOptions {
+    int world; /* -1: not given */
+    bool wait;
+    double timeout_sec; /* < 0: not given */
+} SetOptions;
+
+#define OPTIONS_STRUCT SetOptions
+static const CtlOption resize_options[] = {
+    {"world", 0, "N", "number of ranks",
+     TAKES_NUMBER(world, 1, INT32_MAX, "a number of ranks, 1 or more"), .is_needed = true},
+    OPTION_WAIT,
+    OPTION_TIMEOUT,
+};
+static const CtlOption stop_options[] = {
+    OPTION_WAIT,
+    OPTION_TIMEOUT,
+};
+const CtlOptions job_resize_options = CTL_OPTIONS(resize_options, .world = -1, .timeout_sec = -1);
+const CtlOptions job_stop_options = CTL_OPTIONS(stop_options, .world = -1, .timeout_sec = -1);
+
+/* What a change is to. */
+typedef struct DesiredWish {
+    int world;    /* ranks; of a resize */
+    int priority; /* of a start; OPTION_NO_PRIORITY: it stays */
+} DesiredWish;
+
 /* Says what the record is to hold; refuses with a text. */
-typedef int (*DesiredChange)(const ModelJob *job, const Arguments *a, DesiredRecord *desired,
+typedef int (*DesiredChange)(const ModelJob *job, const DesiredWish *wish, DesiredRecord *desired,
                              Error *err);
 
 static int put_desired(CtlClient *client, const ModelJob *job, const DesiredRecord *desired,
@@ -45,7 +71,8 @@ static int refuse_unreadable(const ModelJob *job, Error *err)
 }
 
 /* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
-static int change_desired(CtlClient *client, const Arguments *a, DesiredChange change, Error *err)
+static int change_desired(CtlClient *client, const char *name, DesiredChange change,
+                          const DesiredWish *wish, Error *err)
 {
     bool done = false;
     for (int try = 0; try < TRIES && !done; try++) {
@@ -53,14 +80,14 @@ static int change_desired(CtlClient *client, const Arguments *a, DesiredChange c
         ModelJob *job;
         int r = model_read(client, &model, err);
         if (r == 0)
-            r = model_find_any_job(model, a->operand, &job, err);
+            r = model_find_any_job(model, name, &job, err);
         if (r == 0)
             r = refuse_unreadable(job, err);
         if (r < 0)
             return r;
         DesiredRecord desired =
             job->has_desired ? job->desired : (DesiredRecord){.min = 1, .max = 1};
-        r = change(job, a, &desired, err);
+        r = change(job, wish, &desired, err);
         (void)asker_text(desired.by);
         desired.asked_usec = clock_realtime_usec();
         if (r == 0)
@@ -68,19 +95,19 @@ static int change_desired(CtlClient *client, const Arguments *a, DesiredChange c
         if (r < 0)
             return r;
     }
-    return done ? 0
-                : error_set(err, -EAGAIN, "job %s was changed by others each time; try again",
-                            a->operand);
+    return done
+               ? 0
+               : error_set(err, -EAGAIN, "job %s was changed by others each time; try again", name);
 }
 
 /* An exit code; the caller says what was done. */
-static int set(const Arguments *a, DesiredChange change)
+static int set(const Arguments *a, DesiredChange change, const DesiredWish *wish)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
     int r = client_open(&a->client, &client, &err);
     if (r == 0)
-        r = change_desired(&client, a, change, &err);
+        r = change_desired(&client, a->operand, change, wish, &err);
     client_close(&client);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }
@@ -102,7 +129,7 @@ static int refuse_ended(const ModelJob *job, Error *err)
                                 : 0;
 }
 
-static int resize(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+static int resize(const ModelJob *job, const DesiredWish *wish, DesiredRecord *desired, Error *err)
 {
     _cleanup_(job_freep) Job *spec = NULL;
     int r = refuse_ended(job, err);
@@ -110,27 +137,27 @@ static int resize(const ModelJob *job, const Arguments *a, DesiredRecord *desire
         r = job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, err);
     if (r < 0)
         return r;
-    if (a->world > spec->train.n_grains)
+    if (wish->world > spec->train.n_grains)
         return error_set(err, -EINVAL,
                          "--world %d: a step of job %s has %lld grains, so it runs on %lld ranks "
                          "at most",
-                         a->world, job->name, (long long)spec->train.n_grains,
+                         wish->world, job->name, (long long)spec->train.n_grains,
                          (long long)spec->train.n_grains);
-    desired->target = a->world;
-    desired->min = MIN(desired->min, a->world);
-    desired->max = MAX(desired->max, a->world);
+    desired->target = wish->world;
+    desired->min = MIN(desired->min, wish->world);
+    desired->max = MAX(desired->max, wish->world);
     return 0;
 }
 
 /* Of a job that has failed it says that somebody has seen it: its incident is over. */
-static int stop(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
+static int stop(const ModelJob *job, _unused_ const DesiredWish *wish, DesiredRecord *desired,
                 Error *err)
 {
     desired->state = DESIRED_STOPPED;
     return model_phase(job) == PHASE_FAILED && job->has_spec ? 0 : refuse_ended(job, err);
 }
 
-static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecord *desired,
+static int forget(const ModelJob *job, _unused_ const DesiredWish *wish, DesiredRecord *desired,
                   Error *err)
 {
     desired->state = DESIRED_DELETED;
@@ -143,7 +170,8 @@ static int forget(const ModelJob *job, _unused_ const Arguments *a, DesiredRecor
 }
 
 /* Its history goes on: the next world resumes at the newest commit. */
-static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *desired, Error *err)
+static int start_again(const ModelJob *job, const DesiredWish *wish, DesiredRecord *desired,
+                       Error *err)
 {
     JobPhase phase = model_phase(job);
     int r = refuse_lost(job, err);
@@ -153,8 +181,8 @@ static int start_again(const ModelJob *job, const Arguments *a, DesiredRecord *d
         return error_set(err, -EINVAL, "job %s is %s: there is nothing to start", job->name,
                          job_phase_name(phase));
     desired->state = DESIRED_RUNNING;
-    if (a->priority != ARGUMENT_NO_PRIORITY)
-        desired->priority = a->priority;
+    if (wish->priority != OPTION_NO_PRIORITY)
+        desired->priority = wish->priority;
     return 0;
 }
 
@@ -169,44 +197,48 @@ static void hint_at_file(const char *word)
         fprintf(stderr, "sdctl: did you mean the file? sdctl job start %s\n", file);
 }
 
-int job_start_again(const Arguments *a)
+int job_start_again(const Arguments *a, int priority, bool watch)
 {
-    int code = set(a, start_again);
+    const DesiredWish wish = {.priority = priority};
+    int code = set(a, start_again, &wish);
     if (code == CTL_NOT_FOUND)
         hint_at_file(a->operand);
     if (code == CTL_DONE)
         printf("job %s goes on from its newest checkpoint once there are slots for it\n",
                a->operand);
-    return code == CTL_DONE && a->watch ? job_watch(&a->client, a->operand) : code;
+    return code == CTL_DONE && watch ? job_watch(&a->client, a->operand) : code;
 }
 
 int job_resize(const Arguments *a)
 {
-    if (a->timeout_sec >= 0 && !a->wait)
+    const SetOptions *o = arguments_own(a);
+    if (o->timeout_sec >= 0 && !o->wait)
         return arguments_refuse(a->verb, "--timeout bounds --wait, which is not given");
-    int code = set(a, resize);
+    const DesiredWish wish = {.world = o->world};
+    int code = set(a, resize, &wish);
     if (code == CTL_DONE)
         printf("job %s will finish its step, save, and go on with %d rank%s once there are slots "
                "for them\n",
-               a->operand, a->world, a->world == 1 ? "" : "s");
-    return code == CTL_DONE && a->wait ? job_wait_size(a, a->world) : code;
+               a->operand, o->world, o->world == 1 ? "" : "s");
+    return code == CTL_DONE && o->wait ? job_wait_size(a, o->world, o->timeout_sec) : code;
 }
 
 int job_stop(const Arguments *a)
 {
-    if (a->timeout_sec >= 0 && !a->wait)
+    const SetOptions *o = arguments_own(a);
+    if (o->timeout_sec >= 0 && !o->wait)
         return arguments_refuse(a->verb, "--timeout bounds --wait, which is not given");
-    int code = set(a, stop);
+    int code = set(a, stop, NULL);
     if (code == CTL_DONE)
         printf(
             "job %s will finish its step, save and stop; if it has failed, its incident is over\n",
             a->operand);
-    return code == CTL_DONE && a->wait ? job_wait_stopped(a) : code;
+    return code == CTL_DONE && o->wait ? job_wait_stopped(a, o->timeout_sec) : code;
 }
 
 int job_delete(const Arguments *a)
 {
-    int code = set(a, forget);
+    int code = set(a, forget, NULL);
     if (code == CTL_DONE)
         printf("job %s will be forgotten; its checkpoints stay where they are\n", a->operand);
     return code;

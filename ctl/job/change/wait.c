@@ -57,6 +57,18 @@ static int on_wait_event(const EtcdEvent *event, void *userdata)
     return event ? model_feed(w->model, event) : judge(w);
 }
 
+typedef struct WaitOptions {
+    const char *wanted;
+    double timeout_sec; /* < 0: not given */
+} WaitOptions;
+
+#define OPTIONS_STRUCT WaitOptions
+static const CtlOption options[] = {
+    {"for", 0, "PHASE|step=N", "what to wait for", TAKES(TEXT, wanted), .is_needed = true},
+    OPTION_TIMEOUT,
+};
+const CtlOptions job_wait_options = CTL_OPTIONS(options, .timeout_sec = -1);
+
 static int parse_wanted(const char *wanted, JobWait *w)
 {
     char *end;
@@ -77,8 +89,9 @@ static int parse_wanted(const char *wanted, JobWait *w)
 
 static int refuse_wanted(const Arguments *a)
 {
+    const WaitOptions *o = arguments_own(a);
     char hint[NEAREST_TEXT_BYTES], phases[160] = "";
-    Nearest meant = nearest_to(a->wanted);
+    Nearest meant = nearest_to(o->wanted);
     for (int i = 0; i < PHASE_COUNT; i++) {
         size_t used = strlen(phases);
         nearest_offer(&meant, job_phase_name((JobPhase)i));
@@ -86,10 +99,10 @@ static int refuse_wanted(const Arguments *a)
                        job_phase_name((JobPhase)i));
     }
     return arguments_refuse(a->verb, "--for takes a phase (%s) or step=N, not \"%s\"%s", phases,
-                            a->wanted, nearest_text(&meant, hint));
+                            o->wanted, nearest_text(&meant, hint));
 }
 
-static int fail(const JobWait *w, const Arguments *a, int r, Error *err)
+static int fail(const JobWait *w, double timeout_sec, int r, Error *err)
 {
     if (r == MISSING)
         r = meant_no_job(w->model, w->name, err);
@@ -103,15 +116,15 @@ static int fail(const JobWait *w, const Arguments *a, int r, Error *err)
                       w->text);
     else if (r == -ETIMEDOUT)
         (void)error_set(err, r, "job %s has not reached %s in %g s: it is %s", w->name, w->wanted,
-                        a->timeout_sec, w->text);
+                        timeout_sec, w->text);
     return ctl_fail(err, r);
 }
 
-static int wait_for(const Arguments *a, JobWait *w)
+static int wait_for(const Arguments *a, double timeout_sec, JobWait *w)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    uint64_t timeout_usec = a->timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(a->timeout_sec * 1e6);
+    uint64_t timeout_usec = timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(timeout_sec * 1e6);
     w->name = a->operand;
     (void)fflush(stdout); /* what was asked for, before the wait for it */
     goes_on_say(w->stops ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
@@ -128,29 +141,30 @@ static int wait_for(const Arguments *a, JobWait *w)
     if (r == REACHED)
         printf("job %s is %s\n", w->name, w->text);
     else
-        code = fail(w, a, r, &err);
+        code = fail(w, timeout_sec, r, &err);
     w->model = model_free(w->model);
     return code;
 }
 
 int job_wait(const Arguments *a)
 {
-    JobWait w = {.wanted = a->wanted};
-    if (parse_wanted(a->wanted, &w) < 0)
+    const WaitOptions *o = arguments_own(a);
+    JobWait w = {.wanted = o->wanted};
+    if (parse_wanted(o->wanted, &w) < 0)
         return refuse_wanted(a);
-    return wait_for(a, &w);
+    return wait_for(a, o->timeout_sec, &w);
 }
 
-int job_wait_stopped(const Arguments *a)
+int job_wait_stopped(const Arguments *a, double timeout_sec)
 {
     JobWait w = {.wanted = "its end", .phase = PHASE_STOPPED, .step = -1, .stops = true};
-    return wait_for(a, &w);
+    return wait_for(a, timeout_sec, &w);
 }
 
-int job_wait_size(const Arguments *a, int size)
+int job_wait_size(const Arguments *a, int size, double timeout_sec)
 {
     char wanted[32];
     JobWait w = {.wanted = wanted, .phase = -1, .step = -1, .size = size};
     (void)snprintf(wanted, sizeof(wanted), "%d rank%s", size, size == 1 ? "" : "s");
-    return wait_for(a, &w);
+    return wait_for(a, timeout_sec, &w);
 }

@@ -2,7 +2,7 @@
 /* wait.h - the waits behind `sdctl job stop --wait` and `job resize --wait`.
  *
  * Ownership: the arguments are borrowed.
- * Units:     --timeout in seconds; without one they wait for as long as it takes.
+ * Units:     seconds; timeout_sec < 0: they wait for as long as it takes.
  * Errors:    an exit code (CtlExit), after the error was told on standard error.
  * Threads:   the main thread.
  */
@@ -11,6 +11,6 @@
 #include "ctl/arguments.h"
 
 /* Waits until the job has stopped, or has succeeded before it could; a failed one is CTL_FAILED. */
-int job_wait_stopped(const Arguments *a);
+int job_wait_stopped(const Arguments *a, double timeout_sec);
 /* Waits until the job runs on that many ranks. */
-int job_wait_size(const Arguments *a, int size);
+int job_wait_size(const Arguments *a, int size, double timeout_sec);

@@ -29,6 +29,21 @@ enum {
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
 
+typedef struct LogsOptions {
+    int rank, generation; /* -1: not given */
+    bool all, follow;
+} LogsOptions;
+
+#define OPTIONS_STRUCT LogsOptions
+static const CtlOption options[] = {
+    {"rank", 0, "R", "of this rank alone", TAKES_NUMBER(rank, 0, INT32_MAX, "a rank, 0 or more")},
+    {"all", 0, NULL, "of all ranks, also when there are more than 16", TAKES(NOTHING, all)},
+    {"generation", 0, "G", "of this generation; the present one by default",
+     TAKES_NUMBER(generation, 1, INT32_MAX, "a generation, 1 or more")},
+    OPTION_FOLLOW,
+};
+const CtlOptions job_logs_options = CTL_OPTIONS(options, .rank = -1, .generation = -1);
+
 typedef struct Followed {
     char node[NODE_NAME_MAX + 1];
     bool gone; /* and that was said */
@@ -36,6 +51,7 @@ typedef struct Followed {
 
 typedef struct Logs {
     const Arguments *a;
+    const LogsOptions *o;
     CtlClient client;
     Model *model;
     char boot_id[40];
@@ -161,7 +177,7 @@ static void list_present(Logs *l, const WorldRecord *world)
     for (int rank = 0; rank < world->size && shown < LOG_LINES_RANKS_MAX; rank++) {
         size_t run;
         int slot;
-        if ((l->a->rank >= 0 && rank != l->a->rank) ||
+        if ((l->o->rank >= 0 && rank != l->o->rank) ||
             world_rank_place(world, rank, &run, &slot) < 0)
             continue;
         const char *node = world->runs[run].node;
@@ -179,13 +195,13 @@ static void list_present(Logs *l, const WorldRecord *world)
             wanted.n_ranks = 0;
         }
         wanted.follow = l->follows;
-        wanted.tail_bytes = tail_of(l->a->rank >= 0 ? 1 : world->size);
+        wanted.tail_bytes = tail_of(l->o->rank >= 0 ? 1 : world->size);
         (void)snprintf(wanted.node, sizeof(wanted.node), "%s", node);
         wanted.ranks[wanted.n_ranks++] = rank; /* a node has as many as slots at most */
     }
     if (wanted.n_ranks > 0)
         ask(l, &wanted);
-    if (l->a->rank < 0 && world->size > LOG_LINES_RANKS_MAX)
+    if (l->o->rank < 0 && world->size > LOG_LINES_RANKS_MAX)
         fprintf(stderr, "sdctl: the first %d of %d ranks are shown\n", LOG_LINES_RANKS_MAX,
                 world->size);
 }
@@ -198,7 +214,7 @@ static void list_past(Logs *l)
         const char *node = l->model->nodes[i].name;
         bool any = false;
         for (int rank = 0; rank < LOG_LINES_RANKS_MAX; rank++)
-            if ((l->a->rank < 0 || rank == l->a->rank) &&
+            if ((l->o->rank < 0 || rank == l->o->rank) &&
                 find_file(l, node, rank, path, sizeof(path))) {
                 (void)log_lines_add(&l->lines, rank, path);
                 any = true;
@@ -207,10 +223,10 @@ static void list_past(Logs *l)
             say_denied(l);
         if (any || !can_ask(l, node))
             continue;
-        LogWanted wanted = {.tail_bytes = tail_of(l->a->rank >= 0 ? 1 : RANKS_UNASKED)};
+        LogWanted wanted = {.tail_bytes = tail_of(l->o->rank >= 0 ? 1 : RANKS_UNASKED)};
         (void)snprintf(wanted.node, sizeof(wanted.node), "%s", node);
-        if (l->a->rank >= 0)
-            wanted.ranks[wanted.n_ranks++] = l->a->rank;
+        if (l->o->rank >= 0)
+            wanted.ranks[wanted.n_ranks++] = l->o->rank;
         ask(l, &wanted);
     }
 }
@@ -229,9 +245,9 @@ static int size_of(const ModelJob *job, int64_t generation)
 static int list_ranks(Logs *l, const ModelJob *job, Error *err)
 {
     int64_t present = job->has_world ? job->world.generation : 0;
-    l->generation = l->a->generation > 0 ? l->a->generation : present;
+    l->generation = l->o->generation > 0 ? l->o->generation : present;
     l->is_past = l->generation != present;
-    l->follows = l->a->follow && !l->is_past && !model_has_ended(job);
+    l->follows = l->o->follow && !l->is_past && !model_has_ended(job);
     const int size = size_of(job, l->generation);
     if (l->generation == 0)
         return error_set(err, -ENOENT, "job %s has not run yet", job->name);
@@ -239,10 +255,10 @@ static int list_ranks(Logs *l, const ModelJob *job, Error *err)
         return error_set(err, -ENOENT,
                          "job %s is in generation %lld, there is no generation %lld yet", job->name,
                          (long long)present, (long long)l->generation);
-    if (l->a->rank >= 0 && size > 0 && l->a->rank >= size)
+    if (l->o->rank >= 0 && size > 0 && l->o->rank >= size)
         return error_set(err, -ENOENT, "job %s has %d ranks, no rank %d", job->name, size,
-                         l->a->rank);
-    if (l->a->rank < 0 && !l->a->all && size > RANKS_UNASKED)
+                         l->o->rank);
+    if (l->o->rank < 0 && !l->o->all && size > RANKS_UNASKED)
         return error_set(err, -EINVAL,
                          "job %s has %d ranks: name one with --rank, or all of them with --all",
                          job->name, size);
@@ -251,7 +267,7 @@ static int list_ranks(Logs *l, const ModelJob *job, Error *err)
         list_past(l);
     else
         list_present(l, &job->world);
-    l->lines.prefixed = l->a->rank < 0 && (l->is_past ? size != 1 : size > 1) &&
+    l->lines.prefixed = l->o->rank < 0 && (l->is_past ? size != 1 : size > 1) &&
                         (l->lines.n > 1 || log_readers_busy(l->readers));
     l->n_shown += (int)l->lines.n;
     return 0;
@@ -350,7 +366,7 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
         return -ENOENT;
     say_gone(l);
     const int64_t present = job->has_world ? job->world.generation : 0;
-    if (present != l->generation && l->a->generation > 0)
+    if (present != l->generation && l->o->generation > 0)
         return 1; /* the generation is over */
     if (present != l->generation && present > 0 && l->moves_usec == 0) {
         l->moves_usec = clock_boottime_usec() + LAST_WORDS_SEC * USEC_PER_SEC;
@@ -531,10 +547,11 @@ static void close_logs(Logs *l)
 
 int job_logs(const Arguments *a)
 {
+    const LogsOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
-    Logs l = {.a = a};
+    Logs l = {.a = a, .o = o};
     sigset_t before;
-    if (a->all && a->rank >= 0)
+    if (o->all && o->rank >= 0)
         return arguments_refuse(a->verb, "--all is of all ranks, --rank of one: give one of them");
     block_signals(&before);
     int r = read_logs(&l, &err);
@@ -547,5 +564,5 @@ int job_logs(const Arguments *a)
         (void)raise(number); /* its sender sees by what we ended */
     if (r < 0)
         return ctl_fail(&err, r);
-    return failed && !a->follow ? CTL_FAILED : CTL_DONE;
+    return failed && !o->follow ? CTL_FAILED : CTL_DONE;
 }

@@ -15,6 +15,21 @@
 
 enum { CHECKPOINTS_MAX = 4 }; /* that are tried */
 
+typedef struct ExportOptions {
+    const char *out, *pipeline, *model;
+    bool ema;
+} ExportOptions;
+
+#define OPTIONS_STRUCT ExportOptions
+static const CtlOption options[] = {
+    OPTION_OUT(),
+    {"pipeline", 0, "FOLDER", "instead: a folder that diffusers loads, with what --model has",
+     TAKES(TEXT, pipeline)},
+    OPTION_MODEL,
+    {"ema", 0, NULL, "the averaged weights", TAKES(NOTHING, ema)},
+};
+const CtlOptions job_export_options = CTL_OPTIONS(options, .ema = false);
+
 typedef struct Exported {
     int64_t step;
     bool ema;
@@ -23,20 +38,22 @@ typedef struct Exported {
 static int export_pipeline(const Arguments *a, Store *store, const Manifest *manifest,
                            const ModelJob *of, bool ema, Error *err)
 {
+    const ExportOptions *o = arguments_own(a);
     _cleanup_(job_freep) Job *job = NULL;
     int r = job_parse(a->operand, of->spec.spec, strlen(of->spec.spec), &job, err);
     if (r < 0)
         return r;
-    const PipelineOptions options = {.folder = a->pipeline,
-                                     .model = a->model,
-                                     .job = job,
-                                     .ema = ema};
-    return pipeline_write(store, manifest, &options, err);
+    const PipelineOptions pipeline = {.folder = o->pipeline,
+                                      .model = o->model,
+                                      .job = job,
+                                      .ema = ema};
+    return pipeline_write(store, manifest, &pipeline, err);
 }
 
 static int export_commit(const Arguments *a, const ModelJob *job, const CheckpointCommit *commit,
                          Exported *ret, Error *err)
 {
+    const ExportOptions *o = arguments_own(a);
     _cleanup_(store_freep) Store *store = NULL;
     _cleanup_(manifest_freep) Manifest *manifest = NULL;
     Waiting *waiting = waiting_begin(commit->uri);
@@ -45,10 +62,10 @@ static int export_commit(const Arguments *a, const ModelJob *job, const Checkpoi
     if (r < 0)
         return r;
     *ret = (Exported){.step = commit->step,
-                      .ema = a->ema || (a->pipeline && manifest_has_ema(manifest))};
-    if (a->pipeline)
+                      .ema = o->ema || (o->pipeline && manifest_has_ema(manifest))};
+    if (o->pipeline)
         return export_pipeline(a, store, manifest, job, ret->ema, err);
-    return weights_write(store, manifest, ret->ema, a->out, err);
+    return weights_write(store, manifest, ret->ema, o->out, err);
 }
 
 static int find_commit(const Arguments *a, Model **ret_model, ModelJob **ret_job,
@@ -93,11 +110,12 @@ static int export_newest(const Arguments *a, Exported *ret, Error *err)
 
 int job_export(const Arguments *a)
 {
+    const ExportOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     Exported exported = {0};
-    if (!a->out == !a->pipeline)
+    if (!o->out == !o->pipeline)
         return arguments_refuse(a->verb, "either --out FILE or --pipeline FOLDER is needed");
-    if (!a->pipeline != !a->model)
+    if (!o->pipeline != !o->model)
         return arguments_refuse(a->verb, "--pipeline FOLDER and --model FOLDER belong together");
     int r = fault_open(&err);
     interrupt_begin();
@@ -108,6 +126,6 @@ int job_export(const Arguments *a)
         return ctl_fail(&err, r);
     printf("job %s: %s of step %lld are in %s\n", a->operand,
            exported.ema ? "averaged weights" : "weights", (long long)exported.step,
-           a->pipeline ? a->pipeline : a->out);
+           o->pipeline ? o->pipeline : o->out);
     return CTL_DONE;
 }

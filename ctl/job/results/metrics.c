@@ -163,6 +163,19 @@ static int on_event(const EtcdEvent *event, void *userdata)
            (commit && commit->step > 0 && (!m->told_any || !hash_equal(m->told, commit->hash)));
 }
 
+typedef struct MetricsOptions {
+    const char *out, *format;
+    bool follow;
+} MetricsOptions;
+
+#define OPTIONS_STRUCT MetricsOptions
+static const CtlOption options[] = {
+    OPTION_OUT(),
+    OPTION_FOLLOW,
+    {"output", 'o', "jsonl|csv|tensorboard", "jsonl by default", TAKES(TEXT, format)},
+};
+const CtlOptions job_metrics_options = CTL_OPTIONS(options, .out = NULL);
+
 /* One look at the job: at once, or when it has something new. */
 static int look(const Arguments *a, JobMetrics *m, Error *err)
 {
@@ -184,8 +197,9 @@ static int look(const Arguments *a, JobMetrics *m, Error *err)
 
 static int tell(const Arguments *a, JobMetrics *m, Error *err)
 {
+    const MetricsOptions *o = arguments_own(a);
     int r = 0;
-    for (bool first = true; r == 0 && (first || (a->follow && !m->over)); first = false) {
+    for (bool first = true; r == 0 && (first || (o->follow && !m->over)); first = false) {
         m->model = model_free(m->model);
         r = look(a, m, err);
         if (r < 0)
@@ -207,17 +221,18 @@ static int tell(const Arguments *a, JobMetrics *m, Error *err)
 /* A folder for TensorBoard, in which the job has one file: it is written anew each time. */
 static int open_out(const Arguments *a, JobMetrics *m, Error *err)
 {
+    const MetricsOptions *o = arguments_own(a);
     char path[512];
-    if (!a->out)
+    if (!o->out)
         return 0;
-    (void)snprintf(path, sizeof(path), "%s", a->out);
+    (void)snprintf(path, sizeof(path), "%s", o->out);
     if (m->format == TENSORBOARD) {
-        if (mkdir(a->out, 0777) < 0 && errno != EEXIST)
-            return error_errno(err, -errno, "cannot make the folder %s", a->out);
+        if (mkdir(o->out, 0777) < 0 && errno != EEXIST)
+            return error_errno(err, -errno, "cannot make the folder %s", o->out);
         int n =
-            snprintf(path, sizeof(path), "%s/events.out.tfevents.0.sdtrain-%s", a->out, m->name);
+            snprintf(path, sizeof(path), "%s/events.out.tfevents.0.sdtrain-%s", o->out, m->name);
         if (n >= (int)sizeof(path))
-            return error_set(err, -ENAMETOOLONG, "--out: %.60s... is too long", a->out);
+            return error_set(err, -ENAMETOOLONG, "--out: %.60s... is too long", o->out);
     }
     m->to = fopen(path, "we");
     return m->to ? 0 : error_errno(err, -errno, "cannot write %s", path);
@@ -225,20 +240,21 @@ static int open_out(const Arguments *a, JobMetrics *m, Error *err)
 
 int job_metrics(const Arguments *a)
 {
+    const MetricsOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     JobMetrics m = {.name = a->operand, .to = stdout};
-    while (a->format && m.format < FORMATS && strcmp(a->format, format_names[m.format]) != 0)
+    while (o->format && m.format < FORMATS && strcmp(o->format, format_names[m.format]) != 0)
         m.format++;
     if (m.format == FORMATS)
         return arguments_refuse(a->verb, "-o takes jsonl, csv or tensorboard, not \"%s\"",
-                                a->format);
-    if (m.format == TENSORBOARD && !a->out)
+                                o->format);
+    if (m.format == TENSORBOARD && !o->out)
         return arguments_refuse(a->verb, "-o tensorboard needs --out FOLDER");
     int r = open_out(a, &m, &err);
     if (r == 0)
         r = tell(a, &m, &err);
     m.model = model_free(m.model);
     if (m.to && m.to != stdout && fclose(m.to) != 0 && r == 0)
-        r = error_errno(&err, -errno, "cannot write %s", a->out);
+        r = error_errno(&err, -errno, "cannot write %s", o->out);
     return r < 0 ? ctl_fail(&err, r) : CTL_DONE;
 }

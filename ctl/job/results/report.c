@@ -176,15 +176,30 @@ static int read_picture(Gathered *g, int i, const char *option, const char *path
     return 0;
 }
 
+typedef struct ReportOptions {
+    const char *out, *alone, *grid, *pictures;
+} ReportOptions;
+
+#define OPTIONS_STRUCT ReportOptions
+static const CtlOption options[] = {
+    OPTION_OUT(.is_needed = true),
+    {"alone", 0, "DIGEST", "digest of the same job run alone, to be compared", TAKES(TEXT, alone)},
+    {"grid", 0, "FILE", "picture of job sample, to be shown", TAKES(TEXT, grid)},
+    {"pictures", 0, "FILE", "the data's own, of job sample --pictures, to be shown beside",
+     TAKES(TEXT, pictures)},
+};
+const CtlOptions job_report_options = CTL_OPTIONS(options, .out = NULL);
+
 static int read_beside(Gathered *g, const Arguments *a, Error *err)
 {
+    const ReportOptions *o = arguments_own(a);
     Hash ignored;
-    if (a->alone && hash_parse(a->alone, &ignored) < 0)
+    if (o->alone && hash_parse(o->alone, &ignored) < 0)
         return error_set(err, -EINVAL, "--alone %.100s: a digest has 32 hexadecimal digits",
-                         a->alone);
-    g->alone = a->alone;
-    int r = read_picture(g, 0, "--grid", a->grid, &g->grid, err);
-    return r < 0 ? r : read_picture(g, 1, "--pictures", a->pictures, &g->pictures, err);
+                         o->alone);
+    g->alone = o->alone;
+    int r = read_picture(g, 0, "--grid", o->grid, &g->grid, err);
+    return r < 0 ? r : read_picture(g, 1, "--pictures", o->pictures, &g->pictures, err);
 }
 
 static int write_page(const Gathered *g, const char *path, Error *err)
@@ -222,6 +237,7 @@ static int write_page(const Gathered *g, const char *path, Error *err)
 
 int job_report(const Arguments *a)
 {
+    const ReportOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     ModelJob *job;
     _cleanup_(model_freep) Model *model = NULL;
@@ -241,9 +257,9 @@ int job_report(const Arguments *a)
     read_metrics(&g);
     gather_points(&g);
     gather_incidents(&g);
-    r = write_page(&g, a->out, &err);
+    r = write_page(&g, o->out, &err);
     if (r < 0)
         return ctl_fail(&err, r);
-    printf("the report of job %s is in %s\n", a->operand, a->out);
+    printf("the report of job %s is in %s\n", a->operand, o->out);
     return CTL_DONE;
 }

@@ -42,21 +42,46 @@ static const char *format(int number, char ret[16])
     return number < 0 ? NULL : ret;
 }
 
+typedef struct DrawOptions {
+    const char *out, *model, *pictures;
+    OptionTexts captions;
+    int samples, seed; /* -1: not given */
+} DrawOptions;
+
+enum { SAMPLES_MAX = 400 }; /* as sdtrainer sample */
+
+#define OPTIONS_STRUCT DrawOptions
+static const CtlOption options[] = {
+    OPTION_OUT(.is_needed = true),
+    OPTION_MODEL,
+    {"caption", 0, "TEXT", "instead of the dataset's first ones; again: images take them in turn",
+     TAKES(TEXTS, captions)},
+    {"samples", 0, "N", "how many images; 16 by default, or one a caption",
+     TAKES_NUMBER(samples, 1, SAMPLES_MAX, "1 to 400 images")},
+    {"seed", 0, "N", "of the starting noise; 1 by default",
+     TAKES_NUMBER(seed, 0, INT32_MAX, "a number, 0 or more")},
+    {"pictures", 0, "FILE", "also: the data's own first pictures, as many, by the same decoder",
+     TAKES(TEXT, pictures)},
+};
+const CtlOptions job_sample_options = CTL_OPTIONS(options, .samples = -1, .seed = -1);
+
 static void list_words(const Arguments *a, const char *spec, Words *ret)
 {
+    const DrawOptions *o = arguments_own(a);
     *ret = (Words){.items = {"sample"}, .n = 1};
     add(ret, "--job", spec);
-    add(ret, "--out", a->out);
-    add(ret, "--pictures", a->pictures);
-    add(ret, "--model", a->model);
-    add(ret, "--samples", format(a->samples, ret->samples));
-    add(ret, "--seed", format(a->seed, ret->seed));
-    for (int i = 0; i < a->captions.n; i++)
-        add(ret, "--caption", a->captions.items[i]);
+    add(ret, "--out", o->out);
+    add(ret, "--pictures", o->pictures);
+    add(ret, "--model", o->model);
+    add(ret, "--samples", format(o->samples, ret->samples));
+    add(ret, "--seed", format(o->seed, ret->seed));
+    for (int i = 0; i < o->captions.n; i++)
+        add(ret, "--caption", o->captions.items[i]);
 }
 
 int job_sample(const Arguments *a)
 {
+    const DrawOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     ModelJob *job;
     char spec[40];
@@ -82,8 +107,8 @@ int job_sample(const Arguments *a)
     if (r > 0)
         return CTL_FAILED; /* sdtrainer has said why */
     /* sdtrainer has said of which step: a job that trains may have saved since its records were read. */
-    printf("job %s: samples are in %s\n", a->operand, a->out);
-    if (a->pictures)
-        printf("job %s: the data's own pictures are in %s\n", a->operand, a->pictures);
+    printf("job %s: samples are in %s\n", a->operand, o->out);
+    if (o->pictures)
+        printf("job %s: the data's own pictures are in %s\n", a->operand, o->pictures);
     return CTL_DONE;
 }

@@ -121,17 +121,16 @@ static int set_one(json_t *root, const char *set, Error *err)
     return r;
 }
 
-bool job_edit_is_wanted(const Arguments *a) { return a->sets.n > 0 || a->name; }
-
-int job_edit(const char *source, const char *text, const Arguments *a, char **ret, Error *err)
+int job_edit(const char *source, const char *text, const OptionTexts *sets, const char *name,
+             char **ret, Error *err)
 {
     _cleanup_json_ json_t *root = NULL;
     int r = json_parse(source, text, strlen(text), &root, err);
-    for (int i = 0; r == 0 && i < a->sets.n; i++)
-        r = set_one(root, a->sets.items[i], err);
+    for (int i = 0; r == 0 && i < sets->n; i++)
+        r = set_one(root, sets->items[i], err);
     if (r < 0)
         return r;
-    if (a->name && json_object_set_new(root, "name", json_string(a->name)) < 0)
+    if (name && json_object_set_new(root, "name", json_string(name)) < 0)
         return error_set(err, -EINVAL, "--name: it is not UTF-8");
     _cleanup_free_ char *dump = json_dumps(root, JSON_INDENT(2) | JSON_REAL_PRECISION(17));
     if (!dump)

@@ -9,11 +9,10 @@
 #pragma once
 
 #include "base/error.h"
-#include "ctl/arguments.h"
+#include "ctl/option.h"
 
-/* Tells whether the arguments change the file at all. */
-bool job_edit_is_wanted(const Arguments *a);
-/* Sets each KEY of the job file's text, which source names in errors, and then its name. A KEY is "train.steps" or
- * "data.streams[0].uri"; objects on the way that are not there are made. A VALUE is JSON, or else a text as it stands;
- * "null" takes the key out. */
-int job_edit(const char *source, const char *text, const Arguments *a, char **ret, Error *err);
+/* Sets each KEY=VALUE of the job file's text, which source names in errors, and then its name (NULL: it stays). A KEY
+ * is "train.steps" or "data.streams[0].uri"; objects on the way that are not there are made. A VALUE is JSON, or else a
+ * text as it stands; "null" takes the key out. */
+int job_edit(const char *source, const char *text, const OptionTexts *sets, const char *name,
+             char **ret, Error *err);

@@ -29,6 +29,29 @@ enum {
 };
 
 /* Where a job was read and what it is. */
+typedef struct StartOptions {
+    const char *file, *name, *resume;
+    OptionTexts sets;
+    int priority; /* OPTION_NO_PRIORITY: not given */
+    bool dry_run, queue, watch;
+} StartOptions;
+
+#define OPTIONS_STRUCT StartOptions
+static const CtlOption options[] = {
+    {"file", 'f', "FILE", "the job file", TAKES(TEXT, file)},
+    {"set", 0, "KEY=VALUE", "a key of the job file, as train.steps=500; again: one more",
+     TAKES(TEXTS, sets)},
+    {"name", 0, "NAME", "the job's name, instead of the file's", TAKES(TEXT, name)},
+    {"dry-run", 0, NULL, "check it all, and submit nothing", TAKES(NOTHING, dry_run)},
+    {"resume", 0, "URI", "go on from this manifest.json, of any job", TAKES(TEXT, resume)},
+    {"priority", 0, "N", "in the queue, more goes first; the job file's by default",
+     TAKES_NUMBER(priority, -JOB_PRIORITY_MAX, JOB_PRIORITY_MAX, "-1000 to 1000")},
+    {"queue", 0, NULL, "although no node that is known could hold it, or nobody answers",
+     TAKES(NOTHING, queue)},
+    OPTION_WATCH,
+};
+const CtlOptions job_start_options = CTL_OPTIONS(options, .priority = OPTION_NO_PRIORITY);
+
 typedef struct JobDraft {
     const char *source;         /* the file's name */
     const char *resume;         /* --resume, or NULL */
@@ -273,13 +296,16 @@ static const ModelJob *find_lost(const Model *model, const char *name)
     return there && !deleted ? job : NULL;
 }
 
+static bool is_edited(const StartOptions *o) { return o->sets.n > 0 || o->name; }
+
 static int draft_read(const Arguments *a, const char *file, JobDraft *d, Error *err)
 {
-    *d = (JobDraft){.source = file, .resume = a->resume};
+    const StartOptions *o = arguments_own(a);
+    *d = (JobDraft){.source = file, .resume = o->resume};
     int r = file_read(file, JOB_TEXT_MAX, &d->text, NULL, err);
-    if (r == 0 && job_edit_is_wanted(a)) {
+    if (r == 0 && is_edited(o)) {
         _cleanup_free_ char *text = TAKE_PTR(d->text);
-        r = job_edit(file, text, a, &d->text, err);
+        r = job_edit(file, text, &o->sets, o->name, &d->text, err);
     }
     if (r == 0)
         r = job_parse(file, d->text, strlen(d->text), &d->job, err);
@@ -431,9 +457,10 @@ static int known_slots(const Model *model, const Job *job)
 /* What could never start should not wait without a word. */
 static int check_slots(const JobDraft *d, const Model *model, const Arguments *a, Error *err)
 {
+    const StartOptions *o = arguments_own(a);
     const int slots = known_slots(model, d->job), min = d->job->world.min;
     const bool gpu = d->job->train.device == JOB_DEVICE_CUDA;
-    if (a->queue || min <= slots)
+    if (o->queue || min <= slots)
         return 0;
     if (gpu && slots == 0)
         return error_set(err, -ENOSPC,
@@ -453,7 +480,8 @@ static int check_slots(const JobDraft *d, const Model *model, const Arguments *a
 /* A name that nobody uses is a slip of the pen; controllers that are down for a while left something. */
 static int check_cluster(const Model *model, const Arguments *a, Error *err)
 {
-    if (a->queue || model->n_candidates || model->n_nodes || model->n_health || model->n_jobs)
+    const StartOptions *o = arguments_own(a);
+    if (o->queue || model->n_candidates || model->n_nodes || model->n_health || model->n_jobs)
         return 0;
     return error_set(
         err, -ENOENT,
@@ -479,12 +507,14 @@ static int check_name(const JobDraft *d, const Model *model, Error *err)
 /* A job's name has no '/' and no '.', so an operand with one is a file. */
 static const char *file_of(const Arguments *a)
 {
-    return a->file ? a->file : a->operand && strpbrk(a->operand, "/.") ? a->operand : NULL;
+    const StartOptions *o = arguments_own(a);
+    return o->file ? o->file : a->operand && strpbrk(a->operand, "/.") ? a->operand : NULL;
 }
 
 static int refuse_words(const Arguments *a, const char *file)
 {
-    if (a->operand && a->file)
+    const StartOptions *o = arguments_own(a);
+    if (a->operand && o->file)
         return arguments_refuse(a->verb,
                                 "\"%s\" is one word too many: FILE is given, and NAME goes on with "
                                 "the file that the job was submitted with (--name gives a new job "
@@ -493,11 +523,11 @@ static int refuse_words(const Arguments *a, const char *file)
     if (!a->operand && !file)
         return arguments_refuse(a->verb,
                                 "FILE (a job file) or NAME (a job that has ended) is needed");
-    if (!file && (a->resume || a->queue || a->dry_run || job_edit_is_wanted(a)))
+    if (!file && (o->resume || o->queue || o->dry_run || is_edited(o)))
         return arguments_refuse(a->verb,
                                 "NAME goes on with the file that the job was submitted with, so it "
                                 "takes no --resume, --queue, --set, --name or --dry-run");
-    if (a->dry_run && a->watch)
+    if (o->dry_run && o->watch)
         return arguments_refuse(a->verb, "--dry-run submits nothing that --watch could show");
     return -1;
 }
@@ -506,6 +536,7 @@ static int refuse_words(const Arguments *a, const char *file)
 static int check_all(JobDraft *d, const Model *model, const Arguments *a, const Error *taken,
                      Error *err)
 {
+    const StartOptions *o = arguments_own(a);
     d->given_back = find_lost(model, d->job->name);
     int r = check_cluster(model, a, err);
     if (r == 0 && !d->given_back)
@@ -520,7 +551,7 @@ static int check_all(JobDraft *d, const Model *model, const Arguments *a, const 
         r = check_room(d, model, err);
     if (r == 0)
         r = check_slots(d, model, a, err);
-    if (r == 0 && !a->queue)
+    if (r == 0 && !o->queue)
         r = job_memory_check(&d->memory, d->source, model, err);
     return r;
 }
@@ -587,12 +618,13 @@ static int submit_checked(const Arguments *a, JobDraft *d, const Error *taken, E
 
 int job_start(const Arguments *a)
 {
+    const StartOptions *o = arguments_own(a);
     const char *file = file_of(a);
     int r = refuse_words(a, file);
     if (r >= 0)
         return r;
     if (!file)
-        return job_start_again(a);
+        return job_start_again(a, o->priority, o->watch);
     store_requests_within(STORE_SEC);
     Error err = ERROR_INIT, taken = ERROR_INIT;
     JobDraft draft = {0};
@@ -603,13 +635,13 @@ int job_start(const Arguments *a)
         r = 0;
     }
     if (r == 0) {
-        draft.priority = a->priority != ARGUMENT_NO_PRIORITY ? a->priority : draft.job->priority;
+        draft.priority = o->priority != OPTION_NO_PRIORITY ? o->priority : draft.job->priority;
         (void)snprintf(name, sizeof(name), "%s", draft.job->name);
-        r = a->dry_run ? rehearse(a, &draft, &taken, &err)
+        r = o->dry_run ? rehearse(a, &draft, &taken, &err)
                        : submit_checked(a, &draft, &taken, &err);
     }
     draft_clear(&draft);
     if (r < 0)
         return ctl_fail(&err, r);
-    return a->watch ? job_watch(&a->client, name) : CTL_DONE;
+    return o->watch ? job_watch(&a->client, name) : CTL_DONE;
 }

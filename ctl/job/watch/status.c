@@ -193,9 +193,20 @@ static void print_job(const Model *m, const ModelJob *job)
         }
 }
 
+typedef struct StatusOptions {
+    bool watch;
+} StatusOptions;
+
+#define OPTIONS_STRUCT StatusOptions
+static const CtlOption options[] = {
+    OPTION_WATCH,
+};
+const CtlOptions job_status_options = CTL_OPTIONS(options, .watch = false);
+
 int job_status(const Arguments *a)
 {
-    if (a->watch)
+    const StatusOptions *o = arguments_own(a);
+    if (o->watch)
         return job_watch(&a->client, a->operand);
 
     Error err = ERROR_INIT;

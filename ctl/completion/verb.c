@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* completion.c - `sdctl completion SHELL`, and what its scripts call at each TAB: `sdctl complete WORD...`.
+/* verb.c - `sdctl completion SHELL`, and what its scripts call at each TAB: `sdctl complete WORD...`.
  *
  * The scripts are short, the same for every version, and know nothing: the words come from the tables of verbs and
  * options, and from the cluster, as it is now. */
