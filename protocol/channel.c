@@ -114,6 +114,15 @@ static const ChannelFieldRow rows[] = {
     ROW("text", end, TEXT, JSON_REQUIRED, T(DONE)),
 };
 
+/* A field that lies in two structs of the union has two rows. */
+static size_t first_of(const char *name)
+{
+    size_t at = 0;
+    while (strcmp(rows[at].field.name, name) != 0)
+        at++;
+    return at;
+}
+
 bool channel_field(size_t i, ChannelField *ret)
 {
     static const char *const words[] = {
@@ -121,10 +130,17 @@ bool channel_field(size_t i, ChannelField *ret)
         [FIELD_INT64] = "integer", [FIELD_LOSS] = "number", [FIELD_BOOL] = "true, false",
         [FIELD_CHOICE] = "stage",  [FIELD_HASH] = "hash",
     };
-    if (i >= ELEMENTSOF(rows))
+    size_t at = 0;
+    for (size_t n = 0; at < ELEMENTSOF(rows); at++)
+        if (first_of(rows[at].field.name) == at && n++ == i)
+            break;
+    if (at == ELEMENTSOF(rows))
         return false;
-    const Field *f = &rows[i].field;
-    *ret = (ChannelField){f->name, words[f->type], rows[i].types, f->need == JSON_OPTIONAL};
+    const Field *f = &rows[at].field;
+    *ret = (ChannelField){f->name, words[f->type], 0, f->need == JSON_OPTIONAL};
+    for (; at < ELEMENTSOF(rows); at++)
+        if (strcmp(rows[at].field.name, f->name) == 0)
+            ret->types |= rows[at].types;
     return true;
 }
 
