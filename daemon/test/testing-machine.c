@@ -245,9 +245,12 @@ void writes_message(Machine *machine, int slot, ChannelMessage message)
 void writes(Machine *machine, int slot, ChannelType type, int64_t step)
 {
     ChannelMessage m = {.type = type, .step = step};
-    (void)snprintf(m.address, sizeof(m.address), "127.0.0.1:4000");
-    (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
-    (void)snprintf(m.plans, sizeof(m.plans), "%032lld", (long long)step);
+    if (type == CHANNEL_RENDEZVOUS)
+        (void)snprintf(m.address, sizeof(m.address), "127.0.0.1:4000");
+    if (type == CHANNEL_SAVED || type == CHANNEL_FOUND) {
+        (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
+        (void)snprintf(m.plans, sizeof(m.plans), "%032lld", (long long)step);
+    }
     writes_message(machine, slot, m);
 }
 

@@ -54,7 +54,7 @@ static ChannelMessage serve_until_done(Rank *rank, int64_t generation)
 
 static void check_finished(const ChannelMessage *done)
 {
-    assert_string_equal(done->text, "finished");
+    assert_string_equal(done->end, "finished");
     assert_int_equal(done->step, STEPS);
     assert_true(hash_equal(done->digest, reference));
 }

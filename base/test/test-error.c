@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* test-error.c - what an Error has: a text with its context, a code, and the exit code that was said first. */
+#include "base/error.h"
+#include "base/test/testing.h"
+
+#include <errno.h>
+
+static void error_travels_with_its_text(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    int r = error_errno(&err, -ENOENT, "cannot open %s", "x.json");
+    assert_int_equal(r, -ENOENT);
+    assert_string_equal(err.text, "cannot open x.json: No such file or directory");
+    assert_int_equal(error_prefix(&err, r, "job %s", "a"), -ENOENT);
+    assert_string_equal(err.text, "job a: cannot open x.json: No such file or directory");
+    assert_int_equal(error_set(NULL, -EIO, "nobody listens"), -EIO);
+}
+
+static void the_exit_code_that_was_said_first_stays_with_an_error(void **state)
+{
+    (void)state;
+    Error err = ERROR_INIT;
+    assert_int_equal(error_set_exit(&err, 0, 75), 0); /* no failure */
+    assert_int_equal(err.exit, 0);
+    (void)error_set(&err, -EIO, "the device is broken");
+    assert_int_equal(err.exit, 0); /* nobody has said */
+    assert_int_equal(error_set_exit(&err, -EIO, 80), -EIO);
+    assert_int_equal(error_set_exit(&err, -EIO, 75), -EIO);
+    assert_int_equal(err.exit, 80);
+    (void)error_prefix(&err, -EPIPE, "step 7");
+    assert_string_equal(err.text, "step 7: the device is broken");
+    assert_int_equal(err.exit, 80);
+    (void)error_set(&err, -EIO, "another one");
+    assert_int_equal(err.exit, 0); /* it belonged to the text that is gone */
+    assert_int_equal(error_set_exit(NULL, -EIO, 80), -EIO);
+
+    (void)error_set_exit(&err, -EIO, 80);
+    error_from_outside(&err); /* another process's failure is not a reason for this one to end */
+    assert_int_equal(err.exit, 0);
+    assert_string_equal(err.text, "another one");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(error_travels_with_its_text),
+        cmocka_unit_test(the_exit_code_that_was_said_first_stays_with_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
