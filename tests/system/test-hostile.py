@@ -24,7 +24,7 @@ subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
 from lab import BIN, LabCase, until  # noqa: E402
 
 FULL = os.environ.get("SDTRAIN_CHAOS_FULL") == "1"
-SECONDS, PACKETS, STEPS = (60, 1000000, 3000) if FULL else (6, 6000, 120)
+SECONDS, PACKETS, STEPS = (60, 1000000, 3000) if FULL else (6, 6000, 200)
 
 
 def memory_of(pid):
@@ -87,7 +87,8 @@ class Hostile(LabCase):
         status = self.running(job, 1)
         with open("/proc/net/udp") as file:
             self.assertEqual(file.readlines()[1:], [], "somebody listens to UDP, where nobody sends")
-        while fire.poll() is None and status["phase"] == "running" and status["step"] < STEPS - 30:
+        # A busy machine may take longer for a change than the fire lasts.
+        while (fire.poll() is None or worlds < 3) and status["phase"] == "running" and status["step"] < STEPS - 30:
             if worlds % 2:
                 ranks = status["world"]["ranks"]
                 os.kill(ranks[worlds % len(ranks)]["pid"], signal.SIGKILL)
