@@ -39,7 +39,8 @@ int error_prefix(Error *err, int r, const char *format, ...) _printf_(3, 4);
 int error_set_exit(Error *err, int r, int exit);
 
 /* Makes an Error that another process sent as bytes safe to use: ends its text, replaces control characters, and
- * turns a code that is no errno (neither 0 nor -1 to -4095) into -EPROTO. Its exit code was that process's: it goes. */
+ * turns a code that is not an errno (neither 0 nor -1 to -4095) into -EPROTO. Its exit code was that process's: it
+ * goes. */
 void error_from_outside(Error *err);
 
 #ifdef __cplusplus

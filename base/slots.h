@@ -3,7 +3,7 @@
  *
  * Ownership: none.
  * Units:     bit i is slot i, from 0 to 63.
- * Errors:    slots_parse(): -EINVAL for a text that is no list of slots; *ret is untouched then.
+ * Errors:    slots_parse(): -EINVAL for a text that is not a list of slots; *ret is untouched then.
  * Threads:   any.
  */
 #pragma once

@@ -28,7 +28,7 @@ enum { PRICES_MAX = 1023 }; /* bytes of a list */
 
 /* ---- the list: PATTERN=DOLLARS with ',' or ' ' between; '*' in a pattern stands for any characters ---- */
 
-/* Reads dollars with at most six decimals, such as "12.29", as micro-dollars; -1: that is no price. */
+/* Reads dollars with at most six decimals, such as "12.29", as micro-dollars; -1: that is not a price. */
 static inline int64_t cost_parse_price(const char *text, size_t n)
 {
     int64_t price = 0, place = COST_DOLLAR;

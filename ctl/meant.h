@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* meant.h - words that are no verb, and names that nobody has: what the person probably meant.
+/* meant.h - words that are not a verb, and names that nobody has: what the person probably meant.
  *
  * Ownership: none.
  * Units:     none.

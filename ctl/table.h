@@ -2,8 +2,8 @@
 /* table.h - tables for people: columns as wide as what stands in them, states in colour, and a last column that is
  * folded at the terminal's edge.
  *
- * Where standard output is no terminal, nothing is folded, cut or coloured, so that a line stays a line. NO_COLOR (set
- * and not empty) and TERM=dumb keep colours away, too.
+ * Where standard output is not a terminal, nothing is folded, cut or coloured, so that a line stays a line.
+ * NO_COLOR (set and not empty) and TERM=dumb keep colours away, too.
  *
  * Ownership: table_new() gives the caller a Table; table_print() frees it. Cells are copied.
  * Units:     columns of the terminal; a code point of UTF-8 counts as one.

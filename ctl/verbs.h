@@ -21,7 +21,7 @@ typedef enum CtlExit {
     CTL_UNREACHABLE = 5,
 } CtlExit;
 
-/* Options that are no verb's own. */
+/* Options that are not a verb's own. */
 typedef enum CtlCommon {
     COMMON_CLUSTER = 1 << 0, /* --etcd, --cluster, --context */
     COMMON_JSON = 1 << 1,    /* -o json|text */

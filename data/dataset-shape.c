@@ -239,7 +239,7 @@ int dataset_sources_parse(const char *text, DatasetSources *ret, Error *err)
             r = take_hash(p, n, &sources.empty_text);
         }
         if (r < 0)
-            return error_set(err, -EINVAL, "the job's record: sources: \"%.40s\" is no hash", p);
+            return error_set(err, -EINVAL, "the job's record: sources: \"%.40s\" is not a hash", p);
         p += n;
         if (*p == '\0')
             break;

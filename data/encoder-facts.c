@@ -22,7 +22,7 @@ static void get_dims(JsonReader *r, size_t n, int *const dims[])
         const json_t *dim = json_array_get(array, i);
         const json_int_t v = json_integer_value(dim);
         if (!json_is_integer(dim) || v < 1 || v > DIM_MAX)
-            json_refuse(r, "shape", "element %zu is no number in 1..%d", i, DIM_MAX);
+            json_refuse(r, "shape", "element %zu is not a number in 1..%d", i, DIM_MAX);
         else
             *dims[i] = (int)v;
     }
@@ -43,7 +43,7 @@ static void get_file(JsonReader *r, const char *key, char ret[ENCODER_FILE_MAX +
 {
     if (json_get_text(r, key, JSON_REQUIRED, ret, ENCODER_FILE_MAX + 1) &&
         (!*ret || *ret == '.' || strchr(ret, '/')))
-        json_refuse(r, key, "\"%s\" is no file of this folder", ret);
+        json_refuse(r, key, "\"%s\" is not a file of this folder", ret);
 }
 
 /* The hash of a file beside it. A version before wrote none. */

@@ -47,7 +47,7 @@ int index_origin_parse(const char *name, const char *text, size_t n_bytes, Index
     json_get_text(&j, "version", JSON_REQUIRED, origin.version, sizeof(origin.version));
     if (json_get_text(&j, "source", JSON_REQUIRED, hash, sizeof(hash)) &&
         hash_parse(hash, &origin.source) < 0)
-        json_refuse(&j, "source", "\"%s\" is no hash", hash);
+        json_refuse(&j, "source", "\"%s\" is not a hash", hash);
     r = json_close(&j);
     if (r == 0)
         *ret = origin;
@@ -61,7 +61,7 @@ int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
     _cleanup_json_ json_t *root = json_pack("{s:i,s:s,s:s}", "v", 1, "version", origin->version,
                                             "source", hash_format(origin->source, hash));
     if (!root)
-        return error_set(err, -EINVAL, "the version of index.json, \"%s\", is no UTF-8",
+        return error_set(err, -EINVAL, "the version of index.json, \"%s\", is not UTF-8",
                          origin->version);
     char *text = json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII);
     if (!text)

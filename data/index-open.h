@@ -19,8 +19,8 @@
  * Ownership: functions that return an Index give it to the caller; index_origin_format() gives the caller a text to
  *            free.
  * Units:     bytes.
- * Errors:    -EINVAL no index.json, a wrong one (the text names shard and key), a text that is no origin, or a version
- *            that JSON cannot hold; -EBADMSG an index.json that is another than the noted one; the store's.
+ * Errors:    -EINVAL no index.json, a wrong one (the text names shard and key), a text that is not an origin, or a
+ *            version that JSON cannot hold; -EBADMSG an index.json that is another than the noted one; the store's.
  * Threads:   any, one call at a time on a Store.
  * Source:    docs/internals/data.md, "The compact index".
  */

@@ -120,7 +120,7 @@ struct Rpc {
     WireCall *call;
     uint64_t waiting_usec; /* when the oldest unanswered message was sent; 0: none */
     bool silent;           /* its endpoint was silent, so it was cut */
-    bool undecodable;      /* the answer was no message of method->response, or had no header */
+    bool undecodable;      /* the answer was not a message of method->response, or had no header */
 };
 
 /* Sends request (borrowed) as the first message. deadline_usec may be USEC_INFINITY. Never fails:

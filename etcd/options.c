@@ -14,7 +14,8 @@ static int endpoint_check(const char *item, const char *address, bool tls, bool 
         return error_set(err, -EINVAL, "etcd endpoint \"%s\": want host:port", item);
     unsigned long port = strtoul(colon + 1, &end, 10);
     if (colon[1] < '0' || colon[1] > '9' || *end || port == 0 || port > 65535)
-        return error_set(err, -EINVAL, "etcd endpoint \"%s\": \"%s\" is no port", item, colon + 1);
+        return error_set(err, -EINVAL, "etcd endpoint \"%s\": \"%s\" is not a port", item,
+                         colon + 1);
     if (strspn(address, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_:[]%") !=
         strlen(address))
         return error_set(err, -EINVAL, "etcd endpoint \"%s\": want host:port", item);

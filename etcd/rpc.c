@@ -96,7 +96,7 @@ void rpc_ended(Rpc *rpc, const WireStatus *status)
     void *userdata = rpc->userdata;
     RpcStatus told = {
         .code = rpc->undecodable ? WIRE_INTERNAL : status->code,
-        .text = rpc->undecodable ? "the answer is no etcd message" : status->text,
+        .text = rpc->undecodable ? "the answer is not an etcd message" : status->text,
         .unsent = status->unsent && !rpc->undecodable,
         .endpoint = rpc->endpoint,
         .silent = rpc->silent,

@@ -84,7 +84,7 @@ void wire_call_cut(WireCall *call);
 
 /* ---- upwards: etcd/rpc.c, etcd/message.c ---- */
 
-/* An answer; it owns message from now on. NULL: bytes that are no message of method->response. */
+/* An answer; it owns message from now on. NULL: bytes that are not a message of method->response. */
 void rpc_received(Rpc *rpc, ProtobufCMessage *message);
 /* Comes last. status is valid until it returns. */
 void rpc_ended(Rpc *rpc, const WireStatus *status);

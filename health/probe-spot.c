@@ -121,7 +121,7 @@ static int get_token(Spot *spot, Error *err)
     if (n == 0 || n > 1024 ||
         n != strspn(reply.body, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "abcdefghijklmnopqrstuvwxyz0123456789+/=-_."))
-        return error_set(err, -EBADMSG, "%s: what it gives is no token", spot->endpoint);
+        return error_set(err, -EBADMSG, "%s: what it gives is not a token", spot->endpoint);
     spot->token = memory_format("X-aws-ec2-metadata-token: %.*s", (int)n, reply.body);
     return 0;
 }

@@ -3,7 +3,7 @@
  *
  * Ownership: results are copied into the caller's buffers.
  * Units:     those of the file that is read.
- * Errors:    -errno of open and read, -EINVAL for a line that is no number; without a text, since
+ * Errors:    -errno of open and read, -EINVAL for a line that is not a number; without a text, since
  *            absent files are ordinary there.
  * Threads:   any.
  */

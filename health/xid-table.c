@@ -239,7 +239,8 @@ static int read_override(const char *name, const json_t *value, XidRow *ret, Err
     if (!read_row(name, ret))
         return error_set(
             err, -EINVAL,
-            "\"%.60s\" is no row; rows are CODE, CODE fatal, CODE nonfatal, 154 reset, 154 reboot, "
+            "\"%.60s\" is not a row; rows are CODE, CODE fatal, CODE nonfatal, 154 reset, 154 "
+            "reboot, "
             "sxid [CODE] [fatal|nonfatal], pcie [fatal|nonfatal], nic [fatal|nonfatal]",
             name);
     int found = action ? find(action_names, 0, XID_CURED, action, strlen(action)) : -1;

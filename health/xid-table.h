@@ -67,7 +67,7 @@ typedef struct XidOverrides {
 int xid_overrides_read(const json_t *map, XidOverrides *ret, Error *err);
 /* Takes the row that says most of those that fit: code and word, code, word. The settings' go before the table's. */
 XidAction xid_action(const XidOverrides *overrides, XidKind kind, int code, XidWord word);
-/* Gives the fault of an action; false: the action is no fault. */
+/* Gives the fault of an action; false: the action is not a fault. */
 bool xid_fault(XidAction action, XidKind kind, FaultCode *ret);
 
 const XidRow *xid_table(size_t *ret_n);

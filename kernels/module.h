@@ -8,7 +8,7 @@
  * Ownership: the table is the module's, and stays valid.
  * Units:     none.
  * Errors:    -ENODEV with all names that were tried and the loader's reason for each; -EPROTO for a file
- *            that is no backend, or one of another version.
+ *            that is not a backend, or one of another version.
  * Threads:   one at a time.
  */
 #pragma once

@@ -28,8 +28,9 @@ enum {
     DIVERGENCE_SCORE_MAX = 20,   /* so that a good end is seen 20 steps after a bad hour */
     DIVERGENCE_LOSS_FACTOR = 2,  /* over the lowest level */
     DIVERGENCE_NORM_FACTOR = 30, /* over the present level */
-    DIVERGENCE_WARM_STEPS = 64, /* the first steps: their level settles, and is no lowest one yet */
-    DIVERGENCE_TEXT_MAX = 320,  /* of divergence_format(), with the end */
+    DIVERGENCE_WARM_STEPS =
+        64, /* the first steps: their level settles, and is not a lowest one yet */
+    DIVERGENCE_TEXT_MAX = 320, /* of divergence_format(), with the end */
 };
 
 typedef struct DivergenceTrack {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state-digest.h - the numbers of a training state that are no tensors, and the digest of it all.
+/* state-digest.h - the numbers of a training state that are not tensors, and the digest of it all.
  *
  * Ownership: TrainScalars borrows maxima, unless its holder says otherwise.
  * Units:     steps, samples.

@@ -17,7 +17,7 @@
  * Ownership: http_server_new() gives the caller an HttpServer, which holds a reference on the loop
  *            and borrows the pages.
  * Units:     seconds; bytes.
- * Errors:    -errno with the address in the text; -EINVAL for a text that is no address. An error
+ * Errors:    -errno with the address in the text; -EINVAL for a text that is not an address. An error
  *            of one connection ends that connection alone.
  * Threads:   loop thread only.
  */

@@ -30,7 +30,7 @@ GOLDEN = ["cuda-digests.txt", "kernels-cuda.txt", "sd2-encoders-parameters.txt",
 def may_be_made(out):
     """Ends the program if what lies there is no bundle."""
     if os.path.lexists(out) and (os.path.islink(out) or os.listdir(out)) and not os.path.isfile(os.path.join(out, "ops/gpu")):
-        sys.exit(f"ops/gpu: {out} is there and is no bundle: it would be deleted. Name another folder")
+        sys.exit(f"ops/gpu: {out} is there and is not a bundle: it would be deleted. Name another folder")
     if os.path.exists(os.path.join(out, "CMakeLists.txt")):
         sys.exit(f"ops/gpu: {out} is a source tree, and no bundle")
 

@@ -44,7 +44,7 @@ class Bug:
     function: str = ""
     begin: int = 0  # of the function in its file
     end: int = 0
-    strict: bool = False  # what a compiler warns of is no bug
+    strict: bool = False  # what a compiler warns of is not a bug
 
     def title(self):
         return f"{self.part}/{self.name}"
@@ -107,7 +107,7 @@ def keep_seed(bug, seed):
 
 
 class Functions:
-    """The functions of a tree's C sources that are no tests': {name: [(file, begin, end)]}."""
+    """The functions of a tree's C sources that are not tests': {name: [(file, begin, end)]}."""
 
     def __init__(self, root):
         self.text, self.of = {}, {}

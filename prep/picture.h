@@ -3,7 +3,7 @@
  *
  * Ownership: the caller's buffers.
  * Units:     pixels; floats in [-1, 1], planes of R, G, B.
- * Errors:    -EBADMSG a file that is no PNG or broken; -EFBIG one that is too large; -errno.
+ * Errors:    -EBADMSG a file that is not a PNG or broken; -EFBIG one that is too large; -errno.
  * Threads:   any.
  */
 #pragma once

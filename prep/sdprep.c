@@ -234,7 +234,7 @@ static int parse_encode(int argc, char **argv, EncodeOptions *o)
                       c == 'j' ? "too many are named" : "no such value", argv[0]);
         return 1;
     }
-    return optind == argc ? 0 : (usage_error(argv[0], "an argument that is no option"), 1);
+    return optind == argc ? 0 : (usage_error(argv[0], "an argument that is not an option"), 1);
 }
 
 static int run_encode(int argc, char **argv)

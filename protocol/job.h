@@ -116,7 +116,7 @@ typedef struct Job {
     struct {
         int max_failures_at_same_step;
         int64_t grow_interval_sec;
-        /* Generations that the store costs in this time are no failures. */
+        /* Generations that the store costs in this time are not failures. */
         int64_t store_patience_sec;
     } recovery;
 

@@ -107,7 +107,7 @@ static int parse(const char *variable, const char *text, json_t **ret, Error *er
         return error_set(err, -EINVAL, "%s: not a JSON array", variable);
     json_array_foreach (array, i, one)
         if (!json_is_string(one))
-            return error_set(err, -EINVAL, "%s: element %zu is no text", variable, i);
+            return error_set(err, -EINVAL, "%s: element %zu is not text", variable, i);
     *ret = TAKE_PTR(array);
     return 0;
 }

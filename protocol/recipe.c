@@ -230,7 +230,7 @@ static void parse_pictures(JsonReader *r, Recipe *recipe)
 {
     recipe->side = take_int(r, "side", 8, 4096, 256);
     if (recipe->side % 8 != 0)
-        json_refuse(r, "side", "%d is no multiple of 8", recipe->side);
+        json_refuse(r, "side", "%d is not a multiple of 8", recipe->side);
     recipe->resample = (RecipeResample)take_choice(r, "resample", resamples, ELEMENTSOF(resamples));
     recipe->min_side = take_int(r, "min_side", 0, 1 << 16, 0);
     json_get_double(r, "max_aspect", JSON_OPTIONAL, 0, 1e6, &recipe->max_aspect);

@@ -35,10 +35,10 @@ typedef struct UnetConfig {
 
 int unet_config_parse(const char *source, const char *text, size_t n_bytes, UnetConfig *ret,
                       Error *err);
-/* Reads a URI that is no local file: store_get_uri(). */
+/* Reads a URI that is not a local file: store_get_uri(). */
 typedef int (*UnetConfigFetch)(const char *uri, size_t max_bytes, char **ret, size_t *ret_bytes,
                                Error *err);
-/* uri names the config.json or the folder that holds it; of a URI that is no local path, only a name ending in
+/* uri names the config.json or the folder that holds it; of a URI that is not a local path, only a name ending in
  * .json is taken for the file. Errors of fetch are returned unchanged. */
 int unet_config_read(const char *uri, UnetConfigFetch fetch, UnetConfig *ret, Error *err);
 /* The config.json that diffusers loads; the caller frees it. */

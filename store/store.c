@@ -99,7 +99,7 @@ static const char *bucket_refuse(const char *bucket)
     if (strstr(bucket, ".."))
         return "a bucket's name has no two dots in a row";
     if (is_address(bucket))
-        return "a bucket's name is no address";
+        return "a bucket's name is not an address";
     return NULL;
 }
 

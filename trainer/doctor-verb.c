@@ -86,7 +86,7 @@ static int parse(int argc, char **argv, Look *ret)
     if (r == 0 && optind == argc)
         return -1;
     fprintf(stderr, "sdtrainer: doctor: %s; see sdtrainer doctor --help\n",
-            r == -E2BIG ? "too many URIs, or too long a one" : "that is no option here");
+            r == -E2BIG ? "too many URIs, or too long a one" : "that is not an option here");
     return 2;
 }
 

@@ -198,7 +198,7 @@ static json_t *encode_object(json_t *object, const Field *f, const char *record)
     return value;
 }
 
-/* Last words of a process may be cut inside a character or be no UTF-8 at all. */
+/* Last words of a process may be cut inside a character or be not UTF-8 at all. */
 static json_t *encode_text(const char *text)
 {
     json_t *value = json_string(text);

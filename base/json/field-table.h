@@ -9,7 +9,7 @@
  *            field_table_clear(), and must be NULL before they are read.
  * Units:     offsets and sizes are bytes of the struct that the table describes.
  * Errors:    field_table_read() leaves the first error in the reader, as base/json/json.h says; a key that is in no
- *            row is no error. field_table_write() has none; keys that are in no row stay as they are.
+ *            row is not an error. field_table_write() has none; keys that are in no row stay as they are.
  * Threads:   any.
  */
 #pragma once

@@ -29,7 +29,7 @@ size_t json_each_difference(const json_t *was, const json_t *is, JsonDifference 
 /* The same as text: "side was 256, is 512; keep.width was missing, is \"int64\"". What does not fit is counted in the
  * end: "; and 3 more". A value has 60 bytes at most. "" without a difference. */
 size_t json_diff_format(const json_t *was, const json_t *is, char *text, size_t size);
-/* The same of two texts, made flat; 0 and "" where one of them is no JSON object. */
+/* The same of two texts, made flat; 0 and "" where one of them is not a JSON object. */
 size_t json_diff_texts(const char *was, const char *is, char *text, size_t size);
 /* Two values as text, of 60 bytes at most, with as many digits as tell them apart; NULL: "missing". The caller's. */
 void json_value_texts(const json_t *was, const json_t *is, char **ret_was, char **ret_is);

@@ -16,7 +16,7 @@
  * Ownership: readers borrow the json_t. json_parse and json_read_file give the caller a reference
  *            (json_decref, or _cleanup_json_).
  * Units:     as each key says.
- * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>"; -ENOMEM is no fault
+ * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>"; -ENOMEM is not a fault
  *            of the text. Memory that jansson itself lacks ends the process (json.c says why).
  * Threads:   a reader belongs to one thread.
  */

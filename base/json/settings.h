@@ -55,9 +55,9 @@ typedef struct Settings {
     const Setting *table;
     size_t n;                   /* at most JSON_KEYS_MAX */
     int help_columns;           /* width of the option's name in --help */
-    const char *own, *own_help; /* an option with an argument that is no setting; NULL: none */
+    const char *own, *own_help; /* an option with an argument that is not a setting; NULL: none */
     const char *refusal;        /* the error text after getopt_long() has named an unknown option */
-    const char *stray[2];       /* the error text before and after a word that is no option */
+    const char *stray[2];       /* the error text before and after a word that is not an option */
 } Settings;
 
 typedef struct SettingsCall {

@@ -121,7 +121,7 @@ static void estimates_are_by_the_present_pace(_unused_ void **state)
 
     phase.cost = (CostMeter){.rate = INT64_MAX, .since_usec = 1};
     progress = (ProgressRecord){.steps = INT64_MAX, .step_sec = 1e300, .samples_per_sec = 1e-300};
-    cost_look(&phase, &progress, UINT64_MAX, &view); /* a damaged record is no crash */
+    cost_look(&phase, &progress, UINT64_MAX, &view); /* a damaged record is not a crash */
     assert_int_equal(view.spent, COST_MAX);
     assert_int_equal(view.to_end, -1);
     assert_int_equal(view.per_billion_samples, -1);

@@ -120,7 +120,7 @@ static void release_now(Replay *x)
     step(x, &refused);
 }
 
-/* Handles a decision of the present core when the line after the event is no decision, or the journal ends. */
+/* Handles a decision of the present core when the line after the event is not a decision, or the journal ends. */
 static int settle_extra(Replay *x, bool at_end)
 {
     if (!x->now_id)

@@ -54,7 +54,7 @@ static void say_dropped(Leader *l)
  *   record_read()  next: metrics compare a record with what the core still knows of it;
  *   core           then; its answer is returned;
  *   observed()     last: the incidents of which a sender tells are those that the core now knows.
- * key NULL: the event is no record's, and there is nothing to compare. */
+ * key NULL: the event is not a record's, and there is nothing to compare. */
 static void tell_everybody(Leader *l, const Event *event, const char *key, const char *value,
                            size_t n, Actions *ret)
 {

@@ -45,7 +45,7 @@ static int connect_to(const char *address)
     struct sockaddr_in to = {.sin_family = AF_INET};
     (void)snprintf(host, sizeof(host), "%.*s", colon ? (int)(colon - address) : 0, address);
     if (!colon || inet_pton(AF_INET, host, &to.sin_addr) != 1)
-        give_up("an address is no IPv4 address and port");
+        give_up("an address is not an IPv4 address and port");
     to.sin_port = htons((uint16_t)atoi(colon + 1));
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0 || connect(fd, (struct sockaddr *)&to, sizeof(to)) < 0 ||

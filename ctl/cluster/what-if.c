@@ -112,7 +112,7 @@ static void begin(Trial *t)
     const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* room for every record */
     ClusterLimits limits = {
         .nodes = n, .jobs = MIN(n, JOBS_MAX), .reports = n, .incidents = n + 1, .requests = n};
-    config.incidents_kept = n; /* forgetting old ones is no news */
+    config.incidents_kept = n; /* forgetting old ones is not news */
     t->memory = memory_zeroed(1, cluster_bytes(&limits));
     t->decisions = json_array();
     t->feed = feed_new(t->cluster);

@@ -65,7 +65,7 @@ static int check_rights(const char *path, bool secret, Error *err)
     if (stat(path, &st) < 0)
         return error_errno(err, -errno, "%s", path);
     if (!S_ISREG(st.st_mode)) /* a pipe would hold up every verb */
-        return error_set(err, -EINVAL, "%s: it is no file", path);
+        return error_set(err, -EINVAL, "%s: it is not a file", path);
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return error_set(err, -EPERM, "%s: wrong rights: it belongs to user %u, not to you or root",
                          path, (unsigned)st.st_uid);
@@ -248,7 +248,7 @@ static int check_secrets(const Context *c, Error *err)
         if (!context_keys[i].is_file || !*c->values[i])
             continue;
         int r = check_rights(c->values[i], context_keys[i].is_secret, err);
-        if (r < 0) /* a missing file is no missing context */
+        if (r < 0) /* a missing file is not a missing context */
             return error_prefix(err, r == -ENOENT ? -EINVAL : r, "%s: contexts.%s.%s", c->file,
                                 c->name, context_keys[i].name);
     }

@@ -3,7 +3,7 @@
  *
  * Ownership: the caller's, without pointers.
  * Units:     *_usec are microseconds, *_bytes bytes.
- * Errors:    none: a text that is no report is one whose error says so.
+ * Errors:    none: a text that is not a report is one whose error says so.
  * Threads:   any.
  */
 #pragma once

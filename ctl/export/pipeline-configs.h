@@ -3,7 +3,7 @@
  *
  * Ownership: texts are the caller's.
  * Units:     none.
- * Errors:    -EINVAL naming the source of a text that is no JSON object.
+ * Errors:    -EINVAL naming the source of a text that is not a JSON object.
  * Threads:   any.
  * Source:    diffusers 0.42: DiffusionPipeline.from_pretrained, DDIMScheduler.
  */

@@ -23,7 +23,7 @@
 enum {
     CONFIG_BYTES_MAX = 1 << 20,
     TOKENIZER_BYTES_MAX = 64 << 20, /* of one file */
-    SMALL_FILES_BYTES = 16 << 20,   /* room for what is no weights */
+    SMALL_FILES_BYTES = 16 << 20,   /* room for what is not weights */
 };
 
 static const char weights_name[] = "diffusion_pytorch_model.safetensors";

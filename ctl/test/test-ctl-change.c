@@ -50,7 +50,7 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
          "train.lr: unknown key; there are global_batch, grain, "},
         {"\"steps\": 100", "\"steps\": 100,", "(a comma too many, or a key without its quotes?)"},
         {"\"checkpoint\": {\"uri\": \"/", "\"checkpoint\": {\"uri\": \"s3//",
-         "is no URI (did you mean \"s3://"},
+         "is not a URI (did you mean \"s3://"},
         {"\"steps\": 100", "\"steps\": \"many\"", "train.steps"},
         {"\"steps\": 100", "\"steps\": 100, \"device\": \"gpu\"",
          "train.device: gpu is not one of"},

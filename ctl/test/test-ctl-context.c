@@ -243,7 +243,7 @@ static void wrong_rights_are_refused(void **state)
     set_mode(lab, ".", 0700);
     assert_true(unlink(link) == 0 && mkfifo(link, 0600) == 0);
     assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
-    assert_contains(lab->err, "/sdctl.json: it is no file\n");
+    assert_contains(lab->err, "/sdctl.json: it is not a file\n");
 }
 
 int main(void)

@@ -168,7 +168,7 @@ static void a_report_shows_every_mark(void **state)
     assert_contains(page, "2 steps were trained again");
     assert_contains(page, "signal 9 &lt;killed&gt;");
     assert_null(strstr(page, "<killed>"));
-    /* A text from outside is no mark of the template, and all marks of the template are filled. */
+    /* A text from outside is not a mark of the template, and all marks of the template are filled. */
     assert_contains(page, "(&lt;!-- end --&gt;{{job}} &amp; &quot;done&quot;)");
     assert_int_equal(count(page, "{{"), 1);
     assert_int_equal(count(page, "<!--"), 0);

@@ -71,7 +71,7 @@ static void an_interrupt_says_that_the_job_goes_on(void **state)
                                   "sdctl job stop i ends it\n");
 }
 
-/* What --set gives, and what of it is no good; nothing is written but the file that was meant. */
+/* What --set gives, and what of it is not good; nothing is written but the file that was meant. */
 static void a_file_is_started_with_other_values(void **state)
 {
     CtlLab *lab = *state;
@@ -83,8 +83,8 @@ static void a_file_is_started_with_other_values(void **state)
         {"--set train.stepz=3", "train.stepz: unknown key (did you mean \"steps\"?)"},
         {"--set trian.steps=3", "trian: unknown key (did you mean \"train\"?)"},
         {"--set train.steps=many", "train.steps: expected an integer, got \"many\""},
-        {"--set train.steps.x=1", "what stands before the last '.' is no object"},
-        {"--set train[0]=1", "what stands before the '[' is no array"},
+        {"--set train.steps.x=1", "what stands before the last '.' is not an object"},
+        {"--set train[0]=1", "what stands before the '[' is not an array"},
         {"--set data.streams[1].uri=/x", "the array has no such element"},
         {"--set data.streams[x].uri=/x", "an element of an array is written as streams[0]"},
         {"--set train..steps=1", "is not KEY=VALUE"},

@@ -24,7 +24,7 @@ void screen_size(int *ret_columns, int *ret_rows)
 {
     struct winsize size = {0};
     const char *columns = getenv("COLUMNS");
-    const int said = columns ? atoi(columns) : 0; /* 0 if that is no number */
+    const int said = columns ? atoi(columns) : 0; /* 0 if that is not a number */
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     *ret_columns = known ? size.ws_col : said > 0 ? said : 80;
     *ret_rows = !known ? 0 : size.ws_row > 0 ? size.ws_row : 24;

@@ -78,7 +78,7 @@ typedef struct OwnNode {
 
     bool knows_secrets; /* this node may read worlds' secrets, and its record says so */
     bool knows_logs;    /* likewise, what is asked of its logs */
-    bool is_shared;     /* its user may write every node's record, and is no administrator's */
+    bool is_shared;     /* its user may write every node's record, and is not an administrator's */
     EtcdCall *rights_call;
     Timer rights_retry;
 } OwnNode;

@@ -153,10 +153,10 @@ static void test_rows_of_drivers_words(_unused_ void **state)
     assert_string_equal(json_string_value(json_object_get(config.xid_actions, "149 nonfatal")),
                         "suspect");
     expect_refusal(GOOD ", \"xid_actions\": {\"149 fatl\": \"note\"}", NULL,
-                   "config.json: xid_actions: \"149 fatl\" is no row");
+                   "config.json: xid_actions: \"149 fatl\" is not a row");
     expect_refusal(GOOD ", \"xid_actions\": {\"149 fatal\": \"reset it\"}", NULL,
                    "config.json: xid_actions: \"149 fatal\": \"reset it\" is none of note, ");
-    expect_refusal(GOOD, wrong, "xid_actions: \"fatal\" is no row");
+    expect_refusal(GOOD, wrong, "xid_actions: \"fatal\" is not a row");
 }
 
 static void test_reload_takes_what_may_change(_unused_ void **state)

@@ -94,7 +94,7 @@ static void a_keeper_is_waited_for_longer(_unused_ void **state)
 {
     const pid_t keeper = begin_lock(true);
     expect_refused("the keeper of an earlier life holds it", 40);
-    expect_locked_after(keeper, 11, 0); /* 1.0 s is no time to speak of */
+    expect_locked_after(keeper, 11, 0); /* 1.0 s is not time to speak of */
     expect_locked_after(begin_lock(true), 12, 1);
 }
 

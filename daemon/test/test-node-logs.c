@@ -508,7 +508,7 @@ static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ vo
     wait_for(3, "more\n");
 }
 
-/* "r1" is no part of "r10". */
+/* "r1" is not a part of "r10". */
 static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
 {
     join(&n1);

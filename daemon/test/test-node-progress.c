@@ -319,7 +319,7 @@ static void steps_are_told_after_a_commit(_unused_ void **state)
     assert_int_equal(n1.n_committed, 5);
 }
 
-/* Nothing can be lost by it: what cannot be read is no history. */
+/* Nothing can be lost by it: what cannot be read is not a history. */
 static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
 {
     char key[KEY_MAX];

@@ -164,7 +164,7 @@ static void a_node_answers_what_means_its_machine(_unused_ void **state)
     requests_answer(&n1.etcd, &kv, "healthy");
     settle();
     expect_answer("r1", "healthy");
-    assert_int_equal(n1.n_checks, 1); /* its answer is no new request */
+    assert_int_equal(n1.n_checks, 1); /* its answer is not a new request */
 }
 
 static void a_checkpoint_is_asked_of_rank_0_of_that_submission(_unused_ void **state)

@@ -68,7 +68,7 @@ static void rights_that_are_missing_are_asked_for_again(_unused_ void **state)
     assert_int_equal(n1.n_registered, 1);
 }
 
-/* It is no word about rights. */
+/* It is not a word about rights. */
 /* A node whose user may write every node's record says so, but not where etcd looks at no rights. */
 static void a_shared_user_is_told(_unused_ void **state)
 {
@@ -231,7 +231,7 @@ static void what_cannot_be_read_is_written_over(_unused_ void **state)
     assert_int_equal(n1.n_failed, 0);
 }
 
-/* "n1" is no part of "n10". */
+/* "n1" is not a part of "n10". */
 static void a_cordon_of_a_longer_name_is_not_ours(_unused_ void **state)
 {
     char key[KEY_MAX];

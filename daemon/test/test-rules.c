@@ -283,7 +283,7 @@ static void test_watchdog_same_step_is_no_progress(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
 }
 
-/* Words may be missed; and what the node itself stood still is no rank's. */
+/* Words may be missed; and what the node itself stood still is not a rank's. */
 static void test_watchdog_counts_a_step_as_one(_unused_ void **state)
 {
     Watchdog w;

@@ -411,7 +411,7 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     assert_int_equal(status_of(&request), 5);
     const int folder = open("/tmp", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     assert_int_equal(folder, 0);
-    Child c = begin(0, &inside); /* which is no cgroup */
+    Child c = begin(0, &inside); /* which is not a cgroup */
     assert_false(inside);
     end(&c);
     assert_int_equal(dup2(input, 0), 0);
@@ -550,7 +550,7 @@ static bool has(char *const *environment, const char *variable)
     return false;
 }
 
-/* A trainer is no service of systemd, and has no fault points but its own. */
+/* A trainer is not a service of systemd, and has no fault points but its own. */
 static void a_trainers_environment_is_the_daemons_but_for_what_is_its_own(_unused_ void **state)
 {
     static char *const ours[] = {(char *)"PATH=/bin",

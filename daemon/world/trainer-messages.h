@@ -3,7 +3,7 @@
  *
  * Ownership: borrows the Rank.
  * Units:     none.
- * Errors:    a packet that is no message is logged and skipped.
+ * Errors:    a packet that is not a message is logged and skipped.
  * Threads:   loop thread only.
  */
 #pragma once

@@ -130,7 +130,7 @@ static int map_file(Index *index, Error *err)
     if (fstat(index->fd, &st) < 0)
         return error_errno(err, -errno, "cannot stat %s", index->path);
     if (st.st_size < (off_t)sizeof(IndexHeader))
-        return error_set(err, -EBADMSG, "%s: %lld bytes are no compact index", index->path,
+        return error_set(err, -EBADMSG, "%s: %lld bytes are not a compact index", index->path,
                          (long long)st.st_size);
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, index->fd, 0);
     if (map == MAP_FAILED)

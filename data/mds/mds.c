@@ -121,8 +121,8 @@ int mds_column_init(const char *name, const char *encoding, MdsColumn *ret, Erro
     if (strncmp(encoding, "ndarray", 7) == 0 && (encoding[7] == '\0' || encoding[7] == ':')) {
         if (init_ndarray(encoding + 7 + (encoding[7] == ':'), &column) < 0)
             return error_set(err, -EINVAL,
-                             "column %s: \"%s\" is no ndarray encoding that can be handled", name,
-                             encoding);
+                             "column %s: \"%s\" is not an ndarray encoding that can be handled",
+                             name, encoding);
     } else if (one_of(encoding, texts, ELEMENTSOF(texts))) {
         column.kind = MDS_TEXT;
     } else if (one_of(encoding, raws, ELEMENTSOF(raws))) {

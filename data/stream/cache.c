@@ -106,7 +106,7 @@ static int look_at_folder(const char *folder, Error *err)
     if (find_stranger(dirfd(dir), dir, name) == 0)
         return 0;
     return error_set(err, -EINVAL,
-                     "data.cache_dir: %s holds %.80s and is no cache (it has no " MARKER
+                     "data.cache_dir: %s holds %.80s and is not a cache (it has no " MARKER
                      "): give it a folder of its own",
                      folder, name);
 }

@@ -319,7 +319,7 @@ int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, E
 
 /* ---- running ---- */
 
-/* Rounds once; -EDOM where the result is no finite half. */
+/* Rounds once; -EDOM where the result is not a finite half. */
 static int to_half(int sample, const char *what, float value, uint16_t *ret, Error *err)
 {
     *ret = half_from_float(value);

@@ -13,7 +13,7 @@
 
 enum { SIGNATURE_BYTES = 8, CHUNK_HEAD_BYTES = 8, CHUNK_TAIL_BYTES = 4 };
 /* libpng keeps two rows of up to 8 bytes a pixel: very long ones would take more than a decoder process may have,
- * and want of memory is no verdict. */
+ * and want of memory is not a verdict. */
 enum { ROW_PIXELS_MAX = 1 << 23 };
 
 typedef struct PngHead {

@@ -203,8 +203,8 @@ static int link_pairs(const char *source, Bpe *bpe, Error *err)
         int own = BPE_MERGES_FIRST + rank;
         if (left < 0 || right < 0 || left >= own || right >= own)
             return error_set(err, -EINVAL,
-                             "%s:%d: its %s token is no byte, and no line above makes it", source,
-                             rank + 2, left < 0 || left >= own ? "first" : "second");
+                             "%s:%d: its %s token is not a byte, and no line above makes it",
+                             source, rank + 2, left < 0 || left >= own ? "first" : "second");
         keys[rank] = (uint64_t)left << 40 | (uint64_t)right << 20 | (uint64_t)own;
         bpe->begin[left + 1]++;
     }

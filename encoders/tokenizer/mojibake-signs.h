@@ -35,7 +35,7 @@ enum {
     MOJIBAKE_FIRST_OF_3 = 1 << 15,
     MOJIBAKE_FIRST_OF_4 = 1 << 16,
     MOJIBAKE_NEXT = 1 << 17,      /* may be one of the others */
-    MOJIBAKE_NEXT_ONLY = 1 << 18, /* and is no quote, dash or dots */
+    MOJIBAKE_NEXT_ONLY = 1 << 18, /* and is not a quote, dash or dots */
     MOJIBAKE_ENCODINGS = 10,
 };
 

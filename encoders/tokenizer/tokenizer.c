@@ -10,8 +10,8 @@
 
 enum {
     LONG_S = 0x17F,
-    /* The one character that open_clip's pattern never matches: it is no letter, but as the pattern ignores case, it is
-     * not outside of the letters either, being a lower case of iota. So it is left out and parts words. */
+    /* The one character that open_clip's pattern never matches: it is not a letter, but as the pattern ignores
+     * case, it is not outside of the letters either, being a lower case of iota. So it is left out and parts words. */
     YPOGEGRAMMENI = 0x345,
 };
 

@@ -57,8 +57,8 @@ int vocabulary_check(const char *source, const char *text, size_t n_bytes, const
     json_object_foreach (object, token, value) {
         int id = bpe_find(bpe, token, strlen(token));
         if (id < 0)
-            return error_set(err, -EINVAL, "%s: \"%.64s\" is no token that the merges make", source,
-                             token);
+            return error_set(err, -EINVAL, "%s: \"%.64s\" is not a token that the merges make",
+                             source, token);
         if (!json_is_integer(value) || json_integer_value(value) != id)
             return error_set(err, -EINVAL, "%s: \"%.64s\" is not %d, which %s%d of the merges says",
                              source, token, id, id < BPE_MERGES_FIRST ? "the byte " : "line ",

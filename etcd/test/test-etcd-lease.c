@@ -207,7 +207,7 @@ static void test_freed_by_its_handler(void **state _unused_)
     assert_int_equal(client->n_granted, 2);
 }
 
-/* Silence is no loss: the member is away for longer than the TTL, and says then what is so. */
+/* Silence is not a loss: the member is away for longer than the TTL, and says then what is so. */
 static void test_member_restarts(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);

@@ -351,7 +351,8 @@ static void test_programs_that_fail_again_and_again(_unused_ void **state)
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 }
 
-/* One submission's bug is no fault of a GPU, however often. One crash has many lines, and 45 is only what is left. */
+/* One submission's bug is not a fault of a GPU, however often. One crash has many lines, and 45 is only what is
+ * left. */
 static void test_one_program_is_no_proof(_unused_ void **state)
 {
     KernelScene scene = new_scene();
@@ -372,7 +373,7 @@ static void test_one_program_is_no_proof(_unused_ void **state)
     assert_false(fail_program(&log, &scene, "c", 94));
     assert_int_equal(judge(&log, &scene).n_findings, 0);
 
-    /* whose program it was is not known: of a slot without a rank, of a GPU that is no slot's */
+    /* whose program it was is not known: of a slot without a rank, of a GPU that is not a slot's */
     assert_false(fail_program(&log, &scene, "", 31));
     assert_false(say(&log, &scene, "NVRM: Xid (PCI:0000:aa:00): 31, pid=7, name=x"));
     assert_int_equal(log.n_programs, 2);
@@ -446,18 +447,18 @@ static void test_wrong_rows_are_refused(_unused_ void **state)
     static const struct {
         const char *text, *part;
     } all[] = {
-        {"{\"fatal\": \"note\"}", "\"fatal\" is no row"},
-        {"{\"\": \"note\"}", "\"\" is no row"},
-        {"{\"79x\": \"note\"}", "\"79x\" is no row"},
-        {"{\"079\": \"note\"}", "\"079\" is no row"},
-        {"{\"100000\": \"note\"}", "\"100000\" is no row"},
-        {"{\"149 Fatal\": \"note\"}", "\"149 Fatal\" is no row"},
-        {"{\"149  fatal\": \"note\"}", "\"149  fatal\" is no row"},
-        {"{\"149 \": \"note\"}", "\"149 \" is no row"},
-        {"{\"149 fatal x\": \"note\"}", "\"149 fatal x\" is no row"},
-        {"{\"149 reset\": \"note\"}", "\"149 reset\" is no row"},
-        {"{\"154 none\": \"note\"}", "\"154 none\" is no row"},
-        {"{\"pcie 3\": \"note\"}", "\"pcie 3\" is no row"},
+        {"{\"fatal\": \"note\"}", "\"fatal\" is not a row"},
+        {"{\"\": \"note\"}", "\"\" is not a row"},
+        {"{\"79x\": \"note\"}", "\"79x\" is not a row"},
+        {"{\"079\": \"note\"}", "\"079\" is not a row"},
+        {"{\"100000\": \"note\"}", "\"100000\" is not a row"},
+        {"{\"149 Fatal\": \"note\"}", "\"149 Fatal\" is not a row"},
+        {"{\"149  fatal\": \"note\"}", "\"149  fatal\" is not a row"},
+        {"{\"149 \": \"note\"}", "\"149 \" is not a row"},
+        {"{\"149 fatal x\": \"note\"}", "\"149 fatal x\" is not a row"},
+        {"{\"149 reset\": \"note\"}", "\"149 reset\" is not a row"},
+        {"{\"154 none\": \"note\"}", "\"154 none\" is not a row"},
+        {"{\"pcie 3\": \"note\"}", "\"pcie 3\" is not a row"},
         {"{\"149 fatal\": \"resett\"}",
          "\"149 fatal\": \"resett\" is none of note, suspect, reset, reboot, "},
         {"{\"149\": \"cured\"}", "\"149\": \"cured\" is none of"},

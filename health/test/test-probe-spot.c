@@ -149,7 +149,7 @@ static void test_notice_drains_until_a_reboot(_unused_ void **state)
     stop(&c);
 }
 
-/* An instance that was spared, or woken from hibernation, is of use again. Silence is no denial. */
+/* An instance that was spared, or woken from hibernation, is of use again. Silence is not a denial. */
 static void test_notice_ends_when_it_was_denied_for_long(_unused_ void **state)
 {
     Cloud c;
@@ -186,7 +186,7 @@ static void test_recommendation_is_told(_unused_ void **state)
     stop(&c);
 }
 
-/* Words that are no notice never drain; only when they go on is somebody told. */
+/* Words that are not a notice never drain; only when they go on is somebody told. */
 static void test_what_is_no_answer(_unused_ void **state)
 {
     char long_reply[6000];
@@ -212,8 +212,8 @@ static void test_what_is_no_answer(_unused_ void **state)
         {"", NULL, "api/token: "},
         {NULL, NULL, "asked for a token, it answers status 404"},
         {"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n", NULL, "it answers status 403"},
-        {"<html>", NULL, "what it gives is no token"},
-        {"HTTP/1.1 200 Ok\r\nContent-Length: 0\r\n\r\n", NULL, "what it gives is no token"},
+        {"<html>", NULL, "what it gives is not a token"},
+        {"HTTP/1.1 200 Ok\r\nContent-Length: 0\r\n\r\n", NULL, "what it gives is not a token"},
     };
     for (size_t i = 0; i < ELEMENTSOF(all); i++) {
         Cloud c;

@@ -251,7 +251,7 @@ static char *plans_of(const double usec[2][2])
     return plans;
 }
 
-/* What a device makes, another one replays: 4 images, 2 at once backward, since 3 is no divisor. */
+/* What a device makes, another one replays: 4 images, 2 at once backward, since 3 is not a divisor. */
 static char *plans_made(void)
 {
     static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
@@ -626,7 +626,7 @@ static void a_pass_without_an_entry_is_an_error(void **state)
     device = device_free(device);
 }
 
-/* It does without backward's entry, and is no share of what trains, nor that of it. */
+/* It does without backward's entry, and is not a share of what trains, nor that of it. */
 static void a_forward_alone_has_one_graph(void **state)
 {
     (void)state;

@@ -166,7 +166,7 @@ static void the_committed_plans_are_replayed(void **state)
         visit(&plan_gpus[i], operations, seen, replay);
         json_object_foreach (operations, name, entry)
             if (strncmp(name, "attention ", 10) == 0 && !json_object_get(seen, name))
-                fail_msg("%s: %s is no operation of sd2-base or its text encoder",
+                fail_msg("%s: %s is not an operation of sd2-base or its text encoder",
                          plan_gpus[i].plans, name);
     }
 }

@@ -173,8 +173,8 @@ static void the_committed_plans_are_replayed(void **state)
         json_t *entry;
         json_object_foreach (v.operations, name, entry)
             if (strncmp(name, "conv ", 5) == 0 && !json_object_get(made, name))
-                fail_msg("%s: %s is no operation of sd2-base or its encoder", plan_gpus[i].plans,
-                         name);
+                fail_msg("%s: %s is not an operation of sd2-base or its encoder",
+                         plan_gpus[i].plans, name);
     }
 }
 

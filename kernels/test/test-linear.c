@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Every layer of sd2-base with its rows cut, and what is no multiple of anything. */
+/* Every layer of sd2-base with its rows cut, and what is not a multiple of anything. */
 static const LinearShape shapes[] = {{1, 320, 320},
                                      {130, 77, 320},
                                      {77, 320, 130},

@@ -203,9 +203,9 @@ static void test_leaves(void **state)
         {{.online = "0-1\n", .numa_node = "0\n", .cpulist = "0-99999\n"}, "holds \"0-99999"},
         {{.online = "junk\n", .numa_node = "0\n", .cpulist = "0\n"}, "online holds \"junk"},
         {{.online = "0-1\n", .numa_node = "0\n", .cpulist = "0\n", .address = "../../x"},
-         "\"../../x\" is no PCI address"},
+         "\"../../x\" is not a PCI address"},
         {{.online = "0-1\n", .numa_node = "0\n", .cpulist = "0\n", .address = "0000:3b:00.0x"},
-         "is no PCI address"},
+         "is not a PCI address"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Answer a = bind_on(cases[i].host);

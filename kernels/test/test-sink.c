@@ -11,7 +11,7 @@ static uint32_t bits_of(float x)
     return bits;
 }
 
-/* rint(g * 2^exponent), saturated at what a float or a long can hold, 0 where g is no number. */
+/* rint(g * 2^exponent), saturated at what a float or a long can hold, 0 where g is not a number. */
 static int64_t counted(float g, int exponent, int bits)
 {
     if (!isfinite(g))

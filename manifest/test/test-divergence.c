@@ -200,7 +200,7 @@ static void zeros_are_nothing(_unused_ void **state)
     healthy(&d, 13, 0.1, 201, 400);
     for (int64_t step = 401; step <= 800; step++)
         divergence_add(&d, step, 0, 0);
-    healthy(&d, 13, 0.1, 801, 1000); /* they were no low level */
+    healthy(&d, 13, 0.1, 801, 1000); /* they were not a low level */
 }
 
 /* A job that is killed after every step, and told by its checkpoint, judges as one that never was. */

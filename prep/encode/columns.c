@@ -60,7 +60,7 @@ static int keep_bytes(Kept *kept, const void *data, size_t n_bytes)
     return 0;
 }
 
-/* A text that is no JSON text has the form that JSON gives it. */
+/* A text that is not JSON text has the form that JSON gives it. */
 static int keep_text(Kept *kept, const json_t *value)
 {
     if (!value || json_is_null(value))

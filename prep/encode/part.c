@@ -123,7 +123,7 @@ static int tokenize(PartMaker *m, const RawSample *s, int32_t **ret, PartReport 
                              ids);
     *ret = ids;
     if (r == -EILSEQ)
-        reject(report, s, raw_reason_name(RAW_NOT_UTF8), "the caption is no UTF-8");
+        reject(report, s, raw_reason_name(RAW_NOT_UTF8), "the caption is not UTF-8");
     else if (r == -E2BIG)
         reject(report, s, raw_reason_name(RAW_TOO_LARGE), "the caption is too long");
     else

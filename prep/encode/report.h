@@ -5,7 +5,7 @@
  *
  * Ownership: *_clear() frees what a report points to and leaves zeros. Texts are the caller's.
  * Units:     samples, bytes.
- * Errors:    -EINVAL a text that is no report, with its source and key; -ENOMEM.
+ * Errors:    -EINVAL a text that is not a report, with its source and key; -ENOMEM.
  * Threads:   any.
  */
 #pragma once

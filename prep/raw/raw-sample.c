@@ -161,7 +161,7 @@ int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
         bool code = !root && (json_error_code(&error) == json_error_invalid_utf8 ||
                               strstr(error.text, "nicode"));
         raw_sample_reject(sample, code ? RAW_NOT_UTF8 : RAW_BAD_JSON, ".json: %s",
-                          root ? "is no object" : error.text);
+                          root ? "is not an object" : error.text);
         json_decref(root);
         return 0;
     }
@@ -195,5 +195,5 @@ void raw_sample_check(RawSample *sample, bool keep_missing)
         return;
     size_t n = utf8_prefix(sample->caption, sample->n_caption);
     if (n < sample->n_caption)
-        raw_sample_reject(sample, RAW_NOT_UTF8, "byte %zu of the caption is no UTF-8", n);
+        raw_sample_reject(sample, RAW_NOT_UTF8, "byte %zu of the caption is not UTF-8", n);
 }

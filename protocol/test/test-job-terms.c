@@ -115,7 +115,7 @@ static void each_term_has_a_key_of_the_job_file(void **state)
         if ((strncmp(key, "model.", 6) != 0 && strncmp(key, "data.", 5) != 0 &&
              strncmp(key, "train.", 6) != 0) ||
             strstr(key, ".noise.") || strcmp(key, "model.optimizer") == 0)
-            fail_msg("%s is no key of a job file", key);
+            fail_msg("%s is not a key of a job file", key);
     assert_int_equal(json_object_size(terms), 31);
 }
 

@@ -150,7 +150,7 @@ static void each_key_names_its_bad_value(void **state)
         {"\"model\": \"a\\u0000b\"", "line 1, column 20: \\u0000 is not allowed"},
         {"\"side\": 0", "side: 0 is not in 8..4096"},
         {"\"side\": 4104", "side: 4104 is not in 8..4096"},
-        {"\"side\": 260", "side: 260 is no multiple of 8"},
+        {"\"side\": 260", "side: 260 is not a multiple of 8"},
         {"\"side\": 256.5", "side: expected an integer, got 256.5"},
         {"\"side\": \"256\"", "side: expected an integer, got \"256\""},
         {"\"side\": [256, 512]", "side: expected an integer, got [256,512]"},

@@ -365,7 +365,7 @@ static void a_job_without_anything(_unused_ void **state)
     assert_int_equal(count(page.text, "NAN") + count(page.text, "nan<"), 0);
 }
 
-/* A loss that is no number leaves a gap. */
+/* A loss that is not a number leaves a gap. */
 static void odd_numbers(_unused_ void **state)
 {
     _cleanup_free_ Story *s = story_new();

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* listing.c - what is below a prefix: objects, and uploads that nobody finished.
  *
- * Names that are no keys of a store (folders' markers of consoles, scratch objects) are passed over.
+ * Names that are not keys of a store (folders' markers of consoles, scratch objects) are passed over.
  */
 #include "base/clock.h"
 #include "base/memory.h"

@@ -58,7 +58,7 @@ int s3_refuse(const S3Store *s3, const char *key, const S3Request *request, cons
               Error *err);
 
 /* Returns the deadline of a request that moves n_bytes and begins now: the options' deadline, and a second more for
- * each megabyte, since a slow network is no failure. */
+ * each megabyte, since a slow network is not a failure. */
 uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes);
 
 /* ---- put.c ---- */

@@ -92,7 +92,7 @@ static void put_filled(Store *store, const char *key, const char *bytes)
     const uint64_t n_bytes = strtoull(bytes, &end, 10);
     const size_t n = DIV_ROUND_UP(n_bytes, (uint64_t)BUFFER_BYTES);
     if (*end || n == 0 || n > 1 << 20)
-        refuse(bytes, "is no size of an object");
+        refuse(bytes, "is not a size of an object");
     _cleanup_free_ char *buffer = malloc(BUFFER_BYTES);
     _cleanup_free_ struct iovec *parts = calloc(n, sizeof(*parts));
     if (!buffer || !parts)

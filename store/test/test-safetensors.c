@@ -209,7 +209,7 @@ static void test_kinds(void **state)
         {"PK\x03\x04\0\0\x08\x08\0\0\0\0", 12, 1 << 30, -EINVAL, "torch.save() writes; convert"},
         {"\x80\x02}q\0X\x0e\0\0\0", 10, 1 << 20, -EINVAL, "a pickle, as torch.save()"},
         {"{\"a\": 1, \"b\": 2}", 16, 16, -EINVAL, "a JSON text"},
-        {"Dear reader, these are no weights", 33, 33, -EINVAL, "is not a safetensors file"},
+        {"Dear reader, these are not weights", 33, 33, -EINVAL, "is not a safetensors file"},
         {"\xff\xff\xff\x7f\0\0\0\0{\"a\"", 12, UINT64_MAX, -EINVAL, "at most 4194304 are read"},
         {"\xff\xff\0\0\0\0\0\0{\"a\"", 12, 5000, -EBADMSG, "of 65535 bytes in a file of 5000"},
         {"\xff\xff\xff\x7f\0\0\0\0{\"a\"", 12, 5000, -EBADMSG, "in a file of 5000"},

@@ -156,7 +156,8 @@ static void a_uri_names_one_object(_unused_ void **state)
     assert_int_equal(store_get_uri("r", 10, &text, &n, &err), 0);
     assert_int_equal(n, 3);
     free(text);
-    assert_int_equal(store_get_uri("/r", 10, &text, &n, &err), -EINVAL); /* the root is no store */
+    assert_int_equal(store_get_uri("/r", 10, &text, &n, &err),
+                     -EINVAL); /* the root is not a store */
     assert_non_null(strstr(err.text, "the root folder is not a store"));
     assert_int_equal(chdir("/"), 0);
 }

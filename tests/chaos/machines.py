@@ -202,7 +202,7 @@ class Machines(Cluster):
         return done.stdout
 
     def records(self, below=""):
-        """{key behind the cluster's prefix: record}; {} when etcd does not answer. One hiccup is no answer yet."""
+        """{key behind the cluster's prefix: record}; {} when etcd does not answer. One hiccup is not an answer yet."""
         return self._asked(lambda: self.answer(below)) or {}
 
     def _asked(self, ask):
@@ -264,7 +264,7 @@ class Machines(Cluster):
         return None
 
     def restart_member(self, name):
-        """Until it serves: one that is still starting is no second member to a cluster that loses its leader."""
+        """Until it serves: one that is still starting is not a second member to a cluster that loses its leader."""
         self.start(name)
         until(lambda: self.serves(name), "%s to serve" % name, 90)
 

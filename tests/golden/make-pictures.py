@@ -182,7 +182,7 @@ def add_pngs(writer):
     writer.add("orientation-7-late.png", png(rgb, 2, 8, before_end=[(b"eXIf", exif(7, "<"))]))
     # Gamma, a profile and text change no pixel.
     writer.add("gamma.png", png(rgb, 2, 8, (b"gAMA", struct.pack(">I", 100000)), (b"tEXt", b"Comment\0" + b"x" * 99)))
-    # One frame is no animation.
+    # One frame is not an animation.
     writer.add("one-frame.png", png(rgb, 2, 8, (b"acTL", struct.pack(">II", 1, 0))))
 
 

@@ -150,7 +150,7 @@ static int read_answer(Reader *reader, json_t *line, Error *err)
     if (word)
         return read_end(reader, line, word, err);
     if (!json_is_object(header))
-        return error_set(err, -EINVAL, "is no answer of a watch");
+        return error_set(err, -EINVAL, "is not an answer of a watch");
     int64_t compacted = integer_in(line, "CompactRevision");
     if (compacted)
         return error_set(err, -ESTALE, "etcd has dropped what was before revision %lld",
@@ -176,7 +176,7 @@ static int read_line(Reader *reader, const char *text, size_t n, Error *err)
     _cleanup_json_ json_t *line =
         n > HISTORY_LINE_MAX ? NULL : json_loadb(text, n, JSON_DECODE_INT_AS_REAL, &why);
     int r = json_is_object(line) ? read_answer(reader, line, err)
-                                 : error_set(err, -EINVAL, "is no JSON object");
+                                 : error_set(err, -EINVAL, "is not a JSON object");
     return r < 0 ? error_prefix(err, r, "%s:%d", reader->name, reader->line) : 0;
 }
 

@@ -10,7 +10,7 @@
  * Ownership: history_checker_new() gives the caller a HistoryChecker; history_checker_free() accepts NULL. Keys and
  *            values are copied.
  * Units:     revisions.
- * Errors:    what is broken goes to the handler, and the checker goes on. -EINVAL: the changes are no history.
+ * Errors:    what is broken goes to the handler, and the checker goes on. -EINVAL: the changes are not a history.
  * Threads:   one at a time.
  */
 #pragma once

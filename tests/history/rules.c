@@ -212,7 +212,8 @@ bool rule_failure_is_counted(const char *job, const PhaseRecord *old, const Phas
         return breach_say(ret, "I7", "%s had %d failures, and has %d%s", job, was, is,
                           goes_back ? " for a commit that is struck out" : "");
     return is != was || was == 0 || !incident || is_free(incident->cause) || goes_back ||
-           breach_say(ret, "I7", "%s of %s is no failure, and has no bound", incident->cause, job);
+           breach_say(ret, "I7", "%s of %s is not a failure, and has no bound", incident->cause,
+                      job);
 }
 
 /* ---- incidents and cordons ---- */

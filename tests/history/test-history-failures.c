@@ -129,7 +129,7 @@ static const struct {
     {commit_is_struck_out, NULL, NULL},
     {struck_out_is_a_failure, "I7", "for a commit that is struck out"},
     {failures_skip_one, "I7", "had 0 failures, and has 2"},
-    {failure_is_not_counted, "I7", "checkpoint-corrupt of a is no failure"},
+    {failure_is_not_counted, "I7", "checkpoint-corrupt of a is not a failure"},
     {strike_is_of_the_job, NULL, NULL},
     {strike_is_of_another_job, "blame", "costs it no strike"},
     {one_job_quarantines, "blame", "is quarantined for deaths of a alone"},

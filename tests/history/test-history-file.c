@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-history-file.c - files of etcdctl: one that was recorded, and what is no history. */
+/* test-history-file.c - files of etcdctl: one that was recorded, and what is not a history. */
 #include "tests/history/history-file.h"
 #include "tests/history/testing-story.h"
 
@@ -64,8 +64,8 @@ static void test_what_is_no_history(void **state)
          "no quorum"},
         {LINE("7", "3", "1") LINE("7", "2", "2") LINE("7", "4", "3"), -EINVAL,
          "revision 2 comes after revision 3"},
-        {"garbage\n", -EINVAL, "text:1: is no JSON object"},
-        {"{}\n", -EINVAL, "text:1: is no answer of a watch"},
+        {"garbage\n", -EINVAL, "text:1: is not a JSON object"},
+        {"{}\n", -EINVAL, "text:1: is not an answer of a watch"},
         {"{\"Header\":{},\"Events\":[{}]}\n", -EINVAL, "an event is none of etcdctl's"},
         {"{\"Header\":{},\"Events\":[{\"kv\":{\"key\":\"L3Nk!HJh\",\"mod_revision\":1}}]}\n",
          -EINVAL, "an event is none of etcdctl's"},

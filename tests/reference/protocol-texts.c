@@ -99,7 +99,7 @@ const JobKey job_keys[] = {
      "bound of the job's copies there, on each node; what does not fit is not copied"},
     {"recovery.max_failures_at_same_step", "3", NULL, false, "generations in a row without progress that end the job"},
     {"recovery.store_patience_s", "3600", NULL, false,
-     "for this time, generations that end because the store does not answer, or refuses, are no failures; before each "
+     "for this time, generations that end because the store does not answer, or refuses, are not failures; before each "
      "next one there is a pause (1, 2, 4, ... 30 s)"},
     {"recovery.grow_interval_s", "600", NULL, false, "between two growths after nodes came back"},
 };

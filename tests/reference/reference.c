@@ -282,6 +282,6 @@ int main(int argc, char *argv[])
             is_known = true;
         }
     if (!is_known)
-        fprintf(stderr, "reference: \"%s\" is no part of the reference\n", name);
+        fprintf(stderr, "reference: \"%s\" is not a part of the reference\n", name);
     return is_known && is_complete ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -3,7 +3,7 @@
 
 Behaviours, one for each request of a path, then "accept" for ever: a number is that status and nothing is taken;
 (status, headers) likewise; "stall" answers when the server is closed; "close" hangs up at once; "lost" takes the
-message and hangs up without an answer; "garbage" answers what is no HTTP.
+message and hangs up without an answer; "garbage" answers what is not HTTP.
 """
 import collections
 import datetime

@@ -37,7 +37,7 @@ def points_in_source():
                     with open(os.path.join(where, name)) as file:
                         found |= set(re.findall(r'\bfault\("([^"]+)"\)', file.read()))
     with open(os.path.join(SOURCE, "docs/reference/job-file.md")) as file:
-        return found - set(re.findall("`([a-z_.]+)`", file.read()))  # keys of the job file are no points
+        return found - set(re.findall("`([a-z_.]+)`", file.read()))  # keys of the job file are not points
 
 
 class Alone(LabCase):

@@ -100,7 +100,7 @@ class Weights(BeginCase):
         self.refused_file(b"PK\3\4" + b"\0" * 200, "a zip archive, as torch.save() writes", "convert it to safetensors")
         self.refused_file(b"\x80\x02\x8a\nl\xfc\x9cF\xf9 j\xa8P\x19." + b"\0" * 50, "a pickle, as torch.save() writes")
         self.refused_file(b"<html><title>404</title></html>" * 3, "an HTML page")
-        self.refused_file(b"some notes of somebody, which are no weights", "is not a safetensors file")
+        self.refused_file(b"some notes of somebody, which are not weights", "is not a safetensors file")
 
     def test_types(self):
         wide = {name: ("F64", shape, data + data) for name, (_, shape, data) in self.tensors.items()}

@@ -208,7 +208,7 @@ class Input(EncodeCase):
         self.exchange(source, pictures=self.flipped(19))
         self.refused(out, source, "it is made again", "u00002-p0001.json was made of members with other bytes")
         self.assertNotIn("u00002-p0001.mds", sorted(tree(out)))
-        # One of another size is no shard of its report.
+        # One of another size is not a shard of its report.
         self.restore(source)
         with open(os.path.join(out, "u00002-p0000.mds"), "ab") as file:
             file.write(b"x")

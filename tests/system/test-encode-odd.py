@@ -123,7 +123,7 @@ class Odd(EncodeCase):
         self.assertEqual(len(samples(source + "/out")), 1)
 
     def test_no_right_to_write(self):
-        """A folder that refuses is no store that is away: nobody waits for it."""
+        """A folder that refuses is not a store that is away: nobody waits for it."""
         out = self.lab.path("readonly")
         os.makedirs(out + "/encoding")
         for folder in (out, out + "/encoding"):

@@ -267,7 +267,7 @@ class Encode(EncodeCase):
         self.assertEqual(code, 0, text)
         self.assertIn("u00000-p0001.mds is not there any more: it is made again", text)
         self.check(gone, "a part's shard that had gone")
-        # A dataset that is no encoding.
+        # A dataset that is not an encoding.
         code, text = self.encode(self.recipe, self.lab.path("data"))
         self.assertEqual(code, 1, text)
         self.assertIn("already holds a dataset", text)
@@ -484,7 +484,7 @@ class Encode(EncodeCase):
 
     @unittest.skipUnless(os.path.exists("/dev/full"), "this system has no /dev/full")
     def test_check_without_room(self):
-        """A list of rejects that is not whole is no success."""
+        """A list of rejects that is not whole is not a success."""
         with open("/dev/full", "w") as full:
             done = subprocess.run([SDPREP, "check", "--recipe", self.recipe, "--in", self.lab.path("raw")], stdout=full,
                                   stderr=subprocess.PIPE, text=True, timeout=300)

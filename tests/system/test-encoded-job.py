@@ -181,7 +181,7 @@ class Encoded(LabCase):
         self.refused(self.job("bad", "no-empty"), "what ", "no-empty/encoder.json names: data.empty_text: ",
                      "no-empty/empty.npy")
         self.refused(self.job("bad", self.copy("outside", empty_text="../encoded/empty.npy")),
-                     'outside/encoder.json: empty_text: "../encoded/empty.npy" is no file of this folder')
+                     'outside/encoder.json: empty_text: "../encoded/empty.npy" is not a file of this folder')
 
     def test_commands_of_the_page(self):
         """What docs/operating/data.md says, word for word but for places, the pictures' side and the job's sizes."""

@@ -55,7 +55,7 @@ cat $kept
         self.assertEqual((code, how), (1, {"ceilings": "skipped", "lanes": "skipped", "bits": "failed"}), self.said)
         self.assertIn("silu forward", results["bits"]["differ"]["f32"][0])
 
-        # What failed is no result to rely on, a skipped stage's is; a program that changed is run, and only its stages.
+        # What failed is not a result to rely on, a skipped stage's is; a program that changed is run, and only its stages.
         os.rename(os.path.join(self.folder, "results"), earlier + "-2")
         with open(self.own("bin/bench-device"), "ab") as file:
             file.write(b"another build")
@@ -199,7 +199,7 @@ exit $code
             os.rename(os.path.join(self.folder, "results/plans"), os.path.join(self.folder, "away"))
             self.assertEqual(self.stages(*again)[1]["plans-256"]["how"], "failed", self.said)
             os.rename(os.path.join(self.folder, "away"), os.path.join(self.folder, "results/plans"))
-            # A network that ends with other weights the second time is no success.
+            # A network that ends with other weights the second time is not a success.
             self.replace("sdtrainer", f'sed "s/digest=./digest=$(test -e {self.folder}/once && echo 1 || echo 0)/" {said}\n'
                                       f"touch {self.folder}/once\n")
             code, how, results = self.emulated("sd2-256")
@@ -486,7 +486,7 @@ done
         code, how, results = self.emulated("float64", "--bound", "5")
         self.assertEqual((code, how), (1, {"float64": "failed"}), self.said)
         self.assertIn("nothing was done in time", results["float64"]["note"])
-        # What is wrong is no part of what is done: the stage begins anew.
+        # What is wrong is not a part of what is done: the stage begins anew.
         self.replace("check-operations", "echo '{\"operation\":\"1\",\"right\":false}'; echo '{\"operation\":\"2\",\"right\":true}'; exec sleep 600\n")
         for _ in range(2):
             code, how, results = self.emulated("float64", "--bound", "5")
@@ -689,7 +689,7 @@ with tempfile.TemporaryDirectory() as folder, unittest.mock.patch("shutil.disk_u
     def test_what_a_bundle_cannot_do_is_said(self):
         done = subprocess.run([os.path.join(SOURCE, "ops/gpu"), "run"], check=False, timeout=60, capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)
-        self.assertIn("is no bundle", done.stderr)
+        self.assertIn("is not a bundle", done.stderr)
         done = subprocess.run([os.path.join(self.folder, "ops/gpu"), "run", "--stages", "lanes,tea"], check=False, timeout=60,
                               capture_output=True, text=True)
         self.assertEqual(done.returncode, 2)

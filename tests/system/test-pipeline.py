@@ -74,7 +74,7 @@ class Pipeline(LabCase):
 
     def test_a_whole_pipeline(self):
         out = self.lab.path("pipeline")
-        code, text = self.export("pipeline/")  # a slash at its end is no part of the name
+        code, text = self.export("pipeline/")  # a slash at its end is not a part of the name
         self.assertEqual(code, 0, text)
         self.assertIn("averaged weights of step 4", text)
         self.assertEqual(tree(out), FILES)

@@ -13,6 +13,8 @@ import re
 import subprocess
 import sys
 
+import english
+
 EDITORCONFIG = (pathlib.Path(__file__).resolve().parents[2] / ".editorconfig").read_text(encoding="utf-8")
 WIDTH = int(re.search(r"^\[\*\.md\]\n(?:[^\[]*\n)?max_line_length = (\d+)$", EDITORCONFIG, re.MULTILINE).group(1))
 FENCE = re.compile(r"^ *(```+|~~~+) *(\S*)$")
@@ -80,6 +82,8 @@ def check(lines):
         if len(line) > WIDTH and not line.startswith("|") and " " in line[:WIDTH].strip() and not generated \
                 and not re.fullmatch(r"(- |\d+\. )?!?\[[^\]]*\]\(\S*\)\S*", line.strip()):
             yield number, f"{len(line)} columns, at most {WIDTH}"
+        if not generated:
+            yield from ((number, text) for text in english.complaints(line))
         before = line
     if fence:
         yield len(lines), "a fence that nobody closes"

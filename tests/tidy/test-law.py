@@ -58,7 +58,7 @@ class Law(unittest.TestCase):
     def test_a_circle(self):
         self.change("base/clock.c", '#include "base/clock.h"\n', '#include "base/clock.h"\n#include "store/store.h"\n')
         self.change("tests/tidy/tidy.py", '    "base": [],\n', '    "base": ["store"],\n')
-        self.assertIn("tests/tidy/tidy.py: LAW: base includes store, which is no row above it", self.problems())
+        self.assertIn("tests/tidy/tidy.py: LAW: base includes store, which is not a row above it", self.problems())
 
     def test_a_right_that_nobody_uses(self):
         self.change("tests/tidy/tidy.py", '    "metrics": ["base"],\n', '    "metrics": ["base", "protocol"],\n')
@@ -79,7 +79,7 @@ class Law(unittest.TestCase):
         self.change(name, " prep        raw < encode < prep\n", " prep        raw, encode < prep, cook\n")
         problems = self.problems()
         self.assertIn(f"{name}: prep/encode includes prep/raw, which does not stand before it", problems)
-        self.assertIn(f"{name}: the picture of rooms has prep/cook, which is no folder", problems)
+        self.assertIn(f"{name}: the picture of rooms has prep/cook, which is not a folder", problems)
 
     def test_modules_of_a_folder(self):
         for i in range(6):
@@ -88,6 +88,13 @@ class Law(unittest.TestCase):
             self.addCleanup(path.unlink)
         subprocess.run(["git", "add", "-A"], cwd=self.tree, env=self.environment, check=True)
         self.assertIn("nn: 17 modules in a folder", self.problems())
+
+    def test_the_english(self):
+        path = self.tree / "nn/extra.c"
+        path.write_text("/* SPDX-License-Identifier: Apache-2.0 */\n/* A network that is no network. There is no other, and it is no longer. */\n")
+        self.addCleanup(path.unlink)
+        subprocess.run(["git", "add", "-A"], cwd=self.tree, env=self.environment, check=True)
+        self.assertEqual([line for line in self.problems() if "extra.c" in line], ['nn/extra.c:2: "is no network": say "is not"'])
 
 
 if __name__ == "__main__":

@@ -15,6 +15,8 @@ import shutil
 import subprocess
 import sys
 
+import english
+
 WORDS, FILES = sys.argv[1:], []
 if "--" in WORDS:
     WORDS, FILES = WORDS[: WORDS.index("--")], WORDS[WORDS.index("--") + 1 :]
@@ -163,7 +165,7 @@ def check_law():
     for folder, allowed in LAW.items():
         for other in allowed:
             if other != "*" and (other not in LAW or rows.index(other) >= rows.index(folder)):
-                problems.append(f"tests/tidy/tidy.py: LAW: {folder} includes {other}, which is no row above it")
+                problems.append(f"tests/tidy/tidy.py: LAW: {folder} includes {other}, which is not a row above it")
             elif other != "*" and (folder, other) not in included:
                 problems.append(f"tests/tidy/tidy.py: LAW: {folder} does not include {other}")
     order = re.search(r"^foreach\(folder ([^)]*)\)", (ROOT / "CMakeLists.txt").read_text(), re.M)[1].split()
@@ -194,7 +196,7 @@ def check_pictures():
     alone = {room for room in rooms if not any(folder.startswith(f"{room}/") for folder in folders)}
     for found, wanted, what in ((set(height), rooms, "floors"), (set(place), folders - alone, "rooms")):
         problems.extend(f"{name}: the picture of {what} lacks {folder}" for folder in sorted(wanted - found))
-        problems.extend(f"{name}: the picture of {what} has {folder}, which is no folder" for folder in sorted(found - wanted))
+        problems.extend(f"{name}: the picture of {what} has {folder}, which is not a folder" for folder in sorted(found - wanted))
     for folder, other in sorted(included):
         room, there = folder.split("/")[0], other.split("/")[0]
         if room != there and height.get(room, 0) <= height.get(there, 0):
@@ -246,6 +248,8 @@ def check_form(path, lines):
             complain(path, number, "an unsafe call")
         if "\t" in line:
             complain(path, number, "a tab")
+        for text in english.complaints(line):
+            complain(path, number, text)
 
 
 def check_functions(path, lines):

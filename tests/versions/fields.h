@@ -2,7 +2,7 @@
 /* fields.h - what fields-records.c and fields-channel.c share: every field of every kind, written and read.
  *
  * A *line* is "<kind>\t<JSON object>". Whoever reads one of another version must hold what it says: each
- * member comes out again as it went in, and what the reader does not know is no error and, in a record, kept.
+ * member comes out again as it went in, and what the reader does not know is not an error and, in a record, kept.
  *
  * Ownership: fields_line() borrows; the objects given to fields_holds() stay the caller's.
  * Units:     none.

@@ -84,7 +84,7 @@ typedef struct Lines {
     int64_t step;
 } Lines;
 
-/* False: it is no text of ours. The step is the first number of a line. */
+/* False: it is not text of ours. The step is the first number of a line. */
 static bool next_line(Lines *l)
 {
     const int64_t before = l->n > 0 ? l->step : -1;

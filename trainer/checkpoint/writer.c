@@ -74,7 +74,7 @@ static void run_save(CheckpointWriter *w)
     writer_unlock(w);
 }
 
-/* A lost segment is no reason to stop: it is told while somebody may still have it. */
+/* A lost segment is not a reason to stop: it is told while somebody may still have it. */
 static void look_at_metrics(CheckpointWriter *w)
 {
     Error err = ERROR_INIT;

@@ -3,7 +3,7 @@
  *
  * Ownership: *ret_fd is the caller's; a list goes with freeaddrinfo().
  * Units:     none.
- * Errors:    -EINVAL: the text is no address; -errno of the system. The error's text names the address.
+ * Errors:    -EINVAL: the text is not an address; -errno of the system. The error's text names the address.
  * Threads:   any.
  */
 #pragma once

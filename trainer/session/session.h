@@ -45,7 +45,7 @@ typedef struct Session {
     CheckpointLocal *local; /* this node's copies of the store's checkpoints; NULL: none are kept */
     Manifest *resume;       /* NULL: step 0 of a fresh job */
     bool resumes_own;       /* `resume` lies where this job saves, by whatever path */
-    bool adopts; /* `resume` was named by an operator (job start --resume), and is no commit */
+    bool adopts; /* `resume` was named by an operator (job start --resume), and is not a commit */
     bool changes_plans; /* the job's plans are others than those of the adopted `resume` */
     char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* of the history, for the manifests */
     Store *resume_store;      /* holds `resume`; not `store` when a moved history is adopted */

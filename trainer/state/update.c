@@ -30,7 +30,7 @@ struct Update {
     int64_t n_tensors;
     int64_t first, n_own, share; /* grains */
     SumWidth width;
-    uint32_t infinite; /* a maximum from here on is no number */
+    uint32_t infinite; /* a maximum from here on is not a number */
 
     /* Device memory. */
     int32_t *sum_exponents; /* [tensors], in this pass */
@@ -275,7 +275,7 @@ void update_begin(Update *update)
     pass_begin(update);
 }
 
-/* This rank's maxima over its grains, and which of them are no numbers. */
+/* This rank's maxima over its grains, and which of them are not numbers. */
 static void report_grains(Update *update)
 {
     memset(update->global_maxima, 0, (size_t)update->n_tensors * sizeof(*update->global_maxima));
@@ -317,7 +317,8 @@ static int check_reports(const Update *update, Error *err)
             const int64_t bad = update->reports[rank * share + i].bad;
             if (bad != BAD_NONE && bad != BAD_LOSS && (bad < 0 || bad >= update->n_tensors))
                 return error_set(err, -EPROTO,
-                                 "rank %d says that tensor %" PRId64 " of %" PRId64 " is no number",
+                                 "rank %d says that tensor %" PRId64 " of %" PRId64
+                                 " is not a number",
                                  rank, bad, update->n_tensors);
             any_bad = any_bad || bad != BAD_NONE;
         }
@@ -330,7 +331,7 @@ static int check_reports(const Update *update, Error *err)
     return 0;
 }
 
-/* The mean loss in grain order, and the first grain that is no number. */
+/* The mean loss in grain order, and the first grain that is not a number. */
 static void read_reports(Update *update, UpdateResult *result)
 {
     const ParameterList *list = update->state->parameters;
@@ -446,7 +447,7 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
     return 0;
 }
 
-/* By squaring: multiplications alone, so the bits are no libm's. */
+/* By squaring: multiplications alone, so the bits are not libm's. */
 static double power(double base, int64_t n)
 {
     double result = 1;

@@ -384,8 +384,8 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
     }
 }
 
-/* Cut anywhere, a set is no set: as train.plans, and as the file of the GPU's own name. That of another GPU is passed
- * over, as a folder of sets may hold anything. */
+/* Cut anywhere, a set is not a set: as train.plans, and as the file of the GPU's own name. That of another GPU is
+ * passed over, as a folder of sets may hold anything. */
 static void a_set_that_was_cut_short_is_refused(void **unused)
 {
     (void)unused;
@@ -461,7 +461,7 @@ static void too_little_memory_is_told(void **unused)
     assert_int_equal(setenv("SDTRAIN_CUDA_HOLD", "1234567", 1), 0);
     expect_run(planned, EXIT_NEVER_RETRY, "has no memory for 1234567 bytes", "");
     assert_int_equal(setenv("SDTRAIN_CUDA_HOLD", "1 MB", 1), 0);
-    expect_run(planned, EXIT_NEVER_RETRY, "SDTRAIN_CUDA_HOLD=1 MB is no number of bytes", "");
+    expect_run(planned, EXIT_NEVER_RETRY, "SDTRAIN_CUDA_HOLD=1 MB is not a number of bytes", "");
     assert_int_equal(unsetenv("SDTRAIN_CUDA_HOLD"), 0);
     assert_int_equal(unsetenv("SDTRAIN_FAULT"), 0);
 }

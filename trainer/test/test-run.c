@@ -160,7 +160,7 @@ static void saves_when_asked(void **unused)
 }
 
 /* Kept saves wait for their commits. Each step tells how long those before it have waited; the save before the first
- * step is no part of it. */
+ * step is not a part of it. */
 static void counts_how_long_training_waits_for_saves(void **unused)
 {
     (void)unused;

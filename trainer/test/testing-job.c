@@ -103,7 +103,7 @@ void testing_job_open(TestingJob *ret)
 
 void testing_job_close(TestingJob *job)
 {
-    (void)folder_remove(job->folder, NULL); /* what is left in /tmp is no failure of the test */
+    (void)folder_remove(job->folder, NULL); /* what is left in /tmp is not a failure of the test */
     free(job->text);
 }
 

@@ -71,7 +71,7 @@ static bool put_back_desired(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
                                      .min = job->facts.min,
                                      .max = job->facts.max,
                                      .priority = job->facts.priority};
-    job->desired = d->desired; /* so that the record, once read, is no new request of a user */
+    job->desired = d->desired; /* so that the record, once read, is not a new request of a user */
     job->desired_lost = job->desired_lost ? job->desired_lost : LOST_GONE;
     say_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
                  known ? "; put back as it was known" : "; made anew from the job file", d);

@@ -61,7 +61,7 @@ static bool outranks(const Failure *a, int a_stage, const Failure *b, int b_stag
 }
 
 /* A daemon that stops first writes that it drains, then ends its ranks, then writes that it has left. Ranks that ended
- * in between are no failure, as the leaving is none. */
+ * in between are not a failure, as the leaving is none. */
 static bool ended_with_its_node(const Cluster *c, const Run *run, const CoreRank *rank)
 {
     const NodeRecord *node = &c->nodes[run->node].record;
@@ -192,8 +192,8 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
         *best = f;
 }
 
-/* A stop or reboot of a node whose ranks have done their part is no failure. Rank 0's node never counts as done, since
- * it reports the end of the world. */
+/* A stop or reboot of a node whose ranks have done their part is not a failure. Rank 0's node never counts as done,
+ * since it reports the end of the world. */
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];

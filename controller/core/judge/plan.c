@@ -86,8 +86,8 @@ static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
     return slots;
 }
 
-/* Beyond the size that it has, a job takes nothing that one which is ahead can use. A failure is no way to grow either.
- * Returns the size; free_slots are then those that it may take. */
+/* Beyond the size that it has, a job takes nothing that one which is ahead can use. A failure is not a way to grow
+ * either. Returns the size; free_slots are then those that it may take. */
 static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
 {
     const int has = phase_is_active(job->phase.phase) ? job->world.size : 0;

@@ -234,7 +234,7 @@ static void lines_have_an_order(_unused_ void **state)
                          0);
 }
 
-/* A text from outside that is no UTF-8 does not take the decision's line with it. */
+/* A text from outside that is not UTF-8 does not take the decision's line with it. */
 static void a_line_that_is_no_text(_unused_ void **state)
 {
     decision.put_phase = decision.remove_job = true;

@@ -114,7 +114,7 @@ void life_put(Life *s, const char *key, const char *value, size_t n_value)
     json_t *line = json_pack("{s:s, s:I}", "key", key, "revision", (json_int_t)s->revision);
     if (value && strnlen(value, n_value) == n_value &&
         json_object_set_new(line, "value", json_stringn(value, n_value)) < 0)
-        json_object_set_new(line, "value", json_string("?")); /* something that is no record */
+        json_object_set_new(line, "value", json_string("?")); /* something that is not a record */
     else if (value && strnlen(value, n_value) < n_value)
         json_object_set_new(line, "value", json_string("?"));
     if (value && event.kind == EVENT_SPEC)

@@ -183,7 +183,7 @@ static void who_stood_still_and_was_deposed_stands_still_anew(_unused_ void **st
     assert_int_equal(deaths_told(), 2);
 }
 
-/* Its end is no death, and the row is over: the next one need not wait. */
+/* Its end is not a death, and the row is over: the next one need not wait. */
 static void who_stands_still_says_that_it_leaves(_unused_ void **state)
 {
     seen.on_lease(ETCD_LEASE_GRANTED, 1, leader);
@@ -604,7 +604,7 @@ static void each_record_is_told_as_read(_unused_ void **state)
     assert_int_equal(told.n_read, n + 4);
     settle();
     n = told.n_read;
-    pass(10 * USEC_PER_SEC); /* time is no record */
+    pass(10 * USEC_PER_SEC); /* time is not a record */
     leader_configure(leader, &settings);
     leader_note_record(leader, "/sdtrain/lab/cordons/n3", NULL, 0, seen.revision);
     seen.on_elected(false, LEADER_KEY, 0, seen.userdata);

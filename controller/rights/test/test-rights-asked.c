@@ -122,7 +122,7 @@ static void a_right_that_goes_is_missed_at_once(void **state)
     assert_true(words_have(rights.lacks, "alerts") && words_have(rights.lacks, "worlds"));
     assert_true(rights_leave_out(&rights, KEY_ALERTS));
     assert_false(
-        rights_leave_out(&rights, KEY_WORLDS)); /* worlds without phases would be no decision */
+        rights_leave_out(&rights, KEY_WORLDS)); /* worlds without phases would be not a decision */
     rights_denied(&rights);
     assert_true(is_answered(&rights)); /* once between two ticks, however much is denied */
     rights_clear(&rights);

@@ -186,7 +186,7 @@ static int start_again(const ModelJob *job, const DesiredWish *wish, DesiredReco
     return 0;
 }
 
-/* The word was no job's name: a file of that name may be meant. */
+/* The word was not a job's name: a file of that name may be meant. */
 static void hint_at_file(const char *word)
 {
     char file[RECORD_TEXT_MAX];

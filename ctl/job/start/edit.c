@@ -113,8 +113,8 @@ static int set_one(json_t *root, const char *set, Error *err)
     for (size_t i = 0; r == 0 && i < n; i++) {
         if (places[i].index < 0 ? !json_is_object(at) : !json_is_array(at))
             return refuse(set,
-                          places[i].index < 0 ? "what stands before the last '.' is no object"
-                                              : "what stands before the '[' is no array",
+                          places[i].index < 0 ? "what stands before the last '.' is not an object"
+                                              : "what stands before the '[' is not an array",
                           err);
         r = i + 1 < n ? go(set, at, &places[i], &at, err) : put(set, at, &places[i], value, err);
     }

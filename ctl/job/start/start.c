@@ -69,7 +69,7 @@ static int check_absolute(const JobDraft *d, const char *key, const char *uri, E
     if (*uri == '/' || strstr(uri, "://"))
         return 0;
     if (strncmp(uri, "s3/", 3) == 0 || strncmp(uri, "s3:", 3) == 0)
-        return error_set(err, -EINVAL, "%s: %s: \"%s\" is no URI (did you mean \"s3://%s\"?)",
+        return error_set(err, -EINVAL, "%s: %s: \"%s\" is not a URI (did you mean \"s3://%s\"?)",
                          d->source, key, uri, uri + 2 + strspn(uri + 2, ":/"));
     return error_set(err, -EINVAL,
                      "%s: %s: \"%s\" is relative; ranks run elsewhere, so give an absolute path or "

@@ -38,7 +38,7 @@ static void say(const View *v, uint64_t at_usec, const char *format, ...)
     vprintf(format, ap);
     va_end(ap);
     printf("\n%s", v->terminal ? v->line : "");
-    (void)fflush(stdout); /* a lost line of progress is no loss */
+    (void)fflush(stdout); /* a lost line of progress is not a loss */
 }
 
 /* Where it goes on. Of a checkpoint that it takes over, or looks for, that is known when ranks have found it.
@@ -166,7 +166,7 @@ static void draw(View *v, const ModelJob *job)
     v->drawn_usec = now;
     memcpy(v->line, line, sizeof(line));
     printf(v->terminal ? "\r\033[K%s" : "%s\n", line);
-    (void)fflush(stdout); /* a lost line of progress is no loss */
+    (void)fflush(stdout); /* a lost line of progress is not a loss */
 }
 
 static int on_job_event(const EtcdEvent *event, void *userdata)

@@ -466,7 +466,7 @@ static void tensors_that_do_not_fit_are_named(void **state)
             t->dims[1] = 32;
             second = "8x32, the config wants 16x16";
             break;
-        case 5: /* a convolution of 3x3 is no matrix */
+        case 5: /* a convolution of 3x3 is not a matrix */
             t->n_dims = 4;
             t->dims[0] = t->dims[1] = 4;
             t->dims[2] = t->dims[3] = 4;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-picture-decode.c - pictures of every kind against what Pillow makes of them; what is no picture, or must not be
- * decoded; files that end anywhere. */
+/* test-picture-decode.c - pictures of every kind against what Pillow makes of them; what is not a picture, or must
+ * not be decoded; files that end anywhere. */
 #include "encoders/pictures/picture-decode.h"
 
 #include "base/cleanup.h"

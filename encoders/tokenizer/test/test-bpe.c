@@ -173,8 +173,9 @@ static void test_bad_merges(void **state)
         {HEAD "a \xC4\n", 515, "m:2: has a character that stands for no byte"},
         {HEAD "a \xC2\xAD\n", 515, "m:2: has a character that stands for no byte"},
         {HEAD "a \xC5\x84\n", 515, "m:2: has a character that stands for no byte"},
-        {HEAD "a bc\nb c\n", 516, "m:2: its second token is no byte, and no line above makes it"},
-        {HEAD "ab c\na b\n", 516, "m:2: its first token is no byte, and no line above makes it"},
+        {HEAD "a bc\nb c\n", 516,
+         "m:2: its second token is not a byte, and no line above makes it"},
+        {HEAD "ab c\na b\n", 516, "m:2: its first token is not a byte, and no line above makes it"},
         {HEAD "a b\na b</w>\nc ab</w>\nab</w> c\n", 518,
          "m:5: begins with a token that ends a word"},
         {HEAD "a b\na b\n", 516, "m:3: makes the token that line 2 makes"},
@@ -347,7 +348,7 @@ static void test_vocabulary_json(void **state)
         static const char *const why[] = {
             "", "v: \"M</w>\" is not 300, which the byte 300 of the merges says",
             "v: \"ab\" is not 512, which line 2 of the merges says",
-            "v: \"b\xC4\xA0</w>\" is no token that the merges make"};
+            "v: \"b\xC4\xA0</w>\" is not a token that the merges make"};
         assert_string_equal(err.text, why[wrong]);
     }
 }

@@ -32,7 +32,7 @@ int conv_entry_read(const char *operation, const json_t *entry, ConvChoice *ret,
     ConvChoice choice = {0};
     int64_t workspace; /* of the library that made the entry; the plan itself says what it takes */
     if (!json_is_object(entry))
-        return error_set(err, -EINVAL, "%s: its plan is no object", operation);
+        return error_set(err, -EINVAL, "%s: its plan is not an object", operation);
     JsonReader r = json_open(operation, (json_t *)(uintptr_t)entry, JSON_KNOWN_KEYS, err);
     char told[16]; /* what the set's reader has seen: that there is no choice yet */
     (void)json_get_text(&r, "dw", JSON_OPTIONAL, told, sizeof(told));

@@ -94,7 +94,7 @@ static bool repeats(const cublasLtMatmulAlgo_t *algorithm)
            (reduction & ~(uint32_t)reductions) == 0;
 }
 
-/* What was offered, and why so many of it are no candidates. */
+/* What was offered, and why so many of it are not candidates. */
 typedef struct Offers {
     int offered, varying, untold, refused, large;
     cublasStatus_t status; /* of the last that was refused, or of an offer of nothing */

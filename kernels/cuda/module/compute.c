@@ -105,7 +105,7 @@ static int hold(CudaCompute *c, Error *err)
         return 0;
     const unsigned long long n_bytes = strtoull(value, &end, 10);
     if (*value < '0' || *value > '9' || *end || n_bytes > SIZE_MAX / 2)
-        return error_set(err, -EINVAL, "SDTRAIN_CUDA_HOLD=%.40s is no number of bytes", value);
+        return error_set(err, -EINVAL, "SDTRAIN_CUDA_HOLD=%.40s is not a number of bytes", value);
     log_warning("GPU %s: %llu bytes of its memory are held (SDTRAIN_CUDA_HOLD)", c->machine->device,
                 n_bytes);
     return device_allocate(c->device, (size_t)n_bytes, &c->held, err);

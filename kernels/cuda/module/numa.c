@@ -74,7 +74,7 @@ static int read_node(const char *sysfs, const char *pci_address, int *ret, Error
     _cleanup_free_ char *text = NULL;
     int n = sscanf(pci_address, "%8x:%2x:%2x.%1x%c", &domain, &bus, &device, &function, &after);
     if (n != 3 && n != 4)
-        return error_set(err, -EINVAL, "\"%.40s\" is no PCI address", pci_address);
+        return error_set(err, -EINVAL, "\"%.40s\" is not a PCI address", pci_address);
     (void)snprintf(name, sizeof(name), "bus/pci/devices/%04x:%02x:%02x.%x/numa_node", domain, bus,
                    device, function);
     int r = read_text(sysfs, name, &text, err);

@@ -193,7 +193,7 @@ static const struct {
              {"conv", read_conv},
              {"attention", read_attention}};
 
-/* One operation's entry; the text that names it in errors is made here, since it is no key of one reader. */
+/* One operation's entry; the text that names it in errors is made here, since it is not a key of one reader. */
 static int read_entry(const char *source, const char *operation, json_t *value, Error *err)
 {
     _cleanup_free_ char *name =

@@ -53,7 +53,7 @@ static uint64_t bound_usec(const CudaCompute *c)
     char *end = NULL;
     const long seconds = value ? strtol(value, &end, 10) : SECONDS;
     if (value && (end == value || *end || seconds < 0 || seconds > SECONDS_MAX)) {
-        log_warning(TIME_VARIABLE "=%.40s is no number of seconds up to %d: %d it is", value,
+        log_warning(TIME_VARIABLE "=%.40s is not a number of seconds up to %d: %d it is", value,
                     SECONDS_MAX, SECONDS);
         return (uint64_t)SECONDS * 1000000;
     }

@@ -269,7 +269,7 @@ Status fake_check(const FakeDescriptor *d)
 static Status become(FakeDescriptor *to, const FakeDescriptor *from)
 {
     if (!to || to->type != from->type || to->is_finalised)
-        return fake_refuse(CUDNN_STATUS_BAD_PARAM, "a result is no empty descriptor of type %d",
+        return fake_refuse(CUDNN_STATUS_BAD_PARAM, "a result is not an empty descriptor of type %d",
                            (int)from->type);
     for (int i = 0; i < from->n_attributes; i++) {
         const FakeAttribute *a = &from->attributes[i];
@@ -310,7 +310,7 @@ static Status propose(const FakeDescriptor *heuristics, int i, FakeDescriptor *t
     const cudnnBackendKnobType_t tile = CUDNN_KNOB_TYPE_TILE_SIZE;
     const int64_t one = 1;
     if (!to || to->type != CUDNN_BACKEND_ENGINECFG_DESCRIPTOR || to->is_finalised)
-        return fake_refuse(CUDNN_STATUS_BAD_PARAM, "a result is no empty configuration");
+        return fake_refuse(CUDNN_STATUS_BAD_PARAM, "a result is not an empty configuration");
     FakeDescriptor *engine = empty(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
     must(fake_set(engine, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, graph->type, 1, graph->values));
     must(fake_set(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &engines[i].index));

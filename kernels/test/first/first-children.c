@@ -49,7 +49,7 @@ static void print(json_t *object)
     json_decref(object);
 }
 
-/* A line that is no object of a case is a library's: it is quoted. */
+/* A line that is not an object of a case is a library's: it is quoted. */
 static void pass_on(Child *c)
 {
     c->line[c->n_line] = '\0';

@@ -160,7 +160,7 @@ void *shadow_call_memory(Device *base, ShadowCall *call, const void *address, si
     if (!m && device->lanes.options.takes_host)
         return (void *)(uintptr_t)address;
     if (!m)
-        shadow_fail("%s was given %p, which is no device memory", call->name, address);
+        shadow_fail("%s was given %p, which is not device memory", call->name, address);
     if (n_bytes > left)
         shadow_fail("%s of %zu bytes at %p, where %zu are left", call->name, n_bytes, address,
                     left);

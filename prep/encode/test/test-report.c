@@ -43,7 +43,7 @@ static void a_part_is_read_as_it_was_written(void **state)
     assert_non_null(strstr(rows, "{\"index\":21,\"key\":\"a\",\"reason\":\"named\","
                                  "\"text\":\"somebody said so\"}\n"));
 
-    /* What is cut, or lacks a key, is no report. */
+    /* What is cut, or lacks a key, is not a report. */
     for (size_t n = 0; n + 2 < strlen(text); n += 7) {
         PartReport none = {0};
         assert_true(part_report_parse("part", text, n, &none, &err) < 0);

@@ -153,7 +153,7 @@ S3Client *s3_client_close(S3Client *client)
     if (last) {
         atomic_store(&client->closing, true);
         loop_wake(client);
-        (void)pthread_join(client->thread, NULL); /* fails only for what is no thread */
+        (void)pthread_join(client->thread, NULL); /* fails only for what is not a thread */
         (void)client_free(client);
     }
     return NULL;

@@ -61,7 +61,7 @@ static int check_url(const char *text, Error *err)
         curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_USER, &user, 0) != CURLUE_NO_USER)
         return error_set(err, -EINVAL,
-                         "AWS_CONTAINER_CREDENTIALS_FULL_URI is no plain http or https URL");
+                         "AWS_CONTAINER_CREDENTIALS_FULL_URI is not plain http or https URL");
     if (strcmp(scheme, "https") == 0 || (strcmp(scheme, "http") == 0 && host_is_near(host)))
         return 0;
     return error_set(err, -EINVAL,
@@ -199,7 +199,7 @@ static int metadata_token(S3Source *source, Error *err)
     if (n == 0 || n > 1024 ||
         n != strspn(reply.body, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "abcdefghijklmnopqrstuvwxyz0123456789+/=-_."))
-        return error_set(err, -EACCES, "%s: what it gave is no token", source->name);
+        return error_set(err, -EACCES, "%s: what it gave is not a token", source->name);
     secret_free(source->token);
     source->token = memory_bytes(reply.body, n);
     return 0;
@@ -221,7 +221,7 @@ static int metadata_role(S3Source *source, char ret[ROLE_MAX], Error *err)
         n != strspn(reply.body, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
                                 "abcdefghijklmnopqrstuvwxyz0123456789"
                                 "+=,.@_-"))
-        return error_set(err, -EACCES, "%s: what it gave is no role's name", source->name);
+        return error_set(err, -EACCES, "%s: what it gave is not a role's name", source->name);
     memcpy(ret, reply.body, n);
     ret[n] = '\0';
     return 0;

@@ -82,7 +82,7 @@ static void XMLCALL on_reply_end(void *context, const char *name)
         return;
     }
     *strrchr(w->path, '/') = '\0';
-    w->n_text = 0; /* what stands between elements is no text of their parent's */
+    w->n_text = 0; /* what stands between elements is not text of their parent's */
 }
 
 static void XMLCALL on_reply_doctype(void *context, const char *name, const char *system,

@@ -60,9 +60,9 @@ int reply_delete(const char *body, size_t n_bytes, S3Error *ret_first, char **re
 
 typedef struct ReplyHeaders {
     char etag[STORE_VERSION_MAX]; /* without its quotes */
-    bool etag_opaque;             /* the ETag is no MD5: the object is encrypted (SSE-KMS, SSE-C) */
-    char mark[64];   /* x-amz-meta-sdtrain-put: names the put that wrote it; see put.c */
-    char region[64]; /* x-amz-bucket-region */
+    bool etag_opaque; /* the ETag is not an MD5: the object is encrypted (SSE-KMS, SSE-C) */
+    char mark[64];    /* x-amz-meta-sdtrain-put: names the put that wrote it; see put.c */
+    char region[64];  /* x-amz-bucket-region */
     char location[1024];
     char request_id[64];
     bool has_length, has_range, has_crc32c, composite;

@@ -321,7 +321,7 @@ int sign_request(const SignRequest *request, const S3Credentials *credentials, c
     assert(request->path[0] == '/');
     SignedRequest out = {.authorization = NULL};
     if (format_date(time, out.date) < 0)
-        return error_set(err, -EINVAL, "%lld is no time that a request can be signed at",
+        return error_set(err, -EINVAL, "%lld is not time that a request can be signed at",
                          (long long)time);
     if (!is_header("authorization", credentials->access_key) || !is_header("authorization", region))
         return error_set(err, -EINVAL,

@@ -4,7 +4,7 @@
  * Ownership: the caller frees returned texts.
  * Units:     time is seconds since 1970.
  * Errors:    -ENOMEM of OpenSSL; -EINVAL a control character in a header, key id, token or region, or a time that
- *            is no date.
+ *            is not a date.
  * Threads:   any; a SignCache belongs to one thread.
  * Source:    AWS General Reference, "Create a signed AWS API request"; S3's exceptions: a path is
  *            encoded once, x-amz-content-sha256 is always there.

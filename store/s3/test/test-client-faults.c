@@ -331,7 +331,7 @@ static void test_error_in_a_success(_unused_ void **state)
     assert_true(post.unknown);
     assert_string_equal(post.refusal.code, "InternalError");
 
-    /* What a user put into an object is no answer. */
+    /* What a user put into an object is not an answer. */
     S3Request get = {.method = S3_GET, .bucket = "bucket", .key = "k", .text_max = 1000};
     assert_int_equal(s3_do(w->client, &get, NULL), 0);
     assert_string_equal(get.text, error);

@@ -344,7 +344,7 @@ static void test_instance(void **state)
     f->phase = 2;
     REFUSE(f, -EACCES, "asked for a token, it answered status 403");
     f->phase = 3;
-    REFUSE(f, -EACCES, "what it gave is no token");
+    REFUSE(f, -EACCES, "what it gave is not a token");
     f->phase = 4;
     REFUSE(f, -EACCES, "the instance has no role");
     f->phase = 5;

@@ -149,7 +149,7 @@ static void test_list(void **state)
     assert_null(list.next);
     reply_page_clear(&list);
 
-    /* A token is no key: encoding-type says nothing of it. */
+    /* A token is not a key: encoding-type says nothing of it. */
     list = list_of("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true"
                    "</IsTruncated><NextContinuationToken>a+b%2Fc</NextContinuationToken>"
                    "</ListBucketResult>");
@@ -469,7 +469,7 @@ static void test_headers(void **state)
     assert_int_equal(h.retry_after_sec, -1);
 }
 
-/* A sum over the parts' sums is no sum of the object. */
+/* A sum over the parts' sums is not a sum of the object. */
 static void test_composite(void **state)
 {
     (void)state;

@@ -248,7 +248,7 @@ static void test_lost_puts(void **state)
     fake_break(FAKE_PUT, 1, FAKE_RIVAL);
     assert_int_equal(put(store, "c", 7, STORE_IF_ABSENT, &err), -EEXIST);
     assert_string_equal(err.text, "s3://bucket/" PREFIX "/c exists already");
-    /* A conflict is no answer. */
+    /* A conflict is not an answer. */
     fake_break(FAKE_PUT, 1, FAKE_CONFLICT);
     fake_break(FAKE_PUT, 2, FAKE_CONFLICT);
     assert_int_equal(put(store, "d", 7, STORE_IF_ABSENT, &err), 0);
@@ -496,7 +496,7 @@ static void test_list(void **state)
     assert_int_equal(list.n_objects, 1);
     store_list_clear(&list);
 
-    /* What is no key of a store is passed over; a page of nothing else is not the end. */
+    /* What is not a key of a store is passed over; a page of nothing else is not the end. */
     fake_put(PREFIX "/", "");
     fake_put(PREFIX "/b/", "");
     fake_put(PREFIX "/b//c", "");

@@ -187,7 +187,7 @@ static void bytes_are_held_against_their_etag(_unused_ void **state)
         {"A", "7FC56270E7A70FA81A5935B72EACBE29", false, 0, 1, 'A'},
         {"BA", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 2, 'A'},
         {"BCDEA", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 5, 'A'},
-        {"BBB", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 3, 'B'}, /* it is no MD5 */
+        {"BBB", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 3, 'B'}, /* it is not an MD5 */
         {"CCBBB", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 5, 'B'},
         {"BCBCB", "7fc56270e7a70fa81a5935b72eacbe29", false, -EIO, 5, 0},
         {"BBCCB", "7fc56270e7a70fa81a5935b72eacbe29", false, -EIO, 5, 0},

@@ -385,7 +385,7 @@ static void a_revocation_tells_what_came_of_it(_unused_ void **state)
         assert_int_equal(etcd_lease_revoke(lease, i == 3 ? NULL : on_txn, &heard, NULL), 0);
         assert_int_equal(((Pb__LeaseRevokeRequest *)await_asked("LeaseRevoke")->request)->id, 77);
         refuse(await_asked("LeaseRevoke"), WIRE_UNAVAILABLE,
-               "Socket closed"); /* twice is no harm */
+               "Socket closed"); /* twice is not a harm */
         assert_int_equal(heard.n, 0);
         done.header = &header;
         if (i == 2)

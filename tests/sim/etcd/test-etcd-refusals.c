@@ -57,7 +57,8 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 
 /* ---- tokens ---- */
 
-/* The words of etcd for a token that is no good any more: it has run out, users have changed, its member is younger. */
+/* The words of etcd for a token that is not good any more: it has run out, users have changed, its member is
+ * younger. */
 static const struct {
     WireCode code;
     const char *text;

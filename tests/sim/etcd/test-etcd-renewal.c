@@ -261,7 +261,7 @@ static void a_right_that_is_missing_is_told_once(_unused_ void **state)
     reply_token("token");
     reply_grant_of(77, 100);
     assert_true(dup2(said, STDERR_FILENO) >= 0);
-    refuse(await_asked("Range"), WIRE_UNAVAILABLE, "Socket closed"); /* that is no right */
+    refuse(await_asked("Range"), WIRE_UNAVAILABLE, "Socket closed"); /* that is not a right */
     refuse(await_asked("Range"), WIRE_PERMISSION_DENIED, "permission denied: node, secret");
     refuse(await_asked("Range"), WIRE_PERMISSION_DENIED, "permission denied: node, secret");
     assert_true(dup2(old, STDERR_FILENO) >= 0);

@@ -58,7 +58,7 @@ void refuse(AskedCall *call, WireCode code, const char *text);
 /* Both, of a call that has one answer: the answer, and an end that takes it back. */
 void reply_and_refuse(AskedCall *call, const ProtobufCMessage *message, WireCode code,
                       const char *text);
-/* Says bytes that are no message. */
+/* Says bytes that are not a message. */
 void babble(AskedCall *call);
 void pass_usec(uint64_t usec);
 

@@ -158,7 +158,7 @@ void trainer_check_address(const Trainer *t)
             strcmp(rank0->submission, t->submission) == 0 &&
             strcmp(rank0->address, t->meets_at) == 0)
             return;
-    books_break("stale", "rank %d of %s-%lld is told to meet at %s, which is no rank 0 of it",
+    books_break("stale", "rank %d of %s-%lld is told to meet at %s, which is not a rank 0 of it",
                 t->rank, t->job, (long long)t->generation, t->meets_at);
 }
 

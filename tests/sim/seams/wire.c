@@ -44,7 +44,7 @@ typedef struct Arrival {
     TAILQ_ENTRY(Arrival) next;
     WireCall *call;
     bool end;
-    ProtobufCMessage *message; /* NULL, when not at the end: bytes that are no message */
+    ProtobufCMessage *message; /* NULL, when not at the end: bytes that are not a message */
     WireStatus status;         /* at the end */
 } Arrival;
 

@@ -53,7 +53,7 @@ uint64_t network_draw(uint64_t n);
 
 /* ---- from the model of etcd, within advance() ---- */
 
-/* Owns message, of a kind that message_free() takes. NULL: bytes that are no message. */
+/* Owns message, of a kind that message_free() takes. NULL: bytes that are not a message. */
 void network_answer(WireCall *call, ProtobufCMessage *message);
 /* Comes last; the server forgets the call. */
 void network_end(WireCall *call, WireCode code, const char *text);

@@ -568,7 +568,7 @@ static void test_damaged_owner(void **unused)
     write_file("owner/1234567", "");
     write_file("owner/2x", "");
     a = begin(one, 3, OWNER_TAKES_ANY);
-    assert_int_equal(claim(&a), 2); /* those are no numbers */
+    assert_int_equal(claim(&a), 2); /* those are not numbers */
     end(&a);
 }
 

@@ -141,7 +141,7 @@ static void test_wrong_bytes(void **unused)
             /* The tries are bounded: of one object, in one piece each. */
             assert_in_range(1000 - atomic_load(&far->fault.times), 3, 9);
         }
-    /* What comes differently each time is no checkpoint that is bad, but not waited for without end. */
+    /* What comes differently each time is not a checkpoint that is bad, but not waited for without end. */
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
         for (int flips = 5; flips <= 1000; flips += 995) {
             Error err = ERROR_INIT;
@@ -196,7 +196,7 @@ static void test_missing(void **unused)
     life_end(&l);
 }
 
-/* A store that does not answer is no reason to call a checkpoint bad. */
+/* A store that does not answer is not a reason to call a checkpoint bad. */
 static void test_away(void **unused)
 {
     (void)unused;

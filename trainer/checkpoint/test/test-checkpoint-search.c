@@ -107,7 +107,7 @@ static void assert_passed(const CheckpointSearch *s, size_t index, int64_t step,
         fail_msg("\"%s\" does not say %s", passed[index].why.text, word);
 }
 
-/* Each way in which the newest may be no good. */
+/* Each way in which the newest may be not good. */
 static void test_passes_over(void **unused)
 {
     (void)unused;
@@ -179,7 +179,7 @@ static void test_of_another_job(void **unused)
     assert_int_equal(checkpoint_search_failed(both, &err), -EBADMSG);
 }
 
-/* A newer program's checkpoint is not hidden by an older one; a store that is away is no verdict. */
+/* A newer program's checkpoint is not hidden by an older one; a store that is away is not a verdict. */
 static void test_says_what_it_cannot_judge(void **unused)
 {
     (void)unused;

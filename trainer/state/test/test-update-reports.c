@@ -136,7 +136,7 @@ static void says(Rank *rank, int at, int64_t bad)
                     result.bad_tensor);
     } else {
         (void)snprintf(wanted, sizeof(wanted),
-                       "deciding on step 1: rank %d says that tensor %lld of %d is no number",
+                       "deciding on step 1: rank %d says that tensor %lld of %d is not a number",
                        at / SHARE, (long long)bad, TENSORS);
         world_check(r == -EPROTO && strcmp(err.text, wanted) == 0, "place %d, %d: %d %s", at,
                     (int)bad, r, err.text);

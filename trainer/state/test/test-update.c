@@ -368,7 +368,7 @@ static void a_redone_step_must_repeat_its_gradients(void **state)
     small_close(&small);
 }
 
-/* Infinite, too large to be summed in fp32, a loss that is no number: never redone. */
+/* Infinite, too large to be summed in fp32, a loss that is not a number: never redone. */
 static void non_finite_is_never_redone(void **state)
 {
     (void)state;

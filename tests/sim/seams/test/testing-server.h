@@ -24,7 +24,7 @@ size_t testing_server_streams(void); /* watches and keep-alives that are open */
 size_t testing_server_last(void);    /* the member that was asked last */
 /* Requests of this method ("Txn") are not looked at; NULL: all are. */
 void testing_server_hold(const char *method);
-/* Answers are bytes that are no message. */
+/* Answers are bytes that are not a message. */
 void testing_server_garble(bool garble);
 /* Deletes a key; the watches are told if tell. */
 void testing_server_delete(const char *key, bool tell);
