@@ -86,7 +86,7 @@ const char *key_log(const char *cluster, KeyKind kind, const char *node, const c
     return format(ret, "/sdtrain-logs/%s/%s/%s/%s", cluster, kind_name[kind], node, id);
 }
 
-/* What follows "<part>/"; NULL: text is NULL, or begins otherwise. */
+/* Returns the text after "<part>/"; NULL: text is NULL, or begins otherwise. */
 static const char *skip_part(const char *text, const char *part)
 {
     const size_t n = strlen(part);

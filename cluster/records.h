@@ -76,7 +76,8 @@ typedef struct LeaderRecord {
     int64_t records;           /* digest of the records on which they died, if deaths is not 0 */
     uint64_t still_until_usec; /* until then the new leader decides nothing; 0: it decides */
     int lease_sec;             /* the controller's setting; 0: not told */
-    /* What the controller decides by: "config" of docs/reference/journal.md, without admit; empty: not told. */
+    /* The settings that the controller decides by: "config" of docs/reference/journal.md, without admit; empty: not
+     * told. */
     char settings[512];
     LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
     size_t n_before;
@@ -238,7 +239,7 @@ typedef struct DesiredRecord {
     int min, max;
     int priority; /* place in the queue: the highest goes first */
     int target; /* world size that a resize asked for; 0: as many ranks as min..max and the slots allow */
-    /* Who asked for the last change and when, by that side's own word and clock; empty and 0: not told. */
+    /* The side that asked for the last change, and when, by its own word and clock; empty and 0: not told. */
     char by[RECORD_BY_MAX + 1];
     uint64_t asked_usec;
 } DesiredRecord;
@@ -336,7 +337,7 @@ typedef struct PastWorld {
     char reason[96]; /* cut to fit */
 } PastWorld;
 
-/* What the job has cost, in micro-dollars: cost.h reads it. */
+/* The cost of the job so far, in micro-dollars: cost.h reads it. */
 typedef struct CostMeter {
     int64_t rate;        /* micro-dollars an hour for the slots of the newest world; 0: no prices */
     uint64_t since_usec; /* up to when spent counts; 0: the job holds no slots now */

@@ -2,7 +2,7 @@
 /* manager.h - sdcontroller as one object: a Leader (leader/leader.h) and what the program has around it.
  *
  * Here are the client of etcd, the journal's file, the port of /metrics, the status line for systemd, and the messages
- * to sinks of notifications. What is decided, and whether, is the Leader's business.
+ * to sinks of notifications. The Leader determines whether something is decided, and what.
  *
  * Ownership: manager_new() gives the caller a Controller, which borrows the loop and the settings.
  * Units:     none.

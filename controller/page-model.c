@@ -92,7 +92,7 @@ static int64_t step_of(const JobSurvey *survey, const JobRecords *records)
     return records->progress ? MAX(records->progress->step, saved) : saved;
 }
 
-/* What the controller has not seen, it says that it has not seen. */
+/* Returns a note that names the steps which the controller has not seen; "": no note is needed. */
 static const char *note_points(const PageSource *s, const ReportPoint *points, size_t n,
                                char ret[300])
 {

@@ -19,7 +19,7 @@ static int on_controller_signal(_unused_ sd_event_source *source, const struct s
     return 0;
 }
 
-/* What a signal needs. */
+/* The data that the handler of a signal needs. */
 typedef struct Program {
     const SettingsCall *call;
     ControllerConfig config;
@@ -89,7 +89,7 @@ static int block_signals(Error *err)
     return 0;
 }
 
-/* What a start would refuse, beside the settings themselves. */
+/* Checks the files that a start would refuse, beside the settings themselves. */
 static int check_files(const ControllerConfig *config, Error *err)
 {
     AlertsFile file;

@@ -258,7 +258,7 @@ static int refuse_with_usage(const CtlVerb *verb, const char *format, ...)
     return CTL_USAGE;
 }
 
-/* Who has the names. */
+/* Returns a hint at the verb that lists such names; "": there is none. */
 static const char *names_from(const char *operand)
 {
     return strncmp(operand, "NAME", 4) == 0  ? "; sdctl job list shows all jobs"

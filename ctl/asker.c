@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Whoever became root by sudo is known by the name before. */
+/* Returns the user's name; for a user who became root by sudo, the name before sudo. */
 static const char *user_name(void)
 {
     const char *before = geteuid() == 0 ? getenv("SUDO_USER") : NULL;

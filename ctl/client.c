@@ -69,7 +69,7 @@ void client_close(CtlClient *client)
     client->event = sd_event_unref(client->event);
 }
 
-/* What libetcd said, unless it is a plain "nobody is there": then the endpoints and what to do. */
+/* Keeps libetcd's error, unless it is only that nobody answers: then the error names the endpoints and what to do. */
 static int judge(const CtlClient *client, int r, Error *err)
 {
     if (r != -ETIMEDOUT && r != -ECONNREFUSED)

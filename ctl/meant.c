@@ -41,7 +41,7 @@ static void list_words(const char *noun)
     fprintf(stderr, "\n");
 }
 
-/* Of this noun; what others call it comes before what is spelt alike. */
+/* Offers verbs of this noun; one that other programs call by that word comes before one that is spelt alike. */
 static void offer_verbs(Nearest *meant, const char *noun)
 {
     for (size_t k = 0; k < ELEMENTSOF(others) && meant->n == 0; k++)

@@ -9,7 +9,7 @@
  *         OPTION_TIMEOUT,
  *     };
  *     const CtlOptions job_wait_options = CTL_OPTIONS(options, .timeout_sec = -1);
- * What most verbs take (--etcd, -o json, --dir) stands in arguments.c.
+ * The options that most verbs take (--etcd, -o json, --dir) are in arguments.c.
  *
  * Ownership: tables are static; values borrow argv.
  * Units:     seconds; *_usec microseconds.
@@ -27,7 +27,7 @@ enum {
     OPTION_NO_PRIORITY = INT32_MIN,
 };
 
-/* What an option that may be given again was given. */
+/* The values of an option that may be given again. */
 typedef struct OptionTexts {
     const char *items[OPTION_TEXTS_MAX];
     int n;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* sdtraind.c - the program: registers this node, hosts the ranks that the leader gives it.
  *
- * Here is what belongs to the process: the lock and the keeper, the loop, the signals, the client of etcd, the
- * trainer's file, the probes, the port of /metrics and systemd's status line. What the node says and does in etcd is
- * the Manager's. */
+ * This file has what belongs to the process: the lock and the keeper, the loop, the signals, the client of etcd, the
+ * trainer's file, the probes, the port of /metrics and systemd's status line. The Manager has all that the node writes
+ * and does in etcd. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/fault.h"

@@ -36,7 +36,7 @@ static double window_bytes(const Job *job, const Stream *stream)
            (double)shard.raw_bytes;
 }
 
-/* Of shards: copies of indices lie there, too. */
+/* Returns how many bytes of shards the cache has room for, beside the copies of indices that lie there, too. */
 static double cache_bound(const Dataset *d, const Job *job)
 {
     if (!job->data.cache_dir || !job->data.cache_bytes)
@@ -63,7 +63,7 @@ static void warn_of_thrashing(const Dataset *d, const Job *job, const Stream *st
                 *index_compression(stream->index) ? "" : "make the index with --sample-hashes, ");
 }
 
-/* Of a window's samples, how many may be looked ahead so that their shards find room beside those of
+/* Returns the fraction of a window's samples that may be looked ahead, so that their shards find room beside those of
  * the window that is being read; negative: fetching whole shards ahead does not pay. */
 static double plan_stream(const Dataset *d, const Job *job, const Stream *stream, double part,
                           double left, double share)
@@ -125,7 +125,7 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, const 
     return 0;
 }
 
-/* What no encoding tells its first sample does. */
+/* Finds the shapes of the stream: from its columns' encodings, else from its first sample. */
 static int learn_stream(Dataset *d, Stream *stream, Error *err)
 {
     const MdsSchema *schema = index_schema(stream->index);

@@ -38,7 +38,7 @@ typedef struct DatasetSources {
     Hash empty_text; /* of data.empty_text's file */
     size_t n_streams;
     Hash index[JOB_STREAMS_MAX]; /* of each stream's index.json, which has the shards' hashes */
-    /* Of those encoder.json that tell what the job file does not: dataset_terms_learn(). */
+    /* Each stream's encoder.json, where these give terms that the job file does not: dataset_terms_learn(). */
     bool has_encoder[JOB_STREAMS_MAX];
     Hash encoder[JOB_STREAMS_MAX];
 } DatasetSources;

@@ -10,7 +10,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* What is known of the first stream that has an encoder.json, and of one more. */
+/* The facts of the first stream that has an encoder.json, and the URI of a stream that has none. */
 typedef struct Encoders {
     size_t n;
     EncoderFacts first;

@@ -2,7 +2,7 @@
 /* dataset.h - the samples of a job: its streams, their compact indices, one sample decoded.
  *
  * Ownership: dataset_open() gives the caller a Dataset and copies what it needs of the Job; dataset_free() accepts
- *            NULL. What dataset_shape(), dataset_order() and dataset_empty_text() return points into the Dataset.
+ *            NULL. dataset_shape(), dataset_order() and dataset_empty_text() return pointers into the Dataset.
  * Units:     latents and text are fp32 whatever the files hold. Latents are NHWC, multiplied by latent_scale.
  * Errors:    -EINVAL a job that its data do not fit, the text names key, column and what it is; -EBADMSG a corrupt
  *            index, shard or sample after retries, the text names shard, sample and both hashes; -ENOENT a missing

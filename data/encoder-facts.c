@@ -38,7 +38,7 @@ static void get_column(JsonReader *root, const char *key, char name[MDS_NAME_MAX
     json_close(&r);
 }
 
-/* Of the dataset's own folder, which a node allows to read. */
+/* Reads the name of a file. It must lie in the dataset's own folder, which the node allows to be read. */
 static void get_file(JsonReader *r, const char *key, char ret[ENCODER_FILE_MAX + 1])
 {
     if (json_get_text(r, key, JSON_REQUIRED, ret, ENCODER_FILE_MAX + 1) &&
@@ -55,7 +55,8 @@ static void get_noted(JsonReader *files, const char *name, NotedHash *ret)
     ret->when = "when " ENCODER_FACTS_NAME " was written";
 }
 
-/* Who trains does not need it: a file without a recipe is one of open_clip's rules. */
+/* Reports whether the recipe names diffusers' rules. Training does not need the recipe: a file without one is of
+ * open_clip's rules. */
 static bool has_diffusers_rules(const json_t *root)
 {
     const char *name =

@@ -45,5 +45,5 @@ int encoder_facts_parse(const char *source, const char *text, size_t n_bytes, En
                         Error *err);
 /* 1: they are in *ret; 0: the dataset has none, or a store that does not say what is not there refuses. */
 int encoder_facts_read(Store *store, EncoderFacts *ret, Error *err);
-/* Of the first of the job's streams that has them; 0: none has. */
+/* Reads the facts of the first of the job's streams that has any; 0: none has. */
 int encoder_facts_find(const Job *job, EncoderFacts *ret, Error *err);

@@ -327,8 +327,8 @@ static int scan_shards(Build *b, IndexProgress progress, void *context, Error *e
         IndexShard info;
         shard_of_record(b, i, &info);
         _cleanup_(shard_freep) Shard *shard = NULL;
-        /* What is fetched whole is verified anyway; a file in place only where its samples' hashes
-         * are to vouch for it later. */
+        /* A shard that is fetched whole is verified in any case; one in place is verified only where its samples'
+         * hashes are to vouch for it later. */
         r = in_place ? shard_open_in_place(&source, &info, b->sample_hashes, &shard, err)
                      : shard_fetch(&source, i, &info, &shard, err);
         for (uint32_t k = 0; r == 0 && k < info.n_samples; k++)

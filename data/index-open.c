@@ -185,7 +185,8 @@ static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
     return r;
 }
 
-/* r: what came of filling it. What has no name now is in use all the same. */
+/* Commits the copy to the cache if r, the result of filling it, is 0. A copy that has no name now is in use all the
+ * same. */
 static void end_copy(Copy *copy, int r)
 {
     if (copy->cache && r == 0 && (r = cache_commit(copy->cache, copy->name, copy->fd, true)) < 0)
@@ -221,7 +222,8 @@ static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
     return r;
 }
 
-/* Of the store's index.json, which has this version: told by the dataset, else by its bytes. */
+/* Finds the hash of the store's index.json, which has this version: as the dataset's INDEX_ORIGIN has it, else from the
+ * bytes of index.json. */
 static int find_source(Store *store, const char *version, Hash *ret, Error *err)
 {
     _cleanup_free_ char *text = NULL;

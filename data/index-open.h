@@ -6,11 +6,11 @@
  * a file without a name, which goes with the Index. An index whose recorded hash of index.json no longer holds is made
  * anew.
  *
- * Of a dataset on S3 the node's cache keeps a copy. One process of the node fetches it for all, or makes it where the
- * dataset has none. The copy is named after the URI and the version (ETag) of index.json, so an unchanged dataset costs
- * one request. The cache treats it as it treats a shard: it counts in the bound, it stays while it is mapped, and it
- * goes when it was used least recently. Without room in the cache each process fetches its own copy into a file without
- * a name.
+ * The node's cache keeps a copy of the index of a dataset on S3. One process of the node fetches it for all, or
+ * makes it where the dataset has none. The copy is named after the URI and the version (ETag) of index.json, so an
+ * unchanged dataset costs one request. The cache treats it as it treats a shard: it counts in the bound, it stays
+ * while it is mapped, and it goes when it was used least recently. Without room in the cache each process fetches
+ * its own copy into a file without a name.
  *
  * INDEX_ORIGIN beside the dataset's index tells of which index.json that index was made, so that a node need not fetch
  * an index.json of gigabytes to know that the two belong together. Without INDEX_ORIGIN, or where it names another

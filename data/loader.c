@@ -12,7 +12,7 @@
  * step first_step + i / step_samples. Grains count likewise (ordinals).
  *
  * The first read is waited for. Whenever something has arrived the others are looked at, too: a table of offsets that
- * arrived lets a range begin. What lies on file:// is read when it is decoded: one read is enough.
+ * arrived lets a range begin. A sample on file:// is read when it is decoded, so one read is enough there.
  *
  * The thread also tells the streams which shards its samples of the next n_horizon will need (dataset_plan_cache()). */
 #include "data/loader.h"

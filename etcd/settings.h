@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* settings.h - where etcd is and how a daemon proves who it is: the settings that all daemons share.
  *
- * A daemon has an EtcdSettings in its struct of settings, and ETCD_SETTINGS(member) in its table. What its file and
- * command line leave out comes from the environment (SDTRAIN_ETCD, SDTRAIN_ETCD_CA, ...).
+ * A daemon has an EtcdSettings in its struct of settings, and ETCD_SETTINGS(member) in its table. Settings that the
+ * daemon's file and command line leave out come from the environment (SDTRAIN_ETCD, SDTRAIN_ETCD_CA, ...).
  *
  * Ownership: fixed buffers; the options borrow them.
  * Units:     none.

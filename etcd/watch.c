@@ -2,8 +2,8 @@
 /* watch.c - a key range as it is and as it changes.
  *
  * List, then watch what comes after the list; whenever the stream ends, for whatever reason, the
- * same again. What was delivered is known by key, create and mod revision, so that a later list
- * is told as the difference. That covers a disconnect, a change of leader, compaction and a store
+ * same again. A watch remembers what it delivered by key, create and mod revision, so that it
+ * delivers a later list as the difference. That covers a disconnect, a change of leader, compaction and a store
  * restored from a backup alike.
  *
  * A silent stream is asked for progress; one that does not answer is set up again elsewhere. The

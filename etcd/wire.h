@@ -3,13 +3,13 @@
  *
  * Programs link etcd_grpc (etcd/grpc); a simulator links a model of the network and of etcd instead.
  *
- * One WireCall is one RPC on one endpoint. What happens to it is told through rpc_received() and rpc_ended(), by the
- * loop and never from within a function of this header, but for wire_free().
+ * One WireCall is one RPC on one endpoint. Its messages and its end are reported through rpc_received() and
+ * rpc_ended(), by the loop and never from within a function of this header, but for wire_free().
  *
  * Ownership: wire_new() gives the caller a Wire, which holds a reference on the loop. A WireCall is its Wire's, and
  *            is gone when rpc_ended() runs. Arguments are borrowed for the call.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    negative errno. What becomes of an RPC is a code of the gRPC protocol, with the other side's words.
+ * Errors:    negative errno. The outcome of an RPC is a code of the gRPC protocol, with the other side's words.
  * Threads:   the loop's thread.
  */
 #pragma once

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kernel-log.h - faults of devices that the kernel's log has told and nobody has cured yet.
+/* kernel-log.h - faults of devices that the kernel's log has reported and nobody has cured yet.
  *
  * The daemon reads the log again after a restart. An event has the key (boot id, record's sequence),
  * so that none is counted twice and none is missed. A reboot ends an event, and so does the driver's
  * message that the GPU was reset (154 to "None"), or an operator; a restart of the daemon does not.
  *
  * A program's fault (Xid 13, 31, 43) asks for nothing, for programs have bugs. XID_REPEATS of them in a day on one
- * GPU, in programs of XID_REPEATS_SUBMISSIONS submissions at least, make that GPU suspect. What the program of one
- * submission says within XID_BURST_SEC counts once: a crash has many lines, and a 13 is followed by a 43. NVSentinel
+ * GPU, in programs of XID_REPEATS_SUBMISSIONS submissions at least, make that GPU suspect. Faults of the program of
+ * one submission within XID_BURST_SEC count once: a crash has many lines, and a 13 is followed by a 43. NVSentinel
  * counts 13 and 31 likewise: two in a day, 15 s and 3 minutes apart.
  *
  * Ownership: a value; kernel_log_format() gives the caller a string.

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe-gpu.c - NVIDIA's GPUs, through NVML where its library is.
  *
- * An absent library, or one without a device, is a machine without GPUs: well, unless the node
- * expects some. What a driver does not support is skipped. The count of the bus (sysfs), of NVML
- * and of the configuration are compared, because a GPU can fall off without a word.
+ * Where the library is absent, or finds no device, the machine has no GPUs: it is well, unless the
+ * node expects some. A query that the driver does not support is skipped. The GPU counts of the bus
+ * (sysfs), of NVML and of the configuration are compared, because a GPU can fall off without a message.
  *
  * State: {"boot_id", "usec", "gpus": [all seen since the boot], "counters": {pci: {...}}}. */
 #include "health/gpus.h"

@@ -2,7 +2,7 @@
 /* probe-spot.c - whether the cloud is about to take this instance: AWS's notices, by the instance's metadata (IMDSv2).
  *
  * A notice comes two minutes before the instance goes. It drains the node, so that its job saves and goes on elsewhere.
- * Whoever asks a moment later may be told nothing, or nothing may answer any more, while the instance still goes. So a
+ * A moment later the endpoint may report no notice, or may not answer any more, while the instance still goes. So a
  * notice holds until a reboot, or until the endpoint has denied it for so long that the instance cannot be the one that
  * went: it was spared, or has been woken from hibernation.
  *

@@ -105,8 +105,8 @@ static void copy_printable(char *to, size_t size, const char *from, size_t n)
 
 static bool is_boundary(char c) { return strchr(" ,;:(=", c) != NULL; }
 
-/* "Nonfatal", "Non-fatal", "Non-Fatal" or "Fatal", whichever stands first as a word of its own. What follows "name=" is
- * a program's. */
+/* Returns the severity by the first of "Nonfatal", "Non-fatal", "Non-Fatal" and "Fatal" that stands as a word of its
+ * own. A word after "name=" is a program's name. */
 static XidWord severity(const char *text)
 {
     static const char word[] = "fatal";

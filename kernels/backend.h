@@ -130,7 +130,7 @@ struct Device {
     DataType type; /* of activations */
 };
 
-/* What the program lends to a backend in a shared object. */
+/* The functions that the program lends to a backend in a shared object. */
 typedef struct KernelsHost {
     void (*log)(LogLevel level, const char *text);
     int (*fault)(const char *point);

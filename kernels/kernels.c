@@ -15,7 +15,7 @@ DeviceKind device_kind(const Device *device) { return device->kind; }
 
 DataType device_type(const Device *device) { return device->type; }
 
-/* Of a Conv, Linear, Attention or StatePlan, which begin with their device. */
+/* Returns the backend of a Conv, Linear, Attention or StatePlan, which begin with their device. */
 static const KernelsBackend *backend_of(const void *object)
 {
     return (*(Device *const *)object)->backend;

@@ -147,7 +147,7 @@ typedef struct Fence {
 } Fence;
 
 Fence device_fence(Device *device, Lane lane);
-/* What is put on the lane from now on runs after the fence is reached. The host does not wait (on a CPU,
+/* Makes the work that is put on the lane from now on run after the fence is reached. The host does not wait (on a CPU,
  * whose compute lane is the calling thread, it does). */
 void device_wait(Device *device, Lane lane, Fence fence);
 bool device_reached(Device *device, Fence fence);
@@ -165,17 +165,17 @@ typedef struct DeviceLaunch {
     double bytes, flop; /* the least that the shape of a library's operation needs; 0: a kernel's */
 } DeviceLaunch;
 
-/* Times each of the next n_max launches; 0: no more. What was kept before is forgotten. A CPU times nothing: -ENOTSUP.
- * It makes a launch about a microsecond longer. */
+/* Times each of the next n_max launches; 0: no more. Times that were kept before are forgotten. A CPU times nothing:
+ * -ENOTSUP. Timing makes a launch about a microsecond longer. */
 int device_time_launches(Device *device, size_t n_max, Error *err);
 /* How many have been timed so far, done or not. */
 size_t device_timed_launches(const Device *device);
 /* Waits until they are done; *ret is the device's until the next device_time_launches(). -ENOSPC: there were more than
  * n_max; those of a broken device. */
 int device_read_launches(Device *device, const DeviceLaunch **ret, Error *err);
-/* Records what put() puts on LANE_COMPUTE as one graph instead of running it, and runs that `times` times: how long one
- * takes, and of how many nodes it is. What cannot be recorded breaks the device, and the error names it. Only a GPU has
- * graphs: else -ENOTSUP. */
+/* Records the work that put() puts on LANE_COMPUTE as one graph instead of running it, and runs the graph `times`
+ * times. Returns how long one run takes, and how many nodes the graph has. Work that cannot be recorded breaks the
+ * device, and the error names it. Only a GPU has graphs: else -ENOTSUP. */
 int device_time_graph(Device *device, void (*put)(void *userdata), void *userdata, int times,
                       double *ret_usec, size_t *ret_nodes, Error *err);
 
@@ -200,8 +200,8 @@ typedef enum SinkKind {
     SINK_ADD,    /* maxima, and to[i] += g */
 } SinkKind;
 
-/* What becomes of the gradients of one backward. SINK_COUNT's caller ensures that |g * 2^exponent| < 2^31 (2^62
- * for 64 bits): larger values saturate, and values that are not finite count as 0 (the maxima show both). */
+/* The sink of the gradients of one backward. SINK_COUNT's caller must keep |g * 2^exponent| < 2^31 (2^62 for 64 bits):
+ * larger values saturate, and values that are not finite count as 0 (the maxima show both). */
 typedef struct GradientSink {
     SinkKind kind;
     int bits;      /* of SINK_COUNT: 32 or 64 */
@@ -273,7 +273,7 @@ static inline int conv_padding(const ConvShape *shape)
     return shape->pad_end ? 0 : shape->kernel / 2;
 }
 
-/* What every device refuses. */
+/* Reports whether the shape is valid; every device refuses one that is not. */
 static inline bool conv_shape_valid(const ConvShape *s)
 {
     return s->n >= 1 && s->h >= 1 && s->w >= 1 && s->c_in >= 1 && s->c_out >= 1 &&

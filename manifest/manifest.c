@@ -340,7 +340,7 @@ static void read_objects(JsonReader *r, Manifest *m)
         check_moments(r, m, at);
 }
 
-/* Of a checkpoint whose device has plans: the last one of its objects, under a key of its own. */
+/* Reads the plans of a checkpoint whose device has any: the last one of its objects, under a key of its own. */
 static void read_plans(JsonReader *r, Manifest *m)
 {
     JsonReader e = json_get_object(r, "plans", JSON_OPTIONAL);

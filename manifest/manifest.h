@@ -7,8 +7,8 @@
  * and it has the hash that it says it has. Whether the objects hold what their hashes say is for
  * the reader of the objects.
  *
- * Ownership: reading gives the caller a Manifest; manifest_free() accepts NULL. What it hands out
- *            is borrowed.
+ * Ownership: reading gives the caller a Manifest; manifest_free() accepts NULL. All that a
+ *            Manifest hands out is borrowed.
  * Units:     steps, bytes.
  * Errors:    -ENOENT: there is no such object; -EBADMSG: it does not verify, and the text names
  *            object and member; -EPROTONOSUPPORT: a manifest of another version, with which nothing
@@ -35,7 +35,7 @@ enum {
         12288, /* dataset_digest_terms() of 64 streams; a longer text is kept nowhere */
 };
 
-/* What a manifest records besides the state; the same on all ranks. */
+/* The facts that a manifest records besides the state; the same on all ranks. */
 typedef struct CheckpointFacts {
     char job[64];
     char submission[33]; /* the job's; `sdtrainer run` makes one of its own */
@@ -86,9 +86,11 @@ int64_t manifest_step(const Manifest *manifest);
 Hash manifest_digest(const Manifest *manifest); /* of the state */
 Hash manifest_hash(const Manifest *manifest);   /* of manifest.json */
 bool manifest_has_ema(const Manifest *manifest);
-/* What divergence_parse() reads: the judgement of the steps up to its own. Empty: an older version wrote it. */
+/* Returns the text that divergence_parse() reads: the judgement of the steps up to that of the manifest. Empty: an
+ * older version wrote the manifest. */
 const char *manifest_divergence(const Manifest *manifest);
-/* What step_times_parse() reads: how long the steps up to its own took. Empty: an older version wrote it. */
+/* Returns the text that step_times_parse() reads: how long the steps up to that of the manifest took. Empty: an older
+ * version wrote the manifest. */
 const char *manifest_step_times(const Manifest *manifest);
 /* At which steps the history went on by another plan set, as an operator asked: "<step> <hash before> <hash after>",
  * oldest first, with "; " between two; "none" where there were no plans. Empty: nowhere. */

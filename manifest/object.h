@@ -68,7 +68,8 @@ int object_owner(const ObjectTable *table, const ObjectRecord *record, int world
 /* Does the rank write an object of this kind that has elements of the chunk? */
 bool object_table_needs(const ObjectTable *table, const ChunkLayout *layout, ObjectKind kind,
                         int64_t chunk, int rank, int world_size);
-/* Of a weight file that a manifest lists: manifest_parse() refuses one without room for a header. */
+/* Returns the header's size in a weight file that a manifest lists; manifest_parse() refuses a file without room for
+ * one. */
 static inline uint64_t object_header_bytes(const ObjectRecord *o)
 {
     return o->n_bytes - (uint64_t)o->count * sizeof(float);

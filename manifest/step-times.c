@@ -9,7 +9,7 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Of an entry: 30 years, 15 digits. And of counts: so that nothing below overflows. */
+/* The largest time of an entry: 30 years, 15 digits. The counts are bounded so that nothing below overflows. */
 #define USEC_MAX UINT64_C(999999999999999)
 #define STEPS_MAX (INT64_C(1) << 56)
 

@@ -22,7 +22,7 @@ int tape_comparison_new(Tape *tape, TapeComparison **ret, Error *err);
 TapeComparison *tape_comparison_free(TapeComparison *comparison);
 DEFINE_CLEANUP(TapeComparison, tape_comparison_free)
 
-/* What runs from now on is run 0 or run 1, each once. */
+/* Watches what the tape runs from now on, as run 0 or run 1, each once. */
 void tape_comparison_watch(TapeComparison *comparison, int run);
 void tape_comparison_end(TapeComparison *comparison);
 /* After both runs: the first result of the phase that differs, in the order in which they were computed; 0: none.

@@ -211,8 +211,8 @@ static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape 
     return r;
 }
 
-/* What forward keeps is another thing where a library computes: who needs it runs forward first, whose result is still
- * there. */
+/* Runs the operation with our own kernels. Their forward keeps other data than a library's, so a backward that needs
+ * these data runs forward first, whose result is still there. */
 static void run_own(const TapeFinite *f, Tape *tape, bool backward)
 {
     const GradientSink sink = tape_finite_sink(f);

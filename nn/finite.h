@@ -11,7 +11,7 @@
  *
  * Ownership: tape_finite_new() gives the caller an object; it borrows the tape, whose observer it is between
  *            tape_finite_watch() and tape_finite_end(). Results of the operation that is found may be overwritten.
- *            What a device that does not end may still use is kept until the process ends.
+ *            Memory that a hanging device may still use is kept until the process ends.
  * Units:     until_usec is CLOCK_MONOTONIC microseconds.
  * Errors:    tape_finite_new(): those of the device. Later ones become the text.
  * Threads:   the device's.
@@ -43,5 +43,6 @@ bool tape_finite_look_at_weights(TapeFinite *finite, const float *weights);
 double *tape_finite_loss(TapeFinite *finite);
 bool tape_finite_look_at_loss(TapeFinite *finite);
 
-/* What is not finite first, or why nobody knows; "": all that was looked at is finite. */
+/* Returns which result or tensor is the first that is not finite, or why nobody knows; "": all that was looked at is
+ * finite. */
 const char *tape_finite_text(const TapeFinite *finite);

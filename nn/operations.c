@@ -32,7 +32,7 @@ static const float *bias(const Tape *tape, const Operation *op)
     return op->layer.bias < 0 ? NULL : tape->weights + op->layer.bias;
 }
 
-/* Of a parameter that is a vector. */
+/* Returns the form of the gradient of a parameter that is a vector. */
 static GradientForm vector_form(const Operation *op)
 {
     return (GradientForm){DATA_F32, GRADIENT_AS_STATE, op->layer.out, 1, 1};

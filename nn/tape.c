@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tape.c - see tape.h: emitting, planning and running. What each kind of operation does is in
+/* tape.c - see tape.h: emitting, planning and running. The work of each kind of operation is in
  * operations.c. */
 #include "nn/tape.h"
 
@@ -634,7 +634,7 @@ void tape_backward(Tape *tape, const GradientSink *sink,
     }
 }
 
-/* What most kinds say: the shape that goes in and the number of channels that comes out. */
+/* Writes what most kinds write: the shape that goes in and the number of channels that comes out. */
 static void describe_values(const Tape *tape, const Operation *op, char *text, size_t size)
 {
     const Value *x = &tape->values[op->in[IN_X]], *y = &tape->values[op->out];

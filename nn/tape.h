@@ -93,8 +93,9 @@ struct Operation {
     bool runs_backward;          /* some gradient is upstream of it */
 };
 
-/* A bias' gradient is a sum of columns of the gradient of its operation's output. Who writes that gradient last can
- * make the sum on the way, and spares a pass that reads it again: `maker` and `made` pair the two. */
+/* A bias' gradient is a sum of columns of the gradient of its operation's output. The operation that writes the
+ * output's gradient last can make the sum on the way, and spares a pass that reads that gradient again: `maker` and
+ * `made` pair the two operations. */
 
 /* One kind of operation: what the planner must know of it, and the steps that it can run. */
 struct OperationKind {

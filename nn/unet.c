@@ -13,7 +13,7 @@ typedef struct Path {
     char text[PARAMETER_NAME_MAX];
 } Path;
 
-/* What is being emitted, and where. */
+/* The U-Net that is being emitted, and its tape. */
 typedef struct Unet {
     Tape *tape;
     const UnetConfig *config;

@@ -55,7 +55,7 @@ static int decode(const char *path, uint8_t **ret, int *ret_width, int *ret_heig
     return 0;
 }
 
-/* Of source pixel s, of n_from that are scaled to n_to: the share that it has in target pixel i. */
+/* Returns the share of target pixel i that source pixel s has, where n_from pixels are scaled to n_to. */
 static float share(int s, int n_from, int i, int n_to)
 {
     double begin = (double)i * n_from / n_to, end = (double)(i + 1) * n_from / n_to;

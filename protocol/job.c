@@ -293,7 +293,7 @@ static void parse_recovery(JsonReader *root, Job *job)
     json_close(&r);
 }
 
-/* What no node could compute. */
+/* Refuses what no node could compute. */
 static void check_device(JsonReader *root, const Job *job)
 {
     const bool gpu = job->train.device == JOB_DEVICE_CUDA;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* recipe.h - how pictures and captions become samples: the file that a person writes, checked, with all defaults.
  *
- * What is stored of a sample is a function of the recipe, the model's weights, the device's numerics, the raw bytes and
- * the sample's place. Two datasets may be joined only where all of these are the same, so the recipe has a canonical
+ * The stored sample is a function of the recipe, the model's weights, the device's numerics, the raw bytes and the
+ * sample's place. Two datasets may be joined only where all of these are the same, so the recipe has a canonical
  * form, and what may change no byte (where the model lies, batch, threads, when to give up) is not in it.
  *
  * Ownership: recipe_parse() gives the caller a Recipe; recipe_free() accepts NULL. Strings belong to the Recipe.

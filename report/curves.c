@@ -117,7 +117,7 @@ static void draw_average(FILE *to, const ReportJob *j, _unused_ Curve curve, con
     }
 }
 
-/* What the pointer shows: "step,seconds,loss,samples/s,gradient,rate;" for each point. */
+/* Writes what the pointer shows: "step,seconds,loss,samples/s,gradient,rate;" for each point. */
 static void draw_points(FILE *to, const ReportJob *j, _unused_ Curve curve, _unused_ const Axis *x,
                         _unused_ const Axis *y)
 {

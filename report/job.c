@@ -37,7 +37,7 @@ static void put_progress(json_t *page, const ReportJob *j)
         fill_put(page, "to_go=%s", span_text(to_go_sec, span));
 }
 
-/* What the slots cost, where the controllers have prices. */
+/* Puts the cost of the slots, where the controllers have prices. */
 static void put_cost(json_t *page, const ReportJob *j)
 {
     CostView v;
@@ -88,7 +88,7 @@ static void put_tiles(json_t *page, const ReportJob *j)
     put_cost(page, j);
 }
 
-/* What the job does, and what keeps it from doing it. */
+/* Puts what the job does, and what keeps the job from doing it. */
 static void put_under_way(json_t *page, const ReportJob *j)
 {
     json_t *lines = fill_list(page, "under_way");

@@ -90,7 +90,7 @@ static int parse(int argc, char **argv, Look *ret)
     return 2;
 }
 
-/* What the node's administrator does not allow a job is not tried either. */
+/* Tries the stores, except those that the node's administrator does not allow a job. */
 static void try_stores(StoreTry *tries, size_t n)
 {
     StoreTry allowed[STORE_TRIES_MAX];
@@ -124,7 +124,7 @@ static json_t *stores_json(const StoreTry *tries, size_t n)
     return all;
 }
 
-/* Of each microseconds, or -errno. */
+/* Lists for each peer the microseconds that reaching it took, or -errno. */
 static json_t *peers_json(const Reach *peers, size_t n)
 {
     json_t *all = json_array();

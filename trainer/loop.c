@@ -55,9 +55,9 @@ static int look_for_data(const Session *s, int64_t step, uint64_t timeout_usec, 
     return loader_get(s->loader, step, s->first_grain + s->n_grains - 1, timeout_usec, &last, err);
 }
 
-/* Returns when every rank has the data of the step. Whoever waits in a collective for one that waits for
- * its store cannot tell it from one that hangs: so they all meet again and again, and each time every
- * rank tells its daemon that it lives. One that is stopped meanwhile is the first to be silent. */
+/* Returns when every rank has the data of the step. A rank in a collective cannot tell a peer that waits for its
+ * store from one that hangs. So all ranks meet again and again, and each time every rank reports to its daemon that
+ * it lives. A rank that is stopped meanwhile is the first to be silent. */
 static int wait_for_data(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
@@ -94,7 +94,7 @@ static int wait_for_data(Loop *l, int64_t step, Error *err)
     return 0;
 }
 
-/* Whose fault a failed call of update.h is. */
+/* Sets the exit code of a failed call of update.h by whose fault it is: the device's or a peer's. */
 static int judge_update(const Loop *l, int r, Error *err)
 {
     return error_set_exit(err, r,
@@ -432,7 +432,7 @@ static int publish_metrics(Loop *l, Error *err)
     return r < 0 ? r : publish(l, store, manifest, err);
 }
 
-/* What a few errors mean wherever they come from. */
+/* Sets the exit code of the few errors that mean the same wherever they come from. */
 static void judge(int r, Error *err)
 {
     if (r == -ESTALE || r == -EPIPE)

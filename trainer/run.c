@@ -97,7 +97,8 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
     return 0;
 }
 
-/* What it looked for when time was over, loop.c. */
+/* Reports whether the device still computes the grain that loop.c was searching for numbers that are not finite when
+ * its time was over. */
 static bool computes_still(const Session *s)
 {
     return s && s->ended_in == STAGE_LEAVING &&

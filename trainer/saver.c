@@ -184,7 +184,7 @@ static void count_wait(const Saver *s, CheckpointResult *result)
         result->blocked_usec += train_state_waited_usec(s->session->state);
 }
 
-/* What a save that is over says about the next one. */
+/* Notes what the result of a save that is over means for the next one. */
 static void note_result(Saver *s, const CheckpointResult *result)
 {
     if (result->phase == CHECKPOINT_WRITTEN || result->phase == CHECKPOINT_FAILED)
@@ -282,7 +282,7 @@ static void note_overdue(Saver *s)
     log_warning("%s STEP=%lld", s->trouble.error.text, (long long)s->saving_step);
 }
 
-/* What became of a save that may as well fail. */
+/* Takes the result of a save that is allowed to fail. */
 static int take_result(Saver *s, const CheckpointResult *result, Error *err)
 {
     note_result(s, result);

@@ -20,7 +20,7 @@
 
 typedef struct Saver Saver;
 
-/* What all ranks agree on with a step: each gives its flags to the update's collective, which ors them. */
+/* The flags that all ranks agree on with a step: each gives its own to the update's collective, which ors them. */
 typedef enum StepFlags {
     STEP_NONE = 0,
     STEP_SAVE = 1,      /* rank 0: save once the step is done */

@@ -26,8 +26,9 @@ typedef void (*JsonDifference)(void *context, const char *path, const json_t *wa
 size_t json_each_difference(const json_t *was, const json_t *is, JsonDifference each,
                             void *context);
 
-/* The same as text: "side was 256, is 512; keep.width was missing, is \"int64\"". What does not fit is counted in the
- * end: "; and 3 more". A value has 60 bytes at most. "" without a difference. */
+/* Works as json_each_difference(), but writes text: "side was 256, is 512; keep.width was missing, is \"int64\"". The
+ * text ends with the number of differences that do not fit: "; and 3 more". A value has 60 bytes at most. "" without a
+ * difference. */
 size_t json_diff_format(const json_t *was, const json_t *is, char *text, size_t size);
 /* The same of two texts, made flat; 0 and "" where one of them is not a JSON object. */
 size_t json_diff_texts(const char *was, const char *is, char *text, size_t size);

@@ -129,7 +129,7 @@ static const char *list_asked(const JsonReader *r, char ret[KNOWN_BYTES])
     return ret;
 }
 
-/* Whoever wrote it may have meant a key that was asked for. */
+/* Refuses a key that the reader did not ask for; its author may have meant one that the reader did ask for. */
 static void refuse_unknown(JsonReader *r, const char *key)
 {
     Nearest meant = nearest_to(key);

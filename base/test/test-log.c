@@ -47,7 +47,7 @@ static int catch_lines(const char *path, bool as_journal)
     return old;
 }
 
-/* What was written since; standard error is the old one again. */
+/* Returns what was written since catch_lines(), and makes standard error the old one again. */
 static char *caught(const char *path, int old)
 {
     char *text = NULL;

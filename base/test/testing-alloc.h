@@ -22,7 +22,7 @@ void alloc_fail_at_anywhere(unsigned n);
 /* Disarms; whether the allocation has failed. */
 bool alloc_struck(void);
 
-/* What a life says of itself. */
+/* The result that a life reports of itself. */
 typedef enum AllocLife {
     ALLOC_WHOLE,  /* nothing failed, or what failed did no harm */
     ALLOC_FAILED, /* it said so, and left everything as it must be */

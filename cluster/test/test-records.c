@@ -155,7 +155,7 @@ static void health_survives_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(HealthRecord, health_record, &health);
 }
 
-/* What is wrong with a secret is said without a word of it. */
+/* The error about a bad secret quotes no word of the secret. */
 static void a_bad_secret_is_not_quoted(void **state)
 {
     (void)state;
@@ -414,7 +414,7 @@ static void logs_survive_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(LogLinesRecord, log_lines_record, &lines);
 }
 
-/* What a node or an operator that means harm could put there. */
+/* A node or an operator that means harm could put such records and keys there. */
 static void logs_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static void values_arrive_as_they_were_sent(void **state)
     assert_true(isnan(nan_back.loss));
 }
 
-/* Of a node that does not tell, as those of 0.2.0 do not, no GPU is known. */
+/* A node that does not report its GPUs, as those of 0.2.0 do not, has no known GPU. */
 static void gpus_of_a_node_are_a_number_of_slots(void **state)
 {
     (void)state;

@@ -83,8 +83,8 @@ static bool is_printable(const char *text)
     return true;
 }
 
-/* Whoever may read the file can page people, or send mail, in our name. Older kinds of sinks took any file: there it is
- * warned of. */
+/* Reports whether a secret's file is private: a user who may read the file can page people, or send mail, in our name.
+ * Older kinds of sinks took any file, so for those kinds it only logs a warning. */
 static bool is_private(JsonReader *r, const char *key, SinkKind kind, const char *path)
 {
     struct stat st;

@@ -91,7 +91,8 @@ static void put_id(FILE *f, const PayloadCall *call, const char *key, const char
     fprintf(f, "%s%s@%s>\r\n", *more ? "." : "", more, domain);
 }
 
-/* The first mail about an incident has the key alone. What comes later names it. */
+/* Writes the mail's id and its thread. The id of the first mail about an incident has only the key; later mails refer
+ * to that id. */
 static void put_thread(FILE *f, const PayloadCall *call, const char *key)
 {
     const Severity now = call->incident->severity;

@@ -22,8 +22,8 @@
  * Ownership: journal_new() gives the caller a Journal; with NULL, journal_free() and journal_record_*() do nothing.
  * Units:     microseconds, bytes.
  * Errors:    journal_new(): -errno with the path. A write that fails later is logged once, and each minute a new
- *            part is tried: recording must not stop the cluster. On a full disk FILE.1 makes way for it. What was not
- *            written meanwhile is counted: log and the next head say how much it was.
+ *            part is tried: recording must not stop the cluster. On a full disk FILE.1 makes way for the new part.
+ *            Events and decisions that were not written meanwhile are counted; the log and the next head report them.
  * Threads:   loop thread only.
  */
 #pragma once

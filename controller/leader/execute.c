@@ -93,8 +93,9 @@ static bool all_know_secrets(const Feed *feed, const WorldRecord *world)
     return true;
 }
 
-/* Drawn here and not by the core, which is pure, and whose every word is recorded. A world of one rank meets nobody;
- * and one node that does not know secrets could not join the others. What is left of the world before goes. */
+/* Draws the secret here and not in the core, which is pure, and whose every word is recorded. A world of one rank meets
+ * nobody, and one node that does not know secrets could not join the others: such a world gets none, and the secret of
+ * the world before is deleted. */
 static int put_secret(Draft *draft, const Decision *d)
 {
     const char *key = key_for(draft, KEY_SECRETS, d->job);

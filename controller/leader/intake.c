@@ -242,7 +242,8 @@ static void forget_unlisted(Leader *l, int64_t revision)
             feed_key(l, key, NULL, 0, 0, 0, revision);
 }
 
-/* Whoever stands for election, in the watch's order: a read beside it would miss one that came and went. */
+/* Notes the controllers that stand for election, in the watch's order: a read beside the watch would miss one that came
+ * and went. */
 static void note_leader(Leader *l, const EtcdKeyValue *kv, bool put)
 {
     KeyKind kind;

@@ -11,7 +11,7 @@
 #include "cluster/keys.h"
 #include "controller/leader/leader-internal.h"
 
-/* What it knows, remembers and would write belongs to a history that is gone. */
+/* Ends the Leader: all that it knows, remembers and would write belongs to a history that is gone. */
 static void on_other_history(const EtcdHistory *was, const EtcdHistory *now, void *userdata)
 {
     log_event(LOG_LEVEL_ERROR, MESSAGE_HISTORY,

@@ -2,10 +2,10 @@
 /* leader.h - one controller of a cluster: it watches the records, stands for election, and while it leads it asks the
  * core for decisions and writes each of them in one transaction.
  *
- * The modules of this folder know neither signals nor HTTP nor systemd nor a file, and no variable of the process. What
- * they need is handed in as LeaderNeeds and LeaderSettings, and news for the rest of the program are calls of
- * LeaderEvents. So a program with a loop (sd-event.h), a clock (clock.h) and an etcd (etcd.h) of its own can run one or
- * several of them: test-shell.c and test-leader.c do.
+ * The modules of this folder know neither signals nor HTTP nor systemd nor a file, and no variable of the process. They
+ * receive what they need as LeaderNeeds and LeaderSettings, and notify the rest of the program by LeaderEvents.
+ * So a program with a loop (sd-event.h), a clock (clock.h) and an etcd (etcd.h) of its own can run one or several
+ * Leaders: test-shell.c and test-leader.c do.
  *
  * Ownership: leader_new() gives the caller a Leader; leader_free() accepts NULL and half-built ones, and cancels
  *            requests under way. Borrows its needs, which outlive it; copies the settings.

@@ -8,8 +8,8 @@
 
 enum { TICKS_A_LOOK = 5 }; /* ten seconds */
 
-/* What a leader does without. The other kinds hang together, and each role has had them since the first version. A
- * kind of a later version has its line here, and execute() asks for it. */
+/* The features that a leader can do without. The other kinds hang together, and each role has had them since the first
+ * version. A kind of a later version has its line here, and execute() checks its right. */
 static const char *const without[KEY_KINDS] = {
     [KEY_SECRETS] = "worlds get no secret, so that their ranks prove nothing to each other",
     [KEY_ALERTS] = "nobody is paged, since what was told could not be noted",
@@ -35,7 +35,8 @@ bool rights_leave_out(const Rights *rights, KeyKind kind)
     return rights && without[kind] && !rights->may[kind];
 }
 
-/* Who asks sdctl shall not have to look for the leader's log. */
+/* Lists the denied kinds in rights->lacks and notifies the Leader: a user of sdctl shall not have to look for the
+ * leader's log. */
 static void introduce(Rights *rights)
 {
     size_t used = 0;

@@ -41,7 +41,7 @@ enum {
     NODES_PER_CLIENT = 32,
 };
 
-/* What a node holds open, as daemon/node/watch.c. */
+/* The watches that a node holds open, as daemon/node/watch.c does. */
 static const KeyKind watched[] = {KEY_WORLDS, KEY_PHASES, KEY_RENDEZVOUS, KEY_CORDONS,
                                   KEY_REQUESTS};
 

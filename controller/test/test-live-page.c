@@ -169,7 +169,7 @@ static int ask(Lab *lab, const char *path, const char *header)
     return fd;
 }
 
-/* What has come, until there is this text or (NULL) the end. */
+/* Returns all that has come, once it has this text or (NULL) the end has come. */
 static const char *read_until(Lab *lab, int fd, const char *wanted)
 {
     const uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
@@ -240,7 +240,8 @@ static void a_viewer_gets_what_is_new(void **state)
     assert_null(strstr(answer, "\"page\":"));
     assert_null(strstr(answer, "\"curves\":")); /* not each second */
 
-    /* Who comes back with the newest drawing gets what is new; with an older one, or another process's, all. */
+    /* A client that comes back with the newest drawing gets what is new; one with an older drawing, or another
+     * process's, gets all. */
     uint64_t epoch, number;
     char header[120];
     assert_int_equal(sscanf(strstr(answer, "id: "), "id: %" SCNu64 "-%" SCNu64, &epoch, &number),

@@ -12,7 +12,7 @@
 
 #include <sys/types.h>
 
-/* What the process has used until now, by the kernel's ticks. */
+/* Returns the CPU time that the process has used until now, by the kernel's ticks. */
 double process_cpu_sec(pid_t pid);
 /* field is a line of /proc/PID/status that is in kB, "VmRSS:". */
 double process_memory_mib(pid_t pid, const char *field);

@@ -19,5 +19,5 @@ typedef struct TestingViewers TestingViewers;
 /* address: an IPv4 address and a port, as a leader's record names its page. */
 TestingViewers *testing_viewers_start(sd_event *event, const char *address, int n);
 TestingViewers *testing_viewers_stop(TestingViewers *viewers);
-/* What all have got together. */
+/* Returns the number of bytes that all viewers have received together. */
 uint64_t testing_viewers_bytes(const TestingViewers *viewers);

@@ -93,7 +93,7 @@ void judge_etcd(const Members *m, Judgement *j)
 
 /* ---- the leader ---- */
 
-/* What its role in etcd lacks, in its own words. */
+/* Adds the rights that the leader's role in etcd lacks, as the leader itself reports them. */
 static void judge_rights(const Model *m, Judgement *j)
 {
     const char *lacks = m->n_candidates ? m->candidates[0].record.lacks : "";

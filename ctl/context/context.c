@@ -84,7 +84,7 @@ static int check_rights(const char *path, bool secret, Error *err)
 
 /* ---- one context ---- */
 
-/* What is named relative to the file lies beside it. */
+/* Resolves a relative path: it is relative to the context file's folder. */
 static void make_absolute(const char *file, char value[CONTEXT_VALUE_MAX], JsonReader *r,
                           const char *key)
 {

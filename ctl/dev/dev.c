@@ -440,7 +440,7 @@ int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err)
 int dev_start(Dev *dev, DevProcess *p, Error *err)
 {
     char folder[PATH_MAX + 40], log[PATH_MAX + 40];
-    /* What ranks print: there before the node looks at its disk. */
+    /* The folder of what a node's ranks print is there before the node looks at its disk. */
     (void)snprintf(folder, sizeof(folder), "%s/%s%s", dev->folder, p->name,
                    p->kind == DEV_NODE ? "/logs" : "");
     (void)snprintf(log, sizeof(log), "%s/%s/log", dev->folder, p->name);

@@ -212,7 +212,7 @@ static int start_all(Dev *dev, Error *err)
     return r;
 }
 
-/* What was asked for and what is there already. */
+/* The options of `sdctl dev up`. */
 typedef struct UpOptions {
     int nodes, slots, controllers; /* -1: not given */
     const char *alerts;
@@ -227,6 +227,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions dev_up_options = CTL_OPTIONS(options, .nodes = -1, .slots = -1, .controllers = -1);
 
+/* Refuses an alerts file or counts other than those of the cluster that is there already. */
 static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, Error *err)
 {
     const UpOptions *o = arguments_own(a);

@@ -16,7 +16,7 @@
 
 /* The members of etcd, each by itself. */
 void check_members(const Members *members, Findings *f);
-/* What this user may do in etcd, how fast it answers, and whether it forgets old revisions. */
+/* Checks what this user may do in etcd, how fast etcd answers, and whether it forgets old revisions. */
 void check_etcd(CtlClient *client, Findings *f);
 /* etcd does not tell its settings. Whether it still knows what `key` was so many revisions ago tells enough. */
 void check_compaction(Etcd *etcd, const char *key, int64_t revision, int64_t kept, Findings *f);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* findings.h - the table of `sdctl doctor`: what was looked at, what was found, and what to do.
  *
- * What was found alike at many places is one row, so that a thousand nodes that are well are a line.
+ * Findings that are alike at many places are one row, so that a thousand nodes that are well are a line.
  *
  * Ownership: findings_clear() frees the rows; texts that are added are copied.
  * Units:     none.
@@ -38,7 +38,7 @@ typedef struct Findings {
     size_t n, room;
 } Findings;
 
-/* check is a text of the program; advice NULL: none. place NULL: none. What is found in the same words is
+/* Adds a finding. check is a static text; advice NULL: none. place NULL: none. Findings in the same words are
  * alike. */
 void findings_add(Findings *f, FindingState state, const char *check, const char *place,
                   const char *advice, const char *format, ...) _printf_(6, 7);

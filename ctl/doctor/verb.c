@@ -31,7 +31,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions doctor_options = CTL_OPTIONS(options, .timeout_sec = -1);
 
-/* What needs etcd's records. */
+/* Runs the checks that need etcd's records. */
 static int look(CtlClient *client, const Arguments *a, const Job *job, Findings *f, Error *err)
 {
     const DoctorOptions *o = arguments_own(a);

@@ -90,7 +90,7 @@ static int read_unet_config(Pipeline *p, UnetConfig *ret, Error *err)
                      (long long)manifest_step(p->manifest));
 }
 
-/* What latents of the job's data were multiplied by; 0: nobody knows, or the data are not there any more. */
+/* Returns the factor that latents of the job's data were multiplied by; 0: nobody knows it, or the data are gone. */
 static double stored_scale(const Job *job)
 {
     Error ignored = ERROR_INIT;
@@ -225,7 +225,7 @@ static int write_model_part(const Pipeline *p, ModelKind kind, const char *part,
     return model_copy_write(p->copy, kind, &sink, err);
 }
 
-/* What transformers' CLIPTokenizer reads, by name: a folder may consist of links. */
+/* Copies the files that transformers' CLIPTokenizer reads, each by its name: a folder may consist of links. */
 static int write_tokenizer(const Pipeline *p, Error *err)
 {
     static const struct {

@@ -22,7 +22,7 @@ typedef struct WeightsPart {
     Safetensors *file;
 } WeightsPart;
 
-/* What is being written. */
+/* The file that is being written, and the parts that it is joined from. */
 typedef struct Joined {
     Store *store;
     WeightsPart *parts;

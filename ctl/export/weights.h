@@ -16,6 +16,6 @@
 
 #include "manifest/manifest.h"
 
-/* What the file will take. */
+/* Returns the bytes that the file will take. */
 uint64_t weights_bytes(const Manifest *manifest, bool ema);
 int weights_write(Store *store, const Manifest *manifest, bool ema, const char *path, Error *err);

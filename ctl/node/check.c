@@ -6,7 +6,7 @@
 #include "ctl/node/verbs.h"
 #include "ctl/print.h"
 
-/* What the node has put beside its answer; left empty when it is not there. */
+/* Reads the health record that the node has put beside its answer; leaves *ret empty when there is none. */
 static int read_health(CtlClient *client, const char *node, HealthRecord *ret, bool *ret_there,
                        Error *err)
 {

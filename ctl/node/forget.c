@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forget.c - `sdctl node forget`: a lost node does not come back. What is known of its health and what
- * holds it back goes, and the leader ends its incident. */
+/* forget.c - `sdctl node forget`: a lost node does not come back. The records of its health and of
+ * what holds it back are removed, and the leader ends its incident. */
 #include "base/clock.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
@@ -13,7 +13,7 @@
 
 enum { TRIES = 5 };
 
-/* What is to go, as it was read: who writes meanwhile is heard first. */
+/* The node's records, as they were read: one that somebody writes meanwhile is read again before any is removed. */
 typedef struct Known {
     char keys[3][KEY_MAX]; /* of nodes, health, cordons */
     int64_t revisions[3];  /* 0: there is none */

@@ -33,7 +33,8 @@ static json_t *cause_json(const CordonCause *c)
     return json_build_end(&b);
 }
 
-/* What holds it back most: for all jobs, else for one, else strikes, which do not yet. */
+/* Returns the cause that holds the node back most: one for all jobs, else for one job, else strikes, which do not hold
+ * it back yet. */
 static json_t *cordon_json(const Model *m, const char *name)
 {
     const CordonRecord *record = model_cordon(m, name);
@@ -54,7 +55,7 @@ static json_t *causes_json(const Model *m, const char *name)
     return causes;
 }
 
-/* What a node hosts now, by the worlds that are decided. */
+/* Returns the ranks that a node hosts now, by the worlds that are decided. */
 static json_t *ranks_json(const Model *m, const char *node)
 {
     json_t *ranks = json_array();

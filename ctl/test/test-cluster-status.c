@@ -122,7 +122,7 @@ static void a_store_without_room_says_what_makes_some(void **state)
     (void)ctl_lab_stop(lab);
 }
 
-/* What the leader's role in etcd lacks, it says of itself. */
+/* The leader itself reports what its role in etcd lacks. */
 static void what_the_leader_may_not_write_is_wrong(void **state)
 {
     (void)state;

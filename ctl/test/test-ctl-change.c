@@ -333,7 +333,7 @@ static void start_is_refused_where_no_node_has_a_gpu(void **state)
     ctl_remove(lab, KEY_DESIRED, "gpu");
 }
 
-/* What could never start is refused, once it is known what there is. */
+/* A job that could never start is refused, once it is known what nodes there are. */
 static void start_is_refused_where_no_node_could_hold_it(void **state)
 {
     CtlLab *lab = *state;
@@ -496,7 +496,7 @@ static void watch_tells_the_story_and_ends_with_the_job(void **state)
     assert_int_equal(ctl_run(lab, "job status none --watch"), 3);
 }
 
-/* Of another job's checkpoint worlds/<job> has no step: its folder's name says it, or the ranks do. */
+/* The record worlds/<job> has no step of another job's checkpoint: the folder's name has it, or the ranks report it. */
 static void watch_says_from_which_step_an_adopted_start_goes_on(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-diff.c - `sdctl job diff`: two jobs of the cluster, a job file, and what is not known of one. What ranks say
- * of the same pairs is in tests/system/test-job-diff.py. */
+/* test-ctl-diff.c - `sdctl job diff`: two jobs of the cluster, a job file, and what is not known of one. The ranks'
+ * reports on the same pairs are tested in tests/system/test-job-diff.py. */
 #include "base/test/testing.h"
 
 #include "ctl/test/testing-ctl.h"

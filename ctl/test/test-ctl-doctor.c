@@ -41,7 +41,7 @@ static void put_report(CtlLab *lab, const char *node, const char *id, const char
 
 static const char *peers = ""; /* as the next reports say */
 
-/* What `sdtrainer doctor` prints; stores: its list. */
+/* Returns what `sdtrainer doctor` prints; stores: the list of stores in it. */
 static const char *report(double clock_off_sec, int uid, int nofile, const char *stores)
 {
     static char text[1024];
@@ -245,7 +245,7 @@ static void a_nodes_own_folder_is_tried_there(void **state)
     assert_null(found(all, "stores", "wrong", "here"));
 }
 
-/* Of jobs that are submitted, each store once. */
+/* The stores of the jobs that are submitted are tried, each once. */
 static void jobs_name_the_stores(void **state)
 {
     CtlLab *lab = *state;
@@ -338,7 +338,7 @@ static void ways_that_are_closed_are_named(void **state)
     assert_contains(lab->out, "4: cannot look at itself: its report: peers: element 0 is neither");
 }
 
-/* What the check finds where 3 revisions may be kept; the caller frees. */
+/* Returns what the check finds where 3 revisions may be kept; the caller frees it. */
 static char *look_at_compaction(CtlLab *lab, int64_t revision)
 {
     Findings f = {0};

@@ -32,7 +32,7 @@ static void put_health(CtlLab *lab)
     CTL_PUT(lab, KEY_HEALTH, "n1", health_record, health);
 }
 
-/* What the node answers to what sdctl, begun before, has asked it. */
+/* Answers, as the node does, the request of the sdctl that was begun before. Returns the request with its answer. */
 static RequestRecord answer_of(CtlLab *lab, const char *node, const char *kind, const char *words)
 {
     char id[64];

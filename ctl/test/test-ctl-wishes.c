@@ -71,7 +71,7 @@ static void an_interrupt_says_that_the_job_goes_on(void **state)
                                   "sdctl job stop i ends it\n");
 }
 
-/* What --set gives, and what of it is not good; nothing is written but the file that was meant. */
+/* --set gives values, and a bad one is refused; nothing is written but the file that was meant. */
 static void a_file_is_started_with_other_values(void **state)
 {
     CtlLab *lab = *state;

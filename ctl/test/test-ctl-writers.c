@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-ctl-writers.c - records that several write: two verbs at once, fields of later versions, records that
- * cannot be read here. Whoever comes second sees what the first one wrote, and nobody's words are lost. */
+ * cannot be read here. The second writer sees what the first one wrote, and no writer's words are lost. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -78,7 +78,7 @@ static void two_verbs_at_once_both_count(void **state)
     }
 }
 
-/* What cannot be read here is not written over by what would have been if it were empty. */
+/* A record that cannot be read here is not written over as if it were empty. */
 static void what_cannot_be_read_is_not_changed(void **state)
 {
     static const struct {

@@ -178,7 +178,7 @@ int ctl_finish(CtlLab *lab)
     return WEXITSTATUS(status);
 }
 
-/* What it prints, until the last one who could has gone. */
+/* Returns what is printed on the terminal, until the last process that could print there has gone. */
 static char *read_terminal(int master)
 {
     size_t used = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-ctl.h - sdctl run as a person runs it, against a real etcd whose records a test puts.
  *
- * Ownership: ctl_lab_start() gives the caller a CtlLab; ctl_lab_stop() accepts NULL. What
- *            ctl_run() captured belongs to the lab until the next ctl_run().
+ * Ownership: ctl_lab_start() gives the caller a CtlLab; ctl_lab_stop() accepts NULL. The output
+ *            that ctl_run() captured belongs to the lab until the next ctl_run().
  * Units:     *_usec is CLOCK_REALTIME microseconds.
  * Errors:    none: what goes wrong ends the test.
  * Threads:   the main thread.

@@ -212,7 +212,7 @@ static void fill_cells(const FrameInput *in, const ModelJob *job, Cell cells[COL
         short_money(cost.spent, cells[COST]);
 }
 
-/* What else there is to know of the job, the worst first; "": nothing. */
+/* Writes what else there is to know of the job, the worst first; "": nothing. */
 static void say_note(const FrameInput *in, const ModelJob *job, char *ret, size_t size)
 {
     char span[SPAN_TEXT_BYTES], reason[MODEL_REASON_BYTES];
@@ -237,7 +237,7 @@ static void say_note(const FrameInput *in, const ModelJob *job, char *ret, size_
         n = snprintf(ret, size, "tries again in %s: ",
                      span_text((double)(next_usec - in->now_usec) * 1e-6, span));
     (void)model_reason(job, reason);
-    /* Of a job that runs, a plain word says why its world began, and a colon what it lacks. */
+    /* A running job's reason says, without a colon, why its world began, and with one, what the job lacks. */
     if (n > 0 || model_phase(job) != PHASE_RUNNING || strchr(reason, ':'))
         (void)snprintf(ret + n, size - (size_t)n, "%s", reason);
 }

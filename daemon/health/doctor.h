@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* doctor.h - answers requests of kind "doctor": runs `sdtrainer doctor` and puts what it says into health/<node>.
  *
- * What a rank could not do, sdtraind may: another program, other limits, an environment of its own. So the trainer
- * itself looks, in a child that is killed when it takes too long. sdtraind does not read what it says.
+ * sdtraind may reach a store that a rank could not: it is another program, with other limits and another environment.
+ * So the trainer itself looks, in a child that is killed when it takes too long. sdtraind does not read its report.
  *
  * Ownership: a value; doctor_clear() kills the child. Borrows all its needs, which outlive it.
  * Units:     none.

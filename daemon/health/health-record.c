@@ -78,7 +78,7 @@ static void on_health_put(int r, const Error *err, _unused_ const EtcdTxnResult 
         p->needs.record_settled(p->needs.userdata);
 }
 
-/* Of all but the ages, and what healthy probes have to say. */
+/* Returns a hash of the record without its ages and without the texts of healthy probes. */
 static Hash content_of(const HealthRecord *record)
 {
     static HealthRecord copy; /* large; the loop has one thread */

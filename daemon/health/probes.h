@@ -72,7 +72,7 @@ typedef struct ProbesNeeds {
 struct Probes {
     ProbesNeeds needs;
     KernelWatch kernel;
-    /* Of each probe, in probe_list()'s order, and of the kernel's log, which is last. */
+    /* The answers of the probes, in probe_list()'s order, and of the kernel's log, which is last. */
     ProbeAnswer answers[PROBES_MAX];
     size_t n_answers;
     Verdict verdict;
@@ -91,7 +91,7 @@ struct Probes {
         gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen on the bus alone */
     ProbeAsk asks[PROBE_ASKS_MAX];
     size_t n_asks;
-    /* What `sdtrainer doctor` said last, and the request that asked; empty: nobody has. */
+    /* The last report of `sdtrainer doctor`, and the id of the request for it; empty: nobody has requested one. */
     char report[RECORD_REPORT_MAX + 1], report_id[RECORD_REQUEST_MAX + 1];
     uint64_t posted_usec; /* when health/<node> was last put; 0: never */
     bool is_posted;       /* the record holds what is known, but for the ages */

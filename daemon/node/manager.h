@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* manager.h - this node in its cluster: its record and its lease, what it watches in etcd, and its workload.
  *
- * The program around it (sdtraind.c) has the loop, the signals, the keeper, the client of etcd, the probes, the files
- * and the port of /metrics; here is what a node says and does in etcd. What a Manager needs of the program is handed
- * in as ManagerNeeds, and what the program must hear is a call of ManagerEvents. So a program with an etcd, a clock
- * and processes of its own (workload.h) can run many of them: test-node.c runs two.
+ * The program around a Manager (sdtraind.c) has the loop, the signals, the keeper, the client of etcd, the probes, the
+ * files and the port of /metrics; the Manager has all that a node writes and does in etcd. A Manager receives what it
+ * needs of the program as ManagerNeeds, and notifies the program by calls of ManagerEvents. So a program with an etcd,
+ * a clock and processes of its own (workload.h) can run many Managers: test-node.c runs two.
  *
- * The modules do not know the Manager either: each is handed what it needs by manager_start(), and tells what others
- * must hear by calls that manager.c connects.
+ * The modules do not know the Manager either: manager_start() hands each module what it needs, and each module notifies
+ * the others by calls that manager.c connects.
  *
  * Ownership: manager_new() gives the caller a Manager; manager_free() accepts NULL and half-built
  *            ones, and kills what still runs. Borrows its needs, which must outlive it.
@@ -53,7 +53,7 @@ typedef struct ManagerNeeds {
     bool (*is_health_told)(void *userdata); /* no write of health/<node> is under way */
 } ManagerNeeds;
 
-/* What the program hears. Those of ranks, worlds and jobs are called as WorkloadEvents says. All are set. */
+/* The notifications of the program. Those of ranks, worlds and jobs are called as WorkloadEvents says. All are set. */
 typedef struct ManagerEvents {
     void *userdata;
     void (*registered)(void *userdata); /* for the first time */

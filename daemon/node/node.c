@@ -329,7 +329,8 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     }
 }
 
-/* Our key is not as we put it. What is under way meanwhile learns of it by its guard, or has just ended. */
+/* Reads our key again if it is not as we put it. A call that is under way meanwhile notices the change by its guard, or
+ * has just ended. */
 static void make_good(OwnNode *node)
 {
     if (node->yields && node->seen_removed && !node->call) { /* it may have gone: no more waiting */

@@ -2,8 +2,8 @@
 /* tenant.h - whose record it is that lies under this node's name, and what is done about it.
  *
  * Everything in a record can be read by others and written by others: machine id, incarnation, and the id of the lease
- * that it hangs on. What nobody else has is a lease that this sdtraind keeps alive, and its state folder. So one whose
- * own lease lives gives the name to nobody; one without yields to whoever keeps a lease alive, and waits.
+ * that the record hangs on. Nobody else has the lease that this sdtraind keeps alive, or its state folder. So a node
+ * whose own lease lives gives the name to nobody; one without yields to whoever keeps a lease alive, and waits.
  *
  * Ownership: values.
  * Units:     none.

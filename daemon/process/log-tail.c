@@ -29,7 +29,8 @@ static int64_t number_of(int fd, const struct stat *st)
     return number ? (int64_t)number : 1;
 }
 
-/* What a rank's user could put in the place of a log must not make the daemon wait, or read elsewhere. */
+/* Opens one half of a log. A file that the rank's user could put in its place must not make the daemon wait, or read
+ * elsewhere. */
 static void open_half(const LogTail *tail, int rank, const char *suffix, Half *ret)
 {
     char path[800];

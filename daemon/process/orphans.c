@@ -60,7 +60,8 @@ void orphans_mark(char *ret, size_t size, const char *run_dir, int slot)
     (void)snprintf(ret, size, ORPHANS_VARIABLE "=%s:%d", run_dir, slot);
 }
 
-/* Of the user that runs this, as what it hosts is: anybody may write any mark into his own environment. */
+/* Reports whether the process is of the user that runs this one, as all hosted processes are: anybody may write any
+ * mark into his own environment. */
 static bool is_own(pid_t pid)
 {
     char path[32];

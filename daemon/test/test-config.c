@@ -86,7 +86,8 @@ static void test_bad_settings_are_named(_unused_ void **state)
     expect_refusal(GOOD ", ", NULL, "config.json: line 1");
 }
 
-/* What is asked for notices is this machine's own, so that a slip asks nobody else. */
+/* The endpoint that is asked for notices must be this machine's own, so that a slip in the settings asks nobody
+ * else. */
 static void test_spot_endpoint_is_of_this_machine(_unused_ void **state)
 {
     static const char *const good[] = {"http://169.254.169.254", "http://127.0.0.1:1338",

@@ -198,7 +198,7 @@ static bool has_sleeper(_unused_ Lab *lab, const void *node)
     return pidfd >= 0;
 }
 
-/* Who has left group, session and environment behind is still ours: it was handed to sdtraind. */
+/* A process that has left group, session and environment behind is still ours: it was handed to sdtraind. */
 static void test_grandchild_without_environment_dies(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -225,7 +225,7 @@ static mode_t mode_of(const char *folder, const char *name)
     return st.st_mode & 0777;
 }
 
-/* What sdtraind was given for itself, a rank is not told of; and nobody else can hold its lock. */
+/* A rank does not see the credentials that sdtraind was given for itself; and nobody else can hold sdtraind's lock. */
 static void test_what_is_sdtrainds_own(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();

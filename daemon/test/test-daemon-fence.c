@@ -250,7 +250,7 @@ static bool is_put_back_after(Lab *lab, const void *revision)
            lab_lease_of(lab, key) != 0;
 }
 
-/* What is under the node's name and nobody's: damage, a copy without a lease, nothing. It is written over, by a
+/* A record under the node's name that is nobody's (damaged, a copy without a lease, or missing) is written over, by a
  * daemon that starts and by one whose ranks run on. */
 static void test_record_of_nobody_is_replaced(_unused_ void **state)
 {

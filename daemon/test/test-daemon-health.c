@@ -116,7 +116,7 @@ static bool has_health(Lab *lab, const void *part)
     return value && strstr(value, part);
 }
 
-/* What the daemon keeps of the kernel's log for its next life. */
+/* Reports whether the part is in the file that the daemon keeps of the kernel's log for its next life. */
 static bool has_kept(Lab *lab, const void *part)
 {
     char path[400];
@@ -184,7 +184,7 @@ static void test_xid_isolates_at_once(_unused_ void **state)
     end_host(&h);
 }
 
-/* What spoils one GPU's memory loses its slot alone; with the other it loses the node. */
+/* A fault that spoils one GPU's memory loses only that GPU's slot; faults of both GPUs lose the node. */
 static void test_fault_of_one_gpu_loses_its_slot(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");
@@ -296,8 +296,8 @@ static bool tells_gpus(Lab *lab, const void *n)
     return lab_node_record(lab, 0, &record) && record.n_gpus == *(const int *)n;
 }
 
-/* What the driver has shown since the boot counts, with the slots that it belongs to: one more is told at once, and one
- * that is gone keeps its place. */
+/* All GPUs that the driver has shown since the boot count, with the slots that they belong to: one more is reported at
+ * once, and one that is gone keeps its place. */
 static void test_record_tells_how_many_gpus(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 1");
@@ -366,7 +366,7 @@ static bool node1_has_health(Lab *lab, const void *part)
     return value && strstr(value, part);
 }
 
-/* Whoever has GPUs must hear the kernel; whoever has none need not. */
+/* A node with GPUs must read the kernel's log; one without need not. */
 static void test_log_that_cannot_be_read(_unused_ void **state)
 {
     Host h = new_host("\"health_sec\": 86400");

@@ -223,7 +223,7 @@ static bool is_known(Lab *lab, _unused_ const void *userdata)
     return lab_value(lab, "/sdtrain/lab/nodes/node1") != NULL;
 }
 
-/* What a node hears of where rank 0 is may be of an earlier world, or of a job that had the name before. */
+/* The address of rank 0 that a node reads may be of an earlier world, or of a job that had the name before. */
 static void test_stale_rendezvous(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();

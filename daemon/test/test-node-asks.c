@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-asks.c - a node whose log readers ask and then do not come, or ask what nobody can read, on the seams of
- * testing-seams.h. What is answered is test-node-logs.c. */
+ * testing-seams.h. The answers are tested in test-node-logs.c. */
 #include "daemon/test/testing-node.h"
 
 #include "base/file.h"

@@ -105,7 +105,7 @@ static void a_stopping_node_starts_no_rank_and_tells_no_better_verdict(_unused_ 
     assert_string_equal(node_record(&n1).evidence, "it burns");
 }
 
-/* What is acknowledged last says that it has left. */
+/* The record that is acknowledged last says that the node has left. */
 static void an_idle_node_leaves_when_its_last_word_is_there(_unused_ void **state)
 {
     join(&n1);

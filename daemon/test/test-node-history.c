@@ -53,7 +53,8 @@ static void the_cluster_is_known_after_a_restart(_unused_ void **state)
     assert_int_equal(n1.etcd.history.revision, 4711);
 }
 
-/* What etcd does not name is not forgotten: before its first answer a client knows no id. */
+/* A cluster's id is not forgotten when etcd's client does not name it: before etcd's first answer a client knows no
+ * id. */
 static void a_cluster_that_is_not_named_is_kept(_unused_ void **state)
 {
     join(&n1);
@@ -223,7 +224,7 @@ static void a_job_that_runs_is_not_forgotten_for_another(_unused_ void **state)
     assert_int_equal(record.n_runs, RECORD_RUNS_MAX);
 }
 
-/* Of the manager's jobs those with a world run. */
+/* The Manager counts every job that has a world as running. */
 static void a_world_holds_its_jobs_place(_unused_ void **state)
 {
     char name[8];

@@ -140,7 +140,7 @@ static void pass_in_contact(uint64_t sec)
     }
 }
 
-/* Of one second each, until they say how long such steps take. */
+/* Does steps of one second each, until they show how long such steps take. */
 static void do_first_steps(void)
 {
     for (int64_t step = 1; step <= 1 + WATCHDOG_STEPS_MIN; step++) {
@@ -248,7 +248,7 @@ static void an_address_that_is_older_than_its_deletion_is_none(_unused_ void **s
     assert_int_equal(job->rendezvous_generation, 4);
 }
 
-/* Of many that come and go a node keeps nothing. */
+/* A node keeps nothing of the many jobs that come and go. */
 static void what_is_known_of_a_job_goes_with_its_last_record(_unused_ void **state)
 {
     char key[KEY_MAX];

@@ -322,7 +322,7 @@ static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
 
 /* ---- what goes wrong ---- */
 
-/* Of rank 0; its place is places[0]. */
+/* Returns a record that asks for the log of rank 0, whose place is places[0]. */
 static LogAskRecord ask_for_one(bool follow)
 {
     places[0] = (LogPlace){0};
@@ -435,7 +435,7 @@ static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void
     wait_for(3, "two\n");
 }
 
-/* Of many ranks not all have room in one answer. */
+/* One answer does not have room for all of many ranks. */
 static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **state)
 {
     join(&n1);
@@ -488,7 +488,7 @@ static void the_ranks_of_a_node_are_listed_in_their_order(_unused_ void **state)
         assert_int_equal(lines.parts[i].next.rank, ranks[i]);
 }
 
-/* What is left in the old file is the least of it. */
+/* The rest of the old file is the least of what the reader has not read. */
 static void a_reader_in_the_old_file_is_led_to_the_end_of_a_huge_one(_unused_ void **state)
 {
     join(&n1);

@@ -155,7 +155,7 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
     assert_null(job_find(&n1.manager->workload, "a")->over);
 }
 
-/* What is on its way says that a rank lives. If it came after the word that the older ranks are dead, it would bring
+/* The report on its way says that a rank lives. If it came after the word that the older ranks are dead, it would bring
  * one of them back. */
 static void older_ranks_are_told_dead_after_what_was_on_its_way(_unused_ void **state)
 {

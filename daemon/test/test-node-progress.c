@@ -371,7 +371,7 @@ static void a_commit_of_a_job_that_was_removed_is_refused(_unused_ void **state)
     assert_killed(&n1, 0, true);
 }
 
-/* What was found and what is saved later are commits of their own. */
+/* The checkpoints that were found and those that are saved later are separate commits. */
 static void a_save_after_what_was_found_is_one_commit(_unused_ void **state)
 {
     char key[KEY_MAX];

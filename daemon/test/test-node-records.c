@@ -158,7 +158,7 @@ static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
     assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
 }
 
-/* What the mark names is not there any more: it must not be asked for again. */
+/* The checkpoint that the mark names is not there any more: it must not be requested again. */
 static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void **state)
 {
     join(&n1);
@@ -309,7 +309,7 @@ static void what_was_put_with_the_node_and_comes_late_brings_no_rank_back(_unuse
     assert_killed(&n1, 1, false);
 }
 
-/* What has become of it is read, of each of its worlds, and then they come together. */
+/* The node reads what has become of the report of each of its worlds; then its record and the reports come together. */
 static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -443,7 +443,7 @@ static void a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead(_unu
     assert_int_equal(state_of(&n1, "a", 1, 0), RANK_EXITED);
 }
 
-/* What is to be read again, and what waits for its second, is no matter of a world that is over. */
+/* A world that is over drops the records that it was to read again, and the progress that waits for its second. */
 static void a_world_that_is_over_asks_for_nothing_more(_unused_ void **state)
 {
     char spec[KEY_MAX], secret[KEY_MAX];
@@ -512,7 +512,7 @@ static void a_refusal_is_forgotten_when_it_was_made_good(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
-/* What changes while it is put with the node is written after it. */
+/* A report that changes while it is put with the node's record is written again after that record. */
 static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ void **state)
 {
     char key[KEY_MAX];

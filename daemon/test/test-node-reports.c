@@ -142,7 +142,7 @@ static void a_first_step_without_a_word_before_is_a_life_too(_unused_ void **sta
     ranks_record_clear(&record);
 }
 
-/* What is none is passed over, and what follows it is heard. */
+/* A message that no trainer may send is passed over, and the message that follows is read. */
 static void words_that_are_none_change_nothing(_unused_ void **state)
 {
     join(&n1);
@@ -433,7 +433,7 @@ static void a_rank_that_is_done_is_at_the_step_that_it_names(_unused_ void **sta
     assert_true(n1.last_end.finished && !n1.last_end.left);
 }
 
-/* Whoever comes later has nothing to do with it. */
+/* A later reason to kill the rank has nothing to do with its end. */
 static void a_rank_that_is_killed_twice_was_killed_for_the_first_reason(_unused_ void **state)
 {
     join(&n1);
@@ -498,7 +498,7 @@ static void a_peer_that_cannot_be_is_none(_unused_ void **state)
     assert_int_equal(rank_report(1, 1).unmet, RECORD_RANKS_MAX);
 }
 
-/* What a dying library prints is in the pipe when its process has ended. */
+/* The text that a dying library prints is in the pipe when its process has ended. */
 static void the_last_line_of_a_trainer_is_read_before_its_end_is_judged(_unused_ void **state)
 {
     join(&n1);
@@ -523,7 +523,7 @@ static void bytes_that_are_no_text_are_reported(_unused_ void **state)
     assert_int_equal(rank_report(1, 1).state, RANK_EXITED);
 }
 
-/* Who leaves has no step to do: what bounds a save bounds it. */
+/* A rank that leaves has no step to do, so it is bounded as a save is. */
 static void a_rank_that_is_done_has_the_time_of_a_save_to_end(_unused_ void **state)
 {
     n1.config.startup_sec = 20;

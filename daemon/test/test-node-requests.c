@@ -210,7 +210,7 @@ static void an_answer_is_to_the_request_that_was_read(_unused_ void **state)
     expect_answer("r2", "it is too late");
 }
 
-/* What a probe says comes from a machine. */
+/* A probe's answer comes from a machine, so it need not be text. */
 static void an_answer_that_is_no_text_is_given(_unused_ void **state)
 {
     char key[KEY_MAX];

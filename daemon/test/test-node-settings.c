@@ -81,7 +81,7 @@ static void each_setting_that_a_reload_changes_is_tested(_unused_ void **state)
 
 /* ---- the node ---- */
 
-/* What sdtraind.c does once the new settings are in place. */
+/* Does what sdtraind.c does once the new settings are in place. */
 static void reload(void)
 {
     node_touch(&n1.manager->node);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-worlds.c - whole nodes in one process, where nothing is real: what a node does for jobs. Worlds that move,
- * words of another generation, phases, slots, two jobs. What it says of itself: test-node.c; what its trainers are told
- * and say: test-node-trainers.c. */
+/* test-node-worlds.c - whole nodes in one process, where nothing is real: what a node does for jobs (worlds that move,
+ * words of another generation, phases, slots, two jobs). The node's own record is tested in test-node.c, the messages
+ * to and from its trainers in test-node-trainers.c. */
 #include "base/clock.h"
 #include "daemon/test/testing-node.h"
 #include "protocol/exit-code.h"
@@ -548,7 +548,7 @@ static void a_lost_slot_is_in_the_record_before_its_rank_has_ended(_unused_ void
     assert_int_equal(node_record(&n1).lost_slots, 0);
 }
 
-/* What is acknowledged first was sent before the slot was lost. */
+/* The record that is acknowledged first was sent before the slot was lost. */
 static void a_record_that_was_under_way_does_not_tell_of_a_lost_slot(_unused_ void **state)
 {
     const SlotGpus gpus = {.n = 0};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself. Its record and its
- * lease, the fence, another history. Who has its name: test-node-name.c; how it leaves: test-node-drain.c; what it is
- * asked: test-node-requests.c; what it does for jobs: test-node-worlds.c. */
+/* test-node.c - whole nodes in one process, where nothing is real: what a node says of itself (its record and its
+ * lease, the fence, another history). Its name is tested in test-node-name.c, its leaving in test-node-drain.c,
+ * requests to it in test-node-requests.c, its work for jobs in test-node-worlds.c. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>

@@ -45,7 +45,7 @@ static void who_executes_is_not_of_another_slot(_unused_ void **state)
     expect_killed(of_5);
 }
 
-/* Whoever has no mark may be of any slot; whoever is another's child was not handed to us. */
+/* A process without a mark may be of any slot; a child of another process was not handed to us. */
 static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
 {
     char mark[200], script[300], number[16] = "";

@@ -435,7 +435,7 @@ static void without_its_group_the_program_is_killed(_unused_ void **state)
     end(&p);
 }
 
-/* Whoever cannot be watched would be lost: that is told, and the rest is not asked for. */
+/* A process that cannot be watched would be lost: the refusal is reported, and no further source is requested. */
 static void each_source_that_is_refused_is_told(_unused_ void **state)
 {
     for (int i = 1; i <= 3; i++) {

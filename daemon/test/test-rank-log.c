@@ -382,7 +382,8 @@ static void an_edquot_is_a_full_disk(_unused_ void **state)
     assert_false(exists(1));
 }
 
-/* Of more than it looks at, the oldest of those go; it comes again. */
+/* If there are more generations than one call looks at, the call removes the oldest of those that it looks at; the next
+ * call removes more. */
 static void a_great_many_generations_go_part_by_part(_unused_ void **state)
 {
     enum { N = 300 };

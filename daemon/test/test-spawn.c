@@ -27,7 +27,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-/* What systemd's RestrictNamespaces= does: clone3 is not there. For ever, and for this process. */
+/* Takes clone3 away, as systemd's RestrictNamespaces= does: for ever, and for this process. */
 static int take_clone3_away(_unused_ void **state)
 {
     struct sock_filter code[] = {
@@ -124,7 +124,7 @@ static void copy_file(const char *from, const char *to)
     assert_int_equal(chmod(to, 0755), 0);
 }
 
-/* What an upgrade does: another file under the same name. */
+/* An upgrade puts another file under the same name. */
 static void an_open_program_outlives_its_file(_unused_ void **state)
 {
     char folder[] = "/tmp/test-spawn-XXXXXX", path[64];

@@ -568,7 +568,7 @@ static void jobs_that_are_over_are_looked_at_no_more(_unused_ void **state)
     assert_int_equal(n_changed, 0);
 }
 
-/* Whoever may write phases must not fill a node's memory. */
+/* A client that may write phases must not be able to fill a node's memory. */
 static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
 {
     enum { MOST = 4096 };

@@ -24,7 +24,7 @@ typedef struct TestNode {
     char *file; /* history.json; NULL: there is none */
     Manager *manager;
 
-    /* What its Manager has told and asked. */
+    /* The calls that its Manager has made, counted, and the last values that they passed. */
     int n_registered, n_draining, n_ended, n_failed, n_fenced, n_renewals, n_losses, n_left_health;
     int n_checks, n_clears, n_doctors, n_committed, n_refused;
     int n_ranks_started, n_ranks_ended, n_steps, n_saves, n_ticks;
@@ -50,7 +50,7 @@ void restart(TestNode *n, uint64_t incarnation);
 
 /* ---- the leader's records ---- */
 
-/* Of job a, and of other jobs, until the test changes it. */
+/* The submission of job a, and of other jobs, until the test changes it. */
 extern char submission[SUBMISSION_BYTES];
 void submit(const char *job);
 /* A world of the ranks that the slots of both nodes give. Returns its revision. */

@@ -80,7 +80,7 @@ int __wrap_cgroup_destroy(const CgroupBase *base, Error *err)
     return r < 0 ? error_set(err, r, "the cgroup stays") : 0;
 }
 
-/* What is written on standard error from begin_log() on. */
+/* The file that takes what is written on standard error from begin_log() on, and standard error itself meanwhile. */
 static int log_file = -1, standard_error = -1;
 
 void begin_log(void)

@@ -15,7 +15,7 @@
 #include "base/test/testing.h"
 #include "daemon/process/orphans.h"
 
-/* What stands between the code and the system; shared with children. */
+/* The state of the fakes that stand between the code and the system; shared with children. */
 typedef struct Fake {
     uint64_t late_usec;    /* the clock is ahead */
     uint64_t destroy_usec; /* the end of the cgroups takes so long */

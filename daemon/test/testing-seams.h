@@ -73,7 +73,7 @@ EtcdCall *under_way(const Etcd *etcd, const char *key);
 bool is_under_way(const Etcd *etcd, const char *key);
 size_t n_under_way(const Etcd *etcd);
 void answer(EtcdCall *call, AnswerKind kind);
-/* What was answered LATE comes to etcd now; the test ends if there is none. */
+/* Brings the request that was answered LATE to etcd now; the test ends if there is none. */
 void come_late(void);
 /* Gives all answers but those of nodes that are cut off, and those to the requests that follow at once. */
 void answer_all(void);
@@ -143,7 +143,7 @@ void dies(Machine *machine, int slot);
 void prints(Machine *machine, int slot, const char *line);
 /* The job whose old logs were removed last. */
 extern char pruned[RECORD_JOB_MAX + 1];
-/* What the last rank that was started was given for its log. */
+/* The arguments for the log of the rank that was started last. */
 extern char newest_log_dir[CONFIG_PATH_MAX], newest_log_job[RECORD_JOB_MAX + 1];
 extern int64_t newest_log_bytes, newest_log_generation;
 extern int newest_log_rank;

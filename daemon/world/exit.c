@@ -12,7 +12,7 @@
 
 void exit_repair_text(char *text) { printable_repair(text); }
 
-/* Whoever leads puts words of its own before it, and a record's text has 255 bytes. */
+/* The length of a text that leaves room for the leader's own words before it: a record's text has 255 bytes. */
 enum { COMFORTABLE_BYTES = 191 };
 
 static void copy_whole(char *ret, size_t size, const char *text)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* hang.h - looks at every rank's progress, a few times a second.
  *
- * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. Of several such ranks
- * of a local world only those furthest behind are: the others wait for them.
+ * A rank that exceeds its bound (watchdog.h) is reported hung with its (step, stage) and killed. If several ranks of a
+ * local world exceed their bounds, only those furthest behind are reported and killed: the others wait for them.
  *
  * Ownership: none.
  * Units:     CLOCK_BOOTTIME microseconds.

@@ -28,6 +28,6 @@ bool local_world_is_dead(const LocalWorld *local);
 void local_world_assign(LocalWorld *local);
 /* local_rank could not be started: notes that it ended. The caller reports. */
 void local_world_rank_failed(LocalWorld *local, LocalRank *local_rank, const char *text);
-/* The process of the rank ended, or cannot be killed: notes it in its local rank, and reports at once. What comes first
- * counts: a rank ends but once. */
+/* Notes in the local rank that the rank's process ended, or cannot be killed, and reports at once. Only the first call
+ * for a rank counts: a rank ends only once. */
 void local_world_note_exit(LocalWorld *local, const Rank *rank, const ExitVerdict *verdict);

@@ -64,7 +64,7 @@ Rank *rank_free(Rank *rank);
 /* Frees a rank of which nothing lives, with what marked its slot: the session and the cgroup. */
 void rank_retire(Rank *rank);
 
-/* Sends the message. A trainer that does not take it is killed. Of a dead rank nothing is sent. */
+/* Sends the message. A trainer that does not take it is killed. Nothing is sent to a dead rank. */
 void rank_send(Rank *rank, ChannelMessage *message);
 /* Tells the trainer that it may run for alive_usec more. A trainer that does not read misses the message. */
 void rank_send_alive(Rank *rank, uint64_t alive_usec);

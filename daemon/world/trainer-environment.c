@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Of what the trainer must have, whatever is ours: mark, slot, channel, OMP, paths read and written, the end. */
+/* The entries that a trainer must have, whatever ours are: mark, slot, channel, OMP, paths read and written, end. */
 enum { OWN_MAX = 7 };
 
 static char *paths_variable(const char *name, json_t *prefixes)

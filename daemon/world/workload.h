@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* workload.h - all that this node does for jobs: its slots, the jobs it knows, and their worlds.
  *
- * The modules of this folder know neither signals nor HTTP nor probes, and no variable of the process. What
- * they need is handed in as WorkloadNeeds, and what the rest of the daemon must hear is a call of
- * WorkloadEvents. So a program with an etcd (etcd.h), a clock (clock.h, timer.h) and processes (process.h, logs.h)
- * of its own can run it: test-workload.c does.
+ * The modules of this folder know neither signals nor HTTP nor probes, and no variable of the process. They receive
+ * what they need as WorkloadNeeds, and notify the rest of the daemon by calls of WorkloadEvents. So a program with an
+ * etcd (etcd.h), a clock (clock.h, timer.h) and processes (process.h, logs.h) of its own can run a Workload:
+ * test-workload.c does.
  *
  * Ownership: a value; workload_clear() kills what still runs. Borrows all its needs, which outlive it.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds; incarnation is CLOCK_REALTIME microseconds.

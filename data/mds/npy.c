@@ -18,7 +18,7 @@ static const struct {
 
 enum { HEADER_MAX = 4096 };
 
-/* What stands behind 'key': in the header's Python dictionary. */
+/* Returns the text that follows 'key': in the header's Python dictionary. */
 static const char *value_of(const char *header, const char *key)
 {
     char quoted[32];

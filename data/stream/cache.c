@@ -4,7 +4,7 @@
  * All that counts the files or makes room among them happens under the lock of the folder's ".lock",
  * for the time that a listing takes; so the bound holds whoever shares the folder.
  *
- * What may be removed has one of our names, in a folder that was claimed (MARKER). A folder is claimed
+ * Only files with one of our names are removed, in a folder that was claimed (MARKER). A folder is claimed
  * while it holds no file of anybody else's; so a dataset that is named by mistake stays whole.
  *
  * Fault points: cache.reserve, cache.commit. */

@@ -343,7 +343,7 @@ static int unpack_file(ShardFetch *f, int *ret_disk, Error *err)
 
 /* ---- verified, and the reader's ---- */
 
-/* What came; the hashes are then of what is unpacked from it. */
+/* Verifies the bytes that came. If they are compressed, the hashes are then of what is unpacked from them. */
 static int verify(ShardFetch *f, Error *err)
 {
     int r = shard_hashes_end(&f->hashes, f->source, f->uri,

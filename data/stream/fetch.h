@@ -2,8 +2,8 @@
 /* fetch.h - brings one whole shard, a piece at a time and a few pieces together: into the node's
  * cache, or into memory where there is none or it fails; verified and unpacked before anybody reads.
  *
- * Of the processes that want the same shard one fetches. The others look each 20 ms whether it is in the cache; after a
- * minute a process fetches the shard by itself, into memory.
+ * One of the processes that want the same shard fetches it. The others look each 20 ms whether it is in the cache;
+ * after a minute a process fetches the shard by itself, into memory.
  *
  * Ownership: shard_fetch_new() gives the caller a ShardFetch and borrows the source, which must
  *            outlive it, and what info points to; shard_fetch_free() accepts NULL and cancels.

@@ -27,7 +27,7 @@ static int open_in_place(Shards *s, KeptShard *e, Where *ret, Error *err)
     return 0;
 }
 
-/* From the cache, if it has the shard. What is wrong there is fetched again. */
+/* Opens the shard from the cache, if the cache has it. A shard that is wrong there is fetched again. */
 static Where open_cached(Shards *s, KeptShard *e, bool first)
 {
     Error why = ERROR_INIT;

@@ -61,7 +61,7 @@ static bool table_is_good(const SampleHashes *s)
     return true;
 }
 
-/* Of the bytes pos .. pos + n of the shard, those of samples. */
+/* Hashes those of the shard's bytes pos .. pos + n that belong to samples. */
 static void hash_samples(SampleHashes *s, const char *data, uint64_t pos, size_t n)
 {
     for (; s->next < s->n_samples; s->next++) {

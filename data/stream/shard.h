@@ -2,8 +2,8 @@
 /* shard.h - one open shard: a file or memory, checked, read by sample.
  *
  * A raw shard in a local folder is read in place with pread: a file that is truncated under our
- * feet then gives an error, not a SIGBUS. What lies elsewhere is brought by fetch.h, whole, verified
- * and unpacked, into the node's cache, or into memory where there is none.
+ * feet then gives an error, not a SIGBUS. A shard that lies elsewhere is brought by fetch.h, whole, verified
+ * and unpacked, into the node's cache, or into memory where there is no cache.
  *
  * Ownership: functions that return a Shard give it to the caller; shard_free() accepts NULL. A Shard borrows nothing.
  * Units:     bytes, samples.

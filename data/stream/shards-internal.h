@@ -27,7 +27,7 @@ enum {
     BACKGROUND_REMEMBERED = 4096 /* shards that were expected of late */
 };
 
-/* What is known and held of one shard. */
+/* One shard's entry: the facts that are known of it, and the parts of it that are held. */
 typedef struct KeptShard {
     uint64_t number;
     struct KeptShard *chain;         /* the next entry of its bucket */

@@ -11,9 +11,9 @@
  * Reads of samples are in sample-read.h. With a cache, after shards_keep_whole(), shards that are expected or were read
  * by range are also fetched whole in the background, two at a time, never into memory.
  *
- * What is opened once and read often may rot in between. Where the index has no hashes of samples, they are made while
- * a shard's own hashes are checked, or while it is fetched into the cache, and kept; each read is checked by them. A
- * shard that has no hashes of its own is not read whole for it.
+ * A shard that is opened once and read often may rot in between. Where the index has no hashes of samples, they are
+ * made while a shard's own hashes are checked, or while it is fetched into the cache, and kept; each read is
+ * checked by them. A shard that has no hashes of its own is not read whole for it.
  *
  * Ownership: shards_new() gives the caller a Shards and borrows the store, the index and what the options name, which
  *            must outlive it.
@@ -36,7 +36,7 @@ enum {
 
 typedef struct Shards Shards;
 
-/* What the reads of all streams may hold together. */
+/* The memory that the reads of all streams may hold together. */
 typedef struct ReadBudget {
     size_t most;      /* bytes of ranges, but for the first read's */
     size_t used;      /* bytes of ranges that are under way, or have arrived and are not used yet */

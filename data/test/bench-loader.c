@@ -14,7 +14,7 @@
  *     bench-loader start URI CACHE          position 500,000,000: everything from opening the dataset
  *                                           to the first grain
  *
- * `read` and `start` print one line of JSON. Who wants them cold empties CACHE but for the index. */
+ * `read` and `start` print one line of JSON. To run them cold, empty CACHE first, but for the index. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/json/json.h"

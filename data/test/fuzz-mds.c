@@ -16,8 +16,8 @@ static void try_field(const MdsColumn *column, MdsField field)
     if (column->kind == MDS_NDARRAY && mds_array_decode(column, field, &array, NULL) == 0) {
         uint8_t header[ARRAY_HEADER_MAX];
         size_t n;
-        /* What decodes encodes, if not always in the same bytes: a shape may be wider than need be.
-         */
+        /* An array that can be decoded can be encoded, if not always to the same bytes: a shape may be wider than
+         * need be. */
         int r = encode_array(column, &array, header, &n);
         assert(r == 0 && n + array.n_bytes <= field.n_bytes);
     }

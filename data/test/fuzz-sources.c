@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-sources.c - bytes as what a job's record says of its sources. What is taken is taken alike when it is written
- * again. */
+/* fuzz-sources.c - bytes as what a job's record says of its sources. Sources that are accepted are the same
+ * when they are written and parsed again. */
 #include "data/dataset-shape.h"
 
 #include <stdlib.h>

@@ -100,7 +100,7 @@ static void lab_begin(Lab *lab, const char *compression)
     far_begin();
 }
 
-/* Of the cache now: bytes, whole files, parts, of whatever kind. */
+/* Returns how many bytes the cache has now, and counts its whole files and its parts, of whatever kind. */
 static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
 {
     uint64_t total = 0;
@@ -176,7 +176,7 @@ static void one_fetches_for_all(void **state)
     }
 }
 
-/* Whoever looks, whenever, until all have ended well: never more than the bound. */
+/* Looks at the cache until all processes have ended well: it never holds more than the bound. */
 static void watch(const Lab *lab, uint64_t bound, pid_t *pids, int n)
 {
     int looks = 0, files, parts;
@@ -497,7 +497,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_false(has_file(cache, OWN("b"), 10000));
     assert_true(has_file(cache, OWN("a"), 10000));
 
-    /* What somebody reads stays, however old. */
+    /* A file that is being read stays, however old it is. */
     int reader = cache_open(cache, OWN("c"), 10000);
     assert_true(reader >= 0);
     put_file(cache, OWN("f"), 20000);
@@ -505,7 +505,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_int_equal(cache_reserve(cache, OWN("1"), 30000), -ENOBUFS);
     (void)fd_close(reader);
 
-    /* What is being filled counts and stays. */
+    /* A file that is being filled counts and stays. */
     int fd = cache_reserve(cache, OWN("e"), 20000);
     assert_true(fd >= 0);
     assert_int_equal(cache_reserve(cache, OWN("e"), 20000), -EAGAIN);
@@ -549,7 +549,7 @@ static void write_strangers(const char *folder, const char *const *names, size_t
 }
 
 /* A folder that is somebody else's, however its files are called. */
-/* Who may open a file may lock it. */
+/* A user who may open a file may lock it. */
 static void nobody_else_can_lock(void **state)
 {
     (void)state;
@@ -618,7 +618,7 @@ static void only_own_files_are_removed(void **state)
     cache_free(cache);
     assert_good(cache_new(folder, 15000, &cache, &err), err); /* its marker says whose it is */
 
-    /* What it becomes while it is in use: a dataset, or another folder of that name. */
+    /* The folder may become something else while it is in use: a dataset, or another folder of that name. */
     write_strangers(folder, (const char *const[]){"index.json"}, 1);
     assert_int_equal(cache_reserve(cache, OWN("c"), 10000), -ENOTEMPTY);
     assert_true(has_file(cache, OWN("b"), 10000));

@@ -365,7 +365,8 @@ static void streams_must_be_of_one_encoder(void **state)
     check_steps(&f, dataset, 0, 10, 0, 6, 1 << 16);
     dataset_free(dataset);
 
-    /* Of a stream without it nothing is known; the other one's holds for both, whichever comes first. */
+    /* Nothing is known of a stream without an encoder.json; that of the other stream holds for both, whichever comes
+     * first. */
     char path[PATH_MAX];
     assert_int_equal(unlink(scratch_path(&f.scratch, "second/encoder.json", path)), 0);
     dataset_free(open_dataset(&f));

@@ -306,7 +306,7 @@ static void what_rots_after_it_was_verified_is_found(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* What sdctl sees of a dataset, and what a rank makes of what it was told. */
+/* sdctl looks at a dataset, and a rank opens it with the sources that this look noted. */
 static void a_look_sees_what_a_rank_sees(void **state)
 {
     (void)state;
@@ -450,8 +450,8 @@ static void change_unpacked_hashes(const char *path)
     free(text);
 }
 
-/* What came is whole, and what is unpacked from it is not what index.json names: neither memory nor a file of the cache
- * hands it out, and the cache does not keep it. */
+/* The shard that came is whole, but the bytes unpacked from it are not those that index.json names: they are handed out
+ * neither from memory nor from a file of the cache, and the cache does not keep them. */
 static void what_is_unpacked_has_hashes_of_its_own(void **state)
 {
     (void)state;

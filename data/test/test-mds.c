@@ -134,7 +134,7 @@ static void broken_arrays_are_refused(void **state)
         if (r < 0)
             assert_names(err, "column x");
     }
-    /* What is not an array, or not what the column says, is not encoded. */
+    /* An array that is malformed, or not as the column says, is not encoded. */
     uint8_t header[ARRAY_HEADER_MAX];
     size_t n;
     MdsArray array = {.number = MDS_FLOAT32, .n_dims = 1, .dims = {2}, .values = "", .n_bytes = 7};
@@ -260,7 +260,7 @@ static void halves_are_exact(void **state)
 static void checksums_match_published_values(void **state)
 {
     (void)state;
-    /* Of "abc": FIPS 180-4, FIPS 202, RFC 1321, RFC 7693; xxHash's own program. */
+    /* The digests of "abc" in FIPS 180-4, FIPS 202, RFC 1321 and RFC 7693, and by xxHash's own program. */
     static const struct {
         const char *name, *digest;
     } cases[] = {

@@ -178,7 +178,7 @@ static int init_with(const double *proportions, size_t n, Order *ret)
     return order_init(streams, n, 1, 64, ret);
 }
 
-/* What is left over goes to the largest remainders, one part each, of equal ones to the earlier. */
+/* Parts that are left over go to the largest remainders, one each; of equal remainders the earlier gets it. */
 static void parts_are_dealt_by_largest_remainder(void **state)
 {
     (void)state;

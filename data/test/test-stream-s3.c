@@ -62,7 +62,7 @@ static void datasets_on_a_server_come_right(void **state)
     }
 }
 
-/* What is not there, and what was changed under its name. */
+/* An object is not there, or was changed under its name. */
 static void wrong_objects_are_named(void **state)
 {
     (void)state;

@@ -363,7 +363,7 @@ static void damaged_files_of_the_cache_are_fetched_again(void **state)
             if (cut < 2)
                 damage_cache(&f, cut);
         }
-        /* What is whole is not fetched again. */
+        /* Files that are whole are not fetched again. */
         if (!kinds[i].sample_hashes) {
             far_begin();
             Dataset *dataset = open_dataset(&f);

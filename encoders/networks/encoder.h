@@ -40,8 +40,8 @@ int encoder_look(const EncoderOptions *options, EncoderShape *ret, Error *err);
 Encoder *encoder_free(Encoder *encoder);
 DEFINE_CLEANUP(Encoder, encoder_free)
 const EncoderShape *encoder_shape(const Encoder *encoder);
-/* Of every tensor that is used, by its name of today and as fp32, and of the values of both configs that results depend
- * on. So names of old files, halves that are exact and the order in a file do not matter. */
+/* Returns a hash of every tensor that is used, by its name of today and as fp32, and of the values of both configs that
+ * results depend on. So names of old files, halves that are exact and the order in a file do not matter. */
 Hash encoder_weights_hash(const Encoder *encoder);
 
 /* Encodes n <= batch samples; the rest of the batch is filled up. pixels: n x side x side x 3; ids: n x n_tokens.

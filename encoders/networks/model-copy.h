@@ -22,7 +22,7 @@ int model_copy_open(Store *model, const VaeConfig *vae, const ClipTextConfig *te
                     Error *err);
 ModelCopy *model_copy_free(ModelCopy *copy);
 DEFINE_CLEANUP(ModelCopy, model_copy_free)
-/* What the tensors of a part take, as fp32. */
+/* Returns how many bytes the tensors of a part take as fp32. */
 uint64_t model_copy_bytes(const ModelCopy *copy, ModelKind kind);
 /* Gives the sink a whole safetensors file, piece by piece. */
 int model_copy_write(const ModelCopy *copy, ModelKind kind, const ModelSink *sink, Error *err);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model-tokenizer.h - the tokenizer of a diffusers folder, wherever that lies.
  *
- * A tokenizer reads files. Of a folder that is elsewhere, merges.txt and vocab.json are copied into a folder of TMPDIR
+ * A tokenizer reads files. If the folder is elsewhere, its merges.txt and vocab.json are copied into a folder of TMPDIR
  * for a moment.
  *
  * Ownership: the caller gets a Tokenizer; the Store is borrowed.

@@ -2,7 +2,7 @@
 /* child-confine.c - see child-confine.h.
  *
  * The filter compares numbers of calls and, of an argument, its low 32 bits: descriptors and process ids are ints, and
- * all flags of a protection lie there. Whoever comes by another way into the kernel (32-bit calls, x32) has another
+ * all flags of a protection lie there. A process that enters the kernel another way (32-bit calls, x32) has another
  * architecture or other numbers, and is ended. */
 #include "encoders/pictures/child-confine.h"
 
@@ -79,14 +79,14 @@ int child_filter(void)
         ALLOW_IF(SYS_mprotect, 2, PROT_EXEC, 0),
         ALLOW(SYS_munmap),
         ALLOW(SYS_mremap),
-        /* What free() gives back. As root other advice may poison a page that the parent has mapped, too. */
+        /* free() gives memory back by it. As root, other advice may poison a page that the parent has mapped, too. */
         ALLOW_IF(SYS_madvise, 2, UINT32_MAX, MADV_DONTNEED),
         ALLOW(SYS_brk),
         ALLOW(SYS_futex),
         ALLOW(SYS_getrandom), /* malloc(), once */
         ALLOW(SYS_exit),
         ALLOW(SYS_exit_group),
-        /* What an assert or abort() does: it says why, to nobody, and signals itself. */
+        /* An assert or abort() writes why, which nobody reads, and sends its own process a signal. */
         DENY(SYS_write, EBADF),
         DENY(SYS_writev, EBADF),
         ALLOW(SYS_rt_sigprocmask),

@@ -17,7 +17,7 @@
 enum { SMALL_FILE_BYTES = 1 << 20, LOWEST_FD = 3 };
 static const uint64_t READY_USEC = 60 * USEC_PER_SEC;
 
-/* What a child may know of our environment: where its libraries are, and what tests say. No credentials. */
+/* The variables of our environment that a child gets: where its libraries are, and what tests set. No credentials. */
 static const char *const environment_names[] = {"SDTRAIN_FAULT=", "LD_LIBRARY_PATH=",
                                                 "ASAN_OPTIONS=", "UBSAN_OPTIONS=", "TSAN_OPTIONS="};
 

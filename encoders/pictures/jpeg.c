@@ -16,7 +16,7 @@
 
 enum { SCANS_MAX = 100, ROWS_AT_ONCE = 8, EXIF_HEAD_BYTES = 6 };
 
-/* What libjpeg reads from, and how it ended; the callbacks find it by cinfo->client_data. */
+/* One read by libjpeg: its source, and how it ended. The callbacks find it by cinfo->client_data. */
 typedef struct JpegRead {
     const PictureRecipe *recipe;
     struct jpeg_decompress_struct cinfo;

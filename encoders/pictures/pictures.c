@@ -238,7 +238,7 @@ int pictures_ask(Pictures *pictures, const void *data, size_t n_bytes, Error *er
     worker->held_bytes += n_bytes;
     pictures->n_asked++;
     int r = child_ask(&worker->child, place, data, n_bytes);
-    /* What it said before it died is still to be heard; hear() finds its end then. */
+    /* The answers that a child gave before it died are still to be received; hear() then finds its end. */
     return r == 0 || r == -EPIPE ? 0 : error_errno(err, r, "cannot ask a decoder process");
 }
 

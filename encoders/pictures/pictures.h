@@ -3,7 +3,7 @@
  *
  * A child is this program anew (/proc/self/exe), so that it shares no memory, threads, credentials or descriptors with
  * its parent: it has one socket, one piece of shared memory, bounds of its memory and files, and few calls into the
- * kernel (child-confine.h; not in builds with a sanitizer). It dies with the thread that started it. What it says is
+ * kernel (child-confine.h; not in builds with a sanitizer). It dies with the thread that started it. Its answers are
  * checked as a stranger's.
  *
  * A picture that a child dies of, or is silent about for `patience_usec`, is given to another child once. Then its

@@ -21,7 +21,7 @@ typedef struct PngHead {
     int orientation;
 } PngHead;
 
-/* What libpng reads from, and how it ended. */
+/* One read by libpng: its source, and how it ended. */
 typedef struct PngRead {
     const uint8_t *data;
     size_t n_bytes, at;

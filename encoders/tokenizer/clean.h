@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* clean.h - what open_clip does to a caption before it is lower-cased: ftfy's fixes and HTML's entities.
  *
- * Of ftfy 6's fix_text() this has, per line and until nothing changes: entities (until a line has a "<"), the repair of
- * mojibake (mojibake.h), C1 controls read as windows-1252, Latin ligatures, full and half width, curly quotes, line
- * breaks, terminal escapes, control characters (U+0000 among them) and NFC. Python's html.unescape() follows, twice.
+ * This has these steps of ftfy 6's fix_text(), per line and until nothing changes: entities (until a line has a
+ * "<"), the repair of mojibake (mojibake.h), C1 controls read as windows-1252, Latin ligatures, full and half
+ * width, curly quotes, line breaks, terminal escapes, control characters (U+0000 among them) and NFC. Python's
+ * html.unescape() follows, twice.
  *
  * After CLEAN_ROUNDS rounds a line stays as it is: an entity in an entity in an entity would take a round for each.
  *

@@ -16,7 +16,7 @@ enum { KIND_ENDED = 1, KIND_OPEN = 2, KIND_UPPER = 4 }; /* "&name;", "&name", "&
 
 enum { NAME_MAX_HTML = 32, NAME_MAX_FTFY = 24, NUMBER_TOO_LARGE = 0x110000, REPLACEMENT = 0xFFFD };
 
-/* What HTML makes of &#128; to &#159;, and ftfy of such control characters. */
+/* The characters that HTML makes of &#128; to &#159;, and ftfy of such control characters. */
 static const uint16_t windows_1252[32] = {
     0x20AC, 0x81,   0x201A, 0x192,  0x201E, 0x2026, 0x2020, 0x2021, 0x2C6,  0x2030, 0x160,
     0x2039, 0x152,  0x8D,   0x17D,  0x8F,   0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022,

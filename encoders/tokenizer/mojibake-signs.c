@@ -35,7 +35,7 @@ enum {
     BOX = MOJIBAKE_BOX,
 };
 
-/* What gives a text away behind a character of the kind whose bit it is. */
+/* For each kind of character, by its bit's number: the kinds that give a text away right behind such a character. */
 static const uint32_t suspicious_behind[KINDS_OF_PAIRS] = {
     [2] = BAD | ACCENTED | BOX | OPENING | CLOSING | CURRENCY | NUMERIC | LAW, /* BAD */
     [3] = BAD | BOX,                                                           /* LAW */

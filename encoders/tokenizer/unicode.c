@@ -203,7 +203,7 @@ static int sort_marks(uint32_t *marks, size_t n)
     return 0;
 }
 
-/* What two code points compose to; 0: nothing. */
+/* Returns the code point that two code points compose to; 0: none. */
 static uint32_t compose_pair(uint32_t first, uint32_t second)
 {
     if (first - HANGUL_L < HANGUL_N_L && second - HANGUL_V < HANGUL_N_V)

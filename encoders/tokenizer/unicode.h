@@ -48,7 +48,8 @@ size_t code_encode(uint32_t code, uint8_t ret[4]);
 unsigned code_flags(uint32_t code);
 /* str.isspace() of Python: White_Space, and U+001C to U+001F. */
 bool code_is_python_space(uint32_t code);
-/* What NFKC makes of U+FF01 to U+FFEF, up to the composition: one or two code points. Returns 0 for all others. */
+/* Writes what NFKC makes of U+FF01 to U+FFEF, up to the composition, and returns how many code points these are: one or
+ * two. Returns 0 for all others. */
 size_t code_narrow(uint32_t code, uint32_t ret[2]);
 
 /* Normalises in place to NFC; scratch may hold anything. */

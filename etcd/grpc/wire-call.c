@@ -130,7 +130,7 @@ static void first_batches(WireCall *call)
     batch_start(call, &finished, 1, WIRE_FINISHED);
 }
 
-/* What waits has a deadline on boottime; gRPC has none of such a clock. */
+/* Converts a deadline on CLOCK_BOOTTIME, a clock that gRPC does not have. */
 static gpr_timespec deadline_of(uint64_t deadline_usec)
 {
     uint64_t now = clock_boottime_usec();

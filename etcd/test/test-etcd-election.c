@@ -126,7 +126,7 @@ static void test_loser_takes_over(void **state _unused_)
     assert_true(second->term > old_term);
     assert_true(guarded_write(second, second->key, second->term));
 
-    /* What the deposed one still wanted to write is refused, also after it stands again. */
+    /* Writes that the deposed leader still wanted to make are refused, also after it stands again. */
     assert_false(guarded_write(first, old_key, old_term));
     assert_false(guarded_write(first, old_key, second->term));
     assert_int_equal(second->n_lost, 0);
@@ -170,7 +170,7 @@ static bool stands_as(Candidate *candidate, const char *key, const char *value)
     return same;
 }
 
-/* What candidates say of themselves changes: the same key, lease and term, of who leads and of who waits. */
+/* Candidates change their values: the one that leads and the one that waits keep their key, lease and term. */
 static void test_value_changed(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);

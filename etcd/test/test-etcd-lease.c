@@ -227,9 +227,9 @@ static void test_member_restarts(void **state _unused_)
     assert_true(key_is_there(client, "/alive"));
 }
 
-/* Whoever freezes, the leader or the member that the client is on, the lease of 3 s is renewed. A
- * frozen leader that thaws may then revoke it, though renewed elsewhere meanwhile (etcd#15247); the
- * client is told and has another. */
+/* The lease of 3 s is renewed whichever member freezes, be it the leader or the one that the client is on. A
+ * frozen leader that thaws may then revoke the lease, though it was renewed elsewhere meanwhile (etcd#15247); the
+ * client is notified and has another. */
 static void test_each_member_freezes(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);

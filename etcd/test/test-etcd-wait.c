@@ -17,7 +17,7 @@ static int begins, ends;
 static bool is_silent, succeeds;
 static EtcdKeyValue kvs[2];
 static size_t n_kvs;
-/* What was asked. */
+/* The arguments of the last request. */
 static char asked_key[32];
 static bool asked_prefix;
 static int64_t asked_revision;

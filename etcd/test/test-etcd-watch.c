@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-watch.c - what a watch tells through restarts, leader changes, freezes, isolation and
- * compaction. What it told is compared as text: "+key=value" a put, "-key" a delete, one line a
- * call, "*" before the first. */
+ * compaction. The events are compared as text: "+key=value" a put, "-key" a delete, one line a
+ * call of the handler, "*" before the first. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"

@@ -465,7 +465,8 @@ static void stop_all(void)
 
 enum { FRESH_SEC = 60 };
 
-/* Whoever made it holds its lock, in whatever PID namespace; a folder that was just made may not be locked yet. */
+/* Reports whether a folder is left over. The process that made it holds its lock, in whatever PID namespace it is;
+ * a folder that was just made may not be locked yet. */
 static bool is_left_over(const char *folder)
 {
     struct stat st;

@@ -45,7 +45,8 @@ void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* SIGKILL, and gon
 void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* from its data; does not wait */
 void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* SIGSTOP */
 void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
-/* Of TESTING_ETCD_DISKS, where has_disks: what the member syncs waits, the rest of it runs on. */
+/* For TESTING_ETCD_DISKS, where testing_etcd_has_disks(): while a disk is stopped, the member's syncs wait, and the
+ * rest of the member runs on. */
 bool testing_etcd_has_disks(const TestingEtcd *etcd);
 void testing_etcd_stop_disk(TestingEtcd *etcd, size_t member);
 void testing_etcd_start_disk(TestingEtcd *etcd, size_t member);

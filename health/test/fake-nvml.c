@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fake-nvml.c - NVIDIA's management library, as far as probe-gpu.c calls it, with what the file
  * named by FAKE_NVML says: {"init": 0, "hang": FUNCTION, "gpus": [{"pci", "uuid", "serial", ...}]}.
- * A GPU's "errors" is an object of function names and the error that each gives. What a GPU does
- * not mention is not supported by it. */
+ * A GPU's "errors" is an object of function names and the error that each gives. A GPU does
+ * not support the values that its object lacks. */
 #include "health/nvml.h"
 
 #include <jansson.h>
@@ -19,7 +19,7 @@ static json_t *machine;
 
 static json_t *gpu_of(NvmlDevice device) { return (json_t *)(void *)device; }
 
-/* What the call is to give before it gives a value. */
+/* Returns the error that the file has for the function, or NVML_SUCCESS; hangs if the file says so. */
 static NvmlReturn look(NvmlDevice device, const char *function)
 {
     const char *hang = json_string_value(json_object_get(machine, "hang"));

@@ -14,7 +14,7 @@
 #define NOTICE "{\"action\": \"terminate\", \"time\": \"2026-11-26T15:22:00Z\"}"
 #define ADVICE "{\"noticeTime\": \"2026-11-26T15:00:00Z\"}"
 
-/* What the endpoint says; NULL: 404, "": nothing at all, a text that begins with "HTTP/": that, unchanged. */
+/* The endpoint and its answers. NULL: 404; "": no answer at all; a text that begins with "HTTP/" is sent unchanged. */
 typedef struct Cloud {
     FakeEndpoint *endpoint;
     const char *token, *notice, *advice;

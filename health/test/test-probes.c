@@ -53,7 +53,7 @@ static void clear_machine(Machine *m)
     probe_context_clear(&m->context);
 }
 
-/* What this run leaves goes into the next one, through JSON as between daemon and child. */
+/* Runs the probe. The state that it leaves goes into the next run, through JSON as between daemon and child. */
 static int try_probe(Machine *m, const Probe *probe, Error *err)
 {
     probe_result_clear(&m->result);

@@ -272,7 +272,7 @@ static float row_exponentials(float *row, size_t n, float maximum, float scale)
     return lanes_sum(lane);
 }
 
-/* Of the first n keys, those that the query sees. */
+/* Returns how many of the first n keys the query sees. */
 static size_t seen_keys(const Head *h, size_t query, size_t n)
 {
     return h->attention->shape.causal ? MIN(query + 1, n) : n;
@@ -281,7 +281,7 @@ static size_t seen_keys(const Head *h, size_t query, size_t n)
 static void forward_block(const Head *h, const ForwardSpace *space, size_t first, size_t rows,
                           float *out)
 {
-    /* What any row of the block sees. */
+    /* The keys that any row of the block sees. */
     const size_t keys = h->attention->shape.causal ? first + rows : h->keys;
     multiply_rows(h->q + first * h->q_stride, h->q_stride, rows, space->k_columns, panels(keys),
                   h->d, space->probabilities, space->keys_stride);

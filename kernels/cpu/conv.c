@@ -58,7 +58,7 @@ struct Conv {
     float *zeros; /* a pixel outside the image */
 };
 
-/* What one pass computes: target = (residual +) product + bias + per_image. */
+/* One pass's computation: target = (residual +) product + bias + per_image. */
 typedef struct Product {
     const Conv *conv;
     const Pass *pass;

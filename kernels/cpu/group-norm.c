@@ -142,7 +142,7 @@ void cpu_group_norm_forward(Device *device, const GroupNormShape *shape, const v
 
 /* ---- backward ---- */
 
-/* What the backward loops want of up to CHANNELS channels. */
+/* The values of up to CHANNELS channels that the backward loops need. */
 typedef struct Channels {
     float mean[CHANNELS], inverse[CHANNELS], gamma[CHANNELS], beta[CHANNELS];
 } Channels;

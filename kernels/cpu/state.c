@@ -21,7 +21,7 @@ struct StatePlan {
 
 DEFINE_CLEANUP(StatePlan, cpu_state_plan_free)
 
-/* Of `n` chunks, how many c have c mod `cycle` == first. */
+/* Returns how many of the n chunks have chunk % cycle == first. */
 static int64_t every(int64_t n, int cycle, int first)
 {
     return n > first ? (n - first + cycle - 1) / cycle : 0;
@@ -137,7 +137,7 @@ static const float *piece_gradient(const StatePlan *plan, const GradientSums *su
     return buffer;
 }
 
-/* Of segment s of the chunk. */
+/* Returns the sum of the squared gradients in segment s of the chunk. */
 static double segment_squares(const StatePlan *plan, const GradientSums *sums, int64_t chunk, int s)
 {
     const int64_t length = chunk_size(plan, chunk), begin = chunk_start(plan, chunk);

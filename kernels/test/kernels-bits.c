@@ -58,7 +58,7 @@ static void *word(Space *s, int i, const void *value, size_t n_bytes)
     return to;
 }
 
-/* On the host. What an element holds does not depend on n. */
+/* Fills a buffer on the host. An element's value does not depend on n. */
 static void fill_one(Space *s, int i, size_t n)
 {
     for (size_t j = 0; j < n; j++)
@@ -78,7 +78,7 @@ static void print_host(const char *name, const void *data, size_t n_bytes)
     printf("%s %s\n", name, hash_format(hash_bytes(data, n_bytes), text));
 }
 
-/* Of device memory. */
+/* Prints the hash of device memory. */
 static void print(const Space *s, const char *name, const void *data, size_t n_bytes)
 {
     _cleanup_free_ void *copy = device_copy_of(s->device, data, n_bytes);
@@ -299,7 +299,7 @@ static void run_state(Space *s)
     run_sums(s, plan, n, 64, 57, "quantised to 64 bits", "dequantised from 64 bits");
 }
 
-/* What moves 16 bytes at once, if the rows consist of such packs and begin on their boundaries. */
+/* Runs the operations that move 16 bytes at once if the rows consist of such packs and begin on their boundaries. */
 static void run_packs(Space *s)
 {
     const size_t n = 99 * 40;
@@ -523,7 +523,8 @@ static void run_sums_of_columns(Space *s, bool brief)
         run_layer_norm_sums(s, &norms[i]);
 }
 
-/* What the operations stand on, and what the order, initial weights and schedules draw by themselves. */
+/* Prints hashes of the functions that the operations are built on, and that the order, initial weights and schedules
+ * draw from directly. */
 static void run_base(void)
 {
     enum { N = 20000 };

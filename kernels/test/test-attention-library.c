@@ -100,8 +100,8 @@ AttentionGraph *attention_graph_free(AttentionGraph *graph)
 
 const char *attention_graph_name(const AttentionGraph *graph) { return graph->name; }
 
-/* Of backward: a third of what is allowed for each image of more than two, so that four are too many; a byte less by
- * the second engine. */
+/* Returns, for backward, a third of the workspace that is allowed for each image, if there are more than two, so that
+ * four images are too many; a byte less for the second engine. */
 int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
 {
     const int64_t each = graph->shape.n > 2 ? ATTENTION_WORKSPACE_MAX / 3 : 1024;
@@ -237,7 +237,7 @@ static AttentionLibrary *library_of(Device *device)
     return library;
 }
 
-/* What is made where backward's engines take so long for a group. usec: see seen. */
+/* Returns the plans that are made where backward's engines take so long for a group. usec: see seen. */
 static char *plans_of(const double usec[2][2])
 {
     Device *device = open_device(true, NULL);
@@ -251,7 +251,8 @@ static char *plans_of(const double usec[2][2])
     return plans;
 }
 
-/* What a device makes, another one replays: 4 images, 2 at once backward, since 3 is not a divisor. */
+/* Returns plans that one device makes and another one replays: 4 images, 2 at once backward, since 3 is not a
+ * divisor. */
 static char *plans_made(void)
 {
     static const double usec[2][2] = {{5000, 5000}, {6000, 5000}};
@@ -578,7 +579,7 @@ static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
     device = device_free(device);
 }
 
-/* What a set has stays as it is written; one that cuDNN refuses is an error, as where nobody makes plans. */
+/* A set's entry stays as it is written; one that cuDNN refuses is an error, as where nobody makes plans. */
 static void known_entries_are_kept(void **state)
 {
     (void)state;

@@ -2,7 +2,7 @@
 /* test-attention-plans.c - every attention of sd2-base has a forward and a deterministic backward plan of the real
  * cuDNN on an H100 and an H200, and its text encoder's a forward one, which the committed plan sets hold. There is no
  * GPU: cuDNN plans for records of them, and loads its kernels into a driver that runs nothing
- * (kernels/test/fake/driver.c). What the graphs compute is not seen.
+ * (kernels/test/fake/driver.c). The results of the graphs are not seen.
  *
  * SDTRAIN_PLANS=write writes the attentions' entries of the plan sets anew; entries of other operations stay. */
 #include "kernels/cuda/attention/attention-choice.h"
@@ -132,7 +132,7 @@ static void visit(const PlanGpu *gpu, json_t *operations, json_t *made, Look *lo
 
 /* ---- tests ---- */
 
-/* What cuDNN proposes first is what the sets hold, until somebody tunes them. */
+/* The sets hold the plans that cuDNN proposes first, until somebody tunes the sets. */
 static void every_attention_has_deterministic_plans(void **state)
 {
     (void)state;
@@ -231,7 +231,7 @@ static void the_autoencoder_is_not_fused(void **state)
     }
 }
 
-/* Who tunes walks through them: each is another one, and its choice makes the same plan again. */
+/* Tuning walks through the engines: each differs from the others, and its choice makes the same plan again. */
 static void the_engines_that_are_tried_replay(void **state)
 {
     (void)state;

@@ -19,7 +19,7 @@
  * So each exponential has a factor between e^-D and e^D, D = max (ds + F |s - m|) + 1.3e-7, and so has their sum,
  * besides 24 roundings. Probabilities p, made of both, are off by
  *   P p, P = e^(2 D) - 1 + 32 F, before they are rounded to bf16: then by (P + 1.1 U) p.
- * What vector_exp() cuts off below -87 is TINY.
+ * TINY bounds the exponentials that vector_exp() cuts off below -87.
  *
  * Forward: n = keys / 16 steps of p v, then out is rounded:
  *   d out = (P + 1.1 U + n E) sum p |v| + U (|out| + that).
@@ -188,7 +188,7 @@ static void compute(Run *r, const MmaModel *model, uint64_t seed)
 
 /* ---- float64, and how far from it a result may be ---- */
 
-/* Of one head of one image. [tokens][HEAD] each. */
+/* The tensors of one head of one image, with bounds of their errors; [tokens][HEAD] each. */
 typedef struct Head {
     int64_t queries, keys;
     bool causal;
@@ -235,7 +235,7 @@ static double dot_sizes(const double *a, const double *b)
     return sum;
 }
 
-/* What the header calls P, and the probabilities. */
+/* Returns the P of this file's first comment, and writes the probabilities to p. */
 static double probabilities(const Head *h, int64_t query, double *p)
 {
     const double *q = h->value[Q] + query * HEAD;
@@ -405,7 +405,8 @@ static void causal_attention(void **state)
         check(&cases[i]);
 }
 
-/* What is 0 in exact arithmetic alone: a token's result has the same bits whatever follows it. */
+/* Later tokens add exactly 0, and not in exact arithmetic only: a token's result has the same bits whatever follows
+ * it. */
 static void later_tokens_change_nothing(void **state)
 {
     (void)state;
@@ -445,8 +446,8 @@ static void hash_of(const Run *r, Name name, char text[HASH_TEXT_BYTES])
     hash_format(hash_bytes(r->of[name], r->n[name] * sizeof(uint16_t)), text);
 }
 
-/* Of shapes with one block, and with clusters of two and of eight; aligned and not; in several orders, and twice in
- * one. The bits are the card's model's: tests/golden/kernels-cuda.txt has more of them. */
+/* Shapes with one block and with clusters of two and of eight have one result each: aligned and not, in several orders,
+ * and twice in one. The bits are the card's model's: tests/golden/kernels-cuda.txt has more of them. */
 static void one_result(void **state)
 {
     (void)state;

@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Of bf16, 2^-9 an element at most, in the probabilities and in the result. */
+/* Rounding to bf16 changes each element by 2^-9 of it at most, in the probabilities and in the result. */
 static const double tolerance = 5e-3;
 
 static Device *open_device(bool tune)

@@ -186,7 +186,8 @@ static void test_causal(void **state)
     device = device_free(device);
 }
 
-/* What is 0 in exact arithmetic alone: a token's result has the same bits whatever follows it. */
+/* Later tokens add exactly 0, and not in exact arithmetic only: a token's result has the same bits whatever follows
+ * it. */
 static void test_later_tokens(void **state)
 {
     (void)state;

@@ -11,7 +11,7 @@
 
 enum { TEXT_BYTES = 1 << 16, SEEDS = 8 };
 
-/* What kernels-bits-emulated prints. */
+/* Runs kernels-bits-emulated; text gets its output. */
 static void run_at(int offset, const char *type, int seed, char text[TEXT_BYTES])
 {
     char command[512];

@@ -13,7 +13,7 @@
 
 enum { TEXT_BYTES = 1 << 16 };
 
-/* What `program threads offset` prints. */
+/* Runs `program threads offset`; text gets its output. */
 static void run(const char *program, int threads, int offset, char text[TEXT_BYTES])
 {
     char command[512];

@@ -461,7 +461,7 @@ static void a_forward_alone_needs_no_other_plan(void **state)
     device = device_free(device);
 }
 
-/* What the library says while it runs is the device's, from then on. */
+/* An error that the library reports while it runs is the device's, from then on. */
 static void a_failing_run_breaks_the_device(void **state)
 {
     (void)state;

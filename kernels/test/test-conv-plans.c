@@ -103,7 +103,7 @@ static void choose(Visit *v, const ConvGraph *graph)
 
 /* ---- tests ---- */
 
-/* What cuDNN proposes first is what the sets hold, or what was fastest on the GPU itself. */
+/* The sets hold the plans that cuDNN proposes first, or those that were fastest on the GPU itself. */
 static void every_convolution_has_a_deterministic_plan(void **state)
 {
     (void)state;

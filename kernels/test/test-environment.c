@@ -33,7 +33,7 @@ static const char *const kept[] = {
     "SDTRAIN_CUDA_SYNC",
 };
 
-/* Of a library's log: kept, and told. The libraries are not opened here. */
+/* Variables of a library's log, which are kept and reported. The libraries are not opened here. */
 static const char *const logs[] = {
     "CUDNN_LOGLEVEL_DBG", "CUDNN_LOGDEST_DBG",  "CUDNN_LOGINFO_DBG", "CUDNN_LOGWARN_DBG",
     "CUDNN_LOGERR_DBG",   "CUBLASLT_LOG_LEVEL", "CUBLASLT_LOG_MASK", "CUBLASLT_LOG_FILE",

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Of the pages that hold the memory, how many the kernel has made. */
+/* Returns how many of the pages that hold the memory the kernel has made. */
 static size_t present(void *memory, size_t n_bytes)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE), n = (n_bytes + page - 1) / page;

@@ -36,7 +36,7 @@ static void test_copies_keep_their_order(void **state)
     device = device_free(device);
 }
 
-/* What is computed after a wait does not reach what was put out before it. */
+/* A result that is computed after a wait does not reach a copy that was put out before it. */
 static void test_compute_waits_for_the_copy(void **state)
 {
     (void)state;

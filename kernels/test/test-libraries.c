@@ -111,7 +111,7 @@ static void test_opens(void **state)
     assert_string_equal(a.found.cublaslt_folder, FAKES);
     assert_int_equal(a.version, CUDNN_VERSION);
 
-    /* Of several folders each library is the first one's that has it; a later minor serves. */
+    /* Each library is taken from the first of several folders that has it; a later minor serves. */
     a = answer_with("/tmp:" FAKES_REFUSED "/newer:" FAKES);
     assert_int_equal(a.r[0], 0);
     assert_int_equal(a.found.cudnn_version, 92400);
@@ -207,7 +207,8 @@ static void test_broken_file(void **state)
     tree_remove(&t);
 }
 
-/* What is opened stays open and would serve the next place, so a file whose name tells an old version is not opened. */
+/* A library that is opened stays open and would serve the next place, so a file whose name gives an old version is not
+ * opened. */
 static void test_file_names(void **state)
 {
     (void)state;

@@ -131,7 +131,7 @@ static void compute_by(const char *text, uint16_t *y, float *dw)
     device = device_free(device);
 }
 
-/* What linear_new() says on a device with these plans. */
+/* Checks that linear_new() fails with r on a device with these plans, and that its error has the text `says`. */
 static void expect_new(const char *text, const LinearShape *shape, int r, const char *says)
 {
     Error err = ERROR_INIT;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-places.c - a sample's result is the same bytes alone and in a batch, in each place, beside whatever neighbours:
- * every operation that an encoder runs. What is stored of a picture may depend on nothing but the picture. */
+ * every operation that an encoder runs. The bytes stored of a picture may depend on nothing but the picture. */
 #include "kernels/test/testing-reference.h"
 
 enum { BATCH_MAX = 16, WEIGHTS = 1 << 16 };

@@ -68,7 +68,7 @@ static float right_silu_slope(float x)
     return s * fmaf(x, 1.0f - s, 1.0f);
 }
 
-/* What a GPU computes of values of all sizes, both signs. `backward`: the slope. */
+/* Checks the results that a GPU computes of values of all sizes and both signs. `backward`: the slope. */
 static void check(bool backward, void (*run)(Device *, int64_t, const void *, void *),
                   float (*right)(float))
 {

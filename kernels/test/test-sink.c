@@ -22,7 +22,7 @@ static int64_t counted(float g, int exponent, int bits)
     return (int64_t)fmax(-0x1p31, fmin(v, 2147483520.0));
 }
 
-/* What a sink has: elements [first, first + n) of the state, as bytes, and the words of all tensors. */
+/* A sink's memory: elements [first, first + n) of the state, as bytes, and the words of all tensors. */
 typedef struct Bowl {
     GradientSink sink;
     int64_t n;
@@ -68,7 +68,7 @@ static const GradientSink *bowl_sink(Bowl *bowl, bool with_fresh)
     return &bowl->sink;
 }
 
-/* What one element makes of a sink. */
+/* Applies one element's expected effect to a sink. */
 static void expect_one(Bowl *bowl, float g, int64_t element, int tensor)
 {
     const SinkKind kind = bowl->sink.kind;

@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "kernels/kernels.h"
 
-/* What LANE_COMPUTE has left there. */
+/* Returns a copy of device memory as LANE_COMPUTE has left it. */
 static inline void *device_copy_of(Device *device, const void *from, size_t n_bytes)
 {
     void *copy = memory_given(malloc(MAX(n_bytes, (size_t)1)));

@@ -11,7 +11,7 @@
 #include "kernels/test/emulator/emulated.h"
 #include "kernels/test/testing-reference.h"
 
-/* Of bf16, 2^-9 an element at most; what is summed in fp32. */
+/* Rounding to bf16 changes each element by 2^-9 of it at most; f32_tolerance is for results that are summed in fp32. */
 static const double bf16_tolerance = 4e-3, f32_tolerance = 2e-6;
 
 static inline bool by_library(void) { return getenv("SDTRAIN_CUDA_LIBRARIES") != NULL; }

@@ -37,7 +37,7 @@ static const struct {
     int side, grain;
 } plan_sizes[] = {{64, 32}, {32, 128}};
 
-/* What an encoder takes at once: pictures of 256^2 and 512^2, sides in their pixels. */
+/* The batches that an encoder takes at once: pictures of 256^2 and 512^2, sides in their pixels. */
 static const struct {
     int side, batch;
 } encoder_sizes[] = {{256, 32}, {512, 8}};
@@ -50,7 +50,7 @@ static inline const char *in_source(const char *path, char *text, size_t size)
     return text;
 }
 
-/* What ops/gpu has brought from the GPU: the operations of its set, or NULL. */
+/* Returns the operations of the plan set that ops/gpu has brought from the GPU, or NULL. */
 static inline json_t *measured_operations(const PlanGpu *gpu)
 {
     char path[512], name[128];

@@ -159,7 +159,7 @@ static int connect_to(const Lab *lab) { return connect_from(lab, 1); }
 
 static void turn(Lab *lab) { assert_true(sd_event_run(lab->event, 10000) >= 0); }
 
-/* What comes until the server ends the connection. */
+/* Reads the answer until the server ends the connection. */
 static const char *read_answer(Lab *lab, int fd)
 {
     uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;

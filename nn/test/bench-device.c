@@ -56,7 +56,7 @@ static const Scale scales[] = {
     {"small", &small_config, 8, 2, 7, 1, 0, (size_t)1 << 20, 2, 4096, 4096},
 };
 
-/* What an operation of the tape does in a grain or, PACK, in a step. */
+/* The parts of an operation's work in a grain or, for PACK, in a step. */
 typedef enum Part {
     PART_FORWARD,
     PART_BACKWARD,

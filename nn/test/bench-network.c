@@ -203,7 +203,7 @@ static void step_run(Step *s, int step)
     network_set_weights(s->network, s->weights);
 }
 
-/* What the process has computed: on a busy machine it says more than the time that passed. */
+/* Returns the CPU time of the process: on a busy machine it says more than the time that passed. */
 static double cpu_msec(void)
 {
     struct rusage u;

@@ -15,7 +15,7 @@ typedef struct AttentionCase {
     int64_t width; /* heads * head_dim */
     Tensor q, kv, dq, dkv, out, dout;
     void *saved, *workspace;
-    /* Of the head that was drawn last, in float64. */
+    /* The head that was drawn last, and its results in float64. */
     int64_t image, head;
     double *p, *dp; /* [q_tokens][kv_tokens]: softmax; gradient of the scores */
 } AttentionCase;
@@ -159,7 +159,7 @@ static int attention_sample_q(void *context, int64_t at[SAMPLES], double want[SA
     return SAMPLES;
 }
 
-/* Of dk and dv in turn. */
+/* Samples dk and dv in turn. */
 static int attention_sample_kv(void *context, int64_t at[SAMPLES], double want[SAMPLES])
 {
     AttentionCase *c = context;

@@ -164,7 +164,7 @@ static int n_held; /* of the device's memory */
 
 uint64_t __wrap_clock_monotonic_usec(void) { return __real_clock_monotonic_usec() + later_usec; }
 
-/* What comes late is there by then. */
+/* Waits for 60 s instead if await_lasts, so that results that come late are there by then. */
 int __wrap_device_await(Device *device, Fence fence, uint64_t timeout_usec, Error *err)
 {
     if (await_fails)
@@ -272,7 +272,7 @@ static void look(Bench *b, bool backward, uint64_t until_usec, char text[TAPE_FI
     (void)snprintf(text, TAPE_FINITE_TEXT_MAX, "%s", tape_finite_text(f));
     assert_int_equal(device_synchronise(b->device, &err), 0); /* it only seems to fail */
     f = tape_finite_free(f);
-    /* What is its own is given back, or kept whole while the device may use it. */
+    /* The memory of a TapeFinite is given back, or kept whole while the device may use it. */
     assert_int_equal(n_held, await_fails == -ETIMEDOUT ? held + 3 : held);
 }
 
@@ -431,7 +431,8 @@ static void infinity_is_not_finite_either(void **state)
     bench_close(&b);
 }
 
-/* Who looks before the tape runs: weights by their names, any other memory by what it is called, a loss. */
+/* Looks that come before the tape runs: at weights by their names, at any other memory by what it is called, at a
+ * loss. */
 static void what_no_operation_leaves_is_named(void **state)
 {
     (void)state;
@@ -502,7 +503,6 @@ static void a_device_that_breaks_is_quoted(void **state)
     bench_close(&b);
 }
 
-/* What a device that hangs may use is kept, and so is the device. */
 /* Neither a number nor a loss is told of where nobody could look; the first word stays. */
 static void a_look_that_fails_says_where(void **state)
 {
@@ -529,6 +529,7 @@ static void a_look_that_fails_says_where(void **state)
     bench_close(&b);
 }
 
+/* Memory that a hanging device may use is kept, and so is the device. */
 static void a_device_that_hangs_is_left_alone(void **state)
 {
     (void)state;

@@ -206,7 +206,7 @@ static void joined_biases_are_tensors_of_their_own(void **state)
     device = device_free(device);
 }
 
-/* What backward wants of an image is a copy of it: an encoder's would be gigabytes. */
+/* Backward wants a copy of an image; for an encoder's images that would be gigabytes. */
 static void a_tape_that_is_not_trained_has_no_room_for_it(void **state)
 {
     (void)state;
@@ -251,7 +251,7 @@ static void what_has_no_backward_is_not_trained(void **state)
     device = device_free(device);
 }
 
-/* What the observer saw of the first layer, right after its backward. */
+/* The first layer's gradients as the observer saw them, right after its backward. */
 typedef struct Seen {
     int n; /* backwards of it */
     float *bias, *dy;

@@ -16,8 +16,8 @@
 
 enum { FILE_MAX = 16 << 20 };
 
-/* Of the device that bench_open() opened. In bf16 a gradient has come through some 50 roundings to 8 bits: all of them
- * together are near, and one that is small beside the others may be off by `of_each`. */
+/* Tolerances for the device that bench_open() opened. In bf16 a gradient has come through some 50 roundings to 8 bits:
+ * all gradients together are near, and one that is small beside the others may be off by `of_each`. */
 static double tolerance, of_each;
 
 /* A gradient that is zero in exact arithmetic has nothing but rounding in it. */
@@ -667,7 +667,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(no_step_reads_dead_memory),
         cmocka_unit_test(bad_shapes_are_refused),
     };
-    /* What is asked of bf16: the others look at values as fp32, or at nothing that depends on the type. */
+    /* Only these run in bf16: the others look at values as fp32, or at nothing that depends on the type. */
     const struct CMUnitTest narrow[] = {
         cmocka_unit_test(gradients_are_diffusers),
         cmocka_unit_test(ten_optimizer_steps_are_torchs),

@@ -60,7 +60,7 @@ static inline double backward_bytes(const Tape *tape, const Operation *op)
     return bytes;
 }
 
-/* What brings the gradients of its parameters into the sums. */
+/* Returns the bytes that are moved to bring the gradients of the operation's parameters into the sums. */
 static inline double take_bytes(const Operation *op)
 {
     const double bias = op->layer.bias < 0 ? 0 : 4.0 * op->layer.out;
@@ -72,8 +72,8 @@ static inline double pack_bytes(const Operation *op)
     return 4.0 * (double)op->layer.n_elements + (double)op->packed_bytes;
 }
 
-/* Of one product forward: backward has two of a convolution or a linear layer, one if nothing before it has
- * parameters, and five of an attention, whose forward has two. */
+/* Returns the floating-point operations of one product. Forward has one product, and two for an attention. Backward has
+ * two for a convolution or a linear layer, one if nothing before it has parameters, and five for an attention. */
 static inline double product_flop(const Tape *tape, const Operation *op)
 {
     const Value *y = &tape->values[op->out];

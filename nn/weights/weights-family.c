@@ -28,9 +28,10 @@ typedef struct Rule {
 #define UPSCALER "an upscaler's U-Net"
 #define COMPVIS ", under the names of CompVis' code"
 
-/* The first that fits counts. What is added to weights stands before what these are, a U-Net before what lies beside
- * it in a pipeline. The numbers are widths: of the text (SD 1: 768, SD 2: 1024), of what SDXL adds to the timestep
- * (2816, its refiner 2560), of the picture that goes in (4 channels; with a mask 9, a depth map 5, a picture 8). */
+/* The first rule that fits counts. Rules for additions to weights stand before those for the weights, rules for a
+ * U-Net before those for the networks beside it in a pipeline. The numbers are widths: of the text (SD 1: 768,
+ * SD 2: 1024), of what SDXL adds to the timestep (2816, its refiner 2560), of the picture that goes in (4 channels;
+ * with a mask 9, a depth map 5, a picture 8). */
 static const Rule rules[] = {
     {"a LoRA", HOLDS, ".lora_down.weight", 0, 0},
     {"a LoRA", HOLDS, ".lora.down.weight", 0, 0},

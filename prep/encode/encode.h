@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* encode.h - a folder of pictures and captions becomes an MDS dataset of latents and text embeddings.
  *
- * What is stored of a sample is a function of the recipe, the model's weights, the device's numerics and the sample's
- * raw bytes and place: its unit (a tar or a shard) and its index there. A unit is cut in parts of shard_samples; a part
- * becomes at most one shard, put if absent. So any number of processes may be killed and started again, and the
- * dataset's bytes are the same. folder.h says what lies where.
+ * The bytes stored of a sample are a function of the recipe, the model's weights, the device's numerics and the
+ * sample's raw bytes and place: its unit (a tar or a shard) and its index there. A unit is cut in parts of
+ * shard_samples; a part becomes at most one shard, put if absent. So any number of processes may be killed and
+ * started again, and the dataset's bytes are the same. folder.h says what lies where.
  *
  * Ownership: none.
  * Units:     samples.

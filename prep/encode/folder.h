@@ -45,7 +45,7 @@ int folder_get(Folder *folder, const char *key, char **ret, size_t *ret_bytes, E
 int folder_reads(const Folder *folder, const char *key, int r, Error *err);
 int folder_head(Folder *folder, const char *key, uint64_t *ret_bytes, Error *err);
 
-/* Whose folder it is. */
+/* The encoding that a folder belongs to. */
 typedef struct FolderClaim {
     char identity[HASH_TEXT_BYTES]; /* of the encoding */
     char before[HASH_TEXT_BYTES];   /* the same by the rules before, which read tars otherwise */

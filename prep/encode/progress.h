@@ -26,7 +26,7 @@ typedef struct Progress {
 void progress_begin(Progress *progress, uint64_t all_bytes, double cost_per_hour);
 /* Counts a part that this run made. */
 void progress_add(Progress *progress, const PartReport *part);
-/* What is under way, and not yet added. */
+/* The part that is under way, and not yet added. */
 typedef struct ProgressPart {
     const PartReport *part; /* NULL: none */
     double fraction;        /* that was read of a unit of unit_bytes */

@@ -302,7 +302,8 @@ static int put_unit(Unit *u, Error *err)
     r = folder_put(folder, key, text, strlen(text), err);
     if (r == 0)
         r = fault("encode.unit.report");
-    /* They have said all that they know. What is left of them goes when the dataset is finished. */
+    /* All that the parts' reports hold is written by now. Reports that are left go when the dataset is
+     * finished. */
     for (int64_t part = 0; r == 0 && part < u->report.n_parts_raw; part++) {
         folder_part_key((int64_t)u->number, part, key);
         (void)store_delete(folder->store, key, NULL);

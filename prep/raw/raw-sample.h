@@ -50,5 +50,6 @@ void raw_sample_reject(RawSample *sample, RawReason reason, const char *format, 
 /* Reads a .json's text: its fields, and, if the sample has no caption yet, the one of that key; NULL: it holds none. */
 int raw_sample_take_json(RawSample *sample, const char *text, size_t n_bytes,
                          const char *caption_key);
-/* What a sample must have: a picture, and a caption that is UTF-8. keep_missing: one without a caption is fine. */
+/* Rejects a sample unless it has a picture and a caption that is UTF-8. keep_missing: a sample without a caption is
+ * fine. */
 void raw_sample_check(RawSample *sample, bool keep_missing);

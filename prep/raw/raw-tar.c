@@ -277,7 +277,7 @@ static void name_member(Group *group, const char *extension)
         (void)snprintf(group->there + used, sizeof(group->there) - used, ", ...");
 }
 
-/* Reads a member that counts. Of captions the recipe's first one is kept. */
+/* Reads a member that counts. If there are several captions, the one that the recipe lists first is kept. */
 static int take_bytes(RawTar *tar, size_t number, Group *group, RawSample *sample, Error *err)
 {
     const RecipeMembers *m = tar->members;

@@ -211,7 +211,7 @@ static uint64_t pass(TarReader *tar, uint64_t n_bytes)
     return there;
 }
 
-/* What the header at tar->at - TAR_BLOCK means. 1: *ret is a file. 0: look at the next block. */
+/* Interprets the header at tar->at - TAR_BLOCK. 1: *ret is a file. 0: look at the next block. */
 static int take_header(TarReader *tar, const TarHeader *h, TarMember *ret, Error *err)
 {
     uint64_t n_bytes, header = tar->at - TAR_BLOCK;

@@ -7,8 +7,8 @@
  *
  * Rules: two empty blocks end a tar; so does its last byte, but only an empty block there is an end that a writer made:
  *        a tar without one was not finished, whatever its last member is. Links, folders, devices and unknown kinds are
- *        no members here. A sparse file is one that cannot be read. Global pax headers are passed over. Of a pax header
- *        path and size count.
+ *        not members here. A sparse file is one that cannot be read. Global pax headers are passed over. In a pax
+ *        header path and size count.
  *
  * Ownership: the caller owns the TarReader and what its input points to; a TarMember's name stays until the next
  *            tar_next(). tar_reader_clear() frees.

@@ -269,7 +269,7 @@ static void a_dataset_is_made(void **state)
     for (size_t i = 0; i < ELEMENTSOF(files); i++)
         assert_same_tree(&s, files[i]);
 
-    /* What a job would read. */
+    /* The dataset as a job would read it. */
     scratch_path(&s, "one/empty.npy", path);
     Job job = {.data = {.n_streams = 1,
                         .latents = (char *)(uintptr_t) "latents",

@@ -19,7 +19,7 @@ static void try_png(const uint8_t *data, size_t n)
             assert(((uint8_t)*p >= 0x20 || *p == '\t') && *p != 0x7f);
 }
 
-/* What is added is read again. */
+/* Checks that a caption that was added is read again. */
 static void try_caption(const uint8_t *data, size_t n)
 {
     static const char png[33 + 12] =

@@ -19,7 +19,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (const char *p = who; *p; p++)
         assert((unsigned char)*p >= 0x20 && *p != 0x7f);
 
-    /* What is written again reads the same. */
+    /* A record that is written again reads the same. */
     _cleanup_free_ char *text = NULL;
     OwnerRecord again;
     if (owner_format(&o, &text) < 0)

@@ -187,7 +187,7 @@ static void a_text_that_was_cut_travels(void **state)
     assert_string_equal(in.save_error, "cannot write \xc3\xa9");
 }
 
-/* What an older trainer does not say is 0. */
+/* A field that an older trainer does not send is 0. */
 static void an_older_step_is_read(void **state)
 {
     (void)state;
@@ -202,7 +202,7 @@ static void an_older_step_is_read(void **state)
     assert_string_equal(in.save_error, "");
 }
 
-/* What an older daemon does not say is empty: it knows no GPU of the slot. */
+/* A field that an older daemon does not send is empty: that daemon knows no GPU of the slot. */
 static void an_older_assign_is_read(void **state)
 {
     (void)state;

@@ -190,7 +190,7 @@ static void identity_of_a_job_without_newer_keys_stays(void **state)
     assert_string_equal(hash_format(job->identity, text), "5f56ea44c2c70620abe47235ebd16ed2");
 }
 
-/* What encoder.json may say, a file need not; where both say the same it is the same job. */
+/* A job file may leave out the names that encoder.json may give; where both give the same, it is the same job. */
 static void names_of_the_data_may_be_left_out(void **state)
 {
     (void)state;

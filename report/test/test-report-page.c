@@ -251,7 +251,7 @@ static void an_end_inside_the_warm_up_is_a_row(_unused_ void **state)
     }
 }
 
-/* What the legend names is in the drawing, and nothing else. */
+/* The legend names what is in the drawing, and nothing else. */
 static void a_legend_has_what_is_there(_unused_ void **state)
 {
     _cleanup_free_ Story *s = story_new();

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* delete.c - one object, or a thousand with one request.
  *
- * What is left of a thousand after an error, or on a server that does not know the request, is
- * deleted one by one: that tells each object's own error.
+ * The objects that are left of a thousand after an error, or on a server that does not know the request, are
+ * deleted one by one: that reports each object's own error.
  */
 #include "store/s3/s3-internal.h"
 

@@ -91,7 +91,7 @@ typedef struct S3Listing {
     StoreList list;
 } S3Listing;
 
-/* What the list keeps of a name is the key. */
+/* Adds an object to the list, which keeps only the key of its name. */
 static int add_object(void *context, const ReplyEntry *object, _unused_ int64_t server_date,
                       Error *err)
 {

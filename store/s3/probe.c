@@ -76,7 +76,7 @@ static int ask_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     case S3_AUTO:
         break;
     }
-    /* Who calls it BadDigest is asked again and again, since the network may err: not for long. */
+    /* BadDigest is retried again and again, since the network may err; so the first deadline is short. */
     const S3Pair header = {"x-amz-checksum-crc32c", "none"};
     int r = put_scratch(s3, name, &header, MIN(BRIEF_USEC, s3->options->deadline_usec), err);
     if (r == -EHOSTUNREACH)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* reads.c - bytes of objects, in ranges that come together.
  *
- * What needs more than one range compares the ETags of all answers: an object that was changed in
- * between is read again. A whole object in one answer is held against its ETag.
+ * A read of more than one range compares the ETags of all answers: an object that was changed in
+ * between is read again. A whole object in one answer is checked against its ETag.
  */
 #include "base/clock.h"
 #include "base/memory.h"

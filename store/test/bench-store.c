@@ -45,7 +45,7 @@ static double cpu_sec(void)
            1e-6 * (double)(use.ru_utime.tv_usec + use.ru_stime.tv_usec);
 }
 
-/* Of this program alone: what getrusage() tells holds the memory of who started it. */
+/* Returns the peak of this program only: getrusage() would include the memory of the program that started it. */
 static long peak_kib(void)
 {
     _cleanup_file_ FILE *f = fopen("/proc/self/status", "re");

@@ -246,7 +246,7 @@ static void test_lengths(void **state)
     assert_null(file);
 }
 
-/* What is small and would be large in memory. */
+/* A file that is small and would be large in memory. */
 static void test_values(void **state)
 {
     (void)state;

@@ -124,7 +124,7 @@ static int free_bytes(const char *uri, uint64_t *ret)
     return store_free_bytes(store, ret, &err);
 }
 
-/* Of the nearest folder that is there: /proc has none, and where the root is, there is some. */
+/* The room is that of the nearest folder that is there: /proc has none, and the root's file system has some. */
 static void the_nearest_folder_tells_the_room(_unused_ void **state)
 {
     uint64_t n = 77;

@@ -423,7 +423,7 @@ static void test_defer(void **state)
     store_list_clear(&list);
     remove_all(store, "d");
 
-    /* What nobody waited for is there or not, and its bytes are let go. */
+    /* An object whose put nobody waited for is there or not, and the store no longer uses the caller's bytes. */
     Store *hasty = open_store();
     char text[] = "hasty";
     assert_int_equal(put_text(hasty, "hasty/x", text, STORE_DEFER, &err), 0);
@@ -542,7 +542,7 @@ static int put_under(const char *setting, const char *key, size_t n_bytes)
     return status;
 }
 
-/* What such a process does; its exit status is the errno. */
+/* Does the put in the process of put_under(). Returns its exit status: the errno. */
 static int put_and_tell(char **arguments)
 {
     Error err = ERROR_INIT;

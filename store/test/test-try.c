@@ -130,7 +130,8 @@ static void a_store_that_hangs_holds_nobody_up(_unused_ void **state)
     (void)close(fd); /* the thread's connection is reset, and it ends */
 }
 
-/* What is said to whoever opens a store: a try's own bound always, another's where the operator has none. */
+/* The bound that stores are opened with: a try always sets its own; store_requests_within() sets one only where the
+ * operator has set none. */
 static void requests_are_bounded(_unused_ void **state)
 {
     static const char name[] = "SDTRAIN_S3_DEADLINE_SEC";

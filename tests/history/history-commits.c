@@ -30,7 +30,7 @@ static bool is_by_request(const HistoryChecker *h, const Entry *e)
     return false;
 }
 
-/* What was there is there, but for the oldest ones when the record is full. */
+/* Checks that the commits that were in the record still are, except the oldest ones when the record is full. */
 static void judge_kept(HistoryChecker *h, const Entry *e, const CheckpointsRecord *old,
                        const CheckpointsRecord *record)
 {

@@ -130,7 +130,7 @@ static int read_event(Reader *reader, json_t *event, Error *err)
 
 /* ---- lines ---- */
 
-/* Of the recorder's own. */
+/* Reads a line that the recorder itself has written. */
 static int read_end(Reader *reader, json_t *line, const char *word, Error *err)
 {
     const char *why = json_string_value(json_object_get(line, "why"));

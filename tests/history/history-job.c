@@ -349,7 +349,7 @@ static void book_phase(HistoryJob *job, const PhaseRecord *phase)
         job->went = MAX(job->went, phase->generation);
 }
 
-/* Who reads it acts by it: a world is booked whoever has written it. */
+/* Books a change made by hand. A world's readers act by it, so it is booked whoever has written it. */
 void history_book_hand(Entry *e)
 {
     e->touched = true;

@@ -72,7 +72,8 @@ static const Delivery *find_delivery(const AlertRecord *alert, const char *sink)
     return NULL;
 }
 
-/* What a sink has been told to be over is not told again, and not before it is over. */
+/* Checks that a sink is notified of an incident's end only once it is over, and of the incident not again after
+ * that. */
 void history_judge_alert(HistoryChecker *h, const Entry *e)
 {
     const AlertRecord *old = entry_before(e), *alert = entry_after(e);

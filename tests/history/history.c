@@ -253,7 +253,7 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
     return 0;
 }
 
-/* Who is there by a lease is gone with it, and nothing else is. */
+/* Checks that the records of nodes, ranks and the leader hang on a lease and go with it, and that no others do. */
 static void judge_lease(HistoryChecker *h, const Entry *e)
 {
     bool leased = e->kind == KEY_NODES || e->kind == KEY_RANKS || e->kind == KEY_LEADER;

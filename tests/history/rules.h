@@ -59,7 +59,7 @@ bool rule_recovery_has_incident(const char *job, const WorldRecord *world, const
 /* I2: old is what the record was; NULL: there was none. */
 bool rule_phase_follows(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
                         Breach *ret);
-/* Of one submission, a newer copy has a higher serial. */
+/* Within one submission, a newer copy of the phase has a higher serial. */
 bool rule_phase_is_newer(const char *job, int64_t serial, const PhaseRecord *phase, Breach *ret);
 /* A phase that says its submission goes on saying it. */
 bool rule_phase_keeps_submission(const char *job, const PhaseRecord *old, const PhaseRecord *phase,

@@ -8,7 +8,7 @@
 
 /* ---- what is well ---- */
 
-/* What its daemon before said is no more than that. */
+/* The reports of a node's previous daemon do not count any more. */
 static void restarted_daemon(Story *s)
 {
     story_recovers(s);

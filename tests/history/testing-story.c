@@ -150,7 +150,7 @@ void story_next_world(Story *s, JobPhase phase)
     story_phase_is(s, phase);
 }
 
-/* What both nodes say of their one rank in the present world. */
+/* Writes what both nodes report of their one rank in the present world. */
 static void ranks_are(Story *s, RankState state, int64_t step)
 {
     for (int i = 0; i < 2; i++) {

@@ -5,7 +5,7 @@
  *
  * Ownership: story_begin() and story_end() are cmocka's setup and teardown; the story is in *state.
  * Units:     as in the records.
- * Errors:    a failed assertion ends the test. What the checker says is in said and invariant.
+ * Errors:    a failed assertion ends the test. The checker's report is in said and invariant.
  * Threads:   the test's.
  */
 #pragma once

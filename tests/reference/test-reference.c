@@ -99,7 +99,7 @@ static void defaults_are_those_of_the_parser(void **state)
     assert_true(n > 30);
 }
 
-/* What a key refuses is its type or its value, never its name. */
+/* The parser refuses a key for its type or its value, never for its name. */
 static void the_parser_knows_each_key(void **state)
 {
     (void)state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store-driver.c - a store driven from a Python test: each line on standard input is one operation in
- * JSON, each line on standard output what came of it. What is put comes from files, what is got goes
- * into files.
+ * JSON, each line on standard output what came of it. A put reads its bytes from a file, a
+ * get writes them into one.
  *
  *   store-driver URI
  *   {"do": "put", "key": K, "file": F, "absent": BOOL}   {"do": "get", "key": K, "file": F}

@@ -3,10 +3,11 @@
  *
  *   hostile SECONDS PACKETS [PORT...]
  *
- * What it sends: nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, much at once, few
+ * It sends nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, much at once, few
  * packets or hundreds over a connection; and it holds connections open. Ports are looked for again and again, since
- * ranks listen for a moment only. Who wants many packets gets several processes that send. Prints how many packets went
- * to how many connections, and how many ports there were. Only TCP: nothing of ours listens to UDP, as the test holds.
+ * ranks listen for a moment only. Where many packets are wanted, several processes send them. The program prints how
+ * many packets went to how many connections, and how many ports there were. It uses TCP only: nothing of ours listens
+ * to UDP, as the test holds.
  *
  * Run it in a namespace of its own. */
 #include "base/clock.h"
@@ -48,7 +49,7 @@ static struct {
     int held[HELD];
 } h;
 
-/* What a sender has done; the parent reads it. */
+/* A sender's results, which the parent reads. */
 typedef struct Tally {
     bool ever[65536];
     uint64_t packets, connections;

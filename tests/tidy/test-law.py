@@ -91,10 +91,13 @@ class Law(unittest.TestCase):
 
     def test_the_english(self):
         path = self.tree / "nn/extra.c"
-        path.write_text("/* SPDX-License-Identifier: Apache-2.0 */\n/* A network that is no network. There is no other, and it is no longer. */\n")
+        path.write_text("/* SPDX-License-Identifier: Apache-2.0 */\n/* A network that is no network. There is no other, and it is no longer. */\n"
+                        "/* x.h - what it is.\n *\n * What follows is headless. Of course not. What is it? */\n")
         self.addCleanup(path.unlink)
         subprocess.run(["git", "add", "-A"], cwd=self.tree, env=self.environment, check=True)
-        self.assertEqual([line for line in self.problems() if "extra.c" in line], ['nn/extra.c:2: "is no network": say "is not"'])
+        self.assertEqual([line for line in self.problems() if "extra.c" in line], [
+            'nn/extra.c:5: a sentence that opens with "What" (What follows is headless....): name its noun',
+            'nn/extra.c:2: "is no network": say "is not"'])
 
 
 if __name__ == "__main__":

@@ -313,6 +313,8 @@ def check_format(files):
 def check_source(path, text):
     lines = text.splitlines()
     check_includes(path, lines)
+    for number, complaint in english.headless(text):
+        complain(path, number, complaint)
     if path.suffix in (".cu", ".cuh"):
         return
     check_form(path, lines)

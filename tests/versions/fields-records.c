@@ -195,7 +195,7 @@ void records_write(void)
 
 /* ---- reading ---- */
 
-/* What a version to come may add, wherever a writer over this text keeps it. */
+/* Adds a member, as a later version may, wherever a writer over this text keeps it. */
 static void plant(json_t *object, const Field *fields, size_t n_fields)
 {
     int r = json_object_set_new(object, "of_a_later_version", json_pack("{s:[i]}", "is", 1));

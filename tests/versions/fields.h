@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fields.h - what fields-records.c and fields-channel.c share: every field of every kind, written and read.
  *
- * A *line* is "<kind>\t<JSON object>". Whoever reads one of another version must hold what it says: each
- * member comes out again as it went in, and what the reader does not know is not an error and, in a record, kept.
+ * A *line* is "<kind>\t<JSON object>". A reader of a line of another version must hold what the line
+ * says: each member comes out again as it went in. A member that the reader does not know is not an error and, in a
+ * record, is kept.
  *
  * Ownership: fields_line() borrows; the objects given to fields_holds() stay the caller's.
  * Units:     none.

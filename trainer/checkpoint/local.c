@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* local.c - see local.h.
  *
- * What a save needs is set aside as a file of that size (sparse) which shrinks as the copies grow,
- * so that the ranks of a node, each counting sizes under the lock, keep below the bound together.
+ * The space that a save needs is set aside as a sparse file of that size, which shrinks as the copies
+ * grow, so that the ranks of a node, each counting sizes under the lock, keep below the bound together.
  *
  * Fault points: checkpoint.local (each copy).
  */

@@ -2,8 +2,8 @@
 /* merge.c - how a history's list of segments stays short, and which objects it needs.
  *
  * Like the levels of a log-structured merge tree: 16 segments of one level become one of the next, in a
- * new object; at most one merge a save, which is more than enough (1/16 + 1/256 + ... are due). What has
- * become large is not copied again: of 1e9 steps that are saved each 1,000 about 4,000 segments are left.
+ * new object; at most one merge a save, which is more than enough (1/16 + 1/256 + ... are due). A segment that
+ * has become large is not copied again: of 1e9 steps that are saved each 1,000 about 4,000 segments are left.
  */
 #include "trainer/checkpoint/metrics.h"
 

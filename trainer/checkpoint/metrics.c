@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - the committed segments of a history become one file.
  *
- * What was published before is not thrown away: it may be what is left of a lost segment. Both become one
- * text, line by line. Only where they differ about a step, or have none in common, the file is of another
- * history; it stays, and this history gets a name of its own.
+ * A file that was published before is not thrown away: it may hold what is left of a lost segment. The file
+ * and the segments become one text, line by line. Only where they differ about a step, or have no step in
+ * common, the file is of another history; it stays, and this history gets a name of its own.
  */
 #include "trainer/checkpoint/metrics.h"
 

@@ -80,7 +80,8 @@ static int read_owner(Store *store, int64_t number, OwnerRecord *ret, char **ret
 
 static bool is_damage(int r) { return r == -EBADMSG || r == -EFBIG; }
 
-/* Of one that owned the folder once: nobody's, or a newer program's, and so not known to be of the own history. */
+/* Reports whether the record of an earlier owner, read with this error, says nothing: it is nobody's, or a newer
+ * program's, and so not known to be of the own history. */
 static bool says_nothing(int r) { return is_damage(r) || r == -ENOENT || r == -EPROTONOSUPPORT; }
 
 /* -CHECKPOINT_NOT_OWNER; other: NULL when its object cannot be read. */
@@ -127,7 +128,8 @@ static bool is_of_submission(const Claimant *c, const OwnerRecord *o)
     return strcmp(o->submission, c->facts->submission) == 0;
 }
 
-/* What an operator's word is worth once: of a submission and a request, always the same. */
+/* Formats the claim of an operator's request, which counts once: a submission and a request always give the same
+ * claim. */
 static void format_act(const Claimant *c, char ret[33])
 {
     char words[160];
@@ -279,7 +281,7 @@ static int put_claim(const Claimant *c, int64_t number, CheckpointOwner *o, Erro
                   err);
     if (r < 0 || c->puts_if_absent)
         return r;
-    /* Whoever looked before our put has put by now. */
+    /* After this pause every writer that looked before our put has put, too. */
     for (unsigned left = READ_BACK_SEC; left > 0;)
         left = sleep(left);
     r = read_back(o, err);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* retire.c - which checkpoints go, and in which order.
  *
- * What is in the history is read from the newest committed manifest, not from the listing: a
- * manifest that was written and never committed, or invalidated later, is not in it. One whose step
- * lies beyond the newest commit's stays until a commit passes it: where the record of the commits
- * was lost or is an old one, it is what was committed.
+ * The history is read from the newest committed manifest, not from the listing: a manifest that was
+ * written and never committed, or invalidated later, is not in it. A manifest whose step lies beyond
+ * the newest commit's stays until a commit passes it: where the record of the commits was lost or is
+ * an old one, that manifest is the committed one.
  *
  * A checkpoint goes manifest first, so that a removal cut short leaves a folder without one, which
  * the next retirement takes; the objects of a folder go together. Everything is judged by names and
@@ -249,8 +249,8 @@ typedef struct Sweeper {
     int64_t generation;
 } Sweeper;
 
-/* What the history has begun, under names that only a job's writers use; a folder's key ends in '/'.
- * All else below the URI is somebody's own. */
+/* Reports whether the unfinished object or empty folder was begun by the history, under a name that only a job's
+ * writers use; a folder's key ends in '/'. All else below the URI is somebody's own. */
 static bool may_sweep(void *context, const char *key)
 {
     const Sweeper *s = context;

@@ -95,7 +95,7 @@ static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
     return r;
 }
 
-/* What rank 0 says is put into names of folders that are kept and removed. */
+/* Checks the plan that rank 0 sends: its text is put into names of folders that are kept and removed. */
 static int check_plan(const CheckpointWriter *w, const PutPlan *plan, Error *err)
 {
     CheckpointName name;
@@ -177,7 +177,8 @@ static int gather_reports(Save *s, Error *err)
 
 /* ---- the manifest (rank 0) ---- */
 
-/* Of a rank's report of one object: is it that rank's, reported once, and as large as it must be? */
+/* Reports whether a rank's report of one object is good: the object is that rank's, reported once, and as large as it
+ * must be. */
 static bool report_good(const Save *s, const Manifest *m, int rank, const ObjectReport *report)
 {
     if (report->index >= m->n_objects || report->n_bytes > INT64_MAX)
@@ -222,7 +223,7 @@ static int take_reports(const Save *s, Manifest *m, Error *err)
     return 0;
 }
 
-/* What was listed before, merged, then this checkpoint's own. */
+/* Lists the segments that were listed before, merged, then this checkpoint's own. */
 static void take_segments(const Save *s, Manifest *m)
 {
     const Manifest *latest = s->writer->latest;
@@ -243,7 +244,7 @@ static void take_segments(const Save *s, Manifest *m)
     }
 }
 
-/* What was committed before. */
+/* Takes over the history that was committed before. */
 static void take_history(const Save *s, Manifest *m)
 {
     const Manifest *latest = s->writer->latest;

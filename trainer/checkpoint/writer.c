@@ -248,7 +248,7 @@ static int writer_allocate(CheckpointWriter *w, const CheckpointOptions *options
     return r;
 }
 
-/* What it writes must be readable. */
+/* Checks that the checkpoints that the writer writes will be readable. */
 static int check_limits(const CheckpointOptions *options, Error *err)
 {
     const ParameterList *p = options->parameters;

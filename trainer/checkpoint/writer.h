@@ -58,7 +58,7 @@ extern size_t snapshot_ema_at_once_bytes;
 /* How long all copies of a save may take; tests lower it. */
 extern uint64_t snapshot_timeout_usec;
 
-/* What a rank reports to the others about one object that it wrote. */
+/* A rank's report to the others about one object that it wrote. */
 typedef struct ObjectReport {
     uint64_t index; /* in the table of objects */
     uint64_t n_bytes;

@@ -48,7 +48,7 @@ namespace tcp = gloo::transport::tcp;
 constexpr milliseconds tick_period(20);
 /* Longer than any deadline: Gloo's own timeout would close every connection of the mesh. */
 constexpr milliseconds far_away(std::chrono::hours(24));
-/* Of which Gloo waits five times for a pair to connect, with this process. */
+/* Gloo waits five times this long for a pair to connect with this process. */
 constexpr milliseconds pair_timeout(2000);
 constexpr uint64_t sentinel_slot = UINT64_MAX;
 
@@ -323,7 +323,7 @@ int gloo_mesh_new(int rank, int size, GlooMesh **ret, Error *err)
 {
     return guarded(err, "gloo: beginning as", rank, [&] {
         auto mesh = std::make_unique<GlooMesh>();
-        /* Of two addresses Gloo has the higher one call: that is its pairs', not the door's. */
+        /* Gloo has the higher of two addresses call, so its pairs get a higher address than the door. */
         tcp::attr attr("127.0.0.2");
         mesh->device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(attr));
         mesh->fast = std::make_unique<FastLoop>(*mesh->device);

@@ -55,7 +55,7 @@ static size_t deal_rows(const Deal *deal)
     return DIV_ROUND_UP(deal->n, deal->piece * deal->size);
 }
 
-/* Of the row's piece of a rank, block `block` of `block_elements`. Empty beyond the end. */
+/* Returns block `block`, of `block_elements`, of the rank's piece in the row. Empty beyond the end. */
 static Range deal_block(const Deal *deal, size_t row, int rank, size_t block, size_t block_elements)
 {
     size_t piece_begin = (row * deal->size + (size_t)rank) * deal->piece;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* meet.c - see meet.h.
  *
- * One loop over all connections, called and calling. What is said is so short that a new socket always
- * has room for it. A call that is dropped before its proof, by a rank that strangers crowd, is made
+ * One loop over all connections, called and calling. The messages are so short that a new socket always
+ * has room for them. A call that is dropped before its proof, by a rank that strangers crowd, is made
  * again; one that is refused is not: nobody listens there any more.
  *
- * What came by a deadline counts, also when this process has stood still beyond it: each turn reads the
- * clock, then looks, and only then says that anybody is late. */
+ * A message that came by a deadline counts, also when this process has stood still beyond it: each turn
+ * reads the clock, then looks, and only then reports that anybody is late. */
 
 #include "trainer/comm/meet.h"
 

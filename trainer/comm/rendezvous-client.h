@@ -7,8 +7,8 @@
  *            gone; -ECONNRESET: the store dropped us until the deadline, as it drops all that it does not
  *            know for ranks of its world; -EHOSTUNREACH, -ENETUNREACH: there was no way to it until the
  *            deadline; -EEXIST: the key has another value already; -EPROTO: the answer makes no sense, or
- *            does not prove that it is of our world. The text names store and key. What came by the
- *            deadline counts, however late this process looks.
+ *            does not prove that it is of our world. The text names store and key. An answer that came
+ *            by the deadline counts, however late this process looks.
  * Threads:   any.
  */
 #pragma once

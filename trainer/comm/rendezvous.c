@@ -2,12 +2,12 @@
 /* rendezvous.c - the key-value server on rank 0 through which the ranks of a world find each other.
  *
  * A thread of its own serves one request a connection. Everything is bounded: connections, the time
- * one may take to state its request or to take its answer, keys, values, their sum. What is
+ * one may take to state its request or to take its answer, keys, values, their sum. A request that is
  * malformed, late or not proven is dropped and never disturbs the others: strangers have places of
  * their own, little memory each, and the oldest of them makes way for the next.
  *
- * What came by a deadline counts, also when this thread has stood still beyond it: each turn reads the
- * clock, then looks, then reads all that is there, and only then says that anybody is late. */
+ * A request that came by a deadline counts, also when this thread has stood still beyond it: each turn reads
+ * the clock, then looks, then reads all that is there, and only then reports that anybody is late. */
 
 #include "base/clock.h"
 #include "base/number/hash.h"

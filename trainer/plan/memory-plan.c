@@ -90,7 +90,7 @@ static void count_sums(const Counting *c, MemoryPlan *plan)
         plan->bytes[MEMORY_EXCHANGE] += bucket_bytes(c) + bucket_bytes(c) / (uint64_t)c->world_size;
 }
 
-/* What grain.c keeps of a grain beside the network: latents ten times, text five times. */
+/* Returns the bytes that grain.c keeps of a grain beside the network: latents ten times, text five times. */
 static uint64_t grain_bytes(const Counting *c)
 {
     const DatasetShape *s = c->shape;
@@ -160,7 +160,7 @@ enum {
     COPIES_EMA = 2
 }; /* what is asked of a chunk for a file that a rank writes */
 
-/* Whose chunks are part of the weight files that a rank writes. */
+/* Marks the chunks that are part of the weight files that the rank writes. */
 static void mark_files(const Counting *c, const ObjectTable *table, int rank, uint8_t *marks)
 {
     memset(marks, 0, (size_t)c->layout.n_chunks);
@@ -194,8 +194,8 @@ static uint64_t copied_bytes(const Counting *c, int rank, const uint8_t *marks)
     return elements * sizeof(float);
 }
 
-/* Only rank 0 and those that write a weight file can be the ones that copy most. What has more chunks
- * than a manifest may list is refused by its writer, and needs more than any machine has. */
+/* Only rank 0 and the ranks that write a weight file can be the ones that copy most. A model of more chunks than a
+ * manifest may list is refused by the checkpoint's writer, and needs more memory than any machine has. */
 static int count_snapshot(const Counting *c, MemoryPlan *plan, Error *err)
 {
     ObjectTable table;
@@ -292,7 +292,7 @@ static uint64_t least_of(const MemoryPlan *plan, bool gpu)
     return memory_least(plan) - (gpu ? plan->bytes[MEMORY_SNAPSHOT] : 0);
 }
 
-/* What a job may change. A grain of half the size has half the activations; its workspace need not shrink. */
+/* Lists what a job may change. A grain of half the size has half the activations; its workspace need not shrink. */
 static void advise(const MemoryPlan *plan, char *ret, size_t size)
 {
     const uint64_t grown = plan->bytes[MEMORY_ACTIVATIONS] - plan->workspace_bytes;

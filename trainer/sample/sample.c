@@ -299,7 +299,7 @@ static void tell_steps(void *context, int64_t done, int64_t all)
     tell(context, "steps are drawn", done, all);
 }
 
-/* Of one picture: NHWC to planes. */
+/* Converts the latents of one picture from NHWC to planes. */
 static void to_planes(const DatasetShape *data, const float *latents, float *ret)
 {
     const int n = data->height * data->width;

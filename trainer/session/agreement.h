@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* agreement.h - a part of session.c: a rank compares itself with the checkpoint that it goes on from, and with the
- * other ranks of its world. What differs is told by keys, with both values.
+ * other ranks of its world. An error lists the keys that differ, with both values.
  *
  * Ownership: borrows the session.
  * Units:     none.

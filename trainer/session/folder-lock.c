@@ -12,7 +12,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-/* What the holder wrote about itself; a record is text from outside. */
+/* Refuses with what the holder wrote about itself, made printable: a record is text from outside. */
 static int refuse(const char *path, int fd, Error *err)
 {
     char who[96];

@@ -369,7 +369,7 @@ static void fill_normal(float *to, int64_t n, uint64_t key)
     }
 }
 
-/* What the canned grain is computed with: synthetic samples, and device memory for two passes. */
+/* The input and memory of the canned grain: synthetic samples, and device memory for two passes. */
 typedef struct Canned {
     LoaderGrain grain;
     float *latents, *text;
@@ -384,7 +384,7 @@ typedef struct Canned {
 
 static void canned_close(const GrainWork *w, Canned *c)
 {
-    /* What a device that hangs may use, until the process ends; volatile, since nobody reads it. */
+    /* Objects that a device that hangs may use, until the process ends; volatile, since nobody reads them. */
     static _unused_ void *volatile kept[2];
     c->staging = device_staging_free(c->staging);
     kept[0] = c->plan;
@@ -426,7 +426,7 @@ static int canned_open(const GrainWork *w, const ParameterList *list, Canned *c,
     return r == 0 ? parameter_list_plan(list, w->device, whole, &c->plan, err) : r;
 }
 
-/* Of all gradients, then the loss. */
+/* Hashes all gradients, then the loss. */
 static int canned_hash(const Canned *c, int64_t n, Hash *ret, Error *err)
 {
     static const char what[] = "fetching its gradients";
@@ -451,8 +451,9 @@ static int canned_hash(const Canned *c, int64_t n, Hash *ret, Error *err)
     return 0;
 }
 
-/* What the kernels leave in a plain gradient is what they give to the sinks of a step. The results of operations, where
- * they are compared, say more than the loss and the maxima, and more of them is seen. */
+/* Compares the two passes. The kernels leave in a plain gradient the numbers that they give to the sinks of a
+ * step. Where the results of operations are compared, they say more than the loss and the maxima, and more of them
+ * is seen. */
 static int canned_compare(const ParameterList *list, const Canned *c, Error *err)
 {
     static const char what[] = "fetching its maxima";

@@ -108,7 +108,7 @@ static int fail_at(const char *point, const PlanSetNeeds *n, const char *key, Er
     return error_set_exit(err, r, exit_code_of_folder(r));
 }
 
-/* What was made counts if nobody else's lies there. */
+/* Makes a set and puts it. The set counts if nobody else's lies under the key. */
 static int make_and_put(const PlanSetNeeds *n, Device *maker, const char *key, char **ret,
                         Error *err)
 {

@@ -6,9 +6,10 @@
  *
  *     plans/auto-<submission>-<GPU's name>-<multiprocessors>-<cuDNN>-<cuBLASLt>.json
  *
- * What lies there already wins, whoever put it: for the other ranks, which wait for it and time nothing, and for later
- * worlds of the submission that have no commit yet. A machine without libraries has the plain set, <submission>-plain.
- * From the first commit on the set of its manifest counts alone, and checkpoint_retire() removes the object.
+ * An object that lies there already wins, whoever put it: for the other ranks, which wait for it and time nothing,
+ * and for later worlds of the submission that have no commit yet. A machine without libraries has the plain set,
+ * <submission>-plain. From the first commit on only the set of its manifest counts, and checkpoint_retire() removes
+ * the object.
  *
  * Where a store's put-if-absent is not atomic, rank 0 reads back what it has put, a moment later.
  *

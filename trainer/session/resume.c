@@ -60,7 +60,7 @@ int session_open_resume(Session *s, const SessionAssignment *a, Error *err)
     return 0;
 }
 
-/* What the search passes over is said once, with its reason. */
+/* Finds the next checkpoint. Each one that the search passes over is logged once, with its reason. */
 static int find_next(Session *s, Error *err)
 {
     const CheckpointPassed *passed;

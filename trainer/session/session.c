@@ -47,7 +47,7 @@ static int plan_network(Session *s, const NetworkShape *shape, Error *err)
 {
     int r = network_plan(s->device, &s->config, shape, &s->network, err);
     start_part("plans");
-    /* Of plans for other libraries than this node's and of a broken GPU the job knows nothing. */
+    /* Plans for other libraries than this node's and a broken GPU are not the job's fault. */
     return error_set_exit(err, r,
                           r == -EPROTO || r == -EIO ? device_exit_code(r) : EXIT_NEVER_RETRY);
 }
@@ -103,8 +103,7 @@ static int keep_plans(Session *s, const json_t *numerics, Error *err)
     return 0;
 }
 
-/* What this rank computes with, in one text: equal texts and equal canned grains mean equal bits.
- */
+/* Fills in one text of all that this rank computes with: equal texts and equal canned grains mean equal bits. */
 static int fill_numerics(Session *s, Error *err)
 {
     _cleanup_free_ char *device = NULL;
@@ -156,8 +155,8 @@ static int open_state(Session *s, Error *err)
     return session_restore(s, err);
 }
 
-/* What the job's text names but does not hold belongs to its identity too: the network's config, the embedding of the
- * empty caption, and what encoder.json says of the data. */
+/* Fills in the job's identity, which includes inputs that the job's text names but does not hold: the network's
+ * config, the embedding of the empty caption, and what encoder.json says of the data. */
 static int identify(const Session *s, CheckpointFacts *ret, Error *err)
 {
     _cleanup_free_ char *config = NULL;
@@ -387,7 +386,7 @@ int session_join(Session *s, const char *address, const char *bind_address, Erro
 
 Session *session_free(Session *s)
 {
-    /* What a device that hangs may use, until the process ends; volatile, since nobody reads it. */
+    /* The session that a device that hangs may use, until the process ends; volatile, since nobody reads it. */
     static _unused_ Session *volatile kept;
     if (!s)
         return NULL;

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of the process, which starts once. */
+/* The times of the process, which starts once. */
 static uint64_t began, last; /* 0: no start is under way */
 static char parts[512];
 

@@ -16,7 +16,7 @@
 
 size_t device_comm_staging_bytes = 4 << 20;
 
-/* What a run of a call needs and leaves, on whichever thread. */
+/* The input and results of one run of a call, on whichever thread. */
 typedef struct Run {
     Device *device;
     Comm *comm;
@@ -135,8 +135,8 @@ static size_t part_range(const Run *run, const Part *part, size_t rank, size_t *
     return at;
 }
 
-/* Copies the ranges of this rank, or of the others, or of all. Of the others: before an all-gather there is
- * nothing to fetch; after a reduce-scatter there is nothing to send. */
+/* Copies the ranges of this rank, or of the others, or of all. The ranges of the others need no fetch before an
+ * all-gather, and no send after a reduce-scatter. */
 static void copy_part(Run *run, size_t i, uint8_t *host, bool own, bool others, bool fetch)
 {
     const Part part = part_at(run, i);

@@ -37,7 +37,7 @@ typedef struct DeviceCommCall {
 
 typedef struct DeviceCommThread DeviceCommThread;
 
-/* Of host memory for each of two parts, in each comm; for tests, before one is opened. */
+/* Bytes of host memory for each of two parts, in each comm; tests set it before they open one. */
 extern size_t device_comm_staging_bytes;
 
 typedef struct DeviceComm {
@@ -57,7 +57,7 @@ void device_comm_close(DeviceComm *dc);
 
 /* Runs after what LANE_COMPUTE holds. data belong to the collective until it is finished. One at a time. */
 void device_comm_begin(DeviceComm *dc, const DeviceCommCall *call);
-/* What is put on LANE_COMPUTE from now on finds the result. 0 when nothing was begun. */
+/* Finishes what was begun: work that is put on LANE_COMPUTE from now on finds the result. 0 when nothing was begun. */
 int device_comm_finish(DeviceComm *dc, Error *err);
 
 /* Ends what was begun and whose result nobody wants, before the data are written again: waits for the thread;

@@ -5,8 +5,8 @@
  * page-locked memory, so that the host waits for fences alone. They run after what LANE_COMPUTE holds, and are done
  * when they return.
  *
- * Ownership: device_staging_new() gives the caller the object; it borrows the Device. What a device that hangs may
- *            still use is kept until the process ends.
+ * Ownership: device_staging_new() gives the caller the object; it borrows the Device. Memory that a device that hangs
+ *            may still use is kept until the process ends.
  * Units:     bytes.
  * Errors:    -ENOMEM; -ETIMEDOUT: the device did not reach a fence in DEVICE_TIMEOUT_USEC; those of the device.
  * Threads:   LANE_COMPUTE's.

@@ -18,7 +18,7 @@
 
 typedef struct GradientSum GradientSum;
 
-/* What ZeRO 2 reduces at once, or one chunk a rank if that is more; tests lower it before they make a sum. */
+/* The bytes that ZeRO 2 reduces at once, or one chunk a rank if that is more; tests lower it before they make a sum. */
 extern size_t gradient_sum_bucket_bytes;
 
 int gradient_sum_new(TrainState *state, DeviceComm *dc, Reduction reduction, int64_t n_grains,

@@ -52,13 +52,13 @@ float *train_state_chunk(const TrainState *state, float *shard, int64_t chunk);
 
 /* Copies of the state, as it is now, are under way until the fence is reached. */
 void train_state_copying(const TrainState *state, Fence copied);
-/* What is put on LANE_COMPUTE from now on runs after those copies. */
+/* Makes work that is put on LANE_COMPUTE from now on run after the copies of train_state_copying(). */
 void train_state_before_write(const TrainState *state);
 /* How long the host waited for the newest copies in train_state_before_write(). */
 uint64_t train_state_waited_usec(const TrainState *state);
 
-/* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. What LANE_COMPUTE
- * holds is part of it. */
+/* XXH3-128 of a chunk that this rank keeps: weights, m, v, and EMA when it is active, unpadded. The hash is taken
+ * after all work that LANE_COMPUTE holds. */
 int train_state_chunk_hash(const TrainState *state, int64_t chunk, Hash *ret, Error *err);
 /* How much of a chunk is copied at once to be hashed where the host may not read it; tests lower it. */
 extern size_t train_state_piece_bytes;

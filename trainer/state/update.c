@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* update.c - see update.h.
  *
- * What is decided is decided from numbers that all ranks have alike: the maxima over all grains and
- * the reports of all grains. */
+ * All decisions are made from numbers that all ranks have alike: the maxima over all grains and the
+ * reports of all grains. */
 
 #include "trainer/state/update.h"
 
@@ -16,7 +16,7 @@
 
 enum { BAD_NONE = -1, BAD_LOSS = -2 }; /* else the index of a tensor */
 
-/* What each rank tells the others about one of its grains. */
+/* A rank's report to the others about one of its grains. */
 typedef struct GrainReport {
     double loss;
     int64_t bad;

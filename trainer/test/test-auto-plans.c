@@ -329,7 +329,7 @@ static void a_store_that_fails_costs_a_start(void **unused)
     expect_error(0, EXIT_NEVER_RETRY, "Not a directory");
 }
 
-/* What lies under the set's key is looked at as any set is. */
+/* An object under the set's key is checked as any set is. */
 static void a_bad_set_is_named(void **unused)
 {
     (void)unused;

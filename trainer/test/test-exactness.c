@@ -5,7 +5,7 @@
  *
  * Each case prints a line of JSON. Without SDTRAIN_EXACT=all a few of them run, on the emulator: it is what CI has time
  * for. SDTRAIN_RUNS_MODULE and SDTRAIN_RUNS_GPU name another module and GPU, SDTRAIN_EXACT_KINDS="own" leaves out the
- * libraries. Who goes on where another run has stopped names the cases that are done,
+ * libraries. A run that goes on where another has stopped is given the cases that are done,
  * SDTRAIN_EXACT_DONE=" plans-0 own-3 ", and the file of the plans that were made, SDTRAIN_EXACT_PLANS, which is made if
  * it is not there. */
 #include "base/cleanup.h"

@@ -95,7 +95,7 @@ static void await(Bench *b, int n_behind)
         fail_msg("%s", err.text);
 }
 
-/* Of the loss and all gradients. */
+/* Returns the hash of the loss and all gradients. */
 static Hash hash_of(Bench *b, const float *gradients, const double *device_loss)
 {
     double loss;
@@ -134,7 +134,7 @@ static void draws_are_pinned(void **unused)
     }
 }
 
-/* What `sdtrainer order` shows of a position is what a step adds to its sample. */
+/* The noise that `sdtrainer order` prints of a position is the noise that a step adds to its sample. */
 static void noise_is_that_of_its_position(void **state)
 {
     (void)state;
@@ -322,7 +322,7 @@ static void canned_grains_tell_machines_apart(void **unused)
     bench_close(&b);
 }
 
-/* What one sink has, in device memory. */
+/* A sink, and its device memory. */
 typedef struct Bowl {
     GradientSink sink;
     void *to;

@@ -95,7 +95,7 @@ static void a_canned_grain_that_hangs_is_the_devices(void **unused)
     ends_with(&ranks[0], &error, EXIT_DEVICE_FAULT, "the canned grain: ");
 }
 
-/* What is sent to a device and fetched from it before it trains. */
+/* Each case hangs a copy to the device or from it before it trains. */
 static void a_start_that_hangs_is_the_devices(void **unused)
 {
     (void)unused;
@@ -124,7 +124,8 @@ static void a_start_that_hangs_is_the_devices(void **unused)
     }
 }
 
-/* What a collective waits for; -ETIMEDOUT of a comm would be a peer's fault. The peer says that it lost this one. */
+/* The device hangs in work that a collective waits for; -ETIMEDOUT of a comm would be a peer's fault. The peer
+ * reports that it lost this rank. */
 static void a_rank_that_hangs_blames_its_device(void **unused)
 {
     (void)unused;

@@ -47,7 +47,7 @@ static void say(ChannelMessage m)
         fail_msg("%s", err.text);
 }
 
-/* What the trainer says next; the test ends when it says nothing. */
+/* Receives the trainer's next message; the test ends when none comes. */
 static ChannelMessage hear(void)
 {
     Error err = ERROR_INIT;

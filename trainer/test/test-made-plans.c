@@ -227,7 +227,7 @@ static void known_plans_are_kept(void **unused)
     char from[160], to[160], *made;
     (void)snprintf(from, sizeof(from), "%s/from.json", files.folder);
     (void)snprintf(to, sizeof(to), "%s/to.json", files.folder);
-    /* Whoever tunes now takes another engine. */
+    /* Tuning takes another engine from now on. */
     assert_int_equal(setenv("FAKE_CUDNN_USEC", "1:2900,2:3000", 1), 0);
     assert_int_equal(plan_from(set_path, to, EXIT_DONE, NULL), 0);
     assert_int_equal(file_read(to, TEXT_MAX, &made, NULL, &err), 0);
@@ -299,7 +299,7 @@ static void a_set_that_cannot_be_kept_is_refused(void **unused)
     free(said);
 }
 
-/* Whoever goes on has no use for train.plans: it is gone by then. */
+/* A job that goes on does not need the set of train.plans: the file is gone by then. */
 static void a_job_goes_on_with_the_set_it_began_with(void **unused)
 {
     (void)unused;
@@ -441,7 +441,7 @@ static void a_job_does_not_go_on_with_another_library(void **unused)
     assert_int_equal(setenv("SDTRAIN_CUDA_LIBRARIES", FAKES, 1), 0);
 }
 
-/* Whoever tunes needs what the operation's tensors need; whoever trains needs the plans' workspace. */
+/* Tuning needs the memory of the operation's tensors; training needs the plans' workspace. */
 static void too_little_memory_is_told(void **unused)
 {
     (void)unused;
@@ -457,7 +457,7 @@ static void too_little_memory_is_told(void **unused)
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(setenv("SDTRAIN_FAULT", "emulated.allocate=enomem", 1), 0);
     expect_run(planned, EXIT_RETRY, "has no memory for ", " are workspace");
-    /* What is held is taken before all else. */
+    /* The memory that is held is taken before all else. */
     assert_int_equal(setenv("SDTRAIN_CUDA_HOLD", "1234567", 1), 0);
     expect_run(planned, EXIT_NEVER_RETRY, "has no memory for 1234567 bytes", "");
     assert_int_equal(setenv("SDTRAIN_CUDA_HOLD", "1 MB", 1), 0);
@@ -582,7 +582,7 @@ static void put_set_without(const char *path, const char *operation)
     json_decref(root);
 }
 
-/* Whoever makes a NaN of finite numbers is named with layer and plan, and the way on is one. */
+/* The operation that makes a NaN of finite numbers is named with layer and plan, and the remedy that is named works. */
 static void a_plan_that_makes_a_nan_has_a_way_on(void **unused)
 {
     (void)unused;

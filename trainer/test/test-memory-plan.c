@@ -116,7 +116,7 @@ static void small_data_need_little(void **state)
     assert_in_range(far_bytes(&medium, true, NULL), (200 + 64 + 32 + 16 + 200) * MIB, 600 * MIB);
 }
 
-/* What is too little is told with each use, and with what a job may change. */
+/* Too little memory is reported with each use, and with what a job may change. */
 static void too_little_says_what_needs_less(void **state)
 {
     (void)state;

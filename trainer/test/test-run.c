@@ -253,7 +253,7 @@ static void ends_with_its_daemon(void **unused)
     assert_int_equal(rank_end(rank), EXIT_RETRY);
 }
 
-/* What a rank that is assigned this says, and its exit code. */
+/* Checks the error that a rank reports when it is assigned this job, and its exit code. */
 static void refuses(const char *text, const ChannelMessage *resume, ExitCode code, const char *word)
 {
     Rank *rank = &ranks[0];
@@ -323,8 +323,9 @@ static void three_ranks_train_the_same(void **unused)
     }
 }
 
-/* One gradient of a rank's is not a number: all say the same, and whose grain it is computes that again. What was
- * poisoned once is not poisoned twice. Whatever the device does then is not asked. */
+/* One gradient of a rank's is not a number: all ranks report the same, and the rank whose grain it is computes the
+ * grain again. A grain that was poisoned once is not poisoned twice. After that the device is not asked whether
+ * it is broken. */
 static void poison(const char *name, int of, const char *fault, const char *grain)
 {
     _cleanup_free_ char *text = testing_job_text(&files, name, "");
@@ -457,7 +458,8 @@ static void a_device_that_fails_at_once_is_ones_own(void **unused)
     }
 }
 
-/* A module that stands for CUDA and refuses in every way. What a node lacks excludes it for this job alone. */
+/* A module that stands for CUDA and refuses in every way. A node that lacks what the job needs is excluded for this
+ * job only. */
 static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
 {
     (void)unused;
@@ -495,7 +497,7 @@ static void a_device_that_does_not_open_says_whose_fault_it_is(void **unused)
                      0);
 }
 
-/* What no node could compute is the job's. */
+/* A job that no node could compute is itself at fault. */
 static void a_device_that_nobody_has_is_the_jobs_fault(void **unused)
 {
     (void)unused;

@@ -81,7 +81,7 @@ static void run_seed(uint64_t seed)
         assert_int_equal(rank_end(&ranks[i]), EXIT_DONE);
 }
 
-/* What one rank ends with on a device that ignores some waits: whether the reference's digest comes out. */
+/* Runs one rank on a device that ignores some waits, and reports whether the reference's digest comes out. */
 static bool survives(uint64_t seed, const char *drop)
 {
     char shadow[64], name[64];

@@ -29,7 +29,7 @@ extern const char *ranks_submission; /* "" unless a test draws one */
 extern uint64_t ranks_startup_usec;  /* as the daemon tells it; 0: not told */
 extern bool ranks_adopt;             /* what is resumed was named by an operator */
 
-/* What the job's data is when it is submitted: all ranks that are assigned a job are told so. */
+/* Looks at the job's data as it is when the job is submitted: all ranks that are assigned a job receive the result. */
 void ranks_look_at_data(const char *text);
 
 /* Starts sdtrainer. fault: SDTRAIN_FAULT for it, or NULL. */

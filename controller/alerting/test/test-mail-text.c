@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-mail-text.c - mails as bytes. What a server gets is tests/system/test-mail.py. */
+/* test-mail-text.c - mails as bytes. The mails that a server gets are tested in tests/system/test-mail.py. */
 #include "base/test/testing.h"
 #include "controller/alerting/answer.h"
 #include "controller/alerting/mail.h"

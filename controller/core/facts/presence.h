@@ -18,7 +18,7 @@ const CordonCause *node_find_cordon(const Cluster *c, const CoreNode *node, cons
 const CordonCause *node_own_cause(const Cluster *c, const CoreNode *node);
 /* True when a world that has not ended has ranks on the node. */
 bool node_hosts_ranks(const Cluster *c, const CoreNode *node);
-/* What node_refusal() returns for a node that is open and has no GPU for a job that needs them. */
+/* The result of node_refusal() for a node that is open and has no GPU for a job that needs them. */
 extern const char node_lacks_gpu[];
 /* Returns why no rank of the job (NULL: of any job) may be placed on the node; NULL: one may. */
 const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);

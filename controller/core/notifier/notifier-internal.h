@@ -21,7 +21,7 @@ typedef struct Task {
     uint64_t told_usec;       /* when the sink last accepted a message of this leader; 0: never */
 } Task;
 
-/* What is told of an incident, or of a test that `sdctl alerts test` asks for. */
+/* The notification of an incident, or of a test that `sdctl alerts test` requests. */
 typedef struct Notification {
     bool used;
     bool test;               /* its delivery marks go into the request */

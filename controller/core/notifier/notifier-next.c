@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* notifier-next.c - the next thing to do: a mark to store, then a message, then a heartbeat.
  *
- * Marks come first, because no message is sent of a notification whose marks are not stored. Of the messages
- * the most severe goes first, then the oldest. */
+ * Marks come first, because no message is sent of a notification whose marks are not stored. The most severe message
+ * goes first, then the oldest. */
 #include "controller/core/notifier/notifier-internal.h"
 #include "controller/core/state/text.h"
 

@@ -75,7 +75,7 @@ typedef enum NotifierActionKind {
 typedef struct NotifierAction {
     NotifierActionKind kind;
     int64_t id; /* of the message or the write */
-    /* Of NOTIFIER_REST: call notifier_next() again at this time; USEC_INFINITY: no need. */
+    /* The time to call notifier_next() again, for NOTIFIER_REST; USEC_INFINITY: no need. */
     uint64_t wake_usec;
 
     /* of NOTIFIER_SEND */

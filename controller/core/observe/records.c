@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* What is remembered is of an earlier record than the one that is there. */
+/* Reports whether the remembered record is an earlier one: the present record is gone, damaged or foreign. */
 static bool is_unread(const Stamp *stamp, Lost lost)
 {
     return !stamp->mod || lost == LOST_DAMAGED || lost == LOST_FOREIGN;

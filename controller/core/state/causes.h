@@ -2,7 +2,7 @@
 /* causes.h - what each cause of a failure costs: the one table of it.
  *
  * The core decides by this table, and tests/reference prints it into docs/concepts/failure-and-blame.md and
- * docs/reference/exit-codes.md. What another kind of job needs to know of a cause is another column here.
+ * docs/reference/exit-codes.md. A fact that another kind of job needs to know of a cause is another column here.
  *
  * Ownership: everything is static.
  * Units:     none.

@@ -54,8 +54,8 @@ static void check_cordoned(const Cluster *c)
 
 /* ---- a decision ---- */
 
-/* I6, and I3's "a slot never runs two": no other job's world has a slot of the new one. Of two records that are there
- * already one may be older, and put back by hand. Both lists are in the order of names. */
+/* Checks I6, and I3's "a slot never runs two": no other job's world has a slot of the new one. Two records that are
+ * there already are not compared: one may be older, and put back by hand. Both lists are in the order of names. */
 static void check_slots(const Cluster *c, const CoreJob *other, const WorldRecord *world)
 {
     size_t i = 0;
@@ -123,8 +123,8 @@ static void check_records(const Cluster *c, const Decision *d)
                     !c->nodes[k].cordon_foreign));
 }
 
-/* A job changes its phase upon the word that was read last: one that was changed since may want another phase. What
- * only tells how a world fares goes on whatever the word is. */
+/* Checks that a job changes its phase only upon the word that was read last: one that was changed since may want
+ * another phase. A phase that only tells how a world fares is put whatever the word is. */
 static void check_word(const CoreJob *job, const Decision *d)
 {
     bool fares = d->phase.phase == PHASE_RUNNING || d->phase.phase == job->phase.phase;

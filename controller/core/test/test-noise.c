@@ -402,7 +402,7 @@ static void carry_out(Walk *w)
     give(w, &outcome);
 }
 
-/* Of the last world that was decided, mostly. */
+/* Aims the report at a job, mostly at the last world that was decided for it. */
 static void aim_ranks(Walk *w, Event *ev, RanksRecord *r)
 {
     int j = (int)draw(w, JOBS);

@@ -61,7 +61,7 @@ void forget(Lab *lab);
 #define AGAIN(...) ((Answer){.kind = ANSWER_AGAIN, .text = "HTTP 500", __VA_ARGS__})
 #define REFUSED ((Answer){.kind = ANSWER_REFUSED, .text = "HTTP 400"})
 
-/* What happened since the last time. */
+/* Expects the log of what happened since the log was last emptied, and empties it. */
 #define EXPECT(lab, text)                                                                          \
     do {                                                                                           \
         assert_string_equal((lab)->log, text);                                                     \

@@ -62,7 +62,7 @@ static void survey_figures(Story *s, const JobSurvey *j)
     say(s, ", unsaved %.3f, waits %.3f\n", after(j->unsaved_usec), after(j->waits_usec));
 }
 
-/* What the page shows of a job beside its figures, and of incidents: the two ways to find one agree. */
+/* Checks and prints what the page shows of a job beside its figures. */
 static void survey_records(Story *s, int i, const JobSurvey *job)
 {
     JobRecords records;
@@ -87,6 +87,7 @@ static bool is_a_cause(const char *name)
     return false;
 }
 
+/* Prints what the page shows of incidents, and checks that the two ways to find one agree. */
 static void survey_incidents(Story *s)
 {
     const Cluster *c = trace_cluster(s->runner);

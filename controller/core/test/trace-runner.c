@@ -207,7 +207,7 @@ static bool guards_hold(TraceRunner *runner, const Decision *d)
     return hold;
 }
 
-/* What the shell does after a refusal: everything is read and fed again. */
+/* Reads everything and feeds it again, as the shell does after a refusal. */
 static void read_again(TraceRunner *runner)
 {
     for (size_t i = 0; i < ENTRIES_MAX; i++)

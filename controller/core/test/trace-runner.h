@@ -60,10 +60,10 @@ void trace_hang_on(TraceRunner *runner, int64_t lease);
 /* Copies the record (NULL removes it) and tells the core; more: decide nothing yet. */
 void trace_put(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                const char *node, const void *record, bool more);
-/* What somebody does to specs/<name>, desired, worlds, phases, checkpoints, progress, cordons, nodes, incidents,
- * alerts, requests, or ranks/<job>/<generation>/<node>: lose (it is deleted), spoil (it does not decode any more),
- * newer (it is of another version), backup (a copy is kept), restore (the copy is put back), again (a read shows it as
- * it is). False: no such kind. */
+/* Does what somebody may do to specs/<name>, desired, worlds, phases, checkpoints, progress, cordons, nodes, incidents,
+ * alerts, requests, or ranks/<job>/<generation>/<node>: lose (the record is deleted), spoil (it does not decode any
+ * more), newer (it is of another version), backup (a copy is kept), restore (the copy is put back), again (a read shows
+ * the record as it is). Returns false if there is no such kind. */
 bool trace_harm(TraceRunner *runner, const char *verb, const char *kind, const char *name);
 TraceEntry *trace_find(TraceRunner *runner, EventKind kind, const char *name, int64_t generation,
                        const char *node);

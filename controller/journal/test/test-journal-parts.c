@@ -224,7 +224,7 @@ static void restarts_go_on(void **state)
     assert_true(seen.n_heads > s->n_parts && s->n_parts >= 3);
 }
 
-/* What a process left as large as a part may be ends with it. */
+/* A part that a process leaves as large as a part may be ends with that process. */
 static void a_large_part_ends_at_a_start(void **state)
 {
     Life *s = *state;

@@ -173,7 +173,7 @@ static void a_bad_line_is_named(void **state)
     assert_refused(s, "events.jsonl:1: journal: 2 is not in ");
 }
 
-/* What was recorded is not what this core decides. */
+/* The recorded decision is not the one that this core makes. */
 static void a_difference_shows_both(void **state)
 {
     Life *s = *state;

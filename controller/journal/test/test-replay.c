@@ -183,7 +183,7 @@ static void a_decision_that_is_not_made_now(void **state)
     assert_int_equal(told.n_then, s->n_decisions);
 }
 
-/* What a handler answers ends the replay there and is its result, whatever it was told. */
+/* A handler's result other than 0 ends the replay there and is its result, whatever report the handler received. */
 static void a_handler_ends_it(void **state)
 {
     const Life *s = *state;
@@ -204,7 +204,7 @@ static void a_handler_ends_it(void **state)
     }
 }
 
-/* What a later version writes is passed over, and said; what no version does is refused. */
+/* A line that a later version writes is passed over, and reported; a line that no version writes is refused. */
 static void lines_of_others(void **state)
 {
     const Life *s = *state;

@@ -201,7 +201,7 @@ void life_begin_core(Life *s)
     s->cluster = cluster_init(s->memory, &s->head.limits, &s->head.config);
 }
 
-/* What the last journal said when it ended was not written. */
+/* Returns the numbers of events and decisions that the last journal, when it ended, logged as not written. */
 json_t *life_end_journal(Life *s)
 {
     long long events = 0, decisions = 0;

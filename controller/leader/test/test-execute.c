@@ -66,7 +66,7 @@ static void forget_sent(void)
     }
 }
 
-/* What was put there. */
+/* Returns the value that was put under the key. */
 static const char *value_of(const char *key)
 {
     for (size_t i = 0; i < n_values; i++)

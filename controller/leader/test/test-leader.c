@@ -11,7 +11,7 @@
 
 #include <string.h>
 
-/* What stands around one Leader here. */
+/* One Leader, and the program around it in these tests. */
 typedef struct Program {
     Lab *lab;
     Etcd *etcd;
@@ -252,7 +252,7 @@ static int on_report(const ReplayReport *r, void *userdata)
     return 0;
 }
 
-/* What is decided goes by the new settings, the election shows them, and a replay of the journal knows them. */
+/* Decisions follow the new settings, the election shows them, and a replay of the journal knows them. */
 static void it_is_configured_anew(void **state)
 {
     Lab *lab = *state;

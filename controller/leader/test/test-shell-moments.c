@@ -211,7 +211,7 @@ static void who_has_not_read_all_says_that_it_leaves(_unused_ void **state)
     assert_int_equal(told.n_ended, 1);
 }
 
-/* Of the clock that people have, in what is kept for them. */
+/* The times in records that are kept for people are of the clock that people have. */
 static void deaths_and_pauses_are_told_in_the_time_of_people(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -499,7 +499,7 @@ static void a_right_that_is_missing_is_asked_for_until_it_is_there(_unused_ void
 
 /* ---- another lease ---- */
 
-/* What it writes is guarded by the key of the lease that it has now. */
+/* A leader's writes are guarded by the key of the lease that it has now. */
 static void another_lease_is_another_key(_unused_ void **state)
 {
     static const char key[] = "/sdtrain/lab/leader/4e";
@@ -567,7 +567,7 @@ static void a_watch_that_is_down_shows(_unused_ void **state)
     assert_int_equal(told.shown, seen.revision); /* nothing else has changed */
 }
 
-/* Whoever else stands for election. */
+/* The first one is known, no matter who else stands for election. */
 static void the_first_one_is_known(_unused_ void **state)
 {
     const LeaderRecord other = {.name = "other", .version = "1", .state = LEADER_UP};

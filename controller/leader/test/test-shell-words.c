@@ -120,7 +120,7 @@ static void who_leaves_in_order_says_nothing_of_it(_unused_ void **state)
     assert_int_equal(n_said(ends_with_lease), 0);
 }
 
-/* Who died, when, where its journal is, how long this one waits, and for whom. */
+/* The log says who died, when, where the journal of the dead leader is, how long this one waits, and for whom. */
 static void a_standstill_is_explained(_unused_ void **state)
 {
     char text[64];

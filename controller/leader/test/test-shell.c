@@ -134,7 +134,7 @@ static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ vo
     assert_true(node.up);
 }
 
-/* What the watch shows late is older than the read. */
+/* An event that the watch shows late is older than the read. */
 static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **state)
 {
     char key[KEY_MAX];

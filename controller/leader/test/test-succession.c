@@ -276,7 +276,8 @@ static void begin_anew(const Line *old, Line *ret)
         put(ret, old->s.all[i].key, old->s.all[i].term, &old->s.all[i].record);
 }
 
-/* Whoever watches: the first one goes, and what is known of the row is the same. */
+/* Removes the first one, and checks that a controller that has just begun knows the same of the row of deaths as the
+ * old one. */
 static void expect_the_same_of(Line *old, const char *first, const char *next)
 {
     Line fresh;

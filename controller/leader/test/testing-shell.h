@@ -17,7 +17,7 @@ extern LeaderSettings settings;
 /* The test's own, into which the next Leader records; NULL: nothing is recorded. */
 extern Journal *journal;
 
-/* What LeaderEvents have said since set_up(). */
+/* The calls of LeaderEvents since set_up(): how many there were, and the last values. */
 extern struct ShellTold {
     int n_loaded, n_leads, n_ended, ended, n_views, n_stalled, n_ticks, n_observed, n_leading,
         n_unreadable, n_read, n_answers[3];
@@ -42,9 +42,9 @@ int64_t stand_still(void);
 
 /* Nothing of the view has changed that was not told. */
 void expect_view_is_told(void);
-/* What the core knows. */
+/* Reports whether the core takes the node to be cordoned. */
 bool is_cordoned(const char *node);
-/* Of job a's world in etcd; 0: it has none. */
+/* Returns the generation of job a's world in etcd; 0: it has none. */
 int64_t generation(void);
 /* As its record in the election says. */
 int deaths_told(void);

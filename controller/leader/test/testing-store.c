@@ -81,7 +81,7 @@ sd_event_source *sd_event_source_disable_unref(sd_event_source *s)
     return NULL;
 }
 
-/* Of those with that priority or a lower one. */
+/* Fires the timer that is due first, of those with that priority or a lower one. */
 static bool fire_one(uint64_t until_usec, int64_t priority)
 {
     sd_event_source *first = NULL;

@@ -84,7 +84,7 @@ typedef enum AnswerKind {
 
 /* The read or the transaction that is under way; the test ends if there is none. */
 EtcdCall *under_way(bool reads);
-/* Of several the one that was asked for last. */
+/* Works as under_way(), but returns the one of several that was requested last. */
 EtcdCall *last_under_way(bool reads);
 /* etcd answers the read now; answer() hands that out later. */
 void take_snapshot(EtcdCall *read);

@@ -61,7 +61,7 @@ static void close_lab(Lab *lab)
     (void)testing_etcd_stop(lab->server);
 }
 
-/* What it would say there is in Rights.lacks. */
+/* Does nothing: the tests read the denied kinds in Rights.lacks. */
 static void note_nothing(void *userdata) { (void)userdata; }
 
 static bool is_answered(const Rights *rights)

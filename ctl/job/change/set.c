@@ -34,7 +34,7 @@ static const CtlOption stop_options[] = {
 const CtlOptions job_resize_options = CTL_OPTIONS(resize_options, .world = -1, .timeout_sec = -1);
 const CtlOptions job_stop_options = CTL_OPTIONS(stop_options, .world = -1, .timeout_sec = -1);
 
-/* What a change is to. */
+/* The values that a change sets. */
 typedef struct DesiredWish {
     int world;    /* ranks; of a resize */
     int priority; /* of a start; OPTION_NO_PRIORITY: it stays */
@@ -57,7 +57,7 @@ static int put_desired(CtlClient *client, const ModelJob *job, const DesiredReco
     return client_txn(client, &unchanged, 1, &put, 1, ret_done, err);
 }
 
-/* What a later version wrote, or somebody has damaged, is not written over by a guess. */
+/* Refuses to write a guess over a record that a later version wrote, or that somebody has damaged. */
 static int refuse_unreadable(const ModelJob *job, Error *err)
 {
     if (job->bad_desired || job->bad_phase)
@@ -149,7 +149,7 @@ static int resize(const ModelJob *job, const DesiredWish *wish, DesiredRecord *d
     return 0;
 }
 
-/* Of a job that has failed it says that somebody has seen it: its incident is over. */
+/* Stops the job. For a job that has failed, this says that somebody has seen the failure: its incident is over. */
 static int stop(const ModelJob *job, _unused_ const DesiredWish *wish, DesiredRecord *desired,
                 Error *err)
 {

@@ -34,7 +34,7 @@ typedef struct Reader {
     char id[LOG_ID_MAX + 1];
     LogAskRecord ask;
     bool answered; /* once, at least */
-    /* Of each place of the ask: it has shown something; another node shows it. */
+    /* For each place of the ask: something of it was shown; another node shows it. */
     bool shown[RECORD_SLOTS_MAX], elsewhere[RECORD_SLOTS_MAX];
     bool again; /* the ask has changed while it was put */
     uint64_t next_usec, deadline_usec;

@@ -75,7 +75,7 @@ static void read_rest(const LogLines *lines, RankLines *f)
         take(lines, f, text, (size_t)n);
 }
 
-/* What is new, also when the file became .1 meanwhile and another was begun. */
+/* Takes what is new, also when the file became .1 meanwhile and another was begun. */
 static void advance(const LogLines *lines, RankLines *f)
 {
     struct stat there, here;

@@ -206,7 +206,7 @@ static void list_present(Logs *l, const WorldRecord *world)
                 world->size);
 }
 
-/* Of a past one it is not known any more: whatever the nodes have. */
+/* Lists whatever the nodes have: for a past world, it is not known any more which node had which rank. */
 static void list_past(Logs *l)
 {
     char path[800];
@@ -432,7 +432,7 @@ static void on_closed(void *userdata)
         (void)sd_event_exit(l->client.event, 0); /* fails only when it is exiting already */
 }
 
-/* What was asked is taken back first; the second time there is no waiting. */
+/* Takes back what was asked of the nodes, and then exits; a second signal does not wait for that. */
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *info,
                      void *userdata)
 {

@@ -58,7 +58,7 @@ static int split(const char *set, Place places[KEY_DEPTH_MAX], size_t *ret_n, Er
     return 0;
 }
 
-/* JSON, or else a text. What begins as JSON does and is none is a slip. */
+/* Reads JSON, or else a text. A value that begins as JSON does and is not JSON is a slip. */
 static int read_value(const char *set, json_t **ret, Error *err)
 {
     const char *text = strchr(set, '=') + 1;

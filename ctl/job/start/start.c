@@ -225,7 +225,7 @@ static int find_manifest(const char *uri, bool *ret, Error *err)
     return r == -E2BIG ? 0 : r;
 }
 
-/* Who owns the checkpoint URI by now: protocol/owner.h. Empty: nobody. */
+/* Finds the owner that the checkpoint URI has by now (protocol/owner.h). Empty: nobody. */
 static int find_owner(const char *uri, char *ret, size_t size, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
@@ -454,7 +454,7 @@ static int known_slots(const Model *model, const Job *job)
     return model->n_nodes > 0 ? slots : INT_MAX;
 }
 
-/* What could never start should not wait without a word. */
+/* Refuses a job that could never start: it should not wait silently. */
 static int check_slots(const JobDraft *d, const Model *model, const Arguments *a, Error *err)
 {
     const StartOptions *o = arguments_own(a);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* diff-side.h - one of the two that `sdctl job diff` compares: a job of the cluster, a job file, or a checkpoint.
  *
- * Of a job that has a checkpoint, what the newest one says of the identity counts: files that the job names may be
- * others by now. Without one it is found as a rank would find it, from what the job file names.
+ * For a job that has a checkpoint, the identity is taken from the newest one: files that the job names may be others
+ * by now. Without a checkpoint, the identity is found as a rank would find it, from what the job file names.
  *
  * Ownership: diff_side_read() fills a DiffSide that diff_side_clear() empties, whatever was returned.
  * Units:     none.

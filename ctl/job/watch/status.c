@@ -91,7 +91,7 @@ static double ago_sec(uint64_t usec)
     return now_usec > usec ? (double)(now_usec - usec) * 1e-6 : 0;
 }
 
-/* What the job's store costs it just now. */
+/* Prints the trouble that the job has with its store just now. */
 static void print_store(const ModelJob *job)
 {
     char span[SPAN_TEXT_BYTES], room[ROOM_TEXT_BYTES] = "";

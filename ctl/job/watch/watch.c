@@ -41,8 +41,8 @@ static void say(const View *v, uint64_t at_usec, const char *format, ...)
     (void)fflush(stdout); /* a lost line of progress is not a loss */
 }
 
-/* Where it goes on. Of a checkpoint that it takes over, or looks for, that is known when ranks have found it.
- */
+/* Writes where the job goes on. For a checkpoint that it takes over, or looks for, the step is known when ranks have
+ * found the checkpoint. */
 static void say_from(const ModelJob *job, char *ret, size_t size)
 {
     const ResumePoint *resume = &job->world.resume;

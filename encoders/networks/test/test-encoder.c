@@ -146,7 +146,7 @@ static void bytes_depend_on_the_sample_alone(void **state)
     }
 }
 
-/* What stood in a place before does not show. */
+/* A sample that stood in a place of the batch before does not show in the results. */
 static void a_part_of_a_batch_is_filled_up(void **state)
 {
     (void)state;

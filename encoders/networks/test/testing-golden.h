@@ -31,5 +31,5 @@ const char *golden_config(const Golden *g);
 /* max |a - b| / max |b| */
 double largest_error(const float *a, const float *b, size_t n);
 Device *open_cpu(int threads);
-/* What largest_error() may be on the device that open_cpu() opened. */
+/* Returns the most that largest_error() may be on the device that open_cpu() opened. */
 double golden_tolerance(const Device *device);

@@ -146,7 +146,7 @@ static void a_png_of_one_long_row_is_too_large(void **state)
     assert_int_equal(verdict_of(&picture_recipe_default, file.data, file.n, &err),
                      PICTURE_TOO_LARGE);
     assert_non_null(strstr(err.text, "8388609 x 1"));
-    /* What the recipe says of its size comes first. */
+    /* The recipe's own bounds of the size come first. */
     PictureRecipe recipe = picture_recipe_default;
     recipe.min_side = 2;
     assert_int_equal(verdict_of(&recipe, file.data, file.n, &err), PICTURE_TOO_SMALL);

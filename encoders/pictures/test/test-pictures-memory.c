@@ -101,7 +101,8 @@ static long peak_bytes(pid_t pid)
     return kib << 10;
 }
 
-/* Asks a new child for the picture, and frees it. What the child has resident is `least` to the bound. */
+/* Asks a new child for the picture, and frees the file. The child's peak of resident memory is between `least` and the
+ * bound. */
 static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, long least)
 {
     _cleanup_(pictures_freep) Pictures *pictures = NULL;

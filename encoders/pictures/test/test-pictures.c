@@ -212,7 +212,7 @@ static void the_answers_of_a_dead_child_are_heard(void **state)
     take_none(pictures, "signal 9");
 }
 
-/* Whoever fails twice is left open; its neighbours in the same child's queue are not. */
+/* A picture that fails twice is left open; its neighbours in the same child's queue are not. */
 static void a_picture_that_fails_twice_has_no_answer(void **state)
 {
     (void)state;

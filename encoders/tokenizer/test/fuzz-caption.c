@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-caption.c - captions of any bytes through both sets of rules. What is written ends with end, and the same
- * caption again, in a buffer that others have used, has the same ids. The repair of mojibake makes nothing longer. */
+/* fuzz-caption.c - captions of any bytes through both sets of rules. The ids that are written end with END, and
+ * the same caption has the same ids in a fresh buffer and in one that others have used. The repair of mojibake
+ * makes nothing longer. */
 #include "encoders/tokenizer/mojibake.h"
 #include "encoders/tokenizer/tokenizer.h"
 

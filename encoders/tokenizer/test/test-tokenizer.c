@@ -219,7 +219,7 @@ static void test_nul(void **state)
     check(&scratch, TOKENIZER_DIFFUSERS, "a ca\0t", 6, "320 1684 444 339");
 }
 
-/* What would take a naive program a second or an hour: each of these is a megabyte. */
+/* Texts that would take a naive program a second or an hour: each of these is a megabyte. */
 static void test_hostile(void **state)
 {
     static const char *const parts[] = {

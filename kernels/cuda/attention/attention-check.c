@@ -37,7 +37,7 @@ static float score_of(const AttentionShape *s)
 
 static bool is_finite_bf16(uint16_t bits) { return (bits & 0x7f80u) != 0x7f80u; }
 
-/* What a pass gives. */
+/* Reports whether the tensor is a result of the pass. */
 static bool is_result(AttentionPass pass, AttentionTensor tensor)
 {
     return pass == ATTENTION_FORWARD ? tensor == ATTENTION_OUT || tensor == ATTENTION_SUMS

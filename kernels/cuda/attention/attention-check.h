@@ -26,8 +26,8 @@ int attention_check_new(Device *device, const AttentionShape *shape, AttentionPa
                         AttentionCheck **ret, Error *err);
 AttentionCheck *attention_check_free(AttentionCheck *check);
 DEFINE_CLEANUP(AttentionCheck, attention_check_free)
-/* What a graph of so many images is to be run on. Its results are NaN until then, in the first and in the last image,
- * which are those that are looked at. */
+/* Returns the tensors that a graph of so many images is to be run on. Fills the results of the first and of the last
+ * image with NaN; attention_check_end() looks at these two images only. */
 AttentionTensors attention_check_begin(AttentionCheck *check, int images);
 /* 1: the results are finite; 0: text says of which how many are not; -errno: the device is broken. */
 int attention_check_end(AttentionCheck *check, int images, char *text, size_t size, Error *err);

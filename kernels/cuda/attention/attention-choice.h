@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-/* What a plan that is made here may take of memory that all operations share. */
+/* The most bytes that a plan made here may take of the workspace, which all operations share. */
 enum { ATTENTION_WORKSPACE_MAX = 1 << 30 };
 
 typedef struct AttentionChoice {
@@ -52,7 +52,8 @@ int attention_choose(const AttentionTarget *target, const AttentionShape *shape,
                      int64_t workspace_max_bytes, AttentionChoice *ret, AttentionGraph **ret_graph,
                      Error *err);
 
-/* What a tensor has of each image; of lengths 0, since those of all groups of images are the same. */
+/* Returns how many bytes of the tensor each image has; 0 for the lengths, since those of all groups of images are the
+ * same. */
 size_t attention_image_bytes(const AttentionShape *shape, AttentionTensor tensor);
 /* The tensors of the images from `first` on. */
 AttentionTensors attention_images(const AttentionShape *shape, const AttentionTensors *tensors,

@@ -136,7 +136,7 @@ static bool must_tune(const AttentionLibrary *l)
     return lacks && cuda_compute(l->device)->tune;
 }
 
-/* What was there stays as it was. */
+/* Adds the entry of each pass that has none. An entry that the set had stays as it was. */
 static void give_entries(const AttentionLibrary *l)
 {
     for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
@@ -189,8 +189,8 @@ static int own_is_quicker(const AttentionLibrary *l, Error *err)
     return of_kernels < of_library;
 }
 
-/* What forward saves is one thing by cuDNN and another by our own kernels: both passes are the same's, and
- * so an entry that the set had for one of them goes, too. */
+/* Gives every pass the entry of our own kernels, in place of an entry that the set had. Forward saves
+ * something else by cuDNN than by our own kernels, so one of the two must compute both passes. */
 static void give_own_entries(const AttentionLibrary *l)
 {
     for (AttentionPass pass = 0; pass < passes_of(l); pass++) {
@@ -328,7 +328,7 @@ static void run(AttentionLibrary *l, AttentionPass pass, const AttentionTensors 
     }
 }
 
-/* What a pass reads has the same type as what it writes. */
+/* Casts const away: AttentionTensors has one type for the tensors that a pass reads and for those that it writes. */
 static void *tensor(const void *memory) { return (void *)(uintptr_t)memory; }
 
 void attention_library_forward(AttentionLibrary *l, const void *q, const void *k, const void *v,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv-entry.h - a convolution's entry in a plan set: {"engine":67,"knobs":{"2":4,"27":1},"workspace":131}. Who makes
- * it adds "variant" and, of the gradient of a weight, "dw" (plans.h).
+/* conv-entry.h - a convolution's entry in a plan set: {"engine":67,"knobs":{"2":4,"27":1},"workspace":131}. The
+ * code that makes the entry adds "variant" and, for the gradient of a weight, "dw" (plans.h).
  *
  * Ownership: conv_entry_new() gives the caller a reference.
  * Units:     workspace in bytes; knobs by cuDNN's numbers of their types.

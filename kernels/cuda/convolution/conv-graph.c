@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of the tensors in a variant pack. */
+/* The unique IDs of the tensors in a variant pack. */
 enum { UID_X = 1, UID_W, UID_Y };
 enum { ALIGNMENT = 16 }; /* of tensors, in bytes: what the fast engines want */
 

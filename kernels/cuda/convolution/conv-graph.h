@@ -75,7 +75,7 @@ cudnnBackendDescriptor_t conv_graph_descriptor(const ConvGraph *graph);
 
 enum { CONV_KNOBS_MAX = 64 };
 
-/* What a plan set holds of an operation. */
+/* The engine and the knobs that a plan set holds for an operation. */
 typedef struct ConvChoice {
     int64_t engine;
     int n_knobs;
@@ -87,7 +87,8 @@ typedef struct ConvChoice {
 
 typedef struct ConvPlan ConvPlan;
 
-/* What cuDNN notes of an engine's descriptor. 1; 0: its results may differ from run to run; -errno. */
+/* Reports whether the engine is deterministic by cuDNN's notes on its descriptor. 1; 0: its results may differ from run
+ * to run; -errno. */
 int conv_engine_is_deterministic(const ConvGraph *graph, cudnnBackendDescriptor_t engine,
                                  Error *err);
 

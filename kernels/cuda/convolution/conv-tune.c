@@ -37,7 +37,8 @@ static bool same_choice(const ConvChoice *a, const ConvChoice *b)
     return true;
 }
 
-/* What heuristics B and fallback propose, A often has, too. */
+/* Reports whether the choice is a candidate already: heuristics B and fallback often propose choices that heuristics A
+ * has proposed, too. */
 static bool is_known(const ConvTuning *t, const ConvChoice *choice)
 {
     for (int i = 0; i < t->n; i++)

@@ -4,7 +4,7 @@
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/plain.h"
 
-/* What the kernels want of a ConvShape. */
+/* A ConvShape as the kernels need it. */
 struct Extents {
     int64_t n;
     int h, w, c_in, to_h, to_w, c_out, k, pad, stride;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* elementwise.cu - activations, sums, copies, casts: every element by itself.
  *
- * What bounds them is memory. A thread moves packs of 16 bytes where rows and pointers allow it, DEPTH of them at a
+ * They are bound by memory. A thread moves packs of 16 bytes where rows and pointers allow it, DEPTH of them at a
  * time, and finds the row of a whole pack by one product. */
 #include "kernels/cuda/kernels/activation.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
-/* What a kernel of two or three inputs loads. */
+/* The packs that a kernel of two or three inputs loads. */
 template <int N> struct Loaded {
     Pack<N> a, b, c;
 };
@@ -229,7 +229,8 @@ static Doubling doubling(int to_h, int to_w, int c)
     return Doubling{divisor(c), divisor((to_w + 1) / 2), divisor((to_h + 1) / 2), to_h, to_w};
 }
 
-/* What of the large image pack i of the small one stands for: its first pack, and which neighbours there are. */
+/* The square of the large image that pack i of the small one stands for: its first pack, and which neighbours there
+ * are. */
 struct Square {
     int64_t first;
     bool right, below;

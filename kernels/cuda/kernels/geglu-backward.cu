@@ -14,7 +14,7 @@ enum {
     GATE_ROWS = 32,  /* of a thread */
 };
 
-/* What a thread loads of one row. */
+/* The packs that a thread loads of one row. */
 template <int N> struct GateRow {
     Pack<N> hidden, gate, slope;
 };

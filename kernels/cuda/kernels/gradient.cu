@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gradient.cu - gradients of parameters into their sink. A GPU's sums are a CPU's, for the same gradients.
  *
- * What bounds it is memory. A thread loads its gradients, and what they are added to, before it stores the first sum: a
+ * It is bound by memory. A thread loads its gradients, and what they are added to, before it stores the first sum: a
  * load does not pass a store. */
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/sink.cuh"

@@ -171,8 +171,8 @@ template <int N> __device__ static inline Pack<N> load(const Bf16 *from)
     return pack;
 }
 
-/* A pack as it lies in memory, or those of its elements that are there, one by one, if rows are not WHOLE packs; `there`
- * may be more. What is not there is 0. */
+/* Returns a pack as it lies in memory. If rows are not WHOLE packs, loads only the first `there` of its elements, one
+ * by one, and sets the others to 0; `there` may be more than a pack has. */
 template <bool WHOLE, typename T>
 __device__ static inline Words<ACCESS_BYTES> load_raw(const T *from, int there)
 {
@@ -373,15 +373,15 @@ __device__ static inline void cluster_wait(void)
 #endif
 }
 
-/* What all threads of the cluster wrote to shared memory before is seen by all. No block may end before the last read
- * of its memory: the last one comes before a barrier. */
+/* Waits for all threads of the cluster. Each then sees everything that all of them wrote to shared memory before. No
+ * block may end before the last read of its shared memory, so the last read comes before a barrier. */
 __device__ static inline void cluster_sync(void)
 {
     cluster_arrive();
     cluster_wait();
 }
 
-/* What block `rank` has where this block's shared memory has *mine. */
+/* Returns the value that block `rank` has where this block's shared memory has *mine. */
 __device__ static inline float cluster_read(const float *mine, unsigned rank)
 {
 #ifdef __CUDACC__

@@ -10,7 +10,7 @@
  *
  * So the sums of a product, narrowed, are the words of A of another one: words_of_a().
  *
- * What the addition of 16 products rounds is the card's . The emulator has models of it (mma-model.h).
+ * How the addition of 16 products rounds depends on the card. The emulator has models of it (mma-model.h).
  *
  * Ownership: none.
  * Units:     elements.

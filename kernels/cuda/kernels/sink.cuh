@@ -135,7 +135,7 @@ template <typename Use> __device__ static inline void with_fresh(const GradientS
         use(std::false_type());
 }
 
-/* What lies at *at now or lay there a moment ago: a maximum only grows. */
+/* Returns the value at *at, of now or of a moment ago: an older one does no harm, since a maximum only grows. */
 __device__ static inline uint32_t look(const uint32_t *at)
 {
 #ifdef __CUDACC__

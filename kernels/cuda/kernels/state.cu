@@ -11,7 +11,7 @@ enum { SEGMENTS = 64 }; /* partial sums of a chunk's squares */
 
 /* ---- the plan ---- */
 
-/* What the kernels want of a StatePlanShape. */
+/* A StatePlanShape as the kernels need it. */
 struct Layout {
     const int64_t *offsets; /* of tensors, and the end; device memory */
     int n_tensors;
@@ -25,7 +25,7 @@ struct StatePlan {
     double *parts; /* [chunks of this rank][SEGMENTS], device memory */
 };
 
-/* Of n chunks, how many c have c mod cycle == first. */
+/* Returns how many of the n chunks have chunk % cycle == first. */
 static int64_t every(int64_t n, int cycle, int first)
 {
     return n > first ? (n - first + cycle - 1) / cycle : 0;

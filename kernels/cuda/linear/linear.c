@@ -143,7 +143,7 @@ size_t cuda_linear_packed_bytes(const Linear *linear)
            data_type_bytes(linear->device->type);
 }
 
-/* What the bias in bf16 takes of the workspace, before the product's own. */
+/* Returns the bytes of workspace that the bias in bf16 takes, before the product's own. */
 static size_t bias_bytes(const Linear *linear)
 {
     return ROUND_UP((size_t)linear->shape.out * 2, (size_t)DEVICE_ALIGNMENT);

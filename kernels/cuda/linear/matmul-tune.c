@@ -22,7 +22,7 @@ typedef struct Candidate {
     size_t workspace;
 } Candidate;
 
-/* What the candidates compute with. */
+/* The device memory that the candidates compute with. */
 typedef struct Operands {
     Device *device;
     void *a, *b, *bias, *c, *d, *workspace;
@@ -94,7 +94,7 @@ static bool repeats(const cublasLtMatmulAlgo_t *algorithm)
            (reduction & ~(uint32_t)reductions) == 0;
 }
 
-/* What was offered, and why so many of it are not candidates. */
+/* The number of algorithms that were offered, and of those that are not candidates, for each reason. */
 typedef struct Offers {
     int offered, varying, untold, refused, large;
     cublasStatus_t status; /* of the last that was refused, or of an offer of nothing */

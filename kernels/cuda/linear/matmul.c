@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* matmul.c - see matmul.h: descriptors, the plan's algorithm, a run. What finds an algorithm is in matmul-tune.c. */
+/* matmul.c - see matmul.h: descriptors, the plan's algorithm, a run. matmul-tune.c searches for an algorithm. */
 #include "kernels/cuda/linear/matmul.h"
 
 #include "base/log.h"
@@ -117,7 +117,7 @@ static cublasStatus_t read_attribute(const cublasLtMatmulAlgo_t *algorithm, size
     return status;
 }
 
-/* Of the attributes alone. */
+/* Makes the algorithm from its attributes only. */
 static cublasStatus_t make_algorithm(const CudaMatmul *m, const json_t *algorithm,
                                      cublasLtMatmulAlgo_t *ret)
 {
@@ -140,7 +140,7 @@ static cublasStatus_t make_algorithm(const CudaMatmul *m, const json_t *algorith
     return status;
 }
 
-/* Of the library's own form, once plans.c has read its digits. */
+/* Restores the algorithm from the library's own form, whose digits plans.c has checked before. */
 static int restore_algorithm(const CudaMatmul *m, const json_t *algorithm, const char *opaque,
                              cublasLtMatmulAlgo_t *ret, Error *err)
 {

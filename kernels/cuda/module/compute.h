@@ -56,7 +56,7 @@ typedef struct CudaComputeOptions {
     const DeviceOptions *asked; /* for tune, tune_sec and keep_installed */
 } CudaComputeOptions;
 
-/* What was put on LANE_COMPUTE. */
+/* Work that was put on LANE_COMPUTE. */
 typedef struct CudaWork {
     const char *name;   /* lives as long as the device */
     double bytes, flop; /* as DeviceLaunch has them */
@@ -73,8 +73,8 @@ CudaCompute *cuda_compute_free(CudaCompute *compute);
  * with it goes on with it. */
 int cuda_compute_plans(CudaCompute *compute, char **ret);
 int cuda_compute_use_plans(CudaCompute *compute, const char *text, Error *err);
-/* What device_numerics() says of libraries and plans: ',"cudnn":91900,"cublaslt":130100,"plans":"<hash>"', of a plain
- * set the hash alone, "" in fp32. A build without cuDNN's attention says so before it. */
+/* Returns the part of device_numerics() about libraries and plans: ',"cudnn":91900,"cublaslt":130100,"plans":"<hash>"';
+ * only the hash for a plain set, "" in fp32. A build without cuDNN's attention reports so before the libraries. */
 int cuda_compute_numerics(CudaCompute *compute, char **ret);
 
 /* Asked first by every *_new() of an operation that a library may do. 1: by `plans`; 0: the device is plain. The first

@@ -57,8 +57,8 @@ void cuda_enter(CudaDevice *d) { (void)cuda_check(d, cudaSetDevice(d->ordinal), 
 cudaStream_t cuda_compute_stream(const Device *device)
 {
     cuda_enter(gpu(device));
-    /* What a library tried in vain is its own affair, and no failure of the kernel that comes now; a broken GPU says so
-     * again. */
+    /* Clears the error of a call that a library tried in vain: that is the library's own affair, and not a failure of
+     * the kernel that comes now. A broken GPU reports its error again. */
     (void)cudaGetLastError();
     return gpu(device)->lanes[LANE_COMPUTE].stream;
 }
@@ -432,7 +432,7 @@ void cuda_device_wait(Device *device, Lane lane, Fence fence)
                      "a lane that waits");
 }
 
-/* What came before it has been done. */
+/* Records in the trace that the work before the fence has been done. */
 static void reached(CudaDevice *d, Fence fence)
 {
     if (fence.lane != LANE_COMPUTE)

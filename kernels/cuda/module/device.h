@@ -48,5 +48,5 @@ typedef struct CudaDevice {
 bool cuda_check(CudaDevice *device, cudaError_t code, const char *what);
 /* Makes the GPU current in the calling thread. */
 void cuda_enter(CudaDevice *device);
-/* What the runtime says of one of the module's kernels: whether the current GPU can run it. */
+/* Returns the runtime's result for one of the module's kernels: whether the current GPU can run it. */
 cudaError_t cuda_one_kernel(void);

@@ -6,8 +6,8 @@
  * GPUs anew. One node with such a variable would train with other bits than its peers. A job has no use for any:
  * it says what it wants in its own file.
  *
- * What makes a fault easier to find and changes no bit stays: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*, CUDA_CACHE_PATH,
- * and the variables of cuDNN's and cuBLASLt's logs.
+ * Variables that make a fault easier to find and change no bit stay: CUDA_LAUNCH_BLOCKING, CUDA_COREDUMP_*,
+ * CUDA_CACHE_PATH, and the variables of cuDNN's and cuBLASLt's logs.
  *
  * Ownership: none.
  * Units:     none.

@@ -2,7 +2,7 @@
 /* errors.h - whose fault an error of CUDA's runtime is, as an errno of kernels.h.
  *
  * The leader takes a node out of service for a broken GPU, for one job alone for a driver that is too old, and gives it
- * a strike for a program that went wrong (trainer/session/device-exit.h). What CUDA calls an error tells all of these.
+ * a strike for a program that went wrong (trainer/session/device-exit.h). A cudaError_t may stand for any of these.
  *
  * Ownership: none.
  * Units:     cudaError_t.
@@ -20,10 +20,10 @@
 extern "C" {
 #endif
 
-/* Of an error that a call of device_open() met: -ENODEV, -EPROTO, -ENOTSUP, -EAGAIN or -EIO. */
+/* Returns the errno of an error that a call of device_open() met: -ENODEV, -EPROTO, -ENOTSUP, -EAGAIN or -EIO. */
 int cuda_errno_of_open(cudaError_t code);
-/* Of the first error of an open device: -EFAULT where the program is wrong (a trap, an illegal address, a launch that
- * cannot be), else -EIO. */
+/* Returns the errno of the first error of an open device: -EFAULT where the program is wrong (a trap, an illegal
+ * address, a launch that cannot be), else -EIO. */
 int cuda_errno_of_failure(cudaError_t code);
 
 /* Whether this module computes on a GPU of that name and compute capability; kernels: what the runtime said of one of

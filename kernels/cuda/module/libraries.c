@@ -23,8 +23,8 @@
 #define CUBLASLT_NAME NAME("libcublasLt.so.", CUBLAS_VER_MAJOR)
 #define NVRTC_STEM "libnvrtc.so"
 
-/* What libcudnn opens by name when it needs it. Each is opened before that by full path, since the loader would ask
- * LD_LIBRARY_PATH first; libcudnn_graph comes before libcudnn, whose version is its. */
+/* The libraries that libcudnn opens by name when it needs them. Each is opened before that by full path, since the
+ * loader would search LD_LIBRARY_PATH first; libcudnn_graph comes before libcudnn, which has its version from it. */
 static const char *const cudnn_parts[] = {
     NAME("libcudnn_graph.so.", CUDNN_MAJOR),
     NAME("libcudnn_ops.so.", CUDNN_MAJOR),
@@ -131,8 +131,8 @@ static void attempt_close(Attempt *a)
         (void)dlclose(a->handles[--a->n_handles]); /* one that stays is never called */
 }
 
-/* Opens a part that lies beside cuDNN or cuBLASLt; not every version has each. What the loader now gives by that name
- * must be this one: libcudnn asks so. */
+/* Opens a part that lies beside cuDNN or cuBLASLt; not every version has every part. The library that the loader now
+ * gives for the part's name must be this one, since libcudnn asks the loader by name. */
 static int attempt_part(Attempt *a, const char *folder, const char *name, void **ret, Error *err)
 {
     char path[PATH_MAX];

@@ -4,8 +4,8 @@
  * A host of several NUMA nodes has each GPU at one of them. A copy from page-locked memory of another node crosses the
  * link between the processors, and is slower.
  *
- * What was chosen outside counts: processors are only taken from those that the thread may use (taskset, a cgroup's
- * cpuset), memory of other nodes is used where the node's is full, and a policy that the process has already
+ * A choice that was made outside counts: processors are only taken from those that the thread may use (taskset, a
+ * cgroup's cpuset), memory of other nodes is used where the node's is full, and a policy that the process has already
  * (numactl) stays.
  *
  * Ownership: none.

@@ -24,7 +24,7 @@ typedef struct CudaTrace {
 } CudaTrace;
 
 void cuda_trace_put(CudaTrace *trace, const char *name);
-/* What a fence keeps when it is made. */
+/* Returns the place that a fence keeps when it is made. */
 uint64_t cuda_trace_place(const CudaTrace *trace);
 /* A fence that kept `place` was reached. */
 void cuda_trace_reached(CudaTrace *trace, uint64_t place);

@@ -353,7 +353,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name); /* alphasort() would ask the locale */
 }
 
-/* What a set must pass to be taken. */
+/* A check that a set must pass to be taken. */
 typedef int (*PlansCheck)(const CudaPlans *plans, const CudaMachine *machine, Error *err);
 
 /* A set that passes the check though its GPU has another name, or NULL. */

@@ -12,16 +12,18 @@
  *     "workspace":0}},"sms":132,"version":1}
  * or {"plain":true,"version":1}. Entries that nobody timed on a GPU make a set with "tuned":false.
  *
- * Of a convolution and a linear layer "variant" says how much of what follows the sums the library does: "plain", which
- * is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of a weight's gradient.
- * "linear bf16 131072x640 of 960->320 backward_weight" is the gradient of 640 of a weight's 960 columns: where x is in
- * two tensors. All other products of such a layer are those of one that has these columns alone.
+ * In an entry of a convolution or a linear layer, "variant" says how much of what follows the sums the library
+ * does: "plain", which is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of
+ * a weight's gradient. "linear bf16 131072x640 of 960->320 backward_weight" is the gradient of 640 of a weight's
+ * 960 columns: where x is in two tensors. All other products of such a layer are those of one that has these
+ * columns alone.
  *
- * Of an attention "images" says how many are taken at once, all where it is left out, and "padding_mask":true that the
- * graph is told how many tokens there are; without that key it has no such mask. An attention or a product of a linear
- * layer that its library refused when the plans were made, or none of whose algorithms gave finite results, has
- * {"own_kernels":true}. People write the same into the entry of these or of a convolution's pass, where a library makes
- * something that is not finite; of an attention into the entries of both passes.
+ * In an entry of an attention, "images" says how many images are taken at once, all where it is left out, and
+ * "padding_mask":true that the graph is told how many tokens there are; without that key it has no such mask. An
+ * attention or a product of a linear layer that its library refused when the plans were made, or none of whose
+ * algorithms gave finite results, has {"own_kernels":true}. People write the same into the entry of these or of a
+ * convolution's pass, where a library makes something that is not finite; of an attention into the entries of both
+ * passes.
  *
  * "opaque" is cuBLASLt's own form of the algorithm, which it documents to hold for one version. That is what runs; the
  * attributes beside it are for people, and must be those that the library reads in it. An entry without it is made of
@@ -40,7 +42,7 @@
 
 enum { CUDA_PLANS_VERSION = 1, CUDA_PLANS_OPERATIONS_MAX = 4096, CUDA_PLANS_OPAQUE_BYTES = 64 };
 
-/* What plans hold for. */
+/* The machine that plans hold for. */
 typedef struct CudaMachine {
     char architecture[16]; /* "sm_90" */
     char device[256];      /* the GPU's name */
@@ -48,7 +50,7 @@ typedef struct CudaMachine {
     int cudnn, cublaslt;   /* versions, as the libraries tell them */
 } CudaMachine;
 
-/* What entries say that are made here, and all that can be replayed. */
+/* The "variant" of the entries that are made here, and the only one that can be replayed. */
 #define CUDA_PLAN_VARIANT "plain"
 
 typedef struct CudaPlans CudaPlans;

@@ -3,8 +3,8 @@
  *
  * Which one is the fastest depends on the machine's day, and so do the bits: it is done once, for a plan set, and never
  * by a training run. Candidates have fixed sums by the library's own notes. Time is the median of a few rounds by
- * events on LANE_COMPUTE, so that neither the host nor one late round counts. Of those that are at most 1 % slower than
- * the fastest, the one with the least workspace is taken; among equals the library's order decides.
+ * events on LANE_COMPUTE, so that neither the host nor one late round counts. Among the candidates that are at most
+ * 1 % slower than the fastest, the one with the least workspace is taken; among equals the library's order decides.
  *
  * Everything is bounded: a candidate's rounds, candidates, and the whole. When a device has tuned for its seconds
  * (DeviceOptions.tune_sec, else SDTRAIN_CUDA_TUNE_SEC, 300), each further operation gets its library's first candidate

@@ -8,13 +8,13 @@
  * an order drawn from the seed, too; those of a cluster run together, their threads in one order, and drift apart
  * between barriers.
  *
- * What a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
+ * A use that a GPU leaves undefined ends the process with a text here: threads of a block or of a cluster at different
  * barriers, a shuffle or another operation of a warp that not all its lanes reach, shared memory beyond what was asked
  * for, a read of the shared memory of a block that ends, or may end before the read since no barrier of the cluster is
  * between.
  *
- * The blocks of a cluster have dynamic shared memory of their own (shared()). What a kernel declares __shared__ is one
- * for all: a kernel of clusters declares none.
+ * The blocks of a cluster have dynamic shared memory of their own (shared()). A variable that a kernel declares
+ * __shared__ is one for all blocks: a kernel of clusters declares none.
  *
  * Ownership: none.
  * Units:     bytes, threads.

@@ -19,7 +19,7 @@ extern "C" {
 #include "base/clock.h"
 }
 
-/* What a device has beside the CPU's Device: a table of its own, by which it is found. */
+/* The part of an emulated device beside the CPU's Device. It has a table of its own, by which it is found. */
 struct EmulatedDevice {
     KernelsBackend table;
     CudaCompute *compute;
@@ -128,7 +128,7 @@ static int emulated_await(Device *device, Fence fence, uint64_t timeout_usec, Er
     return r < 0 ? r : cpu_backend.device_await(device, fence, timeout_usec, err);
 }
 
-/* What depends on the type that the CPU knows nothing of. */
+/* Returns the emulated device's own numerics: they depend on its type, which the CPU's Device does not know. */
 static int emulated_numerics(const Device *device, char **ret)
 {
     char *plans;

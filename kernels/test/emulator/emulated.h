@@ -24,7 +24,7 @@ const KernelsBackend *emulated_backend(void);
 void emulated_device_seed(uint64_t seed);
 /* How long each launch of a kernel takes from now on, for who tunes; 0 until then. */
 void emulated_device_launch_usec(double usec);
-/* What each mma rounds from now on; mma_model_card until then. */
+/* Sets how each mma rounds from now on; mma_model_card until then. */
 void emulated_mma_model(const MmaModel *model);
 
 #ifdef __cplusplus

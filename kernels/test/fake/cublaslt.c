@@ -129,7 +129,7 @@ static cublasStatus_t get(Field field, void *to, size_t size, size_t *written)
     return OK;
 }
 
-/* What each kind of object has beside its Create. */
+/* The functions that each kind of object has beside its Create. */
 #define OBJECT(name, keys, object_of, field_of)                                                    \
     cublasStatus_t cublasLt##name##Destroy(cublasLt##name##_t object)                              \
     {                                                                                              \

@@ -3,8 +3,8 @@
  *
  * The fake stands for cuDNN's backend API in tests without a GPU: convolutions alone, on host memory, by plain loops
  * over the dimensions, strides, pads and dilations of the descriptors that it is handed. It knows nothing of the code
- * that it tests. What the real library refuses, it refuses: unknown or missing attributes, wrong types and counts,
- * descriptors that are not finalised, sizes that do not fit each other, data that is not aligned.
+ * that it tests. The fake refuses all that the real library refuses: unknown or missing attributes, wrong types and
+ * counts, descriptors that are not finalised, sizes that do not fit each other, data that is not aligned.
  *
  * FAKE_CUDNN_FAIL=N makes the N-th execution of the process fail. FAKE_CUDNN_WAVER=PASS:N (forward, data or weight)
  * makes the N-th plan of that pass, counted as they are first run, leave another bit in the last element of its result
@@ -55,7 +55,7 @@ cudnnStatus_t fake_refuse(cudnnStatus_t status, const char *format, ...)
 
 /* NULL: it was not set. */
 const FakeAttribute *fake_attribute(const FakeDescriptor *d, cudnnBackendAttributeName_t name);
-/* Of attributes that finalising required. */
+/* The next three return values of attributes that finalising required. */
 int64_t fake_int64(const FakeDescriptor *d, cudnnBackendAttributeName_t name, int64_t i);
 double fake_real(const FakeDescriptor *d, cudnnBackendAttributeName_t name); /* float or double */
 FakeDescriptor *fake_child(const FakeDescriptor *d, cudnnBackendAttributeName_t name, int64_t i);
@@ -67,7 +67,7 @@ void fake_drop(FakeDescriptor *d);
 
 /* ---- cudnn-engines.c ---- */
 
-/* What finalising looks at beyond the presence of attributes. */
+/* Checks all that finalising looks at beyond the presence of attributes. */
 cudnnStatus_t fake_check(const FakeDescriptor *d);
 /* Attributes that are not set but found. */
 cudnnStatus_t fake_get_found(const FakeDescriptor *d, cudnnBackendAttributeName_t name,

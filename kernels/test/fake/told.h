@@ -22,7 +22,7 @@ static inline bool fake_is_told(const char *variable, const char *value)
     return told && strcmp(told, value) == 0;
 }
 
-/* What `variable` tells of number, or `usec`. */
+/* Returns the time that the variable gives for number, or usec if it gives none. */
 static inline double fake_told(const char *variable, long number, double usec)
 {
     const char *at = getenv(variable);

@@ -99,13 +99,13 @@ static inline int64_t tokens_of(const AttentionShape *s, AttentionTensor t)
                : s->q_tokens;
 }
 
-/* Of a tensor in bf16. */
+/* Returns how many elements lie from row to row of a tensor in bf16. */
 static inline int64_t stride_of(const AttentionShape *s, AttentionTensor t)
 {
     return (int64_t)(attention_image_bytes(s, t) / sizeof(uint16_t)) / tokens_of(s, t);
 }
 
-/* Of the head's first element in a row. */
+/* Returns the index of the head's first element in a row. */
 static inline size_t place_of(const Head *h, AttentionTensor t, int64_t row)
 {
     return (size_t)((h->image * tokens_of(h->s, t) + row) * stride_of(h->s, t) + h->head * HEAD);
@@ -162,7 +162,8 @@ static inline double softmax(const double q[HEAD], const double *k, int64_t n, d
     return most + log(sum);
 }
 
-/* What results should be, made once for a shape and its scores: elements of out and sums, the gradients of a head. */
+/* The results that there should be, computed once for a shape and its scores: elements of out and sums, the gradients
+ * of a head. */
 typedef struct Expected {
     Head head; /* whose gradients are known: the last one */
     struct {

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* first-attention.c - case "attention": cuDNN's attention at the shapes of sd2-base, those first whose tokens fill no
- * tile. Of each shape both passes, with and without a padding mask, of two engines: at usual scores and where all are
- * near -128, whether results are finite, right and equal twice, and how long they take.
+ * tile. For each shape the case runs both passes, with and without a padding mask, by two engines, at usual scores and
+ * where all are near -128, and reports whether results are finite, right and equal twice, and how long they take.
  *
  * Graphs are planned in threads, since each plan takes a core most of a second, and run in the order of the shapes as
  * soon as they are there. Memory comes from the runtime itself: a device of the module's has a stream of its own.
  *
- * Lines: of a plan "plan", "mask", "images", and for each engine "sec"; of a run "shape", "pass", "mask", "scores", and
- * for each engine how many of the values that were looked at ("looked") are not finite ("bad"), the largest error and
- * the largest value of what float64 says, and microseconds of all images. "inputs_bad": of backward's out and sums. */
+ * A plan's line has "plan", "mask", "images", and for each engine "sec". A run's line has "shape", "pass", "mask",
+ * "scores", and for each engine how many of the values that were looked at ("looked") are not finite ("bad"), the
+ * largest error and the largest value by float64, and the microseconds of all images. "inputs_bad" is how many values
+ * of backward's out and sums are not finite. */
 #include "kernels/test/first/first.h"
 
 #ifndef SDTRAIN_CUDA_ATTENTION
@@ -269,7 +270,7 @@ typedef struct Scan {
     uint64_t hash;       /* equal bytes have equal ones */
 } Scan;
 
-/* Of what fetch() has copied: rows may hold more than heads, which nobody writes. */
+/* Scans the heads in the rows that fetch() has copied. Rows may hold more than the heads, which nobody writes. */
 static Scan scan(const AttentionShape *s, AttentionTensor t, int64_t images)
 {
     Scan found = {0, 0, 0};
@@ -338,7 +339,7 @@ static json_t *forward_errors(const Expected *e, const AttentionTensors *tensors
     return json_pack("{s:o,s:o}", "out", largest_json(&out), "sums", largest_json(&sums));
 }
 
-/* Of the last head of the last image, which fetch() has copied behind all else. */
+/* Returns a gradient's largest error in the last head of the last image, which fetch() has copied behind all else. */
 static Largest gradient_error(const Expected *e, AttentionTensor t, int64_t images)
 {
     Head h = e->head;
@@ -412,7 +413,8 @@ static int by_length(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of all images, with gaps that the host makes where a round has one run. < 0: it was refused. */
+/* Returns the microseconds of all images, with the gaps that the host makes where a round has one run. < 0: the run was
+ * refused. */
 static double usec_of(const Job *job, cudnnHandle_t handle, const AttentionTensors *tensors)
 {
     double rounds[ROUNDS];

@@ -86,7 +86,7 @@ static void take_said(Child *c, const char *bytes, size_t n)
     c->n_said = kept + n;
 }
 
-/* What is there now; the pipes do not block. */
+/* Takes the output that is in the pipes now; the pipes do not block. */
 static void take_all(Child *c)
 {
     char bytes[65536];

@@ -23,7 +23,8 @@ enum { CANDIDATES = 8, ATTRIBUTES = 9, ALGORITHM_BYTES = sizeof(cublasLtMatmulAl
 typedef struct Shape {
     const char *name;
     int64_t m, n, k;
-    /* Of a weight: A is as it is, B lies as [n][k], and D is fp32. Else A lies as [k][m], and there is a bias. */
+    /* D is the gradient of a weight: A is as it is, B lies as [n][k], and D is fp32. Else A lies as [k][m], and there
+     * is a bias. */
     bool is_gradient;
 } Shape;
 
@@ -343,7 +344,7 @@ static void look_at_candidate(Product *p, const cublasLtMatmulHeuristicResult_t 
         json_object_set_new(line, "bytes_replayed", json_string(hex[1]));
     check(p, "check", original, line);
     check(p, "check_replayed", &replayed, line);
-    /* What is known so far is said before anything runs. */
+    /* The line is printed as far as it is known before anything runs. */
     first_line(json_deep_copy(line));
 
     const uint64_t first = run(p, "run", original, line);

@@ -6,8 +6,8 @@
  *
  * Ownership: first_line() takes its line. Devices and memory live as long as the case's process.
  * Units:     elements, bytes, microseconds; seconds where a name says so.
- * Errors:    a case returns 0, whatever it found, or -errno where it could not look. What a helper cannot get (a
- *            device, memory, a device that still works) ends the process, after a line that says why.
+ * Errors:    a case returns 0, whatever it found, or -errno where it could not look. A helper that cannot get something
+ *            (a device, memory, a device that still works) ends the process, after a line that says why.
  * Threads:   first_line() is any thread's; the rest is the main thread's.
  */
 #pragma once
@@ -40,8 +40,8 @@ void first_line(json_t *line);
 json_t *first_number(double value);
 /* A value for a line, whatever bytes the text has; NULL becomes null. */
 json_t *first_text(const char *text);
-/* Switches a library's log of errors on, before it is opened: unless somebody has set the variable. What it writes to
- * stdout is quoted in lines of the case. */
+/* Switches a library's log of errors on, before the library is opened, unless somebody has set the variable. Lines of
+ * the case quote the text that the library writes to stdout. */
 void first_log(const char *variable, const char *value);
 /* A line that says what failed, by which call and with which text. */
 void first_failed(const char *api, int code, const char *text);
@@ -76,7 +76,7 @@ uint16_t first_to_bf16(double value);
  * host makes it, so that no kernel of this project is needed. Waits for the device first. */
 uint64_t first_hash(Device *device, const void *memory, size_t n_bytes);
 
-/* What element i of a result should be, in double: the sum of its terms, and of their sizes. */
+/* The value that element i of a result should have, in double: the sum of its terms, and the sum of their sizes. */
 typedef struct FirstSum {
     double sum, sizes;
     double between; /* a part that may have been rounded before the rest was added */

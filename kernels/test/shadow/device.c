@@ -279,7 +279,8 @@ static void go_on(ShadowLane *lane, uint32_t random)
         (void)shadow_lane_await(lane, done + 1 + random / 4 % (put - done), USEC_INFINITY);
 }
 
-/* What runs now that a call was put on the lane. A device that hangs has no order that could be kept. */
+/* Lets the calls run that are due by the schedule now that one was put on the lane. A device that hangs has no order
+ * that could be kept. */
 static void follow_schedule(ShadowDevice *device, ShadowLane *lane)
 {
     const ShadowOptions *o = &device->lanes.options;

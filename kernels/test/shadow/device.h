@@ -54,8 +54,8 @@ void shadow_memory_end(ShadowDevice *device);
 ShadowCall *shadow_call_new(Device *device, const char *name, void (*run)(const void *arguments));
 /* The memory behind an address of the device, which the call uses; NULL for NULL. */
 void *shadow_call_memory(Device *device, ShadowCall *call, const void *address, size_t n_bytes);
-/* What the host lends to a copy; memory that is not of device_host_allocate() is not watched. Returns whether
- * work that was queued before uses it. */
+/* Registers the host memory that the call, a copy, uses; memory that is not of device_host_allocate() is not watched.
+ * Returns whether work that was queued before uses that memory. */
 bool shadow_call_host(Device *device, ShadowCall *call, const void *address);
 /* The CPU's object behind one of the device, which the call uses. */
 void *shadow_call_object(ShadowCall *call, void *object);

@@ -35,7 +35,7 @@ typedef struct ShadowCall {
     alignas(16) char arguments[SHADOW_ARGUMENT_BYTES];
 } ShadowCall;
 
-/* What the lanes of one device share. */
+/* The state that the lanes of one device share. */
 typedef struct ShadowLanes {
     ShadowOptions options;
     atomic_int broken; /* 0, or the -errno for ever */

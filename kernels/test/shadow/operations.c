@@ -97,7 +97,7 @@
         return cpu_backend.stem##_free(shadow_object_free((ShadowObject *)object, #stem "_free")); \
     }
 
-/* What is asked of an object, and answered at once. */
+/* Defines a query of an object, which is answered at once. */
 #define OBJECT_ANSWER(Answer, Type, name)                                                          \
     static Answer shadow_##name(const Type *object)                                                \
     {                                                                                              \
@@ -136,7 +136,7 @@ OPERATION(fingerprint, (VALUE, size_t, n_bytes), (DATA, const void *, data),
 OPERATION(count_non_finite, (VALUE, DataType, type), (VALUE, int64_t, n),
           (DATA, const void *, data), (DATA, uint64_t *, count))
 
-/* Of all objects: the CPU has no plans. */
+/* Defines *_plan_text() of a kind of object. Each asks the CPU, which has no plans. */
 #define PLAN_TEXT(Type, stem)                                                                      \
     static void shadow_##stem##_plan_text(const Type *object, KernelPass pass, char *text,         \
                                           size_t size)                                             \

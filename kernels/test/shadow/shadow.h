@@ -7,8 +7,8 @@
  * too; where a test must not depend on that, a schedule says which work is done when. It ends the process, and says
  * why, where a call breaks what kernels.h asks for: an address that is not the device's, a source of
  * device_send() that was written before its fence, memory or an object that is released while queued work
- * uses it, a write behind an allocation. What is read too early is 0xa5, bytes of another time, or a report
- * of ThreadSanitizer.
+ * uses it, a write behind an allocation. Memory that is read too early has 0xa5 or bytes of another time, or
+ * ThreadSanitizer reports the read.
  *
  * Ownership: shadow_open() gives the caller a Device for device_free().
  * Units:     microseconds.
@@ -65,5 +65,6 @@ extern const KernelsBackend shadow_backend;
 
 /* From now on queued work is dropped, and device_await() and device_synchronise() return `error` (-EIO, -EFAULT). */
 void shadow_break(Device *device, int error);
-/* What is put on the lane from now on does not run before device_free(), which also releases what it uses. */
+/* Hangs the lane: work that is put on it from now on does not run before device_free(), which also releases all that
+ * this work uses. */
 void shadow_hang(Device *device, Lane lane);

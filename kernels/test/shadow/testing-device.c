@@ -12,7 +12,7 @@
 
 __typeof__(device_open) __real_device_open, __wrap_device_open;
 
-/* What stands behind "name:" in `wanted`, or behind "name"; NULL: it is another name. */
+/* Returns the text behind "name:" in `wanted`, or behind "name"; NULL: `wanted` has another name. */
 static const char *behind(const char *wanted, const char *name)
 {
     const size_t n = strlen(name);

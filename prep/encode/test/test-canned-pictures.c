@@ -39,8 +39,8 @@ static void each_is_decoded(void **state)
     }
 }
 
-/* Of libjpeg-turbo 2.1.5, libpng 1.6.39 and libwebp 1.2.4. Another hash is not an error where other versions are
- * installed, but their datasets are then others. */
+/* The hash is that of libjpeg-turbo 2.1.5, libpng 1.6.39 and libwebp 1.2.4. Another hash is not an error where other
+ * versions are installed, but their datasets are then others. */
 static void they_become_what_they_became(void **state)
 {
     (void)state;

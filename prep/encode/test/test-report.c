@@ -43,7 +43,7 @@ static void a_part_is_read_as_it_was_written(void **state)
     assert_non_null(strstr(rows, "{\"index\":21,\"key\":\"a\",\"reason\":\"named\","
                                  "\"text\":\"somebody said so\"}\n"));
 
-    /* What is cut, or lacks a key, is not a report. */
+    /* A text that is cut, or lacks a key, is not a report. */
     for (size_t n = 0; n + 2 < strlen(text); n += 7) {
         PartReport none = {0};
         assert_true(part_report_parse("part", text, n, &none, &err) < 0);
@@ -178,7 +178,7 @@ static void a_line_tells_what_is_left(void **state)
     assert_string_equal(progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
                         "3600 samples, 2.0 a second, 60.0 % of the input; left 1:00:00; 3 rejected "
                         "(1 decode, 1 named, 1 no-image); cost 0.60, in all 1.80");
-    /* What is under way counts as well, once. */
+    /* A part that is under way counts as well, once. */
     under_way.part = &part;
     for (int i = 0; i < 2; i++)
         assert_non_null(strstr(

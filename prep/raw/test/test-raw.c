@@ -71,7 +71,7 @@ static void what_cannot_be_used_is_named(void **state)
            "twice: duplicate-key\nlatin: not-utf8\nhalf: not-utf8\nbytes: not-utf8\n"
            "null: no-caption\nnumber: no-caption\nbroken: bad-json\nlist: bad-json\ntext: P|C\n"
            "key\xef\xbf\xbd: P|C\n");
-    /* Who wants the fields needs a .json that can be read; who takes no caption for none gets its sample. */
+    /* With `fields` a .json must be one that can be read; with `keep_missing` a sample without a caption is taken. */
     RawOptions options = plain;
     options.fields = options.keep_missing = true;
     expect(&m, &options,

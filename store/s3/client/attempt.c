@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attempt.c - one try: how a request becomes libcurl's, and its bytes leave. What comes back is
- * response.c. */
+/* attempt.c - one try: how a request becomes libcurl's, and its bytes leave. The reply is
+ * handled in response.c. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -11,7 +11,7 @@
 
 enum {
     CONNECT_MSEC = 10 * 1000,
-    /* Of the buffer between a try's socket and its bytes, which lie elsewhere. Below 256 KiB wakeups
+    /* The size of the buffer between a try's socket and its bytes, which lie elsewhere. Below 256 KiB wakeups
      * cost more than copies; above 512 KiB nothing is gained. */
     BUFFER_LEAST = 16 * 1024,
     BUFFER_MOST = 512 * 1024,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client.c - see client.h. What callers do on threads of their own; the rest is loop.c, queue.c (a
+/* client.c - see client.h. This file has what runs on callers' threads; the rest is in loop.c, queue.c (a
  * request's way), attempt.c and response.c (one try). */
 #include "store/s3/client/client-internal.h"
 
@@ -176,7 +176,7 @@ static void format_crc32c(uint32_t crc, char ret[S3_CRC32C_BYTES])
     EVP_EncodeBlock((unsigned char *)ret, big, sizeof(big));
 }
 
-/* What is the same for each try, by whoever begins the request. */
+/* Computes the body's length, checksum and hash, the same for each try, on the thread that begins the request. */
 static int describe_body(S3Client *client, S3Request *request)
 {
     S3Progress *p = &request->progress;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* loop.c - the client's thread: libcurl says which sockets and which time to wait for, epoll waits.
- * Whoever begins or cancels something writes to an eventfd. */
+ * A thread that begins or cancels a request wakes the client's thread by an eventfd. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -56,7 +56,7 @@ static bool is_busy(const S3Client *client)
            !TAILQ_EMPTY(&client->active);
 }
 
-/* What others asked for; whether there is anything to do. */
+/* Takes over what other threads began or cancelled. Reports whether there is anything to do. */
 static bool take(S3Client *client)
 {
     (void)pthread_mutex_lock(&client->lock);
@@ -89,7 +89,7 @@ static void serve(S3Client *client, const struct epoll_event *event)
                (event->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                (event->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
     int running;
-    /* What fails of a transfer comes as its end. */
+    /* A failure of the transfer is reported as its end. */
     (void)curl_multi_socket_action(client->multi, event->data.fd, what, &running);
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* queue.c - a request's way: it waits for its turn, is tried, judged, pauses and is tried again, until
- * it ends. Who waits longest is first; what was tried before goes before what was not. */
+ * it ends. The request that has waited longest is first; one that was tried before goes before one that was not. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -75,7 +75,7 @@ static bool changes_something(const S3Request *request)
     return request->method != S3_GET && request->method != S3_HEAD;
 }
 
-/* What went over the network for it: a whole get without a buffer is as long as it came. */
+/* Fires the probe with the bytes that went over the network: a whole get without a buffer has as many as came. */
 static void probe_end(const S3Request *request)
 {
     uint64_t took_usec = clock_boottime_usec() - request->progress.begun_usec;

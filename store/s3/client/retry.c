@@ -45,7 +45,7 @@ static const Row codes[] = {
     {.code = "OperationAborted", .meaning = AGAIN},
     {.code = "RequestTimeout", .meaning = AGAIN},
     {.code = "IncompleteBody", .meaning = AGAIN},
-    /* What we sent is not what arrived. */
+    /* The bytes that arrived are not those that we sent. */
     {.code = "BadDigest", .meaning = AGAIN},
     {.code = "XAmzContentSHA256Mismatch", .meaning = AGAIN},
     {.code = "XAmzContentChecksumMismatch", .meaning = AGAIN},

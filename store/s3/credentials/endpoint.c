@@ -26,7 +26,7 @@ enum {
 
 /* ---- the container's ---- */
 
-/* Of a URL's host: brackets of IPv6 are left out. */
+/* Reports whether a URL's host is loopback or a container's endpoint. An IPv6 host is read without its brackets. */
 static bool host_is_near(const char *host)
 {
     char bare[64];

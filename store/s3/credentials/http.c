@@ -122,7 +122,7 @@ static bool prepare(S3Http *http, CURL *easy, const S3HttpRequest *request,
     return good;
 }
 
-/* What the transfer came to, or CURLE_ABORTED_BY_CALLBACK. */
+/* Returns the transfer's result; CURLE_ABORTED_BY_CALLBACK: it was cancelled. */
 static CURLcode drive(S3Http *http)
 {
     for (;;) {

@@ -114,7 +114,7 @@ static const SharedFile *file_with_keys(const SharedFile *config, const SharedFi
     return NULL;
 }
 
-/* What AWS's tools would do with this profile, and this one does not. */
+/* Refuses a profile that has its credentials from a source that AWS's tools support and this program does not. */
 static int refuse_others(const SharedFile *config, const SharedFile *credentials,
                          const char *profile, Error *err)
 {

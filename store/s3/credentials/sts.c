@@ -195,7 +195,7 @@ static void on_sts_end(void *userdata, const XML_Char *name)
         sts->in_error = false;
 }
 
-/* What is too long fills its place, and is refused for that. */
+/* Appends to the value that is being read. A value that is too long fills its field, and is refused for that. */
 static void on_sts_text(void *userdata, const XML_Char *text, int n_bytes)
 {
     Sts *sts = userdata;

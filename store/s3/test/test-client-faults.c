@@ -87,7 +87,7 @@ static void test_heads_that_end(_unused_ void **state)
     world_free(w);
 }
 
-/* What the server says is too much halves what is under way; afterwards it grows again. */
+/* A SlowDown of the server halves the bound on requests under way; afterwards the bound grows again. */
 static void test_slow_down(_unused_ void **state)
 {
     enum { N = 64, TOO_MUCH = 8 };
@@ -199,7 +199,7 @@ static void test_refused_early(_unused_ void **state)
 
 static void test_body_cut(_unused_ void **state)
 {
-    /* What did not come whole was not done: a put-if-absent is tried again, too. */
+    /* A put that did not arrive whole was not done: even a put-if-absent is tried again. */
     WORLD({.act = FAKE_DEAF, .n = 0}, {.act = FAKE_DEAF, .n = 1 << 20});
     struct iovec body[11];
     S3Request put = put_large(body);
@@ -331,7 +331,7 @@ static void test_error_in_a_success(_unused_ void **state)
     assert_true(post.unknown);
     assert_string_equal(post.refusal.code, "InternalError");
 
-    /* What a user put into an object is not an answer. */
+    /* An error document that a user put into an object is not the server's answer. */
     S3Request get = {.method = S3_GET, .bucket = "bucket", .key = "k", .text_max = 1000};
     assert_int_equal(s3_do(w->client, &get, NULL), 0);
     assert_string_equal(get.text, error);

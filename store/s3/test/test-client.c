@@ -525,7 +525,7 @@ static void test_bad_endpoints(_unused_ void **state)
     }
 }
 
-/* Whoever reads "Failed to connect to 127.0.0.1 port 9" looks at the store, and not at a variable. */
+/* An operator who reads "Failed to connect to 127.0.0.1 port 9" looks at the store, and not at a variable. */
 static void test_proxy_of_the_environment_is_named(_unused_ void **state)
 {
     S3Options options = {.endpoint = (char *)"http://s3.invalid:9000",

@@ -525,7 +525,7 @@ static void test_odd_headers(void **state)
     assert_string_equal(h.etag, "bare");
 }
 
-/* What says how much comes must be right. */
+/* A header that reports how many bytes come must be right. */
 static void test_bad_headers(void **state)
 {
     (void)state;

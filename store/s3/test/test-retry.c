@@ -15,7 +15,7 @@ typedef struct Case {
     bool unknown;
 } Case;
 
-/* Of a put that must not be done twice; the same is asked of one that may. */
+/* The verdicts on a put that must not be done twice; each case is also tried with one that may be done twice. */
 static const Case cases[] = {
     {"", 200, RETRY_DONE, 0, false},
     {"", 204, RETRY_DONE, 0, false},
@@ -89,8 +89,8 @@ static void test_every_reply(_unused_ void **state)
             fail_msg("%ld %s: %d %d %d", c->status, c->code, verdict.action, verdict.result,
                      verdict.unknown);
 
-        /* What may be done twice, or was not sent whole, is done again wherever the answer left it
-         * open. */
+        /* A put that may be done twice, or was not sent whole, is done again wherever the answer left open whether
+         * it was done. */
         bool slower = c->status == 503;
         RetryAction wanted = !c->unknown ? c->action : slower ? RETRY_SLOWER : RETRY_AGAIN;
         reply.repeatable = true;

@@ -260,7 +260,7 @@ static void an_upload_that_nobody_began_puts_nothing(void **state)
     assert_int_equal(fake_n_objects(), 0);
 }
 
-/* Done or not: a look tells. Of one that was not done nothing is left, and it begins anew. */
+/* A look finds out whether the upload was done. If it was not, nothing of it is left, and it begins anew. */
 static void an_upload_that_nobody_says_is_complete_is_looked_at(void **state)
 {
     Store *store = *state;
@@ -300,7 +300,7 @@ static void a_look_without_an_answer_tells_nothing(void **state)
     assert_int_equal(fake.n[FAKE_CREATE], 0);
 }
 
-/* Of the same size, by a program that marks nothing and by this one: neither is this put's. */
+/* Two objects of the put's size, one by a program that marks nothing and one by this program: neither is the put's. */
 static void an_object_of_our_size_is_not_ours(void **state)
 {
     Store *store = *state;
@@ -361,7 +361,7 @@ static void a_marker_that_nobody_answers_for_is_not_lacking(_unused_ void **stat
     assert_int_equal(fake_n_objects(), 0);
 }
 
-/* Who may not write may read: if the server says so, whether the marker is there or not. */
+/* A user who may not write counts as a reader only if the server says so, whether the marker is there or not. */
 static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
 {
     static const FakeFault looks[] = {FAKE_SILENT, FAKE_DENY, FAKE_LOSE};

@@ -62,7 +62,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* What was asked of the server is kept, in two texts; nothing else is. */
+/* Fails if more stays allocated than two texts, under which the server's abilities are kept. */
 static int teardown(void **state)
 {
     *state = store_free(*state);
@@ -330,7 +330,7 @@ static void test_lost_uploads(void **state)
     }
 }
 
-/* Of the uploads of this name only those that began meanwhile. */
+/* Among the uploads of this name, only those that began meanwhile are aborted. */
 static void test_orphans(void **state)
 {
     Store *store = *state;
@@ -367,7 +367,8 @@ static void test_defer(void **state)
     assert_int_equal(use.puts, N);
 }
 
-/* Who does not flush does not wait for a server that does not answer; what it began is aborted. */
+/* Freeing a store without a flush does not wait for a server that does not answer; the uploads that were begun are
+ * aborted. */
 static void test_free_ends(void **state)
 {
     (void)state;
@@ -496,7 +497,7 @@ static void test_list(void **state)
     assert_int_equal(list.n_objects, 1);
     store_list_clear(&list);
 
-    /* What is not a key of a store is passed over; a page of nothing else is not the end. */
+    /* A name that is not a key of a store is skipped; a page of only such names is not the end of the list. */
     fake_put(PREFIX "/", "");
     fake_put(PREFIX "/b/", "");
     fake_put(PREFIX "/b//c", "");

@@ -49,7 +49,7 @@ static int put(const char *key, StorePutFlags flags, Error *err)
 
 /* ---- pauses ---- */
 
-/* Of any length up to 20 s before the sixteenth try; so 400 of them are 10 s each, within 2 s. */
+/* A pause with tries = 16 has any length up to 20 s; so 400 of them are 10 s each on average, within 2 s. */
 static void a_pause_is_drawn_and_slept(_unused_ void **state)
 {
     enum { N = 400 };
@@ -173,7 +173,7 @@ static void turn(FakeKind kind, _unused_ const S3Request *request)
         shelf_find("p/k")->data[0] = *turned++;
 }
 
-/* Of one letter: the MD5 of "A" is what its ETag says. */
+/* The object has one letter, and an ETag that reports the MD5 of "A". */
 static void bytes_are_held_against_their_etag(_unused_ void **state)
 {
     static const struct {

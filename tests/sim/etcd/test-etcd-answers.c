@@ -298,7 +298,7 @@ static void refuse_watch(void)
     reply(await_asked("Watch"), &refused.base);
 }
 
-/* What was not whole comes with the next list. */
+/* The next list brings the changes whose fragments did not all arrive. */
 static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
 {
     SeenEvents seen = {0};

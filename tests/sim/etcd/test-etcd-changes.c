@@ -75,7 +75,7 @@ static AskedCall *stand_behind(const char *other, const char *third)
     return stream;
 }
 
-/* Whoever was there before goes first, in whatever order they go. */
+/* A candidate leads only after all that stood before it have gone, in whatever order they go. */
 static void the_eldest_candidate_leads(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/1", "/e/2");

@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* What a handler of a call has heard. */
+/* The result that the handler of a call has received. */
 typedef struct Heard {
     int n, r;
     bool has_result, succeeded;
@@ -212,7 +212,7 @@ static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **stat
     assert_int_equal(heard.r, 0);
 }
 
-/* What each read of it has found, in order; the others have nothing to show. */
+/* The result holds what each read of the transaction has found, in order; its other operations add nothing. */
 static void a_transaction_hands_out_what_it_read(_unused_ void **state)
 {
     const EtcdOp ops[] = {{.kind = ETCD_GET, .key = "/a"},

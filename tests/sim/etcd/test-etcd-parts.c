@@ -184,7 +184,8 @@ static void no_call_makes_an_answer_of_none(_unused_ void **state)
         }
 }
 
-/* What may be done twice is asked again, and the whole answer counts. A transaction may be done, and is told. */
+/* A request that may be done twice is sent again, and the whole answer counts. A transaction may have been done, so its
+ * failure is reported to the caller. */
 static void what_may_be_asked_again_is(_unused_ void **state)
 {
     static const char *const methods[] = {"Range", "Txn", "LeaseRevoke", "Status"};
@@ -449,7 +450,7 @@ static void a_call_that_waited_for_a_token_ends_in_time(_unused_ void **state)
     assert_in_range(clock_boottime_usec() - begun_usec, 5 * USEC_PER_SEC, 6 * USEC_PER_SEC);
 }
 
-/* What a page was refused with, before it was answered, is not why the next one is not. */
+/* A refusal of one page, which was answered in the end, is not reported as the reason why the next page is not. */
 static void each_page_has_its_own_reason(_unused_ void **state)
 {
     Heard heard = {0};
@@ -463,7 +464,7 @@ static void each_page_has_its_own_reason(_unused_ void **state)
     assert_string_equal(heard.text, "etcd at m0:2379: no read within 5.0 s");
 }
 
-/* Who was left is not gone back to when it may be used again. */
+/* The client does not go back to a member that it has left when that member may be used again. */
 static void a_client_stays_with_the_member_that_it_went_to(_unused_ void **state)
 {
     Heard heard;
@@ -494,7 +495,7 @@ static void who_is_silent_is_left_while_it_is_asked(_unused_ void **state)
     assert_true(all_calls("Range") > READS);
 }
 
-/* Whoever takes it back hears nothing more. */
+/* A caller that takes a revocation back receives nothing more. */
 static void a_revocation_can_be_taken_back(_unused_ void **state)
 {
     Heard heard = {0};

@@ -278,7 +278,7 @@ static void each_answer_has_its_meaning(_unused_ void **state)
     }
 }
 
-/* What it was refused with last is told at its deadline. */
+/* A call reports its last refusal at its deadline. */
 static void a_call_that_is_refused_until_its_deadline_says_why(_unused_ void **state)
 {
     Seen seen;

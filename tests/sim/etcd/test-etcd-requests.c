@@ -131,7 +131,7 @@ static void a_key_that_is_too_large_fails(_unused_ void **state)
     assert_false(is_asked("Range"));
 }
 
-/* What the first pages had shown is not there twice. */
+/* The result does not hold the keys of the first pages twice. */
 static void pages_that_begin_anew_tell_nothing_twice(_unused_ void **state)
 {
     SeenRange seen = {0};

@@ -13,7 +13,7 @@ static int set_up_of(const char *endpoints)
 }
 
 static int set_up(_unused_ void **state) { return set_up_of(answers_endpoints); }
-/* Of one member alone, which is not left when it is silent. */
+/* Opens a client of one member only, which the client does not leave when that member is silent. */
 static int set_up_one(_unused_ void **state) { return set_up_of(answers_endpoint); }
 
 /* ---- watches ---- */
@@ -184,7 +184,7 @@ static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *use
     ++*(int *)userdata;
 }
 
-/* What a watch has shown was there: an answer that is older is of another history. */
+/* A revision that a watch has shown did exist, so an older answer is of another history. */
 static void what_a_watch_shows_is_history(_unused_ void **state)
 {
     SeenEvents seen = {0};

@@ -128,7 +128,8 @@ static void a_silent_member_is_left_after_its_time(_unused_ void **state)
     assert_int_not_equal(await_asked("Range")->member, silent->member);
 }
 
-/* What was asked on a stream is owed, too: the member is left long before the watch's own patience is over. */
+/* A question on a stream is owed an answer, too: the client leaves the member long before the watch's own patience is
+ * over. */
 static void a_question_on_a_stream_is_owed_an_answer(_unused_ void **state)
 {
     begin(answers_endpoints, NULL);
@@ -214,7 +215,7 @@ static void on_history(_unused_ const EtcdHistory *was, _unused_ const EtcdHisto
     n_histories++;
 }
 
-/* What a transaction was told of its cluster counts as what a read was told. */
+/* The cluster's id in the answer to a transaction counts like that in the answer to a read. */
 static void a_transaction_tells_of_another_history(_unused_ void **state)
 {
     Pb__ResponseHeader header = header_of(6, 2);

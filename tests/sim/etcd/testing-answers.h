@@ -30,7 +30,7 @@ typedef struct AskedCall {
 int answers_set_up(void **state);
 int answers_tear_down(void **state);
 
-/* Of the test; NULL: there is none. */
+/* The test's objects; NULL: there is none. */
 extern sd_event *event;
 extern Etcd *etcd;
 extern EtcdLease *lease;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* books.h - what a fleet's checkers know: every change in etcd as it is made, what trainers do, and what broke first.
  *
- * The records' rules are those of a real etcd's history (tests/history/history.h). What takes more than records is in
- * checks.h.
+ * The records' rules are those of a real etcd's history (tests/history/history.h). Rules that take more than records
+ * are in checks.h.
  *
  * Ownership: books_open() makes the only books of a simulation, books_close() frees them.
  * Units:     steps; *_usec is virtual time.
@@ -14,7 +14,7 @@
 #include "tests/history/rules.h"
 #include "tests/sim/server/server.h"
 
-/* Who has made a change: this key is put in the same transaction. Neither: a program. */
+/* Keys that tell who has made a change: its transaction puts one of them, too. A program's transaction puts neither. */
 #define BOOKS_BY_PERSON "/by-person" /* sdctl */
 #define BOOKS_BY_HAND "/by-hand"     /* etcdctl: it is not judged, for it has to keep nothing */
 

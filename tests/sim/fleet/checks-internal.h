@@ -85,11 +85,11 @@ extern bool checks_clocks_differ;
 extern ControllerLedger controller_ledgers[FLEET_CONTROLLERS_MAX];
 
 Ledger *ledger_of(const char *job);
-/* Of a name of the fleet. */
+/* Returns the number of the fleet's node of this name. */
 static inline int node_index(const char *name) { return (int)strtol(name + 1, NULL, 10); }
 static inline uint64_t seconds(uint64_t n) { return n * USEC_PER_SEC; }
 
-/* What the transaction puts under that key, else what is there. */
+/* Returns the record that the transaction puts under that key, else the one that is there. */
 static inline const void *record_of(const Writing *w, KeyKind kind, const char *name)
 {
     return entry_after(history_find(w->h, kind, name));
@@ -99,7 +99,8 @@ static inline bool is_written(const Writing *w, KeyKind kind, const char *name)
     const Entry *e = history_find(w->h, kind, name);
     return e && e->changes && e->after.there;
 }
-/* What a controller has been told in its life of the job that is there; NULL: of another one. */
+/* Returns what the writing controller has been told, in its life, of the job that is there; NULL: it was told of
+ * another one. */
 const Told *told_of(const Writing *w, const Ledger *job);
 
 /* ---- checks-time.c ---- */

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* checks-lost.c - see checks.h: records that vanish, are damaged or come back as they once were, and cordons.
  *
- * What a leader puts back is never older than what it has been told in its life. A person's word counts until there is
- * another. Of a cordon it leaves an operator's cause as it is, ends no quarantine without an end but that of a job that
- * is gone, and holds what a machine has done against that machine, one strike at a time. Where the record
- * is damaged, that is what it has been told before; who has been told nothing writes nothing in its place but beside a
- * cordon, which somebody may have meant.
+ * A leader never puts back anything older than what it has been told in its life. A person's word counts until there is
+ * another. In a cordon, the leader leaves an operator's cause as it is, ends no quarantine without an end but that of a
+ * job that is gone, and holds what a machine has done against that machine, one strike at a time. Where the record is
+ * damaged, all this holds for the cordon that the leader has been told of before; a leader that has been told of none
+ * writes nothing in its place but beside a cordon, which somebody may have meant.
  *
- * It removes a job where a person has said so, and of one that stays what is older than its last two generations. */
+ * A leader removes a job where a person has said so. It removes records of a job that stays where they are older than
+ * the job's last two generations. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -139,7 +140,7 @@ static bool holds_a_lost_world(const Writing *w, const Ledger *other, const Entr
            told->world_revision == other->world_revision;
 }
 
-/* Of worlds whose record is not what a leader wrote; the others are the rules'. */
+/* Checks the slots against those of worlds whose record is not what a leader wrote; the rules check the others. */
 void checks_slots(const Writing *w, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
@@ -162,7 +163,8 @@ void checks_slots(const Writing *w, const Entry *e)
 
 /* ---- cordons ---- */
 
-/* What the writer must hold on to: of a record that is damaged what it has been told before. */
+/* Returns the cordon that the writer must hold on to: where the record is damaged, the one that it has been told of
+ * before. */
 static const CordonRecord *known_cordon(const Writing *w, const Entry *e)
 {
     static const CordonRecord unknown = {.causes = {{.owner = CORDON_OPERATOR,

@@ -200,8 +200,8 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* A word about the size acts in its own direction, and no further, however the plan has changed since. Whoever puts a
- * phase back says again what was decided when another size was wanted. */
+/* A word about the size acts in its own direction, and no further, however the plan has changed since. A leader that
+ * puts a phase back repeats what was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
     const DesiredRecord *desired = record_of(w, KEY_DESIRED, job->name);
@@ -384,7 +384,8 @@ static void check_ranks(const Writing *w, const Entry *e)
 
 /* ---- transactions ---- */
 
-/* Somebody's etcdctl: what it writes has to keep nothing. What it did to a phase forgets the failures. */
+/* Notes a change by somebody's etcdctl, which has to keep no rule. After a change to a phase, the job's failures count
+ * from 0. */
 static void note_vandal(const Entry *e)
 {
     if (e->kind != KEY_PHASES && e->kind != KEY_WORLDS && e->kind != KEY_CHECKPOINTS)

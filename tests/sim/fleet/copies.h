@@ -33,6 +33,6 @@ void copies_note(int64_t revision, const ServerChange *changes, size_t n);
 const Copy *copies_get(KeyKind kind, const char *name, size_t age);
 /* As it is, if it is there. */
 const Copy *copies_now(KeyKind kind, const char *name);
-/* Of the record; "": it cannot be read, or says none. */
+/* Returns the submission that the record names; "": it cannot be read, or names none. */
 const char *copy_submission(KeyKind kind, const Copy *copy, char ret[SUBMISSION_BYTES]);
 bool copy_is_readable(KeyKind kind, const Copy *copy);

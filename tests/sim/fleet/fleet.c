@@ -565,7 +565,7 @@ Server *fleet_server(void) { return server; }
 
 /* ---- time ---- */
 
-/* What is over is started anew, as systemd does. */
+/* Restarts the processes that are over, as systemd does. */
 static void restart_what_is_over(void)
 {
     somebody_is_over = false;

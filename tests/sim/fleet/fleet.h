@@ -6,7 +6,7 @@
  *                 └── network (seams/wire.h, a model) ── etcd (server/server.h, a model)
  *
  * There is one fleet at a time. Each controller and each sdtraind has a loop, a client of etcd and a machine of its
- * own. A process that ends is started again after a while, as systemd does it. What is checked lies in books.h.
+ * own. A process that ends is started again after a while, as systemd does it. The checkers' books are in books.h.
  *
  * Ownership: fleet_open() makes everything, fleet_close() frees it.
  * Units:     *_sec is virtual time; controllers and nodes are counted from 0, etcd's members too.
@@ -50,7 +50,7 @@ typedef struct FleetJob {
 /* Puts what `sdctl job start` puts; the job has min to max ranks. */
 void fleet_submit(const char *job, int min, int max, int64_t steps);
 void fleet_submit_job(const FleetJob *job);
-/* Of a job that is there. target 0: as many ranks as there may be. */
+/* Puts a person's wish for a job that is there. target 0: as many ranks as there may be. */
 void fleet_want(const FleetJob *job, DesiredState state, int target);
 /* CORDON_NONE: takes back whatever holds the node. */
 void fleet_cordon(int node, CordonMode mode);
@@ -64,7 +64,7 @@ void fleet_let_stranger_in(void);
 void fleet_send_stranger_away(void);
 /* That one writes the node's record: a later life of its daemon, which is to be isolated. */
 void fleet_forge_node(int node);
-/* What one of them has asked for is not answered yet. */
+/* Reports whether a request of one of these people is not answered yet. */
 bool fleet_people_wait(void);
 
 /* Asks etcd as sdctl does; NULL: there is no such record. The caller frees it. Time passes
@@ -87,13 +87,13 @@ int64_t fleet_generation(const char *job); /* of its newest world; 0: there is n
 int64_t fleet_committed(const char *job);  /* the newest step; 0: none */
 /* -1: nobody leads. */
 int fleet_leader(void);
-/* Of all that etcd has ever held, in order. */
+/* Returns the digest of all that etcd has ever held, in order. */
 uint64_t fleet_digest(void);
 /* A leader holds its decisions about absent nodes. */
 bool fleet_holds(void);
 /* It is first in the line, and decides nothing because others have died on these records. */
 bool fleet_stands_still(int controller);
-/* What the core of a controller that runs knows. */
+/* Returns what the core of a running controller knows. */
 const Cluster *fleet_core(int controller);
 
 /* A line: printed if the fleet talks. */
@@ -136,5 +136,5 @@ void fleet_cut(size_t machine, bool up, bool down);
 void fleet_clog(size_t machine, uint64_t extra_usec);
 void fleet_reset(size_t machine);
 
-/* Whoever changes it calls network_server_changed(). */
+/* Returns the model of etcd. A caller that changes it calls network_server_changed(). */
 Server *fleet_server(void);

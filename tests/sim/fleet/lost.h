@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lost.h - somebody's etcdctl, a bad disk or a restore from a backup, one record at a time; and what people give back.
  *
- * What does not return by itself is deleted, damaged, put back as it once was, or written by a later version, which
- * goes away again. Such a change is one "by hand": books.h judges none of them.
+ * A record that does not return by itself is deleted, damaged, put back as it once was, or written by a later version,
+ * which goes away again. Such a change is one "by hand": books.h judges none of them.
  *
  * Ownership: lost_clear() frees what is kept.
  * Units:     as faults.h.

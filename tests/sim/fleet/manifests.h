@@ -25,7 +25,7 @@ void manifests_close(void);
 
 int manifests_put(const Manifest *manifest);
 const Manifest *manifests_get(int number);
-/* Of the submission, of those that verify; -1: none. */
+/* Returns the newest checkpoint of the submission among those that verify; -1: there is none. */
 int manifests_newest(const char *submission);
 /* The one that was saved last, and up to three of its job before it. Returns how many. */
 int manifests_damage(void);

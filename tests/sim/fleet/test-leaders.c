@@ -49,7 +49,7 @@ static void begin(const FleetOptions *options)
 
 /* ---- leaders that die in a row ---- */
 
-/* Whoever leads, or is first and stands still; -1: nobody does within limit_sec. */
+/* Returns the controller that leads, or is first and stands still; -1: none does within limit_sec. */
 static int next_leader(int limit_sec)
 {
     for (int i = 0; i < 10 * limit_sec; i++) {
@@ -101,8 +101,8 @@ static void who_comes_after_two_deaths_waits(_unused_ void **state)
     end();
 }
 
-/* Who stood still has decided nothing: its death says nothing of the records. A third death on them
- * doubles the pause. The job rests, for of one that trains each leader notes the newest commit. */
+/* A leader that stood still has decided nothing, so its death says nothing of the records. A third death on them
+ * doubles the pause. The job is at rest, since each leader notes the newest commit of a job that trains. */
 static void each_further_death_doubles_the_pause(_unused_ void **state)
 {
     begin(&usual);

@@ -303,7 +303,7 @@ static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
     return first;
 }
 
-/* What was read ahead is used up: all ranks wait for one of them, and say so. */
+/* Makes all ranks wait, and report it, for the rank whose samples read ahead are used up; false: there is none. */
 static bool ring_waits(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
@@ -630,7 +630,8 @@ static void killed(_unused_ void *userdata, Task *task)
     after_msec(&t->death, DEATH_MSEC, on_dead, t);
 }
 
-/* What outlives its daemon is killed by the keeper, before the next daemon starts; and by the parent-death signal. */
+/* A trainer that outlives its daemon is killed by the keeper, before the next daemon starts, and by the parent-death
+ * signal. */
 static void orphaned(_unused_ void *userdata, Task *task)
 {
     trainer_end(task_userdata(task), -SIGKILL);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* trainer.h - a model of trainer processes: they join the ring of their world, step with it, save, and end.
  *
- * What they save lies in manifests.h. What they do goes into the books (books.h).
+ * Their checkpoints are in manifests.h. Their actions go into the books (books.h).
  *
  * Ownership: trainers_open() makes the loop that they run on; trainers_close() frees what is left.
  * Units:     steps; *_usec is virtual time; nodes and slots are counted from 0.
@@ -56,7 +56,7 @@ bool trainer_cling(int node, int slot, bool clings);
 bool trainers_are_at(int node, int slot);
 bool trainers_hang(void); /* some do, or are stopped */
 
-/* Of a node, the trainers that run and those that will. */
+/* These functions apply to the trainers that run on a node and to those that will. */
 void trainers_freeze(int node, bool frozen);
 void trainers_part(int node, int island);    /* they reach those of nodes with the same number */
 void trainers_differ(int node, bool differ); /* their canned grain has other bits */

@@ -2,7 +2,7 @@
 /* allocate.c - malloc() for a program of one thread that plays many schedules: it takes the place of the C library's.
  *
  * A block has the size of its class and lies in a span, which begins at a multiple of SPAN_BYTES and says which class
- * that is. What is freed goes to the front of its class's list and stays there. Nothing is given back to the kernel,
+ * that is. A freed block goes to the front of its class's list and stays there. Nothing is given back to the kernel,
  * and nothing is checked: builds with sanitizers have the allocator of these. */
 #include "base/macro.h"
 

@@ -2,7 +2,8 @@
 /* loop.h - sd-event in virtual time: one loop for each process of a simulated cluster, all in one thread.
  *
  * loop.c defines the functions of libsystemd's sd-event.h that code which runs apart from a process calls; a program
- * that links it runs that code unchanged. What is not defined here (signals, children, sd_event_loop) does not link.
+ * that links it runs that code unchanged. A function that is not defined here (signals, children, sd_event_loop) does
+ * not link.
  *
  *     loops_open(0);
  *     sd_event_new(&event);           // and code that adds sources
@@ -13,15 +14,16 @@
  *
  * Which callback is next:
  *   - between loops: the one whose next source is due first; of several, the one that has waited longest for its turn.
- *   - within a loop, as in sd-event: whatever is due by now becomes pending at once. Of what is pending, the lowest
- *     priority number comes first, whenever it was due; of equal priorities what became pending first; of these what
- *     was due first; then what was added first. sd-event leaves the last two open, so code must not depend on them.
+ *   - within a loop, as in sd-event: all sources that are due by now become pending at once. Among the pending sources,
+ *     the lowest priority number comes first, whenever it was due; of equal priorities, the source that became pending
+ *     first; of these, the one that was due first; then the one that was added first. sd-event leaves the last two
+ *     open, so code must not depend on them.
  *   - SD_EVENT_ONESHOT is off before its callback runs. Setting a time or switching a source off takes back that it is
  *     pending. Accuracies are ignored: a source is never late, except in a frozen loop.
  *
  * Ownership: as sd-event's: sources hold a reference on their loop. loops_close() asserts that all is freed.
  * Units:     *_usec is microseconds of CLOCK_BOOTTIME.
- * Errors:    as sd-event's: -ESTALE once the loop has finished. What sd-event would refuse as misuse is asserted.
+ * Errors:    as sd-event's: -ESTALE once the loop has finished. Misuse that sd-event would refuse is asserted.
  * Threads:   one, also for all of a simulation's variables.
  */
 #pragma once

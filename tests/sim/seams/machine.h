@@ -59,7 +59,7 @@ Task *machine_task(Machine *machine, int slot);
 
 int task_slot(const Task *task);
 bool task_lives(const Task *task);
-/* What the model hangs on it; NULL at first. */
+/* Attaches the model's data to the task, which has none (NULL) at first. */
 void task_set_userdata(Task *task, void *userdata);
 void *task_userdata(const Task *task);
 

@@ -3,8 +3,8 @@
  *
  * A record comes to each node, to each controller and to each checker, and once more when the schedule is played again.
  * The linker puts these functions before those of cluster/records.c (--wrap), in programs that play many schedules.
- * What a text is read as, and what a record is written as, depends on nothing else: a remembered answer is the one that
- * the production code gave to the same bytes. Errors name a key and are not remembered. */
+ * The record that a text is read as, and the text that a record is written as, depend on nothing else: a remembered
+ * answer is the one that the production code gave to the same bytes. Errors name a key and are not remembered. */
 #include "cluster/records.h"
 
 #include "base/json/field-table.h"
@@ -28,8 +28,8 @@ typedef struct Codec {
     Encode encode;
 } Codec;
 
-/* Of what is read, `asked` is the text and `answer` the record. Of what is written, `asked` is the record with its
- * parts and after it the old text, and `answer` the text. */
+/* A remembered answer. For a read, `asked` is the text and `answer` the record. For a write, `asked` is the record with
+ * its parts and after it the old text, and `answer` is the text. */
 typedef struct Slot {
     Codec *codec; /* NULL: nothing is remembered */
     void *asked, *answer;

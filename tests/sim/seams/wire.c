@@ -241,7 +241,7 @@ static NetworkWay packet_way(const Packet *packet)
     return packet->kind < PACKET_ANSWER ? NETWORK_TO_MEMBER : NETWORK_TO_CLIENT;
 }
 
-/* What was sent after one that was held, and is under way, waits for it: both arrive then, by age. */
+/* Schedules a packet. One that was sent after a held one, and is under way, waits for it: both arrive then, by age. */
 static void packet_schedule(Packet *packet, bool was_held)
 {
     WireCall *call = packet->call;

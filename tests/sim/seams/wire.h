@@ -9,7 +9,7 @@
  * while a path is cut, and given up after some seconds of that by gRPC's pings: then its RPCs end as UNAVAILABLE, and
  * what was under way is lost. A connection that does not come up ends its RPCs as unsent.
  *
- * What has arrived waits until the client's loop runs, at the priority that libetcd's wire by gRPC has.
+ * Anything that has arrived waits until the client's loop runs, at the priority that libetcd's wire by gRPC has.
  *
  * A killed process sends nothing more, but what it sent before may still arrive.
  *
@@ -59,7 +59,7 @@ void network_answer(WireCall *call, ProtobufCMessage *message);
 void network_end(WireCall *call, WireCode code, const char *text);
 /* When a process on that machine last took in a message; 0: never. */
 uint64_t network_heard_usec(size_t machine);
-/* Whose call it is. */
+/* Returns the machine that the call comes from. */
 size_t network_machine(const WireCall *call);
 /* Somebody else has changed the server: it may have something to do earlier than it said. */
 void network_server_changed(void);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* calls.c - calls: what is asked, what waits, what goes out.
  *
- * What a call has to say is put into one queue and handed out by server_advance(), so that no callback runs while the
- * model is at work. A call lives until its client is gone or has its end, nothing of it is in the queue, and no write
- * of it waits for a quorum. */
+ * A call's messages and its end are put into one queue and handed out by server_advance(), so that no callback runs
+ * while the model is at work. A call lives until its client is gone or has its end, nothing of the call is in the
+ * queue, and no write of it waits for a quorum. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>

@@ -11,8 +11,8 @@
  *   raft.c     members: who is in contact, who leads, who knows it
  *   calls.c    calls, what waits, what goes out
  *
- * There is one store, that of the quorum. A member shows the part of it that it has applied. What a member believes
- * (term, leader, leases as a former leader) is its own, and stays as it is while it is out of contact.
+ * There is one store, that of the quorum. A member shows the part of it that it has applied. A member's beliefs
+ * (term, leader, leases as a former leader) are its own, and stay as they are while it is out of contact.
  *
  * Ownership: a Server owns everything here.
  * Units:     *_usec is the caller's time; revisions are etcd's.
@@ -98,9 +98,9 @@ void mvcc_begin(Server *server);
 void mvcc_put(Server *server, Bytes key, Bytes value, int64_t lease);
 int64_t mvcc_delete(Server *server, const KeyRange *range);
 void mvcc_end(Server *server);
-/* What a read within the transaction sees. */
+/* Returns the revision that a read within the transaction sees. */
 int64_t mvcc_revision(const Server *server);
-/* Of a key as it was then; NULL: it did not exist. */
+/* Returns the key's version at that revision; NULL: the key did not exist then. */
 const Version *mvcc_at(const Key *key, int64_t revision);
 const Version *mvcc_get(const Mvcc *mvcc, Bytes key, int64_t revision);
 typedef bool (*VersionVisitor)(const Version *version, void *userdata);
@@ -125,7 +125,7 @@ typedef struct Lessor {
     Tree leases, expiries;
 } Lessor;
 
-/* What a leader that is out of contact believes. */
+/* A lease as a leader that is out of contact believes it to be. */
 typedef struct Belief {
     int64_t id, ttl_sec;
     uint64_t expires_usec;
@@ -172,7 +172,7 @@ typedef struct Token {
     uint64_t until_usec;
 } Token;
 
-/* Who asks; revision 0: nobody said. */
+/* The user that makes a request; revision 0: the request names none. */
 typedef struct Caller {
     char *user;
     uint64_t revision;
@@ -190,7 +190,7 @@ void users_copy(const Users *from, Users *to);
 
 /* ---- kv.c ---- */
 
-/* What can be said without the store. */
+/* Checks as much of a request as can be checked without the store. */
 Refusal kv_check_range(const Pb__RangeRequest *request);
 Refusal kv_check_txn(const Pb__TxnRequest *request);
 bool kv_only_reads(const Pb__TxnRequest *request);
@@ -231,7 +231,7 @@ typedef struct Member {
     uint64_t contact_usec; /* one that comes back hears of the others then */
     bool in_contact;
 
-    /* What it believes. */
+    /* The member's beliefs. */
     uint64_t term;
     size_t leader; /* SIZE_MAX: none */
     uint64_t
@@ -253,7 +253,7 @@ typedef struct Member {
 } Member;
 
 void raft_init(Server *server);
-/* What is due by now, also what contact and quorum have become. */
+/* Does what is due by now, and notes what contact and quorum have become. */
 void raft_advance(Server *server);
 uint64_t raft_next_usec(const Server *server);
 /* To be called when a member's state has changed. */
@@ -357,7 +357,7 @@ void calls_thawed(Server *server, size_t member);
 void calls_time_out(Server *server);
 uint64_t calls_next_usec(const Server *server);
 void calls_deliver(Server *server);
-/* What leaders had, and nobody has agreed upon, is lost. */
+/* Drops the proposals that leaders had and upon which nobody has agreed. */
 void calls_forget_proposals(Server *server);
 /* All calls are gone, without a word. */
 void calls_clear(Server *server);

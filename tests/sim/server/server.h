@@ -14,7 +14,8 @@
  *            are borrowed. events.message gives the message away: protobuf_c_message_free_unpacked(message, NULL)
  *            frees it. Bytes and texts in it hold one byte more than their length, which is 0.
  * Units:     *_usec is the caller's time, in microseconds; ttl_sec whole seconds; members are counted from 0.
- * Errors:    a call ends with gRPC's status number and etcd 3.4's words. What no client can do is asserted.
+ * Errors:    a call ends with gRPC's status number and etcd 3.4's words. Misuse that no client can commit is
+ *            asserted.
  * Threads:   one. Callbacks run within server_advance() alone; they may call all but server_advance(), server_free()
  *            and server_restore().
  */
@@ -99,7 +100,7 @@ typedef struct ServerEvents {
  * a unary method, gets its request by server_send(). */
 ServerCall *server_open(Server *server, size_t member, const char *path,
                         const ServerMetadata *metadata, const ServerEvents *events, void *userdata);
-/* One for a unary method, any number for a stream. What is sent after the end is dropped. */
+/* Sends a request: one for a unary method, any number for a stream. A request that comes after the end is dropped. */
 void server_send(ServerCall *call, const ProtobufCMessage *request);
 /* The client is gone, or the deadline has passed: no callback runs any more, but what was asked for may still be done.
  * Accepts NULL, returns NULL. */

@@ -33,7 +33,7 @@ static void update(TreeNode *node)
         node->last = node->right->last;
 }
 
-/* What is before `at` to the left, the rest to the right. */
+/* Splits a tree: the nodes before `at` go to the left, the rest to the right. */
 static void split(TreeNode *node, const TreeNode *at, TreeNode **ret_left, TreeNode **ret_right)
 {
     if (!node) {

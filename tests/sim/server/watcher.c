@@ -122,7 +122,7 @@ static void send_fragments(Watcher *watcher, Pb__WatchResponse *whole, int64_t r
     protobuf_c_message_free_unpacked(&whole->base, NULL);
 }
 
-/* Of what was gathered, events[from..to) in one answer. */
+/* Sends the gathered events[from..to) in one answer. */
 static void send_events(Watcher *watcher, size_t from, size_t to, int64_t revision)
 {
     Pb__WatchResponse *response = response_new(watcher->call, watcher->id, revision);
@@ -159,7 +159,7 @@ static void gather(Watcher *watcher, Version *version)
     watcher->events[watcher->n_events++] = version;
 }
 
-/* What it should have been told next is compacted. */
+/* Cancels a watcher: the changes that it should have been told next are compacted. */
 static void cancel_compacted(Watcher *watcher)
 {
     const Mvcc *mvcc = &watcher->call->server->mvcc;
@@ -341,7 +341,7 @@ static void create(ServerCall *call, const Pb__WatchCreateRequest *request)
     if (!range.single)
         memcpy(watcher->bytes + key.len + 1, range.end.data, range.end.n);
     watcher->node.begin = (Bytes){.data = watcher->bytes, .n = key.len};
-    /* Of a key alone: up to the key with a 0 behind it. */
+    /* The range of a single key ends at the key with a 0 behind it. */
     watcher->node.end = range.single
                             ? (Bytes){.data = watcher->bytes, .n = key.len + 1}
                             : (Bytes){.data = watcher->bytes + key.len + 1, .n = range.end.n};

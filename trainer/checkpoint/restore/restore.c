@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* restore.c - a manifest's objects become a TrainState, each verified on the way.
  *
- * What must be read is planned as parts, ranges of objects in their order; a Reader keeps many
+ * The reads are planned as parts, which are ranges of objects in their order; a Reader keeps many
  * pieces of them under way while the oldest is hashed and uploaded. Weight files are read by every
  * rank, and their whole hash is compared. Moments are read by their owner. EMA files are read in
  * ranges, so that each rank reads its own chunks alone: their headers have a hash, and the hash of each
  * chunk, computed at its end from what lies in device memory, covers the rest and the upload as well.
  *
- * What does not verify is read again from the part it began with: first without the local copies
- * that it came from, then until it has been wrong in the same way TRIES times: so it is what the store holds. Bytes
- * that come differently each time were turned on the way, and get NOISY_TRIES.
+ * Data that do not verify are read again from the part that they began with: first without the local
+ * copies that they came from, then until they have been wrong in the same way TRIES times, and so are what
+ * the store holds. Bytes that come differently each time were turned on the way, and get NOISY_TRIES.
  */
 #include "trainer/checkpoint/restore/plan.h"
 

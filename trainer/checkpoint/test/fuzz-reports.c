@@ -30,7 +30,7 @@ static void take(Words *words, void *to, size_t n_bytes)
     words->n_bytes -= n;
 }
 
-/* What is missing at the end of the input is as an honest peer has it. */
+/* Overwrites the peer's data with the input. Bytes that the input lacks at its end are as an honest peer has them. */
 static int play(void *arg, PlayedCall call, void *data, size_t n_bytes, size_t own_bytes)
 {
     Words *words = arg;

@@ -304,7 +304,7 @@ static void test_refused_metrics(void **state)
     life_end(&l);
 }
 
-/* What is under the key already: the beginning of this history, more than it, and somebody else's. */
+/* The key holds an object already: the beginning of this history, more than this history, and somebody else's. */
 static void test_published_before(void **state)
 {
     Life l;
@@ -369,7 +369,7 @@ static void test_a_million_saves(void **state)
     }
     assert_int_equal(next, 1000001);
 
-    /* What is large stays: 1e9 steps that are saved each 1,000. */
+    /* Large segments stay: 1e9 steps that are saved each 1,000. */
     n = 0;
     for (int64_t k = 0; k < 1000000; k++) {
         size_t at;
@@ -417,7 +417,7 @@ static void test_merged_metrics(void **state)
     /* And nothing else is there: the lists of 100, 200, 299 and 300, of which the last two are alike. */
     assert_true(count_objects(&l, "metrics/") <= old->n_segments + 3 * METRICS_FAN_IN * 2);
 
-    /* What is lost when it is merged is a gap inside the merged object. */
+    /* A segment that is lost when it is merged is a gap inside the merged object. */
     life_end(&l);
     life_begin(&l, *state, 2);
     life_resume(&l, &last);

@@ -310,12 +310,12 @@ static void test_tidy(void **unused)
     clear();
 }
 
-/* What does not fit is not copied; the checkpoint is written all the same. */
+/* Copies that do not fit are not made; the checkpoint is written all the same. */
 static void test_bound(void **unused)
 {
     (void)unused;
     for (int size = 1; size <= 2; size++) {
-        /* Of 660 KB for each one, with what is set aside for headers at most 3 MB. */
+        /* The copies of each checkpoint have 660 KB, and at most 3 MB with the space that is set aside for headers. */
         const uint64_t bound = 4 << 20;
         SaveCase *c = run_saves(size, (SaveCase){.n_saves = 5, .local_bytes = bound});
         for (int i = 0; i < 5; i++)

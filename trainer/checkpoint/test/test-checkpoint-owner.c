@@ -461,8 +461,8 @@ static void third_claims(void)
     (void)commit(&third, 10);
 }
 
-/* The same where the server puts whatever is there: the later put stays, the earlier one hears it at
- * its next look. What it wrote before stays whole. */
+/* The same race on a server that puts whatever is there: the later put stays, and the earlier writer finds it at its
+ * next look. The checkpoint that the earlier writer wrote before stays whole. */
 static void test_race_without_if_absent(void **unused)
 {
     (void)unused;
@@ -574,8 +574,7 @@ static void test_damaged_owner(void **unused)
 
 /* ---- what is not ours ---- */
 
-/* Whoever owns the folder removes nothing of a job with other bits, nor what nobody can tell whose it
- * is. */
+/* The owner of a folder removes nothing of a job with other bits, and nothing whose owner is not known. */
 static void test_others_stay(void **unused)
 {
     (void)unused;

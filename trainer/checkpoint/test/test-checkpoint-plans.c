@@ -122,7 +122,7 @@ static void they_come_back(void **unused)
     saved_close(&s);
 }
 
-/* What 0.2.0 knows of the manifest is what it always was; what it does not know, it passes over. */
+/* The fields of the manifest that version 0.2.0 knows are as they always were; it passes over the others. */
 static void other_checkpoints_are_as_they_were(void **unused)
 {
     (void)unused;
@@ -257,7 +257,7 @@ static void a_search_passes_over_one_without_its_plans(void **unused)
     saved_close(&s);
 }
 
-/* Of any size that a device may have; more or nothing is refused before anything is trained. */
+/* Plans may have any size that a device may have; larger or empty ones are refused before anything is trained. */
 static void sizes_are_bounded(void **unused)
 {
     (void)unused;

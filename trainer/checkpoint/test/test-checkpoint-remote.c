@@ -76,7 +76,7 @@ static Manifest *life_manifest(Life *l, const CheckpointResult *result)
     return m;
 }
 
-/* Of rank 0 of two; 0 also means that every number is right. */
+/* Restores rank 0 of two; 0 also means that every number is right. */
 static int restore(Life *l, const Manifest *m, Error *err)
 {
     _cleanup_(train_state_freep) TrainState *state = testing_state(&fixture, 1, 0, 2, 2, true);
@@ -141,7 +141,8 @@ static void test_wrong_bytes(void **unused)
             /* The tries are bounded: of one object, in one piece each. */
             assert_in_range(1000 - atomic_load(&far->fault.times), 3, 9);
         }
-    /* What comes differently each time is not a checkpoint that is bad, but not waited for without end. */
+    /* Bytes that come differently each time do not mean that the checkpoint is bad, but are not read again without
+     * end. */
     for (size_t i = 0; i < ELEMENTSOF(kinds); i++)
         for (int flips = 5; flips <= 1000; flips += 995) {
             Error err = ERROR_INIT;

@@ -552,7 +552,7 @@ static size_t count_checkpoints(const char *uri)
     return n;
 }
 
-/* What lies in the store, checkpoint or not. */
+/* Counts the objects that lie in the store, of a checkpoint or not. */
 static size_t count_objects(const char *uri)
 {
     _cleanup_(store_freep) Store *store = open_store(uri);

@@ -11,7 +11,7 @@
 
 enum { STEP = 5, OTHER_MAX = 64 };
 
-/* What the collectives of a save carry, as save.c has it. */
+/* The messages that the collectives of a save carry, as save.c has them. */
 typedef struct PlanMessage {
     Error error;
     PutPlan plan;
@@ -34,7 +34,7 @@ struct Peer {
     void (*lie_in_outcome)(OutcomeMessage *outcome);
 };
 
-/* What a peer that wrote all of its part reports. */
+/* Fills in the report of a peer that wrote all of its part. */
 static void report_honestly(const Peer *peer, WriterReport *report)
 {
     const ObjectTable *table = writer_table(peer->writer);

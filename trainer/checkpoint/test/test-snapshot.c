@@ -38,7 +38,7 @@ static void set_fault(const char *fault)
     world_check(fault_open(&err) == 0, "%s", err.text);
 }
 
-/* What an update does, as far as a save can tell: it waits, and then nothing is as it was. */
+/* Does what an update does, as far as a save can tell: waits, and then leaves nothing as it was. */
 static void write_state(TrainState *state, int64_t step)
 {
     Error err = ERROR_INIT;

@@ -267,7 +267,7 @@ static bool count_unfinished(void *context, const char *key)
     return false;
 }
 
-/* What a death left unfinished in the store: temporaries, multipart uploads. */
+/* Counts what a death left unfinished in the store: temporaries, multipart uploads. */
 static size_t look_for_unfinished(void)
 {
     Error err = ERROR_INIT;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte says who hears them: the rendezvous
- * store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; a rank that
- * others call. What is heard is refused or answered, and the store serves the next one. */
+/* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte says who receives them: the
+ * rendezvous store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; a
+ * rank that others call. The receiver refuses or answers the bytes, and the store serves the next request. */
 #include "base/clock.h"
 #include "trainer/comm/meet.h"
 #include "trainer/comm/rendezvous-client.h"

@@ -2,8 +2,8 @@
 /* test-collectives.c - gloo.c at the bounds of its tables: worlds of 2 to 16,384 ranks, of which one is real and the
  * others are played (testing-mesh.h).
  *
- * What the real rank gets is right, and what it sends is, message by message, what a rank that is real in its place
- * gets. */
+ * The real rank gets the right data, and each message that it sends equals the one that its receiver gets when the
+ * receiver is the real rank. */
 
 #include "base/clock.h"
 #include "base/number/philox.h"
@@ -340,7 +340,7 @@ static void run_rank(int rank, int size, const Step *steps, size_t n_steps, cons
     }
 }
 
-/* What a rank of `some` sends to another one of them is what that one receives. */
+/* Checks that the messages that a rank of `some` sends to another of them are those that the other receives. */
 static void run_world(int size, const Step *steps, size_t n_steps, bool late)
 {
     const int all[SOME_MAX] = {0, 1, size / 2, size - 2, size - 1};

@@ -242,7 +242,7 @@ static void one_rank_has_everything(void **state)
 
 /* ---- sums ---- */
 
-/* Of every length up to that of two vectors, at every place of one; what lies around stays. */
+/* Combines elements of every length up to that of two vectors, at every place of one; the memory around them stays. */
 static void each_element_is_combined_and_no_other(void **state)
 {
     (void)state;

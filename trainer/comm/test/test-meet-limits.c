@@ -200,8 +200,8 @@ static void a_rank_that_is_missing_is_named(void **state)
     }
 }
 
-/* What a process says that is called: nothing, a greeting of another kind, nothing behind the call, a wrong proof, and
- * then all that a rank says. */
+/* Plays a process that is called. Turn by turn it sends nothing, a greeting of another kind, nothing after the call,
+ * a wrong proof, and then all that a rank sends. */
 static void answer_call(int fd, int turn)
 {
     Said said = {.prefix = "g7/test"};
@@ -299,7 +299,7 @@ static void count_polls(const struct pollfd *fds, nfds_t n)
         (void)atomic_fetch_add(&n_polls, 1);
 }
 
-/* An hour passes for the rank that waits. What it has left it does not look at again and again. */
+/* An hour passes for the rank that waits. It does not look again and again at a stranger that it has dropped. */
 static void strangers_that_are_left_cost_nothing(void **state)
 {
     (void)state;
@@ -329,7 +329,7 @@ static void strangers_that_are_left_cost_nothing(void **state)
     (void)meeting_free(holder.meeting);
 }
 
-/* Of strangers 256 are kept; of the next ones each takes the place of the oldest. */
+/* A rank keeps 256 strangers; each further one takes the place of the oldest. */
 static void the_oldest_stranger_makes_way(void **state)
 {
     (void)state;

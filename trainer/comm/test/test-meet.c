@@ -114,7 +114,7 @@ static int call_as_stranger(const char *address)
     return fd;
 }
 
-/* Who called first had the connection once. */
+/* The first caller used to get the connection. */
 static void strangers_come_first_and_get_nothing(void **state)
 {
     (void)state;

@@ -148,7 +148,7 @@ static void assert_closed(int fd, int within_msec)
     }
 }
 
-/* What the store says first. */
+/* Reads the greeting, which the store sends first. */
 static RendezvousGreeting greeted(int fd)
 {
     RendezvousGreeting greeting;
@@ -239,7 +239,7 @@ static void who_proves_nothing_is_dropped(void **state)
         assert_int_equal(set, -ECONNRESET);
         assert_int_equal(get, -ECONNRESET);
     }
-    /* What was good on one connection is not on the next, nor with another body. */
+    /* A request that was good on one connection is not good on the next, nor with another body. */
     int first = dial(store), second = dial(store), third = dial(store);
     RendezvousGreeting greetings[] = {greeted(first), greeted(second), greeted(third)};
     assert_memory_not_equal(greetings[0].nonce, greetings[1].nonce, NONCE_BYTES);

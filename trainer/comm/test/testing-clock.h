@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-clock.h - for tests: time that passes when the test says so, and threads that stand still.
  *
- * What links testing-clock calls its clock_boottime_usec(), poll(), recv() and send(): a test waits for
+ * A program that links testing-clock calls its clock_boottime_usec(), poll(), recv() and send(): a test waits for
  * an event where it would have to guess after how many seconds a busy machine has come to it.
  *
  * Ownership: a gate is the test's, in memory that all processes share (world_share()).

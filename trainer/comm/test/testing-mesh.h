@@ -28,7 +28,7 @@ enum { MESH_KEYS = 8192, MESH_NAME = 300 };
 typedef struct MeshStore {
     char names[MESH_KEYS][MESH_NAME], values[MESH_KEYS][MESH_NAME];
     size_t n;
-    /* Of one key the store answers so; name "": of none. */
+    /* The one key for which the store answers with an error, and that error; "": there is none. */
     char bad[MESH_NAME];
     int answer;
 } MeshStore;
@@ -40,7 +40,7 @@ typedef struct Mesh {
     size_t fail_at;            /* the call of gloo-shim.h that fails; 0: none */
     int hold_fails, hold_peer; /* what meeting_hold() says */
     int call_fails;            /* meeting_call() to rank 3 says this */
-    /* What the rank did. */
+    /* The record of what the rank did. */
     size_t n_calls, n_buffers,
         n_waiting; /* calls of gloo-shim.h; buffers there are; messages nobody waited for */
     size_t n_meetings, n_meshes; /* that there are */

@@ -53,7 +53,7 @@ static void copies_open(const Rank *rank, Copies *copies)
     }
 }
 
-/* What a save does, on its lane. */
+/* Copies the state as a save does, on the save's lane. */
 static void copies_take(const Rank *rank, Copies *copies)
 {
     const TrainState *state = rank->state;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a world reports of each step. */
+/* A world's report of one step. */
 typedef struct StepRecord {
     Hash digest;
     double loss, norm, lr;

@@ -2,9 +2,9 @@
 /* group-norm-held.cu - GroupNorm where a cluster's shared memory holds an image's groups: x and dy are read once.
  *
  * A cluster has some whole groups of an image, its blocks share the image's chunks, and a thread has a pack of channels and
- * a line of a chunk, as in group-norm.cu. What a thread reads it leaves in shared memory, for itself. Each block adds the
- * sums of its chunks, and then, from what all blocks have, those of the groups. The tree is group-norm.cuh's, so the bits
- * are those of the way that reads twice. */
+ * a line of a chunk, as in group-norm.cu. A thread stores each pack that it reads in shared memory, for its own use.
+ * Each block adds up the sums of its chunks, and then those of the groups, from the sums of all blocks. The tree is
+ * group-norm.cuh's, so the bits are those of the way that reads twice. */
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 
 enum {
@@ -92,7 +92,7 @@ static dim3 block_of(const Held &h) { return dim3((unsigned)h.width, LINES, (uns
 
 /* ---- what a block does ---- */
 
-/* What is shared, and where the block and this thread are. */
+/* A block's shared memory, and where the block and this thread are. */
 template <int N> struct Place {
     Words<ACCESS_BYTES> *held; /* [tensor][pixel][width] */
     float *lines;              /* [at_once][LINES][2 N][width] */

@@ -78,7 +78,8 @@ __global__ void __launch_bounds__(THREADS, 3)
     write_parts<N>(g, sums, parts);
 }
 
-/* What group_parts_kernel would have written, where parts is NULL: of an image of LINES pixels at most. */
+/* Returns a sum from parts. Where parts is NULL, computes the one that group_parts_kernel would have written, for an
+ * image of LINES pixels at most. */
 template <typename T>
 __device__ static inline float moment_part(const Groups &g, const Joined<const T> &x,
                                            const float *parts, int64_t image, int64_t chunk,

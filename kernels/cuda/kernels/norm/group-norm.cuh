@@ -20,7 +20,7 @@
 
 enum { LINES = 8, CHUNK = 128 };
 
-/* What its kernels want of a GroupNormShape. */
+/* A GroupNormShape as its kernels need it. */
 struct Groups {
     int64_t n, pixels, chunks;
     int c, groups;
@@ -139,7 +139,7 @@ struct Moments {
     float mean, inverse; /* 1 / sqrt(variance + eps) */
 };
 
-/* Of a group, by a warp, from part(channel, chunk, which) and pivot(channel). */
+/* Returns a group's moments, computed by a warp from part(channel, chunk, which) and pivot(channel). */
 template <typename Part, typename Pivot>
 __device__ static inline Moments moments_of(const Groups &g, int group, Part part, Pivot pivot)
 {
@@ -244,7 +244,7 @@ __device__ static inline Pack<N> means_of(const Groups &g, int channel, const fl
     return mean;
 }
 
-/* What of dx is a line in x: dx = scale dz + (slope x + offset)
+/* Returns the part of dx that is a line in x, slope x + offset: dx = scale dz + (slope x + offset)
  * = inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). moments: of the image; means: from first_group
  * on. */
 template <int N>

@@ -166,7 +166,7 @@ static int elements_of_pack(const Device *device)
     return device->type == DATA_BF16 ? pack_elements<Bf16>() : pack_elements<float>();
 }
 
-/* What a thread holds of a row: a pack of each as it was in memory, which takes half the registers or less. */
+/* A thread's part of a row: a pack of each tensor as it was in memory, which takes half the registers or less. */
 template <typename T> struct Held {
     Words<ACCESS_BYTES> x, dy, dx;
     float inverse, shift; /* normalised x = inverse x + shift */
@@ -211,7 +211,7 @@ __device__ static inline void mean_rows(const float *sums, int n, int width, flo
     }
 }
 
-/* What a thread keeps of its columns. */
+/* The sums that a thread keeps of its columns. */
 template <int SUMS, int N> struct Columns {
     Pack<N> sums[SUMS]; /* plain, scaled, dx */
 };

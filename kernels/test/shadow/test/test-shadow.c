@@ -168,7 +168,7 @@ static void breaches_end_the_process(void **state)
     assert_int_equal(signal_of(keep_the_contract), 0);
 }
 
-/* What nobody awaited is not there. */
+/* The bytes of a fetch that nobody awaited are not there. */
 static void a_fetch_is_late(void **state)
 {
     (void)state;
@@ -278,7 +278,8 @@ static void a_schedule_needs_each_wait(void **state)
     assert_in_range(n_wrong, 5, 39);
 }
 
-/* What nobody waits for is not there, however long it is looked for; a lane that is full goes on by what it must. */
+/* Work that nobody waits for is not done, however often device_reached() looks for it; a lane that is full goes on only
+ * as far as it must. */
 static void late_work_waits_to_be_asked_for(void **state)
 {
     (void)state;

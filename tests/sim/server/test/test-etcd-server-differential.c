@@ -275,7 +275,7 @@ static void tell_watch(Story *story)
         let_read(story->pair, create.key);
 }
 
-/* What one story leaves behind is taken away, so that each can be told alone. */
+/* Takes away what one story leaves behind, so that each story can be told alone. */
 static void tidy_up(Pair *pair)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;

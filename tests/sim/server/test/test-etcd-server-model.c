@@ -11,7 +11,7 @@
 
 enum { CLIENTS_MAX = 16, MESSAGES_MAX = 64 };
 
-/* What one call has said so far. */
+/* One call and its answers so far. */
 typedef struct Client {
     ServerCall *call;
     ProtobufCMessage *messages[MESSAGES_MAX];

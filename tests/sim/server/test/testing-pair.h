@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-pair.h - the model and a real etcd, which are asked the same and must say the same.
  *
- * What cannot be the same is left out: ids of cluster, members and of leases that the server chose, terms, sizes, and
- * how the events of a watch are spread over answers.
+ * The parts that cannot be the same are left out: ids of cluster, members and of leases that the server chose, terms,
+ * sizes, and how the events of a watch are spread over answers.
  *
  * Ownership: pair_new() gives the caller a Pair of a model and a client of that etcd; pair_free() accepts NULL.
  * Units:     none.
@@ -27,7 +27,7 @@ typedef struct Pair {
     const char *story;     /* what a difference is reported with */
     const char *tokens[2]; /* of model and etcd; NULL: none */
     uint64_t now_usec;
-    /* What requests and answers call lease 1, 2, ... */
+    /* The ids that requests and answers use for lease 1, 2, ... */
     int64_t leases[2][PAIR_LEASES_MAX];
     int n_leases;
     PairStream *watches[PAIR_WATCHES_MAX];
@@ -50,7 +50,7 @@ void pair_compact(Pair *pair, int64_t revision);
 void pair_set_nospace(Pair *pair, bool full);
 /* A stream of its own. */
 void pair_watch(Pair *pair, const Pb__WatchCreateRequest *create);
-/* What both have to say on all watches so far is the same. */
+/* Checks that both have reported the same on all watches so far. */
 void pair_check_watches(Pair *pair);
 void pair_close_watches(Pair *pair);
 void pair_keep_alive(Pair *pair, int64_t lease);
