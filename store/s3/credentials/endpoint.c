@@ -61,7 +61,7 @@ static int check_url(const char *text, Error *err)
         curl_url_get(url, CURLUPART_HOST, &host, 0) != CURLUE_OK ||
         curl_url_get(url, CURLUPART_USER, &user, 0) != CURLUE_NO_USER)
         return error_set(err, -EINVAL,
-                         "AWS_CONTAINER_CREDENTIALS_FULL_URI is not plain http or https URL");
+                         "AWS_CONTAINER_CREDENTIALS_FULL_URI is not a plain http or https URL");
     if (strcmp(scheme, "https") == 0 || (strcmp(scheme, "http") == 0 && host_is_near(host)))
         return 0;
     return error_set(err, -EINVAL,

@@ -348,7 +348,7 @@ static void test_instance(void **state)
     f->phase = 4;
     REFUSE(f, -EACCES, "the instance has no role");
     f->phase = 5;
-    REFUSE(f, -EACCES, "no role's name");
+    REFUSE(f, -EACCES, "is not a role's name");
     f->phase = 6;
     REFUSE(f, -EACCES, "AssumeRoleUnauthorizedAccess");
     f->phase = 7;
