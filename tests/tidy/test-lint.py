@@ -34,7 +34,8 @@ class Hook(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="sdtrain-test-lint-")
         self.addCleanup(scratch.cleanup)
         self.tree = pathlib.Path(scratch.name) / "tree"
-        for name in ("ops/lint", "tests/tidy/tidy.py", "tests/tidy/markdown.py", ".clang-format", ".editorconfig"):
+        modules = [f"tests/tidy/{name}.py" for name in ("tidy", "markdown", "english")]
+        for name in ("ops/lint", ".clang-format", ".editorconfig", *modules):
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.tree / name)
         # Nothing of the person's own settings, nor of a hook that runs this test.
