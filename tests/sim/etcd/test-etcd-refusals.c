@@ -311,7 +311,7 @@ static void bytes_that_are_no_message_end_what_they_answer(_unused_ void **state
     put(&seen);
     babble(await_asked("Txn"));
     assert_int_equal(seen.r, -EIO);
-    assert_non_null(strstr(seen.text, "no etcd message"));
+    assert_non_null(strstr(seen.text, "not an etcd message"));
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
     reply_range(await_asked("Range"), 5, 2);
     babble(await_asked("Watch"));
