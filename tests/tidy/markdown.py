@@ -100,7 +100,7 @@ def main():
     n_problems = 0
     for name in names:
         text = (root / name).read_text(encoding="utf-8")
-        problems = list(check(text.splitlines()))
+        problems = [*check(text.splitlines()), *english.of_page(text.splitlines())]
         if not text.endswith("\n") or text.endswith("\n\n"):
             problems.append((text.count("\n"), "a page ends in one newline"))
         for number, what in problems:

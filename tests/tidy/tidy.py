@@ -313,7 +313,7 @@ def check_format(files):
 def check_source(path, text):
     lines = text.splitlines()
     check_includes(path, lines)
-    for number, complaint in english.headless(text):
+    for number, complaint in english.of_source(text):
         complain(path, number, complaint)
     if path.suffix in (".cu", ".cuh"):
         return
