@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Death at every fault point of checkpoint, commit and failover (docs/internals/testing.md, "Fault points"): of a trainer, of the
+"""Death at every fault point of checkpoint, commit and failover (docs/internals/testing-faults.md, "Fault points"): of a trainer, of the
 daemon, of the leading controller. Also answers that are lost, a trainer that survives SIGKILL, and a full disk."""
 import os
 import signal

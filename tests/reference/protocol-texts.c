@@ -35,15 +35,15 @@ const JobKey job_keys[] = {
      "samples that are mixed with each other inside a pass"},
     {"data.cache_dir", NULL, "none: in memory", false,
      "a folder on each node's own disk, for what is fetched from S3 and what is unpacked. The ranks of a node share "
-     "it. It belongs to the cache alone: a folder that holds other files, or an `index.json`, is refused"},
+     "it. It belongs only to the cache: a folder that holds other files, or an `index.json`, is refused"},
     {"data.cache_bytes", "68719476736", "64 GiB", false,
-     "bound of the shards and indices in that folder, whoever shares it"},
-    {"data.read_ahead", "64", NULL, false, "samples that a rank asks an S3 store for before it needs them"},
+     "bound of the shards and indices in that folder, of all who share it"},
+    {"data.read_ahead", "64", NULL, false, "samples that a rank requests from an S3 store before it needs them"},
     {"data.read_ahead_bytes", "67108864", "64 MiB", false, "bound of the bytes of these samples"},
     {"train.global_batch", NULL, NULL, true, "samples of a step"},
     {"train.grain", NULL, NULL, true, "samples computed at once; divides `global_batch`"},
     {"train.steps", NULL, NULL, true, "steps of the whole job"},
-    {"train.seed", "17", NULL, false, "of initial weights, order, timesteps, noise and caption drop"},
+    {"train.seed", "17", NULL, false, "seed of initial weights, order, timesteps, noise and caption drop"},
     {"train.device", "\"cpu\"", NULL, false,
      "or `\"cuda\"`: a GPU for each rank. Such a job gets only slots that have one. "
      "Nodes and controllers of 0.2.0 refuse this key"},
@@ -55,9 +55,9 @@ const JobKey job_keys[] = {
      "--plans FILE` makes it (a file called auto is `./auto`). A job that goes on uses what its checkpoint holds: "
      "[Plans](../operating/job.md#plans). Nodes and controllers of 0.2.0 refuse this key"},
     {"train.plan_sec", "60", NULL, false,
-     "of `train.plans` `\"auto\"`: seconds in which rank 0 times algorithms, a quarter of the nodes' `startup_sec` at "
-     "most; each operation after that takes its library's first proposal. Nodes and controllers before this key refuse "
-     "it"},
+     "with `train.plans` `\"auto\"`: seconds in which rank 0 times algorithms, a quarter of the nodes' `startup_sec` "
+     "at most; each operation after that takes its library's first proposal. Nodes and controllers before this key "
+     "refuse it"},
     {"train.reduction", "\"exact\"", NULL, false,
      "`\"exact\"` (int32), `\"exact64\"` (int64), or on CPUs `\"float\"`, which gives up equal bits"},
     {"train.zero_stage", "1", NULL, false, "0, 1 or 2: how the optimizer's state is divided among the ranks"},
@@ -82,8 +82,8 @@ const JobKey job_keys[] = {
     {"train.noise_schedule.beta_end", "0.012", NULL, false, "last beta"},
     {"train.noise_schedule.steps", "1000", NULL, false, "timesteps"},
     {"checkpoint.uri", NULL, NULL, true,
-     "folder or `s3://bucket/prefix` of the job's checkpoints, the same for all nodes. It must hold none yet, and is "
-     "this job's alone: [One folder, one job](../operating/job.md#one-folder-one-job)"},
+     "folder or `s3://bucket/prefix` of the job's checkpoints, the same for all nodes. It must hold none yet, and "
+     "belongs only to this job: [One folder, one job](../operating/job.md#one-folder-one-job)"},
     {"checkpoint.every_steps", "1000", NULL, false, "steps between two checkpoints"},
     {"checkpoint.keep_last", "3", NULL, false,
      "newest committed checkpoints that stay, 2 to 16. A lower one makes room at the next commit, "
@@ -101,7 +101,7 @@ const JobKey job_keys[] = {
     {"recovery.store_patience_s", "3600", NULL, false,
      "for this time, generations that end because the store does not answer, or refuses, are not failures; before each "
      "next one there is a pause (1, 2, 4, ... 30 s)"},
-    {"recovery.grow_interval_s", "600", NULL, false, "between two growths after nodes came back"},
+    {"recovery.grow_interval_s", "600", NULL, false, "seconds between two growths after nodes came back"},
 };
 const size_t n_job_keys = ELEMENTSOF(job_keys);
 
@@ -122,11 +122,11 @@ static const struct {
     {"find", "1 or 2: look into the checkpoint folder first (`any`, `must`); 0: do not"},
     {"bind_address", "address of this node for the ranks' connections"},
     {"submission", "submission of the job"},
-    {"sources", "hashes of the data as submitted; empty: not told"},
+    {"sources", "hashes of the data as submitted; empty: not given"},
     {"secret", "secret of the world; empty: it has none"},
     {"gpu", "PCI address of the slot's GPU; empty: it has none"},
     {"numerics", "the job's numerics as JSON; empty: not chosen yet"},
-    {"startup_usec", "time in which the daemon expects the rank to be ready; 0: not told"},
+    {"startup_usec", "time in which the daemon expects the rank to be ready; 0: not given"},
     {"alive_usec", "time after which the process is killed unless another `alive` comes"},
     {"address", "address of the rendezvous store"},
     {"pid", "the process"},
@@ -175,8 +175,8 @@ static const char *const type_helps[CHANNEL_TYPES] = {
     [CHANNEL_GO] = "the old world is dead: join the others now",
     [CHANNEL_ALIVE] = "the daemon lives; without it the process is killed after `alive_usec`",
     [CHANNEL_CHECKPOINT] = "save after this step, and go on",
-    [CHANNEL_STOP] = "finish the step, save, and exit 0; to rank 0 alone",
-    [CHANNEL_COMMITTED] = "the checkpoint of this step stands in etcd",
+    [CHANNEL_STOP] = "finish the step, save, and exit 0; only to rank 0",
+    [CHANNEL_COMMITTED] = "the checkpoint of this step is in etcd",
     [CHANNEL_REFUSED] = "the guard in etcd did not hold: this world is over",
     [CHANNEL_HELLO] = "the process runs",
     [CHANNEL_RENDEZVOUS] = "rank 0: where the others meet it",
@@ -186,7 +186,7 @@ static const char *const type_helps[CHANNEL_TYPES] = {
     [CHANNEL_SAVED] = "rank 0: a checkpoint is written; `committed` or `refused` answers it",
     [CHANNEL_ERROR] = "why the process will exit",
     [CHANNEL_DONE] = "the last step is done, or the process leaves on request",
-    [CHANNEL_FOUND] = "rank 0, told to look: a checkpoint there, oldest first; the last one is answered as `saved`",
+    [CHANNEL_FOUND] = "rank 0, with `find`: a checkpoint there, oldest first; the last one is answered as `saved`",
 };
 /* clang-format on */
 

@@ -9,50 +9,51 @@
 
 static const RecordReference kinds[] = {
     {"leader", "leader/<lease>", "each controller, under its lease",
-     "One key for each controller. The oldest key leads; its create revision is the leader's "
+     "Each controller has one key. The oldest key leads; its create revision is the leader's "
      "term."},
     {"nodes", "nodes/<node>", "the node, under its lease",
-     "A node that is there. When the lease runs out the key goes, and the leader begins to wait "
-     "for the node."},
+     "Each node that is there has one key. When the lease runs out the key goes, and the leader "
+     "begins to wait for the node."},
     {"health", "health/<node>", "the node, on change and every five minutes",
-     "What the probes found, for people. Nothing is decided by it, and it outlives the node's "
-     "key."},
+     "The record holds what the probes found, for people. Nothing is decided by it, and it "
+     "outlives the node's key."},
     {"cordons", "cordons/<node>", "sdctl and the leader, each its own causes",
-     "Why a node gets no ranks. The record is removed with the last cause."},
+     "The record states why a node gets no ranks. It is removed with the last cause."},
     {"specs", "specs/<job>", "sdctl, once",
-     "The job file as it was submitted. Without it the job stands still."},
+     "The record holds the job file as it was submitted. Without it the job stands still."},
     {"desired", "desired/<job>", "sdctl",
-     "What the operator wants of the job. The leader carries it out."},
+     "The record holds what the operator wants of the job. The leader carries it out."},
     {"worlds", "worlds/<job>", "the leader, once per generation",
-     "The ranks of the present generation, where they run and where they go on. Its mod revision "
-     "guards every "
-     "write of a node about the job."},
+     "The record lists the ranks of the present generation, where they run and where they go on. "
+     "Its mod revision guards every write of a node about the job."},
     {"secrets", "/sdtrain-secrets/<cluster>/<job>", "the leader, in the transaction of a world",
-     "The secret by which the ranks of one world know each other. It lies under a prefix of its "
-     "own, so that reading a "
-     "cluster does not show it."},
-    {"phases", "phases/<job>", "the leader", "What the job does, why, and its history of worlds."},
+     "The ranks of one world know each other by this secret. It lies under a prefix of its own, so "
+     "that reading a cluster does not show it."},
+    {"phases", "phases/<job>", "the leader",
+     "The record holds what the job does, why, and its history of worlds."},
     {"ranks", "ranks/<job>/<generation>/<node>", "the node, under its lease, on change",
-     "What became of the ranks of one world on one node."},
+     "The record holds what became of the ranks of one world on one node."},
     {"rendezvous", "rendezvous/<job>/<generation>", "rank 0's node",
-     "Where the ranks of a world meet."},
+     "The record holds where the ranks of a world meet."},
     {"checkpoints", "checkpoints/<job>", "rank 0's node appends, the leader strikes out",
-     "The newest 16 commits, oldest first. A checkpoint counts once it stands here."},
+     "The record lists the newest 16 commits, oldest first. A checkpoint counts once it is listed "
+     "here."},
     {"progress", "progress/<job>", "rank 0's node, at most once a second",
-     "How far the job is, and how fast."},
+     "The record holds how far the job is, and how fast."},
     {"incidents", "incidents/<id>", "the leader",
-     "One failure: its cause, whom it hit, and how long each phase of the recovery took."},
+     "The record describes one failure: its cause, whom it hit, and how long each phase of the "
+     "recovery took."},
     {"alerts", "alerts/<id>", "the leader",
-     "How far the incident of the same id was told to each sink."},
+     "The record holds how far each sink was notified of the incident of the same id."},
     {"requests", "requests/<id>", "sdctl; answered by a node or the leader",
-     "A question or a wish that is answered once. It is removed after an hour."},
+     "The record is a question or a wish that is answered once. It is removed after an hour."},
     {"asks", "/sdtrain-logs/<cluster>/asks/<node>/<id>",
      "sdctl, under a lease of its own, again for each answer",
-     "Where somebody wants to read on in a node's logs. It goes when the reader does."},
+     "The record holds where somebody wants to read on in a node's logs. It goes when the reader "
+     "does."},
     {"lines", "/sdtrain-logs/<cluster>/lines/<node>/<id>", "the node, under its lease",
-     "What the node answers to the ask of the same id: at most 16 KiB of its logs. It goes with "
-     "the "
-     "ask."},
+     "The record holds the node's answer to the ask of the same id: at most 16 KiB of its logs. It "
+     "goes with the ask."},
 };
 
 typedef struct FieldHelp {
@@ -70,30 +71,29 @@ static const FieldHelp helps[] = {
     {"leader.lacks", "kinds of records that its role in etcd may not write, as words; empty: none"},
     {"leader.state", "`left`: it gives leadership up in order, and its key is about to go"},
     {"leader.journal", "file of its journal; empty: it keeps none"},
-    {"leader.lease_sec", "its setting `lease_sec`; 0: not told"},
+    {"leader.lease_sec", "its setting `lease_sec`; 0: not reported"},
     {"leader.page", "address and port of its pages; empty: it has none"},
     {"leader.deaths", "leaders that died in a row, on the same records, before this one took over; "
                       "0 once it has shown that it lives"},
     {"leader.records", "digest of the records on which they died"},
     {"leader.still_until_usec",
      "it leads and decides nothing until then, for those deaths; 0: it decides"},
-    {"leader.settings",
-     "the controller's settings that it decides by, as `config` of a journal's head, without "
-     "`admit`; empty: not told"},
+    {"leader.settings", "the controller's settings that it decides by, as `config` of a journal's "
+                        "head, without `admit`; empty: not reported"},
     {"leader.before", "the newest of those deaths, the older one first"},
     {"before[].name", "setting `name` of the controller that died"},
     {"before[].journal", "file of its journal"},
     {"before[].at_usec", "when its key went"},
 
     {"nodes.name", "name of the node, as in the key"},
-    {"nodes.machine_id", "identity of the machine, as it says itself"},
+    {"nodes.machine_id", "identity of the machine, as it reports itself"},
     {"nodes.boot_id", "identity of this boot of its kernel"},
     {"nodes.incarnation",
      "when this sdtraind started; it stays when a lease is lost, and changes with a restart"},
     {"nodes.address", "where other nodes reach its ranks"},
     {"nodes.slots", "ranks that it can host"},
     {"nodes.version", "version of the program"},
-    {"nodes.state", "`left`: it took leave in order"},
+    {"nodes.state", "`left`: it left in order"},
     {"nodes.verdict", "worst finding of its probes"},
     {"nodes.evidence", "the finding, in words"},
     {"nodes.job", "job that it runs; empty: none"},
@@ -106,11 +106,11 @@ static const FieldHelp helps[] = {
     {"nodes.runs", "after etcd was restored from a snapshot: how far the node was with its jobs"},
     {"nodes.memory_bytes", "memory of the machine, with swap; 0: unknown"},
     {"nodes.gpus", "GPUs that its driver has shown since the boot: the first slots have one each; "
-                   "0: none, or not told"},
+                   "0: none, or not reported"},
     {"nodes.features",
      "words for what its version can do and its rights allow, such as `secrets` and `logs`; "
      "`shared`: its user in etcd may write every node's record"},
-    {"nodes.lease_sec", "its setting `lease_sec`; 0: not told"},
+    {"nodes.lease_sec", "its setting `lease_sec`; 0: not reported"},
     {"nodes.stranger_lease",
      "lease of the last record that another writer put under this name while "
      "the node's own lease lived; 0: none did lately"},
@@ -121,7 +121,7 @@ static const FieldHelp helps[] = {
     {"runs[].generation", "highest generation that the node had ranks of"},
     {"runs[].committed_step", "step of the newest commit that the node knows"},
     {"runs[].committed_generation", "generation of that commit; 0: none"},
-    {"runs[].told", "whether this entry must be told since the restore"},
+    {"runs[].told", "whether this entry must be reported since the restore"},
 
     {"health.node", "name of the node"},
     {"health.machine_id", "identity of the machine"},
@@ -131,9 +131,11 @@ static const FieldHelp helps[] = {
     {"health.bad_slots", "slots whose device must not be used"},
     {"health.since_usec", "when the verdict became so"},
     {"health.at_usec", "when this record was written"},
-    {"health.left_usec", "when the node took leave; 0: it did not, so without its key it is lost"},
-    {"health.report", "what `sdtrainer doctor` said there, as JSON; empty: nobody has asked"},
-    {"health.report_id", "id of the request that asked"},
+    {"health.left_usec",
+     "when the node left in order; 0: it did not, so without its key it is lost"},
+    {"health.report",
+     "what `sdtrainer doctor` printed there, as JSON; empty: nobody has requested it"},
+    {"health.report_id", "id of the request for the report"},
     {"health.probes", "one entry for each probe"},
     {"probes[].name", "name of the probe"},
     {"probes[].verdict", "its worst finding"},
@@ -161,30 +163,29 @@ static const FieldHelp helps[] = {
     {"causes[].since_usec", "since when"},
     {"causes[].until_usec", "when it ends by itself; 0: with `sdctl node uncordon`"},
     {"causes[].strikes", "deaths and hangs of trainers within `strike_window_sec`; of a machine's "
-                         "cause: of submissions "
-                         "that are told no more"},
+                         "cause: those of former submissions"},
     {"causes[].way", "how all of these ended: `signal 9`, `exit 3`, `hang`; absent: not alike"},
-    {"causes[].by", "of an operator: who asked, as that side says; nobody has checked it"},
+    {"causes[].by", "of an operator: who requested it, as that side states; nobody has checked it"},
 
     {"specs.spec", "text of the job file"},
     {"specs.resume", "manifest that `sdctl job start --resume` named; empty: none"},
     {"specs.submitted_usec", "when it was submitted"},
     {"specs.submission",
      "128 random bits; a job that is submitted again under its name has others"},
-    {"specs.sources", "hashes of `data.empty_text` and of each `index.json`, as submitted, and of "
-                      "each `encoder.json` "
-                      "that says what the job file leaves out; ranks refuse others"},
+    {"specs.sources",
+     "hashes of `data.empty_text` and of each `index.json`, as submitted, and of each "
+     "`encoder.json` that holds what the job file leaves out; ranks refuse others"},
     {"specs.by",
-     "who submitted it, as that side says, such as `anna@laptop`; nobody has checked it"},
+     "who submitted it, as that side states, such as `anna@laptop`; nobody has checked it"},
 
     {"desired.state", "what shall become of the job"},
     {"desired.min", "least ranks"},
     {"desired.max", "most ranks"},
     {"desired.target",
-     "ranks that `sdctl job resize` asked for; 0: as many as fit between `min` and `max`"},
+     "ranks that `sdctl job resize` requested; 0: as many as fit between `min` and `max`"},
     {"desired.priority", "place in the queue; more goes first"},
-    {"desired.by", "who asked for the last change, as that side says; nobody has checked it"},
-    {"desired.asked_usec", "when that was, by the clock there"},
+    {"desired.by", "who requested the last change, as that side states; nobody has checked it"},
+    {"desired.asked_usec", "when the last change was requested, by the clock there"},
 
     {"worlds.generation", "number of this world; it only grows"},
     {"worlds.size", "ranks of this world"},
@@ -203,7 +204,7 @@ static const FieldHelp helps[] = {
     {"resume.takes_over", "as in the commit"},
     {"worlds.incident", "incident that made this world; empty: a start, a resize or growth"},
     {"worlds.reason", "why the world was decided, in words"},
-    {"worlds.decided_usec", "when"},
+    {"worlds.decided_usec", "when the world was decided"},
     {"worlds.committed_step", "step of the newest commit when it was decided"},
     {"worlds.committed_generation", "generation of that commit; 0: none"},
     {"worlds.submission", "submission of the job"},
@@ -212,7 +213,7 @@ static const FieldHelp helps[] = {
     {"secrets.secret", "32 random bytes as hexadecimal digits"},
 
     {"phases.phase", "what the job does now"},
-    {"phases.generation", "generation that this is said of"},
+    {"phases.generation", "generation that the phase is of"},
     {"phases.go", "whether that world may join: the old one is dead or left out"},
     {"phases.leave", "whether the world shall finish its step, save and leave"},
     {"phases.reason", "why, in words"},
@@ -265,7 +266,7 @@ static const FieldHelp helps[] = {
     {"ranks[].pid", "process"},
     {"ranks[].state", "how far the process is"},
     {"ranks[].exit_code", "exit code, or minus the signal"},
-    {"ranks[].step", "step that it last spoke of"},
+    {"ranks[].step", "step that it last reported"},
     {"ranks[].stage", "stage of that step, as a number in the order of [channel.md](channel.md)"},
     {"ranks[].hung", "whether the watchdog killed it"},
     {"ranks[].killed", "whether the daemon killed it on purpose"},
@@ -278,8 +279,8 @@ static const FieldHelp helps[] = {
     {"ranks.killed_usec",
      "when the older ranks on this node were known to be dead; 0: there were none"},
     {"ranks.first_step",
-     "first step that this world completed, told by rank 0's node; 0: none yet"},
-    {"ranks.first_step_usec", "when"},
+     "first step that this world completed, reported by rank 0's node; 0: none yet"},
+    {"ranks.first_step_usec", "when that step was completed"},
     {"ranks.left", "whether all ranks left on request"},
     {"ranks.finished", "whether the job's last step is done and committed"},
 
@@ -294,9 +295,8 @@ static const FieldHelp helps[] = {
     {"commits[].digest", "digest of the training state"},
     {"commits[].plans", "hash of the plan set that its steps were computed by; empty: none"},
     {"commits[].struck_out", "whether it is invalid: it did not verify, or lies where it may not"},
-    {"commits[].takes_over", "id of the `job recover` that named it: whoever goes on from it may "
-                             "take the folder over, once; "
-                             "empty: nobody named it"},
+    {"commits[].takes_over", "id of the `job recover` that named it: a job that goes on from it "
+                             "may take the folder over, once; empty: nobody named it"},
     {"commits[].at_usec", "when it was committed"},
 
     {"progress.generation", "world that trains"},
@@ -341,9 +341,9 @@ static const FieldHelp helps[] = {
     {"incidents.at_usec", "when it happened"},
     {"incidents.resolved_usec", "when it was over"},
     {"incidents.ended", "whether it is over because the job ended, without a recovery"},
-    {"incidents.lost_steps", "steps that are trained again: an estimate until the job trains, then "
-                             "from where training went on; 0 for a "
-                             "failure within a recovery, whose first incident tells them all"},
+    {"incidents.lost_steps",
+     "steps that are trained again: an estimate until the job trains, then from where training "
+     "went on; 0 for a failure within a recovery, whose first incident counts them all"},
     {"incidents.reached_step",
      "the step that was reached when the recovery began; absent: unknown, or an earlier "
      "incident is the first of this recovery"},
@@ -361,14 +361,14 @@ static const FieldHelp helps[] = {
     {"alerts.id", "id of the incident"},
     {"alerts.incident_usec",
      "`at_usec` of the incident; a job that is born again uses its ids again"},
-    {"alerts.term", "term of the leader that tells"},
-    {"alerts.settled", "whether nothing is left to tell anybody"},
+    {"alerts.term", "term of the leader that notifies"},
+    {"alerts.settled", "whether nobody is left to notify"},
     {"alerts.deliveries", "one entry for each sink"},
     {"deliveries[].sink", "name of the sink"},
     {"deliveries[].state",
-     "`sending`: the sink may have heard. `triggered`: it accepted that the incident is open. "
-     "`resolved`: and that it is over. `failed`: it refused, or was tried too often"},
-    {"deliveries[].severity", "severity as it was told"},
+     "`sending`: the sink may have received it. `triggered`: it accepted that the incident is "
+     "open. `resolved`: and that it is over. `failed`: it refused, or was tried too often"},
+    {"deliveries[].severity", "severity as it was sent"},
     {"deliveries[].attempts", "attempts in vain since it last accepted something"},
     {"deliveries[].at_usec", "when this last changed"},
     {"deliveries[].text", "why the last attempt failed; empty: it did not"},
@@ -376,15 +376,16 @@ static const FieldHelp helps[] = {
     {"requests.id", "random"},
     {"requests.kind",
      "`checkpoint` or `recover` of a job, `check`, `clear` or `forget` of a node, `doctor` of all "
-     "nodes, `alerts-test`; `uncordon` tells the leader's log who let a node have ranks again"},
+     "nodes, `alerts-test`; `uncordon` notes in the leader's log who let a node have ranks again"},
     {"requests.target", "name of the job, node or sink; empty: all sinks"},
     {"requests.submission", "submission of the job that is meant; empty: whichever has the name"},
     {"requests.machine_id", "machine that shall answer; empty: whichever has the name"},
     {"requests.answer", "the answer; empty: not yet"},
-    {"requests.outcome", "`open`, `done`, `refused` or `failed`; `open` beside an answer: whoever "
-                         "answered is of an earlier version, and the words tell"},
-    {"requests.at_usec", "when it was asked"},
-    {"requests.by", "who asked, as that side says; empty: not told, or the leader"},
+    {"requests.outcome",
+     "`open`, `done`, `refused` or `failed`; `open` beside an answer: the side that answered is of "
+     "an earlier version, and only the text gives the outcome"},
+    {"requests.at_usec", "when it was made"},
+    {"requests.by", "who made it, as that side states; empty: not given, or the leader"},
     {"requests.commit",
      "of `recover`: checkpoint to go on from; an empty URI: whatever the folder holds"},
     {"commit.step", "step"},
@@ -400,7 +401,8 @@ static const FieldHelp helps[] = {
     {"uris[].uri", "URI of the store"},
     {"uris[].write",
      "whether it must take and give back an object; else it must have an `index.json`"},
-    {"uris[].marker", "object that the asker has put there, which each node must see; empty: none"},
+    {"uris[].marker",
+     "object that the requester has put there, which each node must see; empty: none"},
     {"requests.peers", "of `doctor`: the nodes that each node tries to reach"},
     {"peers[].address", "setting `address` of that node"},
     {"requests.deliveries", "of `alerts-test`: what came of it at each sink"},
@@ -418,7 +420,7 @@ static const FieldHelp helps[] = {
     {"places[].offset", "bytes of that file that were read"},
 
     {"lines.seq", "number of the ask that this answers"},
-    {"lines.parts", "whose lines the text holds, in its order"},
+    {"lines.parts", "ranks whose lines the text holds, in its order"},
     {"parts[].next", "where to read on"},
     {"parts[].next.rank", "rank"},
     {"parts[].next.file", "which of the rank's files"},

@@ -129,7 +129,7 @@ static void print_records(void)
 
 static void print_channel(void)
 {
-    printf("| message | from | says |\n|---|---|---|\n");
+    printf("| message | from | meaning |\n|---|---|---|\n");
     for (int t = 0; t < CHANNEL_TYPES; t++)
         printf("| `%s` | %s | %s |\n", channel_type_name((ChannelType)t),
                channel_is_of_daemon((ChannelType)t) ? "daemon" : "trainer",
@@ -260,7 +260,7 @@ static void print_xids(void)
     size_t n;
     const XidRow *table = xid_table(&n);
     char name[XID_ROW_NAME_MAX];
-    printf("| row | action | so say |\n|---|---|---|\n");
+    printf("| row | action | sources |\n|---|---|---|\n");
     for (size_t i = 0; i < n; i++)
         printf("| `%s` | %s | %s |\n", xid_row_name(&table[i], name),
                xid_action_name(table[i].action), table[i].sources);
