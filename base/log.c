@@ -26,7 +26,7 @@ static struct {
     char program[32];
     LogLevel level;
     bool journal;  /* standard error is the journal's */
-    LogSend *send; /* NULL: lines alone */
+    LogSend *send; /* NULL: only lines are written */
     void (*lent_to)(LogLevel level, const char *text);
     LogField fields[FIELDS_MAX];
     size_t n_fields;
@@ -90,7 +90,7 @@ typedef struct Word {
     size_t n;
 } Word;
 
-/* The last word of text[0..n); with no '=' after an upper-case key it is none, and n is 0. */
+/* Returns the last word of text[0..n); its n is 0 where the word is not an upper-case key with a '=' behind it. */
 static Word last_field(const char *text, size_t n)
 {
     size_t begin = n;
@@ -109,7 +109,7 @@ static bool has_key(Word w, const char *key, size_t n_key)
     return w.n >= n_key && memcmp(w.text, key, n_key) == 0;
 }
 
-/* The fields that the format ends with, as the text has them. The format says which there are: a text
+/* Finds the fields that the format ends with, as the text has them. The format says which there are: a text
  * from outside that looks like a field does not become one. */
 static size_t split_fields(const char *format, const char *text, Word ret[WORDS_MAX])
 {
@@ -157,10 +157,10 @@ static bool send_entry(LogLevel level, const char *message_id, char *line, const
         entry[n++] = entry_of(id);
     }
     for (size_t i = 0; i < n_words; i++)
-        if (words[i].n > key_bytes(words[i])) /* the journal has no use for an empty one */
+        if (words[i].n > key_bytes(words[i])) /* the journal has no use for an empty field */
             entry[n++] = (struct iovec){(char *)words[i].text, words[i].n};
 
-    LogField fields[FIELDS_MAX]; /* the journal may make us wait; not under the lock */
+    LogField fields[FIELDS_MAX]; /* a copy: the journal may make us wait, and not under the lock */
     pthread_mutex_lock(&logger.lock);
     size_t n_fields = logger.n_fields;
     memcpy(fields, logger.fields, sizeof(fields));

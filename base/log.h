@@ -40,7 +40,7 @@ void log_open(const char *program);
 /* Sends entries with `send` (sd_journal_sendv); does nothing unless standard error is the journal's. */
 void log_use_journal(LogSend *send);
 /* Gives each message to `write` and writes none itself: the copy of this file in a shared object lends its messages
- * to the program. The program's level then decides alone. */
+ * to the program. Only the program's level then counts. */
 void log_lend(void (*write)(LogLevel level, const char *text));
 void log_set_level(LogLevel level);
 void log_set_field(const char *key, const char *value);

@@ -18,7 +18,7 @@
 #include <sys/sdt.h>
 #define PROBE(name, ...) STAP_PROBEV(sdtrain, name, __VA_ARGS__)
 #else
-/* Its arguments are looked at by the compiler alone. */
+/* Only the compiler looks at its arguments. */
 static inline void probe_arguments(int first, ...) { (void)first; }
 #define PROBE(name, ...)                                                                           \
     do {                                                                                           \

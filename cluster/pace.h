@@ -10,7 +10,7 @@
 
 #include "cluster/records.h"
 
-/* Returns the seconds that a step takes at the present pace; 0: unknown. The last step alone varies more. */
+/* Returns the seconds that a step takes at the present pace; 0: unknown. The last step's own time varies more. */
 double progress_pace_sec(const ProgressRecord *progress);
 /* Returns the seconds to the job's last step, from the newest step on; NAN: unknown, as before the first step. */
 double progress_to_go_sec(const ProgressRecord *progress, int64_t steps);

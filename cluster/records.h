@@ -287,7 +287,7 @@ typedef struct WorldRecord {
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
 
 /* ---- secrets/<job>: written by the leader in the transaction of a world, so that both have one mod revision.
- * Nodes and controllers alone may read it; it goes into no journal, snapshot or log. ---- */
+ * Only nodes and controllers may read it; it goes into no journal, snapshot or log. ---- */
 
 enum { SECRET_BYTES = 32, SECRET_TEXT_BYTES = 2 * SECRET_BYTES + 1 };
 

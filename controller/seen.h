@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* seen.h - what this controller has seen of the jobs' steps, for the curves of the live page.
  *
- * The record progress/<job> has the newest step alone, so a curve is what passed by since the controller runs;
+ * The record progress/<job> has only the newest step, so a curve is what passed by since the controller started;
  * followers see it, too. A job has SEEN_POINTS_MAX points at most: when they are full, two become one, and further
  * steps join the last one until it is as wide. Steps that a recovery takes back are forgotten.
  *

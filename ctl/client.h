@@ -49,7 +49,7 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
                size_t n_ops, bool *ret_done, Error *err);
 
 /* Writes a new request of that kind for that target; *ret has its id, by which the answer is found. Before the call
- * the caller sets ret->submission for a job, ret->machine_id if one machine alone may answer, ret->uris and ret->peers
+ * the caller sets ret->submission for a job, ret->machine_id if only one machine may answer, ret->uris and ret->peers
  * for "doctor", and the rest to 0. */
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* How other programs call it. */
+/* The words by which other programs call our verbs. */
 static const struct {
     const char *word, *verb;
 } others[] = {
@@ -54,7 +54,7 @@ static void offer_verbs(Nearest *meant, const char *noun)
             nearest_offer(meant, ctl_verbs[i].name);
 }
 
-/* "start" alone: which nouns have it. False: none has. */
+/* Prints which nouns have a verb that was given without one, as "start". False: none has it. */
 static bool say_nouns(const char *word)
 {
     int n = 0;

@@ -3,7 +3,7 @@
  *
  * Ownership: the text is the caller's buffer.
  * Units:     none.
- * Errors:    none; a line of a kind that is not known keeps its words, and loses its fields alone.
+ * Errors:    none; a line of a kind that is not known keeps its words, and loses only its fields.
  * Threads:   any.
  */
 #pragma once

@@ -3,7 +3,7 @@
  *
  * Ownership: verbs borrow their Arguments.
  * Units:     none.
- * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Errors:    a verb returns an exit code (CtlExit), after it has printed the error on standard error.
  * Threads:   the main thread.
  */
 #pragma once

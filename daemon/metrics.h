@@ -23,7 +23,7 @@ typedef struct Manager Manager;
 typedef struct Rank Rank;
 typedef struct DaemonMetrics DaemonMetrics;
 
-/* Listens at once, but answers on the loop alone. */
+/* Listens at once, but answers only on the loop. */
 int daemon_metrics_open(const Manager *m, sd_event *event, DaemonMetrics **ret, Error *err);
 DaemonMetrics *daemon_metrics_free(DaemonMetrics *metrics);
 /* The table that docs/reference/metrics.md shows. */

@@ -18,11 +18,11 @@
 /* Called after each shard that was read. */
 typedef void (*IndexProgress)(void *context, uint64_t shard);
 
-/* sample_hashes: records XXH3-64 of each sample, too, for which the whole dataset is read. progress may be NULL. The
- * bytes depend on the dataset alone. */
+/* sample_hashes: also record XXH3-64 of each sample, for which the whole dataset is read. progress may be NULL. The
+ * bytes depend only on the dataset. */
 int index_build(Store *store, bool sample_hashes, IndexProgress progress, void *context, char **ret,
                 size_t *ret_bytes, Error *err);
-/* The same of an index.json that the store does not have yet, by whoever knows XXH3-64 of each of its samples, in
- * order. Its shards are read only where a column of bytes may be empty. */
+/* As index_build(), for an index.json that the store does not have yet. sample_hashes: XXH3-64 of each of its samples,
+ * in order. Its shards are read only where a column of bytes may be empty. */
 int index_build_text(Store *store, const char *text, size_t n_text, const uint64_t *sample_hashes,
                      size_t n_hashes, char **ret, size_t *ret_bytes, Error *err);

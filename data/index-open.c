@@ -17,7 +17,7 @@
 
 enum {
     READ_BYTES = 1 << 20,
-    FETCH_ATTEMPTS = 3, /* of an index that comes corrupted */
+    FETCH_ATTEMPTS = 3, /* for an index that arrives corrupted */
     PATIENCE_SEC = 900, /* while another rank of the node fetches or makes the same index */
     LOOK_MSEC = 20,
 };
@@ -54,7 +54,7 @@ int index_origin_parse(const char *name, const char *text, size_t n_bytes, Index
     return r;
 }
 
-/* The URI is not in it: it may be any bytes, and the dataset may be copied elsewhere. */
+/* The text does not hold the URI: a URI may be any bytes, and the dataset may be copied elsewhere. */
 int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
 {
     char hash[HASH_TEXT_BYTES];
@@ -72,13 +72,13 @@ int index_origin_format(const IndexOrigin *origin, char **ret, Error *err)
 
 /* ---- where it is kept ---- */
 
-/* The cache has it, or it has no name and goes with this process. */
+/* A copy of the index: in the cache, or in a file without a name that goes with this process. */
 typedef struct Copy {
     Store *store;
-    Cache *cache;    /* NULL: no name */
+    Cache *cache;    /* NULL: the file has no name */
     bool of_service; /* the job has not asked for this cache, so it may fail */
     char name[CACHE_NAME_MAX + 1];
-    int fd; /* this process's alone, to be filled */
+    int fd; /* only this process fills it */
 } Copy;
 
 const char *index_cache_name(Store *store, const char *version, char ret[CACHE_NAME_MAX + 1])
@@ -103,7 +103,7 @@ static int map_copy(const Copy *copy, int fd, const Hash *source, Index **ret, E
     return index_map_fd(fd, copy->cache ? text : store_uri(copy->store), source, ret, err);
 }
 
-/* 1: the cache has it. */
+/* Returns 1 if the cache has the index. */
 static int open_copy(const Copy *copy, Index **ret)
 {
     _cleanup_fd_ int fd = cache_open(copy->cache, copy->name, CACHE_ANY);
@@ -117,7 +117,7 @@ static int open_copy(const Copy *copy, Index **ret)
     return 0;
 }
 
-/* A file without a name. */
+/* Opens a file without a name. */
 static int open_unnamed(void)
 {
     const char *folder = getenv("TMPDIR");
@@ -131,19 +131,19 @@ static int leave_cache(Copy *copy, Error *err)
     copy->fd = open_unnamed();
     if (copy->fd >= 0)
         return 0;
-    /* -ENOENT would be the dataset's. */
+    /* -ENOENT would mean that the dataset is missing. */
     return error_errno(err, copy->fd == -ENOENT ? -ENOTDIR : copy->fd,
                        "%s: its compact index cannot be kept in TMPDIR either; set data.cache_dir",
                        store_uri(copy->store));
 }
 
-/* A folder that is not there to be used is said before the job has begun; what passes is not. */
+/* Reports whether an operator must mend the folder: such an error is returned, one that may pass is not. */
 static bool is_for_people(int r)
 {
     return r == -EACCES || r == -EPERM || r == -EROFS || r == -ENOTDIR;
 }
 
-/* 1: it is there; 0: it is to be filled. */
+/* Returns 1 if the index is there, 0 if the copy is to be filled. */
 static int begin_copy(Copy *copy, Index **ret, Error *err)
 {
     static const struct timespec pause = {.tv_nsec = LOOK_MSEC * 1000000};
@@ -169,7 +169,7 @@ static int begin_copy(Copy *copy, Index **ret, Error *err)
     return leave_cache(copy, err);
 }
 
-/* For n_bytes, in the cache if it has that. */
+/* Makes room for n_bytes, in the cache if the cache has that much. */
 static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
 {
     int r = copy->cache ? cache_resize(copy->cache, copy->name, copy->fd, n_bytes) : 0;
@@ -185,8 +185,7 @@ static int make_room(Copy *copy, uint64_t n_bytes, Error *err)
     return r;
 }
 
-/* Commits the copy to the cache if r, the result of filling it, is 0. A copy that has no name now is in use all the
- * same. */
+/* Commits the copy to the cache if r, the result of filling it, is 0. A copy that got no name is used all the same. */
 static void end_copy(Copy *copy, int r)
 {
     if (copy->cache && r == 0 && (r = cache_commit(copy->cache, copy->name, copy->fd, true)) < 0)
@@ -222,7 +221,7 @@ static int hash_file(int fd, uint64_t n_bytes, Hash *ret)
     return r;
 }
 
-/* Finds the hash of the store's index.json, which has this version: as the dataset's INDEX_ORIGIN has it, else from the
+/* Finds the hash of the store's index.json, which has this version: from the dataset's INDEX_ORIGIN, else from the
  * bytes of index.json. */
 static int find_source(Store *store, const char *version, Hash *ret, Error *err)
 {
@@ -288,7 +287,8 @@ static int build_into(Copy *copy, Index **ret, Error *err)
     return r < 0 ? r : put_bytes(copy, bytes, n_bytes, ret, err);
 }
 
-/* The dataset's own, checked whole. -ENOENT: there is none; -ESTALE: it is of another index.json. */
+/* Fetches the dataset's own index and checks all of it. -ENOENT: there is none; -ESTALE: it is of another
+ * index.json. */
 static int fetch_once(Copy *copy, const Hash *source, Index **ret, Error *err)
 {
     uint64_t n_bytes;
@@ -308,7 +308,7 @@ static int fetch_once(Copy *copy, const Hash *source, Index **ret, Error *err)
     return 0;
 }
 
-/* 1; 0 when there is none that can be used. */
+/* Returns 1, or 0 when the dataset has no index that can be used. */
 static int fetch_into(Copy *copy, const char *version, Index **ret, Error *err)
 {
     uint64_t n_bytes;
@@ -354,21 +354,21 @@ static int open_elsewhere(Store *store, Cache *cache, Index **ret, Error *err)
 
 /* ---- a dataset in a local folder ---- */
 
-/* The folder that systemd gives a service, CacheDirectory=: where the index of a folder that others
- * own is kept for a job without a cache. NULL: there is none, or it has another use. */
+/* Opens the folder that systemd gives a service (CacheDirectory=). It keeps the index of a folder that others own, for
+ * a job without a cache. NULL: there is no such folder, or it has another use. */
 static Cache *cache_of_service(void)
 {
     const char *folders = getenv("CACHE_DIRECTORY");
     Cache *cache = NULL;
-    Error ignored = ERROR_INIT; /* nobody asked for it */
+    Error ignored = ERROR_INIT; /* no job names this folder */
     if (!folders || *folders != '/')
         return NULL;
     _cleanup_free_ char *first = strndup(folders, strcspn(folders, ":"));
     return first && cache_new(first, 0, &cache, &ignored) == 0 ? cache : NULL;
 }
 
-/* Builds it and keeps it beside index.json, else in the cache, else for this process alone. Ranks
- * may do this at the same time: each renames the same bytes into place. */
+/* Builds the index and keeps it beside index.json, else in the cache, else only for this process. Ranks may do this at
+ * the same time: each renames the same bytes into place. */
 static int build_and_keep(Copy *copy, const char *path, const Hash *source, Index **ret, Error *err)
 {
     _cleanup_free_ char *bytes = NULL;
@@ -462,7 +462,7 @@ static int replace(Store *store, const char *key, const char *bytes, size_t n_by
     return r < 0 ? r : store_put(store, key, &part, 1, 0, err);
 }
 
-/* The old origin goes first: nobody must take the new index for another's. */
+/* Deletes the old origin first: nobody may take the new index for that of another index.json. */
 static int put_beside(Store *store, const char *bytes, size_t n_bytes, const char *version,
                       Index **ret, Error *err)
 {
@@ -496,7 +496,7 @@ int index_make(Store *store, bool sample_hashes, IndexProgress progress, void *c
     _cleanup_free_ char *bytes = NULL;
     size_t n_bytes;
     char path[PATH_MAX], version[STORE_VERSION_MAX];
-    /* Before it is read: if it changes meanwhile, the origin tells of one that is no more. */
+    /* The version is read first: if index.json changes meanwhile, the origin names a version that is gone. */
     int r = no_dataset(store, store_version(store, "index.json", version, err), err);
     if (r == 0)
         r = index_build(store, sample_hashes, progress, context, &bytes, &n_bytes, err);

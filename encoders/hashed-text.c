@@ -44,7 +44,7 @@ int hashed_text_new(int dim, HashedText **ret, Error *err)
     if (!text->tables)
         return error_set(err, -ENOMEM, "out of memory");
 
-    /* No word holds these bytes: words have letters and digits alone. */
+    /* No word holds these bytes: words have only letters and digits. */
     static const char *const marks[] = {"<begin>", "<end>", "<pad>"};
     for (int i = 0; i < HASHED_TEXT_TOKENS; i++) {
         char name[32];

@@ -136,8 +136,8 @@ typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *res
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
-/* Asks whether this user may read and write a key: r is 0 if so, -EACCES if not. Sends a transaction whose guard cannot
- * hold, so that nothing is ever written; etcd looks at the rights first. */
+/* Checks whether this user may read and write a key: r is 0 if so, -EACCES if not. Sends a transaction whose guard
+ * cannot hold, so that nothing is ever written; etcd looks at the rights first. */
 int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
                     EtcdCall **ret);
 
@@ -165,7 +165,7 @@ typedef enum EtcdEventKind { ETCD_EVENT_PUT, ETCD_EVENT_DELETE } EtcdEventKind;
 
 typedef struct EtcdEvent {
     EtcdEventKind kind;
-    EtcdKeyValue kv; /* a delete has the key alone, and its own revision as mod_revision */
+    EtcdKeyValue kv; /* a delete has only the key, and its own revision as mod_revision */
 } EtcdEvent;
 
 /* Called with all events of one store revision at a time, in order, each change exactly once. The
@@ -178,7 +178,7 @@ typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64
 
 int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
                       EtcdWatch **ret);
-/* Watches one key alone, for users that have no right to more. */
+/* Watches only one key, for users that have no right to more. */
 int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *userdata,
                    EtcdWatch **ret);
 EtcdWatch *etcd_watch_free(EtcdWatch *watch);

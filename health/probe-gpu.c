@@ -33,7 +33,7 @@ typedef struct GpuLook {
     const Nvml *nvml;
     Gpus gpus;                   /* all seen since the boot */
     uint64_t seen, lost;         /* bit i: place i */
-    uint64_t throttled;          /* by what is told relative to the others */
+    uint64_t throttled;          /* for reasons that are reported relative to the others */
     double elapsed_sec;          /* since the last run; 0: unknown */
     const json_t *before;        /* counters of the last run; NULL: of another boot */
     NvmlDevice device;           /* the one that is looked at */
@@ -45,7 +45,7 @@ typedef struct GpuLook {
 
 /* ---- the library ---- */
 
-/* Whatever the arguments are, the caller's registers are left alone: one answer for all. */
+/* Whatever the arguments are, the caller's registers are left alone: one function stands for all. */
 static NvmlReturn is_missing(void) { return NVML_ERROR_FUNCTION_NOT_FOUND; }
 
 static bool open_library(const char *path, Nvml *ret)
@@ -66,7 +66,7 @@ static bool open_library(const char *path, Nvml *ret)
 
 #define find_gpu_fault(l, fault, ...) probe_find_fault((l)->result, fault, (l)->slot, __VA_ARGS__)
 
-/* True when the call gave a value. A GPU that is lost, or that wants a reset, says so to any call.
+/* True when the call gave a value. A GPU that is lost, or that needs a reset, answers so to any call.
  */
 static bool good(GpuLook *l, NvmlReturn r, const char *what)
 {
@@ -177,7 +177,7 @@ static void look_at_pages(GpuLook *l)
                        l->name);
 }
 
-/* Memory of processes where no rank of ours runs; twice in a row, for one may be about to end. */
+/* Looks for memory of processes where no rank of ours runs; twice in a row, since a process may be about to end. */
 static void look_at_strangers(GpuLook *l)
 {
     NvmlProcess processes[PROCESSES_MAX];
@@ -313,7 +313,7 @@ static void look_at_nvlink(GpuLook *l)
 
 /* ---- all ---- */
 
-/* Its place among the GPUs, its names; false when even that can't be had. */
+/* Finds the place of the GPU and its names; false when even these can't be had. */
 static bool identify(GpuLook *l, unsigned i)
 {
     const Nvml *n = l->nvml;
@@ -355,7 +355,7 @@ static void look_at_gpu(GpuLook *l)
     (void)json_object_set_new(json_object_get(l->result->state, "counters"), gpu->pci, l->counters);
 }
 
-/* Sync boost and software's thermal limit are told where fewer than half of the GPUs have them. */
+/* Sync boost and software's thermal limit are reported where fewer than half of the GPUs have them. */
 static void compare_clocks(GpuLook *l)
 {
     int all = __builtin_popcountll(l->seen), held = __builtin_popcountll(l->throttled);

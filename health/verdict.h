@@ -29,7 +29,7 @@ typedef struct ProbeAnswer {
 } ProbeAnswer;
 
 /* Sets level, bad slots, text and cure from the findings. A fault of one GPU that isolates costs its
- * slot alone, unless the node has no other slot left. */
+ * slot only, unless the node has no other slot left. */
 void verdict_weigh(const ProbeFinding *findings, size_t n, int n_slots, ProbeAnswer *answer);
 
 /* A probe that hangs once makes the node suspect; twice in a row isolates it, since a device that

@@ -5,7 +5,7 @@
  *            the device's compute type (fp32 on CPUs; bf16 or fp16 on GPUs). Parameters are
  *            fp32 in diffusers' layout (OIHW, [out][in]), all in one flat buffer, the state's order;
  *            what a kernel wants instead is packed once per weight update. The gradient of a weight
- *            has the GradientForm that its operation says; gradient_take() brings it back to the
+ *            has the GradientForm of its operation; gradient_take() brings it back to the
  *            state's order. Operations with shapes that need planning
  *            (Conv, Linear, Attention, StatePlan) are objects made once; running them neither
  *            allocates nor synchronises. All operations of one stream may share a workspace.
@@ -60,7 +60,7 @@ typedef struct DeviceOptions {
      * ones. A CPU ignores it. */
     bool tune;
     int tune_sec; /* how long algorithms are timed in all; 0: as SDTRAIN_CUDA_TUNE_SEC says */
-    bool keep_installed; /* who tunes keeps the plans of the set that is installed for the GPU */
+    bool keep_installed; /* tuning keeps the plans of the set that is installed for the GPU */
 } DeviceOptions;
 
 /* Errors say whose fault it is that there is no device (trainer/session/device-exit.h makes an exit code of it):
@@ -69,7 +69,7 @@ typedef struct DeviceOptions {
  *   -ENOTSUP    this machine's device cannot compute it: MIG, a driver too old, a CPU without AVX2
  *   -ENOMEM     the device's memory is too small, whoever uses it
  *   -EAGAIN     other processes hold memory of the device that is needed
- *   -EINVAL     the options are what no device has
+ *   -EINVAL     no device has such options
  *   -EIO        the device is broken or lost
  * A device that breaks later gives -EIO, -EFAULT (a trap or an illegal address: the program is wrong there) or
  * -ETIMEDOUT (it does not answer) to whoever waits for it, then for ever. */
@@ -78,24 +78,24 @@ Device *device_free(Device *device);
 DEFINE_CLEANUP(Device, device_free)
 DeviceKind device_kind(const Device *device);
 DataType device_type(const Device *device);
-/* All memory that the device has, in use or not; for a CPU the machine's memory and swap. */
+/* Returns all memory that the device has, in use or not; for a CPU the machine's memory and swap. */
 uint64_t device_memory_bytes(const Device *device);
 
-/* Everything that results' bits depend on, as canonical JSON text; the caller frees it. GPU: device
- * model, library versions, plan choices. CPU: the version of the kernels' bits alone, since neither
+/* Returns everything that results' bits depend on, as canonical JSON text; the caller frees it. GPU: device
+ * model, library versions, plan choices. CPU: only the version of the kernels' bits, since neither
  * threads nor ISA nor compiler change a bit. */
 int device_numerics(const Device *device, char **ret);
 
 /* A plan set says which of its libraries' algorithms each operation uses: a library may choose another one on
- * another day, with other bits. At most so many bytes of text. */
+ * another day, with other bits. The text has at most so many bytes. */
 enum { DEVICE_PLANS_MAX = 4 << 20 };
-/* The plans in use, as canonical JSON text, which the caller frees; device_numerics() has its hash under
- * "plans". -ENOENT: this device has no plans, as a CPU. */
+/* Returns the plans in use, as canonical JSON text, which the caller frees; device_numerics() has its hash under
+ * "plans". -ENOENT: this device, such as a CPU, has no plans. */
 int device_plans(const Device *device, char **ret);
 /* Uses those plans, a text of device_plans(), instead of choosing; called before the first object is made on the
  * device. One that makes plans (DeviceOptions) keeps all of them, and tries algorithms only for what they lack.
- * -EINVAL: the device cannot replay the plan of an operation, which the error's text names; or it makes plans, and the
- * set is plain. -ENOENT: it has no plans. */
+ * -EINVAL: the device cannot replay the plan of an operation, which the error's text names; or the device makes plans,
+ * and the set is plain. -ENOENT: the device has no plans. */
 int device_use_plans(Device *device, const char *text, Error *err);
 
 /* ---- memory, lanes, fences ---- */
@@ -103,23 +103,24 @@ int device_use_plans(Device *device, const char *text, Error *err);
 /* Alignment of device_allocate() and of what a planner lays out. */
 enum { DEVICE_ALIGNMENT = 256 };
 
-/* Zeroed. */
+/* The memory is zeroed. */
 int device_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 void device_release(Device *device, void *memory);
 
-/* Host memory that device_send() and device_fetch() need in order to return at once: page-locked where
- * that matters. Zeroed. */
+/* Allocates host memory that device_send() and device_fetch() need in order to return at once: page-locked where
+ * that matters, and zeroed. */
 int device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err);
 void device_host_release(Device *device, void *memory);
 
-/* Where the host may read device memory itself, while no lane writes it; NULL: nowhere, and the host fetches it.
- * A CPU's device memory is host memory. Only who saves a copy by it asks. */
+/* Returns where the host may read device memory itself, while no lane writes it; NULL: nowhere, and the host fetches
+ * it. A CPU's device memory is host memory. It is called only where it saves a copy. */
 const void *device_host_view(Device *device, const void *memory);
 
-/* For cold paths: they run after what LANE_COMPUTE holds, and are done when they return. */
+/* device_upload() and device_download() are for cold paths: they run after what LANE_COMPUTE holds, and are done when
+ * they return. */
 void device_upload(Device *device, void *to, const void *from, size_t n_bytes);
 void device_download(Device *device, void *to, const void *from, size_t n_bytes);
-/* From device memory to device memory. */
+/* Copies from device memory to device memory. */
 void device_copy(Device *device, void *to, const void *from, size_t n_bytes);
 void device_clear(Device *device, void *memory, size_t n_bytes);
 /* Waits until all lanes are empty. */
@@ -168,10 +169,10 @@ typedef struct DeviceLaunch {
 /* Times each of the next n_max launches; 0: no more. Times that were kept before are forgotten. A CPU times nothing:
  * -ENOTSUP. Timing makes a launch about a microsecond longer. */
 int device_time_launches(Device *device, size_t n_max, Error *err);
-/* How many have been timed so far, done or not. */
+/* Returns how many launches have been timed so far, done or not. */
 size_t device_timed_launches(const Device *device);
-/* Waits until they are done; *ret is the device's until the next device_time_launches(). -ENOSPC: there were more than
- * n_max; those of a broken device. */
+/* Waits until these launches are done; *ret is the device's until the next device_time_launches(). -ENOSPC: there were
+ * more than n_max; the errors of a broken device. */
 int device_read_launches(Device *device, const DeviceLaunch **ret, Error *err);
 /* Records the work that put() puts on LANE_COMPUTE as one graph instead of running it, and runs the graph `times`
  * times. Returns how long one run takes, and how many nodes the graph has. Work that cannot be recorded breaks the
@@ -195,7 +196,7 @@ typedef struct GradientForm {
 
 typedef enum SinkKind {
     SINK_PLAIN,  /* to[i] = g; no maxima */
-    SINK_MAXIMA, /* maxima alone */
+    SINK_MAXIMA, /* only maxima */
     SINK_COUNT,  /* maxima, and to[i] += rint(g * 2^exponent), wrapping; rounds half to even */
     SINK_ADD,    /* maxima, and to[i] += g */
 } SinkKind;
@@ -223,14 +224,14 @@ typedef struct GradientPlace {
 } GradientPlace;
 
 size_t gradient_form_bytes(const GradientForm *form);
-/* gradient: out * in * taps elements in that form. Brings them to the state's order, then into the sink. */
+/* Brings a gradient of out * in * taps elements in that form to the state's order, then into the sink. */
 void gradient_take(Device *device, const GradientForm *form, const void *gradient,
                    const GradientPlace *place, const GradientSink *sink);
 
-/* ---- what an operation did, for who compares two runs or looks for what is not finite ---- */
+/* ---- what an operation did, for callers that compare two runs or look for numbers that are not finite ---- */
 
 /* *sum (device memory) += the fingerprint of n_bytes of memory, which is aligned to 4 bytes: equal bytes have equal
- * ones on every device, and others differ but for one pair in 2^64 or so. */
+ * fingerprints on every device, and others differ except for one pair in 2^64 or so. */
 void fingerprint(Device *device, size_t n_bytes, const void *data, uint64_t *sum);
 
 /* *count (device memory) += how many of n elements are infinite or NaN. data is aligned to 4 bytes. */
@@ -243,7 +244,7 @@ typedef enum KernelPass {
 } KernelPass;
 
 /* conv_plan_text() and its like write for people which algorithm of a library computes a pass, with its entry in
- * the device's plans; "": this project's own kernels do. Text that has no room is cut. */
+ * the device's plans; "": this project's own kernels do. Text that does not fit is cut. */
 
 /* ---- convolution, 3x3 (padding 1, stride 1 or 2; or pad_end) and 1x1 ---- */
 
@@ -252,7 +253,7 @@ typedef struct ConvShape {
     int c_in, c_out;
     int kernel; /* 3 or 1 */
     int stride; /* 1 or 2 */
-    /* Zeros lie at the right and the bottom alone, one column and one row, and the sides become h / 2 and w / 2,
+    /* Zeros lie only at the right and the bottom, one column and one row, and the sides become h / 2 and w / 2,
      * rounded down: the downsampling of diffusers' AutoencoderKL, F.pad(x, (0, 1, 0, 1)) and no padding. Kernel 3,
      * stride 2. */
     bool pad_end;
@@ -261,13 +262,13 @@ typedef struct ConvShape {
     bool own_kernels; /* this project's own kernels compute it, whatever the device's plans say */
 } ConvShape;
 
-/* Rows (columns) of y where x has `side`. */
+/* Returns the rows (columns) of y where x has `side`. */
 static inline int conv_output_side(const ConvShape *shape, int side)
 {
     return shape->pad_end ? side / 2 : (side - 1) / shape->stride + 1;
 }
 
-/* Rows (columns) of zeros before x. */
+/* Returns the rows (columns) of zeros before x. */
 static inline int conv_padding(const ConvShape *shape)
 {
     return shape->pad_end ? 0 : shape->kernel / 2;
@@ -309,9 +310,10 @@ void conv_plan_text(const Conv *conv, KernelPass pass, char *text, size_t size);
 typedef struct LinearShape {
     int64_t rows;
     int in, out;
-    bool forward_only, own_kernels; /* as ConvShape's, and the next ones */
+    bool forward_only, own_kernels; /* as in ConvShape; so in the shapes below */
     /* The layer is the columns [first, first + in) of a weight that has `columns` of them: linear_pack() reads them,
-     * and linear_backward_weight() writes those of dweight. 0: it has `in`. Only where reads_joined(). */
+     * and linear_backward_weight() writes those of dweight. columns 0: the weight has `in`. Only where
+     * reads_joined(). */
     int first, columns;
 } LinearShape;
 
@@ -341,7 +343,7 @@ typedef struct AttentionShape {
     int64_t q_tokens, kv_tokens;
     int q_stride, kv_stride; /* elements from token to token, inside which heads lie side by side:
                                 heads * head_dim, or more when q, k, v share rows */
-    /* Token i sees the tokens 0 to i alone, as in CLIP's text encoder: the scores of later ones are -infinity before
+    /* Token i sees only the tokens 0 to i, as in CLIP's text encoder: the scores of later ones are -infinity before
      * the softmax. There are as many keys as queries. */
     bool causal;
     bool forward_only, own_kernels;
@@ -353,7 +355,7 @@ int attention_new(Device *device, const AttentionShape *shape, Attention **ret, 
 Attention *attention_free(Attention *attention);
 DEFINE_CLEANUP(Attention, attention_free)
 size_t attention_workspace_bytes(const Attention *attention);
-size_t attention_saved_bytes(const Attention *attention); /* size of forward's notes to backward */
+size_t attention_saved_bytes(const Attention *attention); /* that forward saves for backward */
 /* out: [n][q_tokens][heads * head_dim], dense. */
 void attention_forward(Attention *attention, const void *q, const void *k, const void *v, void *out,
                        void *saved, void *workspace);
@@ -365,8 +367,8 @@ void attention_plan_text(const Attention *attention, KernelPass pass, char *text
 
 /* ---- normalisation ---- */
 
-/* Whether a GroupNorm's x may be two tensors, and a linear layer some columns of a weight: then nobody needs a
- * concatenation that only such operations read. */
+/* Reports whether a GroupNorm's x may be two tensors, and a linear layer some columns of a weight: then a concatenation
+ * that only such operations read is not needed. */
 bool reads_joined(const Device *device);
 
 typedef struct GroupNormShape {
@@ -483,7 +485,7 @@ typedef struct TensorSpan {
 /* The state is n_elements long, its tensors lie one after the other without gaps, and it is cut into chunks of
  * chunk_elements (the last one may be shorter). */
 typedef struct StatePlanShape {
-    const TensorSpan *tensors; /* read by state_plan_new() alone */
+    const TensorSpan *tensors; /* read only by state_plan_new() */
     int n_tensors;
     int64_t n_elements, chunk_elements;
     int n_ranks, rank; /* the squares of chunk c are those of rank c mod n_ranks */
@@ -515,7 +517,7 @@ void state_count(StatePlan *plan, const float *gradient, int64_t begin, int64_t 
                  const GradientSink *sink);
 
 /* squares[c / n_ranks] (device memory) = the sum of squares of the gradient of each chunk c that is this rank's, in
- * double, by a tree that the chunk's length alone determines. */
+ * double, by a tree that only the chunk's length determines. */
 void state_squares(StatePlan *plan, const GradientSums *sums, double *squares);
 
 typedef struct AdamW {

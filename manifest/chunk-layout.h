@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* chunk-layout.h - cuts the flat parameter buffer into chunks and tells which rank owns which.
+/* chunk-layout.h - cuts the flat parameter buffer into chunks and assigns each to a rank.
  *
  * Ownership: values.
  * Units:     elements of fp32, chunks, ranks.
@@ -16,8 +16,8 @@ typedef struct ChunkLayout {
     int64_t n_chunks;
 } ChunkLayout;
 
-/* Depends on the model alone: chunks of 2^12 .. 2^22 elements, at most 64 of them unless they are of
- * 2^22. */
+/* The layout depends only on the model: chunks of 2^12 .. 2^22 elements, at most 64 of them unless they
+ * are of 2^22. */
 ChunkLayout chunk_layout(int64_t n_elements);
 int64_t chunk_begin(const ChunkLayout *layout, int64_t chunk);
 int64_t chunk_length(const ChunkLayout *layout, int64_t chunk);

@@ -11,7 +11,7 @@
  * Units:     steps; losses and norms as they are.
  * Errors:    -EBADMSG: divergence_parse() does not know the text; *ret is as it was.
  * Threads:   any, one at a time.
- * Invariant: the state follows from the values alone, in order: not from ranks, restarts or clocks.
+ * Invariant: the state follows only from the values, in order: not from ranks, restarts or clocks.
  * Source:    E. S. Page, "Continuous inspection schemes" (1954): the score is a CUSUM, its limits are ours.
  */
 #pragma once
@@ -42,17 +42,17 @@ typedef struct DivergenceTrack {
 } DivergenceTrack;
 
 typedef struct Divergence {
-    int64_t n_steps; /* that were taken in */
+    int64_t n_steps; /* that were added */
     DivergenceTrack loss, norm;
 } Divergence;
 
-/* Takes in what the next step gave. */
+/* Adds the values of the next step. */
 void divergence_add(Divergence *d, int64_t step, double loss, double gradient_norm);
 bool divergence_found(const Divergence *d);
 /* Returns the step from which on the values are too large; 0: training does not diverge. */
 int64_t divergence_since(const Divergence *d);
-/* Says for people which value is too large, and what it was; "" while training does not diverge. */
+/* Writes for people which value is too large, and what it was; "" while training does not diverge. */
 void divergence_say(const Divergence *d, double loss, double gradient_norm, char *ret, size_t size);
-/* The state as text, to the last bit: a checkpoint's manifest keeps it. */
+/* Writes the state as text, to the last bit: a checkpoint's manifest keeps it. */
 void divergence_format(const Divergence *d, char ret[DIVERGENCE_TEXT_MAX]);
 int divergence_parse(const char *text, Divergence *ret);

@@ -17,7 +17,7 @@
 
 /* ---- values ---- */
 
-/* Exactly 8 lower-case hexadecimal digits at text. */
+/* Parses exactly 8 lower-case hexadecimal digits at text. */
 static bool parse_hex32(const char *text, uint32_t *ret)
 {
     uint32_t value = 0;
@@ -58,7 +58,7 @@ static void get_count(JsonReader *r, const char *key, int64_t max, int64_t *ret)
     (void)json_get_int(r, key, JSON_REQUIRED, 0, max, ret); /* the reader keeps the error */
 }
 
-/* calloc that tells the reader. */
+/* calloc() whose failure becomes the reader's error. */
 static void *reserve(JsonReader *r, size_t n, size_t size)
 {
     void *p = calloc(n + 1, size);
@@ -69,7 +69,8 @@ static void *reserve(JsonReader *r, size_t n, size_t size)
 
 /* ---- sections ---- */
 
-/* Text for people alone: one that is longer than ours ever is, a newer version's, is as good as none. */
+/* Reads text that is only for people. A text that is longer than ours ever is comes from a newer version, and counts as
+ * none. */
 static void get_terms(JsonReader *r, const char *key, char *ret, size_t size)
 {
     const char *text;
@@ -188,7 +189,7 @@ static void check_segment(JsonReader *e, const MetricsSegment *s, int64_t expect
                     (long long)s->first, (long long)s->last);
 }
 
-/* Returns the step after it. */
+/* Returns the step after the segment. */
 static int64_t read_segment(JsonReader *r, json_t *array, size_t i, int64_t expected,
                             MetricsSegment *s)
 {
@@ -264,7 +265,7 @@ static void read_committed(JsonReader *r, Manifest *m)
 
 /* ---- do the objects cover the state? ---- */
 
-/* One set of weights: config, index when there are several files, the files. Returns the record
+/* Checks one set of weights: config, index when there are several files, the files. Returns the record
  * after it. */
 static size_t check_set(JsonReader *r, const Manifest *m, size_t at, ObjectKind config)
 {
@@ -378,7 +379,7 @@ static void check_digest(JsonReader *r, const Manifest *m)
                     hash_format(m->digest, recorded_text), hash_format(computed, computed_text));
 }
 
-/* Where nothing else says what this text was: a listing, after a lost record. */
+/* Checks the text by its own hash, where no record holds that: after a lost record, in a listing. */
 static void check_seal(JsonReader *r, const json_t *root)
 {
     Hash recorded = {0}, computed;

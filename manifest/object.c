@@ -48,7 +48,7 @@ void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_
     assert(false);
 }
 
-/* Cuts before the tensor with which the file would exceed max_bytes; a larger tensor is alone. */
+/* Cuts before the tensor with which the file would exceed max_bytes; a larger tensor has a file to itself. */
 static int64_t files_plan(const ParameterList *parameters, uint64_t max_bytes, int64_t *firsts)
 {
     assert(parameters->items[0].offset == 0);

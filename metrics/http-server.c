@@ -17,7 +17,7 @@ enum {
     REQUEST_BYTES = 8192,
     STREAM_BYTES = 8192, /* given to a viewer at once */
     SOCKET_BYTES =
-        32768,           /* what the kernel holds for a viewer that does not read; it takes twice */
+        32768,           /* what the kernel holds for a viewer that does not read; it uses double */
     SILENT_MSEC = 30000, /* what was sent to a viewer is acknowledged by then */
     /* More than libmicrohttpd accepts in one run, which is 10: those that make way leave in the next one. */
     LEAVING_MAX = 32,
@@ -29,12 +29,12 @@ typedef struct Visit {
     int fd; /* libmicrohttpd's; -EBADF: free place */
     uint64_t until_usec;
     uint64_t serial;          /* a lower one is older */
-    uint8_t peer[PEER_BYTES]; /* of IPv6 the network alone */
+    uint8_t peer[PEER_BYTES]; /* of IPv6 only the network */
     bool finished;            /* the request came */
     bool leaves;              /* its socket is shut down: it has no place any more */
-    bool reserved;            /* it asked for such a page */
+    bool reserved;            /* it requested a reserved page */
     struct MHD_Connection *connection;
-    HttpAnswer stream; /* of a viewer; next NULL: it is none */
+    HttpAnswer stream; /* of a viewer; next NULL: this visit is not one */
     bool rests;        /* its stream has nothing now */
     const char *at;    /* what is still to be given to it */
     size_t n_left;
@@ -113,7 +113,7 @@ static int count_viewers(const HttpServer *server)
     return n;
 }
 
-/* A viewer that has taken all that there was rests, and is asked again by http_server_wake(). */
+/* A viewer that has taken all that there was rests until http_server_wake(). */
 static ssize_t on_viewer_reads(void *userdata, _unused_ uint64_t position, char *to, size_t n_room)
 {
     Visit *visit = userdata;
@@ -148,10 +148,10 @@ static enum MHD_Result send_stream(Visit *visit, struct MHD_Connection *connecti
     if (r == MHD_YES) {
         visit->stream = *answer;
         (void)setsockopt(visit->fd, SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
-        /* one whose machine is gone takes nothing, and would rest in that buffer for long */
+        /* a viewer whose machine is gone takes nothing, and its bytes would rest in that buffer for long */
         (void)setsockopt(visit->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int){SILENT_MSEC},
                          sizeof(int));
-        /* never idle for libmicrohttpd: end_long_visits() knows better */
+        /* libmicrohttpd must not end it as idle: end_long_visits() knows better */
         (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
         r = MHD_queue_response(connection, (unsigned)answer->status, response);
         if (r != MHD_YES)
@@ -229,7 +229,7 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
     if (!page)
         return send_words(connection, MHD_HTTP_NOT_FOUND, "there is no such page");
     if (strcmp(method, MHD_HTTP_METHOD_GET) != 0 && strcmp(method, MHD_HTTP_METHOD_HEAD) != 0)
-        return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "this page can be read alone");
+        return send_words(connection, MHD_HTTP_METHOD_NOT_ALLOWED, "this page can only be read");
     HttpAnswer answer = {.status = MHD_HTTP_OK, .type = "text/plain; charset=utf-8"};
     if (page->make(&asked, &answer, page->userdata ? page->userdata : server->userdata) < 0)
         return send_words(connection, MHD_HTTP_INTERNAL_SERVER_ERROR, "cannot make this page");
@@ -263,7 +263,7 @@ static void name_peer(struct MHD_Connection *connection, uint8_t ret[PEER_BYTES]
         memcpy(ret, &v6->sin6_addr, 8);
 }
 
-/* The oldest of those that are there; peer: of that one's alone. */
+/* The oldest of those that are there; peer, if not NULL: only of that peer's. */
 static Visit *oldest(HttpServer *server, bool finished, const uint8_t *peer, int *ret_n)
 {
     Visit *found = NULL;
@@ -280,7 +280,7 @@ static Visit *oldest(HttpServer *server, bool finished, const uint8_t *peer, int
     return found;
 }
 
-/* Before another one of that peer comes. */
+/* Makes way before another connection of that peer comes. */
 static void make_way(HttpServer *server, const uint8_t peer[PEER_BYTES])
 {
     int n_own, n_unfinished, n_finished;
@@ -330,7 +330,7 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         }
 }
 
-/* libmicrohttpd ends idle connections alone: one that drips would stay. */
+/* libmicrohttpd ends only idle connections: one that drips would stay. */
 static uint64_t end_long_visits(HttpServer *server, uint64_t now_usec)
 {
     uint64_t next_usec = USEC_INFINITY;
@@ -352,7 +352,7 @@ static int run(HttpServer *server)
     MHD_UNSIGNED_LONG_LONG msec;
     uint64_t now_usec = clock_boottime_usec(), wake_usec = end_long_visits(server, now_usec);
     /* A full libmicrohttpd does not listen, and begins to again in a run after the one in which
-     * somebody left: nothing else would wake us for who waits. */
+     * somebody left: nothing else would wake us for those who wait. */
     if (server->has_room)
         wake_usec = now_usec;
     if (MHD_get_timeout(server->daemon, &msec) == MHD_YES)
@@ -464,7 +464,7 @@ static int start(HttpServer *server, int *listener, Error *err)
                               on_server_timer, server);
     if (r >= 0)
         r = sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
-    /* whoever asks may wait: the program's own work comes first */
+    /* visitors may wait: the program's own work comes first */
     if (r >= 0)
         r = sd_event_source_set_priority(server->io, SD_EVENT_PRIORITY_NORMAL + 20);
     if (r >= 0)

@@ -8,7 +8,7 @@
  * Nobody shuts the others out. Where there is no place left, the oldest connection that has not finished its request
  * makes way for a new one, or else the oldest that does not take its answer. Before that, an address that has
  * HTTP_UNFINISHED_MAX of such connections loses its own oldest; those that have finished count for no address, since a
- * reverse proxy is one address. HTTP_RESERVED places are taken by pages that are `reserved` alone.
+ * reverse proxy is one address. HTTP_RESERVED places are only for pages that are `reserved`.
  *
  * A page may answer with a stream of server-sent events instead: a viewer. At most HTTP_VIEWERS_MAX connections are
  * viewers, and further ones are refused in words (503), so that there is always room for pages. A viewer stays until it
@@ -18,7 +18,7 @@
  *            and borrows the pages.
  * Units:     seconds; bytes.
  * Errors:    -errno with the address in the text; -EINVAL for a text that is not an address. An error
- *            of one connection ends that connection alone.
+ *            of one connection ends only that connection.
  * Threads:   loop thread only.
  */
 #pragma once

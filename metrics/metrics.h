@@ -23,7 +23,7 @@
 typedef enum MetricKind {
     METRIC_GAUGE,
     METRIC_COUNTER,
-    METRIC_SUMMARY, /* sum and count alone */
+    METRIC_SUMMARY, /* only sum and count */
     METRIC_HISTOGRAM,
 } MetricKind;
 

@@ -20,10 +20,10 @@
 
 typedef struct DdimOptions {
     int steps;
-    double guidance; /* 1: no guidance, the text alone */
+    double guidance; /* 1: no guidance, only the text */
     bool v_prediction;
     uint64_t seed; /* sample i starts from normal_noise(seed, i) */
-    /* Called after each step of each grain; NULL: nobody wants to know. */
+    /* Called after each step of each grain; may be NULL. */
     void (*progress)(void *context, int64_t done, int64_t all);
     void *context;
 } DdimOptions;

@@ -37,7 +37,7 @@ int tape_finite_new(Tape *tape, uint64_t until_usec, TapeFinite **ret, Error *er
     return r;
 }
 
-/* Until the process ends; volatile, since nobody reads it. */
+/* Keeps the memory until the process ends; volatile, since nobody reads it. */
 static void keep(const void *memory)
 {
     static _unused_ const void *volatile kept[2];
@@ -72,7 +72,7 @@ static void say(TapeFinite *f, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(f->text, sizeof(f->text), format, ap); /* what has no room is cut */
+    (void)vsnprintf(f->text, sizeof(f->text), format, ap); /* text that does not fit is cut */
     va_end(ap);
 }
 
@@ -163,7 +163,7 @@ bool tape_finite_look_at_loss(TapeFinite *f)
 
 /* ---- our own kernels ---- */
 
-/* A value of another tape, with its memory. */
+/* Makes a value of another tape an input of this one, with its memory. */
 static ValueId borrow(Tape *tape, const Tape *from, ValueId id, bool backward)
 {
     if (id == NO_VALUE)
@@ -179,8 +179,8 @@ static ValueId borrow(Tape *tape, const Tape *from, ValueId id, bool backward)
     return input;
 }
 
-/* A tape of that operation alone, which reads and writes where the other tape does. A gradient that was added to is
- * written anew, and a residual's is as finite as that of the result. */
+/* Makes a tape of only that operation, which reads and writes where the other tape does. A gradient that was added to
+ * is written anew, and a residual's gradient is as finite as the result's. */
 static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape **ret, Error *err)
 {
     _cleanup_(tape_freep) Tape *tape = NULL;
@@ -211,8 +211,8 @@ static int own_tape_new(const Tape *from, size_t operation, bool backward, Tape 
     return r;
 }
 
-/* Runs the operation with our own kernels. Their forward keeps other data than a library's, so a backward that needs
- * these data runs forward first, whose result is still there. */
+/* Runs the operation with our own kernels. Their forward keeps other data than a library's, so where backward needs
+ * these data forward runs first, whose result is still there. */
 static void run_own(const TapeFinite *f, Tape *tape, bool backward)
 {
     const GradientSink sink = tape_finite_sink(f);
@@ -224,7 +224,7 @@ static void run_own(const TapeFinite *f, Tape *tape, bool backward)
         tape_backward(tape, &sink, NULL, NULL);
 }
 
-/* Returns how many values of the result our own kernels leave that are not finite. */
+/* Returns how many values that are not finite our own kernels leave in the result. */
 static int64_t ask_own(TapeFinite *f, size_t operation, TapeResult result, Error *err)
 {
     uint64_t counts[N_RESULTS];
@@ -246,7 +246,7 @@ static int64_t ask_own(TapeFinite *f, size_t operation, TapeResult result, Error
 
 /* ---- watching ---- */
 
-/* The library and the operation's name in the plans, without the entry. */
+/* Writes the library and the operation's name in the plans, without the entry. */
 static void name_plan(const Tape *tape, size_t operation, TapeResult result, char *text,
                       size_t size)
 {

@@ -40,11 +40,11 @@ Device *network_device(const Network *network);
 const UnetConfig *network_config(const Network *network);
 const NetworkShape *network_shape(const Network *network);
 const ParameterList *network_parameters(const Network *network);
-/* Device memory of the network beside parameters: activations, workspace and packed weights. */
+/* Returns the device memory of the network beside parameters: activations, workspace and packed weights. */
 size_t network_arena_bytes(const Network *network);
-size_t network_packed_bytes(const Network *network); /* the packed weights alone */
+size_t network_packed_bytes(const Network *network); /* only the packed weights */
 size_t network_workspace_bytes(const Network *network);
-/* The policy of fusion and recomputing, for the numerics record; static text. */
+/* Returns the policy of fusion and recomputing, for the numerics record; static text. */
 const char *network_policy(const Network *network);
 /* For profiles and tests; see tape.h. */
 struct Tape *network_tape(Network *network);

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* An operation of x alone; its emitter adds other inputs and the shape. */
+/* Returns an operation with only x as input; its emitter adds other inputs and the shape. */
 static Operation operation_of(const OperationKind *kind, Layer layer, ValueId x)
 {
     return (Operation){.kind = kind, .layer = layer, .in = {x, NO_VALUE, NO_VALUE}};
@@ -251,7 +251,7 @@ static void linear_release(Operation *op)
         op->kernel.linear[i] = linear_free(op->kernel.linear[i]);
 }
 
-/* A layer of two parts is told by both operations' names alone, since either may be meant. */
+/* Names a layer of two parts only by both operations' names, since either may be meant. */
 static void linear_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     char second[512];

@@ -83,7 +83,7 @@ struct Operation {
     } kernel;
     GradientForm form;                  /* of its weight's gradient */
     size_t packed_bytes, packed_offset; /* of its packed weights in Tape.packed */
-    size_t saved_bytes;                 /* what forward keeps for backward */
+    size_t saved_bytes;                 /* that forward keeps for backward */
     size_t workspace_bytes;
     int saved; /* index into Tape.buffers */
     int maker; /* the operation whose backward makes the gradient of its bias; -1: its own */
@@ -119,7 +119,7 @@ struct OperationKind {
 
 enum { BACKWARD_READS_OUT = 1u << INPUTS_MAX };
 
-/* Called after every step, for who compares, profiles or tests. false: the run ends behind this step. */
+/* Called after every step, for code that compares, profiles or tests. false: the run ends behind this step. */
 typedef enum TapePhase { TAPE_PACK, TAPE_FORWARD, TAPE_BACKWARD } TapePhase;
 typedef bool (*TapeObserver)(const Tape *tape, TapePhase phase, size_t operation, void *userdata);
 
@@ -181,21 +181,22 @@ const Value *tape_value(const Tape *tape, ValueId value);
 /* conv(x) + bias + per_image + residual; 3x3 with padding 1. The last two may be NO_VALUE. */
 ValueId tape_conv(Tape *tape, Layer layer, ValueId x, int stride, ValueId per_image,
                   ValueId residual);
-/* The same without them, 3x3 with stride 2, padded at the right and the bottom alone (ConvShape.pad_end). */
+/* As tape_conv() without the last two, 3x3 with stride 2, padded only at the right and the bottom
+ * (ConvShape.pad_end). */
 ValueId tape_conv_end(Tape *tape, Layer layer, ValueId x);
 /* A linear layer of every token or pixel, which is a 1x1 convolution, too. residual may be
  * NO_VALUE. */
 ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual);
 /* Self-attention; qkv is [q | k | v]. */
 ValueId tape_self_attention(Tape *tape, ValueId qkv, int heads);
-/* The same, but a token sees itself and the ones before it. */
+/* As tape_self_attention(), but a token sees only itself and the ones before it. */
 ValueId tape_causal_attention(Tape *tape, ValueId qkv, int heads);
 /* Attention of q to kv, which is [k | v]. */
 ValueId tape_cross_attention(Tape *tape, ValueId q, ValueId kv, int heads);
 ValueId tape_group_norm(Tape *tape, Layer layer, ValueId x, int groups, double eps, bool silu);
 ValueId tape_layer_norm(Tape *tape, Layer layer, ValueId x, double eps);
 ValueId tape_geglu(Tape *tape, ValueId x);
-/* For inference: it has no backward, as the next has none. */
+/* For inference: like tape_embedding(), it has no backward. */
 ValueId tape_gelu(Tape *tape, ValueId x);
 /* ids: an input of n x 1 x tokens x 1 of int32_t, each of which has a row of words; as many tokens as positions at the
  * most. The result is n x 1 x tokens x c. */
@@ -242,14 +243,14 @@ ValueId tape_emit(Tape *tape, Operation op, int n, int h, int w, int c);
 void *tape_data(const Tape *tape, ValueId value);     /* NULL for NO_VALUE */
 void *tape_gradient(const Tape *tape, ValueId value); /* NULL where none is wanted */
 void *tape_saved(const Tape *tape, const Operation *op);
-/* Where the backward leaves the gradients of the operation's parameters; NULL for a bias that it has not. */
+/* Where the backward leaves the gradients of the operation's parameters; NULL for a bias that it does not have. */
 void *tape_weight_gradient(const Tape *tape, const Operation *op);
 float *tape_bias_gradient(const Tape *tape, const Operation *op);
 /* Where backward shall leave the column sums of the gradient of IN_X, which are the gradient of another operation's
- * bias; NULL where nobody wants them. */
+ * bias; NULL where they are not wanted. */
 float *tape_sums(const Tape *tape, const Operation *op);
-/* To be called when they are there. */
+/* To be called when the operation's gradients are there. */
 void tape_take_gradients(const Tape *tape, const Operation *op);
 int64_t value_elements(const Value *value);
-/* The layer, or the two that it is where its x is in two tensors; returns how many. */
+/* Fills in the layer's one part, or its two parts where its x is in two tensors; returns how many. */
 int linear_parts(const Tape *tape, const Operation *op, LinearShape parts[2]);

@@ -17,7 +17,7 @@ typedef struct Path {
 typedef struct Unet {
     Tape *tape;
     const UnetConfig *config;
-    ValueId time; /* silu of the time embedding: what every resnet projects */
+    ValueId time; /* silu of the time embedding, which every resnet projects */
     ValueId text;
     ValueId *skips;
     size_t n_skips;
@@ -132,7 +132,7 @@ static ValueId transformer_block(Unet *u, const char *module, ValueId x, int hea
     return feed_forward(u, path("%s.ff", module).text, norm3, x);
 }
 
-/* Transformer2DModel. proj_in and proj_out are matrices or 1x1 convolutions by name alone. */
+/* Emits a Transformer2DModel. proj_in and proj_out are matrices or 1x1 convolutions only by name. */
 static ValueId transformer(Unet *u, const char *module, ValueId x, int heads)
 {
     Tape *t = u->tape;
@@ -208,8 +208,7 @@ static ValueId up_block(Unet *u, int block, ValueId x)
     }
     if (level > 0) {
         Layer conv = conv_layer(u, module.text, "upsamplers.0.conv", c, c, 3);
-        const Value to =
-            *tape_value(u->tape, u->skips[u->n_skips - 1]); /* what it is joined with */
+        const Value to = *tape_value(u->tape, u->skips[u->n_skips - 1]); /* x is joined with it */
         x = tape_conv(u->tape, conv, tape_upsample(u->tape, x, to.h, to.w), 1, NO_VALUE, NO_VALUE);
     }
     return x;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* openclipart-raw.c - tars of pictures and captions, as img2dataset leaves them: 00000.tar with 000000000.png,
- * 000000000.txt, 000000001.png, ... The bytes depend on the packages alone. */
+ * 000000000.txt, 000000001.png, ... The bytes depend only on the packages. */
 #include "base/file.h"
 #include "base/log.h"
 #include "prep/openclipart-pictures.h"

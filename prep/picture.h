@@ -12,7 +12,7 @@
 
 enum { PICTURE_SIDE_MAX = 16384, PICTURE_PIXELS_MAX = 1 << 26 };
 
-/* Reads the header alone. */
+/* Reads only the header. */
 int picture_size(const char *path, int *ret_width, int *ret_height, Error *err);
 
 /* Reads a picture, composes it on white, scales it so that all of it fits side x side (each target pixel is the

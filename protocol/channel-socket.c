@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel-socket.c - see channel.h: sending and receiving, alone in a file, so that a program whose trainers are no
- * processes defines these two instead. */
+/* channel-socket.c - see channel.h: sending and receiving, in a file of their own, so that a program whose trainers are
+ * not processes can define these two itself. */
 #include "protocol/channel.h"
 
 #include "base/text/secret.h"

@@ -155,12 +155,12 @@ typedef struct ChannelMessage {
     };
 } ChannelMessage;
 
-/* These two alone touch the socket (channel-socket.c). A simulator defines them itself, hands structs over, and the
- * descriptor is whatever its process_start() gives. */
+/* Only these two touch the socket (channel-socket.c). A simulator defines them itself and hands structs over; the
+ * descriptor is then whatever its process_start() gives. */
 int channel_send(int fd, const ChannelMessage *message, Error *err);
 /* ret must be zeroed or cleared before. */
 int channel_receive(int fd, ChannelMessage *ret, Error *err);
-/* The codec alone, for tests and the fuzzer. *ret is allocated. */
+/* The codec by itself, for tests and the fuzzer. *ret is allocated. */
 int channel_encode(const ChannelMessage *message, char **ret, size_t *ret_bytes, Error *err);
 int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Error *err);
 void channel_message_clear(ChannelMessage *message);

@@ -16,7 +16,7 @@ static const char *const kinds[] = {"network", "data"}, *const weights[] = {"pla
 
 /* ---- captions ---- */
 
-/* The bytes of text that are kept: whole characters of UTF-8 alone. */
+/* Returns how many bytes of the text are kept: only whole characters of UTF-8 are. */
 static size_t cut(const char *text)
 {
     size_t n = strnlen(text, GRID_CAPTION_MAX + 1);

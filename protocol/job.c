@@ -96,7 +96,7 @@ static void parse_streams(JsonReader *r, Job *job)
     }
 }
 
-/* Its name where the file gives none is that of the key. */
+/* Where the file gives no name, the column has that of the key. */
 static char *take_column(JsonReader *r, const char *key, bool *ret_named)
 {
     char *name = take_string(r, key, JSON_OPTIONAL, NULL);
@@ -305,7 +305,7 @@ static void check_device(JsonReader *root, const Job *job)
                     "bf16 needs train.device \"cuda\"; only fp32 is possible on CPUs");
     if (job->train.reduction == REDUCTION_FLOAT && gpu)
         json_refuse(root, "train.reduction",
-                    "\"float\" is for CPUs alone; train.device \"cuda\" needs exact or exact64");
+                    "\"float\" is for CPUs only; train.device \"cuda\" needs exact or exact64");
 }
 
 static void check_across(JsonReader *root, const Job *job)

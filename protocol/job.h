@@ -39,7 +39,7 @@ typedef struct JobStream {
 
 /* Where the plans of a job's operations come from when it begins; one that goes on has its checkpoint's. */
 typedef enum JobPlans {
-    JOB_PLANS_INSTALLED, /* the set that is installed for the GPU; none: our own kernels alone */
+    JOB_PLANS_INSTALLED, /* the set that is installed for the GPU; none: only our own kernels */
     JOB_PLANS_AUTO,      /* rank 0 makes what that set lacks, once a submission */
     JOB_PLANS_SET,       /* train.plans names one */
 } JobPlans;

@@ -25,7 +25,7 @@ int owner_key_parse(const char *key, int64_t *ret)
     return 0;
 }
 
-/* For people alone: it is left out where it would make the object longer than others read. */
+/* Terms are only for people: they are left out where they would make the object longer than others read. */
 static int add_terms(json_t *root, const char *key, const char *terms, char **text)
 {
     if (!*terms)

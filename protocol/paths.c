@@ -10,7 +10,7 @@
 
 typedef struct Allowed {
     json_t *read, *write; /* NULL: everything */
-    const Job *job;       /* NULL: it is about one URI alone */
+    const Job *job;       /* NULL: only one URI is checked */
     Error *err;
 } Allowed;
 
@@ -27,7 +27,7 @@ static bool goes_up(const char *path)
     return false;
 }
 
-/* With links resolved as far as the path exists; the rest must be plain names. */
+/* Resolves links as far as the path exists; the rest must be plain names. */
 static bool resolve(const char *path, char ret[PATH_MAX])
 {
     char head[PATH_MAX];

@@ -245,7 +245,7 @@ static void refuse_class(JsonReader *reader, const char *name)
         json_refuse(reader, "_class_name", "%.60s is not %s", name, class_name);
 }
 
-/* Before any key that alone says little: who has another model wants to hear that. */
+/* Checks this before any key that by itself says little: a person with another model wants to read that it is one. */
 static void check_family(JsonReader *reader)
 {
     const char *name;

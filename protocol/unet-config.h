@@ -30,7 +30,7 @@ typedef struct UnetConfig {
     bool flip_sin_to_cos;
     double freq_shift;
     bool use_linear_projection; /* true: proj_in/out are linear; false: 1x1 convolutions */
-    bool upcast_attention;      /* carried for diffusers alone: our attention sums in fp32 anyway */
+    bool upcast_attention;      /* carried only for diffusers: our attention sums in fp32 anyway */
 } UnetConfig;
 
 int unet_config_parse(const char *source, const char *text, size_t n_bytes, UnetConfig *ret,

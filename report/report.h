@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* report.h - a job and a cluster as pages of HTML, for `sdctl job report` and for the leader's live page.
  *
- * The makers of these structs gather what records and metrics say; the pages are drawn here alone. job.html and
- * cluster.html are the templates, page.css and page.js what both share; fill.h says how places are filled. A page
- * can be read without its script.
+ * The makers of these structs gather what records and metrics say; only this folder draws the pages. job.html and
+ * cluster.html are the templates, both share page.css and page.js; fill.h says how places are filled. A page can
+ * be read without its script.
  *
  * Ownership: a struct borrows all that it points to. The caller clears the Page.
  * Units:     *_usec is CLOCK_REALTIME microseconds, 0 unknown; *_sec seconds; NAN is an unknown double.

@@ -31,7 +31,7 @@ static double world_end_usec(const ReportJob *j, size_t world)
                                             : drawing_end_usec(j));
 }
 
-/* Points alone, which the template makes a line and an area. */
+/* Writes only points, which the template makes a line and an area. */
 static char *draw_sizes(const ReportJob *j, const Axis *x, const Axis *y)
 {
     char *text = NULL;

@@ -86,14 +86,14 @@ static bool is_address(const char *bucket)
     return dots == 3;
 }
 
-/* Amazon S3 User Guide, "Bucket naming rules"; NULL: it is a good one. */
+/* Checks a name by Amazon S3 User Guide, "Bucket naming rules"; NULL: the name is good. */
 static const char *bucket_refuse(const char *bucket)
 {
     const size_t n = strlen(bucket);
     if (n < 3 || n > 63)
         return "a bucket's name has 3 to 63 characters";
     if (strspn(bucket, "abcdefghijklmnopqrstuvwxyz0123456789.-") != n)
-        return "a bucket's name holds lower-case letters, digits, '.' and '-' alone";
+        return "a bucket's name holds only lower-case letters, digits, '.' and '-'";
     if (strchr(".-", bucket[0]) || strchr(".-", bucket[n - 1]))
         return "a bucket's name begins and ends with a letter or digit";
     if (strstr(bucket, ".."))
@@ -138,7 +138,7 @@ Store *store_free(Store *store)
 {
     if (!store)
         return NULL;
-    char *uri = store->uri; /* what is under way may name it until it has ended */
+    char *uri = store->uri; /* requests under way may name it until they have ended */
     store = store->backend->free(store);
     free(uri);
     return store;
@@ -427,7 +427,7 @@ static int fetch_ranges(Store *store, const char *key, uint64_t n_bytes, int fd,
 {
     StoreFetch f = {.store = store, .key = key, .n_bytes = n_bytes, .fd = fd};
     int r = fd_reserve(fd, n_bytes);
-    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* a full disk is told before anything comes */
+    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* a full disk fails before anything comes */
         return error_errno(err, r, "cannot write what is fetched of %s/%s", store->uri, key);
     f.buffers = malloc((size_t)MIN(n_bytes, (uint64_t)FETCH_READS * FETCH_PIECE_BYTES) + 1);
     if (!f.buffers)

@@ -38,7 +38,7 @@ typedef struct StoreObject {
     char *key; /* relative to the store's URI */
     uint64_t n_bytes;
     uint64_t modified_usec; /* time of its put, by the store's clock, since 1970 */
-    char *version;          /* of store_list_versions() alone */
+    char *version;          /* only of store_list_versions() */
 } StoreObject;
 
 typedef struct StoreList {
@@ -85,7 +85,7 @@ typedef struct StoreRead {
     uint64_t offset;
     size_t n_bytes;
     void *buffer;
-    EventCount *events; /* signalled once, when store_read_poll() has an answer; NULL: none is */
+    EventCount *events; /* signalled once, when store_read_poll() has an answer; may be NULL */
     /* The store's own. */
     void *state;         /* the backend's */
     bool begun;          /* and not ended */
@@ -98,7 +98,7 @@ int store_read_begin(Store *store, StoreRead *read, Error *err);
 int store_read_poll(Store *store, StoreRead *read, Error *err);
 /* As store_get_range(). Any thread, one per read. */
 int store_read_wait(Store *store, StoreRead *read, Error *err);
-/* Leaves a read alone that was not begun. */
+/* Does nothing to a read that was not begun. */
 void store_read_cancel(Store *store, StoreRead *read);
 /* Copies the object's first n_bytes into the empty file fd, eight ranges at a time, with 16 MiB of memory at most. -EIO
  * if the object is shorter, or changes again and again; bytes beyond n_bytes are ignored. */
@@ -107,13 +107,13 @@ int store_fetch(Store *store, const char *key, uint64_t n_bytes, int fd, Error *
 /* Returns a text that changes when the object does: an ETag; a file's inode, time and size. */
 enum { STORE_VERSION_MAX = 128 };
 int store_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
-/* Tells whether STORE_IF_ABSENT is atomic here. true: atomic for objects sent in one request (on s3:// up to two
+/* Reports whether STORE_IF_ABSENT is atomic here. true: atomic for objects sent in one request (on s3:// up to two
  * parts). Multipart uploads are never known to be atomic: the store sends a HEAD first, and a concurrent writer may win
  * the race. false: the HEAD is all there is, for every object. Probes the server on first use. */
 int store_puts_if_absent(Store *store, bool *ret, Error *err);
 /* Lists all objects whose key begins with prefix; -E2BIG if there are more than max. */
 int store_list(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
-/* The same with each object's version, as store_version() tells it; "" where the server does not. */
+/* As store_list(), with each object's version as store_version() returns it; "" where the server does not tell. */
 int store_list_versions(Store *store, const char *prefix, size_t max, StoreList *ret, Error *err);
 void store_list_clear(StoreList *list);
 /* Deletes an object, durably: a power failure does not bring it back. A missing object is success. */
@@ -129,7 +129,7 @@ int store_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remov
                 size_t *ret_removed, Error *err);
 
 /* The bytes that a new object may have at most: those that the file system below the URI has free for this user, also
- * while the store's folder is not there yet. -EOPNOTSUPP on s3://, which does not tell. */
+ * while the store's folder is not there yet. -EOPNOTSUPP on s3://, which does not report it. */
 int store_free_bytes(const Store *store, uint64_t *ret, Error *err);
 
 /* Returns the object's path on this machine, for readers that map files; -EOPNOTSUPP on s3://. */

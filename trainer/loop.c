@@ -16,8 +16,8 @@
 #include <string.h>
 
 enum {
-    DATA_TIMEOUT_SEC = 1800, /* beyond what a store tries by itself, some times over */
-    WAIT_SLICE_MSEC = 500,   /* a rank that waits for data says so as often */
+    DATA_TIMEOUT_SEC = 1800, /* several times as long as a store tries by itself */
+    WAIT_SLICE_MSEC = 500,   /* a rank that waits for data reports that as often */
     PUBLISH_TRIES = 3,       /* of the whole history's metrics */
     PUBLISH_PAUSE_SEC = 2,
 };
@@ -33,7 +33,7 @@ typedef struct Loop {
     ChannelMessage said;  /* rank 0: of the newest step */
 } Loop;
 
-/* The samples of a grain, for an error's text. */
+/* Writes the samples of a grain, for an error's text. */
 static void name_samples(const Session *s, int64_t step, int64_t grain, char *text, size_t size)
 {
     const Order *order = dataset_order(s->dataset);
@@ -48,7 +48,7 @@ static void name_samples(const Session *s, int64_t step, int64_t grain, char *te
     }
 }
 
-/* -ETIMEDOUT: not all of this rank's data of the step are there yet. */
+/* Returns -ETIMEDOUT while not all of this rank's data of the step are there. */
 static int look_for_data(const Session *s, int64_t step, uint64_t timeout_usec, Error *err)
 {
     LoaderGrain last;
@@ -137,7 +137,7 @@ static int compute_grain(Loop *l, int64_t step, int64_t grain, Error *err)
     return error_set_exit(err, r, device_exit_code(r));
 }
 
-/* With ZeRO 2 ranks exchange each grain: whoever waits for others must have computed. */
+/* With ZeRO 2 ranks exchange each grain: a rank that waits for others must have computed. */
 static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error *err)
 {
     Session *s = l->session;
@@ -150,7 +150,7 @@ static int add_grain(Loop *l, int64_t step, int64_t grain, bool has_grain, Error
     return judge_update(l, update_add_grain(s->update, grain, has_grain, err), err);
 }
 
-/* All of this rank's grains; those that only larger shares have are passed as nothing. */
+/* Computes all of this rank's grains; those that only larger shares have are passed as nothing. */
 static int compute_grains(Loop *l, int64_t step, Error *err)
 {
     Session *s = l->session;
@@ -165,8 +165,8 @@ static int compute_grains(Loop *l, int64_t step, Error *err)
     return r < 0 ? r : judge_update(l, update_collect(s->update, err), err);
 }
 
-/* Computes the grain once more, if it is this rank's: whatever comes of it is a text. Peers end meanwhile, so no
- * collective is in it; and the daemon gives a rank that leaves more time than one that computes. */
+/* Computes the grain once more, if it is this rank's, and describes the outcome. Peers end meanwhile, so it has no
+ * collective; and the daemon gives a rank that leaves more time than one that computes. */
 static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text, size_t size)
 {
     Session *s = l->session;
@@ -175,7 +175,7 @@ static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text,
     *text = '\0';
     if (grain < s->first_grain || grain >= s->first_grain + s->n_grains)
         return;
-    s->ended_in = STAGE_LEAVING; /* by which the leader knows who looked */
+    s->ended_in = STAGE_LEAVING; /* it shows the leader which rank looked */
     daemon_link_stage(s->link, step, STAGE_LEAVING);
     const bool late = fault("loop.late") < 0;
     const uint64_t most_usec = late ? 0 : EXIT_NON_FINITE_SEC * USEC_PER_SEC;
@@ -187,7 +187,7 @@ static void explain_non_finite(Loop *l, int64_t step, int64_t grain, char *text,
         (void)snprintf(text, size, "nobody knows what is first: %s", why.text);
 }
 
-/* The samples come last: they are what a record that is too small does without. */
+/* The samples come last: a record that is too small leaves them out. */
 static int refuse_non_finite(Loop *l, int64_t step, const UpdateResult *result, Error *err)
 {
     char first[TAPE_FINITE_TEXT_MAX], samples[320];
@@ -220,7 +220,7 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
             return refuse_non_finite(l, step, ret, err);
         if (verdict == UPDATE_ACCEPT)
             return 0;
-        assert(try == 0); /* the second exponents come from the very maxima that they are for */
+        assert(try == 0); /* the second exponents come from the same maxima that they are for */
     }
 }
 
@@ -243,7 +243,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     l->step_began_usec = now;
     l->data_usec = 0;
     l->step_sec = l->step_sec > 0 ? 0.8 * l->step_sec + 0.2 * sec : sec;
-    assert(s->state->scalars.step == step); /* what is told of it is of this step */
+    assert(s->state->scalars.step == step); /* the report is about this step */
     if (s->rank != 0)
         return 0;
 
@@ -283,7 +283,7 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
     return say_step(l, &gap, err);
 }
 
-/* One step: `step` is how many were done before it. *flags: in, those that all ranks agreed on in the step
+/* Runs one step: `step` is how many were done before it. *flags: in, those that all ranks agreed on in the step
  * before; out, those of this one. */
 static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
 {
@@ -304,7 +304,7 @@ static int run_step(Loop *l, int64_t step, uint32_t *flags, Error *err)
     uint32_t mine = s->rank == 0 ? saver_step_flags(l->saver, step + 1) : 0;
     bool is_last = step + 1 == s->job->train.steps;
     if (!is_last && look_for_data(s, step + 1, 0, NULL) < 0)
-        mine |= STEP_WAIT_DATA; /* not there, or never: that is told when all listen */
+        mine |= STEP_WAIT_DATA; /* not there, or never: the error comes when all ranks wait */
     r = judge_update(l, update_apply(s->update, mine, flags, &result, err), err);
     if (r < 0)
         return r;
@@ -321,7 +321,7 @@ static int save(Loop *l, int64_t step, uint32_t flags, Error *err)
                           r == -ENOTRECOVERABLE ? EXIT_NEVER_RETRY : EXIT_STORE_UNREACHABLE);
 }
 
-/* A save between steps: training waits as long as it takes. */
+/* Saves between steps: training waits as long as it takes. */
 static int save_step(Loop *l, int64_t step, uint32_t flags, Error *err)
 {
     const uint64_t began_usec = clock_boottime_usec();
@@ -330,7 +330,7 @@ static int save_step(Loop *l, int64_t step, uint32_t flags, Error *err)
     return r;
 }
 
-/* Before the first step: its time belongs to the start. */
+/* Saves before the first step: the time of this save belongs to the start. */
 static int first_save(Loop *l, Error *err)
 {
     Session *s = l->session;
@@ -371,9 +371,8 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
     return 0;
 }
 
-/* The whole history in one object, beside the checkpoints. Every step is done and saved: what cannot be
- * read or written now is told, and costs nothing else. A store that does not answer is asked again by the
- * next world. */
+/* Puts the whole history into one object, beside the checkpoints. Every step is done and saved: metrics that cannot be
+ * read or written now are logged, and cost nothing else. The next world tries a store that does not answer again. */
 static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
 {
     MetricsGap gap = {0};
@@ -400,8 +399,8 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
     return l->said.metrics_lost == gap.n_steps ? 0 : say_step(l, &gap, err);
 }
 
-/* The job was done when this world began: the one before may have died just before it had published. (What it had not
- * retired goes with the claim.) */
+/* The job was done when this world began: the world before may have died just before it had published. (The checkpoints
+ * that it had not retired go with the claim.) */
 static int publish_again(Loop *l, Error *err)
 {
     Session *s = l->session;
@@ -452,7 +451,7 @@ int loop_run(Session *session, LoopResult *ret, Error *err)
     Loop loop = {.session = session, .saver = saver};
     r = run_steps(&loop, ret, err);
     assert(r < 0 || ret->finished || daemon_link_wishes(session->link, false) & WISH_LEAVE ||
-           session->rank != 0); /* rank 0 alone is told to leave */
+           session->rank != 0); /* only rank 0 is told to leave */
     if (session->rank == 0 && (r == 0 || !checkpoint_busy(session->writer)))
         saver_end(saver);
     if (r == 0 && ret->finished)
@@ -460,7 +459,7 @@ int loop_run(Session *session, LoopResult *ret, Error *err)
     if (r == 0 && ret->finished && session->local)
         checkpoint_local_clear(session->local);
     judge(r, err);
-    if (r < 0 && err->exit != EXIT_NON_FINITE)              /* which all ranks say alike */
+    if (r < 0 && err->exit != EXIT_NON_FINITE)              /* all ranks report that alike */
         (void)device_exit_blames(session->device, &r, err); /* or as it was */
     return r;
 }

@@ -123,7 +123,7 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
     return err.exit;
 }
 
-/* The world's secret in memory that no core file shows; NULL: it has none. */
+/* Moves the world's secret into memory that no core file shows; NULL: the world has none. */
 static int take_secret(ChannelAssign *assign, uint8_t **ret, Error *err)
 {
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
@@ -132,7 +132,7 @@ static int take_secret(ChannelAssign *assign, uint8_t **ret, Error *err)
     uint8_t *bytes = mmap(NULL, page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (bytes == MAP_FAILED)
         return error_set(err, -ENOMEM, "no memory for the world's secret");
-    (void)madvise(bytes, page, MADV_DONTDUMP); /* it is gone after the start in any case */
+    (void)madvise(bytes, page, MADV_DONTDUMP); /* the secret is gone after the start in any case */
     bool good = secret_parse(assign->secret, bytes, COMM_SECRET_BYTES);
     explicit_bzero(assign->secret, sizeof(assign->secret));
     if (!good)
@@ -183,7 +183,7 @@ static int run_under_daemon(int fd)
     return code;
 }
 
-/* Standalone: the newest checkpoint under the job's URI that verifies goes on; each start is an owner
+/* Runs standalone, from the newest checkpoint under the job's URI that verifies; each start is an owner
  * of the folder and a generation of its own. */
 static int run_standalone(const char *job_path, bool take_over)
 {

@@ -88,11 +88,11 @@ JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);
 /* Opens the i-th element of an array that json_get_array() found under key; it must be an object. */
 JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i);
 
-/* A key that may have one value alone, given as JSON: what reads the object is built for it. */
+/* A key that may have only one value, given as JSON: the code that reads the object is built for that value. */
 typedef struct JsonFixed {
     const char *key, *value;
 } JsonFixed;
-/* Refuses the first of the keys that is there with another value, null among them; numbers are compared by value. */
+/* Refuses the first of the keys that is there with another value, or with null; numbers are compared by value. */
 void json_check_fixed(JsonReader *r, const JsonFixed *fixed, size_t n);
 bool json_is_fixed(const JsonFixed *fixed, size_t n, const char *key);
 

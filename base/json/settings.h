@@ -19,7 +19,7 @@
 typedef enum SettingKind {
     SETTING_TEXT,    /* char[] */
     SETTING_FILE,    /* char[]; a leading %d/ stands for the folder of the service's credentials */
-    SETTING_WHOLE,   /* int64_t; digits alone on the command line */
+    SETTING_WHOLE,   /* int64_t; only digits on the command line */
     SETTING_INTEGER, /* int64_t; the command line takes 1e9 as well */
     SETTING_NUMBER,  /* double */
     SETTING_CHOICE,  /* int, index of one of max choices */

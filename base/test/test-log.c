@@ -32,7 +32,7 @@ static bool has(const char *line)
     return strstr(entry, whole) || strncmp(entry, whole + 1, strlen(whole + 1)) == 0;
 }
 
-/* Standard error becomes an empty file; as_journal: JOURNAL_STREAM names it. Returns what was it. */
+/* Makes standard error an empty file; as_journal: JOURNAL_STREAM names it. Returns the old standard error. */
 static int catch_lines(const char *path, bool as_journal)
 {
     int old = dup(STDERR_FILENO), fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -89,7 +89,7 @@ static void only_the_format_makes_fields(_unused_ void **state)
     assert_false(has("JOB=other"));
 
     log_info("shown JOB=%s RANK=%d", "two words",
-             2); /* cannot be told apart: what is left of it is none */
+             2); /* a blank ends a field, and "words" by itself is not one */
     assert_true(has("RANK=2"));
     assert_null(strstr(entry, "\nJOB="));
 
@@ -103,8 +103,8 @@ static void only_the_format_makes_fields(_unused_ void **state)
     assert_string_equal(text, "");
 }
 
-/* Keys of a model's config and of samples are strangers'. Neither a terminal nor a reader of lines takes them for more
- * than text. */
+/* Keys of a model's config and of samples come from strangers. Neither a terminal nor a reader of lines takes them for
+ * more than text. */
 static void controls_do_not_pass(_unused_ void **state)
 {
     static const char evil[] = "\033[2Jkey\302\233\177\n2026-01-31 error\ttester: forged";
@@ -154,7 +154,7 @@ static void without_a_journal_there_are_lines(_unused_ void **state)
     assert_non_null(strstr(line, "Z warning tester: to a file JOB=first\n"));
 }
 
-/* Last: fields stay for the life of the process. */
+/* This test is the last: fields stay for the life of the process. */
 static void fields_of_the_process_come_with_every_entry(_unused_ void **state)
 {
     log_set_field("NODE", "n0");

@@ -8,7 +8,7 @@
  * Ownership: none.
  * Units:     allocations, counted from 1.
  * Errors:    the chosen one fails as the real function would: NULL, or -1 with ENOMEM.
- * Threads:   alloc_fail_at() arms the calling thread alone, alloc_fail_at_anywhere() all of them. While
+ * Threads:   alloc_fail_at() arms only the calling thread, alloc_fail_at_anywhere() all of them. While
  *            alloc_sweep() runs, no other thread of the process may allocate: a child would find the allocator's
  *            locks as they were at its fork().
  */
@@ -25,11 +25,11 @@ bool alloc_struck(void);
 /* The result that a life reports of itself. */
 typedef enum AllocLife {
     ALLOC_WHOLE,  /* nothing failed, or what failed did no harm */
-    ALLOC_FAILED, /* it said so, and left everything as it must be */
+    ALLOC_FAILED, /* the life reported the failure, and left everything as it must be */
     ALLOC_WRONG,
 } AllocLife;
 
-/* Lives life(n, arg) in a child process for n = 1, 2, ...; it arms the fuse with n itself, and ends with
- * alloc_struck(). The first that was not struck ends the sweep. A life may also end by abort(), as json.c does.
- * Returns how many failed; ends the test, naming n, at a life that is wrong, leaks, crashes, or at max. */
+/* Runs life(n, arg) in a child process for n = 1, 2, ...; life() arms the fuse with n itself, and ends with
+ * alloc_struck(). The first life that was not struck ends the sweep. A life may also end by abort(), as json.c does.
+ * Returns how many lives failed; ends the test, naming n, at a life that is wrong, leaks or crashes, or at max. */
 unsigned alloc_sweep(AllocLife (*life)(unsigned n, void *arg), void *arg, unsigned max);

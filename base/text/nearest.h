@@ -3,7 +3,7 @@
  * fingers.
  *
  * A slip is a letter too much, too few or another one, or two neighbours exchanged. A word of n letters may have
- * 1 + n / 4 of them. A beginning of at least two letters counts as one slip. Words that differ in digits alone are not
+ * 1 + n / 4 of them. A beginning of at least two letters counts as one slip. Words that differ only in digits are not
  * alike: node7 is not node9.
  *
  * Ownership: a Nearest borrows the words.

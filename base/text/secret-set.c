@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secret-set.c - see secret-set.h.
  *
- * Base64 of a longer text has a secret's bytes at one of three alignments. The characters that hold bits of the secret
- * alone are looked for; the rest of that word goes with them, since its edges hold bits, too. */
+ * Base64 of a longer text has a secret's bytes at one of three alignments. Only the characters whose bits are all the
+ * secret's are looked for; the rest of that word goes with them, since its edges hold bits of the secret, too. */
 #include "base/text/secret-set.h"
 
 #include "base/memory.h"
@@ -43,13 +43,13 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* The number of n hexadecimal digits; -1: they are none. */
+/* Returns the number that n hexadecimal digits write; -1: one of the characters is not such a digit. */
 static int hex_number(const char *text, size_t n)
 {
     int number = 0;
     for (size_t i = 0; i < n; i++) {
         int digit = hex_digit(text[i]);
-        if (digit < 0) /* the text's end is none, too */
+        if (digit < 0) /* nor is the text's end a digit */
             return -1;
         number = number * 16 + digit;
     }
@@ -160,7 +160,7 @@ static bool is_same(unsigned char a, unsigned char b, bool base64)
     return a == b || (base64 && base64_fold(a) == base64_fold(b));
 }
 
-/* The bytes at p that are the secret, or its beginning where the text ends. 0: it is not there. */
+/* Returns how many bytes at p are the secret, or its beginning where the text ends; 0: the secret is not there. */
 static size_t match(const char *p, const char *secret, size_t n_secret, bool escaped, bool base64)
 {
     const char *at = p;
@@ -186,7 +186,7 @@ static size_t match_both(const char *p, const char *secret, size_t n, bool base6
 
 /* ---- base64 ---- */
 
-/* The characters of base64 that depend on the secret alone, if `alignment` bytes stand before it in its group. */
+/* Gives the characters of base64 that depend only on the secret, which has `alignment` bytes before it in its group. */
 static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
 {
     static const char alphabet[] =
@@ -198,7 +198,7 @@ static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
         size_t bit = 6 * i - 8 * alignment;
         unsigned high = (unsigned char)secret[bit / 8], low = (unsigned char)secret[bit / 8 + 1];
         unsigned two =
-            high << 8 | low; /* behind the last one is the NUL, of which nothing is taken */
+            high << 8 | low; /* behind the last byte is the NUL, no bit of which is used */
         core[n++] = alphabet[two >> (10 - bit % 8) & 63];
     }
     *ret_n = n;
@@ -208,7 +208,7 @@ static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
 static bool is_base64(char c)
 {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           (c && strchr("+/-_%", c)); /* '%': of one that is escaped */
+           (c && strchr("+/-_%", c)); /* '%' begins an escaped one */
 }
 
 /* ---- the whole ---- */
@@ -255,7 +255,7 @@ void secret_set_take_out(const SecretSet *set, char *text)
             p++;
         while (base64 && to > text && is_base64(to[-1]))
             to--;
-        /* Asterisks of what stood right before are enough for both. */
+        /* Where a secret stood right before this one, its asterisks are enough for both. */
         if (to - text < 3 || memcmp(to - 3, instead, 3) != 0) {
             memcpy(to, instead, 3);
             to += 3;

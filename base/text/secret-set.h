@@ -31,8 +31,8 @@ void secret_set_add(SecretSet *set, const char *secret);
 /* Adds what a URL has beside its scheme and host: user and password, the path with its query, and each long part of
  * these. */
 void secret_set_add_url(SecretSet *set, const char *url);
-/* Adds user and password of a URL alone. */
+/* Adds only the user and the password of a URL. */
 void secret_set_add_url_user(SecretSet *set, const char *url);
 void secret_set_clear(SecretSet *set);
-/* In place; the text never grows. */
+/* Replaces the secrets in the text, in place; the text never grows. */
 void secret_set_take_out(const SecretSet *set, char *text);

@@ -89,7 +89,7 @@ static bool is_private(JsonReader *r, const char *key, SinkKind kind, const char
 {
     struct stat st;
     if (stat(path, &st) < 0 || !(st.st_mode & S_IRWXO))
-        return true; /* what cannot be opened is told when it is read */
+        return true; /* a file that cannot be opened is reported when it is read */
     if (kind < SINK_SLACK) {
         log_warning("%s: %s: everybody on this host may read %s (mode %04o); chmod o= it",
                     r->source, key, path, st.st_mode & 07777u);
@@ -223,7 +223,7 @@ static void read_address(JsonReader *r, const char *key, const json_t *value)
 {
     const char *text = json_string_value(value);
     if (!text || !sink_address_is_valid(text))
-        json_refuse(r, key, "\"%.80s\" is not an address as name@host, of ASCII alone",
+        json_refuse(r, key, "\"%.80s\" is not an address as name@host, of ASCII only",
                     text ? text : "");
 }
 

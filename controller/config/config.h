@@ -49,5 +49,5 @@ bool config_record(const ControllerConfig *config, char *ret, size_t size);
 /* The results borrow the strings of config. */
 ClusterConfig config_cluster(const ControllerConfig *config);
 ClusterLimits config_limits(const ControllerConfig *config);
-/* Makes this controller's record in the election, but for what the Leader knows alone. */
+/* Makes this controller's record in the election, except for the fields that only the Leader knows. */
 LeaderRecord config_leader(const ControllerConfig *config);

@@ -2,7 +2,7 @@
 /* cluster.h - the decision core: records, time and outcomes go in, guarded decisions come out.
  *
  * cluster_step() is total and deterministic: no I/O, clock, allocation, log or global. It learns
- * the cluster from records alone, so a new leader that fed it the same records decides the same.
+ * the cluster only from records, so a new leader that fed it the same records decides the same.
  * At most one decision comes out of a step, and at most one is under way per job; the shell carries
  * it out as one transaction under the decision's guards and feeds back what became of it.
  *

@@ -2,7 +2,7 @@
 /* feed.h - turns keys and values of etcd into events of the core.
  *
  * A Feed remembers which keys exist, so that a re-read shows which are gone. It keeps the text of each record that
- * the leader rewrites: fields of a later version are in that text alone.
+ * the leader rewrites: only that text has the fields of a later version.
  *
  * Ownership: feed_new() gives the caller a Feed; an event's record belongs to the Feed until the next call.
  * Units:     none.

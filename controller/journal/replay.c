@@ -37,7 +37,7 @@ typedef struct Replay {
     int64_t now_id;
     json_t *now;
     char now_job[RECORD_JOB_MAX + 1];
-    json_t *last_extra; /* a decision of the present core alone, which is reported once */
+    json_t *last_extra; /* a decision that only the present core made, which is reported once */
     uint64_t now_usec, real_usec;
     size_t cut_line; /* of a line that cannot be read; 0: none */
     Error cut_error;
@@ -212,7 +212,7 @@ static void take_outcome(Replay *x, JsonReader *r, const char *outcome, Event *e
     (void)snprintf(ret_name, size, "decision %lld %s", (long long)id, outcome);
     Pair *pair = find_pair(x, id);
     if (r->r < 0 || !pair)
-        return; /* of a decision that was not made now: the time passes all the same */
+        return; /* the present core did not make that decision: the time passes all the same */
     event->kind = EVENT_OUTCOME;
     event->outcome = (Outcome)which;
     event->id = pair->now;

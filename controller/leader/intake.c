@@ -2,7 +2,7 @@
 /* intake.c - what comes in: records of the cluster, time, and what the core answers.
  *
  * Records come through one watch, and through a read of everything after a transaction whose outcome is not known.
- * Each becomes an event, and everybody who is to know of it hears it in one order (tell_everybody). */
+ * Each becomes an event, and all that need the event receive it in one order (tell_everybody()). */
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/keys.h"
@@ -49,11 +49,11 @@ static void say_dropped(Leader *l)
     l->dropped = dropped;
 }
 
-/* Everybody who hears of an event, in the order that each of them counts on:
+/* Passes an event to all that need it, in the order that each of them counts on:
  *   journal        first, so that an event on which the core dies is the last line of the record;
  *   record_read()  next: metrics compare a record with what the core still knows of it;
  *   core           then; its answer is returned;
- *   observed()     last: the incidents of which a sender tells are those that the core now knows.
+ *   observed()     last: a sender notifies of the incidents that the core now knows.
  * key NULL: the event is not a record's, and there is nothing to compare. */
 static void tell_everybody(Leader *l, const Event *event, const char *key, const char *value,
                            size_t n, Actions *ret)
@@ -120,8 +120,8 @@ void end_without_timer(Leader *l, int r)
     tell_end(l, r);
 }
 
-/* Records have changed. A thousand nodes that report at once are looked at together, a change that
- * comes alone at once. */
+/* Records have changed. A thousand nodes that report at once are looked at together, a single change
+ * without delay. */
 static void tick_soon(Leader *l)
 {
     uint64_t next = l->decided_usec + GATHER_MSEC * USEC_PER_MSEC;
@@ -137,7 +137,7 @@ static void tick_soon(Leader *l)
 
 /* ---- records ---- */
 
-/* value NULL: gone. False for what is nothing to the core, or cannot be read. */
+/* value NULL: the key is gone. False for a record that the core does not need, or that cannot be read. */
 static bool read_record(Leader *l, const char *key, const char *value, size_t n, int64_t created,
                         int64_t lease, int64_t revision, Event *ret)
 {
@@ -216,7 +216,7 @@ static int on_room_timer(_unused_ sd_event_source *source, _unused_ uint64_t use
     return 0;
 }
 
-/* Not at once: where jobs come and go in numbers one read serves many. */
+/* Reads after a while, not at once: where jobs come and go in numbers, one read serves many. */
 static void read_what_did_not_fit(Leader *l)
 {
     if (l->room_timer || l->room_call)
@@ -229,12 +229,12 @@ static void read_what_did_not_fit(Leader *l)
 
 /* ---- the watch ---- */
 
-/* The watch has listed: what only a read of ours had shown, and is not there any more, is gone. */
+/* The watch has listed: a key that only a read of ours had shown, and that is not there any more, is gone. */
 static void forget_unlisted(Leader *l, int64_t revision)
 {
     l->n_lists = etcd_watch_lists(l->watch);
     if (l->read_revision == 0 || revision < l->read_revision)
-        return; /* nothing but lists was read; or the stream has the rest still to tell */
+        return; /* only lists were read, or the stream has still to bring the rest */
     feed_mark(l->feed);
     const char *key;
     while ((key = feed_next_unseen(l->feed)))

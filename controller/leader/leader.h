@@ -47,9 +47,9 @@ typedef struct LeaderEvents {
     void (*view_changed)(void *userdata);
     /* Called when the controller begins to decide. */
     void (*leads)(void *userdata);
-    /* Called for each record, before the core hears of it. */
+    /* Called for each record, before the core receives it. */
     void (*record_read)(void *userdata, const Event *event);
-    /* Called for each event, after the core has heard of it, and by leader_note_record(). */
+    /* Called for each event, after the core has received it, and by leader_note_record(). */
     void (*observed)(void *userdata, const Event *event);
     /* Called at the answer to a decision's transaction; revision: of its writes, or 0 if the answer is an error. */
     void (*answered)(void *userdata, const Decision *decision, Outcome outcome, uint64_t begun_usec,
@@ -70,7 +70,7 @@ typedef struct LeaderView {
     bool loaded;    /* every record has been read once */
     bool connected; /* the watch is up */
     const LeaderRecord
-        *first; /* of who is first in the election, this controller or another; NULL: not known */
+        *first; /* of the first one in the election, this controller or another; NULL: not known */
 } LeaderView;
 
 int leader_new(const LeaderNeeds *needs, const LeaderSettings *settings, const LeaderEvents *events,
@@ -82,8 +82,8 @@ DEFINE_CLEANUP(Leader, leader_free)
 void leader_configure(Leader *leader, const LeaderSettings *settings);
 /* Gives leadership up at once; LeaderEvents.ended follows within two seconds. */
 void leader_leave(Leader *leader);
-/* Passes a record that was read beside the watch to `observed` alone; value NULL: it is gone. The core must not hear of
- * it: once it has seen a revision of one key, it takes every key to be that new. */
+/* Passes a record that was read beside the watch only to `observed`; value NULL: the key is gone. The core must not
+ * receive it: once the core has seen a revision of one key, it takes every key to be that new. */
 void leader_note_record(Leader *leader, const char *key, const char *value, size_t n,
                         int64_t revision);
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Written by leaders and operators alone: while nobody leads they change by hand or not at all. */
+/* Only leaders and operators write these records: while nobody leads, they change by hand or not at all. */
 static bool counts(KeyKind kind)
 {
     switch (kind) {
@@ -94,7 +94,7 @@ static void put_successor(Succession *s, const char *key, const char *value, siz
         one->record = (LeaderRecord){0}; /* of a program that tells nothing */
 }
 
-/* The newest deaths that a record tells of, but for room for so many more. */
+/* Keeps the newest deaths that a record tells of, and leaves room for so many more. */
 static void keep_deaths(Succession *s, const LeaderRecord *r, size_t room)
 {
     const size_t n = MIN(r->n_before, LEADER_DEATHS_MAX - room);
@@ -102,14 +102,14 @@ static void keep_deaths(Succession *s, const LeaderRecord *r, size_t room)
     s->n_last = n;
 }
 
-/* The first one's key is gone. */
+/* The key of the controller that was first is gone. */
 static void note_end(Succession *s, const LeaderRecord *r, uint64_t real_usec)
 {
-    if (r->state != LEADER_UP) { /* it left in order, or is of a version that does not say so */
+    if (r->state != LEADER_UP) { /* it left in order, or its version does not say when it leaves */
         s->deaths = 0;
         return;
     }
-    if (r->still_until_usec) { /* it had decided nothing, so it says nothing of the records */
+    if (r->still_until_usec) { /* it had decided nothing, so its end says nothing of the records */
         s->deaths = r->deaths;
         s->dead_records = s->records;
         keep_deaths(s, r, 0);

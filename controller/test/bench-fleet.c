@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-fleet.c - sdcontroller under a fleet: nodes that are records, leases and watches alone, on a real
- * etcd, run one job as sdtraind would write of it; some fail, leave and return.
+/* bench-fleet.c - sdcontroller under a fleet: nodes that are only records, leases and watches, on a real
+ * etcd, run one job and write of it as sdtraind would; some fail, leave and return.
  *
  *     bench-fleet [NODES [SLOTS [SECONDS [VIEWERS]]]]     1000 nodes of 8 slots, 20 s of quiet by default
  *
@@ -187,7 +187,7 @@ static void post_node(FakeNode *n)
     POST(n->fleet, node_record, &record, key_of("fleet", KEY_NODES, n->name, key), n->lease_id);
 }
 
-/* exit_code is that of the first rank alone when it is not 0. */
+/* An exit_code that is not 0 is only the first rank's. */
 static void post_ranks(FakeNode *n, RankState state, int exit_code)
 {
     char key[KEY_MAX];
@@ -233,11 +233,11 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
         return;
     n->lease_id = lease;
     post_node(n);
-    if (n->generation) /* the machine was too busy to renew it: as a daemon does then */
+    if (n->generation) /* the machine was too busy to renew it: a daemon does the same then */
         post_ranks(n, n->state, 0);
 }
 
-/* Its ranks of the last world have ended; those of this one, if any, are ready. */
+/* The node's ranks of the last world have ended; those of this one, if any, are ready. */
 static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ranks)
 {
     if (n->generation && !generation && n->lease_id)
@@ -247,7 +247,7 @@ static void node_take(FakeNode *n, int64_t generation, int first_rank, int n_ran
     n->n_ranks = n_ranks;
     n->state = RANK_READY;
     if (!n->lease_id)
-        return; /* once it has one */
+        return; /* later, once it has a lease */
     post_node(n);
     if (generation)
         post_ranks(n, RANK_READY, 0);
@@ -307,7 +307,7 @@ static void node_up(FakeNode *n)
         give_up("cannot ask for a lease");
 }
 
-/* Silent: its keys go when its lease has run out. */
+/* Silences the node: its keys go when its lease has run out. */
 static void node_lose(FakeNode *n)
 {
     n->lease = etcd_lease_free(n->lease);

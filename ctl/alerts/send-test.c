@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* send-test.c - `sdctl alerts test`: asks the leader for a notification to every sink, which it resolves
- * at once, and waits for what the sinks said. */
+ * at once, and waits for the sinks' answers. */
 #include "ctl/alerts/list.h"
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
@@ -11,7 +11,7 @@
 
 enum { WAIT_SEC = 40 };
 
-/* Whether every sink took it. */
+/* Prints the answers. True when every sink accepted the notification. */
 static bool report(const RequestRecord *q, bool as_json)
 {
     bool good = q->n_deliveries > 0;
@@ -39,7 +39,7 @@ typedef struct AlertsTestOptions {
 #define OPTIONS_STRUCT AlertsTestOptions
 static const CtlOption options[] = {
     OPTION_TIMEOUT,
-    {"sink", 0, "NAME", "through this sink alone", TAKES(TEXT, sink)},
+    {"sink", 0, "NAME", "through this sink only", TAKES(TEXT, sink)},
 };
 const CtlOptions alerts_test_options = CTL_OPTIONS(options, .timeout_sec = -1);
 

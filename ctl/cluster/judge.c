@@ -27,7 +27,7 @@ static void add_wrong(Judgement *j, const char *format, ...)
     json_array_append_new(j->advice, json_string(""));
 }
 
-/* About what was added last. */
+/* Adds advice about the fault that was added last. */
 static void advise(Judgement *j, const char *format, ...) _printf_(2, 3);
 static void advise(Judgement *j, const char *format, ...)
 {
@@ -112,7 +112,7 @@ static void judge_rights(const Model *m, Judgement *j)
     }
 }
 
-/* The leaders before it died on the same records, so it decides nothing for a while. */
+/* The leaders before this one died on the same records, so it decides nothing for a while. */
 static void judge_standstill(const Model *m, Judgement *j)
 {
     char at[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES], text[LEADER_DEATHS_MAX][300] = {"", ""};
@@ -196,7 +196,7 @@ static void judge_quarantine(const Model *m, const char *name, const CordonCause
     }
     add_wrong(j, "node %s is in quarantine: %s", name, c->reason);
     if (c->owner == CORDON_JOB)
-        advise(j, "job %s alone avoids it; sdctl node uncordon %s lets it try again", c->job, name);
+        advise(j, "only job %s avoids it; sdctl node uncordon %s lets it try again", c->job, name);
     else if (c->until_usec)
         advise(j, "it ends at %s; sooner with sdctl node uncordon %s",
                date_text(c->until_usec, until), name);
@@ -290,7 +290,7 @@ static void judge_missing(const Model *m, Judgement *j)
 
 /* ---- jobs ---- */
 
-/* It once had more ranks, and nobody asked for fewer. */
+/* The job once had more ranks, and nobody asked for fewer. */
 static void judge_size(const ModelJob *job, Judgement *j)
 {
     const int wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
@@ -306,8 +306,8 @@ static void judge_size(const ModelJob *job, Judgement *j)
            "it grows again by itself when there are slots: sdctl node list shows what is closed");
 }
 
-/* Nothing is removed beyond keep_last, so this passes only when somebody makes room; trainers of earlier versions have
- * the system's words alone. */
+/* Nothing is removed beyond keep_last, so a lack of room passes only when somebody makes room. Trainers of earlier
+ * versions report only the system's words. */
 static bool lacks_room(const char *text)
 {
     static const char *const words[] = {"are missing in ", "has no room for ", "No space left",
@@ -318,7 +318,7 @@ static bool lacks_room(const char *text)
     return false;
 }
 
-/* Before the save is due that would find no room; afterwards the incident says so. */
+/* Warns before the save is due that would find no room; afterwards the incident says so. */
 static void judge_room(const ModelJob *job, Judgement *j)
 {
     char room[ROOM_TEXT_BYTES];
@@ -380,7 +380,7 @@ static void judge_jobs(const Model *m, Judgement *j)
     }
 }
 
-/* Sinks that do not take what they should hear; the oldest incident stands for all. */
+/* Lists the sinks that do not accept their notifications; the oldest incident stands for all. */
 static void judge_alerts(const Model *m, Judgement *j)
 {
     for (size_t i = 0; i < m->n_incidents; i++) {
@@ -403,7 +403,7 @@ static void judge_alerts(const Model *m, Judgement *j)
     }
 }
 
-/* The leader does not look at them, and says so in its log alone. */
+/* The leader does not look at records beyond its room, and says so only in its log. */
 static void judge_crowd(const Model *m, Judgement *j)
 {
     const Crowd c = model_crowd(m);

@@ -129,7 +129,7 @@ static void read_context(JsonReader *all, const char *name, const char *file, Co
     JsonReader r = json_get_object(all, name, JSON_REQUIRED);
     Context c = {0};
     if (!name_is_valid(name))
-        json_refuse(all, name, "a context's name has a-z, 0-9, '.' and '-' alone");
+        json_refuse(all, name, "a context's name has only a-z, 0-9, '.' and '-'");
     (void)snprintf(c.name, sizeof(c.name), "%s", name);
     (void)snprintf(c.file, sizeof(c.file), "%s", file);
     for (size_t i = 0; i < CONTEXT_KEYS; i++)
@@ -255,7 +255,7 @@ static int check_secrets(const Context *c, Error *err)
     return 0;
 }
 
-/* Certificates and users belong to the etcd that they are named with: of an etcd that is left aside nothing stays. */
+/* Certificates and users belong to the etcd that they are named with: those of an etcd that is left aside are unset. */
 static int export_context(const Context *c, bool named, Error *err)
 {
     const bool other = named && environment("SDTRAIN_ETCD");
@@ -274,7 +274,7 @@ int context_apply(const ClientOptions *options, Error *err)
 {
     const char *by;
     if (!options->context && (options->etcd || environment("SDTRAIN_ETCD")))
-        return 0; /* a file that is wrong shall not stop who needs none */
+        return 0; /* a file that is wrong shall not stop a user who needs none */
     Contexts contexts;
     int r = contexts_read(&contexts, err);
     if (r < 0)

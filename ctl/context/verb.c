@@ -62,7 +62,7 @@ int context_list(const Arguments *a)
     return CTL_DONE;
 }
 
-/* The one named, else the one in use. */
+/* Returns the context that is named, else the one in use. */
 static const Context *choose(const Contexts *contexts, const Arguments *a, const char **ret_by,
                              Error *err)
 {
@@ -98,7 +98,8 @@ int context_show(const Arguments *a)
     return c ? CTL_DONE : ctl_fail(&err, -ENOENT);
 }
 
-/* Changes "context" alone in the person's own file, or makes it. A link stays, and what it leads to is written. */
+/* Changes only "context" in the person's own file, or makes the file. A link stays, and the file that it leads to is
+ * written. */
 static int write_choice(const char *own, const char *name, Error *err)
 {
     _cleanup_json_ json_t *root = NULL;

@@ -79,7 +79,7 @@ static int on_record(const EtcdEvent *event, void *userdata)
     return 0;
 }
 
-/* All, or as many as there is room for, spread over the list: racks have neighbouring names. */
+/* Adds all nodes, or as many as there is room for, spread over the list: racks have neighbouring names. */
 static void add_peers(Asking *asking)
 {
     RequestRecord *q = &asking->request;
@@ -115,7 +115,7 @@ static int ask(CtlClient *client, const Stores *stores, Asking *asking, double t
                            .key = key_of(client->cluster, KEY_REQUESTS, q->id, key)};
     Error ignored = ERROR_INIT;
     (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored); /* else it goes in an hour */
-    return r == -ETIMEDOUT ? 0 : MIN(r, 0); /* who has not answered is a finding */
+    return r == -ETIMEDOUT ? 0 : MIN(r, 0); /* a node that has not answered is a finding */
 }
 
 /* ---- judging ---- */
@@ -202,10 +202,10 @@ static void judge_limits(const Asked *a, Findings *f)
     else
         findings_add(f, FINDING_NOTE, cgroup_check, node,
                      "Delegate=yes in sdtraind's unit, and cgroup v2",
-                     "not in use: process groups alone hold ranks together");
+                     "not in use: only process groups hold ranks together");
 }
 
-/* A row a peer that somebody does not reach. */
+/* Adds a row for each peer that the node does not reach. */
 static void judge_peers(const Asking *asking, const Asked *a, int64_t *longest_usec, Findings *f)
 {
     for (size_t i = 0; i < MIN(a->report.n_peers, asking->request.n_peers); i++) {
@@ -221,7 +221,7 @@ static void judge_peers(const Asking *asking, const Asked *a, int64_t *longest_u
     }
 }
 
-/* The node's clock was read between the question and the answer: what lies outside is its error. */
+/* The node's clock was read between the question and the answer: its distance from that interval is its error. */
 static void judge_clock(const Asking *asking, const Asked *a, Findings *f)
 {
     const double at = (double)a->report.at_usec, sent = (double)asking->sent_usec,

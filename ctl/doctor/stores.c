@@ -42,7 +42,7 @@ void stores_collect(const Model *m, const Job *given, Stores *ret)
         add_data(ret, given);
         return;
     }
-    for (int round = 0; round < 2; round++) /* where checkpoints go is the first to know */
+    for (int round = 0; round < 2; round++) /* the stores of checkpoints come first */
         for (size_t i = 0; i < m->n_jobs; i++) {
             _cleanup_(job_freep) Job *job = NULL;
             Error ignored = ERROR_INIT;
@@ -72,7 +72,7 @@ static void judge(const StoreTry *t, Findings *f)
     else
         findings_add(
             f, only_here ? FINDING_NOTE : FINDING_WRONG, store_check, "here",
-            only_here ? "nodes write there; sdctl itself needs to read alone"
+            only_here ? "nodes write there; sdctl itself only needs to read"
             : strncmp(t->uri, "s3://", 5) == 0
                 ? "AWS_ENDPOINT_URL, AWS_REGION and AWS_PROFILE of this shell say where and "
                   "as whom"
@@ -80,7 +80,7 @@ static void judge(const StoreTry *t, Findings *f)
             "%s%s%s", named ? "" : t->uri, named ? "" : ": ", words);
 }
 
-/* Without what each node has on a disk of its own. */
+/* Tries the stores, but not the folders that each node has on a disk of its own. */
 static void try_here(Stores *s)
 {
     StoreTry here[RECORD_URIS_MAX];

@@ -57,7 +57,7 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
         {"\"steps\": 100", "\"steps\": 100, \"precision\": \"bf16\"",
          "train.precision: bf16 needs"},
         {"\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\", \"reduction\": \"float\"",
-         "train.reduction: \"float\" is for CPUs alone"},
+         "train.reduction: \"float\" is for CPUs only"},
         {"\"min\": 1, \"max\": 4", "\"min\": 3, \"max\": 2", "world"},
         {"\"max\": 4", "\"max\": 5", "world.max"},
         {"/data\"}]", "/nowhere\"}]", "data.streams[0].uri: "},
@@ -77,7 +77,7 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
     assert_null(ctl_get(lab, KEY_SPECS, "bad"));
 }
 
-/* As the ranks would, from index.json, empty.npy and the network's config. */
+/* sdctl checks shapes as the ranks would, from index.json, empty.npy and the network's config. */
 static void shapes_that_do_not_fit_are_refused(void **state)
 {
     CtlLab *lab = *state;
@@ -173,7 +173,7 @@ static void start_writes_spec_and_desired_once(void **state)
                     "another, sdctl job delete fresh removes one that has ended\n");
 }
 
-/* The incident says so, whatever is left of the job: a spec that cannot be read, or what was wanted of it alone. */
+/* The incident advises it, whatever is left of the job: a spec that cannot be read, or only its desired record. */
 static void start_gives_a_lost_file_back(void **state)
 {
     CtlLab *lab = *state;
@@ -205,7 +205,7 @@ static void start_gives_a_lost_file_back(void **state)
     ctl_remove(lab, KEY_LEADER, "1");
 }
 
-/* The leader would not look at it, and say so in its log alone. */
+/* The leader would not look at the job, and would say so only in its log. */
 static void start_is_refused_where_there_is_no_room(void **state)
 {
     CtlLab *lab = *state;
@@ -258,7 +258,7 @@ static void start_by_name_goes_on(void **state)
     ctl_remove(lab, KEY_SPECS, "again");
 }
 
-/* Nor where no node that is known, and none that may come back, could ever have the memory. */
+/* A job is refused, too, where no node that is known, and none that may come back, could ever have the memory. */
 static void start_is_refused_where_no_memory_suffices(void **state)
 {
     CtlLab *lab = *state;
@@ -295,7 +295,7 @@ static void start_is_refused_where_no_memory_suffices(void **state)
     ctl_remove(lab, KEY_DESIRED, "big");
 }
 
-/* A job that needs GPUs, where no node tells of any; cards' memory is not the machines'. */
+/* A job that needs GPUs is refused where no node reports any; cards' memory is not the machines'. */
 static void start_is_refused_where_no_node_has_a_gpu(void **state)
 {
     CtlLab *lab = *state;
@@ -388,7 +388,7 @@ static void checkpoints_of_another_are_not_taken(void **state)
     assert_contains(lab->err, "step-0000000010-o1-g1-00000000/manifest.json: ");
     assert_null(ctl_get(lab, KEY_SPECS, "third"));
 
-    /* One who has saved nothing yet has claimed it all the same. */
+    /* An owner that has saved nothing yet has claimed the folder all the same. */
     ctl_write(lab, "saved/fourth/owner/1",
               "{\"v\": 1, \"submission\": \"00112233445566778899aabbccddeeff\","
               " \"claim\": \"00112233445566778899aabbccddeeff\", \"alone\": false,"

@@ -31,7 +31,7 @@ static void put_nodes(CtlLab *lab, const char *features1, const char *features2)
     put_node(lab, "n2", features2);
 }
 
-/* Waits for that ask of a node; its name is "<node>/<id>". One ask alone lies there. */
+/* Waits for that ask of a node; its name is "<node>/<id>". Only one ask lies there. */
 static LogAskRecord wait_ask(CtlLab *lab, int64_t seq, char *ret_name, size_t size)
 {
     LogAskRecord ask;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - `sdctl top`: the whole cluster on one screen, until somebody leaves it. Drawn each second, and sooner when a
- * record changes. */
+/* top.c - `sdctl top`: the whole cluster on one screen, until somebody leaves it. The screen is drawn each second, and
+ * sooner when a record changes. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/top/screen.h"
@@ -119,11 +119,11 @@ static int on_signal(_unused_ sd_event_source *source, const struct signalfd_sig
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
 
-/* Before any thread is made, which would have them otherwise. */
+/* Blocks the signals before any thread is made, which would receive them otherwise. */
 static void block_signals(sigset_t *ret_before)
 {
     sigset_t set;
-    (void)sigemptyset(&set); /* these fail for bad arguments alone */
+    (void)sigemptyset(&set); /* these fail only for bad arguments */
     for (size_t i = 0; i < ELEMENTSOF(signals); i++)
         (void)sigaddset(&set, signals[i]);
     (void)sigprocmask(SIG_BLOCK, &set, ret_before);
@@ -147,7 +147,7 @@ static int show_live(Top *t, Error *err)
     sigset_t before;
     block_signals(&before);
     int r = client_open(t->options, &t->client, err);
-    t->client.is_quiet = true; /* the frame tells it */
+    t->client.is_quiet = true; /* the frame shows it */
     t->model = model_new(t->client.cluster);
     r = r < 0 ? r : listen_to(t, err);
     if (r == 0)

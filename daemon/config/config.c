@@ -39,7 +39,7 @@ static const Setting table[] = {
     SETTING(INTEGER, log_bytes, 8192, 1024 * GIB, "bytes kept of what one rank prints (64 MiB)",
             .reloads = true),
     SETTING(TEXT, trainer, 0, 0, "program of a rank (sdtrainer beside sdtraind)", .reloads = true),
-    SETTING(CHOICE, cgroup, 0, ELEMENTSOF(cgroup_mode), "auto, or off: process groups alone (auto)",
+    SETTING(CHOICE, cgroup, 0, ELEMENTSOF(cgroup_mode), "auto, or off: only process groups (auto)",
             .choices = cgroup_mode),
     SETTING(NUMBER, hang_floor_sec, 0.1, 86400, "a rank that is silent for less does not hang (5)",
             .reloads = true),
@@ -141,7 +141,7 @@ static bool is_machine_id(const char *text)
     return strlen(text) == 32 && strspn(text, "0123456789abcdef") == 32;
 }
 
-/* Loopback and the link's own addresses: the endpoint is of this machine, and nothing else is asked. */
+/* True for loopback and the link's own addresses: the endpoint is on this machine, and nothing else is queried. */
 static bool is_of_this_machine(const char *host)
 {
     struct in_addr v4;

@@ -75,7 +75,7 @@ int probes_run_one(const DaemonConfig *config, const char *name, Error *err)
     return r;
 }
 
-/* ---- what they remember ---- */
+/* ---- what the probes remember ---- */
 
 static void state_path(const Probes *p, const char *name, char ret[PATH_MAX])
 {
@@ -106,7 +106,7 @@ static void keep_state(Probes *p, const char *name, ProbeChild *child, json_t *s
         log_warning("what probe %s remembers is not kept: %s", name, err.text);
 }
 
-/* Learns which slot is which GPU: as the probe has seen since the boot, else as they lie on the bus. */
+/* Finds out which slot is which GPU: as the probe has seen since the boot, else as the GPUs lie on the bus. */
 static void learn_gpus(Probes *p)
 {
     char bus[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
@@ -154,7 +154,7 @@ static void judge(Probes *p)
     health_record_update(p, false);
 }
 
-/* Level or text became something else now. */
+/* Dates an answer whose level or bad slots differ from those before. */
 static void date_answer(ProbeAnswer *answer, const ProbeAnswer *before)
 {
     if (answer->since_usec == 0 || answer->level != before->level ||
@@ -309,7 +309,7 @@ static void on_probe_timeout(void *userdata)
 
 /* ---- rounds ---- */
 
-/* The environment with one variable more: the child's context. */
+/* Makes the environment with one variable more: the child's context. */
 static int make_environment(const Probes *p, json_t *state, char **ret_variable, char ***ret)
 {
     ProbeContext context;
@@ -371,7 +371,7 @@ static int start(Probes *p, size_t i, const Probe *probe, Error *err)
 
 static bool looks_for_notices(const Probes *p) { return *p->needs.config->spot_endpoint; }
 
-/* full: with all probes; else with the one alone that looks for a cloud's notice. */
+/* full: the round has all probes; else it has only the one that looks for a cloud's notice. */
 static void begin_round(Probes *p, bool full)
 {
     size_t n;
@@ -386,7 +386,7 @@ static void begin_round(Probes *p, bool full)
         Error err = ERROR_INIT;
         if (!full && list[i] != &probe_spot)
             continue;
-        if (p->children[i].pid > 0) { /* since an earlier round: SIGKILL does not end it */
+        if (p->children[i].pid > 0) { /* a child of an earlier round: SIGKILL does not end it */
             note_hang(p, i);
         } else if (start(p, i, list[i], &err) < 0) {
             ProbeAnswer before = p->answers[i];
@@ -434,7 +434,7 @@ static void answer_asks(Probes *p)
     p->n_asks = kept;
 }
 
-/* Says when the next round of all probes begins, and waits for it or for an earlier look for notices. */
+/* Sets when the next round of all probes begins, and waits for it or for an earlier look for notices. */
 static void plan_round(Probes *p)
 {
     uint64_t now = clock_boottime_usec(), next = now + NOTICE_SEC * USEC_PER_SEC;
@@ -488,7 +488,7 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
     if (p->n_asks == PROBE_ASKS_MAX || strlen(kv->key) >= KEY_MAX) {
         log_warning("%s: too many ask for a check NODE=%s", kv->key, p->needs.config->node);
         free(text);
-        return; /* it is asked again, or the asker gives up */
+        return; /* the request is looked at again, or its sender gives up */
     }
     ProbeAsk *ask = &p->asks[p->n_asks++];
     *ask = (ProbeAsk){.revision = kv->mod_revision, .text = text};
@@ -499,7 +499,7 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
         kernel_watch_forget(p);
     }
     if (p->is_ready && p->n_waited == 0)
-        begin_round(p, true); /* else the one under way is followed by another */
+        begin_round(p, true); /* else another round follows the one under way */
 }
 
 void probes_note_report(Probes *p, const char *request, const char *report)
@@ -519,7 +519,7 @@ void probes_init(Probes *p, const ProbesNeeds *needs)
 void probes_leave(Probes *p)
 {
     p->leaving = true;
-    health_record_update(p, true); /* it stays: this one is not lost */
+    health_record_update(p, true); /* the record stays: this node is not lost */
 }
 
 void probes_start(Probes *p)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probes.h - runs the health probes of this node, keeps their memory, and judges.
  *
- * A driver that hangs takes along the process that asks it. So the probes run all at once, each in a child of its own
+ * A driver that hangs takes along the process that calls it. So the probes run all at once, each in a child of its own
  * that can be killed. A node registers when its first round is over: a GPU that is missing is known before any rank is
  * placed. A cloud's notice leaves two minutes, so where one may come its probe also runs between rounds.
  *
@@ -56,7 +56,7 @@ typedef struct ProbesNeeds {
     Etcd *etcd;
     const char *boot_id;
     const bool *has_name;   /* health/<node> is this machine's to write */
-    const SlotTable *slots; /* a probe leaves a slot alone that is busy */
+    const SlotTable *slots; /* a probe does not touch a slot that is busy */
 
     void *userdata; /* of the calls below */
     void (*began)(void *userdata, const char *probe);
@@ -88,7 +88,7 @@ struct Probes {
     uint64_t full_usec; /* when the next such round begins */
     Gpus gpus;          /* GPUs seen since the boot; the place of each is its slot */
     bool
-        gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen on the bus alone */
+        gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen only on the bus */
     ProbeAsk asks[PROBE_ASKS_MAX];
     size_t n_asks;
     /* The last report of `sdtrainer doctor`, and the id of the request for it; empty: nobody has requested one. */
@@ -121,7 +121,7 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear);
 /* health/<node> gets this report, in answer to that request. */
 void probes_note_report(Probes *p, const char *request, const char *report);
 
-/* sdtraind --probe NAME: runs it here and prints what it found, with what the environment's
- * SDTRAIN_PROBE holds as context, or else what the configuration says. */
+/* sdtraind --probe NAME: runs the probe in this process and prints its findings. The context is that of the
+ * environment's SDTRAIN_PROBE, else that of the configuration. */
 bool probes_is_child(void);
 int probes_run_one(const DaemonConfig *config, const char *name, Error *err);

@@ -2,7 +2,7 @@
 /* timer.h - one-shot timers on the daemon's loop.
  *
  * Every deadline and retry of the daemon is one of these, so that a program with a clock of its own needs
- * to replace timer.c alone.
+ * to replace only timer.c.
  *
  * Ownership: a Timer is a value inside its user; timer_stop() lets go of what it holds and accepts a zeroed
  *            one. A Timer must not move while it runs.

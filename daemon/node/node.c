@@ -21,8 +21,8 @@ enum {
     TOGETHER_MAX = 59,
     RESTORE_MSEC = 1000, /* the shortest time between two writes over a stranger's record */
     RACE_MSEC = 20,      /* between two tries, where the stranger has written once more meanwhile */
-    WAIT_MSEC = 1000,    /* for another one's lease, unless the watch shows its end before */
-    QUIET_LEASES = 3     /* the stranger is forgotten when it wrote nothing for as many lease_sec */
+    WAIT_MSEC = 1000,    /* for another's lease, unless the watch shows its end before */
+    QUIET_LEASES = 3     /* a stranger that wrote nothing for as many lease_sec is forgotten */
 };
 
 static void node_put(OwnNode *node);
@@ -110,7 +110,7 @@ static bool ask_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
                            &node->rights_call) == 0;
 }
 
-/* A user who may write specs, too, may write everything: etcd looks at no rights. */
+/* A user who may write specs, too, may write everything: then etcd checks no rights. */
 static void on_right_to_specs(int r, _unused_ const Error *err,
                               _unused_ const EtcdTxnResult *result, void *userdata)
 {
@@ -120,7 +120,7 @@ static void on_right_to_specs(int r, _unused_ const Error *err,
     node_update(node);
 }
 
-/* Asked once, at the start: it is for people, who may ask again. */
+/* The right is checked once, at the start: the answer is for people, who may check it again. */
 static void on_right_to_others(int r, _unused_ const Error *err,
                                _unused_ const EtcdTxnResult *result, void *userdata)
 {
@@ -182,7 +182,7 @@ static void retry_later(OwnNode *node)
                     node);
 }
 
-/* Missing rights are a person's to give: said once, and tried again slowly. */
+/* A person must give missing rights: the refusal is logged once, and the write is tried again slowly. */
 static bool is_refused(OwnNode *node, int r, const Error *err)
 {
     if (r == -EACCES && !node->refused)
@@ -210,13 +210,13 @@ static void on_quiet(void *userdata)
     node_touch(node);
 }
 
-/* Ours is put back at once, unless that was done less than a second ago: then the key is read again first, since more
- * may have been written to it. */
+/* Our record is put back at once, unless that was done less than a second ago: then the key is read again first, since
+ * more may have been written to it. */
 static void put_back(OwnNode *node, const EtcdKeyValue *kv)
 {
     const uint64_t now = clock_boottime_usec();
     const uint64_t next_usec = node->restored_usec + RESTORE_MSEC * USEC_PER_MSEC;
-    assert(etcd_lease_id(node->needs.lease) != 0); /* else it is waited for, not written over */
+    assert(etcd_lease_id(node->needs.lease) != 0); /* else we wait, and do not write over it */
     if (node->stranger_revision == 0 || node->stranger_lease != kv->lease)
         log_event(LOG_LEVEL_WARNING, MESSAGE_STRANGER,
                   "another writer has put %s, under lease %llx, at revision %lld, while this "
@@ -262,7 +262,7 @@ static void on_last_ended(_unused_ int r, _unused_ const Error *err,
 {
     OwnNode *node = userdata;
     node->call = NULL; /* it frees itself */
-    node_look(node);   /* it tells what became of the record; what is still there is written over */
+    node_look(node);   /* finds out what became of the record; one that is left is written over */
 }
 
 /* The records of the last life go with its lease, all at once: a leader then knows that this life is another one. */
@@ -324,7 +324,7 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     if (range->n_kvs > 0) {
         judge_tenant(node, &range->kvs[0]);
     } else {
-        node->with_ranks |= node->registered; /* it went, whatever the watch has shown */
+        node->with_ranks |= node->registered; /* our key went, whatever the watch has shown */
         node_put(node);
     }
 }
@@ -368,11 +368,11 @@ static void node_look(OwnNode *node)
         retry_later(node);
 }
 
-/* ---- the records of the ranks, which come with it ---- */
+/* ---- the records of the ranks, which come with the node's ---- */
 
 static bool goes_along(const LocalJob *job) { return job->local && !job->local->over; }
 
-/* Whether the guards of all of them are known. */
+/* Whether the guards of all these records are known. */
 static bool learn_ranks(const OwnNode *node)
 {
     bool is_known = true;
@@ -405,7 +405,7 @@ static size_t add_ranks(const OwnNode *node, int64_t lease, EtcdCompare *guards,
     return n;
 }
 
-/* Until the answer is there no writer writes what was put with the node. */
+/* Until the answer is there, no writer writes a report that was put with the node. */
 static void hold_ranks(const OwnNode *node, size_t n)
 {
     for (LocalJob *job = node->needs.workload->jobs; job && n > 0; job = job->next)
@@ -427,7 +427,7 @@ static void release_report(RecordWriter *report, int64_t revision)
     record_writer_release(report);
 }
 
-/* revision 0: it is not known what has become of them. */
+/* revision 0: it is not known what has become of the reports. */
 static void release_ranks(const OwnNode *node, int64_t revision)
 {
     for (LocalJob *job = node->needs.workload->jobs; job; job = job->next) {
@@ -455,7 +455,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
         node->with_ranks |= node->seen_removed;
-        if (node->with_ranks) { /* their world may have moved: they die first */
+        if (node->with_ranks) { /* the ranks' world may have moved: they die first */
             (void)learn_ranks(node);
             retry_later(node);
         }
@@ -542,7 +542,7 @@ static void node_put(OwnNode *node)
 static void node_update(OwnNode *node)
 {
     const NodeRecord record = node_record(node);
-    /* All of it is set and has no part elsewhere; what differs in padding alone is put once more. */
+    /* All of the record is set and has no part elsewhere; one that differs only in padding is put once more. */
     if (node->lease == 0 || memcmp(&record, &node->put, sizeof(record)) != 0)
         node_put(node);
 }
@@ -596,5 +596,5 @@ void node_lease_changed(OwnNode *node, EtcdLeaseState state)
     node->lease = 0;
     node->with_ranks = node->registered;
     node_put(node);
-    workload_note_lease(node->needs.workload); /* each record for itself too: guards may differ */
+    workload_note_lease(node->needs.workload); /* each record by itself, too: guards may differ */
 }

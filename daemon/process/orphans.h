@@ -8,7 +8,7 @@
  * Every process started for a rank carries SDTRAIN_OWNER=<run_dir>:<slot> in its environment, and its children inherit
  * that mark. One sdtraind at a time holds the lock of a run_dir, so a marked process without its sdtraind is an orphan.
  * A process that has cleared its environment is known by its session, which is that of its rank unless it has made
- * another. sdtraind and its keeper share the sessions of living ranks in memory alone: a number in a file might belong
+ * another. sdtraind and its keeper share the sessions of living ranks only in memory: a number in a file might belong
  * to a stranger by the time it is read.
  *
  * Ownership: none.
@@ -47,8 +47,8 @@ typedef struct RankSessions {
 int orphans_keep(const char *run_dir, const CgroupBase *cgroups, RankSessions **ret_sessions,
                  pid_t *ret_pid, Error *err);
 
-/* SIGKILL to a rank's orphans that were handed to us and carry the mark of the slot, or no mark: a process that has
- * cleared its environment may belong to any slot. Returns their number. is_ours tells of a child whether sdtraind
+/* Sends SIGKILL to a rank's orphans that were handed to us and carry the mark of the slot, or no mark: a process that
+ * has cleared its environment may belong to any slot. Returns their number. is_ours tells of a child whether sdtraind
  * itself has started it. */
 int orphans_kill_adopted(const char *run_dir, int slot, bool (*is_ours)(void *userdata, pid_t pid),
                          void *userdata);

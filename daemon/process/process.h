@@ -7,7 +7,7 @@
  * Errors:    -errno from starting.
  * Threads:   main thread only, as spawn.h.
  * Invariant: a slot is clear when nothing of its program lives: its cgroup is not populated, or its process group and
- *            every process handed to us with its mark are gone. The end of the program alone does not clear the slot.
+ *            every process handed to us with its mark are gone. The end of the program does not clear it by itself.
  */
 #pragma once
 
@@ -58,7 +58,7 @@ int process_watch(Process *process, const ProcessEvents *events);
 /* Calls `heard` no more: the channel is broken. */
 void process_deafen(Process *process);
 
-/* SIGKILL to everything of the slot. */
+/* Sends SIGKILL to everything of the slot. */
 void process_kill(const Process *process);
 /* Looks whether the program has ended. True once: it is reaped, what it started has got SIGKILL, and *ret says how it
  * ended. */

@@ -2,8 +2,8 @@
 /* spawn.h - starts a program as a child that cannot outlive this process.
  *
  * The child is the leader of its own session and process group, dies by SIGKILL when its parent
- * does (PR_SET_PDEATHSIG), begins inside its cgroup where one is given, and holds descriptors 0 to
- * 3 alone. It inherits neither ambient capabilities nor a low oom_score_adj. Between clone3 and
+ * does (PR_SET_PDEATHSIG), begins inside its cgroup where one is given, and holds only descriptors 0
+ * to 3. It inherits neither ambient capabilities nor a low oom_score_adj. Between clone3 and
  * exec the child makes system calls only, so locks of this process's other threads do not matter.
  *
  * Ownership: borrows everything for the call; the caller owns pid (waitid) and pidfd.

@@ -46,7 +46,7 @@ static void revoke_lease(Lab *lab, int64_t lease)
     testing_etcd_ctl(lab_etcd(lab), "lease", "revoke", text, NULL);
 }
 
-/* A vanished key means unknown: the same life comes back under a new lease, ranks running. */
+/* A vanished key means that the node's state is unknown: the same life comes back under a new lease, ranks running. */
 static void test_lost_lease_is_replaced(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -76,8 +76,8 @@ static bool has_progress_beyond(Lab *lab, const void *userdata)
     return at && strtoll(at + strlen("\"step\":"), NULL, 10) > *step;
 }
 
-/* etcd hears and says nothing for longer than the lease: the ranks train on; when it is back the
- * node is too, and what it does counts again. */
+/* etcd neither receives nor answers for longer than the lease: the ranks train on. When etcd is back,
+ * the node is too, and its work counts again. */
 static void test_silent_etcd_stops_nothing(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -146,7 +146,7 @@ static void test_lease_gone_and_world_moved(_unused_ void **state)
     lab_wait(lab, is_registered, NULL); /* its ranks' report may be there first */
 }
 
-/* The world moves after the daemon has read it and before it writes: the guard alone refuses. */
+/* The world moves after the daemon has read it and before it writes: only the guard refuses. */
 static void test_commit_of_an_old_world_is_refused(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -166,7 +166,7 @@ static void test_commit_of_an_old_world_is_refused(_unused_ void **state)
     assert_int_equal(record.commits[0].step, 5);
 }
 
-/* The answer to the write is lost each time: it is read again, found there, and not written twice.
+/* The answer to the write is lost each time: the record is read again, has the commit, and is not written twice.
  */
 static void test_lost_answer_commits_once(_unused_ void **state)
 {
@@ -235,7 +235,7 @@ static void test_name_of_another_machine_is_waited_for(_unused_ void **state)
     NodeRecord still;
     assert_true(lab_node_record(lab, 0, &still));
     assert_string_equal(still.address, "10.0.0.9");
-    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* that one's, too */
+    assert_null(lab_value(lab, "/sdtrain/lab/health/node0")); /* nor is this key this machine's */
     testing_etcd_ctl(lab_etcd(lab), "lease", "revoke", lease + strlen("--lease="), NULL);
     lab_wait(lab, is_registered_here, NULL);
     lab_wait(lab, has_health, NULL);
@@ -371,7 +371,7 @@ static void test_quarantine_and_removal_kill(_unused_ void **state)
     _cleanup_(lab_stopp) Lab *lab = lab_start();
     (void)start_training(lab, ENDLESS, "", NULL);
     lab_wait(lab, lab_has_first_step, &here);
-    /* of another machine that had the name, and for another job: nobody dies of them */
+    /* causes against another machine that had the name, and for another job: nobody dies of them */
     CordonRecord cordon = {.node = "node0",
                            .n_causes = 2,
                            .causes = {{.owner = CORDON_MACHINE,
@@ -385,7 +385,7 @@ static void test_quarantine_and_removal_kill(_unused_ void **state)
     put_cordon(lab, &cordon);
     int64_t step = lab_step(lab);
     lab_wait(lab, has_progress_beyond, &step);
-    cordon.n_causes = 3; /* each counts by itself */
+    cordon.n_causes = 3; /* each cause counts by itself */
     put_cordon(lab, &cordon);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_EXITED});
 

@@ -66,7 +66,7 @@ static void test_world_from_start_to_finish(_unused_ void **state)
     assert_int_equal(checkpoints.commits[2].step, 10);
     assert_int_equal(checkpoints.commits[2].generation, 1);
     assert_string_equal(checkpoints.commits[0].uri, "file:///fake/step4-g1/manifest.json");
-    /* told once a second, but the last step, after which nothing comes, at once */
+    /* steps are written once a second, but the last one, after which nothing comes, at once */
     lab_wait(lab, has_told_last_step, NULL);
 }
 
@@ -139,7 +139,7 @@ static void test_world_moves(_unused_ void **state)
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 2, 0, RANK_EXITED});
 }
 
-/* Whatever it says, it is a world after the present one: what ran is told to be dead, under its guard. */
+/* Whatever the record says, its world is after the present one: the old ranks are reported dead, under its guard. */
 static void test_world_that_cannot_be_read(_unused_ void **state)
 {
     _cleanup_(lab_stopp) Lab *lab = lab_start();
@@ -203,7 +203,7 @@ static void test_stale_phase_of_a_deleted_job(_unused_ void **state)
     lab_submit(lab, "11111111111111111111111111111111");
     for (size_t i = 0; i < ELEMENTSOF(phases); i++)
         lab_put_phase(lab, "a", 1, phases[i], true, phases[i] == PHASE_RESIZING);
-    /* beside another job, so that the phases are known to have been read */
+    /* another job, whose end shows that the phases before it have been read */
     lab_put_spec(lab, "b");
     lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false);
     (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 4}}, 1);
@@ -238,7 +238,7 @@ static void test_stale_rendezvous(_unused_ void **state)
     (void)lab_put_world(lab, "a", 1, (LabRun[]){{1, 1}, {0, 1}}, 2);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"a", 1, 0, RANK_READY});
     lab_put_phase(lab, "a", 1, PHASE_STARTING, true, false);
-    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false); /* once it acts, that was read too */
+    lab_put_phase(lab, "b", 1, PHASE_STOPPED, false, false); /* once b acts, that was read too */
     lab_put_spec(lab, "b");
     (void)lab_put_world(lab, "b", 1, (LabRun[]){{0, 2}}, 1);
     lab_wait(lab, lab_all_in_state, &(LabWhere){"b", 1, 0, RANK_EXITED});
@@ -259,7 +259,7 @@ static bool has_answered(Lab *lab, _unused_ const void *userdata)
     return value && strstr(value, "saves");
 }
 
-/* leave: rank 0 alone is told; it saves, and says that it left. A request for a checkpoint works.
+/* leave: only rank 0 is told; it saves, and says that it left. A request for a checkpoint works.
  */
 static void test_leave_and_checkpoint_request(_unused_ void **state)
 {
@@ -287,7 +287,7 @@ static void test_leave_and_checkpoint_request(_unused_ void **state)
     lab_wait(lab, has_answered, NULL);
 }
 
-/* All of them; the first may be done when the last begins. */
+/* Whether all ranks have joined; the first may be done when the last begins. */
 static bool have_joined(Lab *lab, const void *generation)
 {
     RanksRecord ranks;

@@ -16,7 +16,7 @@ __typeof__(poll) __real_poll;
 
 /* ---- the lock ---- */
 
-/* Another process locks run_dir; with hands_on, it ends and a child of it, the keeper, has the lock on. */
+/* Another process locks run_dir; with hands_on, it ends and a child of it, the keeper, still has the lock. */
 static pid_t begin_lock(bool hands_on)
 {
     int up[2];
@@ -152,7 +152,7 @@ static pid_t begin_sdtraind(pid_t bare, pid_t stranger, pid_t *ret_keeper)
     return pid;
 }
 
-/* Ranks end with their sdtraind, those with a mark and those with a session alone; nobody else does. */
+/* Ranks end with their sdtraind, those with a mark and those with only a session; nobody else does. */
 static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
 {
     char text[64];
@@ -164,7 +164,7 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     begin_log();
     const pid_t sdtraind = begin_sdtraind(bare, stranger, &keeper);
     for (int i = 0; i < 60000 && state_of(keeper) != 'S'; i++)
-        assert_int_equal(__real_poll(NULL, 0, 1), 0); /* it waits, and does not spin */
+        assert_int_equal(__real_poll(NULL, 0, 1), 0); /* the keeper waits, and does not spin */
     assert_int_equal(state_of(keeper), 'S');
     assert_int_equal(getsid(keeper), keeper);
     read_own(keeper, "comm", text, sizeof(text));
@@ -180,7 +180,7 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     fake->destroys[0] = -EBUSY;
     assert_int_equal(kill(sdtraind, SIGKILL), 0);
     expect_killed(sdtraind);
-    expect_killed(marked); /* reaped: a session is there as long as its leader is a zombie */
+    expect_killed(marked); /* reaps it: a session is there as long as its leader is a zombie */
     expect_killed(bare);
     assert_int_equal(waitpid(keeper, &status, 0), keeper);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -193,7 +193,7 @@ static void the_keeper_ends_ranks_when_sdtraind_has_ended(_unused_ void **state)
     finish(of_others);
 }
 
-/* In a program of its own, which begins a keeper and tells what the command line of that is. */
+/* Runs as a program of its own, which begins a keeper and reports the keeper's command line. */
 static int show_keeper(bool is_renamed)
 {
     static char other[] = "a name of another program";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-log-tail.c - what a reader of a rank's log is given, to the byte: real files, with births that the test says. */
+/* test-log-tail.c - what a reader of a rank's log is given, to the byte: real files, with births that the test sets. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "daemon/process/log-tail.h"
@@ -120,7 +120,7 @@ static void a_tail_may_begin_in_the_old_file(_unused_ void **state)
 {
     append("rank4.log", "one\ntwo\n");
     turn_over();
-    expect("one\ntwo\n", 0, false); /* it is all there is */
+    expect("one\ntwo\n", 0, false); /* that is all there is */
     append("rank4.log", "three\n");
     expect("", 0, true);
     expect("three\n", 0, false);
@@ -159,7 +159,7 @@ static void what_turns_over_is_read_once(_unused_ void **state)
     expect("", 0, false);
     (void)unlink(path_of("rank4.log"));
     (void)unlink(old);
-    append("rank4.log", "new\n"); /* it has turned over twice; or has another number by chance */
+    append("rank4.log", "new\n"); /* the log turned over twice, or got another number by chance */
     birth_sec++;
     expect("new\n", 1, false);
     assert_int_equal(truncate(path_of("rank4.log"), 0), 0);
@@ -229,7 +229,7 @@ static void what_is_no_log_is_none(_unused_ void **state)
     assert_int_equal(piece.n, 77);
 }
 
-/* Where a file's birth is not known, its number alone names it. */
+/* Where a file's birth is not known, only its number names it. */
 static void a_birth_that_is_not_known_tells_nothing(_unused_ void **state)
 {
     append("rank4.log", "one\n");
@@ -249,7 +249,7 @@ static void a_birth_that_is_not_known_tells_nothing(_unused_ void **state)
     }
 }
 
-/* A daemon without a standard input: 0 is a descriptor as any other; and none is left. */
+/* In a daemon without a standard input, 0 is a descriptor as any other; and no descriptor is left open. */
 static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
 {
     int ranks[4];
@@ -259,7 +259,7 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     expect("one\n", 0, false);
     append("rank4.log", "two\n");
     turn_over();
-    expect("two\n", 0, false); /* the old one has 0 */
+    expect("two\n", 0, false); /* the old file has descriptor 0 */
     append("rank4.log", "three\n");
     place = (LogPlace){.rank = 4};
     expect("one\ntwo\n", 0, true);

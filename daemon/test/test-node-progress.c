@@ -99,7 +99,7 @@ static void a_commit_before_the_first_step_is_at_the_step_of_its_world(_unused_ 
     expect_mark(2, 40);
 }
 
-/* Otherwise a leader that looks at progress alone goes back behind it. */
+/* Otherwise a leader that looks only at progress goes back behind the commit. */
 static void a_wait_before_the_first_step_keeps_what_is_committed(_unused_ void **state)
 {
     resume();
@@ -145,7 +145,7 @@ static void a_wait_is_told_when_it_is_long_and_until_it_ends(_unused_ void **sta
                      clock_realtime_usec() - PROGRESS_WAIT_SEC * USEC_PER_SEC);
 }
 
-/* All wait for the same rank: rank 0 alone tells. */
+/* All wait for the same rank: only rank 0 reports it. */
 static void waits_of_other_ranks_are_no_progress(_unused_ void **state)
 {
     const ChannelMessage wait = {.type = CHANNEL_STAGE,
@@ -184,7 +184,7 @@ static void a_save_that_all_wait_for_is_told_until_a_step_is_done(_unused_ void 
 
 /* ---- steps ---- */
 
-/* Nothing of a step that was told later stays, and nothing is left out. */
+/* Nothing of an earlier step stays in a later one's record, and nothing is left out. */
 static void a_step_is_told_whole(_unused_ void **state)
 {
     ChannelMessage step = {.type = CHANNEL_STEP,
@@ -233,7 +233,7 @@ static void a_step_is_told_whole(_unused_ void **state)
     assert_int_equal(record.metrics_lost, 0);
 }
 
-/* At most one write a second, and what it says is the newest. */
+/* There is at most one write a second, and it has the newest step. */
 static void steps_are_told_once_a_second(_unused_ void **state)
 {
     resume();
@@ -268,7 +268,7 @@ static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **stat
     says(&n1.machine, 0, CHANNEL_SAVED, 41);
     answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", world)), GIVEN);
     (void)under_way(&n1.etcd, key_of("lab", KEY_CHECKPOINTS, "a", commits));
-    (void)put(commits, "{\"v\":1000}", 0); /* before it is written */
+    (void)put(commits, "{\"v\":1000}", 0); /* before the commit is written */
     settle();
     pass(2 * USEC_PER_SEC);
     say_step(42);
@@ -282,7 +282,7 @@ static void steps_are_told_while_a_commit_cannot_be_written(_unused_ void **stat
     assert_int_equal(progress().step, 42);
 }
 
-/* It would count after the commit, with the mark of before. */
+/* The step's record would count after the commit, with the mark from before it. */
 static void no_step_is_told_while_a_commit_is_under_way(_unused_ void **state)
 {
     char world[KEY_MAX], commits[KEY_MAX];
@@ -303,7 +303,7 @@ static void no_step_is_told_while_a_commit_is_under_way(_unused_ void **state)
     assert_int_equal(progress().step, 42);
 }
 
-/* The rest of its steps are told after it, whatever came of it. */
+/* The steps that follow are reported after the commit, whatever came of it. */
 static void steps_are_told_after_a_commit(_unused_ void **state)
 {
     resume();
@@ -319,7 +319,7 @@ static void steps_are_told_after_a_commit(_unused_ void **state)
     assert_int_equal(n1.n_committed, 5);
 }
 
-/* Nothing can be lost by it: what cannot be read is not a history. */
+/* Nothing can be lost by writing over them: what cannot be read is not a history. */
 static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -339,7 +339,7 @@ static void commits_that_are_damaged_are_written_anew(_unused_ void **state)
     checkpoints_record_clear(&record);
 }
 
-/* A later version has put a field there: in our history it stays, in another job's it goes. */
+/* A field that a later version has put there stays in our history, and goes from another job's. */
 static void unknown_fields_stay_with_their_job(_unused_ void **state)
 {
     char key[KEY_MAX], text[400];

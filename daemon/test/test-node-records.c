@@ -56,7 +56,7 @@ static void expect_mark(int64_t generation, int64_t step)
     assert_int_equal(record.committed.step, step);
 }
 
-/* A commit by somebody else: what the nodes know of the record is old. */
+/* Somebody else commits: what the nodes know of the record is old. */
 static void another_commits(int64_t generation, int64_t step)
 {
     char key[KEY_MAX];
@@ -112,7 +112,7 @@ static void the_first_of_two_saves_is_the_one_that_counts(_unused_ void **state)
     expect_mark(1, 10);
 }
 
-/* It comes between the read and the write: both stay, and nobody is refused. */
+/* The other commit comes between the read and the write: both stay, and nobody is refused. */
 static void a_commit_of_another_writer_is_kept(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -132,7 +132,7 @@ static void a_commit_of_another_writer_is_kept(_unused_ void **state)
     assert_killed(&n1, 0, false);
 }
 
-/* Otherwise a leader that looks at progress alone goes back behind it. */
+/* Otherwise a leader that looks only at progress goes back behind the commit. */
 static void progress_of_a_new_world_knows_what_was_committed(_unused_ void **state)
 {
     join(&n1);
@@ -153,7 +153,7 @@ static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
     settle();
     assert_int_equal(n_commits(), RECORD_COMMITS_MAX);
     expect_commit(0, 1, n - RECORD_COMMITS_MAX + 1);
-    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* by who made it */
+    expect_commit(RECORD_COMMITS_MAX - 1, 2, n); /* under the generation that made it */
     expect_mark(2, n);
     assert_int_equal(told(&n1, 0, CHANNEL_COMMITTED), 1);
 }
@@ -172,7 +172,7 @@ static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void *
 
 /* ---- progress ---- */
 
-/* Nothing would bring it later: its world may be over within the second. */
+/* Nothing would bring the last step later: its world may be over within the second. */
 static void the_last_step_is_told_at_once(_unused_ void **state)
 {
     join(&n1);
@@ -187,7 +187,7 @@ static void the_last_step_is_told_at_once(_unused_ void **state)
     assert_int_equal(progress().step, 100);
 }
 
-/* The leader counts it into the job's phase when the world is over. */
+/* The leader counts the waits into the job's phase when the world is over. */
 static void waits_for_saves_are_told_with_steps(_unused_ void **state)
 {
     join(&n1);
@@ -197,7 +197,7 @@ static void waits_for_saves_are_told_with_steps(_unused_ void **state)
     assert_true(progress().saving_sec == 2.5);
 }
 
-/* It is turned into realtime once: clocks are set. */
+/* That time is turned into realtime once, since clocks are set. */
 static void since_when_nothing_is_saved_does_not_move(_unused_ void **state)
 {
     ChannelMessage step = {.type = CHANNEL_STEP, .step = 5, .steps = 100};
@@ -224,7 +224,7 @@ static void say_computing(int slot, int64_t step)
     hear(slot, (ChannelMessage){.type = CHANNEL_STAGE, .step = step, .stage = STAGE_COMPUTING});
 }
 
-/* All the time etcd is heard of. */
+/* Lets time pass while etcd answers. */
 static void pass_in_contact(uint64_t sec)
 {
     for (uint64_t i = 0; i < sec; i++) {
@@ -268,7 +268,7 @@ static void a_rank_of_another_job_keeps_nobody_waiting(_unused_ void **state)
     assert_killed(&n1, 1, false);
 }
 
-/* Its step was long, but it did not end by itself. */
+/* The rank's step was long, but the rank did not end by itself. */
 static void who_is_killed_in_a_long_step_has_not_hung(_unused_ void **state)
 {
     join(&n1);
@@ -329,7 +329,7 @@ static void a_node_whose_answer_is_lost_comes_back_with_its_ranks(_unused_ void 
     assert_int_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(report_key(&n1, "b", 1)->modified, node_key(&n1)->modified);
     assert_int_equal(state_of(&n1, "b", 1, 0), RANK_EXITED);
-    says(&n1.machine, 1, CHANNEL_STEP, 1); /* its writer knows what the node has put */
+    says(&n1.machine, 1, CHANNEL_STEP, 1); /* the report's writer knows what the node has put */
     answer(under_way(&n1.etcd, report_key(&n1, "a", 1)->key), GIVEN);
     assert_int_not_equal(report_key(&n1, "a", 1)->modified, node_key(&n1)->modified);
     settle();
@@ -351,7 +351,7 @@ static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void
     }
     (void)delete_key(key_of("lab", KEY_NODES, "n1", key));
     show(&n1.etcd);
-    answer(under_way(&n1.etcd, key), GIVEN); /* it has looked */
+    answer(under_way(&n1.etcd, key), GIVEN); /* the node has looked */
     answer(under_way(&n1.etcd, key), GIVEN);
     for (int i = 0; i < JOBS; i++)
         n_with += report_key(&n1, name[i], 1)->modified == node_key(&n1)->modified;
@@ -367,7 +367,7 @@ static void a_node_whose_slots_have_a_job_each_comes_back_with_all(_unused_ void
     }
 }
 
-/* It is done: the guards of all that came with it are others now. */
+/* The put is done: the guards of all that came with it are others now. */
 static void a_node_whose_put_is_done_and_not_heard_of_goes_on(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -420,7 +420,7 @@ static void a_record_is_read_for_the_node_while_its_retry_waits(_unused_ void **
     assert_true(workload_is_reported(&n1.manager->workload));
 }
 
-/* It ends while it is put with its node. */
+/* The world ends while its report is put with the node's record. */
 static void a_world_that_ends_while_it_is_put_with_the_node_is_told_as_dead(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -455,7 +455,7 @@ static void a_world_that_is_over_asks_for_nothing_more(_unused_ void **state)
     answer(under_way(&n1.etcd, spec), GIVEN);
     (void)decide("a", 2, 0, 1);
     settle();
-    for (int i = 0; i < 9; i++) { /* less than a slot is lost in */
+    for (int i = 0; i < 9; i++) { /* for less time than a slot is lost in */
         pass(USEC_PER_SEC / 5);
         assert_int_equal(n_under_way(&n1.etcd), 0);
     }
@@ -469,7 +469,7 @@ static void a_world_that_is_over_writes_nothing_but_its_end(_unused_ void **stat
     run_world("a", 1, 3, 0);
     says(&n1.machine, 0, CHANNEL_STEP, 1);
     settle();
-    says(&n1.machine, 0, CHANNEL_STEP, 2); /* waits for its second */
+    says(&n1.machine, 0, CHANNEL_STEP, 2); /* the record waits for its second */
     says(&n1.machine, 0, CHANNEL_SAVED, 2);
     answer(under_way(&n1.etcd, key_of("lab", KEY_WORLDS, "a", worlds)), LOST_BEFORE);
     says(&n1.machine, 0, CHANNEL_RENDEZVOUS, 0);
@@ -487,7 +487,7 @@ static void a_world_that_is_over_writes_nothing_but_its_end(_unused_ void **stat
     assert_true(killed_of(&n1, "a", 1) != 0);
 }
 
-/* A stranger wrote it once: a refusal that was made good says nothing about the next doubt. */
+/* A stranger wrote the report once: a refusal that was made good says nothing about the next doubt. */
 static void a_refusal_is_forgotten_when_it_was_made_good(_unused_ void **state)
 {
     join(&n1);
@@ -530,7 +530,7 @@ static void what_ends_while_it_is_put_with_the_node_is_told_after_it(_unused_ vo
     assert_true(workload_is_reported(&n1.manager->workload));
 }
 
-/* The key of its report went with the lease, and not its world: the refusal counts no more once the loss is told. */
+/* The report's key went with the lease, and its world did not: the refusal counts no more once the loss is known. */
 static void a_report_that_is_refused_because_the_lease_ended_kills_nobody(_unused_ void **state)
 {
     join(&n1);

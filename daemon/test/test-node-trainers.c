@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-node-trainers.c - what a node tells its trainers, hears from them and writes of them, in memory: parts, states,
- * commits, hangs. */
+/* test-node-trainers.c - what a node sends to its trainers, receives from them and writes of them, in memory: parts,
+ * states, commits, hangs. */
 #include "daemon/test/testing-node.h"
 
 #include <signal.h>
@@ -37,7 +37,7 @@ static void a_commit_whose_answer_is_lost_is_done_once(_unused_ void **state)
     assert_int_equal(n_commits(), 1);
 }
 
-/* Its guards were read before. */
+/* The commit's guards were read before. */
 static void a_commit_is_refused_when_the_world_moves_before_it_is_written(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -81,7 +81,7 @@ static void a_commit_is_not_known_by_its_step_alone(_unused_ void **state)
     assert_killed(&n1, 0, true);
 }
 
-/* The other one is still under way. */
+/* The second save comes while the first one is still under way. */
 static void two_saves_at_once_are_one_commit(_unused_ void **state)
 {
     join(&n1);
@@ -145,14 +145,14 @@ static void commits_of_a_predecessor_are_not_kept(_unused_ void **state)
     settle();
     assert_int_equal(n_commits(), 1);
     assert_int_equal(n1.n_committed, 2);
-    assert_int_equal(n1.manager->history.record.n_runs, 1); /* the node knows the new one alone */
+    assert_int_equal(n1.manager->history.record.n_runs, 1); /* the node knows only the new job */
     assert_string_equal(n1.manager->history.record.runs[0].submission, submission);
     assert_int_equal(n1.manager->history.record.runs[0].committed.step, 30);
 }
 
-/* ---- what they are given ---- */
+/* ---- what trainers are given ---- */
 
-/* The leader writes it in the transaction of the world. */
+/* The leader writes the secret in the transaction of the world. */
 static void put_secret(int64_t generation, int64_t at, char letter)
 {
     char key[KEY_MAX];
@@ -223,7 +223,7 @@ static void a_secret_is_kept_until_the_last_rank_has_it(_unused_ void **state)
         assert_int_equal(local->secret[i], 0); /* nobody needs it any more */
 }
 
-/* Roles are changed while it runs. */
+/* Roles are changed while the node runs. */
 static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -240,7 +240,7 @@ static void a_secret_that_is_denied_once_is_read_again(_unused_ void **state)
     assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
 }
 
-/* It may be of a later version; without it the ranks would not meet the others. */
+/* The secret may be of a later version; without it the ranks would not meet the others. */
 static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -259,7 +259,7 @@ static void a_secret_that_cannot_be_read_is_waited_for(_unused_ void **state)
     assert_int_equal(n1.machine.trainers[0].assigned.assign.secret[0], 'c');
 }
 
-/* Its own address needs no watch. */
+/* Rank 0's own address needs no watch. */
 static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
 {
     join(&n1);
@@ -277,7 +277,7 @@ static void rank_0_goes_by_the_answer_to_its_own_word(_unused_ void **state)
     assert_string_equal(n1.machine.trainers[0].address, "127.0.0.1:4000");
 }
 
-/* Its record has not said so: the leader has made none. */
+/* The node's record has not said that it reads secrets: the leader has made none. */
 static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -294,7 +294,7 @@ static void a_node_that_may_read_no_secret_starts_without(_unused_ void **state)
     assert_string_equal(n1.machine.trainers[0].assigned.assign.secret, "");
 }
 
-/* All that the leader, the node and the job file say. */
+/* A part has all that the leader, the node and the job file say. */
 static void a_part_is_told_whole(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -402,7 +402,7 @@ static void a_leave_is_told_to_rank_0_once(_unused_ void **state)
     assert_killed(&n1, 1, false);
 }
 
-/* ---- what they say ---- */
+/* ---- what trainers say ---- */
 
 static void say_stage(int slot, int64_t step, TrainStage stage)
 {
@@ -453,7 +453,7 @@ static void a_rank_that_was_killed_says_so(_unused_ void **state)
     settle();
     dies(&n1.machine, 0);
     n1.machine.trainers[1].killed = false;
-    n1.machine.trainers[1].status = 70; /* it was faster */
+    n1.machine.trainers[1].status = 70; /* this rank was faster than the kill */
     dies(&n1.machine, 1);
     settle();
     RanksRecord record = report_of(&n1, "a", 1);
@@ -463,7 +463,7 @@ static void a_rank_that_was_killed_says_so(_unused_ void **state)
     ranks_record_clear(&record);
 }
 
-/* Its silence may be that of the one that it waits for. */
+/* A rank's silence may be that of the rank that it waits for. */
 static void only_the_rank_furthest_behind_hangs(_unused_ void **state)
 {
     n1.config.startup_sec = 20;
@@ -508,7 +508,7 @@ static void a_loop_that_stood_still_is_forgiven_to_the_ranks(_unused_ void **sta
 
 static void say_the_next(_unused_ void *userdata) { say_stage(0, 2, STAGE_COMPUTING); }
 
-/* A word that lies there when the node looks for silence is heard first. */
+/* A message that lies there when the node looks for silence is read first. */
 static void what_was_said_counts_before_the_silence_after_it(_unused_ void **state)
 {
     Timer word = {0};
@@ -542,7 +542,7 @@ static void a_trainer_that_does_not_take_its_part_is_killed(_unused_ void **stat
     join(&n1);
     make_ready("a", 1, 0);
     n1.machine.trainers[0].deaf = true;
-    pass(10 * USEC_PER_SEC); /* it misses words that come again */
+    pass(10 * USEC_PER_SEC); /* the trainer misses messages that come again */
     assert_killed(&n1, 0, false);
     let_go("a", 1);
     settle();

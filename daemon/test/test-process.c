@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-process.c - the processes of a slot, real ones: what is told of them, and that nothing of them is left; without
- * cgroups, and in cgroups that do what the test says. */
+/* test-process.c - the processes of a slot, real ones: what is reported of them, and that nothing of them is left;
+ * without cgroups, and in cgroups that do what the test says. */
 #include "base/cleanup.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -35,7 +35,7 @@ static struct Kernel {
     int n_kills, n_removed;        /* of cgroups */
     int n_signals;                 /* sent by kill() */
     int group_errno;               /* if not 0, there is no group: kill() says so */
-    int n_adds, fails_at;          /* sources of events; that one is refused */
+    int n_adds, fails_at;          /* sources of events; the fails_at-th is refused */
     sd_event_io_handler_t handler; /* of the cgroup's events */
     void *userdata;
     int n_warnings;
@@ -202,7 +202,7 @@ static void end(Process *p)
     process_close(p);
 }
 
-/* Once, and the number is nobody's. */
+/* Reaps the program, once; its number is nobody's then. */
 static void reap(Process *p, int code, int status)
 {
     siginfo_t info;
@@ -254,7 +254,7 @@ static void a_kill_may_come_at_once(_unused_ void **state)
     }
 }
 
-/* Without cgroups the mark alone tells whose a process is. */
+/* Without cgroups only the mark shows whose a process is. */
 static void slot_1_is_not_slot_10(_unused_ void **state)
 {
     Process p;
@@ -272,7 +272,7 @@ static void slot_1_is_not_slot_10(_unused_ void **state)
     slot = 5;
 }
 
-/* It has left the group; its mark tells. */
+/* The process has left the group; its mark shows whose it is. */
 static void a_session_of_its_own_does_not_save_it(_unused_ void **state)
 {
     Process p;
@@ -330,7 +330,7 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     assert_int_equal(kernel.handler(p.cgroup_source, 0, EPOLLPRI, &p), 0);
     assert_int_equal(n_moved, 1);
 
-    kernel.group_errno = ESRCH; /* it has moved to another group: the cgroup tells */
+    kernel.group_errno = ESRCH; /* it has moved to another group: the cgroup shows it */
     assert_false(process_is_gone(&p, "/test-process", is_ours, NULL)); /* it is not reaped */
     kernel.group_errno = 0;
     process_kill(&p);
@@ -338,7 +338,7 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     assert_int_equal(kernel.n_signals, 1);
     process_await_exit(&p, 20000);
     reap(&p, CLD_KILLED, SIGKILL);
-    assert_int_equal(kernel.n_kills, 2); /* what it has started */
+    assert_int_equal(kernel.n_kills, 2); /* the processes that it has started */
     const int n_signals = kernel.n_signals;
     process_kill(&p);
     assert_int_equal(kernel.n_kills, 3);
@@ -360,7 +360,7 @@ static void a_cgroup_tells_of_its_end_and_is_killed_and_removed(_unused_ void **
     (void)close(input);
 }
 
-/* Somebody of its group lives in no cgroup of it, and is a reason to wait. */
+/* A process of the program's group that lives outside its cgroup is a reason to wait. */
 static void a_group_that_lives_holds_the_slot(_unused_ void **state)
 {
     Process p;
@@ -385,7 +385,7 @@ static void a_group_that_lives_holds_the_slot(_unused_ void **state)
     (void)close(input);
 }
 
-/* An empty cgroup says nothing of it. */
+/* An empty cgroup says nothing of a process that is not inside. */
 static void who_is_in_no_cgroup_is_known_by_its_mark(_unused_ void **state)
 {
     Process p;
@@ -421,7 +421,7 @@ static void without_its_cgroup_nothing_begins(_unused_ void **state)
     (void)close(pair[0]);
 }
 
-/* A moment after its start it leads no group yet. */
+/* A moment after its start the program leads no group yet. */
 static void without_its_group_the_program_is_killed(_unused_ void **state)
 {
     Process p;

@@ -126,7 +126,7 @@ static void expect_killed(bool first, bool second)
     assert_int_equal(home.trainers[1].killed, second);
 }
 
-/* ---- its life ---- */
+/* ---- a rank's life ---- */
 
 static void a_rank_begins_with_what_is_its_own(_unused_ void **state)
 {
@@ -163,7 +163,8 @@ static void who_cannot_be_started_or_watched_is_told_and_leaves_nothing(_unused_
     assert_null(w.slots.of[0]);
 }
 
-/* Three quarters of the lease in silence, and a SIGKILL of nobody we know: it was the dead-man timer. */
+/* A rank was silent for three quarters of the lease, and died of a SIGKILL that nobody here sent: the dead-man timer
+ * sent it. */
 static void the_dead_mans_timer_is_known_by_its_time(_unused_ void **state)
 {
     run_world(1);
@@ -177,7 +178,7 @@ static void the_dead_mans_timer_is_known_by_its_time(_unused_ void **state)
     dies(&home, 1);
     assert_true(report_of(1).hung);
     assert_non_null(strstr(report_of(1).text, "stood still for 7.5 s"));
-    workload_send_alive(&w); /* not to who has ended */
+    workload_send_alive(&w); /* not to a rank that has ended */
     assert_int_equal(home.trainers[0].n_told[CHANNEL_ALIVE], 1);
 }
 
@@ -210,7 +211,7 @@ static void who_does_not_take_what_it_is_told_is_killed(_unused_ void **state)
     assert_string_equal(report_of(1).text, "it said that it would exit, and did not");
 }
 
-/* Its last line may still lie in the pipe; and only the first reason to kill it counts. */
+/* A rank's last line may still lie in the pipe; and only the first reason to kill a rank counts. */
 static void the_first_reason_and_the_last_line_are_told(_unused_ void **state)
 {
     run_world(1);
@@ -227,7 +228,7 @@ static void the_first_reason_and_the_last_line_are_told(_unused_ void **state)
     assert_string_equal(report_of(1).text, "100% first");
 }
 
-/* The last resort waits for each but for those that survive SIGKILL. */
+/* The last resort waits for each rank that does not survive SIGKILL. */
 static void the_end_of_all_waits_for_who_can_end(_unused_ void **state)
 {
     run_world(1);
@@ -257,7 +258,7 @@ static void who_hangs_is_reported_and_killed(_unused_ void **state)
     look_for_hangs();
     expect_killed(true, true);
     for (int i = 0; i < 2; i++) {
-        const RankReport report = report_of(i); /* before its end */
+        const RankReport report = report_of(i); /* before the rank's end */
         assert_true(report.hung && report.state != RANK_EXITED);
         assert_int_equal(report.step, 7);
         assert_int_equal(report.stage, STAGE_COMPUTING);
@@ -280,7 +281,7 @@ static void expect_hangs(int64_t step0, TrainStage stage0, int64_t step1, TrainS
 static void only_who_is_furthest_behind_hangs(_unused_ void **state)
 {
     expect_hangs(7, STAGE_REDUCING, 7, STAGE_COMPUTING, false, true);
-    look_for_hangs(); /* nobody waits for who is being killed */
+    look_for_hangs(); /* nobody waits for a rank that is being killed */
     expect_killed(true, true);
 }
 

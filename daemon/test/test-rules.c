@@ -99,7 +99,7 @@ static void test_watchdog_follows_slow_steps(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
-/* As many steps as the window has count, each once: the one that is one too old does not. */
+/* As many steps as the window has count, each once: a step that is one too old does not. */
 static void test_watchdog_looks_at_a_window(_unused_ void **state)
 {
     Watchdog w;
@@ -129,7 +129,7 @@ static void test_watchdog_times_rank0_by_finished_steps(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
 }
 
-/* Its stages tell of a step, too, which counts once; and of its first one nobody knows when it began. */
+/* Rank 0's stages name a step, too, which counts once; and nobody knows when its first step began. */
 static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
 {
     Watchdog w;
@@ -147,7 +147,7 @@ static void test_watchdog_counts_rank0s_steps_once(_unused_ void **state)
     assert_int_equal(watchdog_bound_usec(&w, &limits), 10 * SEC);
 }
 
-/* Ranks may wait for the last of them for as long as a start takes. */
+/* While they join, ranks may wait for the last one for as long as a start takes. */
 static void test_watchdog_times_no_step_by_the_joining_before_it(_unused_ void **state)
 {
     Watchdog w;
@@ -171,8 +171,8 @@ static void test_watchdog_same_words_are_no_progress(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 5 * SEC));
 }
 
-/* A store that is away for two minutes: whoever waits for data, and whoever waits for that rank, say so
- * twice a second. One that is stopped meanwhile is found as fast as ever. */
+/* A store is away for two minutes: a rank that waits for data, and each that waits for that rank, say so
+ * twice a second. A rank that is stopped meanwhile is found as fast as ever. */
 static void test_watchdog_lets_ranks_wait_for_data(_unused_ void **state)
 {
     Watchdog w;
@@ -185,7 +185,7 @@ static void test_watchdog_lets_ranks_wait_for_data(_unused_ void **state)
         watchdog_note_wait(&w, (uint64_t)i * 500 * MSEC, now);
     }
     now -= 500 * MSEC;
-    watchdog_note_wait(&w, 239 * 500 * MSEC, now + SEC); /* the same words are none */
+    watchdog_note_wait(&w, 239 * 500 * MSEC, now + SEC); /* the same wait is not a sign of life */
     assert_false(watchdog_is_hung(&w, &limits, now + 4 * SEC));
     assert_true(watchdog_is_hung(&w, &limits, now + 4 * SEC + 1));
 
@@ -218,7 +218,7 @@ static void test_watchdog_forgives_before_the_first_step(_unused_ void **state)
     assert_int_equal(watchdog_first_usec(&w), SEC);
 }
 
-/* Each of them once, and none that was not. */
+/* The median is of each measured step once, and of none that was not measured. */
 static void test_watchdog_takes_the_median_of_what_was(_unused_ void **state)
 {
     Watchdog w;
@@ -229,11 +229,11 @@ static void test_watchdog_takes_the_median_of_what_was(_unused_ void **state)
     watchdog_note_stage(&w, w.step + 1, STAGE_COMPUTING, now);
     assert_int_equal(watchdog_bound_usec(&w, &limits), 20 * SEC);
     assert_int_equal(watchdog_first_usec(&w), 3 * SEC);
-    (void)train(&w, now + 100 * SEC, 1, SEC); /* is not among the first */
+    (void)train(&w, now + 100 * SEC, 1, SEC); /* this step is not among the first */
     assert_int_equal(watchdog_first_usec(&w), 3 * SEC);
 }
 
-/* Step 0 is one as any other: the next is timed from it, and by finished steps alone. */
+/* Step 0 is a step as any other: the next one is timed from it, and only by finished steps. */
 static void test_watchdog_times_from_step_0(_unused_ void **state)
 {
     Watchdog w;
@@ -258,7 +258,7 @@ static void test_watchdog_saving_has_its_own_bound(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 300 * SEC + 1));
 }
 
-/* Its stages are those of the world before the first step; nothing of a step's time holds for them. */
+/* The stages of joining are those of a world before its first step; nothing of a step's time holds for them. */
 static void test_watchdog_joining_has_the_time_of_a_start(_unused_ void **state)
 {
     Watchdog w;
@@ -283,7 +283,7 @@ static void test_watchdog_same_step_is_no_progress(_unused_ void **state)
     assert_true(watchdog_is_hung(&w, &limits, now + 10 * SEC + 1));
 }
 
-/* Words may be missed; and what the node itself stood still is not a rank's. */
+/* Messages may be missed; and time in which the node itself stood still does not count against a rank. */
 static void test_watchdog_counts_a_step_as_one(_unused_ void **state)
 {
     Watchdog w;

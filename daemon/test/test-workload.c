@@ -198,7 +198,7 @@ static void a_world_that_never_started_tells_nothing_of_an_older_one(_unused_ vo
     expect(3, RANK_STARTING, RANK_STARTING, true);
 }
 
-/* Its main thread stands still just before it is told to go, and it is alone: no peer misses it. */
+/* The rank's main thread stands still just before it is told to go, and the rank is alone: no peer misses it. */
 static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
 {
     config.startup_sec = 30;
@@ -214,7 +214,7 @@ static void a_rank_that_was_told_to_go_must_join(_unused_ void **state)
     config.startup_sec = 0;
 }
 
-/* Whether the job needs it is the trainer's business. */
+/* Whether the job needs the GPU is the trainer's business. */
 static void a_rank_is_told_the_gpu_of_its_slot(_unused_ void **state)
 {
     gpus = (SlotGpus){.pci = {"0000:3b:00"}, .n = 1};
@@ -261,7 +261,7 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     assert_int_equal(w.slots.lost, 0);
 }
 
-/* By the signal that it was about to die of when its driver took hold of it. */
+/* The rank ends by the signal that it was about to die of when its driver took hold of it. */
 static void a_rank_of_a_lost_slot_ends_but_once(_unused_ void **state)
 {
     run_world(1);
@@ -378,7 +378,7 @@ static void a_commit_is_not_forgotten_by_progress(_unused_ void **state)
     assert_int_equal(marked_step(), 2);
 }
 
-/* A member of etcd that stood still may do what was asked of it long after its client has asked another one. */
+/* A member of etcd that stood still may carry out a request long after its client has asked another member. */
 static void a_report_that_comes_late_does_not_count(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -404,7 +404,8 @@ static uint64_t next_try_msec(void)
     return (clock_boottime_usec() - begun_usec) / USEC_PER_MSEC;
 }
 
-/* Slower each time, up to two seconds; and at the first pace again after one that was written. */
+/* A report is tried again after longer and longer pauses, up to two seconds; after one that was written, the pauses
+ * begin anew. */
 static void a_report_that_fails_is_tried_at_a_pace(_unused_ void **state)
 {
     static const uint64_t paces_msec[] = {100, 200, 400, 800, 1600, 2000, 2000};
@@ -510,7 +511,7 @@ static void who_is_killed_is_told_nothing(_unused_ void **state)
     assert_int_equal(told(0), CHANNEL_GO);
 }
 
-/* Each of its words says that it ends: the first one counts. */
+/* Each of the trainer's messages says that it ends: the first one counts. */
 static void a_trainer_that_talks_on_ends_no_later(_unused_ void **state)
 {
     run_world(1);
@@ -538,7 +539,7 @@ static void a_trainer_that_hangs_up_has_a_moment_to_end(_unused_ void **state)
 static void the_dead_mans_timer_looks_like_a_hang(_unused_ void **state)
 {
     run_world(1);
-    home.trainers[1].status = -SIGKILL; /* by somebody, early */
+    home.trainers[1].status = -SIGKILL; /* somebody kills it, early */
     dies(&home, 1);
     pass(8 * USEC_PER_SEC); /* more than three quarters of the lease */
     home.trainers[0].status = -SIGKILL;
@@ -588,7 +589,7 @@ static void a_node_knows_so_many_jobs_and_no_more(_unused_ void **state)
     assert_non_null(job_get(&w, "one-more"));
 }
 
-/* A number is given to another process once the one before is reaped, while what that one started holds its slot. */
+/* A process's number is given to another process once it is reaped, while what it started still holds its slot. */
 static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **state)
 {
     run_world(1);
@@ -605,7 +606,7 @@ static void a_process_is_found_by_its_number_until_it_is_reaped(_unused_ void **
     assert_ptr_equal(slots_rank_of_process(&w.slots, number), second);
 }
 
-/* 4,096 jobs are known. The next one is not, and all that are stay; who goes leaves a place. */
+/* 4,096 jobs are known. The next one is not, and all that are known stay; a job that goes leaves a place. */
 static void the_jobs_that_are_known_stay_when_there_are_too_many(_unused_ void **state)
 {
     enum { MOST = 4096 };

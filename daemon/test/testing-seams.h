@@ -23,10 +23,10 @@ enum { FIRST_LEASE = 77, ENDS_NOT = -1000 };
 
 void seams_begin(void);
 void seams_end(void);
-/* Their part in testing-time.c. */
+/* The parts of both in testing-time.c. */
 void time_begin(void);
 void time_end(void);
-/* Its part in testing-machine.c. */
+/* The part of seams_end() in testing-machine.c. */
 void machine_end(void);
 
 /* ---- time ---- */
@@ -80,10 +80,10 @@ void answer_all(void);
 
 /* Shows a node what its watches have not shown: first a list, then revision by revision. */
 void show(const Etcd *etcd);
-/* The same, by its watches of that kind alone. */
+/* The same, but only by the node's watches of that kind. */
 void show_kind(const Etcd *etcd, KeyKind kind);
-/* The node's watches list anew, after a broken stream: what came and went between two lists is not told, and of a key
- * that died and was reborn both come in one call. */
+/* The node's watches list anew, after a broken stream: they do not show what came and went between two lists, and show
+ * the end and the rebirth of a key in one call. */
 void list_again(const Etcd *etcd);
 /* Shows and answers until there is nothing to do at this moment. */
 void settle(void);
@@ -95,11 +95,11 @@ void renew(const Etcd *etcd);
 void lasts(const Etcd *etcd, int64_t ttl_sec);
 /* Returns the id of somebody else's lease, which lives until end_lease(). */
 int64_t foreign_lease(void);
-/* It ends in etcd, and its keys with it. Returns false if there was none. */
+/* The lease ends in etcd, and its keys with it. Returns false if there was none. */
 bool end_lease(int64_t id);
 /* The same with the node's lease. The node is not told. */
 void expire(const Etcd *etcd);
-/* The node is told so. */
+/* The node is told that its lease is lost. */
 void tell_lost(const Etcd *etcd);
 int64_t lease_of(const Etcd *etcd);   /* 0: it holds none */
 int n_lease_checks(const Etcd *etcd); /* how often the node has asked for a renewal at once */
@@ -121,7 +121,7 @@ typedef struct FakeTrainer {
     int n_told[CHANNEL_TYPES];         /* messages to it, by type */
     uint64_t alive_usec;               /* as the last `alive` said */
     RankLog *log;                      /* valid as long as `process` is */
-    ChannelMessage said[8];            /* what it said and the daemon has not read */
+    ChannelMessage said[8];            /* the messages that the daemon has not read */
     size_t n_said;
 } FakeTrainer;
 
@@ -129,7 +129,7 @@ typedef struct Machine {
     RankNeeds ranks;                                                /* is handed to the node */
     int n_started;                                                  /* trainers */
     int n_awaited;                                                  /* ends that were waited for */
-    bool cannot_start, cannot_watch;                                /* a process: it is refused */
+    bool cannot_start, cannot_watch;                                /* a process: that is refused */
     FakeTrainer trainers[RECORD_SLOTS_MAX];                         /* by slot */
     void (*check_program)(const ProcessProgram *program, int slot); /* NULL: it is as it is */
 } Machine;
@@ -154,7 +154,7 @@ void writes_message(Machine *machine, int slot, ChannelMessage message);
 void writes(Machine *machine, int slot, ChannelType type, int64_t step);
 /* The message is read at once. */
 void says(Machine *machine, int slot, ChannelType type, int64_t step);
-/* It closes its end of the channel. */
+/* The trainer closes its end of the channel. */
 void hangs_up(Machine *machine, int slot);
 /* Calls that do nothing. */
 extern const WorkloadEvents unheard_events;

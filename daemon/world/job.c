@@ -121,7 +121,7 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
         0) /* born again: nothing is known of its steps */
         job->first_steps_usec = 0;
     memcpy(job->submission, world->submission, sizeof(job->submission));
-    (void)fault("world.seen"); /* this and those below: where a test ends the daemon */
+    (void)fault("world.seen"); /* at this and the faults below a test ends the daemon */
     end_local_world(job, why);
 
     PlannedRank local_ranks[RECORD_SLOTS_MAX];
@@ -199,7 +199,7 @@ uint64_t job_first_steps_usec(const LocalJob *job, int world_size)
 /* ---- what can be done now ---- */
 
 /* Each kind of record has a watch of its own, which may be behind the others: of a job that was deleted and
- * submitted again the phase of one may be known beside the world of the other, and their generations
+ * submitted again, the phase of one life may be known beside the world of the other, and their generations
  * say nothing about each other. */
 static bool phase_concerns(const LocalJob *job, const LocalWorld *local)
 {
@@ -224,7 +224,7 @@ static void start_pending(LocalWorld *local)
         Error err = ERROR_INIT;
         assert(!tenant || (tenant->slot == local_rank->slot && tenant->local != local));
         if (tenant && !tenant->lost)
-            continue; /* it is being killed; its end brings us back */
+            continue; /* the tenant is being killed; its end brings us back */
         local_rank->pending = false;
         changed = true;
         int r = tenant ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
@@ -236,7 +236,7 @@ static void start_pending(LocalWorld *local)
     if (!changed)
         return;
     (void)fault("world.started");
-    local_world_report(local); /* all of them in one write */
+    local_world_report(local); /* all ranks in one write */
 }
 
 static void send_go(LocalWorld *local)
@@ -278,7 +278,8 @@ static void send_stop(LocalWorld *local)
     rank_send(rank, &stop);
 }
 
-/* With those before it: the list has the newest first. A rank in a lost slot counts once etcd knows of the slot. */
+/* Whether it is dead, and the worlds before it: the list has the newest first. A rank in a lost slot counts as dead
+ * once etcd knows of the slot. */
 static bool is_dead_with_older(const LocalWorld *local)
 {
     while (local && local_world_is_dead(local) && !local_world_is_live(local))
@@ -286,8 +287,8 @@ static bool is_dead_with_older(const LocalWorld *local)
     return !local;
 }
 
-/* With those before it: a report is under way, or nobody knows what became of it, that says less than is known now. It
- * may come late, and must not come after the word that they are dead. */
+/* Whether a report of it, or of a world before it, that says less than is known now is under way, or nobody knows what
+ * became of it. Such a report may come late, and must not come after the one that says that they are dead. */
 static bool tells_late(const LocalWorld *local)
 {
     for (; local; local = local->next) {

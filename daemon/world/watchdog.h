@@ -10,10 +10,10 @@
  * the longest of them, or of those of the job's last generation; the bound of starting where neither is known. So a
  * world that stalls in its first steps costs seconds, too.
  *
- * Ranks that wait for data repeat it, each time with a longer wait. So a store that is away for hours is not a
- * hang, and a rank that is stopped meanwhile is one. Starting, restoring, joining and saving have bounds of their
- * own; waiting for the leader's go has none, since the leader's deadlines cover it. A rank that was told to go is
- * joining, whatever it says.
+ * Ranks that wait for data report the wait again and again, each time with a longer one. So a store that is away for
+ * hours is not a hang, and a rank that is stopped meanwhile is one. Starting, restoring, joining and saving have bounds
+ * of their own; waiting for the leader's go has none, since the leader's deadlines cover it. A rank that was told to go
+ * is joining, whatever it says.
  *
  * Ownership: values.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
@@ -34,7 +34,7 @@ typedef struct WatchdogLimits {
 
 typedef struct Watchdog {
     int64_t step;          /* last named; -1: none */
-    int64_t done_step;     /* last finished, of rank 0 alone; -1: none */
+    int64_t done_step;     /* last finished, only of rank 0; -1: none */
     TrainStage stage;      /* last named */
     uint64_t changed_usec; /* when any of the three last changed, or a wait last grew */
     uint64_t step_usec;    /* when the step changed that durations are measured by; 0: none yet */

@@ -30,7 +30,7 @@ typedef struct WorkloadNeeds {
     EtcdLease *lease;          /* this node's: records of ranks are put under it */
     const bool *knows_secrets; /* the record of this node says that it may read worlds' secrets */
     const SlotGpus *gpus;      /* of this node, as its record tells */
-    const RankNeeds *ranks;    /* what trainer processes are started with; used by rank.c alone */
+    const RankNeeds *ranks;    /* what trainer processes are started with; only rank.c uses it */
     uint64_t incarnation;      /* of this sdtraind; worlds that name another are not for it */
 } WorkloadNeeds;
 
@@ -71,7 +71,7 @@ void workload_clear(Workload *w);
 void workload_advance(Workload *w);
 /* Ends ranks of jobs that have succeeded and are still there. */
 void workload_end_late(Workload *w, uint64_t now_usec);
-/* Tells every trainer how long it may run without hearing from us again. */
+/* Tells every trainer how long it may run until it receives the next such message. */
 void workload_send_alive(Workload *w);
 void workload_kill_all(Workload *w, const char *why);
 /* No rank lives or waits for its slot, but for ranks in lost slots. */
@@ -82,7 +82,7 @@ bool workload_is_reported(const Workload *w);
 const LocalWorld *workload_running(const Workload *w);
 /* Whether ranks of a world that is over still live. */
 bool workload_has_old_ranks(const Workload *w);
-/* How long a rank may run without hearing from us: the TTL of the lease. */
+/* How long a rank may run without a message from us: the TTL of the lease. */
 uint64_t workload_alive_usec(const Workload *w);
 
 /* Frees the ranks of which nothing lives any more (Rank.clear), and starts what waits for their slots. Handlers of

@@ -2,10 +2,10 @@
 /* index.h - reads the compact index of an MDS dataset: a small binary file that is mapped, not parsed.
  *
  * index.json of a billion samples has gigabytes; to parse it at each start would take minutes. The compact index is
- * made of it once (index-open.h). It holds, per shard, the number of samples, sizes, hashes and names; per column that
- * may be empty, a bitmap of the samples that have a payload, with ranks for lookup in O(log n); if asked for, a hash
- * per sample. Opening costs the same for 1e3 and 1e9 samples. The body is hashed in blocks; each is checked when it is
- * first touched. The bytes depend on the dataset alone.
+ * made from it once (index-open.h). It holds, per shard, the number of samples, sizes, hashes and names; per column
+ * that may be empty, a bitmap of the samples that have a payload, with ranks for lookup in O(log n); if asked for, a
+ * hash per sample. Opening costs the same for 1e3 and 1e9 samples. The body is hashed in blocks; each is checked when
+ * it is first touched. The bytes depend only on the dataset.
  *
  * Ownership: index_map() gives the caller an Index, which index_free() unmaps. IndexShard points into it.
  * Units:     bytes, samples. A sample's number counts all samples of the dataset in file order; a valid sample's number
@@ -23,7 +23,7 @@
 
 typedef struct Index Index;
 
-/* The hash that somebody noted of a file. */
+/* A file's hash as it was noted earlier. */
 typedef struct NotedHash {
     Hash hash;
     const char *when; /* "when the job was submitted"; NULL: nobody noted it */
@@ -43,8 +43,8 @@ typedef struct IndexPlace {
 
 /* Maps the file at path. source, if not NULL, is the hash that its index.json must have. */
 int index_map(const char *path, const Hash *source, Index **ret, Error *err);
-/* The same of an open file. The Index keeps a descriptor of its own, and with it the file's lock; fd stays the
- * caller's. name is for texts. */
+/* As index_map(), for an open file. The Index keeps a descriptor of its own, and with it the file's lock; fd stays the
+ * caller's. name is used in texts. */
 int index_map_fd(int fd, const char *name, const Hash *source, Index **ret, Error *err);
 Index *index_free(Index *index);
 DEFINE_CLEANUP(Index, index_free)
@@ -52,7 +52,7 @@ DEFINE_CLEANUP(Index, index_free)
 /* Checks every block, in one pass over the file. */
 int index_check(Index *index, Error *err);
 Hash index_source(const Index *index); /* XXH3-128 of its index.json */
-/* Identity of the dataset: the hash of the whole file but the hashes of samples, which say nothing new. */
+/* Identifies the dataset: the hash of the whole file without the hashes of samples, which add nothing. */
 Hash index_digest(const Index *index);
 const MdsSchema *index_schema(const Index *index);
 const char *index_compression(const Index *index); /* "" for none */
@@ -64,11 +64,11 @@ uint64_t index_n_samples(const Index *index);
 /* The number of samples whose payload in a column is not empty. */
 uint64_t index_n_valid(const Index *index, size_t column);
 
-/* Where a sample lies; sample < index_n_samples(). */
+/* Finds the place of a sample; sample < index_n_samples(). */
 int index_place(Index *index, uint64_t sample, IndexPlace *ret, Error *err);
 int index_shard(Index *index, uint64_t shard, IndexShard *ret, Error *err);
-/* Where the valid-th sample that has something in column lies; valid < index_n_valid(). */
+/* Finds the place of the valid-th sample whose payload in column is not empty; valid < index_n_valid(). */
 int index_locate(Index *index, size_t column, uint64_t valid, IndexPlace *ret, Error *err);
-/* 1 and the hash when the index has hashes of samples, else 0. */
+/* Returns 1 and the hash when the index has hashes of samples, else 0. */
 int index_sample_hash(Index *index, IndexPlace place, uint64_t *ret, Error *err);
 bool index_has_sample_hashes(const Index *index);

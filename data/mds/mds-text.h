@@ -17,7 +17,7 @@ typedef struct MdsText {
 } MdsText;
 
 int mds_text_add(MdsText *text, const void *data, size_t n);
-/* At most 1 KiB. */
+/* Appends at most 1 KiB. */
 int mds_text_format(MdsText *text, const char *format, ...) _printf_(2, 3);
-/* In quotes, ASCII alone; broken UTF-8 gives U+FFFD. */
+/* Appends s in quotes, in ASCII only; broken UTF-8 gives U+FFFD. */
 int mds_text_string(MdsText *text, const char *s);

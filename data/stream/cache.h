@@ -10,17 +10,17 @@
  * When room is needed the least recently used file goes, by modification time, which each use renews. A file that is
  * open for reading has a shared lock and does not go, since its room would not be freed.
  *
- * The folder is the cache's alone. It holds files by exactly our names, and a marker that was put while it held no
+ * Only the cache uses the folder. It holds files by exactly our names, and a marker that was put while it held no
  * other files. A folder with an index.json, or with files and no marker, is refused.
  *
- * A folder that fails (full disk, no rights, a lock that is not released) is left alone for a minute: a slower run, not
- * a failed one.
+ * A folder that fails (full disk, no rights, a lock that is not released) is not used for a minute. That makes a run
+ * slower, and does not fail it.
  *
  * Ownership: cache_new() gives the caller a Cache; cache_free() accepts NULL. Descriptors are the
  *            caller's.
  * Units:     bytes.
  * Errors:    -ENOENT no such file; -EAGAIN another process fills it; -EEXIST it has been filled; -ENOBUFS the bound
- *            leaves no room, or the folder is being left alone; other -errno of the folder.
+ *            leaves no room, or the folder is not used for now; other -errno of the folder.
  * Threads:   any thread, one at a time; any number of processes.
  */
 #pragma once
@@ -42,19 +42,19 @@ DEFINE_CLEANUP(Cache, cache_free)
 /* Returns a descriptor to read from; the file is in use until it is closed. A file of another size than n_bytes is
  * removed. */
 int cache_open(Cache *cache, const char *name, uint64_t n_bytes);
-/* Returns a descriptor of an empty file with room for n_bytes, for this process alone to fill. With CACHE_ANY it has
+/* Returns a descriptor of an empty file with room for n_bytes, which only this process fills. With CACHE_ANY it has
  * no room until cache_resize(). */
 int cache_reserve(Cache *cache, const char *name, uint64_t n_bytes);
 /* Empties a reserved file and gives it room for n_bytes. */
 int cache_resize(Cache *cache, const char *name, int fd, uint64_t n_bytes);
-/* Gives a reserved file, now whole, its name; it stays open for reading. sync: it must not be torn by a power failure,
- * since it has no hash that would tell. */
+/* Gives a reserved file, now whole, its name; it stays open for reading. sync: a power failure must not tear it,
+ * since no hash would show that. */
 int cache_commit(Cache *cache, const char *name, int fd, bool sync);
 /* Removes a reserved file and closes it; accepts -EBADF. Returns -EBADF. */
 int cache_abandon(Cache *cache, const char *name, int fd);
 /* Removes a file. */
 void cache_forget(Cache *cache, const char *name);
-/* To be called with the error of filling a file: leaves the folder alone for a minute, and logs it once. */
+/* To be called with the error of filling a file: the folder is not used for a minute, which is logged once. */
 void cache_failed(Cache *cache, int r);
 
 /* Locks a file exclusively, and makes it if it is missing. Returns its descriptor, or -EBUSY after timeout_usec. The

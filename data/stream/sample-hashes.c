@@ -9,12 +9,12 @@
 #include <xxhash.h>
 
 struct SampleHashes {
-    uint64_t n_samples, n_bytes, at; /* at: bytes that have passed by */
+    uint64_t n_samples, n_bytes, at; /* at: bytes read so far */
     uint64_t next;                   /* sample */
     size_t table_bytes;
     uint32_t *table; /* n, offset[n + 1] */
     uint64_t *hashes;
-    XXH3_state_t *state; /* of a sample that the last bytes cut */
+    XXH3_state_t *state; /* of a sample whose end has not come yet */
     bool broken;
 };
 
@@ -73,7 +73,7 @@ static void hash_samples(SampleHashes *s, const char *data, uint64_t pos, size_t
         if (begin >= pos + n)
             return;
         if (begin >= pos)
-            (void)XXH3_64bits_reset(s->state); /* fails on NULL alone, as the calls below */
+            (void)XXH3_64bits_reset(s->state); /* fails only on NULL, as do the calls below */
         const uint64_t from = MAX(begin, pos), to = MIN(end, pos + n);
         (void)XXH3_64bits_update(s->state, data + (from - pos), to - from);
         if (end > pos + n)

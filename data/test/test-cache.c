@@ -27,11 +27,11 @@ static const struct timespec pause_msec = {0, 1000000};
 typedef struct Lab {
     Fixture f;
     char uri[PATH_MAX + 8];
-    uint64_t shard_bytes; /* of all */
+    uint64_t shard_bytes; /* of all shards */
     uint64_t index_bytes;
 } Lab;
 
-/* The index is made by a child, too. */
+/* A child makes the index, too. */
 static int make_index(void *context)
 {
     Lab *lab = context;
@@ -64,7 +64,7 @@ static pid_t begin(Life *life, void *context, const char *faults)
     _exit(life(context));
 }
 
-/* The signal that ended it, or its exit status. */
+/* Returns the signal that ended the process, negative, or its exit status. */
 static int end(pid_t pid)
 {
     int status;
@@ -120,8 +120,8 @@ static uint64_t look(const Lab *lab, int *ret_files, int *ret_parts)
     return total;
 }
 
-/* A rank that reads two passes and compares every number. cmocka's failure ends with a status of its
- * own only in the test's process: so does this. */
+/* Runs a rank that reads two passes and compares every number. A failed assertion of cmocka gives a status only in the
+ * test's process, so this function returns its own. */
 static int rank_life(void *context)
 {
     Lab *lab = context;
@@ -181,8 +181,8 @@ static void watch(const Lab *lab, uint64_t bound, pid_t *pids, int n)
 {
     int looks = 0, files, parts;
     for (int left = n; left > 0;) {
-        /* A listing while files come and go may count one that is gone beside its successor; under the
-         * folder's lock nothing comes. */
+        /* A listing while files come and go may count both a file that is gone and its successor; under the
+         * folder's lock no file comes. */
         char path[PATH_MAX];
         int lock =
             cache_lock(scratch_path(&lab->f.scratch, "cache/.lock", path), 60 * USEC_PER_SEC);
@@ -224,7 +224,7 @@ static void the_bound_holds_for_all_together(void **state)
     }
 }
 
-/* Killed with the shard whole but unnamed, then others come. */
+/* The fetcher is killed when the shard is whole but unnamed, then others come. */
 static void a_killed_fetcher_leaves_nothing(void **state)
 {
     (void)state;
@@ -244,8 +244,8 @@ static void a_killed_fetcher_leaves_nothing(void **state)
     }
 }
 
-/* One is at it while the store is away, another waits for it, the first is killed: the second does
- * it itself. */
+/* One process fetches while the store is away, another waits for it, the first is killed: the second fetches the shard
+ * itself. */
 static void who_waits_for_a_dead_one_goes_on(void **state)
 {
     (void)state;
@@ -269,7 +269,7 @@ static void who_waits_for_a_dead_one_goes_on(void **state)
     scratch_remove(&lab.f.scratch);
 }
 
-/* A real disk that is too small for the bound, in a mount namespace of the rank's own. */
+/* Gives a rank a real disk that is too small for the bound, in a mount namespace of its own. */
 static int small_disk_life(void *context)
 {
     Lab *lab = context;
@@ -281,7 +281,7 @@ static int small_disk_life(void *context)
     if (r != 0)
         return r;
     uint64_t bytes = look(lab, &files, &parts);
-    /* Room was made for new ones: it is full, not stuck. */
+    /* Room was made for new files: the disk is full, and nothing is stuck. */
     return bytes <= 100 << 10 && files >= 2 && parts == 0 ? 0 : 2;
 }
 
@@ -327,7 +327,7 @@ static int open_index(const Lab *lab, int dataset, Index **ret)
     return r;
 }
 
-/* One dataset after another. */
+/* Opens the index of one dataset after another. */
 static int indices_life(void *context)
 {
     for (int i = 0; i < 5 * DATASETS; i++) {
@@ -338,7 +338,7 @@ static int indices_life(void *context)
     return 0;
 }
 
-/* The same dataset under other names; room for some of their indices. */
+/* Gives the dataset other names, and the cache room for some of their indices. */
 static void indices_begin(Lab *lab, int room)
 {
     lab_begin(lab, NULL);
@@ -352,7 +352,7 @@ static void indices_begin(Lab *lab, int room)
 
 static int held[2], let_go[2]; /* pipes */
 
-/* Holds one of the cache until it is let go, which must still be there then. */
+/* Holds an index of the cache until it is let go; the index must still be there then. */
 static int holder_life(void *context)
 {
     _cleanup_(index_freep) Index *index = NULL, *again = NULL;
@@ -360,7 +360,7 @@ static int holder_life(void *context)
     int r = open_index(context, 0, &index);
     index = index_free(index);
     if (r == 0)
-        r = open_index(context, 0, &index); /* as it lies there */
+        r = open_index(context, 0, &index); /* from the cache */
     if (r < 0 || write(held[1], &byte, 1) != 1 || read(let_go[0], &byte, 1) != 1)
         return 1;
     int before = atomic_load(&far->fetches);
@@ -407,7 +407,7 @@ static void an_index_without_room_has_no_name(void **state)
     scratch_remove(&lab.f.scratch);
 }
 
-/* Killed while it has the index, then others come. */
+/* The fetcher is killed while it has the index, then others come. */
 static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
 {
     (void)state;
@@ -428,8 +428,8 @@ static void a_killed_fetcher_of_an_index_leaves_nothing(void **state)
     }
 }
 
-/* One stops before its index has a name, another waits for it; the first is killed: the second does
- * it itself. */
+/* One process stops before its index has a name, and another waits for it; the first is killed: the second fetches the
+ * index itself. */
 static void who_waits_for_an_index_goes_on(void **state)
 {
     (void)state;
@@ -523,7 +523,7 @@ static void the_least_recently_used_goes_first(void **state)
     assert_true(fd >= 0);
     fd = cache_abandon(cache, OWN("0"), fd);
 
-    /* One whose size is told later, and changes. */
+    /* A file whose size is given later, and changes. */
     fd = cache_reserve(cache, HASH("2") ".index", CACHE_ANY);
     assert_true(fd >= 0);
     assert_int_equal(cache_reserve(cache, HASH("2") ".index", CACHE_ANY), -EAGAIN);
@@ -548,7 +548,6 @@ static void write_strangers(const char *folder, const char *const *names, size_t
     }
 }
 
-/* A folder that is somebody else's, however its files are called. */
 /* A user who may open a file may lock it. */
 static void nobody_else_can_lock(void **state)
 {
@@ -605,7 +604,7 @@ static void only_own_files_are_removed(void **state)
         assert_int_equal(unlink(path), 0);
     }
 
-    /* In one that is ours already they stay, and do not count. */
+    /* In a folder that is ours already these files stay, and do not count. */
     assert_good(cache_new(folder, 15000, &cache, &err), err);
     put_file(cache, OWN("a"), 10000);
     write_strangers(folder, names, ELEMENTSOF(names));

@@ -101,7 +101,7 @@ static void the_bytes_depend_on_the_dataset_alone(void **state)
     assert_int_equal(n, m);
     assert_memory_equal(x, y, n);
 
-    /* Hashes of samples are more file, not another dataset. */
+    /* Hashes of samples make a larger file, not another dataset. */
     Index *plain = open_index(&a);
     assert_good(index_build(b.store, true, NULL, NULL, &z, &k, &err), err);
     assert_true(k > n);
@@ -113,7 +113,7 @@ static void the_bytes_depend_on_the_dataset_alone(void **state)
     assert_int_equal(index_sample_hash(hashed, (IndexPlace){1, 0}, &hash, &err), 1);
     assert_int_equal(index_sample_hash(plain, (IndexPlace){1, 0}, &hash, &err), 0);
 
-    /* Another dataset has another digest, if only one sample is missing more. */
+    /* Another dataset has another digest, even if only one more sample is missing. */
     ScratchData other = small;
     other.missing = 4;
     Fixture c = fixture_make(&other);
@@ -192,7 +192,7 @@ static void every_flipped_byte_is_found(void **state)
         assert_true(r == -EBADMSG || at >= body + h.columns); /* the core's padding is not read */
         index_free(index);
     }
-    /* One that does not verify is made anew. */
+    /* An index that does not verify is made anew. */
     bytes[100] ^= 1;
     assert_good(file_write(f.file, bytes, n, 0, &err), err);
     index = open_index(&f);
@@ -241,7 +241,7 @@ static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
     (void)snprintf(folders, sizeof(folders), "%s:/elsewhere", folder);
     assert_int_equal(mkdir(f.file, 0755), 0);
 
-    /* The service's folder keeps it for the next start. */
+    /* The service's folder keeps the index for the next start. */
     assert_int_equal(setenv("CACHE_DIRECTORY", folders, 1), 0);
     Index *index = open_index(&f);
     assert_int_equal(index_n_samples(index), 3000);
@@ -250,7 +250,7 @@ static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
     assert_true(is_there(folder, name));
     index_free(open_index(&f));
 
-    /* One that is somebody else's, a file, or not named: this process alone has it. */
+    /* The folder is somebody else's, is a file, or is not named: only this process has the index. */
     for (int i = 0; i < 3; i++) {
         char in_file[PATH_MAX + 16];
         (void)snprintf(in_file, sizeof(in_file), "%s/index.json", f.data);
@@ -263,7 +263,7 @@ static void a_folder_that_cannot_be_written_needs_no_cache(void **state)
     }
     assert_false(is_there(f.data, name));
 
-    /* No place at all. */
+    /* There is no place at all. */
     _cleanup_free_ char *kept = getenv("TMPDIR") ? strdup(getenv("TMPDIR")) : NULL;
     assert_int_equal(setenv("TMPDIR", "/nowhere", 1), 0);
     assert_int_equal(index_open(f.store, NULL, &index, &err), -ENOTDIR);

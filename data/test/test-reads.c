@@ -66,7 +66,7 @@ static void wait_for_reads(int n_reads, int n_under_way)
     }
 }
 
-/* Waits until so many reads that are not of tables have begun, and one of all is under way. */
+/* Waits until so many reads that are not of tables have begun, and one read of any kind is under way. */
 static void wait_for_ranges(int n_ranges)
 {
     static const struct timespec pause = {0, 1000000};
@@ -85,7 +85,7 @@ static void wait_for_ranges(int n_ranges)
 
 static atomic_int n_waits;
 
-/* A wait for events that have been counted, until a time; never a look again and again. */
+/* Checks that each wait is for events that have been counted, or until a time: nothing is polled. */
 void __wrap_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec);
 void __real_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec);
 void __wrap_event_count_wait(EventCount *events, uint64_t seen, uint64_t until_usec)
@@ -122,13 +122,13 @@ static void get(Loader *loader, int64_t step)
     assert_good(loader_get(loader, step, 0, WAIT_SEC * USEC_PER_SEC, &grain, &err), err);
 }
 
-/* Position of sample i of a rank that has the first grain of each step. */
+/* Returns the position of sample i of a rank that has the first grain of each step. */
 static int64_t position_of(int64_t step, int64_t i)
 {
     return (step + i / GRAIN) * BATCH + i % GRAIN;
 }
 
-/* How often one of samples begin .. end - 1 lies in a shard whose name has `part`. */
+/* Counts the samples begin .. end - 1 that lie in a shard whose name has `part`. */
 static int count_in(const Dataset *dataset, int64_t step, int64_t begin_at, int64_t end_at,
                     const char *part)
 {
@@ -151,7 +151,7 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     f.job.data.shuffle_window = SAMPLES;
     f.job.data.read_ahead = AHEAD;
     Dataset *dataset = open_dataset(&f);
-    /* The shard of the last sample of the window, which no sample before it has opened. */
+    /* No sample before the last one of the window has opened that one's shard. */
     int64_t step = 0, last = GRAIN + AHEAD - 1;
     for (;; step++) {
         shard_at(dataset, position_of(step, last), name);
@@ -160,7 +160,7 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     }
     far_fault(name, 1, 0, FAR_HELD);
     Loader *loader = load(&f, dataset, step);
-    get(loader, step);                              /* all of the ring's one slot */
+    get(loader, step);                              /* fills the ring's one slot */
     wait_for_ranges(STD_FIRST + GRAIN + AHEAD - 1); /* only that table is missing */
     const int before = atomic_load(&far->reads);
     atomic_store(&far->released, true);
@@ -169,7 +169,7 @@ static void reads_go_on_while_the_ring_is_full(_unused_ void **state)
     end(&f, dataset);
 }
 
-/* A sample that is asked for because another one was decoded begins then, not when something else arrives. */
+/* A sample that is requested because another one was decoded begins then, not when something else arrives. */
 static void what_is_asked_for_begins_at_once(_unused_ void **state)
 {
     enum { AHEAD = 3 };
@@ -213,7 +213,7 @@ static void *read_one(void *userdata)
     return NULL;
 }
 
-/* It sleeps while its read is under way. */
+/* The caller sleeps while its read is under way. */
 static void a_single_read_waits(_unused_ void **state)
 {
     Fixture f;
@@ -235,7 +235,7 @@ static void a_single_read_waits(_unused_ void **state)
     end(&f, dataset);
 }
 
-/* Reads that fail while a loader is freed, or behind its first one, are not told of. */
+/* Reads that fail while a loader is freed, or behind its first one, are not reported. */
 static void what_is_under_way_ends_with_the_loader(_unused_ void **state)
 {
     enum { AHEAD = 8 };
@@ -336,7 +336,7 @@ static void streams_share_the_cache(_unused_ void **state)
                            (int64_t)index_bytes(dataset->streams[1].index);
     f.job.data.cache_bytes = copies + (int64_t)ceil(2 * window); /* 0.5 and 1.5 windows */
     assert_int_equal(dataset_plan_cache(dataset, &f.job, 0, 1), 32);
-    f.job.data.cache_bytes = copies / 2; /* the copies of the indices alone fill it */
+    f.job.data.cache_bytes = copies / 2; /* the copies of the indices fill it by themselves */
     assert_int_equal(dataset_plan_cache(dataset, &f.job, 0, 1), 0);
     end(&f, dataset);
 }

@@ -119,7 +119,7 @@ static void faults_on_the_way_change_nothing(void **state)
         run("index", uri, whole ? "" : "--sample-hashes");
         f.job.data.streams[0].uri = uri;
         f.job.data.cache_dir = f.cache;
-        f.job.data.cache_bytes = whole ? 30000 : 1; /* 1: ranges alone */
+        f.job.data.cache_bytes = whole ? 30000 : 1; /* 1: only ranges */
         f.job.data.read_ahead = 32;
         f.job.data.read_ahead_bytes = 1 << 20;
 
@@ -162,7 +162,7 @@ static void a_store_may_be_away(void **state)
     (void)faults_do(faults, "{'do': 'listen', 'open': false}");
     int64_t step = 0;
     int r = 0;
-    while (r == 0) { /* until what has come is used up */
+    while (r == 0) { /* until the steps that have come are used up */
         r = loader_get(loader, step, 5, USEC_PER_SEC, &grain, NULL);
         if (r == 0)
             loader_release(loader, step++);

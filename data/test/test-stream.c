@@ -108,8 +108,8 @@ static void all_kinds_come_right(void **state)
         }
 }
 
-/* A start with hashes of samples reads tables and samples, each once: of the first 32 samples, which
- * are looked at, and of those that are wanted, and no more than the window beyond. */
+/* A start with hashes of samples reads each table and sample once: those of the first 32 samples, which are looked at,
+ * those that are wanted, and at most the window beyond. */
 static void a_cold_start_reads_what_its_first_steps_need(void **state)
 {
     (void)state;
@@ -119,7 +119,7 @@ static void a_cold_start_reads_what_its_first_steps_need(void **state)
     Dataset *dataset = open_dataset(&f);
     assert_int_equal(atomic_load(&far->versions), 1);
     assert_int_equal(atomic_load(&far->tables), 1);     /* the first samples lie in one shard */
-    assert_int_equal(atomic_load(&far->reads), 1 + 32); /* shapes stand in the encodings */
+    assert_int_equal(atomic_load(&far->reads), 1 + 32); /* the encodings hold the shapes */
 
     Error err = ERROR_INIT;
     Loader *loader;
@@ -201,7 +201,7 @@ static void a_slow_read_holds_up_no_other(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* Nothing comes: the loader stops all the same, and goes on when the store is back. */
+/* Nothing comes: the loader can still be stopped, and goes on when the store is back. */
 static void a_store_that_is_away_is_waited_for(void **state)
 {
     (void)state;
@@ -277,7 +277,7 @@ static void what_comes_corrupted_is_fetched_again_then_reported(void **state)
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
             far_fault("shard.00005", times, -EIO, 0);
             check_steps(&f, dataset, 0, 30, 0, 6, 1 << 16);
-            if (!ranged) /* what has come before stays: another dataset's is asked for */
+            if (!ranged) /* what has come before stays: another dataset is needed */
                 break;
         }
         dataset_free(dataset);
@@ -299,7 +299,7 @@ static void what_comes_corrupted_is_fetched_again_then_reported(void **state)
     }
 }
 
-/* The object itself is wrong: its range and both hashes are told. */
+/* The object itself is wrong: its range and both hashes are named. */
 static void a_corrupt_object_is_named_with_range_and_hashes(void **state)
 {
     (void)state;
@@ -375,8 +375,8 @@ static void damaged_files_of_the_cache_are_fetched_again(void **state)
     }
 }
 
-/* While the process that verified them goes on; where no hash of the dataset vouches for a sample it was
- * made when the file was. */
+/* The files rot while the process that verified them goes on. Where the dataset has no hash of a sample, one was made
+ * when the file was. */
 static void files_of_the_cache_that_rot_later_are_fetched_again(void **state)
 {
     (void)state;
@@ -481,7 +481,7 @@ static void a_full_disk_is_a_slower_run(void **state)
             scratch_remove(&f.scratch);
         }
 
-    /* A folder that cannot be one. */
+    /* This folder cannot be a cache. */
     Fixture f;
     char uri[PATH_MAX + 8];
     Error err = ERROR_INIT;
@@ -516,7 +516,7 @@ static void nobody_waits_for_ever(void **state)
         int held = cache_reserve(cache, shard_cache_name(&source, 7, name), shard.raw_bytes);
         assert_true(held >= 0);
         Dataset *dataset = open_dataset(&f);
-        if (patient) { /* it is given up while it is waited for */
+        if (patient) { /* the holder gives it up while the loader waits */
             Loader *loader;
             LoaderGrain grain;
             assert_good(loader_new(dataset, &f.job, 0, 0, 6, 1 << 20, &loader, &err), err);
@@ -560,7 +560,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     char uri[PATH_MAX + 8], path[PATH_MAX];
     begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
 
-    /* The first time index and origin are fetched, and index.json is not. encoder.json is asked for each time. */
+    /* The first time index and origin are fetched, and index.json is not. encoder.json is requested each time. */
     Dataset *dataset = open_dataset(&f);
     Hash digest = dataset_digest(dataset);
     dataset_free(dataset);
@@ -593,7 +593,7 @@ static void an_unchanged_dataset_costs_two_requests(void **state)
     assert_false(hash_equal(digest, dataset_digest(dataset)));
     dataset_free(dataset);
 
-    /* None beside it, no cache: made each time, kept nowhere. */
+    /* There is no index beside it, and no cache: an index is made each time, and kept nowhere. */
     rewrite(&f, "first/index.json", "shard.00010.mds\", \"bytes", "shard.00010.mds\", \"bytes");
     assert_int_equal(unlink(scratch_path(&f.scratch, "first/" INDEX_NAME, path)), 0);
     f.job.data.cache_dir = NULL;
@@ -618,14 +618,14 @@ static void a_prefix_of_any_bytes_has_an_index(void **state)
     scratch_remove(&f.scratch);
 }
 
-/* An index that comes corrupted is fetched again, not made anew: it would lack the hashes. */
+/* An index that arrives corrupted is fetched again. It is not made anew, since it would lack the hashes. */
 static void an_index_that_comes_corrupted_is_fetched_again(void **state)
 {
     (void)state;
     Fixture f;
     char uri[PATH_MAX + 8];
     begin(&f, &(Kind){NULL, "xxh3_64", true, true}, uri);
-    far_fault(INDEX_NAME, 2, 0, 0); /* the origin bears that name, too, and is left alone */
+    far_fault(INDEX_NAME, 2, 0, 0); /* the origin's name has this in it, too, but no fault */
     Dataset *dataset = open_dataset(&f);
     assert_int_equal(atomic_load(&far->fetches), 2);
     dataset_free(dataset);

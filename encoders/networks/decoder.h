@@ -7,7 +7,7 @@
  * Errors:    decoder_open(): as encoder_open(). decoder_run(): -EDOM a latent or a pixel is not finite; those of the
  *            device.
  * Threads:   the device's.
- * Exactness: a picture's bytes depend on its latents, the weights and the device's numerics alone: not on batch, place,
+ * Exactness: a picture's bytes depend only on its latents, the weights and the device's numerics: not on batch, place,
  *            neighbours or threads.
  * Source:    diffusers VaeImageProcessor: x / 2 + 0.5, clamped to 0..1, times 255, rounded with ties to even.
  */

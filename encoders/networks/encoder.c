@@ -189,7 +189,7 @@ static void hash_text_config(Hasher *hasher, const ClipTextConfig *c)
 typedef int (*EmitVae)(Tape *tape, const VaeConfig *config, const VaeShape *shape, VaeValues *ret,
                        Error *err);
 
-/* A tape that is a list of tensors alone. */
+/* Makes a tape that is only a list of tensors. */
 static int list_vae(const Encoder *e, EmitVae emit, const char *what, Tape **ret, Error *err)
 {
     _cleanup_(tape_freep) Tape *tape = NULL;

@@ -10,7 +10,7 @@
  *            encoder_run(): -EDOM a value is not finite, in fp32 or as a half; -EINVAL an id that is not in the
  *            vocabulary; those of the device.
  * Threads:   the device's.
- * Exactness: a sample's bytes depend on its pixels and ids, the weights and the device's numerics alone: not on
+ * Exactness: a sample's bytes depend only on its pixels and ids, the weights and the device's numerics: not on
  *            batch, on its place there, on its neighbours, on threads or on n.
  */
 #pragma once
@@ -21,7 +21,7 @@
 
 typedef struct EncoderOptions {
     const char *model; /* a diffusers folder, as path or URI: vae/ and text_encoder/ in it */
-    int side;          /* of the pictures; 0: no VAE is loaded, encoder_run() makes text alone */
+    int side;          /* of the pictures; 0: no VAE is loaded, encoder_run() makes only text */
     int batch;         /* samples that are computed at once */
 } EncoderOptions;
 
@@ -35,7 +35,7 @@ typedef struct EncoderShape {
 typedef struct Encoder Encoder;
 
 int encoder_open(Device *device, const EncoderOptions *options, Encoder **ret, Error *err);
-/* Whether encoder_open() would open the model, by its configs and its weights' headers alone. */
+/* Whether encoder_open() would open the model, judged only by its configs and its weights' headers. */
 int encoder_look(const EncoderOptions *options, EncoderShape *ret, Error *err);
 Encoder *encoder_free(Encoder *encoder);
 DEFINE_CLEANUP(Encoder, encoder_free)

@@ -35,7 +35,7 @@ int model_part_config(Store *store, ModelKind kind, char **ret_source, char **re
  * names' order. */
 int model_part_load(ModelPart *part, Store *store, ModelKind kind, const ParameterList *beside,
                     Hasher *hasher, Error *err);
-/* Whether model_part_load() would take the file, by its header alone: that of a part with these parameters. */
+/* Whether model_part_load() would take the file of a part with these parameters, judged only by the file's header. */
 int model_part_look(Store *store, ModelKind kind, const ParameterList *network,
                     const ParameterList *beside, Error *err);
 /* Takes what becomes a file, piece by piece; a negative result ends it. */
@@ -48,7 +48,7 @@ typedef struct ModelSink {
  * by today's names. */
 int model_part_copy(Store *store, ModelKind kind, const ParameterList *const *lists, size_t n_lists,
                     const ModelSink *sink, Error *err);
-/* Waits for what the device still does with it. */
+/* Waits for what the device still does with the part. */
 void model_part_close(ModelPart *part);
 
 /* Writes today's name of a tensor; false: it is too long to be one. */

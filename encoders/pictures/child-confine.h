@@ -2,8 +2,8 @@
 /* child-confine.h - what a decoder process takes away from itself before it looks at a picture.
  *
  * Limits: bytes of address space; no file is opened, none grows, no process begins, no core is left.
- * Filter: of the kernel it may ask memory that holds no code, its socket's packets, and its own end. Any other call
- *         ends it by SIGSYS. A BPF program for seccomp, for x86_64 alone.
+ * Filter: the process may request from the kernel memory that holds no code, its socket's packets, and its own end. Any
+ *         other call ends it by SIGSYS. The filter is a BPF program for seccomp, only for x86_64.
  *
  * A build with a sanitizer has neither the bound of address space nor the filter: its runtime maps terabytes, and asks
  * for what no decoder does.

@@ -33,7 +33,7 @@ static void choose_environment(char *ret[ELEMENTSOF(environment_names) + 1])
     ret[n] = NULL;
 }
 
-/* A descriptor that is none of those which it becomes in the child. */
+/* Moves a descriptor above the numbers that descriptors have in the child. */
 static int fd_above(int fd)
 {
     if (fd < 0 || fd >= LOWEST_FD)
@@ -48,7 +48,7 @@ static int memory_new(size_t n_bytes, int *ret_fd, uint8_t **ret, Error *err)
     _cleanup_fd_ int fd = fd_above(memfd_create("pictures", MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (fd < 0 || ftruncate(fd, (off_t)n_bytes) < 0)
         return error_errno(err, -errno, "cannot make memory for a decoder process");
-    /* A child that could shorten it would end us by SIGBUS. */
+    /* A child that could shorten the memory would end us by SIGBUS. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) < 0)
         return error_errno(err, -errno, "cannot seal the memory of a decoder process");
     void *memory = mmap(NULL, n_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -203,14 +203,14 @@ void child_forget(Child *child, uint32_t place, size_t n_bytes)
     if (n_bytes > SMALL_FILE_BYTES)
         (void)fallocate(child->memory_fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                         (off_t)child_file_at(place),
-                        PICTURE_FILE_BYTES_MAX); /* saves memory alone */
+                        PICTURE_FILE_BYTES_MAX); /* only saves memory */
 }
 
 ssize_t child_hear(Child *child, void *packet, size_t n_bytes)
 {
-    /* Both ways in which the end of a process is told come before what it said last: ECONNRESET once, if it left
-     * requests unread, and an end that the kernel saw between a look for packets and one for the end. Nothing can be
-     * said after it, so that the second look is the true one. */
+    /* Both signs of a process's end may come before its last packets: ECONNRESET, once, if it left requests unread, and
+     * an end that the kernel saw between its look for packets and its look for the end. Nothing can be sent after the
+     * end, so the second look is the true one. */
     for (bool ended = false;;) {
         ssize_t n = recv(child->socket, packet, n_bytes, MSG_DONTWAIT | MSG_TRUNC);
         if (n > 0 || (n == 0 && ended))

@@ -48,8 +48,8 @@ int pictures_open(const PicturesOptions *options, Pictures **ret, Error *err);
 Pictures *pictures_free(Pictures *pictures);
 DEFINE_CLEANUP(Pictures, pictures_free)
 
-/* 0: the kernel ends a child that asks it for more than decoding needs. -errno, child_filter()'s: it does not, and
- * limits alone confine the children; to be told to people. */
+/* 0: the kernel ends a child that requests more from it than decoding needs. -errno, child_filter()'s: it does not, and
+ * only limits confine the children, which people must be told. */
 int pictures_filter(const Pictures *pictures);
 
 /* How many questions fit. */

@@ -2,7 +2,7 @@
 /* png.c - PNG files by libpng: every colour type and depth, interlaced ones, holes by palette, colour or alpha.
  *
  * Our own walk over the chunks finds size, animation and orientation before libpng sees a byte, so that a bomb costs
- * nothing. libpng reads the chunks that pixels need alone: no profile is unpacked, no text kept. */
+ * nothing. libpng reads only the chunks that pixels need: no profile is unpacked, no text kept. */
 #include "encoders/pictures/pixels.h"
 
 #include "base/cleanup.h"
@@ -126,7 +126,7 @@ static bool decode_rows(PngRead *read)
     png_set_keep_unknown_chunks(read->png, PNG_HANDLE_CHUNK_NEVER, NULL, -1);
     png_set_crc_action(read->png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
     png_read_info(read->png, read->info);
-    /* A hole by colour is found among 16 bits, before the high byte alone stays. */
+    /* A hole by colour is found among 16 bits, before only the high byte stays. */
     png_set_expand(read->png);
     png_set_strip_16(read->png);
     png_set_gray_to_rgb(read->png);

@@ -2,8 +2,8 @@
 /* resize.h - Pillow's resize, and the square in the middle of its result.
  *
  * Two passes, first along rows, then along columns, with 8 bits between them; a pass that changes no size is left out.
- * Weights are computed in double with + - * / alone and rounded to 22 bits, pixels are summed in integers: the same
- * bytes on every machine, and Pillow's (src/libImaging/Resample.c says the same of itself).
+ * Weights are computed in double with only + - * / and rounded to 22 bits, pixels are summed in integers: the bytes are
+ * the same on every machine, and Pillow's (src/libImaging/Resample.c says the same of itself).
  *
  * Ownership: the caller's buffers.
  * Units:     pixels of 3 bytes.

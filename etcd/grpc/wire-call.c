@@ -61,7 +61,7 @@ WireRequest *wire_request_free(WireRequest *request)
     return NULL;
 }
 
-/* NULL: it is no such message. */
+/* NULL: the bytes are not such a message. */
 static ProtobufCMessage *buffer_unpack(grpc_byte_buffer *buffer,
                                        const ProtobufCMessageDescriptor *descriptor)
 {
@@ -154,7 +154,7 @@ WireCall *wire_call_start(Wire *wire, size_t endpoint, const WireMethod *method,
         .outgoing = grpc_byte_buffer_copy(request->buffer),
         .details = grpc_empty_slice(),
     };
-    /* Without it a member that has lost its leader leaves us waiting. */
+    /* Without this header, a member that has lost its leader leaves us waiting. */
     if (!method->leaderless)
         metadata_add(call, "hasleader", "true");
     if (token && *token)
@@ -201,7 +201,7 @@ static void received(WireCall *call)
         receive(call);
 }
 
-/* gRPC tells it by its words alone. */
+/* Only the words of gRPC's error show it. */
 static bool never_connected(grpc_status_code code, const char *text)
 {
     return code == GRPC_STATUS_UNAVAILABLE && (strstr(text, "failed to connect to all addresses") ||

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* device.c - opens the CPU as a device; memory and the record of its numerics.
  *
- * Every operation here gives bits that depend on its inputs and its shape alone: not on the number
+ * Every operation here gives bits that depend only on its inputs and its shape: not on the number
  * of threads, the compiler or the vector width. So the numerics record holds one number,
  * NUMERICS_VERSION, and test-bits holds the bits that belong to it. */
 #include "kernels/cpu/device.h"
@@ -144,7 +144,7 @@ int cpu_device_synchronise(Device *device, Error *err)
     return cpu_lane_await(out, cpu_lane_serial(out), USEC_INFINITY, err);
 }
 
-/* Zeroed by the kernel where it is large: its pages come with the first touch, which is a lane's. */
+/* The kernel zeroes large memory: its pages come with the first touch, which is a lane's. */
 int cpu_device_host_allocate(Device *device, size_t n_bytes, void **ret, Error *err)
 {
     (void)device;
@@ -196,7 +196,7 @@ Fence cpu_device_fence(Device *device, Lane lane)
 
 void cpu_device_wait(Device *device, Lane lane, Fence fence)
 {
-    if (lane != LANE_OUT) /* which runs its copies in order, after what the others did before */
+    if (lane != LANE_OUT) /* LANE_OUT runs its copies in order, after what the others did before */
         (void)cpu_device_await(device, fence, USEC_INFINITY,
                                NULL); /* copies of memory do not fail */
 }

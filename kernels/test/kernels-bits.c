@@ -32,7 +32,7 @@ typedef struct Space {
     /* Device memory. */
     float *memory[BUFFERS], *b[BUFFERS]; /* as allocated; as used, OFFSET behind */
     void *a_memory[BUFFERS],
-        *a[BUFFERS]; /* the same in the device's type, if b is not it: then a is b */
+        *a[BUFFERS]; /* the same in the device's type; a is b where b has that type */
     void *packed, *workspace;
     char *words; /* [8] of WORDS_BYTES: what is small */
 
@@ -50,7 +50,7 @@ static void upload(Space *s)
     }
 }
 
-/* The same bytes in device memory. */
+/* Returns the same bytes in device memory. */
 static void *word(Space *s, int i, const void *value, size_t n_bytes)
 {
     char *to = s->words + (size_t)i * WORDS_BYTES;
@@ -91,7 +91,7 @@ static void print_floats(const Space *s, const char *name, const float *data, si
     print(s, name, data, n * sizeof(float));
 }
 
-/* In the device's type. */
+/* Prints the hash of n values of the device's type. */
 static void print_values(const Space *s, const char *name, const void *data, size_t n)
 {
     print(s, name, data, n * data_type_bytes(device_type(s->device)));
@@ -117,7 +117,7 @@ static void run_conv(Space *s, const ConvShape *shape)
     if (conv_new(s->device, shape, &conv, &err) < 0)
         stop(&err);
     fill(s);
-    if (n_w > s->n_filled) { /* the weights alone are so many */
+    if (n_w > s->n_filled) { /* only the weights are so many */
         fill_one(s, 1, n_w);
         device_upload(s->device, s->b[1], s->host[1], n_w * sizeof(float));
     }
@@ -228,8 +228,8 @@ static void run_diffusion(Space *s)
     print_values(s, "time embedding", s->a[0], (size_t)3 * 320);
 }
 
-/* A gradient of n elements, counted with one exponent from nothing, and what its sums stand for: moments that
- * remember nothing are the gradient. */
+/* Counts a gradient of n elements from 0, with one exponent, and prints the sums and what they stand for: a first
+ * moment that remembers nothing is the gradient. */
 static void run_sums(Space *s, StatePlan *plan, int64_t n, int bits, int32_t exponent,
                      const char *counted, const char *mean)
 {
@@ -354,7 +354,7 @@ static void run_sd2_matrices(Space *s)
         run_attention(s, &attentions[i]);
 }
 
-/* Rows are few; a row's width is what a kernel chooses its ways by. */
+/* There are few rows: a kernel chooses its ways by a row's width. */
 static void run_sd2_rows(Space *s)
 {
     static const int geglu[] = {1280, 2560, 5120};
@@ -446,7 +446,7 @@ static void run_encoders(Space *s)
     print_values(s, "embedding in packs", s->a[2], (size_t)(TEXTS * TOKENS * 104));
 }
 
-/* Two tensors that are read as one, the second with its gradient in `packed`; then columns of a weight. */
+/* Runs two tensors that are read as one, the second with its gradient in `packed`; then columns of a weight. */
 static void run_joined(Space *s, bool brief)
 {
     static const GroupNormShape groups[] = {{2, 23, 24, 40, 4, 1e-5, true, 16},
@@ -484,7 +484,7 @@ static void run_joined(Space *s, bool brief)
     print_floats(s, "linear dweight", s->b[6], (size_t)(layer.out * layer.columns));
 }
 
-/* Backward with the sums of what it leaves in a[5]: those of gradients that were there, and more. */
+/* Runs backward with the sums of what it leaves in a[5]: gradients that were there, and what it adds to them. */
 static void run_layer_norm_sums(Space *s, const LayerNormShape *shape)
 {
     const size_t c = (size_t)shape->c;
@@ -498,7 +498,7 @@ static void run_layer_norm_sums(Space *s, const LayerNormShape *shape)
     print_floats(s, "layer norm's columns", s->b[7], c);
 }
 
-/* Sums of columns: of matrices that are cut into pieces, and those that GEGLU's and LayerNorm's backward makes. */
+/* Sums columns of matrices that are cut into pieces, then runs the sums that GEGLU's and LayerNorm's backward makes. */
 static void run_sums_of_columns(Space *s, bool brief)
 {
     static const ConvShape convs[] = {{1, 192, 129, 1, 8, 1, 1}, {1, 128, 129, 1, 12, 1, 1}};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-attention-library.c - which graphs an attention asks for, and with which tensors it runs them: groups of images,
+/* test-attention-library.c - which graphs an attention makes, and with which tensors it runs them: groups of images,
  * shared shapes, entries, failures; and which are refused when plans are made. The graphs are doubles that record, and
- * write what is asked of them: what real ones compute needs a GPU. */
+ * write what a case wants: what real ones compute needs a GPU. */
 #include "base/memory.h"
 #include "base/test/testing.h"
 #include "kernels/cuda/attention/attention-choice.h"
@@ -40,11 +40,11 @@ static struct {
     double usec[2][2];         /* of backward's engines, by the groups' size: of 2 images, of 1 */
     bool has_run[2][2];
     struct {
-        AttentionPass pass; /* in which this is never finite where all scores are far below zero: */
-        AttentionTensor wrong; /* 0: nothing is wrong */
-        int engines;           /* of these, a bit each */
-        bool masked, unmasked; /* and of these graphs */
-        bool unwritten;        /* it is not even written */
+        AttentionPass pass; /* of a result that is never finite where all scores are far below 0 */
+        AttentionTensor wrong; /* that result; 0: nothing is wrong */
+        int engines;           /* with these engines, a bit each */
+        bool masked, unmasked; /* and with these graphs */
+        bool unwritten;        /* the result is not even written */
     } bug;
     int n_far; /* runs far below zero */
     struct {
@@ -81,7 +81,7 @@ int attention_graph_new(const AttentionTarget *target, const AttentionShape *sha
     return 0;
 }
 
-/* There are two engines, of which the second needs less. */
+/* There are two engines, and the second one needs less workspace. */
 int attention_graph_select(AttentionGraph *graph, int engine, Error *err)
 {
     if (engine > 1)
@@ -100,8 +100,8 @@ AttentionGraph *attention_graph_free(AttentionGraph *graph)
 
 const char *attention_graph_name(const AttentionGraph *graph) { return graph->name; }
 
-/* Returns, for backward, a third of the workspace that is allowed for each image, if there are more than two, so that
- * four images are too many; a byte less for the second engine. */
+/* Returns, for backward, a third of the allowed workspace for each image if there are more than two, so that four
+ * images are too many. The second engine needs a byte less. */
 int64_t attention_graph_workspace_bytes(const AttentionGraph *graph)
 {
     const int64_t each = graph->shape.n > 2 ? ATTENTION_WORKSPACE_MAX / 3 : 1024;
@@ -117,7 +117,7 @@ int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *
     return 0;
 }
 
-/* Scores are the first element of a head of q times that of k, over the root of the head's length. */
+/* A score is the first element of a head of q times that of k, over the root of the head's length. */
 static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensors *tensors)
 {
     const AttentionShape *s = &graph->shape;
@@ -141,7 +141,7 @@ static bool is_far_below_zero(const AttentionGraph *graph, const AttentionTensor
     return true;
 }
 
-/* Writes results as cuDNN does, no further than they go: finite ones, or as the bug says in one element. */
+/* Writes results as cuDNN does, and nothing behind them: finite ones, or the bug's in one element. */
 static void write_results(const AttentionGraph *graph, const AttentionTensors *tensors, bool far)
 {
     const AttentionShape *s = &graph->shape;
@@ -272,7 +272,7 @@ static void the_fastest_group_and_engine_are_taken(void **state)
     } cases[] = {
         {{{5000, 5000}, {4000, 5000}}, "1\":{\"engine\":7,\"images\":2,"},
         {{{5000, 2600}, {5100, 2400}}, "1\":{\"engine\":7,\"images\":1,"},
-        {{{5000, 2524}, {5060, 2530}}, "1\":{\"engine\":6,\"images\":1,"}, /* 1 % for less */
+        {{{5000, 2524}, {5060, 2530}}, "1\":{\"engine\":6,\"images\":1,"}, /* 1 % slower */
         {{{5000, 2530}, {5040, 2530}}, "1\":{\"engine\":7,\"images\":2,"},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
@@ -284,7 +284,7 @@ static void the_fastest_group_and_engine_are_taken(void **state)
     }
 }
 
-/* A graph takes half a second: a set that is late has no time for those that it would not measure. */
+/* A graph takes half a second: a set that is late has no time for graphs that it would not measure. */
 static void a_late_set_makes_one_graph_that_fits(void **state)
 {
     (void)state;
@@ -297,12 +297,12 @@ static void a_late_set_makes_one_graph_that_fits(void **state)
                      3); /* forward; backward, of 4 images, which are too many, and of 2 */
     assert_true(seen.has_run[0][0]);
     assert_false(seen.has_run[1][0]);
-    assert_int_equal(seen.n_far, 2); /* what is taken is looked at, in each pass */
+    assert_int_equal(seen.n_far, 2); /* the graph that is taken is looked at, in each pass */
 }
 
 /* ---- far below zero ---- */
 
-/* The plans that are made where the bug is, of engines of which the second is the faster in groups of 2, and the first
+/* Returns the plans that are made where the bug is. The second engine is the faster one in groups of 2, and the first
  * in groups of 1, which are slower. */
 static char *plans_with_bug(AttentionPass pass, AttentionTensor wrong, int engines, bool masked,
                             bool unmasked, bool unwritten)
@@ -357,7 +357,7 @@ static void what_is_not_finite_far_below_zero_is_never_taken(void **state)
     }
 }
 
-/* There is no time to measure, but to look. */
+/* There is no time to measure, but there is to look. */
 static void a_late_set_holds_no_such_engine_either(void **state)
 {
     (void)state;
@@ -393,7 +393,7 @@ static void the_kernels_compute_what_no_engine_does_right(void **state)
 static const AttentionShape tile = {4, 2, 64, 16, 24, 128, 128};
 static const AttentionShape tile_forward = {4, 2, 64, 16, 24, 128, 128, .forward_only = true};
 
-/* The plans that are made where a launch of ours takes so long, cuDNN's forward 5000, and its backward 2000. */
+/* Returns the plans that are made where a launch of ours takes so long, cuDNN's forward 5000, and its backward 2000. */
 static char *plans_of_tile(const AttentionShape *s, double launch_usec, const char *plans)
 {
     Device *device = open_device(true, plans);
@@ -414,7 +414,7 @@ static char *plans_of_tile(const AttentionShape *s, double launch_usec, const ch
     return made;
 }
 
-/* 7000 us by cuDNN against two launches of ours: both passes together decide. */
+/* cuDNN takes 7000 us against two launches of ours: both passes together decide. */
 static void our_kernels_are_taken_where_they_are_quicker(void **state)
 {
     (void)state;
@@ -429,7 +429,7 @@ static void our_kernels_are_taken_where_they_are_quicker(void **state)
         _cleanup_free_ char *plans = plans_of_tile(cases[i].shape, cases[i].launch_usec, NULL);
         assert_int_equal(strstr(plans, "own_kernels") != NULL, cases[i].own);
     }
-    /* Nothing is measured where the time is over, nor of an entry that was there. */
+    /* Nothing is measured where the time is over, nor where there was an entry. */
     assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "0", 1), 0);
     _cleanup_free_ char *late = plans_of_tile(&tile, 1, NULL);
     assert_int_equal(unsetenv("SDTRAIN_CUDA_TUNE_SEC"), 0);
@@ -481,7 +481,7 @@ static void images_are_taken_in_groups(void **state)
     device = device_free(device);
 }
 
-/* As entries were before there was that key. */
+/* Older entries do not have that key. */
 static void only_an_entry_that_says_so_has_a_mask(void **state)
 {
     (void)state;
@@ -540,7 +540,7 @@ static void what_has_no_entry_is_an_error_that_says_what_to_do(void **state)
     device = device_free(device);
 }
 
-/* Made once for any number of objects; whoever replays the set asks cuDNN nothing. */
+/* Graphs are made once for any number of objects; a device that replays the set makes none. */
 static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
 {
     (void)state;
@@ -579,7 +579,7 @@ static void a_refused_shape_is_left_to_the_kernels_by_its_entries(void **state)
     device = device_free(device);
 }
 
-/* A set's entry stays as it is written; one that cuDNN refuses is an error, as where nobody makes plans. */
+/* A set's entry stays as it is written; one that cuDNN refuses is an error, as where no plans are made. */
 static void known_entries_are_kept(void **state)
 {
     (void)state;
@@ -627,7 +627,7 @@ static void a_pass_without_an_entry_is_an_error(void **state)
     device = device_free(device);
 }
 
-/* It does without backward's entry, and is not a share of what trains, nor that of it. */
+/* A forward-only attention needs no backward entry, and does not share its graph with one that trains. */
 static void a_forward_alone_has_one_graph(void **state)
 {
     (void)state;

@@ -58,7 +58,8 @@ static void each_pass(Visit *v, Look *look)
     }
 }
 
-/* For each query a row of scores' gradients in bf16, in tiles, and a sum in fp32; forward has none of both. */
+/* Returns the bytes of a row of scores' gradients in bf16, in tiles, and of a sum in fp32, for each query; forward has
+ * neither. */
 static int64_t workspace_of(const AttentionShape *s, AttentionPass pass, int images)
 {
     const int64_t queries = (s->q_tokens + 63) / 64 * 64, keys = (s->kv_tokens + 127) / 128 * 128;
@@ -85,7 +86,7 @@ static void choose(Visit *v, const AttentionShape *shape, AttentionPass pass, co
     assert_workspace(bytes, shape, pass, choice.images);
     assert_int_equal(choice.padding_mask, shape->q_tokens % 128 || shape->kv_tokens % 128);
     assert_int_equal(attention_graph_has_mask(graph), choice.padding_mask);
-    /* No more images would do. */
+    /* No larger group would fit. */
     for (int more = choice.images + 1; more <= shape->n; more++)
         assert_true(shape->n % more || workspace_of(shape, pass, more) > workspace_max);
     assert_int_equal(json_object_set_new(v->made, name, attention_choice_entry(&choice, bytes)), 0);
@@ -100,7 +101,7 @@ static void replay(Visit *v, const AttentionShape *shape, AttentionPass pass, co
     _cleanup_(attention_graph_freep) AttentionGraph *graph = NULL;
     if (!entry)
         fail_msg("%s has none for %s", v->gpu->plans, name);
-    if (attention_entry_is_own(entry)) { /* who tuned found it quicker */
+    if (attention_entry_is_own(entry)) { /* tuning found our own kernels quicker */
         const Device device = {.type = DATA_BF16};
         assert_true(attention_tile_serves(&device, shape));
         assert_int_equal(json_object_set_new(v->made, name, json_true()), 0);
@@ -141,7 +142,7 @@ static void every_attention_has_deterministic_plans(void **state)
         json_t *operations = json_object_get(plans, "operations"), *entry;
         const char *name;
         if (i > 0 && !getenv("SDTRAIN_PLANS"))
-            continue; /* it has the same; a graph takes a third of a second */
+            continue; /* this set has the same; a graph takes a third of a second */
         visit(&plan_gpus[i], operations, made, choose);
         if (getenv("SDTRAIN_PLANS")) {
             plans_rewrite(&plan_gpus[i], "attention ", made, libraries);
@@ -173,7 +174,7 @@ static void the_committed_plans_are_replayed(void **state)
 
 static const AttentionShape merged = {4, 5, 64, 256, 256, 960, 960};
 
-/* An attention as sd2-base has none: a head of another size, q alone in its rows, k and v in one, odd lengths. */
+/* sd2-base has no such attention: a head of another size, q by itself in its rows, k and v in one, odd lengths. */
 static void other_shapes_have_plans(void **state)
 {
     (void)state;
@@ -200,7 +201,7 @@ static void other_shapes_have_plans(void **state)
         }
 }
 
-/* Its head of 512 is beyond what we give to cuDNN's attention: three steps serve it at every size
+/* The autoencoder's head of 512 is beyond what we give to cuDNN's attention: three steps serve it at every size
  * (test-attention-unfused). */
 static void the_autoencoder_is_not_fused(void **state)
 {
@@ -277,7 +278,7 @@ static void assert_refused(const AttentionTarget *target, const AttentionShape *
         fail_msg("no \"%s\" and no name in: %s", text, err.text);
 }
 
-/* A set may have been edited, or be of another version whose engines do something else. */
+/* A set may have been edited, or may be of another version, whose engines do something else. */
 static void what_does_not_serve_is_refused(void **state)
 {
     (void)state;
@@ -311,7 +312,7 @@ static void what_does_not_serve_is_refused(void **state)
     assert_refused(&cut, &merged, ATTENTION_FORWARD, NULL, "record");
 }
 
-/* The bound is of what all operations share. */
+/* The bound is that of the workspace that all operations share. */
 static void images_at_once_are_as_many_as_the_workspace_takes(void **state)
 {
     (void)state;

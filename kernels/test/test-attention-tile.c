@@ -4,8 +4,8 @@
  *
  * ---- The bound ----
  *
- * It is of each element, from its own operands in float64. U = 2^-8 is what rounding to bf16 changes at most, of a
- * value; F = 2^-23 is twice that of fp32, which also bounds one that cuts off.
+ * Each element has a bound, from its own operands in float64. U = 2^-8 is the largest part of a value that rounding to
+ * bf16 changes; F = 2^-23 is twice that of fp32, which also bounds a rounding that cuts off.
  *
  * A step of an mma adds 16 products to what was summed. Let T be the sum of the sizes of these 17 terms.
  *   card:   each term loses less than 2^-25 of a power that the largest one reaches, and the end loses F of the sum:
@@ -137,7 +137,7 @@ static Run run_new(const Case *c)
     return r;
 }
 
-/* Results of heads alone are written. */
+/* Checks that only the results of heads were written. */
 static void run_free(Run *r)
 {
     const AttentionShape *s = &r->c.shape;
@@ -188,7 +188,7 @@ static void compute(Run *r, const MmaModel *model, uint64_t seed)
 
 /* ---- float64, and how far from it a result may be ---- */
 
-/* The tensors of one head of one image, with bounds of their errors; [tokens][HEAD] each. */
+/* The tensors of one head of one image, with bounds of their errors, each [tokens][HEAD]. */
 typedef struct Head {
     int64_t queries, keys;
     bool causal;
@@ -309,7 +309,7 @@ static void finish(Head *h)
             h->bound[name][i] += U * (fabs(h->value[name][i]) + h->bound[name][i]);
 }
 
-/* The largest part of its bound that an error takes. */
+/* Returns the largest part of its bound that an error takes. */
 static double compare_head(const Run *r, int image, int head)
 {
     static const char *const names[] = {[OUT] = "out", [DQ] = "dq", [DK] = "dk", [DV] = "dv"};
@@ -447,7 +447,7 @@ static void hash_of(const Run *r, Name name, char text[HASH_TEXT_BYTES])
 }
 
 /* Shapes with one block and with clusters of two and of eight have one result each: aligned and not, in several orders,
- * and twice in one. The bits are the card's model's: tests/golden/kernels-cuda.txt has more of them. */
+ * and twice in one order. The bits are those of the card's model: tests/golden/kernels-cuda.txt has more of them. */
 static void one_result(void **state)
 {
     (void)state;
@@ -491,7 +491,7 @@ static void one_result(void **state)
     assert_int_equal(wrong, 0);
 }
 
-/* More keys than a tile, another head, fp32: the plain kernels, which have a workspace. */
+/* More keys than a tile, another head, and fp32 are for the plain kernels, which have a workspace. */
 static void what_it_does_not_serve(void **state)
 {
     (void)state;

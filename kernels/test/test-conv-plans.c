@@ -73,7 +73,7 @@ static void each_convolution(Visit *v, const Tape *tape, int n_passes,
             each_pass(v, &tape->operations[i].shape.conv, n_passes, look);
 }
 
-/* Calls look() once for each pass of each shape; v->made knows which were there. */
+/* Calls look() once for each pass of each shape; v->made holds those that were seen. */
 static void each_graph(Visit *v, void (*look)(Visit *v, const ConvGraph *graph))
 {
     for (size_t size = 0; size < ELEMENTSOF(plan_sizes); size++) {
@@ -146,7 +146,7 @@ static void replay(Visit *v, const ConvGraph *graph)
     if (conv_entry_read(name, entry, &choice, &err) < 0 ||
         conv_plan_new(graph, &choice, &plan, &err) < 0)
         fail_msg("%s: %s", v->gpu->plans, err.text);
-    /* By a record cuDNN asks for some bytes more or fewer than by the handle with which an entry was tuned. */
+    /* With a record cuDNN needs some bytes more or fewer than with the handle that an entry was tuned with. */
     if (!v->add && !json_equal(entry, json_object_get(v->measured, name)))
         assert_int_equal(conv_plan_workspace_bytes(plan),
                          json_integer_value(json_object_get(entry, "workspace")));
@@ -199,7 +199,7 @@ static ConvGraph *graph_of(const ConvTarget *target, ConvShape shape, ConvPads p
 
 static const ConvShape first = {32, 64, 64, 320, 320, 3, 1};
 
-/* A set may have been edited, or be of another version whose engines do something else. */
+/* A set may have been edited, or may be of another version, whose engines do something else. */
 static void engines_that_do_not_serve_are_refused(void **state)
 {
     (void)state;
@@ -262,7 +262,7 @@ static void bad_records_and_shapes_are_refused(void **state)
     conv_target_close(&target);
 }
 
-/* Zeros on two sides alone, in all three passes. */
+/* Zeros lie only on two sides, in all three passes. */
 static void pads_may_differ(void **state)
 {
     (void)state;

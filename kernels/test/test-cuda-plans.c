@@ -150,7 +150,7 @@ static void bad_sets_are_refused(void **unused)
         {SET("\"conv a\":{\"own_kernels\":false}"), "own_kernels: false"},
         {SET("\"conv a\":{\"own_kernels\":true,\"workspace\":0}"), "workspace: unknown key"},
         {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":\"fused\",\"workspace\":0}"),
-         "conv a: variant: fused: this module has the plain one alone"},
+         "conv a: variant: fused: this module has only the plain one"},
         {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":\"fast\",\"workspace\":0}"),
          "variant: fast is neither plain nor fused"},
         {SET("\"conv a\":{\"engine\":1,\"knobs\":{},\"variant\":1,\"workspace\":0}"),
@@ -161,7 +161,7 @@ static void bad_sets_are_refused(void **unused)
          "linear a: algorithm.opaque: 96 characters, not the 128 of 64 bytes"},
         {SET(OPAQUE(DIGITS_96 DIGITS_32 "00")), "algorithm.opaque: 130 characters"},
         {SET(OPAQUE(DIGITS_96 "0123456789ABCDEF00ffeeddccbbaa99")),
-         "algorithm.opaque: not lower-case hexadecimal digits alone"},
+         "algorithm.opaque: not only lower-case hexadecimal digits"},
         {SET(OPAQUE(DIGITS_96 "0x23456789abcdef00ffeeddccbbaa99")), "algorithm.opaque: not"},
         {SET("\"linear a\":{\"own_kernels\":false}"), "own_kernels: false"},
         {SET("\"linear a\":{\"own_kernels\":true,\"workspace\":0}"), "workspace: unknown key"},
@@ -270,7 +270,7 @@ static int remove_folder(void **unused)
 #define OTHER                                                                                      \
     "{\"architecture\":\"sm_90\",\"cublaslt\":130200,\"cudnn\":91900,\"device\":\"NVIDIA H100\","
 
-/* The text of what is found for an H200. */
+/* Returns the text of the set that is found for an H200. */
 static int find(char **ret, Error *err)
 {
     CudaPlans *plans;
@@ -323,7 +323,7 @@ static void its_own_bad_set_is_an_error(void **unused)
     char *text = NULL;
     put("D.json", OTHER "\"operations\":{},\"sms\":132,\"version\":1}");
     put("NVIDIA-H200.json", "{" MACHINE ",\"operations\":{" LINEAR);
-    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* whoever reads it says so */
+    assert_int_equal(cuda_plans_look(folder, &h200, &err), 0); /* reading it gives the error */
     assert_int_equal(find(&text, &err), -EINVAL);
     assert_non_null(strstr(err.text, "NVIDIA-H200.json: line 1"));
 
@@ -383,7 +383,7 @@ static void a_plain_device_has_the_plain_set(void **unused)
     device = device_free(device);
 }
 
-/* A wait after the failure tells it, and so does each later one. */
+/* A wait after the failure returns it, and so does each later one. */
 static void a_library_that_fails_breaks_the_device(void **unused)
 {
     (void)unused;

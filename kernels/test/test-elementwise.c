@@ -5,7 +5,7 @@
 
 #define TOLERANCE 1e-6
 
-/* Every function over its range, against libm in double: relative error of each value. */
+/* Compares every function over its range with libm in double, by the relative error of each value. */
 static void test_functions(void **state)
 {
     (void)state;
@@ -268,7 +268,7 @@ static void test_fingerprints(void **state)
     device = device_free(device);
 }
 
-/* Every n-th element of `bits` bits has one of these patterns; how many are infinite or NaN. */
+/* Counts infinite and NaN elements among n that have these patterns in turn. */
 static void check_non_finite(Device *device, DataType type, size_t n, size_t skip)
 {
     static const uint32_t wide[] = {0x7f800000, 0xff800000, 0x7f800001, 0xffffffff, 0x7f7fffff,
@@ -281,7 +281,7 @@ static void check_non_finite(Device *device, DataType type, size_t n, size_t ski
     float *data = floats_new(n + 8);
     uint64_t *count = (uint64_t *)(void *)floats_new(32), expected = 5;
     memset(data, 0, (n + 8) * sizeof(float));
-    memset(data, 0xff, skip * sizeof(float)); /* neighbours that nobody asked for */
+    memset(data, 0xff, skip * sizeof(float)); /* neighbours that do not count */
     memset((char *)(data + skip) + n * data_type_bytes(type), 0xff, 8);
     for (size_t i = 0; i < n; i++) {
         const size_t k = i * 7 % ELEMENTSOF(wide);
@@ -299,7 +299,7 @@ static void check_non_finite(Device *device, DataType type, size_t n, size_t ski
     floats_free((float *)(void *)count, 32);
 }
 
-/* A single value that is not finite, at each place of a pack and of the rest behind packs. */
+/* Places a single value that is not finite at each place of a pack and of the rest behind packs. */
 static void check_each_place(Device *device, DataType type, size_t n)
 {
     static const uint32_t bad[][3] = {{0x7f800000, 0xff800000, 0x7f800001},

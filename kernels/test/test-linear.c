@@ -6,7 +6,7 @@
 
 #include <jansson.h>
 
-/* Every layer of sd2-base with its rows cut, and what is not a multiple of anything. */
+/* Every layer of sd2-base with fewer rows, and shapes that are not multiples of anything. */
 static const LinearShape shapes[] = {{1, 320, 320},
                                      {130, 77, 320},
                                      {77, 320, 130},
@@ -56,7 +56,7 @@ static void layers_compute(void **unused)
 
 /* ---- plans ---- */
 
-/* Only the gradient of the weight lies in another way than that of a layer of that shape. */
+/* Only the gradient of the weight lies in memory otherwise than that of a layer of that shape. */
 static void columns_have_the_products_of_a_layer(void **unused)
 {
     (void)unused;
@@ -100,8 +100,8 @@ static void plans_are_replayed(void **unused)
     free(text);
 }
 
-/* The set with that of the operation, or of all (NULL): a text, or nothing (NULL) in the place of "opaque"; the caller
- * frees. */
+/* Returns the set, which the caller frees, with another "opaque" (by; NULL: without any) in the entry of the operation
+ * `of` (NULL: in all). */
 static char *with_opaque(const char *text, const char *of, const char *by)
 {
     json_t *plans = json_loads(text, 0, NULL), *entry;
@@ -146,7 +146,8 @@ static void expect_new(const char *text, const LinearShape *shape, int r, const 
     device = device_free(device);
 }
 
-/* The library knows more of an algorithm than its attributes tell: what was timed is what runs. */
+/* The library knows more of an algorithm than its attributes hold: the algorithm that was timed is the one that
+ * runs. */
 static void the_librarys_own_form_is_replayed(void **unused)
 {
     (void)unused;
@@ -161,7 +162,7 @@ static void the_librarys_own_form_is_replayed(void **unused)
     compute_by(text, y[1], dw[1]);
     assert_memory_equal(dw[0], dw[1], sizeof(dw[0]));
     assert_memory_equal(y[0], y[1], sizeof(y[0]));
-    compute_by(told, y[1], dw[2]); /* by the attributes alone */
+    compute_by(told, y[1], dw[2]); /* only by the attributes */
     assert_memory_not_equal(dw[0], dw[2], sizeof(dw[0]));
     free(told);
     free(text);
@@ -177,7 +178,7 @@ static void the_librarys_own_form_is_replayed(void **unused)
     free(text);
 }
 
-/* As that of another version would be, which says the same by its attributes, other ones, or nothing. */
+/* The form of another version would give the same attributes, other ones, or none. */
 static void a_form_that_is_not_the_librarys_is_refused(void **unused)
 {
     (void)unused;
@@ -348,7 +349,7 @@ static void a_call_that_fails_is_told(void **unused)
     free(text);
 }
 
-/* Any of the three products, beside the library's. */
+/* The kernels may compute any of the three products, and the library the others. */
 static void products_are_left_to_the_kernels_by_their_entries(void **unused)
 {
     (void)unused;
@@ -387,7 +388,8 @@ static void products_are_left_to_the_kernels_by_their_entries(void **unused)
     free(text);
 }
 
-/* So a job can run at all. Whatever has no kernel of ours is an error that says what became of each algorithm. */
+/* So a job can run at all. A product that no kernel of ours computes is an error, which names what became of each
+ * algorithm. */
 static void what_no_algorithm_serves_is_left_to_the_kernels(void **unused)
 {
     (void)unused;

@@ -120,7 +120,7 @@ static void case_free(Case *k)
     free(k->r.dbeta);
 }
 
-/* gradients of sets of one element are zero; rounding leaves a little of what cancelled. */
+/* Gradients of sets of one element are zero; rounding leaves a little of what cancelled. */
 static void check_gradients(Case *k, bool added)
 {
     double *expected = doubles_new(k->r.n);

@@ -18,11 +18,11 @@
 
 #define ADDRESS "0000:3b:00"
 
-typedef struct Host { /* what its sysfs says; NULL: no such file */
+typedef struct Host { /* what its sysfs holds; NULL: no such file */
     const char *online, *numa_node, *cpulist;
     const char *address;
-    int policy;       /* that the process has before */
-    bool one_allowed; /* it may use last_cpu alone */
+    int policy;       /* the process's before binding */
+    bool one_allowed; /* it may use only last_cpu */
 } Host;
 
 typedef struct Answer {
@@ -34,7 +34,7 @@ typedef struct Answer {
 /* The processors that this test may use, and the last of them. */
 static cpu_set_t present;
 static int last_cpu;
-static bool policies; /* may be asked and set here; a container's filter may refuse that */
+static bool policies; /* they can be read and set here; a container's filter may refuse that */
 
 static char root[] = "/tmp/test-numa-XXXXXX";
 
@@ -151,7 +151,7 @@ static void test_binds(void **state)
                    CPU_COUNT(&present));
     assert_non_null(strstr(a.log, said));
 
-    /* As CUDA and as sysfs write an address. */
+    /* CUDA writes an address like the first, and sysfs like the second. */
     static const char *const addresses[] = {"00000000:3B:00.0", "0000:3b:00.0"};
     for (size_t i = 0; i < ELEMENTSOF(addresses); i++) {
         Host other = host;
@@ -159,7 +159,7 @@ static void test_binds(void **state)
         assert_int_equal(bind_on(other).node, 0);
     }
 
-    /* All processors are near, and taskset(1) has left it one. */
+    /* All processors are near, and taskset(1) has left the process one. */
     Host narrow = host;
     narrow.cpulist = "0-63\n";
     narrow.one_allowed = true;

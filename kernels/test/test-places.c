@@ -108,7 +108,7 @@ static void run_gelu(const Places *p, int n, const float *x, float *y)
     gelu_forward(p->device, (int64_t)n * 333, x, y);
 }
 
-/* Ids of 100 words, of values in [-1, 1). */
+/* Makes ids of 100 words from values in [-1, 1). */
 static void run_embedding(const Places *p, int n, const float *x, float *y)
 {
     enum { TOKENS = 9, C = 28 };

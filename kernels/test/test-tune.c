@@ -11,7 +11,7 @@
 
 enum { CANDIDATES = 4 };
 
-/* A table of candidates; what happened to them. */
+/* A table of candidates, and what happened to them. */
 typedef struct Case {
     CudaCompute *compute;
     double usec[CANDIDATES];
@@ -72,7 +72,8 @@ static void the_fastest_is_taken(void **state)
     assert_int_equal(choose(&c, &err), 2);
 }
 
-/* At most 1 % slower, the least of them; the library's order among equals. */
+/* The candidate with the least workspace is taken of those that are at most 1 % slower; among equals the library's
+ * order decides. */
 static void less_workspace_is_worth_one_per_cent(void **state)
 {
     (void)state;
@@ -103,7 +104,7 @@ static void a_late_round_does_not_count(void **state)
     }
 }
 
-/* A slow one has its warm runs alone, a fast one many runs. */
+/* A slow candidate has only its warm runs, a fast one many runs. */
 static void runs_are_bounded(void **state)
 {
     (void)state;
@@ -139,7 +140,7 @@ static void what_does_not_run_is_passed_over(void **state)
     device = device_free(device);
 }
 
-/* However fast it is; nor is it timed. */
+/* A wrong candidate is not taken however fast it is, nor is it timed. */
 static void what_is_wrong_is_never_taken(void **state)
 {
     (void)state;
@@ -165,7 +166,7 @@ static void what_is_wrong_is_never_taken(void **state)
     assert_int_equal(broken.runs[2], 0);
 }
 
-/* When the time is up, the first that runs. */
+/* When the time is up, the first candidate that runs is taken. */
 static void the_whole_is_bounded(void **state)
 {
     (void)state;
@@ -183,7 +184,7 @@ static void the_whole_is_bounded(void **state)
     compute =
         (CudaCompute){.tuned = 1, .tune_began_usec = clock_monotonic_usec() - 301 * 1000000ull};
     assert_int_equal(tune_candidates_max(&compute), 2);
-    /* Seconds that the device was opened with go before the variable. */
+    /* The seconds that the device was opened with go before the variable. */
     compute.tune_sec = 302;
     assert_int_equal(tune_candidates_max(&compute), TUNE_CANDIDATES_MAX);
     assert_int_equal(setenv("SDTRAIN_CUDA_TUNE_SEC", "1000", 1), 0);

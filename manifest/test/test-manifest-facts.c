@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is told by keys and values; one of
- * a version that wrote hashes alone, by its hashes. */
+/* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is described by keys and values;
+ * one of a version that wrote only hashes, by its hashes. */
 #include "manifest/manifest-internal.h"
 
 #include "base/file.h"
@@ -15,7 +15,7 @@
     "{\"data\":{\"streams\":[{\"index\":\"" index "\",\"samples\":" samples ",\"shards\":5}]}}"
 #define DATA DATA_OF("ab", "96")
 
-/* The kept manifest of a version before, with those terms; NULL: without. */
+/* Returns the kept manifest of a version before, with those terms; NULL: without. */
 static Manifest *manifest_with(const char *job, const char *data)
 {
     const char *tree = getenv("SDTRAIN_SOURCE");
@@ -65,7 +65,7 @@ static void keys_and_values_are_told(void **state)
     assert_string_equal(other.dataset_terms, DATA);
     set_terms(&other, "{\"optimizer\":{\"lr\":0.5},\"train\":{\"precision\":1,\"seed\":18}}",
               DATA_OF("cd", "95"));
-    assert_int_equal(manifest_check_facts(m, &other, &err), 0); /* the hashes alone decide */
+    assert_int_equal(manifest_check_facts(m, &other, &err), 0); /* only the hashes decide */
     other.job_identity.low++;
     assert_differs(m, &other,
                    "checkpoint step-0000000004-o1-g1-456ef687 of job test: its job identity is "
@@ -92,17 +92,17 @@ static void of_older_ones_only_the_hashes_are_known(void **state)
     static const char *const says = ": its job identity is 00000000000000010000000000000002, this "
                                     "job's is 00000000000000010000000000000003; only the hashes "
                                     "are known of it";
-    assert_differs(newer, &other, says); /* they are this job's that are not known */
+    assert_differs(newer, &other, says); /* this job's terms are not known */
     set_terms(&other, JOB, DATA);
     assert_differs(older, &other, says);
-    assert_differs(newer, &other, says); /* terms that say the same explain no other hash */
+    assert_differs(newer, &other, says); /* equal terms do not explain another hash */
     other.job_identity.low--;
     other.dataset_digest.low++;
     assert_differs(older, &other,
                    ": its dataset digest is 00000000000000030000000000000004, this ");
 }
 
-/* A newer version may say more than ours ever do: it is as good as nothing, and no fault. */
+/* A newer version's terms may be longer than ours ever are: they count as none, and are not an error. */
 static void longer_terms_are_passed_over(void **state)
 {
     (void)state;

@@ -6,9 +6,9 @@
  *
  * SIDE is the latents': 64 for pictures of 512^2. Each pass of an operation runs twice into memory full of NaN: the
  * bits must be the same, and nothing may be written behind. SAMPLES (4096) of its results, drawn from a seed, are
- * compared with float64 sums of the very inputs. Encoders run forward alone, in bf16 by plans that are made here where
- * no set is named. The first DONE operations are left out. Prints one JSON line a pass; exits with 1 if one is
- * wrong. */
+ * compared with float64 sums of the very inputs. Encoders run only forward, in bf16 by plans that are made here where
+ * no set is named. The first DONE operations are left out. The program prints one JSON line a
+ * pass, and exits with 1 if a pass is wrong. */
 #include "nn/tape.h"
 #include "nn/test/checks.h"
 #include "nn/test/testing-encoders.h"
@@ -18,12 +18,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- convolution; a linear layer is one of 1 x rows pixels ---- */
+/* ---- convolution; a linear layer is a convolution of 1 x rows pixels ---- */
 
 typedef struct ConvCase {
     ConvShape shape;
     int to_h, to_w;
-    int first, columns; /* of the weight: its columns are [first, first + c_in) of so many */
+    int first, columns; /* the weight's columns are [first, first + c_in) of so many */
     Conv *conv;         /* or */
     Linear *linear;
     GradientForm form;
@@ -93,7 +93,7 @@ static void conv_run_weight(void *context)
                              (float *)c->dbias.device, c->workspace);
 }
 
-/* The weight as the kernels see it: rounded to the device's type. */
+/* Returns the weight as the kernels see it: rounded to the device's type. */
 static double weight_at(ConvCase *c, int out, int in, int tap)
 {
     const int taps = c->shape.kernel * c->shape.kernel;
@@ -168,7 +168,7 @@ static int conv_sample_data_added(void *context, int64_t at[SAMPLES], double wan
     return n;
 }
 
-/* A grid of output channels and of (tap, input channel)s, so that each pixel is looked at once. */
+/* Samples a grid of output channels and of (tap, input channel)s, so that each pixel is looked at once. */
 static int conv_sample_weight(void *context, int64_t at[SAMPLES], double want[SAMPLES])
 {
     ConvCase *c = context;
@@ -306,7 +306,7 @@ static void check_linear(const Tape *tape, const Operation *op, const char *oper
 
 /* ---- all operations of a grain ---- */
 
-/* Kind and shape; "" for an operation of the project's own kernels alone. */
+/* Writes kind and shape; "" for an operation that only the project's own kernels compute. */
 static void name_of(const Tape *tape, const Operation *op, char name[128])
 {
     const ConvShape *c = &op->shape.conv;
@@ -337,7 +337,7 @@ static bool is_repeated(const Tape *tape, size_t i, const char *name)
     return false;
 }
 
-/* Sets what its passes do not need: an encoder is not trained. */
+/* Sets which passes an encoder does not need, since it is not trained. */
 static void leave_out_backward(Tape *tape)
 {
     for (size_t i = 0; i < tape->n_operations; i++) {
@@ -351,7 +351,7 @@ static void leave_out_backward(Tape *tape)
     }
 }
 
-static int n_left_out; /* operations that are still to be */
+static int n_left_out; /* operations that are still to be left out */
 
 static void check_all(const Tape *tape, const char *kind)
 {
@@ -406,7 +406,7 @@ int main(int argc, char **argv)
                               "[KIND|all [SAMPLES [sd2|encoders [DONE]]]]\n");
         return 2;
     }
-    /* No set has an encoder's plans for any other batch than its own. */
+    /* A set has an encoder's plans only for one batch. */
     const bool tunes = encoders && !is_f32 &&
                        (strcmp(argv[1], "cuda") == 0 ? !getenv("SDTRAIN_CUDA_PLANS")
                                                      : getenv("SDTRAIN_CUDA_LIBRARIES") != NULL);

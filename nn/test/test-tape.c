@@ -8,7 +8,7 @@
 
 #define TOLERANCE 2e-6
 
-/* The same values in device memory. */
+/* Returns the same values in device memory. */
 static void *sent(Device *device, const void *values, size_t n_bytes)
 {
     Error err = ERROR_INIT;
@@ -62,7 +62,7 @@ static void linear_reference(const double *from, const float *weight, const floa
     }
 }
 
-/* Element i of what the query `row` makes of the tokens up to itself, through GELU. */
+/* Returns element i of the attention of query `row` to the tokens up to itself, through GELU. */
 static double seen_reference(const double *q, const double *k, const double *v, size_t row,
                              size_t i)
 {
@@ -155,7 +155,7 @@ static void the_end_alone_is_padded(void **state)
     device = device_free(device);
 }
 
-/* The largest of each tensor's gradient is that tensor's, joined or not. */
+/* Each tensor has its own largest gradient, joined or not. */
 static void joined_biases_are_tensors_of_their_own(void **state)
 {
     (void)state;
@@ -226,7 +226,7 @@ static void a_tape_that_is_not_trained_has_no_room_for_it(void **state)
     device = device_free(device);
 }
 
-/* It is told when the tape is planned, not when a step of training runs into it. */
+/* The error comes when the tape is planned, not when a step of training runs into it. */
 static void what_has_no_backward_is_not_trained(void **state)
 {
     (void)state;
@@ -278,7 +278,7 @@ static bool see_first_layer(const Tape *tape, TapePhase phase, size_t operation,
 /* The operation that reads the first layer's result before the GEGLU does; A_NORM: there is no GEGLU. */
 typedef enum Reader { NOBODY, A_SILU, A_CONCAT, A_NORM } Reader;
 
-/* A layer whose result is normalised, and goes on past the norm: the norm's gradient is added to that. */
+/* Emits a layer whose result is normalised, and goes on past the norm: the norm's gradient is added to that one. */
 static ValueId emit_normalised(Tape *tape, ValueId x)
 {
     enum { WIDTH = 2 * GATED };
@@ -290,8 +290,8 @@ static ValueId emit_normalised(Tape *tape, ValueId x)
     return tape_linear(tape, tape_linear_layer(tape, "c", WIDTH, 3, true), b, NO_VALUE);
 }
 
-/* A layer, another one of the same input, and a GEGLU of the first: the gradients of the other one and of its SiLU come
- * between the GEGLU's and the first layer's. Returns the output. */
+/* Emits a layer, another one of the same input, and a GEGLU of the first: the gradients of the other layer and of its
+ * SiLU come between the GEGLU's and the first layer's. Returns the output. */
 static ValueId emit_gated(Tape *tape, ValueId x, Reader reader)
 {
     const Layer first = tape_linear_layer(tape, "a", C, 2 * GATED, true);
@@ -357,7 +357,7 @@ static void check_gated(Device *device, Reader reader)
     free(seen.dy);
 }
 
-/* By GEGLU or LayerNorm, if it writes the gradient last that the bias' is a sum of; else by the layer itself. */
+/* GEGLU or LayerNorm makes a bias' gradient if it writes last the gradient that is summed; else the layer does. */
 static void the_last_writer_makes_the_gradient_of_a_bias(void **state)
 {
     (void)state;
@@ -387,7 +387,7 @@ static ValueId norm_of(Tape *tape, const char *name, ValueId x)
     return tape_group_norm(tape, tape_norm_layer(tape, name, c), x, 2, 1e-5, true);
 }
 
-/* Two values, the concat of both, and its readers. */
+/* Emits two values, the concat of both, and its readers. */
 static void emit_concat(Tape *tape, Other other)
 {
     const ValueId x = tape_input(tape, 1, 1, ROWS, C);
@@ -418,7 +418,7 @@ static int n_of_kind(const Tape *tape, const char *kind)
     return n;
 }
 
-/* A concat leaves the tape where a norm and layers alone read it, and the device reads two tensors as one. */
+/* A concat leaves the tape where only a norm and layers read it, and the device reads two tensors as one. */
 static void a_concat_that_nobody_needs_leaves_the_tape(void **state)
 {
     (void)state;

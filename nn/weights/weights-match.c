@@ -73,7 +73,7 @@ static const char *and_more(size_t n, char ret[32])
 
 /* ---- prefixes ---- */
 
-/* The name of a tensor that ends with the network's first: what stands before that is a prefix. */
+/* Finds a tensor whose name ends with the network's first name; returns the length of the prefix before that. */
 static size_t prefix_of(const Safetensors *file, const ParameterList *network, const char **ret)
 {
     const char *first = network->items[0].name;
@@ -107,9 +107,9 @@ static int refuse_prefix(const char *source, const Safetensors *file, const Para
     const bool all = n_with == safetensors_count(file);
     return error_set(err, -EINVAL,
                      "%s: the network's names begin with \"%.*s\" (%.100s)%s; write a file of "
-                     "these tensors%s, each without it",
+                     "%sthese tensors, each without it",
                      source, (int)MIN(n, (size_t)64), name, name,
-                     all ? "" : ", and other tensors lie beside them", all ? "" : " alone");
+                     all ? "" : ", and other tensors lie beside them", all ? "" : "only ");
 }
 
 /* ---- words ---- */
@@ -128,7 +128,7 @@ int weights_refuse_other(const char *source, const Safetensors *file, const Para
                          : ", and not the network that the config says");
 }
 
-/* Missing tensors, others, or both. */
+/* Refuses missing tensors, other tensors, or both. */
 static int refuse_names(const char *source, const Misfits *m, const Safetensors *file, Error *err)
 {
     char shape[WEIGHTS_SHAPE_MAX], more[32], lacks[192] = "", has[320] = "";

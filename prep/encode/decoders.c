@@ -16,7 +16,7 @@ int decoders_open(const PictureRecipe *recipe, int n, Pictures **ret, Error *err
     if (r == 0 && pictures_filter(*ret) < 0)
         log_warning(
             "this kernel does not filter what decoder processes ask of it (seccomp: %s); "
-            "limits of memory, files and processes alone confine a picture that takes one over",
+            "only limits of memory, files and processes confine a picture that takes one over",
             strerror(-pictures_filter(*ret)));
     return r;
 }

@@ -16,7 +16,7 @@
 typedef struct Encoding {
     const Recipe *recipe;
     PictureRecipe picture;
-    Device *device; /* NULL, as what follows: pictures and captions are looked at alone */
+    Device *device; /* NULL, as what follows: pictures and captions are only looked at */
     Encoder *encoder;
     Tokenizer *tokenizer;
     TokenizerScratch *scratch;
@@ -29,7 +29,7 @@ typedef struct Encoding {
 
 typedef struct EncodingOptions {
     bool
-        networks; /* false: for a check without them, for which a model is looked at alone if there is one */
+        networks; /* false: for a check without them, for which a model is only looked at if there is one */
     DeviceKind device;
     int threads; /* 0: as the recipe says */
 } EncodingOptions;

@@ -2,11 +2,11 @@
 /* input.h - the units that a dataset is made of, by name, size and version: encoding/input.json.
  *
  * The first process that works in a folder puts the list that it has found, before anything else. All others, and later
- * lives of the same one, hold what they find against it: a unit that was exchanged between two of them would be mixed
- * with the former one without a word.
+ * lives of the same one, compare what they find with it: else a unit that was exchanged between two of them would be
+ * mixed with the former one without a word.
  *
- * A version is what store_version() tells: an ETag, or a file's inode, time and size. A copy of a file keeps time and
- * size at most, and some mounts (FUSE) number files anew each time: where the inode alone is another one, the unit is
+ * A version is what store_version() gives: an ETag, or a file's inode, time and size. A copy of a file keeps time and
+ * size at most, and some mounts (FUSE) number files anew each time: where only the inode is another one, the unit is
  * taken for the same, and what was encoded of it is read again and compared (unit.c).
  *
  * Ownership: an InputList owns its texts; input_list_clear() frees them.
@@ -22,7 +22,7 @@
 #include "prep/raw/raw-set.h"
 
 typedef struct InputUnit {
-    char *name; /* UTF-8: what was none is U+FFFD */
+    char *name; /* UTF-8; bytes that were not are U+FFFD */
     int64_t n_bytes;
     char *version; /* "": it has none, as raw_set_unit_version() says */
 } InputUnit;

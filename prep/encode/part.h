@@ -22,7 +22,7 @@ enum { PART_OPEN_MAX = 100 };
 
 typedef struct PartOptions {
     Encoding *encoding;
-    const Columns *columns; /* NULL: nothing is encoded, rows alone are made */
+    const Columns *columns; /* NULL: nothing is encoded, only rows are made */
     Pictures *decoders;
     char *const *named; /* keys to leave out, sorted */
     size_t n_named;

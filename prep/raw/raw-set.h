@@ -2,7 +2,7 @@
 /* raw-set.h - a folder of pictures and captions: WebDataset tars, or an MDS dataset. Its units are the tars in the
  * order of their names, or the shards in the order of index.json; a unit gives its samples one after another.
  *
- * A sample of a tar is what consecutive members with one key are. The key is a name up to the first dot of its last
+ * Consecutive members of a tar with one key are a sample. The key is a name up to the first dot of its last
  * part, as WebDataset has it, or up to the last one; a member without such a key (".x", "README") is not of a sample.
  *
  * Ownership: raw_set_open() gives the caller a RawSet, raw_unit_open() a RawUnit that borrows it; *_free() accept NULL.
@@ -49,7 +49,7 @@ const Hash *raw_set_index(const RawSet *set);
 /* The version that the unit had when the set was opened, as store_version() tells it. "": nobody needs it, since
  * index.json has the unit's hash, which is compared when the unit is opened; or the store does not tell it. */
 const char *raw_set_unit_version(const RawSet *set, size_t unit);
-/* The version that it has now. -ENOMEDIUM: as raw_unit_open(). */
+/* Reads the version that the unit has now. -ENOMEDIUM: as raw_unit_open(). */
 int raw_set_ask_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err);
 
 typedef enum RawState {
@@ -74,7 +74,7 @@ DEFINE_CLEANUP(RawUnit, raw_unit_free)
 int raw_unit_next(RawUnit *unit, bool whole, RawSample **ret, Error *err);
 /* Two hashes of what the samples since the last call, or the first, are made of: names, sizes and places of their
  * members, and the bytes of those that were read. The same reading of the same unit gives the same two; without `whole`
- * the first alone. */
+ * only the first is the same. */
 typedef struct RawProof {
     Hash members, bytes;
 } RawProof;

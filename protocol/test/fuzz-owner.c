@@ -23,7 +23,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     _cleanup_free_ char *text = NULL;
     OwnerRecord again;
     if (owner_format(&o, &text) < 0)
-        return 0; /* json_pack() takes valid UTF-8 alone */
+        return 0; /* json_pack() takes only valid UTF-8 */
     int r = owner_parse("again", text, strlen(text), &again, &err);
     assert(r == 0 && strcmp(again.claim, o.claim) == 0 && strcmp(again.host, o.host) == 0);
     return 0;

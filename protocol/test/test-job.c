@@ -105,7 +105,7 @@ static void bad_files_are_refused_by_key_and_value(void **state)
          "bf16 "
          "need none"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"cuda\", \"reduction\": \"float\"",
-         "job.json: train.reduction: \"float\" is for CPUs alone; train.device \"cuda\" needs "
+         "job.json: train.reduction: \"float\" is for CPUs only; train.device \"cuda\" needs "
          "exact "
          "or exact64"},
         {"\"steps\": 100", "\"steps\": 1, \"device\": \"gpu\"",
@@ -181,7 +181,7 @@ static void identity_covers_what_changes_bits_and_nothing_else(void **state)
     assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\""));
 }
 
-/* Checkpoints hold it: a job that was there before a key goes on with its own. */
+/* Checkpoints hold the identity: a job that was there before a key goes on with its own. */
 static void identity_of_a_job_without_newer_keys_stays(void **state)
 {
     (void)state;
@@ -222,7 +222,7 @@ static void gpu_jobs_choose_a_precision(void **state)
     assert_int_equal(a->train.precision, PRECISION_FP32);
     assert_int_equal(b->train.precision, PRECISION_BF16);
     assert_int_equal(b->train.reduction, REDUCTION_EXACT64);
-    assert_false(hash_equal(b->identity, c->identity)); /* the precision alone */
+    assert_false(hash_equal(b->identity, c->identity)); /* only the precision differs */
 
     /* A set may move; what it says is in the numerics. */
     _cleanup_free_ char *planned =

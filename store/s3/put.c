@@ -8,10 +8,10 @@
  *
  * STORE_IF_ABSENT is If-None-Match: * where the server obeys it (probe.c), on the PUT, or on the
  * completion of an upload in parts. Before an upload in parts, and always where the server does not
- * obey, it looks first.
+ * obey, the put looks first.
  *
  * Fault points: store.put.before, store.put.half (between the parts and their completion; before a
- * single PUT), store.put.parts (the former, of parts alone), store.put.after.
+ * single PUT), store.put.parts (the former, only of parts), store.put.after.
  */
 #include "base/clock.h"
 #include "base/fault.h"
@@ -43,7 +43,7 @@ int s3_pause(unsigned tries, uint64_t deadline_usec)
     return 0;
 }
 
-/* 0: what is there is this put's; -EEXIST: it is somebody else's; -ENOENT: nothing is there. */
+/* Returns 0 if the object there is this put's, -EEXIST if it is somebody else's, -ENOENT if there is none. */
 static int look(const S3Put *put, Error *err)
 {
     S3Request head = {.method = S3_HEAD,
@@ -73,7 +73,7 @@ static int put_whole(const S3Put *put, Error *err)
                          .body = put->parts,
                          .n_body = put->n_parts,
                          .checksum = true,
-                         .repeatable = true, /* a second one is seen by its mark */
+                         .repeatable = true, /* a second put is seen by its mark */
                          .stop = &put->s3->ending,
                          .deadline_usec = s3_deadline(put->s3, put->n_bytes)};
     int r = fault("store.put.half");

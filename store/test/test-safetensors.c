@@ -126,7 +126,7 @@ static void test_refuses(void **state)
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         _cleanup_(safetensors_freep) Safetensors *file = NULL;
         Error err = ERROR_INIT;
-        /* A type of others is not damage. */
+        /* A type that others use is not damage. */
         const bool is_other = strncmp(cases[i].why, "dtype ", 6) == 0 && cases[i].why[6] != '(';
         assert_int_equal(open_json(cases[i].json, cases[i].n_data, &file, &err),
                          is_other ? -EINVAL : -EBADMSG);
@@ -136,7 +136,7 @@ static void test_refuses(void **state)
     }
 }
 
-/* They are listed for who asks for them, and their bytes are checked as others' are. */
+/* Tensors of integers are listed for a caller that wants them, and their bytes are checked like all others. */
 static void test_integers(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void test_integers(void **state)
         }
 }
 
-/* A type that no reader computes with is listed by its name for who asks. */
+/* A type that no reader computes with is listed by its name for a caller that wants it. */
 static void test_other_types(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void test_other_types(void **state)
     }
 }
 
-/* A file that was never of safetensors is a wrong file, and one that was and lost bytes is damaged. */
+/* A file that never was a safetensors file is a wrong file; one that has lost bytes is damaged. */
 static void test_kinds(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_lengths(void **state)
     assert_int_equal(safetensors_open("f", huge, 16, UINT64_MAX, SAFETENSORS_FLOATS, &file, &err),
                      -EINVAL);
     assert_non_null(strstr(err.text, "at most 4194304"));
-    huge[0] = 9; /* the file would be long enough, what was read of it is not */
+    huge[0] = 9; /* the file would be long enough, but the part that was read is not */
     assert_int_equal(safetensors_open("f", huge, 16, 100, SAFETENSORS_FLOATS, &file, &err),
                      -EBADMSG);
     assert_int_equal(safetensors_open("f", huge, 7, 100, SAFETENSORS_FLOATS, &file, &err),

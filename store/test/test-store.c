@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-store.c - what every store must keep, through the public interface: over file://, and over s3://
+/* test-store.c - the promises of every store, through the public interface: over file://, and over s3://
  * where SDTRAIN_TEST_S3_URI names a bucket. */
 #include "base/clock.h"
 #include "base/fault.h"
@@ -277,7 +277,7 @@ static void test_large(void **state)
     remove_all(store, "large/");
 }
 
-/* Waits at the event count alone: a read that arrives without a signal ends at the deadline. */
+/* Waits only at the event count: a read that arrives without a signal ends at the deadline. */
 static int poll_to_end(Store *store, EventCount *events, StoreRead *read, Error *err)
 {
     uint64_t deadline_usec = clock_monotonic_usec() + 20 * USEC_PER_SEC;
@@ -302,7 +302,7 @@ static void test_poll(void **state)
     assert_int_equal(put_text(store, "poll/x", "0123456789", 0, &err), 0);
 
     StoreRead read = {0};
-    store_read_cancel(store, &read); /* one that was not begun */
+    store_read_cancel(store, &read); /* a read that was not begun */
     read =
         (StoreRead){.key = "poll/x", .offset = 3, .n_bytes = 5, .buffer = buffer, .events = events};
     for (int i = 0; i < 3; i++) { /* what was polled to its end may be begun anew */
@@ -409,7 +409,7 @@ static void test_defer(void **state)
     assert_text(store, keys[0], keys[0]);
     assert_text(store, keys[n - 1], keys[n - 1]);
 
-    /* A failure is told at once or by the flush, and once. */
+    /* A failure is returned at once or by the flush, and once. */
     int r = put_text(store, "d0/k0", "x", STORE_DEFER | STORE_IF_ABSENT, &err);
     int flushed = store_flush(store, &err);
     assert_true((r == -EEXIST && flushed == 0) || (r == 0 && flushed == -EEXIST));
@@ -480,7 +480,7 @@ static void test_race(void **state)
             assert_true(rivals[i].r == 0 || strcmp(rivals[i].text, text) != 0);
             n_won += rivals[i].r == 0;
         }
-        assert_true(n_won == 1 || (is_swift && n_won > 0)); /* it does not promise it */
+        assert_true(n_won == 1 || (is_swift && n_won > 0)); /* Swift does not promise more */
         assert_int_equal(store_delete(store, "race/x", &err), 0);
         assert_int_equal(pthread_barrier_destroy(&barrier), 0);
     }
@@ -564,7 +564,7 @@ static int put_and_tell(char **arguments)
 
 static int n_asked;
 
-/* By the key that it was to get, and for the folders that its removal would empty. */
+/* Is called with the key that the object was to get, and for the folders that its removal would empty. */
 static bool answer_of(void *context, const char *key)
 {
     if (key[strlen(key) - 1] != '/')
@@ -614,11 +614,11 @@ static void test_faults(void **state)
         char setting[64];
         (void)snprintf(setting, sizeof(setting), "%s=enospc", point);
         assert_int_equal(put_under(setting, "faulty/x", n_bytes), W_EXITCODE(ENOSPC, 0));
-        int r = store_head(store, "faulty/x", &n, &err); /* nothing, or the whole object */
+        int r = store_head(store, "faulty/x", &n, &err); /* nothing is there, or the whole object */
         assert_true(r == -ENOENT || (r == 0 && n == n_bytes && strstr(point, "after")));
         assert_int_equal(store_delete(store, "faulty/x", &err), 0);
     }
-    /* An object that has taken another one's place stays, whatever comes afterwards: there is nothing else any more. */
+    /* An object that has taken another one's place stays, whatever comes afterwards: the other one is gone. */
     assert_int_equal(put_text(store, "faulty/y", "old", 0, &err), 0);
     assert_int_equal(put_under("store.put.after=eio", "faulty/y", 10), W_EXITCODE(EIO, 0));
     assert_true(store_head(store, "faulty/y", &n, &err) == 0 && n == 10);
@@ -626,7 +626,7 @@ static void test_faults(void **state)
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
     assert_true(removed == 0 || !is_s3); /* what fails leaves nothing behind, but maybe a folder */
 
-    /* Killed in mid-write: nothing is seen, and the sweep takes what there is. */
+    /* The put is killed in mid-write: nothing is seen, and the sweep removes what there is. */
     assert_true(WIFSIGNALED(put_under("store.put.half=kill", "killed/deep/x", LARGE_BYTES)));
     assert_empty(store, "");
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
@@ -685,7 +685,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sweep_spares_folders),
         cmocka_unit_test(test_unwritable),
     };
-    /* A prefix that takes some care to write in a URL, and that a bucket is shared below. */
+    /* A store lies below a prefix of a shared bucket, which takes some care to write in a URL. */
     char below[200];
     const char *bucket = getenv("SDTRAIN_TEST_S3_URI");
     if (bucket) {

@@ -31,7 +31,7 @@ struct Entry { /* one key, also after it was removed */
     int64_t generation;                             /* ranks, rendezvous */
     const char *node;                               /* ranks; in key */
     Entry *in_bucket, *older_report, *newer_report; /* reports of a job that are there */
-    KeptValue before, after; /* the transaction; the same when it leaves the key alone */
+    KeptValue before, after; /* the transaction; both are the same if it leaves the key alone */
     bool changes;
     bool touched; /* by hand; of a job's record, since its submission came */
 };
@@ -69,7 +69,7 @@ struct HistoryChecker {
     char gone[BOOKED_GONE_MAX][SUBMISSION_BYTES];
     uint64_t n_gone;
     int64_t revision; /* of the transaction that is judged */
-    /* Looks on: at each transaction when all of it is judged, and not yet what is there. NULL: nobody does. */
+    /* Called for each transaction when all of it is judged, before it becomes what is there. NULL: nobody looks on. */
     void (*witness)(HistoryChecker *h);
 };
 

@@ -100,7 +100,7 @@ static void judge_others(HistoryChecker *h, const Entry *e)
     }
 }
 
-/* As many ranks as are wanted, as far as the leader knew. */
+/* A world has as many ranks as are wanted, as far as the leader knew. */
 static void judge_wanted(HistoryChecker *h, const Entry *e, const PhaseRecord *phase)
 {
     const WorldRecord *world = entry_after(e);
@@ -132,7 +132,7 @@ static void judge_resume(HistoryChecker *h, const Entry *e)
     if (backwards ||
         (checkpoints && commit_mark_is_before(world->committed, checkpoints_mark(checkpoints))))
         HISTORY_BROKEN(h, e, "I4",
-                       "world %lld of %s knows of step %lld alone, and more is committed",
+                       "world %lld of %s knows only of step %lld, and more is committed",
                        (long long)world->generation, e->name, (long long)world->committed.step);
 }
 
@@ -171,7 +171,7 @@ static void judge_world(HistoryChecker *h, const Entry *e)
 
 /* ---- phases ---- */
 
-/* By a word newer than its end, or by `job recover`. */
+/* A job starts again by a word newer than its end, or by `job recover`. */
 static void judge_word(HistoryChecker *h, const Entry *e)
 {
     const PhaseRecord *old = entry_before(e), *phase = entry_after(e);
@@ -267,7 +267,7 @@ static void judge_phase(HistoryChecker *h, const Entry *e)
     if (!rule_phase_keeps_submission(e->name, old, phase, &b))
         history_broken(h, e, &b);
     if (old && is_other(old->submission, phase->submission))
-        old = NULL; /* another job's, and judge_spec() has told so */
+        old = NULL; /* another job's, and judge_spec() has reported it */
     if (!rule_phase_follows(e->name, old, phase, &b))
         history_broken(h, e, &b);
     if (!rule_phase_is_newer(e->name, e->job->serial, phase, &b))

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* history.h - judges the history of a cluster's records in etcd: every change, in the order of revisions.
  *
- * The checker knows keys and values alone, as etcd holds them. It asks for no process, clock or network, and must be
- * given the history from its first revision on, without a hole. Rules that the simulator has, too, are in rules.h.
+ * The checker knows only keys and values, as etcd holds them. It needs no process, clock or network, and must be given
+ * the history from its first revision on, without a hole. Rules that the simulator has, too, are in rules.h.
  *
- * A change by hand (etcdctl) that no program makes is judged like any other: such a history is broken. Only where the
- * caller says that a change is one, it is not, and of what it was about the rules ask less from then on.
+ * A change by hand (etcdctl) that no program makes is judged like any other: such a history is broken. Where the caller
+ * says that a change was made by hand, the history is not broken, and from then on the rules demand less of the records
+ * that the change was about.
  *
  * Ownership: history_checker_new() gives the caller a HistoryChecker; history_checker_free() accepts NULL. Keys and
  *            values are copied.

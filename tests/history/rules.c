@@ -296,7 +296,7 @@ bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecor
             submissions += after->causes[k].strikes > 0 &&
                            strcmp(after->causes[k].machine_id, cause->machine_id) == 0;
         if (submissions == 1)
-            return breach_say(ret, "blame", "%s is quarantined for deaths of %s alone", after->node,
+            return breach_say(ret, "blame", "%s is quarantined only for deaths of %s", after->node,
                               incident->job);
     }
     return true;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rules.h - what records must be, whoever wrote them: the invariants (docs/internals/architecture.md) that can be told
- * from records alone. The simulator's checkers and the checker of a real etcd's history (history.h) both ask here.
+/* rules.h - what records must be, whoever wrote them: the invariants (docs/internals/architecture.md) that records show
+ * by themselves. The simulator's checkers and the checker of a real etcd's history (history.h) both use these rules.
  *
  * Each rule looks at records as they are before and after one transaction, and keeps nothing.
  *
@@ -23,8 +23,9 @@ bool breach_say(Breach *ret, const char *invariant, const char *format, ...) _pr
 
 /* ---- failures ---- */
 
-/* I7: a generation that ended without progress is one of the K, but for causes that another rule bounds; of these,
- * striking a commit out, which is free while another one counts. incident: the new one that ends the world. */
+/* I7: a generation that ended without progress is one of the K, except for causes that another rule bounds. One of
+ * these is a commit that is struck out, which is free while another one counts. incident: the new one that ends the
+ * world. */
 bool rule_failure_is_counted(const char *job, const PhaseRecord *old, const PhaseRecord *phase,
                              const IncidentRecord *incident, const CheckpointsRecord *before,
                              const CheckpointsRecord *after, Breach *ret);
@@ -94,7 +95,7 @@ bool rule_incident_is_blamed(const IncidentRecord *incident, const CordonRecord 
 /* One strike at a time against a machine, of whichever submission. before NULL: there was no record. */
 bool rule_strikes_grow_by_one(const char *node, const CordonRecord *before,
                               const CordonRecord *after, Breach *ret);
-/* A machine is not quarantined for deaths of one submission alone. incident: of the same transaction. */
+/* A machine is not quarantined for deaths of only one submission. incident: of the same transaction. */
 bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
                                const CordonRecord *after, Breach *ret);
 /* No two machines are refused by a submission at the same time for one way to die: that is the job's own. */

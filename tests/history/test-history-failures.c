@@ -53,7 +53,7 @@ static CordonCause deaths(const char *job, int strikes)
     return cause;
 }
 
-/* A trainer dies on n1, which costs it what the cordon says; n0 goes on alone. */
+/* A trainer dies on n1, which costs n1 what the cordon says; n0 goes on alone. */
 static void dies(Story *s)
 {
     (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "trainer-died");
@@ -132,7 +132,7 @@ static const struct {
     {failure_is_not_counted, "I7", "checkpoint-corrupt of a is not a failure"},
     {strike_is_of_the_job, NULL, NULL},
     {strike_is_of_another_job, "blame", "costs it no strike"},
-    {one_job_quarantines, "blame", "is quarantined for deaths of a alone"},
+    {one_job_quarantines, "blame", "is quarantined only for deaths of a"},
     {two_jobs_quarantine, NULL, NULL},
     {job_refuses_two_for_one_way, "blame", "are refused by a for signal 9"},
     {job_refuses_two_for_two_ways, NULL, NULL},

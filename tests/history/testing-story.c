@@ -271,7 +271,7 @@ int story_end(void **state)
     return 0;
 }
 
-/* ---- what follows it and is well ---- */
+/* ---- what follows the beginning and is well ---- */
 
 static void node_is_lost(Story *s)
 {
@@ -280,7 +280,7 @@ static void node_is_lost(Story *s)
     story_commit(s);
 }
 
-/* World 2 after the loss of n1, on n0 alone. */
+/* World 2 after the loss of n1, only on n0. */
 void story_recovers(Story *s)
 {
     node_is_lost(s);

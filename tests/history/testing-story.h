@@ -76,7 +76,7 @@ void story_phase_is(Story *s, JobPhase phase);
 void story_next_world(Story *s, JobPhase phase);
 /* A commit of the present world, and the progress that knows of it. */
 void story_add_commit(Story *s, int64_t step);
-/* That the key will have next is one more. */
+/* The key's version; that of its next write is one more. */
 int64_t *story_version_of(Story *s, const char *key);
 
 /* ---- whole revisions ---- */
@@ -84,7 +84,7 @@ int64_t *story_version_of(Story *s, const char *key);
 void story_commit(Story *s);
 void story_submit(Story *s);
 void story_goes(Story *s);
-/* World 2 after the loss of n1, on n0 alone. */
+/* World 2 after the loss of n1, only on n0. */
 void story_recovers(Story *s);
 /* n0 ends its rank of world 1, and says so in world 2. */
 void story_old_rank_ends(Story *s);

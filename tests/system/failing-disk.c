@@ -10,7 +10,7 @@
  * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N+:E": so do all later ones on the same path;
  *               "N:kill": SIGKILL when call N was made
  *
- * The first process alone is looked at, not the ones that it starts. Calls that the C library makes by itself are not
+ * Only the first process is looked at, not the ones that it starts. Calls that the C library makes by itself are not
  * seen. All calls have one order, since they are made under one lock.
  */
 #include <dirent.h>

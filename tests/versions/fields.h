@@ -8,7 +8,7 @@
  * Ownership: fields_line() borrows; the objects given to fields_holds() stay the caller's.
  * Units:     none.
  * Errors:    functions that read print what is wrong, "<kind>: <path>: <what>", and return how much.
- * Threads:   main alone.
+ * Threads:   main only.
  */
 #pragma once
 
@@ -24,7 +24,7 @@ void fields_text(const char *name, int i, char *ret, size_t size);
 /* Every kind of record: each field filled in, each word of a choice once, and once without what is optional. */
 void records_write(void);
 /* -1: not a kind of record. Else how much is wrong with it.
-   newer: what is not known here need come back over its own text alone. */
+   newer: fields that are not known here need only come back over their own text. */
 int records_read(const char *kind, const char *text, bool newer);
 
 /* Every message between daemon and trainer, likewise. */

@@ -63,7 +63,7 @@ typedef struct CheckpointOwner CheckpointOwner;
 /* Copies of checkpoints on a disk of this node (local.h). */
 typedef struct CheckpointLocal CheckpointLocal;
 
-/* Steps of a history whose metrics are in no object any more. Nothing but the curves needs them. */
+/* Steps of a history whose metrics are in no object any more. Only the curves need them. */
 typedef struct MetricsGap {
     int64_t n_steps;
     int64_t first, last; /* the range that the n_steps lie in; meaningless without any */
@@ -71,8 +71,8 @@ typedef struct MetricsGap {
 
 /* The room that the next save needs, and has. */
 typedef struct CheckpointRoom {
-    uint64_t next_bytes; /* about how many it writes; 0: not known */
-    uint64_t free_bytes; /* how many the store has; it may be full of what the save before left */
+    uint64_t next_bytes; /* about how many bytes it writes; 0: not known */
+    uint64_t free_bytes; /* how many bytes the store has; the save before may have filled it */
 } CheckpointRoom;
 
 /* Lists the folders that hold a manifest, newest step (then owner and generation) first. Keys are
@@ -129,13 +129,13 @@ typedef struct CheckpointOptions {
     const ParameterList *parameters; /* borrowed */
     const char *unet_config;         /* config.json's text (unet_config_format()); copied */
     const char *plans; /* the device's, as device_plans() gives them; borrowed; NULL: it has none */
-    const char *plan_changes; /* of the history, as manifest_plan_changes() tells them; borrowed */
+    const char *plan_changes; /* of the history, as manifest_plan_changes() has them; borrowed */
     CheckpointFacts facts;
     CheckpointClaim claim;
     int64_t keep_last;          /* how many of the newest committed checkpoints stay, 2 or more */
     int64_t keep_every;         /* checkpoints whose step it divides stay, too; 0: none */
     uint64_t weight_file_bytes; /* a weight file ends before it would be larger; 0: 1 GiB */
-    CheckpointLocal *local;     /* borrowed, used by the writer alone: gets a copy of each object
+    CheckpointLocal *local;     /* borrowed, used only by the writer: gets a copy of each object
                                    that is put; NULL: no copies */
     bool blocking; /* the state is not copied: the caller leaves it as it is until the save is over.
                       (Memory that the host cannot read is copied all the same.) */
@@ -146,12 +146,12 @@ int checkpoint_writer_new(const CheckpointOptions *options, CheckpointWriter **r
 CheckpointWriter *checkpoint_writer_free(CheckpointWriter *writer);
 DEFINE_CLEANUP(CheckpointWriter, checkpoint_writer_free)
 
-/* Gets the host memory for copies of such a state ahead of the first save, which else gets it. A save that
- * follows a failure tries again, and fails if there is none. Borrows the state's device for as long as the
+/* Allocates the host memory for copies of such a state before the first save, which otherwise allocates it. A save that
+ * follows a failure tries again, and fails if there is no memory. Borrows the state's device for as long as the
  * writer lives. */
 int checkpoint_prepare(CheckpointWriter *writer, const TrainState *state, Error *err);
 /* All ranks call it at the same step. Puts the copies of this rank's part on their way (unless the options
- * say `blocking`) and returns; the thread does the rest. The state may be changed after
+ * have `blocking`) and returns; the thread does the rest. The state may be changed after
  * train_state_before_write(). Copies that fail, or that there is no memory for, fail the save.
  * metrics (rank 0; NULL elsewhere): one line for each step in [metrics_first, metrics_last], the
  * steps since the last committed checkpoint; "" with metrics_last = metrics_first - 1 when there are
@@ -163,8 +163,8 @@ int checkpoint_begin(CheckpointWriter *writer, const TrainState *state, const ch
 /* Rank 0, before checkpoint_begin(): what the manifest keeps of the steps so far; {0} at first. */
 void checkpoint_note_steps(CheckpointWriter *writer, const Divergence *divergence,
                            const StepTimes *times);
-/* Tells whether a save is being written, waits for checkpoint_settle() (rank 0), or old checkpoints
- * are being removed. Rank 0 asks before it decides on a save that may be skipped. */
+/* Reports whether a save is being written, a save waits for checkpoint_settle() (rank 0), or old checkpoints
+ * are being removed. Rank 0 checks it before it decides on a save that may be skipped. */
 bool checkpoint_busy(CheckpointWriter *writer);
 /* Reports WRITTEN or FAILED once, then IDLE. */
 void checkpoint_poll(CheckpointWriter *writer, CheckpointResult *ret);
@@ -176,20 +176,21 @@ void checkpoint_settle(CheckpointWriter *writer, bool committed);
 /* Rank 0, before the first checkpoint_begin(): this writer's history begins with the restored
  * manifest and the checkpoints committed before it. (Not for a manifest of another job.) */
 int checkpoint_adopt_history(CheckpointWriter *writer, const Manifest *manifest, Error *err);
-/* Rank 0: the metrics of the history that were missing at the newest look, one after each commit. */
+/* Rank 0: returns the metrics of the history that were missing at the newest look; there is a look after each
+ * commit. */
 void checkpoint_gap(CheckpointWriter *writer, MetricsGap *ret);
-/* Rank 0: of the newest look, at most some seconds old while no save is written; {0} before the first one and where the
- * store does not tell. Begins the next look, in the writer's thread. */
+/* Rank 0: returns the room at the newest look, at most some seconds old while no save is written; {0} before the first
+ * look and where the store does not report it. Begins the next look, in the writer's thread. */
 void checkpoint_room(CheckpointWriter *writer, CheckpointRoom *ret);
 
-/* Rank 0, while no save is written, after checkpoint_adopt_history(): claims the folder for this
- * writer, which otherwise its first save does; once claimed, checks that no other has taken it over
- * (-CHECKPOINT_NOT_OWNER). A new claim begins retention, by the adopted manifest, in the writer's thread: what the
- * generation before did not remove goes before the first save. *ret stays the writer's, whose thread uses it while
- * checkpoint_busy(); ret may be NULL. */
+/* Rank 0, while no save is written, after checkpoint_adopt_history(): claims the folder for this writer, which
+ * otherwise its first save does; once claimed, checks that no other has taken it over (-CHECKPOINT_NOT_OWNER). A new
+ * claim begins retention, by the adopted manifest, in the writer's thread: objects that the generation before did not
+ * remove go before the first save. *ret stays the writer's, whose thread uses it while checkpoint_busy(); ret may be
+ * NULL. */
 int checkpoint_claim(CheckpointWriter *writer, CheckpointOwner **ret, Error *err);
-/* Rank 0, while no save is written: puts metrics that the store refused while it took their checkpoints, which else the
- * next save does. *ret_missed: how many committed steps still lack their lines. */
+/* Rank 0, while no save is written: puts metrics that the store refused while it took their checkpoints; otherwise the
+ * next save puts them. *ret_missed: how many committed steps still lack their lines. */
 int checkpoint_put_missed(CheckpointWriter *writer, int64_t *ret_missed, Error *err);
 /* Rank 0 of a `sdtrainer run`, after its last save: lets the next run take the folder over. */
 int checkpoint_close(CheckpointWriter *writer, Error *err);
@@ -203,10 +204,9 @@ typedef struct MetricsKept MetricsKept; /* metrics.h */
  * step that keep_every divides, checkpoints beyond latest's step with their metrics, and all that
  * belongs to a newer generation or is not of the owner's history. These go: the history's other
  * checkpoints, those of this or an older generation that are not in it (never committed, or
- * invalidated), folders without a manifest, metrics that no remaining manifest lists, and plan sets of
- * before the first commit. Once a
- * newer generation has written anything, nothing goes. kept: remembers manifests from call to call;
- * may be NULL. */
+ * invalidated), folders without a manifest, metrics that no remaining manifest lists, and plan sets from
+ * before the first commit. Once a newer generation has written anything, nothing goes. kept: remembers
+ * manifests from call to call; may be NULL. */
 int checkpoint_retire(Store *store, CheckpointOwner *owner, const Manifest *latest,
                       int64_t keep_last, int64_t keep_every, MetricsKept *kept, size_t *ret_removed,
                       Error *err);
@@ -219,7 +219,7 @@ int checkpoint_sweep(Store *store, CheckpointOwner *owner, int64_t generation, s
 
 /* Writes all committed metrics of a manifest, one line a step, into `key` (metrics.jsonl), at the
  * end of a job. An object that is there already is replaced by one with its lines and ours, and so
- * may fill a gap; if it is of another history it stays, and ours get a key of their own. Segments
+ * may fill a gap; an object of another history stays, and ours gets a key of its own. Segments
  * that are lost and that no object fills are the gap. */
 int checkpoint_publish_metrics(Store *store, const Manifest *manifest, const char *key,
                                MetricsGap *ret_gap, Error *err);

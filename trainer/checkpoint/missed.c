@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* missed.c - segments of metrics that the store has refused while it took the checkpoint itself.
  *
- * The manifest lists them under their keys, so they are put under these as soon as the store takes them: with the next
- * save, and at the process's end. Then older manifests have them, too. A save that fails, or is refused, has its lines
- * in the next one's segment; who lists it is known by the newest commit.
+ * The manifest lists such segments under their keys, so they are put under these as soon as the store takes them: with
+ * the next save, and at the process's end. Then older manifests have them, too. The lines of a save that fails, or is
+ * refused, are in the next save's segment; the newest commit shows which manifest lists a segment.
  *
  * Fault points: checkpoint.missed (each try).
  */
@@ -88,7 +88,7 @@ static int put_again(Store *store, const MissedSegment *m, Error *err)
     r = store_put(store, m->segment.key, &part, 1, STORE_IF_ABSENT, err);
     return r == -EEXIST
                ? 0
-               : r; /* the answer to the put before was lost: the key is that save's alone */
+               : r; /* the answer to the put before was lost: only that save has this key */
 }
 
 int metrics_missed_put(MetricsMissed *m, Store *store, const Manifest *latest, Error *err)

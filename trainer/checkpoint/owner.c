@@ -11,15 +11,15 @@
 #include <unistd.h>
 
 enum {
-    CLAIM_TRIES = 8,   /* of a number that somebody else puts first, each time */
-    OWNERS_KEPT = 256, /* older ones say nothing that anybody asks */
+    CLAIM_TRIES = 8,   /* while somebody else puts the number first */
+    OWNERS_KEPT = 256, /* older ones are not needed */
     READ_BACK_SEC = 2, /* where two puts of one number may pass each other */
 };
 
 struct CheckpointOwner {
     Store *store;
     OwnerRecord record;
-    char *text; /* owned; of the object; NULL: it is damaged, and known by a manifest */
+    char *text; /* owned; the object's; NULL: it is damaged, and a manifest names the owner */
     bool puts_if_absent;
     int64_t holds[OWNERS_KEPT]; /* older owners of the own history */
     size_t n_holds;
@@ -107,7 +107,7 @@ typedef struct Claimant {
     bool puts_if_absent;
 } Claimant;
 
-/* Manifests that nobody claims are taken only by who goes on from one of them. */
+/* Only a job that goes on from one of them takes manifests that nobody claims. */
 static int check_unclaimed(const Claimant *c, Error *err)
 {
     StoreList list = {0};
@@ -137,7 +137,7 @@ static void format_act(const Claimant *c, char ret[33])
     (void)hash_format(hash_bytes(words, (size_t)n), ret);
 }
 
-/* Has this submission owned the folder before? With an act: by that very one? */
+/* Has this submission owned the folder before? With an act: by that very act? */
 static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *err)
 {
     char act[33] = "";
@@ -146,7 +146,7 @@ static int was_owner(const Claimant *c, const Owners *owners, bool *ret, Error *
         format_act(c, act);
     for (size_t i = owners->n; i-- > 0 && !*ret;) {
         OwnerRecord o;
-        Error ignored = ERROR_INIT; /* one that cannot be read or is gone says nothing */
+        Error ignored = ERROR_INIT; /* a record that cannot be read or is gone counts for nothing */
         int r = read_owner(c->store, owners->numbers[i], &o, NULL, &ignored);
         if (r < 0 && !says_nothing(r))
             return error_set(err, r, "%s", ignored.text);
@@ -160,7 +160,7 @@ static void format_closed(int64_t number, char ret[OWNER_CLOSED_KEY_MAX])
     (void)snprintf(ret, OWNER_CLOSED_KEY_MAX, OWNER_CLOSED "%lld", (long long)number);
 }
 
-/* Has that very run said that it is over? One that was killed has not. */
+/* Has that very run recorded that it is over? A run that was killed has not. */
 static int is_closed(const Claimant *c, const OwnerRecord *o, bool *ret, Error *err)
 {
     char key[OWNER_CLOSED_KEY_MAX];
@@ -177,7 +177,7 @@ static int is_closed(const Claimant *c, const OwnerRecord *o, bool *ret, Error *
     return r;
 }
 
-/* 1: the folder is this submission's, *ret is its claim; 0: it may be taken over. */
+/* Returns 1 if the folder is this submission's (*ret is its claim), 0 if the folder may be taken over. */
 static int judge_highest(const Claimant *c, const Owners *owners, CheckpointOwner *ret, Error *err)
 {
     const int64_t highest = highest_of(owners);
@@ -304,7 +304,7 @@ static int claim_once(const Claimant *c, CheckpointOwner *o, Owners *owners, Err
     return r;
 }
 
-/* The work of an owner before is not in a history that has another job or other data. */
+/* Logs why the work of an owner before is not in this history: it has another job or other data. */
 static void tell_other(const OwnerRecord *o, const CheckpointFacts *facts)
 {
     CheckpointFacts theirs = {.job_identity = o->job_identity, .dataset_digest = o->dataset_digest};
@@ -318,7 +318,7 @@ static void tell_other(const OwnerRecord *o, const CheckpointFacts *facts)
              (long long)o->number, differences);
 }
 
-/* Which of the older ones wrote what this job goes on with; the oldest go. */
+/* Notes which of the older owners wrote what this job goes on with; the oldest ones are removed. */
 static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const Owners *owners,
                         Error *err)
 {
@@ -332,7 +332,7 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
         owner_key_format(owners->numbers[i], key);
         if (n_older - i >= OWNERS_KEPT) {
             char closed[OWNER_CLOSED_KEY_MAX];
-            Error none = ERROR_INIT; /* most have none */
+            Error none = ERROR_INIT; /* most have no such object */
             format_closed(owners->numbers[i], closed);
             (void)store_delete(o->store, closed, &none);
             if (store_delete(o->store, key, &why) < 0)
@@ -391,7 +391,7 @@ CheckpointOwner *checkpoint_owner_free(CheckpointOwner *o)
 
 /* ---- afterwards ---- */
 
-/* Somebody removed it, and nobody has taken over: it is put again. */
+/* Puts an owner object again that somebody removed although nobody has taken over. */
 static int put_again(CheckpointOwner *o, Error *err)
 {
     char key[OWNER_KEY_MAX];
@@ -435,14 +435,14 @@ int checkpoint_owner_look(CheckpointOwner *o, Error *err)
     if (o->puts_if_absent || !o->text)
         return 0;
     r = read_back(o, err);
-    return is_damage(r) ? 0 : r; /* nobody's claim */
+    return is_damage(r) ? 0 : r; /* a damaged object is not anybody's claim */
 }
 
 int checkpoint_owner_close(CheckpointOwner *o, Error *err)
 {
     char key[OWNER_CLOSED_KEY_MAX];
     int r = checkpoint_owner_look(o, err);
-    if (r < 0 || !o->text) /* what its claim is nobody knows */
+    if (r < 0 || !o->text) /* nobody knows its claim */
         return r;
     format_closed(o->record.number, key);
     return store_put(o->store, key, &(struct iovec){o->record.claim, strlen(o->record.claim)}, 1, 0,

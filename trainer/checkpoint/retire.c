@@ -50,7 +50,7 @@ static bool is_over(const Catalogue *c, const CheckpointOwner *owner, int64_t ge
     return false;
 }
 
-/* Its manifest reads well and every object is there with its size. */
+/* Reports whether the folder's manifest can be read and every object is there with its size. */
 static bool is_whole(const Retire *t, const char *folder)
 {
     _cleanup_(manifest_freep) Manifest *m = NULL;
@@ -115,7 +115,7 @@ static void decide(Retire *t)
         if (whole < t->keep_last && is_whole(t, folder))
             whole++;
     }
-    /* The history's list is bounded: what is older than it is judged by its step alone. */
+    /* The history's list is bounded: older folders are judged only by their step. */
     for (size_t i = 0; i < t->catalogue.n_folders; i++) {
         const CatalogueFolder *f = &t->catalogue.folders[i];
         if (!checkpoint_owner_holds(t->owner, f->name.owner))
@@ -159,7 +159,7 @@ static int remove_keys(Retire *t, const char **keys, size_t n, Error *err)
     return r;
 }
 
-/* All but its manifest. */
+/* Removes all but the folder's manifest. */
 static int remove_folder(Retire *t, const CatalogueFolder *f, const char **keys, Error *err)
 {
     size_t n = 0;
@@ -186,7 +186,7 @@ static int remove_segments(Retire *t, const char **keys, Error *err)
     return remove_keys(t, keys, n_own, err);
 }
 
-/* Those that ranks computed by before there was a commit: a manifest has the set now. */
+/* Removes the sets that ranks computed by before there was a commit: a manifest has the set now. */
 static int remove_plan_sets(Retire *t, const char **keys, Error *err)
 {
     const StoreList *all = &t->catalogue.objects;
@@ -250,14 +250,14 @@ typedef struct Sweeper {
 } Sweeper;
 
 /* Reports whether the unfinished object or empty folder was begun by the history, under a name that only a job's
- * writers use; a folder's key ends in '/'. All else below the URI is somebody's own. */
+ * writers use; a folder's key ends in '/'. All else below the URI belongs to others. */
 static bool may_sweep(void *context, const char *key)
 {
     const Sweeper *s = context;
     CheckpointName name;
     int64_t number;
     char folder[CHECKPOINT_FOLDER_MAX];
-    if (strncmp(key, ".put-probe-", 11) == 0) /* s3:// asks a server with it */
+    if (strncmp(key, ".put-probe-", 11) == 0) /* s3:// probes a server with it */
         return true;
     if (strcmp(key, "metrics.jsonl") == 0 || strcmp(key, "metrics/") == 0 ||
         owner_key_parse(key, &number) == 0 || is_plan_set(key))

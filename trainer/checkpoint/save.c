@@ -4,7 +4,7 @@
  * All ranks make the same collective calls whatever goes wrong locally: the plan, or that the store
  * does not answer (broadcast by rank 0), EMA (gathered from the chunks' owners, when ranks hold only
  * shards), reports (all-gather), outcome (broadcast by rank 0). A rank that fails keeps its error,
- * skips its remaining writes and says so in its report; then nobody writes a manifest. Only a comm
+ * skips its remaining writes and states that in its report; then nobody writes a manifest. Only a comm
  * that fails ends a save early.
  *
  * Objects are put deferred and flushed together before they are reported (put.c), so
@@ -40,8 +40,8 @@ static void fail(Save *s, int r, const Error *err)
 
 /* ---- agreement ---- */
 
-/* Rank 0: is the folder this job's? Before anybody of this generation writes, and after a save that
- * failed, that asks also whether the store answers, and has it remove what dead writers left. */
+/* Rank 0: is the folder this job's? Before any rank of this generation writes, and after a save that
+ * failed, this also finds out whether the store answers, and removes what dead writers left. */
 static int ask_store(CheckpointWriter *w, Error *err)
 {
     Store *store = w->options.store;
@@ -51,7 +51,7 @@ static int ask_store(CheckpointWriter *w, Error *err)
     if (r < 0 || w->asked)
         return r;
     if (w->claimed) /* just now: the store did not answer when this generation began */
-        (void)writer_retire(w, &said); /* it has said so; the save finds out what it means */
+        (void)writer_retire(w, &said); /* logs an error; the save finds out what it means */
     said = ERROR_INIT;
     r = checkpoint_sweep(store, w->owner, w->options.facts.generation, NULL, &said);
     if (r == -EHOSTUNREACH || r == -CHECKPOINT_NOT_OWNER)
@@ -62,10 +62,9 @@ static int ask_store(CheckpointWriter *w, Error *err)
     if (r < 0)
         return r;
     if (!puts_if_absent && !w->said_absent)
-        log_info(
-            "%s: this server does not put an object only if it is absent; which checkpoint counts "
-            "is decided by etcd alone",
-            store_uri(store));
+        log_info("%s: this server does not put an object only if it is absent; only etcd decides "
+                 "which checkpoint counts",
+                 store_uri(store));
     w->said_absent = true;
     w->asked = true;
     return 0;
@@ -76,7 +75,7 @@ typedef struct SaveAgreement {
     PutPlan plan;
 } SaveAgreement;
 
-/* A folder nobody has written to: attempts differ even between two jobs that had one name. */
+/* Plans a folder that nobody has written to: attempts differ even between two jobs that had one name. */
 static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
 {
     plan->name = (CheckpointName){.step = w->snapshot.scalars.step,
@@ -126,7 +125,7 @@ static int agree_on_plan(Save *s, Error *err)
         if (r < 0 && a.error.code == 0)
             a.error = (Error){.code = r, .text = "unknown failure"};
         if (r >= 0)
-            a.error = ERROR_INIT; /* a store that looked before it put may have left a word there */
+            a.error = ERROR_INIT; /* a store that looked before it put may have left a text there */
     }
     int r = comm_broadcast(w->options.reports, 0, &a, sizeof(a), err);
     if (r < 0)
@@ -143,7 +142,7 @@ static int agree_on_plan(Save *s, Error *err)
 
 /* ---- reports ---- */
 
-/* 0 when every rank has written all of its part; else the first rank's error. */
+/* Returns 0 when every rank has written all of its part, else the first rank's error. */
 static int judge_reports(Save *s, Error *err)
 {
     CheckpointWriter *w = s->writer;
@@ -327,7 +326,7 @@ static int write_manifest(Save *s, Error *err)
     return r < 0 ? error_errno(err, r, "after writing %s", key) : 0;
 }
 
-/* A failed save leaves no manifest... */
+/* Removes the manifest of a failed save. */
 static void take_back_manifest(Save *s)
 {
     CheckpointWriter *w = s->writer;
@@ -341,7 +340,7 @@ static void take_back_manifest(Save *s)
     w->written = manifest_free(w->written);
 }
 
-/* ...and, once all ranks know that there is none, no objects: a full disk has room again. */
+/* Removes the objects of a failed save, once all ranks know that it has no manifest: a full disk has room again. */
 static void take_back_objects(Save *s)
 {
     const size_t n_objects = (size_t)s->own->n_objects;
@@ -411,7 +410,7 @@ static int save_steps(Save *s, SaveOutcome *outcome, Error *err)
         r = write_manifest(s, &local);
         if (r < 0) {
             fail(s, r, &local);
-            take_back_manifest(s); /* before the others hear of it and take back theirs */
+            take_back_manifest(s); /* before the others know and remove their objects */
         }
     }
     if (w->rank == 0) {

@@ -6,7 +6,7 @@
  * it reads them. Where a save blocks and the host may read device memory, nothing is copied but the EMA that
  * other ranks need.
  *
- * Memory that cannot be had and copies that do not arrive fail the save alone: the rank says so in its report.
+ * Memory that cannot be allocated and copies that do not arrive fail only the save: the rank reports that.
  *
  * Fault points: checkpoint.memory, checkpoint.copied.
  */
@@ -67,7 +67,7 @@ void snapshot_clear(CheckpointWriter *w)
 
 /* ---- memory ---- */
 
-/* The parts that are written from the state itself. */
+/* Reports whether the parts are written from the state itself. */
 static bool is_lent(const CheckpointWriter *w, const TrainState *state)
 {
     return w->options.blocking && device_host_view(state->device, state->weights);
@@ -78,10 +78,10 @@ static bool is_complete(const CheckpointWriter *w, const TrainState *state)
     return state->zero_stage == 0 || w->size == 1;
 }
 
-/* Tells whether this rank ever needs the chunk, whatever files it writes it into. */
+/* Reports whether this rank ever needs the chunk, whatever files it writes the chunk into. */
 static bool has_place(const CheckpointWriter *w, SnapshotKind kind, int64_t c)
 {
-    const ObjectTable *table = &w->tables[1]; /* has the files of the other one, too */
+    const ObjectTable *table = &w->tables[1]; /* has the files of the other table, too */
     if (chunk_owner(c, w->size) == w->rank)
         return true;
     if (kind == SNAPSHOT_WEIGHTS)
@@ -136,7 +136,7 @@ static void take_scalars(CheckpointWriter *w, const TrainState *state)
     p->ema_complete = is_complete(w, state);
 }
 
-/* Tells whether this rank writes the chunk in this save, or another one gets it from this one. */
+/* Reports whether this rank writes the chunk in this save, or another rank gets it from this one. */
 static bool copies(const CheckpointWriter *w, SnapshotKind kind, int64_t c)
 {
     const ObjectKind file = kind == SNAPSHOT_WEIGHTS ? OBJECT_WEIGHTS : OBJECT_EMA_WEIGHTS;
@@ -211,10 +211,10 @@ int snapshot_await(CheckpointWriter *w, Error *err)
     if (r == 0) {
         r = fault("checkpoint.copied");
         if (r < 0)
-            (void)error_errno(err, r, "a copy out of device memory"); /* r it is */
+            (void)error_errno(err, r, "a copy out of device memory"); /* returns r */
     }
     if (r < 0)
-        p->error = *err; /* whatever else is done with it */
+        p->error = *err; /* kept, whatever the caller does with err */
     return r < 0 ? error_prefix(err, r, "copying the state") : 0;
 }
 

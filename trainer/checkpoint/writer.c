@@ -47,7 +47,7 @@ static void writer_set_task(CheckpointWriter *w, WriterTask task)
     assert(r == 0);
 }
 
-/* Under the lock: poll has news. */
+/* Signals, under the lock, that poll has news. */
 static void writer_tell(CheckpointWriter *w)
 {
     ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
@@ -68,13 +68,13 @@ static void run_save(CheckpointWriter *w)
     if (!w->options.blocking)
         result.blocked_usec = w->result.blocked_usec;
     w->result = result;
-    w->measured_usec = 0; /* what was measured is over */
+    w->measured_usec = 0; /* the measurement is out of date */
     writer_set_task(w, TASK_NONE);
     writer_tell(w);
     writer_unlock(w);
 }
 
-/* A lost segment is not a reason to stop: it is told while somebody may still have it. */
+/* A lost segment is not a reason to stop: it is logged while somebody may still have it. */
 static void look_at_metrics(CheckpointWriter *w)
 {
     Error err = ERROR_INIT;
@@ -118,7 +118,7 @@ static void run_retire(CheckpointWriter *w)
     int r = writer_retire(w, &err);
 
     writer_lock(w);
-    if (r == -CHECKPOINT_NOT_OWNER) { /* no save needs to fail first */
+    if (r == -CHECKPOINT_NOT_OWNER) { /* reported before a save fails */
         w->result = (CheckpointResult){.phase = CHECKPOINT_FAILED,
                                        .step = w->latest->name.step,
                                        .error = err};
@@ -128,7 +128,7 @@ static void run_retire(CheckpointWriter *w)
     writer_unlock(w);
 }
 
-/* In this thread, since a file system that hangs must not stop training. */
+/* Runs in this thread, since a file system that hangs must not stop training. */
 static void run_measure(CheckpointWriter *w)
 {
     const CheckpointRoom room = room_measure(w);
@@ -185,7 +185,7 @@ static int writer_start(CheckpointWriter *w)
     return 0;
 }
 
-/* Bounded as the task is: by the comm's timeout and the store's. */
+/* The wait is bounded as the task is: by the comm's timeout and the store's. */
 static void writer_wait_idle(CheckpointWriter *w)
 {
     while (w->task != TASK_NONE) {
@@ -194,7 +194,7 @@ static void writer_wait_idle(CheckpointWriter *w)
     }
 }
 
-/* Under the lock: the result was told, or its successor begins. */
+/* Clears the result, under the lock: it was reported, or its successor begins. */
 static void writer_forget_result(CheckpointWriter *w)
 {
     w->result = (CheckpointResult){.phase = CHECKPOINT_IDLE};
@@ -205,7 +205,7 @@ static void writer_forget_result(CheckpointWriter *w)
 
 /* ---- new, free ---- */
 
-/* The largest number of objects that any rank writes, which sizes everybody's report. */
+/* Finds the largest number of objects that any rank writes, which sizes everybody's report. */
 static int reports_reserve(CheckpointWriter *w)
 {
     const ObjectTable *table = &w->tables[1];
@@ -395,7 +395,7 @@ int checkpoint_prepare(CheckpointWriter *w, const TrainState *state, Error *err)
 void checkpoint_note_steps(CheckpointWriter *w, const Divergence *divergence,
                            const StepTimes *times)
 {
-    w->divergence = *divergence; /* the training thread's alone: a save takes a copy */
+    w->divergence = *divergence; /* only the training thread uses it: a save takes a copy */
     w->step_times = *times;
 }
 
@@ -484,7 +484,7 @@ void checkpoint_room(CheckpointWriter *w, CheckpointRoom *ret)
     const uint64_t now_usec = clock_boottime_usec();
     writer_lock(w);
     *ret = w->room;
-    /* Not before what is written is committed: what goes then makes room. */
+    /* A checkpoint that was written must be committed first: the objects that go then make room. */
     if (w->task == TASK_NONE && !w->written &&
         (!w->measured_usec || now_usec - w->measured_usec >= MEASURE_SEC * USEC_PER_SEC)) {
         w->measured_usec = now_usec;
@@ -530,8 +530,8 @@ int checkpoint_claim(CheckpointWriter *w, CheckpointOwner **ret, Error *err)
     int r = writer_own(w, err);
     if (r < 0)
         return r;
-    /* The generation before may have died before it removed anything, and a full store takes no save, after which it
-     * would be removed. */
+    /* The generation before may have died before it removed anything. A full store accepts no save, and without a
+     * save nothing would be removed. */
     if (w->claimed && w->latest) {
         writer_lock(w);
         writer_set_task(w, TASK_RETIRE);
@@ -569,7 +569,7 @@ int checkpoint_adopt_history(CheckpointWriter *w, const Manifest *manifest, Erro
 {
     assert(w->rank == 0 && w->task == TASK_NONE && !w->written);
 
-    /* A copy, by way of its text. */
+    /* The manifest is copied by way of its text. */
     _cleanup_free_ char *text = NULL;
     Manifest *copy = NULL;
     if (manifest_format(manifest, &text) < 0)

@@ -2,12 +2,12 @@
 /* rendezvous.c - the key-value server on rank 0 through which the ranks of a world find each other.
  *
  * A thread of its own serves one request a connection. Everything is bounded: connections, the time
- * one may take to state its request or to take its answer, keys, values, their sum. A request that is
+ * a connection may need to send its request or to read its answer, keys, values, their sum. A request that is
  * malformed, late or not proven is dropped and never disturbs the others: strangers have places of
  * their own, little memory each, and the oldest of them makes way for the next.
  *
- * A request that came by a deadline counts, also when this thread has stood still beyond it: each turn reads
- * the clock, then looks, then reads all that is there, and only then reports that anybody is late. */
+ * A request that came by a deadline counts, also when this thread has stood still beyond the deadline: each turn reads
+ * the clock, then looks, then reads all that is there, and only then reports that a rank is late. */
 
 #include "base/clock.h"
 #include "base/number/hash.h"
@@ -28,8 +28,8 @@ enum {
     STRANGERS_MAX = 256,
     ACCEPTS_A_TURN = 64,
 };
-#define STRANGER_USEC (2 * USEC_PER_SEC) /* to prove what it is */
-#define TRANSFER_USEC (5 * USEC_PER_SEC) /* to state a request; to take an answer */
+#define STRANGER_USEC (2 * USEC_PER_SEC) /* for a stranger to prove that it is a rank */
+#define TRANSFER_USEC (5 * USEC_PER_SEC) /* to send a request; to read an answer */
 #define ACCEPT_PAUSE_USEC (100 * USEC_PER_MSEC)
 
 static_assert(RENDEZVOUS_BODY_MAX >= RENDEZVOUS_VALUE_MAX + (int)sizeof(RendezvousAnswer),
@@ -56,9 +56,9 @@ typedef struct RendezvousPeer {
     RendezvousGreeting greeting;
     RendezvousRequest request;
     RendezvousAsked asked;
-    Hash key;            /* that it waits for */
+    Hash key;            /* of the value that it waits for */
     char *buffer;        /* a rank's: key and value, then the answer */
-    size_t done, wanted; /* bytes of what is read, or written */
+    size_t done, wanted; /* bytes that are read, or written */
 } RendezvousPeer;
 
 struct Rendezvous {
@@ -69,7 +69,7 @@ struct Rendezvous {
     uint64_t accept_after_usec; /* a pause when descriptors are short */
     pthread_t thread;
     bool started;
-    /* From here on the thread's alone. */
+    /* Only the thread uses the fields from here on. */
     RendezvousEntry *entries;
     size_t n_entries, max_entries, n_bytes;
     RendezvousPeer *clients; /* in order of arrival */
@@ -87,7 +87,7 @@ static RendezvousEntry *entry_find(Rendezvous *rendezvous, Hash key)
     return NULL;
 }
 
-/* 0 or a positive errno for the answer. */
+/* Returns 0 or a positive errno for the answer. */
 static int entry_set(Rendezvous *rendezvous, Hash key, const void *value, size_t n_bytes)
 {
     RendezvousEntry *entry = entry_find(rendezvous, key);
@@ -123,7 +123,7 @@ static size_t count_clients(const Rendezvous *rendezvous, bool strangers)
     return n;
 }
 
-/* Writes what the socket takes; closes when all is out. */
+/* Writes what the socket accepts; closes the connection when all is written. */
 static void client_write(RendezvousPeer *client)
 {
     while (client->done < client->wanted) {
@@ -198,7 +198,7 @@ static void client_serve(Rendezvous *rendezvous, RendezvousPeer *client)
     client->deadline_usec = clock_boottime_usec() + argument * USEC_PER_MSEC;
 }
 
-/* False: the connection is closed, or nothing more is there. */
+/* Returns false when the connection is closed, or nothing more is there. */
 static bool client_receive(RendezvousPeer *client, void *to)
 {
     ssize_t n = recv(client->fd, (char *)to + client->done, client->wanted - client->done, 0);
@@ -212,7 +212,7 @@ static bool client_receive(RendezvousPeer *client, void *to)
     return client->done == client->wanted;
 }
 
-/* A stranger's header is whole: a rank's, or it goes without a word. */
+/* Judges a stranger's whole header: it is a rank's, or the connection is closed without an answer. */
 static void client_admit(Rendezvous *rendezvous, RendezvousPeer *client)
 {
     client->asked = rendezvous_asked(&client->greeting, &client->request);
@@ -243,7 +243,7 @@ static void client_read(Rendezvous *rendezvous, RendezvousPeer *client)
         client_serve(rendezvous, client);
 }
 
-/* The oldest stranger goes when there are too many: the newest has the best part of its 2 s before it. */
+/* Closes the oldest stranger when there are too many: the newest has most of its 2 s left. */
 static void make_room(Rendezvous *rendezvous)
 {
     if (count_clients(rendezvous, true) < STRANGERS_MAX)
@@ -257,11 +257,11 @@ static void make_room(Rendezvous *rendezvous)
             (rendezvous->n_clients - i) * sizeof(RendezvousPeer));
 }
 
-/* False: there is nobody. */
+/* Returns false when there is no new connection. */
 static bool client_accept(Rendezvous *rendezvous)
 {
     _cleanup_fd_ int fd = accept4(rendezvous->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) { /* who called has gone already, or descriptors are short */
+    if (fd < 0) { /* the caller has gone already, or descriptors are short */
         if (errno != ECONNABORTED && errno != EAGAIN && errno != EINTR)
             rendezvous->accept_after_usec = clock_boottime_usec() + ACCEPT_PAUSE_USEC;
         return false;
@@ -275,7 +275,7 @@ static bool client_accept(Rendezvous *rendezvous)
                      .counter = htole64(++rendezvous->n_connections)},
         .wanted = sizeof(RendezvousRequest),
     };
-    /* A socket that is new has room for it. */
+    /* A new socket has room for the greeting. */
     if (proof_nonce(client.greeting.nonce) < 0 ||
         send(fd, &client.greeting, sizeof(client.greeting), MSG_NOSIGNAL) !=
             sizeof(client.greeting))
@@ -291,7 +291,7 @@ static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short
         client_read(rendezvous, client);
     else if (events && client->state == CLIENT_WRITING)
         client_write(client);
-    else if (events) /* one that waits has no more to say: it went away */
+    else if (events) /* a client that waits sends nothing more: it went away */
         client_close(client);
 }
 

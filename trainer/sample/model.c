@@ -48,8 +48,8 @@ static void compare(const SampleModel *m, const char *what, Hash found, Hash wan
                     m->uri, what, hash_format(found, here), hash_format(wanted, there));
 }
 
-/* The hash is of both networks, so the VAE's encoder is opened, too, where there is something to compare with: for the
- * smallest picture, as no side is in the hash. */
+/* The hash covers both networks, so the VAE's encoder is opened, too, where there is a hash to compare with: for the
+ * smallest picture, since the hash does not depend on a side. */
 static int open_encoder(const SampleModel *m, Store *store, int batch, Encoder **ret, Error *err)
 {
     const ModelWanted w = wanted(m);
@@ -77,7 +77,7 @@ void sample_model_compare(const SampleModel *m)
     int r = store_open(m->uri, &store, &err);
     if (r == 0)
         r = open_encoder(m, store, 1, &encoder, &err);
-    if (r < 0) /* the decoder alone is needed */
+    if (r < 0) /* only the decoder is needed */
         log_warning("nobody knows whether %s made the data: %s", m->uri, err.text);
 }
 

@@ -2,7 +2,7 @@
 /* device-exit.h - whose fault it is that a device does not open or does not go on.
  *
  * A GPU may be missing, too small, taken by somebody else or broken. Each costs something else: the job, a pause, or
- * the node, for this job or for all. The leader knows by the exit code alone.
+ * the node, for this job or for all. The leader knows it only by the exit code.
  *
  * Ownership: none.
  * Units:     -errno as device_open() in kernels.h has it.
@@ -21,6 +21,6 @@
 ExitCode device_exit_code(int r);
 
 /* A device that breaks fails whatever waits for it next, a collective, a save or a restore too; copies that a device
- * never ends look like a store that does not answer. true: that explains *r, which becomes the device's error, as
- * *err does, with its exit code. */
+ * never ends look like a store that does not answer. true: that explains *r; *r and *err become the device's error,
+ * with its exit code. */
 bool device_exit_blames(Device *device, int *r, Error *err);

@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum {
-    START_SHARE = 4,   /* of the time for a start that timing algorithms may take: one in so many */
+    START_SHARE = 4,   /* timing algorithms may take one in so many parts of the time for a start */
     COMPILE_SEC = 300, /* for what rank 0 does beside timing */
 };
 
@@ -100,7 +100,7 @@ static int use_job_plans(Session *s, const SessionAssignment *a, const NetworkSh
 
 /* ---- the checkpoint's plans ---- */
 
-/* NULL: its device had none. */
+/* Restores the checkpoint's plans; NULL: its device had none. */
 static int restore_plans(Session *s, char **ret, Error *err)
 {
     int r;
@@ -114,7 +114,7 @@ static int restore_plans(Session *s, char **ret, Error *err)
     return 0;
 }
 
-/* Tells in which keys two sets differ, where that is more than their hashes. */
+/* Logs in which keys two sets differ, where that is more than their hashes. */
 static void tell_plans(const char *before, const char *now)
 {
     char differences[300];
@@ -122,7 +122,7 @@ static void tell_plans(const char *before, const char *now)
         log_warning("in the plans %s", differences);
 }
 
-/* The job names a set, and adopts a checkpoint that was made by another one. */
+/* Changes to the set that the job names, where it adopts a checkpoint that was made by another set. */
 static int change_plans(Session *s, const char *before, Error *err)
 {
     char was[HASH_TEXT_BYTES], is[HASH_TEXT_BYTES];

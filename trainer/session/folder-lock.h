@@ -4,7 +4,7 @@
  * The lock is flock(2) of <folder>/owner/lock. It is bound to the file, by whatever path it is
  * opened, and ends with its process: a run that was killed can be started again without --take-over.
  * It holds between hosts where the file system supports that (NFS does). Where it does not, and on
- * S3, the owner objects alone decide, and the operator must say when a run is to take over.
+ * S3, only the owner objects decide, and the operator must request that a run takes over.
  *
  * Ownership: folder_lock_take() gives the caller a descriptor; closing it, or the process's end, ends
  *            the lock.

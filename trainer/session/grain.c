@@ -310,7 +310,7 @@ int grain_work_await(GrainWork *w, int n_behind, uint64_t timeout_usec, Error *e
 
 /* ---- a grain that is not finite ---- */
 
-/* Ends with the first text. */
+/* Looks at each part of the grain, and ends with the first text. */
 static void look_at_grain(GrainWork *w, SampleSet *set, TapeFinite *f, const float *weights)
 {
     const DataType type = device_type(w->device);
@@ -357,7 +357,7 @@ int grain_work_explain(GrainWork *w, const LoaderGrain *grain, const float *weig
     return 0;
 }
 
-/* n draws of N(0, 1) at counter block / 4. */
+/* Writes n draws of N(0, 1), element i from counter i / 4. */
 static void fill_normal(float *to, int64_t n, uint64_t key)
 {
     for (int64_t i = 0; i < n; i += 4) {
@@ -452,8 +452,8 @@ static int canned_hash(const Canned *c, int64_t n, Hash *ret, Error *err)
 }
 
 /* Compares the two passes. The kernels leave in a plain gradient the numbers that they give to the sinks of a
- * step. Where the results of operations are compared, they say more than the loss and the maxima, and more of them
- * is seen. */
+ * step. Where the results of operations are compared, they show more than the loss and the maxima, and more of the two
+ * passes is seen. */
 static int canned_compare(const ParameterList *list, const Canned *c, Error *err)
 {
     static const char what[] = "fetching its maxima";
@@ -485,7 +485,7 @@ static int canned_compare(const ParameterList *list, const Canned *c, Error *err
     return 0;
 }
 
-/* One of the two passes. */
+/* Runs one of the two passes. */
 static int canned_pass(GrainWork *w, const Canned *c, int pass, const GradientSink *sink,
                        Error *err)
 {
@@ -497,7 +497,7 @@ static int canned_pass(GrainWork *w, const Canned *c, int pass, const GradientSi
     return r;
 }
 
-/* Once with plain gradients, once with maxima alone. */
+/* Computes once with plain gradients, and once with only maxima. */
 static int canned_compute(GrainWork *w, const ParameterList *list, const Canned *c, Error *err)
 {
     const GradientSink plain = {.kind = SINK_PLAIN, .to = c->gradients};

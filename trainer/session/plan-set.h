@@ -2,7 +2,7 @@
 /* plan-set.h - the plan set of a submission whose job names none (train.plans "auto").
  *
  * Two ranks that time algorithms apart choose differently, and ranks have no comm before all of them are ready. So
- * rank 0 alone makes the set, and puts it, if absent, into the checkpoint's folder:
+ * only rank 0 makes the set, and puts it, if absent, into the checkpoint's folder:
  *
  *     plans/auto-<submission>-<GPU's name>-<multiprocessors>-<cuDNN>-<cuBLASLt>.json
  *
@@ -15,7 +15,7 @@
  *
  * Ownership: borrows everything; the text is the caller's to free.
  * Units:     seconds.
- * Errors:    the exit code says what the leader makes of it. -EXDEV (85): rank 0 has put a set for another GPU or other
+ * Errors:    the exit code decides what the leader does. -EXDEV (85): rank 0 has put a set for another GPU or other
  *            libraries. -ETIMEDOUT (75): rank 0 has put none in time. Those of the device and of the store.
  * Threads:   the training thread.
  *
@@ -31,7 +31,7 @@ typedef struct PlanSetNeeds {
     Store *store; /* of checkpoint.uri */
     const char *submission;
     int rank;
-    const DeviceOptions *device; /* which one the rank computes on */
+    const DeviceOptions *device; /* the one that the rank computes on */
     const UnetConfig *config;
     const NetworkShape *shape;
     int tune_sec; /* in which rank 0 times algorithms */

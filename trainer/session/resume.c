@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-/* The job's own folder by another path, a link or another mount, is known by the manifest: it lies in
+/* Finds out whether the folder is the job's own by another path, a link or another mount: then the manifest lies in
  * both. */
 static int look_for_alias(Session *s, const char *resume_uri, Error *err)
 {
@@ -74,7 +74,7 @@ static int find_next(Session *s, Error *err)
         log_info("goes on from step %lld, the newest checkpoint that verifies STEP=%lld",
                  (long long)manifest_step(s->resume), (long long)manifest_step(s->resume));
     else if (r == 0 && n_passed > 0)
-        r = checkpoint_search_failed(s->search, err); /* never from step 0 beside what is there */
+        r = checkpoint_search_failed(s->search, err); /* never from step 0 beside checkpoints */
     return error_set_exit(err, MIN(r, 0), exit_code_of_store(r));
 }
 

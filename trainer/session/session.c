@@ -30,7 +30,7 @@ enum {
 static_assert(DEVICE_TIMEOUT_SEC + 60 <= COLLECTIVE_SEC,
               "a rank says that its device hangs before the others say that they lost it");
 
-/* The network's config, as far as the data can take it. */
+/* Reads the network's config, and checks that the data fit it. */
 static int open_config(Session *s, Error *err)
 {
     const Job *job = s->job;
@@ -69,7 +69,7 @@ static int allocate_network(Session *s, Error *err)
     if (r == 0)
         r = grain_work_new(s->device, s->network, s->job, dataset_shape(s->dataset),
                            dataset_empty_text(s->dataset), &s->work, err);
-    if (r == -ENOMEM) /* another time there may be memory */
+    if (r == -ENOMEM) /* another time there may be enough memory */
         return error_set_exit(err, memory_short(&s->memory, on_gpu(s), r, err), EXIT_RETRY);
     return error_set_exit(err, r, device_exit_code(r));
 }
@@ -91,7 +91,7 @@ static int open_network(Session *s, const SessionAssignment *a, Error *err)
     return r < 0 ? r : allocate_network(s, err);
 }
 
-/* They are what the numerics name. */
+/* Keeps the device's plans, which the numerics name. */
 static int keep_plans(Session *s, const json_t *numerics, Error *err)
 {
     char hash[HASH_TEXT_BYTES];
@@ -321,7 +321,7 @@ static int open_writer(Session *s, Error *err)
     return 0;
 }
 
-/* Rank 0, before a step is trained in vain. A store that is away is for the first save. */
+/* Rank 0 claims the folder before a step is trained in vain. A store that is away is left to the first save. */
 static int claim(Session *s, Error *err)
 {
     Error said = ERROR_INIT;

@@ -9,8 +9,8 @@
  * Ownership: session_open() gives the caller a Session, which owns all its parts; session_free()
  *            accepts NULL.
  * Units:     steps, bytes.
- * Errors:    -errno. The error's exit code (exit-code.h) tells the leader what is to blame; where nobody
- *            has said one, starting again may help: EXIT_RETRY.
+ * Errors:    -errno. The error's exit code (exit-code.h) tells the leader what is to blame; where none
+ *            was set, starting again may help: EXIT_RETRY.
  * Threads:   the training thread.
  */
 #pragma once
@@ -24,9 +24,9 @@
 
 typedef struct SessionAssignment {
     const char *job_source; /* names the job's text in errors */
-    /* As a daemon says it. A run without one makes its own, and draws a submission. */
+    /* As a daemon sends it. A run without a daemon makes its own, and draws a submission. */
     const ChannelAssign *assign;
-    int64_t generation; /* 0, alone: the next one after those in the folder */
+    int64_t generation; /* 0, with `alone`: the next one after those in the folder */
     /* Without a daemon any GPU will do, and the newest own checkpoint that verifies goes on; without any, step 0. */
     bool alone;
     CheckpointClaim claim;

@@ -51,25 +51,27 @@ typedef struct DeviceComm {
     bool device_failed; /* an error was the device's, and not a peer's */
 } DeviceComm;
 
-/* bulk: NULL, or a comm that is this DeviceComm's alone. */
+/* bulk: NULL, or a comm that only this DeviceComm uses. */
 int device_comm_open(Device *device, Comm *comm, Comm *bulk, DeviceComm *ret, Error *err);
 void device_comm_close(DeviceComm *dc);
 
-/* Runs after what LANE_COMPUTE holds. data belong to the collective until it is finished. One at a time. */
+/* Begins a collective, which runs after what LANE_COMPUTE holds. data belong to it until it is finished. One at a
+ * time. */
 void device_comm_begin(DeviceComm *dc, const DeviceCommCall *call);
-/* Finishes what was begun: work that is put on LANE_COMPUTE from now on finds the result. 0 when nothing was begun. */
+/* Finishes the collective that was begun: work that is put on LANE_COMPUTE from now on finds the result. 0 when nothing
+ * was begun. */
 int device_comm_finish(DeviceComm *dc, Error *err);
 
-/* Ends what was begun and whose result nobody wants, before the data are written again: waits for the thread;
- * without it nothing has run, nor will. 0 when nothing was begun. */
+/* Ends a collective whose result is not wanted, before the data are written again: waits for the thread; without the
+ * thread nothing has run, nor will. 0 when nothing was begun. */
 int device_comm_drop(DeviceComm *dc, Error *err);
 
-/* Sums. */
+/* Returns the call of a sum. */
 DeviceCommCall device_all_reduce(CommType type, void *data, size_t n);
 DeviceCommCall device_reduce_scatter_dealt(CommType type, void *data, size_t n, size_t piece,
                                            void *out);
 DeviceCommCall device_all_gather_dealt(void *data, size_t n_bytes, size_t piece_bytes);
-/* Begins and finishes it. */
+/* Begins and finishes a collective. */
 int device_comm_run(DeviceComm *dc, const DeviceCommCall *call, Error *err);
 
 /* Adds the time since begin_usec; returns r. For calls of comm.h on host memory. */

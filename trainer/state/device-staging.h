@@ -2,7 +2,7 @@
 /* device-staging.h - copies between any memory of the host and the device, with the deadline of a fence.
  *
  * device_upload() and device_download() wait for as long as it takes, and a device may hang. These go by pieces through
- * page-locked memory, so that the host waits for fences alone. They run after what LANE_COMPUTE holds, and are done
+ * page-locked memory, so that the host waits only for fences. They run after what LANE_COMPUTE holds, and are done
  * when they return.
  *
  * Ownership: device_staging_new() gives the caller the object; it borrows the Device. Memory that a device that hangs
@@ -20,7 +20,7 @@ typedef struct DeviceStaging DeviceStaging;
 int device_staging_new(Device *device, DeviceStaging **ret, Error *err);
 DeviceStaging *device_staging_free(DeviceStaging *staging);
 DEFINE_CLEANUP(DeviceStaging, device_staging_free)
-/* what: what is copied, for the error's text. */
+/* what: names the copy in the error's text. */
 int device_staging_upload(DeviceStaging *staging, void *to, const void *from, size_t n_bytes,
                           const char *what, Error *err);
 int device_staging_download(DeviceStaging *staging, void *to, const void *from, size_t n_bytes,

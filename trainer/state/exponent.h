@@ -5,7 +5,7 @@
  * A gradient g becomes the integer rint(g 2^e), |g| at most the tensor's largest over all grains,
  * M. With Q = rint(M 2^e), any sum over any of the G grains, in any order and on any rank, is at
  * most G Q in magnitude, because rint is monotone and odd. So G Q <= limit proves that neither one
- * value saturates nor any partial sum overflows, and it is known to all ranks alike from M alone.
+ * value saturates nor any partial sum overflows, and all ranks know it alike from M only.
  *
  * Ownership: none.
  * Units:     maxima are the bit patterns of |g| as float: they order like the values, infinity and
@@ -23,12 +23,12 @@ enum { EXPONENT_MIN = -100, EXPONENT_MAX = 120 };
 /* Bits of the integer. Sums of 32 stay within 2^31 - 1, sums of 64 within 2^62. */
 typedef enum SumWidth { SUM_32 = 32, SUM_64 = 64 } SumWidth;
 
-/* The exponent at which n_grains gradients of up to four times the maximum still fit. */
+/* Returns the exponent at which n_grains gradients of up to four times the maximum still fit. */
 int exponent_choose(uint32_t maximum, int64_t n_grains, SumWidth width);
 
-/* Tells whether the sum of n_grains gradients of up to `maximum` (finite) could overflow. */
+/* Reports whether the sum of n_grains gradients of up to `maximum` (finite) could overflow. */
 bool exponent_overflows(int exponent, uint32_t maximum, int64_t n_grains, SumWidth width);
 
-/* The smallest maximum that counts as infinite: from 2^128 / G on the sum could leave fp32. Every
+/* Returns the smallest maximum that counts as infinite: from 2^128 / G on the sum could leave fp32. Every
  * smaller one fits at some exponent that is allowed. */
 uint32_t exponent_infinite(int64_t n_grains);

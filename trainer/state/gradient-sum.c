@@ -19,7 +19,7 @@ struct GradientSum {
     Reduction reduction;
     int64_t n_grains;
     CommType type;
-    const int32_t *exponents; /* NULL: this pass finds maxima alone */
+    const int32_t *exponents; /* NULL: this pass finds only maxima */
     bool fresh;               /* nothing was added yet in this pass */
 
     /* Device memory. */
@@ -54,7 +54,7 @@ static int64_t shard_elements(const TrainState *state)
     return shard_slots(&state->layout, train_state_shards(state)) * state->layout.chunk_elements;
 }
 
-/* Whole rows of one chunk of each rank. */
+/* Returns whole rows of one chunk of each rank. */
 static int64_t bucket_elements(const TrainState *state, CommType type)
 {
     int64_t row = state->layout.chunk_elements * state->world_size;
@@ -100,7 +100,7 @@ static int allocate_buckets(GradientSum *sum, Error *err)
         sum->shard_sums = sum->sums;
     else if (r >= 0)
         r = device_host_allocate(state->device, shard, &sum->shard_sums,
-                                 err); /* it is sent whole */
+                                 err); /* the shard is sent whole */
     if (r < 0)
         return r;
     sum->partial = malloc(bucket / (size_t)state->world_size);
@@ -172,7 +172,7 @@ void gradient_sum_begin(GradientSum *sum, const int32_t *exponents)
         memset(sum->shard_sums, 0, (size_t)shard_elements(sum->state) * element_bytes(sum));
 }
 
-/* Into `to`, which begins with the state's element `first`. */
+/* Makes a sink into `to`, which begins with the state's element `first`. */
 static GradientSink summing_sink(const GradientSum *sum, uint32_t *maxima, void *to, int64_t first,
                                  bool fresh)
 {
@@ -195,7 +195,7 @@ void gradient_sum_sink(GradientSum *sum, uint32_t *maxima, GradientSink *ret)
         *ret = summing_sink(sum, maxima, sum->sums, 0, sum->fresh);
 }
 
-/* [begin, end) of all ranks' gradients into this rank's shard. begin is at a row, so that chunks
+/* Adds [begin, end) of all ranks' gradients to this rank's shard. begin is at a row, so that chunks
  * belong to the ranks that the comm deals them to. */
 static int add_bucket(GradientSum *sum, bool has_grain, uint32_t *maxima, int64_t begin,
                       int64_t end, Error *err)

@@ -26,19 +26,19 @@ int gradient_sum_new(TrainState *state, DeviceComm *dc, Reduction reduction, int
 GradientSum *gradient_sum_free(GradientSum *sum);
 DEFINE_CLEANUP(GradientSum, gradient_sum_free)
 
-/* Empties the sum. NULL: this pass finds maxima alone, and no gradients are summed or sent. */
+/* Empties the sum. exponents NULL: this pass finds only maxima, and no gradients are summed or sent. */
 void gradient_sum_begin(GradientSum *sum, const int32_t *exponents);
-/* The sink of the next grain, which raises its maxima; valid until the grain is added. */
+/* Returns the sink of the next grain, which raises its maxima; valid until the grain is added. */
 void gradient_sum_sink(GradientSum *sum, uint32_t *maxima, GradientSink *ret);
-/* After the grain's backward; maxima as before. has_grain false: this rank has no grain left while others
+/* Adds a grain after its backward; maxima as before. has_grain false: this rank has no grain left while others
  * have. */
 int gradient_sum_add(GradientSum *sum, bool has_grain, uint32_t *maxima, Error *err);
-/* Collective, after each rank's last grain; not in a pass that finds maxima alone. */
+/* Collective, after each rank's last grain; not in a pass that finds only maxima. */
 void gradient_sum_begin_reduce(GradientSum *sum);
-/* Before the sums are read. */
+/* To be called before the sums are read. */
 int gradient_sum_finish_reduce(GradientSum *sum, Error *err);
-/* After gradient_sum_finish_reduce(): what stands for the mean gradient; with REDUCTION_FLOAT for the sum over the
- * grains. Valid until gradient_sum_begin(). */
+/* After gradient_sum_finish_reduce(): returns sums that stand for the mean gradient; with REDUCTION_FLOAT for the sum
+ * over the grains. Valid until gradient_sum_begin(). */
 GradientSums gradient_sum_reduced(const GradientSum *sum);
-/* For the squares and the update of what was reduced. */
+/* Returns the plan for the squares and the update of the reduced gradient. */
 StatePlan *gradient_sum_plan(GradientSum *sum);

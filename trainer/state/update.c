@@ -52,7 +52,7 @@ struct Update {
     GrainReport *own_reports; /* [share] */
     uint64_t *gathered;       /* [world][1 + slots]: word, then sums of squares */
 
-    bool measuring; /* there is no history: this pass finds the maxima alone */
+    bool measuring; /* there is no history: this pass finds only the maxima */
     bool redone, collected, decided;
     bool device_failed; /* an error was the device's */
     int64_t n_added;    /* in this pass, missing ones counted */
@@ -196,7 +196,7 @@ int update_add_grain(Update *update, int64_t grain, bool has_grain, Error *err)
     return r < 0 ? error_prefix(err, r, "reducing grain %" PRId64, grain) : 0;
 }
 
-/* The one wait that leaves a device idle when nothing else was put there. A save's copies may go on. */
+/* Waits: the only wait that leaves a device idle when nothing else was put there. A save's copies may go on. */
 static int wait_for_compute(Update *update, Error *err)
 {
     Device *device = update->state->device;
@@ -213,7 +213,7 @@ int update_collect(Update *update, Error *err)
                  (size_t)(update->share * update->n_tensors) * sizeof(*update->maxima));
     device_fetch(device, LANE_COMPUTE, update->grain_losses, update->losses,
                  (size_t)update->share * sizeof(*update->losses));
-    if (!update->measuring) /* what is redone was reduced for nothing, which is rare */
+    if (!update->measuring) /* a pass that is redone was reduced in vain, which is rare */
         gradient_sum_begin_reduce(update->sum);
     int r = wait_for_compute(update, err);
     update->collected = r == 0;
@@ -275,7 +275,7 @@ void update_begin(Update *update)
     pass_begin(update);
 }
 
-/* This rank's maxima over its grains, and which of them are not numbers. */
+/* Finds this rank's maxima over its grains, and which grains are not numbers. */
 static void report_grains(Update *update)
 {
     memset(update->global_maxima, 0, (size_t)update->n_tensors * sizeof(*update->global_maxima));
@@ -304,8 +304,8 @@ static int exchange_reports(Update *update, Error *err)
     return device_comm_timed(&update->dc, t, r);
 }
 
-/* A maximum that counts as infinite is one of a grain that says so, and the number of a tensor is one of ours: what
- * a rank says beyond that would be read past the list's end, and end this process in exponent.c. */
+/* Checks that a maximum that counts as infinite comes with a grain that is reported so, and that a tensor's number is
+ * one of ours. Other reports would be read past the list's end, and end this process in exponent.c. */
 static int check_reports(const Update *update, Error *err)
 {
     const int world = update->state->world_size;
@@ -331,7 +331,7 @@ static int check_reports(const Update *update, Error *err)
     return 0;
 }
 
-/* The mean loss in grain order, and the first grain that is not a number. */
+/* Finds the mean loss in grain order, and the first grain that is not a number. */
 static void read_reports(Update *update, UpdateResult *result)
 {
     const ParameterList *list = update->state->parameters;
@@ -385,7 +385,7 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
                              "step %" PRId64 ": the same grains gave other gradients when they "
                              "were computed again",
                              update->state->scalars.step + 1);
-        assert(!any_overflow(update)); /* exponent_infinite() saw to it */
+        assert(!any_overflow(update)); /* exponent_infinite() ensures it */
     } else if (update->job->train.reduction != REDUCTION_FLOAT &&
                (update->measuring || any_overflow(update))) {
         r = device_comm_drop(&update->dc, err);
@@ -409,7 +409,7 @@ int update_decide(Update *update, UpdateVerdict *ret, UpdateResult *ret_result, 
 
 /* ---- the step ---- */
 
-/* Squares of the owned chunks, gathered, added in chunk order; the ranks' words come along. */
+/* Gathers the squares of the owned chunks, and adds them in chunk order; the ranks' words come along. */
 static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double *ret_norm,
                        Error *err)
 {
@@ -447,7 +447,7 @@ static int gather_norm(Update *update, uint32_t word, uint32_t *ret_word, double
     return 0;
 }
 
-/* By squaring: multiplications alone, so the bits are not libm's. */
+/* Computes the power by squaring, with multiplications only, so the bits are not libm's. */
 static double power(double base, int64_t n)
 {
     double result = 1;

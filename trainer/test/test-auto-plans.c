@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-auto-plans.c - train.plans "auto": the one set of a submission, made by rank 0 on the emulated device with a
- * cuBLASLt and a cuDNN whose algorithms take another time in each process, so that two that tune choose differently;
- * and a job that goes on from a manifest by another set.
+ * cuBLASLt and a cuDNN whose algorithms take another time in each process, so that two processes that tune choose
+ * differently; and a job that goes on from a manifest by another set.
  *
  * SDTRAIN_AUTO_STARTS: how many submissions are started (4; 100 for the figure). */
 #include "base/cleanup.h"
@@ -61,7 +61,7 @@ static char *read_text(const char *path)
     return text;
 }
 
-/* The path of the only set in the job's folder; false: there is none. */
+/* Finds the path of the only set in the job's folder; false: there is none. */
 static bool find_set(const char *name, char path[512])
 {
     char folder[192];
@@ -80,7 +80,7 @@ static bool find_set(const char *name, char path[512])
     return n == 1;
 }
 
-/* An object beside the newest manifest. */
+/* Reads an object beside the newest manifest. */
 static char *saved_object(const ChannelMessage *saved, const char *name)
 {
     char path[640];
@@ -96,7 +96,7 @@ static void begin_rank(int i, const RanksLife *life, const char *text, const cha
                 life->saved.type == CHANNEL_SAVED ? &life->saved : NULL);
 }
 
-/* Waits until all are ready and says go; false: rank 0 is gone, and the others are killed. */
+/* Waits until all are ready and sends `go`; false: rank 0 is gone, and the others are killed. */
 static bool go(RanksLife *life)
 {
     ChannelMessage go = {.type = CHANNEL_GO, .generation = life->generation};
@@ -119,7 +119,7 @@ static bool go(RanksLife *life)
     return true;
 }
 
-/* It has stopped itself at a fault point. */
+/* Waits until the rank has stopped itself at a fault point. */
 static void await_stop(const Rank *rank)
 {
     int status;
@@ -158,7 +158,7 @@ static Hash digest_with(const char *set)
     return sets[n_sets++].digest;
 }
 
-/* The set that lies there is the one that was seen before, if one was. */
+/* Checks that the set in the folder is the one that was seen before, if one was. */
 static void look_at_set(const char *name, char **seen)
 {
     char path[512];
@@ -223,7 +223,7 @@ static void a_submission_has_one_set(void **unused)
     }
     printf("%d submissions, a set each, %d different sets\n", n, n_sets);
     if (n >= STARTS)
-        assert_true(n_sets > 1); /* whoever tunes alone has another one */
+        assert_true(n_sets > 1); /* a job that tunes by itself has another one */
 }
 
 /* Rank 0 of a world that is over has made a set, and puts it when another world's lies there: that one counts. */
@@ -443,8 +443,8 @@ static Hash adopted(const char *text, const ChannelMessage *from, int64_t genera
     return life.digest;
 }
 
-/* A new job that names a set begins with it, from a manifest of another set on, and its manifests say so; one that
- * names none, and one that goes on by itself, keep what they have. */
+/* A new job that names a set begins with it, from a manifest of another set on, and its manifests record that. A job
+ * that names none, and one that goes on by itself, keep the set that they have. */
 static void a_named_set_takes_the_manifests_place(void **unused)
 {
     (void)unused;
@@ -477,7 +477,7 @@ static void a_named_set_takes_the_manifests_place(void **unused)
     assert_non_null(strstr(manifest, expected));
     assert_string_equal(plans, sets[k].text);
 
-    /* By itself it goes on so, whatever the set's file says, and says the same of its history. */
+    /* By itself the job goes on with it, whatever the set's file holds, and records the same history. */
     _cleanup_free_ char *again = job_with("other", zero);
     ChannelMessage saved_again;
     const Hash digest = adopted(again, &saved, 2, false, &saved_again);
@@ -536,7 +536,7 @@ static void a_checkpoints_set_is_taken_out(void **unused)
     _cleanup_free_ char *saved = saved_object(&life.saved, "plans.json");
     char hash[HASH_TEXT_BYTES];
     assert_string_equal(life.saved.plans,
-                        hash_format(hash_bytes(saved, strlen(saved)), hash)); /* told to all */
+                        hash_format(hash_bytes(saved, strlen(saved)), hash)); /* the same for all */
     prefer(3);
     assert_int_equal(plan_from(text, to, life.saved.uri), EXIT_DONE);
     _cleanup_free_ char *taken = read_text(to);

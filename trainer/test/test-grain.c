@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-grain.c - the draws are those of (seed, purpose, position) alone; a grain's gradients depend
- * on its samples, their positions and the weights, and on nothing else. */
+/* test-grain.c - the draws depend only on (seed, purpose, position); a grain's gradients depend only
+ * on its samples, their positions and the weights. */
 #include "trainer/session/grain.h"
 
 #include "base/clock.h"
@@ -229,7 +229,7 @@ static double loss_of(Bench *b, int64_t position, const float *latents, const fl
 }
 
 /* Each sample of a grain has its own latents, text, timestep, noise and caption: the loss of all is the mean of those
- * that each has alone, where rounding may differ. */
+ * that each has by itself, up to rounding. */
 static void samples_of_a_grain_are_apart(void **unused)
 {
     (void)unused;
@@ -252,7 +252,7 @@ static void samples_of_a_grain_are_apart(void **unused)
     }
     const double loss = loss_of(&together, first, latents[0], text[0]);
     assert_true(fabs(loss - mean) < 1e-6 * mean);
-    for (int i = 0; i < GRAIN; i++) { /* and each is seen: a caption that is dropped alone is not */
+    for (int i = 0; i < GRAIN; i++) { /* and each is seen, but for the caption that is dropped */
         text[i][TEXT - 1] += 1;
         const bool differs = loss_of(&together, first, latents[0], text[0]) != loss;
         assert_int_equal(differs, i != 1);
@@ -265,7 +265,7 @@ static void samples_of_a_grain_are_apart(void **unused)
     bench_close(&together);
 }
 
-/* Nothing is waited for between the grains, and the loader's memory is another's when a call returns. */
+/* Nothing is waited for between the grains, and the loader's memory is reused when a call returns. */
 static void grains_under_way_do_not_disturb_each_other(void **unused)
 {
     (void)unused;
@@ -360,7 +360,7 @@ static void assert_same_bytes(const Bench *b, const void *x, const void *y, size
     free(wanted);
 }
 
-/* Two grains into a sink, by the tape and as plain gradients that are counted afterwards. */
+/* Brings two grains into a sink, by the tape and as plain gradients that are counted afterwards. */
 static void check_sink(Bench *b, StatePlan *plan, SinkKind kind, int bits, const int32_t *exponents)
 {
     Bowl found = bowl_open(b, kind, bits, exponents), wanted = bowl_open(b, kind, bits, exponents);
@@ -412,7 +412,7 @@ static void every_sink_takes_what_plain_gradients_are(void **unused)
 
 /* ---- a planted bug ---- */
 
-static bool planted; /* what a sink gets is not what plain gradients are */
+static bool planted; /* a sink gets other numbers than plain gradients are */
 
 void __real_gradient_take(Device *device, const GradientForm *form, const void *gradient,
                           const GradientPlace *place, const GradientSink *sink);

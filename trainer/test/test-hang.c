@@ -24,7 +24,7 @@ enum { STEPS = 12, WITHIN_SEC = 30 };
 
 static TestingJob files;
 
-/* A world of `size` ranks until it trains; the last one suffers the fault. */
+/* Starts a world of `size` ranks and waits until it trains; the last rank suffers the fault. */
 static void start(Rank *rank, const char *text, int size, const char *fault)
 {
     ChannelMessage go = {.type = CHANNEL_GO, .generation = 1};
@@ -157,7 +157,7 @@ static void a_rank_that_hangs_blames_its_device(void **unused)
 }
 
 /* The update after a save waits on the device for the copies, and so hangs behind them; the save fails, too. Nothing
- * comes after the last save, which fails alone: that is the device's fault, and not the store's. */
+ * comes after the last save, which fails by itself: that is the device's fault, and not the store's. */
 static void a_saves_copy_that_hangs_is_the_devices(void **unused)
 {
     (void)unused;
@@ -194,7 +194,7 @@ static void an_end_does_not_wait_for_what_hangs(void **unused)
 
 /* ---- a restore ---- */
 
-/* A run without a cluster, which goes on from the newest checkpoint that verifies: its exit code. */
+/* Runs without a cluster, from the newest checkpoint that verifies; returns the exit code. */
 static int run_alone(const char *job, const char *fault)
 {
     char path[512];
@@ -212,7 +212,7 @@ static int run_alone(const char *job, const char *fault)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
 }
 
-/* The same errors of a store would leave the checkpoint aside. */
+/* If a store gave the same errors, the checkpoint would be left aside. */
 static void a_device_that_fails_in_a_restore_blames_no_checkpoint(void **unused)
 {
     (void)unused;

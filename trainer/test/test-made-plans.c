@@ -39,7 +39,7 @@ static char *job_with(const char *name, const char *plans)
     return text;
 }
 
-/* Runs sdtrainer <verb> --job FILE and up to two options (NULL: none), and tells what it wrote to standard error. */
+/* Runs sdtrainer <verb> --job FILE and up to two options (NULL: none), and returns what it wrote to standard error. */
 static int run_with(const char *verb, const char *text, const char *const options[4],
                     char **ret_said)
 {
@@ -82,7 +82,7 @@ static void expect_run(const char *text, int code, const char *says, const char 
     free(said);
 }
 
-/* One rank that trains until the step `until` is saved (-1: to the end); its digest. ranks[0].saved is the newest
+/* Trains one rank until the step `until` is saved (-1: to the end); returns its digest. ranks[0].saved is the newest
  * save. */
 static Hash train(const char *text, int64_t generation, const ChannelMessage *resume, int64_t until)
 {
@@ -107,7 +107,7 @@ static Hash train(const char *text, int64_t generation, const ChannelMessage *re
     }
 }
 
-/* The plans of the newest checkpoint. */
+/* Reads the plans of the newest checkpoint. */
 static char *saved_plans(void)
 {
     char path[512], *text;
@@ -120,7 +120,7 @@ static char *saved_plans(void)
     return text;
 }
 
-/* The set with `what` replaced, as a file of that name in the tests' folder. */
+/* Writes the set with `what` replaced, as a file of that name in the tests' folder. */
 static void put_set(const char *path, const char *what, const char *by)
 {
     Error err = ERROR_INIT;
@@ -168,8 +168,8 @@ static void a_set_is_made(void **unused)
     }
 }
 
-/* So long the fakes say that their engines and algorithms take, whatever the clock says: the fastest of those that are
- * deterministic, or what needs less and is hardly slower. Engine 2 and id 1 with split products need a workspace. */
+/* The fakes report these times of their engines and algorithms, whatever the clock shows. The fastest deterministic one
+ * is taken, or one that needs less and is hardly slower. Engine 2 and id 1 with split products need a workspace. */
 static void the_fastest_is_taken(void **unused)
 {
     (void)unused;
@@ -201,7 +201,7 @@ static void the_fastest_is_taken(void **unused)
     }
 }
 
-/* sdtrainer plan --from, which must end with the code; how many operations it tuned. */
+/* Runs sdtrainer plan --from, which must end with the code; returns how many operations it tuned. */
 static int plan_from(const char *from, const char *to, int code, char **ret_said)
 {
     char *said;
@@ -368,7 +368,7 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
         {"\"dw\":\"bf16\"", "\"dw\":\"f32\"", "conv bf16 ", "backward_weight: dw: f32"},
         {"\"dw\":\"f32\"", "\"dw\":\"bf16\"", "linear bf16 ", "backward_weight: dw: bf16"},
         {of_conv, "\"knobs\":{\"2\":1},\"variant\":\"fused\"", "conv bf16 ",
-         "variant: fused: this module has the plain one alone: sdtrainer plan"},
+         "variant: fused: this module has only the plain one: sdtrainer plan"},
         {of_linear, "\"tile\":20},\"variant\":\"fused\"", "linear bf16 ", "variant: fused"},
         {"\"reduction\":0", "\"reduction\":1", "linear bf16 ", "reduction: 1"},
         {split, "\"split_k\":4,\"stages\":0,\"swizzling\":0,\"tile\":20},\"workspace\":0",
@@ -384,8 +384,8 @@ static void an_entry_that_cannot_be_replayed_is_named(void **unused)
     }
 }
 
-/* Cut anywhere, a set is not a set: as train.plans, and as the file of the GPU's own name. That of another GPU is
- * passed over, as a folder of sets may hold anything. */
+/* A set that is cut anywhere is refused: as train.plans, and as the file of the GPU's own name. The file of another GPU
+ * is passed over, as a folder of sets may hold anything. */
 static void a_set_that_was_cut_short_is_refused(void **unused)
 {
     (void)unused;
@@ -406,7 +406,7 @@ static void a_set_that_was_cut_short_is_refused(void **unused)
     assert_int_equal(file_write(own, set, whole / 2, 0, &err), 0);
     expect_run(found, EXIT_NEVER_RETRY, "cut-sets/emulator.json", "");
     assert_int_equal(rename(own, path), 0);
-    expect_run(found, EXIT_DONE, "computes by its own kernels alone", "");
+    expect_run(found, EXIT_DONE, "computes only with its own kernels", "");
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
@@ -466,7 +466,7 @@ static void too_little_memory_is_told(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_FAULT"), 0);
 }
 
-/* A job that began by the project's own kernels goes on so where there is a set by then. */
+/* A job that began with the project's own kernels goes on with them where there is a set by then. */
 static void a_folder_of_sets_is_looked_at(void **unused)
 {
     (void)unused;
@@ -480,7 +480,7 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     assert_int_equal(folder_make(folder, &err), 0);
     assert_int_equal(setenv("SDTRAIN_CUDA_PLANS", folder, 1), 0);
     _cleanup_free_ char *none = job_with("none", "installed"), *one = job_with("one", "installed");
-    expect_run(none, EXIT_DONE, "computes by its own kernels alone",
+    expect_run(none, EXIT_DONE, "computes only with its own kernels",
                "has no plans for GPU emulator");
 
     (void)snprintf(path, sizeof(path), "%s/another.json", folder);
@@ -497,8 +497,8 @@ static void a_folder_of_sets_is_looked_at(void **unused)
     assert_int_equal(unsetenv("SDTRAIN_CUDA_PLANS"), 0);
 }
 
-/* A folder without a set for the GPU: no library is opened, whatever its version is. With one they are, and the log
- * says which; a set for another version is refused with where that lies. */
+/* Without a set for the GPU in the folder no library is opened, whatever its version is. With a set the libraries are
+ * opened, and the log names them; a set for another version is refused, with the libraries' folders. */
 static void libraries_are_opened_for_plans_alone(void **unused)
 {
     (void)unused;
@@ -565,7 +565,7 @@ static void a_plan_that_wavers_is_named(void **unused)
     }
 }
 
-/* The set with the operation's entry left to our own kernels, as its text advises. */
+/* Writes the set with the operation's entry left to our own kernels, as the error's text advises. */
 static void put_set_without(const char *path, const char *operation)
 {
     Error err = ERROR_INIT;
@@ -631,7 +631,8 @@ static void a_failing_product_ends_the_rank(void **unused)
                "GPU emulator: linear bf16 ");
     assert_int_equal(unsetenv("FAKE_CUBLASLT_FAIL"), 0);
 
-    /* The GPU's fault, before anything runs: a job that never begins again would be lost for one node's sake. */
+    /* This is the GPU's fault, before anything runs: a job that never begins again would be lost because of one
+     * node. */
     assert_int_equal(setenv("FAKE_CUBLASLT_FAIL", "cublasLtCreate", 1), 0);
     expect_run(text, EXIT_DEVICE_FAULT, "cuBLASLt gives no handle: CUBLAS_STATUS_EXECUTION_FAILED",
                "GPU emulator: ");

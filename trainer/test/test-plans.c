@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-plans.c - jobs on a device that chooses its algorithms: they go on with what they began with, or not at all.
+/* test-plans.c - jobs on a device that chooses its algorithms: they go on with those they began with, or not at all.
  *
- * The device is the shadow module; SDTRAIN_SHADOW says which algorithms it has (kernels/test/shadow/shadow.h). */
+ * The device is the shadow module; SDTRAIN_SHADOW sets which algorithms it has (kernels/test/shadow/shadow.h). */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "trainer/test/testing-job.h"
@@ -26,7 +26,7 @@ static char *job_text(const char *name)
     return testing_job_text_of(&files, name, ", \"device\": \"cuda\"", STEPS, 3);
 }
 
-/* One rank that trains to the end, and commits what it saves; the digest. */
+/* Trains one rank to the end, and commits what it saves; returns the digest. */
 static Hash train(const char *text, int64_t generation, const ChannelMessage *resume)
 {
     Rank *rank = &ranks[0];
@@ -47,7 +47,7 @@ static Hash train(const char *text, int64_t generation, const ChannelMessage *re
     }
 }
 
-/* Trains until step 3 is saved, and is killed. */
+/* Starts a rank that trains until step 3 is saved, and is killed. */
 static ChannelMessage begin(const char *text)
 {
     Rank *rank = &ranks[0];
@@ -84,7 +84,7 @@ static void expect_refusal(const char *text, const ChannelMessage *resume, int c
 
 /* ---- cases ---- */
 
-/* The second life would choose b. */
+/* By itself the second life would choose b. */
 static void it_goes_on_with_the_plans_it_began_with(void **unused)
 {
     (void)unused;
@@ -124,7 +124,7 @@ static void a_device_that_cannot_is_refused(void **unused)
     expect_refusal(text, &saved, EXIT_NUMERICS, "has no plans");
 }
 
-/* A job that began without plans has other numerics than one with. */
+/* A job that began without plans has other numerics than a job with plans. */
 static void a_checkpoint_without_plans_is_refused_by_numerics(void **unused)
 {
     (void)unused;
@@ -190,7 +190,7 @@ static void ranks_of_two_jobs_tell_the_key(void **unused)
     assert_int_equal(rank_end(&ranks[1]), EXIT_NEVER_RETRY);
 }
 
-/* So that the leader goes back to the checkpoint before. */
+/* The leader then goes back to the checkpoint before. */
 static void a_bad_object_is_the_checkpoints_fault(void **unused)
 {
     (void)unused;
@@ -229,7 +229,7 @@ static int run_alone(const char *text)
     return WEXITSTATUS(status);
 }
 
-/* The newest one whose plans verify, by the plans of which the network is planned. */
+/* A run takes the newest checkpoint whose plans verify, and plans the network by them. */
 static void a_run_goes_back_to_the_one_before(void **unused)
 {
     (void)unused;

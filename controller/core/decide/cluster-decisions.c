@@ -23,8 +23,8 @@ enum {
 
 static const char distrust_cause[] = "nodes-unhealthy", many_cause[] = "nodes-lost";
 
-/* Opens, rewrites or resolves the incident that tells of a hold. One that begins as another ends is told of for a
- * controller that has not seen it. */
+/* Opens, rewrites or resolves the incident that tells of a hold. A hold that begins as another ends rewrites the open
+ * incident, for a controller that has not seen the new hold. */
 static bool decide_hold_incident(const Cluster *c, Decision *d)
 {
     const Incident *open = cluster_incident_find_open(c, hold_cause);
@@ -360,8 +360,8 @@ static bool decide_escalation(const Cluster *c, Scratch *s, Decision *d)
     return false;
 }
 
-/* True when an incident that was removed while it is open would be opened again at once, for what it is about lasts.
- * Such an incident is never removed, and is opened only where incident_has_place(). */
+/* True when an open incident would be opened again at once if it were removed, since its reason lasts. Such an incident
+ * is never removed, and is opened only where incident_has_place(). */
 static bool lasts(const IncidentRecord *record)
 {
     const char *cause = record->cause;
@@ -475,7 +475,7 @@ static bool decide_requests(const Cluster *c, Scratch *s, Decision *d)
             return true;
         d->request = request->record;
         d->request_revision = request->stamp.mod;
-        if (text_equal(request->record.kind, "uncordon")) { /* it was for the log alone */
+        if (text_equal(request->record.kind, "uncordon")) { /* it was only for the log */
             d->remove_request = true;
             return true;
         }

@@ -12,5 +12,6 @@
 
 /* Begins a pause after the failure that d->incident tells of. */
 void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Decision *d);
-/* Ends a pause that is over: the next world, without the node that alone asked for it if there is a spare. */
+/* Ends a pause that is over: decides the next world. If only one node asked for the pause and there is a spare, the
+ * world leaves that node out. */
 bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);

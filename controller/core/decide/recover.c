@@ -92,8 +92,8 @@ static void blame(const Cluster *c, Scratch *s, const CoreJob *job, const Failur
     }
 }
 
-/* Lets a spare take the place of the node that failed alone. True when that answers the failure, whatever its
- * cause says of the job. */
+/* Lets a spare take the place of the node, where only one node failed. True when that answers the failure, whatever
+ * its cause says of the job. */
 static bool answer_by_spare(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f,
                             Decision *d)
 {
@@ -161,8 +161,8 @@ static void blame_job(const Cluster *c, const CoreJob *job, const StrikeJudgemen
         text_copy(f->evidence, sizeof(f->evidence), evidence);
 }
 
-/* An outage of a store is one incident. It names a node only if that node alone reached no store, so that a node which
- * says so alone later, after the outage, is recognised. */
+/* An outage of a store is one incident. It names a node only if no other node failed to reach the store, so that a node
+ * which reports the same by itself later, after the outage, is recognised. */
 static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, bool is_answered,
                         Decision *d)
 {
@@ -198,7 +198,7 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     incident_open(c, job, f, d);
     if (f->cause == CAUSE_STORE_UNREACHABLE)
         name_teller(c, job, f, is_answered, d);
-    if (is_answered) /* it recovers by itself */
+    if (is_answered) /* the job recovers by itself */
         d->incident.severity = MIN(d->incident.severity, SEVERITY_WARNING);
 
     if (!is_answered && is_final(job, f, d)) {

@@ -86,8 +86,8 @@ static uint64_t reserved_slots(const Cluster *c, Scratch *s, const CoreJob *job,
     return slots;
 }
 
-/* Beyond the size that it has, a job takes nothing that one which is ahead can use. A failure is not a way to grow
- * either. Returns the size; free_slots are then those that it may take. */
+/* Beyond the size that it has, a job takes no slot that a job ahead of it can use. A failure is not a way to grow
+ * either. Returns the size; free_slots are then the slots that the job may take. */
 static int keep_off(const Cluster *c, Scratch *s, const CoreJob *job, int size)
 {
     const int has = phase_is_active(job->phase.phase) ? job->world.size : 0;
@@ -140,7 +140,7 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
     assert(ret->n_runs > 0 && ret->n_runs <= ret->size && ret->size <= ret->available);
 }
 
-/* Nodes that are refused for their lack of a GPU alone are counted, and not named. */
+/* Nodes that are refused only for their lack of a GPU are counted, and not named. */
 static void say_lack_of_gpus(const Cluster *c, int lacking, Text *t)
 {
     bool any = false;

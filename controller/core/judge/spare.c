@@ -2,7 +2,7 @@
 /* spare.c - a failure that is one node's own, and the spare that takes the node's place.
  *
  * Entry points: failure_is_of_one_node(), job_has_spare_for(). Some failures would come again on the same nodes but not
- * on others: a trainer dies before the world's first step, or one node alone reports "again" (75), "never" (78),
+ * on others: a trainer dies before the world's first step, or only one node reports "again" (75), "never" (78),
  * "corrupt" (82) or, where all others have reached it, "no store" (83). Such a failure does not end the job while a
  * spare stands by: the next world leaves the node out if it stays as large without it. When a second node reports the
  * same before the job has passed that step, the first was not to blame, and failure_is_of_one_node() is false. */

@@ -17,7 +17,7 @@ bool notification_is_over(const Notification *notification)
     return notification->incident.state == INCIDENT_RESOLVED;
 }
 
-/* A test goes through every sink once, also through one that gets heartbeats alone. */
+/* A test goes through every sink once, also through one that gets only heartbeats. */
 static bool find_test_message(const NotifierSink *sink, const Delivery *delivery, MessageKind *ret)
 {
     *ret = delivery->state == DELIVERY_TRIGGERED ? NOTIFY_RESOLVE

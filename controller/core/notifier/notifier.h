@@ -31,7 +31,7 @@ enum { NOTIFIER_SINKS_MAX = 8 };
 
 typedef struct NotifierSink {
     char name[SINK_NAME_MAX + 1];
-    bool heartbeat_only;     /* it is notified of no incident, and gets heartbeats alone */
+    bool heartbeat_only;     /* it gets only heartbeats, and is notified of no incident */
     Severity least;          /* it is not notified of less severe incidents */
     uint64_t repeat_usec;    /* an open incident is sent again this often; 0: it is sent once */
     uint64_t heartbeat_usec; /* time between two heartbeats; 0: none */

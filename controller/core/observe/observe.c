@@ -46,7 +46,7 @@ static void believe_node(Cluster *c, CoreNode *node, const NodeRecord *record, i
     else if (node->drain_revision == 0)
         node->drain_revision = revision;
     char name[sizeof(node->record.name)];
-    text_copy(name, sizeof(name), node->record.name); /* what the record says of it is nothing */
+    text_copy(name, sizeof(name), node->record.name); /* the name in the record does not count */
     node->present = true;
     node->missed = false;
     node->lease = lease;
@@ -117,7 +117,7 @@ static void hold_back(CordonCause *ret)
               "its cordon record cannot be read; sdctl node uncordon --force removes it");
 }
 
-/* Keeps the list of nodes that have a cordon record. They are few, and loops over pairs of nodes look at them alone. */
+/* Keeps the list of nodes that have a cordon record. They are few, and loops over pairs of nodes look only at them. */
 static void note_cordoned(Cluster *c, int n)
 {
     int at = 0;
@@ -303,13 +303,13 @@ static void observe_job(Cluster *c, const Event *ev)
 
 /* ---- ranks ---- */
 
-/* A report keeps the last words of one rank: it exited by itself, at best with an error of its own. */
+/* A report keeps the last words of one rank that failed, if possible of one that exited with an error of its own. */
 static int worth_quoting(const RankReport *rank)
 {
     if (rank->state != RANK_EXITED || rank->exit_code == 0 || !rank->text[0])
         return 0;
     if (rank->exit_code == EXIT_NON_FINITE && rank->stage == STAGE_LEAVING)
-        return 3; /* it alone knows what made its grain so */
+        return 3; /* only this rank knows what made its grain so */
     return rank->exit_code == EXIT_PEER_LOST || rank->killed ? 1 : 2;
 }
 
@@ -383,7 +383,7 @@ static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *r
     if (!node->present)
         return node_is_lost(c, s, node);
     if (node->doubt_usec)
-        return false; /* it went with its lease: what is kept aside counts soon */
+        return false; /* the report went with its lease: the record kept aside counts soon */
     /* The node is here. Either it was away and has not put this report back yet: then its record says whether it still
      * runs the generation. Or it never was away: then the key was removed on purpose. */
     if (node->stamp.mod < report->stamp.seen)

@@ -57,12 +57,12 @@ typedef enum CauseBudget {
 
 /* The cost for the node that is to blame. */
 typedef enum CauseBlame {
-    BLAME_NONE,       /* nothing, but that a node which is not there is not planned with */
+    BLAME_NONE,       /* nothing, except that a node which is not there is not planned with */
     BLAME_STRIKE,     /* a strike */
     BLAME_STRIKE_OUT, /* a strike, and the next world goes without it */
-    BLAME_LATE,       /* the next world goes without those that are late */
+    BLAME_LATE,       /* the next world goes without the nodes that are late */
     BLAME_QUARANTINE, /* quarantine until somebody uncordons it */
-    BLAME_REFUSAL,    /* quarantine for this job alone */
+    BLAME_REFUSAL,    /* quarantine for this job only */
 } CauseBlame;
 
 /* When the failure is one node's own, and a spare answers it (spare.c). */

@@ -158,7 +158,7 @@ typedef struct Request {
     uint64_t seen_usec; /* when this controller first saw it; clients' clocks are not trusted */
 } Request;
 
-/* The working memory of a step. Functions that find and plan write here alone. The next step reads nothing of it; an
+/* The working memory of a step. Functions that find and plan write only here. The next step reads nothing of it; an
  * action borrows plan_runs until then. */
 typedef struct Scratch {
     uint64_t wake_usec;   /* the earliest time that somebody waits for; USEC_INFINITY: none */
@@ -186,13 +186,13 @@ struct Cluster {
     uint64_t now_usec, real_usec;
     int64_t seen_revision;
     int64_t term;                /* 0: not leading */
-    uint64_t began_usec;         /* the first event; who vanished before is not known here */
-    uint64_t observe_until_usec; /* a new leader does not act on absence before */
+    uint64_t began_usec;         /* the first event; nodes lost before it are not known here */
+    uint64_t observe_until_usec; /* a new leader does not act on absence before this time */
     uint64_t hold_usec;          /* when the last hold began */
     uint64_t hold_until_usec;    /* when the hold ends: until then absence is not acted upon */
-    int hold_nodes;              /* how many there were when it began */
-    bool hold_is_told;           /* an incident has come that tells of one */
-    bool hold_is_taken;          /* by that: who vanished is not known here */
+    int hold_nodes;              /* how many nodes there were when the hold began */
+    bool hold_is_told;           /* an incident that tells of a hold has come */
+    bool hold_is_taken;          /* from that incident: which nodes vanished is not known here */
     int unnamed_lost;   /* nodes that the incident nodes-lost counts and nobody here has seen */
     bool knows_summary; /* this leader has read the open incident nodes-lost */
     uint64_t uninvited_usec; /* when a node that is not admitted was last here; 0: a new list */
@@ -208,7 +208,7 @@ struct Cluster {
     const CoreNode *nodes;
     const NodeCordons *cordons;   /* by node */
     const DoubtedRecord *doubted; /* by node; have a meaning where doubt_usec is not 0 */
-    int n_doubted;                /* nodes where it is not */
+    int n_doubted;                /* nodes where doubt_usec is not 0 */
     uint64_t stranger_told_usec;  /* when an incident node-contested was last written */
     int *cordoned;                /* indices of nodes that have a cordon record, rising */
     int n_cordoned;
@@ -230,7 +230,7 @@ struct Cluster {
     Scratch scratch;
 };
 
-/* By hand: the built-in calls libgcc where the processor lacks the instruction. */
+/* Counts by hand: the built-in calls libgcc where the processor lacks the instruction. */
 static inline int slots_count(uint64_t slots)
 {
     slots -= slots >> 1 & UINT64_C(0x5555555555555555);

@@ -214,7 +214,7 @@ static void put_node(Story *s)
     trace_put(s->runner, EVENT_NODE, n.name, 0, NULL, &n, false);
 }
 
-/* of=N: what hangs on that lease alone. */
+/* of=N: only the keys that hang on that lease go. */
 static void end_lease(Story *s)
 {
     const int64_t lease = (int64_t)find_number(s, "of", -1);

@@ -2,7 +2,7 @@
 /* strikes.c - deaths of a job's trainers on a machine: whether the machine or the job is to blame.
  *
  * A trainer that died once starts again on its node. Strikes are kept by machine and submission, as causes of the job
- * in cordons/<node>. max_strikes of one submission alone refuse the machine for that job; of two submissions they
+ * in cordons/<node>. max_strikes of only one submission refuse the machine for that job; of two submissions they
  * quarantine it, since no single program explains them. A job that dies in the same way on a second machine up to the
  * limit is itself to blame: what it cost machines is taken back, and while it goes on to die so, it strikes none.
  *
@@ -15,7 +15,7 @@
 
 enum { STRIKES_MAX = 1000000 };
 
-/* Says "signal 9", "exit 3", "hang"; nothing where the machine may well be what ends it. */
+/* Writes "signal 9", "exit 3" or "hang"; nothing where the machine may well be what ends the trainer. */
 static void say_way(const Failure *f, char ret[RECORD_WAY_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_WAY_MAX + 1);
@@ -199,7 +199,7 @@ void strike(const Cluster *c, Scratch *s, const CoreJob *job, const Failure *f, 
         machine.until_usec = c->real_usec + c->config.quarantine_usec;
         text_copy(machine.reason, sizeof(machine.reason), cause.reason);
     }
-    /* what is put last is what is told; without room the next failure tries again */
+    /* the cause that is put last is the one that is reported; without room the next failure tries again */
     if (kept && !quarantines)
         (void)cordon_put_cause(c, node, &machine, d);
     (void)cordon_put_cause(c, node, &cause, d);

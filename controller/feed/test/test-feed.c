@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-feed.c - each field of a submitted job reaches the core's facts: a value that no other field has, and the value
- * of each key alone. */
+/* test-feed.c - each field of a submitted job reaches the core's facts: all together, each with a value that no other
+ * field has, and each key by itself. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "cluster/keys.h"
@@ -15,7 +15,7 @@
 /* Keys of a job file that become facts; all values differ from each other and from the defaults. */
 static const struct {
     const char *key;   /* in the file: section.key */
-    const char *value; /* there */
+    const char *value; /* in the file */
     size_t offset, size;
     int64_t fact;
 } facts[] = {
@@ -146,7 +146,7 @@ static void each_key_alone(_unused_ void **state)
     }
 }
 
-/* A fact that was added lies here, too: what no row and no text covers is smaller than it could be. */
+/* A fact that is added later must have a row, too: the bytes that no row and no text covers are too few for a fact. */
 static void no_fact_is_left_out(_unused_ void **state)
 {
     static char covered[sizeof(JobFacts)];

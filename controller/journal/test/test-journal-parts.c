@@ -9,8 +9,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* A part may end before each line: the bounds of hundreds of lives are such that each event is one before which one
- * does, in a quiet cluster and in one where something is always under way. */
+/* A part may end before each line: hundreds of lives have such bounds that a part ends before each of the events, in a
+ * quiet cluster and in one where something is always under way. */
 static void a_part_ends_anywhere(_unused_ void **state)
 {
     int n_parts = 0, n_unfit = 0;
@@ -53,7 +53,8 @@ static void a_reload_outlives_its_part(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* More incidents are to be kept than there is room for since the start: the core cuts it, and so does a replay. */
+/* More incidents are to be kept than there is room for since the start: the core cuts the number, and so does a
+ * replay. */
 static void a_reload_beyond_the_limits_can_be_read(void **state)
 {
     Life *s = *state;
@@ -123,7 +124,7 @@ static void who_is_deposed_records_what_it_sees(void **state)
     assert_true(seen.n_decisions > n_decisions);
 }
 
-/* A transaction of an earlier term is answered late, while one of this term is under way: that one still is. */
+/* A transaction of an earlier term is answered late, while one of this term is under way: the latter still is. */
 static void an_answer_to_an_earlier_term_ends_nothing(void **state)
 {
     Life *s = *state;
@@ -282,7 +283,7 @@ static void what_an_event_carries_is_kept(void **state)
     assert_int_equal(seen.n_decisions, s->n_decisions);
 }
 
-/* Two parts are below the bound, or six times the records: of a large cluster no part is a snapshot alone. */
+/* Two parts are below the bound, or below six times the records: no part of a large cluster is only a snapshot. */
 static void many_records_have_room(void **state)
 {
     char key[KEY_MAX], name[16];

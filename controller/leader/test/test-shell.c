@@ -58,7 +58,7 @@ static void all_that_can_be_decided_is(_unused_ void **state)
     settle();
 }
 
-/* Two decisions have no answer, and both read: what comes last may be the older one. */
+/* Two decisions have no answer, and both read: the read that comes last may be the older one. */
 static void an_older_read_takes_nothing_away(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -80,12 +80,12 @@ static void an_older_read_takes_nothing_away(_unused_ void **state)
     answer(older, GIVEN);
     assert_true(is_cordoned("n1"));
     delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all(); /* it is still known that it was there */
+    list_all(); /* the leader still knows that the cordon was there */
     assert_false(is_cordoned("n1"));
     settle();
 }
 
-/* 20, 40, 80 ms and so on to 1.28 s; and from the beginning when one was written. */
+/* The wait is 20, 40, 80 ms and so on up to 1.28 s; it begins at 20 ms again once a decision was written. */
 static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
 {
     begin();
@@ -113,8 +113,8 @@ static void the_wait_after_a_refusal_grows_to_its_bound(_unused_ void **state)
     settle();
 }
 
-/* Between a read beside the watch and the watch's next list, a key comes and goes. The watch, which makes up deletes of
- * what it has shown alone, never tells of it. */
+/* Between a read beside the watch and the watch's next list, a key comes and goes. The watch makes up deletes only of
+ * keys that it has shown, so it never shows this one's. */
 static void a_key_that_only_a_read_has_shown_goes_with_the_next_list(_unused_ void **state)
 {
     char key[KEY_MAX];
@@ -157,7 +157,7 @@ static void a_key_that_a_read_has_not_shown_does_not_come_back(_unused_ void **s
         assert_false(is_cordoned("n1"));
         assert_null(cluster_find_incident(leader_view(leader).cluster, "a-1"));
     }
-    /* And what is newer counts. */
+    /* A cordon that is newer than the read counts. */
     cordon("n1");
     show_all();
     assert_true(is_cordoned("n1"));
@@ -177,7 +177,7 @@ static void a_list_that_is_older_than_a_read_takes_nothing_away(_unused_ void **
     list_until(before);
     assert_true(is_cordoned("n1"));
     delete_key(key_of("lab", KEY_CORDONS, "n1", key));
-    list_all(); /* it is still known that it was there */
+    list_all(); /* the leader still knows that the cordon was there */
     assert_false(is_cordoned("n1"));
 }
 
@@ -185,7 +185,7 @@ static void a_refused_decision_is_made_again_of_what_was_read(_unused_ void **st
 {
     begin();
     const int before = seen.n_txns;
-    put_text("/sdtrain/lab/phases/a", "{}"); /* what it is guarded by was there once */
+    put_text("/sdtrain/lab/phases/a", "{}"); /* the key of its guard was there once */
     delete_key("/sdtrain/lab/phases/a");
     put_text("/sdtrain/lab/desired/a", find("/sdtrain/lab/desired/a")->value);
     answer(under_way(false), GIVEN);
@@ -233,7 +233,7 @@ static void another_ones_key_deposes(_unused_ void **state)
     assert_int_equal(generation(), 0);
 }
 
-/* The read was asked for in an earlier term, and shows no key of this one. */
+/* The read was requested in an earlier term, and shows no key of this term. */
 static void its_own_key_born_again_deposes(_unused_ void **state)
 {
     begin();
@@ -308,7 +308,7 @@ static void it_says_that_it_leaves(_unused_ void **state)
     assert_int_equal(told.n_ended, 1);
 }
 
-/* The word that it leaves has no answer: nobody waits for more than two seconds. */
+/* The write that says that it leaves gets no answer: nobody waits for more than two seconds. */
 static void it_leaves_without_etcd(_unused_ void **state)
 {
     begin();
@@ -362,7 +362,7 @@ static void a_denied_transaction_has_it_ask_for_its_rights(_unused_ void **state
     assert_int_equal(generation(), 1);
 }
 
-/* A world of which nobody reports anything: the core has said when it wants to be asked. */
+/* Nobody reports anything of a world: the core has said when it wants to be called. */
 static void time_alone_is_a_reason_to_decide(_unused_ void **state)
 {
     begin();
@@ -373,7 +373,7 @@ static void time_alone_is_a_reason_to_decide(_unused_ void **state)
     assert_int_equal(told.n_stalled, 0);
     pass(30 * USEC_PER_SEC);
     assert_true(seen.n_txns > before);
-    assert_int_equal(told.n_stalled, 0); /* nor is what comes in time late */
+    assert_int_equal(told.n_stalled, 0); /* nor is a tick late that comes in time */
 }
 
 static void a_loop_that_comes_late_says_so(_unused_ void **state)
@@ -403,10 +403,10 @@ static void what_did_not_fit_is_read_when_there_is_room(_unused_ void **state)
     const int before = seen.n_reads;
     show_all();
     pass(2 * USEC_PER_SEC);
-    assert_int_equal(seen.n_reads, before + 1); /* one serves all */
+    assert_int_equal(seen.n_reads, before + 1); /* one read serves all */
     answer(under_way(true), LOST_BEFORE);
     pass(2 * USEC_PER_SEC);
-    assert_int_equal(seen.n_reads, before + 2); /* it asks again */
+    assert_int_equal(seen.n_reads, before + 2); /* the leader reads again */
     const int decided = seen.n_txns;
     answer(under_way(true), GIVEN);
     assert_int_equal(seen.n_txns, decided + 1); /* at once */
@@ -437,7 +437,8 @@ static void the_view_is_told_every_two_seconds(_unused_ void **state)
     assert_in_range(told.n_views - before, 5, 6);
 }
 
-/* It tells so, and begins by itself when the pause is over; when it has lived for long, the deaths are forgotten. */
+/* The leader reports the standstill, and begins by itself when the pause is over. When it has lived for long, the
+ * deaths are forgotten. */
 static void a_standstill_ends_by_itself(_unused_ void **state)
 {
     const int64_t term = stand_still();

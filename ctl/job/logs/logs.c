@@ -20,7 +20,7 @@
 enum {
     FOLLOW_MSEC = 200,
     LAST_WORDS_SEC = 5, /* what the ranks of a world that is over have printed must come by then */
-    RANKS_UNASKED = 16, /* more ranks are shown with --all alone */
+    RANKS_UNASKED = 16, /* more ranks are shown only with --all */
     TAIL_ONE = 256 * 1024, /* of one rank of another node */
     TAIL_SOME = 64 * 1024, /* of each of RANKS_UNASKED */
     TAIL_MANY = 8 * 1024,  /* of each of more */
@@ -36,7 +36,7 @@ typedef struct LogsOptions {
 
 #define OPTIONS_STRUCT LogsOptions
 static const CtlOption options[] = {
-    {"rank", 0, "R", "of this rank alone", TAKES_NUMBER(rank, 0, INT32_MAX, "a rank, 0 or more")},
+    {"rank", 0, "R", "of this rank only", TAKES_NUMBER(rank, 0, INT32_MAX, "a rank, 0 or more")},
     {"all", 0, NULL, "of all ranks, also when there are more than 16", TAKES(NOTHING, all)},
     {"generation", 0, "G", "of this generation; the present one by default",
      TAKES_NUMBER(generation, 1, INT32_MAX, "a generation, 1 or more")},
@@ -56,7 +56,7 @@ typedef struct Logs {
     Model *model;
     char boot_id[40];
     int64_t generation;
-    bool is_past; /* it is not the present one: nobody knows where its ranks were */
+    bool is_past; /* the generation is not the present one: nobody knows where its ranks were */
     bool follows; /* more may come */
     LogLines lines;
     LogReaders *readers; /* NULL: nobody need, or can, be asked */
@@ -308,7 +308,7 @@ static void on_failed(void *userdata, const LogWanted *wanted, const char *why)
             wanted->address, why, wanted->folder);
 }
 
-/* Only if a node would answer; one whose right to ask is missing still has the files of this machine. */
+/* Opens them only if a node would answer. A user without the right to ask still has the files of this machine. */
 static int open_readers(Logs *l, Error *err)
 {
     const LogReadersEvents events = {.userdata = l,
@@ -473,7 +473,7 @@ static bool is_told_to_end(const Logs *l)
     return sd_event_get_state(l->client.event) == SD_EVENT_FINISHED;
 }
 
-/* Until the nodes have said all; each has a deadline. */
+/* Waits until the nodes have answered in full; each has a deadline. */
 static int drain(Logs *l, Error *err)
 {
     while (log_readers_busy(l->readers) && !is_told_to_end(l)) {

@@ -28,5 +28,5 @@ typedef struct CommittedMetrics {
     char why[200];                 /* what is wrong with the first segment that is lost */
 } CommittedMetrics;
 
-/* An object that is missing or does not verify costs its own steps alone. */
+/* An object that is missing or does not verify costs only its own steps. */
 int committed_metrics(Store *store, const Manifest *manifest, CommittedMetrics *ret, Error *err);

@@ -2,7 +2,7 @@
 /* metrics.c - `sdctl job metrics`: the numbers of every committed step, for other programs.
  *
  * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job
- * ends or a signal does. Every batch is written whole. A step's wall time is known for commits alone: between them it
+ * ends or a signal does. Every batch is written whole. A step's wall time is known only for commits: between them it
  * is interpolated. samples_per_s is that of the steps around, from the times that the checkpoint keeps. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
@@ -36,7 +36,7 @@ typedef struct JobMetrics {
     int64_t global_batch; /* 0: the job's file cannot be read */
 } JobMetrics;
 
-/* Between what is known: the begin of the job, and its commits. */
+/* Interpolates a step's wall time between those that are known: of the job's begin, and of its commits. */
 static double wall_sec(const ModelJob *job, int64_t step)
 {
     const CheckpointsRecord *all = &job->checkpoints;
@@ -218,7 +218,7 @@ static int tell(const Arguments *a, JobMetrics *m, Error *err)
     return r;
 }
 
-/* A folder for TensorBoard, in which the job has one file: it is written anew each time. */
+/* Opens the file to write. For TensorBoard --out is a folder, in which the job has one file that is written anew. */
 static int open_out(const Arguments *a, JobMetrics *m, Error *err)
 {
     const MetricsOptions *o = arguments_own(a);

@@ -98,7 +98,7 @@ static ReportPoint point_of(const MetricsLine *lines, size_t n, int64_t samples)
                      .lr = lines[n - 1].lr};
     int counted = 0;
     for (size_t i = 0; i < n; i++)
-        sec += lines[i].sec; /* one that is unknown makes it so */
+        sec += lines[i].sec; /* one that is unknown makes the sum unknown */
     if (sec > 0)
         p.samples_per_sec = (double)samples * (double)n / sec;
     for (size_t i = 0; i < n; i++)

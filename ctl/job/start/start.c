@@ -28,7 +28,6 @@ enum {
     STORE_SEC = 20, /* for one request of a store that does not answer */
 };
 
-/* Where a job was read and what it is. */
 typedef struct StartOptions {
     const char *file, *name, *resume;
     OptionTexts sets;
@@ -52,6 +51,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions job_start_options = CTL_OPTIONS(options, .priority = OPTION_NO_PRIORITY);
 
+/* Where a job was read and what it is. */
 typedef struct JobDraft {
     const char *source;         /* the file's name */
     const char *resume;         /* --resume, or NULL */
@@ -77,7 +77,7 @@ static int check_absolute(const JobDraft *d, const char *key, const char *uri, E
                      d->source, key, uri);
 }
 
-/* Says of which key it was; what a store elsewhere refuses may be this machine's fault alone. */
+/* Names the key; a refusal by a store elsewhere may be only this machine's fault. */
 static int refuse(const JobDraft *d, const char *key, const char *uri, int r, Error *err)
 {
     const char *hint = "";
@@ -118,7 +118,7 @@ static int refuse_unless_silent(const JobDraft *d, const char *key, const char *
     return 0;
 }
 
-/* As a rank will: what columns, encodings and samples say. */
+/* Checks the data as a rank will: what columns, encodings and samples say. */
 static int check_data(JobDraft *d, Error *err)
 {
     const Job *job = d->job;
@@ -285,7 +285,7 @@ static int check_checkpoints(const JobDraft *d, Error *err)
     return check_resume(d, err);
 }
 
-/* Something of it is there, and the job file is not, or cannot be read: somebody lost it. */
+/* Returns a job of which records are left, while its file is missing or cannot be read: somebody lost it. */
 static const ModelJob *find_lost(const Model *model, const char *name)
 {
     const ModelJob *job = model_job(model, name);
@@ -354,7 +354,7 @@ static int check_others(const JobDraft *d, const Model *model, Error *err)
     return 0;
 }
 
-/* The leader would not look at one more. */
+/* Refuses a job beyond the leader's room: the leader would not look at it. */
 static int check_room(const JobDraft *d, const Model *model, Error *err)
 {
     const Crowd c = model_crowd(model);
@@ -398,7 +398,7 @@ static int refuse_taken(const JobDraft *d, Error *err)
                      d->source, d->job->name, d->job->name);
 }
 
-/* Spec and desired in one transaction, unless the name is taken. */
+/* Writes spec and desired in one transaction, unless the name is taken. */
 static int submit(CtlClient *client, const JobDraft *d, Error *err)
 {
     const Job *job = d->job;
@@ -448,7 +448,7 @@ static int known_slots(const Model *model, const Job *job)
         slots += model_is_admitted(model, node) ? n : 0;
     }
     for (size_t i = 0; i < model->n_health;
-         i++) /* it was there, and may come back as large as any */
+         i++) /* the node was there, and may come back as large as any */
         if (!model_node(model, model->health[i].node))
             slots += RECORD_SLOTS_MAX;
     return model->n_nodes > 0 ? slots : INT_MAX;
@@ -490,7 +490,7 @@ static int check_cluster(const Model *model, const Arguments *a, Error *err)
         model->cluster);
 }
 
-/* Its records are there: it need not be deleted to go on. */
+/* Refuses the name of a job that is stopped or has failed: that job need not be deleted to go on. */
 static int check_name(const JobDraft *d, const Model *model, Error *err)
 {
     const ModelJob *job = model_job(model, d->job->name);
@@ -532,7 +532,7 @@ static int refuse_words(const Arguments *a, const char *file)
     return -1;
 }
 
-/* All that can be known before it is submitted. */
+/* Checks all that can be known before the job is submitted. */
 static int check_all(JobDraft *d, const Model *model, const Arguments *a, const Error *taken,
                      Error *err)
 {
@@ -575,7 +575,7 @@ static int check_free(const JobDraft *d, const Model *model, Error *err)
     return refuse_taken(d, err);
 }
 
-/* Where no etcd is named, the file alone is looked at. */
+/* Where no etcd is named, only the file is looked at. */
 static int rehearse(const Arguments *a, JobDraft *d, const Error *taken, Error *err)
 {
     _cleanup_(model_freep) Model *model = NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff-side.h - one of the two that `sdctl job diff` compares: a job of the cluster, a job file, or a checkpoint.
+/* diff-side.h - one of the two sides that `sdctl job diff` compares: a job of the cluster, a job file, or a checkpoint.
  *
  * For a job that has a checkpoint, the identity is taken from the newest one: files that the job names may be others
  * by now. Without a checkpoint, the identity is found as a rank would find it, from what the job file names.
@@ -19,7 +19,7 @@ enum { DIFF_NOTES_MAX = 4 };
 typedef struct DiffSide {
     const char *name; /* as it was given; borrowed */
     json_t *file;     /* the job file, flat (json_flat()); NULL: a manifest has none */
-    json_t *terms;    /* job_terms_parse(); NULL: an older version wrote the hash alone */
+    json_t *terms;    /* job_terms_parse(); NULL: an older version wrote only the hash */
     json_t *data;     /* of the data, flat; NULL likewise */
     json_t *computes; /* numerics and algorithms, flat; NULL: no rank has told them */
     Hash identity, digest;

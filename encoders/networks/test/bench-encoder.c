@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-encoder.c - runs a model folder: its time, or its results for who compares them.
+/* bench-encoder.c - runs a model folder, for its time, or for its results to be compared.
  *
  *     bench-encoder --model FOLDER --part vae|text [--side 256] [--batch 1] [--threads 2] [--steps 5] [--paced]
  *     bench-encoder --model FOLDER --write IN:OUT [--side 256] [--batch 1] [--threads 2] [--steps 5]
  *     bench-encoder --model FOLDER --decode IN:OUT [--side 256] [--batch 1] [--threads 2]
  *
- * The first prints one line of JSON with milliseconds a batch; ops/torch_encoders.py is the peer. With --paced it says
- * that it is ready; then each step waits for a line on standard input and prints its milliseconds. The second reads a
- * batch from IN (RGB bytes of all pictures, then ids as int32) and writes its latents and then its texts, as halves;
- * with --steps it tells the time of both networks, too. The third reads latents as halves, for pictures of that side,
- * and writes RGB bytes.
+ * The first form prints one line of JSON with milliseconds a batch; ops/torch_encoders.py is the peer. With --paced it
+ * says that it is ready; then each step waits for a line on standard input and prints its milliseconds. The second form
+ * reads a batch from IN (RGB bytes of all pictures, then ids as int32) and writes its latents and then its texts, as
+ * halves; with --steps it prints the time of both networks, too. The third form reads latents as halves, for pictures
+ * of that side, and writes RGB bytes.
  *
- * --device cuda [--bf16] [--tune] runs it on a GPU, by plans made on the spot with the last. */
+ * --device cuda [--bf16] [--tune] runs the folder on a GPU; --tune makes the plans on the spot. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "encoders/networks/decoder.h"

@@ -133,7 +133,7 @@ static void what_cannot_be_is_refused(void **state)
     latents[LATENT + 3] = NAN;
     assert_int_equal(decoder_run(decoder, 2, latents, pixels, &err), -EDOM);
     assert_non_null(strstr(err.text, "picture 1: a latent is nan"));
-    decode(decoder, 1, latents, pixels); /* who is not asked for is not looked at */
+    decode(decoder, 1, latents, pixels); /* the second picture is not looked at */
     for (int i = 0; i < LATENT; i++)
         latents[LATENT + i] = 3e38f; /* their sums are too large */
     assert_int_equal(decoder_run(decoder, 2, latents, pixels, &err), -EDOM);

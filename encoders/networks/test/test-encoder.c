@@ -61,7 +61,7 @@ static void run(Encoder *encoder, const Golden *g, int n, const int *picks, Resu
     free(text);
 }
 
-/* Each alone, on one thread. */
+/* Runs each sample alone, on one thread. */
 static void run_alone(const Golden *g, Result ret[SAMPLES])
 {
     _cleanup_(device_freep) Device *device = open_cpu(1);
@@ -110,7 +110,7 @@ static void a_model_folder_becomes_halves(void **state)
         for (int k = 0; k < LATENT; k++)
             squares += pow((double)half_to_float(results[i].latents[k]), 2) / (SAMPLES * LATENT);
     }
-    assert_true(sqrt(squares) > 0.3 && sqrt(squares) < 3); /* what a job's loader asks for */
+    assert_true(sqrt(squares) > 0.3 && sqrt(squares) < 3); /* what a job's loader requires */
 }
 
 static void same_bytes(const Result *found, const Result *alone, int n, const int *picks)

@@ -86,7 +86,7 @@ static unsigned char *draw_png(unsigned long *ret_bytes)
     return file.data;
 }
 
-/* The most that it had resident, shared pages counted. */
+/* Returns the most that the process had resident, shared pages counted. */
 static long peak_bytes(pid_t pid)
 {
     char path[64], line[256];
@@ -123,12 +123,12 @@ static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, 
     long peak = peak_bytes(child);
     print_message("a child: %ld MiB resident at most, %ld before; bound %ld\n", peak >> 20,
                   before >> 20, bound >> 20);
-    assert_true(peak >= least); /* less, and it was not measured */
+    assert_true(peak >= least); /* a lower peak was not measured */
     assert_true(peak <= bound);
     free(file);
 }
 
-/* Its coefficients alone are 8 bytes a pixel. */
+/* The JPEG's coefficients by themselves are 8 bytes a pixel. */
 static void the_largest_picture_fits(void **state)
 {
     (void)state;

@@ -175,7 +175,7 @@ static void what_needs_no_child_has_its_place_in_the_order(void **state)
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 
-/* The fault strikes a child once in its life, at its fifth picture; the next child has it as its first. */
+/* The fault strikes a child once in its life, at its fifth picture; the next child gets that picture as its first. */
 static void a_picture_is_tried_again_in_another_child(void **state)
 {
     (void)state;
@@ -193,8 +193,8 @@ static void a_picture_is_tried_again_in_another_child(void **state)
     }
 }
 
-/* A child that dies with questions unread has its socket reset; what it answered before is still good, and the blame is
- * not its oldest neighbour's. Later children die at once, so a wrong blame shows. */
+/* The socket of a child that dies with questions unread is reset; the child's earlier answers are still good, and the
+ * oldest question is not to blame. Later children die at once, so a wrong blame shows. */
 static void the_answers_of_a_dead_child_are_heard(void **state)
 {
     (void)state;
@@ -238,7 +238,7 @@ static void a_picture_that_fails_twice_has_no_answer(void **state)
     take_right(pictures, 4);
 }
 
-/* As a program that was started by one that ignores the signal. */
+/* Works as a program that was started by one that ignores the signal. */
 static void the_end_of_a_child_is_known_where_its_signal_was_ignored(void **state)
 {
     (void)state;
@@ -367,12 +367,12 @@ static void a_child_that_is_taken_over_can_ask_nothing_of_the_kernel(void **stat
         if (r != -ENOTRECOVERABLE || !strstr(err.text, why))
             fail_msg("%s: %d: %s", asks[i], r, err.text);
     }
-    /* Confined it can still answer. */
+    /* A confined child can still answer. */
     assert_int_equal(pictures_ask(pictures, "!nothing", 8, &err), 0);
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 
-/* A kernel without seccomp: limits alone, and it is told. */
+/* On a kernel without seccomp only limits confine children, and pictures_filter() reports it. */
 static void a_kernel_without_filters_is_told(void **state)
 {
     (void)state;

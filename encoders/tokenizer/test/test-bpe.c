@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-bpe.c - merges against OpenAI's loop, written down as it is told; files that are refused; vocab.json. */
+/* test-bpe.c - merges against OpenAI's loop, written down as it is described; files that are refused; vocab.json. */
 #include "encoders/tokenizer/bpe-internal.h"
 #include "encoders/tokenizer/vocabulary.h"
 
@@ -38,7 +38,7 @@ static void bytes_of(const Bpe *bpe, int32_t id, uint8_t *ret, size_t *ret_n, bo
     *ret_ends = id >= BPE_BYTES;
 }
 
-/* The id that two symbols make, found by their bytes alone. */
+/* The id that two symbols make, found only by their bytes. */
 static int32_t made_of(const Bpe *bpe, int32_t left, int32_t right)
 {
     uint8_t bytes[2 * BPE_TOKEN_BYTES_MAX];

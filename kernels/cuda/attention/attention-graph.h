@@ -6,10 +6,10 @@
  * copied. bf16, sums and the saved log-sum-exp in fp32, scale 1 / sqrt(head_dim). Backward is always the
  * graph that cuDNN calls deterministic, whose workspace grows with n * heads * q_tokens * kv_tokens.
  *
- * With a padding mask the graph reads how many tokens each image has. All have all of theirs: the mask changes no
- * result, and kernels that take tokens in tiles then mask what lies behind the last one. Without it cuDNN's backward on
- * sm_90 may let such a place in as a score of 0, whose exponential is infinite where all scores are far below zero
- * (NVIDIA/cudnn-frontend#628, #1072).
+ * With a padding mask the graph reads how many tokens each image has. Every image has all of its tokens: the mask
+ * changes no result, and kernels that take tokens in tiles then mask what lies behind the last one. Without it cuDNN's
+ * backward on sm_90 may let such a place in as a score of 0, whose exponential is infinite where all scores are far
+ * below zero (NVIDIA/cudnn-frontend#628, #1072).
  *
  * Ownership: attention_graph_new() gives the caller a graph with its plan; attention_graph_free() accepts NULL.
  * Units:     elements; workspace in bytes.
@@ -53,8 +53,8 @@ typedef struct AttentionTensors {
         of[N_ATTENTION_TENSORS]; /* NULL: the pass does not have it. Lengths may be there always. */
 } AttentionTensors;
 
-/* For what a plan is made: for the GPU of a handle, or for one that is not there, of which a record tells. One of
- * the two is set. */
+/* The GPU that a plan is made for: that of a handle, or one that is not there and that a record describes. One of the
+ * two is set. */
 typedef struct AttentionTarget {
     cudnnHandle_t handle;
     const char *record; /* JSON text, as cuDNN itself gives it of a GPU */
@@ -69,9 +69,9 @@ void attention_pass_name(const AttentionShape *shape, AttentionPass pass,
 
 typedef struct AttentionGraph AttentionGraph;
 
-/* choice: the engine and its knobs; NULL: the first of what cuDNN's heuristics A, then fallback, propose that is
- * deterministic by its notes and makes a plan, for who makes a plan set. -EINVAL: cuDNN refuses the shape or the
- * choice, or the engine is not deterministic. -ENOENT: no choice was given and there is none. */
+/* choice: the engine and its knobs. NULL, for a caller that makes a plan set: the first engine that cuDNN's heuristics
+ * A, then fallback, propose, that is deterministic by its notes and that makes a plan. -EINVAL: cuDNN refuses the shape
+ * or the choice, or the engine is not deterministic. -ENOENT: no choice was given and there is no such engine. */
 int attention_graph_new(const AttentionTarget *target, const AttentionShape *shape,
                         AttentionPass pass, bool padding_mask, const ConvChoice *choice,
                         AttentionGraph **ret, Error *err);
@@ -79,15 +79,15 @@ AttentionGraph *attention_graph_free(AttentionGraph *graph);
 DEFINE_CLEANUP(AttentionGraph, attention_graph_free)
 const char *attention_graph_name(const AttentionGraph *graph);
 int64_t attention_graph_workspace_bytes(const AttentionGraph *graph);
-/* Whether it reads the lengths. */
+/* Reports whether the graph reads the lengths. */
 bool attention_graph_has_mask(const AttentionGraph *graph);
-/* For who makes a plan set: makes the graph's plan that of another engine, counted from 0 among the deterministic ones
- * that make a plan, in the order of the heuristics. -ENOENT: there are no more. */
+/* For a caller that makes a plan set: makes the graph's plan that of another engine, counted from 0 among the
+ * deterministic ones that make a plan, in the order of the heuristics. -ENOENT: there are no more. */
 int attention_graph_select(AttentionGraph *graph, int engine, Error *err);
-/* The engine and the knobs of its plan. */
+/* Returns the engine and the knobs of the graph's plan. */
 int attention_graph_choice(const AttentionGraph *graph, ConvChoice *ret, Error *err);
 
-/* Runs it on the handle's stream; tensors are 16-byte aligned device memory. */
+/* Runs the graph on the handle's stream; tensors are 16-byte aligned device memory. */
 int attention_graph_execute(AttentionGraph *graph, cudnnHandle_t handle,
                             const AttentionTensors *tensors, void *workspace, Error *err);
 

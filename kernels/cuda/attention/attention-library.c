@@ -22,7 +22,7 @@ struct AttentionLibrary {
         CudaWork work;         /* of one graph */
         double usec;           /* of all images; < 0: it was not measured here */
     } passes[N_ATTENTION_PASSES];
-    AttentionTensors lengths; /* those alone, where a pass has a padding mask */
+    AttentionTensors lengths; /* only lengths, where a pass has a padding mask */
     size_t workspace_bytes;
     int users;
     AttentionLibrary *next; /* in CudaCompute.attentions */
@@ -50,7 +50,7 @@ static void share(CudaCompute *compute, AttentionLibrary *l)
     compute->attentions = l;
 }
 
-/* It may not be among them: then it is half-built. */
+/* The object is not in the list if it is half-built. */
 static void unshare(CudaCompute *compute, const AttentionLibrary *l)
 {
     for (AttentionLibrary **at = &compute->attentions; *at; at = &(*at)->next)
@@ -62,7 +62,7 @@ static void unshare(CudaCompute *compute, const AttentionLibrary *l)
 
 /* ---- planning ---- */
 
-/* The passes of what runs, forward first. */
+/* Returns how many passes run, forward first. */
 static AttentionPass passes_of(const AttentionLibrary *l)
 {
     return l->shape.forward_only ? ATTENTION_BACKWARD : N_ATTENTION_PASSES;
@@ -73,7 +73,7 @@ static int architecture_of(const CudaCompute *compute)
     return atoi(compute->machine->architecture + strlen("sm_"));
 }
 
-/* Scores and what they weigh, two products forward and five backward. Every tensor is moved once. */
+/* Counts two products forward (scores, and what they weigh) and five backward. Every tensor is moved once. */
 static CudaWork work_of(const AttentionLibrary *l, AttentionPass pass, int images)
 {
     const AttentionShape *s = &l->shape;
@@ -87,7 +87,7 @@ static CudaWork work_of(const AttentionLibrary *l, AttentionPass pass, int image
                       .flop = (back ? 10 : 4) * width * q * (double)s->kv_tokens};
 }
 
-/* One pass by its entry; on a device that makes plans, by what is proposed. */
+/* Makes one pass by its entry; on a device that makes plans, a pass without an entry by what is proposed. */
 static int make_pass(AttentionLibrary *l, const AttentionTarget *target, AttentionPass pass,
                      Error *err)
 {
@@ -127,7 +127,7 @@ static bool has_entry(const AttentionLibrary *l, AttentionPass pass)
     return cuda_plans_take(cuda_compute(l->device)->plans, name, &entry, NULL) == 0;
 }
 
-/* Whether a pass lacks its entry and the device makes plans. */
+/* Reports whether a pass lacks its entry and the device makes plans. */
 static bool must_tune(const AttentionLibrary *l)
 {
     bool lacks = false;
@@ -161,8 +161,8 @@ static void tell_of_kernels(const AttentionLibrary *l, const char *why)
         log_warning("our own kernels, which are slow, compute %s: %s", name, why);
 }
 
-/* Whether our own kernels take less time for all passes together, which they compute all or none. 0 where cuDNN's
- * passes were not all measured. */
+/* Reports whether our own kernels take less time for all passes together: they compute all passes or none. 0 where
+ * cuDNN's passes were not all measured. */
 static int own_is_quicker(const AttentionLibrary *l, Error *err)
 {
     double of_library = 0, of_kernels = 0, usec;
@@ -200,7 +200,7 @@ static void give_own_entries(const AttentionLibrary *l)
     }
 }
 
-/* 1: the plans leave the shape to our own kernels; 0: to cuDNN. Every pass has an entry. */
+/* Returns 1 if the plans leave the shape to our own kernels, 0 if to cuDNN. Every pass has an entry. */
 static int left_to_kernels(const AttentionLibrary *l, Error *err)
 {
     int n_own = 0;
@@ -220,7 +220,7 @@ static int left_to_kernels(const AttentionLibrary *l, Error *err)
     return n_own > 0;
 }
 
-/* A device that makes plans has refused the shape before. */
+/* Reports whether a device that makes plans has refused the shape before. */
 static bool was_refused(const AttentionLibrary *l)
 {
     char name[ATTENTION_NAME_MAX];
@@ -230,7 +230,7 @@ static bool was_refused(const AttentionLibrary *l)
            attention_entry_is_own(entry);
 }
 
-/* 1: our own kernels compute it. tunes: a pass has no entry yet. */
+/* Returns 1 if our own kernels compute the shape. tunes: a pass has no entry yet. */
 static int make(AttentionLibrary *l, bool tunes, Error *err)
 {
     CudaCompute *compute = cuda_compute(l->device);
@@ -308,7 +308,7 @@ void attention_library_plan_text(const AttentionLibrary *l, KernelPass pass, cha
 
 /* ---- running ---- */
 
-/* One group of images after the other, in the same workspace. */
+/* Runs one group of images after the other, in the same workspace. */
 static void run(AttentionLibrary *l, AttentionPass pass, const AttentionTensors *tensors,
                 void *workspace)
 {

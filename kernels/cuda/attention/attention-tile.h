@@ -2,8 +2,8 @@
 /* attention-tile.h - attention by tensor cores where all keys of a head are one tile: heads of 64, at most 80 keys,
  * any number of queries, bf16, causal or not, without a workspace.
  *
- * It is for what fills no tile of cuDNN's: cross attention to 77 words, self attention of 64 and of 16 tokens. Sums
- * have one tree, of the shape alone; what a step of 16 products rounds is the card's (mma-model.h).
+ * It is for shapes that fill no tile of cuDNN's: cross attention to 77 words, self attention of 64 and of 16 tokens.
+ * Sums have one tree, which only the shape determines; how a step of 16 products rounds is the card's (mma-model.h).
  *
  * Ownership: borrows everything.
  * Units:     elements.
@@ -18,7 +18,7 @@
 extern "C" {
 #endif
 
-/* Whether it computes such a shape on this device. */
+/* Reports whether such a shape is computed on this device. */
 bool attention_tile_serves(const Device *device, const AttentionShape *shape);
 /* As attention_forward() and attention_backward() of kernels.h. saved: of each row of each head, the largest score, and
  * 1 over the sum of the exponentials. */

@@ -24,12 +24,13 @@ extern "C" {
 
 typedef struct AttentionUnfused AttentionUnfused;
 
-/* Heads of 256, 384 or 512 without a mask, forward alone, in rows whose heads lie DEVICE_ALIGNMENT aligned. */
+/* Reports whether the shape has heads of 256, 384 or 512 without a mask, forward only, in rows whose heads lie
+ * DEVICE_ALIGNMENT aligned. */
 bool attention_unfused_serves(const AttentionShape *shape);
 
-/* *ret is NULL where the plans have no entry: it is computed without the library. Only for what this serves, where
- * cuda_compute_begin() has given 1. -ENOENT: they have one product alone; -EINVAL: cuBLASLt refuses an entry; both name
- * the operation. A device that makes plans gets entries. */
+/* Makes an object for a shape that is served, where cuda_compute_begin() has given 1. *ret is NULL where the plans have
+ * no entry: the shape is computed without the library. -ENOENT: the plans have only one of the products; -EINVAL:
+ * cuBLASLt refuses an entry; both texts name the operation. A device that makes plans gets entries. */
 int attention_unfused_new(Device *device, const AttentionShape *shape, AttentionUnfused **ret,
                           Error *err);
 AttentionUnfused *attention_unfused_free(AttentionUnfused *unfused);

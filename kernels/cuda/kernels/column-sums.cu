@@ -4,11 +4,11 @@
  * A cluster shares the rows of SUM_WIDTH packs of columns, which are whole lines of memory. Where a matrix is so narrow
  * that its clusters would leave most of a GPU idle, it is cut into pieces; column_totals_kernel adds their sums.
  * A thread adds AHEAD rows in fp32 and all beyond in double; then its block adds the lines, the cluster's first block
- * what the others have, and the pieces are added, each in their order. The tree depends on rows, columns and the type
- * alone.
+ * what the others have, and the pieces are added, each in their order. The tree depends only on rows, columns and
+ * the type.
  *
- * A load that is not made gives the compiler a branch, and what stands behind the branch waits for the load before it:
- * so all AHEAD loads are made, a row that is not there being the first one once more. */
+ * A load under a condition is a branch, and the code behind the branch waits for the load before it. So all AHEAD loads
+ * are made, and a row that is not there is the first one once more. */
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
@@ -17,10 +17,9 @@ enum {
     SUM_LINES = 32,       /* a line of threads takes every SUM_LINES-th row of the block's */
     AHEAD = 8,            /* rows that a thread loads before it uses the first */
     ROWS_OF_RANK = 256,   /* rows that are worth a block: AHEAD of each line */
-    ROWS_OF_PIECE = 8192, /* rows that are worth a cluster that others' sums are added to */
+    ROWS_OF_PIECE = 8192, /* rows that are worth a cluster whose sums are added to others' */
     RANKS_MAX = 8,
-    BLOCKS =
-        264, /* pieces are no more than make so many blocks: two for each of 132 multiprocessors */
+    BLOCKS = 264,    /* pieces make at most so many blocks: two for each of 132 multiprocessors */
     TOTAL_LINES = 8, /* of threads that share the pieces of a column */
 };
 
@@ -151,7 +150,7 @@ static int64_t pieces_of(const Device *device, int64_t rows, int c)
     return MAX(MIN(BLOCKS / blocks, rows / ROWS_OF_PIECE), (int64_t)1);
 }
 
-/* There is one of them for each `each` rows of the `rows`. */
+/* Launches the sums of matrices, or pieces of one, of `each` rows each; all together have `rows`. */
 template <bool WHOLE, typename From, typename To>
 static void column_sums(Device *device, int64_t rows, int64_t each, int c, const From *from, To *to)
 {

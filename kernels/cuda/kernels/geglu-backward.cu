@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* geglu-backward.cu - the gradient of GEGLU's input, and the sums of its columns, which are the gradient of the bias of
- * the linear layer that made the input: most of what biases' gradients are summed of, while in registers.
+ * the linear layer that made the input. So most of what biases' gradients add up is added while it is in registers.
  *
  * A block takes GATE_WIDTH packs of columns and GATE_LINES * GATE_ROWS rows. A thread keeps to its columns: it adds
  * what it stores of its GATE_ROWS rows, as it was rounded, in fp32; then its block adds the lines in double, and
- * column_totals_kernel the blocks, each in their order. The tree depends on the rows alone. */
+ * column_totals_kernel the blocks, each in their order. The tree depends only on the rows. */
 #include "kernels/cuda/kernels/activation.cuh"
 #include "kernels/cuda/kernels/operations.h"
 

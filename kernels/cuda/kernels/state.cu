@@ -88,7 +88,7 @@ StatePlan *cuda_state_plan_free(StatePlan *plan)
     return NULL;
 }
 
-/* The tensor that element i lies in. */
+/* Returns the tensor that element i lies in. */
 __device__ static inline int tensor_at(const Layout &layout, int64_t i)
 {
     int low = 0, high = layout.n_tensors;
@@ -204,7 +204,7 @@ __device__ static inline RawSums<N, TYPE> load_sums(const GradientSums &sums, in
     return raw;
 }
 
-/* The gradients that they stand for; factor(k): what one of element k's sums counts for. */
+/* Returns the gradients that sums stand for; factor(k): the value of a 1 in element k's sum. */
 template <int N, SumType TYPE, typename Factor>
 __device__ static inline Pack<N> mean_gradients(const RawSums<N, TYPE> &raw, double scale,
                                                 Factor factor)
@@ -223,7 +223,7 @@ __device__ static inline Pack<N> mean_gradients(const RawSums<N, TYPE> &raw, dou
     return mean;
 }
 
-/* 2^-exponent of the tensor that a thread's elements lie in, which come in their order. */
+/* 2^-exponent of the tensor that a thread's elements lie in; the elements come in their order. */
 struct Factors {
     const int32_t *exponents;
     const int64_t *offsets;
@@ -369,7 +369,7 @@ void cuda_state_squares(StatePlan *plan, const GradientSums *sums, double *squar
            (const double *)plan->parts, squares);
 }
 
-/* AdamW with what its kernel wants of it computed once, as on a CPU. */
+/* AdamW's numbers as its kernel needs them, computed once, as on a CPU. */
 struct Rates {
     float beta1, beta2, rest1, rest2, decay, rate, scale, correction2, eps, keep, rest;
 };
@@ -382,7 +382,7 @@ static Rates rates_of(const AdamW *a, double ema_decay)
                  (float)ema_decay,        (float)(1.0 - ema_decay)};
 }
 
-/* Element by element: the state at i, the shard at `at`, the sums at `sum`. */
+/* Updates N elements; the pointers are at the first one, and `sum` is its place in the sums. */
 template <int N, SumType TYPE, typename Factor>
 __device__ static inline void update(const Rates &r, const GradientSums &sums, int64_t sum,
                                      Factor factor, float *weights, float *m, float *v, float *ema)

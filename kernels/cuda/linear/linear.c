@@ -6,11 +6,11 @@
  *     y^T[out][rows]  = W[out][in] x^T[in][rows]      W lies as [in][out]
  *     dx^T[in][rows]  = W^T[in][out] dy^T[out][rows]
  *     dW^T[in][out]   = x^T[in][rows] dy[rows][out]   dy lies as [out][rows]
- * The library takes a bias in D's type alone, so that of bf16 outputs is rounded as the weight is. dW is fp32: the
+ * The library takes a bias only in D's type, so the bias of bf16 outputs is rounded as the weight is. dW is fp32: the
  * library sums in it. dbias has the fixed tree of the project's own column sums.
  *
  * A layer of some columns of a weight packs them as a matrix of their own, so that forward and backward_data are those
- * of any layer of that shape; dW^T alone lies with a stride, and has a name of its own in the plans. */
+ * of any layer of that shape; only dW^T lies with a stride, and has a name of its own in the plans. */
 #include "base/memory.h"
 #include "kernels/cuda/kernels/operations.h"
 #include "kernels/cuda/kernels/plain.h"
@@ -42,7 +42,7 @@ static int make_product(Linear *l, const char *what, int of, const CudaMatmulSha
     return cuda_matmul_new(l->device, operation, shape, ret, err);
 }
 
-/* Where columns of a row may begin that `in` of `columns` are cut off at, in bytes. */
+/* Returns the alignment in bytes of the place where `in` of a row's `columns` columns begin. */
 static int column_alignment(int in, int columns)
 {
     const int bytes = (in | columns) * (int)sizeof(float);
@@ -68,7 +68,7 @@ static int make_products(Linear *l, Error *err)
     return r;
 }
 #else
-/* No device has plans in such a build, so nobody calls these. */
+/* No device has plans in such a build, so these functions are not called. */
 static int make_products(Linear *l, Error *err)
 {
     (void)l;
@@ -204,8 +204,8 @@ void cuda_linear_backward_data(Linear *linear, const void *dy, const float *weig
                         workspace);
 }
 
-/* Channels last, which is the state's order with one tap: what is in the state's order may be left in the state itself,
- * where it is not aligned. */
+/* The order is channels last, which with one tap is the state's. A gradient in the state's order may be left in the
+ * state itself, where it is not aligned. */
 GradientForm cuda_linear_gradient_form(const Linear *linear)
 {
     return (GradientForm){DATA_F32, GRADIENT_CHANNELS_LAST, linear->shape.out, linear->shape.in, 1};

@@ -34,7 +34,7 @@ static int open_libraries(CudaCompute *c, Error *err)
     return 0;
 }
 
-/* Adds where the libraries are, whose versions r, -EPROTO, is about. */
+/* Adds the libraries' folders to an error about their versions, where r is -EPROTO. */
 static int tell_folders(const CudaCompute *c, int r, Error *err)
 {
     if (!c->libraries || r != -EPROTO)
@@ -173,9 +173,9 @@ static void keep_installed(CudaCompute *c)
         log_warning("the installed plans are not used, all are made: %s", why.text);
 }
 
-/* The folder's plans, if there are libraries to use them: what is missing leaves the device plain, what is there and
- * wrong is an error. Libraries that no set needs are not even opened, whatever is wrong with them. Not earlier than
- * needed, since a checkpoint's plans go before the folder's. */
+/* Uses the folder's plans, if there are libraries for them: missing plans leave the device plain, wrong ones are an
+ * error. Libraries that no set needs are not even opened, whatever is wrong with them. The choice is made as late as
+ * possible, since a checkpoint's plans go before the folder's. */
 static int choose(CudaCompute *c, Error *err)
 {
     Error why = ERROR_INIT;
@@ -198,7 +198,7 @@ static int choose(CudaCompute *c, Error *err)
     if (r == 0)
         set_plans(c, plans);
     else
-        log_warning("GPU %s computes by its own kernels alone, which are slow: %s",
+        log_warning("GPU %s computes only with its own kernels, which are slow: %s",
                     c->machine->device, why.text);
     c->chosen = true;
     return 0;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* errors.h - whose fault an error of CUDA's runtime is, as an errno of kernels.h.
  *
- * The leader takes a node out of service for a broken GPU, for one job alone for a driver that is too old, and gives it
- * a strike for a program that went wrong (trainer/session/device-exit.h). A cudaError_t may stand for any of these.
+ * The leader takes a node out of service for a broken GPU; for a driver that is too old it does so for one job only.
+ * For a program that went wrong the node gets a strike (trainer/session/device-exit.h). A cudaError_t may stand for any
+ * of these.
  *
  * Ownership: none.
  * Units:     cudaError_t.
@@ -26,8 +27,8 @@ int cuda_errno_of_open(cudaError_t code);
  * address, a launch that cannot be), else -EIO. */
 int cuda_errno_of_failure(cudaError_t code);
 
-/* Whether this module computes on a GPU of that name and compute capability; kernels: what the runtime said of one of
- * its kernels there. -ENOTSUP: the GPU is a part of a card (MIG), or the module has no kernels for it. */
+/* Checks that this module computes on a GPU of that name and compute capability; kernels: what the runtime reported of
+ * one of its kernels there. -ENOTSUP: the GPU is a part of a card (MIG), or the module has no kernels for it. */
 int cuda_gpu_check(const char *name, int major, int minor, cudaError_t kernels, Error *err);
 
 /* Writes what to do about device nodes that CUDA needs and that are not there, or may not be opened:

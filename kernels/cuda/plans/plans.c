@@ -58,7 +58,7 @@ static void read_opaque(JsonReader *algorithm)
         json_refuse(algorithm, "opaque", "%zu characters, not the %d of %d bytes", strlen(told),
                     OPAQUE_DIGITS, CUDA_PLANS_OPAQUE_BYTES);
     else if (strspn(told, "0123456789abcdef") != OPAQUE_DIGITS)
-        json_refuse(algorithm, "opaque", "not lower-case hexadecimal digits alone");
+        json_refuse(algorithm, "opaque", "not only lower-case hexadecimal digits");
 }
 
 /* The two reductions are CUBLASLT_REDUCTION_SCHEME_NONE and _COMPUTE_TYPE: partial sums of a split lie in the
@@ -87,7 +87,7 @@ static void read_workspace(JsonReader *entry)
     (void)json_get_int(entry, "workspace", JSON_REQUIRED, 0, workspace_max, &workspace);
 }
 
-/* The type of a weight's gradient, which nobody can choose yet: it is there to be read. */
+/* Reads the type of a weight's gradient, which nobody can choose yet: the key is there for people. */
 static void read_dw(JsonReader *entry, const char *type)
 {
     char told[8];
@@ -95,7 +95,7 @@ static void read_dw(JsonReader *entry, const char *type)
         json_refuse(entry, "dw", "%s: it must be %s", told, type);
 }
 
-/* How much of what follows the sums the library does. */
+/* Reads how much of what follows the sums the library does. */
 static void read_variant(JsonReader *entry)
 {
     char told[16];
@@ -104,12 +104,12 @@ static void read_variant(JsonReader *entry)
         return;
     if (strcmp(told, "fused") == 0)
         json_refuse(entry, "variant",
-                    "fused: this module has the plain one alone: sdtrainer plan makes plans of it");
+                    "fused: this module has only the plain one: sdtrainer plan makes plans of it");
     else
         json_refuse(entry, "variant", "%s is neither plain nor fused", told);
 }
 
-/* Whether the library has refused the operation. */
+/* Reads whether the library has refused the operation. */
 static bool read_own_kernels(JsonReader *entry)
 {
     bool own;
@@ -163,8 +163,8 @@ static void read_conv(JsonReader *entry)
     read_engine(entry);
 }
 
-/* An engine, how many images are taken at once, and whether the graph has a padding mask; or the library has refused
- * the shape. */
+/* Reads an engine, how many images are taken at once, and whether the graph has a padding mask; or that the library has
+ * refused the shape. */
 static void read_attention(JsonReader *entry)
 {
     int64_t images;
@@ -193,7 +193,7 @@ static const struct {
              {"conv", read_conv},
              {"attention", read_attention}};
 
-/* One operation's entry; the text that names it in errors is made here, since it is not a key of one reader. */
+/* Reads one operation's entry. The text that names it in errors is made here, since it is not a key of one reader. */
 static int read_entry(const char *source, const char *operation, json_t *value, Error *err)
 {
     _cleanup_free_ char *name =
@@ -356,7 +356,7 @@ static int by_name(const struct dirent **a, const struct dirent **b)
 /* A check that a set must pass to be taken. */
 typedef int (*PlansCheck)(const CudaPlans *plans, const CudaMachine *machine, Error *err);
 
-/* A set that passes the check though its GPU has another name, or NULL. */
+/* Returns a set that passes the check though its GPU has another name, or NULL. */
 static CudaPlans *try_other(const char *path, const CudaMachine *machine, PlansCheck check)
 {
     _cleanup_(cuda_plans_freep) CudaPlans *plans = NULL;
@@ -371,7 +371,7 @@ static CudaPlans *try_other(const char *path, const CudaMachine *machine, PlansC
     return TAKE_PTR(plans);
 }
 
-/* The first by name, and its path. */
+/* Finds the first such set by the file's name, and its path. */
 static int find_other(const char *folder, const CudaMachine *machine, PlansCheck check,
                       char path[PATH_MAX], CudaPlans **ret, Error *err)
 {
@@ -392,7 +392,7 @@ static int find_other(const char *folder, const CudaMachine *machine, PlansCheck
     return 0;
 }
 
-/* Where the set of the GPU's own name lies. */
+/* Writes the path of the set of the GPU's own name. */
 static int own_path(const char *folder, const CudaMachine *machine, char path[PATH_MAX], Error *err)
 {
     char name[sizeof(machine->device)];

@@ -2,8 +2,8 @@
 /* plans.h - a plan set: which of the libraries' algorithms each operation uses, on one model of GPU.
  *
  * The libraries choose by what they measured and by their version, so the same shape may get other bits on another
- * day. A plan set fixes the choice: for each operation, which its name tells with type and shape, an entry says
- * what to ask the library for. A plain set has no entries: all operations are this project's own kernels.
+ * day. A plan set fixes the choice: for each operation, named with its type and shape, an entry states what to request
+ * from the library. A plain set has no entries: all operations are this project's own kernels.
  *
  * Its text is canonical JSON (sorted keys, no blanks):
  *     {"architecture":"sm_90","cublaslt":130200,"cudnn":91900,"device":"NVIDIA H200","operations":
@@ -15,15 +15,16 @@
  * In an entry of a convolution or a linear layer, "variant" says how much of what follows the sums the library
  * does: "plain", which is also meant where it is left out, or "fused", which no module has yet. "dw" is the type of
  * a weight's gradient. "linear bf16 131072x640 of 960->320 backward_weight" is the gradient of 640 of a weight's
- * 960 columns: where x is in two tensors. All other products of such a layer are those of one that has these
- * columns alone.
+ * 960 columns: where x is in two tensors. All other products of such a layer are those of a layer that has only these
+ * columns.
  *
  * In an entry of an attention, "images" says how many images are taken at once, all where it is left out, and
- * "padding_mask":true that the graph is told how many tokens there are; without that key it has no such mask. An
- * attention or a product of a linear layer that its library refused when the plans were made, or none of whose
- * algorithms gave finite results, has {"own_kernels":true}. People write the same into the entry of these or of a
- * convolution's pass, where a library makes something that is not finite; of an attention into the entries of both
- * passes.
+ * "padding_mask":true that the graph reads how many tokens there are; without that key it has no such mask.
+ *
+ * An attention or a product of a linear layer that its library refused when the plans were made, or none of whose
+ * algorithms gave finite results, has {"own_kernels":true}. People write the same into the entry of such an operation,
+ * or of a convolution's pass, where a library gives results that are not finite; for an attention, into the entries of
+ * both passes.
  *
  * "opaque" is cuBLASLt's own form of the algorithm, which it documents to hold for one version. That is what runs; the
  * attributes beside it are for people, and must be those that the library reads in it. An entry without it is made of
@@ -47,7 +48,7 @@ typedef struct CudaMachine {
     char architecture[16]; /* "sm_90" */
     char device[256];      /* the GPU's name */
     int sms;               /* multiprocessors */
-    int cudnn, cublaslt;   /* versions, as the libraries tell them */
+    int cudnn, cublaslt;   /* versions, as the libraries report them */
 } CudaMachine;
 
 /* The "variant" of the entries that are made here, and the only one that can be replayed. */
@@ -55,7 +56,7 @@ typedef struct CudaMachine {
 
 typedef struct CudaPlans CudaPlans;
 
-/* A set for the machine that has no entries yet; NULL: a plain one. */
+/* Makes a set for the machine that has no entries yet; NULL: a plain one. */
 CudaPlans *cuda_plans_new(const CudaMachine *machine);
 CudaPlans *cuda_plans_free(CudaPlans *plans);
 DEFINE_CLEANUP(CudaPlans, cuda_plans_free)
@@ -66,20 +67,20 @@ int cuda_plans_parse(const char *source, const char *text, CudaPlans **ret, Erro
  * own name that is bad or does not fit is an error; others are passed over. */
 int cuda_plans_find(const char *folder, const CudaMachine *machine, CudaPlans **ret, Error *err);
 
-/* Whether the folder may have a set that cuda_plans_find() would take, before the libraries' versions are known: 0 if
- * there is a file of the GPU's own name, or a set for a GPU with the same architecture and number of multiprocessors;
- * -ENOENT: none. */
+/* Reports whether the folder may have a set that cuda_plans_find() would take, before the libraries' versions are
+ * known: 0 if there is a file of the GPU's own name, or a set for a GPU with the same architecture and number of
+ * multiprocessors; -ENOENT: none. */
 int cuda_plans_look(const char *folder, const CudaMachine *machine, Error *err);
 
-/* Whether the machine may use the set: architecture, multiprocessors and libraries are equal. The GPU's name may
- * differ. A plain set fits every machine. */
+/* Checks that the machine may use the set: architecture, multiprocessors and libraries must be equal. The GPU's name
+ * may differ. A plain set fits every machine. */
 int cuda_plans_check(const CudaPlans *plans, const CudaMachine *machine, Error *err);
 bool cuda_plans_plain(const CudaPlans *plans);
-/* The entry of an operation, such as "linear bf16 77x1024->320 forward". */
+/* Finds the entry of an operation, such as "linear bf16 77x1024->320 forward". */
 int cuda_plans_take(const CudaPlans *plans, const char *operation, const json_t **ret, Error *err);
 /* Adds an entry, or puts it in the place of the operation's one; takes the reference. */
 void cuda_plans_give(CudaPlans *plans, const char *operation, json_t *entry);
 /* Adds the entries that another set has. Those of a set with "tuned":false make this one such a set, too. */
 void cuda_plans_keep(CudaPlans *plans, const CudaPlans *from);
-/* The canonical text of the set with all its entries, which the caller frees. */
+/* Returns the canonical text of the set with all its entries, which the caller frees. */
 char *cuda_plans_text(const CudaPlans *plans);

@@ -20,9 +20,9 @@ extern "C" {
 int emulated_device_open(const DeviceOptions *options, Device **ret, Error *err);
 /* The table whose open() is emulated_device_open(). */
 const KernelsBackend *emulated_backend(void);
-/* The order of threads and blocks from now on: emulate::set_seed(). */
+/* Sets the order of threads and blocks from now on: emulate::set_seed(). */
 void emulated_device_seed(uint64_t seed);
-/* How long each launch of a kernel takes from now on, for who tunes; 0 until then. */
+/* Sets how long each launch of a kernel takes from now on, for a device that tunes; 0 until then. */
 void emulated_device_launch_usec(double usec);
 /* Sets how each mma rounds from now on; mma_model_card until then. */
 void emulated_mma_model(const MmaModel *model);

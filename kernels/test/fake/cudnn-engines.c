@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cudnn-engines.c - what the fake cuDNN takes: sizes that fit, three engines with their notes and knobs, plans; and how
- * it runs one. */
+/* cudnn-engines.c - what the fake cuDNN accepts: sizes that fit, three engines with their notes and knobs, plans; and
+ * how it runs one. */
 #include "kernels/test/fake/fake-cudnn.h"
 #include "kernels/test/fake/told.h"
 
@@ -17,7 +17,7 @@ enum { KNOB_VALUES = 4 }; /* 0 to 3 */
 static const struct Engine {
     int64_t index, workspace_bytes; /* an odd size, and all of it is overwritten */
     bool is_deterministic, has_tile;
-    double usec; /* unless FAKE_CUDNN_USEC tells; so long that who measures needs few runs */
+    double usec; /* unless FAKE_CUDNN_USEC is set; so long that measuring needs few runs */
 } engines[] = {
     {3, 0, false, false, 1000}, /* the heuristics' first choice, and the fastest */
     {2, 4099, true, true, 3000},
@@ -155,7 +155,7 @@ static Status check_graph(const FakeDescriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* An engine or heuristics need to know for what GPU. */
+/* An engine or heuristics need to know the GPU. */
 static Status check_for(const FakeDescriptor *d, cudnnBackendAttributeName_t graph,
                         cudnnBackendAttributeName_t record)
 {
@@ -167,7 +167,7 @@ static Status check_for(const FakeDescriptor *d, cudnnBackendAttributeName_t gra
     return CUDNN_STATUS_SUCCESS;
 }
 
-/* As the fast engines do: bf16 alone, the gradient of a weight, too. */
+/* Accepts only what the fast engines do: bf16, also for the gradient of a weight. */
 static Status check_engine(const FakeDescriptor *d)
 {
     Status status = check_for(d, CUDNN_ATTR_ENGINE_OPERATION_GRAPH, CUDNN_ATTR_ENGINE_DEVICEPROP);
@@ -294,7 +294,7 @@ static FakeDescriptor *empty(cudnnBackendDescriptorType_t type)
     return d;
 }
 
-/* Gives `part` to `to`, which alone has it from now on. */
+/* Gives `part` to `to`, which is its only holder from now on. */
 static void give(FakeDescriptor *to, cudnnBackendAttributeName_t name, FakeDescriptor *part)
 {
     const cudnnBackendDescriptor_t value = part;
@@ -442,7 +442,7 @@ static Status read_operation(const FakeDescriptor *operation, const FakeDescript
     return status;
 }
 
-/* Nothing that the plan was made of, part by part, was destroyed. */
+/* Reports whether no part that the plan was made of was destroyed. */
 static bool is_whole(const FakeDescriptor *d)
 {
     if (d->is_destroyed)
@@ -456,7 +456,7 @@ static bool is_whole(const FakeDescriptor *d)
     return true;
 }
 
-/* The N-th execution is to fail: FAKE_CUDNN_FAIL. */
+/* Reports whether this execution is the N-th, which is to fail: FAKE_CUDNN_FAIL. */
 static bool fails(void)
 {
     static long executions;
@@ -464,7 +464,7 @@ static bool fails(void)
     return failing && ++executions == strtol(failing, NULL, 10);
 }
 
-/* Whether `variable` names that plan of that pass. */
+/* Reports whether `variable` names that plan of that pass. */
 static bool names_plan(const char *variable, cudnnBackendDescriptorType_t pass, int number)
 {
     static const struct {
@@ -482,7 +482,7 @@ static bool names_plan(const char *variable, cudnnBackendDescriptorType_t pass, 
     return false;
 }
 
-/* As FAKE_CUDNN_WAVER and FAKE_CUDNN_NAN want it. */
+/* Changes the result as FAKE_CUDNN_WAVER and FAKE_CUDNN_NAN require. */
 static void spoil(const FakeDescriptor *plan, const FakeConvolution *convolution)
 {
     const FakeRun run = {.of = {plan}, .group = (int)convolution->pass};

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* fake-cudnn.h - what the parts of the fake libcudnn.so.9 share.
  *
- * The fake stands for cuDNN's backend API in tests without a GPU: convolutions alone, on host memory, by plain loops
+ * The fake stands for cuDNN's backend API in tests without a GPU: only convolutions, on host memory, by plain loops
  * over the dimensions, strides, pads and dilations of the descriptors that it is handed. It knows nothing of the code
  * that it tests. The fake refuses all that the real library refuses: unknown or missing attributes, wrong types and
  * counts, descriptors that are not finalised, sizes that do not fit each other, data that is not aligned.
@@ -13,8 +13,8 @@
  * FAKE_CUDNN_USEC=ENGINE:USEC,...: how long engines take by the stream's clock (told.h); FAKE_CUDNN_ADDING_USEC: where
  *     they add to what is there.
  *
- * cudnn-descriptors.c keeps descriptors and attributes; cudnn-engines.c says which engines there are and what they
- * take; cudnn-convolution.c computes.
+ * cudnn-descriptors.c keeps descriptors and attributes; cudnn-engines.c defines which engines there are and what they
+ * accept; cudnn-convolution.c computes.
  *
  * Ownership: a descriptor holds a reference to those that it was given. One that was destroyed is refused where it is
  *            used, even if another still holds it.
@@ -69,7 +69,7 @@ void fake_drop(FakeDescriptor *d);
 
 /* Checks all that finalising looks at beyond the presence of attributes. */
 cudnnStatus_t fake_check(const FakeDescriptor *d);
-/* Attributes that are not set but found. */
+/* Returns attributes that are not set but found. */
 cudnnStatus_t fake_get_found(const FakeDescriptor *d, cudnnBackendAttributeName_t name,
                              cudnnBackendAttributeType_t type, int64_t room, int64_t *n,
                              void *values);
@@ -92,5 +92,5 @@ typedef struct FakeConvolution {
 } FakeConvolution;
 
 void fake_convolve(const FakeConvolution *convolution);
-/* The tensor that it computes. */
+/* Returns the tensor that the convolution computes. */
 const FakeTensor *fake_result(const FakeConvolution *convolution);

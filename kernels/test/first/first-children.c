@@ -16,7 +16,7 @@
 enum {
     BESIDE_MAX = 4,
     LINE_BYTES_MAX = 1 << 18,
-    SAID_BYTES = 4096,    /* of what it wrote to stderr, the last */
+    SAID_BYTES = 4096,    /* the last of what the child wrote to stderr */
     DEATH_USEC = 5 << 20, /* a process in a driver may take long to die */
     TICK_MSEC = 50,
 };
@@ -43,13 +43,13 @@ typedef struct Children {
 static void print(json_t *object)
 {
     char *text = memory_given(json_dumps(object, JSON_COMPACT | JSON_REAL_PRECISION(4)));
-    (void)printf("%s\n", text); /* who reads has gone: nobody is left to tell */
+    (void)printf("%s\n", text); /* a failure means that the reader has gone */
     (void)fflush(stdout);
     free(text);
     json_decref(object);
 }
 
-/* A line that is not an object of a case is a library's: it is quoted. */
+/* A line that is not an object of a case comes from a library: it is quoted. */
 static void pass_on(Child *c)
 {
     c->line[c->n_line] = '\0';
@@ -152,7 +152,7 @@ static int begin(Children *children, Child *c, const FirstCase *of)
     return r;
 }
 
-/* status: of waitpid(); NULL: it is not dead yet, and is left alone. */
+/* status: of waitpid(); NULL: the process is not dead yet, and is not waited for any longer. */
 static void end(Children *children, Child *c, const int *status)
 {
     (void)kill(-c->pid, SIGKILL); /* what it left behind */
@@ -196,7 +196,7 @@ static void watch(Children *children, Child *c)
     }
 }
 
-/* Until one says something, or for a moment: deaths are looked for each time. */
+/* Waits until a child writes something, or for a moment: the caller looks for deaths each time. */
 static void wait_for_any(const Children *children)
 {
     struct pollfd fds[2 * BESIDE_MAX];
@@ -206,12 +206,12 @@ static void wait_for_any(const Children *children)
             fds[n++] = (struct pollfd){.fd = children->all[i].out, .events = POLLIN};
             fds[n++] = (struct pollfd){.fd = children->all[i].err, .events = POLLIN};
         }
-    (void)poll(fds, n, TICK_MSEC); /* whatever it says, all are looked at */
+    (void)poll(fds, n, TICK_MSEC); /* whatever it returns, all are looked at */
 }
 
 /* ---- all of them ---- */
 
-/* Where the next case may run now; NULL: nowhere. */
+/* Returns where the next case may run now; NULL: nowhere. */
 static Child *place_for(const Children *children, const FirstCase *next)
 {
     Child *place = NULL;

@@ -14,12 +14,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* between looks at what nobody tells of */
+enum { NAP_USEC = 1000, NAPS_HUNG = 1000 }; /* between looks at what nobody signals */
 
 /* ---- waiting for a counter ---- */
 
-/* The system call orders no memory for ThreadSanitizer: the counters' own loads and stores alone do. It looks at
- * the low half of a counter, which lies first. */
+/* The system call orders no memory for ThreadSanitizer: only the counters' own loads and stores do. The call
+ * looks at the low half of a counter, which lies first. */
 static void counter_wait(const _Atomic(uint64_t) *counter, uint64_t while_it_is,
                          uint64_t at_most_usec)
 {
@@ -107,7 +107,7 @@ static void *lane_thread(void *argument)
 
 /* ---- the host's side ---- */
 
-/* Signals are the main thread's. */
+/* Starts the lane's thread, with signals blocked, since they are the main thread's. */
 static void lane_start(ShadowLane *lane)
 {
     sigset_t all, before;

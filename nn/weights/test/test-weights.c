@@ -87,7 +87,7 @@ static void close_file(Fixture *f)
     f->header = NULL;
 }
 
-/* Each of the words, of which "" is the end. */
+/* Checks that the error has each of the words, of which "" is the end. */
 static void check_refused(Fixture *f, const char *const words[])
 {
     open_file(f, NULL);
@@ -160,9 +160,9 @@ static void test_prefixes(void **state)
         begin(f);
         add_network(f, prefixes[i]);
         add_one(f, "optimizer.step", 1, 1);
-        REFUSED(f, quoted, "other tensors lie beside them", "these tensors alone");
+        REFUSED(f, quoted, "other tensors lie beside them", "only these tensors");
     }
-    begin(f); /* a name that ends so does not begin all */
+    begin(f); /* one name that ends so does not make a prefix */
     add_network(f, "");
     f->n--;
     add(f, "copy.", "conv_in.weight", 1, (const int64_t[]){1});
@@ -181,7 +181,7 @@ static void test_types(void **state)
     close_file(f);
 }
 
-/* One tensor of each kind, beside some that say nothing. The names and widths are the published models'. */
+/* One tensor of each kind lies beside some that are of no family. The names and widths are the published models'. */
 static void test_families(void **state)
 {
     Fixture *f = *state;
@@ -240,7 +240,7 @@ static void test_families(void **state)
     }
 }
 
-/* The order of the rules: what lies beside a U-Net is not what the file is called by. */
+/* The order of the rules decides: the file is called by its U-Net, not by what lies beside it. */
 static void test_pipelines(void **state)
 {
     Fixture *f = *state;
@@ -258,7 +258,7 @@ static void test_pipelines(void **state)
     REFUSED(f, "this is a pipeline in one file, with SDXL's U-Net");
 }
 
-/* A network that has what a family is known by is not told that its own weights are another's. */
+/* A network that has the tensors that a family is known by does not refuse its own weights as that family's. */
 static void test_own_family(void **state)
 {
     Fixture *f = *state;

@@ -49,7 +49,7 @@ static void a_part_is_read_as_it_was_written(void **state)
         assert_true(part_report_parse("part", text, n, &none, &err) < 0);
         assert_null(none.rows);
     }
-    /* So is one whose samples have no hash each. */
+    /* Nor is a text in which a sample has no hash. */
     *strstr(text, "ffff") = 'g';
     PartReport bad = {0};
     assert_int_equal(part_report_parse("part", text, strlen(text), &bad, &err), -EINVAL);
@@ -60,7 +60,7 @@ static void a_part_is_read_as_it_was_written(void **state)
     free(many);
     assert_int_equal(part_report_parse("part", "{\"unit\": 1}", 11, &bad, &err), -EINVAL);
     assert_non_null(strstr(err.text, "identity"));
-    /* The rows alone, too. */
+    /* The rows by themselves go through their text unharmed, too. */
     PartReport lines = {0};
     assert_int_equal(part_report_parse_rows("rows", rows, strlen(rows), &lines, &err), 0);
     char *rows_again = part_report_rows(&lines);
@@ -185,7 +185,7 @@ static void a_line_tells_what_is_left(void **state)
             progress_format(&p, &under_way, p.start_usec + 1800 * USEC_PER_SEC, text),
             "7200 samples, 4.0 a second, 60.0 % of the input; left 1:00:00; 6 rejected (2 decode"));
     part_report_clear(&part);
-    /* Units that are not whole are told on the way, not in the end alone. */
+    /* Units that are not whole are reported on the way, not only in the end. */
     p.input = (InputTotals){.n_units = 4, .n_cut = 1, .n_no_sample = 1};
     p.n_aside = 2;
     under_way.part = NULL;

@@ -143,7 +143,7 @@ static void words_that_are_no_numbers_are_missing_values(void **state)
     end(&m);
 }
 
-/* The members that are there instead are named. */
+/* The text names the members that are there instead of a picture. */
 static void who_has_no_picture_is_told_what_it_has(void **state)
 {
     (void)state;
@@ -261,7 +261,7 @@ static RawProof proof_of(const char *name, const char *text, size_t n_before, bo
                       hash_bytes(&(Hash[]){first.bytes, second.bytes}, 2 * sizeof(Hash))};
 }
 
-/* Names, sizes and places have one hash, bytes that were read another one; each sample's belong to it alone. */
+/* Names, sizes and places have one hash, bytes that were read another one; both are only that sample's. */
 static void what_samples_are_made_of_is_proven(void **state)
 {
     (void)state;

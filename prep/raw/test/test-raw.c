@@ -207,7 +207,7 @@ static void headers_mean_what_they_say(void **state)
     add_typed(&m, '5', "1.png", "", 0);
     add_typed(&m, 'Z', "other", "payload", 7);
     add(&m, "1.txt", "C1");
-    /* One empty block alone ends nothing; of two tars in one file the first counts. */
+    /* A single empty block ends nothing; of two tars in one file the first counts. */
     assert_int_equal(tar_writer_finish(&m.tar), 0);
     m.tar.n_bytes -= TAR_BLOCK;
     add(&m, "2.jpg", "P");

@@ -10,7 +10,7 @@
 
 /* ---- places ---- */
 
-/* It becomes part of a host's name, to which requests go that are signed; and a server says it. */
+/* A region becomes part of the name of a host that signed requests go to, and a server sends it. */
 static bool is_region(const char *region)
 {
     return *region && strlen(region) < S3_REGION_MAX &&
@@ -60,7 +60,7 @@ static int url_split(const char *url, S3Address *ret, const char **ret_rest, Err
     for (size_t i = 0; i < n; i++)
         if (authority[i] <= ' ' || authority[i] == 0x7f || strchr("@\\\"<>", authority[i]))
             return error_set(err, -EINVAL,
-                             "the URL of an S3 server must be a host and a port alone");
+                             "the URL of an S3 server must be only a host and a port");
     if (n == 0 || n >= sizeof(address.host))
         return error_set(err, -EINVAL, "%.200s: no host that can be used", url);
     memcpy(address.host, authority, n);
@@ -95,7 +95,7 @@ static bool is_aws(const char *host)
     return ends_with(host, ".amazonaws.com") || ends_with(host, ".amazonaws.com.cn");
 }
 
-/* A name that is one label of a host name, or, where no certificate must match it, several. */
+/* Reports whether the name is one label of a host name, or, where no certificate must match it, several. */
 static bool bucket_makes_host(const char *bucket, bool tls)
 {
     size_t n = strlen(bucket);
@@ -110,7 +110,7 @@ static bool bucket_makes_host(const char *bucket, bool tls)
     return true;
 }
 
-/* "s3.amazonaws.com" or "s3.<options' region>.amazonaws.com" for the region where the bucket is. */
+/* Replaces "s3.amazonaws.com" or "s3.<options' region>.amazonaws.com" by the host of the bucket's region. */
 static void host_follow_region(const S3Options *options, const char *region, char *host)
 {
     char own[S3_HOST_MAX];

@@ -34,7 +34,7 @@ struct S3Client {
     int epoll_fd, wake_fd;
     pthread_t thread;
     S3Identity *identity;
-    CURLM *multi; /* used by the client's thread alone */
+    CURLM *multi; /* used only by the client's thread */
 
     /* Any thread. */
     atomic_bool knows_checksum; /* the server checks crc32c */
@@ -65,7 +65,7 @@ struct S3Client {
     RetryLatency latencies[RETRY_SIZE_CLASSES];
     S3RegionCache regions;
     SignCache sign_cache;
-    SecretSet secrets;                   /* what the server, and a proxy, were handed */
+    SecretSet secrets;                   /* those that the server, and a proxy, were handed */
     uint64_t secrets_serial;             /* of the credentials in it; 0: none yet */
     uint64_t random_key, random_counter; /* of the pauses' jitter */
     CURL *idle[ENGINE_IDLE_HANDLES];     /* n_idle of them are there */
@@ -120,9 +120,9 @@ int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *cr
                    uint64_t serial, uint8_t *buffer, S3Try **ret, Error *err);
 /* Ends a try at any moment of its life. */
 S3Try *transfer_free(S3Try *t);
-/* Whether no byte has moved for the options' stall_usec. */
+/* Reports whether no byte has moved for the options' stall_usec. */
 bool transfer_stalls(S3Try *t, uint64_t now_usec);
-/* Whether all bytes of the request were given to libcurl. */
+/* Reports whether all bytes of the request were given to libcurl. */
 bool transfer_is_sent(const S3Try *t);
 const char *transfer_method(const S3Request *request);
 bool transfer_is_repeatable(const S3Request *request);

@@ -84,7 +84,7 @@ struct S3Request {
     /* The request ends with -ECANCELED once this is true; NULL: it does not. */
     const atomic_bool *stop;
 
-    /* The destination of a successful reply's body. With a buffer (GET alone), the body must fill it exactly; `ranged`
+    /* The destination of a successful reply's body. With a buffer (only GET), the body must fill it exactly; `ranged`
      * then asks for the bytes offset .. offset + n_bytes - 1 (n_bytes > 0). With buffer NULL the body goes into `text`,
      * at most text_max bytes (-EFBIG), with a NUL after them. After a failure the buffer's content is undefined. */
     void *buffer;

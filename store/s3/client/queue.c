@@ -52,7 +52,7 @@ static void drop_try(S3Client *client, S3Request *request, size_t i)
     }
 }
 
-/* "GET http://host/bucket/key: <what>; 3 tries in 1.2 s". The request's error holds <what>. */
+/* Writes "GET http://host/bucket/key: <what>; 3 tries in 1.2 s". The request's error holds <what>. */
 static void tell_error(const S3Client *client, S3Request *request, const char *before)
 {
     double took = (double)(clock_boottime_usec() - request->progress.begun_usec) / 1e6;
@@ -116,7 +116,7 @@ static void end(S3Client *client, S3Request *request, int result, const char *be
         done(request);
 }
 
-/* Ended by us, not by an answer: what is on its way may still be done. */
+/* Ends a request without an answer: a try that is on its way may still be done. */
 static void give_up(S3Client *client, S3Request *request, int result, const char *before)
 {
     for (size_t i = 0; i < ELEMENTSOF(request->progress.tries); i++) {
@@ -140,7 +140,7 @@ void queue_end_all(S3Client *client)
             give_up(client, TAILQ_FIRST(queues[i]), -ECANCELED, "the client is closed; ");
 }
 
-/* `done` of one request may end or begin others: begins go elsewhere, and ends are here alone. */
+/* `done` of one request may end or begin others: begins go to other queues, and requests end only here. */
 void queue_cancel(S3Client *client)
 {
     S3Queue *queues[] = {&client->active, &client->paused, &client->waiting};
@@ -166,7 +166,7 @@ static void learn_secrets(S3Client *client, const S3Credentials *credentials, ui
     client->secrets_serial = serial;
 }
 
-/* -EAGAIN: not now, and neither anybody else. */
+/* -EAGAIN: neither this request nor another can begin now. */
 static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
 {
     S3Credentials credentials;
@@ -208,7 +208,7 @@ void queue_start(S3Client *client)
         else
             r = begin_try(client, request, NULL);
         if (r == -EAGAIN)
-            return; /* looked at again each tick, and when the identity says so */
+            return; /* looked at again each tick, and when the identity signals it */
         if (r < 0) {
             end(client, request, r, "");
             continue;
@@ -222,7 +222,7 @@ void queue_start(S3Client *client)
 
 /* ---- time ---- */
 
-/* A few more than the limit may be under way for it, unless the server said that it is too much. */
+/* Hedges may exceed the limit of tries a little, unless the server has answered that it is too much. */
 static bool may_hedge(const S3Client *client, const S3Request *request)
 {
     const RetryLimit *limit = &client->limit;
@@ -245,7 +245,7 @@ static void hedge(S3Client *client, S3Request *request, uint64_t now_usec)
         return;
     uint8_t *buffer = malloc(request->n_bytes);
     if (!buffer || begin_try(client, request, buffer) < 0)
-        return; /* the first try goes on alone */
+        return; /* the first try goes on by itself */
     client->n_hedges++;
     client->hedge_bytes += request->n_bytes;
     atomic_fetch_add(&client->hedges, 1);
@@ -321,8 +321,8 @@ static void adopt(S3Client *client, S3Request *request, S3Try *t)
     if (t->hedge) {
         atomic_fetch_add(&client->hedges_won, 1);
         if (request->progress.tries[0])
-            learn(client, request->progress.tries[0]); /* at least so long */
-        drop_try(client, request, 0);                  /* it writes into the buffer, too */
+            learn(client, request->progress.tries[0]); /* its time is at least so long */
+        drop_try(client, request, 0);                  /* it uses the buffer, too */
         memcpy(request->buffer, t->buffer, request->n_bytes);
     }
     learn(client, t);
@@ -353,7 +353,7 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
     case RETRY_REDIRECT:
         free(p->location);
         p->location = strdup(t->reply.location);
-        p->redirects++; /* without memory it goes where it went before, and not for ever */
+        p->redirects++; /* without memory the request goes where it went before, and not for ever */
         return;
     default:
         assert(action == RETRY_CREDENTIALS);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.h - a source of credentials: found once, asked again before they expire.
+/* source.h - a source of credentials: found once, queried again before they expire.
  *
  * Ownership: s3_source_find() gives the caller an S3Source. S3Fetched is a value that the caller wipes.
  * Units:     seconds since 1970.
@@ -61,7 +61,7 @@ int source_fetch_instance(S3Source *source, S3Fetched *ret, Error *err);
 /* Returns a profile's value from the credentials file, else from the config file; NULL: missing or empty. */
 const char *source_profile_value(const SharedFile *config, const SharedFile *credentials,
                                  const char *profile, const char *key);
-/* Names a URL in messages: its scheme, host and port alone. The caller frees it. */
+/* Returns only a URL's scheme, host and port, which name it in messages. The caller frees the text. */
 char *source_place(const char *url);
 /* Reads the first line of token_file into token; does nothing without a token_file. */
 int source_read_token(S3Source *source, Error *err);
@@ -69,7 +69,8 @@ int source_read_token(S3Source *source, Error *err);
  */
 int source_take(const S3Source *source, const char *what, const char *value, char *ret, size_t size,
                 Error *err);
-/* Makes a short printable excerpt of an endpoint's answer, for an error's text, without what that was handed. */
+/* Makes a short printable excerpt of an endpoint's answer, for an error's text, without the secrets that it was
+ * handed. */
 void source_quote(const S3Source *source, const char *text, char *ret, size_t size);
 /* Takes out of a text what the endpoint, and a proxy before it, were handed. */
 void source_take_out(const S3Source *source, char *text);

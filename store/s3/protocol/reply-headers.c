@@ -12,7 +12,7 @@ void reply_headers_init(ReplyHeaders *headers) { *headers = (ReplyHeaders){.retr
 
 /* ---- values ---- */
 
-/* Digits alone; the end in *ret_end. */
+/* Parses only digits, and returns their end in *ret_end. */
 static bool parse_digits(const char *text, uint64_t *ret, const char **ret_end)
 {
     size_t n = strspn(text, "0123456789");
@@ -33,7 +33,7 @@ static bool parse_number(const char *text, uint64_t *ret)
     return true;
 }
 
-/* "bytes 0-9/443", "bytes 0-9/" and "*", and of 416 "bytes *" and "/443". */
+/* Parses "bytes 0-9/443", "bytes 0-9/" and "*", and of 416 "bytes *" and "/443". */
 static int parse_range(ReplyHeaders *h, const char *text)
 {
     uint64_t first = 0, last = 0, size = 0;
@@ -59,7 +59,7 @@ static int parse_range(ReplyHeaders *h, const char *text)
     return 0;
 }
 
-/* Sun, 06 Nov 1994 08:49:37 GMT; RFC 9110 has two older forms that nobody writes. */
+/* Parses "Sun, 06 Nov 1994 08:49:37 GMT"; RFC 9110 has two older forms that nobody writes. */
 static bool parse_date(const char *text, int64_t *ret)
 {
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -82,7 +82,7 @@ static bool parse_date(const char *text, int64_t *ret)
     return true;
 }
 
-/* Base64 of four bytes, big end first: "4waSgw==". */
+/* Parses base64 of four bytes, big end first: "4waSgw==". */
 static bool parse_crc32c(const char *text, uint32_t *ret)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -189,7 +189,7 @@ int reply_headers_add(ReplyHeaders *headers, const char *line, size_t n_bytes)
     for (size_t i = 0; i < n && good; i++)
         good = (uint8_t)p[i] >= 0x20 && p[i] != 0x7f;
     if (!good)
-        n = 0; /* an empty value is none that any of them may have */
+        n = 0; /* none of these headers may have an empty value */
     memcpy(value, p, n);
     value[n] = '\0';
     return set_header(headers, name, value);

@@ -68,7 +68,7 @@ typedef struct ReplyHeaders {
     bool has_length, has_range, has_crc32c, composite;
     uint64_t length; /* Content-Length */
     uint64_t range_first, range_last,
-        size;                /* Content-Range; size 0: "*". A 416 has the size alone */
+        size;                /* Content-Range; size 0: "*". A 416 has only the size */
     uint64_t modified_usec;  /* Last-Modified; 0: none */
     int64_t date;            /* Date; 0: none */
     int64_t retry_after_sec; /* -1: none */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-client.c - the S3 client alone: throughput and processor time of large puts and ranged gets.
+/* bench-client.c - the S3 client by itself: throughput and processor time of large puts and ranged gets.
  *
  *   bench-client BUCKET [MiB [PART-KiB [SECONDS]]]     endpoint and credentials from the environment
  *

@@ -24,7 +24,7 @@ static const Case cases[] = {
      "/b/a%20b%2Bc/%C3%A4%3F%23%25%26%3D~"},
     {"http://h", S3_ADDRESS_AUTO, "r", "b", "/a//../b/", "h", "/b//a//../b/"},
     {"http://h", S3_ADDRESS_AUTO, "r", "b:c/d", "k", "h", "/b%3Ac%2Fd/k"},
-    /* A bucket in the host, of AWS's own servers under TLS alone. */
+    /* The bucket is in the host, only for AWS's own servers under TLS. */
     {"https://s3.r.amazonaws.com", S3_ADDRESS_AUTO, "r", "b-1", "k", "b-1.s3.r.amazonaws.com",
      "/k"},
     {"https://s3.r.amazonaws.com.cn", S3_ADDRESS_AUTO, "r", "b-1", "", "b-1.s3.r.amazonaws.com.cn",
@@ -118,7 +118,7 @@ static void test_places(_unused_ void **state)
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "home");
     s3_region_cache_learn(&regions, "b", "one");
     s3_region_cache_learn(&regions, "c", "two");
-    s3_region_cache_learn(&regions, "c", ""); /* what could lead elsewhere is not learnt */
+    s3_region_cache_learn(&regions, "c", ""); /* a text that could lead elsewhere is not kept */
     s3_region_cache_learn(&regions, "c", "evil.example/");
     s3_region_cache_learn(&regions, "c", "a@evil.example");
     s3_region_cache_learn(&regions, "c", "a b");
@@ -126,7 +126,7 @@ static void test_places(_unused_ void **state)
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "three");
     assert_string_equal(s3_region_cache_find(&regions, &options, "c"), "two");
 
-    /* Many more than there is room for: the newest are known. */
+    /* There are many more than there is room for: the newest are known. */
     char bucket[16];
     for (int i = 0; i < 3 * S3_PLACES; i++) {
         (void)snprintf(bucket, sizeof(bucket), "b%d", i);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-faults.c - the fixture testing-faults, against a real server, spoken to with libcurl alone. */
+/* test-faults.c - the fixture testing-faults, against a real server, with only libcurl as a client. */
 #include "store/s3/test/testing-faults.h"
 
 #include "base/test/testing.h"
@@ -15,7 +15,7 @@ static size_t drop(char *data, size_t size, size_t n, void *context)
     return size * n;
 }
 
-/* The status of an unsigned get; 0: there was no reply. */
+/* Returns the status of an unsigned get; 0: there was no reply. */
 static long get(const char *endpoint)
 {
     CURL *curl = curl_easy_init();

@@ -45,7 +45,7 @@ static void assert_there(Store *store, const char *key, size_t n_bytes)
     assert_memory_equal(got, body, n_bytes);
 }
 
-/* Nothing but the objects themselves. */
+/* Checks that nothing is left but the objects themselves. */
 static void assert_tidy(size_t n)
 {
     assert_int_equal(fake_n_objects(), n);
@@ -153,7 +153,7 @@ static void test_probe(void **state)
         fake.checks_crc32c = i >= 3;
         fake.says_bad_digest = i >= 6;
 
-        /* Readers do not ask. */
+        /* Readers do not probe the server. */
         assert_int_equal(store_head(store, "x", &(uint64_t){0}, &err), -ENOENT);
         assert_int_equal(fake.n[FAKE_PUT], 0);
         assert_int_equal(store_puts_if_absent(store, &promised, &err), 0);
@@ -161,7 +161,7 @@ static void test_probe(void **state)
         assert_int_equal(fake.sends_crc32c, fake.checks_crc32c);
         assert_tidy(0);
 
-        /* Once for all stores of that bucket. */
+        /* The server is probed once for all stores of that bucket. */
         const size_t asked = fake.n[FAKE_PUT];
         assert_true(asked <= 3);
         fake.sends_crc32c = false;
@@ -206,14 +206,14 @@ static void test_probe_fails(void **state)
     fake_break(FAKE_PUT, 1, FAKE_DENY);
     assert_int_equal(put(store, "x", 7, 0, &err), -EACCES);
     assert_non_null(strstr(err.text, "s3://bucket/" PREFIX));
-    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* is asked twice: for a moment, and with patience */
+    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* probed twice: for a moment, and with patience */
     fake_break(FAKE_PUT, 2, FAKE_SILENT);
     assert_int_equal(put(store, "x", 7, 0, &err), -EHOSTUNREACH);
     fake_break(FAKE_DELETE, 1, FAKE_DENY); /* who may not delete may still put */
     assert_int_equal(put(store, "x", 7, 0, &err), 0);
     assert_int_equal(fake_n_objects(), 2);
     StoreList list;
-    assert_int_equal(store_list(store, "", 10, &list, &err), 0); /* what is left is not seen */
+    assert_int_equal(store_list(store, "", 10, &list, &err), 0); /* the probe is not seen */
     assert_int_equal(list.n_objects, 1);
     store_list_clear(&list);
     size_t removed;
@@ -224,7 +224,7 @@ static void test_probe_fails(void **state)
 
 /* ---- puts that go wrong ---- */
 
-/* The server is asked before the faults begin. */
+/* The server is probed before the faults begin. */
 static void know(Store *store)
 {
     Error err = ERROR_INIT;
@@ -237,7 +237,7 @@ static void test_lost_puts(void **state)
     Store *store = *state;
     Error err = ERROR_INIT;
     know(store);
-    /* Done, lost, and sent again: 412, and it is ours. */
+    /* The put is done, its answer is lost, and it is sent again: 412, and the object is ours. */
     fake_break(FAKE_PUT, 1, FAKE_LOSE);
     assert_int_equal(put(store, "a", 7, STORE_IF_ABSENT, &err), 0);
     assert_int_equal(fake.n[FAKE_HEAD], 1);
@@ -253,7 +253,7 @@ static void test_lost_puts(void **state)
     fake_break(FAKE_PUT, 2, FAKE_CONFLICT);
     assert_int_equal(put(store, "d", 7, STORE_IF_ABSENT, &err), 0);
     assert_there(store, "d", 7);
-    /* No answer until the deadline: there or not. */
+    /* No answer comes until the deadline: the object may be there or not. */
     fake_break(FAKE_PUT, 1, FAKE_LOSE_ALL);
     assert_int_equal(put(store, "e", 7, STORE_IF_ABSENT, &err), -EHOSTUNREACH);
     fake_break(FAKE_PUT, 1, FAKE_SILENT);
@@ -262,7 +262,7 @@ static void test_lost_puts(void **state)
     assert_tidy(5);
 }
 
-/* Conflicts without end end with the deadline. */
+/* Endless conflicts end with the deadline. */
 static void test_conflicts(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static void test_lost_uploads(void **state)
         int r = store_head(store, key, &n_bytes, &err);
         if (expected == 0)
             assert_there(store, key, WRITERS_SIZE);
-        else if (expected != -EEXIST) /* nothing, or the whole object */
+        else if (expected != -EEXIST) /* nothing is there, or the whole object */
             assert_true(r == -ENOENT || (r == 0 && n_bytes == WRITERS_SIZE));
     }
 }
@@ -447,7 +447,7 @@ static void test_reads(void **state)
     assert_int_equal(event_count_read(events), 1);
     fake_break(FAKE_GET, 1, FAKE_STALL);
     assert_int_equal(store_read_begin(store, &read, &err), 0);
-    assert_int_equal(store_read_poll(store, &read, &err), 0); /* it stalls */
+    assert_int_equal(store_read_poll(store, &read, &err), 0); /* the read stalls */
     store_read_cancel(store, &read);
     store_read_cancel(store, &read);
     assert_true(event_count_read(events) <= 2);
@@ -526,7 +526,7 @@ static void test_list(void **state)
     assert_int_equal(store_list(store, "many/", 2500, &list, &err), -EIO);
     assert_non_null(strstr(err.text, "cannot list s3://bucket/" PREFIX "/many/"));
 
-    /* A server whose pages lead nowhere is left. */
+    /* The list of a server whose pages lead nowhere ends. */
     fake_mend();
     fake.stands_still = true;
     assert_int_equal(store_list(store, "many/", 5000, &list, &err), -EIO);
@@ -560,7 +560,7 @@ static void test_sweep(void **state)
     fake.ignores_prefix = true;
     fake.page = 2;
     assert_int_equal(store_sweep(store, 5400 * USEC_PER_SEC, not_kept, &asked, &removed, &err), 0);
-    assert_int_equal(asked, 6); /* the old ones alone */
+    assert_int_equal(asked, 6); /* only the old ones */
     assert_int_equal(removed, 5);
     assert_int_equal(fake_n_uploads(), 4);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
@@ -596,7 +596,7 @@ static void test_delete_many(void **state)
         assert_int_equal(store_delete_many(store, pointers, N, &err),
                          round == 3 ? -EHOSTUNREACH : 0);
         fake_mend();
-        /* Two of a thousand and one alone; one by one; a thousand one by one; nothing. */
+        /* Two requests of a thousand keys and one of one; one by one; a thousand one by one; nothing. */
         static const size_t n_single[] = {1, N, 1001, 0};
         assert_int_equal(fake.n[FAKE_DELETE], n_single[round]);
         assert_true(round == 3 || fake_n_objects() == 0);
@@ -610,7 +610,7 @@ static void test_delete_many(void **state)
 
 /* ---- pages ---- */
 
-/* None, one, a page and one key less or more: of a list, and of what is deleted at once. */
+/* A list, and a deletion of many, has no key, one, a page, or one key less or more than a page. */
 static void test_pages(void **state)
 {
     Store *store = *state;

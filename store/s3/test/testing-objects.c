@@ -109,7 +109,7 @@ static void set_etag(S3Request *q, unsigned version)
     (void)snprintf(q->reply.etag, sizeof(q->reply.etag), "v%u", version);
 }
 
-/* Whether If-None-Match lets it pass. */
+/* Reports whether If-None-Match lets the request pass. */
 static bool is_absent(S3Request *q, bool ignores)
 {
     if (!header(q, "If-None-Match") || ignores)
@@ -319,7 +319,7 @@ static void serve_list(S3Request *q)
     text(q, body, size);
 }
 
-/* In the order of their ids, as if all had one key. */
+/* Lists uploads in the order of their ids, as if all had one key. */
 static void serve_uploads(S3Request *q)
 {
     const char *prefix = query(q, "prefix"), *after = query(q, "upload-id-marker");
@@ -515,7 +515,7 @@ static void *tell(_unused_ void *argument)
     return NULL;
 }
 
-/* Or under way, for who waits for a stall. */
+/* Signals that a request has ended, or is under way, for a test that waits for a stall. */
 static void ended(S3Request *q)
 {
     shelf_check(n_tellings < ELEMENTSOF(tellings), "too many requests");

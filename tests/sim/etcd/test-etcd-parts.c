@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-parts.c - no answer is not an answer: each call to etcd that is refused, runs out of time, is answered with
- * nothing, with bytes, or with a part of an answer. Nobody hears that a key is absent, a guard refused, a lease lost, a
- * write done or a leader deposed, unless etcd says so. */
+ * nothing, with bytes, or with a part of an answer. Nobody is told that a key is absent, a guard refused, a lease lost,
+ * a write done or a leader deposed, unless etcd says so. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
 #include <string.h>
 
-/* ---- what a caller hears ---- */
+/* ---- what a caller is told ---- */
 
 typedef struct Heard {
     int n, r;
@@ -132,7 +132,7 @@ static void fail_to_answer(AskedCall *call, NoAnswer how)
     }
 }
 
-/* Until the caller hears of it, each question for it is failed in this way; but for the last moment of its 5 s, in
+/* Fails each request of the call in this way until the caller is told; but not in the last moment of the call's 5 s, in
  * which it may be given up while it is failed. */
 static void fail_until_heard(const char *method, NoAnswer how, const Heard *heard)
 {
@@ -204,7 +204,7 @@ static void what_may_be_asked_again_is(_unused_ void **state)
         }
 }
 
-/* It was sent, and did not end well: a member that falls may have said what nobody else knows. */
+/* The answer was sent, and the call did not end well: a member that falls may have said what nobody else knows. */
 static void an_answer_that_ends_badly_is_none(_unused_ void **state)
 {
     Pb__ResponseHeader header = header_of(21, 2);
@@ -219,7 +219,7 @@ static void an_answer_that_ends_badly_is_none(_unused_ void **state)
     ask("Txn", &heard);
     reply_and_refuse(await_asked("Txn"), &refused.base, WIRE_UNAVAILABLE, "Socket closed");
     assert_true(heard.n == 1 && heard.r == -ECONNREFUSED && !heard.has_result);
-    ask("Range", &heard); /* asked again, and its other answer counts */
+    ask("Range", &heard); /* it is sent again, and the second answer counts */
     reply_and_refuse(await_asked("Range"), &none.base, WIRE_UNAVAILABLE, "Socket closed");
     assert_int_equal(heard.n, 0);
     reply_page(22, false, "/p/a", NULL);
@@ -228,7 +228,7 @@ static void an_answer_that_ends_badly_is_none(_unused_ void **state)
 
 /* ---- reads ---- */
 
-/* A page says that there is more, and has no key from which the next one would go on. */
+/* A page says that there is more, and has no key from which the next page would go on. */
 static void pages_without_a_key_are_not_the_end(_unused_ void **state)
 {
     for (int n_before = 0; n_before < 2; n_before++) {
@@ -274,7 +274,7 @@ static void reply_results(size_t n, bool succeeded)
     reply(await_asked("Txn"), &done.base);
 }
 
-/* The keys that it read are absent only if each of its reads says so. */
+/* The keys that a transaction read are absent only if each of its reads says so. */
 static void a_transaction_without_all_its_results_is_not_known(_unused_ void **state)
 {
     open_client(answers_endpoint, NULL);
@@ -296,7 +296,8 @@ static void a_transaction_without_all_its_results_is_not_known(_unused_ void **s
     assert_true(heard.r == 0 && heard.has_result && !heard.succeeded);
 }
 
-/* The answer is lost, and whoever sends it again himself hears of the second alone: his guard did not hold. */
+/* The answer is lost, and a caller that sends the transaction again is told only of the second: its guard did not hold.
+ */
 static void a_transaction_that_is_sent_again_is_another_one(_unused_ void **state)
 {
     Heard first, second;
@@ -335,7 +336,7 @@ static void a_list_without_an_answer_deletes_nothing(_unused_ void **state)
     }
 }
 
-/* Nor does a stream that ends, whatever it says. */
+/* A stream that ends deletes nothing either, whatever it says. */
 static void a_stream_that_ends_deletes_nothing(_unused_ void **state)
 {
     for (NoAnswer how = 0; how < NO_ANSWERS; how++) {
@@ -372,7 +373,8 @@ static void no_answer_grants_a_lease(_unused_ void **state)
     }
 }
 
-/* Neither of the two that a renewal needs, however often. It is held, and its deadline does not move. */
+/* One of the two answers that a renewal needs is missing, however often: the lease is held, and its deadline does not
+ * move. */
 static void no_answer_renews_or_loses_a_lease(_unused_ void **state)
 {
     for (int of_witness = 0; of_witness < 2; of_witness++)
@@ -431,7 +433,7 @@ static void no_answer_deposes_a_leader(_unused_ void **state)
 
 /* ---- deadlines and members ---- */
 
-/* Its clock ran on while it waited for a token. */
+/* The call's clock ran on while it waited for a token. */
 static void a_call_that_waited_for_a_token_ends_in_time(_unused_ void **state)
 {
     Heard heard;
@@ -482,7 +484,8 @@ static void a_client_stays_with_the_member_that_it_went_to(_unused_ void **state
     }
 }
 
-/* However often it is asked meanwhile: a third of the deadline, and what the look itself takes. */
+/* A silent member is left after a third of the deadline, and what the look itself takes, however often it is asked
+ * meanwhile. */
 static void who_is_silent_is_left_while_it_is_asked(_unused_ void **state)
 {
     enum { READS = 25 };

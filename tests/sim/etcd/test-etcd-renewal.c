@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-etcd-renewal.c - how a lease is renewed, in virtual time: when, by which member, on which stream; what renews
- * it, what alone is its loss, how long a pause may be, and what is heard of it by whoever counts requests. */
+ * it, the one thing that is its loss, how long a pause may be, and what an observer of requests is told. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -21,7 +21,7 @@ static void on_lease(EtcdLeaseState is, _unused_ int64_t id, _unused_ void *user
 
 static struct {
     int n, last;
-} counted; /* renewals, as an observer hears of them */
+} counted; /* renewals, as an observer is told of them */
 
 static void on_request(const char *method, int r, _unused_ uint64_t took_usec,
                        _unused_ void *userdata)
@@ -46,14 +46,14 @@ static void hold(int64_t ttl_sec)
     reply_grant_of(77, ttl_sec);
 }
 
-/* Within the time that an answer takes. */
+/* Asserts that it is that time, or later by no more than an answer takes. */
 static void assert_now(uint64_t wanted_usec)
 {
     assert_in_range(clock_boottime_usec() + 5 * USEC_PER_MSEC, wanted_usec,
                     wanted_usec + 20 * USEC_PER_MSEC);
 }
 
-/* Both answers to the renewal that is awaited; returns when its question came. */
+/* Gives both answers to the renewal that is awaited; returns when its request came. */
 static uint64_t renew(int64_t ttl_sec)
 {
     (void)await_asked("LeaseKeepAlive");
@@ -65,7 +65,7 @@ static uint64_t renew(int64_t ttl_sec)
 
 /* ---- when ---- */
 
-/* Whether it has a second or minutes. */
+/* Each quarter of the TTL the lease is renewed, whether it has a second or minutes. */
 static void each_quarter_of_the_ttl_it_is_renewed(_unused_ void **state)
 {
     static const int64_t ttls[] = {1, 2, 3, 10, 60, 200};
@@ -125,7 +125,8 @@ static void a_slow_member_is_left_for_another(_unused_ void **state)
     }
 }
 
-/* One takes no connection, and two were slow once each: the first of these is asked again while there is time. */
+/* One member takes no connection, and two were slow once each: the first of the two is asked again while there is time.
+ */
 static void who_was_slow_is_asked_before_who_is_dead(_unused_ void **state)
 {
     open_of(answers_all_endpoints, NULL);
@@ -148,7 +149,7 @@ static void who_was_slow_is_asked_before_who_is_dead(_unused_ void **state)
     assert_true(clock_boottime_usec() < deadline_usec);
 }
 
-/* Its clock goes on while nobody has a token to give: it is looked again sixteen times a TTL. */
+/* The renewal's clock goes on while nobody has a token to give: the client looks again sixteen times a TTL. */
 static void a_renewal_waits_for_a_token_briefly(_unused_ void **state)
 {
     open_of(answers_endpoint, "node");
@@ -165,9 +166,9 @@ static void a_renewal_waits_for_a_token_briefly(_unused_ void **state)
     assert_in_range(clock_boottime_usec(), known_usec, known_usec + USEC_PER_SEC);
 }
 
-/* ---- what renews it, and what is its loss ---- */
+/* ---- what renews a lease, and what is its loss ---- */
 
-/* On the same stream, of the same member: it is well. Only who counts requests hears of it. */
+/* The client stays on the same stream of the same member, which is well. Only an observer is told of it. */
 static void another_term_is_no_slowness(_unused_ void **state)
 {
     open_of(answers_endpoints, NULL);
@@ -203,11 +204,11 @@ static void one_answer_of_two_renews_nothing(_unused_ void **state)
     }
     assert_int_equal(etcd_lease_deadline_usec(lease), deadline_usec);
     assert_int_equal(etcd_lease_id(lease),
-                     77); /* long after it has run out: etcd has not said so */
+                     77); /* long after the lease has run out: etcd has not said so */
     assert_int_equal(seen.n_lost, 0);
 }
 
-/* An answer that comes again counts only for the renewal of before. */
+/* An answer that comes again counts only for the earlier renewal. */
 static void an_answer_counts_once(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);
@@ -224,7 +225,8 @@ static void an_answer_counts_once(_unused_ void **state)
     assert_int_equal(etcd_lease_ttl_sec(lease), 10);
 }
 
-/* etcd says that there is none. The stream goes with it, the next one is asked for at once, as long as the first. */
+/* etcd says that there is no such lease. The stream goes with it, and the next lease is requested at once, as long as
+ * the first. */
 static void only_a_ttl_of_nothing_is_a_loss(_unused_ void **state)
 {
     static const int64_t none[] = {0, -1};
@@ -250,7 +252,7 @@ static void only_a_ttl_of_nothing_is_a_loss(_unused_ void **state)
     }
 }
 
-/* A member may not let us read the witness: one line says so, without what we told it in secret. */
+/* A member may refuse to let us read the witness: one line says so, without the secret that we sent. */
 static void a_right_that_is_missing_is_told_once(_unused_ void **state)
 {
     char text[4096] = "";
@@ -277,7 +279,7 @@ static void a_right_that_is_missing_is_told_once(_unused_ void **state)
 
 /* ---- pauses ---- */
 
-/* 50, 100, 200, 400, 800, 1000, 1000 ms; and from the first again after a grant. */
+/* The pauses are 50, 100, 200, 400, 800, 1000, 1000 ms, and begin anew after a grant. */
 static void grants_that_fail_have_growing_pauses(_unused_ void **state)
 {
     static const uint64_t msec[] = {50, 100, 200, 400, 800, 1000, 1000};
@@ -297,8 +299,8 @@ static void grants_that_fail_have_growing_pauses(_unused_ void **state)
     }
 }
 
-/* The first renewal that fails behind a grant pauses as briefly as any first one, however the grant came about; none
- * for more than an eighth of the TTL. */
+/* The pause after the first renewal that fails behind a grant is as short as any first one, however the grant came
+ * about; no pause is longer than an eighth of the TTL. */
 static void renewals_that_fail_have_growing_pauses(_unused_ void **state)
 {
     static const uint64_t msec[] = {50, 100, 200, 400, 500, 500, 500};
@@ -328,7 +330,8 @@ static void on_txn(int r, _unused_ const Error *err, _unused_ const EtcdTxnResul
     *(int *)userdata = r;
 }
 
-/* While it is renewed, and while it rests. Nothing is asked for it any more, nor another one. */
+/* A lease may be given up while it is renewed, and while it rests. Nothing is requested for it any more, nor another
+ * lease. */
 static void what_is_given_up_is_renewed_no_more(_unused_ void **state)
 {
     for (int is_waiting = 0; is_waiting < 2; is_waiting++) {

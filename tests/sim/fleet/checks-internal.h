@@ -36,8 +36,8 @@ typedef struct Ledger { /* of a job, by its name */
     bool broken_commits;             /* or ever */
     int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
     int64_t committed_before;             /* the furthest commit that a failure has found */
-    int failures;   /* worlds in a row that failed without having shown more */
-    int lost;       /* the same, of those that failed for the store alone */
+    int failures;   /* worlds in a row that failed without having shown a further step */
+    int lost;       /* the same, only of those that failed for the store */
     int struck_out; /* worlds in a row that failed for a commit that was then struck out */
     uint64_t committed_usec, failing_usec; /* the last commit; the first save that failed since */
     char trouble[RECORD_INCIDENT_MAX + 1]; /* the open incident that says that its store fails */

@@ -2,7 +2,7 @@
 /* checks.h - the rules of a fleet that take more than records: who wrote, what it had been told, how late it is.
  *
  * They stand outside: they see each transaction before it is what is there, what each controller reads, and what
- * trainers do. Rules that records alone can break are those of histories (tests/history/rules.h).
+ * trainers do. Rules that take only records are those of histories (tests/history/rules.h).
  *
  *     checks.c         I1, I7, I10, resize, foreign: what each kind of record is asked
  *     checks-time.c    absence, hold, queue, heard: what a leader may do when
@@ -31,7 +31,7 @@ void checks_clock_steps(void);
 void checks_open(const ChecksOptions *options);
 void checks_close(void);
 
-/* Each transaction: from history-internal.h. */
+/* Sees each transaction: the witness of history-internal.h. */
 void checks_witness(HistoryChecker *h);
 
 /* Once all is at rest. */
@@ -42,13 +42,13 @@ void checks_end(HistoryChecker *h);
 void checks_controller_starts(int controller); /* it knows nothing */
 void checks_controller_leads(int controller);
 void checks_controller_reads(int controller, const Event *event);
-/* After the core has heard of it. */
+/* To be called after the core has received the event. */
 void checks_controller_stepped(int controller, const Event *event, const Cluster *cluster);
 
 /* ---- trainers ---- */
 
 void checks_save_fails(const char *job, const char *submission);
-/* That a rank was told to go, to leave. */
+/* Note that a rank was told to go, to leave. */
 void checks_goes(const char *job, const char *submission, int64_t generation);
 void checks_leaves(const char *job, const char *submission, int64_t generation);
 /* All ranks of a world have met; number: of the checkpoint that they have restored, -1: none. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copies.h - what some of etcd's records are and were: who puts one back by hand has kept it.
+/* copies.h - what some of etcd's records are and were: a person who puts one back by hand has kept it.
  *
- * Kept are the newest COPIES_MAX values of what does not return by itself: specs, desired, worlds, phases, checkpoints,
- * cordons; and of nodes' records, for who forges them.
+ * The newest COPIES_MAX values are kept of records that do not return by themselves (specs, desired, worlds, phases,
+ * checkpoints, cordons), and of nodes' records, for the faults that forge them.
  *
  * Ownership: copies_open() makes the only ones of a simulation, copies_close() frees them. A Copy holds until the next
  *            change.
@@ -31,7 +31,7 @@ void copies_note(int64_t revision, const ServerChange *changes, size_t n);
 
 /* age 0: as the record is; 1: as it was before, and so on. A removal counts, too. */
 const Copy *copies_get(KeyKind kind, const char *name, size_t age);
-/* As it is, if it is there. */
+/* The record as it is, if it is there. */
 const Copy *copies_now(KeyKind kind, const char *name);
 /* Returns the submission that the record names; "": it cannot be read, or names none. */
 const char *copy_submission(KeyKind kind, const Copy *copy, char ret[SUBMISSION_BYTES]);

@@ -21,8 +21,8 @@ typedef struct Play { /* drawn from the seed before anything happens */
     uint64_t gap_usec;    /* between two, on average */
     bool has_stranger; /* somebody writes nodes' records: each second one, or one again and again */
     bool leaks;        /* the first job's trainers are killed again and again, wherever they run */
-    bool has_outage;   /* after the healing the store alone goes away: outage.c */
-    bool has_silence;  /* and at last etcd alone is silent for longer than fence_sec */
+    bool has_outage;   /* after the healing only the store goes away: outage.c */
+    bool has_silence;  /* and at last only etcd is silent, for longer than fence_sec */
 } Play;
 
 void play_draw(uint64_t seed, int n_nodes, Play *ret);

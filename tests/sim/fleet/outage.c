@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outage.c - what alone goes away once a schedule has healed, while nothing else goes wrong.
+/* outage.c - the store or etcd goes away once a schedule has healed, while nothing else goes wrong.
  *
  * Entry points (faults.h): outage_run() takes the store away for some seconds: no world ends of it, each job that
  * trains has an incident that says so, and its checkpoints catch up. silence_run() takes etcd away for fence_sec:
@@ -15,13 +15,13 @@
 
 enum {
     CALM_SEC = 60,
-    /* From the last data to its being told: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
+    /* From the last data until the wait is known: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
     KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
     CAUGHT_UP_SEC = 10, /* from the store's return, beside a save's interval */
     FENCE_SLACK_SEC = 2 /* the last word may be a renewal ago; a daemon looks each second */
 };
 
-/* It trains, has long to go, and is not about to leave. */
+/* Whether the job trains, has long to go, and is not about to leave. */
 static bool is_calm(const FleetJob *job)
 {
     const JobBooks *books = books_job(job->name);
@@ -41,7 +41,7 @@ static bool all_have_trained_since(const Play *play, uint64_t usec)
     return true;
 }
 
-/* A hang of the faults before is over: the watchdog has found it, and the world after it trains. */
+/* Waits until a hang of the faults before is over: the watchdog has found it, and the world after it trains. */
 static bool wait_for_calm(const Play *play)
 {
     uint64_t since = loops_now_usec();
@@ -95,7 +95,7 @@ void outage_run(const Play *play)
     }
     if (ahead_usec == UINT64_MAX)
         return;
-    fleet_say("the store alone goes away");
+    fleet_say("only the store goes away");
     ahead_usec += SEC(1); /* those who have read further ahead need not wait for long enough */
     manifests_lose(true);
     fleet_run(loops_now_usec() + ahead_usec + SEC(KNOWN_SEC));
@@ -103,7 +103,7 @@ void outage_run(const Play *play)
         return;
     if (checks_counts().n_leaves == before.n_leaves)
         check_known(play, calm,
-                    ahead_usec); /* one that saves before it leaves says nothing meanwhile */
+                    ahead_usec); /* a job that saves before it leaves reports nothing meanwhile */
     fleet_say("the store is back");
     manifests_lose(false);
     const uint64_t back_usec = loops_now_usec();
@@ -113,10 +113,10 @@ void outage_run(const Play *play)
     check_caught_up(play, calm, back_usec);
     if (all_calm && checks_counts().n_leaves == before.n_leaves &&
         checks_counts().n_failures != before.n_failures)
-        books_break("outage", "a world has ended although its store alone was away");
+        books_break("outage", "a world has ended although only its store was away");
 }
 
-/* ---- etcd alone is silent ---- */
+/* ---- only etcd is silent ---- */
 
 /* Nobody decides while etcd is silent, and so nothing may end. */
 static void check_trains_on(const Play *play, const bool *calm)
@@ -137,7 +137,7 @@ void silence_run(const Play *play)
         return;
     for (int i = 0; i < play->n_jobs; i++)
         calm[i] = is_calm(&play->jobs[i]);
-    fleet_say("etcd alone falls silent");
+    fleet_say("only etcd falls silent");
     faults_silence(true);
     const uint64_t due_usec = loops_now_usec() + SEC((uint64_t)play->fleet.fence_sec);
     fleet_run(due_usec - SEC(FENCE_SLACK_SEC));

@@ -13,7 +13,7 @@
 
 enum {
     /* A task's channel and pidfd are FIRST_FD + 2 k and the next; its pid is FIRST_PID + k. */
-    FIRST_FD = 1 << 24, /* those of seams/wire.c begin at 1 << 20 */
+    FIRST_FD = 1 << 24, /* the descriptors of seams/wire.c begin at 1 << 20 */
     FIRST_PID = 1000,
 };
 
@@ -97,7 +97,7 @@ static Task *task_of(const Process *process)
     return process->channel < 0 ? NULL : task_at(process->channel);
 }
 
-/* Tells the loop what there is to read of the task: of its channel, and of its end. */
+/* Shows the loop what there is to read of the task: of its channel, and of its end. */
 static void show(const Task *task)
 {
     sd_event *loop = task->machine->loop;
@@ -228,7 +228,7 @@ int process_start(const ProcessNeeds *needs, int slot, _unused_ const ProcessPro
     Machine *machine = machine_at(needs->event);
     assert(slot >= 0 && slot < RECORD_SLOTS_MAX);
     Task *task = machine->of[slot];
-    assert(!task || (!task->lives && !task->leaves)); /* the daemon starts in clear slots alone */
+    assert(!task || (!task->lives && !task->leaves)); /* the daemon starts only in clear slots */
     (void)task_free(task);                            /* NULL always */
     task = machine->of[slot] = task_new(machine, slot);
     *ret = (Process){.needs = needs,

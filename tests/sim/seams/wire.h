@@ -23,7 +23,7 @@
 
 #include "etcd/wire.h"
 
-/* A model of etcd. Its functions get `server`; what they have to say comes within advance() alone. */
+/* A model of etcd. Its functions get `server`; they give their answers only within advance(). */
 typedef struct NetworkServer {
     void *server;
     /* Begins a call on a member that is up; the result stands for it. token: NULL for none. */
@@ -48,7 +48,7 @@ typedef struct NetworkOptions {
 void network_open(const NetworkOptions *options);
 void network_close(void);
 
-/* Below n; a part of the history that the seed determines. */
+/* Draws a number below n, a part of the history that the seed determines. */
 uint64_t network_draw(uint64_t n);
 
 /* ---- from the model of etcd, within advance() ---- */

@@ -3,7 +3,7 @@
  *
  * A key keeps its versions, newest first; the history names the same versions by revision. A compaction goes through
  * what it removes from the history, never through all keys. As in etcd 3.4 it also takes the deletes of its own
- * revision: a watch from exactly there sees the puts alone. */
+ * revision: a watch from exactly there sees only the puts. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
@@ -274,7 +274,7 @@ Refusal mvcc_compact(Mvcc *mvcc, int64_t at)
             Version *version = revision->changes[i];
             while (version->older)
                 version_drop(mvcc, version->older);
-            /* One that a later change of the same revision replaced is dropped with that one. */
+            /* A version that a later change of the same revision replaced is dropped with that change. */
             if (version->deleted)
                 version_drop(mvcc, version);
             else if (!version->newer || version->newer->mod_revision > r)
@@ -298,7 +298,7 @@ Refusal mvcc_compact(Mvcc *mvcc, int64_t at)
 
 typedef struct Copy {
     Mvcc *to;
-    Version **of; /* by what they are copies of, in pairs, in the order of the keys' visit */
+    Version **of; /* pairs of a version and its copy, in the order of the keys' visit */
     size_t n, room;
 } Copy;
 

@@ -45,7 +45,7 @@ static inline Bytes bytes_from(ProtobufCBinaryData data)
 /* A copy with one byte more, which is 0; of no bytes: no data. */
 ProtobufCBinaryData bytes_copy(Bytes bytes);
 
-/* A key, or [begin, end) as requests say it: no end is the key alone, "\0" all from it on. */
+/* A key, or [begin, end) as requests say it: no end means only the key, "\0" all keys from it on. */
 typedef struct KeyRange {
     Bytes begin, end;
     bool single, endless;
@@ -93,7 +93,7 @@ typedef struct Mvcc {
 
 void mvcc_init(Mvcc *mvcc);
 void mvcc_clear(Mvcc *mvcc);
-/* One revision: those between begin and end, if there is one. */
+/* Begins a revision: the writes between begin and end, if there are any, are one. */
 void mvcc_begin(Server *server);
 void mvcc_put(Server *server, Bytes key, Bytes value, int64_t lease);
 int64_t mvcc_delete(Server *server, const KeyRange *range);
@@ -106,7 +106,7 @@ const Version *mvcc_get(const Mvcc *mvcc, Bytes key, int64_t revision);
 typedef bool (*VersionVisitor)(const Version *version, void *userdata);
 void mvcc_visit(const Mvcc *mvcc, const KeyRange *range, int64_t revision, VersionVisitor visit,
                 void *userdata);
-/* NULL: compacted, or not yet. */
+/* NULL: the revision is compacted, or is not there yet. */
 const Revision *mvcc_changes(const Mvcc *mvcc, int64_t revision);
 Refusal mvcc_compact(Mvcc *mvcc, int64_t revision);
 void mvcc_copy(const Mvcc *from, Mvcc *to);
@@ -134,9 +134,9 @@ typedef struct Belief {
 Lease *lessor_find(const Server *server, int64_t id);
 Refusal lessor_grant(Server *server, int64_t id, int64_t ttl_sec, Lease **ret);
 Refusal lessor_revoke(Server *server, int64_t id);
-/* Seconds; 0: there is no such lease any more. */
+/* Returns seconds; 0: there is no such lease any more. */
 int64_t lessor_renew(Server *server, int64_t id);
-/* By a new leader: each lease has its TTL once more, and a bit. */
+/* A new leader gives each lease its TTL once more, and a bit. */
 void lessor_promote(Server *server);
 void lessor_attach(Key *key, Lease *lease); /* NULL detaches */
 void lessor_expire(Server *server);
@@ -166,7 +166,7 @@ typedef struct Users {
     size_t n, room;
 } Users;
 
-/* Each member's own: a token that it has not seen for a while is forgotten there. */
+/* Each member has tokens of its own: it forgets a token that it has not seen for a while. */
 typedef struct Token {
     char *text, *user;
     uint64_t until_usec;
@@ -217,7 +217,7 @@ typedef struct Watcher {
 } Watcher;
 
 void watcher_request(ServerCall *call, const Pb__WatchRequest *request);
-/* The member has applied these. */
+/* The member has applied these revisions. */
 void watcher_notify(Server *server, size_t member, int64_t from, int64_t to);
 void watcher_sync(Server *server, size_t member);
 uint64_t watcher_next_usec(const Server *server, size_t member);
@@ -228,7 +228,7 @@ void watcher_free_all(ServerCall *call);
 typedef struct Member {
     uint64_t id;
     bool up, frozen, isolated, disk_stopped;
-    uint64_t contact_usec; /* one that comes back hears of the others then */
+    uint64_t contact_usec; /* when a member that comes back is in contact again */
     bool in_contact;
 
     /* The member's beliefs. */
@@ -258,7 +258,7 @@ void raft_advance(Server *server);
 uint64_t raft_next_usec(const Server *server);
 /* To be called when a member's state has changed. */
 void raft_review(Server *server);
-/* A quorum that follows a leader, of which this member is one. */
+/* Whether this member is one of a quorum that follows a leader. */
 bool raft_reaches_leader(const Server *server, size_t member);
 /* A revision was made: members apply it, now or after their lag. */
 void raft_committed(Server *server);
@@ -310,7 +310,7 @@ struct ServerCall {
     Wait wait;
     uint64_t until_usec; /* of one that waits */
     uint64_t wait_term;  /* of WAIT_QUORUM: the term of the leader that has it */
-    bool wait_alone;     /* and whether nobody but its member has heard of it */
+    bool wait_alone;     /* and whether only its member has it */
     bool decided;        /* a new leader has it and carries it out */
     int64_t wait_revision;
     ProtobufCMessage *answer; /* of WAIT_APPLIED: what is done already; NULL: it is a read */
@@ -348,11 +348,11 @@ uint64_t server_draw(Server *server);
 void call_output(ServerCall *call, ProtobufCMessage *message);
 void call_end(ServerCall *call, Refusal refusal);
 void calls_end_of_member(Server *server, size_t member, Refusal refusal);
-/* Looks again at what waits, after something has changed at this member. new_leader: it has heard of one. */
+/* Looks again at what waits, after something has changed at this member. new_leader: the member has learnt of one. */
 void calls_retry(Server *server, size_t member, bool new_leader);
 /* There is a new leader: what the last one had is agreed upon now, or lost. */
 void calls_decide(Server *server);
-/* Looks at what came while it was frozen. */
+/* Looks at what came while the member was frozen. */
 void calls_thawed(Server *server, size_t member);
 void calls_time_out(Server *server);
 uint64_t calls_next_usec(const Server *server);

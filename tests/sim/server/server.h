@@ -5,8 +5,8 @@
  *     server_send(call, &request.base);
  *     server_advance(server, now_usec); // events.message, then events.ended
  *
- * One Server is the whole cluster. It is data and nothing else: no clock, thread or I/O. Time goes on in
- * server_advance() alone, and chance is a function of the caller, so that a schedule can be played again. The messages
+ * One Server is the whole cluster. It is data and nothing else: no clock, thread or I/O. Time goes on only in
+ * server_advance(), and chance is a function of the caller, so that a schedule can be played again. The messages
  * are those of etcd/etcd.proto; a transport carries them, delays them and loses them.
  *
  * Ownership: server_new() gives the caller a Server; server_free() accepts NULL and ends every call without a word.
@@ -16,7 +16,7 @@
  * Units:     *_usec is the caller's time, in microseconds; ttl_sec whole seconds; members are counted from 0.
  * Errors:    a call ends with gRPC's status number and etcd 3.4's words. Misuse that no client can commit is
  *            asserted.
- * Threads:   one. Callbacks run within server_advance() alone; they may call all but server_advance(), server_free()
+ * Threads:   one. Callbacks run only within server_advance(); they may call all but server_advance(), server_free()
  *            and server_restore().
  */
 #pragma once
@@ -76,7 +76,7 @@ Server *server_free(Server *server);
 /* Within on_commit: ServerMetadata.client of the transaction; SIZE_MAX: a lease has ended. */
 size_t server_writer(const Server *server);
 
-/* Time is now_usec, which is not before the last one. Does what is due by then, hands out what calls have to say. */
+/* Time is now_usec, which is not before the last one. Does what is due by then, and hands out the calls' answers. */
 void server_advance(Server *server, uint64_t now_usec);
 /* When server_advance() has to be called next; UINT64_MAX: not before something else is. */
 uint64_t server_next_usec(const Server *server);
@@ -112,20 +112,20 @@ const ProtobufCMessageDescriptor *server_request_type(const char *path);
 
 /* False: it takes no connection. */
 bool server_is_up(const Server *server, size_t member);
-/* Its process ends: its calls end as UNAVAILABLE, tokens are forgotten. */
+/* The member's process ends: its calls end as UNAVAILABLE, tokens are forgotten. */
 void server_stop(Server *server, size_t member);
 void server_start(Server *server, size_t member);
-/* Says nothing and does nothing, until it goes on with all that was sent to it. */
+/* The member says nothing and does nothing, until it goes on with all that was sent to it. */
 void server_freeze(Server *server, size_t member);
 void server_thaw(Server *server, size_t member);
-/* Is cut off from the other members, not from clients. */
+/* The member is cut off from the other members, not from clients. */
 void server_isolate(Server *server, size_t member);
 void server_join(Server *server, size_t member);
-/* Cannot write: it takes part in nothing, but does not know it. As leader it answers keep-alives from memory, while the
- * others have another one. */
+/* The member cannot write: it takes part in nothing, but does not know it. As leader it answers keep-alives from
+ * memory, while the others have another leader. */
 void server_stop_disk(Server *server, size_t member);
 void server_start_disk(Server *server, size_t member);
-/* It applies, and its watches show, what is agreed upon that much later; 0 ends it. */
+/* The member applies, and its watches show, what is agreed upon that much later; 0 ends the lag. */
 void server_lag(Server *server, size_t member, uint64_t lag_usec);
 /* The present leader gives way to this member, in a new term. Does nothing without a quorum. */
 void server_elect(Server *server, size_t member);
@@ -152,12 +152,12 @@ typedef enum ServerRights {
 
 /* The user "root" may do everything. */
 void server_add_user(Server *server, const char *name, const char *password);
-/* On [key, range_end) as in a RangeRequest; n_range_end 0: on the key alone. */
+/* Grants rights on [key, range_end) as in a RangeRequest; n_range_end 0: only on the key. */
 void server_grant(Server *server, const char *user, ServerRights rights, const char *key,
                   const char *range_end, size_t n_range_end);
 void server_enable_auth(Server *server, bool enable);
 
-/* False: it was never granted, or has been revoked, as it is up to half a second after it has run out. */
+/* False: the lease was never granted, or has been revoked, as it is up to half a second after it has run out. */
 bool server_has_lease(const Server *server, int64_t id);
 
 typedef struct ServerSnapshot ServerSnapshot;

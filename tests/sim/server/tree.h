@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* tree.h - an ordered set of byte strings, and of ranges of them: a treap whose nodes lie in what they order.
  *
- * A node is a range [begin, end). Those that order single keys leave end empty and are asked by tree_visit() alone. Two
+ * A node is a range [begin, end). Those that order single keys leave end empty, and only tree_visit() visits them. Two
  * nodes may begin alike; the one inserted first comes first.
  *
  * Source:    Aragon, Seidel: "Randomized Search Trees", FOCS'89; ranges by the largest end below each node.
@@ -43,8 +43,8 @@ TreeNode *tree_find(const Tree *tree, Bytes begin);
 TreeNode *tree_first(const Tree *tree);
 /* False ends the visit. It must not change the tree. */
 typedef bool (*TreeVisitor)(TreeNode *node, void *userdata);
-/* All that begin at or after `from` and, unless endless, before `to`; in order. */
+/* Visits all that begin at or after `from` and, unless endless, before `to`; in order. */
 void tree_visit(const Tree *tree, Bytes from, Bytes to, bool endless, TreeVisitor visit,
                 void *userdata);
-/* All whose range contains the key. */
+/* Visits all whose range contains the key. */
 void tree_visit_around(const Tree *tree, Bytes key, TreeVisitor visit, void *userdata);

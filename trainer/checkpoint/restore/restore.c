@@ -4,12 +4,12 @@
  * The reads are planned as parts, which are ranges of objects in their order; a Reader keeps many
  * pieces of them under way while the oldest is hashed and uploaded. Weight files are read by every
  * rank, and their whole hash is compared. Moments are read by their owner. EMA files are read in
- * ranges, so that each rank reads its own chunks alone: their headers have a hash, and the hash of each
+ * ranges, so that each rank reads only its own chunks: their headers have a hash, and the hash of each
  * chunk, computed at its end from what lies in device memory, covers the rest and the upload as well.
  *
  * Data that do not verify are read again from the part that they began with: first without the local
- * copies that they came from, then until they have been wrong in the same way TRIES times, and so are what
- * the store holds. Bytes that come differently each time were turned on the way, and get NOISY_TRIES.
+ * copies that they came from, then until they have been wrong in the same way TRIES times, and so are the
+ * bytes in the store. Bytes that come differently each time were changed on the way, and get NOISY_TRIES.
  */
 #include "trainer/checkpoint/restore/plan.h"
 
@@ -21,7 +21,7 @@
 #include <string.h>
 
 enum { TRIES = 3, NOISY_TRIES = 12 };
-static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of one on its way to the device */
+static const uint64_t PIECE_TIMEOUT_USEC = 60 * USEC_PER_SEC; /* of a piece on its way */
 
 /* Where restored weights go: device memory of a state, or plain host memory. */
 typedef struct RestoreTarget {
@@ -32,18 +32,18 @@ typedef struct RestoreTarget {
 typedef struct Restore {
     RestorePlan plan;
     const ParameterList *parameters;
-    TrainState *state; /* NULL: weights alone */
+    TrainState *state; /* NULL: only weights */
     RestoreTarget weights;
-    bool device_failed;              /* an error says nothing about what was read */
+    bool device_failed;              /* an error does not concern the bytes that were read */
     Hasher *hasher;                  /* owned; of the object being read */
     char *header;                    /* owned; of the weight file being read */
     char *text;                      /* of the one PART_TEXT that is kept; NULL: none is */
     LocalFile mended;                /* a new local copy of that object */
-    size_t failed_part;              /* the one that the tries count */
-    Hash found;                      /* of what was checked last */
-    Hash wrong;                      /* of what failed last, */
-    int tries;                       /* so often in a row, */
-    int all_tries;                   /* of so many */
+    size_t failed_part;              /* the part that the tries count */
+    Hash found;                      /* of the object or chunk that was checked last */
+    Hash wrong;                      /* of the one that failed last */
+    int tries;                       /* how often in a row it was this hash */
+    int all_tries;                   /* how often it was any */
     uint64_t n_bytes, n_local_bytes; /* read, and of them from local copies */
     Error *err;
 } Restore;
@@ -91,7 +91,7 @@ static void take_ema(const Restore *rs, const Part *part, uint64_t at, const cha
     target_write(&ema, (uint64_t)first * sizeof(float) + at, from, n_bytes);
 }
 
-/* Only what is read whole can replace a copy. */
+/* Begins a new local copy: only an object that is read whole can replace one. */
 static void begin_mending(Restore *rs, const Part *part, const char *key)
 {
     Error err = ERROR_INIT;
@@ -108,7 +108,7 @@ static void end_mending(Restore *rs)
         log_warning("%s", err.text);
 }
 
-/* A new object: a hash of its own, room for its header. */
+/* Begins a new object, which has a hash of its own and room for its header. */
 static int begin_part(Restore *rs, const Part *part, const ReaderRange *range)
 {
     if (part->kind == PART_DATA || part->kind == PART_EMA)
@@ -183,7 +183,8 @@ static int check_object(Restore *rs, const ObjectRecord *o)
                      hash_format(o->hash, want));
 }
 
-/* By its own hash: the rest of an EMA file is read in ranges, so the whole one's cannot be compared. */
+/* Checks the header by its own hash: the rest of an EMA file is read in ranges, so the hash of the whole file cannot be
+ * compared. */
 static int check_header(Restore *rs, const ObjectRecord *o)
 {
     char source[CHECKPOINT_URI_MAX], want[HASH_TEXT_BYTES], got[HASH_TEXT_BYTES];
@@ -238,7 +239,7 @@ static int end_part(Restore *rs, const Part *part, const ReaderRange *range)
 
 /* ---- once more ---- */
 
-/* Every part of this object comes from the store from now on. */
+/* Makes every part of this object come from the store from now on. */
 static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
 {
     checkpoint_local_drop(rs->plan.local, key);
@@ -249,7 +250,7 @@ static void leave_local(Restore *rs, const ObjectRecord *o, const char *key)
         }
 }
 
-/* The store has said the same often enough, or never the same twice. */
+/* Reports whether the store has given the same bytes often enough, or others too often. */
 static bool is_final(Restore *rs, size_t part)
 {
     const bool again = rs->all_tries > 0 && rs->failed_part == part;
@@ -260,13 +261,13 @@ static bool is_final(Restore *rs, size_t part)
     return rs->tries >= TRIES || rs->all_tries >= NOISY_TRIES;
 }
 
-/* 0: the reader stands where the part begins once more. */
+/* Returns 0 if the reader is back where the part begins. */
 static int read_again(Restore *rs, Reader *reader, size_t index, int r)
 {
     const size_t again = rs->plan.parts[index].again;
     bool was_local = false;
     if (r == -ENOMEM || rs->device_failed)
-        return r; /* says nothing about what was read */
+        return r; /* this error does not concern the bytes that were read */
     for (size_t i = again; i <= index; i++)
         if (rs->plan.ranges[i].local) {
             leave_local(rs, rs->plan.parts[i].object, rs->plan.ranges[i].key);
@@ -311,7 +312,7 @@ static int read_parts(Restore *rs)
                        rs->plan.n_parts, &reader, rs->err);
     if (r < 0)
         return r;
-    if (rs->weights.device) /* what is restored replaces what operations wrote before */
+    if (rs->weights.device) /* restored bytes replace those that operations wrote before */
         device_wait(rs->weights.device, LANE_IN, device_fence(rs->weights.device, LANE_COMPUTE));
     for (;;) {
         ReaderPiece piece;

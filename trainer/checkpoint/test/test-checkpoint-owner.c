@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-checkpoint-owner.c - two writers in one folder, in every way that came to mind: one is refused
- * by name, or both histories are whole. And what a writer never touches. */
+ * by name, or both histories are whole. It also tests what a writer never touches. */
 #include "trainer/checkpoint/owner.h"
 
 #include "base/fault.h"
@@ -93,14 +93,14 @@ static Life begin(const char *submission, int64_t generation, OwnerTakes takes)
     return begin_at(folder, submission, generation, takes, false);
 }
 
-/* By the word of an operator. */
+/* Begins at an operator's request. */
 static Life begin_by(const char *submission, int64_t generation, const char *act)
 {
     return begin_as(folder, submission, generation,
                     (CheckpointClaim){.takes = OWNER_TAKES_ANY, .act = act});
 }
 
-/* Another identity than the others'. */
+/* Begins with another job identity than the others. */
 static Life begin_other(const char *submission, OwnerTakes takes)
 {
     Error err = ERROR_INIT;
@@ -141,7 +141,7 @@ static void assert_refused(const Error *err, int r, const char *by)
         fail_msg("\"%s\" does not name %s", err->text, by);
 }
 
-/* Is refused, and `by` is said. */
+/* Checks that a claim is refused, and that the error has `by`. */
 static void refused(Life *l, const char *by)
 {
     Error err = ERROR_INIT;
@@ -161,7 +161,7 @@ static void idle(Life *l)
         (void)usleep(1000); /* an early end only looks again */
 }
 
-/* Committed, and retention has ended. */
+/* Saves and commits, and waits until retention has ended. */
 static CheckpointResult commit(Life *l, int64_t step)
 {
     CheckpointResult result = save(l, step);
@@ -184,7 +184,7 @@ static void resume(Life *l, const CheckpointResult *from)
     l->last = from->step;
 }
 
-/* "20.2 10.1": steps and owners of all that is whole, newest first. */
+/* expected: "20.2 10.1", the steps and owners of all whole checkpoints, newest first. */
 static void assert_whole(const char *expected)
 {
     Error err = ERROR_INIT;
@@ -244,7 +244,7 @@ static void remove_file(const char *key)
 
 /* ---- two writers ---- */
 
-/* All generations of a submission are one owner; another submission is told whose the folder is. */
+/* All generations of a submission are one owner; another submission's error names the owner of the folder. */
 static void test_another_submission(void **unused)
 {
     (void)unused;
@@ -255,7 +255,7 @@ static void test_another_submission(void **unused)
     assert_int_equal(claim(&next), 1);
     Life b = begin(two, 1, OWNER_TAKES_NONE);
     refused(&b, "job-1 of submission 11111111");
-    CheckpointResult result = save(&b, 10); /* whoever does not ask is refused all the same */
+    CheckpointResult result = save(&b, 10); /* a save without a claim is refused, too */
     assert_int_equal(result.phase, CHECKPOINT_FAILED);
     assert_refused(&result.error, result.error.code, "owner/1");
     assert_whole("10.1");
@@ -264,7 +264,7 @@ static void test_another_submission(void **unused)
     end(&a);
 }
 
-/* A second path to the folder: a link, as a second mount would be. */
+/* The folder has a second path: a link, as a second mount would be. */
 static void test_second_path(void **unused)
 {
     (void)unused;
@@ -277,15 +277,15 @@ static void test_second_path(void **unused)
     refused(&b, "job-1");
     end(&b);
     Life run = begin_at(link, three, 1, OWNER_TAKES_ALONE, true);
-    refused(&run, "job-1"); /* a run takes over from runs alone */
+    refused(&run, "job-1"); /* a run takes over only from runs */
     end(&run);
     end(&a);
     assert_whole("10.1");
     assert_int_equal(unlink(link), 0);
 }
 
-/* job start --resume while the first one trains: it is the last of the two that owns, and the first
- * hears it before it writes. Both histories are whole until a commit has passed the older one. */
+/* A job is started with --resume while the first one trains: the last of the two is the owner, and the
+ * first finds out before it writes. Both histories are whole until a commit has passed the older one. */
 static void test_taken_over(void **unused)
 {
     (void)unused;
@@ -312,7 +312,7 @@ static void test_taken_over(void **unused)
     assert_whole("60.2 50.2");
     end(&a);
 
-    /* The same --resume does not take it again from who took it later. */
+    /* The same --resume does not take the folder again from a job that took it later. */
     Life c = begin(three, 1, OWNER_TAKES_ONCE);
     assert_int_equal(claim(&c), 3);
     Life again = begin(two, 2, OWNER_TAKES_ONCE);
@@ -326,8 +326,8 @@ static void test_taken_over(void **unused)
     end(&b);
 }
 
-/* `job recover` takes the folder over once: the next generations of its job own it, and whoever takes it later
- * keeps it, whatever world of that job comes up. Another `job recover` is another word. */
+/* `job recover` takes the folder over once: the next generations of its job own it, and a job that takes it later
+ * keeps it, whatever world of the first job comes up. Another `job recover` takes it again. */
 static void test_recover_takes_over_once(void **unused)
 {
     (void)unused;
@@ -360,8 +360,8 @@ static void test_recover_takes_over_once(void **unused)
     end(&c);
 }
 
-/* Where nobody knows whether a run is over it says so at its end: the next one needs no word then. A run that was
- * killed, another run's word, and a cluster's job need one as before. */
+/* Where nobody knows whether a run is over, the run records that at its end: the next run then needs no operator. After
+ * a run that was killed, with another run's record, and for a cluster's job it is needed as before. */
 static void test_run_that_has_closed(void **unused)
 {
     (void)unused;
@@ -379,7 +379,7 @@ static void test_run_that_has_closed(void **unused)
     Life b = begin_at(folder, two, 2, OWNER_TAKES_NONE, true);
     assert_int_equal(claim(&b), 2);
     assert_int_equal(checkpoint_close(a.writer, &err),
-                     -CHECKPOINT_NOT_OWNER); /* it is another's by now */
+                     -CHECKPOINT_NOT_OWNER); /* the folder is another run's by now */
     Life late = begin_at(folder, one, 3, OWNER_TAKES_NONE, true);
     refused(&late, "job-2"); /* b was killed */
     end(&late);
@@ -400,7 +400,7 @@ static void take_over_by_two(void)
     end(&b);
 }
 
-/* While its objects went up, after it had looked: there is no manifest, and nothing is left. */
+/* The folder is taken over while objects went up, after the look: there is no manifest, and nothing is left. */
 static void test_taken_over_in_a_save(void **unused)
 {
     (void)unused;
@@ -414,7 +414,7 @@ static void test_taken_over_in_a_save(void **unused)
     end(&a);
 }
 
-/* Between a commit and its retention: nothing is removed, and the writer says why by itself. */
+/* The folder is taken over between a commit and its retention: nothing is removed, and the writer reports why. */
 static void test_taken_over_before_retention(void **unused)
 {
     (void)unused;
@@ -441,7 +441,7 @@ static void claim_by_three(void)
     end(&c);
 }
 
-/* Both saw an empty folder. */
+/* Both writers saw an empty folder. */
 static void test_race(void **unused)
 {
     (void)unused;
@@ -517,7 +517,7 @@ static void test_runs(void **unused)
     resume(&next, &ten);
     assert_int_equal(claim(&next), 2);
     (void)commit(&next, 20);
-    refused(&a, "sdtrainer run of job job-2"); /* it lived after all */
+    refused(&a, "sdtrainer run of job job-2"); /* the first run lived after all */
     Life job = begin(three, 1, OWNER_TAKES_NONE);
     refused(&job, "sdtrainer run of job job-2");
     end(&job);
@@ -538,7 +538,7 @@ static void test_lost_owner(void **unused)
     assert_true(is_there("owner/1"));
     end(&a);
 
-    /* With nobody there to put it again: who goes on from what lies there may have it. */
+    /* Nobody is there to put it again: a job that goes on from a checkpoint in the folder may take the folder. */
     remove_file("owner/1");
     Life b = begin(two, 1, OWNER_TAKES_NONE);
     refused(&b, "holds 2 checkpoints");
@@ -558,9 +558,9 @@ static void test_damaged_owner(void **unused)
     refused(&b, "cannot be read");
     end(&b);
     a = begin(one, 2, OWNER_TAKES_NONE);
-    refused(&a, "cannot be read"); /* nothing says that it is its own */
+    refused(&a, "cannot be read"); /* nothing shows that the folder is its own */
     resume(&a, &ten);
-    assert_int_equal(claim(&a), 1); /* its checkpoint does */
+    assert_int_equal(claim(&a), 1); /* its checkpoint shows it */
     (void)commit(&a, 20);
     end(&a);
     write_file("owner/lock", "");
@@ -600,7 +600,7 @@ static void test_others_stay(void **unused)
     assert_whole("80.2 40.1 30.1");
 }
 
-/* Manifests are gone from the disk before any of their objects goes. */
+/* These count unlinks: a manifest must be gone from the disk before any of its objects goes. */
 static int n_unlinked_manifests, n_unlinked_objects, n_unsynced;
 static bool synced;
 

@@ -57,7 +57,7 @@ static CheckpointResult life_save(Life *l, int64_t step, int64_t metrics_first)
     return testing_save(l->writer, state, 1, metrics_first);
 }
 
-/* Commits, and waits until retention has ended: the store is the test's again. */
+/* Commits, and waits until retention has ended: then only the test uses the store. */
 static void life_commit(Life *l)
 {
     checkpoint_settle(l->writer, true);
@@ -86,7 +86,7 @@ static int restore(Life *l, const Manifest *m, Error *err)
     return r;
 }
 
-/* One question for all sizes, none for each; many reads at once; in pieces of any size. */
+/* One request gets all sizes, none is sent for each; many reads run at once, in pieces of any size. */
 static void test_reads_together(void **unused)
 {
     (void)unused;
@@ -138,7 +138,7 @@ static void test_wrong_bytes(void **unused)
                 continue;
             if (r != -EBADMSG || err.code != r || !strstr(err.text, kinds[i]))
                 fail_msg("%s: %d %s", kinds[i], r, err.text);
-            /* The tries are bounded: of one object, in one piece each. */
+            /* The tries of one object are bounded; each reads one piece. */
             assert_in_range(1000 - atomic_load(&far->fault.times), 3, 9);
         }
     /* Bytes that come differently each time do not mean that the checkpoint is bad, but are not read again without
@@ -154,7 +154,7 @@ static void test_wrong_bytes(void **unused)
             if (flips == 1000)
                 assert_in_range(1000 - atomic_load(&far->fault.times), 12, 36);
         }
-    /* Object, range and both hashes. */
+    /* The error names the object, the range and both hashes. */
     Error err = ERROR_INIT;
     char want[HASH_TEXT_BYTES];
     far_fault("moments/c000002", 1000, 0, 0);
@@ -166,7 +166,7 @@ static void test_wrong_bytes(void **unused)
     life_end(&l);
 }
 
-/* A listing that lags behind, and an object that is really gone. */
+/* A listing may lag behind, and an object may really be gone. */
 static void test_missing(void **unused)
 {
     (void)unused;
@@ -214,7 +214,7 @@ static void test_away(void **unused)
     assert_int_equal(six.phase, CHECKPOINT_FAILED);
     assert_int_equal(six.error.code, -EHOSTUNREACH);
     const int lists = atomic_load(&far->lists);
-    six = life_save(&l, 6, 6); /* the first question does */
+    six = life_save(&l, 6, 6); /* the first request fails */
     assert_int_equal(six.phase, CHECKPOINT_FAILED);
     assert_int_equal(six.error.code, -EHOSTUNREACH);
     assert_int_equal(atomic_load(&far->lists), lists + 1);
@@ -231,7 +231,7 @@ static void test_away(void **unused)
     life_end(&l);
 }
 
-/* Where the server promises nothing about absence, that is said, and saves go on. */
+/* Where the server promises nothing about absence, that is logged, and saves go on. */
 static void test_without_if_absent(void **unused)
 {
     (void)unused;
@@ -255,7 +255,7 @@ static void leave(const char *key)
     *slash = '\0';
     assert_int_equal(folder_make(path, &err), 0);
     *slash = '/';
-    if (slash[1]) /* not the folder alone */
+    if (slash[1]) /* not only the folder */
         assert_int_equal(file_write(path, "x", 1, 0, &err), 0);
 }
 
@@ -266,7 +266,7 @@ static bool is_there(const char *key)
     return access(path, F_OK) == 0;
 }
 
-/* Temporaries of this and older generations go, of newer ones and of others they stay. */
+/* Temporaries of this and older generations go; those of newer ones and of others stay. */
 static void test_sweep(void **unused)
 {
     (void)unused;
@@ -302,7 +302,7 @@ static void test_sweep(void **unused)
         if (!is_there(others[i]))
             fail_msg("%s is gone", others[i]);
 
-    /* Once a newer one has written, nothing goes. */
+    /* Once a newer generation has written, nothing goes. */
     leave(ours[0]);
     leave("step-0000000005-o1-g4-0000abcd/unet/config.json");
     assert_int_equal(checkpoint_sweep(l.store, owner, 3, NULL, &err), 0);

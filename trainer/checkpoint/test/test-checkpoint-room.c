@@ -116,7 +116,7 @@ static void life_claim(Life *l)
     await_retention(l);
 }
 
-/* The steps that have a manifest, the newest first. */
+/* expected: the steps that have a manifest, the newest first. */
 static void assert_kept(const char *uri, const char *expected)
 {
     Error err = ERROR_INIT;
@@ -138,7 +138,7 @@ static void assert_kept(const char *uri, const char *expected)
 
 /* ---- at a claim ---- */
 
-/* Committed, but whoever saved it died before it heard so: nothing was removed. */
+/* A checkpoint was committed, but its writer died before it received the answer: nothing was removed. */
 static void test_claim(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -155,7 +155,7 @@ static void test_claim(void **state)
     life_end(&l);
 }
 
-/* Its commit was never answered: it is beyond what the next generation goes on from. */
+/* A commit was never answered: its checkpoint is beyond the one that the next generation goes on from. */
 static void test_claim_beside_a_commit_without_an_answer(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -234,7 +234,7 @@ static void test_failed_save(void **state)
     for (int64_t step = 5; step <= 8; step++)
         (void)life_commit(&l, step);
     await_retention(&l);
-    l.writer->options.keep_last = 3; /* by an operator, who wants room */
+    l.writer->options.keep_last = 3; /* set by an operator, who wants room */
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         full = cases[i].answer;
         const CheckpointResult result = life_try(&l, 9);
@@ -293,7 +293,7 @@ static void test_texts(void **state)
     life_end(&s);
 }
 
-/* Before anything was committed: the data alone are counted. */
+/* Before anything was committed only the data are counted. */
 static void test_needed_by_the_first(void **state)
 {
     Life l = life_begin(*state, 1);
@@ -331,7 +331,7 @@ static void test_looks(void **state)
     life_end(&l);
 }
 
-/* The store tells what is free, also before anything is there. */
+/* The store reports what is free, also before anything is there. */
 static void test_free_bytes(void **state)
 {
     Error err = ERROR_INIT;

@@ -105,7 +105,7 @@ static void check_restore(Store *store, const Manifest *manifest, int world_size
 {
     for (int rank = 0; rank < world_size; rank++) {
         Error err = ERROR_INIT;
-        /* Begins as the state of another step, so that what is not restored shows. */
+        /* It begins as the state of another step, so that an element that is not restored shows. */
         _cleanup_(train_state_freep) TrainState *state =
             testing_state(&fixture, step + 1, rank, world_size, zero_stage, !ema_active);
         int r = checkpoint_restore(store, NULL, manifest, state, &err);
@@ -173,7 +173,7 @@ static void check_same_objects(const SaveCase *a, const SaveCase *b)
     assert_true(hash_equal(manifest_digest(m), manifest_digest(n)));
 }
 
-/* Written from the state itself, a checkpoint has the same bytes. */
+/* A checkpoint that is written from the state itself has the same bytes. */
 static void test_blocking(void **unused)
 {
     (void)unused;
@@ -227,7 +227,7 @@ static char *damage(const char *path, Damage how, size_t at, size_t *ret_bytes)
     return bytes;
 }
 
-/* Restores on all ranks of a world of two; the ranks' first error. */
+/* Restores on all ranks of a world of two; returns the first error of a rank. */
 static int restore_anywhere(Store *store, const Manifest *m, Error *err)
 {
     for (int rank = 0; rank < 2; rank++) {
@@ -304,7 +304,7 @@ static void test_every_byte_of_an_ema_header(void **unused)
 
 /* ---- manifests ---- */
 
-/* Without a record in etcd that says its hash: refused, or nothing but white space has changed. */
+/* Without a record in etcd that has its hash, a changed manifest is refused, unless only white space has changed. */
 static void test_every_byte_of_a_manifest(void **unused)
 {
     (void)unused;
@@ -594,12 +594,12 @@ static void test_failed_save(void **unused)
         }
         assert_true(c->saved_again);
         assert_int_equal(count_checkpoints(c->uri), 1);
-        assert_int_equal(count_objects(c->uri), n_objects); /* of the second try alone */
+        assert_int_equal(count_objects(c->uri), n_objects); /* only of the second try */
         clear_store();
     }
 }
 
-/* A disk that is really full. Needs a mount namespace of our own. */
+/* Fills a real disk. It needs a mount namespace of its own. */
 static int full_disk_child(void)
 {
     char disk[128];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte says who receives them: the
- * rendezvous store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; a
- * rank that others call. The receiver refuses or answers the bytes, and the store serves the next request. */
+/* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte chooses the receiver: the rendezvous
+ * store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; or a rank that
+ * others call. The receiver refuses or answers the bytes, and the store serves the next request. */
 #include "base/clock.h"
 #include "trainer/comm/meet.h"
 #include "trainer/comm/rendezvous-client.h"
@@ -18,9 +18,9 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 const char *__lsan_default_suppressions(void);
 
-/* A thread that uses libcrypto has 904 bytes of its own, the state of its errors, which a pthread key alone points to
+/* A thread that uses libcrypto has 904 bytes of its own, the state of its errors, which only a pthread key points to
  * and which go with the thread. After as many threads as there are numbers (32,768) the store's thread has the number
- * of one that has ended, LeakSanitizer takes it for that one, does not look into it, and calls the bytes lost. */
+ * of one that has ended. LeakSanitizer takes it for that one, does not look into it, and calls the bytes lost. */
 const char *__lsan_default_suppressions(void) { return "leak:CRYPTO_zalloc\n"; }
 
 typedef struct Input {
@@ -31,7 +31,7 @@ typedef struct Input {
 static const uint8_t secret[COMM_SECRET_BYTES] = {5};
 static const CommKey key = {.generation = 3, .secret = secret};
 
-/* From many addresses: those of connections that have just ended are not free yet. */
+/* Calls from many addresses: those of connections that have just ended are not free yet. */
 static int dial(const char *address)
 {
     static uint32_t n;
@@ -52,7 +52,7 @@ static int dial(const char *address)
 
 static void say(int fd, Input in)
 {
-    (void)!send(fd, in.data, in.n_bytes, MSG_NOSIGNAL); /* heard or not */
+    (void)!send(fd, in.data, in.n_bytes, MSG_NOSIGNAL); /* received or not */
 }
 
 static void try_store(const char *address, Input in, bool prove)
@@ -106,7 +106,7 @@ static void *serve(void *arg)
     say(fd, server->in);
     (void)shutdown(fd, SHUT_WR); /* as above */
     char sink[256];
-    (void)!recv(fd, sink, sizeof(sink), 0); /* whatever is asked */
+    (void)!recv(fd, sink, sizeof(sink), 0); /* whatever is requested */
     (void)close(fd);
     return NULL;
 }

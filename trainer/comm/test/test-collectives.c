@@ -17,7 +17,7 @@
 
 enum { KIND_ALL_REDUCE, KIND_SCATTER, KIND_SCATTER_OUT, KIND_GATHER, KIND_BROADCAST };
 
-/* n and piece: elements, of a gather and a broadcast bytes; piece of a broadcast: its root. */
+/* n and piece are elements, and of a gather and a broadcast bytes; piece of a broadcast is its root. */
 typedef struct Step {
     int kind;
     CommType type;
@@ -92,7 +92,7 @@ static size_t piece_of(const Step *step, int size)
     return step->kind == KIND_BROADCAST ? 1 : step->piece;
 }
 
-/* One message from each rank has all that it brings. */
+/* Reports whether one message from each rank holds all that the rank sends. */
 static bool is_small(const Step *step, int size)
 {
     const size_t n_bytes = step->n * comm_type_bytes(step->type);
@@ -139,7 +139,7 @@ static int owner_of(const Step *step, int size, size_t i)
     return (int)(i / piece_of(step, size) % (size_t)size);
 }
 
-/* In the order of addition that gloo.c promises. */
+/* Returns the sum in the order of addition that gloo.c promises. */
 static Value sum_of(const Step *step, int size, size_t i)
 {
     const int first = is_small(step, size) ? 0 : owner_of(step, size, i);
@@ -149,7 +149,7 @@ static Value sum_of(const Step *step, int size, size_t i)
     return sum;
 }
 
-/* The k-th element of those that a rank owns. */
+/* Returns the k-th element of those that a rank owns. */
 static size_t own_element(const Step *step, int rank, int size, size_t k)
 {
     const size_t piece = piece_of(step, size);
@@ -288,7 +288,7 @@ static int open_rank(int rank, int size, Comm **ret, Error *err)
     return comm_open_gloo(&options, ret, err);
 }
 
-/* The messages with one peer, by slot. */
+/* Orders the messages with one peer by slot. */
 static int compare_slots(const void *a, const void *b)
 {
     const MeshMessage *x = a, *y = b;
@@ -310,7 +310,7 @@ static MeshMessage *messages_with(int peer, bool sent, size_t *ret_n)
     return found;
 }
 
-/* All steps by one rank; what passed between it and each of some ranks, both ways. */
+/* run_rank() does all steps as one rank, and returns what passed between it and each of some ranks, both ways. */
 enum { SOME_MAX = 5 };
 typedef struct Passed {
     MeshMessage *list[SOME_MAX][2];
@@ -435,7 +435,7 @@ static void blocks_of_all_ranks_have_room(void **state)
     mesh_reset();
 }
 
-/* Many blocks are under way at once, and no more than the bound: neither each alone nor all of them. */
+/* Many blocks are under way at once, and no more than the bound: neither one by one nor all of them together. */
 static void so_many_messages_are_under_way(void **state)
 {
     (void)state;
@@ -458,7 +458,7 @@ static void so_many_messages_are_under_way(void **state)
     mesh_reset();
 }
 
-/* Whichever call of the network fails, the comm says so, leaves nothing behind and does nothing more. */
+/* Whichever call of the network fails, the comm reports it, leaves nothing behind and does nothing more. */
 static void each_failure_ends_the_comm(void **state)
 {
     (void)state;

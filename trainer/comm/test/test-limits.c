@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-limits.c - a rendezvous store whose tables are full, at their bounds: who is in stays, who is refused is
- * told; who is slow; and a process whose descriptors are short. */
+/* test-limits.c - a rendezvous store whose tables are full, at their bounds: a connection that is in stays, one that
+ * is refused gets an error; slow connections; and a process whose descriptors are short. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -66,7 +66,7 @@ static void a_full_store_keeps_what_it_has(void **state)
         assert_non_null(strstr(err.text, "setting one more: No space left on device"));
         assert_int_equal(set(store, "one more", "", 0, &err), -ENOSPC);
     }
-    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* said again */
+    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* set again */
     assert_int_equal(set(store, "key/1", "key/2", 5, &err), -EEXIST);
     assert_int_equal(set(store, "key/2", "key/", 4, &err), -EEXIST);
     for (int i = 0; i < KEYS; i += KEYS / 9) {
@@ -96,7 +96,7 @@ static void the_bytes_of_a_store_are_bounded(void **state)
     assert_has(store, "nothing", "", 0);
 }
 
-/* Asks for a key, and waits; so many bytes of its name are said. */
+/* Requests a key, and waits; n_said bytes of its name are sent. */
 static void ask_for(int fd, const char *name, size_t n_said)
 {
     RendezvousGreeting greeting;
@@ -134,7 +134,7 @@ static void no_rank_that_waits_makes_way(void **state)
         for (int i = 0; i < n; i++)
             waiting[i] = come_and_wait(store);
         int more = come_and_wait(store); /* accepted behind all of them */
-        assert_true(has_ended(more));    /* without a word */
+        assert_true(has_ended(more));    /* without an answer */
         (void)close(more);
         assert_int_equal(rendezvous_get(rendezvous_address(store), &key, "k", value, sizeof(value),
                                         &n_value, in(100000), &err),
@@ -153,7 +153,7 @@ static void no_rank_that_waits_makes_way(void **state)
     }
 }
 
-/* ---- who is slow ---- */
+/* ---- slow connections ---- */
 
 static pthread_t tests_thread;
 static atomic_bool store_is_late;
@@ -172,7 +172,7 @@ static void count_polls(const struct pollfd *fds, nfds_t n)
         (void)atomic_fetch_add(&n_polls, 1);
 }
 
-/* Hooks are set while there is one thread. */
+/* Opens a store with hooks, which are set while there is one thread. */
 static Rendezvous *open_hooked_store(void)
 {
     tests_thread = pthread_self();
@@ -189,14 +189,14 @@ static Rendezvous *free_hooked_store(Rendezvous *store)
     return store;
 }
 
-/* An hour passes for the store. */
+/* Makes an hour pass for the store. */
 static void let_an_hour_pass(const Rendezvous *store)
 {
     atomic_store(&store_is_late, true);
     (void)close(dial(rendezvous_address(store))); /* ends its poll */
 }
 
-/* A connection that takes little at a time, and does not wait for ever. */
+/* Opens a connection that reads little at a time, and does not wait for ever. */
 static int dial_slowly(const Rendezvous *store)
 {
     Error err = ERROR_INIT;
@@ -214,7 +214,7 @@ static int dial_slowly(const Rendezvous *store)
     return fd;
 }
 
-/* All that comes until the end. */
+/* Reads all that comes until the end. */
 static size_t take_all(int fd, char *to, size_t max)
 {
     size_t n = 0;
@@ -243,7 +243,7 @@ static void an_answer_is_written_as_it_is_taken(void **state)
             assert_int_equal(take_all(fd, got, sizeof(got)), n_answer);
             assert_memory_equal(got + sizeof(RendezvousAnswer), value, sizeof(value));
             assert_int_equal(take_all(other, got, sizeof(got)), n_answer);
-        } else { /* who takes nothing for five seconds is left */
+        } else { /* a client that reads nothing for five seconds is dropped */
             let_an_hour_pass(store);
             assert_int_equal(set(store, "another", "x", 1, &err), 0);
             assert_in_range(take_all(fd, got, sizeof(got)), 0, n_answer - 1);
@@ -254,7 +254,7 @@ static void an_answer_is_written_as_it_is_taken(void **state)
     }
 }
 
-/* The one has proven that it is a rank, and says half of its key; the other says half of its request. */
+/* One client has proven that it is a rank, and sends half of its key; the other sends half of its request. */
 static void who_says_half_is_left(void **state)
 {
     (void)state;
@@ -276,7 +276,7 @@ static void who_says_half_is_left(void **state)
     store = free_hooked_store(store);
 }
 
-/* A process that has no descriptor for who comes serves those that it has, and looks again soon. */
+/* A process that has no descriptor for a new client serves those that it has, and looks again soon. */
 static void descriptors_may_be_short(void **state)
 {
     (void)state;
@@ -295,10 +295,10 @@ static void descriptors_may_be_short(void **state)
     to.sin_port = htons((uint16_t)atoi(strrchr(rendezvous_address(store), ':') + 1));
     atomic_store(&n_polls, 0);
     assert_int_equal(connect(late, (struct sockaddr *)&to, sizeof(to)), 0);
-    usleep(50000); /* so that it most likely has looked; the test holds either way */
+    usleep(50000); /* so that the store most likely has looked; the test holds either way */
     const int n = atomic_load(&n_polls);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_in_range(n, 0, 10); /* it does not look all the time */
+    assert_in_range(n, 0, 10); /* the store does not look all the time */
     assert_int_equal(recv(late, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
     assert_int_equal(set(store, "k", "v", 1, &err), 0);
     assert_true(recv(waits, &greeting, 1, 0) == 1);
@@ -331,7 +331,7 @@ static void who_is_reset_is_forgotten(void **state)
     store = free_hooked_store(store);
 }
 
-/* Whether a thread of this process, other than this one, leaves that signal alone. */
+/* Reports whether another thread of this process blocks that signal. */
 static bool other_thread_blocks(int signal)
 {
     bool blocks = false;

@@ -41,7 +41,7 @@ static void chunks_cover_the_buffer(void **state)
     }
 }
 
-/* Element i of n is first + i + plus. */
+/* Sets element i of n to first + i + plus. */
 static void fill_range(Device *device, float *to, int64_t first, int64_t n, float plus)
 {
     float *host = malloc((size_t)n * sizeof(float));
@@ -212,7 +212,7 @@ static void a_hash_does_not_depend_on_the_pieces(void **state)
     f.device = device_free(f.device);
 }
 
-/* Else each byte of a restore is copied once more. */
+/* Otherwise each byte of a restore would be copied once more. */
 static void a_hash_copies_nothing_where_the_host_may_read(void **state)
 {
     (void)state;
@@ -228,7 +228,7 @@ static void a_hash_copies_nothing_where_the_host_may_read(void **state)
     f.device = device_free(f.device);
 }
 
-/* The last test: the lane stays late. */
+/* This is the last test: the lane stays late. */
 static void a_hash_waits_for_late_pieces(void **state)
 {
     (void)state;

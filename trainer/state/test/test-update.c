@@ -152,9 +152,9 @@ static void bits_do_not_depend_on_the_world(void **state)
     }
 }
 
-/* Plain floats: the same bits for one world size and ZeRO stage, whether or not sums cross the network beside the
- * training thread, and on a device that stages them, as long as they fit its staging. That others differ shows that the
- * gradients tell orders of addition apart. */
+/* Plain floats give the same bits for one world size and ZeRO stage, whether or not sums cross the network beside the
+ * training thread, and on a device that stages them, as long as they fit its staging. Other sizes and stages differ,
+ * which shows that these gradients tell orders of addition apart. */
 static void floats_repeat_for_one_world_and_stage(void **state)
 {
     (void)state;
@@ -285,7 +285,7 @@ int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, siz
 int __wrap_comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err)
 {
     if (plant == PLANT_LOCAL_MAXIMUM && op == COMM_MAX)
-        return 0; /* each rank decides from its own grains alone */
+        return 0; /* each rank decides only from its own grains */
     if (plant == PLANT_LOST_RANK && op == COMM_SUM && comm_rank(comm) == 1)
         memset(data, 0, n * comm_type_bytes(type));
     return __real_comm_all_reduce(comm, type, op, data, n, err);
@@ -310,7 +310,7 @@ static void planted_bugs_are_found(void **state)
     plant = PLANT_NONE;
 }
 
-/* All grains alike and as large as can be: nothing that is accepted wraps. */
+/* All grains are alike and as large as can be: no sum that is accepted wraps. */
 static void growth_is_redone_before_it_overflows(void **state)
 {
     (void)state;
@@ -368,7 +368,7 @@ static void a_redone_step_must_repeat_its_gradients(void **state)
     small_close(&small);
 }
 
-/* Infinite, too large to be summed in fp32, a loss that is not a number: never redone. */
+/* A gradient that is infinite or too large to be summed in fp32, or a loss that is not a number, is never redone. */
 static void non_finite_is_never_redone(void **state)
 {
     (void)state;
@@ -407,7 +407,7 @@ static void the_window_is_sixteen_steps(void **state)
         float g = step == 1 || step == 17 || step == 34 ? 100.0f : 1.0f;
         update_begin(small.rank.update);
         UpdateVerdict verdict = small_pass(&small, g, &result);
-        /* 17 still sees 1; 34 sees 18..33 alone, all 1. */
+        /* Step 17 still sees step 1; step 34 sees only 18..33, whose gradients are all 1. */
         assert_int_equal(verdict, step == 1 || step == 34 ? UPDATE_REDO : UPDATE_ACCEPT);
         if (verdict == UPDATE_REDO)
             assert_int_equal(small_pass(&small, g, &result), UPDATE_ACCEPT);

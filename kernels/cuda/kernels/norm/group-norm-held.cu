@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group-norm-held.cu - GroupNorm where a cluster's shared memory holds an image's groups: x and dy are read once.
  *
- * A cluster has some whole groups of an image, its blocks share the image's chunks, and a thread has a pack of channels and
- * a line of a chunk, as in group-norm.cu. A thread stores each pack that it reads in shared memory, for its own use.
- * Each block adds up the sums of its chunks, and then those of the groups, from the sums of all blocks. The tree is
- * group-norm.cuh's, so the bits are those of the way that reads twice. */
+ * A cluster has some whole groups of an image, its blocks share the image's chunks, and a thread has a pack of channels
+ * and a line of a chunk, as in group-norm.cu. A thread stores each pack that it reads in shared memory, for its own
+ * use. Each block adds up the sums of its chunks, and then those of the groups, from the sums of all blocks. The tree
+ * is group-norm.cuh's, so the bits are those of the way that reads twice. */
 #include "kernels/cuda/kernels/norm/group-norm.cuh"
 
 enum {
     RANKS_MAX = 8,          /* of a cluster, on any GPU that has them */
     CHUNKS_ENOUGH = 4,      /* of a block, if there are blocks */
     HALF_BYTES = 112 << 10, /* so that two blocks fit: one loads while the other stores */
-    HELD_BYTES = 226 << 10, /* of a block alone */
+    HELD_BYTES = 226 << 10, /* of a block by itself */
     FORWARD_THREADS = 320,  /* at most */
     BACKWARD_THREADS = 192, /* as many as have two tensors in HALF_BYTES */
     WARP_THREADS = 32,
@@ -29,8 +29,8 @@ struct Held {
     size_t n_bytes; /* of shared memory */
 };
 
-/* Words of a pack, then floats: lines' sums of a chunk for each that is there at once, the chunks' sums, two floats a group,
- * and a pixel of the image. */
+/* Words of a pack, then floats: lines' sums of a chunk for each that is there at once, the chunks' sums, two floats a
+ * group, and a pixel of the image. */
 static size_t floats_of(const Held &h, int n)
 {
     const size_t channels = (size_t)(h.width * n);
@@ -44,7 +44,7 @@ static size_t bytes_of(const Held &h, int tensors, int n)
            floats_of(h, n) * sizeof(float);
 }
 
-/* Clusters of `units` times the fewest groups that are whole packs. */
+/* Makes clusters of `units` times the fewest groups that are whole packs. */
 static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, int threads)
 {
     int64_t unit = g.size.by; /* packs */
@@ -61,7 +61,7 @@ static Held held_of(const Groups &g, int units, int ranks, int tensors, int n, i
     return h;
 }
 
-/* False: the shape does not fit. */
+/* Returns false if the shape does not fit. */
 static bool fit(const Groups &g, int tensors, int n, int threads, Held *ret)
 {
     Held h;
@@ -142,7 +142,7 @@ __device__ static inline void for_chunks(const Groups &g, const Held &h, const P
         use(Pixels{p.image, p.first_chunk + i, (int)threadIdx.y});
 }
 
-/* Adds the lines of each chunk from `first` on that is there at once: parts. */
+/* Adds the lines of each chunk that is there at once, from `first` on, and writes the parts. */
 template <int N>
 __device__ static inline void add_lines(const Held &h, const Place<N> &p, int64_t first,
                                         const Sums<N> &sums)
@@ -173,7 +173,7 @@ __device__ static inline void for_groups(const Held &h, const Place<N> &p, Use u
         use(i);
 }
 
-/* All of the cluster see the parts that all wrote. */
+/* From here on all blocks of the cluster see the parts that all wrote. */
 __device__ static inline void share_parts(const Held &h)
 {
     if (h.ranks > 1)
@@ -182,7 +182,7 @@ __device__ static inline void share_parts(const Held &h)
         __syncthreads();
 }
 
-/* All of the block see the groups' floats; nobody reads another block's parts from here on. */
+/* From here on all threads of the block see the groups' floats, and no block reads another one's parts. */
 __device__ static inline void share_groups(const Held &h)
 {
     if (h.ranks > 1)

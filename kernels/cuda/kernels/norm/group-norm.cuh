@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* group-norm.cuh - what both ways of a GroupNorm share: pixels, sums, and what an element becomes.
  *
- * An image is chunks of CHUNK pixels, a chunk LINES lines of threads, each with every LINES-th pixel; a thread has a pack of
- * channels. A sum over the pixels of an image has one tree, which the number of pixels alone determines: a line's in
- * fp32, at most CHUNK / LINES of them; lines in double, rounded to a part in fp32; chunks and the channels of a group in
- * double. Both ways have it, so they give the same bits.
+ * An image is chunks of CHUNK pixels, a chunk LINES lines of threads, each with every LINES-th pixel; a thread has a
+ * pack of channels. A sum over the pixels of an image has one tree, which only the number of pixels determines: a
+ * line's in fp32, at most CHUNK / LINES of them; lines in double, rounded to a part in fp32; chunks and the channels of
+ * a group in double. Both ways have it, so they give the same bits.
  *
  * Ownership: none.
  * Units:     elements.
@@ -76,8 +76,8 @@ struct Pixels {
     int line;
 };
 
-/* Gives use(row, pixel, load(row, pixel)) the row of each pack of this thread in turn: a channel's pixels in their order.
- * AHEAD of them are loaded before the first is used. */
+/* Gives use(row, pixel, load(row, pixel)) the row of each pack of this thread in turn: a channel's pixels in their
+ * order. AHEAD of them are loaded before the first is used. */
 template <int AHEAD, typename Load, typename Use>
 __device__ static inline void for_pixels(const Groups &g, const Pixels &p, Load load, Use use)
 {
@@ -245,8 +245,8 @@ __device__ static inline Pack<N> means_of(const Groups &g, int channel, const fl
 }
 
 /* Returns the part of dx that is a line in x, slope x + offset: dx = scale dz + (slope x + offset)
- * = inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). moments: of the image; means: from first_group
- * on. */
+ * = inverse * (gamma dz - mean(gamma dz) - normal * mean(gamma dz normal)). moments: of the image; means: from
+ * first_group on. */
 template <int N>
 __device__ static inline Line<N> rest_of(const Groups &g, int channel, const float *moments,
                                          const float *means, int first_group)
@@ -278,7 +278,7 @@ __device__ static inline Pack<N> gradient(const Pack<N> &x, const Pack<N> &dy,
 
 /* ---- the way that reads once: group-norm-held.cu ---- */
 
-/* Whether the shape fits; if so it is launched. x and y, x, dy and dx consist of packs. */
+/* Reports whether the shape fits; if so it is launched. x and y, x, dy and dx consist of packs. */
 template <typename T>
 bool group_norm_held_forward(Device *device, const GroupNormShape *shape, const Joined<const T> &x,
                              const float *gamma, const float *beta, T *y, float *saved);

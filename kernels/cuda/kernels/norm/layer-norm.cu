@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* layer-norm.cu - LayerNorm. Rows are read once, forward and backward.
  *
- * Forward, a warp has a row, which its lanes hold. Backward, a thread has the same columns of many rows, so that it keeps
- * gamma and the columns' sums in registers; a row is then the work of several warps, which exchange its sums. All trees
- * are of the shape and the type alone: a column's sum over ROWS_AHEAD * BATCHES_MAX rows is in fp32, all beyond in
- * double. Where SUMS is 3, the third sum is that of dx as it was rounded: the gradient of the bias of the layer that made
- * x. */
+ * Forward, a warp has a row, which its lanes hold. Backward, a thread has the same columns of many rows, so that it
+ * keeps gamma and the columns' sums in registers; a row is then the work of several warps, which exchange its sums. All
+ * trees depend only on the shape and the type: a column's sum over ROWS_AHEAD * BATCHES_MAX rows is in fp32, all beyond
+ * in double. Where SUMS is 3, the third sum is that of dx as it was rounded: the gradient of the bias of the layer that
+ * made x. */
 #include "kernels/cuda/kernels/norm/norm.cuh"
 #include "kernels/cuda/kernels/operations.h"
 
@@ -13,8 +13,8 @@
 
 /* ---- forward ---- */
 
-/* A row of c elements: its lanes' packs lie side by side, round after round. HELD rounds are kept; where HELD is 0, there
- * are any number, and each is read again when it is used. */
+/* A row of c elements: its lanes' packs lie side by side, round after round. HELD rounds are kept; where HELD is 0,
+ * there are any number, and each is read again when it is used. */
 template <int HELD, bool WHOLE, typename T> struct Row {
     enum { N = pack_elements<T>() };
     const T *from;
@@ -137,14 +137,14 @@ void cuda_layer_norm_forward(Device *device, const LayerNormShape *shape, const 
 enum {
     ROW_THREADS = 320, /* of a block */
     ROW_WARPS = ROW_THREADS / 32,
-    ROWS_AHEAD = 2, /* a line's, of a batch */
+    ROWS_AHEAD = 2, /* rows of a line in a batch */
     BATCHES_MIN = 2,
     BATCHES_MAX = 16,
     BLOCKS_ENOUGH = 256,
 };
 
-/* How rows lie on blocks: a block takes `batches` times ROWS_AHEAD rows for each of its lines, whose threads lie side by
- * side, a pack each. Where a row has more packs than a block has threads, `wide`, a line is the whole block. */
+/* How rows lie on blocks: a block takes `batches` times ROWS_AHEAD rows for each of its lines, whose threads lie side
+ * by side, a pack each. Where a row has more packs than a block has threads, `wide`, a line is the whole block. */
 struct Lines {
     int width, n; /* threads of a line; lines */
     int64_t batches, blocks;
@@ -172,7 +172,7 @@ template <typename T> struct Held {
     float inverse, shift; /* normalised x = inverse x + shift */
 };
 
-/* Row `row`, or zeros. */
+/* Loads row `row`; zeros where it is not there. */
 template <bool WHOLE, typename T>
 __device__ static inline Held<T> hold(bool there, int64_t row, int c, int column, const T *x,
                                       const float *saved, const T *dy, const T *before)
@@ -216,7 +216,8 @@ template <int SUMS, int N> struct Columns {
     Pack<N> sums[SUMS]; /* plain, scaled, dx */
 };
 
-/* Adds the lines of a block, and writes its part. lines: shared, [which][element of a pack][line][thread of the line]. */
+/* Adds the lines of a block, and writes its part. lines: shared, [which][element of a pack][line][thread of the
+ * line]. */
 template <int SUMS, int N>
 __device__ static inline void write_part(const Lines &l, int c, const Columns<SUMS, N> &mine,
                                          float *lines, float *parts)

@@ -49,7 +49,7 @@ static void pair_close(Pair *p)
     p->device = device_free(p->device);
 }
 
-/* The signal by which a child that does this ends; 0: none. */
+/* Returns the signal that ends a child that does this; 0: none. */
 static int signal_of(void (*breach)(Pair *))
 {
     fflush(NULL);
@@ -73,7 +73,7 @@ static void read_by_host(Pair *p) { p->host[0] = *(volatile float *)p->memory; }
 
 static void write_by_host(Pair *p) { *(volatile float *)p->memory = 1; }
 
-/* Ten copies, of which five are up to 50 ms late. */
+/* Sends ten copies, of which five are up to 50 ms late. */
 static void send_slowly(Pair *p, Lane lane)
 {
     for (int i = 0; i < 10; i++)
@@ -188,10 +188,10 @@ static void a_fetch_is_late(void **state)
     assert_true(clock_monotonic_usec() - before >= 50000);
     assert_non_null(strstr(err.text, "lane comm"));
     assert_int_equal(device_await(p.device, device_fence(p.device, LANE_IN), 0, &err), 0);
-    (void)device_free(p.device); /* which has what hangs; memory that is in use is not released */
+    (void)device_free(p.device); /* it holds what hangs; memory that is in use is not released */
 }
 
-/* A lane that does not wait for another overtakes it, and one that does never: the seeds' delays decide. */
+/* A lane that does not wait for another may overtake it, as the seeds' delays decide; a lane that waits never does. */
 static void only_a_wait_orders_lanes(void **state)
 {
     (void)state;
@@ -217,7 +217,8 @@ static void only_a_wait_orders_lanes(void **state)
     assert_in_range(n_wrong, 1, 40);
 }
 
-/* A send, an operation that needs it, and a second send that it must not see; what the memory's last number is. */
+/* Puts a send, an operation that needs it, and a second send that the operation must not see. Returns the memory's last
+ * number. */
 static float with_schedule(const char *text, bool waits_for_send, bool waits_for_compute)
 {
     const DeviceOptions options = {.kind = DEVICE_CPU, .threads = 1, .type = DATA_F32};
@@ -249,7 +250,7 @@ static float with_schedule(const char *text, bool waits_for_send, bool waits_for
     return last;
 }
 
-/* Without a wait, with the first one alone, and with both: 2 is right. */
+/* Runs without a wait, with only the first one, and with both: 2 is right. */
 static void a_schedule_needs_each_wait(void **state)
 {
     (void)state;

@@ -78,7 +78,7 @@ static void old_text_counts(void **state)
     }
 }
 
-/* One text of two kinds; and an error names the key of the one who asked. */
+/* One text may be of two kinds; and an error names the caller's key. */
 static void kinds_and_keys_count(void **state)
 {
     (void)state;

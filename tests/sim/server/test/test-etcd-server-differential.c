@@ -241,7 +241,7 @@ static void tell_lease(Story *story)
 }
 
 /* etcd lets a watch that began in the past read only now and then, and a compaction may come first.
- * One that has told of this put has read. */
+ * A watch that has shown this put has read. */
 static void let_read(Pair *pair, ProtobufCBinaryData key)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;

@@ -438,7 +438,7 @@ static void a_member_that_lags_shows_it(void **state)
     assert_int_equal(watch->n, 3);
 }
 
-/* A compaction stands behind it in the log. */
+/* A compaction stands in the log behind what the member lags behind with. */
 static void a_member_that_lags_applies_before_it_compacts(void **state)
 {
     (void)state;
@@ -458,7 +458,7 @@ static void a_member_that_lags_applies_before_it_compacts(void **state)
     assert_int_equal(watched(watch, 1)->events[0]->type, PB__EVENT__EVENT_TYPE__DELETE);
 }
 
-/* It lists again: nobody can tell it of a delete that is compacted. */
+/* A watch there lists again: nobody can show it a delete that is compacted. */
 static void a_member_that_comes_back_tells_no_half_revision(void **state)
 {
     (void)state;
