@@ -128,7 +128,7 @@ static size_t split_fields(const char *format, const char *text, Word ret[WORDS_
 }
 
 /* Whether the message says that field itself. */
-static bool is_said(const LogField *field, const Word *words, size_t n_words)
+static bool is_logged(const LogField *field, const Word *words, size_t n_words)
 {
     for (size_t i = 0; i < n_words; i++)
         if (has_key(words[i], field->word, field->n_key))
@@ -166,7 +166,7 @@ static bool send_entry(LogLevel level, const char *message_id, char *line, const
     memcpy(fields, logger.fields, sizeof(fields));
     pthread_mutex_unlock(&logger.lock);
     for (size_t i = 0; i < n_fields; i++)
-        if (!is_said(&fields[i], words, n_words))
+        if (!is_logged(&fields[i], words, n_words))
             entry[n++] = entry_of(fields[i].word);
     return logger.send(entry, n) >= 0;
 }
@@ -203,7 +203,7 @@ static void write_line(LogLevel level, const char *text, const Word *words, size
     used = append(line, used, "%s", text);
     pthread_mutex_lock(&logger.lock);
     for (size_t i = 0; i < logger.n_fields; i++)
-        if (!is_said(&logger.fields[i], words, n_words))
+        if (!is_logged(&logger.fields[i], words, n_words))
             used = append(line, used, " %s", logger.fields[i].word);
     pthread_mutex_unlock(&logger.lock);
 

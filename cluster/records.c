@@ -492,14 +492,14 @@ static const Field log_place_fields[] = {
     COUNT(LogPlace, "offset", offset, MAYBE),
 };
 
-static const Field log_ask_fields[] = {
-    TEXT(LogAskRecord, "job", job, NEEDED),
-    COUNT(LogAskRecord, "generation", generation, NEEDED),
-    COUNT(LogAskRecord, "seq", seq, NEEDED),
-    BOOL(LogAskRecord, "follow", follow),
-    COUNT(LogAskRecord, "tail_bytes", tail_bytes, MAYBE),
-    COUNT(LogAskRecord, "pause_usec", pause_usec, MAYBE),
-    ELEMENTS(LogAskRecord, FIELD_LIST, "places", places, n_places, MAYBE, LogPlace, log_place_fields,
+static const Field log_request_fields[] = {
+    TEXT(LogRequestRecord, "job", job, NEEDED),
+    COUNT(LogRequestRecord, "generation", generation, NEEDED),
+    COUNT(LogRequestRecord, "seq", seq, NEEDED),
+    BOOL(LogRequestRecord, "follow", follow),
+    COUNT(LogRequestRecord, "tail_bytes", tail_bytes, MAYBE),
+    COUNT(LogRequestRecord, "pause_usec", pause_usec, MAYBE),
+    ELEMENTS(LogRequestRecord, FIELD_LIST, "places", places, n_places, MAYBE, LogPlace, log_place_fields,
              RECORD_SLOTS_MAX, "rank"),
 };
 
@@ -539,7 +539,7 @@ const RecordTable record_tables[] = {
     {"incidents", incident_fields, ELEMENTSOF(incident_fields)},
     {"alerts", alert_fields, ELEMENTSOF(alert_fields)},
     {"requests", request_fields, ELEMENTSOF(request_fields)},
-    {"asks", log_ask_fields, ELEMENTSOF(log_ask_fields)},
+    {"asks", log_request_fields, ELEMENTSOF(log_request_fields)},
     {"lines", log_lines_fields, ELEMENTSOF(log_lines_fields)},
 };
 const size_t n_record_tables = ELEMENTSOF(record_tables);
@@ -659,7 +659,7 @@ DEFINE_RECORD(AlertRecord, alert_record, alert_fields, unchecked)
 DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)
 
 /* Checks an ask: its job is part of a path. */
-static int log_ask_check(const char *source, const LogAskRecord *ask, Error *err)
+static int log_request_check(const char *source, const LogRequestRecord *ask, Error *err)
 {
     if (!name_is_valid(ask->job))
         return error_set(err, -EINVAL, "%s: job: \"%s\" is not a job's name", source, ask->job);
@@ -683,5 +683,5 @@ static int log_lines_check(const char *source, const LogLinesRecord *lines, Erro
                : error_set(err, -EINVAL, "%s: text: %zu bytes belong to no part", source, left);
 }
 
-DEFINE_RECORD(LogAskRecord, log_ask_record, log_ask_fields, log_ask_check)
+DEFINE_RECORD(LogRequestRecord, log_request_record, log_request_fields, log_request_check)
 DEFINE_RECORD(LogLinesRecord, log_lines_record, log_lines_fields, log_lines_check)

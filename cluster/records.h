@@ -623,8 +623,8 @@ typedef struct RequestRecord {
  * to each ask lies in etcd. The record goes when the reader does, and the answer with it. */
 
 enum {
-    LOG_TEXT_MAX = 16384, /* bytes of log in one answer */
-    LOG_ASKS_MAX = 16,    /* asks that a node serves at once */
+    LOG_TEXT_MAX = 16384,  /* bytes of log in one answer */
+    LOG_REQUESTS_MAX = 16, /* asks that a node serves at once */
     LOG_ID_MAX = 39,
 };
 
@@ -634,7 +634,7 @@ typedef struct LogPlace {
     int64_t offset; /* bytes in that file */
 } LogPlace;
 
-typedef struct LogAskRecord {
+typedef struct LogRequestRecord {
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
     int64_t seq;        /* of this ask, from 1; the answer repeats it */
@@ -644,7 +644,7 @@ typedef struct LogAskRecord {
         pause_usec; /* the node waits that long between two answers, unless more is there already */
     LogPlace *places; /* the ranks; none: all that the node has of the generation */
     size_t n_places;
-} LogAskRecord;
+} LogRequestRecord;
 
 /* ---- lines/<node>/<id>: the node's answer to asks/<node>/<id>, under the node's lease ---- */
 
@@ -695,5 +695,5 @@ DECLARE_RECORD(ProgressRecord, progress_record)
 DECLARE_RECORD(IncidentRecord, incident_record)
 DECLARE_RECORD(AlertRecord, alert_record)
 DECLARE_RECORD(RequestRecord, request_record)
-DECLARE_RECORD(LogAskRecord, log_ask_record)
+DECLARE_RECORD(LogRequestRecord, log_request_record)
 DECLARE_RECORD(LogLinesRecord, log_lines_record)

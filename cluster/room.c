@@ -10,7 +10,7 @@ static double in_unit(int64_t n_bytes, const char **ret_unit)
     return (double)n_bytes / (is_large ? 1e9 : 1e6);
 }
 
-bool room_tell(const ProgressRecord *p, char ret[ROOM_TEXT_BYTES], const char **ret_advice)
+bool room_describe(const ProgressRecord *p, char ret[ROOM_TEXT_BYTES], const char **ret_advice)
 {
     const char *units[3];
     ret[0] = '\0';

@@ -15,4 +15,5 @@
 enum { ROOM_TEXT_BYTES = 96 };
 
 /* true: there is too little, and *ret_advice says what makes room. Else it is NULL, and the text "" if nobody told. */
-bool room_tell(const ProgressRecord *progress, char ret[ROOM_TEXT_BYTES], const char **ret_advice);
+bool room_describe(const ProgressRecord *progress, char ret[ROOM_TEXT_BYTES],
+                   const char **ret_advice);

@@ -198,7 +198,8 @@ static void leave(void *userdata)
 
 /* ---- answers ---- */
 
-static void say(HttpAnswer *ret, int status, const char *title, const char *words, const char *link)
+static void write_message(HttpAnswer *ret, int status, const char *title, const char *words,
+                          const char *link)
 {
     Page page;
     report_words(title, words, link, &page);
@@ -210,7 +211,7 @@ static void say(HttpAnswer *ret, int status, const char *title, const char *word
     page_clear(&page);
 }
 
-static void say_who_leads(HttpAnswer *ret, const LiveLook *look)
+static void write_leader(HttpAnswer *ret, const LiveLook *look)
 {
     char words[400], link[200] = "";
     if (look->leading[0])
@@ -224,7 +225,7 @@ static void say_who_leads(HttpAnswer *ret, const LiveLook *look)
                        "status asks etcd.");
     if (look->leading[0] && look->leading_page[0])
         (void)snprintf(link, sizeof(link), "http://%s/", look->leading_page);
-    say(ret, 503, "Not the leader", words, link);
+    write_message(ret, 503, "Not the leader", words, link);
 }
 
 /* Returns the drawing of what was asked for; NULL: *ret says why there is none. */
@@ -233,12 +234,12 @@ static Drawn *answer_with(LivePages *p, const char *job, HttpAnswer *ret)
     const uint64_t now_usec = clock_boottime_usec();
     const LiveLook look = p->look(p->userdata);
     if (!look.leads) {
-        say_who_leads(ret, &look);
+        write_leader(ret, &look);
         return NULL;
     }
     if (*job && !page_model_has_job(look.source.cluster, job)) {
-        say(ret, 404, "No such job",
-            "There is no job of that name: it was deleted, or never started.", "/");
+        write_message(ret, 404, "No such job",
+                      "There is no job of that name: it was deleted, or never started.", "/");
         return NULL;
     }
     Drawn *d = find_drawn(p, job);
@@ -246,8 +247,9 @@ static Drawn *answer_with(LivePages *p, const char *job, HttpAnswer *ret)
     if (d && old && may_draw(p, now_usec))
         (void)draw(p, d, &look, now_usec); /* the job is there */
     if (!d || d->number == 0) {
-        say(ret, 503, "Too many pages",
-            "More pages are looked at than this controller draws. Try again in a minute.", "");
+        write_message(ret, 503, "Too many pages",
+                      "More pages are looked at than this controller draws. Try again in a minute.",
+                      "");
         return NULL;
     }
     d->asked_usec = now_usec;
@@ -275,7 +277,8 @@ static int make_job(const HttpRequest *request, HttpAnswer *ret, void *userdata)
 {
     if (*request->rest)
         return make_page(request->rest, ret, userdata);
-    say(ret, 404, "No job is named", "The address of a job's page is /jobs/ and its name.", "/");
+    write_message(ret, 404, "No job is named",
+                  "The address of a job's page is /jobs/ and its name.", "/");
     return 0;
 }
 
@@ -286,7 +289,7 @@ static int make_stream(const char *job, const HttpRequest *request, HttpAnswer *
         (void)snprintf(words, sizeof(words),
                        "%d viewers look already, and more are not served. Try again later.",
                        request->n_viewers);
-        say(ret, 503, "Too many viewers", words, "");
+        write_message(ret, 503, "Too many viewers", words, "");
         return 0;
     }
     Drawn *d = answer_with(p, job, ret);

@@ -26,7 +26,7 @@ struct Controller {
 };
 
 /* For whoever asks what the leader would decide; the list of nodes has a field of its own. */
-static void tell_settings(LeaderSettings *s)
+static void log_settings(LeaderSettings *s)
 {
     LeaderRecord *record = &s->introduction;
     _cleanup_json_ json_t *json = journal_config_json(&s->core);
@@ -44,7 +44,7 @@ static LeaderSettings settings_of(const ControllerConfig *config, const Controll
                         .introduction = config_leader(config)};
     _Static_assert(sizeof(s.cluster) >= sizeof(config->cluster), "every name fits");
     memcpy(s.cluster, config->cluster, sizeof(config->cluster));
-    tell_settings(&s);
+    log_settings(&s);
     controller_metrics_page(metrics, s.introduction.name, s.introduction.page,
                             sizeof(s.introduction.page));
     return s;
@@ -61,7 +61,7 @@ static void on_view_changed(void *userdata)
 {
     Controller *m = userdata;
     const LeaderView v = leader_view(m->leader);
-    status_say(&m->status, v.cluster, m->config->cluster, v.term, v.is_still, v.has_lease);
+    status_write(&m->status, v.cluster, m->config->cluster, v.term, v.is_still, v.has_lease);
 }
 
 static void on_leads(void *userdata)

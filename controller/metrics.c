@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "controller/core/step/survey.h"
 #include "controller/live-page.h"
-#include "controller/seen.h"
+#include "controller/progress-curves.h"
 #include "metrics/exporter.h"
 
 #include <string.h>
@@ -407,7 +407,7 @@ void controller_metrics_note_event(ControllerMetrics *cm, const Cluster *cluster
 {
     if (!cm)
         return;
-    seen_note(cm->seen, event);
+    curves_note(cm->seen, event);
     if (event->kind == EVENT_INCIDENT && event->record)
         note_incident(cm->metrics, cluster_find_incident(cluster, event->name), event->incident);
     else if (event->kind == EVENT_SPEC && event->record)
@@ -499,7 +499,7 @@ static int open_pages(ControllerMetrics *cm, sd_event *event, const ControllerCo
                       Error *err)
 {
     (void)snprintf(cm->cluster, sizeof(cm->cluster), "%s", config->cluster);
-    cm->seen = seen_new((int)config->max_jobs);
+    cm->seen = curves_new((int)config->max_jobs);
     cm->seen_usec = clock_realtime_usec();
     return live_pages_new(event, look_for_pages, cm, &cm->pages, err);
 }
@@ -559,7 +559,7 @@ ControllerMetrics *controller_metrics_free(ControllerMetrics *cm)
     cm->exporter =
         exporter_free(cm->exporter); /* its viewers end before the pages that they follow */
     cm->pages = live_pages_free(cm->pages);
-    cm->seen = seen_free(cm->seen);
+    cm->seen = curves_free(cm->seen);
     free(cm);
     return NULL;
 }

@@ -146,7 +146,7 @@ bool page_model_job(const PageSource *s, const char *name, Page *ret)
                      .saved = saved,
                      .n_saved = n_saved};
     job.place = place_of(s->cluster, i, &job.n_waiting);
-    job.points = seen_points(s->seen, survey.name, &job.n_points);
+    job.points = curves_points(s->seen, survey.name, &job.n_points);
     job.points_note = note_points(s, job.points, job.n_points, note);
     report_job(&job, ret);
     return true;

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "controller/core/cluster.h"
-#include "controller/seen.h"
+#include "controller/progress-curves.h"
 #include "report/report.h"
 
 typedef struct PageSource {

@@ -24,8 +24,8 @@ static void describe_leading(const Cluster *cluster, const char *name, int64_t t
                    cluster_hold_until(cluster) ? "; many nodes vanished at once, waiting" : "");
 }
 
-void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
-                bool is_still, bool has_lease)
+void status_write(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
+                  bool is_still, bool has_lease)
 {
     char text[STATUS_BYTES];
     if (term)

@@ -21,5 +21,5 @@ typedef struct ControllerStatus {
 
 /* term: 0 while this controller does not decide. is_still: it is elected and stands still (succession.h). has_lease:
  * etcd has granted its lease and not taken it back. */
-void status_say(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
-                bool is_still, bool has_lease);
+void status_write(ControllerStatus *status, const Cluster *cluster, const char *name, int64_t term,
+                  bool is_still, bool has_lease);

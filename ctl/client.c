@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.c - see client.h. */
 #include "ctl/client.h"
-#include "ctl/asker.h"
+#include "ctl/requester.h"
 
 #include "base/clock.h"
 #include "cluster/keys.h"
@@ -102,7 +102,7 @@ void client_make_request(const CtlClient *client, RequestRecord *request, char *
                          char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put)
 {
     request->at_usec = clock_realtime_usec();
-    (void)asker_text(request->by);
+    (void)requester_text(request->by);
     (void)snprintf(request->id, sizeof(request->id), "%llx-%x",
                    (unsigned long long)request->at_usec, (unsigned)getpid());
     *ret_text = request_record_encode(request, NULL);
@@ -160,7 +160,7 @@ static void on_client_events(const EtcdEvent *events, size_t n, _unused_ int64_t
         w->r = w->handler(NULL, w->userdata);
 }
 
-static void say_silence(Watching *w, bool connected, uint64_t now)
+static void print_silence(Watching *w, bool connected, uint64_t now)
 {
     if (connected)
         w->heard_usec = now;
@@ -197,7 +197,7 @@ int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
         if (w.listed && passed >= timeout_usec)
             return error_set(err, -ETIMEDOUT, "timed out");
         if (w.listed)
-            say_silence(&w, etcd_watch_connected(watch), now);
+            print_silence(&w, etcd_watch_connected(watch), now);
         uint64_t left = passed < timeout_usec ? timeout_usec - passed : USEC_PER_MSEC;
         r = sd_event_run(client->event, MIN(left, LOOK_MSEC * USEC_PER_MSEC));
         if (r < 0)

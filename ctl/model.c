@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "cluster/admission.h"
 #include "cluster/cordon.h"
-#include "ctl/meant.h"
+#include "ctl/suggestion.h"
 #include "protocol/channel.h"
 #include "report/report.h"
 
@@ -469,7 +469,7 @@ int model_find_any_job(const Model *m, const char *name, ModelJob **ret, Error *
 {
     ModelJob *job = model_job(m, name);
     if (!job || !model_is_shown(job))
-        return meant_no_job(m, name, err);
+        return suggest_job(m, name, err);
     *ret = job;
     return 0;
 }

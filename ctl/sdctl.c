@@ -7,8 +7,8 @@
 #include "ctl/context/verbs.h"
 #include "ctl/dev/verbs.h"
 #include "ctl/job/verbs.h"
-#include "ctl/meant.h"
 #include "ctl/node/verbs.h"
+#include "ctl/suggestion.h"
 #include "ctl/verbs.h"
 
 #include "base/log.h"
@@ -175,5 +175,5 @@ int main(int argc, char **argv)
         int r = v->common & COMMON_CLUSTER ? context_apply(&a.client, &err) : 0;
         return r < 0 ? ctl_fail(&err, r) : v->run(&a);
     }
-    return meant_refuse_verb(noun, name);
+    return suggest_verb(noun, name);
 }

@@ -261,13 +261,13 @@ static int write_state_file(void *userdata, const char *path, const char *text, 
 static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
 {
     Daemon *d = userdata;
-    probes_ask(&d->probes, request, clear);
+    probes_request(&d->probes, request, clear);
 }
 
 static void on_doctor(void *userdata, const RequestRecord *request)
 {
     Daemon *d = userdata;
-    doctor_ask(&d->doctor, request);
+    doctor_request(&d->doctor, request);
 }
 
 static void leave_health(void *userdata)
@@ -276,7 +276,7 @@ static void leave_health(void *userdata)
     probes_leave(&d->probes);
 }
 
-static bool is_health_told(void *userdata)
+static bool is_health_written(void *userdata)
 {
     const Daemon *d = userdata;
     return !d->probes.post;
@@ -424,7 +424,7 @@ static void make_manager(Daemon *d)
                                 .check = on_check,
                                 .doctor = on_doctor,
                                 .leave_health = leave_health,
-                                .is_health_told = is_health_told};
+                                .is_health_written = is_health_written};
     const ManagerEvents events = {.userdata = d,
                                   .registered = on_registered,
                                   .draining = on_draining,

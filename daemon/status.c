@@ -19,8 +19,8 @@ typedef struct Line {
     bool figures;
 } Line;
 
-static void say(Line *line, const char *format, ...) _printf_(2, 3);
-static void say(Line *line, const char *format, ...)
+static void append_text(Line *line, const char *format, ...) _printf_(2, 3);
+static void append_text(Line *line, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -50,98 +50,99 @@ static const Rank *slowest_rank(const Manager *m, const LocalWorld *local, int *
     return slowest;
 }
 
-static void say_local_world(Line *line, const Manager *m, const LocalWorld *local)
+static void write_local_world(Line *line, const Manager *m, const LocalWorld *local)
 {
     int n;
     const Rank *rank = slowest_rank(m, local, &n);
-    say(line, "job %s, generation %lld, %d of %d ranks", local->job->name,
-        (long long)local->generation, n, local->world_size);
+    append_text(line, "job %s, generation %lld, %d of %d ranks", local->job->name,
+                (long long)local->generation, n, local->world_size);
     if (!rank)
         return;
     TrainStage stage = rank->watchdog.stage;
     bool trains = stage > STAGE_READY && stage != STAGE_SAVING && stage != STAGE_LEAVING;
     if (!trains)
-        say(line, ", %s", train_stage_name(stage));
+        append_text(line, ", %s", train_stage_name(stage));
     if (line->figures && rank->watchdog.step >= 0)
-        say(line, ", step %lld", (long long)rank->watchdog.step);
+        append_text(line, ", step %lld", (long long)rank->watchdog.step);
 }
 
-static void say_jobs(Line *line, const Manager *m)
+static void write_jobs(Line *line, const Manager *m)
 {
     bool any = false;
     for (const LocalJob *job = m->workload.jobs; job; job = job->next) {
         if (!job->local || !local_world_is_live(job->local))
             continue;
         if (any)
-            say(line, "; ");
-        say_local_world(line, m, job->local);
+            append_text(line, "; ");
+        write_local_world(line, m, job->local);
         any = true;
     }
     if (!any)
-        say(line, "idle, %lld slot%s", (long long)m->needs.config->slots,
-            m->needs.config->slots == 1 ? "" : "s");
+        append_text(line, "idle, %lld slot%s", (long long)m->needs.config->slots,
+                    m->needs.config->slots == 1 ? "" : "s");
     if (m->workload.slots.lost)
-        say(line, "; %d lost", __builtin_popcountll(m->workload.slots.lost));
+        append_text(line, "; %d lost", __builtin_popcountll(m->workload.slots.lost));
 }
 
-static void say_health(Line *line, const Manager *m)
+static void write_health(Line *line, const Manager *m)
 {
     static const char *const word[] = {"healthy", "suspect", "unhealthy, to be drained",
                                        "unhealthy, to be isolated"};
-    say(line, "; %s", word[m->node.verdict]);
+    append_text(line, "; %s", word[m->node.verdict]);
     if (*m->node.evidence)
-        say(line, " (%.200s)", m->node.evidence);
+        append_text(line, " (%.200s)", m->node.evidence);
 }
 
-static void say_stranger(Line *line, const Manager *m)
+static void write_stranger(Line *line, const Manager *m)
 {
     if (m->node.stranger_revision != 0)
-        say(line, "; another writer puts nodes/%s, too", m->needs.config->node);
+        append_text(line, "; another writer puts nodes/%s, too", m->needs.config->node);
 }
 
-static void say_lease(Line *line, const Manager *m, uint64_t now_usec)
+static void write_lease(Line *line, const Manager *m, uint64_t now_usec)
 {
     int silent_sec = seconds(m->fence.contact_usec, now_usec);
     bool is_silent = now_usec > m->fence.contact_usec + workload_alive_usec(&m->workload) / 2;
     if (m->fence.fenced)
-        say(line, "; etcd silent for more than fence_sec: nothing may run");
+        append_text(line, "; etcd silent for more than fence_sec: nothing may run");
     else if (is_silent && line->figures)
-        say(line, "; etcd silent for %d s, %s until %lld s", silent_sec,
-            workload_is_idle(&m->workload) ? "nothing to fence" : "training on",
-            (long long)m->needs.config->fence_sec);
+        append_text(line, "; etcd silent for %d s, %s until %lld s", silent_sec,
+                    workload_is_idle(&m->workload) ? "nothing to fence" : "training on",
+                    (long long)m->needs.config->fence_sec);
     else if (is_silent)
-        say(line, "; etcd silent");
+        append_text(line, "; etcd silent");
     else if (etcd_lease_id(m->lease) == 0)
-        say(line, "; without a lease");
+        append_text(line, "; without a lease");
     else if (line->figures)
-        say(line, "; lease renewed %d s ago", silent_sec);
+        append_text(line, "; lease renewed %d s ago", silent_sec);
 }
 
 static void put_together(Line *line, const DaemonStatus *s, const Manager *m, uint64_t now_usec)
 {
     const DaemonConfig *c = m->needs.config;
-    say(line, "%s of cluster %s: ", c->node, c->cluster);
+    append_text(line, "%s of cluster %s: ", c->node, c->cluster);
     if (m->node.yields) {
-        say(line, "waits, nodes/%s is held under another one's lease", c->node);
+        append_text(line, "waits, nodes/%s is held under another one's lease", c->node);
         return;
     }
     if (!m->node.registered) {
-        say(line,
-            m->node.refused ? "not registered: refused by %s" : "not registered yet, asking %s",
-            c->etcd.endpoints);
+        append_text(line,
+                    m->node.refused ? "not registered: refused by %s"
+                                    : "not registered yet, asking %s",
+                    c->etcd.endpoints);
         if (line->figures)
-            say(line, " for %d s", seconds(s->started_usec, now_usec));
+            append_text(line, " for %d s", seconds(s->started_usec, now_usec));
         return;
     }
     if (m->draining)
-        say(line, "draining, ");
+        append_text(line, "draining, ");
     if (m->draining && line->figures)
-        say(line, "at most %d s more; ",
-            seconds(now_usec, m->drain_usec + (uint64_t)c->drain_sec * USEC_PER_SEC));
-    say_jobs(line, m);
-    say_health(line, m);
-    say_stranger(line, m);
-    say_lease(line, m, now_usec);
+        append_text(line, "at most %d s more; ",
+                    seconds(now_usec, m->drain_usec + (uint64_t)c->drain_sec * USEC_PER_SEC));
+    write_jobs(line, m);
+    write_health(line, m);
+    write_stranger(line, m);
+    write_lease(line, m, now_usec);
 }
 
 void status_update(DaemonStatus *s, const Manager *m, uint64_t now_usec)

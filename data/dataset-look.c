@@ -128,8 +128,8 @@ static int read_sample(const Looking *l, uint32_t i, char **ret, size_t *ret_n, 
     return r;
 }
 
-static int learn_sample(const Looking *l, size_t latents, size_t text, DatasetShape *shape,
-                        Error *err)
+static int observe_sample(const Looking *l, size_t latents, size_t text, DatasetShape *shape,
+                          Error *err)
 {
     const MdsSchema *schema = &l->entry->schema;
     for (uint32_t i = 0; i < MIN(l->info.n_samples, (uint64_t)SAMPLES_TRIED); i++) {
@@ -143,23 +143,23 @@ static int learn_sample(const Looking *l, size_t latents, size_t text, DatasetSh
             return r;
         if (fields[latents].n_bytes == 0)
             continue; /* it is not trained either */
-        r = dataset_learn_latents(&schema->columns[latents], &fields[latents], shape, err);
+        r = dataset_observe_latents(&schema->columns[latents], &fields[latents], shape, err);
         if (r >= 0)
-            r = dataset_learn_text(&schema->columns[text], &fields[text], shape, err);
+            r = dataset_observe_text(&schema->columns[text], &fields[text], shape, err);
         return r < 0 ? error_prefix(err, r, "%s[%u]", l->info.raw_name, i) : 1;
     }
     return 0;
 }
 
 /* 1: known; 0: a large shard would have to be unpacked. */
-static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size_t text,
-                       DatasetShape *shape, Error *err)
+static int observe_shard(Store *store, const MdsEntry *entry, size_t latents, size_t text,
+                         DatasetShape *shape, Error *err)
 {
     _cleanup_(event_count_freep) EventCount *events = NULL;
     Looking l = {.store = store, .entry = entry};
     shard_of_entry(entry, &l.info);
     if (!*entry->compression)
-        return learn_sample(&l, latents, text, shape, err);
+        return observe_sample(&l, latents, text, shape, err);
     if (l.info.raw_bytes > SHARD_BYTES_MAX || l.info.zip_bytes > SHARD_BYTES_MAX)
         return 0;
     int r = event_count_new(&events);
@@ -174,7 +174,7 @@ static int learn_shard(Store *store, const MdsEntry *entry, size_t latents, size
         source.hashes[i] = entry->hashes[i];
     r = shard_fetch(&source, 0, &l.info, &l.shard, err);
     if (r == 0)
-        r = learn_sample(&l, latents, text, shape, err);
+        r = observe_sample(&l, latents, text, shape, err);
     (void)shard_free(l.shard);
     return r;
 }
@@ -204,12 +204,12 @@ static int look_at_stream(const Job *job, const DatasetTerms *terms, size_t stre
         r = dataset_terms_find(terms, job, schema, store_uri(store), &latents, &text, err);
     if (r < 0)
         return r;
-    r = dataset_learn_latents(&schema->columns[latents], NULL, &look->shape, err);
+    r = dataset_observe_latents(&schema->columns[latents], NULL, &look->shape, err);
     int known = r;
     if (r >= 0)
-        r = dataset_learn_text(&schema->columns[text], NULL, &look->shape, err);
+        r = dataset_observe_text(&schema->columns[text], NULL, &look->shape, err);
     if (r >= 0 && (r == 0 || known == 0))
-        r = learn_shard(store, &first->entry, latents, text, &look->shape, err);
+        r = observe_shard(store, &first->entry, latents, text, &look->shape, err);
     return r < 0 ? error_prefix(err, r, "%s", store_uri(store)) : 0;
 }
 
@@ -220,7 +220,7 @@ int dataset_look(const Job *job, DatasetLook *ret, Error *err)
     _cleanup_free_ FirstLook *first = malloc(sizeof(*first));
     if (!first)
         return error_set(err, -ENOMEM, "out of memory");
-    int r = dataset_terms_learn(job, NULL, &terms, &look.sources, err);
+    int r = dataset_terms_read(job, NULL, &terms, &look.sources, err);
     if (r == 0 && terms.empty_text_uri) {
         _cleanup_free_ float *values = NULL;
         r = dataset_terms_read_empty(&terms, job, NULL, &look.shape, &values,
@@ -247,7 +247,7 @@ int dataset_look_identity(const Job *job, const char *config, Hash *ret, char **
     _cleanup_free_ float *empty = NULL;
     DatasetShape shape = {0};
     Hash ignored; /* the sources have it */
-    int r = dataset_terms_learn(job, NULL, &terms, NULL, err);
+    int r = dataset_terms_read(job, NULL, &terms, NULL, err);
     if (r == 0 && terms.empty_text_uri)
         r = dataset_terms_read_empty(&terms, job, NULL, &shape, &empty, &ignored, err);
     if (r < 0)

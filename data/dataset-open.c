@@ -126,7 +126,7 @@ static int open_stream(Dataset *d, const Job *job, const JobStream *from, const 
 }
 
 /* Finds the shapes of the stream: from its columns' encodings, else from its first sample. */
-static int learn_stream(Dataset *d, Stream *stream, Error *err)
+static int observe_stream(Dataset *d, Stream *stream, Error *err)
 {
     const MdsSchema *schema = index_schema(stream->index);
     const MdsColumn *latents = &schema->columns[stream->latents],
@@ -135,9 +135,9 @@ static int learn_stream(Dataset *d, Stream *stream, Error *err)
     const void *bytes;
     size_t n_bytes;
     MdsField fields[MDS_COLUMNS_MAX];
-    int r = dataset_learn_latents(latents, NULL, &d->shape, err), known = r;
+    int r = dataset_observe_latents(latents, NULL, &d->shape, err), known = r;
     if (r >= 0)
-        r = dataset_learn_text(text, NULL, &d->shape, err);
+        r = dataset_observe_text(text, NULL, &d->shape, err);
     if (r < 0 || (known && r))
         return MIN(r, 0);
     r = index_locate(stream->index, stream->latents, 0, &place, err);
@@ -146,16 +146,16 @@ static int learn_stream(Dataset *d, Stream *stream, Error *err)
     if (r == 0)
         r = mds_sample_split(schema, bytes, n_bytes, fields, err);
     if (r == 0)
-        r = dataset_learn_latents(latents, &fields[stream->latents], &d->shape, err);
+        r = dataset_observe_latents(latents, &fields[stream->latents], &d->shape, err);
     if (r >= 0)
-        r = dataset_learn_text(text, &fields[stream->text], &d->shape, err);
+        r = dataset_observe_text(text, &fields[stream->text], &d->shape, err);
     return r < 0 ? error_prefix(err, r, "first sample") : 0;
 }
 
-static int learn_shape(Dataset *d, Error *err)
+static int observe_shape(Dataset *d, Error *err)
 {
     for (size_t i = 0; i < d->n_streams; i++) {
-        int r = learn_stream(d, &d->streams[i], err);
+        int r = observe_stream(d, &d->streams[i], err);
         if (r < 0)
             return error_prefix(err, r, "data.streams[%zu]: %s", i, store_uri(d->streams[i].store));
     }
@@ -282,7 +282,7 @@ static int init_order(Dataset *d, const Job *job, Error *err)
 /* Where the samples' names come from, and what goes with them. */
 static int open_terms(Dataset *d, const Job *job, const DatasetSources *submitted, Error *err)
 {
-    int r = dataset_terms_learn(job, submitted, &d->terms, NULL, err);
+    int r = dataset_terms_read(job, submitted, &d->terms, NULL, err);
     if (r < 0)
         return r;
     if (submitted && submitted->has_empty_text != (d->terms.empty_text_uri != NULL))
@@ -327,7 +327,7 @@ static int open_as(const Job *job, const DatasetSources *submitted, Dataset **re
     if (r == 0)
         r = init_order(d, job, err);
     if (r == 0)
-        r = learn_shape(d, err);
+        r = observe_shape(d, err);
     for (size_t i = 0; r == 0 && i < d->n_streams; i++)
         r = check_first_samples(d, i, err);
     if (r < 0)

@@ -95,8 +95,8 @@ static int guess_text(const MdsColumn *column, size_t n_bytes, uint64_t dims[2],
                      column->name, n_bytes);
 }
 
-int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, DatasetShape *s,
-                          Error *err)
+int dataset_observe_latents(const MdsColumn *column, const MdsField *sample, DatasetShape *s,
+                            Error *err)
 {
     uint64_t dims[3] = {(uint64_t)s->channels, (uint64_t)s->height, (uint64_t)s->width};
     int r = 1;
@@ -124,7 +124,8 @@ int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, Datas
     return 1;
 }
 
-int dataset_learn_text(const MdsColumn *column, const MdsField *sample, DatasetShape *s, Error *err)
+int dataset_observe_text(const MdsColumn *column, const MdsField *sample, DatasetShape *s,
+                         Error *err)
 {
     uint64_t dims[2] = {(uint64_t)s->text_tokens, (uint64_t)s->text_dim};
     int r = 1;

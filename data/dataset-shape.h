@@ -20,10 +20,10 @@ int dataset_find_column(const MdsSchema *schema, const char *where, const char *
 
 /* Fill in the shape of latents, or of text, or compare it with the shape that other streams or the empty text have.
  * With sample NULL they use only the encoding. They return 1 when the shape is known, 0 when it takes a sample. */
-int dataset_learn_latents(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
-                          Error *err);
-int dataset_learn_text(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
-                       Error *err);
+int dataset_observe_latents(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
+                            Error *err);
+int dataset_observe_text(const MdsColumn *column, const MdsField *sample, DatasetShape *shape,
+                         Error *err);
 
 /* Reads data.empty_text: its values, its shape, and the hash of its file. A hash other than noted's gives -EBADMSG;
  * with noted NULL any hash will do. ret_hash may be NULL. */
@@ -39,7 +39,7 @@ typedef struct DatasetSources {
     size_t n_streams;
     Hash index[JOB_STREAMS_MAX]; /* of each stream's index.json, which has the shards' hashes */
     /* The hash of each stream's encoder.json, where that gives terms that the job file does not:
-     * dataset_terms_learn(). */
+     * dataset_terms_read(). */
     bool has_encoder[JOB_STREAMS_MAX];
     Hash encoder[JOB_STREAMS_MAX];
 } DatasetSources;

@@ -188,8 +188,8 @@ static int refuse_empty(const Job *job, Error *err)
                      job->train.caption_drop);
 }
 
-int dataset_terms_learn(const Job *job, const DatasetSources *submitted, DatasetTerms *ret,
-                        DatasetSources *sources, Error *err)
+int dataset_terms_read(const Job *job, const DatasetSources *submitted, DatasetTerms *ret,
+                       DatasetSources *sources, Error *err)
 {
     _cleanup_(encoders_clear) Encoders e = {0};
     DatasetSources found = {0};

@@ -8,7 +8,7 @@
  *
  * A job file that says what encoder.json says means the same job: the identity is of the terms (job_identity()).
  *
- * Ownership: dataset_terms_learn() fills a DatasetTerms that dataset_terms_clear() empties, whatever was returned.
+ * Ownership: dataset_terms_read() fills a DatasetTerms that dataset_terms_clear() empties, whatever was returned.
  * Units:     as DatasetShape.
  * Errors:    -EINVAL naming file and key: streams of different encoders, a job file that contradicts encoder.json, and
  *            what nobody says; -EBADMSG an encoder.json that is another than the submitted one; the store's.
@@ -29,8 +29,8 @@ typedef struct DatasetTerms {
 
 /* submitted may be NULL. sources, which may be NULL, gets the hash of each encoder.json where the terms are others than
  * the job file's own. */
-int dataset_terms_learn(const Job *job, const DatasetSources *submitted, DatasetTerms *ret,
-                        DatasetSources *sources, Error *err);
+int dataset_terms_read(const Job *job, const DatasetSources *submitted, DatasetTerms *ret,
+                       DatasetSources *sources, Error *err);
 void dataset_terms_clear(DatasetTerms *terms);
 
 /* The column that a key names, or what to write when it is not there; as dataset_find_column(). */

@@ -84,7 +84,7 @@ static void look_at(Loader *l, SampleRead *read)
     (void)sample_read_poll(read, false, &l->wake_usec, &bytes, &n_bytes, NULL);
 }
 
-static void ask(Loader *l)
+static void request_sample(Loader *l)
 {
     for (; l->n_asked < l->n_samples && l->n_asked < l->n_decoded + l->n_reads; l->n_asked++) {
         SampleRead *read = read_at(l, l->n_asked);
@@ -146,7 +146,7 @@ static int try_to_decode(Loader *l, uint64_t seen, Error *err)
     const void *bytes;
     size_t n_bytes;
     uint64_t wake_usec = UINT64_MAX;
-    ask(l);
+    request_sample(l);
     assert(l->n_decoded < l->n_asked);
     SampleRead *read = read_at(l, l->n_decoded);
     int r = sample_read_poll(read, true, &wake_usec, &bytes, &n_bytes, err);
@@ -185,7 +185,7 @@ static void tend(Loader *l, uint64_t seen)
 {
     Dataset *d = l->dataset;
     (void)pthread_mutex_lock(&d->mutex);
-    ask(l);
+    request_sample(l);
     bool more = expect(l);
     look_around(l, l->n_decoded);
     l->seen = seen;

@@ -64,7 +64,7 @@ static void authenticated(EtcdCall *call, int r, const Error *err, ProtobufCMess
     round_end(etcd, r, err);
 }
 
-void auth_tell(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES])
+void auth_describe(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES])
 {
     (void)snprintf(ret, ETCD_WORDS_BYTES, "%s", words);
     secret_set_take_out(&etcd->secrets, ret);
@@ -90,8 +90,8 @@ bool auth_ready(Etcd *etcd)
     return false;
 }
 
-int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
-                    EtcdCall **ret)
+int etcd_request_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                        EtcdCall **ret)
 {
     const EtcdCompare never = {.key = key, .target = ETCD_VERSION, .equals = INT64_MAX};
     const EtcdOp ops[] = {{.kind = ETCD_GET, .key = key},

@@ -208,7 +208,7 @@ static void on_call_ended(void *userdata, const RpcStatus *status)
     if (r == 0)
         r = -EIO;
     char words[ETCD_WORDS_BYTES];
-    auth_tell(call->etcd, status->text, words);
+    auth_describe(call->etcd, status->text, words);
     (void)error_set(&call->error, r, "etcd at %s: %s: %s", status->endpoint->address,
                     call->method->purpose,
                     status->silent ? "it is silent"

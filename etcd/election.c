@@ -70,7 +70,7 @@ static void candidate_add(EtcdElection *election, const EtcdKeyValue *kv)
 }
 
 /* False when the handler freed the election. */
-static bool tell(EtcdElection *election, bool leading, const char *key, int64_t term)
+static bool notify_change(EtcdElection *election, bool leading, const char *key, int64_t term)
 {
     bool freed = false;
 
@@ -99,10 +99,10 @@ static void judge(EtcdElection *election)
 
     /* A key that was deleted and put again is another term. */
     if (election->leading && term != election->term &&
-        !tell(election, false, election->key ? election->key : "", election->term))
+        !notify_change(election, false, election->key ? election->key : "", election->term))
         return;
     if (!election->leading && term != 0)
-        (void)tell(election, true, election->key, term); /* the election may be gone now */
+        (void)notify_change(election, true, election->key, term); /* the election may be gone now */
 }
 
 static void on_election_watch(const EtcdEvent *events, size_t n_events, int64_t revision _unused_,
@@ -264,7 +264,8 @@ void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, i
         if (election->leading) {
             _cleanup_free_ char *key = TAKE_PTR(election->key);
             withdraw(election);
-            (void)tell(election, false, key, election->term); /* the election may be gone now */
+            /* The election may be gone after this. */
+            (void)notify_change(election, false, key, election->term);
         } else
             withdraw(election);
         break;

@@ -221,7 +221,7 @@ extern const WireMethod range_method;
 bool auth_ready(Etcd *etcd);
 enum { ETCD_WORDS_BYTES = 400 };
 /* Makes a server's words fit to be told: without our password and token. */
-void auth_tell(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES]);
+void auth_describe(const Etcd *etcd, const char *words, char ret[ETCD_WORDS_BYTES]);
 /* Drops the token, so that the next attempt asks for another one. */
 void auth_forget(Etcd *etcd);
 /* Tells whether the server refused the token (and not the user's rights). */

@@ -125,12 +125,12 @@ int etcd_get_at_wait(Etcd *etcd, const char *key, int64_t revision, EtcdAnswer *
     return run(etcd, call, &wait, ret, err);
 }
 
-int etcd_ask_rights_wait(Etcd *etcd, const char *key, Error *err)
+int etcd_request_rights_wait(Etcd *etcd, const char *key, Error *err)
 {
     Wait wait = {.err = err};
     EtcdCall *call;
 
-    int r = etcd_ask_rights(etcd, key, on_txn, &wait, &call);
+    int r = etcd_request_rights(etcd, key, on_txn, &wait, &call);
     if (r < 0)
         return error_errno(err, r, "etcd: cannot start a transaction");
     return run(etcd, call, &wait, NULL, err);

@@ -23,9 +23,9 @@ typedef struct EtcdAnswer {
 
 int etcd_get_wait(Etcd *etcd, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
 
-/* Waits for etcd_get_at() and etcd_ask_rights(). */
+/* Waits for etcd_get_at() and etcd_request_rights(). */
 int etcd_get_at_wait(Etcd *etcd, const char *key, int64_t revision, EtcdAnswer **ret, Error *err);
-int etcd_ask_rights_wait(Etcd *etcd, const char *key, Error *err);
+int etcd_request_rights_wait(Etcd *etcd, const char *key, Error *err);
 
 /* ret may be NULL when the caller does not care whether the compares held. */
 int etcd_txn_wait(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,

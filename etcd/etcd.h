@@ -138,8 +138,8 @@ int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const E
 
 /* Checks whether this user may read and write a key: r is 0 if so, -EACCES if not. Sends a transaction whose guard
  * cannot hold, so that nothing is ever written; etcd looks at the rights first. */
-int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
-                    EtcdCall **ret);
+int etcd_request_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                        EtcdCall **ret);
 
 EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
 

@@ -211,7 +211,7 @@ static void on_witness_ended(void *userdata, const RpcStatus *status)
     }
     if (status->code == WIRE_PERMISSION_DENIED && !lease->complained) {
         char words[ETCD_WORDS_BYTES];
-        auth_tell(lease->etcd, status->text, words);
+        auth_describe(lease->etcd, status->text, words);
         log_warning("etcd at %s: a lease is not renewed because %s can't be read: %s",
                     status->endpoint->address, lease->witness_key, words);
         lease->complained = true;
@@ -223,7 +223,7 @@ static void on_witness_ended(void *userdata, const RpcStatus *status)
 static const RpcEvents keep_alive_events = {.message = on_lease_message, .ended = on_lease_ended};
 static const RpcEvents witness_events = {.message = on_witness, .ended = on_witness_ended};
 
-static void ask_witness(EtcdLease *lease)
+static void query_witness(EtcdLease *lease)
 {
     Pb__RangeRequest request = PB__RANGE_REQUEST__INIT;
 
@@ -264,7 +264,7 @@ static void renew(EtcdLease *lease)
         lease->stream = rpc_start(lease->etcd, endpoint_pick(lease->etcd), &keep_alive_method,
                                   packed, USEC_INFINITY, &keep_alive_events, lease);
     }
-    ask_witness(lease);
+    query_witness(lease);
 }
 
 static int on_lease_timer(sd_event_source *source _unused_, uint64_t usec _unused_, void *userdata)

@@ -200,7 +200,7 @@ static void stream_drop(EtcdWatch *watch)
 static void try_again(EtcdWatch *watch, const char *reason)
 {
     char words[ETCD_WORDS_BYTES];
-    auth_tell(watch->etcd, reason, words);
+    auth_describe(watch->etcd, reason, words);
     /* One line a spell, not one a try. */
     if (!watch->complained && watch->n_failures > 0)
         log_warning("watch of %s is down: %s", watch->prefix, words);

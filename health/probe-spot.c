@@ -71,8 +71,8 @@ static size_t on_body(char *data, _unused_ size_t one, size_t n, void *userdata)
 }
 
 /* Past any proxy, to no other place that a reply names. */
-static int ask(Spot *spot, const char *method, const char *path, const char *header, Reply *ret,
-               Error *err)
+static int http_request(Spot *spot, const char *method, const char *path, const char *header,
+                        Reply *ret, Error *err)
 {
     uint64_t now = clock_boottime_usec();
     _cleanup_free_ char *url = memory_format("%s%s", spot->endpoint, path);
@@ -111,7 +111,7 @@ static int get_token(Spot *spot, Error *err)
     char header[64];
     Reply reply;
     (void)snprintf(header, sizeof(header), "X-aws-ec2-metadata-token-ttl-seconds: %d", TOKEN_SEC);
-    int r = ask(spot, "PUT", "/latest/api/token", header, &reply, err);
+    int r = http_request(spot, "PUT", "/latest/api/token", header, &reply, err);
     if (r < 0)
         return r;
     if (reply.status != 200)
@@ -132,7 +132,7 @@ static int get_document(Spot *spot, const char *path, const char *first, char re
 {
     Reply reply;
     _cleanup_json_ json_t *root = NULL;
-    int r = ask(spot, "GET", path, spot->token, &reply, err);
+    int r = http_request(spot, "GET", path, spot->token, &reply, err);
     if (r < 0 || reply.status == 404)
         return r;
     if (reply.status != 200)

@@ -68,7 +68,8 @@ int64_t divergence_since(const Divergence *d)
     return d->loss.diverges ? d->loss.since : d->norm.diverges ? d->norm.since : 0;
 }
 
-void divergence_say(const Divergence *d, double loss, double gradient_norm, char *ret, size_t size)
+void divergence_write(const Divergence *d, double loss, double gradient_norm, char *ret,
+                      size_t size)
 {
     *ret = '\0';
     if (d->loss.diverges)

@@ -52,7 +52,8 @@ bool divergence_found(const Divergence *d);
 /* Returns the step from which on the values are too large; 0: training does not diverge. */
 int64_t divergence_since(const Divergence *d);
 /* Writes for people which value is too large, and what it was; "" while training does not diverge. */
-void divergence_say(const Divergence *d, double loss, double gradient_norm, char *ret, size_t size);
+void divergence_write(const Divergence *d, double loss, double gradient_norm, char *ret,
+                      size_t size);
 /* Writes the state as text, to the last bit: a checkpoint's manifest keeps it. */
 void divergence_format(const Divergence *d, char ret[DIVERGENCE_TEXT_MAX]);
 int divergence_parse(const char *text, Divergence *ret);

@@ -94,7 +94,7 @@ static int differs(const TapeComparison *c, size_t operation, TapeResult result,
                      tape_result_name(result), *plan ? plan : "no plan of a library");
 }
 
-int tape_comparison_tell(const TapeComparison *c, TapePhase phase, Error *err)
+int tape_comparison_report(const TapeComparison *c, TapePhase phase, Error *err)
 {
     const size_t n = sums_of_run(c), n_operations = c->tape->n_operations;
     uint64_t *sums = memory_zeroed(RUNS * n, sizeof(*sums));

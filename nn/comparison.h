@@ -27,4 +27,4 @@ void tape_comparison_watch(TapeComparison *comparison, int run);
 void tape_comparison_end(TapeComparison *comparison);
 /* After both runs: the first result of the phase that differs, in the order in which they were computed; 0: none.
  * phase: TAPE_FORWARD or TAPE_BACKWARD. */
-int tape_comparison_tell(const TapeComparison *comparison, TapePhase phase, Error *err);
+int tape_comparison_report(const TapeComparison *comparison, TapePhase phase, Error *err);

@@ -66,9 +66,9 @@ GradientSink tape_finite_sink(const TapeFinite *f)
 
 const char *tape_finite_text(const TapeFinite *f) { return f->text; }
 
-static void say(TapeFinite *f, const char *format, ...) _printf_(2, 3);
+static void append_text(TapeFinite *f, const char *format, ...) _printf_(2, 3);
 
-static void say(TapeFinite *f, const char *format, ...)
+static void append_text(TapeFinite *f, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -117,9 +117,9 @@ bool tape_finite_look(TapeFinite *f, const char *what, DataType type, int64_t n,
     begin_counts(f);
     count_non_finite(f->tape->device, type, n, data, f->counts);
     if (read_counts(f, counts, &err) < 0)
-        say(f, "nobody knows what is first: %s at %s", err.text, what);
+        append_text(f, "nobody knows what is first: %s at %s", err.text, what);
     else if (counts[0] > 0)
-        say(f, "first is %s (%" PRIu64 " of %" PRId64 " values)", what, counts[0], n);
+        append_text(f, "first is %s (%" PRIu64 " of %" PRId64 " values)", what, counts[0], n);
     return !*f->text;
 }
 
@@ -152,12 +152,12 @@ bool tape_finite_look_at_loss(TapeFinite *f)
     if (*f->text)
         return false;
     if (read_counts(f, counts, &err) < 0) {
-        say(f, "nobody knows what is first: %s at the loss", err.text);
+        append_text(f, "nobody knows what is first: %s at the loss", err.text);
         return false;
     }
     device_download(f->tape->device, &loss, f->loss, sizeof(loss));
     if (!isfinite(loss))
-        say(f, "first is the loss, %g, of a finite prediction", loss);
+        append_text(f, "first is the loss, %g, of a finite prediction", loss);
     return !*f->text;
 }
 
@@ -225,7 +225,7 @@ static void run_own(const TapeFinite *f, Tape *tape, bool backward)
 }
 
 /* Returns how many values that are not finite our own kernels leave in the result. */
-static int64_t ask_own(TapeFinite *f, size_t operation, TapeResult result, Error *err)
+static int64_t query_own_kernels(TapeFinite *f, size_t operation, TapeResult result, Error *err)
 {
     uint64_t counts[N_RESULTS];
     const bool backward = result >= RESULT_OF_INPUT;
@@ -256,14 +256,14 @@ static void name_plan(const Tape *tape, size_t operation, TapeResult result, cha
         *entry = '\0';
 }
 
-static void say_found(TapeFinite *f, size_t operation, TapeResult result, uint64_t n_bad)
+static void report_found(TapeFinite *f, size_t operation, TapeResult result, uint64_t n_bad)
 {
     Error err = ERROR_INIT;
     char name[PARAMETER_NAME_MAX + 64], plan[320], own[160] = "";
     tape_describe(f->tape, operation, name, sizeof(name));
     name_plan(f->tape, operation, result, plan, sizeof(plan));
     if (*plan) {
-        const int64_t n = ask_own(f, operation, result, &err);
+        const int64_t n = query_own_kernels(f, operation, result, &err);
         (void)snprintf(own, sizeof(own), "%s",
                        n == 0
                            ? "; our own kernels make it finite: \"own_kernels\":true in that entry"
@@ -272,9 +272,9 @@ static void say_found(TapeFinite *f, size_t operation, TapeResult result, uint64
         if (n < 0)
             (void)snprintf(own + strlen(own), sizeof(own) - strlen(own), ": %.100s", err.text);
     }
-    say(f, "first is %s: %s (%" PRIu64 " of %" PRId64 " values)%s%s%s", name,
-        tape_result_name(result), n_bad, tape_result(f->tape, operation, result).n,
-        *plan ? ", " : "", plan, own);
+    append_text(f, "first is %s: %s (%" PRIu64 " of %" PRId64 " values)%s%s%s", name,
+                tape_result_name(result), n_bad, tape_result(f->tape, operation, result).n,
+                *plan ? ", " : "", plan, own);
 }
 
 static bool watch(const Tape *tape, TapePhase phase, size_t operation, void *userdata)
@@ -291,12 +291,12 @@ static bool watch(const Tape *tape, TapePhase phase, size_t operation, void *use
     if (read_counts(f, counts, &err) < 0) {
         char name[PARAMETER_NAME_MAX + 64];
         tape_describe(tape, operation, name, sizeof(name));
-        say(f, "nobody knows what is first: %s at %s", err.text, name);
+        append_text(f, "nobody knows what is first: %s at %s", err.text, name);
         return false;
     }
     for (TapeResult result = first; result < end && !*f->text; result++)
         if (counts[result] > 0)
-            say_found(f, operation, result, counts[result]);
+            report_found(f, operation, result, counts[result]);
     return !*f->text;
 }
 

@@ -117,7 +117,7 @@ static void conv_describe(const Tape *tape, const Operation *op, char *text, siz
                    s->kernel, s->stride, s->pad_end ? " end" : "");
 }
 
-static void conv_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
+static void conv_report_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     conv_plan_text(op->kernel.conv, pass, text, size);
 }
@@ -131,7 +131,7 @@ static const OperationKind conv_kind = {
     .backward = conv_run_backward,
     .release = conv_release,
     .describe = conv_describe,
-    .plan_text = conv_tell_plan,
+    .plan_text = conv_report_plan,
 };
 
 static ValueId emit_conv(Tape *tape, Layer layer, ValueId x, int stride, bool pad_end,
@@ -252,7 +252,7 @@ static void linear_release(Operation *op)
 }
 
 /* Names a layer of two parts only by both operations' names, since either may be meant. */
-static void linear_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
+static void linear_report_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     char second[512];
     linear_plan_text(op->kernel.linear[0], pass, text, size);
@@ -275,7 +275,7 @@ static const OperationKind linear_kind = {
     .forward = linear_run_forward,
     .backward = linear_run_backward,
     .release = linear_release,
-    .plan_text = linear_tell_plan,
+    .plan_text = linear_report_plan,
 };
 
 ValueId tape_linear(Tape *tape, Layer layer, ValueId x, ValueId residual)
@@ -347,7 +347,7 @@ static void attention_describe(const Tape *tape, const Operation *op, char *text
                    s->q_tokens, s->kv_tokens, s->causal ? " causal" : "");
 }
 
-static void attention_tell_plan(const Operation *op, KernelPass pass, char *text, size_t size)
+static void attention_report_plan(const Operation *op, KernelPass pass, char *text, size_t size)
 {
     attention_plan_text(op->kernel.attention, pass, text, size);
 }
@@ -360,7 +360,7 @@ static const OperationKind attention_kind = {
     .backward = attention_run_backward,
     .release = attention_release,
     .describe = attention_describe,
-    .plan_text = attention_tell_plan,
+    .plan_text = attention_report_plan,
 };
 
 static ValueId emit_attention(Tape *tape, ValueId first, ValueId second, int heads, bool causal)

@@ -29,8 +29,8 @@ static void put_decades(json_t *ticks, const Axis *a)
          power *= 10)
         for (int digit = 1; digit <= (fine ? 5 : 1); digit = digit == 1 ? 2 : digit + 3)
             if (power * digit >= a->low && power * digit <= a->high && n++ < TICKS_MAX)
-                fill_put(ticks, "at=%.1f value=%g strong=%s", axis_at(a, power * digit),
-                         power * digit, digit == 1 ? "yes" : "");
+                template_put(ticks, "at=%.1f value=%g strong=%s", axis_at(a, power * digit),
+                             power * digit, digit == 1 ? "yes" : "");
 }
 
 void axis_put_ticks(json_t *ticks, const Axis *a, double scale, int n)
@@ -43,6 +43,6 @@ void axis_put_ticks(json_t *ticks, const Axis *a, double scale, int n)
     const double distance = tick_distance(high - low, n);
     const double first = ceil(low / distance);
     for (int i = 0; i < TICKS_MAX && (first + i) * distance <= high * (1 + 1e-9); i++)
-        fill_put(ticks, "at=%.1f value=%g strong=%s", axis_at(a, (first + i) * distance * scale),
-                 (first + i) * distance, "");
+        template_put(ticks, "at=%.1f value=%g strong=%s",
+                     axis_at(a, (first + i) * distance * scale), (first + i) * distance, "");
 }

@@ -21,19 +21,19 @@ static void put_number(json_t *row, const char *name, const char *format, double
 
 static void put_jobs(json_t *page, const ReportCluster *c)
 {
-    json_t *jobs = fill_list(page, "jobs");
+    json_t *jobs = template_list(page, "jobs");
     for (size_t i = 0; i < c->n_jobs; i++) {
         const ReportJobLine *j = &c->jobs[i];
         json_t *row =
-            fill_put(jobs, "row=%s name=%s phase=%s reason=%s ranks=%d wanted=%d", j->name, j->name,
-                     job_phase_name(j->phase), j->reason, j->ranks, j->wanted);
+            template_put(jobs, "row=%s name=%s phase=%s reason=%s ranks=%d wanted=%d", j->name,
+                         j->name, job_phase_name(j->phase), j->reason, j->ranks, j->wanted);
         const char *tone = j->phase == PHASE_SUCCEEDED                                ? "good"
                            : j->phase == PHASE_FAILED || j->phase == PHASE_RECOVERING ? "bad"
                                                                                       : "";
-        fill_put(row, "tone=%s step=%lld steps=%lld", tone, (long long)j->step,
-                 (long long)j->steps);
+        template_put(row, "tone=%s step=%lld steps=%lld", tone, (long long)j->step,
+                     (long long)j->steps);
         if (j->place > 0)
-            fill_put(row, "place=%d of=%d", j->place, (int)c->n_waiting);
+            template_put(row, "place=%d of=%d", j->place, (int)c->n_waiting);
         put_number(row, "loss", "4", j->loss);
         put_number(row, "speed", "g", j->samples_per_sec);
         put_number(row, "to_go", "s", j->to_go_sec);
@@ -43,18 +43,18 @@ static void put_jobs(json_t *page, const ReportCluster *c)
 
 static void put_incidents(json_t *page, const ReportCluster *c)
 {
-    json_t *rows = fill_list(page, "incidents");
+    json_t *rows = template_list(page, "incidents");
     char when[TIME_TEXT_BYTES];
     for (size_t i = 0; i < c->n_incidents; i++) {
         const IncidentRecord *n = c->incidents[i];
-        fill_put(rows, "date=%s severity=%s job=%s cause=%s node=%s evidence=%s advice=%s",
-                 date_text(n->at_usec, when), severity_name(n->severity), n->job, n->cause, n->node,
-                 n->evidence, c->advice ? c->advice(n) : "");
+        template_put(rows, "date=%s severity=%s job=%s cause=%s node=%s evidence=%s advice=%s",
+                     date_text(n->at_usec, when), severity_name(n->severity), n->job, n->cause,
+                     n->node, n->evidence, c->advice ? c->advice(n) : "");
     }
     if (c->n_more_incidents > 0)
-        fill_put(page, "more_incidents=%d", (int)c->n_more_incidents);
+        template_put(page, "more_incidents=%d", (int)c->n_more_incidents);
     const size_t n = c->n_incidents + c->n_more_incidents;
-    fill_put(page, "n_incidents=%d plural=%s", (int)n, n == 1 ? "" : "s");
+    template_put(page, "n_incidents=%d plural=%s", (int)n, n == 1 ? "" : "s");
 }
 
 /* A square for each node, in the order of names: those that are well, ill and gone are a path each. */
@@ -76,12 +76,13 @@ static void put_map(json_t *page, const ReportCluster *c)
         (void)json_object_set_new(page, names[kind], json_string(memory_given(text)));
         free(text);
     }
-    fill_put(page, "map_height=%d", (int)DIV_ROUND_UP(c->n_nodes, (size_t)MAP_WIDTH) * MAP_CELL);
+    template_put(page, "map_height=%d",
+                 (int)DIV_ROUND_UP(c->n_nodes, (size_t)MAP_WIDTH) * MAP_CELL);
 }
 
 static void put_nodes(json_t *page, const ReportCluster *c)
 {
-    json_t *rows = fill_list(page, "nodes");
+    json_t *rows = template_list(page, "nodes");
     const bool all = c->n_nodes <= REPORT_NODES_ALL;
     size_t n_ill = 0, n_listed = 0;
     for (size_t i = 0; i < c->n_nodes; i++) {
@@ -89,17 +90,17 @@ static void put_nodes(json_t *page, const ReportCluster *c)
         n_ill += n->ill;
         if ((!all && !n->ill) || n_listed++ >= REPORT_NODES_MAX)
             continue;
-        fill_put(rows, "name=%s state=%s text=%s job=%s slots=%d lost=%d tone=%s", n->name,
-                 n->state, n->text, n->job, n->n_slots, n->n_lost_slots, n->ill ? "bad" : "");
+        template_put(rows, "name=%s state=%s text=%s job=%s slots=%d lost=%d tone=%s", n->name,
+                     n->state, n->text, n->job, n->n_slots, n->n_lost_slots, n->ill ? "bad" : "");
     }
-    fill_put(page, "n_up=%d n_nodes=%d n_slots=%d n_free=%d", (int)c->n_up, (int)c->n_nodes,
-             c->n_slots, c->n_free_slots);
+    template_put(page, "n_up=%d n_nodes=%d n_slots=%d n_free=%d", (int)c->n_up, (int)c->n_nodes,
+                 c->n_slots, c->n_free_slots);
     if (n_ill > 0)
-        fill_put(page, "n_ill=%d", (int)n_ill);
+        template_put(page, "n_ill=%d", (int)n_ill);
     if (!all)
-        fill_put(page, "not_all=%s", "yes");
+        template_put(page, "not_all=%s", "yes");
     if (n_listed > REPORT_NODES_MAX)
-        fill_put(page, "more_nodes=%d", (int)(n_listed - REPORT_NODES_MAX));
+        template_put(page, "more_nodes=%d", (int)(n_listed - REPORT_NODES_MAX));
     put_map(page, c);
 }
 
@@ -107,22 +108,22 @@ void report_cluster(const ReportCluster *c, Page *ret)
 {
     char when[TIME_TEXT_BYTES];
     _cleanup_json_ json_t *page = json_object();
-    fill_put(page, "cluster=%s version=%s leader=%s term=%lld note=%s written=%s", c->cluster,
-             c->version, c->leader, (long long)c->term, c->note, date_text(c->now_usec, when));
-    fill_put(page, "n_jobs=%d n_running=%d n_waiting=%d", (int)c->n_jobs, (int)c->n_running,
-             (int)c->n_waiting);
-    json_t *rows = fill_list(page, "rows");
+    template_put(page, "cluster=%s version=%s leader=%s term=%lld note=%s written=%s", c->cluster,
+                 c->version, c->leader, (long long)c->term, c->note, date_text(c->now_usec, when));
+    template_put(page, "n_jobs=%d n_running=%d n_waiting=%d", (int)c->n_jobs, (int)c->n_running,
+                 (int)c->n_waiting);
+    json_t *rows = template_list(page, "rows");
     for (size_t i = 0; i < c->n_rows; i++)
-        fill_put(rows, "name=%s text=%s", c->rows[i].name, c->rows[i].text);
+        template_put(rows, "name=%s text=%s", c->rows[i].name, c->rows[i].text);
     put_jobs(page, c);
     put_incidents(page, c);
     put_nodes(page, c);
-    fill_page(report_cluster_html, page, ret);
+    template_page(report_cluster_html, page, ret);
 }
 
 void report_words(const char *title, const char *words, const char *link, Page *ret)
 {
     _cleanup_json_ json_t *page = json_object();
-    fill_put(page, "title=%s words=%s link=%s", title, words, link);
-    fill_page(report_words_html, page, ret);
+    template_put(page, "title=%s words=%s link=%s", title, words, link);
+    template_page(report_words_html, page, ret);
 }

@@ -146,7 +146,7 @@ static bool follows_incident(const ReportJob *j, int64_t generation)
 
 static void put_resizes(json_t *chart, const ReportJob *j, const Axis *x)
 {
-    json_t *marks = fill_list(chart, "resizes");
+    json_t *marks = template_list(chart, "resizes");
     const PhaseRecord *p = j->phase;
     double free_from = 0; /* where the next label has room */
     for (size_t i = 1; i < p->n_worlds; i++) {
@@ -154,9 +154,9 @@ static void put_resizes(json_t *chart, const ReportJob *j, const Axis *x)
         if (follows_incident(j, w->generation) || w->size == p->worlds[i - 1].size)
             continue;
         const double px = axis_at(x, (double)w->step);
-        fill_put(marks, "x=%.2f from=%d to=%d step=%lld reason=%s has_label=%s", px,
-                 p->worlds[i - 1].size, w->size, (long long)w->step, w->reason,
-                 px >= free_from ? "yes" : "");
+        template_put(marks, "x=%.2f from=%d to=%d step=%lld reason=%s has_label=%s", px,
+                     p->worlds[i - 1].size, w->size, (long long)w->step, w->reason,
+                     px >= free_from ? "yes" : "");
         if (px >= free_from)
             free_from = px + LABEL_WIDTH;
     }
@@ -164,25 +164,25 @@ static void put_resizes(json_t *chart, const ReportJob *j, const Axis *x)
 
 static void put_failures(json_t *chart, const ReportJob *j, const Axis *x)
 {
-    json_t *marks = fill_list(chart, "failures");
+    json_t *marks = template_list(chart, "failures");
     for (size_t i = 0; i < j->n_incidents; i++) {
         const IncidentRecord *n = j->incidents[i];
         const double from = axis_at(x, (double)(n->step - n->lost_steps));
         const double at = axis_at(x, (double)n->step);
-        json_t *o =
-            fill_put(marks, "x=%.2f cause=%s node=%s evidence=%s step=%lld again=%lld", at,
-                     n->cause, n->node, n->evidence, (long long)n->step, (long long)n->lost_steps);
+        json_t *o = template_put(marks, "x=%.2f cause=%s node=%s evidence=%s step=%lld again=%lld",
+                                 at, n->cause, n->node, n->evidence, (long long)n->step,
+                                 (long long)n->lost_steps);
         if (n->lost_steps > 0)
-            fill_put(o, "again_from=%.2f again_width=%.2f", from, at - from);
+            template_put(o, "again_from=%.2f again_width=%.2f", from, at - from);
     }
 }
 
 static void put_saved(json_t *chart, const ReportJob *j, const Axis *x)
 {
-    json_t *saved = fill_list(chart, "saved");
+    json_t *saved = template_list(chart, "saved");
     for (size_t i = 0; i < j->n_saved; i++)
-        fill_put(saved, "x=%.2f step=%lld", axis_at(x, (double)j->saved[i]),
-                 (long long)j->saved[i]);
+        template_put(saved, "x=%.2f step=%lld", axis_at(x, (double)j->saved[i]),
+                     (long long)j->saved[i]);
 }
 
 /* The legend has what is there. */
@@ -191,11 +191,11 @@ static void put_legend(json_t *chart, const ReportJob *j)
     bool again = false;
     for (size_t i = 0; i < j->n_incidents; i++)
         again = again || j->incidents[i]->lost_steps > 0;
-    fill_put(chart, "each=%s", j->live ? "as seen, about once a second" : "each step");
-    fill_put(chart, "has_failures=%s has_again=%s has_resizes=%s has_saved=%s",
-             j->n_incidents > 0 ? "yes" : "", again ? "yes" : "",
-             json_array_size(json_object_get(chart, "resizes")) > 0 ? "yes" : "",
-             j->n_saved > 0 ? "yes" : "");
+    template_put(chart, "each=%s", j->live ? "as seen, about once a second" : "each step");
+    template_put(chart, "has_failures=%s has_again=%s has_resizes=%s has_saved=%s",
+                 j->n_incidents > 0 ? "yes" : "", again ? "yes" : "",
+                 json_array_size(json_object_get(chart, "resizes")) > 0 ? "yes" : "",
+                 j->n_saved > 0 ? "yes" : "");
 }
 
 static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axis *steps)
@@ -206,14 +206,14 @@ static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axi
     const Axis y = value_axis(curve, low, high);
     const int height = curve == LOSS ? TALL : SMALL;
     json_t *chart =
-        fill_put(charts, "name=%s title=%s size=%s height=%d column=%d", curves[curve].name,
-                 curves[curve].title, curve == LOSS ? "tall" : "small", height, (int)curve);
+        template_put(charts, "name=%s title=%s size=%s height=%d column=%d", curves[curve].name,
+                     curves[curve].title, curve == LOSS ? "tall" : "small", height, (int)curve);
     const Axis percent = {.low = steps->low, .high = steps->high, .from = 0, .to = 100};
     const Axis wide = {.low = steps->low, .high = steps->high, .from = 0, .to = WIDTH};
-    fill_put(chart, "logarithmic=%s low=%.0f high=%.0f", y.logarithmic ? "yes" : "", steps->low,
-             steps->high);
-    axis_put_ticks(fill_list(chart, "ticks_y"), &y, 1, curve == LOSS ? 6 : 3);
-    axis_put_ticks(fill_list(chart, "ticks_x"), &percent, 1, curve == LOSS ? 6 : 3);
+    template_put(chart, "logarithmic=%s low=%.0f high=%.0f", y.logarithmic ? "yes" : "", steps->low,
+                 steps->high);
+    axis_put_ticks(template_list(chart, "ticks_y"), &y, 1, curve == LOSS ? 6 : 3);
+    axis_put_ticks(template_list(chart, "ticks_x"), &percent, 1, curve == LOSS ? 6 : 3);
     put_path(chart, "raw", draw_values, j, curve, &wide, &y);
     if (curve != LOSS)
         return;
@@ -226,8 +226,8 @@ static void put_curve(json_t *charts, const ReportJob *j, Curve curve, const Axi
 
 void drawing_put_curves(json_t *page, const ReportJob *j)
 {
-    json_t *tall = fill_list(page, "tall"), *small = fill_list(page, "small");
-    fill_put(page, "points_note=%s", j->points_note ? j->points_note : "");
+    json_t *tall = template_list(page, "tall"), *small = template_list(page, "small");
+    template_put(page, "points_note=%s", j->points_note ? j->points_note : "");
     if (j->n_points == 0)
         return;
     const ReportPoint *first = &j->points[0], *last = &j->points[j->n_points - 1];

@@ -26,15 +26,15 @@ static void put_progress(json_t *page, const ReportJob *j)
         p && j->phase->phase == PHASE_RUNNING ? progress_to_go_sec(p, j->steps) : NAN;
     char span[SPAN_TEXT_BYTES];
     if (isfinite(loss))
-        fill_put(page, "loss=%.4f", loss);
+        template_put(page, "loss=%.4f", loss);
     if (p && p->samples_per_sec > 0 && j->phase->phase == PHASE_RUNNING)
-        fill_put(page, "speed=%.4g", p->samples_per_sec);
+        template_put(page, "speed=%.4g", p->samples_per_sec);
     if (p && p->grad_norm > 0)
-        fill_put(page, "gradient=%.3g", p->grad_norm);
+        template_put(page, "gradient=%.3g", p->grad_norm);
     if (p && p->lr > 0)
-        fill_put(page, "rate=%.3g", p->lr);
+        template_put(page, "rate=%.3g", p->lr);
     if (isfinite(to_go_sec))
-        fill_put(page, "to_go=%s", span_text(to_go_sec, span));
+        template_put(page, "to_go=%s", span_text(to_go_sec, span));
 }
 
 /* Puts the cost of the slots, where the controllers have prices. */
@@ -46,12 +46,12 @@ static void put_cost(json_t *page, const ReportJob *j)
     cost_look(j->phase, j->progress, j->now_usec, &v);
     if (!v.is_known)
         return;
-    fill_put(page, "cost=%s cost_lost=%s", cost_text(v.spent, spent), cost_text(v.lost, lost));
+    template_put(page, "cost=%s cost_lost=%s", cost_text(v.spent, spent), cost_text(v.lost, lost));
     if (v.to_end >= 0)
-        fill_put(page, "cost_end=%s", cost_text(v.to_end, end));
+        template_put(page, "cost_end=%s", cost_text(v.to_end, end));
     if (v.per_1000_steps >= 0 && v.per_billion_samples >= 0)
-        fill_put(page, "cost_steps=%s cost_samples=%s", cost_text(v.per_1000_steps, steps),
-                 cost_text(v.per_billion_samples, samples));
+        template_put(page, "cost_steps=%s cost_samples=%s", cost_text(v.per_1000_steps, steps),
+                     cost_text(v.per_billion_samples, samples));
 }
 
 static void put_tiles(json_t *page, const ReportJob *j)
@@ -68,22 +68,22 @@ static void put_tiles(json_t *page, const ReportJob *j)
         again += n->lost_steps;
         n_open += n->state == INCIDENT_OPEN;
     }
-    fill_put(page, "step=%lld steps=%lld n_incidents=%d lost=%s again=%lld", (long long)j->step,
-             (long long)j->steps, (int)j->n_incidents, span_text(lost_sec, span), again);
-    fill_put(page, "incidents_plural=%s again_plural=%s", j->n_incidents == 1 ? "" : "s",
-             again == 1 ? "" : "s");
+    template_put(page, "step=%lld steps=%lld n_incidents=%d lost=%s again=%lld", (long long)j->step,
+                 (long long)j->steps, (int)j->n_incidents, span_text(lost_sec, span), again);
+    template_put(page, "incidents_plural=%s again_plural=%s", j->n_incidents == 1 ? "" : "s",
+                 again == 1 ? "" : "s");
     if (n_open > 0)
-        fill_put(page, "n_open=%d", n_open);
+        template_put(page, "n_open=%d", n_open);
     if (j->steps > 0)
-        fill_put(page, "done=%.1f", 100.0 * (double)j->step / (double)j->steps);
+        template_put(page, "done=%.1f", 100.0 * (double)j->step / (double)j->steps);
     if (isfinite(j->goodput))
-        fill_put(page, "goodput=%.1f", 100 * j->goodput);
+        template_put(page, "goodput=%.1f", 100 * j->goodput);
     if (p->started_usec)
-        fill_put(page, "time=%s",
-                 span_text((double)(drawing_end_usec(j) -
-                                    MIN(p->started_usec, drawing_end_usec(j))) *
-                               1e-6,
-                           span));
+        template_put(page, "time=%s",
+                     span_text((double)(drawing_end_usec(j) -
+                                        MIN(p->started_usec, drawing_end_usec(j))) *
+                                   1e-6,
+                               span));
     put_progress(page, j);
     put_cost(page, j);
 }
@@ -91,7 +91,7 @@ static void put_tiles(json_t *page, const ReportJob *j)
 /* Puts what the job does, and what keeps the job from doing it. */
 static void put_under_way(json_t *page, const ReportJob *j)
 {
-    json_t *lines = fill_list(page, "under_way");
+    json_t *lines = template_list(page, "under_way");
     const PhaseRecord *phase = j->phase;
     const ProgressRecord *p = j->progress;
     char span[SPAN_TEXT_BYTES], room[ROOM_TEXT_BYTES] = "";
@@ -99,49 +99,50 @@ static void put_under_way(json_t *page, const ReportJob *j)
     if (drawing_has_ended(j))
         return;
     if (j->place > 0)
-        fill_put(lines, "text=%s place=%d of=%d since=%s", "waits for slots", j->place,
-                 j->n_waiting, "");
+        template_put(lines, "text=%s place=%d of=%d since=%s", "waits for slots", j->place,
+                     j->n_waiting, "");
     else if (phase->since_usec)
-        fill_put(lines, "text=%s since=%s", job_phase_name(phase->phase),
-                 span_text(seconds_since(j, phase->since_usec), span));
+        template_put(lines, "text=%s since=%s", job_phase_name(phase->phase),
+                     span_text(seconds_since(j, phase->since_usec), span));
     const uint64_t next_usec = phase->pause_usec ? phase->since_usec + phase->pause_usec : 0;
     if (next_usec > j->now_usec)
-        fill_put(lines, "text=%s since=%s", "tries again in",
-                 span_text((double)(next_usec - j->now_usec) * 1e-6, span));
+        template_put(lines, "text=%s since=%s", "tries again in",
+                     span_text((double)(next_usec - j->now_usec) * 1e-6, span));
     if (p && p->unsaved_since_usec)
-        fill_put(lines, "text=%s since=%s bad=%s why=%s", "no checkpoint is saved",
-                 span_text(seconds_since(j, p->unsaved_since_usec), span), "yes", p->save_error);
-    if (p && room_tell(p, room, &advice))
-        fill_put(lines, "text=%s bad=%s why=%s", room, "yes", advice);
+        template_put(lines, "text=%s since=%s bad=%s why=%s", "no checkpoint is saved",
+                     span_text(seconds_since(j, p->unsaved_since_usec), span), "yes",
+                     p->save_error);
+    if (p && room_describe(p, room, &advice))
+        template_put(lines, "text=%s bad=%s why=%s", room, "yes", advice);
     else if (p && *room)
-        fill_put(lines, "text=%s", room);
+        template_put(lines, "text=%s", room);
     if (p && p->waits_since_usec)
-        fill_put(lines, "text=%s since=%s bad=%s rank=%d", "waits for data",
-                 span_text(seconds_since(j, p->waits_since_usec), span), "yes", p->waits_rank);
+        template_put(lines, "text=%s since=%s bad=%s rank=%d", "waits for data",
+                     span_text(seconds_since(j, p->waits_since_usec), span), "yes", p->waits_rank);
     if (p && p->diverging_since)
-        fill_put(lines, "text=%s since=%s from=%lld bad=%s why=%s", "diverging", "",
-                 (long long)p->diverging_since, "yes", p->diverging);
+        template_put(lines, "text=%s since=%s from=%lld bad=%s why=%s", "diverging", "",
+                     (long long)p->diverging_since, "yes", p->diverging);
 }
 
 static void put_checkpoints(json_t *page, const ReportJob *j)
 {
-    json_t *rows = fill_list(page, "checkpoints");
+    json_t *rows = template_list(page, "checkpoints");
     char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES];
     for (size_t i = j->checkpoints->n_commits; i-- > 0 && json_array_size(rows) < COMMITS_SHOWN;) {
         const CheckpointCommit *c = &j->checkpoints->commits[i];
-        fill_put(rows, "step=%lld generation=%lld date=%s digest=%s manifest=%s struck=%s",
-                 (long long)c->step, (long long)c->generation, date_text(c->at_usec, when),
-                 hash_format(c->digest, text), c->uri, c->struck_out ? "yes" : "");
+        template_put(rows, "step=%lld generation=%lld date=%s digest=%s manifest=%s struck=%s",
+                     (long long)c->step, (long long)c->generation, date_text(c->at_usec, when),
+                     hash_format(c->digest, text), c->uri, c->struck_out ? "yes" : "");
     }
     const CheckpointCommit *newest = checkpoints_latest(j->checkpoints);
     if (!newest)
         return;
-    fill_put(page, "saved_step=%lld digest=%s", (long long)newest->step,
-             hash_format(newest->digest, text));
+    template_put(page, "saved_step=%lld digest=%s", (long long)newest->step,
+                 hash_format(newest->digest, text));
     if (j->alone)
-        fill_put(page, "alone=%s", j->alone);
+        template_put(page, "alone=%s", j->alone);
     if (j->alone && strcmp(j->alone, text) == 0)
-        fill_put(page, "same=%s", "yes");
+        template_put(page, "same=%s", "yes");
 }
 
 static bool has_same_captions(const GridNotes *a, const GridNotes *b)
@@ -159,10 +160,10 @@ static void put_captions(json_t *figure, const GridNotes *notes)
     bool any = false;
     for (int i = 0; i < notes->n_captions; i++)
         any |= *notes->captions[i] != '\0';
-    json_t *captions = fill_list(figure, "captions");
+    json_t *captions = template_list(figure, "captions");
     for (int i = 0; any && i < notes->n_captions; i++)
-        fill_put(captions, "text=%s", notes->captions[i]);
-    fill_put(figure, "few=%s", notes->n_captions <= CAPTIONS_SHOWN ? "yes" : "");
+        template_put(captions, "text=%s", notes->captions[i]);
+    template_put(figure, "few=%s", notes->n_captions <= CAPTIONS_SHOWN ? "yes" : "");
 }
 
 static void put_picture(json_t *figures, const ReportJob *j, const ReportPicture *p, bool real)
@@ -170,25 +171,25 @@ static void put_picture(json_t *figures, const ReportJob *j, const ReportPicture
     const GridNotes *n = p->notes;
     if (!p->uri)
         return;
-    json_t *figure = fill_put(figures, "uri=%s", p->uri);
+    json_t *figure = template_put(figures, "uri=%s", p->uri);
     if (n ? n->real : real)
-        fill_put(figure, "real=%s", "yes");
+        template_put(figure, "real=%s", "yes");
     if (!n)
         return;
-    fill_put(figure, "known=%s step=%lld weights=%s picked=%llu", "yes", (long long)n->step,
-             n->ema ? "averaged (EMA) weights" : "weights, not averaged,",
-             (unsigned long long)n->seed);
+    template_put(figure, "known=%s step=%lld weights=%s picked=%llu", "yes", (long long)n->step,
+                 n->ema ? "averaged (EMA) weights" : "weights, not averaged,",
+                 (unsigned long long)n->seed);
     if (strcmp(n->job, j->name) != 0)
-        fill_put(figure, "other=%s", n->job);
+        template_put(figure, "other=%s", n->job);
     if (p == &j->pictures && has_same_captions(j->grid.notes, n))
-        fill_put(figure, "same=%s", "yes");
+        template_put(figure, "same=%s", "yes");
     else
         put_captions(figure, n);
 }
 
 static void put_pictures(json_t *page, const ReportJob *j)
 {
-    json_t *figures = fill_list(page, "figures");
+    json_t *figures = template_list(page, "figures");
     put_picture(figures, j, &j->grid, false);
     put_picture(figures, j, &j->pictures, true);
 }
@@ -217,26 +218,26 @@ static void put_spec(json_t *page, const ReportJob *j)
                                             "float: bits may differ between worlds"};
     const Job *s = j->spec;
     char text[HASH_TEXT_BYTES], when[TIME_TEXT_BYTES], warmup[REPORT_WARMUP_BYTES];
-    json_t *rows = fill_list(page, "rows");
+    json_t *rows = template_list(page, "rows");
     for (size_t i = 0; i < j->n_rows; i++)
-        fill_put(rows, "name=%s text=%s", j->rows[i].name, j->rows[i].text);
+        template_put(rows, "name=%s text=%s", j->rows[i].name, j->rows[i].text);
     if (*report_warmup(j->phase->phase, j->step, s, warmup))
-        fill_put(rows, "name=%s text=%s", "warm-up", warmup);
+        template_put(rows, "name=%s text=%s", "warm-up", warmup);
     if (!s)
         return;
-    fill_put(page, "batch=%lld grains=%lld grain=%lld device=%s", (long long)s->train.global_batch,
-             (long long)s->train.n_grains, (long long)s->train.grain,
-             s->train.device == JOB_DEVICE_CUDA ? "cuda" : "cpu");
-    fill_put(page, "precision=%s reduction=%s lr=%g warmup=%lld clip=%g seed=%llu",
-             precision[s->train.precision], reduction[s->train.reduction], s->train.optimizer.lr,
-             (long long)s->train.optimizer.warmup_steps, s->train.optimizer.clip_norm,
-             (unsigned long long)s->train.seed);
-    fill_put(page, "model=%s submitted=%s identity=%s", s->model.config_uri,
-             date_text(j->submitted_usec, when), hash_format(s->identity, text));
-    json_t *streams = fill_list(page, "streams");
+    template_put(page, "batch=%lld grains=%lld grain=%lld device=%s",
+                 (long long)s->train.global_batch, (long long)s->train.n_grains,
+                 (long long)s->train.grain, s->train.device == JOB_DEVICE_CUDA ? "cuda" : "cpu");
+    template_put(page, "precision=%s reduction=%s lr=%g warmup=%lld clip=%g seed=%llu",
+                 precision[s->train.precision], reduction[s->train.reduction],
+                 s->train.optimizer.lr, (long long)s->train.optimizer.warmup_steps,
+                 s->train.optimizer.clip_norm, (unsigned long long)s->train.seed);
+    template_put(page, "model=%s submitted=%s identity=%s", s->model.config_uri,
+                 date_text(j->submitted_usec, when), hash_format(s->identity, text));
+    json_t *streams = template_list(page, "streams");
     for (size_t i = 0; i < s->data.n_streams; i++)
-        fill_put(streams, "uri=%s proportion=%g", s->data.streams[i].uri,
-                 s->data.streams[i].proportion);
+        template_put(streams, "uri=%s proportion=%g", s->data.streams[i].uri,
+                     s->data.streams[i].proportion);
 }
 
 void report_job(const ReportJob *j, Page *ret)
@@ -247,10 +248,10 @@ void report_job(const ReportJob *j, Page *ret)
                                                                             : "";
     char when[TIME_TEXT_BYTES];
     _cleanup_json_ json_t *page = json_object();
-    fill_put(page, "job=%s phase=%s tone=%s reason=%s cluster=%s", j->name, job_phase_name(phase),
-             tone, j->phase->reason, j->cluster);
-    fill_put(page, "version=%s written=%s live=%s", j->version, date_text(j->now_usec, when),
-             j->live ? "yes" : "");
+    template_put(page, "job=%s phase=%s tone=%s reason=%s cluster=%s", j->name,
+                 job_phase_name(phase), tone, j->phase->reason, j->cluster);
+    template_put(page, "version=%s written=%s live=%s", j->version, date_text(j->now_usec, when),
+                 j->live ? "yes" : "");
     put_tiles(page, j);
     put_under_way(page, j);
     drawing_put_curves(page, j);
@@ -260,5 +261,5 @@ void report_job(const ReportJob *j, Page *ret)
     put_checkpoints(page, j);
     put_pictures(page, j);
     put_spec(page, j);
-    fill_page(report_job_html, page, ret);
+    template_page(report_job_html, page, ret);
 }

@@ -54,12 +54,12 @@ static void put_bar(json_t *bars, const IncidentRecord *n, const Axis *x, bool s
     double sec[PHASES], passed = 0;
     char when[TIME_TEXT_BYTES], span[SPAN_TEXT_BYTES];
     json_t *bar =
-        fill_put(bars, "time=%s cause=%s node=%s top=%d label=%d middle=%d",
-                 time_text(n->at_usec, when), n->cause, n->node, top + 17, top + 12, top + 30);
-    json_t *phases = fill_list(bar, "phases");
+        template_put(bars, "time=%s cause=%s node=%s top=%d label=%d middle=%d",
+                     time_text(n->at_usec, when), n->cause, n->node, top + 17, top + 12, top + 30);
+    json_t *phases = template_list(bar, "phases");
     if (is_stub(n)) {
-        fill_put(bar, "stub=%s end=%.2f", n->state == INCIDENT_OPEN ? "open" : "training went on",
-                 1.5);
+        template_put(bar, "stub=%s end=%.2f",
+                     n->state == INCIDENT_OPEN ? "open" : "training went on", 1.5);
         return;
     }
     (void)phases_of(n, sec);
@@ -69,25 +69,25 @@ static void put_bar(json_t *bars, const IncidentRecord *n, const Axis *x, bool s
         seen[i] = true;
         double from = axis_at(x, passed), end = axis_at(x, passed + sec[i]);
         passed += sec[i];
-        fill_put(phases, "phase=%d name=%s sec=%.3f x=%.2f top=%d width=%.2f", i, phase_name[i],
-                 sec[i], from, top + 17, MAX(end - from - 0.15, 0.1));
+        template_put(phases, "phase=%d name=%s sec=%.3f x=%.2f top=%d width=%.2f", i, phase_name[i],
+                     sec[i], from, top + 17, MAX(end - from - 0.15, 0.1));
     }
-    fill_put(bar, "end=%.2f span=%s", axis_at(x, passed), span_text(passed, span));
+    template_put(bar, "end=%.2f span=%s", axis_at(x, passed), span_text(passed, span));
 }
 
 static void put_row(json_t *rows, const ReportJob *j, const IncidentRecord *n)
 {
     char when[TIME_TEXT_BYTES], span[SPAN_TEXT_BYTES];
-    json_t *o = fill_put(rows, "date=%s cause=%s node=%s evidence=%s step=%lld again=%lld",
-                         date_text(n->at_usec, when), n->cause, *n->node ? n->node : "-",
-                         n->evidence, (long long)n->step, (long long)n->lost_steps);
+    json_t *o = template_put(rows, "date=%s cause=%s node=%s evidence=%s step=%lld again=%lld",
+                             date_text(n->at_usec, when), n->cause, *n->node ? n->node : "-",
+                             n->evidence, (long long)n->step, (long long)n->lost_steps);
     if (n->rank >= 0)
-        fill_put(o, "rank=%d", n->rank);
+        template_put(o, "rank=%d", n->rank);
     if (n->state != INCIDENT_OPEN)
-        fill_put(o, "recovery=%s",
-                 n->ended ? "ended with the job" : span_text(report_recovery_sec(n), span));
+        template_put(o, "recovery=%s",
+                     n->ended ? "ended with the job" : span_text(report_recovery_sec(n), span));
     if (n->state == INCIDENT_OPEN && j->advice)
-        fill_put(o, "advice=%s", j->advice(n));
+        template_put(o, "advice=%s", j->advice(n));
 }
 
 void drawing_put_recoveries(json_t *page, const ReportJob *j)
@@ -95,8 +95,8 @@ void drawing_put_recoveries(json_t *page, const ReportJob *j)
     double longest = 1e-3, sec[PHASES];
     bool seen[PHASES] = {false};
     const size_t first = j->n_incidents > BARS_MAX ? j->n_incidents - BARS_MAX : 0; /* the newest */
-    json_t *bars = fill_list(page, "bars"), *legend = fill_list(page, "phases");
-    json_t *rows = fill_list(page, "incidents");
+    json_t *bars = template_list(page, "bars"), *legend = template_list(page, "phases");
+    json_t *rows = template_list(page, "incidents");
     for (size_t i = first; i < j->n_incidents; i++)
         if (!is_stub(j->incidents[i]))
             longest = MAX(longest, phases_of(j->incidents[i], sec));
@@ -107,6 +107,6 @@ void drawing_put_recoveries(json_t *page, const ReportJob *j)
         put_row(rows, j, j->incidents[i]);
     for (int i = 0; i < PHASES; i++)
         if (seen[i])
-            fill_put(legend, "phase=%d name=%s", i, phase_name[i]);
-    fill_put(page, "bars_height=%d", (int)json_array_size(bars) * BAR_PITCH);
+            template_put(legend, "phase=%d name=%s", i, phase_name[i]);
+    template_put(page, "bars_height=%d", (int)json_array_size(bars) * BAR_PITCH);
 }

@@ -2,7 +2,7 @@
 /* report.h - a job and a cluster as pages of HTML, for `sdctl job report` and for the leader's live page.
  *
  * The makers of these structs gather what records and metrics say; only this folder draws the pages. job.html and
- * cluster.html are the templates, both share page.css and page.js; fill.h says how places are filled. A page can
+ * cluster.html are the templates, both share page.css and page.js; template.h says how places are filled. A page can
  * be read without its script.
  *
  * Ownership: a struct borrows all that it points to. The caller clears the Page.
@@ -14,7 +14,7 @@
 
 #include "cluster/records.h"
 #include "protocol/grid-notes.h"
-#include "report/fill.h"
+#include "report/template.h"
 
 /* One step, or several in a row that are drawn as one. */
 typedef struct ReportPoint {

@@ -50,7 +50,7 @@ static char *draw_sizes(const ReportJob *j, const Axis *x, const Axis *y)
 
 static void put_gaps(json_t *page, const ReportJob *j, const Axis *percent)
 {
-    json_t *gaps = fill_list(page, "gaps");
+    json_t *gaps = template_list(page, "gaps");
     for (size_t i = 0; i < j->n_incidents; i++) {
         const IncidentRecord *n = j->incidents[i];
         if (!report_ended_world(n))
@@ -59,16 +59,16 @@ static void put_gaps(json_t *page, const ReportJob *j, const Axis *percent)
                              : n->resolved_usec ? n->resolved_usec
                                                 : drawing_end_usec(j);
         const double from = axis_at(percent, (double)n->at_usec);
-        fill_put(gaps, "x=%.2f width=%.2f cause=%s sec=%.2f", from,
-                 MAX(axis_at(percent, (double)end) - from, 0.15), n->cause,
-                 end > n->at_usec ? (double)(end - n->at_usec) * 1e-6 : 0);
+        template_put(gaps, "x=%.2f width=%.2f cause=%s sec=%.2f", from,
+                     MAX(axis_at(percent, (double)end) - from, 0.15), n->cause,
+                     end > n->at_usec ? (double)(end - n->at_usec) * 1e-6 : 0);
     }
 }
 
 void drawing_put_worlds(json_t *page, const ReportJob *j)
 {
     const PhaseRecord *p = j->phase;
-    json_t *worlds = fill_list(page, "worlds");
+    json_t *worlds = template_list(page, "worlds");
     if (p->n_worlds == 0)
         return;
     char when[TIME_TEXT_BYTES];
@@ -81,11 +81,11 @@ void drawing_put_worlds(json_t *page, const ReportJob *j)
         const PastWorld *w = &p->worlds[i];
         const double from = axis_at(&percent, (double)w->decided_usec);
         most = MAX(most, w->size);
-        fill_put(worlds, "x=%.2f width=%.2f generation=%lld date=%s size=%d", from,
-                 axis_at(&percent, world_end_usec(j, i)) - from, (long long)w->generation,
-                 date_text(w->decided_usec, when), w->size);
-        fill_put(json_array_get(worlds, i), "plural=%s step=%lld reason=%s",
-                 w->size == 1 ? "" : "s", (long long)w->step, w->reason);
+        template_put(worlds, "x=%.2f width=%.2f generation=%lld date=%s size=%d", from,
+                     axis_at(&percent, world_end_usec(j, i)) - from, (long long)w->generation,
+                     date_text(w->decided_usec, when), w->size);
+        template_put(json_array_get(worlds, i), "plural=%s step=%lld reason=%s",
+                     w->size == 1 ? "" : "s", (long long)w->step, w->reason);
     }
     const Axis y = {.low = 0, .high = most * 1.15, .from = HEIGHT, .to = 0};
     const Axis wide = {.low = percent.low, .high = percent.high, .from = 0, .to = WIDTH};
@@ -93,11 +93,11 @@ void drawing_put_worlds(json_t *page, const ReportJob *j)
     const struct TimeUnit *unit = units;
     while (since_start.high >= unit->below_sec)
         unit++;
-    axis_put_ticks(fill_list(page, "worlds_y"), &y, 1, MIN(most, 4));
-    axis_put_ticks(fill_list(page, "worlds_x"), &since_start, unit->sec, 6);
+    axis_put_ticks(template_list(page, "worlds_y"), &y, 1, MIN(most, 4));
+    axis_put_ticks(template_list(page, "worlds_x"), &since_start, unit->sec, 6);
     _cleanup_free_ char *edge = draw_sizes(j, &wide, &y);
-    fill_put(page, "edge=%s unit=%s edge_from=%.1f", edge, unit->name,
-             axis_at(&wide, (double)p->worlds[0].decided_usec));
+    template_put(page, "edge=%s unit=%s edge_from=%.1f", edge, unit->name,
+                 axis_at(&wide, (double)p->worlds[0].decided_usec));
     put_gaps(page, j, &percent);
 }
 
@@ -111,7 +111,7 @@ typedef struct Share {
 void drawing_put_times(json_t *page, const ReportJob *j)
 {
     const PhaseRecord *p = j->phase;
-    json_t *times = fill_list(page, "times");
+    json_t *times = template_list(page, "times");
     const uint64_t end = drawing_end_usec(j);
     if (p->started_usec == 0 || end <= p->started_usec)
         return;
@@ -147,9 +147,9 @@ void drawing_put_times(json_t *page, const ReportJob *j)
         const double share = sum > 0 ? 100 * shares[i].sec / sum : 0;
         if (shares[i].sec <= 0)
             continue;
-        fill_put(times, "colour=%d name=%s what=%s span=%s share=%.1f x=%.2f width=%.2f", (int)i,
-                 shares[i].name, shares[i].what, span_text(shares[i].sec, span), share, from,
-                 MAX(share - 0.15, 0.05));
+        template_put(times, "colour=%d name=%s what=%s span=%s share=%.1f x=%.2f width=%.2f",
+                     (int)i, shares[i].name, shares[i].what, span_text(shares[i].sec, span), share,
+                     from, MAX(share - 0.15, 0.05));
         from += share;
     }
 }

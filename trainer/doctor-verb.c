@@ -8,8 +8,8 @@
 #include "base/json/json.h"
 #include "protocol/channel.h"
 #include "protocol/paths.h"
-#include "store/try.h"
-#include "trainer/reach.h"
+#include "store/access-check.h"
+#include "trainer/reachability.h"
 #include "trainer/run.h"
 
 #include <getopt.h>
@@ -150,7 +150,7 @@ int verb_doctor(int argc, char **argv)
     if (code >= 0)
         return code;
     store_try_begin();
-    reach_all(look.peers, look.n_peers);
+    reachability_check(look.peers, look.n_peers);
     try_stores(look.tries, look.n_tries);
     struct timex tx = {0};
     struct statvfs shm = {0};

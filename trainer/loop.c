@@ -224,12 +224,12 @@ static int compute_step(Loop *l, int64_t step, UpdateResult *ret, Error *err)
     }
 }
 
-static int say_step(Loop *l, const MetricsGap *gap, Error *err)
+static int send_step(Loop *l, const MetricsGap *gap, Error *err)
 {
     l->said.metrics_lost = gap->n_steps;
     l->said.metrics_lost_first = gap->first;
     l->said.metrics_lost_last = gap->last;
-    return daemon_link_say(l->session->link, &l->said, err);
+    return daemon_link_report(l->session->link, &l->said, err);
 }
 
 static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error *err)
@@ -273,14 +273,14 @@ static int report_step(Loop *l, int64_t step, const UpdateResult *result, Error 
                                .save_free_bytes = (int64_t)room.free_bytes,
                                .diverging_since = divergence_since(saver_divergence(l->saver))};
     (void)snprintf(l->said.save_error, sizeof(l->said.save_error), "%s", trouble->error.text);
-    divergence_say(saver_divergence(l->saver), result->loss, result->gradient_norm,
-                   l->said.diverging, sizeof(l->said.diverging));
+    divergence_write(saver_divergence(l->saver), result->loss, result->gradient_norm,
+                     l->said.diverging, sizeof(l->said.diverging));
     if (!daemon_link_is_daemon(s->link))
         log_info("step %lld/%lld loss %.6f, %.1f samples/s", (long long)step,
                  (long long)l->said.steps, result->loss, l->said.samples_per_sec);
     MetricsGap gap;
     saver_gap(l->saver, &gap);
-    return say_step(l, &gap, err);
+    return send_step(l, &gap, err);
 }
 
 /* Runs one step: `step` is how many were done before it. *flags: in, those that all ranks agreed on in the step
@@ -356,7 +356,7 @@ static int run_steps(Loop *l, LoopResult *ret, Error *err)
         if (r < 0)
             return r;
         start_part("step");
-        start_tell(); /* of the first one */
+        start_report(); /* of the first one */
         if (flags & STEP_SAVE)
             r = save_step(l, s->state->scalars.step, flags, err);
         if (r == 0)
@@ -396,7 +396,7 @@ static int publish(Loop *l, Store *store, const Manifest *manifest, Error *err)
     log_warning("%s/%s lacks %lld steps between %lld and %lld: their metrics are lost",
                 store_uri(store), METRICS_KEY, (long long)gap.n_steps, (long long)gap.first,
                 (long long)gap.last);
-    return l->said.metrics_lost == gap.n_steps ? 0 : say_step(l, &gap, err);
+    return l->said.metrics_lost == gap.n_steps ? 0 : send_step(l, &gap, err);
 }
 
 /* The job was done when this world began: the world before may have died just before it had published. (The checkpoints

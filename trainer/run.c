@@ -21,7 +21,7 @@ enum {
     GO_SEC = 24 * 3600, /* the leader's start deadline ends it long before */
 };
 
-static void say_error(DaemonLink *link, const Session *s, int64_t generation, const Error *err)
+static void report_error(DaemonLink *link, const Session *s, int64_t generation, const Error *err)
 {
     log_error("%s: %s", exit_code_class(err->exit), err->text);
     ChannelMessage m = {.type = CHANNEL_ERROR,
@@ -35,23 +35,23 @@ static void say_error(DaemonLink *link, const Session *s, int64_t generation, co
         m.stage = s->ended_in;
     }
     (void)snprintf(m.text, sizeof(m.text), "%s", err->text);
-    (void)daemon_link_say(link, &m, NULL); /* a daemon that is gone needs no explanation */
+    (void)daemon_link_report(link, &m, NULL); /* a daemon that is gone needs no explanation */
 }
 
-static int say_ready(DaemonLink *link, const Session *s, Error *err)
+static int report_ready(DaemonLink *link, const Session *s, Error *err)
 {
     int r = 0;
     assert(!s->rendezvous || s->rank == 0);
     if (s->rendezvous) {
         ChannelMessage m = {.type = CHANNEL_RENDEZVOUS, .generation = s->generation};
         (void)snprintf(m.address, sizeof(m.address), "%s", rendezvous_address(s->rendezvous));
-        r = daemon_link_say(link, &m, err);
+        r = daemon_link_report(link, &m, err);
     }
     ChannelMessage ready = {.type = CHANNEL_READY,
                             .generation = s->generation,
                             .step = s->state->scalars.step};
     daemon_link_stage(link, ready.step, STAGE_READY);
-    return r < 0 ? r : daemon_link_say(link, &ready, err);
+    return r < 0 ? r : daemon_link_report(link, &ready, err);
 }
 
 static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Error *err)
@@ -60,7 +60,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
     if (r < 0)
         return r;
     start_part("restoring");
-    r = say_ready(link, *s, err);
+    r = report_ready(link, *s, err);
     if (r < 0)
         return r;
     char address[CHANNEL_ADDRESS_MAX] = "";
@@ -92,7 +92,7 @@ static int train(DaemonLink *link, const SessionAssignment *a, Session **s, Erro
              hash_format(result.digest, digest), (long long)result.step);
     if (!daemon_link_is_daemon(link))
         printf("step=%lld digest=%s\n", (long long)result.step, digest);
-    if (daemon_link_say(link, &done, err) < 0)
+    if (daemon_link_report(link, &done, err) < 0)
         log_warning("everything is done, and the daemon is not told: %s", err->text);
     return 0;
 }
@@ -115,7 +115,7 @@ static int train_and_report(DaemonLink *link, const SessionAssignment *a)
         return EXIT_DONE;
     (void)error_set_exit(&err, r, EXIT_RETRY); /* it returns r */
     assert(err.exit != EXIT_DONE);
-    say_error(link, s, a->generation, &err);
+    report_error(link, s, a->generation, &err);
     if (err.exit == EXIT_ABORTED)
         abort();
     if (err.exit == EXIT_DEVICE_FAULT || computes_still(s))

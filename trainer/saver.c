@@ -244,7 +244,7 @@ static int announce(Saver *s, const CheckpointResult *result, Error *err)
              (long long)result->step, (double)result->blocked_usec / 1e3,
              (double)result->write_usec / 1e3, (long long)result->step);
     int r = fault("saver.saved");
-    return r < 0 ? r : daemon_link_say(s->session->link, &m, err);
+    return r < 0 ? r : daemon_link_report(s->session->link, &m, err);
 }
 
 static int settle(Saver *s, DaemonVerdict verdict, Error *err)

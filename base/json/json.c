@@ -104,7 +104,7 @@ void json_refuse(JsonReader *r, const char *key, const char *format, ...)
     va_end(ap);
 }
 
-static bool was_asked(const JsonReader *r, const char *key)
+static bool was_read(const JsonReader *r, const char *key)
 {
     for (size_t i = 0; i < r->n_asked; i++)
         if (strcmp(r->asked[i], key) == 0)
@@ -114,7 +114,7 @@ static bool was_asked(const JsonReader *r, const char *key)
 
 enum { KNOWN_BYTES = 240 };
 
-static const char *list_asked(const JsonReader *r, char ret[KNOWN_BYTES])
+static const char *list_known_keys(const JsonReader *r, char ret[KNOWN_BYTES])
 {
     size_t used = 0;
     *ret = '\0';
@@ -139,7 +139,7 @@ static void refuse_unknown(JsonReader *r, const char *key)
     if (meant.n > 0)
         json_refuse(r, key, "unknown key%s", nearest_text(&meant, hint));
     else
-        json_refuse(r, key, "unknown key; there are %s", list_asked(r, known));
+        json_refuse(r, key, "unknown key; there are %s", list_known_keys(r, known));
 }
 
 /* A key that is like it may be there by a slip of the pen. */
@@ -150,7 +150,7 @@ static void refuse_missing(JsonReader *r, const char *key)
     json_t *value;
     if (r->mode == JSON_KNOWN_KEYS && r->object)
         json_object_foreach (r->object, there, value)
-            if (!was_asked(r, there))
+            if (!was_read(r, there))
                 nearest_offer(&meant, there);
     if (meant.n > 0)
         json_refuse(r, key, "missing (is \"%.60s\" meant to be it?)", meant.words[0]);
@@ -164,7 +164,7 @@ int json_close(JsonReader *r)
     json_t *value;
     if (r->r == 0 && r->mode == JSON_KNOWN_KEYS && r->object)
         json_object_foreach (r->object, key, value)
-            if (!was_asked(r, key)) {
+            if (!was_read(r, key)) {
                 refuse_unknown(r, key);
                 break;
             }
@@ -177,7 +177,7 @@ static json_t *find(JsonReader *r, const char *key, JsonNeed need)
 {
     if (r->r < 0)
         return NULL;
-    if (!was_asked(r, key)) {
+    if (!was_read(r, key)) {
         assert(r->n_asked < JSON_KEYS_MAX);
         r->asked[r->n_asked++] = key;
     }

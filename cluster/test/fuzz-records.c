@@ -72,7 +72,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         TRY(LeaderRecord, leader_record);
         break;
     case 15:
-        TRY(LogAskRecord, log_ask_record);
+        TRY(LogRequestRecord, log_request_record);
         break;
     case 16:
         TRY(LogLinesRecord, log_lines_record);

@@ -393,15 +393,15 @@ static void logs_survive_a_round_trip(void **state)
 {
     (void)state;
     LogPlace places[] = {{.rank = 3, .file = 7, .offset = 9}, {.rank = 4}};
-    LogAskRecord ask = {.job = "a",
-                        .generation = 2,
-                        .seq = 5,
-                        .follow = true,
-                        .tail_bytes = 4096,
-                        .pause_usec = 250000,
-                        .places = places,
-                        .n_places = 2};
-    ASSERT_ROUND_TRIP(LogAskRecord, log_ask_record, &ask);
+    LogRequestRecord ask = {.job = "a",
+                            .generation = 2,
+                            .seq = 5,
+                            .follow = true,
+                            .tail_bytes = 4096,
+                            .pause_usec = 250000,
+                            .places = places,
+                            .n_places = 2};
+    ASSERT_ROUND_TRIP(LogRequestRecord, log_request_record, &ask);
     LogPart parts[] = {{.next = places[0], .bytes = 6, .skipped = 100},
                        {.next = places[1], .bytes = 0, .missing = true}};
     LogLinesRecord lines = {.seq = 5,
@@ -434,10 +434,10 @@ static void logs_that_do_not_fit_are_refused(void **state)
     };
     for (size_t i = 0; i < ELEMENTSOF(bad); i++) {
         Error err = ERROR_INIT;
-        LogAskRecord ask;
+        LogRequestRecord ask;
         LogLinesRecord lines;
         const char *text = bad[i].text;
-        int r = bad[i].is_ask ? log_ask_record_decode("key", text, strlen(text), &ask, &err)
+        int r = bad[i].is_ask ? log_request_record_decode("key", text, strlen(text), &ask, &err)
                               : log_lines_record_decode("key", text, strlen(text), &lines, &err);
         assert_int_equal(r, -EINVAL);
         assert_non_null(strstr(err.text, bad[i].names));

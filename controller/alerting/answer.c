@@ -22,8 +22,8 @@ static const char *find_words(json_t *root)
 }
 
 /* Secrets go before the words are cut: half of one would be none. */
-static void say(Answer *a, const char *protocol, int status, const char *words, size_t n,
-                const SecretSet *secrets)
+static void write_words(Answer *a, const char *protocol, int status, const char *words, size_t n,
+                        const SecretSet *secrets)
 {
     _cleanup_free_ char *said = memory_bytes(words, n);
     for (size_t i = 0; i < n; i++)
@@ -33,7 +33,7 @@ static void say(Answer *a, const char *protocol, int status, const char *words, 
     (void)snprintf(a->text, sizeof(a->text), "%s %d%s%s", protocol, status, n ? ": " : "", said);
 }
 
-static void say_failure(Answer *a, const char *failure, const SecretSet *secrets)
+static void write_failure(Answer *a, const char *failure, const SecretSet *secrets)
 {
     _cleanup_free_ char *said = memory_text(failure);
     secret_set_take_out(secrets, said);
@@ -44,7 +44,7 @@ void answer_read(const HttpReply *reply, const SecretSet *secrets, Answer *ret)
 {
     *ret = (Answer){.kind = ANSWER_AGAIN};
     if (reply->status == 0) {
-        say_failure(ret, reply->failure, secrets);
+        write_failure(ret, reply->failure, secrets);
         return;
     }
     if (reply->status / 100 == 2) {
@@ -60,9 +60,9 @@ void answer_read(const HttpReply *reply, const SecretSet *secrets, Answer *ret)
         reply->n_body ? json_loadb(reply->body, reply->n_body, JSON_DECODE_ANY, NULL) : NULL;
     const char *words = root ? find_words(root) : NULL;
     if (words)
-        say(ret, "HTTP", reply->status, words, strlen(words), secrets);
+        write_words(ret, "HTTP", reply->status, words, strlen(words), secrets);
     else
-        say(ret, "HTTP", reply->status, reply->body, reply->n_body, secrets);
+        write_words(ret, "HTTP", reply->status, reply->body, reply->n_body, secrets);
     json_decref(root);
 }
 
@@ -70,7 +70,7 @@ void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *
 {
     *ret = (Answer){.kind = ANSWER_AGAIN};
     if (reply->status == 0) {
-        say_failure(ret, reply->failure, secrets);
+        write_failure(ret, reply->failure, secrets);
         return;
     }
     ret->kind = reply->status / 100 == 2   ? ANSWER_ACCEPTED
@@ -80,5 +80,5 @@ void answer_read_mail(const MailReply *reply, const SecretSet *secrets, Answer *
     size_t code = strspn(words, "0123456789"); /* "550 5.1.1 ..." or "550-..." */
     words += code + (words[code] == ' ' || words[code] == '-');
     if (ret->kind != ANSWER_ACCEPTED)
-        say(ret, "SMTP", reply->status, words, strlen(words), secrets);
+        write_words(ret, "SMTP", reply->status, words, strlen(words), secrets);
 }

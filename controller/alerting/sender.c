@@ -81,7 +81,7 @@ static void cancel_messages(Sender *o)
 }
 
 /* Logs one line when a sink begins to fail, one when it has recovered, and one for each notification accepted. */
-static void say_answer(Sender *o, const Message *m, const Answer *answer)
+static void log_answer(Sender *o, const Message *m, const Answer *answer)
 {
     const char *name = o->file.notifier.sinks[m->sink].name;
     bool good = answer->kind == ANSWER_ACCEPTED;
@@ -102,7 +102,7 @@ static void take_answer(Message *m, const Answer *answer)
     Sender *o = m->sender;
     if (answer->kind == ANSWER_ACCEPTED)
         (void)fault("pages.accepted"); /* only death matters here: the mark is not stored */
-    say_answer(o, m, answer);
+    log_answer(o, m, answer);
     int64_t id = m->id;
     (void)message_free(m);
     notifier_answered(o->notifier, id, answer, clock_boottime_usec(), clock_realtime_usec(),

@@ -17,9 +17,10 @@ typedef struct Speaker {
     void *userdata;
 } Speaker;
 
-static void say(const Speaker *s, LogLevel level, const char *message_id, const char *format, ...)
-    _printf_(4, 5);
-static void say(const Speaker *s, LogLevel level, const char *message_id, const char *format, ...)
+static void log_entry(const Speaker *s, LogLevel level, const char *message_id, const char *format,
+                      ...) _printf_(4, 5);
+static void log_entry(const Speaker *s, LogLevel level, const char *message_id, const char *format,
+                      ...)
 {
     char line[LINE_BYTES];
     va_list ap;
@@ -37,7 +38,7 @@ static void add_phase(char *text, size_t size, const char *name, double sec)
         (void)snprintf(text + used, size - used, "%s %s %.3f", used ? "," : ":", name, sec);
 }
 
-static void say_resolved(const Speaker *s, const IncidentRecord *i)
+static void log_resolved(const Speaker *s, const IncidentRecord *i)
 {
     char phases[160] = "";
     add_phase(phases, sizeof(phases), "detect", i->detect_sec);
@@ -45,49 +46,50 @@ static void say_resolved(const Speaker *s, const IncidentRecord *i)
     add_phase(phases, sizeof(phases), "stop", i->stop_sec);
     add_phase(phases, sizeof(phases), "start", i->start_sec);
     add_phase(phases, sizeof(phases), "restore", i->restore_sec);
-    say(s, LOG_LEVEL_INFO, MESSAGE_RECOVERED, "incident %s resolved%s%s JOB=%s GENERATION=%lld",
-        i->id, phases, *phases ? " s" : "", i->job, (long long)i->generation);
+    log_entry(s, LOG_LEVEL_INFO, MESSAGE_RECOVERED,
+              "incident %s resolved%s%s JOB=%s GENERATION=%lld", i->id, phases, *phases ? " s" : "",
+              i->job, (long long)i->generation);
 }
 
-static void say_incident(const Speaker *s, const IncidentRecord *i)
+static void log_incident(const Speaker *s, const IncidentRecord *i)
 {
     if (i->state == INCIDENT_OPEN)
-        say(s, LOG_LEVEL_WARNING, MESSAGE_INCIDENT,
-            "incident %s: %s: %s JOB=%s GENERATION=%lld NODE=%s RANK=%d STEP=%lld "
-            "LOST_STEPS=%lld",
-            i->id, i->cause, i->evidence, i->job, (long long)i->generation, i->node, i->rank,
-            (long long)i->step, (long long)i->lost_steps);
+        log_entry(s, LOG_LEVEL_WARNING, MESSAGE_INCIDENT,
+                  "incident %s: %s: %s JOB=%s GENERATION=%lld NODE=%s RANK=%d STEP=%lld "
+                  "LOST_STEPS=%lld",
+                  i->id, i->cause, i->evidence, i->job, (long long)i->generation, i->node, i->rank,
+                  (long long)i->step, (long long)i->lost_steps);
     else if (i->replay_sec >= 0 && i->lost_steps > 0) /* known only after it was resolved */
-        say(s, LOG_LEVEL_INFO, NULL,
-            "incident %s: %lld lost step%s trained again in %.3f s JOB=%s GENERATION=%lld", i->id,
-            (long long)i->lost_steps, i->lost_steps == 1 ? "" : "s", i->replay_sec, i->job,
-            (long long)i->generation);
+        log_entry(s, LOG_LEVEL_INFO, NULL,
+                  "incident %s: %lld lost step%s trained again in %.3f s JOB=%s GENERATION=%lld",
+                  i->id, (long long)i->lost_steps, i->lost_steps == 1 ? "" : "s", i->replay_sec,
+                  i->job, (long long)i->generation);
     else
-        say_resolved(s, i);
+        log_resolved(s, i);
 }
 
-static void say_cordon(const Speaker *s, const CordonRecord *record, int changed)
+static void log_cordon(const Speaker *s, const CordonRecord *record, int changed)
 {
     static const char *const words[] = {"strike against", "cordoned", "to be drained",
                                         "quarantined"};
     const CordonCause *c = changed >= 0 ? &record->causes[changed] : NULL;
     if (!c && record->n_causes == 0)
-        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "uncordoned NODE=%s", record->node);
+        log_entry(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "uncordoned NODE=%s", record->node);
     else if (!c)
-        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED,
-            "one cause against %s has ended, %zu remain NODE=%s", record->node, record->n_causes,
-            record->node);
+        log_entry(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED,
+                  "one cause against %s has ended, %zu remain NODE=%s", record->node,
+                  record->n_causes, record->node);
     else if (c->owner == CORDON_JOB)
-        say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED,
-            "%s %s for one job: %s NODE=%s JOB=%s STRIKES=%d", words[c->mode], record->node,
-            c->reason, record->node, c->job, c->strikes);
+        log_entry(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED,
+                  "%s %s for one job: %s NODE=%s JOB=%s STRIKES=%d", words[c->mode], record->node,
+                  c->reason, record->node, c->job, c->strikes);
     else
-        say(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s: %s NODE=%s STRIKES=%d",
-            words[c->mode], record->node, c->reason, record->node, c->strikes);
+        log_entry(s, LOG_LEVEL_WARNING, MESSAGE_NODE_JUDGED, "%s %s: %s NODE=%s STRIKES=%d",
+                  words[c->mode], record->node, c->reason, record->node, c->strikes);
 }
 
 /* Says "world 3 runs on n1 (slots 0-7), n2 (slots 0-3)", with as many nodes as fit on a line. */
-static void say_places(const Speaker *s, const WorldRecord *world, const char *job)
+static void log_places(const Speaker *s, const WorldRecord *world, const char *job)
 {
     char places[LINE_BYTES - 200] = "", slots[SLOTS_TEXT_MAX];
     size_t used = 0;
@@ -96,57 +98,59 @@ static void say_places(const Speaker *s, const WorldRecord *world, const char *j
                          world->runs[i].node, slots_format(world->runs[i].slots, slots));
         used = MIN(used + (size_t)n, sizeof(places) - 1);
     }
-    say(s, LOG_LEVEL_DEBUG, NULL, "world %lld runs on %s JOB=%s GENERATION=%lld",
-        (long long)world->generation, places, job, (long long)world->generation);
+    log_entry(s, LOG_LEVEL_DEBUG, NULL, "world %lld runs on %s JOB=%s GENERATION=%lld",
+              (long long)world->generation, places, job, (long long)world->generation);
 }
 
-static void say_world(const Speaker *s, const Decision *d)
+static void log_world(const Speaker *s, const Decision *d)
 {
     const WorldRecord *world = &d->world;
     const int64_t step = resume_point_step(&world->resume);
-    say(s, LOG_LEVEL_INFO, MESSAGE_WORLD,
+    log_entry(
+        s, LOG_LEVEL_INFO, MESSAGE_WORLD,
         "world %lld of %d ranks on %zu nodes from step %lld: %s JOB=%s GENERATION=%lld STEP=%lld",
         (long long)world->generation, world->size, world->n_runs, (long long)step, world->reason,
         d->job, (long long)world->generation, (long long)step);
     if (world->runs)
-        say_places(s, world, d->job);
+        log_places(s, world, d->job);
 }
 
-static void say_upkeep(const Speaker *s, const Decision *d)
+static void log_upkeep(const Speaker *s, const Decision *d)
 {
     if (d->remove_generation)
-        say(s, LOG_LEVEL_DEBUG, NULL, "records of generation %lld removed JOB=%s",
-            (long long)d->remove_generation, d->job);
+        log_entry(s, LOG_LEVEL_DEBUG, NULL, "records of generation %lld removed JOB=%s",
+                  (long long)d->remove_generation, d->job);
     if (d->remove_incident[0])
-        say(s, LOG_LEVEL_DEBUG, NULL, "incident %s forgotten", d->remove_incident);
+        log_entry(s, LOG_LEVEL_DEBUG, NULL, "incident %s forgotten", d->remove_incident);
     if (d->put_request)
-        say(s, LOG_LEVEL_INFO, NULL, "request %s for %s: %s", d->request.kind, d->request.target,
-            d->request.answer);
+        log_entry(s, LOG_LEVEL_INFO, NULL, "request %s for %s: %s", d->request.kind,
+                  d->request.target, d->request.answer);
     if (d->remove_request && strcmp(d->request.kind, "uncordon") == 0)
-        say(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED, "%s may have ranks again, asked by %s NODE=%s",
-            d->request.target, d->request.by, d->request.target);
+        log_entry(s, LOG_LEVEL_INFO, MESSAGE_NODE_JUDGED,
+                  "%s may have ranks again, asked by %s NODE=%s", d->request.target, d->request.by,
+                  d->request.target);
     else if (d->remove_request)
-        say(s, LOG_LEVEL_DEBUG, NULL, "request %s forgotten", d->request.id);
+        log_entry(s, LOG_LEVEL_DEBUG, NULL, "request %s forgotten", d->request.id);
     if (d->remove_job)
-        say(s, LOG_LEVEL_INFO, NULL, "every record removed JOB=%s", d->job);
+        log_entry(s, LOG_LEVEL_INFO, NULL, "every record removed JOB=%s", d->job);
 }
 
 void decision_log_lines(const Decision *d, LogLineHandler handler, void *userdata)
 {
     const Speaker s = {handler, userdata};
     if (d->put_incident)
-        say_incident(&s, &d->incident);
+        log_incident(&s, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
-        say_cordon(&s, &d->cordons[i], d->cordon_changed[i]);
+        log_cordon(&s, &d->cordons[i], d->cordon_changed[i]);
     if (d->put_checkpoints && strcmp(d->incident.cause, "checkpoint-corrupt") == 0)
-        say(&s, LOG_LEVEL_WARNING, NULL, "a checkpoint that does not verify is struck out JOB=%s",
-            d->job);
+        log_entry(&s, LOG_LEVEL_WARNING, NULL,
+                  "a checkpoint that does not verify is struck out JOB=%s", d->job);
     if (d->put_world)
-        say_world(&s, d);
+        log_world(&s, d);
     if (d->put_phase)
-        say(&s, LOG_LEVEL_INFO, MESSAGE_PHASE, "%s%s%s%s%s JOB=%s GENERATION=%lld",
-            job_phase_name(d->phase.phase), d->phase.go ? ", go" : "",
-            d->phase.leave ? ", leave" : "", d->phase.reason[0] ? ": " : "", d->phase.reason,
-            d->job, (long long)d->phase.generation);
-    say_upkeep(&s, d);
+        log_entry(&s, LOG_LEVEL_INFO, MESSAGE_PHASE, "%s%s%s%s%s JOB=%s GENERATION=%lld",
+                  job_phase_name(d->phase.phase), d->phase.go ? ", go" : "",
+                  d->phase.leave ? ", leave" : "", d->phase.reason[0] ? ": " : "", d->phase.reason,
+                  d->job, (long long)d->phase.generation);
+    log_upkeep(&s, d);
 }

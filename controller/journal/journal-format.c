@@ -85,7 +85,7 @@ json_t *journal_head_json(const JournalHead *head)
     json_t *line = json_pack("{s:i, s:s, s:s, s:o, s:o, s:I, s:b}", "journal", JOURNAL_VERSION,
                              "version", head->version, "cluster", head->cluster, "config",
                              journal_config_json(&head->config), "limits", limits, "snapshot",
-                             (json_int_t)head->n_snapshot, "calm", head->calm);
+                             (json_int_t)head->n_snapshot, "calm", head->quiescent);
     if (line && (head->lost_events > 0 || head->lost_decisions > 0)) {
         (void)json_object_set_new(line, "lost_events", json_integer(head->lost_events));
         (void)json_object_set_new(line, "lost_decisions", json_integer(head->lost_decisions));
@@ -102,7 +102,7 @@ int journal_head_read(const char *source, json_t *line, JournalHead *ret, Error 
     json_get_text(&r, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
     json_get_text(&r, "cluster", JSON_REQUIRED, ret->cluster, sizeof(ret->cluster));
     json_get_int(&r, "snapshot", JSON_REQUIRED, 0, INT32_MAX, &ret->n_snapshot);
-    json_get_bool(&r, "calm", JSON_REQUIRED, &ret->calm);
+    json_get_bool(&r, "calm", JSON_REQUIRED, &ret->quiescent);
     json_get_int(&r, "lost_events", JSON_OPTIONAL, 0, INT64_MAX, &ret->lost_events);
     json_get_int(&r, "lost_decisions", JSON_OPTIONAL, 0, INT64_MAX, &ret->lost_decisions);
     JsonReader config = json_get_object(&r, "config", JSON_REQUIRED);

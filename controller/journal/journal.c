@@ -20,8 +20,8 @@
 #include <sys/stat.h>
 
 enum {
-    CALM_SEC = 60,  /* time after a key has vanished in which a part is not calm */
-    RETRY_SEC = 60, /* pause after a failed write */
+    QUIESCENT_SEC = 60, /* time after a key has vanished in which a part is not calm */
+    RETRY_SEC = 60,     /* pause after a failed write */
     SNAPSHOTS_MIN = 3,
     PLACE_BITS = 24, /* a line is shorter than 16 MiB, which replay.c reads */
 };
@@ -74,10 +74,10 @@ static int write_text(Journal *journal, int fd, json_t *line, Place *ret)
 
 /* ---- parts ---- */
 
-static int write_head(Journal *journal, int fd, size_t n_snapshot, bool calm)
+static int write_head(Journal *journal, int fd, size_t n_snapshot, bool quiescent)
 {
     journal->head.n_snapshot = (int64_t)n_snapshot;
-    journal->head.calm = calm;
+    journal->head.quiescent = quiescent;
     _cleanup_json_ json_t *head = journal_head_json(&journal->head);
     Place ignored;
     return write_text(journal, fd, head, &ignored);
@@ -110,10 +110,10 @@ static int write_snapshot(Journal *journal, int fd, json_t *ret)
     return 0;
 }
 
-static bool is_calm(const Journal *journal, uint64_t now_usec)
+static bool is_quiescent(const Journal *journal, uint64_t now_usec)
 {
     return journal->in_flight == 0 && journal->written_revision <= journal->seen_revision &&
-           now_usec >= journal->vanished_usec + CALM_SEC * USEC_PER_SEC;
+           now_usec >= journal->vanished_usec + QUIESCENT_SEC * USEC_PER_SEC;
 }
 
 /* Sets the bounds of a part, larger than asked for if the records are many: a large cluster must not write
@@ -124,7 +124,7 @@ static void set_bounds(Journal *journal, uint64_t snapshot_bytes)
     journal->hard_bytes = MAX(journal->max_bytes / 2, SNAPSHOTS_MIN * snapshot_bytes);
 }
 
-static int write_part(Journal *journal, bool calm)
+static int write_part(Journal *journal, bool quiescent)
 {
     _cleanup_fd_ int fd =
         open(journal->new_path, O_RDWR | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0640);
@@ -133,7 +133,7 @@ static int write_part(Journal *journal, bool calm)
         return -errno;
     const uint64_t n_bytes = journal->n_bytes;
     journal->n_bytes = 0;
-    int r = write_head(journal, fd, json_object_size(journal->present), calm);
+    int r = write_head(journal, fd, json_object_size(journal->present), quiescent);
     r = r < 0 ? r : write_snapshot(journal, fd, places);
     if (r == 0 && rename(journal->path, journal->old_path) < 0 && errno != ENOENT)
         r = -errno;
@@ -161,9 +161,9 @@ static bool is_full(int r) { return r == -ENOSPC || r == -EDQUOT; }
 
 /* The part before the present one goes when another begins. On a full disk none can, so that it would stay for ever: it
  * goes first there. */
-static int begin_part(Journal *journal, bool calm)
+static int begin_part(Journal *journal, bool quiescent)
 {
-    int r = write_part(journal, calm);
+    int r = write_part(journal, quiescent);
     if (!is_full(r))
         return r;
     struct stat st;
@@ -171,7 +171,7 @@ static int begin_part(Journal *journal, bool calm)
         return r;
     log_warning("record: the disk is full: %s and its %lld bytes made way", journal->old_path,
                 (long long)st.st_size);
-    return write_part(journal, calm);
+    return write_part(journal, quiescent);
 }
 
 /* The file stays open: a new part needs the lines that it holds. */
@@ -187,12 +187,12 @@ static void give_up(Journal *journal, uint64_t now_usec, int r)
 /* Sees to it, before an event is written, that there is a part and that it is not too large. */
 static void make_ready(Journal *journal, uint64_t now_usec)
 {
-    bool calm = is_calm(journal, now_usec), was_broken = journal->broken;
+    bool quiescent = is_quiescent(journal, now_usec), was_broken = journal->broken;
     const int64_t events = journal->head.lost_events, decisions = journal->head.lost_decisions;
     if (was_broken ? now_usec < journal->retry_usec
-                   : journal->n_bytes < (calm ? journal->soft_bytes : journal->hard_bytes))
+                   : journal->n_bytes < (quiescent ? journal->soft_bytes : journal->hard_bytes))
         return;
-    int r = begin_part(journal, calm);
+    int r = begin_part(journal, quiescent);
     if (r < 0)
         give_up(journal, now_usec, r);
     else if (was_broken)

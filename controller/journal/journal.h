@@ -42,7 +42,7 @@ typedef struct JournalHead {
     ClusterConfig config;
     ClusterLimits limits;
     int64_t n_snapshot;
-    bool calm;                           /* nothing was under way when the snapshot was taken */
+    bool quiescent;                      /* nothing was under way when the snapshot was taken */
     int64_t lost_events, lost_decisions; /* before this part: their lines could not be written */
 } JournalHead;
 

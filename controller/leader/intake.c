@@ -2,7 +2,7 @@
 /* intake.c - what comes in: records of the cluster, time, and what the core answers.
  *
  * Records come through one watch, and through a read of everything after a transaction whose outcome is not known.
- * Each becomes an event, and all that need the event receive it in one order (tell_everybody()). */
+ * Each becomes an event, and all that need the event receive it in one order (notify_everybody()). */
 #include "base/clock.h"
 #include "base/log.h"
 #include "cluster/keys.h"
@@ -40,7 +40,7 @@ void stamp_event(Leader *l, Event *event)
                      event->now_usec > l->wake_usec + STALL_MSEC * USEC_PER_MSEC;
 }
 
-static void say_dropped(Leader *l)
+static void log_dropped(Leader *l)
 {
     int64_t dropped = cluster_dropped(l->cluster);
     if (dropped > l->dropped)
@@ -55,8 +55,8 @@ static void say_dropped(Leader *l)
  *   core           then; its answer is returned;
  *   observed()     last: a sender notifies of the incidents that the core now knows.
  * key NULL: the event is not a record's, and there is nothing to compare. */
-static void tell_everybody(Leader *l, const Event *event, const char *key, const char *value,
-                           size_t n, Actions *ret)
+static void notify_everybody(Leader *l, const Event *event, const char *key, const char *value,
+                             size_t n, Actions *ret)
 {
     if (key) {
         journal_record_key(l->needs.journal, event, key, value, n);
@@ -72,7 +72,7 @@ static void step(Leader *l, Event *event, const char *key, const char *value, si
 {
     Actions *actions = l->actions;
     for (;;) {
-        tell_everybody(l, event, key, value, n, actions);
+        notify_everybody(l, event, key, value, n, actions);
         if (event->more)
             return;
         if (actions->read)
@@ -88,7 +88,7 @@ static void step(Leader *l, Event *event, const char *key, const char *value, si
         key = value = NULL;
     }
     arm_timer(l, actions->wake_usec);
-    say_dropped(l);
+    log_dropped(l);
     l->decided_usec = clock_boottime_usec();
 }
 
@@ -106,7 +106,7 @@ int on_gather(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *us
     return 0;
 }
 
-void tell_end(Leader *l, int r)
+void notify_end(Leader *l, int r)
 {
     if (l->is_over)
         return;
@@ -117,7 +117,7 @@ void tell_end(Leader *l, int r)
 void end_without_timer(Leader *l, int r)
 {
     log_error("cannot set a timer: %s; leaving", strerror(-r));
-    tell_end(l, r);
+    notify_end(l, r);
 }
 
 /* Records have changed. A thousand nodes that report at once are looked at together, a single change

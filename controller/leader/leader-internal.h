@@ -95,7 +95,7 @@ void on_cluster_watch(const EtcdEvent *events, size_t n_events, int64_t revision
                       void *userdata);
 void end_without_timer(Leader *l, int r);
 /* Calls LeaderEvents.ended, the first time. */
-void tell_end(Leader *l, int r);
+void notify_end(Leader *l, int r);
 
 /* ---- leadership.c ---- */
 

@@ -19,7 +19,7 @@ static void on_other_history(const EtcdHistory *was, const EtcdHistory *now, voi
               "restored from a snapshot, or is another one. This controller begins anew",
               (long long)now->revision, (long long)was->revision, (unsigned long long)now->cluster,
               (unsigned long long)was->cluster);
-    tell_end(userdata, -ERESTART);
+    notify_end(userdata, -ERESTART);
 }
 
 static int open_etcd(Leader *l, Error *err)

@@ -13,7 +13,7 @@
 
 enum { LEAVE_SEC = 2, PROOF_LEASES = 3 /* that a leader has to live to have shown that it can */ };
 
-static void tell_view(Leader *l) { l->events.view_changed(l->events.userdata); }
+static void notify_view(Leader *l) { l->events.view_changed(l->events.userdata); }
 
 /* ---- what this candidate says of itself ---- */
 
@@ -52,7 +52,7 @@ static void forget_deaths(Leader *l)
 int on_status_timer(sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Leader *l = userdata;
-    tell_view(l);
+    notify_view(l);
     rights_tick(&l->rights);
     forget_deaths(l);
     int r = sd_event_source_set_time_relative(source, STATUS_SEC * USEC_PER_SEC);
@@ -65,13 +65,13 @@ static void begin_to_lead(Leader *l)
     l->term = l->elected;
     l->is_still = false;
     succession_led(&l->succession, clock_boottime_usec());
-    tell_view(l);
+    notify_view(l);
     log_event(LOG_LEVEL_INFO, MESSAGE_LEADING, "leading TERM=%lld", (long long)l->term);
     l->events.leads(l->events.userdata);
     step_kind(l, (Event){.kind = EVENT_LEADING, .term = l->term});
 }
 
-static void say_death(const LeaderDeath *death, char *ret, size_t size)
+static void log_death(const LeaderDeath *death, char *ret, size_t size)
 {
     char at[32];
     const time_t sec = (time_t)(death->at_usec / USEC_PER_SEC);
@@ -95,7 +95,7 @@ static void stand_still(Leader *l)
         return;
     l->is_still = true;
     for (size_t i = 0; i < s->n_last; i++)
-        say_death(&s->last[i], text[i], sizeof(text[i]));
+        log_death(&s->last[i], text[i], sizeof(text[i]));
     log_event(
         LOG_LEVEL_ERROR, MESSAGE_STANDSTILL,
         "deciding nothing: %d leaders in a row died on the same records, the last ones %s%s%s; "
@@ -104,7 +104,7 @@ static void stand_still(Leader *l)
         (unsigned long long)((succession_still_until(s) - clock_boottime_usec()) / USEC_PER_SEC),
         (long long)l->elected);
     on_rights_changed(l); /* the same record says that it stands still */
-    tell_view(l);
+    notify_view(l);
     l->still_timer = sd_event_source_disable_unref(l->still_timer);
     int r = sd_event_add_time(l->needs.event, &l->still_timer, CLOCK_BOOTTIME,
                               succession_still_until(s), 1000, on_still_timer, l);
@@ -116,11 +116,11 @@ bool try_to_lead(Leader *l)
 {
     if (!l->elected || l->term || !l->loaded || l->leave_timer)
         return false;
-    switch (succession_ask(&l->succession, l->leader_key, proof_usec(l), clock_boottime_usec(),
-                           clock_realtime_usec())) {
+    switch (succession_query(&l->succession, l->leader_key, proof_usec(l), clock_boottime_usec(),
+                             clock_realtime_usec())) {
     case SUCCESSION_WAIT:
         break;
-    case SUCCESSION_TELL:
+    case SUCCESSION_INTRODUCE:
         on_rights_changed(l); /* the watch shows the record, and this is asked again */
         break;
     case SUCCESSION_STAND_STILL:
@@ -141,7 +141,7 @@ static void stand_back(Leader *l)
     l->is_still = false;
     l->still_timer = sd_event_source_disable_unref(l->still_timer);
     succession_left(&l->succession);
-    tell_view(l);
+    notify_view(l);
 }
 
 void on_election(bool leading, const char *key, int64_t term, void *userdata)
@@ -177,7 +177,7 @@ void on_leader_lease(EtcdLeaseState state, int64_t lease, void *userdata)
     const bool had_lease = l->has_lease;
     l->has_lease = state != ETCD_LEASE_LOST;
     if (l->has_lease != had_lease)
-        tell_view(l);
+        notify_view(l);
     if (l->election)
         etcd_election_lease_changed(l->election, state, lease);
 }
@@ -189,7 +189,7 @@ static void on_revoked(_unused_ int r, _unused_ const Error *err,
 {
     Leader *l = userdata;
     l->leave_call = NULL; /* it frees itself */
-    tell_end(l, 0);
+    notify_end(l, 0);
 }
 
 static int on_leave_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
@@ -197,19 +197,19 @@ static int on_leave_timer(_unused_ sd_event_source *source, _unused_ uint64_t us
     Leader *l = userdata;
     if (!l->is_over)
         log_warning("etcd does not answer; leadership ends with its lease");
-    tell_end(l, 0);
+    notify_end(l, 0);
     return 0;
 }
 
 static void give_up_lease(Leader *l)
 {
     if (etcd_lease_revoke(l->lease, on_revoked, l, &l->leave_call) < 0)
-        tell_end(l, 0); /* no lease, nothing to give up */
+        notify_end(l, 0); /* no lease, nothing to give up */
 }
 
 /* Whether it was written or not: the next leader counts a death, at worst. */
-static void on_leave_told(_unused_ int r, _unused_ const Error *err,
-                          _unused_ const EtcdTxnResult *result, void *userdata)
+static void on_leave_written(_unused_ int r, _unused_ const Error *err,
+                             _unused_ const EtcdTxnResult *result, void *userdata)
 {
     Leader *l = userdata;
     l->leave_call = NULL; /* it frees itself */
@@ -217,7 +217,7 @@ static void on_leave_told(_unused_ int r, _unused_ const Error *err,
 }
 
 /* The next leader shall not take it for a death. */
-static int tell_leave(Leader *l)
+static int write_leave(Leader *l)
 {
     _cleanup_free_ char *text = leader_text(l, LEADER_LEFT);
     const EtcdCompare same = {.key = l->leader_key,
@@ -227,7 +227,7 @@ static int tell_leave(Leader *l)
                         .key = l->leader_key,
                         .value = text,
                         .lease = etcd_lease_id(l->lease)};
-    return etcd_txn(l->needs.etcd, &same, 1, &put, 1, on_leave_told, l, &l->leave_call);
+    return etcd_txn(l->needs.etcd, &same, 1, &put, 1, on_leave_written, l, &l->leave_call);
 }
 
 void leader_leave(Leader *l)
@@ -237,7 +237,7 @@ void leader_leave(Leader *l)
     int r = sd_event_add_time_relative(l->needs.event, &l->leave_timer, CLOCK_BOOTTIME,
                                        LEAVE_SEC * USEC_PER_SEC, 0, on_leave_timer, l);
     if (r < 0)
-        tell_end(l, 0); /* its lease ends by itself */
-    else if (!l->elected || tell_leave(l) < 0)
+        notify_end(l, 0); /* its lease ends by itself */
+    else if (!l->elected || write_leave(l) < 0)
         give_up_lease(l);
 }

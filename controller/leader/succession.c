@@ -159,8 +159,8 @@ static uint64_t pause_usec(const Succession *s, uint64_t base_usec)
     return MIN(pause, most);
 }
 
-SuccessionAnswer succession_ask(Succession *s, const char *key, uint64_t base_usec,
-                                uint64_t now_usec, uint64_t real_usec)
+SuccessionAnswer succession_query(Succession *s, const char *key, uint64_t base_usec,
+                                  uint64_t now_usec, uint64_t real_usec)
 {
     const Successor *own = find_successor(s, key);
     if (!own || !is_first(s, own))
@@ -180,7 +180,7 @@ SuccessionAnswer succession_ask(Succession *s, const char *key, uint64_t base_us
     s->still_until_usec = now_usec; /* it is over, for good */
     s->tells = true;
     s->told_records = told(s->records);
-    return SUCCESSION_TELL;
+    return SUCCESSION_INTRODUCE;
 }
 
 uint64_t succession_still_until(const Succession *s) { return s->still_until_usec; }

@@ -35,8 +35,8 @@ typedef struct Successor {
 } Successor;
 
 typedef enum SuccessionAnswer {
-    SUCCESSION_WAIT, /* the key is not the first one, as far as the watch has shown */
-    SUCCESSION_TELL, /* this controller must first write succession_introduce() into its record */
+    SUCCESSION_WAIT,      /* the key is not the first one, as far as the watch has shown */
+    SUCCESSION_INTRODUCE, /* this controller must first write succession_introduce() into its record */
     SUCCESSION_STAND_STILL, /* this controller decides nothing until succession_still_until() */
     SUCCESSION_LEAD,
 } SuccessionAnswer;
@@ -68,8 +68,8 @@ void succession_note_leader(Succession *s, const char *key, const char *value, s
 
 /* Tells whether the controller with that key may decide now. base_usec: the pause after two deaths, which doubles with
  * each further one; also the time after which a leader that lives counts as sound. */
-SuccessionAnswer succession_ask(Succession *s, const char *key, uint64_t base_usec,
-                                uint64_t now_usec, uint64_t real_usec);
+SuccessionAnswer succession_query(Succession *s, const char *key, uint64_t base_usec,
+                                  uint64_t now_usec, uint64_t real_usec);
 uint64_t succession_still_until(const Succession *s);
 /* Ends the pause by an operator's word. */
 void succession_overrule(Succession *s);

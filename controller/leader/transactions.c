@@ -31,7 +31,7 @@ Pending *pending_free(Pending *p)
     return NULL;
 }
 
-static void say_line(const LogLine *line, _unused_ void *userdata)
+static void log_line(const LogLine *line, _unused_ void *userdata)
 {
     log_text(line->level, line->message_id, line->format, line->text);
 }
@@ -45,7 +45,7 @@ static void finish(Pending *p, Outcome outcome, int64_t revision)
                    .revision = revision};
     if (outcome == OUTCOME_DONE) {
         l->refusals = 0;
-        decision_log_lines(&p->decision, say_line, NULL);
+        decision_log_lines(&p->decision, log_line, NULL);
     }
     (void)pending_free(p);
     step_kind(l, event);

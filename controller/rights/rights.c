@@ -79,7 +79,7 @@ static void on_answer(int r, const Error *err, _unused_ const EtcdTxnResult *res
     introduce(rights);
 }
 
-static void ask(Rights *rights, bool again)
+static void request_rights(Rights *rights, bool again)
 {
     for (int kind = 0; kind < KEY_KINDS; kind++) {
         RightsQuestion *q = &rights->questions[kind];
@@ -87,8 +87,8 @@ static void ask(Rights *rights, bool again)
         if (q->call || (rights->may[kind] && !again) || !is_written(kind))
             continue;
         *q = (RightsQuestion){.rights = rights, .kind = (KeyKind)kind};
-        (void)key_of(rights->cluster, q->kind, ".rights", key);           /* no job has that name */
-        (void)etcd_ask_rights(rights->etcd, key, on_answer, q, &q->call); /* else asked again */
+        (void)key_of(rights->cluster, q->kind, ".rights", key); /* no job has that name */
+        (void)etcd_request_rights(rights->etcd, key, on_answer, q, &q->call); /* else asked again */
     }
 }
 
@@ -96,7 +96,7 @@ void rights_open(Rights *rights, Etcd *etcd, const char *cluster, RightsChanged 
                  void *userdata)
 {
     *rights = (Rights){.etcd = etcd, .cluster = cluster, .changed = changed, .userdata = userdata};
-    ask(rights, false);
+    request_rights(rights, false);
 }
 
 void rights_clear(Rights *rights)
@@ -112,7 +112,7 @@ void rights_tick(Rights *rights)
     for (int kind = 0; kind < KEY_KINDS; kind++)
         all = all && (rights->may[kind] || !is_written(kind));
     if (!all && ++rights->ticks % TICKS_A_LOOK == 0)
-        ask(rights, false);
+        request_rights(rights, false);
 }
 
 void rights_denied(Rights *rights)
@@ -120,5 +120,5 @@ void rights_denied(Rights *rights)
     if (rights->asked)
         return;
     rights->asked = true;
-    ask(rights, true);
+    request_rights(rights, true);
 }

@@ -64,7 +64,7 @@ static void feed(Lab *lab, EventKind kind, const char *name, const void *record)
                    .real_usec = clock_realtime_usec(),
                    .more = true};
     (void)snprintf(event.name, sizeof(event.name), "%s", name);
-    seen_note(lab->seen, &event);
+    curves_note(lab->seen, &event);
     cluster_step(lab->cluster, &event, &actions);
 }
 
@@ -125,7 +125,7 @@ static int lab_begin(void **state)
     assert_true(sd_event_new(&lab->event) >= 0);
     lab->memory = memory_zeroed(1, cluster_bytes(&limits));
     lab->cluster = cluster_init(lab->memory, &limits, &cluster_config_default);
-    lab->seen = seen_new(limits.jobs);
+    lab->seen = curves_new(limits.jobs);
     lab->leads = true;
     assert_int_equal(live_pages_new(lab->event, look, lab, &lab->pages, &err), 0);
     live_pages_paths(lab->pages, paths);
@@ -145,7 +145,7 @@ static int lab_end(void **state)
     Lab *lab = *state;
     lab->server = http_server_free(lab->server);
     lab->pages = live_pages_free(lab->pages);
-    lab->seen = seen_free(lab->seen);
+    lab->seen = curves_free(lab->seen);
     lab->event = sd_event_unref(lab->event);
     free(lab->memory);
     free(lab);
@@ -295,7 +295,7 @@ static void a_job_that_goes(void **state)
     assert_non_null(strstr(read_until(lab, fd, NULL), "event: gone\n"));
     assert_non_null(strstr(get(lab, "/jobs/first"), " 404 "));
     size_t n;
-    assert_null(seen_points(lab->seen, "first", &n));
+    assert_null(curves_points(lab->seen, "first", &n));
 }
 
 static void a_leadership_that_goes(void **state)
@@ -336,7 +336,7 @@ static void many_steps_become_few_points(void **state)
     size_t n;
     for (int64_t step = 4; step < 5000; step++)
         feed_step(lab, "first", step, step == 2500 ? 9 : 1);
-    const ReportPoint *points = seen_points(lab->seen, "first", &n);
+    const ReportPoint *points = curves_points(lab->seen, "first", &n);
     assert_true(n > SEEN_POINTS_MAX / 2 - 1 && n <= SEEN_POINTS_MAX);
     double high = 0;
     for (size_t i = 0; i < n; i++) {
@@ -346,13 +346,13 @@ static void many_steps_become_few_points(void **state)
     assert_true(high == 9);                      /* a spike is not lost */
     assert_true(points[n - 1].step > 5000 - 64); /* up to now */
     feed_step(lab, "first", 1000, 2);            /* a recovery */
-    points = seen_points(lab->seen, "first", &n);
+    points = curves_points(lab->seen, "first", &n);
     assert_int_equal(points[n - 1].step, 1000);
     feed_step(lab, "first", 1000, 3); /* the same step, written again */
-    assert_int_equal(seen_points(lab->seen, "first", &n)[n - 1].step, 1000);
+    assert_int_equal(curves_points(lab->seen, "first", &n)[n - 1].step, 1000);
     assert_true(points[n - 1].loss == 2);
     feed_step(lab, "first", 1001, NAN);
-    assert_int_equal(seen_points(lab->seen, "first", &n)[n - 1].step, 1000);
+    assert_int_equal(curves_points(lab->seen, "first", &n)[n - 1].step, 1000);
 }
 
 /* ---- figures ---- */

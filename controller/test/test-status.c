@@ -48,11 +48,11 @@ static void a_change_is_said_once(_unused_ void **state)
     Cluster *cluster = cluster_init(memory, &limits, &cluster_config_default);
     ControllerStatus status = {0};
 
-    status_say(&status, cluster, "prod", 0, false, true);
+    status_write(&status, cluster, "prod", 0, false, true);
     assert_string_equal(heard(), "STATUS=following in cluster prod");
-    status_say(&status, cluster, "prod", 0, false, true);
+    status_write(&status, cluster, "prod", 0, false, true);
     assert_string_equal(heard(), "");
-    status_say(&status, cluster, "prod", 12, false, true);
+    status_write(&status, cluster, "prod", 12, false, true);
     assert_string_equal(heard(),
                         "STATUS=leading cluster prod, term 12: 0 of 0 nodes up, 0 jobs, 0 running");
 
@@ -60,10 +60,10 @@ static void a_change_is_said_once(_unused_ void **state)
     NodeRecord node = {.name = "n1", .n_slots = 1, .incarnation = 1, .state = NODE_UP};
     Event event = {.kind = EVENT_NODE, .name = "n1", .revision = 1, .node_record = &node};
     cluster_step(cluster, &event, &actions);
-    status_say(&status, cluster, "prod", 12, false, true);
+    status_write(&status, cluster, "prod", 12, false, true);
     assert_string_equal(heard(),
                         "STATUS=leading cluster prod, term 12: 1 of 1 nodes up, 0 jobs, 0 running");
-    status_say(&status, cluster, "prod", 0, false, false);
+    status_write(&status, cluster, "prod", 0, false, false);
     assert_string_equal(heard(), "STATUS=following in cluster prod, without a lease: etcd does not "
                                  "answer");
 }

@@ -6,15 +6,15 @@
 
 enum { ASK_MSEC = 1500 };
 
-typedef struct Asking {
+typedef struct Query {
     Member *member;
     Etcd *etcd;
     bool done;
-} Asking;
+} Query;
 
 static void on_status(int r, const Error *err, const EtcdStatus *status, void *userdata)
 {
-    Asking *asking = userdata;
+    Query *asking = userdata;
     asking->done = true;
     asking->member->r = r;
     if (r < 0)
@@ -35,7 +35,7 @@ static const char *next_endpoint(const char *list, char *ret, size_t size)
     return list + n;
 }
 
-static bool all_done(const Asking *asking, size_t n)
+static bool all_done(const Query *asking, size_t n)
 {
     for (size_t i = 0; i < n; i++)
         if (!asking[i].done)
@@ -43,7 +43,7 @@ static bool all_done(const Asking *asking, size_t n)
     return true;
 }
 
-static int ask(sd_event *event, EtcdOptions options, Members *m, Asking *asking, Error *err)
+static int request_one(sd_event *event, EtcdOptions options, Members *m, Query *asking, Error *err)
 {
     options.timeout_usec = ASK_MSEC * USEC_PER_MSEC;
     for (size_t i = 0; i < m->n; i++) {
@@ -62,7 +62,7 @@ static int ask(sd_event *event, EtcdOptions options, Members *m, Asking *asking,
     return 0;
 }
 
-int members_ask(const ClientOptions *options, Members *ret, Error *err)
+int members_request(const ClientOptions *options, Members *ret, Error *err)
 {
     EtcdOptions etcd;
     *ret = (Members){0};
@@ -75,11 +75,11 @@ int members_ask(const ClientOptions *options, Members *ret, Error *err)
     }
 
     sd_event *event;
-    Asking asking[MEMBERS_MAX] = {0};
+    Query asking[MEMBERS_MAX] = {0};
     r = sd_event_new(&event);
     if (r < 0)
         return error_errno(err, r, "cannot make an event loop");
-    r = ask(event, etcd, ret, asking, err);
+    r = request_one(event, etcd, ret, asking, err);
     for (size_t i = 0; i < ret->n; i++) {
         asking[i].etcd = etcd_free(asking[i].etcd);
         ret->n_answered += r == 0 && ret->members[i].r == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* members.h - the members of etcd that the endpoints name, asked one by one.
  *
- * Ownership: members_ask() fills the caller's Members.
+ * Ownership: members_request() fills the caller's Members.
  * Units:     bytes.
  * Errors:    -errno when no member could be asked; a member that did not answer has its own error.
  * Threads:   the main thread.
@@ -27,7 +27,7 @@ typedef struct Members {
     bool has_leader; /* a member that has answered sees a leader */
 } Members;
 
-int members_ask(const ClientOptions *options, Members *ret, Error *err);
+int members_request(const ClientOptions *options, Members *ret, Error *err);
 
 /* Returns the leader's endpoint, "127.0.0.1:2379"; "" when it is not among the members. */
 const char *members_leader(const Members *members);

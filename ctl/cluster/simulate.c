@@ -5,8 +5,8 @@
 #include "controller/journal/replay.h"
 #include "ctl/arguments.h"
 #include "ctl/client.h"
+#include "ctl/decision-text.h"
 #include "ctl/print.h"
-#include "ctl/sentence.h"
 
 #include <string.h>
 #include <time.h>
@@ -45,7 +45,7 @@ static void print_words(const char *mark, uint64_t usec, json_t *words)
     size_t i;
     json_array_foreach (words, i, line)
         printf("%s %-19s %s\n", mark, i == 0 ? date_text(usec, date) : "",
-               sentence_of(json_string_value(line), text));
+               decision_text(json_string_value(line), text));
     if (json_array_size(words) == 0)
         printf("%s %-19s nothing\n", mark, date_text(usec, date));
 }
@@ -87,7 +87,7 @@ static void take_head(Simulation *s, const ReplayReport *r)
     printf("# line %zu: a controller of cluster %s, version %s, %lld record%s to begin with%s\n",
            r->line, head->cluster, head->version, (long long)head->n_snapshot,
            head->n_snapshot == 1 ? "" : "s",
-           head->calm ? "" : "; something was under way, so the first decisions may differ");
+           head->quiescent ? "" : "; something was under way, so the first decisions may differ");
     if (head->lost_events > 0 || head->lost_decisions > 0)
         printf("# before it %lld event%s and %lld decision%s could not be written\n",
                (long long)head->lost_events, head->lost_events == 1 ? "" : "s",

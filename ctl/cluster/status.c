@@ -3,7 +3,7 @@
  * nodes, slots, jobs. Without a quorum it says what the members say. */
 #include "base/json/json-build.h"
 #include "ctl/arguments.h"
-#include "ctl/cluster/judge.h"
+#include "ctl/cluster/diagnosis.h"
 #include "ctl/cluster/members.h"
 #include "ctl/cluster/verbs.h"
 #include "ctl/model.h"
@@ -59,9 +59,9 @@ static json_t *status_json(const Model *m, const Members *members, const char *c
                            const char *endpoints)
 {
     Judgement judgement = {json_array(), json_array()};
-    judge_etcd(members, &judgement);
+    diagnose_etcd(members, &judgement);
     if (m)
-        judge_cluster(m, &judgement);
+        diagnose_cluster(m, &judgement);
     json_t *j = json_pack("{s:s, s:s, s:b, s:O, s:o, s:o}", "cluster", cluster, "etcd", endpoints,
                           "ok", json_array_size(judgement.wrong) == 0, "wrong", judgement.wrong,
                           "advice", judgement.advice, "members", members_json(members));
@@ -159,7 +159,7 @@ int cluster_status(const Arguments *a)
     if (r == 0)
         r = model_read(&client, &model, &err);
     client_close(&client);
-    if (members_ask(&a->client, &members, &ignored) < 0 || (r < 0 && members.n_answered == 0))
+    if (members_request(&a->client, &members, &ignored) < 0 || (r < 0 && members.n_answered == 0))
         return ctl_fail(r < 0 ? &err : &ignored, r < 0 ? r : -EIO);
 
     json_t *j = status_json(model, &members, client.cluster, client.endpoints);

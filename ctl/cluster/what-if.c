@@ -12,9 +12,9 @@
 #include "ctl/arguments.h"
 #include "ctl/client.h"
 #include "ctl/cluster/verbs.h"
-#include "ctl/meant.h"
+#include "ctl/decision-text.h"
 #include "ctl/print.h"
-#include "ctl/sentence.h"
+#include "ctl/suggestion.h"
 
 #include <string.h>
 
@@ -72,7 +72,7 @@ static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t
 }
 
 /* text: LeaderRecord.settings. */
-static bool learn_numbers(const char *key, const char *text, ClusterConfig *config)
+static bool read_numbers(const char *key, const char *text, ClusterConfig *config)
 {
     Error ignored = ERROR_INIT; /* then they are as unknown as an older leader's */
     ClusterConfig told;
@@ -84,7 +84,7 @@ static bool learn_numbers(const char *key, const char *text, ClusterConfig *conf
 }
 
 /* The leader says by what it decides, and whom it takes in. */
-static void learn_settings(Trial *t, ClusterConfig *config)
+static void read_settings(Trial *t, ClusterConfig *config)
 {
     int64_t oldest = INT64_MAX;
     for (size_t i = 0; i < t->records->n_kvs; i++) {
@@ -99,7 +99,7 @@ static void learn_settings(Trial *t, ClusterConfig *config)
             continue;
         oldest = kv->create_revision;
         (void)snprintf(t->leader, sizeof(t->leader), "%s", leader.name);
-        t->knows = learn_numbers(kv->key, leader.settings, config);
+        t->knows = read_numbers(kv->key, leader.settings, config);
         memcpy(config->admit, leader.admit, sizeof(config->admit));
     }
 }
@@ -107,7 +107,7 @@ static void learn_settings(Trial *t, ClusterConfig *config)
 static void begin(Trial *t)
 {
     ClusterConfig config = cluster_config_default;
-    learn_settings(t, &config);
+    read_settings(t, &config);
     t->ttl_usec = config.ttl_usec;
     const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* room for every record */
     ClusterLimits limits = {
@@ -192,7 +192,7 @@ static int refuse_node(const Trial *t, const char *name, Error *err)
     _cleanup_(model_freep) Model *model = model_new(t->cluster);
     for (size_t i = 0; i < t->records->n_kvs; i++)
         (void)model_feed(model, &(EtcdEvent){.kind = ETCD_EVENT_PUT, .kv = t->records->kvs[i]});
-    return meant_no_node(model, name, err);
+    return suggest_node(model, name, err);
 }
 
 /* names: "n1,n2"; NULL: none. */
@@ -279,7 +279,7 @@ static void print_trial(const Trial *t, const Arguments *a)
         const double sec = json_number(one, "after");
         printf(sec < 0.005 ? "  at once:\n" : "  after %s:\n", span_text(sec, after));
         json_array_foreach (json_object_get(one, "does"), k, line)
-            printf("    %s\n", sentence_of(json_string_value(line), words));
+            printf("    %s\n", decision_text(json_string_value(line), words));
     }
     print_assumed(t);
 }

@@ -12,7 +12,7 @@
 #include "ctl/doctor/findings.h"
 #include "ctl/model.h"
 #include "protocol/job.h"
-#include "store/try.h"
+#include "store/access-check.h"
 
 /* Checks the members of etcd, each by itself. */
 void check_members(const Members *members, Findings *f);

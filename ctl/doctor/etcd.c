@@ -132,10 +132,10 @@ static void judge_times(Times *t, const char *what, Findings *f)
 static const KeyKind written[] = {KEY_SPECS, KEY_DESIRED, KEY_CORDONS, KEY_REQUESTS, KEY_HEALTH};
 
 /* Nothing is written: the transaction's guard cannot hold. But a quorum has put it on disk before it answers. */
-static int ask(CtlClient *client, const char *key, Times *times, Error *err)
+static int query_once(CtlClient *client, const char *key, Times *times, Error *err)
 {
     const uint64_t began = clock_boottime_usec();
-    int r = etcd_ask_rights_wait(client->etcd, key, err);
+    int r = etcd_request_rights_wait(client->etcd, key, err);
     if (r == 0)
         times->of[times->n++] = clock_boottime_usec() - began;
     return r;
@@ -148,7 +148,8 @@ static void check_rights(CtlClient *client, Times *times, Findings *f)
     Error err = ERROR_INIT;
     for (size_t i = 0; i < ELEMENTSOF(written); i++) {
         const char *kind = key_kind_name(written[i]);
-        int r = ask(client, key_of(client->cluster, written[i], ".rights", key), times, &err);
+        int r =
+            query_once(client, key_of(client->cluster, written[i], ".rights", key), times, &err);
         n_denied += r < 0;
         if (r < 0)
             findings_add(f, FINDING_WRONG, rights_check, kind,
@@ -159,7 +160,7 @@ static void check_rights(CtlClient *client, Times *times, Findings *f)
     }
     if (n_denied > 0)
         return;
-    if (ask(client, "/sdtrain-doctor/.rights", times, &err) == 0)
+    if (query_once(client, "/sdtrain-doctor/.rights", times, &err) == 0)
         findings_add(
             f, FINDING_NOTE, rights_check, NULL,
             "/usr/share/sdtrain/etcd-roles --enable makes roles and switches authentication on",

@@ -20,30 +20,30 @@ static const char node_check_name[] = "nodes", store_check[] = "stores", user_ch
                   clock_check[] = "clock", limit_check[] = "limits", cgroup_check[] = "cgroups",
                   network_check[] = "network", version_check[] = "versions";
 
-typedef struct Asked {
+typedef struct NodeQuery {
     const NodeRecord *node;
     bool answered, went; /* went: its record has vanished meanwhile */
     uint64_t heard_usec; /* realtime: when the answer was seen */
     NodeReport report;
-} Asked;
+} NodeQuery;
 
-typedef struct Asking {
+typedef struct NodeQueries {
     const char *cluster;
-    Asked *nodes; /* in the order of names, as the model's */
+    NodeQuery *nodes; /* in the order of names, as the model's */
     size_t n, n_left;
     RequestRecord request;
     const NodeRecord *peers[RECORD_PEERS_MAX]; /* of request.peers */
     uint64_t sent_usec;                        /* realtime */
-} Asking;
+} NodeQueries;
 
 /* ---- asking ---- */
 
 static int by_name(const void *name, const void *asked)
 {
-    return strcmp(name, ((const Asked *)asked)->node->name);
+    return strcmp(name, ((const NodeQuery *)asked)->node->name);
 }
 
-static void take_answer(Asking *asking, Asked *one, const EtcdKeyValue *kv)
+static void take_answer(NodeQueries *asking, NodeQuery *one, const EtcdKeyValue *kv)
 {
     HealthRecord health;
     Error ignored = ERROR_INIT;
@@ -61,7 +61,7 @@ static void take_answer(Asking *asking, Asked *one, const EtcdKeyValue *kv)
 /* Nobody waits for a node whose record is gone. */
 static int on_record(const EtcdEvent *event, void *userdata)
 {
-    Asking *asking = userdata;
+    NodeQueries *asking = userdata;
     KeyKind kind;
     const char *rest;
     if (!event)
@@ -69,7 +69,7 @@ static int on_record(const EtcdEvent *event, void *userdata)
     if (key_parse(asking->cluster, event->kv.key, &kind, &rest) < 0 ||
         (kind != KEY_HEALTH && kind != KEY_NODES))
         return 0;
-    Asked *one = bsearch(rest, asking->nodes, asking->n, sizeof(*asking->nodes), by_name);
+    NodeQuery *one = bsearch(rest, asking->nodes, asking->n, sizeof(*asking->nodes), by_name);
     if (!one || one->answered || one->went)
         return 0;
     if (kind == KEY_HEALTH && event->kind == ETCD_EVENT_PUT)
@@ -80,7 +80,7 @@ static int on_record(const EtcdEvent *event, void *userdata)
 }
 
 /* Adds all nodes, or as many as there is room for, spread over the list: racks have neighbouring names. */
-static void add_peers(Asking *asking)
+static void add_peers(NodeQueries *asking)
 {
     RequestRecord *q = &asking->request;
     const size_t n = MIN(asking->n, (size_t)RECORD_PEERS_MAX);
@@ -93,8 +93,8 @@ static void add_peers(Asking *asking)
     }
 }
 
-static int ask(CtlClient *client, const Stores *stores, Asking *asking, double timeout_sec,
-               Error *err)
+static int query_nodes(CtlClient *client, const Stores *stores, NodeQueries *asking,
+                       double timeout_sec, Error *err)
 {
     char key[KEY_MAX];
     bool done;
@@ -136,7 +136,7 @@ static void store_advice(const StoreTry *t, const StoreReport *s, const char *us
                                : "endpoint, region and credentials of sdtraind's environment");
 }
 
-static void refuse_store(const Asked *a, const StoreTry *t, const StoreReport *s, Findings *f)
+static void refuse_store(const NodeQuery *a, const StoreTry *t, const StoreReport *s, Findings *f)
 {
     char key[FINDING_TEXT_MAX], advice[FINDING_TEXT_MAX];
     const char *uri = t->uri;
@@ -147,7 +147,7 @@ static void refuse_store(const Asked *a, const StoreTry *t, const StoreReport *s
                        named ? "" : uri, named ? "" : ": ", s->error);
 }
 
-static void judge_stores(const Asked *a, const Stores *stores, Findings *f)
+static void judge_stores(const NodeQuery *a, const Stores *stores, Findings *f)
 {
     for (size_t i = 0; i < MIN(a->report.n_stores, stores->n); i++) {
         const StoreTry *t = &stores->tries[i];
@@ -167,7 +167,7 @@ static void judge_stores(const Asked *a, const Stores *stores, Findings *f)
     }
 }
 
-static void judge_limits(const Asked *a, Findings *f)
+static void judge_limits(const NodeQuery *a, Findings *f)
 {
     const NodeReport *r = &a->report;
     const char *node = a->node->name;
@@ -206,7 +206,8 @@ static void judge_limits(const Asked *a, Findings *f)
 }
 
 /* Adds a row for each peer that the node does not reach. */
-static void judge_peers(const Asking *asking, const Asked *a, int64_t *longest_usec, Findings *f)
+static void judge_peers(const NodeQueries *asking, const NodeQuery *a, int64_t *longest_usec,
+                        Findings *f)
 {
     for (size_t i = 0; i < MIN(a->report.n_peers, asking->request.n_peers); i++) {
         const int64_t usec = a->report.peers[i];
@@ -222,7 +223,7 @@ static void judge_peers(const Asking *asking, const Asked *a, int64_t *longest_u
 }
 
 /* The node's clock was read between the question and the answer: its distance from that interval is its error. */
-static void judge_clock(const Asking *asking, const Asked *a, Findings *f)
+static void judge_clock(const NodeQueries *asking, const NodeQuery *a, Findings *f)
 {
     const double at = (double)a->report.at_usec, sent = (double)asking->sent_usec,
                  heard = (double)a->heard_usec;
@@ -242,13 +243,13 @@ static void judge_clock(const Asking *asking, const Asked *a, Findings *f)
 }
 
 /* The user that most nodes have. */
-static int64_t common_uid(const Asking *asking)
+static int64_t common_uid(const NodeQueries *asking)
 {
     int64_t best = -1;
     size_t most = 0;
     for (size_t i = 0; i < asking->n && most <= asking->n / 2; i++) {
         size_t n = 0;
-        const Asked *a = &asking->nodes[i];
+        const NodeQuery *a = &asking->nodes[i];
         if (!a->answered || *a->report.error)
             continue;
         for (size_t k = 0; k < asking->n; k++)
@@ -262,7 +263,7 @@ static int64_t common_uid(const Asking *asking)
     return best;
 }
 
-static void judge_user(const Asked *a, int64_t common, bool files, Findings *f)
+static void judge_user(const NodeQuery *a, int64_t common, bool files, Findings *f)
 {
     const NodeReport *r = &a->report;
     if (r->uid == common)
@@ -276,12 +277,12 @@ static void judge_user(const Asked *a, int64_t common, bool files, Findings *f)
                      files ? ": they cannot write each other's files" : "");
 }
 
-static void judge(const Asking *asking, const Stores *stores, double timeout_sec, Findings *f)
+static void judge(const NodeQueries *asking, const Stores *stores, double timeout_sec, Findings *f)
 {
     const int64_t uid = common_uid(asking);
     int64_t longest_usec = 0;
     for (size_t i = 0; i < asking->n; i++) {
-        const Asked *a = &asking->nodes[i];
+        const NodeQuery *a = &asking->nodes[i];
         if (a->went) {
             findings_add(f, FINDING_WRONG, node_check_name, a->node->name, "sdctl doctor once more",
                          "went away while it was asked");
@@ -320,8 +321,8 @@ void check_nodes(CtlClient *client, const Model *m, const Stores *stores, double
                  Findings *f)
 {
     Error err = ERROR_INIT;
-    Asking asking = {.cluster = client->cluster};
-    _cleanup_free_ Asked *nodes = memory_zeroed(MAX(m->n_nodes, (size_t)1), sizeof(*nodes));
+    NodeQueries asking = {.cluster = client->cluster};
+    _cleanup_free_ NodeQuery *nodes = memory_zeroed(MAX(m->n_nodes, (size_t)1), sizeof(*nodes));
     asking.nodes = nodes;
     for (size_t i = 0; i < m->n_nodes; i++) {
         const NodeRecord *n = &m->nodes[i];
@@ -334,7 +335,7 @@ void check_nodes(CtlClient *client, const Model *m, const Stores *stores, double
                          "cannot be asked: it is of version %s", n->version);
     }
     asking.n_left = asking.n;
-    int r = asking.n > 0 ? ask(client, stores, &asking, timeout_sec, &err) : 0;
+    int r = asking.n > 0 ? query_nodes(client, stores, &asking, timeout_sec, &err) : 0;
     if (r < 0)
         findings_add(f, FINDING_WRONG, node_check_name, NULL, NULL, "cannot be asked: %s",
                      err.text);

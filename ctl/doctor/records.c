@@ -134,7 +134,7 @@ void check_room(const Model *m, Findings *f)
         const char *advice;
         if (!p)
             continue;
-        const bool is_short = room_tell(p, room, &advice);
+        const bool is_short = room_describe(p, room, &advice);
         if (*room)
             findings_add(f, is_short ? FINDING_WRONG : FINDING_OK, "room", m->jobs[i].name, advice,
                          "%s", room);

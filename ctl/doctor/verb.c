@@ -61,7 +61,7 @@ int doctor(const Arguments *a)
     _cleanup_(job_freep) Job *job = NULL;
     int r = o->file ? job_read_file(o->file, &job, &err) : 0;
     r = r < 0 ? r : client_open(&a->client, &client, &err);
-    r = r < 0 ? r : members_ask(&a->client, &members, &members_err);
+    r = r < 0 ? r : members_request(&a->client, &members, &members_err);
     if (r < 0) {
         client_close(&client);
         return ctl_fail(*err.text ? &err : &members_err, r);

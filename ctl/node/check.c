@@ -45,7 +45,8 @@ int node_check(const Arguments *a)
     double timeout_sec = o->timeout_sec < 0 ? HEALTH_CHECK_SEC : o->timeout_sec;
     int r = client_open_for_node(&a->client, a->operand, &client, &err);
     if (r == 0)
-        r = health_ask(&client, a->operand, "", o->clear, timeout_sec, &request, &verdict, &err);
+        r = health_request(&client, a->operand, "", o->clear, timeout_sec, &request, &verdict,
+                           &err);
     if (r == 0)
         r = read_health(&client, a->operand, &health, &there, &err);
     client_close(&client);

@@ -9,10 +9,10 @@
 #include "base/memory.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
-#include "ctl/asker.h"
-#include "ctl/meant.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
+#include "ctl/requester.h"
+#include "ctl/suggestion.h"
 
 #include <string.h>
 
@@ -116,7 +116,7 @@ static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Er
         }
     }
     if (r == 0 && !known && ret->kept[0].revision == 0)
-        return meant_no_node_of(client, node, err);
+        return suggest_node_of(client, node, err);
     return r;
 }
 
@@ -181,7 +181,7 @@ static int add(CordonList *c, const Arguments *a, CordonMode mode, Error *err)
     CordonCause cause = {.owner = CORDON_OPERATOR,
                          .mode = mode,
                          .since_usec = clock_realtime_usec()};
-    (void)asker_text(cause.by);
+    (void)requester_text(cause.by);
     (void)snprintf(cause.reason, sizeof(cause.reason), "%s", o->reason ? o->reason : "");
     if (own->unreadable)
         return error_set(err, -EBADMSG,
@@ -241,8 +241,8 @@ static int check_quarantine(CtlClient *client, const Arguments *a, const CordonL
         return error_set(err, -EBADMSG, "%s cannot be read; --force removes it", c->kept[0].key);
     if (!is_in_quarantine(c))
         return 0;
-    int r = health_ask(client, a->operand, c->machine_id, o->force, timeout_sec, &request, &verdict,
-                       err);
+    int r = health_request(client, a->operand, c->machine_id, o->force, timeout_sec, &request,
+                           &verdict, err);
     if (r < 0 && o->force && r != -ECONNREFUSED) {
         fprintf(stderr, "sdctl: %s; let in unchecked\n", err->text);
         return 0;

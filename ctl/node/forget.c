@@ -4,10 +4,10 @@
 #include "base/clock.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
-#include "ctl/asker.h"
 #include "ctl/client.h"
-#include "ctl/meant.h"
 #include "ctl/node/verbs.h"
+#include "ctl/requester.h"
+#include "ctl/suggestion.h"
 
 #include <string.h>
 
@@ -33,7 +33,7 @@ static int read_known(CtlClient *client, const char *node, Known *ret, Error *er
         any |= answer->n_kvs > 0;
     }
     if (!any)
-        return meant_no_node_of(client, node, err);
+        return suggest_node_of(client, node, err);
     if (ret->revisions[0])
         return error_set(err, -EBUSY,
                          "node %s is here; sdctl node drain %s takes it out of service", node,
@@ -49,7 +49,7 @@ static int remove_records(CtlClient *client, const char *node, const Known *know
     RequestRecord forget = {.at_usec = clock_realtime_usec(), .kind = "forget"};
     (void)snprintf(forget.id, sizeof(forget.id), "%llx-%x", (unsigned long long)forget.at_usec,
                    (unsigned)getpid());
-    (void)asker_text(forget.by);
+    (void)requester_text(forget.by);
     (void)snprintf(forget.target, sizeof(forget.target), "%s", node);
     (void)key_of(client->cluster, KEY_REQUESTS, forget.id, request);
     _cleanup_free_ char *text = request_record_encode(&forget, NULL);

@@ -21,8 +21,8 @@ static int must_be_here(CtlClient *client, const char *node, Error *err)
     return r;
 }
 
-int health_ask(CtlClient *client, const char *node, const char *machine_id, bool clear,
-               double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err)
+int health_request(CtlClient *client, const char *node, const char *machine_id, bool clear,
+                   double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err)
 {
     char key[KEY_MAX];
     bool done;

@@ -18,8 +18,8 @@ enum { HEALTH_CHECK_SEC = 60 };
 /* Makes the node run its probes now and waits for its answer. With clear the node first forgets the
  * faults that only a reset would cure. machine_id is the one machine that may answer; "": any
  * machine that has the node's name. */
-int health_ask(CtlClient *client, const char *node, const char *machine_id, bool clear,
-               double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err);
+int health_request(CtlClient *client, const char *node, const char *machine_id, bool clear,
+                   double timeout_sec, RequestRecord *ret, NodeVerdict *ret_verdict, Error *err);
 
 /* health may be NULL (no record): then the JSON is null, and nothing is printed. */
 json_t *health_json(const HealthRecord *health);

@@ -4,11 +4,11 @@
 #include "base/json/json-build.h"
 #include "base/slots.h"
 #include "ctl/arguments.h"
-#include "ctl/meant.h"
 #include "ctl/model.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
 #include "ctl/print.h"
+#include "ctl/suggestion.h"
 #include "ctl/table.h"
 
 #include <string.h>
@@ -141,7 +141,7 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
 }
 
 /* "since 12:03:04; its lease ran out; it ran 2 ranks of job a" */
-static void say_loss(json_t *lost, char *ret, size_t size)
+static void print_loss(json_t *lost, char *ret, size_t size)
 {
     char since[TIME_TEXT_BYTES];
     (void)snprintf(ret, size, "since %s: %s",
@@ -165,7 +165,7 @@ static void add_line(Table *t, json_t *j)
                    json_count(cordon, "strikes") > 0 && strcmp(mode, "none") == 0 ? "strike: " : "",
                    json_text(cordon, "reason"));
     if (json_is_object(json_object_get(j, "lost")) && !*why)
-        say_loss(json_object_get(j, "lost"), why, sizeof(why));
+        print_loss(json_object_get(j, "lost"), why, sizeof(why));
     if (!admitted)
         (void)snprintf(why, sizeof(why), "%s", stranger_text);
     table_add(t, PAINT_NONE, "%s", json_text(j, "node"));
@@ -217,7 +217,7 @@ int node_list(const Arguments *a)
         add_line(t, j);
     table_print(t);
     if (json_array_size(all) == 0)
-        meant_nothing_there(model, "node");
+        suggest_nothing_there(model, "node");
     json_decref(all);
     return CTL_DONE;
 }
@@ -264,7 +264,7 @@ static void print_node(json_t *j, const HealthRecord *health)
     if (!json_is_true(json_object_get(j, "admitted")))
         printf("  not admitted: %s\n", stranger_text);
     if (json_is_object(json_object_get(j, "lost"))) {
-        say_loss(json_object_get(j, "lost"), loss, sizeof(loss));
+        print_loss(json_object_get(j, "lost"), loss, sizeof(loss));
         printf("  %s\n", loss);
     }
     json_array_foreach (json_object_get(j, "causes"), i, cause)
@@ -284,7 +284,7 @@ int node_status(const Arguments *a)
     int r = model_open(&a->client, &model, &err);
     const NodeRecord *node = r == 0 ? model_node(model, a->operand) : NULL;
     if (r == 0 && !node && !model_cordon(model, a->operand) && !model_health(model, a->operand))
-        r = meant_no_node(model, a->operand, &err);
+        r = suggest_node(model, a->operand, &err);
     if (r < 0)
         return ctl_fail(&err, r);
     json_t *j = node_json(model, a->operand, node);

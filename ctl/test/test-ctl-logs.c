@@ -32,20 +32,20 @@ static void put_nodes(CtlLab *lab, const char *features1, const char *features2)
 }
 
 /* Waits for that ask of a node; its name is "<node>/<id>". Only one ask lies there. */
-static LogAskRecord wait_ask(CtlLab *lab, int64_t seq, char *ret_name, size_t size)
+static LogRequestRecord wait_ask(CtlLab *lab, int64_t seq, char *ret_name, size_t size)
 {
-    LogAskRecord ask;
+    LogRequestRecord ask;
     Error err = ERROR_INIT;
     for (int i = 0; i < 100000; i++) {
         _cleanup_free_ char *text = ctl_wait_any(lab, KEY_ASKS, ret_name, size);
-        if (log_ask_record_decode("ask", text, strlen(text), &ask, &err) < 0)
+        if (log_request_record_decode("ask", text, strlen(text), &ask, &err) < 0)
             fail_msg("%s", err.text);
         if (ask.seq == seq)
             return ask;
-        log_ask_record_clear(&ask);
+        log_request_record_clear(&ask);
     }
     fail_msg("no ask %lld", (long long)seq);
-    return (LogAskRecord){0};
+    return (LogRequestRecord){0};
 }
 
 static void tell(CtlLab *lab, const char *name, LogLinesRecord lines, int rank, int64_t offset,
@@ -77,7 +77,7 @@ static void a_rank_elsewhere_is_asked_on_from_where_it_was(void **state)
     char name[100];
     put_nodes(lab, "secrets", "secrets logs");
     ctl_begin(lab, "job logs a --rank 1");
-    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
     assert_memory_equal(name, "n2/", 3);
     assert_string_equal(ask.job, "a");
     assert_int_equal(ask.generation, 2);
@@ -85,13 +85,13 @@ static void a_rank_elsewhere_is_asked_on_from_where_it_was(void **state)
     assert_int_equal(ask.n_places, 1);
     assert_int_equal(ask.places[0].rank, 1);
     assert_int_equal(ask.places[0].file, 0);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 7, .text = (char *)"of another ask\n"}, 1, 3, 0);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"one\nha", .more = true}, 1, 6, 99);
     ask = wait_ask(lab, 2, name, sizeof(name));
     assert_int_equal(ask.places[0].file, 5);
     assert_int_equal(ask.places[0].offset, 6);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, name,
          (LogLinesRecord){.seq = 2, .text = (char *)"lf\x1b[2J\xc2\x9b.\nend", .end = true}, 1, 20,
          0);
@@ -132,8 +132,8 @@ static void answers_that_mean_harm_are_refused(void **state)
     put_nodes(lab, "", "logs");
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         ctl_begin(lab, "job logs a --rank 1");
-        LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
-        log_ask_record_clear(&ask);
+        LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
+        log_request_record_clear(&ask);
         ctl_put_text(lab, KEY_LINES, name, cases[i].lines);
         assert_int_equal(ctl_finish(lab), 1);
         assert_contains(lab->err, cases[i].says);
@@ -142,8 +142,8 @@ static void answers_that_mean_harm_are_refused(void **state)
         ctl_remove(lab, KEY_LINES, name);
     }
     ctl_begin(lab, "job logs a --rank 1"); /* lines of a rank that nobody asked for are not shown */
-    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"x\n", .end = true}, 0, 2, 0);
     assert_int_equal(ctl_finish(lab), 0);
     assert_string_equal(lab->out, "");
@@ -155,14 +155,14 @@ static void a_reader_follows_and_ends_by_a_signal(void **state)
     char name[100];
     put_nodes(lab, "", "logs");
     ctl_begin(lab, "job logs a --rank 1 -f");
-    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
     assert_true(ask.follow);
     assert_true(ask.pause_usec > 0);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"one\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, name, sizeof(name));
     assert_true(ask.follow);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     assert_int_equal(kill(lab->pid, SIGTERM), 0);
     assert_int_equal(ctl_finish_by(lab), SIGTERM);
     assert_string_equal(lab->out, "one\n");
@@ -175,17 +175,17 @@ static void a_generation_that_is_over_is_asked_of_every_node(void **state)
     char name[100];
     put_nodes(lab, "", "logs");
     ctl_begin(lab, "job logs a --generation 1");
-    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
     assert_int_equal(ask.generation, 1);
     assert_int_equal(ask.n_places, 0);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"past\n", .end = true}, 6, 5, 0);
     assert_int_equal(ctl_finish(lab), 0);
     assert_string_equal(lab->out, "rank 6   past\n");
     ctl_remove(lab, KEY_LINES, name);
     ctl_begin(lab, "job logs a --generation 1");
     ask = wait_ask(lab, 1, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     ctl_put_text(lab, KEY_LINES, name, "{\"v\":2,\"seq\":1,\"end\":true}");
     assert_int_equal(ctl_finish(lab), 3);
     assert_contains(lab->err, "no node that is registered has a log of generation 1 of job a");
@@ -198,32 +198,32 @@ static void a_reader_moves_on_with_the_job(void **state)
     char name[100], second[100];
     put_nodes(lab, "", "logs");
     ctl_begin(lab, "job logs a --rank 1 -f");
-    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"old\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     WorldRun runs[] = {{.node = "n2", .incarnation = 1, .slots = 3}};
     WorldRecord world = {.generation = 3, .size = 2, .runs = runs, .n_runs = 1};
     CTL_PUT(lab, KEY_WORLDS, "a", world_record, world);
     ask = wait_ask(lab, 3, name, sizeof(name));
     assert_false(ask.follow);
     assert_int_equal(ask.places[0].offset, 4);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 3, .text = (char *)"last words", .end = true}, 1, 14,
          0);
     do {
         ask = wait_ask(lab, 1, second, sizeof(second));
-        log_ask_record_clear(&ask);
+        log_request_record_clear(&ask);
     } while (strcmp(name, second) == 0);
     tell(lab, second, (LogLinesRecord){.seq = 1, .text = (char *)"new\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, second, sizeof(second));
     assert_int_equal(ask.generation, 3);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     ctl_put_phase(lab, "a", PHASE_SUCCEEDED, "finished");
     ask = wait_ask(lab, 3, second, sizeof(second));
     assert_false(ask.follow);
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, second, (LogLinesRecord){.seq = 3, .text = (char *)"done\n", .end = true}, 1, 9, 0);
     assert_int_equal(ctl_finish(lab), 0);
     assert_string_equal(lab->out, "old\nlast words\n--- generation 3, 2 ranks\nnew\ndone\n");
@@ -235,11 +235,11 @@ static void a_node_that_is_lost_has_no_last_words(void **state)
     char name[100];
     put_nodes(lab, "logs", "logs");
     ctl_begin(lab, "job logs a --rank 1 -f");
-    LogAskRecord ask = wait_ask(lab, 1, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"old\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     ctl_remove(lab, KEY_NODES, "n2");
     WorldRun runs[] = {{.node = "n1", .incarnation = 1, .slots = 3}};
     WorldRecord world = {.generation = 3, .size = 2, .runs = runs, .n_runs = 1};
@@ -247,15 +247,15 @@ static void a_node_that_is_lost_has_no_last_words(void **state)
     CTL_PUT(lab, KEY_WORLDS, "a", world_record, world);
     do {
         ask = wait_ask(lab, 1, name, sizeof(name));
-        log_ask_record_clear(&ask);
+        log_request_record_clear(&ask);
     } while (strncmp(name, "n1/", 3) != 0);
     assert_true(clock_boottime_usec() - began < 4 * USEC_PER_SEC); /* its last words have 5 s */
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"new\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     ctl_put_phase(lab, "a", PHASE_FAILED, "enough");
     ask = wait_ask(lab, 3, name, sizeof(name));
-    log_ask_record_clear(&ask);
+    log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 3, .text = (char *)"", .end = true}, 1, 4, 0);
     assert_int_equal(ctl_finish(lab), 0);
     assert_string_equal(lab->out, "old\n--- generation 3, 2 ranks\nnew\n");

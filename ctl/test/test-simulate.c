@@ -102,14 +102,14 @@ static void cut_and_bad_lines(void **state)
 static void what_is_missing_is_counted(void **state)
 {
     CtlLab *lab = *state;
-    char more[2048], *calm;
+    char more[2048], *quiescent;
     int n = snprintf(more, sizeof(more), "{\"tick\":tr\n%s", journal);
-    calm = strstr(more, "\"calm\"");
-    assert_non_null(calm);
+    quiescent = strstr(more, "\"calm\"");
+    assert_non_null(quiescent);
     char rest[2048];
-    (void)snprintf(rest, sizeof(rest), "%s", calm);
+    (void)snprintf(rest, sizeof(rest), "%s", quiescent);
     assert_true(n < (int)sizeof(more) - 40);
-    (void)snprintf(calm, sizeof(more) - (size_t)(calm - more),
+    (void)snprintf(quiescent, sizeof(more) - (size_t)(quiescent - more),
                    "\"lost_events\":12,\"lost_decisions\":1,%s", rest);
     write_journal(lab, "n1", more);
     assert_int_equal(ctl_run(lab, "simulate %s/events.jsonl", lab->folder), 0);

@@ -5,7 +5,7 @@
 #include "base/memory.h"
 #include "cluster/cost.h"
 #include "cluster/pace.h"
-#include "ctl/cluster/judge.h"
+#include "ctl/cluster/diagnosis.h"
 #include "ctl/print.h"
 #include "ctl/top/cells.h"
 
@@ -26,8 +26,8 @@ static FrameLine *add_line(Frame *f, Tone tone)
     return line;
 }
 
-static void say(Frame *f, int columns, Tone tone, const char *format, ...) _printf_(4, 5);
-static void say(Frame *f, int columns, Tone tone, const char *format, ...)
+static void draw_text(Frame *f, int columns, Tone tone, const char *format, ...) _printf_(4, 5);
+static void draw_text(Frame *f, int columns, Tone tone, const char *format, ...)
 {
     char text[TEXT_BYTES];
     size_t at = 0;
@@ -39,7 +39,7 @@ static void say(Frame *f, int columns, Tone tone, const char *format, ...)
 }
 
 /* In two lines at most; the first begins with the mark, the second with blanks. */
-static void say_wrapped(Frame *f, int columns, Tone tone, const char *mark, const char *text)
+static void draw_wrapped(Frame *f, int columns, Tone tone, const char *mark, const char *text)
 {
     const int indent = cells_width(mark);
     for (int i = 0; i < WRAP_LINES && *text; i++) {
@@ -48,7 +48,7 @@ static void say_wrapped(Frame *f, int columns, Tone tone, const char *mark, cons
         char part[TEXT_BYTES];
         (void)snprintf(part, sizeof(part), "%.*s",
                        is_last ? (int)sizeof(part) - 1 : (int)(end - text), text);
-        say(f, columns, tone, "%*s%s", i == 0 ? 0 : indent, i == 0 ? mark : "", part);
+        draw_text(f, columns, tone, "%*s%s", i == 0 ? 0 : indent, i == 0 ? mark : "", part);
         for (text = end; *text == ' ';)
             text++;
     }
@@ -56,27 +56,27 @@ static void say_wrapped(Frame *f, int columns, Tone tone, const char *mark, cons
 
 /* ---- the head ---- */
 
-static void say_etcd(const FrameInput *in, int columns, Frame *f)
+static void draw_etcd(const FrameInput *in, int columns, Frame *f)
 {
     const Members *m = in->members;
     char at[TIME_TEXT_BYTES];
     int64_t bytes = 0;
     if (in->silent_usec) {
-        say(f, columns, TONE_BAD, "etcd    does not answer: all below is of %s",
-            time_text(in->silent_usec, at));
+        draw_text(f, columns, TONE_BAD, "etcd    does not answer: all below is of %s",
+                  time_text(in->silent_usec, at));
         return;
     }
     if (!m)
         return;
     for (size_t i = 0; i < m->n; i++)
         bytes = MAX(bytes, m->members[i].status.db_bytes);
-    say(f, columns, m->n_answered < m->n || !m->has_leader ? TONE_BAD : TONE_PLAIN,
-        "etcd    %zu of %zu member%s answer%s, %s; its database has %.1f MiB", m->n_answered, m->n,
-        m->n == 1 ? "" : "s", m->n_answered == 1 && m->n == 1 ? "s" : "",
-        m->has_leader ? "with a leader" : "NO LEADER", (double)bytes / (1 << 20));
+    draw_text(f, columns, m->n_answered < m->n || !m->has_leader ? TONE_BAD : TONE_PLAIN,
+              "etcd    %zu of %zu member%s answer%s, %s; its database has %.1f MiB", m->n_answered,
+              m->n, m->n == 1 ? "" : "s", m->n_answered == 1 && m->n == 1 ? "s" : "",
+              m->has_leader ? "with a leader" : "NO LEADER", (double)bytes / (1 << 20));
 }
 
-static void say_nodes(const FrameInput *in, int columns, Frame *f)
+static void draw_nodes(const FrameInput *in, int columns, Frame *f)
 {
     const Model *m = in->model;
     const ClusterSlots s = cluster_slots(m);
@@ -96,24 +96,24 @@ static void say_nodes(const FrameInput *in, int columns, Frame *f)
         n += snprintf(text + n, sizeof(text) - (size_t)n, ", %zu unwell", n_unwell);
     (void)snprintf(text + n, sizeof(text) - (size_t)n, "   slots   %d used, %d free of %d", s.used,
                    MAX(0, s.total - s.used - s.closed), s.total);
-    say(f, columns, n_lost + n_unwell > 0 ? TONE_BAD : TONE_PLAIN, "%s", text);
+    draw_text(f, columns, n_lost + n_unwell > 0 ? TONE_BAD : TONE_PLAIN, "%s", text);
 }
 
 static void make_head(const FrameInput *in, int columns, Frame *f)
 {
     const Model *m = in->model;
     char at[TIME_TEXT_BYTES];
-    say(f, columns, TONE_HEAD, "%s  cluster %s", time_text(in->now_usec, at), m->cluster);
+    draw_text(f, columns, TONE_HEAD, "%s  cluster %s", time_text(in->now_usec, at), m->cluster);
     if (m->n_candidates == 0)
-        say(f, columns, TONE_BAD, "leader  nobody");
+        draw_text(f, columns, TONE_BAD, "leader  nobody");
     else if (m->n_candidates == 1)
-        say(f, columns, TONE_PLAIN, "leader  %s", m->candidates[0].record.name);
+        draw_text(f, columns, TONE_PLAIN, "leader  %s", m->candidates[0].record.name);
     else
-        say(f, columns, TONE_PLAIN, "leader  %s; ready to follow: %s%s",
-            m->candidates[0].record.name, m->candidates[1].record.name,
-            m->n_candidates > 2 ? " and others" : "");
-    say_etcd(in, columns, f);
-    say_nodes(in, columns, f);
+        draw_text(f, columns, TONE_PLAIN, "leader  %s; ready to follow: %s%s",
+                  m->candidates[0].record.name, m->candidates[1].record.name,
+                  m->n_candidates > 2 ? " and others" : "");
+    draw_etcd(in, columns, f);
+    draw_nodes(in, columns, f);
 }
 
 /* ---- jobs ---- */
@@ -213,7 +213,7 @@ static void fill_cells(const FrameInput *in, const ModelJob *job, Cell cells[COL
 }
 
 /* Writes what else there is to know of the job, the worst first; "": nothing. */
-static void say_note(const FrameInput *in, const ModelJob *job, char *ret, size_t size)
+static void draw_note(const FrameInput *in, const ModelJob *job, char *ret, size_t size)
 {
     char span[SPAN_TEXT_BYTES], reason[MODEL_REASON_BYTES];
     const ProgressRecord *p = model_progress(job);
@@ -323,12 +323,12 @@ static void make_jobs(const FrameInput *in, int columns, Frame *f)
                 continue;
             fill_cells(in, job, cells);
             put_row(f, tone_of(job), job->name, name_cells, n_columns, cells);
-            say_note(in, job, note, sizeof(note));
+            draw_note(in, job, note, sizeof(note));
             if (*note)
-                say(f, columns, TONE_SOFT, "  %s", note);
+                draw_text(f, columns, TONE_SOFT, "  %s", note);
         }
     if (f->n == 1)
-        say(f, columns, TONE_SOFT, "no jobs; sdctl job start submits one");
+        draw_text(f, columns, TONE_SOFT, "no jobs; sdctl job start submits one");
 }
 
 /* ---- what is wrong, and closed nodes ---- */
@@ -339,16 +339,16 @@ static void make_wrong(const FrameInput *in, int columns, Frame *f)
     size_t i;
     json_t *one;
     if (in->members)
-        judge_etcd(in->members, &judgement);
-    judge_cluster(in->model, &judgement);
+        diagnose_etcd(in->members, &judgement);
+    diagnose_cluster(in->model, &judgement);
     json_array_foreach (judgement.wrong, i, one) {
         const char *advice = json_string_value(json_array_get(judgement.advice, i));
-        say_wrapped(f, columns, TONE_BAD, "! ", json_string_value(one));
+        draw_wrapped(f, columns, TONE_BAD, "! ", json_string_value(one));
         if (advice && *advice)
-            say_wrapped(f, columns, TONE_PLAIN, "    ", advice);
+            draw_wrapped(f, columns, TONE_PLAIN, "    ", advice);
     }
     if (json_array_size(judgement.wrong) == 0)
-        say(f, columns, TONE_GOOD, "all is well");
+        draw_text(f, columns, TONE_GOOD, "all is well");
     json_decref(judgement.wrong);
     json_decref(judgement.advice);
 }
@@ -360,9 +360,9 @@ static void make_closed(const FrameInput *in, int columns, Frame *f)
     for (size_t i = 0; i < m->n_cordons; i++) {
         const CordonCause *c = model_cause(m, m->cordons[i].node, NULL);
         if (c && c->mode != CORDON_QUARANTINE)
-            say(f, columns, TONE_SOFT, "node %s is %s%s%s", m->cordons[i].node,
-                c->mode == CORDON_DRAIN ? "drained" : "cordoned", *c->reason ? ": " : "",
-                c->reason);
+            draw_text(f, columns, TONE_SOFT, "node %s is %s%s%s", m->cordons[i].node,
+                      c->mode == CORDON_DRAIN ? "drained" : "cordoned", *c->reason ? ": " : "",
+                      c->reason);
     }
 }
 
@@ -378,7 +378,7 @@ static void put_section(Frame *to, const Frame *from, size_t room, int columns, 
     for (size_t i = 0; i < n; i++)
         *add_line(to, TONE_PLAIN) = from->lines[i];
     if (n < from->n)
-        say(to, columns, TONE_SOFT, "and %zu more lines: %s", from->n - n, more);
+        draw_text(to, columns, TONE_SOFT, "and %zu more lines: %s", from->n - n, more);
 }
 
 void frame_make(const FrameInput *in, int columns, int rows, Frame *ret)

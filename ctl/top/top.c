@@ -26,10 +26,10 @@ typedef struct Top {
 
 /* ---- drawing ---- */
 
-static void ask_members(Top *t)
+static void request_members(Top *t)
 {
     Error ignored = ERROR_INIT; /* each member has its own error, which is shown */
-    (void)members_ask(t->options, &t->members, &ignored);
+    (void)members_request(t->options, &t->members, &ignored);
     t->asked_usec = clock_boottime_usec();
 }
 
@@ -47,7 +47,7 @@ static void draw(Top *t)
     Frame frame;
     int columns, rows;
     if (clock_boottime_usec() >= t->asked_usec + ASK_SEC * USEC_PER_SEC)
-        ask_members(t);
+        request_members(t);
     screen_enter(&t->screen);
     screen_size(&columns, &rows);
     make_frame(t, columns, rows, &frame);
@@ -167,7 +167,7 @@ static int show_once(Top *t, Error *err)
     r = r < 0 ? r : model_read(&t->client, &t->model, err);
     if (r < 0)
         return r;
-    ask_members(t);
+    request_members(t);
     screen_size(&columns, &rows);
     make_frame(t, columns, 0, &frame);
     screen_print(&frame);

@@ -16,7 +16,7 @@
 
 enum { ARGUMENTS_MAX = 4 + 4 * RECORD_URIS_MAX + 2 * RECORD_PEERS_MAX };
 
-static void tell_error(Doctor *d, const char *text)
+static void report_error(Doctor *d, const char *text)
 {
     char words[RECORD_TEXT_MAX + 1];
     (void)snprintf(words, sizeof(words), "%s", text);
@@ -28,14 +28,14 @@ static void tell_error(Doctor *d, const char *text)
 }
 
 /* Its last line; libraries may have printed before. */
-static void tell(Doctor *d, char *text)
+static void report_result(Doctor *d, char *text)
 {
     size_t n = strlen(text);
     while (n > 0 && text[n - 1] == '\n')
         text[--n] = '\0';
     const char *newline = strrchr(text, '\n'), *line = newline ? newline + 1 : text;
     if (*line != '{' || strlen(line) > RECORD_REPORT_MAX)
-        tell_error(d, *line ? line : "it said nothing");
+        report_error(d, *line ? line : "it said nothing");
     else
         d->needs.told(d->needs.userdata, d->request.id, line);
 }
@@ -68,7 +68,7 @@ static int on_doctor_end(_unused_ sd_event_source *source, _unused_ int fd,
     const bool killed = d->killed;
     clear_child(d);
     if (!killed)
-        tell(d, text);
+        report_result(d, text);
     if (*d->next.id) {
         d->request = d->next;
         *d->next.id = '\0';
@@ -83,7 +83,7 @@ static void on_doctor_late(void *userdata)
     assert(d->pid > 1 && !d->killed);
     (void)kill(d->pid, SIGKILL); /* our own child, not yet reaped */
     d->killed = true;
-    tell_error(d, "it did not end in time");
+    report_error(d, "it did not end in time");
 }
 
 /* ret points into the request and the settings. */
@@ -150,7 +150,7 @@ static void begin(Doctor *d)
     }
     if (r < 0) {
         clear_child(d);
-        tell_error(d, err.text);
+        report_error(d, err.text);
         return;
     }
     timer_start(d->needs.timers, &d->timer,
@@ -158,7 +158,7 @@ static void begin(Doctor *d)
                 on_doctor_late, d);
 }
 
-void doctor_ask(Doctor *d, const RequestRecord *request)
+void doctor_request(Doctor *d, const RequestRecord *request)
 {
     if (strcmp(request->id, d->request.id) == 0)
         return; /* the watch lists it again */

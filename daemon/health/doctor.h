@@ -47,6 +47,6 @@ void doctor_init(Doctor *d, const DoctorNeeds *needs);
 void doctor_clear(Doctor *d);
 /* The request is copied. One that comes while another is under way follows it, but for a newer one that takes its
  * place. */
-void doctor_ask(Doctor *d, const RequestRecord *request);
+void doctor_request(Doctor *d, const RequestRecord *request);
 /* Whether that process is the child. */
 bool doctor_owns(const Doctor *d, pid_t pid);

@@ -107,7 +107,7 @@ static void keep_state(Probes *p, const char *name, ProbeChild *child, json_t *s
 }
 
 /* Finds out which slot is which GPU: as the probe has seen since the boot, else as the GPUs lie on the bus. */
-static void learn_gpus(Probes *p)
+static void observe_gpus(Probes *p)
 {
     char bus[PROBE_SLOTS_MAX][PCI_ADDRESS_MAX];
     size_t n;
@@ -412,14 +412,14 @@ static void on_round(void *userdata)
                            clock_boottime_usec() >= p->full_usec);
 }
 
-static void answer_asks(Probes *p)
+static void answer_requests(Probes *p)
 {
     char answer[RECORD_TEXT_MAX + 1];
     size_t kept = 0;
     (void)snprintf(answer, sizeof(answer), "%s%s%.230s", node_verdict_names[p->verdict.level],
                    p->verdict.worst >= 0 ? ": " : "", p->evidence);
     for (size_t i = 0; i < p->n_asks; i++) {
-        ProbeAsk *ask = &p->asks[i];
+        ProbeRequest *ask = &p->asks[i];
         if (!ask->is_served) {
             p->asks[kept++] = *ask;
             continue;
@@ -467,7 +467,7 @@ void probes_reload(Probes *p)
 
 static void end_round(Probes *p)
 {
-    learn_gpus(p);
+    observe_gpus(p);
     p->is_ready = true;
     if (p->is_full)
         kernel_watch_note_round(p); /* judges too */
@@ -475,11 +475,11 @@ static void end_round(Probes *p)
         judge(p);
     health_record_update(p, p->is_full && p->n_asks > 0);
     if (p->is_full)
-        answer_asks(p);
+        answer_requests(p);
     plan_round(p);
 }
 
-void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
+void probes_request(Probes *p, const EtcdKeyValue *kv, bool clear)
 {
     for (size_t i = 0; i < p->n_asks; i++)
         if (strcmp(p->asks[i].key, kv->key) == 0)
@@ -490,8 +490,8 @@ void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear)
         free(text);
         return; /* the request is looked at again, or its sender gives up */
     }
-    ProbeAsk *ask = &p->asks[p->n_asks++];
-    *ask = (ProbeAsk){.revision = kv->mod_revision, .text = text};
+    ProbeRequest *ask = &p->asks[p->n_asks++];
+    *ask = (ProbeRequest){.revision = kv->mod_revision, .text = text};
     memcpy(ask->key, kv->key, strlen(kv->key) + 1);
     if (clear) {
         log_warning("what only a reset would cure is forgotten, as somebody asked NODE=%s",
@@ -538,7 +538,7 @@ void probes_start(Probes *p)
     }
     p->answers[n].name = kernel_name;
     p->n_answers = n + 1;
-    learn_gpus(p);
+    observe_gpus(p);
     kernel_watch_start(p);
     begin_round(p, true);
 }

@@ -42,12 +42,12 @@ typedef struct ProbeChild {
 } ProbeChild;
 
 /* A request for a check, answered after a round that began after it. */
-typedef struct ProbeAsk {
+typedef struct ProbeRequest {
     char key[KEY_MAX];
     int64_t revision;
     char *text;     /* the record as it lies in etcd; owned */
     bool is_served; /* the round under way began after the request */
-} ProbeAsk;
+} ProbeRequest;
 
 typedef struct ProbesNeeds {
     const DaemonConfig *config;
@@ -89,7 +89,7 @@ struct Probes {
     Gpus gpus;          /* GPUs seen since the boot; the place of each is its slot */
     bool
         gpus_answer; /* the driver has shown `gpus` to the probe; false: they were seen only on the bus */
-    ProbeAsk asks[PROBE_ASKS_MAX];
+    ProbeRequest asks[PROBE_ASKS_MAX];
     size_t n_asks;
     /* The last report of `sdtrainer doctor`, and the id of the request for it; empty: nobody has requested one. */
     char report[RECORD_REPORT_MAX + 1], report_id[RECORD_REQUEST_MAX + 1];
@@ -116,7 +116,7 @@ bool probes_own(const Probes *probes, pid_t pid);
 /* The kernel's log says something else than before. */
 void probes_note_kernel(Probes *p, const ProbeResult *result);
 /* A request of kind check or clear (clear: true) is not answered yet; kv is copied. */
-void probes_ask(Probes *p, const EtcdKeyValue *kv, bool clear);
+void probes_request(Probes *p, const EtcdKeyValue *kv, bool clear);
 
 /* health/<node> gets this report, in answer to that request. */
 void probes_note_report(Probes *p, const char *request, const char *report);

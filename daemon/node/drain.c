@@ -57,9 +57,9 @@ void drain_advance(Manager *m)
         node_leave(&m->node);
         return;
     }
-    const bool is_told =
+    const bool is_reported =
         node_is_settled(&m->node) || m->node.yields; /* else there is no record to change */
-    if (m->leaving && is_told && m->needs.is_health_told(m->needs.userdata)) {
+    if (m->leaving && is_reported && m->needs.is_health_written(m->needs.userdata)) {
         log_event(LOG_LEVEL_INFO, MESSAGE_LEFT, "left NODE=%s", m->needs.config->node);
         m->events.ended(m->events.userdata);
     }

@@ -140,7 +140,7 @@ void history_note_commit(History *h, const char *job, const char *submission, Co
     history_save(h);
 }
 
-void history_tell(const History *h, NodeRecord *record)
+void history_write(const History *h, NodeRecord *record)
 {
     assert(record->n_runs == 0 && h->record.n_runs <= RECORD_RUNS_MAX);
     for (size_t i = 0; i < h->record.n_runs; i++)

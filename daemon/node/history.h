@@ -48,4 +48,4 @@ void history_note_world(History *h, const char *job, const char *submission, int
 /* A checkpoint was committed. */
 void history_note_commit(History *h, const char *job, const char *submission, CommitMark mark);
 /* Adds to the node's record what it tells after a restore. */
-void history_tell(const History *h, NodeRecord *record);
+void history_write(const History *h, NodeRecord *record);

@@ -157,7 +157,7 @@ static void on_name_is_taken(void *userdata, const Error *err)
     workload_kill_all(&m->workload, "the node's name belongs to another");
 }
 
-static uint64_t ask_memory(void *userdata)
+static uint64_t query_memory(void *userdata)
 {
     Manager *m = userdata;
     return m->needs.memory_bytes(m->needs.userdata);
@@ -168,7 +168,7 @@ static void on_node_lease(EtcdLeaseState state, _unused_ int64_t lease, void *us
     Manager *m = userdata;
     node_lease_changed(&m->node, state);
     if (state == ETCD_LEASE_GRANTED)
-        log_asks_lease_changed(&m->log_asks);
+        log_requests_lease_changed(&m->log_requests);
 }
 
 static void init_node(Manager *m)
@@ -185,7 +185,7 @@ static void init_node(Manager *m)
                                    .draining = &m->draining,
                                    .incarnation = m->needs.incarnation,
                                    .userdata = m,
-                                   .memory_bytes = ask_memory,
+                                   .memory_bytes = query_memory,
                                    .registered = on_registered,
                                    .touched = on_node_touched,
                                    .lease_changed = on_lease_changed,
@@ -244,23 +244,23 @@ static void on_check(void *userdata, const EtcdKeyValue *request, bool clear)
     m->needs.check(m->needs.userdata, request, clear);
 }
 
-static void on_asks_are_read(void *userdata)
+static void on_log_requests_read(void *userdata)
 {
     Manager *m = userdata;
     m->node.knows_logs = true;
     node_touch(&m->node);
 }
 
-static void open_log_asks(Manager *m)
+static void open_log_requests(Manager *m)
 {
-    m->log_asks = (LogAsks){.config = m->needs.config,
-                            .timers = m->needs.timers,
-                            .etcd = m->needs.etcd,
-                            .lease = m->lease,
-                            .has_name = &m->node.has_name,
-                            .userdata = m,
-                            .ready = on_asks_are_read};
-    log_asks_open(&m->log_asks);
+    m->log_requests = (LogRequests){.config = m->needs.config,
+                                    .timers = m->needs.timers,
+                                    .etcd = m->needs.etcd,
+                                    .lease = m->lease,
+                                    .has_name = &m->node.has_name,
+                                    .userdata = m,
+                                    .ready = on_log_requests_read};
+    log_requests_open(&m->log_requests);
 }
 
 static void on_doctor(void *userdata, const RequestRecord *request)
@@ -305,8 +305,8 @@ int manager_start(Manager *m, Error *err)
                            .node = &m->node,
                            .fence = &m->fence,
                            .requests = &m->requests};
-    node_ask_rights(&m->node);
-    open_log_asks(m);
+    node_request_rights(&m->node);
+    open_log_requests(m);
     r = watches_open(&m->watches, err);
     if (r < 0)
         return r;
@@ -330,7 +330,7 @@ Manager *manager_free(Manager *m)
     timer_stop(&m->hang_timer);
     timer_stop(&m->drain_timer);
     watches_clear(&m->watches);
-    log_asks_clear(&m->log_asks);
+    log_requests_clear(&m->log_requests);
     node_clear(&m->node);
     m->lease = etcd_lease_free(m->lease);
     free(m);

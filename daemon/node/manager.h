@@ -21,7 +21,7 @@
 #include "daemon/config/config.h"
 #include "daemon/node/fence.h"
 #include "daemon/node/history.h"
-#include "daemon/node/log-asks.h"
+#include "daemon/node/log-requests.h"
 #include "daemon/node/node.h"
 #include "daemon/node/requests.h"
 #include "daemon/node/watch.h"
@@ -50,7 +50,7 @@ typedef struct ManagerNeeds {
     void (*doctor)(void *userdata, const RequestRecord *request);
     /* The node takes leave: health/<node> is to say so. When it does, drain_advance() is called. */
     void (*leave_health)(void *userdata);
-    bool (*is_health_told)(void *userdata); /* no write of health/<node> is under way */
+    bool (*is_health_written)(void *userdata); /* no write of health/<node> is under way */
 } ManagerNeeds;
 
 /* The notifications of the program. Those of ranks, worlds and jobs are called as WorkloadEvents says. All are set. */
@@ -74,16 +74,16 @@ typedef struct ManagerEvents {
 
 /* Beside each field stands the one file that writes it; the others read it. */
 struct Manager {
-    ManagerNeeds needs;   /* manager.c, at its making */
-    ManagerEvents events; /* likewise */
-    EtcdLease *lease;     /* manager.c, at its start; never NULL while the loop runs */
-    Workload workload;    /* the files of daemon/world */
-    OwnNode node;         /* node.c */
-    Watches watches;      /* watch.c */
-    Requests requests;    /* manager.c, at its start */
-    LogAsks log_asks;     /* log-asks.c */
-    History history;      /* history.c */
-    Fence fence;          /* fence.c */
+    ManagerNeeds needs;       /* manager.c, at its making */
+    ManagerEvents events;     /* likewise */
+    EtcdLease *lease;         /* manager.c, at its start; never NULL while the loop runs */
+    Workload workload;        /* the files of daemon/world */
+    OwnNode node;             /* node.c */
+    Watches watches;          /* watch.c */
+    Requests requests;        /* manager.c, at its start */
+    LogRequests log_requests; /* log-requests.c */
+    History history;          /* history.c */
+    Fence fence;              /* fence.c */
 
     Timer alive_timer;       /* manager.c: the next word to the trainers that they may run on */
     Timer hang_timer;        /* manager.c: the next look at ranks, at the fence and at late jobs */

@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "base/message-id.h"
 #include "cluster/keys.h"
-#include "daemon/node/tenant.h"
+#include "daemon/node/occupant.h"
 #include "daemon/world/exit.h"
 #include "daemon/world/local-world.h"
 #include "daemon/world/rank.h"
@@ -79,7 +79,7 @@ static NodeRecord node_record(const OwnNode *node)
     const char *price = json_string_value(json_object_get(node->needs.config->labels, "price"));
     (void)snprintf(record.price_class, sizeof(record.price_class), "%s", price ? price : "");
     exit_repair_text(record.evidence);
-    history_tell(node->needs.history, &record);
+    history_write(node->needs.history, &record);
     (void)snprintf(record.features, sizeof(record.features), "%s%s%s%s", FEATURE_DOCTOR,
                    node->knows_secrets ? " " FEATURE_SECRETS : "",
                    node->knows_logs ? " " FEATURE_LOGS : "",
@@ -98,16 +98,16 @@ static NodeRecord node_record(const OwnNode *node)
 static void on_rights_retry(void *userdata)
 {
     OwnNode *node = userdata;
-    node_ask_rights(node);
+    node_request_rights(node);
 }
 
-static bool ask_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
+static bool request_right(OwnNode *node, KeyKind kind, EtcdTxnHandler handler)
 {
     char key[KEY_MAX];
     assert(!node->rights_call);
-    return etcd_ask_rights(node->needs.etcd,
-                           key_of(node->needs.config->cluster, kind, ".rights", key), handler, node,
-                           &node->rights_call) == 0;
+    return etcd_request_rights(node->needs.etcd,
+                               key_of(node->needs.config->cluster, kind, ".rights", key), handler,
+                               node, &node->rights_call) == 0;
 }
 
 /* A user who may write specs, too, may write everything: then etcd checks no rights. */
@@ -127,7 +127,7 @@ static void on_right_to_others(int r, _unused_ const Error *err,
     OwnNode *node = userdata;
     node->rights_call = NULL; /* it frees itself */
     if (r == 0)
-        (void)ask_right(node, KEY_SPECS, on_right_to_specs); /* then nothing is said */
+        (void)request_right(node, KEY_SPECS, on_right_to_specs); /* then nothing is said */
 }
 
 static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
@@ -143,10 +143,10 @@ static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange
     }
     node->knows_secrets = true;
     node_update(node);
-    (void)ask_right(node, KEY_NODES, on_right_to_others); /* as above */
+    (void)request_right(node, KEY_NODES, on_right_to_others); /* as above */
 }
 
-void node_ask_rights(OwnNode *node)
+void node_request_rights(OwnNode *node)
 {
     char key[KEY_MAX];
     assert(!node->rights_call);
@@ -278,31 +278,31 @@ static void end_last_life(OwnNode *node, const EtcdKeyValue *kv)
     node_put(node);
 }
 
-static void judge_tenant(OwnNode *node, const EtcdKeyValue *kv)
+static void judge_occupant(OwnNode *node, const EtcdKeyValue *kv)
 {
     NodeRecord record;
     Error err = ERROR_INIT;
     int r = node_record_decode(kv->key, kv->value, kv->n_value, &record, &err);
-    const TenantFacts facts = {.lease = kv->lease,
-                               .has_our_words = has_our_words(node, r, &record),
-                               .own_lease = etcd_lease_id(node->needs.lease),
-                               .held_lease = node->held_lease,
-                               .last_lease = node->last_lease};
-    switch (tenant_judge(&facts)) {
-    case TENANT_STRANGER:
+    const OccupantFacts facts = {.lease = kv->lease,
+                                 .has_our_words = has_our_words(node, r, &record),
+                                 .own_lease = etcd_lease_id(node->needs.lease),
+                                 .held_lease = node->held_lease,
+                                 .last_lease = node->last_lease};
+    switch (occupant_judge(&facts)) {
+    case OCCUPANT_STRANGER:
         put_back(node, kv);
         return;
-    case TENANT_HOLDER:
+    case OCCUPANT_HOLDER:
         yield(node, kv, r == 0 ? &record : NULL);
         return;
-    case TENANT_LAST_LIFE:
+    case OCCUPANT_LAST_LIFE:
         end_last_life(node, kv);
         return;
-    case TENANT_NOBODY:
+    case OCCUPANT_NOBODY:
         log_warning("%s, which nobody keeps alive, is written over%s%s NODE=%s", kv->key,
                     r < 0 ? ": " : "", r < 0 ? err.text : "", node->needs.config->node);
         break;
-    case TENANT_OURS:
+    case OCCUPANT_OURS:
         break;
     }
     node->revision = kv->mod_revision;
@@ -322,7 +322,7 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
     fence_note_contact(node->needs.fence);
     node->revision = 0;
     if (range->n_kvs > 0) {
-        judge_tenant(node, &range->kvs[0]);
+        judge_occupant(node, &range->kvs[0]);
     } else {
         node->with_ranks |= node->registered; /* our key went, whatever the watch has shown */
         node_put(node);
@@ -333,8 +333,9 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
  * has just ended. */
 static void make_good(OwnNode *node)
 {
-    if (node->yields && node->seen_removed && !node->call) { /* it may have gone: no more waiting */
-        node->seen_removed = false;
+    if (node->yields && node->curves_removed &&
+        !node->call) { /* it may have gone: no more waiting */
+        node->curves_removed = false;
         node_look(node);
         return;
     }
@@ -343,14 +344,14 @@ static void make_good(OwnNode *node)
         return;
     node->lease = 0;
     node->wanted = true;
-    node->with_ranks |= node->seen_removed; /* the leader may have moved their world by now */
+    node->with_ranks |= node->curves_removed; /* the leader may have moved their world by now */
     node_look(node);
 }
 
 void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 {
     node->seen_revision = revision;
-    node->seen_removed |= removed; /* a rebirth does not undo the death */
+    node->curves_removed |= removed; /* a rebirth does not undo the death */
     make_good(node);
 }
 
@@ -373,12 +374,12 @@ static void node_look(OwnNode *node)
 static bool goes_along(const LocalJob *job) { return job->local && !job->local->over; }
 
 /* Whether the guards of all these records are known. */
-static bool learn_ranks(const OwnNode *node)
+static bool observe_ranks(const OwnNode *node)
 {
     bool is_known = true;
     for (LocalJob *job = node->needs.workload->jobs; job; job = job->next)
         if (goes_along(job))
-            is_known &= record_writer_learn(&job->local->report);
+            is_known &= record_writer_observe(&job->local->report);
     return is_known;
 }
 
@@ -454,9 +455,9 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         }
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
-        node->with_ranks |= node->seen_removed;
+        node->with_ranks |= node->curves_removed;
         if (node->with_ranks) { /* the ranks' world may have moved: they die first */
-            (void)learn_ranks(node);
+            (void)observe_ranks(node);
             retry_later(node);
         }
         if (node->restores && !node->with_ranks && r == 0)
@@ -479,7 +480,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     node->has_name = true;
     node->revision = result->revision;
     if (node->seen_revision <= node->revision)
-        node->seen_removed = false; /* made good */
+        node->curves_removed = false; /* made good */
     if (!node->registered) {
         node->registered = true;
         log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s",
@@ -489,7 +490,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     if (node->wanted)
         node_put(node);
     else
-        workload_note_node_told(node->needs.workload);
+        workload_note_node_written(node->needs.workload);
     make_good(node); /* the watch may have been faster than the answer */
     node_touch(node);
 }
@@ -503,7 +504,7 @@ static void node_put(OwnNode *node)
     }
     if (node->with_ranks &&
         (workload_has_old_ranks(node->needs.workload) || /* nobody would know of them */
-         !learn_ranks(node))) {
+         !observe_ranks(node))) {
         node->wanted = true;
         retry_later(node);
         return;

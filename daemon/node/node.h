@@ -2,10 +2,10 @@
 /* node.h - this node's record, nodes/<node>, under its lease.
  *
  * Two machines may be given the same name, and anybody with the right may write the key. So the record is put with a
- * compare, and tenant.h says whose record it is that lies there. While our lease lives ours is put back, at most once a
- * second; without it we wait until the lease of the other one has run out. A key that was removed is put back. After
- * the loss of the lease a new one is taken, and the record put back with the same incarnation, together with the
- * records of the ranks that run on.
+ * compare, and occupant.h says whose record it is that lies there. While our lease lives ours is put back, at most
+ * once a second; without it we wait until the lease of the other one has run out. A key that was removed is put
+ * back. After the loss of the lease a new one is taken, and the record put back with the same incarnation, together
+ * with the records of the ranks that run on.
  *
  * Ownership: part of the Manager.
  * Units:     none.
@@ -55,7 +55,7 @@ typedef struct OwnNode {
 
     int64_t revision;      /* mod revision of the key as last put or read; 0: there is no key */
     int64_t seen_revision; /* of the last change of the key that the watch has shown, ours or not */
-    bool seen_removed;     /* it, or one since the last put, was a deletion */
+    bool curves_removed;   /* it, or one since the last put, was a deletion */
     int64_t lease;         /* the lease that the record was put under; 0: the record must be put */
     NodeRecord put;        /* the record as last put */
     EtcdCall *call;        /* the read or write under way; NULL: none */
@@ -85,7 +85,7 @@ typedef struct OwnNode {
 
 void node_clear(OwnNode *node);
 /* Finds out what this node may read in etcd: its record says so. */
-void node_ask_rights(OwnNode *node);
+void node_request_rights(OwnNode *node);
 /* The content of the record may have changed: puts the record if it has. */
 void node_touch(OwnNode *node);
 /* The node takes leave: its record says so from now on. */

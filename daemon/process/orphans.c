@@ -54,7 +54,7 @@ static char *read_proc(pid_t pid, const char *name, size_t *ret_bytes)
     return TAKE_PTR(text);
 }
 
-void orphans_mark(char *ret, size_t size, const char *run_dir, int slot)
+void orphans_owner_tag(char *ret, size_t size, const char *run_dir, int slot)
 {
     assert(slot >= 0);
     (void)snprintf(ret, size, ORPHANS_VARIABLE "=%s:%d", run_dir, slot);
@@ -89,7 +89,7 @@ static int marked_slot(pid_t pid, const char *run_dir)
     return slot;
 }
 
-bool orphans_is_marked(pid_t pid, const char *run_dir, int slot)
+bool orphans_has_owner_tag(pid_t pid, const char *run_dir, int slot)
 {
     const int marked = marked_slot(pid, run_dir);
     return marked >= 0 && (slot < 0 || marked == slot);
@@ -114,7 +114,7 @@ static Place place_of(pid_t pid)
 /* sessions NULL: those of an earlier life are not known. */
 static bool is_left(pid_t pid, const char *run_dir, RankSessions *sessions)
 {
-    if (orphans_is_marked(pid, run_dir, -1))
+    if (orphans_has_owner_tag(pid, run_dir, -1))
         return true;
     int session = sessions && is_own(pid) ? place_of(pid).session : -1;
     for (size_t i = 0; session > 0 && i < ELEMENTSOF(sessions->of); i++)

@@ -28,9 +28,9 @@
 #define ORPHANS_VARIABLE "SDTRAIN_OWNER"
 
 /* "SDTRAIN_OWNER=<run_dir>:<slot>" */
-void orphans_mark(char *ret, size_t size, const char *run_dir, int slot);
+void orphans_owner_tag(char *ret, size_t size, const char *run_dir, int slot);
 /* Whether that process carries the mark of this run_dir; slot -1: of any slot. */
-bool orphans_is_marked(pid_t pid, const char *run_dir, int slot);
+bool orphans_has_owner_tag(pid_t pid, const char *run_dir, int slot);
 
 /* Ends every marked process and the cgroups; waits until they are gone, at most 40 s (the keeper: ten minutes). */
 int orphans_clear(const char *run_dir, const CgroupBase *cgroups, Error *err);

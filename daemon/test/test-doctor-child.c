@@ -82,7 +82,7 @@ static void ask(const char *id)
                              .peers = {{.address = "n2"}},
                              .n_peers = 1};
     (void)snprintf(request.id, sizeof(request.id), "%s", id);
-    doctor_ask(&lab.doctor, &request);
+    doctor_request(&lab.doctor, &request);
 }
 
 static void wait_for(int n_told)

@@ -14,14 +14,14 @@ static void ask(const char *id, int64_t seq)
 {
     char key[KEY_MAX];
     LogPlace place = {0};
-    const LogAskRecord record = {.job = "a",
-                                 .generation = 1,
-                                 .seq = seq,
-                                 .follow = true,
-                                 .tail_bytes = 9,
-                                 .places = &place,
-                                 .n_places = 1};
-    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    const LogRequestRecord record = {.job = "a",
+                                     .generation = 1,
+                                     .seq = seq,
+                                     .follow = true,
+                                     .tail_bytes = 9,
+                                     .places = &place,
+                                     .n_places = 1};
+    _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", id, key), text, READER_LEASE);
     settle();
 }
@@ -86,26 +86,26 @@ static int teardown(_unused_ void **state)
 static void answers_that_nobody_takes_hold_no_place(_unused_ void **state)
 {
     enum { TAKEN = 8 };
-    for (int i = 0; i < LOG_ASKS_MAX; i++) {
+    for (int i = 0; i < LOG_REQUESTS_MAX; i++) {
         ask(numbered("r", i), 1 + i % 2);
         assert_false(is_refused(numbered("r", i), 1 + i % 2));
     }
-    let_pass(LOG_ASKS_UNTAKEN_SEC - 2);
+    let_pass(LOG_REQUESTS_UNTAKEN_SEC - 2);
     for (int i = 0; i < TAKEN; i++) /* these take theirs, and are told nothing more */
         ask(numbered("r", i), 2 + i % 2);
     ask("early", 1);
     assert_true(is_refused("early", 1));
     let_pass(3);
-    for (int i = TAKEN; i < LOG_ASKS_MAX; i++) { /* the places of those that took nothing */
+    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) { /* the places of those that took nothing */
         ask(numbered("new", i), 1);
         assert_false(is_refused(numbered("new", i), 1));
     }
     ask("more", 1);
     assert_true(is_refused("more", 1));
-    for (int i = TAKEN; i < LOG_ASKS_MAX; i++)
+    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++)
         withdraw(numbered("r", i)); /* a test holds only so many keys */
-    let_pass(2 * LOG_ASKS_UNTAKEN_SEC);
-    for (int i = TAKEN; i < LOG_ASKS_MAX; i++) {
+    let_pass(2 * LOG_REQUESTS_UNTAKEN_SEC);
+    for (int i = TAKEN; i < LOG_REQUESTS_MAX; i++) {
         ask(numbered("newer", i), 1);
         assert_false(is_refused(numbered("newer", i), 1));
     }
@@ -116,9 +116,9 @@ static void answers_that_nobody_takes_hold_no_place(_unused_ void **state)
 /* It comes late for its answer, which lies there, and is served again. */
 static void whoever_comes_back_is_served(_unused_ void **state)
 {
-    for (int i = 0; i < LOG_ASKS_MAX; i++)
+    for (int i = 0; i < LOG_REQUESTS_MAX; i++)
         ask(numbered("r", i), 1);
-    let_pass(LOG_ASKS_UNTAKEN_SEC + 1);
+    let_pass(LOG_REQUESTS_UNTAKEN_SEC + 1);
     ask("new", 1);
     assert_false(is_refused("r0", 1));
     ask("r0", 2); /* in the place of another that has not come */
@@ -130,10 +130,10 @@ static void whoever_comes_back_is_served(_unused_ void **state)
 /* Another ask under the same number is none that has taken the answer. */
 static void the_same_ask_again_takes_nothing(_unused_ void **state)
 {
-    for (int i = 0; i < LOG_ASKS_MAX; i++)
+    for (int i = 0; i < LOG_REQUESTS_MAX; i++)
         ask(numbered("r", i), 1);
-    let_pass(LOG_ASKS_UNTAKEN_SEC - 1);
-    for (int i = 0; i < LOG_ASKS_MAX; i++)
+    let_pass(LOG_REQUESTS_UNTAKEN_SEC - 1);
+    for (int i = 0; i < LOG_REQUESTS_MAX; i++)
         ask(numbered("r", i), 1);
     let_pass(2);
     ask("new", 1);
@@ -151,8 +151,8 @@ static void damaged_asks_are_warned_of_once_a_minute(_unused_ void **state)
                   i % 2 ? READER_LEASE : 0);
         settle();
     }
-    let_pass(LOG_ASKS_DAMAGED_SEC + 1);
-    let_pass(LOG_ASKS_DAMAGED_SEC + 1); /* nothing comes */
+    let_pass(LOG_REQUESTS_DAMAGED_SEC + 1);
+    let_pass(LOG_REQUESTS_DAMAGED_SEC + 1); /* nothing comes */
     (void)put(key_log("lab", KEY_ASKS, "n1", "r3", key), "{", READER_LEASE);
     settle();
     assert_true(dup2(before, STDERR_FILENO) >= 0);

@@ -202,7 +202,7 @@ static void a_lease_that_ends_at_the_last_word_is_taken_anew(_unused_ void **sta
     settle();
     assert_int_equal(node_record(&n1).state, NODE_LEFT);
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     n1.health_under_way = false;
     drain_advance(n1.manager);
     assert_int_equal(n1.n_ended, 0);

@@ -48,21 +48,22 @@ static void turn_over(void)
 static LogPlace places[2];
 
 /* Without places: of whichever ranks there are. */
-static void ask(const char *id, LogAskRecord record, size_t n_places, int64_t lease)
+static void ask(const char *id, LogRequestRecord record, size_t n_places, int64_t lease)
 {
     char key[KEY_MAX];
     record.generation = 1;
     record.places = places;
     record.n_places = n_places;
     (void)snprintf(record.job, sizeof(record.job), "a");
-    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", id, key), text, lease);
     settle();
 }
 
 static void ask_on(int64_t seq, bool follow)
 {
-    ask("r1", (LogAskRecord){.seq = seq, .follow = follow, .tail_bytes = 1000}, 1, READER_LEASE);
+    ask("r1", (LogRequestRecord){.seq = seq, .follow = follow, .tail_bytes = 1000}, 1,
+        READER_LEASE);
 }
 
 static const StoredKey *lines_key(const char *id)
@@ -100,7 +101,7 @@ static void expect_silence(int64_t seq)
 
 static void wait_for(int64_t seq, const char *text)
 {
-    pass(LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    pass(LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(seq, text);
 }
@@ -161,12 +162,12 @@ static void a_rank_that_has_not_begun_is_waited_for(_unused_ void **state)
     ask_on(2, true);
     append("rank0.log", "begun\n");
     wait_for(2, "begun\n");
-    ask("r2", (LogAskRecord){.seq = 1}, 0, READER_LEASE); /* of all there are */
-    expect_of("r2", 1, "");                               /* without a tail */
+    ask("r2", (LogRequestRecord){.seq = 1}, 0, READER_LEASE); /* of all there are */
+    expect_of("r2", 1, "");                                   /* without a tail */
     assert_int_equal(lines.n_parts, 1);
     assert_true(lines.end && !lines.parts[0].missing);
     places[0] = (LogPlace){.rank = 7};
-    ask("r3", (LogAskRecord){.seq = 1}, 1, READER_LEASE);
+    ask("r3", (LogRequestRecord){.seq = 1}, 1, READER_LEASE);
     expect_of("r3", 1, "");
     assert_true(lines.end && lines.parts[0].missing);
 }
@@ -208,10 +209,10 @@ static void a_huge_log_is_read_at_its_end(_unused_ void **state)
     append("rank0.log", "old\n");
     assert_int_equal(truncate(path_of("rank0.log"), HUGE_BYTES), 0); /* sparse */
     append("rank0.log", "\nend\n");
-    ask("r1", (LogAskRecord){.seq = 1, .tail_bytes = (int64_t)1 << 40}, 1, READER_LEASE);
+    ask("r1", (LogRequestRecord){.seq = 1, .tail_bytes = (int64_t)1 << 40}, 1, READER_LEASE);
     expect(1, NULL);
     assert_int_equal(strlen(lines.text), LOG_TEXT_MAX); /* no line ends there */
-    assert_int_equal(lines.parts[0].skipped, HUGE_BYTES + 5 - LOG_ASKS_TAIL_MAX);
+    assert_int_equal(lines.parts[0].skipped, HUGE_BYTES + 5 - LOG_REQUESTS_TAIL_MAX);
     assert_true(lines.more);
     ask_on(2, true); /* a reader that is so far behind is not led through all that */
     expect(2, "end\n");
@@ -235,7 +236,7 @@ static void what_would_harm_a_terminal_or_a_record_is_replaced(_unused_ void **s
     assert_true(lines.end && lines.parts[0].missing);
     assert_int_equal(unlink(path_of("rank0.log")), 0);
     assert_int_equal(mkfifo(path_of("rank0.log"), 0600), 0);
-    ask("r2", (LogAskRecord){.seq = 1, .tail_bytes = 9}, 1, READER_LEASE);
+    ask("r2", (LogRequestRecord){.seq = 1, .tail_bytes = 9}, 1, READER_LEASE);
     expect_of("r2", 1, "");
     assert_true(lines.parts[0].missing);
 }
@@ -248,14 +249,14 @@ static void ranks_that_are_followed_share_an_answer(_unused_ void **state)
         append("rank0.log", "123456789\n");
     append("rank1.log", "of rank 1\n");
     places[1].rank = 1;
-    ask("r1", (LogAskRecord){.seq = 2, .follow = true, .tail_bytes = 1 << 20}, 2, READER_LEASE);
+    ask("r1", (LogRequestRecord){.seq = 2, .follow = true, .tail_bytes = 1 << 20}, 2, READER_LEASE);
     expect(2, NULL);
     assert_int_equal(lines.n_parts, 2);
     assert_true(lines.parts[0].bytes > 0 && lines.parts[1].bytes == 10);
     assert_non_null(strstr(lines.text, "of rank 1\n"));
     assert_true(lines.more);
     /* without it, the first one is read to its end first, so that its lines stay together */
-    ask("r2", (LogAskRecord){.seq = 1, .tail_bytes = 1 << 20}, 2, READER_LEASE);
+    ask("r2", (LogRequestRecord){.seq = 1, .tail_bytes = 1 << 20}, 2, READER_LEASE);
     expect_of("r2", 1, NULL);
     assert_int_equal(lines.parts[0].next.rank, 0);
     assert_int_equal(lines.parts[1].bytes, 0);
@@ -270,9 +271,9 @@ static void one_reader_too_many_is_told_so(_unused_ void **state)
     char id[20], key[KEY_MAX];
     join(&n1);
     append("rank0.log", "x\n");
-    for (int i = 0; i <= LOG_ASKS_MAX; i++) {
+    for (int i = 0; i <= LOG_REQUESTS_MAX; i++) {
         (void)snprintf(id, sizeof(id), "r%d", i);
-        ask(id, (LogAskRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
+        ask(id, (LogRequestRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
     }
     expect_of(id, 1, "");
     assert_true(lines.end);
@@ -282,7 +283,7 @@ static void one_reader_too_many_is_told_so(_unused_ void **state)
     (void)delete_key(key_log("lab", KEY_ASKS, "n1", "r0", key));
     settle();
     assert_null(lines_key("r0"));
-    ask("r99", (LogAskRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
+    ask("r99", (LogRequestRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
     expect_of("r99", 1, NULL);
     assert_string_equal(lines.refused, "");
 }
@@ -294,8 +295,9 @@ static int drink(int64_t *seq)
         char wanted[40];
         (void)snprintf(wanted, sizeof(wanted), "\"seq\":%lld,", (long long)*seq + 1);
         places[0] = (LogPlace){0};
-        ask("r1", (LogAskRecord){.seq = ++*seq, .tail_bytes = LOG_ASKS_TAIL_MAX}, 1, READER_LEASE);
-        if (n1.manager->log_asks.budget_bytes <= 0 && !strstr(lines_key("r1")->value, wanted))
+        ask("r1", (LogRequestRecord){.seq = ++*seq, .tail_bytes = LOG_REQUESTS_TAIL_MAX}, 1,
+            READER_LEASE);
+        if (n1.manager->log_requests.budget_bytes <= 0 && !strstr(lines_key("r1")->value, wanted))
             return n;
         expect(*seq, NULL);
     }
@@ -304,8 +306,8 @@ static int drink(int64_t *seq)
 static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
 {
     enum {
-        BURST = LOG_ASKS_BURST_BYTES / LOG_TEXT_MAX,
-        SECOND = LOG_ASKS_BYTES_A_SEC / LOG_TEXT_MAX
+        BURST = LOG_REQUESTS_BURST_BYTES / LOG_TEXT_MAX,
+        SECOND = LOG_REQUESTS_BYTES_A_SEC / LOG_TEXT_MAX
     };
     int64_t seq = 0;
     join(&n1);
@@ -323,16 +325,16 @@ static void a_node_writes_so_much_at_once_and_a_second(_unused_ void **state)
 /* ---- what goes wrong ---- */
 
 /* Returns a record that asks for the log of rank 0, whose place is places[0]. */
-static LogAskRecord ask_for_one(bool follow)
+static LogRequestRecord ask_for_one(bool follow)
 {
     places[0] = (LogPlace){0};
-    return (LogAskRecord){.seq = 1,
-                          .follow = follow,
-                          .generation = 1,
-                          .job = "a",
-                          .tail_bytes = 9,
-                          .places = places,
-                          .n_places = 1};
+    return (LogRequestRecord){.seq = 1,
+                              .follow = follow,
+                              .generation = 1,
+                              .job = "a",
+                              .tail_bytes = 9,
+                              .places = places,
+                              .n_places = 1};
 }
 
 static void an_answer_that_is_lost_is_put_again(_unused_ void **state)
@@ -340,8 +342,8 @@ static void an_answer_that_is_lost_is_put_again(_unused_ void **state)
     char key[KEY_MAX];
     join(&n1);
     append("rank0.log", "one\n");
-    LogAskRecord record = ask_for_one(true);
-    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    LogRequestRecord record = ask_for_one(true);
+    _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
     answer(under_way(&n1.etcd, key_log("lab", KEY_LINES, "n1", "r1", key)), LOST_BEFORE);
@@ -355,7 +357,7 @@ static void an_answer_that_is_lost_is_put_again(_unused_ void **state)
     /* the node's lease ends, and its answer with it */
     expire(&n1.etcd);
     assert_null(lines_key("r1"));
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     grant(&n1.etcd);
     settle();
     wait_for(1, "one\n");
@@ -367,8 +369,8 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
     join(&n1);
     pass(USEC_PER_SEC); /* the look that follows a new lease must not hide anything */
     append("rank0.log", "one\n");
-    LogAskRecord record = ask_for_one(false);
-    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    LogRequestRecord record = ask_for_one(false);
+    _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
     (void)delete_key(key); /* and it goes while our answer is under way */
@@ -376,12 +378,12 @@ static void an_ask_may_come_before_etcd_has_told_us_of_our_answer(_unused_ void 
     settle();
     assert_null(lines_key("r1"));
     record.follow = true;
-    _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
+    _cleanup_free_ char *first = log_request_record_encode(&record, NULL);
     (void)put(key, first, READER_LEASE);
     show(&n1.etcd);
     record.seq = 2;
     record.follow = false;
-    _cleanup_free_ char *second = log_ask_record_encode(&record, NULL);
+    _cleanup_free_ char *second = log_request_record_encode(&record, NULL);
     (void)put(key, second, READER_LEASE);
     show(&n1.etcd);
     settle();
@@ -395,13 +397,13 @@ static void an_ask_that_is_reborn_has_an_answer_of_its_own(_unused_ void **state
     join(&n1);
     append("rank0.log", "one\n");
     append("rank1.log", "two\n");
-    LogAskRecord record = ask_for_one(true);
-    _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
+    LogRequestRecord record = ask_for_one(true);
+    _cleanup_free_ char *first = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
     show(&n1.etcd);
     (void)delete_key(key); /* while our answer is under way */
     places[0].rank = 1;
-    _cleanup_free_ char *second = log_ask_record_encode(&record, NULL);
+    _cleanup_free_ char *second = log_request_record_encode(&record, NULL);
     (void)put(key, second, READER_LEASE);
     show(&n1.etcd);
     settle();
@@ -416,14 +418,14 @@ static void an_ask_that_is_reborn_does_not_end_with_the_one_before(_unused_ void
     char key[KEY_MAX];
     join(&n1);
     append("rank0.log", "one\n");
-    LogAskRecord record = ask_for_one(false);
-    _cleanup_free_ char *first = log_ask_record_encode(&record, NULL);
+    LogRequestRecord record = ask_for_one(false);
+    _cleanup_free_ char *first = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), first, READER_LEASE);
     show(&n1.etcd);
     (void)delete_key(key);
     record.follow = true;
     record.seq = 2;
-    _cleanup_free_ char *second = log_ask_record_encode(&record, NULL);
+    _cleanup_free_ char *second = log_request_record_encode(&record, NULL);
     (void)put(key, second, READER_LEASE);
     show(&n1.etcd);
     settle();
@@ -444,7 +446,8 @@ static void each_rank_that_is_followed_comes_first_in_its_turn(_unused_ void **s
     for (int64_t seq = 1; seq <= 4; seq++) {
         places[0] = (LogPlace){0};
         places[1] = (LogPlace){.rank = 1};
-        ask("r1", (LogAskRecord){.seq = seq, .follow = true, .tail_bytes = 99}, 2, READER_LEASE);
+        ask("r1", (LogRequestRecord){.seq = seq, .follow = true, .tail_bytes = 99}, 2,
+            READER_LEASE);
         wait_for(seq, seq % 2 ? "one\nzero\n" : "zero\none\n");
         assert_int_equal(lines.parts[0].next.rank, seq % 2);
     }
@@ -461,7 +464,7 @@ static void the_lines_of_a_long_log_are_not_cut(_unused_ void **state)
                             "as long as this\n");
     append("rank0.log", "without an end");
     do {
-        ask("r1", (LogAskRecord){.seq = ++seq, .tail_bytes = 1 << 20}, 1, READER_LEASE);
+        ask("r1", (LogRequestRecord){.seq = ++seq, .tail_bytes = 1 << 20}, 1, READER_LEASE);
         wait_for(seq, NULL);
         assert_int_equal(strncmp(lines.text, "a line", 6), 0);
         if (lines.more)
@@ -481,7 +484,7 @@ static void the_ranks_of_a_node_are_listed_in_their_order(_unused_ void **state)
     join(&n1);
     for (size_t i = 0; i < ELEMENTSOF(files); i++)
         append(files[i], "x\n");
-    ask("r1", (LogAskRecord){.seq = 1, .tail_bytes = 9}, 0, READER_LEASE);
+    ask("r1", (LogRequestRecord){.seq = 1, .tail_bytes = 9}, 0, READER_LEASE);
     expect(1, NULL);
     assert_int_equal(lines.n_parts, ELEMENTSOF(ranks));
     for (size_t i = 0; i < ELEMENTSOF(ranks); i++)
@@ -514,8 +517,8 @@ static void readers_whose_ids_begin_alike_are_apart(_unused_ void **state)
     join(&n1);
     append("rank0.log", "one\n");
     places[0] = (LogPlace){0};
-    ask("r10", (LogAskRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
-    ask("r1", (LogAskRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
+    ask("r10", (LogRequestRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
+    ask("r1", (LogRequestRecord){.seq = 1, .follow = true, .tail_bytes = 9}, 1, READER_LEASE);
     expect_of("r10", 1, "one\n");
     expect_of("r1", 1, "one\n");
 }
@@ -547,7 +550,7 @@ static void strange_asks_are_passed_over(_unused_ void **state)
         settle();
         assert_null(lines_key("r1"));
     }
-    ask("r1", (LogAskRecord){.seq = 1}, 0, 0); /* without a lease */
+    ask("r1", (LogRequestRecord){.seq = 1}, 0, 0); /* without a lease */
     assert_null(lines_key("r1"));
     (void)put(key_log("lab", KEY_ASKS, "n2", "r2", key), "{}", READER_LEASE);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r/2", key), "{}", READER_LEASE);
@@ -570,7 +573,7 @@ static void a_node_without_the_right_says_nothing_of_logs(_unused_ void **state)
     settle();
     assert_string_equal(node_record(&n1).features,
                         FEATURE_DOCTOR " " FEATURE_SECRETS " " FEATURE_LOGS);
-    pass(LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    pass(LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(1, "");
     append("rank0.log", "x\n");
@@ -584,8 +587,8 @@ static void a_node_that_may_not_write_lines_gives_up_ask_by_ask(_unused_ void **
     join(&n1);
     pass(USEC_PER_SEC);
     append("rank0.log", "one\n");
-    LogAskRecord record = ask_for_one(true);
-    _cleanup_free_ char *text = log_ask_record_encode(&record, NULL);
+    LogRequestRecord record = ask_for_one(true);
+    _cleanup_free_ char *text = log_request_record_encode(&record, NULL);
     (void)put(key_log("lab", KEY_ASKS, "n1", "r1", key), text, READER_LEASE);
     show(&n1.etcd);
     answer(under_way(&n1.etcd, key_log("lab", KEY_LINES, "n1", "r1", key)), DENIED);
@@ -600,7 +603,7 @@ static void a_node_that_may_not_write_lines_gives_up_ask_by_ask(_unused_ void **
 /* A reader says how often it wants to hear; what is there already comes at once. */
 static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
 {
-    LogAskRecord record = {.seq = 1, .follow = true, .tail_bytes = 1000, .pause_usec = 5000000};
+    LogRequestRecord record = {.seq = 1, .follow = true, .tail_bytes = 1000, .pause_usec = 5000000};
     join(&n1);
     append("rank0.log", "one\n");
     ask("r1", record, 1, READER_LEASE);
@@ -608,10 +611,10 @@ static void a_reader_that_wants_a_pause_has_it(_unused_ void **state)
     append("rank0.log", "two\n");
     record.seq = 2;
     ask("r1", record, 1, READER_LEASE);
-    pass(5 * USEC_PER_SEC - LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    pass(5 * USEC_PER_SEC - LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(1, NULL);
-    pass(2 * LOG_ASKS_LOOK_MSEC * USEC_PER_MSEC);
+    pass(2 * LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC);
     settle();
     expect(2, "two\n");
     record.seq = 3;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-node-name.c - who has a node's name: another writer beside a node whose lease lives, a node without one beside
  * somebody who has one, and a node's next life. */
-#include "daemon/node/tenant.h"
+#include "daemon/node/occupant.h"
 #include "daemon/test/testing-node.h"
 
 #include <string.h>
@@ -19,34 +19,34 @@ static void assert_is_ours(const TestNode *n)
 static void who_is_the_tenant(_unused_ void **state)
 {
     static const struct {
-        TenantFacts facts;
-        Tenant is;
+        OccupantFacts facts;
+        Occupant is;
     } rows[] = {
         /* our lease lives, and our record was under it */
-        {{.lease = 1, .has_our_words = true, .own_lease = 1, .held_lease = 1}, TENANT_OURS},
-        {{.lease = 1, .own_lease = 1, .held_lease = 1}, TENANT_STRANGER},
-        {{.lease = 0, .own_lease = 1, .held_lease = 1}, TENANT_STRANGER},
-        {{.lease = 2, .own_lease = 1, .held_lease = 1}, TENANT_STRANGER},
-        {{.lease = 2, .has_our_words = true, .own_lease = 1, .held_lease = 1}, TENANT_STRANGER},
-        {{.lease = 2, .own_lease = 1, .held_lease = 1, .last_lease = 2}, TENANT_STRANGER},
+        {{.lease = 1, .has_our_words = true, .own_lease = 1, .held_lease = 1}, OCCUPANT_OURS},
+        {{.lease = 1, .own_lease = 1, .held_lease = 1}, OCCUPANT_STRANGER},
+        {{.lease = 0, .own_lease = 1, .held_lease = 1}, OCCUPANT_STRANGER},
+        {{.lease = 2, .own_lease = 1, .held_lease = 1}, OCCUPANT_STRANGER},
+        {{.lease = 2, .has_our_words = true, .own_lease = 1, .held_lease = 1}, OCCUPANT_STRANGER},
+        {{.lease = 2, .own_lease = 1, .held_lease = 1, .last_lease = 2}, OCCUPANT_STRANGER},
         /* it begins, and was not under its lease yet */
-        {{.lease = 1, .has_our_words = true, .own_lease = 1}, TENANT_OURS},
-        {{.lease = 1, .own_lease = 1}, TENANT_NOBODY},
-        {{.lease = 0, .own_lease = 1}, TENANT_NOBODY},
-        {{.lease = 2, .own_lease = 1}, TENANT_HOLDER},
-        {{.lease = 2, .has_our_words = true, .own_lease = 1}, TENANT_HOLDER},
-        {{.lease = 2, .own_lease = 1, .last_lease = 2}, TENANT_LAST_LIFE},
-        {{.lease = 2, .own_lease = 1, .last_lease = 3}, TENANT_HOLDER},
+        {{.lease = 1, .has_our_words = true, .own_lease = 1}, OCCUPANT_OURS},
+        {{.lease = 1, .own_lease = 1}, OCCUPANT_NOBODY},
+        {{.lease = 0, .own_lease = 1}, OCCUPANT_NOBODY},
+        {{.lease = 2, .own_lease = 1}, OCCUPANT_HOLDER},
+        {{.lease = 2, .has_our_words = true, .own_lease = 1}, OCCUPANT_HOLDER},
+        {{.lease = 2, .own_lease = 1, .last_lease = 2}, OCCUPANT_LAST_LIFE},
+        {{.lease = 2, .own_lease = 1, .last_lease = 3}, OCCUPANT_HOLDER},
         /* its lease has gone */
-        {{.lease = 2, .own_lease = 0, .held_lease = 1}, TENANT_HOLDER},
-        {{.lease = 1, .own_lease = 0, .held_lease = 1}, TENANT_NOBODY},
-        {{.lease = 0, .own_lease = 0, .held_lease = 1}, TENANT_NOBODY},
-        {{.lease = 2, .own_lease = 3, .held_lease = 1}, TENANT_HOLDER},
-        {{.lease = 1, .own_lease = 3, .held_lease = 1}, TENANT_NOBODY},
+        {{.lease = 2, .own_lease = 0, .held_lease = 1}, OCCUPANT_HOLDER},
+        {{.lease = 1, .own_lease = 0, .held_lease = 1}, OCCUPANT_NOBODY},
+        {{.lease = 0, .own_lease = 0, .held_lease = 1}, OCCUPANT_NOBODY},
+        {{.lease = 2, .own_lease = 3, .held_lease = 1}, OCCUPANT_HOLDER},
+        {{.lease = 1, .own_lease = 3, .held_lease = 1}, OCCUPANT_NOBODY},
     };
     for (size_t i = 0; i < ELEMENTSOF(rows); i++)
-        if (tenant_judge(&rows[i].facts) != rows[i].is)
-            fail_msg("row %zu is %d", i, (int)tenant_judge(&rows[i].facts));
+        if (occupant_judge(&rows[i].facts) != rows[i].is)
+            fail_msg("row %zu is %d", i, (int)occupant_judge(&rows[i].facts));
 }
 
 /* ---- beside a node whose lease lives ---- */
@@ -271,7 +271,7 @@ static void a_name_that_is_lost_ends_the_ranks_until_it_is_free(_unused_ void **
     join(&n2);
     assert_is_ours(&n2);
     n1.etcd.is_cut = false;
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     grant(&n1.etcd);
     answer_all();
     assert_true(n1.manager->node.yields);

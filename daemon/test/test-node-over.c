@@ -121,7 +121,7 @@ static void a_world_that_was_put_once_more_is_reported_alone(_unused_ void **sta
 static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ void **state)
 {
     char key[KEY_MAX], report[KEY_MAX];
-    bool is_told = false;
+    bool is_reported = false;
     WorldRun run = {.node = "n1", .incarnation = n1.incarnation, .slots = 3};
     WorldRecord world = {.generation = 1, .size = 2, .runs = &run, .n_runs = 1};
     memset(world.submission, 'f', SUBMISSION_BYTES - 1);
@@ -141,8 +141,8 @@ static void the_first_world_of_a_job_submitted_again_is_reported_alone(_unused_ 
         if (!find(report))
             continue;
         RanksRecord now = report_of(&n1, "a", 1);
-        is_told |= now.world_revision == revision;
-        assert_true(!is_told || now.world_revision == revision);
+        is_reported |= now.world_revision == revision;
+        assert_true(!is_reported || now.world_revision == revision);
         ranks_record_clear(&now);
     }
     settle();

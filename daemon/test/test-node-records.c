@@ -91,7 +91,7 @@ static void hear(int slot, ChannelMessage m)
     t->process->events.heard(t->process->events.userdata);
 }
 
-static void say_found(int64_t step, int64_t made_by, bool more)
+static void report_found(int64_t step, int64_t made_by, bool more)
 {
     ChannelMessage m = {.type = CHANNEL_FOUND, .step = step, .made_by = made_by, .more = more};
     (void)snprintf(m.uri, sizeof(m.uri), "file:///c/%lld", (long long)step);
@@ -149,7 +149,7 @@ static void the_newest_of_many_found_checkpoints_are_kept(_unused_ void **state)
     join(&n1);
     decide_after(3, (CommitMark){0});
     for (int64_t step = 1; step <= n; step++)
-        say_found(step, 1 + (step > 10), step < n);
+        report_found(step, 1 + (step > 10), step < n);
     settle();
     assert_int_equal(n_commits(), RECORD_COMMITS_MAX);
     expect_commit(0, 1, n - RECORD_COMMITS_MAX + 1);
@@ -163,7 +163,7 @@ static void what_is_found_is_newer_than_a_mark_that_is_not_there(_unused_ void *
 {
     join(&n1);
     decide_after(3, (CommitMark){.generation = 2, .step = 50});
-    say_found(10, 1, false);
+    report_found(10, 1, false);
     settle();
     assert_int_equal(n_commits(), 1);
     expect_commit(0, 3, 10);
@@ -293,7 +293,7 @@ static void what_was_put_with_the_node_and_comes_late_brings_no_rank_back(_unuse
     join(&n1);
     run_world("a", 1, 3, 0);
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     grant(&n1.etcd);
     answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), LATE);
     dies(&n1.machine, 0);
@@ -540,7 +540,7 @@ static void a_report_that_is_refused_because_the_lease_ended_kills_nobody(_unuse
     dies(&n1.machine, 1);
     EtcdCall *report = under_way(&n1.etcd, key);
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     answer(report, GIVEN);
     settle();
     assert_killed(&n1, 0, false);

@@ -631,7 +631,7 @@ static void both_jobs_come_back_with_a_new_lease(_unused_ void **state)
     run_world("a", 1, 1, 0);
     run_world("ab", 1, 2, 0);
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     settle();
     grant(&n1.etcd);
     settle();

@@ -259,7 +259,7 @@ static void a_lease_that_is_taken_anew_brings_node_and_ranks_together(_unused_ v
     int64_t first = lease_of(&n1.etcd);
     expire(&n1.etcd);
     assert_null(report_key(&n1, "a", 1));
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     settle();
     assert_false(has_node_key(&n1)); /* it has no lease */
     grant(&n1.etcd);
@@ -287,7 +287,7 @@ static void a_new_lease_takes_one_transaction(_unused_ void **state)
     run_world("a", 1, 3, 0);
     n1.etcd.is_blind = true;
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     grant(&n1.etcd);
     answer(under_way(&n1.etcd, key_of("lab", KEY_NODES, "n1", key)), GIVEN);
     assert_int_equal(node_key(&n1)->lease, lease_of(&n1.etcd));
@@ -300,7 +300,7 @@ static void what_ended_without_a_lease_is_told_under_the_next(_unused_ void **st
     join(&n1);
     run_world("a", 1, 3, 0);
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     (void)decide("a", 2, 0, 1);
     settle();
     dies(&n1.machine, 0);
@@ -322,7 +322,7 @@ static void a_node_comes_back_when_its_old_ranks_are_dead(_unused_ void **state)
     run_world("a", 1, 3, 0);
     expire(&n1.etcd);
     (void)decide("a", 2, 1, 0);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     settle();
     assert_killed(&n1, 0, true);
     assert_killed(&n1, 1, true);
@@ -350,7 +350,7 @@ static void a_node_that_came_back_tells_its_verdict_while_old_ranks_die(_unused_
     join(&n1);
     run_world("a", 1, 3, 0);
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     grant(&n1.etcd);
     settle();
     pass(USEC_PER_SEC);
@@ -373,7 +373,7 @@ static void a_node_that_knows_an_old_world_does_not_come_back_with_it(_unused_ v
     run_world("a", 1, 3, 0);
     n1.etcd.is_blind = true;
     expire(&n1.etcd);
-    tell_lost(&n1.etcd);
+    notify_lost(&n1.etcd);
     (void)decide("a", 2, 0, 1);
     grant(&n1.etcd);
     for (int i = 0; i < 10; i++) {

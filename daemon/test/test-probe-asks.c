@@ -14,7 +14,7 @@ static void ask(Probes *p, const char *key, const char *text, int64_t revision)
                        .value = (char *)(uintptr_t)text,
                        .n_value = strlen(text),
                        .mod_revision = revision};
-    probes_ask(p, &kv, false);
+    probes_request(p, &kv, false);
 }
 
 /* Each is answered when the round is over. */

@@ -23,7 +23,8 @@ static void only_orphans_of_the_slot_are_killed(_unused_ void **state)
     const pid_t of_5 = begin_marked(run_dir, 5), of_50 = begin_marked(run_dir, 50);
     const pid_t of_0 = begin_marked(run_dir, 0);
     started = begin_marked(run_dir, 5);
-    assert_true(orphans_is_marked(of_0, run_dir, 0) && !orphans_is_marked(of_50, run_dir, 0));
+    assert_true(orphans_has_owner_tag(of_0, run_dir, 0) &&
+                !orphans_has_owner_tag(of_50, run_dir, 0));
     assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
     expect_killed(of_5);
     assert_true(lives(of_50) && lives(of_0) && lives(started));
@@ -52,7 +53,7 @@ static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
     int out[2];
     const pid_t bare = begin("", false, 0);
     started = begin("", false, 0);
-    orphans_mark(mark, sizeof(mark), run_dir, 5);
+    orphans_owner_tag(mark, sizeof(mark), run_dir, 5);
     (void)snprintf(script, sizeof(script), "/bin/sh -c 'echo $$; read x' <&4 & wait");
     assert_int_equal(pipe(out), 0);
     int in[2];
@@ -68,7 +69,7 @@ static void a_child_without_a_mark_is_of_any_slot(_unused_ void **state)
     }
     assert_true(read(out[0], number, sizeof(number) - 1) > 1);
     const pid_t grandchild = (pid_t)strtol(number, NULL, 10);
-    assert_true(orphans_is_marked(grandchild, run_dir, 5));
+    assert_true(orphans_has_owner_tag(grandchild, run_dir, 5));
     assert_int_equal(orphans_kill_adopted(run_dir, 7, is_ours, &started), 1);
     expect_killed(bare);
     finish(started);
@@ -87,12 +88,12 @@ static void a_strangers_mark_is_none(_unused_ void **state)
     char mark[200];
     if (geteuid() != 0)
         skip();
-    orphans_mark(mark, sizeof(mark), run_dir, 5);
+    orphans_owner_tag(mark, sizeof(mark), run_dir, 5);
     const pid_t stranger = begin(mark, false, 65534);
-    assert_false(orphans_is_marked(stranger, run_dir, 5));
+    assert_false(orphans_has_owner_tag(stranger, run_dir, 5));
     assert_int_equal(orphans_clear(run_dir, &no_cgroups, NULL), 0);
     finish(stranger);
-    assert_false(orphans_is_marked(stranger, run_dir, 5)); /* it is gone */
+    assert_false(orphans_has_owner_tag(stranger, run_dir, 5)); /* it is gone */
 }
 
 /* A cluster's services can fill an environment; the mark lies behind it. */
@@ -107,7 +108,7 @@ static void a_mark_is_found_behind_a_long_environment(_unused_ void **state)
         texts[i][1] = '=';
         environment[i] = texts[i];
     }
-    orphans_mark(mark, sizeof(mark), run_dir, 5);
+    orphans_owner_tag(mark, sizeof(mark), run_dir, 5);
     environment[N] = mark;
     environment[N + 1] = NULL;
     assert_int_equal(pipe2(out, O_CLOEXEC) | pipe2(in, O_CLOEXEC), 0);
@@ -119,8 +120,8 @@ static void a_mark_is_found_behind_a_long_environment(_unused_ void **state)
         _exit(9);
     }
     assert_int_equal(read(out[0], up, sizeof(up)), 3);
-    assert_true(orphans_is_marked(pid, run_dir, 5));
-    assert_false(orphans_is_marked(pid, run_dir, 50));
+    assert_true(orphans_has_owner_tag(pid, run_dir, 5));
+    assert_false(orphans_has_owner_tag(pid, run_dir, 50));
     finish(pid);
     for (int i = 0; i < 2; i++)
         (void)close(out[i]), (void)close(in[i]);
@@ -135,7 +136,7 @@ static void descriptor_0_is_one_and_none_is_left(_unused_ void **state)
     const int input = dup(0), first = dup(0);
     assert_int_equal(close(first) | close(0), 0);
     started = 0;
-    assert_true(orphans_is_marked(left, run_dir, 5));
+    assert_true(orphans_has_owner_tag(left, run_dir, 5));
     assert_int_equal(orphans_kill_adopted(run_dir, 5, is_ours, &started), 1);
     expect_killed(left);
     assert_int_equal(orphans_lock(run_dir, &fd, &err), 0);
@@ -184,7 +185,7 @@ static void who_looks_does_not_end_itself(_unused_ void **state)
     int status = 0;
     const pid_t pid = fork();
     if (pid == 0) {
-        orphans_mark(mark, sizeof(mark), run_dir, 5);
+        orphans_owner_tag(mark, sizeof(mark), run_dir, 5);
         char *const argv[] = {(char *)"test-process-orphans", run_dir, NULL};
         char *const environment[] = {mark, NULL};
         (void)execve("/proc/self/exe", argv, environment);

@@ -120,7 +120,7 @@ static void on_log(_unused_ LogLevel level, _unused_ const char *text) { kernel.
 
 static bool is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
-static void on_heard(void *userdata)
+static void on_message(void *userdata)
 {
     Process *p = userdata;
     n_heard++;
@@ -133,12 +133,12 @@ static bool is_ours(_unused_ void *userdata, _unused_ pid_t pid) { return false;
 
 static void begin(Process *p, const char *script)
 {
-    static const ProcessEvents no_events = {.heard = on_heard, .moved = on_moved};
+    static const ProcessEvents no_events = {.heard = on_message, .moved = on_moved};
     ProcessEvents events = no_events;
     char mark[128];
     int pair[2];
     Error err = ERROR_INIT;
-    orphans_mark(mark, sizeof(mark), "/test-process", slot);
+    orphans_owner_tag(mark, sizeof(mark), "/test-process", slot);
     char *const argv[] = {(char *)"/bin/sh", (char *)"-c", (char *)script, NULL};
     char *const environment[] = {mark, (char *)"PATH=/usr/bin:/bin", NULL};
     n_heard = n_moved = 0;
@@ -262,12 +262,12 @@ static void slot_1_is_not_slot_10(_unused_ void **state)
     slot = 10;
     begin(&p, "echo up; sleep 1000; :"); /* an exec would hide its environment for a moment */
     assert_int_equal(read(output, up, sizeof(up)), 3);
-    assert_true(orphans_is_marked(p.pid, "/test-process", 10));
-    assert_false(orphans_is_marked(p.pid, "/test-process", 1));
-    assert_false(orphans_is_marked(p.pid, "/test-process", 0));
-    assert_false(orphans_is_marked(p.pid, "/test-process", 100));
-    assert_false(orphans_is_marked(p.pid, "/test", 10));
-    assert_true(orphans_is_marked(p.pid, "/test-process", -1));
+    assert_true(orphans_has_owner_tag(p.pid, "/test-process", 10));
+    assert_false(orphans_has_owner_tag(p.pid, "/test-process", 1));
+    assert_false(orphans_has_owner_tag(p.pid, "/test-process", 0));
+    assert_false(orphans_has_owner_tag(p.pid, "/test-process", 100));
+    assert_false(orphans_has_owner_tag(p.pid, "/test", 10));
+    assert_true(orphans_has_owner_tag(p.pid, "/test-process", -1));
     is_killed(&p);
     slot = 5;
 }
@@ -283,7 +283,7 @@ static void a_session_of_its_own_does_not_save_it(_unused_ void **state)
     for (pid_t pid = p.pid + 1; !other && clock_boottime_usec() < until; pid++) {
         if (pid > p.pid + 1000)
             pid = p.pid + 1;
-        if (getsid(pid) == pid && orphans_is_marked(pid, "/test-process", slot))
+        if (getsid(pid) == pid && orphans_has_owner_tag(pid, "/test-process", slot))
             other = pid;
     }
     assert_true(other > 0);
@@ -440,7 +440,7 @@ static void each_source_that_is_refused_is_told(_unused_ void **state)
 {
     for (int i = 1; i <= 3; i++) {
         Process p = {.needs = &needs, .pidfd = eventfd(0, EFD_CLOEXEC), .cgroup = -EBADF};
-        const ProcessEvents events = {.userdata = &p, .heard = on_heard, .moved = on_moved};
+        const ProcessEvents events = {.userdata = &p, .heard = on_message, .moved = on_moved};
         p.channel = eventfd(0, EFD_CLOEXEC);
         p.cgroup_events = eventfd(0, EFD_CLOEXEC);
         kernel.n_adds = 0;

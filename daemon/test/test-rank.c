@@ -328,7 +328,7 @@ static void a_lost_rank_of_a_world_that_is_gone_is_no_matter(_unused_ void **sta
     dies(&home, 1);
     pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC);
     answer_all();
-    workload_note_node_told(&w);
+    workload_note_node_written(&w);
     answer_all();
     assert_null(w.slots.of[0]->local);
     pass(20 * USEC_PER_SEC);

@@ -618,7 +618,7 @@ static void nothing_of_a_large_environment_is_left_out(_unused_ void **state)
     _cleanup_(trainer_environment_freep) char **made = trainer_environment_new(ours, &config, 3);
     for (size_t i = 0; i < N; i++)
         assert_string_equal(made[i], ours[i]);
-    orphans_mark(mark, sizeof(mark), "/run/lab", 3);
+    orphans_owner_tag(mark, sizeof(mark), "/run/lab", 3);
     assert_true(has(made, mark) && has(made, "MINE=1"));
     size_t n = N;
     while (made[n])

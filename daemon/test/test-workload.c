@@ -252,7 +252,7 @@ static void a_lost_slot_is_told_before_its_rank_counts_as_ended(_unused_ void **
     ranks_record_clear(&record);
     assert_int_equal(home.n_started, 3);
 
-    workload_note_node_told(&w);
+    workload_note_node_written(&w);
     answer_all();
     expect(1, RANK_EXITED, RANK_EXITED, true);
     expect(2, RANK_EXITED, RANK_STARTING, true);
@@ -267,7 +267,7 @@ static void a_rank_of_a_lost_slot_ends_but_once(_unused_ void **state)
     run_world(1);
     rank_kill(w.slots.of[0], "the test says so");
     pass(RANK_KILL_CONFIRM_MSEC * USEC_PER_MSEC);
-    workload_note_node_told(&w);
+    workload_note_node_written(&w);
     answer_all();
     expect(1, RANK_EXITED, RANK_READY, false);
     home.trainers[0].status = -SIGSEGV;

@@ -453,7 +453,7 @@ size_t lab_marked(const LabNode *node, int *ret_pidfds, size_t max)
     struct dirent *entry;
     while (n < max && (entry = readdir(proc))) {
         pid_t pid = (pid_t)strtol(entry->d_name, NULL, 10);
-        if (pid <= 1 || !orphans_is_marked(pid, node->run_dir, -1))
+        if (pid <= 1 || !orphans_has_owner_tag(pid, node->run_dir, -1))
             continue;
         int fd = (int)syscall(SYS_pidfd_open, pid, 0);
         if (fd >= 0)

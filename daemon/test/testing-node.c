@@ -45,7 +45,7 @@ static void on_doctor(void *userdata, _unused_ const RequestRecord *request)
 }
 
 static void leave_health(void *userdata) { ((TestNode *)userdata)->n_left_health++; }
-static bool is_health_told(void *userdata) { return !((TestNode *)userdata)->health_under_way; }
+static bool is_health_written(void *userdata) { return !((TestNode *)userdata)->health_under_way; }
 static void on_registered(void *userdata) { ((TestNode *)userdata)->n_registered++; }
 static void on_draining(void *userdata) { ((TestNode *)userdata)->n_draining++; }
 static void on_ticked(void *userdata, _unused_ uint64_t now_usec)
@@ -181,7 +181,7 @@ void start(TestNode *n)
                                 .check = on_check,
                                 .doctor = on_doctor,
                                 .leave_health = leave_health,
-                                .is_health_told = is_health_told};
+                                .is_health_written = is_health_written};
     const ManagerEvents events = {.userdata = n,
                                   .registered = on_registered,
                                   .draining = on_draining,

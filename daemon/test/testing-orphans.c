@@ -213,7 +213,7 @@ pid_t begin(const char *mark, bool own_session, uid_t uid)
 pid_t begin_marked(const char *of, int slot)
 {
     char mark[200];
-    orphans_mark(mark, sizeof(mark), of, slot);
+    orphans_owner_tag(mark, sizeof(mark), of, slot);
     return begin(mark, false, 0);
 }
 

@@ -231,8 +231,8 @@ static bool holds(const EtcdCall *call)
 
 static bool lease_lives(int64_t id);
 
-int etcd_ask_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
-                    EtcdCall **ret)
+int etcd_request_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
+                        EtcdCall **ret)
 {
     add_call(etcd, key, userdata, ret)->written = handler;
     return 0;
@@ -621,7 +621,7 @@ void expire(const Etcd *etcd)
     (void)end_lease(id); /* it may have been ended by its id */
 }
 
-void tell_lost(const Etcd *etcd)
+void notify_lost(const Etcd *etcd)
 {
     EtcdLease *lease = lease_at(etcd);
     int64_t id = lease->id;

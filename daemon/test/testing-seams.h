@@ -100,7 +100,7 @@ bool end_lease(int64_t id);
 /* The same with the node's lease. The node is not told. */
 void expire(const Etcd *etcd);
 /* The node is told that its lease is lost. */
-void tell_lost(const Etcd *etcd);
+void notify_lost(const Etcd *etcd);
 int64_t lease_of(const Etcd *etcd);   /* 0: it holds none */
 int n_lease_checks(const Etcd *etcd); /* how often the node has asked for a renewal at once */
 

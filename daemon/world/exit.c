@@ -39,7 +39,7 @@ void exit_copy_text(char ret[EXIT_TEXT_BYTES], const char *text, const char *res
     copy(ret, whole);
 }
 
-static void say(ExitVerdict *v, const char *text) { copy(v->text, text); }
+static void set_text(ExitVerdict *v, const char *text) { copy(v->text, text); }
 
 /* A trainer's own log line about its daily work explains no death, and neither does one after which it went on: a
  * warning, a save that failed. A library's last cry does. */
@@ -61,26 +61,26 @@ ExitVerdict exit_judge(int code, int value, const LastWords *words, const char *
 
     if (words->error) { /* it knew why, even if it was killed while it cleaned up */
         v.code = words->exit_code;
-        say(&v, words->text);
+        set_text(&v, words->text);
         return v;
     }
     if (killed_why && v.code == -SIGKILL) {
-        say(&v, killed_why);
+        set_text(&v, killed_why);
         return v;
     }
     if (v.code == EXIT_DONE && words->done) {
         v.finished = strcmp(words->text, "finished") == 0;
         v.left = strcmp(words->text, "left") == 0;
-        say(&v, words->text);
+        set_text(&v, words->text);
         return v;
     }
     if (v.code == EXIT_DONE) { /* a library called exit(0): nothing was finished */
         v.code = EXIT_RETRY;
-        say(&v, "exited 0 without having said that it was done");
+        set_text(&v, "exited 0 without having said that it was done");
         return v;
     }
     if (explains(last_line)) {
-        say(&v, last_line);
+        set_text(&v, last_line);
     } else if (v.code < 0) {
         const char *name = sigabbrev_np(-v.code); /* NULL: a real-time signal */
         (void)snprintf(v.text, sizeof(v.text), "killed by SIG%s%s", name ? name : "RT",

@@ -104,7 +104,8 @@ void job_set_world(LocalJob *job, const WorldRecord *world, int64_t revision)
     if (!world) {
         job->world_revision = 0;
         end_local_world(job, "the job was removed");
-        local_worlds_forget_told(job); /* the leader asks for no more: it has read how they ended */
+        /* The leader needs no more: it has read how they ended. */
+        local_worlds_forget_reported(job);
         settle_over(job);
         if (job->rendezvous_revision <= revision) /* no watch may have shown it, and none its end */
             job->rendezvous_generation = 0;
@@ -220,16 +221,17 @@ static void start_pending(LocalWorld *local)
         if (!local_rank->pending)
             continue;
         assert(local_rank->report.state == RANK_STARTING && local_rank->report.pid == 0);
-        const Rank *tenant = w->slots.of[local_rank->slot];
+        const Rank *occupant = w->slots.of[local_rank->slot];
         Error err = ERROR_INIT;
-        assert(!tenant || (tenant->slot == local_rank->slot && tenant->local != local));
-        if (tenant && !tenant->lost)
-            continue; /* the tenant is being killed; its end brings us back */
+        assert(!occupant || (occupant->slot == local_rank->slot && occupant->local != local));
+        if (occupant && !occupant->lost)
+            continue; /* the occupant is being killed; its end brings us back */
         local_rank->pending = false;
         changed = true;
-        int r = tenant ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
-                                   local_rank->slot, (int)tenant->process.pid)
-                       : rank_start(local, local_rank, &err);
+        int r = occupant
+                    ? error_set(&err, -EBUSY, "slot %d holds process %d, which survives SIGKILL",
+                                local_rank->slot, (int)occupant->process.pid)
+                    : rank_start(local, local_rank, &err);
         if (r < 0)
             local_world_rank_failed(local, local_rank, err.text);
     }
@@ -289,7 +291,7 @@ static bool is_dead_with_older(const LocalWorld *local)
 
 /* Whether a report of it, or of a world before it, that says less than is known now is under way, or nobody knows what
  * became of it. Such a report may come late, and must not come after the one that says that they are dead. */
-static bool tells_late(const LocalWorld *local)
+static bool reports_late(const LocalWorld *local)
 {
     for (; local; local = local->next) {
         const RecordWriter *report = &local->report;
@@ -305,7 +307,7 @@ static void settle_over(LocalJob *job)
 {
     for (LocalWorld *t = job->over; t; t = t->next) {
         assert(t->over && t->job == job && t != job->local);
-        if (t->killed_usec || !is_dead_with_older(t) || tells_late(t->next))
+        if (t->killed_usec || !is_dead_with_older(t) || reports_late(t->next))
             continue;
         (void)fault("world.dead");
         t->killed_usec = clock_realtime_usec();
@@ -313,7 +315,7 @@ static void settle_over(LocalJob *job)
         local_world_report(t);
     }
     if (job->local && job->local->has_older && !job->local->killed_usec &&
-        is_dead_with_older(job->over) && !tells_late(job->over)) {
+        is_dead_with_older(job->over) && !reports_late(job->over)) {
         job->local->killed_usec = clock_realtime_usec();
         local_world_report(job->local);
     }

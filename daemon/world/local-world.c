@@ -21,7 +21,7 @@ static void read_secret(LocalWorld *local);
 
 /* A world whose record was put once more, or that of a job which was submitted again, has the key of reports of the one
  * before: the newest tells of both. That the ranks of before have ended shows in its killed_usec. */
-static const LocalWorld *teller_of(const LocalWorld *local)
+static const LocalWorld *reporter_of(const LocalWorld *local)
 {
     const LocalJob *job = local->job;
     if (job->local && job->local->generation == local->generation)
@@ -36,7 +36,7 @@ static const LocalWorld *teller_of(const LocalWorld *local)
 static char *encode_ranks(LocalWorld *reported)
 {
     const Workload *w = reported->job->workload;
-    const LocalWorld *local = teller_of(reported);
+    const LocalWorld *local = reporter_of(reported);
     RankReport reports[RECORD_SLOTS_MAX];
     size_t n_done = 0, n_left = 0;
     for (size_t i = 0; i < local->n_local_ranks; i++) {
@@ -104,7 +104,7 @@ static void on_reported(LocalWorld *local)
         job_forget_if_idle(job);
 }
 
-void local_worlds_forget_told(LocalJob *job)
+void local_worlds_forget_reported(LocalJob *job)
 {
     for (LocalWorld *t = job->over, *next; t; t = next) {
         next = t->next;

@@ -19,7 +19,7 @@ LocalWorld *local_world_free(LocalWorld *local);
 /* The world has moved on: kills what runs, and reports it when it is dead. */
 void local_world_end(LocalWorld *local, const char *why);
 /* Those that are over and of whose ranks etcd knows how each has ended go, and say no more. */
-void local_worlds_forget_told(LocalJob *job);
+void local_worlds_forget_reported(LocalJob *job);
 /* Kills what runs and gives up what has not started; each exit is reported as it happens. */
 void local_world_kill(LocalWorld *local, const char *why);
 /* No rank of this world lives any more, but for those in lost slots. */

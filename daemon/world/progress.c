@@ -102,9 +102,9 @@ void progress_note_wait(Progress *progress, const ChannelMessage *stage)
 {
     ProgressRecord *record = &progress->record;
     bool saves = stage->stage == STAGE_SAVING;
-    bool is_told = saves ? record->unsaved_since_usec != 0
-                         : record->waits_since_usec && record->waits_rank == stage->waits_rank;
-    if (is_told)
+    bool is_reported = saves ? record->unsaved_since_usec != 0
+                             : record->waits_since_usec && record->waits_rank == stage->waits_rank;
+    if (is_reported)
         return;
     if (record->generation == 0) /* before the first step of this world */
         *record = (ProgressRecord){.generation = progress->writer.local->generation,

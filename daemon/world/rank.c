@@ -148,7 +148,7 @@ static void on_moved(void *userdata)
     workload_collect(rank->workload);
 }
 
-static void on_heard(void *userdata) { trainer_messages_receive(userdata); }
+static void on_message(void *userdata) { trainer_messages_receive(userdata); }
 
 /* ---- birth ---- */
 
@@ -195,7 +195,7 @@ int rank_start(LocalWorld *local, LocalRank *local_rank, Error *err)
     local_rank->report.started_usec = local_rank->report.at_usec = clock_realtime_usec();
     watchdog_start(&rank->watchdog, job_first_steps_usec(local->job, local->world_size),
                    clock_boottime_usec());
-    const ProcessEvents events = {.userdata = rank, .heard = on_heard, .moved = on_moved};
+    const ProcessEvents events = {.userdata = rank, .heard = on_message, .moved = on_moved};
     r = process_watch(&rank->process, &events);
     if (r < 0) { /* without its events it would be lost to us */
         rank_kill(rank, "cannot watch it");

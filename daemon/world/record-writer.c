@@ -159,7 +159,7 @@ void record_writer_send(RecordWriter *writer)
 
 void record_writer_doubt(RecordWriter *writer) { writer->unsure = true; }
 
-bool record_writer_learn(RecordWriter *writer)
+bool record_writer_observe(RecordWriter *writer)
 {
     if (writer->unsure && !writer->call) {
         timer_stop(&writer->retry);

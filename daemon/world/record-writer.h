@@ -55,7 +55,7 @@ void record_writer_send(RecordWriter *writer);
 void record_writer_doubt(RecordWriter *writer);
 /* Whether the key's mod revision is known, so that another transaction may put the record under that guard. If not, it
  * is read, and the caller asks again later. */
-bool record_writer_learn(RecordWriter *writer);
+bool record_writer_observe(RecordWriter *writer);
 /* Another transaction has put the record, with all that it had to say when that began; or, revision 0, the key went
  * with its lease. */
 void record_writer_note(RecordWriter *writer, int64_t revision);

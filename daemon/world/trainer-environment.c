@@ -43,7 +43,7 @@ char **trainer_environment_new(char *const *ours, const DaemonConfig *config, in
             list[n++] = memory_text(*one);
     if (slot >= 0) {
         char mark[600];
-        orphans_mark(mark, sizeof(mark), config->run_dir, slot);
+        orphans_owner_tag(mark, sizeof(mark), config->run_dir, slot);
         list[n++] = memory_text(mark);
         list[n++] = memory_format("SDTRAIN_SLOT=%d", slot);
         list[n++] = memory_text("SDTRAIN_CHANNEL=3");

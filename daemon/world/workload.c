@@ -142,7 +142,7 @@ void workload_slot_lost(Workload *w, Rank *rank)
     workload_advance(w);
 }
 
-void workload_note_node_told(Workload *w)
+void workload_note_node_written(Workload *w)
 {
     bool changed = false;
     for (size_t i = 0; i < ELEMENTSOF(w->slots.of); i++) {

@@ -92,7 +92,7 @@ void workload_collect(Workload *w);
 void workload_slot_lost(Workload *w, Rank *rank);
 /* etcd has acknowledged the node's record. Only now ranks in lost slots are reported as exited: if the leader saw
  * the exit before it saw the slot as lost, it would place a new rank on a slot that holds a live process. */
-void workload_note_node_told(Workload *w);
+void workload_note_node_written(Workload *w);
 /* The lease is gone, and the records under it. */
 void workload_note_lease_lost(Workload *w);
 /* There is a new lease: the records under the old one are gone, and are put again. */

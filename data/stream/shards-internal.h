@@ -2,7 +2,7 @@
 /* shards-internal.h - the inside of a Shards, and what is kept of each shard that reads need.
  *
  * kept-shard.c   the entries by number, what each holds, and the room that all of them take
- * opening.c      the ways in which an entry becomes readable
+ * shard-open.c      the ways in which an entry becomes readable
  * background.c   the queue of whole shards that are fetched before they are wanted
  * sample-read.c  one read, from its beginning to its end
  *
@@ -102,7 +102,7 @@ bool kept_shards_make_room(Shards *shards, uint64_t n_memory);
 /* Memory for the entry's table; room is made for it first. */
 int kept_shard_add_table(Shards *shards, KeptShard *entry, size_t n_bytes, Error *err);
 
-/* ---- opening.c ---- */
+/* ---- shard-open.c ---- */
 
 typedef enum Where {
     WHERE_NOWHERE, /* not readable yet */

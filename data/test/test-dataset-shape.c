@@ -17,20 +17,20 @@ static MdsColumn column_of(const char *encoding)
     return column;
 }
 
-static int learn_text(const char *encoding, size_t n_bytes, DatasetShape *shape, Error *err)
+static int observe_text(const char *encoding, size_t n_bytes, DatasetShape *shape, Error *err)
 {
     static uint8_t zeros[77 * 1024 * 4 + 8];
     const MdsColumn column = column_of(encoding);
     assert_true(n_bytes <= sizeof(zeros));
-    return dataset_learn_text(&column, &(MdsField){zeros, n_bytes}, shape, err);
+    return dataset_observe_text(&column, &(MdsField){zeros, n_bytes}, shape, err);
 }
 
-static int learn_latents(const char *encoding, size_t n_bytes, DatasetShape *shape, Error *err)
+static int observe_latents(const char *encoding, size_t n_bytes, DatasetShape *shape, Error *err)
 {
     static uint8_t zeros[1025 * 1025 * 16];
     const MdsColumn column = column_of(encoding);
     assert_true(n_bytes <= sizeof(zeros));
-    return dataset_learn_latents(&column, &(MdsField){zeros, n_bytes}, shape, err);
+    return dataset_observe_latents(&column, &(MdsField){zeros, n_bytes}, shape, err);
 }
 
 static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
@@ -41,13 +41,13 @@ static void raw_texts_are_those_of_the_encoders(_unused_ void **state)
             const size_t n = 77 * (size_t)widths[i] * size;
             DatasetShape shape = {0};
             Error err = ERROR_INIT;
-            assert_int_equal(learn_text("bytes", n, &shape, &err), 1);
+            assert_int_equal(observe_text("bytes", n, &shape, &err), 1);
             assert_int_equal(shape.text_tokens, 77);
             assert_int_equal(shape.text_dim, widths[i]);
-            assert_int_equal(learn_text("bytes", n, &shape, &err), 1); /* as is known */
+            assert_int_equal(observe_text("bytes", n, &shape, &err), 1); /* as is known */
             for (size_t off = 0; off < 2; off++) {
                 shape = (DatasetShape){0};
-                assert_int_equal(learn_text("bytes", off ? n + 2 : n - 2, &shape, &err), -EINVAL);
+                assert_int_equal(observe_text("bytes", off ? n + 2 : n - 2, &shape, &err), -EINVAL);
                 assert_names(err, "do not tell tokens x dim; data.empty_text would");
                 assert_int_equal(shape.text_dim, 0);
             }
@@ -59,21 +59,21 @@ static void raw_texts_are_held_against_what_is_known(_unused_ void **state)
 {
     DatasetShape shape = {.text_tokens = 5, .text_dim = 7};
     Error err = ERROR_INIT;
-    assert_int_equal(learn_text("bytes", 5 * 7 * 2, &shape, &err), 1);
-    assert_int_equal(learn_text("bytes", 5 * 7 * 4, &shape, &err), 1);
+    assert_int_equal(observe_text("bytes", 5 * 7 * 2, &shape, &err), 1);
+    assert_int_equal(observe_text("bytes", 5 * 7 * 4, &shape, &err), 1);
     assert_int_equal(shape.text_tokens, 5);
     assert_int_equal(shape.text_dim, 7);
-    assert_int_equal(learn_text("bytes", 77 * 768 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(observe_text("bytes", 77 * 768 * 2, &shape, &err), -EINVAL);
     assert_names(err, "text of 77x768, but that of data.empty_text or data.streams[0] is 5x7");
-    assert_int_equal(learn_text("bytes", 5 * 7 * 8, &shape, &err), -EINVAL);
+    assert_int_equal(observe_text("bytes", 5 * 7 * 8, &shape, &err), -EINVAL);
     const MdsColumn column = column_of("bytes");
-    assert_int_equal(dataset_learn_text(&column, NULL, &shape, &err), 0); /* a sample would */
-    assert_int_equal(learn_text("ndarray:float16:5,7", 5 * 7 * 2, &shape, &err), 1);
-    assert_int_equal(learn_text("ndarray:float16:7,5", 5 * 7 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(dataset_observe_text(&column, NULL, &shape, &err), 0); /* a sample would */
+    assert_int_equal(observe_text("ndarray:float16:5,7", 5 * 7 * 2, &shape, &err), 1);
+    assert_int_equal(observe_text("ndarray:float16:7,5", 5 * 7 * 2, &shape, &err), -EINVAL);
     assert_names(err, "text of 7x5");
-    assert_int_equal(learn_text("ndarray:float16:5,7,1", 5 * 7 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(observe_text("ndarray:float16:5,7,1", 5 * 7 * 2, &shape, &err), -EINVAL);
     assert_names(err, "text needs two dimensions");
-    assert_int_equal(learn_text("ndarray:int16:5,7", 5 * 7 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(observe_text("ndarray:int16:5,7", 5 * 7 * 2, &shape, &err), -EINVAL);
     assert_names(err, "values of type int16");
 }
 
@@ -85,26 +85,28 @@ static void raw_latents_are_square(_unused_ void **state)
             const size_t n = 4 * sides[i] * sides[i] * size;
             DatasetShape shape = {0};
             Error err = ERROR_INIT;
-            assert_int_equal(learn_latents("bytes", n, &shape, &err), 1);
+            assert_int_equal(observe_latents("bytes", n, &shape, &err), 1);
             assert_int_equal(shape.channels, 4);
             assert_int_equal(shape.height, sides[i]);
             assert_int_equal(shape.width, sides[i]);
-            assert_int_equal(learn_latents("bytes", n, &shape, &err), 1);
+            assert_int_equal(observe_latents("bytes", n, &shape, &err), 1);
             shape = (DatasetShape){0};
-            assert_int_equal(learn_latents("bytes", n + 1, &shape, &err), -EINVAL);
+            assert_int_equal(observe_latents("bytes", n + 1, &shape, &err), -EINVAL);
             assert_names(err, "are no 4 x N x N latents");
         }
     DatasetShape shape = {0};
     Error err = ERROR_INIT;
-    assert_int_equal(learn_latents("bytes", 4 * 1025 * 1025 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(observe_latents("bytes", 4 * 1025 * 1025 * 2, &shape, &err), -EINVAL);
     shape = (DatasetShape){.channels = 4, .height = 6, .width = 3};
-    assert_int_equal(learn_latents("bytes", 4 * 6 * 3 * 4, &shape, &err), 1);
+    assert_int_equal(observe_latents("bytes", 4 * 6 * 3 * 4, &shape, &err), 1);
     assert_int_equal(shape.height, 6);
-    assert_int_equal(learn_latents("bytes", 4 * 8 * 8 * 2, &shape, &err), -EINVAL);
+    assert_int_equal(observe_latents("bytes", 4 * 8 * 8 * 2, &shape, &err), -EINVAL);
     assert_names(err, "latents of 4x8x8, but those of data.streams[0] are 4x6x3");
-    assert_int_equal(learn_latents("ndarray:float16:4,3,6", 4 * 6 * 3 * 2, &shape, &err), -EINVAL);
-    assert_int_equal(learn_latents("ndarray:float16:6,4,3", 4 * 6 * 3 * 2, &shape, &err), -EINVAL);
-    assert_int_equal(learn_latents("ndarray:float16:4,6,3", 4 * 6 * 3 * 2, &shape, &err), 1);
+    assert_int_equal(observe_latents("ndarray:float16:4,3,6", 4 * 6 * 3 * 2, &shape, &err),
+                     -EINVAL);
+    assert_int_equal(observe_latents("ndarray:float16:6,4,3", 4 * 6 * 3 * 2, &shape, &err),
+                     -EINVAL);
+    assert_int_equal(observe_latents("ndarray:float16:4,6,3", 4 * 6 * 3 * 2, &shape, &err), 1);
 }
 
 /* ---- samples of a dataset ---- */

@@ -44,7 +44,7 @@ typedef struct ChildAnswer {
 } ChildAnswer;
 
 /* pictures_child() was called, so that a program which starts itself anew becomes a child. */
-extern bool pictures_child_asked;
+extern bool pictures_child_requested;
 
 size_t child_memory_bytes(const PictureRecipe *recipe);
 size_t child_file_at(uint32_t place);

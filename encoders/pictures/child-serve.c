@@ -51,11 +51,11 @@ static _noreturn_ void serve(const PictureRecipe *recipe, uint8_t *memory)
     }
 }
 
-bool pictures_child_asked;
+bool pictures_child_requested;
 
 void pictures_child(int argc, char **argv)
 {
-    pictures_child_asked = true;
+    pictures_child_requested = true;
     /* Where a parent of ours ignores it, the kernel waits for our children in our place: how they ended is lost, and
      * their ids become others'. */
     (void)signal(SIGCHLD, SIG_DFL);

@@ -99,7 +99,7 @@ static int wait_until_ready(Child *child)
     ChildReady ready = {0};
     uint64_t deadline = clock_boottime_usec() + READY_USEC;
     for (;;) {
-        ssize_t n = child_hear(child, &ready, sizeof(ready));
+        ssize_t n = child_receive(child, &ready, sizeof(ready));
         if (n != -EAGAIN) {
             child->filter = MIN(ready.filter, 0);
             return n == sizeof(ready) && ready.word == CHILD_READY ? 0 : -EPROTO;
@@ -185,7 +185,7 @@ void child_close(Child *child)
     child->memory_fd = fd_close(child->memory_fd);
 }
 
-int child_ask(Child *child, uint32_t place, const void *data, size_t n_bytes)
+int child_request(Child *child, uint32_t place, const void *data, size_t n_bytes)
 {
     assert(n_bytes <= PICTURE_FILE_BYTES_MAX);
     memcpy(child->memory + child_file_at(place), data, n_bytes);
@@ -206,7 +206,7 @@ void child_forget(Child *child, uint32_t place, size_t n_bytes)
                         PICTURE_FILE_BYTES_MAX); /* only saves memory */
 }
 
-ssize_t child_hear(Child *child, void *packet, size_t n_bytes)
+ssize_t child_receive(Child *child, void *packet, size_t n_bytes)
 {
     /* Both signs of a process's end may come before its last packets: ECONNRESET, once, if it left requests unread, and
      * an end that the kernel saw between its look for packets and its look for the end. Nothing can be sent after the

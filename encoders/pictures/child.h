@@ -29,9 +29,9 @@ void child_kill(Child *child, char *ret_how, size_t n_bytes);
 int child_restart(Child *child, Error *err);
 
 /* Copies a file into its place and asks. -EPIPE: the process is gone; what it said before is still to be heard. */
-int child_ask(Child *child, uint32_t place, const void *data, size_t n_bytes);
+int child_request(Child *child, uint32_t place, const void *data, size_t n_bytes);
 /* Gives back what a large file took. */
 void child_forget(Child *child, uint32_t place, size_t n_bytes);
 
 /* The end of a packet as it came: its true length, or 0 at the end; -EAGAIN: none is there. */
-ssize_t child_hear(Child *child, void *packet, size_t n_bytes);
+ssize_t child_receive(Child *child, void *packet, size_t n_bytes);

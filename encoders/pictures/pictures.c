@@ -46,7 +46,7 @@ struct Pictures {
 };
 
 int pictures_room(const Pictures *pictures) { return pictures->room; }
-int pictures_asked(const Pictures *pictures) { return pictures->n_asked; }
+int pictures_requested(const Pictures *pictures) { return pictures->n_asked; }
 
 int pictures_filter(const Pictures *pictures)
 {
@@ -64,7 +64,7 @@ pid_t pictures_child_pid(const Pictures *pictures, int child)
 
 int pictures_open(const PicturesOptions *options, Pictures **ret, Error *err)
 {
-    assert(pictures_child_asked); /* or the children would be this program all over */
+    assert(pictures_child_requested); /* or the children would be this program all over */
     int r = picture_recipe_check(&options->recipe, err);
     if (r < 0)
         return r;
@@ -137,7 +137,7 @@ static int replace(Pictures *pictures, Worker *worker, const char *why, Error *e
     int r = child_restart(&worker->child, err);
     for (int i = 0; i < worker->n_queued && r == 0; i++) {
         const Question *question = &pictures->questions[worker->queue[i]];
-        r = child_ask(&worker->child, question->place, question->data, question->n_bytes);
+        r = child_request(&worker->child, question->place, question->data, question->n_bytes);
         if (r < 0 && r != -EPIPE)
             (void)error_errno(err, r, "cannot ask a decoder process");
     }
@@ -145,11 +145,11 @@ static int replace(Pictures *pictures, Worker *worker, const char *why, Error *e
 }
 
 /* Takes what a child has said. */
-static int hear(Pictures *pictures, Worker *worker, Error *err)
+static int receive_answer(Pictures *pictures, Worker *worker, Error *err)
 {
     while (worker->n_queued > 0) {
         ChildAnswer answer;
-        ssize_t n = child_hear(&worker->child, &answer, sizeof(answer));
+        ssize_t n = child_receive(&worker->child, &answer, sizeof(answer));
         if (n == -EAGAIN)
             return 0;
         if (n == 0)
@@ -165,7 +165,7 @@ static int hear(Pictures *pictures, Worker *worker, Error *err)
 
 /* Waits until some child says something, or a tick. Only time that we wait counts against a child, and no more than a
  * tick at once: a machine that slept, or a caller that computed, is not the child's fault. */
-static int wait_and_hear(Pictures *pictures, Error *err)
+static int wait_and_receive(Pictures *pictures, Error *err)
 {
     struct pollfd waits[PICTURES_CHILDREN_MAX];
     int n = pictures->options.n_children;
@@ -184,7 +184,7 @@ static int wait_and_hear(Pictures *pictures, Error *err)
         Worker *worker = &pictures->workers[i];
         if (worker->n_queued == 0)
             continue;
-        int n_queued = worker->n_queued, r = hear(pictures, worker, err);
+        int n_queued = worker->n_queued, r = receive_answer(pictures, worker, err);
         if (r < 0)
             return r;
         if (worker->n_queued == n_queued)
@@ -211,7 +211,7 @@ static Worker *choose_worker(Pictures *pictures, size_t n_bytes)
     return best;
 }
 
-int pictures_ask(Pictures *pictures, const void *data, size_t n_bytes, Error *err)
+int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error *err)
 {
     if (pictures->n_asked == pictures->room)
         return error_set(err, -EAGAIN, "%d pictures are asked", pictures->room);
@@ -237,7 +237,7 @@ int pictures_ask(Pictures *pictures, const void *data, size_t n_bytes, Error *er
     worker->queue[worker->n_queued++] = index;
     worker->held_bytes += n_bytes;
     pictures->n_asked++;
-    int r = child_ask(&worker->child, place, data, n_bytes);
+    int r = child_request(&worker->child, place, data, n_bytes);
     /* The answers that a child gave before it died are still to be received; hear() then finds its end. */
     return r == 0 || r == -EPIPE ? 0 : error_errno(err, r, "cannot ask a decoder process");
 }
@@ -247,7 +247,7 @@ int pictures_take(Pictures *pictures, uint8_t *ret_rgb, Error *err)
     assert(pictures->n_asked > 0);
     const Question *question = &pictures->questions[pictures->first];
     while (!question->answered) {
-        int r = wait_and_hear(pictures, err);
+        int r = wait_and_receive(pictures, err);
         if (r < 0)
             return r;
     }

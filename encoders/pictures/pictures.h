@@ -55,10 +55,10 @@ int pictures_filter(const Pictures *pictures);
 /* How many questions fit. */
 int pictures_room(const Pictures *pictures);
 /* How many have no answer taken yet. */
-int pictures_asked(const Pictures *pictures);
+int pictures_requested(const Pictures *pictures);
 
 /* Gives a picture to a child. -EAGAIN: an answer has to be taken first; never while nothing is asked. */
-int pictures_ask(Pictures *pictures, const void *data, size_t n_bytes, Error *err);
+int pictures_request(Pictures *pictures, const void *data, size_t n_bytes, Error *err);
 
 /* Waits for the answer to the oldest question: as picture_decode(), or -ENOTRECOVERABLE. */
 int pictures_take(Pictures *pictures, uint8_t *ret_rgb, Error *err);

@@ -180,17 +180,17 @@ static void test_tls(void **state _unused_)
     wrong[2].key_file = stranger_key;
     wrong[3].tls_name = "another.example";
     for (size_t i = 0; i < ELEMENTSOF(wrong); i++) {
-        bool is_said = false;
+        bool is_logged = false;
         /* A busy machine may not end a handshake in the first of these times, and then nobody knows why. */
-        for (uint64_t usec = 700000; !is_said && usec < 30 * USEC_PER_SEC; usec *= 2) {
+        for (uint64_t usec = 700000; !is_logged && usec < 30 * USEC_PER_SEC; usec *= 2) {
             wrong[i].timeout_usec = usec;
             _cleanup_(client_freep) Client *client = client_new(&wrong[i]);
             int r = put(client, &err);
             if (r != -ECONNREFUSED && r != -ETIMEDOUT)
                 fail_msg("case %zu: %d %s", i, r, err.text);
-            is_said = !texts[i] || strstr(err.text, texts[i]);
+            is_logged = !texts[i] || strstr(err.text, texts[i]);
         }
-        if (!is_said)
+        if (!is_logged)
             fail_msg("\"%s\" is not in \"%s\"", texts[i], err.text);
     }
 }
@@ -249,7 +249,7 @@ static int may_write(Client *client, const char *key)
 {
     int r = 1;
     EtcdCall *call;
-    assert_int_equal(etcd_ask_rights(client->etcd, key, on_rights, &r, &call), 0);
+    assert_int_equal(etcd_request_rights(client->etcd, key, on_rights, &r, &call), 0);
     TESTING_RUN_UNTIL(client->event, r <= 0);
     return r;
 }

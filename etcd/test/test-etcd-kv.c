@@ -214,7 +214,7 @@ static void test_old_revisions(void **state)
     assert_int_equal(etcd_get_at_wait(fixture->etcd, "/old/a", revisions[0], &answer, &err),
                      -ESTALE);
     assert_non_null(strstr(err.text, "compacted"));
-    assert_int_equal(etcd_ask_rights_wait(fixture->etcd, "/old/b", &err), 0);
+    assert_int_equal(etcd_request_rights_wait(fixture->etcd, "/old/b", &err), 0);
     assert_int_equal(etcd_get_wait(fixture->etcd, "/old/b", false, &answer, &err), 0);
     assert_int_equal(answer->n_kvs, 0); /* asking wrote nothing */
     answer = etcd_answer_free(answer);

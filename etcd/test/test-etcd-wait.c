@@ -66,8 +66,8 @@ int __wrap_etcd_get_at(_unused_ Etcd *e, const char *key, int64_t revision,
 int __wrap_etcd_txn(_unused_ Etcd *e, const EtcdCompare *compares, size_t n_compares,
                     const EtcdOp *ops, size_t n_ops, EtcdTxnHandler handler, void *userdata,
                     EtcdCall **ret);
-int __wrap_etcd_ask_rights(_unused_ Etcd *e, const char *key, EtcdTxnHandler handler,
-                           void *userdata, EtcdCall **ret);
+int __wrap_etcd_request_rights(_unused_ Etcd *e, const char *key, EtcdTxnHandler handler,
+                               void *userdata, EtcdCall **ret);
 EtcdCall *__wrap_etcd_call_free(EtcdCall *call);
 
 int __wrap_etcd_get(_unused_ Etcd *e, const char *key, bool prefix, EtcdRangeHandler handler,
@@ -94,8 +94,8 @@ int __wrap_etcd_txn(_unused_ Etcd *e, const EtcdCompare *compares, size_t n_comp
     return ask(ops[0].key, NULL, handler, userdata, ret);
 }
 
-int __wrap_etcd_ask_rights(_unused_ Etcd *e, const char *key, EtcdTxnHandler handler,
-                           void *userdata, EtcdCall **ret)
+int __wrap_etcd_request_rights(_unused_ Etcd *e, const char *key, EtcdTxnHandler handler,
+                               void *userdata, EtcdCall **ret)
 {
     return ask(key, NULL, handler, userdata, ret);
 }
@@ -226,10 +226,10 @@ static void rights_are_there_or_not(_unused_ void **state)
 {
     Error err = ERROR_INIT;
     succeeds = false; /* its guard never holds */
-    assert_int_equal(etcd_ask_rights_wait(etcd, "/r", &err), 0);
+    assert_int_equal(etcd_request_rights_wait(etcd, "/r", &err), 0);
     assert_string_equal(asked_key, "/r");
     ends = -EACCES;
-    assert_int_equal(etcd_ask_rights_wait(etcd, "/r", &err), -EACCES);
+    assert_int_equal(etcd_request_rights_wait(etcd, "/r", &err), -EACCES);
     assert_string_equal(err.text, "the member says no");
 }
 
@@ -245,7 +245,7 @@ static int wait_for(int which, EtcdAnswer **ret, Error *err)
     case 2:
         return run_txn(ret, err);
     default:
-        return etcd_ask_rights_wait(etcd, "/k", err);
+        return etcd_request_rights_wait(etcd, "/k", err);
     }
 }
 

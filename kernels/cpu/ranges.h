@@ -11,9 +11,9 @@
  */
 #pragma once
 
-#include "kernels/count.h"
 #include "kernels/cpu/device.h"
 #include "kernels/cpu/vectormath.h"
+#include "kernels/gradient-integer.h"
 
 enum { RANGE = 16384 }; /* elements of one task */
 

@@ -172,7 +172,7 @@ static void it_is_over_when_the_loss_is_well_again(_unused_ void **state)
     assert_true(step >= 2020 && step <= 2060);
     assert_int_equal(divergence_since(&d), 0);
     char text[160];
-    divergence_say(&d, 0.12, 0.1, text, sizeof(text));
+    divergence_write(&d, 0.12, 0.1, text, sizeof(text));
     assert_string_equal(text, "");
 }
 
@@ -217,8 +217,8 @@ static void a_restart_changes_nothing(_unused_ void **state)
         divergence_add(&whole, i + 1, curve.loss[i], curve.norm[i]);
         divergence_add(&pieces, i + 1, curve.loss[i], curve.norm[i]);
         assert_int_equal(divergence_since(&whole), divergence_since(&pieces));
-        divergence_say(&whole, curve.loss[i], curve.norm[i], a, sizeof(a));
-        divergence_say(&pieces, curve.loss[i], curve.norm[i], b, sizeof(b));
+        divergence_write(&whole, curve.loss[i], curve.norm[i], a, sizeof(a));
+        divergence_write(&pieces, curve.loss[i], curve.norm[i], b, sizeof(b));
         assert_string_equal(a, b);
     }
     char last[DIVERGENCE_TEXT_MAX];
@@ -256,7 +256,7 @@ static void it_says_what_is_too_large(_unused_ void **state)
         divergence_add(&d, step, 1.17, 2);
     for (int64_t step = 101; step <= 120; step++)
         divergence_add(&d, step, 92.7, 2);
-    divergence_say(&d, 92.7, 2, text, sizeof(text));
+    divergence_write(&d, 92.7, 2, text, sizeof(text));
     assert_string_equal(text, "the loss is 92.7, and was 1.17 at best");
 }
 

@@ -87,11 +87,11 @@ static int open_input(EncodeRun *run, Error *err)
     return raw_set_open(run->options->in, &options, &run->set, err);
 }
 
-static void tell_progress(void *context, const RawUnit *unit, const PartReport *part)
+static void log_progress(void *context, const RawUnit *unit, const PartReport *part)
 {
     EncodeRun *run = context;
     ProgressPart under_way = {part, raw_unit_done(unit), run->unit_bytes};
-    progress_tell(&run->progress, &under_way, false);
+    progress_report(&run->progress, &under_way, false);
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -118,7 +118,7 @@ static int open_decoders(EncodeRun *run, Error *err)
                         .decoders = run->decoders,
                         .named = run->named,
                         .n_named = run->n_named,
-                        .tell = tell_progress,
+                        .tell = log_progress,
                         .context = run};
     return r < 0 ? r : part_maker_new(&part, &run->maker, err);
 }
@@ -159,7 +159,7 @@ static bool is_same_folder(Store *store, const char *uri)
 }
 
 /* Samples that were encoded stay, also those of a unit that was exchanged since. */
-static void tell_changed(const EncodeRun *run, const InputList *ours)
+static void report_changed(const EncodeRun *run, const InputList *ours)
 {
     size_t n = 0, first = 0;
     for (size_t i = 0; i < run->units.n_units; i++)
@@ -190,7 +190,7 @@ static int open_output(EncodeRun *run, Error *err)
         return r;
     int finished = folder_claim(&run->folder, &claim, &run->units, err);
     if (finished >= 0)
-        tell_changed(run, &ours);
+        report_changed(run, &ours);
     if (finished > 0)
         r = dataset_check_named(run, err);
     if (r < 0 || finished != 0)
@@ -290,7 +290,7 @@ static int name_open_keys(const EncodeRun *run, int r, Error *err)
                      n == PART_OPEN_MAX ? "at least " : "", n);
 }
 
-static void tell_input(const EncodeRun *run)
+static void report_input(const EncodeRun *run)
 {
     char text[300], aside[48] = "";
     if (run->progress.n_aside > 0)
@@ -311,10 +311,10 @@ static int encode_units(EncodeRun *run, Error *err)
         if (r < 0 && r != -ENOTRECOVERABLE)
             return name_open_keys(run, r, err);
     }
-    progress_tell(&run->progress, &(ProgressPart){0}, true);
+    progress_report(&run->progress, &(ProgressPart){0}, true);
     if (run->options->n_units > 0 || open ||
         run->progress.n_aside > 0) /* else the dataset's line tells it */
-        tell_input(run);
+        report_input(run);
     return open                        ? name_open_keys(run, 0, err)
            : run->progress.n_aside > 0 ? units_aside(run, err)
                                        : 0;
@@ -418,8 +418,8 @@ int encode_check(const EncodeOptions *options, Error *err)
         if (r < 0 && r != -ENOTRECOVERABLE)
             return name_open_keys(&run, r, err);
     }
-    progress_tell(&run.progress, &(ProgressPart){0}, true);
-    tell_input(&run);
+    progress_report(&run.progress, &(ProgressPart){0}, true);
+    report_input(&run);
     if (fflush(stdout) < 0)
         return error_errno(err, -errno, "standard output");
     if (open)

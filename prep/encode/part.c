@@ -243,14 +243,14 @@ static int take_picture(PartMaker *m, PartReport *report, Error *err)
     return r < 0 ? error_set(err, r, "%s", why.text) : 0;
 }
 
-static int ask(PartMaker *m, Candidate *c, PartReport *report, Error *err)
+static int queue_picture(PartMaker *m, Candidate *c, PartReport *report, Error *err)
 {
     int r = 0;
     while (r == 0 && m->n_queue > 0 &&
            (m->n_queue + 1 == m->queue_room || m->queue_bytes + c->n_picture > QUEUE_BYTES_MAX))
         r = take_picture(m, report, err);
     while (r == 0 &&
-           (r = pictures_ask(m->options.decoders, c->picture, c->n_picture, err)) == -EAGAIN &&
+           (r = pictures_request(m->options.decoders, c->picture, c->n_picture, err)) == -EAGAIN &&
            m->n_queue > 0)
         r = take_picture(m, report, err);
     if (r < 0) {
@@ -315,7 +315,7 @@ static void drop(PartMaker *m)
     }
 }
 
-static void tell(const PartMaker *m, const RawUnit *unit, const PartReport *report)
+static void log_unit(const PartMaker *m, const RawUnit *unit, const PartReport *report)
 {
     if (m->options.tell)
         m->options.tell(m->options.context, unit, report);
@@ -338,12 +338,12 @@ int part_make(PartMaker *m, RawUnit *unit, PartReport *report, char **ret_shard,
         r = admit(m, s, &c, report);
         if (r < 0)
             return error_set(err, r, "out of memory");
-        r = r > 0 ? 0 : ask(m, &c, report, err);
-        tell(m, unit, report);
+        r = r > 0 ? 0 : queue_picture(m, &c, report, err);
+        log_unit(m, unit, report);
     }
     while (r == 0 && m->n_queue > 0) {
         r = take_picture(m, report, err);
-        tell(m, unit, report);
+        log_unit(m, unit, report);
     }
     if (r == 0)
         r = encode_batch(m, err);

@@ -65,7 +65,7 @@ const char *progress_format(const Progress *whole, const ProgressPart *under_way
     return text;
 }
 
-void progress_tell(Progress *p, const ProgressPart *under_way, bool always)
+void progress_report(Progress *p, const ProgressPart *under_way, bool always)
 {
     char text[PROGRESS_LINE_MAX];
     uint64_t now = clock_boottime_usec();

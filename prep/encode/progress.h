@@ -34,7 +34,7 @@ typedef struct ProgressPart {
 } ProgressPart;
 
 /* Logs a line if 10 s have gone by, or in any case. */
-void progress_tell(Progress *progress, const ProgressPart *under_way, bool always);
+void progress_report(Progress *progress, const ProgressPart *under_way, bool always);
 /* The line as it would be told at `now`. */
 const char *progress_format(const Progress *progress, const ProgressPart *under_way, uint64_t now,
                             char text[PROGRESS_LINE_MAX]);

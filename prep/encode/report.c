@@ -410,7 +410,7 @@ int64_t input_totals_bad(const InputTotals *totals)
     return totals->n_no_sample + totals->n_cut + totals->n_damaged;
 }
 
-static size_t tell(char *text, size_t size, size_t used, const char *what, int64_t n)
+static size_t append_count(char *text, size_t size, size_t used, const char *what, int64_t n)
 {
     return n > 0 && used < size
                ? used + (size_t)snprintf(text + used, size - used, "%s %" PRId64, what, n)
@@ -420,12 +420,12 @@ static size_t tell(char *text, size_t size, size_t used, const char *what, int64
 const char *input_totals_format(const InputTotals *totals, char *text, size_t size)
 {
     size_t n = (size_t)snprintf(text, size, "units: %" PRId64, totals->n_units);
-    n = tell(text, size, n, ", without a sample", totals->n_no_sample);
-    n = tell(text, size, n, ", without an end", totals->n_cut);
-    n = tell(text, size, n, ", damaged", totals->n_damaged);
-    n = tell(text, size, n, "; members:", totals->n_members + totals->n_strays);
-    n = tell(text, size, n, ", of no sample", totals->n_strays);
-    n = tell(text, size, n, "; lost bytes:", totals->lost_bytes);
+    n = append_count(text, size, n, ", without a sample", totals->n_no_sample);
+    n = append_count(text, size, n, ", without an end", totals->n_cut);
+    n = append_count(text, size, n, ", damaged", totals->n_damaged);
+    n = append_count(text, size, n, "; members:", totals->n_members + totals->n_strays);
+    n = append_count(text, size, n, ", of no sample", totals->n_strays);
+    n = append_count(text, size, n, "; lost bytes:", totals->lost_bytes);
     return text;
 }
 

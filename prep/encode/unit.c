@@ -40,7 +40,7 @@ static int is_ours(const EncodeRun *run, const char *key, Hash identity, Error *
 static int check_opened(Unit *u, Error *err)
 {
     const EncodeRun *run = u->run;
-    int r = raw_set_ask_version(run->set, u->number, u->version, err);
+    int r = raw_set_request_version(run->set, u->number, u->version, err);
     if (r < 0 || run->units.n_units == 0)
         return r;
     const InputUnit *noted = &run->units.units[u->number];
@@ -61,7 +61,7 @@ static int check_read(const Unit *u, Error *err)
     char version[STORE_VERSION_MAX];
     int r = fault("encode.unit.changes");
     if (r == 0)
-        r = raw_set_ask_version(u->run->set, u->number, version, err);
+        r = raw_set_request_version(u->run->set, u->number, version, err);
     if (r < 0 || strcmp(version, u->version) == 0)
         return r;
     return error_set(err, -ENOMEDIUM,
@@ -149,12 +149,12 @@ static int find_part(Unit *u, int64_t part, PartReport *ret, Error *err)
 }
 
 /* Reading goes on to what is to be done: neither work of this run nor, in a large tar, quick. */
-static void tell_skipped(Unit *u, double from, uint64_t before)
+static void report_skipped(Unit *u, double from, uint64_t before)
 {
     Progress *p = &u->run->progress;
     double done = raw_unit_done(u->raw), n_bytes = (double)u->run->unit_bytes;
     p->bytes_before = before + (uint64_t)ceil((done - from) * n_bytes);
-    progress_tell(p, &(ProgressPart){NULL, done, u->run->unit_bytes}, false);
+    progress_report(p, &(ProgressPart){NULL, done, u->run->unit_bytes}, false);
 }
 
 static int skip(Unit *u, const PartReport *part, Error *err)
@@ -170,7 +170,7 @@ static int skip(Unit *u, const PartReport *part, Error *err)
             return error_set(err, -ENOMEDIUM,
                              "%s has fewer samples than when a part of it was encoded",
                              raw_set_unit_name(u->run->set, u->number));
-        tell_skipped(u, from, before);
+        report_skipped(u, from, before);
     }
     PartReport now = {0};
     take_proof(u, &now);

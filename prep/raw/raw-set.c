@@ -180,7 +180,7 @@ static int set_aside(const char *name, int r, Error *err)
                                   : error_set(err, -ENOMEDIUM, "%s: %s", name, why.text);
 }
 
-int raw_set_ask_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err)
+int raw_set_request_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err)
 {
     assert(unit < set->n_units);
     const char *name = object_name(set, unit);

@@ -50,7 +50,7 @@ const Hash *raw_set_index(const RawSet *set);
  * index.json has the unit's hash, which is compared when the unit is opened; or the store does not tell it. */
 const char *raw_set_unit_version(const RawSet *set, size_t unit);
 /* Reads the version that the unit has now. -ENOMEDIUM: as raw_unit_open(). */
-int raw_set_ask_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err);
+int raw_set_request_version(RawSet *set, size_t unit, char ret[STORE_VERSION_MAX], Error *err);
 
 typedef enum RawState {
     RAW_WHOLE,

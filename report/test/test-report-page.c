@@ -16,7 +16,7 @@ enum { BEGAN_SEC = 1767225600, N_POINTS = 120, N_NODES = 1000 };
 
 #define AT(sec) ((uint64_t)(BEGAN_SEC + (sec)) * USEC_PER_SEC)
 
-typedef struct Story {
+typedef struct Scenario {
     PhaseRecord phase;
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
@@ -25,14 +25,14 @@ typedef struct Story {
     ReportPoint points[N_POINTS];
     int64_t saved[2];
     ReportJob job;
-} Story;
+} Scenario;
 
 static const char *advise(_unused_ const IncidentRecord *incident)
 {
     return "Look at <it> & 'mend' it.";
 }
 
-static void put_incidents(Story *s)
+static void put_incidents(Scenario *s)
 {
     s->incidents[0] = (IncidentRecord){.state = INCIDENT_RESOLVED,
                                        .cause = "trainer-died",
@@ -85,9 +85,9 @@ static void put_phase(PhaseRecord *p)
     memcpy(p->worlds, worlds, sizeof(worlds));
 }
 
-static Story *story_new(void)
+static Scenario *scenario_new(void)
 {
-    Story *s = memory_new(Story);
+    Scenario *s = memory_new(Scenario);
     put_phase(&s->phase);
     put_incidents(s);
     s->checkpoints = (CheckpointsRecord){
@@ -170,7 +170,7 @@ static void leave(const Page *page, const char *name)
 
 static void a_job_has_everything(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     report_job(&s->job, &page);
     leave(&page, "job.html");
@@ -197,7 +197,7 @@ static void a_job_has_everything(_unused_ void **state)
 
 static void the_next_checkpoint_has_room_or_not(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     static const struct {
         int64_t has;
         const char *found;
@@ -217,7 +217,7 @@ static void the_next_checkpoint_has_room_or_not(_unused_ void **state)
 
 static void a_file_loads_nothing(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     s->job.live = false;
     s->phase.phase = PHASE_SUCCEEDED;
@@ -232,7 +232,7 @@ static void a_file_loads_nothing(_unused_ void **state)
 
 static void an_end_inside_the_warm_up_is_a_row(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     char config[] = "/unet.json";
     Job spec = {.model = {.config_uri = config},
                 .train = {.optimizer = {.lr = 0.5, .warmup_steps = 1000000}}};
@@ -254,7 +254,7 @@ static void an_end_inside_the_warm_up_is_a_row(_unused_ void **state)
 /* The legend names what is in the drawing, and nothing else. */
 static void a_legend_has_what_is_there(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     s->job.n_incidents = s->job.n_saved = 0;
     s->phase.n_worlds = 1;
@@ -268,7 +268,7 @@ static void a_legend_has_what_is_there(_unused_ void **state)
 /* Shares of the time add up to 100 %, and the first two are the goodput. */
 static void the_time_adds_up(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     report_job(&s->job, &page);
     double sum = 0;
@@ -296,7 +296,7 @@ static void the_time_adds_up(_unused_ void **state)
 /* Two slots at $36 an hour since 20 s ago: $0.20 beside what was counted before. */
 static void the_cost_is_told_where_there_are_prices(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     report_job(&s->job, &page);
     assert_null(strstr(page.text, "paid for slots"));
@@ -315,7 +315,7 @@ static void the_cost_is_told_where_there_are_prices(_unused_ void **state)
 /* The list of captions is there once if both have the same, and folded if it is long. */
 static void pictures_have_captions(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     _cleanup_(grid_notes_clear) GridNotes drawn = {.job = "first", .step = 60, .seed = 3};
     _cleanup_(grid_notes_clear) GridNotes real = {.job = "first", .real = true};
@@ -368,7 +368,7 @@ static void a_job_without_anything(_unused_ void **state)
 /* A loss that is not a number leaves a gap. */
 static void odd_numbers(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     _cleanup_(page_clear) Page page;
     for (int i = 40; i < 50; i++)
         s->points[i].loss = s->points[i].low = s->points[i].high = NAN;
@@ -400,7 +400,7 @@ static json_t *changes_of(const Page *before, Page *now, bool slow)
 
 static void only_what_has_changed_is_sent(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     Page before, same, now, later;
     report_job(&s->job, &before);
     report_job(&s->job, &same);
@@ -433,7 +433,7 @@ static void only_what_has_changed_is_sent(_unused_ void **state)
 /* Curves that were left out of one change are in the next slow one. */
 static void what_was_put_off_is_not_lost(_unused_ void **state)
 {
-    _cleanup_free_ Story *s = story_new();
+    _cleanup_free_ Scenario *s = scenario_new();
     Page first, second, third;
     report_job(&s->job, &first);
     s->points[3].loss = s->points[3].high = 70;

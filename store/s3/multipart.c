@@ -181,7 +181,7 @@ static int put_parts(Upload *u, Error *err)
 static int create(Upload *u, Error *err)
 {
     const S3Put *put = u->put;
-    S3Pair headers[2] = {{S3_MARK_HEADER, put->mark}};
+    S3Pair headers[2] = {{S3_PUT_MARK_HEADER, put->mark}};
     size_t n_headers = 1;
     if (put->can.checksum)
         headers[n_headers++] = (S3Pair){"x-amz-checksum-algorithm", "CRC32C"};

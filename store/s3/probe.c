@@ -66,7 +66,7 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
     return s3_refuse(s3, name->text + strlen(s3->prefix), &request, "write", err);
 }
 
-static int ask_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
+static int try_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
 {
     switch (s3->options->checksum) {
     case S3_ON:
@@ -87,8 +87,8 @@ static int ask_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     return 0;
 }
 
-/* Nobody else knows the name: what is there is ours. A first one may find what ask_checksum() left. */
-static int ask_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
+/* Nobody else knows the name: what is there is ours. A first one may find what try_checksum() left. */
+static int try_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
 {
     int r = 0;
     for (int i = 0; i < 2 && r == 0; i++)
@@ -99,7 +99,7 @@ static int ask_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     return 0;
 }
 
-static int ask(S3Store *s3, S3Abilities *ret, Error *err)
+static int probe_store(S3Store *s3, S3Abilities *ret, Error *err)
 {
     uint64_t random;
     char key[sizeof(STORE_TEMPORARY "probe-0123456789abcdef")];
@@ -108,9 +108,9 @@ static int ask(S3Store *s3, S3Abilities *ret, Error *err)
     (void)snprintf(key, sizeof(key), STORE_TEMPORARY "probe-%016" PRIx64, random);
     int r = s3_name(s3, key, &name, err);
     if (r == 0)
-        r = ask_checksum(s3, &name, &ret->checksum, err);
+        r = try_checksum(s3, &name, &ret->checksum, err);
     if (r == 0)
-        r = ask_if_absent(s3, &name, &ret->if_absent, err);
+        r = try_if_absent(s3, &name, &ret->if_absent, err);
     if (r == 0)
         (void)s3_delete(&s3->store, key, NULL); /* a sweep takes it; who may not, may still put */
     return r;
@@ -149,7 +149,7 @@ int s3_probe(S3Store *s3, S3Abilities *ret, Error *err)
         can = site->can;
     } else if (s3->probe_failed_usec > begun_usec) { /* while this one waited */
         r = error_set(err, s3->probe_failure.code, "%s", s3->probe_failure.text);
-    } else if ((r = ask(s3, &can, &s3->probe_failure)) == 0) {
+    } else if ((r = probe_store(s3, &can, &s3->probe_failure)) == 0) {
         site_keep(s3, &can);
     } else {
         s3->probe_failed_usec = clock_boottime_usec();

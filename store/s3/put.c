@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* put.c - an object is put once, whatever becomes of the answers.
  *
- * Every put carries a mark of its own, 128 random bits in S3_MARK_HEADER. So a put that may or may not
+ * Every put carries a mark of its own, 128 random bits in S3_PUT_MARK_HEADER. So a put that may or may not
  * have been done (its answer was lost, and trying again found an object, a conflict or no upload) is
  * resolved by a look: an object with our mark and our size is ours; none means begin anew; another's
  * mark means that somebody else was first.
@@ -61,7 +61,7 @@ static int look(const S3Put *put, Error *err)
 
 static int put_whole(const S3Put *put, Error *err)
 {
-    S3Pair headers[2] = {{S3_MARK_HEADER, put->mark}};
+    S3Pair headers[2] = {{S3_PUT_MARK_HEADER, put->mark}};
     size_t n_headers = 1;
     if ((put->flags & STORE_IF_ABSENT) && put->can.if_absent)
         headers[n_headers++] = (S3Pair){"If-None-Match", "*"};

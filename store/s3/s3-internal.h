@@ -17,10 +17,10 @@
 enum {
     S3_NAME_MAX = 1024, /* S3's own bound of a key's bytes, prefix included */
     S3_PARTS_MAX = 10000,
-    S3_MARK_BYTES = 33, /* 128 random bits in hexadecimal digits */
+    S3_PUT_MARK_BYTES = 33, /* 128 random bits in hexadecimal digits */
 };
 #define S3_WHOLE_MAX (UINT64_C(5) << 30) /* S3's own bound of the bytes of one PUT, and of a part */
-#define S3_MARK_HEADER "x-amz-meta-sdtrain-put"
+#define S3_PUT_MARK_HEADER "x-amz-meta-sdtrain-put"
 
 /* Which optional functions the server has, as probe.c found. */
 typedef struct S3Abilities {
@@ -72,8 +72,8 @@ typedef struct S3Put {
     uint64_t n_bytes;
     StorePutFlags flags;
     S3Abilities can;
-    char mark[S3_MARK_BYTES]; /* an object that carries this mark was written by this put */
-    uint64_t deadline_usec;   /* the put does not begin anew after it */
+    char mark[S3_PUT_MARK_BYTES]; /* an object that carries this mark was written by this put */
+    uint64_t deadline_usec;       /* the put does not begin anew after it */
 } S3Put;
 
 /* Blocks until it is known whether the object was written. */

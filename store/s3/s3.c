@@ -43,7 +43,7 @@ uint64_t s3_deadline(const S3Store *s3, uint64_t n_bytes)
 
 /* ---- head, version ---- */
 
-static int ask_head(S3Store *s3, const char *key, S3Request *request, Error *err)
+static int request_head(S3Store *s3, const char *key, S3Request *request, Error *err)
 {
     S3Name name;
     int r = s3_name(s3, key, &name, err);
@@ -59,7 +59,7 @@ static int ask_head(S3Store *s3, const char *key, S3Request *request, Error *err
 static int s3_head(Store *store, const char *key, uint64_t *ret_bytes, Error *err)
 {
     S3Request request;
-    int r = ask_head(s3_store(store), key, &request, err);
+    int r = request_head(s3_store(store), key, &request, err);
     if (r < 0)
         return r;
     if (!request.reply.has_length)
@@ -71,7 +71,7 @@ static int s3_head(Store *store, const char *key, uint64_t *ret_bytes, Error *er
 static int s3_version(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err)
 {
     S3Request request;
-    int r = ask_head(s3_store(store), key, &request, err);
+    int r = request_head(s3_store(store), key, &request, err);
     if (r < 0)
         return r;
     if (!request.reply.etag[0])

@@ -1,39 +1,39 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-history-failures.c - what a failure may cost a job, in the history of test-history.c. */
-#include "tests/history/testing-story.h"
+#include "tests/history/testing-scenario.h"
 
 #include <string.h>
 
 /* ---- what uses a failure up: I7 ---- */
 
 /* The newest commit does not verify: world 2 goes on from the one before, or tries it again. */
-static void fails_for_a_commit(Story *s, bool strikes_out, int failures)
+static void fails_for_a_commit(Scenario *s, bool strikes_out, int failures)
 {
-    story_add_commit(s, 10);
+    scenario_add_commit(s, 10);
     s->phase.failures_without_progress = 1;
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
     (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "checkpoint-corrupt");
     (void)snprintf(s->world.incident, sizeof(s->world.incident), "%s", s->incident.id);
     s->checkpoints.commits[1].struck_out = strikes_out;
     s->phase.failures_without_progress = failures;
-    story_put_incident(s);
-    story_put_checkpoints(s);
-    story_next_world(s, PHASE_RECOVERING);
-    story_commit(s);
+    scenario_put_incident(s);
+    scenario_put_checkpoints(s);
+    scenario_next_world(s, PHASE_RECOVERING);
+    scenario_commit(s);
 }
 
-static void commit_is_struck_out(Story *s) { fails_for_a_commit(s, true, 1); }
+static void commit_is_struck_out(Scenario *s) { fails_for_a_commit(s, true, 1); }
 
-static void struck_out_is_a_failure(Story *s) { fails_for_a_commit(s, true, 2); }
+static void struck_out_is_a_failure(Scenario *s) { fails_for_a_commit(s, true, 2); }
 
-static void failures_skip_one(Story *s)
+static void failures_skip_one(Scenario *s)
 {
     s->phase.failures_without_progress = 2;
-    story_recovers(s);
+    scenario_recovers(s);
 }
 
-static void failure_is_not_counted(Story *s) { fails_for_a_commit(s, false, 1); }
+static void failure_is_not_counted(Scenario *s) { fails_for_a_commit(s, false, 1); }
 
 /* ---- whom deaths cost what ---- */
 
@@ -54,31 +54,31 @@ static CordonCause deaths(const char *job, int strikes)
 }
 
 /* A trainer dies on n1, which costs n1 what the cordon says; n0 goes on alone. */
-static void dies(Story *s)
+static void dies(Scenario *s)
 {
     (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "trainer-died");
     (void)snprintf(s->world.incident, sizeof(s->world.incident), "%s", s->incident.id);
     s->world.size = 1;
     s->world.n_runs = 1;
-    story_put_incident(s);
-    story_put_cordon(s);
-    story_next_world(s, PHASE_RECOVERING);
-    story_commit(s);
+    scenario_put_incident(s);
+    scenario_put_cordon(s);
+    scenario_next_world(s, PHASE_RECOVERING);
+    scenario_commit(s);
 }
 
-static void strike_is_of_the_job(Story *s)
+static void strike_is_of_the_job(Scenario *s)
 {
     s->cordon.causes[0] = deaths(JOB, 1);
     dies(s);
 }
 
-static void strike_is_of_another_job(Story *s)
+static void strike_is_of_another_job(Scenario *s)
 {
     s->cordon.causes[0] = deaths("b", 1);
     dies(s);
 }
 
-static void quarantine(Story *s)
+static void quarantine(Scenario *s)
 {
     s->cordon.causes[s->cordon.n_causes++] = (CordonCause){.owner = CORDON_MACHINE,
                                                            .machine_id = MACHINE,
@@ -89,43 +89,43 @@ static void quarantine(Story *s)
     dies(s);
 }
 
-static void one_job_quarantines(Story *s)
+static void one_job_quarantines(Scenario *s)
 {
     s->cordon.causes[0] = deaths(JOB, 1);
     quarantine(s);
 }
 
-static void two_jobs_quarantine(Story *s)
+static void two_jobs_quarantine(Scenario *s)
 {
     s->cordon.causes[0] = deaths("b", 1);
-    story_put_cordon(s);
-    story_commit(s);
+    scenario_put_cordon(s);
+    scenario_commit(s);
     s->cordon.causes[s->cordon.n_causes++] = deaths(JOB, 1);
     quarantine(s);
 }
 
 /* way: of the refusal of n0; that of n1 is for signal 9. */
-static void job_refuses_two(Story *s, const char *way)
+static void job_refuses_two(Scenario *s, const char *way)
 {
     s->cordon.causes[0] = deaths(JOB, 1);
     s->cordon.causes[0].mode = CORDON_QUARANTINE;
     s->cordon.causes[0].until_usec = 9;
-    story_put_cordon(s);
-    story_commit(s);
+    scenario_put_cordon(s);
+    scenario_commit(s);
     (void)snprintf(s->cordon.node, sizeof(s->cordon.node), "n0");
     memset(s->cordon.causes[0].machine_id, '0', 32);
     (void)snprintf(s->cordon.causes[0].way, sizeof(s->cordon.causes[0].way), "%s", way);
-    story_put_cordon(s);
-    story_commit(s);
+    scenario_put_cordon(s);
+    scenario_commit(s);
 }
 
-static void job_refuses_two_for_one_way(Story *s) { job_refuses_two(s, "signal 9"); }
-static void job_refuses_two_for_two_ways(Story *s) { job_refuses_two(s, "signal 11"); }
+static void job_refuses_two_for_one_way(Scenario *s) { job_refuses_two(s, "signal 9"); }
+static void job_refuses_two_for_two_ways(Scenario *s) { job_refuses_two(s, "signal 11"); }
 
 static const struct {
-    void (*tell)(Story *s);
+    void (*tell)(Scenario *s);
     const char *invariant, *says; /* NULL: it is well */
-} stories[] = {
+} scenarios[] = {
     {commit_is_struck_out, NULL, NULL},
     {struck_out_is_a_failure, "I7", "for a commit that is struck out"},
     {failures_skip_one, "I7", "had 0 failures, and has 2"},
@@ -140,16 +140,16 @@ static const struct {
 
 static void test_failures(void **state)
 {
-    for (size_t i = 0; i < ELEMENTSOF(stories); i++) {
-        assert_int_equal(story_begin(state), 0);
-        Story *s = *state;
-        stories[i].tell(s);
-        const bool well = !stories[i].says;
+    for (size_t i = 0; i < ELEMENTSOF(scenarios); i++) {
+        assert_int_equal(scenario_begin(state), 0);
+        Scenario *s = *state;
+        scenarios[i].tell(s);
+        const bool well = !scenarios[i].says;
         if (well ? s->n_said > 0
-                 : s->n_said == 0 || strcmp(s->invariant, stories[i].invariant) != 0 ||
-                       !strstr(s->said, stories[i].says))
-            fail_msg("story %zu: %s: %s", i, s->invariant, s->said);
-        (void)story_end(state); /* 0 always */
+                 : s->n_said == 0 || strcmp(s->invariant, scenarios[i].invariant) != 0 ||
+                       !strstr(s->said, scenarios[i].says))
+            fail_msg("scenario %zu: %s: %s", i, s->invariant, s->said);
+        (void)scenario_end(state); /* 0 always */
     }
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-history-file.c - files of etcdctl: one that was recorded, and what is not a history. */
 #include "tests/history/history-file.h"
-#include "tests/history/testing-story.h"
+#include "tests/history/testing-scenario.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -12,18 +12,18 @@ static const char *source(const char *name, char ret[512])
     return ret;
 }
 
-static int check_text(Story *s, const char *text, HistoryEnd *ret_end, Error *err)
+static int check_text(Scenario *s, const char *text, HistoryEnd *ret_end, Error *err)
 {
     _cleanup_(history_checker_freep) HistoryChecker *checker = NULL;
     _cleanup_file_ FILE *file = fmemopen((char *)text, strlen(text), "r");
     assert_non_null(file);
-    return history_file_check(file, "text", NULL, story_hear, s, &checker, ret_end, err);
+    return history_file_check(file, "text", NULL, scenario_hear, s, &checker, ret_end, err);
 }
 
 /* A cluster whose node is killed and comes back: recorded once. */
 static void test_real_history(void **state)
 {
-    Story s = {0};
+    Scenario s = {0};
     char path[512];
     Error err = ERROR_INIT;
     HistoryEnd how;
@@ -31,7 +31,7 @@ static void test_real_history(void **state)
     _cleanup_(history_checker_freep) HistoryChecker *checker = NULL;
     _cleanup_file_ FILE *file = fopen(source("recovery.jsonl", path), "re");
     assert_non_null(file);
-    if (history_file_check(file, path, NULL, story_hear, &s, &checker, &how, &err) < 0)
+    if (history_file_check(file, path, NULL, scenario_hear, &s, &checker, &how, &err) < 0)
         fail_msg("%s", err.text);
     history_checker_end(checker);
     assert_string_equal(s.said, "");
@@ -74,7 +74,7 @@ static void test_what_is_no_history(void **state)
     };
     (void)state;
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
-        Story s = {0};
+        Scenario s = {0};
         Error err = ERROR_INIT;
         HistoryEnd how;
         int r = check_text(&s, cases[i].text, &how, &err);

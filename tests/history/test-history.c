@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test-history.c - a small history that keeps every rule, and the same with one change that breaks one. */
-#include "tests/history/testing-story.h"
+#include "tests/history/testing-scenario.h"
 
 #include "base/memory.h"
 
@@ -9,66 +9,66 @@
 /* ---- what is well ---- */
 
 /* The reports of a node's previous daemon do not count any more. */
-static void restarted_daemon(Story *s)
+static void restarted_daemon(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     s->nodes[0].incarnation = 11;
-    story_put_node(s, 0);
-    story_commit(s);
-    story_goes(s);
+    scenario_put_node(s, 0);
+    scenario_commit(s);
+    scenario_goes(s);
 }
 
-static void removal(Story *s)
+static void removal(Scenario *s)
 {
-    story_stops(s);
-    story_deletes_job(s);
-    story_starts_anew(s);
+    scenario_stops(s);
+    scenario_deletes_job(s);
+    scenario_starts_anew(s);
 }
 
-static void success(Story *s)
+static void success(Scenario *s)
 {
-    story_add_commit(s, 40);
-    story_commit(s);
+    scenario_add_commit(s, 40);
+    scenario_commit(s);
     s->phase.go = false;
-    story_phase_is(s, PHASE_SUCCEEDED);
-    story_commit(s);
+    scenario_phase_is(s, PHASE_SUCCEEDED);
+    scenario_commit(s);
 }
 
-static void word(Story *s)
+static void word(Scenario *s)
 {
-    story_stops(s);
-    story_put_desired(s);
-    story_commit(s);
-    story_phase_is(s, PHASE_PENDING);
-    story_commit(s);
+    scenario_stops(s);
+    scenario_put_desired(s);
+    scenario_commit(s);
+    scenario_phase_is(s, PHASE_PENDING);
+    scenario_commit(s);
 }
 
-static void recover_by_request(Story *s)
+static void recover_by_request(Scenario *s)
 {
-    story_stops(s);
+    scenario_stops(s);
     s->phase.generation++;
     s->world.generation++;
     for (size_t i = 0; i < s->checkpoints.n_commits; i++)
         s->checkpoints.commits[i].struck_out = true;
-    story_add_commit(s, 3);
+    scenario_add_commit(s, 3);
     s->phase.tried_revision = s->revision;
-    story_phase_is(s, PHASE_PENDING);
-    story_change(s, KEY_REQUESTS, "r1", request_record_encode(&s->request, NULL), 0);
-    story_commit(s);
+    scenario_phase_is(s, PHASE_PENDING);
+    scenario_change(s, KEY_REQUESTS, "r1", request_record_encode(&s->request, NULL), 0);
+    scenario_commit(s);
 }
 
-static void full_record(Story *s)
+static void full_record(Scenario *s)
 {
     for (int64_t step = 6; step < 6 + 2 * RECORD_COMMITS_MAX; step++) {
-        story_add_commit(s, step);
-        story_commit(s);
+        scenario_add_commit(s, step);
+        scenario_commit(s);
     }
 }
 
 static const struct {
     const char *name;
-    void (*tell)(Story *s);
-} well[] = {{"recovery", story_recovery},
+    void (*tell)(Scenario *s);
+} well[] = {{"recovery", scenario_recovery},
             {"restarted_daemon", restarted_daemon},
             {"removal", removal},
             {"success", success},
@@ -79,535 +79,535 @@ static const struct {
 static void test_what_is_well(void **state)
 {
     for (size_t i = 0; i < ELEMENTSOF(well); i++) {
-        assert_int_equal(story_begin(state), 0);
-        Story *s = *state;
+        assert_int_equal(scenario_begin(state), 0);
+        Scenario *s = *state;
         well[i].tell(s);
         history_checker_end(s->checker);
         if (s->n_said)
             fail_msg("%s: %s: %s", well[i].name, s->invariant, s->said);
-        (void)story_end(state); /* 0 always */
+        (void)scenario_end(state); /* 0 always */
     }
 }
 
 /* ---- what breaks a rule ---- */
 
-static void world_repeats(Story *s)
+static void world_repeats(Scenario *s)
 {
     s->world.generation--;
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void world_without_phase(Story *s)
+static void world_without_phase(Scenario *s)
 {
     s->world.generation++;
     s->world.committed = checkpoints_mark(&s->checkpoints);
     s->world.resume.step = 5;
-    story_put_world(s);
-    story_commit(s);
+    scenario_put_world(s);
+    scenario_commit(s);
 }
 
-static void phase_goes_back(Story *s)
+static void phase_goes_back(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     s->phase.generation--;
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void serial_repeats(Story *s)
+static void serial_repeats(Scenario *s)
 {
     s->phase.serial--;
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void phase_of_another_submission(Story *s)
+static void phase_of_another_submission(Scenario *s)
 {
     memcpy(s->phase.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void submission_is_forgotten(Story *s)
+static void submission_is_forgotten(Scenario *s)
 {
     s->phase.submission[0] = '\0';
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void phase_after_removal(Story *s)
+static void phase_after_removal(Scenario *s)
 {
-    story_stops(s);
-    story_deletes_job(s);
-    story_put_phase(s);
-    story_commit(s);
+    scenario_stops(s);
+    scenario_deletes_job(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void job_is_put_back(Story *s)
+static void job_is_put_back(Scenario *s)
 {
-    story_stops(s);
-    story_deletes_job(s);
-    story_submit(s);
+    scenario_stops(s);
+    scenario_deletes_job(s);
+    scenario_submit(s);
 }
 
-static void job_over_a_job(Story *s)
+static void job_over_a_job(Scenario *s)
 {
     memcpy(s->spec.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
-    story_put_spec(s);
-    story_commit(s);
+    scenario_put_spec(s);
+    scenario_commit(s);
 }
 
-static void removal_leaves_checkpoints(Story *s)
+static void removal_leaves_checkpoints(Scenario *s)
 {
-    story_stops(s);
-    story_removes(s, KEY_SPECS, JOB);
-    story_removes(s, KEY_DESIRED, JOB);
-    story_removes(s, KEY_WORLDS, JOB);
-    story_removes(s, KEY_PHASES, JOB);
-    story_removes(s, KEY_PROGRESS, JOB);
-    story_commit(s);
+    scenario_stops(s);
+    scenario_removes(s, KEY_SPECS, JOB);
+    scenario_removes(s, KEY_DESIRED, JOB);
+    scenario_removes(s, KEY_WORLDS, JOB);
+    scenario_removes(s, KEY_PHASES, JOB);
+    scenario_removes(s, KEY_PROGRESS, JOB);
+    scenario_commit(s);
 }
 
-static void removal_while_it_runs(Story *s) { story_deletes_job(s); }
+static void removal_while_it_runs(Scenario *s) { scenario_deletes_job(s); }
 
-static void world_vanishes(Story *s)
+static void world_vanishes(Scenario *s)
 {
-    story_removes(s, KEY_WORLDS, JOB);
-    story_commit(s);
+    scenario_removes(s, KEY_WORLDS, JOB);
+    scenario_commit(s);
 }
 
-static void checkpoints_vanish(Story *s)
+static void checkpoints_vanish(Scenario *s)
 {
-    story_removes(s, KEY_CHECKPOINTS, JOB);
-    story_commit(s);
+    scenario_removes(s, KEY_CHECKPOINTS, JOB);
+    scenario_commit(s);
 }
 
-static void resumes_too_early(Story *s)
+static void resumes_too_early(Scenario *s)
 {
     s->checkpoints.n_commits = 0; /* as a leader believes that has not seen it */
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void commit_of_an_old_world(Story *s)
+static void commit_of_an_old_world(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     s->world.generation = 1;
-    story_add_commit(s, 10);
+    scenario_add_commit(s, 10);
     s->changes[1].key =
         s->changes[1].key; /* the progress is of world 1, too, as its daemon believes */
-    story_commit(s);
+    scenario_commit(s);
 }
 
-static void commit_before_go(Story *s)
+static void commit_before_go(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
-    story_add_commit(s, 10);
-    story_commit(s);
+    scenario_add_commit(s, 10);
+    scenario_commit(s);
 }
 
-static void commit_goes_back(Story *s)
+static void commit_goes_back(Scenario *s)
 {
-    story_add_commit(s, 4);
-    story_commit(s);
+    scenario_add_commit(s, 4);
+    scenario_commit(s);
 }
 
-static void commit_below_the_latest(Story *s)
+static void commit_below_the_latest(Scenario *s)
 {
-    story_recovers(s);
-    story_old_rank_ends(s);
-    story_goes(s);
+    scenario_recovers(s);
+    scenario_old_rank_ends(s);
+    scenario_goes(s);
     s->progress = (ProgressRecord){.generation = 2, .step = 6, .at_usec = 1};
-    story_add_commit(s, 4);
-    story_commit(s);
+    scenario_add_commit(s, 4);
+    scenario_commit(s);
 }
 
-static void commit_is_lost(Story *s)
+static void commit_is_lost(Scenario *s)
 {
-    story_add_commit(s, 10);
-    story_commit(s);
+    scenario_add_commit(s, 10);
+    scenario_commit(s);
     s->checkpoints.commits[0] = s->checkpoints.commits[1];
     s->checkpoints.n_commits = 1;
-    story_put_checkpoints(s);
-    story_commit(s);
+    scenario_put_checkpoints(s);
+    scenario_commit(s);
 }
 
-static void struck_out_counts_again(Story *s)
+static void struck_out_counts_again(Scenario *s)
 {
     s->checkpoints.commits[0].struck_out = true;
-    story_put_checkpoints(s);
-    story_commit(s);
+    scenario_put_checkpoints(s);
+    scenario_commit(s);
     s->checkpoints.commits[0].struck_out = false;
-    story_put_checkpoints(s);
-    story_commit(s);
+    scenario_put_checkpoints(s);
+    scenario_commit(s);
 }
 
-static void progress_says_another_commit(Story *s)
+static void progress_says_another_commit(Scenario *s)
 {
-    story_add_commit(s, 10);
+    scenario_add_commit(s, 10);
     s->n_changes--;
     free((char *)s->changes[1].key);
     free((char *)s->changes[1].value);
-    *story_version_of(s, "/sdtrain/" CLUSTER "/progress/" JOB) -= 1;
+    *scenario_version_of(s, "/sdtrain/" CLUSTER "/progress/" JOB) -= 1;
     s->progress.committed.step = 9;
-    story_put_progress(s);
-    story_commit(s);
+    scenario_put_progress(s);
+    scenario_commit(s);
 }
 
-static void progress_of_an_old_world(Story *s)
+static void progress_of_an_old_world(Scenario *s)
 {
-    story_recovers(s);
-    story_put_progress(s);
-    story_commit(s);
+    scenario_recovers(s);
+    scenario_put_progress(s);
+    scenario_commit(s);
 }
 
-static void progress_forgets_a_commit(Story *s)
+static void progress_forgets_a_commit(Scenario *s)
 {
     s->progress.committed.step = 4;
-    story_put_progress(s);
-    story_commit(s);
+    scenario_put_progress(s);
+    scenario_commit(s);
 }
 
-static void progress_goes_back(Story *s)
+static void progress_goes_back(Scenario *s)
 {
     s->progress.step = 4;
-    story_put_progress(s);
-    story_commit(s);
+    scenario_put_progress(s);
+    scenario_commit(s);
 }
 
-static void cordon(Story *s, CordonMode mode)
+static void cordon(Scenario *s, CordonMode mode)
 {
     s->cordon.causes[0].mode = mode;
-    story_put_cordon(s);
-    story_commit(s);
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_put_cordon(s);
+    scenario_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void quarantined_node_is_used(Story *s) { cordon(s, CORDON_QUARANTINE); }
-static void cordoned_node_is_used(Story *s) { cordon(s, CORDON_CORDON); }
+static void quarantined_node_is_used(Scenario *s) { cordon(s, CORDON_QUARANTINE); }
+static void cordoned_node_is_used(Scenario *s) { cordon(s, CORDON_CORDON); }
 
-static void slot_of_two(Story *s)
+static void slot_of_two(Scenario *s)
 {
     s->world.size = 3;
     s->world.n_runs = 3;
     s->runs[2] = s->runs[0];
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void too_few_slots(Story *s)
+static void too_few_slots(Scenario *s)
 {
     s->world.n_runs = 1;
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void slot_that_is_not_there(Story *s)
+static void slot_that_is_not_there(Scenario *s)
 {
     s->runs[1].slots = 4;
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void slot_that_is_lost(Story *s)
+static void slot_that_is_lost(Scenario *s)
 {
     s->nodes[1].lost_slots = 1;
-    story_put_node(s, 1);
-    story_commit(s);
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_put_node(s, 1);
+    scenario_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void slots_of_another_job(Story *s)
+static void slots_of_another_job(Scenario *s)
 {
     SpecRecord spec = {.spec = (char *)"{}", .submission = OTHER_SUBMISSION};
     WorldRecord world = {.generation = 1, .size = 1, .runs = s->runs, .n_runs = 1};
     PhaseRecord phase = {.phase = PHASE_STARTING, .generation = 1, .serial = 1};
     memcpy(world.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
     memcpy(phase.submission, OTHER_SUBMISSION, SUBMISSION_BYTES);
-    story_change(s, KEY_SPECS, "b", spec_record_encode(&spec, NULL), 0);
-    story_change(s, KEY_DESIRED, "b", desired_record_encode(&s->desired, NULL), 0);
-    story_commit(s);
-    story_change(s, KEY_WORLDS, "b", world_record_encode(&world, NULL), 0);
-    story_change(s, KEY_PHASES, "b", phase_record_encode(&phase, NULL), 0);
-    story_commit(s);
+    scenario_change(s, KEY_SPECS, "b", spec_record_encode(&spec, NULL), 0);
+    scenario_change(s, KEY_DESIRED, "b", desired_record_encode(&s->desired, NULL), 0);
+    scenario_commit(s);
+    scenario_change(s, KEY_WORLDS, "b", world_record_encode(&world, NULL), 0);
+    scenario_change(s, KEY_PHASES, "b", phase_record_encode(&phase, NULL), 0);
+    scenario_commit(s);
 }
 
-static void too_many_ranks(Story *s)
+static void too_many_ranks(Scenario *s)
 {
     s->desired.max = 1;
-    story_put_desired(s);
-    story_commit(s);
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_put_desired(s);
+    scenario_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void stopped_job_gets_a_world(Story *s)
+static void stopped_job_gets_a_world(Scenario *s)
 {
     s->desired.state = DESIRED_STOPPED;
-    story_put_desired(s);
-    story_commit(s);
-    story_next_world(s, PHASE_STARTING);
-    story_commit(s);
+    scenario_put_desired(s);
+    scenario_commit(s);
+    scenario_next_world(s, PHASE_STARTING);
+    scenario_commit(s);
 }
 
-static void starts_without_a_word(Story *s)
+static void starts_without_a_word(Scenario *s)
 {
-    story_stops(s);
-    story_phase_is(s, PHASE_PENDING);
-    story_commit(s);
+    scenario_stops(s);
+    scenario_phase_is(s, PHASE_PENDING);
+    scenario_commit(s);
 }
 
-static void succeeds_too_early(Story *s)
+static void succeeds_too_early(Scenario *s)
 {
-    story_phase_is(s, PHASE_SUCCEEDED);
-    story_commit(s);
+    scenario_phase_is(s, PHASE_SUCCEEDED);
+    scenario_commit(s);
 }
 
-static void goes_twice(Story *s)
+static void goes_twice(Scenario *s)
 {
-    story_stops(s);
+    scenario_stops(s);
     s->phase.phase = PHASE_STARTING;
-    story_goes(s);
+    scenario_goes(s);
 }
 
-static void goes_while_old_ranks_live(Story *s)
+static void goes_while_old_ranks_live(Scenario *s)
 {
-    story_recovers(s);
-    story_goes(s);
+    scenario_recovers(s);
+    scenario_goes(s);
 }
 
-static void rank_runs_before_go(Story *s)
+static void rank_runs_before_go(Scenario *s)
 {
-    story_recovers(s);
-    story_old_rank_ends(s);
+    scenario_recovers(s);
+    scenario_old_rank_ends(s);
     s->reports[0].state = RANK_RUNNING;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
 }
 
-static void report_of_no_world(Story *s)
+static void report_of_no_world(Scenario *s)
 {
     s->ranks[0].world_revision--;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
 }
 
-static void report_of_a_foreign_slot(Story *s)
+static void report_of_a_foreign_slot(Scenario *s)
 {
     s->reports[0].slot = 1;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
 }
 
-static void rank_comes_to_life(Story *s)
+static void rank_comes_to_life(Scenario *s)
 {
     s->reports[0].state = RANK_EXITED;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
     s->reports[0].state = RANK_RUNNING;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
 }
 
-static void rank_has_two_processes(Story *s)
+static void rank_has_two_processes(Scenario *s)
 {
     s->reports[0].pid++;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
 }
 
-static void first_step_changes(Story *s)
+static void first_step_changes(Scenario *s)
 {
     for (s->ranks[0].first_step = 1; s->ranks[0].first_step < 3; s->ranks[0].first_step++) {
-        story_put_ranks(s, 0);
-        story_commit(s);
+        scenario_put_ranks(s, 0);
+        scenario_commit(s);
     }
 }
 
-static void takes_back_that_it_left(Story *s)
+static void takes_back_that_it_left(Scenario *s)
 {
     for (int i = 0; i < 2; i++) {
         s->ranks[0].left = i == 0;
-        story_put_ranks(s, 0);
-        story_commit(s);
+        scenario_put_ranks(s, 0);
+        scenario_commit(s);
     }
 }
 
-static void rank_ends_twice(Story *s)
+static void rank_ends_twice(Scenario *s)
 {
     s->reports[0].state = RANK_EXITED;
     for (int code = 80; code < 82; code++) {
         s->reports[0].exit_code = code;
-        story_put_ranks(s, 0);
-        story_commit(s);
+        scenario_put_ranks(s, 0);
+        scenario_commit(s);
     }
 }
 
-static void leaves_before_it_went(Story *s)
+static void leaves_before_it_went(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     s->phase.leave = true;
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void waits_after_it_went(Story *s)
+static void waits_after_it_went(Scenario *s)
 {
     s->phase.go = false;
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void dead_rank_lives(Story *s)
+static void dead_rank_lives(Scenario *s)
 {
-    story_recovers(s);
-    story_old_rank_ends(s);
-    story_removes(s, KEY_RANKS, JOB "/1/n0");
-    story_commit(s);
+    scenario_recovers(s);
+    scenario_old_rank_ends(s);
+    scenario_removes(s, KEY_RANKS, JOB "/1/n0");
+    scenario_commit(s);
     s->ranks[0].generation = 1;
     s->ranks[0].world_revision = 5;
     s->reports[0].state = RANK_RUNNING;
-    story_put_ranks(s, 0);
-    story_commit(s);
+    scenario_put_ranks(s, 0);
+    scenario_commit(s);
 }
 
-static void recovery_without_incident(Story *s)
+static void recovery_without_incident(Scenario *s)
 {
-    story_next_world(s, PHASE_RECOVERING);
-    story_commit(s);
+    scenario_next_world(s, PHASE_RECOVERING);
+    scenario_commit(s);
 }
 
-static void incident_opens_again(Story *s)
+static void incident_opens_again(Scenario *s)
 {
-    story_recovery(s);
+    scenario_recovery(s);
     s->incident.state = INCIDENT_OPEN;
     s->incident.resolved_usec = 0;
-    story_put_incident(s);
-    story_commit(s);
+    scenario_put_incident(s);
+    scenario_commit(s);
 }
 
-static void incident_changes_its_cause(Story *s)
+static void incident_changes_its_cause(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "hang");
-    story_put_incident(s);
-    story_commit(s);
+    scenario_put_incident(s);
+    scenario_commit(s);
 }
 
-static void incident_is_removed_open(Story *s)
+static void incident_is_removed_open(Scenario *s)
 {
-    story_recovers(s);
-    story_removes(s, KEY_INCIDENTS, JOB "-1");
-    story_commit(s);
+    scenario_recovers(s);
+    scenario_removes(s, KEY_INCIDENTS, JOB "-1");
+    scenario_commit(s);
 }
 
-static void incident_stays_open(Story *s)
+static void incident_stays_open(Scenario *s)
 {
-    story_recovers(s);
-    story_old_rank_ends(s);
-    story_goes(s);
-    story_phase_is(s, PHASE_RUNNING);
-    story_commit(s);
+    scenario_recovers(s);
+    scenario_old_rank_ends(s);
+    scenario_goes(s);
+    scenario_phase_is(s, PHASE_RUNNING);
+    scenario_commit(s);
     history_checker_end(s->checker);
 }
 
-static void fault_without_quarantine(Story *s)
+static void fault_without_quarantine(Scenario *s)
 {
     (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "device-fault");
-    story_recovers(s);
+    scenario_recovers(s);
 }
 
-static void two_strikes_at_once(Story *s)
+static void two_strikes_at_once(Scenario *s)
 {
     s->cordon.causes[0].strikes = 2;
-    story_put_cordon(s);
-    story_commit(s);
+    scenario_put_cordon(s);
+    scenario_commit(s);
 }
 
-static void told_to_be_over_and_is_not(Story *s)
+static void told_to_be_over_and_is_not(Scenario *s)
 {
-    story_recovers(s);
+    scenario_recovers(s);
     s->alert.deliveries[0].state = DELIVERY_RESOLVED;
-    story_put_alert(s);
-    story_commit(s);
+    scenario_put_alert(s);
+    scenario_commit(s);
 }
 
-static void told_again(Story *s)
+static void told_again(Scenario *s)
 {
-    story_recovery(s);
+    scenario_recovery(s);
     s->alert.deliveries[0].state = DELIVERY_RESOLVED;
-    story_put_alert(s);
-    story_commit(s);
+    scenario_put_alert(s);
+    scenario_commit(s);
     s->alert.deliveries[0].state = DELIVERY_TRIGGERED;
-    story_put_alert(s);
-    story_commit(s);
+    scenario_put_alert(s);
+    scenario_commit(s);
 }
 
-static void node_without_lease(Story *s)
+static void node_without_lease(Scenario *s)
 {
-    story_change(s, KEY_NODES, "n0", node_record_encode(&s->nodes[0], NULL), 0);
-    story_commit(s);
+    scenario_change(s, KEY_NODES, "n0", node_record_encode(&s->nodes[0], NULL), 0);
+    scenario_commit(s);
 }
 
-static void world_on_a_lease(Story *s)
+static void world_on_a_lease(Scenario *s)
 {
-    story_change(s, KEY_PHASES, JOB, phase_record_encode(&s->phase, NULL), LEASE);
+    scenario_change(s, KEY_PHASES, JOB, phase_record_encode(&s->phase, NULL), LEASE);
     s->phase.serial++;
     free((char *)s->changes[0].value);
     s->changes[0].value = phase_record_encode(&s->phase, NULL);
     s->changes[0].n_value = strlen(s->changes[0].value);
-    story_commit(s);
+    scenario_commit(s);
 }
 
-static void value_is_no_record(Story *s)
+static void value_is_no_record(Scenario *s)
 {
-    story_change(s, KEY_HEALTH, "n0", memory_text("{\"v\": 2"), 0);
-    story_commit(s);
+    scenario_change(s, KEY_HEALTH, "n0", memory_text("{\"v\": 2"), 0);
+    scenario_commit(s);
 }
 
-static void key_of_nothing(Story *s)
+static void key_of_nothing(Scenario *s)
 {
     char *name = memory_format("/sdtrain/" CLUSTER "/elsewhere/x");
     s->changes[s->n_changes++] =
         (HistoryChange){.key = name, .value = memory_text("1"), .n_value = 1, .version = 1};
-    story_commit(s);
+    scenario_commit(s);
 }
 
-static void a_version_is_missing(Story *s)
+static void a_version_is_missing(Scenario *s)
 {
-    *story_version_of(s, "/sdtrain/" CLUSTER "/phases/" JOB) += 1;
-    story_put_phase(s);
-    story_commit(s);
+    *scenario_version_of(s, "/sdtrain/" CLUSTER "/phases/" JOB) += 1;
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void history_begins_in_the_middle(Story *s)
+static void history_begins_in_the_middle(Scenario *s)
 {
-    *story_version_of(s, "/sdtrain/" CLUSTER "/cordons/n1") = 3;
-    story_put_cordon(s);
-    story_commit(s);
+    *scenario_version_of(s, "/sdtrain/" CLUSTER "/cordons/n1") = 3;
+    scenario_put_cordon(s);
+    scenario_commit(s);
 }
 
-static void mark_is_forgotten(Story *s)
+static void mark_is_forgotten(Scenario *s)
 {
-    story_recovers(s); /* its phase knows of step 5 */
+    scenario_recovers(s); /* its phase knows of step 5 */
     s->phase.committed = (CommitMark){0};
-    story_put_phase(s);
-    story_commit(s);
+    scenario_put_phase(s);
+    scenario_commit(s);
 }
 
-static void rendezvous_of_no_world(Story *s)
+static void rendezvous_of_no_world(Scenario *s)
 {
     RendezvousRecord record = {.address = "10.0.0.1:1"};
-    story_change(s, KEY_RENDEZVOUS, JOB "/2", rendezvous_record_encode(&record, NULL), 0);
-    story_commit(s);
+    scenario_change(s, KEY_RENDEZVOUS, JOB "/2", rendezvous_record_encode(&record, NULL), 0);
+    scenario_commit(s);
 }
 
 static const struct {
-    void (*tell)(Story *s);
+    void (*tell)(Scenario *s);
     const char *invariant, *says;
 } broken[] = {
     {world_repeats, "I2", "comes after world 1"},
@@ -680,14 +680,14 @@ static const struct {
 static void test_what_breaks(void **state)
 {
     for (size_t i = 0; i < ELEMENTSOF(broken); i++) {
-        assert_int_equal(story_begin(state), 0);
-        Story *s = *state;
+        assert_int_equal(scenario_begin(state), 0);
+        Scenario *s = *state;
         broken[i].tell(s);
         if (s->n_said == 0 || strcmp(s->invariant, broken[i].invariant) != 0 ||
             !strstr(s->said, broken[i].says))
             fail_msg("%s \"%s\" is not told, but %s: %s", broken[i].invariant, broken[i].says,
                      s->invariant, s->said);
-        (void)story_end(state); /* 0 always */
+        (void)scenario_end(state); /* 0 always */
     }
 }
 

@@ -61,7 +61,7 @@ class Programs(Texts):
         self.assertGreater(after, before, text)
         return text
 
-    def ask_store(self, server, **environment):
+    def query_store(self, server, **environment):
         environment = dict({"AWS_ENDPOINT_URL": server.url, "AWS_REGION": "r1", "SDTRAIN_S3_DEADLINE_SEC": "5"},
                            **environment)
         return self.said([os.path.join(BIN, "sdprep"), "inspect", "s3://bucket/data"], server, **environment)
@@ -75,7 +75,7 @@ class Programs(Texts):
     def test_store(self):
         server = Echo("s3")
         for secret, where in self.each("s3", server):
-            text = self.ask_store(server, AWS_ACCESS_KEY_ID="AK", AWS_SECRET_ACCESS_KEY="0" + secret,
+            text = self.query_store(server, AWS_ACCESS_KEY_ID="AK", AWS_SECRET_ACCESS_KEY="0" + secret,
                                   AWS_SESSION_TOKEN=secret)
             self.assertIn("***", text)
             self.assert_hidden(secret, [text], where)
@@ -84,7 +84,7 @@ class Programs(Texts):
         server = Echo("sts")
         for secret, where in self.each("sts", server):
             token = self.lab.write("token", secret + "\n")
-            text = self.ask_store(server, AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN="arn:aws:iam::1:role/r")
+            text = self.query_store(server, AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN="arn:aws:iam::1:role/r")
             self.assertIn("***", text, where)
             self.assert_hidden(secret, [text], where)
 
@@ -92,14 +92,14 @@ class Programs(Texts):
         server = Echo("metadata")
         for secret, where in self.each("instance", server):
             server.gives = secret
-            text = self.ask_store(server, AWS_ENDPOINT_URL="", AWS_EC2_METADATA_SERVICE_ENDPOINT=server.url)
+            text = self.query_store(server, AWS_ENDPOINT_URL="", AWS_EC2_METADATA_SERVICE_ENDPOINT=server.url)
             self.assertIn("***", text, where)
             self.assert_hidden(secret, [text], where)
 
     def test_container(self):
         server = Echo("metadata")
         for secret, where in self.each("instance", server):
-            text = self.ask_store(server, AWS_CONTAINER_AUTHORIZATION_TOKEN=secret, AWS_ENDPOINT_URL="",
+            text = self.query_store(server, AWS_CONTAINER_AUTHORIZATION_TOKEN=secret, AWS_ENDPOINT_URL="",
                                   AWS_CONTAINER_CREDENTIALS_FULL_URI=server.url + "/v2/credentials/" + secret[::-1])
             self.assertIn("***", text)
             self.assert_hidden(secret, [text], where)
@@ -109,7 +109,7 @@ class Programs(Texts):
         server = Echo("s3")
         for secret, where in self.each("proxy", server):
             coded = "".join(c if c.isalnum() else "%%%02X" % ord(c) for c in secret)
-            text = self.ask_store(server, AWS_ENDPOINT_URL="http://store.example", AWS_ACCESS_KEY_ID="AK",
+            text = self.query_store(server, AWS_ENDPOINT_URL="http://store.example", AWS_ACCESS_KEY_ID="AK",
                                   AWS_SECRET_ACCESS_KEY="SK-0000",
                                   http_proxy="http://robot:%s@%s" % (coded, server.place))
             self.assertIn("***", text)

@@ -48,7 +48,7 @@ typedef struct Kind {
     X("incidents", IncidentRecord, incident_record, incident_fields)             \
     X("alerts", AlertRecord, alert_record, alert_fields)          \
     X("requests", RequestRecord, request_record, request_fields)  \
-    X("asks", LogAskRecord, log_ask_record, log_ask_fields)       \
+    X("asks", LogRequestRecord, log_request_record, log_request_fields)       \
     X("lines", LogLinesRecord, log_lines_record, log_lines_fields)
 /* clang-format on */
 

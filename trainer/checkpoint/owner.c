@@ -305,7 +305,7 @@ static int claim_once(const Claimant *c, CheckpointOwner *o, Owners *owners, Err
 }
 
 /* Logs why the work of an owner before is not in this history: it has another job or other data. */
-static void tell_other(const OwnerRecord *o, const CheckpointFacts *facts)
+static void report_other(const OwnerRecord *o, const CheckpointFacts *facts)
 {
     CheckpointFacts theirs = {.job_identity = o->job_identity, .dataset_digest = o->dataset_digest};
     char differences[300];
@@ -348,7 +348,7 @@ static int note_history(CheckpointOwner *o, const CheckpointFacts *facts, const 
             hash_equal(found.dataset_digest, facts->dataset_digest))
             o->holds[o->n_holds++] = found.number;
         else
-            tell_other(&found, facts);
+            report_other(&found, facts);
     }
     return 0;
 }

@@ -42,7 +42,7 @@ static void fail(Save *s, int r, const Error *err)
 
 /* Rank 0: is the folder this job's? Before any rank of this generation writes, and after a save that
  * failed, this also finds out whether the store answers, and removes what dead writers left. */
-static int ask_store(CheckpointWriter *w, Error *err)
+static int query_store(CheckpointWriter *w, Error *err)
 {
     Store *store = w->options.store;
     Error said = ERROR_INIT;
@@ -88,7 +88,7 @@ static int plan_save(CheckpointWriter *w, PutPlan *plan, Error *err)
     if (latest && latest->n_committed > 0)
         memcpy(plan->committed[1], latest->committed[latest->n_committed - 1],
                sizeof(plan->committed[1]));
-    int r = ask_store(w, err);
+    int r = query_store(w, err);
     if (r == 0)
         plan->name.owner = checkpoint_owner_number(w->owner);
     return r;

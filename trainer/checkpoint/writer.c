@@ -48,7 +48,7 @@ static void writer_set_task(CheckpointWriter *w, WriterTask task)
 }
 
 /* Signals, under the lock, that poll has news. */
-static void writer_tell(CheckpointWriter *w)
+static void writer_notify(CheckpointWriter *w)
 {
     ssize_t n = write(w->event_fd, &(uint64_t){1}, sizeof(uint64_t));
     assert(n == sizeof(uint64_t)); /* blocks only at 2^64 - 1 */
@@ -70,7 +70,7 @@ static void run_save(CheckpointWriter *w)
     w->result = result;
     w->measured_usec = 0; /* the measurement is out of date */
     writer_set_task(w, TASK_NONE);
-    writer_tell(w);
+    writer_notify(w);
     writer_unlock(w);
 }
 
@@ -122,7 +122,7 @@ static void run_retire(CheckpointWriter *w)
         w->result = (CheckpointResult){.phase = CHECKPOINT_FAILED,
                                        .step = w->latest->name.step,
                                        .error = err};
-        writer_tell(w);
+        writer_notify(w);
     }
     writer_set_task(w, TASK_NONE);
     writer_unlock(w);

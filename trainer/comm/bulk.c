@@ -61,7 +61,7 @@ static int settle(const CommOptions *options, const char *name, Error *err)
 }
 
 /* The answer of a rank 0 that gives one. */
-static int learn(const CommOptions *options, const char *name, Error *err)
+static int receive_answer(const CommOptions *options, const char *name, Error *err)
 {
     char value[RENDEZVOUS_KEY_MAX];
     size_t n = 0;
@@ -83,7 +83,7 @@ int bulk_open(const CommOptions *options, Comm **ret, Error *err)
     char name[RENDEZVOUS_KEY_MAX];
     (void)snprintf(name, sizeof(name), "g%lld/uses-bulk",
                    (long long)options->key.generation); /* it fits */
-    int r = options->rank == 0 ? settle(options, name, err) : learn(options, name, err);
+    int r = options->rank == 0 ? settle(options, name, err) : receive_answer(options, name, err);
     *ret = NULL;
     return r <= 0 ? r : comm_open_gloo(options, ret, err);
 }

@@ -10,8 +10,8 @@
 #include "base/clock.h"
 #include "trainer/comm/combine.h"
 #include "trainer/comm/comm-backend.h"
+#include "trainer/comm/connector.h"
 #include "trainer/comm/gloo-shim.h"
-#include "trainer/comm/meet.h"
 #include "trainer/comm/rendezvous-client.h"
 #include "trainer/comm/rendezvous-wire.h"
 
@@ -407,11 +407,11 @@ static void blame_peer(const CommOptions *options, int peer)
 }
 
 /* Says where this rank listens. */
-static int publish(const CommOptions *options, const Meeting *meeting, uint64_t deadline_usec,
+static int publish(const CommOptions *options, const Connector *meeting, uint64_t deadline_usec,
                    Error *err)
 {
     char key[RENDEZVOUS_KEY_MAX + 1];
-    const char *address = meeting_address(meeting);
+    const char *address = connector_address(meeting);
     int r = key_of(options, options->rank, key, err);
     if (r < 0)
         return r;
@@ -423,8 +423,8 @@ static int publish(const CommOptions *options, const Meeting *meeting, uint64_t 
 }
 
 /* Asks where a lower rank listens, and calls it. */
-static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uint64_t deadline_usec,
-                     Error *err)
+static int find_peer(const CommOptions *options, Connector *meeting, int peer,
+                     uint64_t deadline_usec, Error *err)
 {
     char key[RENDEZVOUS_KEY_MAX + 1], address[ADDRESS_MAX];
     size_t n = 0;
@@ -439,7 +439,7 @@ static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uin
         return r;
     }
     address[n] = '\0';
-    r = meeting_call(meeting, peer, address, err);
+    r = connector_call(meeting, peer, address, err);
     if (r < 0)
         blame_peer(options, peer);
     return r;
@@ -448,8 +448,8 @@ static int find_peer(const CommOptions *options, Meeting *meeting, int peer, uin
 static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t deadline_usec,
                          Error *err)
 {
-    _cleanup_(meeting_freep) Meeting *meeting = NULL;
-    int r = meeting_open(options, &meeting, err);
+    _cleanup_(connector_freep) Connector *meeting = NULL;
+    int r = connector_open(options, &meeting, err);
     if (r >= 0)
         r = publish(options, meeting, deadline_usec, err);
     if (r < 0)
@@ -459,12 +459,12 @@ static int connect_peers(const CommOptions *options, GlooMesh *mesh, uint64_t de
     if (r < 0)
         return r;
     int missing = 0;
-    r = meeting_hold(meeting, deadline_usec, &missing, err);
+    r = connector_hold(meeting, deadline_usec, &missing, err);
     if (r < 0)
         blame_peer(options, missing);
     for (int peer = 0; peer < options->size && r >= 0; peer++)
         if (peer != options->rank)
-            r = gloo_mesh_adopt(mesh, peer, meeting_take(meeting, peer), err);
+            r = gloo_mesh_adopt(mesh, peer, connector_take(meeting, peer), err);
     return r;
 }
 

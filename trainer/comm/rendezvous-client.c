@@ -117,7 +117,8 @@ static int question_make(Question *q)
 }
 
 static int request_make(const Question *q, const RendezvousGreeting *greeting,
-                        uint64_t deadline_usec, RendezvousRequest *ret, RendezvousAsked *ret_asked)
+                        uint64_t deadline_usec, RendezvousRequest *ret,
+                        RendezvousProvenRequest *ret_asked)
 {
     uint64_t now = clock_boottime_usec();
     uint64_t msec = now < deadline_usec ? (deadline_usec - now) / USEC_PER_MSEC : 0;
@@ -133,13 +134,13 @@ static int request_make(const Question *q, const RendezvousGreeting *greeting,
     if (r < 0)
         return r;
     proof_digest(q->body, q->body_bytes, ret->digest);
-    *ret_asked = rendezvous_asked(greeting, ret);
+    *ret_asked = rendezvous_proven_request(greeting, ret);
     proof_make(q->key, "ask", ret_asked, sizeof(*ret_asked), ret->proof);
     return 0;
 }
 
 /* The status that is told: 0 or a positive errno. */
-static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
+static int take_answer(int fd, const Question *q, const RendezvousProvenRequest *asked,
                        uint64_t deadline_usec)
 {
     RendezvousAnswer answer;
@@ -152,7 +153,7 @@ static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
     r = transfer(fd, POLLIN, q->value, n, deadline_usec);
     if (r < 0)
         return r;
-    const RendezvousTold told = rendezvous_told(asked, &answer, q->value);
+    const RendezvousProvenAnswer told = rendezvous_proven_answer(asked, &answer, q->value);
     if (!proof_good(q->key, "tell", &told, sizeof(told), answer.proof))
         return -EPROTO;
     if (status == 0 && q->ret_bytes)
@@ -161,11 +162,11 @@ static int take_answer(int fd, const Question *q, const RendezvousAsked *asked,
 }
 
 /* One request, and the status that its answer tells. */
-static int ask(int fd, const Question *q, uint64_t deadline_usec)
+static int send_question(int fd, const Question *q, uint64_t deadline_usec)
 {
     RendezvousGreeting greeting;
     RendezvousRequest request;
-    RendezvousAsked asked;
+    RendezvousProvenRequest asked;
     int r = transfer(fd, POLLIN, &greeting, sizeof(greeting), deadline_usec);
     if (r < 0)
         return r;
@@ -182,13 +183,13 @@ static int ask(int fd, const Question *q, uint64_t deadline_usec)
 /* The store drops connections when strangers crowd it: then another is made. If it has gone, that one
  * is refused. That we were dropped says more than that our time is over, and less than what the store
  * tells. */
-static int ask_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
+static int request_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
 {
     for (bool before = false;;) {
         _cleanup_fd_ int fd = -EBADF;
         int r = dial_any(list, deadline_usec, &fd);
         if (r >= 0)
-            r = ask(fd, q, deadline_usec);
+            r = send_question(fd, q, deadline_usec);
         const bool dropped = r == -ECONNRESET || r == -EPIPE;
         before = before || dropped;
         if (!dropped && !(before && r == -ETIMEDOUT))
@@ -199,7 +200,7 @@ static int ask_until(const struct addrinfo *list, const Question *q, uint64_t de
     }
 }
 
-static int dial_and_ask(const char *address, Question *q, uint64_t deadline_usec, Error *err)
+static int dial_and_request(const char *address, Question *q, uint64_t deadline_usec, Error *err)
 {
     const char *verb = q->operation == RENDEZVOUS_SET ? "setting" : "waiting for";
     const size_t key_bytes = strlen(q->name);
@@ -215,7 +216,7 @@ static int dial_and_ask(const char *address, Question *q, uint64_t deadline_usec
         return error_prefix(err, r, "rendezvous store");
     r = question_make(q);
     if (r >= 0)
-        r = ask_until(list, q, deadline_usec);
+        r = request_until(list, q, deadline_usec);
     freeaddrinfo(list);
     free(q->body);
     if (r > 0)
@@ -233,7 +234,7 @@ int rendezvous_set(const char *address, const CommKey *key, const char *name, co
                   .operation = RENDEZVOUS_SET,
                   .value = (char *)(uintptr_t)value, /* read only */
                   .value_bytes = n_bytes};
-    return dial_and_ask(address, &q, deadline_usec, err);
+    return dial_and_request(address, &q, deadline_usec, err);
 }
 
 static int get(const char *address, const CommKey *key, const char *name, bool look, void *ret,
@@ -246,7 +247,7 @@ static int get(const char *address, const CommKey *key, const char *name, bool l
                   .value = ret,
                   .value_bytes = max_bytes,
                   .ret_bytes = ret_bytes};
-    return dial_and_ask(address, &q, deadline_usec, err);
+    return dial_and_request(address, &q, deadline_usec, err);
 }
 
 int rendezvous_look(const char *address, const CommKey *key, const char *name, void *ret,

@@ -60,33 +60,34 @@ static_assert(sizeof(RendezvousGreeting) == 32 && sizeof(RendezvousRequest) == 9
 
 /* ---- what is proven ---- */
 
-typedef struct RendezvousAsked {
+typedef struct RendezvousProvenRequest {
     RendezvousGreeting greeting;
     RendezvousRequest request; /* without its proof */
-} RendezvousAsked;
+} RendezvousProvenRequest;
 
-typedef struct RendezvousTold {
-    RendezvousAsked asked;
+typedef struct RendezvousProvenAnswer {
+    RendezvousProvenRequest asked;
     uint32_t status, value_bytes;
     uint8_t digest[PROOF_DIGEST_BYTES]; /* of the value */
-} RendezvousTold;
+} RendezvousProvenAnswer;
 
-static inline RendezvousAsked rendezvous_asked(const RendezvousGreeting *greeting,
-                                               const RendezvousRequest *request)
+static inline RendezvousProvenRequest rendezvous_proven_request(const RendezvousGreeting *greeting,
+                                                                const RendezvousRequest *request)
 {
-    RendezvousAsked asked = {*greeting, *request};
+    RendezvousProvenRequest asked = {*greeting, *request};
     for (size_t i = 0; i < PROOF_BYTES; i++)
         asked.request.proof[i] = 0;
     return asked;
 }
 
 /* answer: in the wire's byte order. */
-static inline RendezvousTold rendezvous_told(const RendezvousAsked *asked,
-                                             const RendezvousAnswer *answer, const void *value)
+static inline RendezvousProvenAnswer rendezvous_proven_answer(const RendezvousProvenRequest *asked,
+                                                              const RendezvousAnswer *answer,
+                                                              const void *value)
 {
-    RendezvousTold told = {.asked = *asked,
-                           .status = answer->status,
-                           .value_bytes = answer->value_bytes};
+    RendezvousProvenAnswer told = {.asked = *asked,
+                                   .status = answer->status,
+                                   .value_bytes = answer->value_bytes};
     proof_digest(value, le32toh(answer->value_bytes), told.digest);
     return told;
 }

@@ -55,7 +55,7 @@ typedef struct RendezvousPeer {
     uint64_t deadline_usec;
     RendezvousGreeting greeting;
     RendezvousRequest request;
-    RendezvousAsked asked;
+    RendezvousProvenRequest asked;
     Hash key;            /* of the value that it waits for */
     char *buffer;        /* a rank's: key and value, then the answer */
     size_t done, wanted; /* bytes that are read, or written */
@@ -148,7 +148,7 @@ static void client_answer(const Rendezvous *rendezvous, RendezvousPeer *client, 
     const char *value = entry ? entry->value : "";
     RendezvousAnswer answer = {.status = htole32((uint32_t)status),
                                .value_bytes = htole32((uint32_t)value_bytes)};
-    const RendezvousTold told = rendezvous_told(&client->asked, &answer, value);
+    const RendezvousProvenAnswer told = rendezvous_proven_answer(&client->asked, &answer, value);
     proof_make(&rendezvous->key, "tell", &told, sizeof(told), answer.proof);
     memcpy(client->buffer, &answer, sizeof(answer));
     memcpy(client->buffer + sizeof(answer), value, value_bytes);
@@ -215,7 +215,7 @@ static bool client_receive(RendezvousPeer *client, void *to)
 /* Judges a stranger's whole header: it is a rank's, or the connection is closed without an answer. */
 static void client_admit(Rendezvous *rendezvous, RendezvousPeer *client)
 {
-    client->asked = rendezvous_asked(&client->greeting, &client->request);
+    client->asked = rendezvous_proven_request(&client->greeting, &client->request);
     if (!rendezvous_request_good(&client->request) ||
         !proof_good(&rendezvous->key, "ask", &client->asked, sizeof(client->asked),
                     client->request.proof) ||

@@ -277,7 +277,7 @@ int daemon_link_wait_assign(DaemonLink *link, uint64_t timeout_usec, ChannelMess
                             Error *err)
 {
     ChannelMessage hello = {.type = CHANNEL_HELLO, .pid = (int)getpid()};
-    int r = daemon_link_say(link, &hello, err);
+    int r = daemon_link_report(link, &hello, err);
     if (r < 0)
         return r;
     r = wait_for(link, &link->assigned, timeout_usec, "assign", err);
@@ -300,7 +300,7 @@ int daemon_link_wait_go(DaemonLink *link, uint64_t timeout_usec, char address[CH
     return r;
 }
 
-int daemon_link_say(DaemonLink *link, const ChannelMessage *message, Error *err)
+int daemon_link_report(DaemonLink *link, const ChannelMessage *message, Error *err)
 {
     if (daemon_link_is_daemon(link))
         return channel_send(link->fd, message, err);

@@ -37,7 +37,7 @@ int daemon_link_wait_assign(DaemonLink *link, uint64_t timeout_usec, ChannelMess
  * last resort. */
 int daemon_link_wait_go(DaemonLink *link, uint64_t timeout_usec, char address[CHANNEL_ADDRESS_MAX],
                         Error *err);
-int daemon_link_say(DaemonLink *link, const ChannelMessage *message, Error *err);
+int daemon_link_report(DaemonLink *link, const ChannelMessage *message, Error *err);
 /* Only remembers it; the thread sends it. */
 void daemon_link_stage(DaemonLink *link, int64_t step, TrainStage stage);
 /* Like daemon_link_stage(), and tells that all ranks have waited for waited_usec: for the data of at

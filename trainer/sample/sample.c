@@ -280,7 +280,7 @@ static int sampler_open(Sampling *s, Error *err)
 /* ---- drawing ---- */
 
 /* Tells how far it is, every ten seconds. */
-static void tell(Sampling *s, const char *what, int64_t done, int64_t all)
+static void log_progress(Sampling *s, const char *what, int64_t done, int64_t all)
 {
     const uint64_t now = clock_boottime_usec();
     if (now - s->told_usec < PROGRESS_USEC || done == all)
@@ -293,10 +293,10 @@ static void tell(Sampling *s, const char *what, int64_t done, int64_t all)
 
 static void begin(Sampling *s) { s->begin_usec = s->told_usec = clock_boottime_usec(); }
 
-static void tell_steps(void *context, int64_t done, int64_t all)
+static void report_steps(void *context, int64_t done, int64_t all)
 {
     (void)fault("sample.step"); /* for tests that stop it here */
-    tell(context, "steps are drawn", done, all);
+    log_progress(context, "steps are drawn", done, all);
 }
 
 /* Converts the latents of one picture from NHWC to planes. */
@@ -341,7 +341,7 @@ static int write_pictures(Sampling *s, const char *path, const GridNotes *notes,
             return error_prefix(err, r, "sample %d", i);
         if (!s->decoder)
             show_codec(planes, height, width, pixels, picture);
-        tell(s, "pictures are decoded", i + 1, o->samples);
+        log_progress(s, "pictures are decoded", i + 1, o->samples);
     }
     return grid_write(path, notes, o->samples, height, width, pictures, err);
 }
@@ -375,7 +375,7 @@ static int sample(Sampling *s, Error *err)
                         .guidance = empty ? o->guidance : 1,
                         .v_prediction = s->job->train.prediction == PREDICTION_V,
                         .seed = o->seed,
-                        .progress = tell_steps,
+                        .progress = report_steps,
                         .context = s};
     begin(s);
     r = ddim_sample(s->network, s->schedule, &ddim, o->samples, s->text, empty, s->latents, err);

@@ -117,7 +117,7 @@ static int broadcast_plans(Session *s, char **ret, Error *err)
 
 /* Where any rank differs all know it, and rank 0 tells what it has. A rank of a version that does not know of this
  * ends at once, and then nothing more is learned than that something differs. */
-static void ask_rank_zero(Session *s, const SessionAgreement *all, RankZero *ret)
+static void request_of_rank_zero(Session *s, const SessionAgreement *all, RankZero *ret)
 {
     Error ignored = ERROR_INIT;
     bool differ = false;
@@ -210,7 +210,7 @@ int session_agree(Session *s, Error *err)
     int r = comm_all_gather(s->train, &mine, all, sizeof(mine), err);
     if (r < 0)
         return error_set_exit(err, r, EXIT_PEER_LOST);
-    ask_rank_zero(s, all, &zero);
+    request_of_rank_zero(s, all, &zero);
     r = compare(s, all, &zero, err);
     free(zero.plans);
     return r;

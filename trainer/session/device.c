@@ -115,7 +115,7 @@ static int restore_plans(Session *s, char **ret, Error *err)
 }
 
 /* Logs in which keys two sets differ, where that is more than their hashes. */
-static void tell_plans(const char *before, const char *now)
+static void report_plans(const char *before, const char *now)
 {
     char differences[300];
     if (before && json_diff_texts(before, now, differences, sizeof(differences)) > 0)
@@ -147,7 +147,7 @@ static int change_plans(Session *s, const char *before, Error *err)
                 "the checkpoint's, %s STEP=%lld",
                 (long long)manifest_step(s->resume), is, s->job->train.plans_uri, was,
                 (long long)manifest_step(s->resume));
-    tell_plans(before, now);
+    report_plans(before, now);
     plan_changes_add(s->plan_changes, manifest_step(s->resume), was, is);
     return 0;
 }

@@ -467,13 +467,13 @@ static int canned_compare(const ParameterList *list, const Canned *c, Error *err
     if (r == 0)
         r = device_staging_download(c->staging, losses, c->losses, sizeof(losses), what, err);
     if (r == 0 && c->comparison)
-        r = tape_comparison_tell(c->comparison, TAPE_FORWARD, err);
+        r = tape_comparison_report(c->comparison, TAPE_FORWARD, err);
     if (r < 0)
         return r;
     if (memcmp(&losses[0], &losses[1], sizeof(losses[0])) != 0)
         return error_set(err, -EXDEV, "the loss is %.17g, and %.17g when it is computed again",
                          losses[0], losses[1]);
-    r = c->comparison ? tape_comparison_tell(c->comparison, TAPE_BACKWARD, err) : 0;
+    r = c->comparison ? tape_comparison_report(c->comparison, TAPE_BACKWARD, err) : 0;
     if (r < 0)
         return r;
     for (size_t i = 0; i < n; i++)

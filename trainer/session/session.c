@@ -12,8 +12,8 @@
 #include "protocol/paths.h"
 #include "trainer/checkpoint/local.h"
 #include "trainer/comm/bulk.h"
+#include "trainer/session/checkpoint-search.h"
 #include "trainer/session/device-exit.h"
-#include "trainer/session/found.h"
 #include "trainer/session/initial-state.h"
 #include "trainer/session/start-times.h"
 #include "trainer/state/device-patience.h"
@@ -243,7 +243,7 @@ int session_open(DaemonLink *link, const SessionAssignment *a, Session **ret, Er
     if (r == 0 && a->alone)
         r = session_find_resume(s, err);
     if (r == 0 && assign->find && s->rank == 0)
-        r = found_tell(link, s->store, &s->facts, assign->find == FIND_MUST, err);
+        r = checkpoint_search_report(link, s->store, &s->facts, assign->find == FIND_MUST, err);
     if (r == 0 &&
         s->resume) /* before the canned grain, which another job's seed would change too */
         r = error_set_exit(err, manifest_check_facts(s->resume, &s->facts, err), EXIT_NEVER_RETRY);

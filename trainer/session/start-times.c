@@ -30,7 +30,7 @@ void start_part(const char *name)
     last = now;
 }
 
-void start_tell(void)
+void start_report(void)
 {
     if (began == 0)
         return;

@@ -9,7 +9,7 @@
 #pragma once
 
 void start_begin(void);
-/* Counts all time since the part before as this part. Before start_begin() and after start_tell() it does nothing. */
+/* Counts all time since the part before as this part. Before start_begin() and after start_report() it does nothing. */
 void start_part(const char *name);
 /* Logs "the first step after 12.345 s: data 0.100, device 2.000, ..."; only in the first call. */
-void start_tell(void);
+void start_report(void);

@@ -9,7 +9,7 @@
 
 uint64_t device_patience_most_usec = UINT64_MAX;
 
-static void ask_once(void)
+static void read_patience(void)
 {
     if (fault("device.impatient") < 0)
         device_patience_most_usec = 2 * USEC_PER_SEC;
@@ -18,7 +18,7 @@ static void ask_once(void)
 uint64_t device_patience(uint64_t usual_usec)
 {
     static pthread_once_t asked = PTHREAD_ONCE_INIT;
-    (void)pthread_once(&asked, ask_once); /* the arguments are right */
+    (void)pthread_once(&asked, read_patience); /* the arguments are right */
     return MIN(usual_usec, device_patience_most_usec);
 }
 

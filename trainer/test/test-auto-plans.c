@@ -107,7 +107,7 @@ static bool go(RanksLife *life)
                 life->lost = true;
                 return false;
             }
-            m = rank_hear_any(&ranks[i]);
+            m = rank_receive_any(&ranks[i]);
             if (m.type == CHANNEL_RENDEZVOUS)
                 memcpy(go.address, m.address, sizeof(go.address));
             if (m.type == CHANNEL_ERROR)

@@ -229,8 +229,8 @@ static void without_a_daemon_it_hosts_itself(void **unused)
     assert_false(daemon_link_is_daemon(the_link));
     assert_int_equal(daemon_link_wait_go(the_link, 0, address, &err), 0);
     assert_int_equal(daemon_link_verdict(the_link, 3), VERDICT_PENDING);
-    assert_int_equal(daemon_link_say(the_link, &(ChannelMessage){.type = CHANNEL_SAVED, .step = 3},
-                                     &err),
+    assert_int_equal(daemon_link_report(the_link,
+                                        &(ChannelMessage){.type = CHANNEL_SAVED, .step = 3}, &err),
                      0);
     assert_int_equal(daemon_link_wait_verdict(the_link, 3, 0, &verdict, &err), 0);
     assert_int_equal(verdict, VERDICT_COMMITTED);

@@ -150,7 +150,7 @@ static void saves_when_asked(void **unused)
     rank_say(rank,
              (ChannelMessage){.type = CHANNEL_CHECKPOINT, .generation = 1}); /* it is not settled */
     while (rank->step < first + 3)
-        assert_int_not_equal(rank_hear_any(rank).type, CHANNEL_SAVED);
+        assert_int_not_equal(rank_receive_any(rank).type, CHANNEL_SAVED);
     rank_commit(rank, 1);
     assert_in_range(rank_expect(rank, CHANNEL_SAVED).step, first + 3, STEPS - 1);
     rank_commit(rank, 1);
@@ -172,7 +172,7 @@ static void counts_how_long_training_waits_for_saves(void **unused)
     start_alone(text, 1, NULL);
     double before = 0;
     for (ChannelMessage m = {0}; m.type != CHANNEL_DONE;) {
-        m = rank_hear_any(rank);
+        m = rank_receive_any(rank);
         if (m.type == CHANNEL_SAVED) {
             (void)usleep(HELD_MSEC * 1000); /* the commit takes as long */
             rank_commit(rank, 1);
@@ -377,7 +377,7 @@ static ChannelMessage diverge(const char *name, const char *fault)
     ChannelMessage error = {0};
     bool leaves = false; /* what its daemon is told by then */
     while (error.type != CHANNEL_ERROR) {
-        error = rank_hear_any(rank);
+        error = rank_receive_any(rank);
         leaves |= error.type == CHANNEL_STAGE && error.stage == STAGE_LEAVING;
     }
     assert_true(leaves || !fault || !strstr(fault, "slow"));

@@ -96,7 +96,7 @@ static bool survives(uint64_t seed, const char *drop)
     ChannelMessage m;
     bool same = false;
     while (!rank_is_gone(rank)) {
-        m = rank_hear_any(rank);
+        m = rank_receive_any(rank);
         if (m.type == CHANNEL_READY)
             rank_say(rank, (ChannelMessage){.type = CHANNEL_GO, .generation = 1});
         if (m.type == CHANNEL_SAVED)

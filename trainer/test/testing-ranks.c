@@ -88,7 +88,7 @@ void rank_say(const Rank *rank, ChannelMessage m)
         fail_msg("%s", err.text);
 }
 
-ChannelMessage rank_hear_any(Rank *rank)
+ChannelMessage rank_receive_any(Rank *rank)
 {
     Error err = ERROR_INIT;
     ChannelMessage m = {0};
@@ -116,7 +116,7 @@ ChannelMessage rank_hear(Rank *rank)
 {
     ChannelMessage m;
     do
-        m = rank_hear_any(rank);
+        m = rank_receive_any(rank);
     while (m.type == CHANNEL_STEP || m.type == CHANNEL_STAGE);
     return m;
 }
@@ -195,7 +195,7 @@ static void serve(RanksLife *life, int number)
         life->lost = true;
         return;
     }
-    const ChannelMessage m = rank_hear_any(rank);
+    const ChannelMessage m = rank_receive_any(rank);
     switch (m.type) {
     case CHANNEL_SAVED:
         life->saved = m;

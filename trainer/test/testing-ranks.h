@@ -43,7 +43,7 @@ int ranks_end(void **unused);
 
 void rank_say(const Rank *rank, ChannelMessage m);
 /* The next message, which is noted. */
-ChannelMessage rank_hear_any(Rank *rank);
+ChannelMessage rank_receive_any(Rank *rank);
 /* The next one that is neither stage nor step. */
 ChannelMessage rank_hear(Rank *rank);
 ChannelMessage rank_expect(Rank *rank, ChannelType type);

@@ -7,7 +7,7 @@
 #include "controller/core/decide/admission.h"
 
 #include "controller/core/facts/incidents.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cluster-incident.h"
 
 enum {

@@ -12,7 +12,7 @@
 #include "controller/core/facts/commits.h"
 #include "controller/core/facts/incidents.h"
 #include "controller/core/facts/lost.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 #include "controller/core/write/phase.h"
 #include "controller/core/write/world.h"
@@ -24,7 +24,7 @@ static bool put_back(const Cluster *c, const CoreJob *job, Decision *d)
     assert(job->checkpoints_lost && job->checkpoints.n_commits > 0);
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
-    lost_say(&t, job->checkpoints_lost, "checkpoints", job->name);
+    lost_write(&t, job->checkpoints_lost, "checkpoints", job->name);
     text_add(&t, "; put back as it was known: ");
     text_add_int(&t, (int64_t)job->checkpoints.n_commits);
     text_add(&t, job->checkpoints.n_commits == 1 ? " commit, of step " : " commits, up to step ");
@@ -37,14 +37,14 @@ static bool put_back(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-static void say_missing(const CoreJob *job, char *ret, size_t size)
+static void write_missing(const CoreJob *job, char *ret, size_t size)
 {
     bool runs = job->phase.go && phase_is_active(job->phase.phase);
     Text t = text_begin(ret, size);
     Lost lost = job->checkpoints_lost        ? job->checkpoints_lost
                 : job->checkpoints_stamp.mod ? LOST_OLDER
                                              : LOST_GONE;
-    lost_say(&t, lost, "checkpoints", job->name);
+    lost_write(&t, lost, "checkpoints", job->name);
     text_add(&t, ", and step ");
     text_add_int(&t, checkpoints_known_mark(job).step);
     text_add(&t, " was committed; ");
@@ -61,7 +61,7 @@ bool decide_checkpoints(const Cluster *c, const CoreJob *job, Decision *d)
     if (!checkpoints_are_missing(job) || lost_find_incident(c, job) || !incident_has_place(c))
         return false;
     char why[RECORD_TEXT_MAX + 1];
-    say_missing(job, why, sizeof(why));
+    write_missing(job, why, sizeof(why));
     lost_incident(c, job, why, false, d);
     return true;
 }

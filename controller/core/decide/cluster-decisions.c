@@ -12,7 +12,7 @@
 #include "controller/core/observe/absences.h"
 #include "controller/core/observe/tables.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cluster-incident.h"
 
 enum {
@@ -377,7 +377,7 @@ static int removal_rank(const Cluster *c, const IncidentRecord *record)
 {
     if (record->state == INCIDENT_OPEN)
         return lasts(record) ? 3 : 2;
-    return !incident_is_told(c, record);
+    return !incident_is_notified(c, record);
 }
 
 static bool goes_before(const Cluster *c, const IncidentRecord *a, const IncidentRecord *b)
@@ -403,7 +403,7 @@ static bool decide_incident_cap(const Cluster *c, Decision *d)
             cluster_incident_resolve(c, &c->incidents[i], d);
             return true;
         }
-        if (orphan && incident_is_told(c, record)) {
+        if (orphan && incident_is_notified(c, record)) {
             text_copy(d->remove_incident, sizeof(d->remove_incident), record->id);
             return true;
         }
@@ -414,7 +414,7 @@ static bool decide_incident_cap(const Cluster *c, Decision *d)
     assert((n > 0) == (first != NULL));
     if (n <= c->config.incidents_kept || lasts(first))
         return false;
-    if (!(first->state == INCIDENT_RESOLVED && incident_is_told(c, first)) &&
+    if (!(first->state == INCIDENT_RESOLVED && incident_is_notified(c, first)) &&
         n < c->limits.incidents)
         return false;
     text_copy(d->remove_incident, sizeof(d->remove_incident), first->id);

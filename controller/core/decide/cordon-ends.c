@@ -8,7 +8,7 @@
 #include "controller/core/facts/machines.h"
 #include "controller/core/facts/presence.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cluster-incident.h"
 #include "controller/core/write/cordons.h"
 

@@ -10,7 +10,7 @@
 
 #include "controller/core/facts/incidents.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 #include "controller/core/write/phase.h"
 
@@ -43,7 +43,7 @@ static const CheckpointCommit *find_good(const CoreJob *job, int64_t since)
     return NULL;
 }
 
-static void say_since(const ProgressRecord *p, Text *t)
+static void write_since(const ProgressRecord *p, Text *t)
 {
     text_add(t, "since step ");
     text_add_int(t, p->diverging_since);
@@ -53,11 +53,11 @@ static void say_since(const ProgressRecord *p, Text *t)
 }
 
 /* "since step 57: the loss is 92.7, and was 1.17 at best; the last checkpoint before that is of step 40" */
-static void say_evidence(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
+static void write_evidence(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
 {
     const CheckpointCommit *good = find_good(job, p->diverging_since);
     Text t = text_begin(ret, size);
-    say_since(p, &t);
+    write_since(p, &t);
     if (good) {
         text_add(&t, "; the last checkpoint before that is of step ");
         text_add_int(&t, good->step);
@@ -69,13 +69,13 @@ static void say_evidence(const CoreJob *job, const ProgressRecord *p, char *ret,
 /* The reason of a job that failed says what it takes to begin with the good checkpoint: other settings need
  * model.init, and with the same ones the same bits diverge again. A URI that would be cut is
  * left out: its step is said. */
-static void say_end(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
+static void write_end(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
 {
     static const char init[] = ", model.init ";
     const CheckpointCommit *good = find_good(job, p->diverging_since);
     Text t = text_begin(ret, size);
     text_add(&t, "diverging ");
-    say_since(p, &t);
+    write_since(p, &t);
     if (!good) {
         text_add(&t, "; no checkpoint from before that is left");
         return;
@@ -99,7 +99,7 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
         incident_begin(c, job, CAUSE_DIVERGING, job->world.generation, job->diverging_revision, d);
     record->step = p->step;
     record->at_usec = MIN(MAX(p->at_usec, job->world.decided_usec), c->real_usec);
-    say_evidence(job, p, record->evidence, sizeof(record->evidence));
+    write_evidence(job, p, record->evidence, sizeof(record->evidence));
 }
 
 /* Goes on with the incident that is open, if one is. */
@@ -115,7 +115,7 @@ static void end_job(const Cluster *c, const CoreJob *job, const Incident *open,
         open_incident(c, job, p, d);
     }
     d->incident.severity = SEVERITY_CRITICAL;
-    say_end(job, p, reason, sizeof(reason));
+    write_end(job, p, reason, sizeof(reason));
     decide_end(c, job, PHASE_FAILED, reason, d);
 }
 
@@ -145,7 +145,7 @@ bool decide_divergence_over(const Cluster *c, const CoreJob *job, Decision *d)
     return true;
 }
 
-void divergence_say_finished(const CoreJob *job, char *ret, size_t size)
+void divergence_write_finished(const CoreJob *job, char *ret, size_t size)
 {
     const ProgressRecord *p = present_progress(job);
     Text t = text_begin(ret, size);
@@ -153,5 +153,5 @@ void divergence_say_finished(const CoreJob *job, char *ret, size_t size)
     if (!p || p->diverging_since == 0)
         return;
     text_add(&t, ", but training has diverged ");
-    say_since(p, &t);
+    write_since(p, &t);
 }

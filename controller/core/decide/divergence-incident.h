@@ -16,4 +16,4 @@ bool decide_divergence(const Cluster *c, const CoreJob *job, Decision *d);
 /* Ends the incident when the job is over: it was not recovered from. */
 bool decide_divergence_over(const Cluster *c, const CoreJob *job, Decision *d);
 /* Says "finished, but ..." of a job that diverged to its last step; else "finished". */
-void divergence_say_finished(const CoreJob *job, char *ret, size_t size);
+void divergence_write_finished(const CoreJob *job, char *ret, size_t size);

@@ -10,7 +10,7 @@
 #include "controller/core/facts/reports.h"
 #include "controller/core/facts/sizes.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 
 enum { GROWTHS_IN_VAIN_TOLD = 2 }; /* from so many in a row on a person should know */

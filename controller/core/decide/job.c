@@ -26,7 +26,7 @@
 #include "controller/core/judge/plan.h"
 #include "controller/core/judge/queue.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 #include "controller/core/write/phase.h"
 #include "controller/core/write/world.h"
@@ -73,7 +73,7 @@ static bool decide_pending(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     if (job->desired.state == DESIRED_STOPPED) {
         if (job_ranks_are_left(c, s, job)) /* nodes end them; the slots may be another job's now */
             return false;
-        decide_end(c, job, PHASE_STOPPED, decide_asked("stopped", job->desired.by, why), d);
+        decide_end(c, job, PHASE_STOPPED, decide_requested("stopped", job->desired.by, why), d);
         return true;
     }
     const CoreJob *ahead = queue_find_ahead(c, s, job);
@@ -126,7 +126,7 @@ static bool decide_acknowledged(const Cluster *c, const CoreJob *job, Decision *
     if (job->desired.state != DESIRED_STOPPED || job->word <= job->phase.tried_revision)
         return false;
     Text t = text_begin(reason, sizeof(reason));
-    text_add(&t, decide_asked("stopped after it had failed", job->desired.by, asked));
+    text_add(&t, decide_requested("stopped after it had failed", job->desired.by, asked));
     text_add(&t, ": ");
     text_add(&t, job->phase.reason);
     decide_end(c, job, PHASE_STOPPED, reason, d);
@@ -140,7 +140,7 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
     assert(job->phase.phase == PHASE_STOPPED || job->phase.phase == PHASE_FAILED);
     if (!job_wants_to_run(job) || job->word <= job->phase.tried_revision)
         return false;
-    decide_phase(c, job, PHASE_PENDING, decide_asked(starts_again, job->desired.by, reason), d);
+    decide_phase(c, job, PHASE_PENDING, decide_requested(starts_again, job->desired.by, reason), d);
     d->phase.failures_without_progress = d->phase.pauses = 0;
     d->phase.store_lost_usec = 0;
     d->desired_revision = job->desired_stamp.mod;
@@ -149,7 +149,7 @@ static bool decide_restart(const Cluster *c, const CoreJob *job, Decision *d)
 
 /* A phase that was lost, damaged or put back, or is older than what runs, ends no ranks: their nodes wait for one that
  * does. */
-static bool tells_ranks_to_end(const CoreJob *job)
+static bool requests_ranks_end(const CoreJob *job)
 {
     return job->phase_stamp.mod && !job->phase_lost &&
            job->phase.generation >= job_newest_generation(job);
@@ -160,7 +160,7 @@ static bool decide_removal(const Cluster *c, Scratch *s, const CoreJob *job, Dec
     int node;
     assert(job->desired.state == DESIRED_DELETED);
     const bool live = job_has_ranks_alive(c, s, job, INT64_MAX, INT64_MAX, &node);
-    if (phase_is_active(job->phase.phase) || (live && !tells_ranks_to_end(job))) {
+    if (phase_is_active(job->phase.phase) || (live && !requests_ranks_end(job))) {
         decide_end(c, job, PHASE_STOPPED, "deleted", d);
         d->phase.generation = job_newest_generation(job);
         if (!d->phase.submission[0])
@@ -264,7 +264,7 @@ static bool decide_drain(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     return drain_find(c, job, reason, sizeof(reason)) &&
-           ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+           request_leave(c, job, PHASE_RESIZING, reason, d);
 }
 
 /* Notes the newest commit in the phase: the first one at once, later ones at most once a minute. progress/<job> has
@@ -301,7 +301,8 @@ static bool decide_stop(const Cluster *c, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     return job->desired.state == DESIRED_STOPPED && job->word > job->phase.tried_revision &&
-           ask_to_leave(c, job, PHASE_STOPPING, decide_asked("stops", job->desired.by, reason), d);
+           request_leave(c, job, PHASE_STOPPING, decide_requested("stops", job->desired.by, reason),
+                         d);
 }
 
 static bool decide_running(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
@@ -384,7 +385,7 @@ static bool decide_active(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
         char reason[RECORD_TEXT_MAX + 1];
         if (decide_divergence(c, job, d))
             return true;
-        divergence_say_finished(job, reason, sizeof(reason));
+        divergence_write_finished(job, reason, sizeof(reason));
         decide_end(c, job, PHASE_SUCCEEDED, reason, d);
         const Incident *incident = incident_find_open(c, job);
         if (incident)
@@ -452,11 +453,11 @@ bool decide_job(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
     case PHASE_PENDING:
         return decide_pending(c, s, job, d) || decide_cleanup(c, s, job, d);
     case PHASE_STOPPED:
-        return decide_over(c, job, d) || decide_restart(c, job, d) || decide_old_word(c, job, d) ||
-               decide_cleanup(c, s, job, d);
+        return decide_over(c, job, d) || decide_restart(c, job, d) ||
+               decide_old_request(c, job, d) || decide_cleanup(c, s, job, d);
     case PHASE_FAILED:
         return decide_troubles_over(c, job, d) || decide_acknowledged(c, job, d) ||
-               decide_restart(c, job, d) || decide_old_word(c, job, d) ||
+               decide_restart(c, job, d) || decide_old_request(c, job, d) ||
                decide_cleanup(c, s, job, d);
     case PHASE_SUCCEEDED:
         return decide_over(c, job, d) || decide_cleanup(c, s, job, d);

@@ -12,7 +12,7 @@
 #include "controller/core/judge/failure.h"
 #include "controller/core/judge/spare.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/phase.h"
 #include "controller/core/write/strikes.h"
 #include "controller/core/write/world.h"
@@ -26,7 +26,7 @@ void decide_pause(const Cluster *c, const CoreJob *job, uint64_t pause_usec, Dec
     text_add(&t, "pauses ");
     text_add_int(&t, (int64_t)(pause_usec / USEC_PER_SEC));
     text_add(&t, " s after ");
-    incident_say(&d->incident, &t);
+    incident_write(&d->incident, &t);
     decide_end(c, job, PHASE_RECOVERING, reason, d);
     d->phase.pause_usec = pause_usec;
 }
@@ -53,8 +53,8 @@ bool decide_paused(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
     Text t = text_begin(reason, sizeof(reason));
     const Incident *incident = incident_find_open(c, job);
     if (incident)
-        incident_say(&incident->record, &t);
-    Failure f = {.cause = CAUSE_RETRY, .node = job_find_lone_teller(c, job, CAUSE_RETRY)};
+        incident_write(&incident->record, &t);
+    Failure f = {.cause = CAUSE_RETRY, .node = job_find_sole_reporter(c, job, CAUSE_RETRY)};
     if (f.node >= 0 && job_has_spare_for(c, s, job, f.node))
         s->left_out[f.node] = true;
     if (f.node >= 0 && job->n_runs > 1) {

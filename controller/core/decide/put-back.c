@@ -14,7 +14,7 @@
 #include "controller/core/facts/commits.h"
 #include "controller/core/facts/incidents.h"
 #include "controller/core/facts/lost.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 
 /* ---- what events say ---- */
@@ -29,14 +29,14 @@ static bool lasts(Cluster *c, Scratch *s, CoreJob *job)
 
 /* ---- what is put back ---- */
 
-static void say_put_back(const Cluster *c, const CoreJob *job, Lost lost, const char *kind,
-                         const char *how, Decision *d)
+static void write_put_back(const Cluster *c, const CoreJob *job, Lost lost, const char *kind,
+                           const char *how, Decision *d)
 {
     assert(lost != LOST_NOT &&
            lost != LOST_FOREIGN); /* records of another version are never overwritten */
     char why[RECORD_TEXT_MAX + 1];
     Text t = text_begin(why, sizeof(why));
-    lost_say(&t, lost, kind, job->name);
+    lost_write(&t, lost, kind, job->name);
     text_add(&t, how);
     d->world_revision = job->world_stamp.mod;
     d->phase_revision = job->phase_stamp.mod;
@@ -50,7 +50,7 @@ static bool put_back_spec(const Cluster *c, const CoreJob *job, Decision *d)
         return false;
     d->put_spec = true;
     d->spec_revision = job->spec_stamp.mod;
-    say_put_back(c, job, job->spec_lost, "specs", "; put back as it was known", d);
+    write_put_back(c, job, job->spec_lost, "specs", "; put back as it was known", d);
     return true;
 }
 
@@ -73,8 +73,8 @@ static bool put_back_desired(Cluster *c, Scratch *s, CoreJob *job, Decision *d)
                                      .priority = job->facts.priority};
     job->desired = d->desired; /* so that the record, once read, is not a new request of a user */
     job->desired_lost = job->desired_lost ? job->desired_lost : LOST_GONE;
-    say_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
-                 known ? "; put back as it was known" : "; made anew from the job file", d);
+    write_put_back(c, job, job->desired_lost ? job->desired_lost : LOST_GONE, "desired",
+                   known ? "; put back as it was known" : "; made anew from the job file", d);
     return true;
 }
 
@@ -85,7 +85,7 @@ static bool put_back_phase(const Cluster *c, const CoreJob *job, Decision *d)
     d->put_phase = true;
     d->phase = job->phase;
     d->phase.serial = job_next_serial(c, job);
-    say_put_back(c, job, job->phase_lost, "phases", "; put back as it was known", d);
+    write_put_back(c, job, job->phase_lost, "phases", "; put back as it was known", d);
     return true;
 }
 

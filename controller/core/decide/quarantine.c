@@ -5,7 +5,7 @@
 #include "controller/core/decide/quarantine.h"
 
 #include "controller/core/facts/machines.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cordons.h"
 #include "controller/core/write/strikes.h"
 
@@ -32,7 +32,7 @@ static bool begins_with(const char *words, const char *with)
     return true;
 }
 
-static void ask(const Cluster *c, const CoreNode *node, const char *id, Decision *d)
+static void request_check(const Cluster *c, const CoreNode *node, const char *id, Decision *d)
 {
     assert(node->present && !d->put_request && !d->remove_request);
     memset(&d->request, 0, sizeof(d->request));
@@ -75,7 +75,7 @@ bool decide_quarantine(const Cluster *c, const CoreNode *node, const CordonCause
         return false; /* nobody to ask */
     if (!request) {
         if (room)
-            ask(c, machine, id, d);
+            request_check(c, machine, id, d);
         return room;
     }
     const char *answer = request->record.answer;

@@ -13,7 +13,7 @@
 #include "controller/core/judge/backoff.h"
 #include "controller/core/judge/failure.h"
 #include "controller/core/judge/spare.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cordons.h"
 #include "controller/core/write/cost.h"
 #include "controller/core/write/incident.h"
@@ -163,8 +163,8 @@ static void blame_job(const Cluster *c, const CoreJob *job, const StrikeJudgemen
 
 /* An outage of a store is one incident. It names a node only if no other node failed to reach the store, so that a node
  * which reports the same by itself later, after the outage, is recognised. */
-static void name_teller(const Cluster *c, const CoreJob *job, const Failure *f, bool is_answered,
-                        Decision *d)
+static void name_sole_reporter(const Cluster *c, const CoreJob *job, const Failure *f,
+                               bool is_answered, Decision *d)
 {
     bool goes_on = incident_find_cause(c, job, f->cause) != NULL;
     if (is_answered) {
@@ -197,23 +197,23 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     const RestartCounters counters = restart_counters_after(c, job, f->cause, goes_back);
     incident_open(c, job, f, d);
     if (f->cause == CAUSE_STORE_UNREACHABLE)
-        name_teller(c, job, f, is_answered, d);
+        name_sole_reporter(c, job, f, is_answered, d);
     if (is_answered) /* the job recovers by itself */
         d->incident.severity = MIN(d->incident.severity, SEVERITY_WARNING);
 
     if (!is_answered && is_final(job, f, d)) {
-        incident_say(&d->incident, &t);
+        incident_write(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
     } else if (counters.failures >= job->facts.max_failures) {
         text_add_int(&t, counters.failures);
         text_add(&t, " generations in a row did not pass step ");
         text_add_int(&t, MAX(job->phase.furthest_step, job_reached_step(c, job)));
         text_add(&t, "; ");
-        incident_say(&d->incident, &t);
+        incident_write(&d->incident, &t);
         decide_end(c, job, PHASE_FAILED, reason, d);
     } else if (job->desired.state == DESIRED_STOPPED) {
         text_add(&t, "stopped without a last checkpoint: ");
-        incident_say(&d->incident, &t);
+        incident_write(&d->incident, &t);
         decide_stopped(c, s, job, reason, d);
         d->incident.state = INCIDENT_RESOLVED; /* nothing is to be recovered */
         d->incident.ended = true;
@@ -221,7 +221,7 @@ bool decide_failure(const Cluster *c, Scratch *s, const CoreJob *job, const Fail
     } else if (counters.pause_usec && !is_answered) {
         decide_pause(c, job, counters.pause_usec, d);
     } else {
-        incident_say(&d->incident, &t);
+        incident_write(&d->incident, &t);
         (void)decide_world(c, s, job, PHASE_RECOVERING, reason, d); /* it always decides here */
     }
     assert(d->put_phase);

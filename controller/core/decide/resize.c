@@ -10,11 +10,11 @@
 #include "controller/core/judge/plan.h"
 #include "controller/core/judge/queue.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/phase.h"
 #include "controller/core/write/world.h"
 
-static void say_sizes(Text *t, const char *verb, int from, int to)
+static void write_sizes(Text *t, const char *verb, int from, int to)
 {
     text_add(t, verb);
     text_add(t, " from ");
@@ -57,7 +57,7 @@ static bool interval_is_over(const Cluster *c, Scratch *s, const CoreJob *job)
 
 /* Notes that the user's newest request was looked at and changes nothing now: ranks for which there are no slots
  * come by growth. A request that stayed open would act on any later change of the plan. */
-static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
+static bool decide_noted(const Cluster *c, const CoreJob *job, Decision *d)
 {
     assert(!d->put_phase);
     d->put_phase = true;
@@ -71,10 +71,10 @@ static bool decide_heard(const Cluster *c, const CoreJob *job, Decision *d)
 }
 
 /* desired/<job> was put back unchanged: the next leader must not take that for a new request. */
-bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d)
+bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d)
 {
     return job->word <= job->phase.tried_revision &&
-           job->desired_stamp.mod > job->phase.tried_revision && decide_heard(c, job, d);
+           job->desired_stamp.mod > job->phase.tried_revision && decide_noted(c, job, d);
 }
 
 /* Plans the job's next world; true: it would have another size, in the direction that is wanted. Nodes cordoned
@@ -87,50 +87,51 @@ static bool plan_other_size(const Cluster *c, Scratch *s, const CoreJob *job, Pl
     return (wanted < present && ret->size == wanted) || ret->size > present;
 }
 
-static bool size_was_asked(const CoreJob *job)
+static bool size_was_requested(const CoreJob *job)
 {
     return job->desired.state == DESIRED_RUNNING && job->word > job->phase.tried_revision;
 }
 
 /* Says "resizes from 3 to 2, asked by anna@laptop". */
-static const char *say_asked(const CoreJob *job, const Plan *plan, char ret[RECORD_TEXT_MAX + 1])
+static const char *write_requested(const CoreJob *job, const Plan *plan,
+                                   char ret[RECORD_TEXT_MAX + 1])
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    say_sizes(&t, "resizes", job->world.size, plan->size);
-    return decide_asked(reason, job->desired.by, ret);
+    write_sizes(&t, "resizes", job->world.size, plan->size);
+    return decide_requested(reason, job->desired.by, ret);
 }
 
 bool decide_resize_unsaved(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     char asked[RECORD_TEXT_MAX + 1];
     Plan plan;
-    return size_was_asked(job) && plan_other_size(c, s, job, &plan) &&
-           decide_world(c, s, job, job->phase.phase, say_asked(job, &plan, asked), d);
+    return size_was_requested(job) && plan_other_size(c, s, job, &plan) &&
+           decide_world(c, s, job, job->phase.phase, write_requested(job, &plan, asked), d);
 }
 
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
 {
     char reason[RECORD_TEXT_MAX + 1];
     Text t = text_begin(reason, sizeof(reason));
-    bool asked = size_was_asked(job);
+    bool asked = size_was_requested(job);
     int wanted = plan_wanted(job), present = job->world.size;
     if (!asked && present >= wanted)
         return false;
 
     Plan plan; /* a request for fewer ranks that cannot be met now stays open */
     if (!plan_other_size(c, s, job, &plan))
-        return asked && wanted >= present && decide_heard(c, job, d);
+        return asked && wanted >= present && decide_noted(c, job, d);
     if (asked)
-        return ask_to_leave(c, job, PHASE_RESIZING, say_asked(job, &plan, reason), d);
+        return request_leave(c, job, PHASE_RESIZING, write_requested(job, &plan, reason), d);
     if (!interval_is_over(c, s, job) || find_newcomer(c, s, job) ||
         queue_find_ahead_soon(c, s, job) ||               /* it would leave for nothing */
         plan_somebody_starts(c, s, job) ||                /* it makes plans of its own */
         incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) /* it could not save and leave */
         return false;
     assert(plan.size > present && plan.size <= wanted);
-    say_sizes(&t, "grows", present, plan.size);
-    (void)ask_to_leave(c, job, PHASE_RESIZING, reason, d);
+    write_sizes(&t, "grows", present, plan.size);
+    (void)request_leave(c, job, PHASE_RESIZING, reason, d);
     d->phase.grown_usec = c->real_usec;
     return true;
 }
@@ -140,7 +141,7 @@ bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d
 static const char wanted_word[] = " wanted: ";
 
 /* Says what holds growth up although the slots of the plan that was just made are free. */
-static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
+static void write_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     const CoreJob *ahead = queue_find_ahead(c, s, job);
     const CoreNode *newcomer = find_newcomer(c, s, job);
@@ -150,7 +151,7 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
         text_add(t, "waits for job ");
         text_add(t, ahead->name);
         text_add(t, ", which comes first and needs ");
-        plan_say_slots(ahead, plan_needed(ahead), t);
+        plan_write_slots(ahead, plan_needed(ahead), t);
     } else if (incident_find_cause(c, job, CAUSE_STORE_TROUBLE)) {
         text_add(t, "waits until its store takes checkpoints again");
     } else if (!interval_is_over(c, s, job)) {
@@ -167,7 +168,7 @@ static void say_hold(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 }
 
 /* Says "2 ranks, 4 wanted: needs 1 slot; n3 is cordoned: its fan". */
-static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
+static void write_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     int wanted = plan_wanted(job), present = job->world.size;
     Plan plan;
@@ -178,12 +179,12 @@ static void say_wait(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
     text_add_int(t, wanted);
     text_add(t, wanted_word);
     if (missing <= 0) {
-        say_hold(c, s, job, t);
+        write_hold(c, s, job, t);
         return;
     }
     text_add(t, "needs ");
-    plan_say_slots(job, missing, t);
-    plan_say_refusals(c, s, job, t);
+    plan_write_slots(job, missing, t);
+    plan_write_refusals(c, s, job, t);
 }
 
 /* Tells what a running job waits for that has another size than the one it was given, at most once a second, because
@@ -200,7 +201,7 @@ bool decide_wait(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d)
         return false;
     assert(job->phase.phase == PHASE_RUNNING && !d->put_phase);
     if (waits)
-        say_wait(c, s, job, &t);
+        write_wait(c, s, job, &t);
     if ((!waits && !told) || text_equal(job->phase.reason, why) ||
         !cluster_due(c, s, job->phase_usec + USEC_PER_SEC))
         return false;

@@ -13,7 +13,7 @@
 enum { GROWTHS_IN_VAIN_MAX = 6 }; /* so often the pause between two growths doubles */
 
 /* Notes that what is wanted was put back as it was, so that the next leader takes it for no new request. */
-bool decide_old_word(const Cluster *c, const CoreJob *job, Decision *d);
+bool decide_old_request(const Cluster *c, const CoreJob *job, Decision *d);
 /* Asks the world to leave for one of another size. */
 bool decide_resize(const Cluster *c, Scratch *s, const CoreJob *job, Decision *d);
 /* Before a world's first step: one of the size that was asked for follows at once. */

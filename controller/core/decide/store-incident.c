@@ -10,7 +10,7 @@
 
 #include "controller/core/facts/incidents.h"
 #include "controller/core/state/causes.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/incident.h"
 
 /* Returns progress/<job> if it is of this world and newer than the last commit, else NULL. */
@@ -28,7 +28,8 @@ static uint64_t trouble_since(const ProgressRecord *p)
     return MAX(p->unsaved_since_usec, p->waits_since_usec);
 }
 
-static void say_store_incident(const CoreJob *job, const ProgressRecord *p, char *ret, size_t size)
+static void write_store_incident(const CoreJob *job, const ProgressRecord *p, char *ret,
+                                 size_t size)
 {
     Text t = text_begin(ret, size);
     const CheckpointCommit *last = NULL;
@@ -58,7 +59,7 @@ static void open_incident(const Cluster *c, const CoreJob *job, const ProgressRe
     IncidentRecord *record = incident_begin(c, job, CAUSE_STORE_TROUBLE, job->world.generation,
                                             job->trouble_revision, d);
     record->step = p->step;
-    say_store_incident(job, p, record->evidence, sizeof(record->evidence));
+    write_store_incident(job, p, record->evidence, sizeof(record->evidence));
     record->at_usec = MIN(MAX(trouble_since(p), job->world.decided_usec), c->real_usec);
 }
 

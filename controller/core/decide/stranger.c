@@ -5,14 +5,14 @@
 #include "controller/core/facts/incidents.h"
 #include "controller/core/facts/presence.h"
 #include "controller/core/observe/tables.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cluster-incident.h"
 
 const char stranger_cause[] = "node-contested";
 
 enum { REWRITE_SEC = 60 }; /* the incident's text is rewritten no more often */
 
-static void say(const CoreNode *node, char ret[RECORD_TEXT_MAX + 1])
+static void write_evidence(const CoreNode *node, char ret[RECORD_TEXT_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_TEXT_MAX + 1);
     text_add(&t, "another writer has put nodes/");
@@ -77,7 +77,7 @@ bool decide_stranger(Cluster *c, Scratch *s, Decision *d)
         if (!node->present || !node->admitted || node->record.stranger_revision == 0)
             continue;
         const Incident *open = find_open(c, node->record.name);
-        say(node, evidence);
+        write_evidence(node, evidence);
         if (open && (text_equal(open->record.evidence, evidence) ||
                      !cluster_due(c, s, c->stranger_told_usec + REWRITE_SEC * USEC_PER_SEC)))
             continue;

@@ -2,7 +2,7 @@
 /* commits.c - see commits.h. */
 #include "controller/core/facts/commits.h"
 
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 

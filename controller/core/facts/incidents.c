@@ -14,7 +14,7 @@ const Incident *cluster_incident_find_open(const Cluster *c, const char *cause)
 
 const char hold_cause[] = "nodes-vanished";
 
-bool incident_is_told(const Cluster *c, const IncidentRecord *record)
+bool incident_is_notified(const Cluster *c, const IncidentRecord *record)
 {
     for (int i = 0; i < c->limits.incidents; i++) {
         const Alert *alert = &c->alerts[i];
@@ -32,7 +32,7 @@ bool incident_has_place(const Cluster *c)
     return false;
 }
 
-void incident_say(const IncidentRecord *record, Text *t)
+void incident_write(const IncidentRecord *record, Text *t)
 {
     text_add(t, record->cause);
     if (record->rank >= 0) {

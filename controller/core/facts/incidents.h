@@ -10,7 +10,7 @@
 
 #include "controller/core/state/causes.h"
 #include "controller/core/state/state.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 /* Returns the open incident of no job with that cause; NULL: there is none. */
 const Incident *cluster_incident_find_open(const Cluster *c, const char *cause);
@@ -26,8 +26,8 @@ const Incident *incident_find_open(const Cluster *c, const CoreJob *job);
 /* Returns an open incident of the job with that cause; NULL: there is none. */
 const Incident *incident_find_cause(const Cluster *c, const CoreJob *job, Cause cause);
 /* Says "store-unreachable of rank 0 on n1: no answer". */
-void incident_say(const IncidentRecord *record, Text *t);
+void incident_write(const IncidentRecord *record, Text *t);
 /* True when each sink that the incident concerns was notified of its begin and its end, or was given up on. */
-bool incident_is_told(const Cluster *c, const IncidentRecord *record);
+bool incident_is_notified(const Cluster *c, const IncidentRecord *record);
 /* Returns the job's open incident about lost records; NULL: there is none. */
 const Incident *lost_find_incident(const Cluster *c, const CoreJob *job);

@@ -4,7 +4,7 @@
 
 #include "controller/core/facts/lost.h"
 #include "controller/core/facts/reports.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 /* Returns the measured seconds of a step of the present world; 0: unknown. */
 static double step_seconds(const Cluster *c, const CoreJob *job)

@@ -13,7 +13,7 @@ Lost lost_by(const Event *ev, bool had, bool older)
     return had ? LOST_GONE : LOST_NOT;
 }
 
-void lost_say(Text *t, Lost lost, const char *kind, const char *name)
+void lost_write(Text *t, Lost lost, const char *kind, const char *name)
 {
     assert(lost >= LOST_NOT && lost <= LOST_FOREIGN);
     static const char words[][40] = {[LOST_NOT] = " is there",
@@ -38,7 +38,7 @@ bool lost_is_foreign(const CoreJob *job, char *ret, size_t size)
     if (!kind)
         return false;
     Text t = text_begin(ret, size);
-    lost_say(&t, LOST_FOREIGN, kind, job->name);
+    lost_write(&t, LOST_FOREIGN, kind, job->name);
     text_add(&t, " than this controller reads: nothing is decided about the job until its version "
                  "leads");
     return true;
@@ -52,7 +52,7 @@ bool lost_is_without_spec(const CoreJob *job, char *ret, size_t size)
          (!job->phase_stamp.mod && !job->world_stamp.mod && !job->desired_stamp.mod)))
         return false;
     Text t = text_begin(ret, size);
-    lost_say(&t, job->spec_lost ? job->spec_lost : LOST_GONE, "specs", job->name);
+    lost_write(&t, job->spec_lost ? job->spec_lost : LOST_GONE, "specs", job->name);
     text_add(&t,
              ", and this leader has not seen it: sdctl job start -f FILE, with the job file as it "
              "was, gives it back; sdctl job delete gives it up");
@@ -98,6 +98,6 @@ bool world_is_lost(const CoreJob *job, Failure *ret)
         return false;
     *ret = (Failure){.cause = CAUSE_WORLD_LOST, .node = -1, .rank = -1};
     Text t = text_begin(ret->evidence, sizeof(ret->evidence));
-    lost_say(&t, lost ? lost : LOST_OLDER, lost ? "worlds" : "phases", job->name);
+    lost_write(&t, lost ? lost : LOST_OLDER, lost ? "worlds" : "phases", job->name);
     return true;
 }

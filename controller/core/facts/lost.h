@@ -10,13 +10,13 @@
 
 #include "controller/core/state/causes.h"
 #include "controller/core/state/state.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 /* Says what an event makes of a record. had: its last content is known. older: the event's copy is older than
  * that. */
 Lost lost_by(const Event *ev, bool had, bool older);
 /* Says "worlds/a was deleted". */
-void lost_say(Text *t, Lost lost, const char *kind, const char *name);
+void lost_write(Text *t, Lost lost, const char *kind, const char *name);
 /* True when a record of the job is of a version that this program does not read: none of its records is written or
  * removed. */
 bool lost_to_another_version(const CoreJob *job);

@@ -2,7 +2,7 @@
 /* machines.c - see machines.h. */
 #include "controller/core/facts/machines.h"
 
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 enum { MACHINE_ID_BYTES = 32 };
 

@@ -119,7 +119,7 @@ static bool newer_report_says_killed(const Cluster *c, const NodeRanks *report)
     return false;
 }
 
-bool report_tells_end(const CoreJob *job, const NodeRanks *report)
+bool report_has_end(const CoreJob *job, const NodeRanks *report)
 {
     assert(report->used && job->used);
     return phase_is_active(job->phase.phase) && report->generation == job->world.generation &&

@@ -24,7 +24,7 @@ extern const char node_lacks_gpu[];
 const char *node_refusal(const Cluster *c, Scratch *s, const CoreNode *node, const CoreJob *job);
 /* True when the report's ranks have saved and left the job's present world as asked, or finished it: while that world
  * goes on, the end of their node is not a failure. */
-bool report_tells_end(const CoreJob *job, const NodeRanks *report);
+bool report_has_end(const CoreJob *job, const NodeRanks *report);
 /* True while a process of the report may run: nobody reported its end, and its node is not known to be dead. */
 bool report_is_alive(const Cluster *c, Scratch *s, const NodeRanks *report);
 /* Looks for ranks of worlds before that generation or before that revision of worlds/<job>. Both count, because a

@@ -2,7 +2,7 @@
 /* reports.c - see reports.h. */
 #include "controller/core/facts/reports.h"
 
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "protocol/train-stage.h"
 
 const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job)
@@ -72,7 +72,7 @@ Cause cause_of_exit(const CoreJob *job, const NodeRanks *report, const CoreRank 
                : cause;
 }
 
-int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause)
+int job_find_sole_reporter(const Cluster *c, const CoreJob *job, Cause cause)
 {
     int lone = -1;
     for (int i = 0; i < job->n_runs; i++) {

@@ -18,4 +18,4 @@ int64_t job_reached_step(const Cluster *c, const CoreJob *job);
 const NodeRanks *job_rank0_report(const Cluster *c, const CoreJob *job);
 bool job_all_exited(const Cluster *c, const CoreJob *job);
 /* Returns the only node whose ranks ended with that cause; -1: there is none, or there are several. */
-int job_find_lone_teller(const Cluster *c, const CoreJob *job, Cause cause);
+int job_find_sole_reporter(const Cluster *c, const CoreJob *job, Cause cause);

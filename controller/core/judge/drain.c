@@ -4,7 +4,7 @@
  * Entry point: drain_find(). */
 #include "controller/core/judge/drain.h"
 
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 /* Returns the cause for which the job must leave the node, unless a leave was tried for it already; else NULL. */
 static const CordonCause *find_drain(const Cluster *c, const CoreJob *job, const CoreNode *node)

@@ -12,7 +12,7 @@
 #include "controller/core/facts/presence.h"
 #include "controller/core/facts/reports.h"
 #include "controller/core/judge/spare.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "protocol/exit-code.h"
 #include "protocol/train-stage.h"
 
@@ -197,7 +197,7 @@ static void consider_node(const Cluster *c, Scratch *s, const CoreJob *job, cons
 static bool has_done_its_part(const Cluster *c, const CoreJob *job, int i)
 {
     const Run *run = &job_runs(c, job)[i];
-    return i > 0 && run->report >= 0 && report_tells_end(job, &c->reports[run->report]);
+    return i > 0 && run->report >= 0 && report_has_end(job, &c->reports[run->report]);
 }
 
 /* Finds ranks of an older generation whose end a present node does not confirm. It waits while other ranks still

@@ -141,7 +141,7 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret)
 }
 
 /* Nodes that are refused only for their lack of a GPU are counted, and not named. */
-static void say_lack_of_gpus(const Cluster *c, int lacking, Text *t)
+static void write_lack_of_gpus(const Cluster *c, int lacking, Text *t)
 {
     bool any = false;
     for (int i = 0; i < c->n_by_name; i++) {
@@ -156,7 +156,7 @@ static void say_lack_of_gpus(const Cluster *c, int lacking, Text *t)
                                : " nodes have no GPU");
 }
 
-void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
+void plan_write_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t)
 {
     enum { NAMED_MAX = 4 };
     int named = 0, strangers = 0, lacking = 0;
@@ -189,7 +189,7 @@ void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t
         text_add(t, " more");
     }
     if (lacking)
-        say_lack_of_gpus(c, lacking, t);
+        write_lack_of_gpus(c, lacking, t);
     if (strangers) {
         text_add(t, "; ");
         text_add_int(t, strangers);
@@ -197,7 +197,7 @@ void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t
     }
 }
 
-void plan_say_slots(const CoreJob *job, int n, Text *t)
+void plan_write_slots(const CoreJob *job, int n, Text *t)
 {
     text_add_int(t, n);
     text_add(t, n == 1 ? " slot" : " slots");
@@ -211,11 +211,11 @@ void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *
     Text t = text_begin(ret, size);
     int needed = plan_needed(job);
     text_add(&t, "needs ");
-    plan_say_slots(job, needed, &t);
+    plan_write_slots(job, needed, &t);
     text_add(&t, ", ");
     text_add_int(&t, plan->available);
     text_add(&t, plan->available == 1 ? " is free" : " are free");
-    plan_say_refusals(c, s, job, &t);
+    plan_write_refusals(c, s, job, &t);
 }
 
 bool plan_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job)

@@ -9,7 +9,7 @@
 #pragma once
 
 #include "controller/core/state/state.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 typedef struct Plan {
     int size;      /* ranks of the world; 0: there are not enough slots */
@@ -26,8 +26,8 @@ void plan_world(const Cluster *c, Scratch *s, const CoreJob *job, Plan *ret);
 void plan_explain(const Cluster *c, Scratch *s, const CoreJob *job, const Plan *plan, char *ret,
                   size_t size);
 /* Says "2 slots", "1 slot that has a GPU". */
-void plan_say_slots(const CoreJob *job, int n, Text *t);
+void plan_write_slots(const CoreJob *job, int n, Text *t);
 /* Says "; n2 is absent; n3 is cordoned: its fan; and 7 more". */
-void plan_say_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t);
+void plan_write_refusals(const Cluster *c, Scratch *s, const CoreJob *job, Text *t);
 /* True when another job that waits fits now. */
 bool plan_somebody_starts(const Cluster *c, Scratch *s, const CoreJob *job);

@@ -10,11 +10,11 @@
 
 #include "controller/core/facts/reports.h"
 #include "controller/core/judge/plan.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "protocol/train-stage.h"
 
 /* True when another node has reported the cause since the job last got past that step. */
-static bool another_has_told(const Cluster *c, const CoreJob *job, const Failure *f)
+static bool another_has_reported(const Cluster *c, const CoreJob *job, const Failure *f)
 {
     assert(f->node >= 0);
     const char *node = c->nodes[f->node].record.name;
@@ -53,7 +53,7 @@ bool failure_is_of_one_node(const Cluster *c, const CoreJob *job, const Failure 
     if (f->node < 0)
         return false;
     const bool is_alone =
-        job_find_lone_teller(c, job, f->cause) == f->node && !another_has_told(c, job, f);
+        job_find_sole_reporter(c, job, f->cause) == f->node && !another_has_reported(c, job, f);
     switch (cause_rule(f->cause)->own) {
     case OWN_BEFORE_STEP: {
         const NodeRanks *rank0 = job_rank0_report(c, job);

@@ -2,7 +2,7 @@
 /* notifier-message.c - which message of a notification a sink gets next: a function of the incident, the sink's
  * mark, its settings and the time. */
 #include "controller/core/notifier/notifier-internal.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 Delivery *notification_delivery(Notification *notification, const NotifierSink *sink)
 {

@@ -4,7 +4,7 @@
  * Marks come first, because no message is sent of a notification whose marks are not stored. The most severe message
  * goes first, then the oldest. */
 #include "controller/core/notifier/notifier-internal.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 
@@ -139,7 +139,7 @@ static bool store_alert(Notifier *c, Notification *notification, NotifierAction 
     return true;
 }
 
-static void say_result(const Notifier *c, Notification *notification)
+static void write_result(const Notifier *c, Notification *notification)
 {
     RequestRecord *q = &notification->request;
     int accepted = 0;
@@ -178,7 +178,7 @@ static bool store_request(Notifier *c, Notification *notification, NotifierActio
             text_copy(d->text, sizeof(d->text), "asked for too long ago");
         }
     }
-    say_result(c, notification);
+    write_result(c, notification);
     ret->kind = NOTIFIER_STORE_REQUEST;
     ret->name = notification->request.id;
     ret->request = &notification->request;

@@ -4,7 +4,7 @@
  * Guarantees: a mark only moves forward while one leader leads; a mark that another leader has stored replaces one that
  * this leader only intended to store. */
 #include "controller/core/notifier/notifier-internal.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 
@@ -230,7 +230,7 @@ static bool observe_request(Notifier *c, const Event *ev)
 
 /* ---- leadership ---- */
 
-static void learn_leadership(Notifier *c, int64_t term, uint64_t now_usec)
+static void observe_leadership(Notifier *c, int64_t term, uint64_t now_usec)
 {
     c->term = term;
     c->leading_usec = now_usec;
@@ -261,10 +261,10 @@ bool notifier_observe(Notifier *c, const Event *ev)
     case EVENT_REQUEST:
         return observe_request(c, ev);
     case EVENT_LEADING:
-        learn_leadership(c, ev->term, ev->now_usec);
+        observe_leadership(c, ev->term, ev->now_usec);
         return true;
     case EVENT_DEPOSED:
-        learn_leadership(c, 0, ev->now_usec);
+        observe_leadership(c, 0, ev->now_usec);
         return true;
     default:
         return false;
@@ -319,8 +319,8 @@ static void mark_failed(Notification *notification, Delivery *d, const Task *tas
 }
 
 /* Counts the answer, and says when the sink may be tried again. */
-static void learn_answer(Notifier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
-                         uint32_t random)
+static void observe_answer(Notifier *c, int k, Task *task, const Answer *answer, uint64_t most_usec,
+                           uint32_t random)
 {
     assert(k >= 0 && k < c->config.n_sinks && task->in_flight > 0);
     SinkState *sink = &c->sinks[k];
@@ -365,7 +365,7 @@ void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t n
     for (int k = 0; k < c->config.n_sinks; k++) {
         Task *heartbeat = &c->sinks[k].heartbeat;
         if (heartbeat->in_flight == id) {
-            learn_answer(c, k, heartbeat, answer, c->config.sinks[k].heartbeat_usec, random);
+            observe_answer(c, k, heartbeat, answer, c->config.sinks[k].heartbeat_usec, random);
             return;
         }
     }
@@ -375,7 +375,7 @@ void notifier_answered(Notifier *c, int64_t id, const Answer *answer, uint64_t n
         return;
     Task *task = &notification->tasks[k];
     assert(task->in_flight == id);
-    learn_answer(c, k, task, answer, c->config.retry_max_usec, random);
+    observe_answer(c, k, task, answer, c->config.retry_max_usec, random);
     Delivery *d = notification_delivery(notification, &c->config.sinks[k]);
     if (!d)
         return; /* somebody has written over the record */

@@ -3,7 +3,7 @@
 #include "controller/core/observe/absences.h"
 
 #include "controller/core/facts/jobs.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 void node_note_absence(Cluster *c, CoreNode *node)
 {

@@ -4,7 +4,7 @@
 
 #include "controller/core/facts/commits.h"
 #include "controller/core/facts/lost.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 
@@ -57,7 +57,7 @@ void checkpoints_drop_others(CoreJob *job)
         job->progress = (ProgressRecord){0}; /* it was of the same earlier job */
 }
 
-void checkpoints_learn(CoreJob *job, const Event *ev)
+void checkpoints_observe(CoreJob *job, const Event *ev)
 {
     const CheckpointsRecord *seen = ev->checkpoints;
     if (!ev->health && !seen && lost_with_its_job(job, job->checkpoints.submission))

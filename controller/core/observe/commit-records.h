@@ -11,6 +11,6 @@
 #include "controller/core/state/state.h"
 
 /* Takes in EVENT_CHECKPOINTS, which was stamped already. */
-void checkpoints_learn(CoreJob *job, const Event *ev);
+void checkpoints_observe(CoreJob *job, const Event *ev);
 /* Drops commits of an earlier job of this name. */
 void checkpoints_drop_others(CoreJob *job);

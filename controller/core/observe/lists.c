@@ -23,7 +23,7 @@ void admission_update(Cluster *c)
         for (int j = 0;
              node->present && node->admitted && node->record.n_runs > 0 && j < c->limits.jobs; j++)
             if (c->jobs[j].used)
-                lost_learn_runs(job_at(c, j), &node->record);
+                lost_observe_runs(job_at(c, j), &node->record);
     }
 }
 

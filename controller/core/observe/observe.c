@@ -15,7 +15,7 @@
 #include "controller/core/observe/records.h"
 #include "controller/core/observe/strangers.h"
 #include "controller/core/observe/tables.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "protocol/exit-code.h"
 #include "protocol/train-stage.h"
 
@@ -56,7 +56,7 @@ static void believe_node(Cluster *c, CoreNode *node, const NodeRecord *record, i
     node_price(c, node);
     for (int i = 0; node->admitted && record->n_runs > 0 && i < c->limits.jobs; i++)
         if (c->jobs[i].used)
-            lost_learn_runs(job_at(c, i), record);
+            lost_observe_runs(job_at(c, i), record);
 }
 
 static void observe_node(Cluster *c, const Event *ev)
@@ -102,7 +102,7 @@ static int64_t revision_of_cause(const NodeCordons *old, const CordonCause *caus
     return same ? old->revisions[at] : revision;
 }
 
-static uint64_t told_of_end(const Cluster *c, const NodeCordons *old, const CordonCause *cause)
+static uint64_t notified_of_end(const Cluster *c, const NodeCordons *old, const CordonCause *cause)
 {
     int at = cordon_find(&old->record, cause->owner, cause->job, cause->machine_id);
     bool same = at >= 0 && old->record.causes[at].until_usec == cause->until_usec;
@@ -157,7 +157,7 @@ static void observe_cordon(Cluster *c, const Event *ev)
     uint64_t told_usec[RECORD_CAUSES_MAX] = {0};
     for (size_t i = 0; i < ev->cordon->n_causes; i++) {
         revisions[i] = revision_of_cause(cordons, &ev->cordon->causes[i], ev->revision);
-        told_usec[i] = told_of_end(c, cordons, &ev->cordon->causes[i]);
+        told_usec[i] = notified_of_end(c, cordons, &ev->cordon->causes[i]);
     }
     memcpy(cordons->revisions, revisions, sizeof(revisions));
     memcpy(cordons->told_usec, told_usec, sizeof(told_usec));
@@ -232,7 +232,7 @@ static void note_generation(CoreJob *job, int64_t generation)
 
 /* Trouble that progress tells of has an incident that is named after the revision at which it began: a second try of a
  * transaction whose answer was lost writes the same one. */
-static void learn_progress(CoreJob *job, const Event *ev)
+static void observe_progress(CoreJob *job, const Event *ev)
 {
     const ProgressRecord none = {0}, *p = ev->progress ? ev->progress : &none;
     const bool trouble = p->unsaved_since_usec || p->waits_since_usec;
@@ -254,13 +254,13 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_SPEC:
         if (!stamp(&job->spec_stamp, ev))
             return;
-        lost_learn_spec(c, job, ev);
+        lost_observe_spec(c, job, ev);
         jobs_sort(c);
         break;
     case EVENT_DESIRED:
         if (ev->revision == job->desired_stamp.seen || !stamp(&job->desired_stamp, ev))
             return;
-        lost_learn_desired(job, ev);
+        lost_observe_desired(job, ev);
         jobs_sort(c);
         break;
     case EVENT_WORLD:
@@ -271,18 +271,18 @@ static void observe_job(Cluster *c, const Event *ev)
     case EVENT_PHASE:
         if (ev->revision == job->phase_stamp.seen || !stamp(&job->phase_stamp, ev))
             return;
-        lost_learn_phase(c, job, ev);
+        lost_observe_phase(c, job, ev);
         break;
     case EVENT_CHECKPOINTS:
         if (!stamp(&job->checkpoints_stamp, ev))
             return;
-        checkpoints_learn(job, ev);
+        checkpoints_observe(job, ev);
         break;
     case EVENT_PROGRESS:
         if (!stamp(&job->progress_stamp, ev))
             return;
         if (!ev->health)
-            learn_progress(job, ev);
+            observe_progress(job, ev);
         break;
     case EVENT_RENDEZVOUS:
         if (ev->record)
@@ -376,7 +376,7 @@ static void observe_ranks(Cluster *c, Scratch *s, const Event *ev)
 static bool gone_report_is_over(const Cluster *c, Scratch *s, const NodeRanks *report)
 {
     const CoreNode *node = &c->nodes[report->node];
-    if (report_tells_end(&c->jobs[report->job], report))
+    if (report_has_end(&c->jobs[report->job], report))
         return false; /* the node may reboot before rank 0 has said how the world ended */
     if (!report_is_alive(c, s, report))
         return true;

@@ -4,7 +4,7 @@
 
 #include "controller/core/facts/lost.h"
 #include "controller/core/observe/commit-records.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 
@@ -40,7 +40,7 @@ void lost_forget(CoreJob *job, const char *submission)
     job->lost_usec = 0;
 }
 
-void lost_learn_runs(CoreJob *job, const NodeRecord *node)
+void lost_observe_runs(CoreJob *job, const NodeRecord *node)
 {
     for (size_t i = 0; i < node->n_runs; i++) {
         const JobRun *run = &node->runs[i];
@@ -52,7 +52,7 @@ void lost_learn_runs(CoreJob *job, const NodeRecord *node)
     }
 }
 
-void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev)
+void lost_observe_spec(const Cluster *c, CoreJob *job, const Event *ev)
 {
     job->spec_lost = lost_by(ev, job->facts.n_grains > 0, false);
     if (!ev->spec)
@@ -70,7 +70,7 @@ void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev)
     job->ran_mark = (CommitMark){0};
     for (int i = 0; i < c->limits.nodes; i++)
         if (c->nodes[i].used && c->nodes[i].present && c->nodes[i].admitted)
-            lost_learn_runs(job, &c->nodes[i].record);
+            lost_observe_runs(job, &c->nodes[i].record);
 }
 
 static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
@@ -78,7 +78,7 @@ static bool same_word(const DesiredRecord *a, const DesiredRecord *b)
     return a->state == b->state && a->min == b->min && a->max == b->max && a->target == b->target;
 }
 
-void lost_learn_desired(CoreJob *job, const Event *ev)
+void lost_observe_desired(CoreJob *job, const Event *ev)
 {
     bool was_there = !job->desired_lost, known = job->desired.max > 0;
     assert(job->desired_stamp.mod <= ev->revision);
@@ -93,7 +93,7 @@ void lost_learn_desired(CoreJob *job, const Event *ev)
 }
 
 /* An older copy that somebody has put back changes nothing. */
-void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev)
+void lost_observe_phase(const Cluster *c, CoreJob *job, const Event *ev)
 {
     const PhaseRecord *phase = ev->phase;
     if (!ev->health && !phase && lost_with_its_job(job, job->phase.submission))

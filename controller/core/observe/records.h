@@ -14,8 +14,8 @@
  * or another one has its name. */
 void lost_forget(CoreJob *job, const char *submission);
 /* Take in an event that was stamped already. */
-void lost_learn_spec(const Cluster *c, CoreJob *job, const Event *ev);
-void lost_learn_desired(CoreJob *job, const Event *ev);
-void lost_learn_phase(const Cluster *c, CoreJob *job, const Event *ev);
+void lost_observe_spec(const Cluster *c, CoreJob *job, const Event *ev);
+void lost_observe_desired(CoreJob *job, const Event *ev);
+void lost_observe_phase(const Cluster *c, CoreJob *job, const Event *ev);
 /* Takes in what a node tells of the job after etcd was restored from a snapshot. */
-void lost_learn_runs(CoreJob *job, const NodeRecord *node);
+void lost_observe_runs(CoreJob *job, const NodeRecord *node);

@@ -8,7 +8,7 @@
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/presence.h"
 #include "controller/core/observe/strangers.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "controller/core/state/causes.h"
 
 #include "controller/core/state/state.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "protocol/exit-code.h"
 
 static const CauseRule rules[CAUSES] = {

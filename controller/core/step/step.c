@@ -12,8 +12,8 @@
 #include "controller/core/observe/suspicion.h"
 #include "controller/core/observe/tables.h"
 #include "controller/core/state/state.h"
-#include "controller/core/state/text.h"
-#include "controller/core/step/check.h"
+#include "controller/core/state/text-buffer.h"
+#include "controller/core/step/decision-rules.h"
 
 #include <string.h>
 
@@ -67,7 +67,7 @@ static bool decide(Cluster *c, Scratch *s, Decision *d)
     return false;
 }
 
-static void learn_outcome(Cluster *c, const Event *ev)
+static void observe_outcome(Cluster *c, const Event *ev)
 {
     bool done = ev->outcome == OUTCOME_DONE;
     if (c->cluster_in_flight == ev->id) {
@@ -87,7 +87,7 @@ static void learn_outcome(Cluster *c, const Event *ev)
     }
 }
 
-static void learn_leadership(Cluster *c, int64_t term)
+static void observe_leadership(Cluster *c, int64_t term)
 {
     c->term = term;
     c->observe_until_usec = c->now_usec + c->config.ttl_usec;
@@ -114,11 +114,11 @@ void cluster_step(Cluster *c, const Event *ev, Actions *ret)
     if (ev->stalled) /* keep observing, stop acting */
         c->observe_until_usec = MAX(c->observe_until_usec, c->now_usec + c->config.grace_usec);
     if (ev->kind == EVENT_OUTCOME)
-        learn_outcome(c, ev);
+        observe_outcome(c, ev);
     else if (ev->kind == EVENT_LEADING)
-        learn_leadership(c, ev->term);
+        observe_leadership(c, ev->term);
     else if (ev->kind == EVENT_DEPOSED)
-        learn_leadership(c, 0);
+        observe_leadership(c, 0);
     else if (ev->kind != EVENT_TICK)
         observe(c, s, ev);
 

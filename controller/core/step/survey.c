@@ -12,7 +12,7 @@
 #include "controller/core/judge/queue.h"
 #include "controller/core/state/causes.h"
 #include "controller/core/state/state.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cluster.c - golden traces: every file in traces/ is a story, told as what happens ("TIME
- * COMMAND ...") and, in lines that begin with ">", what the core answers. The story is the test.
+/* test-cluster.c - golden traces: every file in traces/ is a scenario, told as what happens ("TIME
+ * COMMAND ...") and, in lines that begin with ">", what the core answers. The scenario is the test.
  *
  * Commands (times in seconds; key=value pairs may be left out; text in quotes):
  *   config ttl= grace= start= leave= hang= strikes= window= quarantine= incidents= escalate= queue= admit= prices=
@@ -38,13 +38,13 @@
 #include "base/slots.h"
 #include "base/test/testing.h"
 #include "cluster/cordon.h"
-#include "controller/core/test/testing-story.h"
+#include "controller/core/test/testing-scenario.h"
 
 #include <dirent.h>
 #include <inttypes.h>
 #include <string.h>
 
-void say(Story *s, const char *format, ...)
+void say(Scenario *s, const char *format, ...)
 {
     va_list ap;
     va_start(ap, format);
@@ -54,19 +54,19 @@ void say(Story *s, const char *format, ...)
     assert_true(s->used < sizeof(s->answers));
 }
 
-void begin_line(Story *s)
+void begin_line(Scenario *s)
 {
     say(s, "> %.3f ", (double)(trace_now(s->runner) - TRACE_EPOCH_USEC) / 1e6);
 }
 
 /* ---- words of a command ---- */
 
-static void broken(const Story *s, const char *what)
+static void broken(const Scenario *s, const char *what)
 {
     fail_msg("%s:%d: %s", s->file, s->line, what);
 }
 
-static void split(Story *s, char *line)
+static void split(Scenario *s, char *line)
 {
     s->n_words = 0;
     for (char *p = line; *p;) {
@@ -90,14 +90,14 @@ static void split(Story *s, char *line)
     }
 }
 
-static const char *word(const Story *s, int i)
+static const char *word(const Scenario *s, int i)
 {
     if (i >= s->n_words)
         broken(s, "a word is missing");
     return s->words[i];
 }
 
-static const char *find_text(const Story *s, const char *key, const char *otherwise)
+static const char *find_text(const Scenario *s, const char *key, const char *otherwise)
 {
     size_t n = strlen(key);
     for (int i = 2; i < s->n_words; i++)
@@ -106,13 +106,13 @@ static const char *find_text(const Story *s, const char *key, const char *otherw
     return otherwise;
 }
 
-static double find_number(const Story *s, const char *key, double otherwise)
+static double find_number(const Scenario *s, const char *key, double otherwise)
 {
     const char *text = find_text(s, key, NULL);
     return text ? strtod(text, NULL) : otherwise;
 }
 
-static bool has_flag(const Story *s, const char *flag)
+static bool has_flag(const Scenario *s, const char *flag)
 {
     for (int i = 2; i < s->n_words; i++)
         if (strcmp(s->words[i], flag) == 0)
@@ -120,7 +120,7 @@ static bool has_flag(const Story *s, const char *flag)
     return false;
 }
 
-static int choice(const Story *s, const char *text, const char *const *names, int n)
+static int choice(const Scenario *s, const char *text, const char *const *names, int n)
 {
     for (int i = 0; i < n; i++)
         if (strcmp(names[i], text) == 0)
@@ -134,7 +134,7 @@ static int choice(const Story *s, const char *text, const char *const *names, in
 
 /* ---- commands ---- */
 
-static void read_config(Story *s)
+static void read_config(Scenario *s)
 {
     ClusterConfig *c = &s->config;
     c->ttl_usec = USEC(find_number(s, "ttl", (double)c->ttl_usec / 1e6));
@@ -154,7 +154,7 @@ static void read_config(Story *s)
         COPY(c->prices, find_text(s, "prices", ""));
 }
 
-static void read_limits(Story *s)
+static void read_limits(Scenario *s)
 {
     ClusterLimits *l = &s->limits;
     l->nodes = (int)find_number(s, "room-nodes", l->nodes);
@@ -164,7 +164,7 @@ static void read_limits(Story *s)
     l->requests = (int)find_number(s, "room-requests", l->requests);
 }
 
-static void set_config(Story *s)
+static void set_config(Scenario *s)
 {
     read_config(s);
     read_limits(s);
@@ -172,20 +172,20 @@ static void set_config(Story *s)
     assert_int_equal(trace_new(&s->config, &s->limits, say_decision, s, &s->runner), 0);
 }
 
-static void reload(Story *s)
+static void reload(Scenario *s)
 {
     read_config(s);
     trace_configure(s->runner, &s->config);
 }
 
 /* The next record hangs on the lease that the line names, or that of the record before, or that of another one. */
-static void hang(Story *s, const TraceEntry *before, const TraceEntry *other)
+static void hang(Scenario *s, const TraceEntry *before, const TraceEntry *other)
 {
     const TraceEntry *as = before ? before : other;
     trace_hang_on(s->runner, (int64_t)find_number(s, "lease", as ? (double)as->lease : 0));
 }
 
-static void put_node(Story *s)
+static void put_node(Scenario *s)
 {
     NodeRecord n = {.incarnation = (uint64_t)find_number(s, "inc", 1),
                     .n_slots = (int)find_number(s, "slots", 1),
@@ -215,7 +215,7 @@ static void put_node(Story *s)
 }
 
 /* of=N: only the keys that hang on that lease go. */
-static void end_lease(Story *s)
+static void end_lease(Scenario *s)
 {
     const int64_t lease = (int64_t)find_number(s, "of", -1);
     const TraceEntry *node = trace_find(s->runner, EVENT_NODE, word(s, 2), 0, NULL);
@@ -234,7 +234,7 @@ static void end_lease(Story *s)
         trace_tick(s->runner);
 }
 
-static void put_job(Story *s)
+static void put_job(Scenario *s)
 {
     JobFacts f = {.n_grains = (int64_t)find_number(s, "grains", 8),
                   .steps = (int64_t)find_number(s, "steps", 100),
@@ -255,7 +255,7 @@ static void put_job(Story *s)
     trace_put(s->runner, EVENT_SPEC, word(s, 2), 0, NULL, &f, false);
 }
 
-static void put_desired(Story *s)
+static void put_desired(Scenario *s)
 {
     static const char *const states[] = {"running", "stopped", "deleted"};
     DesiredRecord d = {.state = (DesiredState)choice(s, word(s, 3), states, 3),
@@ -267,7 +267,7 @@ static void put_desired(Story *s)
     trace_put(s->runner, EVENT_DESIRED, word(s, 2), 0, NULL, &d, false);
 }
 
-static CordonRecord cordon_of(const Story *s, const char *node)
+static CordonRecord cordon_of(const Scenario *s, const char *node)
 {
     const TraceEntry *entry = trace_find(s->runner, EVENT_CORDON, node, 0, NULL);
     CordonRecord record = entry ? *(const CordonRecord *)entry->record : (CordonRecord){0};
@@ -276,7 +276,7 @@ static CordonRecord cordon_of(const Story *s, const char *node)
 }
 
 /* A quarantine, and strikes, are the machine's or a job's, anything else the operator's. */
-static void put_cordon_record(Story *s)
+static void put_cordon_record(Scenario *s)
 {
     static const char *const modes[] = {"none", "cordon", "drain", "quarantine"};
     double until = find_number(s, "until", 0);
@@ -296,7 +296,7 @@ static void put_cordon_record(Story *s)
     trace_put(s->runner, EVENT_CORDON, record.node, 0, NULL, &record, false);
 }
 
-static void uncordon(Story *s)
+static void uncordon(Scenario *s)
 {
     CordonRecord record = cordon_of(s, word(s, 2));
     for (size_t i = record.n_causes; i-- > 0;)
@@ -307,7 +307,7 @@ static void uncordon(Story *s)
 }
 
 /* A ranks record of that node as its daemon would first write it. */
-static void begin_ranks(Story *s, const char *job, int64_t generation, const char *node,
+static void begin_ranks(Scenario *s, const char *job, int64_t generation, const char *node,
                         RanksRecord *ret, RankReport reports[RECORD_SLOTS_MAX])
 {
     const TraceEntry *world = trace_find(s->runner, EVENT_WORLD, job, 0, NULL);
@@ -328,7 +328,7 @@ static void begin_ranks(Story *s, const char *job, int64_t generation, const cha
     ret->ranks = reports;
 }
 
-static void change_rank(Story *s, RankReport *r)
+static void change_rank(Scenario *s, RankReport *r)
 {
     static const char *const states[] = {"starting", "ready", "running", "exited"};
     uint64_t now = trace_now(s->runner);
@@ -347,7 +347,7 @@ static void change_rank(Story *s, RankReport *r)
     COPY(r->text, find_text(s, "text", ""));
 }
 
-static void put_ranks(Story *s)
+static void put_ranks(Scenario *s)
 {
     const char *job = word(s, 2), *node = word(s, 4);
     int64_t generation = strtoll(word(s, 3), NULL, 10);
@@ -377,7 +377,7 @@ static void put_ranks(Story *s)
     trace_put(s->runner, EVENT_RANKS, job, generation, node, &record, false);
 }
 
-static void put_commit(Story *s)
+static void put_commit(Scenario *s)
 {
     CheckpointsRecord record = {0};
     TraceEntry *entry = trace_find(s->runner, EVENT_CHECKPOINTS, word(s, 2), 0, NULL);
@@ -394,7 +394,7 @@ static void put_commit(Story *s)
     trace_put(s->runner, EVENT_CHECKPOINTS, word(s, 2), 0, NULL, &record, false);
 }
 
-static void put_progress(Story *s)
+static void put_progress(Scenario *s)
 {
     ProgressRecord record = {.generation = strtoll(word(s, 3), NULL, 10),
                              .step = strtoll(word(s, 4), NULL, 10),
@@ -415,7 +415,7 @@ static void put_progress(Story *s)
     trace_put(s->runner, EVENT_PROGRESS, word(s, 2), 0, NULL, &record, false);
 }
 
-static void put_request(Story *s)
+static void put_request(Scenario *s)
 {
     RequestRecord record = {.at_usec = trace_now(s->runner)};
     const TraceEntry *asked = trace_find(s->runner, EVENT_REQUEST, word(s, 2), 0, NULL);
@@ -431,7 +431,7 @@ static void put_request(Story *s)
     trace_put(s->runner, EVENT_REQUEST, record.id, 0, NULL, &record, false);
 }
 
-static void put_alert(Story *s)
+static void put_alert(Scenario *s)
 {
     const TraceEntry *incident = trace_find(s->runner, EVENT_INCIDENT, word(s, 2), 0, NULL);
     AlertRecord record = {.settled = has_flag(s, "settled")};
@@ -442,25 +442,25 @@ static void put_alert(Story *s)
     trace_put(s->runner, EVENT_ALERT, record.id, 0, NULL, &record, false);
 }
 
-static void put_rendezvous(Story *s)
+static void put_rendezvous(Scenario *s)
 {
     RendezvousRecord record = {.address = "127.0.0.1:1"};
     trace_put(s->runner, EVENT_RENDEZVOUS, word(s, 2), strtoll(word(s, 3), NULL, 10), NULL, &record,
               false);
 }
 
-static void lead(Story *s) { trace_lead(s->runner, strtoll(word(s, 2), NULL, 10)); }
-static void take_over(Story *s)
+static void lead(Scenario *s) { trace_lead(s->runner, strtoll(word(s, 2), NULL, 10)); }
+static void take_over(Scenario *s)
 {
     read_config(s);
     read_limits(s);
     trace_take_over(s->runner, &s->config, &s->limits, strtoll(word(s, 2), NULL, 10));
 }
-static void depose(Story *s) { trace_lead(s->runner, 0); }
-static void refuse(Story *s) { trace_set_outcome(s->runner, OUTCOME_REFUSED, false); }
-static void unknown(Story *s) { trace_set_outcome(s->runner, OUTCOME_UNKNOWN, false); }
-static void unknown_done(Story *s) { trace_set_outcome(s->runner, OUTCOME_UNKNOWN, true); }
-static void history(Story *s)
+static void depose(Scenario *s) { trace_lead(s->runner, 0); }
+static void refuse(Scenario *s) { trace_set_outcome(s->runner, OUTCOME_REFUSED, false); }
+static void unknown(Scenario *s) { trace_set_outcome(s->runner, OUTCOME_UNKNOWN, false); }
+static void unknown_done(Scenario *s) { trace_set_outcome(s->runner, OUTCOME_UNKNOWN, true); }
+static void history(Scenario *s)
 {
     const TraceEntry *entry = trace_find(s->runner, EVENT_PHASE, word(s, 2), 0, NULL);
     if (!entry || !entry->record)
@@ -475,29 +475,29 @@ static void history(Story *s)
     }
 }
 
-static void harm(Story *s)
+static void harm(Scenario *s)
 {
     if (!trace_harm(s->runner, word(s, 1), word(s, 2), word(s, 3)))
         broken(s, word(s, 2));
 }
 
-static void tick(Story *s) { trace_tick(s->runner); }
-static void stall(Story *s) { trace_stall(s->runner); }
-static void hold(Story *s) { trace_hold(s->runner); }
-static void outrun(Story *s) { trace_outrun(s->runner); }
-static void see(Story *s) { trace_see(s->runner); }
-static void release(Story *s)
+static void tick(Scenario *s) { trace_tick(s->runner); }
+static void stall(Scenario *s) { trace_stall(s->runner); }
+static void hold(Scenario *s) { trace_hold(s->runner); }
+static void outrun(Scenario *s) { trace_outrun(s->runner); }
+static void see(Scenario *s) { trace_see(s->runner); }
+static void release(Scenario *s)
 {
     if (!trace_release(s->runner))
         broken(s, "nothing was decided that is held");
 }
 
-static void set_clock(Story *s)
+static void set_clock(Scenario *s)
 {
     trace_set_clock(s->runner, (int64_t)(strtod(word(s, 2), NULL) * 1e6));
 }
 
-static void unrank(Story *s)
+static void unrank(Scenario *s)
 {
     trace_put(s->runner, EVENT_RANKS, word(s, 2), strtoll(word(s, 3), NULL, 10), word(s, 4), NULL,
               false);
@@ -505,7 +505,7 @@ static void unrank(Story *s)
 
 static const struct {
     const char *name;
-    void (*run)(Story *s);
+    void (*run)(Scenario *s);
 } commands[] = {
     {"config", set_config},
     {"reload", reload},
@@ -546,7 +546,7 @@ static const struct {
     {"clock", set_clock},
 };
 
-static void run_command(Story *s, char *line)
+static void run_command(Scenario *s, char *line)
 {
     split(s, line);
     trace_advance(s->runner, TRACE_EPOCH_USEC + USEC(strtod(word(s, 0), NULL)));
@@ -558,7 +558,7 @@ static void run_command(Story *s, char *line)
     broken(s, "no such command");
 }
 
-/* ---- stories ---- */
+/* ---- scenarios ---- */
 
 static void append(char **text, size_t *used, const char *more)
 {
@@ -570,8 +570,8 @@ static void append(char **text, size_t *used, const char *more)
     *used += n;
 }
 
-/* The story told again, with the core's answers in place of the lines that begin with ">". */
-static char *retell(Story *s, char *text)
+/* The scenario told again, with the core's answers in place of the lines that begin with ">". */
+static char *retell(Scenario *s, char *text)
 {
     char *told = NULL;
     size_t used = 0;
@@ -595,7 +595,7 @@ static char *retell(Story *s, char *text)
     return told;
 }
 
-static void tell_story(void **state)
+static void tell_scenario(void **state)
 {
     const char *path = *state;
     _cleanup_free_ char *text = NULL, *told = NULL, *original = NULL;
@@ -604,7 +604,7 @@ static void tell_story(void **state)
         fail_msg("%s", err.text);
     original = strdup(text);
 
-    Story *s = calloc(1, sizeof(*s));
+    Scenario *s = calloc(1, sizeof(*s));
     assert_non_null(s);
     s->file = path;
     s->config = cluster_config_default;
@@ -637,29 +637,29 @@ static int compare_paths(const void *a, const void *b)
 
 int main(void)
 {
-    enum { STORIES_MAX = 600, STORIES_MIN = 30 };
+    enum { SCENARIOS_MAX = 600, SCENARIOS_MIN = 30 };
     static const char folder[] = "controller/core/test/traces";
-    static char *paths[STORIES_MAX];
-    static struct CMUnitTest tests[STORIES_MAX];
+    static char *paths[SCENARIOS_MAX];
+    static struct CMUnitTest tests[SCENARIOS_MAX];
     size_t n = 0;
     const char *source = getenv("SDTRAIN_SOURCE");
     if (source && chdir(source) < 0)
         return 1;
     DIR *d = opendir(folder);
     for (struct dirent *e; d && (e = readdir(d));)
-        if (strstr(e->d_name, ".txt") && n < STORIES_MAX &&
+        if (strstr(e->d_name, ".txt") && n < SCENARIOS_MAX &&
             asprintf(&paths[n], "%s/%s", folder, e->d_name) > 0)
             n++;
     if (d)
         closedir(d);
-    if (n < STORIES_MIN) {
-        (void)fprintf(stderr, "%zu traces in %s, expected at least %d\n", n, folder, STORIES_MIN);
+    if (n < SCENARIOS_MIN) {
+        (void)fprintf(stderr, "%zu traces in %s, expected at least %d\n", n, folder, SCENARIOS_MIN);
         return 1;
     }
     qsort(paths, n, sizeof(paths[0]), compare_paths);
     for (size_t i = 0; i < n; i++)
         tests[i] = (struct CMUnitTest){.name = strrchr(paths[i], '/') + 1,
-                                       .test_func = tell_story,
+                                       .test_func = tell_scenario,
                                        .initial_state = paths[i]};
     int failed = _cmocka_run_group_tests("traces", tests, n, NULL, NULL);
     for (size_t i = 0; i < n; i++)

@@ -21,7 +21,8 @@ enum { WALKS = 60, STEPS = 4000, NODES = 6, JOBS = 4, IDS = 9 };
 
 typedef struct Walk {
     uint64_t random;
-    uint64_t calm; /* one in this many records of a job is noise; the others tell of its ranks */
+    uint64_t
+        quiescent; /* one in this many records of a job is noise; the others tell of its ranks */
     uint64_t now_usec, real_usec;
     int64_t revision;
     Cluster *cluster;
@@ -444,7 +445,7 @@ static void give_any(Walk *w)
                 .stalled = draw(w, 20) == 0};
     ev.revision = often(w) ? ++w->revision : (int64_t)draw(w, (uint64_t)w->revision + 1);
     JOB(w, ev.name);
-    if (ev.kind >= EVENT_SPEC && ev.kind <= EVENT_CHECKPOINTS && draw(w, w->calm))
+    if (ev.kind >= EVENT_SPEC && ev.kind <= EVENT_CHECKPOINTS && draw(w, w->quiescent))
         ev.kind = draw(w, 6) ? EVENT_RANKS : EVENT_PROGRESS;
     switch (ev.kind) {
     case EVENT_NODE:
@@ -561,7 +562,7 @@ static int64_t walk(uint64_t seed)
     assert_true(w && memory && more);
     w->random = seed * UINT64_C(0x9E3779B97F4A7C15) + 1;
     w->revision = 1;
-    w->calm = seed % 2 ? 4 : 60;
+    w->quiescent = seed % 2 ? 4 : 60;
     w->cluster = cluster_init(memory, &limits, &config);
     w->notifier = notifier_init(more, 8, &sinks);
     give(w, &(Event){.kind = EVENT_LEADING, .term = 5});

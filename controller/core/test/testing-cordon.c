@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-cordon.c - see testing-story.h: what a decision does to a cordon, in the words of a trace. */
-#include "controller/core/test/testing-story.h"
+/* testing-cordon.c - see testing-scenario.h: what a decision does to a cordon, in the words of a trace. */
+#include "controller/core/test/testing-scenario.h"
 
 #include <string.h>
 
-void say_cordon(Story *s, const CordonRecord *record, int changed)
+void log_cordon(Scenario *s, const CordonRecord *record, int changed)
 {
     static const char *const mode[] = {"strike", "cordon", "drain", "quarantine"};
     begin_line(s);

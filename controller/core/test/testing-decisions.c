@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-decisions.c - see testing-story.h: what the core decides, in words. */
-#include "controller/core/test/testing-story.h"
+/* testing-decisions.c - see testing-scenario.h: what the core decides, in words. */
+#include "controller/core/test/testing-scenario.h"
 
 #include "base/slots.h"
 
 #include <string.h>
 
-static void say_world(Story *s, const Decision *d)
+static void say_world(Scenario *s, const Decision *d)
 {
     const WorldRecord *w = &d->world;
     char slots[SLOTS_TEXT_MAX];
@@ -25,7 +25,7 @@ static void say_world(Story *s, const Decision *d)
     say(s, "\n");
 }
 
-static void say_phase(Story *s, const Decision *d)
+static void say_phase(Scenario *s, const Decision *d)
 {
     const PhaseRecord *p = &d->phase;
     begin_line(s);
@@ -42,7 +42,7 @@ static void say_phase(Story *s, const Decision *d)
     say(s, " \"%s\"\n", p->reason);
 }
 
-static void say_incident(Story *s, const IncidentRecord *i)
+static void log_incident(Scenario *s, const IncidentRecord *i)
 {
     begin_line(s);
     say(s, "incident %s %s: %s%s%s", i->id,
@@ -65,12 +65,12 @@ static void say_incident(Story *s, const IncidentRecord *i)
 
 void say_decision(TraceRunner *runner, const Decision *d, void *userdata)
 {
-    Story *s = userdata;
+    Scenario *s = userdata;
     s->runner = runner;
     if (d->put_incident)
-        say_incident(s, &d->incident);
+        log_incident(s, &d->incident);
     for (int i = 0; i < d->n_cordons; i++)
-        say_cordon(s, &d->cordons[i], d->cordon_changed[i]);
+        log_cordon(s, &d->cordons[i], d->cordon_changed[i]);
     for (size_t i = 0; d->put_checkpoints && i < d->checkpoints.n_commits; i++)
         if (d->checkpoints.commits[i].struck_out) {
             begin_line(s);

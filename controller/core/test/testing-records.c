@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-records.c - see testing-story.h: the command `show`, fields of records that no decision's line tells. */
-#include "controller/core/test/testing-story.h"
+/* testing-records.c - see testing-scenario.h: the command `show`, fields of records that no decision's line tells. */
+#include "controller/core/test/testing-scenario.h"
 
 static double after(uint64_t usec)
 {
     return usec ? (double)((int64_t)usec - (int64_t)TRACE_EPOCH_USEC) / 1e6 : -1;
 }
 
-static void show_phase(Story *s, const char *job, const PhaseRecord *p)
+static void show_phase(Scenario *s, const char *job, const PhaseRecord *p)
 {
     const PhaseSpent *spent = &p->spent;
     begin_line(s);
@@ -28,7 +28,7 @@ static void show_phase(Story *s, const char *job, const PhaseRecord *p)
     say(s, ", serial %lld, submission \"%s\"\n", (long long)p->serial, p->submission);
 }
 
-static void show_world(Story *s, const char *job, const WorldRecord *w)
+static void show_world(Scenario *s, const char *job, const WorldRecord *w)
 {
     begin_line(s);
     say(s,
@@ -37,7 +37,7 @@ static void show_world(Story *s, const char *job, const WorldRecord *w)
         (long long)w->committed.step, (long long)w->committed.generation, w->submission, w->reason);
 }
 
-static void show_incident(Story *s, const IncidentRecord *i)
+static void show_incident(Scenario *s, const IncidentRecord *i)
 {
     begin_line(s);
     say(s,
@@ -50,7 +50,7 @@ static void show_incident(Story *s, const IncidentRecord *i)
         after(i->first_step_usec), i->submission);
 }
 
-static void show_cordon(Story *s, const CordonRecord *record)
+static void show_cordon(Scenario *s, const CordonRecord *record)
 {
     for (size_t i = 0; i < record->n_causes; i++) {
         const CordonCause *cause = &record->causes[i];
@@ -61,7 +61,7 @@ static void show_cordon(Story *s, const CordonRecord *record)
     }
 }
 
-static void show_checkpoints(Story *s, const char *job, const CheckpointsRecord *record)
+static void show_checkpoints(Scenario *s, const char *job, const CheckpointsRecord *record)
 {
     begin_line(s);
     say(s, "checkpoints %s of submission \"%s\":", job, record->submission);
@@ -73,14 +73,14 @@ static void show_checkpoints(Story *s, const char *job, const CheckpointsRecord 
     say(s, "\n");
 }
 
-static void show_request(Story *s, const RequestRecord *r)
+static void show_request(Scenario *s, const RequestRecord *r)
 {
     begin_line(s);
     say(s, "request %s of %s: at %.3f, machine \"%s\", submission \"%s\"\n", r->id, r->kind,
         after(r->at_usec), r->machine_id, r->submission);
 }
 
-void show(Story *s)
+void show(Scenario *s)
 {
     TraceEntry *entries;
     size_t n = trace_entries(s->runner, &entries);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-survey.c - see testing-story.h: the command `survey`. */
+/* testing-survey.c - see testing-scenario.h: the command `survey`. */
 #include "controller/core/step/survey.h"
-#include "controller/core/test/testing-story.h"
+#include "controller/core/test/testing-scenario.h"
 
 #include <string.h>
 
-void say_cost(Story *s, const char *lead, const CostMeter *cost)
+void say_cost(Scenario *s, const char *lead, const CostMeter *cost)
 {
     assert_true(cost->rate > 0 || cost->since_usec == 0); /* else a cost is shown without prices */
     if (cost->rate || cost->spent)
@@ -13,7 +13,7 @@ void say_cost(Story *s, const char *lead, const CostMeter *cost)
             (double)cost->spent / COST_DOLLAR, (double)cost->lost / COST_DOLLAR);
 }
 
-void say_shares(Story *s, const PhaseRecord *phase)
+void say_shares(Scenario *s, const PhaseRecord *phase)
 {
     if (phase->goodput > 0)
         say(s, " goodput=%.2f", phase->goodput);
@@ -23,7 +23,7 @@ void say_shares(Story *s, const PhaseRecord *phase)
         say(s, " saving_sec=%.2f", phase->saving_sec);
 }
 
-static void survey_job(Story *s, const JobSurvey *j)
+static void survey_job(Scenario *s, const JobSurvey *j)
 {
     begin_line(s);
     say(s, "%s %s %lld: ranks %d of %d (%d starting, %d ready, %d running, %d exited)", j->name,
@@ -49,7 +49,7 @@ static double after(uint64_t usec)
 }
 
 /* Figures that the core hands on, and decides nothing by. */
-static void survey_figures(Story *s, const JobSurvey *j)
+static void survey_figures(Scenario *s, const JobSurvey *j)
 {
     if (!j->has_progress)
         return;
@@ -63,7 +63,7 @@ static void survey_figures(Story *s, const JobSurvey *j)
 }
 
 /* Checks and prints what the page shows of a job beside its figures. */
-static void survey_records(Story *s, int i, const JobSurvey *job)
+static void survey_records(Scenario *s, int i, const JobSurvey *job)
 {
     JobRecords records;
     assert_true(cluster_survey_records(trace_cluster(s->runner), i, &records));
@@ -88,7 +88,7 @@ static bool is_a_cause(const char *name)
 }
 
 /* Prints what the page shows of incidents, and checks that the two ways to find one agree. */
-static void survey_incidents(Story *s)
+static void survey_incidents(Scenario *s)
 {
     const Cluster *c = trace_cluster(s->runner);
     const IncidentRecord *incident;
@@ -104,7 +104,7 @@ static void survey_incidents(Story *s)
     assert_null(cluster_find_incident(c, "no-such"));
 }
 
-void survey(Story *s)
+void survey(Scenario *s)
 {
     static const char *const verdicts[] = {"healthy", "suspect", "drain", "isolate"};
     static const char *const modes[] = {"", " cordon", " drain", " quarantine"};

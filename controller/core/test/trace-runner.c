@@ -6,7 +6,7 @@
 
 enum { ENTRIES_MAX = 512, STEPS_MAX = 256 };
 
-/* The machine is up for an hour when the story begins: a time by one clock is far off by the other. */
+/* The machine is up for an hour when the scenario begins: a time by one clock is far off by the other. */
 #define BOOTED_USEC (TRACE_EPOCH_USEC - 3600 * USEC_PER_SEC)
 
 struct TraceRunner {

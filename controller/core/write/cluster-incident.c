@@ -2,7 +2,7 @@
 /* cluster-incident.c - see cluster-incident.h. */
 #include "controller/core/write/cluster-incident.h"
 
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 

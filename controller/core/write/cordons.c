@@ -5,7 +5,7 @@
  * never overwrites a change that was not seen. */
 #include "controller/core/write/cordons.h"
 
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include "controller/core/facts/commits.h"
 #include "controller/core/facts/incidents.h"
 #include "controller/core/facts/reports.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 
 #include <string.h>
 

@@ -6,7 +6,7 @@
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/presence.h"
 #include "controller/core/facts/reports.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cost.h"
 
 /* The shares of the time since the first world. */
@@ -61,7 +61,7 @@ void decide_end(const Cluster *c, const CoreJob *job, JobPhase phase, const char
 
 const char stopped_before_its_first_step[] = "stopped before its first step";
 
-const char *decide_asked(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1])
+const char *decide_requested(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_TEXT_MAX + 1);
     text_add(&t, what);
@@ -74,7 +74,7 @@ void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char
                     Decision *d)
 {
     char why[RECORD_TEXT_MAX + 1];
-    (void)decide_asked(reason, job->desired.by, why);
+    (void)decide_requested(reason, job->desired.by, why);
     if (!job_ranks_are_left(c, s, job)) {
         decide_end(c, job, PHASE_STOPPED, why, d);
         return;
@@ -92,8 +92,8 @@ bool phase_reason_can_wait(const Cluster *c, Scratch *s, const CoreJob *job, con
             !cluster_due(c, s, job->phase_usec + USEC_PER_SEC));
 }
 
-bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
-                  Decision *d)
+bool request_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
+                   Decision *d)
 {
     decide_phase(c, job, phase, reason, d);
     d->phase.leave = true;

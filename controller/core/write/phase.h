@@ -11,7 +11,7 @@
 #include "controller/core/state/state.h"
 
 /* Writes what an operator asked for, with who asked where that is told: "stops, asked by anna@laptop". Returns ret. */
-const char *decide_asked(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1]);
+const char *decide_requested(const char *what, const char *by, char ret[RECORD_TEXT_MAX + 1]);
 /* Writes the phase, guarded by the one that it was derived from. */
 void decide_phase(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
                   Decision *d);
@@ -23,7 +23,7 @@ extern const char stopped_before_its_first_step[]; /* a reason */
 void decide_stopped(const Cluster *c, Scratch *s, const CoreJob *job, const char *reason,
                     Decision *d);
 /* Tells rank 0 to finish its step, save and exit. */
-bool ask_to_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
-                  Decision *d);
+bool request_leave(const Cluster *c, const CoreJob *job, JobPhase phase, const char *reason,
+                   Decision *d);
 /* True when the job waits, and the reason stands in its record or is written later. */
 bool phase_reason_can_wait(const Cluster *c, Scratch *s, const CoreJob *job, const char *why);

@@ -10,13 +10,13 @@
 #include "controller/core/write/strikes.h"
 
 #include "controller/core/facts/machines.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cordons.h"
 
 enum { STRIKES_MAX = 1000000 };
 
 /* Writes "signal 9", "exit 3" or "hang"; nothing where the machine may well be what ends the trainer. */
-static void say_way(const Failure *f, char ret[RECORD_WAY_MAX + 1])
+static void write_way(const Failure *f, char ret[RECORD_WAY_MAX + 1])
 {
     Text t = text_begin(ret, RECORD_WAY_MAX + 1);
     if (cause_rule(f->cause)->blame != BLAME_STRIKE)
@@ -57,7 +57,7 @@ static CordonCause add_strike(const Cluster *c, const CoreNode *node, const Core
     char way[RECORD_WAY_MAX + 1];
     const CordonCause *own = find_own(c, node, job);
     CordonCause cause = cordon_begin_cause(c, node, job);
-    say_way(f, way);
+    write_way(f, way);
     if (!own || !is_of_job(own, job) || !counts(c, own)) {
         cause.strikes = 0;
         cause.since_usec = c->real_usec;
@@ -139,7 +139,7 @@ void strike_judge(const Cluster *c, const CoreJob *job, const Failure *f, Strike
     if (f->node < 0)
         return;
     const CoreNode *node = &c->nodes[f->node];
-    say_way(f, ret->way);
+    write_way(f, ret->way);
     if (!ret->way[0])
         return;
     ret->is_jobs = text_equal(job->phase.dies_by, ret->way) &&

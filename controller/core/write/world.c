@@ -7,7 +7,7 @@
 #include "controller/core/facts/jobs.h"
 #include "controller/core/facts/reports.h"
 #include "controller/core/judge/plan.h"
-#include "controller/core/state/text.h"
+#include "controller/core/state/text-buffer.h"
 #include "controller/core/write/cost.h"
 #include "controller/core/write/incident.h"
 #include "controller/core/write/phase.h"

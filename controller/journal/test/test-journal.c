@@ -12,7 +12,7 @@
 
 typedef struct Seen {
     int n_heads, n_decisions, n_differences, n_events, n_cut;
-    bool calm;
+    bool quiescent;
     char text[1024]; /* of the last difference */
 } Seen;
 
@@ -21,7 +21,7 @@ static int on_report(const ReplayReport *r, void *userdata)
     Seen *seen = userdata;
     seen->n_heads += r->kind == REPLAY_HEAD;
     if (r->kind == REPLAY_HEAD)
-        seen->calm = r->head->calm;
+        seen->quiescent = r->head->quiescent;
     seen->n_events += r->kind == REPLAY_EVENT;
     seen->n_cut += r->kind == REPLAY_CUT;
     if (r->kind != REPLAY_DECISION)
@@ -117,7 +117,7 @@ static void parts_stand_alone_and_are_bounded(void **state)
     const char *const paths[] = {s->path, s->old_path};
     for (size_t i = 0; i < 2; i++) {
         Seen seen = replay(paths[i]);
-        assert_true(seen.calm);
+        assert_true(seen.quiescent);
         assert_same(&seen);
         assert_int_equal(seen.n_heads, 1);
         assert_true(seen.n_decisions > 0);

@@ -177,7 +177,7 @@ static int on_report(const ReplayReport *r, void *userdata)
         assert_int_equal(r->head->lost_events, number(line, "lost_events"));
         assert_int_equal(r->head->lost_decisions, number(line, "lost_decisions"));
         assert_int_equal(r->head->n_snapshot, number(line, "snapshot"));
-        w->fit = r->head->calm;
+        w->fit = r->head->quiescent;
         return 0;
     case REPLAY_EVENT:
         name_of(line, name, sizeof(name));

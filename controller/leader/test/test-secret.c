@@ -192,7 +192,8 @@ static void a_leader_without_the_right_still_decides(void **state)
     see_node(&lab, "n2", "secrets");
     assert_int_equal(decide(&lab, true, 2), -EACCES);
     int may = 2;
-    assert_int_equal(etcd_ask_rights(lab.etcd, "/sdtrain-secrets/lab/.rights", on_done, &may, NULL),
+    assert_int_equal(etcd_request_rights(lab.etcd, "/sdtrain-secrets/lab/.rights", on_done, &may,
+                                         NULL),
                      0);
     TESTING_RUN_UNTIL(lab.event, may != 2);
     assert_int_equal(may, -EACCES);

@@ -53,14 +53,14 @@ static void vanish(Line *l, const char *key)
 
 static SuccessionAnswer ask(Line *l, const char *key)
 {
-    return succession_ask(&l->s, key, BASE * SEC, l->now * SEC, (1000 + l->now) * SEC);
+    return succession_query(&l->s, key, BASE * SEC, l->now * SEC, (1000 + l->now) * SEC);
 }
 
 /* Leads as far as deciding; what one process does, all others see through the same records. */
 static void lead(Line *l, const char *key, int64_t term)
 {
-    assert_int_equal(ask(l, key), SUCCESSION_TELL);
-    assert_int_equal(ask(l, key), SUCCESSION_TELL); /* until the watch has shown it */
+    assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE);
+    assert_int_equal(ask(l, key), SUCCESSION_INTRODUCE); /* until the watch has shown it */
     tell(l, key, term);
     assert_int_equal(ask(l, key), SUCCESSION_LEAD);
     succession_led(&l->s, l->now * SEC);

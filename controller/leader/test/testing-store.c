@@ -269,8 +269,8 @@ int etcd_txn(_unused_ Etcd *etcd, const EtcdCompare *compares, size_t n_compares
     return 0;
 }
 
-int etcd_ask_rights(_unused_ Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
-                    EtcdCall **ret)
+int etcd_request_rights(_unused_ Etcd *etcd, const char *key, EtcdTxnHandler handler,
+                        void *userdata, EtcdCall **ret)
 {
     if (fails())
         return seen.fails;

@@ -21,7 +21,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions job_checkpoint_options = CTL_OPTIONS(options, .timeout_sec = -1);
 
-typedef struct CheckpointAsk {
+typedef struct CheckpointRequest {
     Model *model;
     const char *name;
     RequestRecord request;
@@ -29,9 +29,9 @@ typedef struct CheckpointAsk {
     CheckpointCommit commit;
     char answer[RECORD_TEXT_MAX + 1];
     bool is_refused;
-} CheckpointAsk;
+} CheckpointRequest;
 
-static int judge(CheckpointAsk *ask)
+static int judge(CheckpointRequest *ask)
 {
     const ModelJob *job = model_job(ask->model, ask->name);
     if (!job || !job->has_spec)
@@ -53,11 +53,11 @@ static int judge(CheckpointAsk *ask)
 
 static int on_checkpoint_event(const EtcdEvent *event, void *userdata)
 {
-    CheckpointAsk *ask = userdata;
+    CheckpointRequest *ask = userdata;
     return event ? model_feed(ask->model, event) : judge(ask);
 }
 
-static int begin(CtlClient *client, CheckpointAsk *ask, Error *err)
+static int begin(CtlClient *client, CheckpointRequest *ask, Error *err)
 {
     ModelJob *job;
     _cleanup_(model_freep) Model *now = NULL;
@@ -75,7 +75,7 @@ static int begin(CtlClient *client, CheckpointAsk *ask, Error *err)
     return client_request(client, "checkpoint", ask->name, &ask->request, err);
 }
 
-static int fail(const CheckpointAsk *ask, double timeout_sec, int r, Error *err)
+static int fail(const CheckpointRequest *ask, double timeout_sec, int r, Error *err)
 {
     if (r == MISSING)
         r = error_set(err, -ENOENT, "job %s is gone", ask->name);
@@ -93,7 +93,7 @@ int job_checkpoint(const Arguments *a)
     const CheckpointVerbOptions *o = arguments_own(a);
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    CheckpointAsk ask = {.name = a->operand};
+    CheckpointRequest ask = {.name = a->operand};
     const double timeout_sec = o->timeout_sec < 0 ? WAIT_SEC : o->timeout_sec;
     int r = client_open(&a->client, &client, &err);
     if (r == 0)

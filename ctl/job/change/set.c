@@ -2,11 +2,11 @@
 /* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
-#include "ctl/asker.h"
 #include "ctl/job/change/wait.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch/watch.h"
 #include "ctl/model.h"
+#include "ctl/requester.h"
 #include "protocol/job.h"
 
 #include <string.h>
@@ -88,7 +88,7 @@ static int change_desired(CtlClient *client, const char *name, DesiredChange cha
         DesiredRecord desired =
             job->has_desired ? job->desired : (DesiredRecord){.min = 1, .max = 1};
         r = change(job, wish, &desired, err);
-        (void)asker_text(desired.by);
+        (void)requester_text(desired.by);
         desired.asked_usec = clock_realtime_usec();
         if (r == 0)
             r = put_desired(client, job, &desired, &done, err);

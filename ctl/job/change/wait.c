@@ -3,10 +3,10 @@
  * size; driven by the watch, not by polling. */
 #include "ctl/job/change/wait.h"
 #include "base/text/nearest.h"
-#include "ctl/goes-on.h"
+#include "ctl/interrupt.h"
 #include "ctl/job/verbs.h"
-#include "ctl/meant.h"
 #include "ctl/model.h"
+#include "ctl/suggestion.h"
 
 #include <string.h>
 
@@ -105,7 +105,7 @@ static int refuse_wanted(const Arguments *a)
 static int fail(const JobWait *w, double timeout_sec, int r, Error *err)
 {
     if (r == MISSING)
-        r = meant_no_job(w->model, w->name, err);
+        r = suggest_job(w->model, w->name, err);
     else if (r == NEVER && w->stops)
         r = error_set(err, -ECANCELED, "job %s does not stop any more: it is %s", w->name, w->text);
     else if (r == NEVER)
@@ -127,11 +127,12 @@ static int wait_for(const Arguments *a, double timeout_sec, JobWait *w)
     uint64_t timeout_usec = timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(timeout_sec * 1e6);
     w->name = a->operand;
     (void)fflush(stdout); /* what was asked for, before the wait for it */
-    goes_on_say(w->stops ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
-                : w->size
-                    ? "job %s is resized all the same; sdctl job status %s shows how far it is"
-                    : "job %s goes on; sdctl job status %s shows how far it is",
-                w->name, w->name);
+    interrupt_print(w->stops
+                        ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
+                    : w->size
+                        ? "job %s is resized all the same; sdctl job status %s shows how far it is"
+                        : "job %s goes on; sdctl job status %s shows how far it is",
+                    w->name, w->name);
     int r = client_open(&a->client, &client, &err);
     w->model = model_new(client.cluster);
     if (r == 0)

@@ -3,13 +3,13 @@
  *
  * The files lie on the nodes: <log_dir>/<job>/g<generation>/rank<r>.log, with rank<r>.log.1 before
  * it (daemon/process/logs.h). Those of this machine are read; the daemons of the others are asked for the end of theirs
- * (logs-ask.h). With --follow, what is added is shown as it comes, over changes of the world too, until the job has
+ * (logs-reader.h). With --follow, what is added is shown as it comes, over changes of the world too, until the job has
  * ended. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "ctl/arguments.h"
-#include "ctl/job/logs/logs-ask.h"
 #include "ctl/job/logs/logs-lines.h"
+#include "ctl/job/logs/logs-reader.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
 
@@ -94,7 +94,7 @@ static bool find_log_dir(const Logs *l, const char *node, char *ret, size_t size
            access(ret, F_OK) == 0;
 }
 
-static bool can_ask(const Logs *l, const char *node)
+static bool can_request(const Logs *l, const char *node)
 {
     const NodeRecord *record = model_node(l->model, node);
     return l->readers && record && node_knows(record, FEATURE_LOGS);
@@ -108,10 +108,10 @@ static bool find_file(const Logs *l, const char *node, int rank, char *ret, size
         return false;
     int n = snprintf(ret, size, "%s/%s/g%lld/rank%d.log", log_dir, l->a->operand,
                      (long long)l->generation, rank);
-    return n < (int)size && (access(ret, R_OK) == 0 || (!l->is_past && !can_ask(l, node)));
+    return n < (int)size && (access(ret, R_OK) == 0 || (!l->is_past && !can_request(l, node)));
 }
 
-static void say_denied(Logs *l)
+static void print_denied(Logs *l)
 {
     if (!*l->denied)
         return;
@@ -120,10 +120,10 @@ static void say_denied(Logs *l)
     l->n_failed++;
 }
 
-static void say_elsewhere(Logs *l, const char *node, int rank)
+static void print_elsewhere(Logs *l, const char *node, int rank)
 {
     const NodeRecord *record = model_node(l->model, node);
-    say_denied(l);
+    print_denied(l);
     fprintf(stderr, "sdctl: rank %d: its log is on %s", rank, node);
     if (!record) {
         fprintf(stderr, ", which is not registered now\n");
@@ -147,7 +147,7 @@ static int64_t tail_of(int n_ranks)
     return n_ranks == 1 ? TAIL_ONE : n_ranks <= RANKS_UNASKED ? TAIL_SOME : TAIL_MANY;
 }
 
-static void ask(Logs *l, LogWanted *wanted)
+static void request_lines(Logs *l, LogWanted *wanted)
 {
     const NodeRecord *record = model_node(l->model, wanted->node);
     (void)snprintf(wanted->address, sizeof(wanted->address), "%s", record->address);
@@ -186,12 +186,12 @@ static void list_present(Logs *l, const WorldRecord *world)
             (void)log_lines_add(&l->lines, rank, path);
             continue;
         }
-        if (!can_ask(l, node)) {
-            say_elsewhere(l, node, rank);
+        if (!can_request(l, node)) {
+            print_elsewhere(l, node, rank);
             continue;
         }
         if (wanted.n_ranks > 0 && strcmp(wanted.node, node) != 0) {
-            ask(l, &wanted);
+            request_lines(l, &wanted);
             wanted.n_ranks = 0;
         }
         wanted.follow = l->follows;
@@ -200,7 +200,7 @@ static void list_present(Logs *l, const WorldRecord *world)
         wanted.ranks[wanted.n_ranks++] = rank; /* a node has as many as slots at most */
     }
     if (wanted.n_ranks > 0)
-        ask(l, &wanted);
+        request_lines(l, &wanted);
     if (l->o->rank < 0 && world->size > LOG_LINES_RANKS_MAX)
         fprintf(stderr, "sdctl: the first %d of %d ranks are shown\n", LOG_LINES_RANKS_MAX,
                 world->size);
@@ -220,14 +220,14 @@ static void list_past(Logs *l)
                 any = true;
             }
         if (!any)
-            say_denied(l);
-        if (any || !can_ask(l, node))
+            print_denied(l);
+        if (any || !can_request(l, node))
             continue;
         LogWanted wanted = {.tail_bytes = tail_of(l->o->rank >= 0 ? 1 : RANKS_UNASKED)};
         (void)snprintf(wanted.node, sizeof(wanted.node), "%s", node);
         if (l->o->rank >= 0)
             wanted.ranks[wanted.n_ranks++] = l->o->rank;
-        ask(l, &wanted);
+        request_lines(l, &wanted);
     }
 }
 
@@ -331,7 +331,7 @@ static int open_readers(Logs *l, Error *err)
 
 /* ---- following ---- */
 
-static void say_gone(Logs *l)
+static void print_gone(Logs *l)
 {
     for (size_t i = 0; i < l->n_followed; i++) {
         Followed *f = &l->followed[i];
@@ -364,7 +364,7 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
     const ModelJob *job = model_job(l->model, l->a->operand);
     if (!job || !model_is_shown(job))
         return -ENOENT;
-    say_gone(l);
+    print_gone(l);
     const int64_t present = job->has_world ? job->world.generation : 0;
     if (present != l->generation && l->o->generation > 0)
         return 1; /* the generation is over */
@@ -468,7 +468,7 @@ static int add_signals(Logs *l, Error *err)
 
 /* ---- all of it ---- */
 
-static bool is_told_to_end(const Logs *l)
+static bool is_end_requested(const Logs *l)
 {
     return sd_event_get_state(l->client.event) == SD_EVENT_FINISHED;
 }
@@ -476,7 +476,7 @@ static bool is_told_to_end(const Logs *l)
 /* Waits until the nodes have answered in full; each has a deadline. */
 static int drain(Logs *l, Error *err)
 {
-    while (log_readers_busy(l->readers) && !is_told_to_end(l)) {
+    while (log_readers_busy(l->readers) && !is_end_requested(l)) {
         int r = sd_event_run(l->client.event, FOLLOW_MSEC * USEC_PER_MSEC);
         if (r < 0)
             return error_errno(err, r, "waiting for etcd");
@@ -531,9 +531,9 @@ static int read_logs(Logs *l, Error *err)
 
 static void close_logs(Logs *l)
 {
-    if (l->readers && !is_told_to_end(l)) {
+    if (l->readers && !is_end_requested(l)) {
         log_readers_close(l->readers, on_closed, l);
-        while (!l->closed && !is_told_to_end(l) &&
+        while (!l->closed && !is_end_requested(l) &&
                sd_event_run(l->client.event, FOLLOW_MSEC * USEC_PER_MSEC) >= 0)
             ;
     }

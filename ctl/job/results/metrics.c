@@ -10,8 +10,8 @@
 #include "ctl/job/results/committed.h"
 #include "ctl/job/results/event-file.h"
 #include "ctl/job/verbs.h"
-#include "ctl/meant.h"
 #include "ctl/model.h"
+#include "ctl/suggestion.h"
 #include "ctl/waiting.h"
 #include "protocol/job.h"
 
@@ -191,11 +191,11 @@ static int look(const Arguments *a, JobMetrics *m, Error *err)
     }
     client_close(&client);
     if (r >= 0 && m->missing)
-        r = meant_no_job(m->model, m->name, err);
+        r = suggest_job(m->model, m->name, err);
     return MIN(r, 0);
 }
 
-static int tell(const Arguments *a, JobMetrics *m, Error *err)
+static int print_metrics(const Arguments *a, JobMetrics *m, Error *err)
 {
     const MetricsOptions *o = arguments_own(a);
     int r = 0;
@@ -252,7 +252,7 @@ int job_metrics(const Arguments *a)
         return arguments_refuse(a->verb, "-o tensorboard needs --out FOLDER");
     int r = open_out(a, &m, &err);
     if (r == 0)
-        r = tell(a, &m, &err);
+        r = print_metrics(a, &m, &err);
     m.model = model_free(m.model);
     if (m.to && m.to != stdout && fclose(m.to) != 0 && r == 0)
         r = error_errno(&err, -errno, "cannot write %s", o->out);

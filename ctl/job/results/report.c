@@ -12,7 +12,7 @@
 #include "ctl/model.h"
 #include "ctl/print.h"
 #include "ctl/waiting.h"
-#include "store/try.h"
+#include "store/access-check.h"
 
 #include <math.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void gathered_clear(Gathered *g)
     }
 }
 
-static void say_lost(Gathered *g)
+static void print_lost(Gathered *g)
 {
     const CommittedMetrics *m = &g->metrics;
     const char *why = *m->why ? m->why : "they were when segments were merged";
@@ -83,7 +83,7 @@ static void read_metrics(Gathered *g)
         (void)snprintf(g->note, sizeof(g->note), "%s", err.text);
         fprintf(stderr, "sdctl: the page has no losses: %s\n", err.text);
     } else if (g->metrics.n_lost > 0) {
-        say_lost(g);
+        print_lost(g);
     }
 }
 

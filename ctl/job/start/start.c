@@ -5,19 +5,19 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
-#include "ctl/asker.h"
 #include "ctl/job/start/edit.h"
 #include "ctl/job/start/memory.h"
 #include "ctl/job/start/notes.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch/watch.h"
 #include "ctl/model.h"
+#include "ctl/requester.h"
 #include "ctl/waiting.h"
 #include "data/dataset-look.h"
 #include "data/index-open.h"
 #include "protocol/owner.h"
+#include "store/access-check.h"
 #include "store/store.h"
-#include "store/try.h"
 #include "trainer/begin/begin.h"
 
 #include <limits.h>
@@ -409,7 +409,7 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
                                    .max = job->world.max};
     _Static_assert(sizeof(spec.sources) == JOB_SOURCES_MAX, "as long as ranks take it");
     (void)dataset_sources_format(&d->look.sources, spec.sources);
-    (void)asker_text(spec.by);
+    (void)requester_text(spec.by);
     int r = hash_draw(spec.submission);
     if (r < 0)
         return error_errno(err, r, "cannot draw the submission's id");

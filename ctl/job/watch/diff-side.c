@@ -72,7 +72,7 @@ static int read_manifest(const char *uri, const Hash *hash, DiffSide *ret, Error
 /* ---- what a job file says, and the files that it names ---- */
 
 /* Which index.json each stream has; sources: of a submitted job, as they were noted then. */
-static void learn_data(const Job *job, const char *sources, DiffSide *ret)
+static void read_data(const Job *job, const char *sources, DiffSide *ret)
 {
     DatasetSources noted;
     Error err = ERROR_INIT;
@@ -103,8 +103,8 @@ static void learn_data(const Job *job, const char *sources, DiffSide *ret)
 }
 
 /* As a rank learns them; *config and *empty are the caller's. */
-static int learn_named(const Job *job, DatasetTerms *terms, char **config, float **empty,
-                       JobNamed *ret, Error *err)
+static int read_named(const Job *job, DatasetTerms *terms, char **config, float **empty,
+                      JobNamed *ret, Error *err)
 {
     UnetConfig unet;
     DatasetShape shape = {0};
@@ -112,7 +112,7 @@ static int learn_named(const Job *job, DatasetTerms *terms, char **config, float
     if (r == 0 && unet_config_format(&unet, config) < 0)
         r = error_set(err, -ENOMEM, "out of memory");
     if (r == 0)
-        r = dataset_terms_learn(job, NULL, terms, NULL, err);
+        r = dataset_terms_read(job, NULL, terms, NULL, err);
     if (r == 0 && terms->empty_text_uri)
         r = dataset_terms_read_empty(terms, job, NULL, &shape, empty, NULL, err);
     if (r < 0)
@@ -126,14 +126,14 @@ static int learn_named(const Job *job, DatasetTerms *terms, char **config, float
     return 0;
 }
 
-static void learn_identity(const Job *job, DiffSide *ret)
+static void read_identity(const Job *job, DiffSide *ret)
 {
     Error err = ERROR_INIT;
     _cleanup_(dataset_terms_clear) DatasetTerms terms = {0};
     _cleanup_free_ char *config = NULL;
     _cleanup_free_ float *empty = NULL;
     JobNamed named = {.latents = job->data.latents, .text = job->data.text};
-    int r = learn_named(job, &terms, &config, &empty, &named, &err);
+    int r = read_named(job, &terms, &config, &empty, &named, &err);
     if (r == 0)
         r = job_terms_identity(job, &named, &ret->identity);
     ret->has_identity = r == 0;
@@ -151,8 +151,8 @@ static int read_text(const char *text, const char *sources, bool learns, DiffSid
         return r;
     ret->file = flat_of(text + json_mark_bytes(text, strlen(text)));
     if (learns) {
-        learn_identity(job, ret);
-        learn_data(job, sources, ret);
+        read_identity(job, ret);
+        read_data(job, sources, ret);
     }
     return 0;
 }
@@ -172,10 +172,10 @@ static int read_job(const char *name, const Model *model, DiffSide *ret, Error *
         return r;
     const CheckpointCommit *commit = checkpoints_latest(&job->checkpoints);
     Error why = ERROR_INIT;
-    const bool is_told = commit && read_manifest(commit->uri, &commit->hash, ret, &why) == 0;
-    if (commit && !is_told)
+    const bool is_reported = commit && read_manifest(commit->uri, &commit->hash, ret, &why) == 0;
+    if (commit && !is_reported)
         note(ret, "its newest checkpoint is not looked at", &why);
-    return read_text(job->spec.spec, job->spec.sources, !is_told, ret, err);
+    return read_text(job->spec.spec, job->spec.sources, !is_reported, ret, err);
 }
 
 int diff_side_read(const char *name, const Model *model, DiffSide *ret, Error *err)

@@ -61,7 +61,7 @@ static bool has_row(const Diff *d, const char *key)
 }
 
 /* A key that the terms tell with defaults filled in, or that makes no difference between two jobs. */
-static bool is_told(const Diff *d, const char *key)
+static bool is_reported(const Diff *d, const char *key)
 {
     static const char *const parts[] = {"train.ema", "train.noise_schedule", "train.optimizer",
                                         "model.init.optimizer"};
@@ -78,7 +78,7 @@ static bool is_told(const Diff *d, const char *key)
 
 static void add_of_file(void *context, const char *key, const json_t *a, const json_t *b)
 {
-    if (!is_told(context, key))
+    if (!is_reported(context, key))
         add_row(context, key, a, b);
 }
 
@@ -117,7 +117,7 @@ static bool knows_data(const DiffSide *a, const DiffSide *b)
     return (a->has_digest && b->has_digest) || (a->data && b->data);
 }
 
-static void say_what_differs(Diff *d)
+static void print_differences(Diff *d)
 {
     json_t *row;
     size_t i, used = 0;
@@ -135,7 +135,7 @@ static void judge(Diff *d)
     const DiffSide *unknown = !d->a.has_identity ? &d->a : !d->b.has_identity ? &d->b : NULL;
     if (d->n_bits > 0) {
         d->goes_on = GOES_ON_NO;
-        say_what_differs(d);
+        print_differences(d);
     } else if (unknown || !knows_data(&d->a, &d->b)) {
         d->goes_on = GOES_ON_UNKNOWN;
         (void)snprintf(d->why, sizeof(d->why), "%s%s is not known",

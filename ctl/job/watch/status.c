@@ -6,10 +6,10 @@
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/job/watch/watch.h"
-#include "ctl/meant.h"
 #include "ctl/model-json.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/suggestion.h"
 #include "ctl/table.h"
 #include "protocol/job.h"
 #include "report/report.h"
@@ -101,7 +101,7 @@ static void print_store(const ModelJob *job)
     if (p && p->unsaved_since_usec)
         printf("  unsaved for %s: %s\n", span_text(ago_sec(p->unsaved_since_usec), span),
                p->save_error);
-    if (p && room_tell(p, room, &advice))
+    if (p && room_describe(p, room, &advice))
         printf("  %s; %s\n", room, advice);
     else if (p && *room)
         printf("  store: %s\n", room);
@@ -274,7 +274,7 @@ int job_list(const Arguments *a)
         add_line(t, j);
     table_print(t);
     if (json_array_size(all) == 0)
-        meant_nothing_there(model, "job");
+        suggest_nothing_there(model, "job");
     json_decref(all);
     return CTL_DONE;
 }

@@ -5,10 +5,10 @@
 #include "ctl/job/watch/watch.h"
 #include "base/clock.h"
 #include "cluster/resume.h"
-#include "ctl/goes-on.h"
-#include "ctl/meant.h"
+#include "ctl/interrupt.h"
 #include "ctl/model.h"
 #include "ctl/print.h"
+#include "ctl/suggestion.h"
 
 #include <string.h>
 #include <sys/ioctl.h>
@@ -28,8 +28,8 @@ typedef struct View {
 enum { ENDED_WELL = 1, ENDED_BADLY = 2 };
 
 /* A line for good: above the one that moves. */
-static void say(const View *v, uint64_t at_usec, const char *format, ...) _printf_(3, 4);
-static void say(const View *v, uint64_t at_usec, const char *format, ...)
+static void print_line(const View *v, uint64_t at_usec, const char *format, ...) _printf_(3, 4);
+static void print_line(const View *v, uint64_t at_usec, const char *format, ...)
 {
     char at[TIME_TEXT_BYTES];
     va_list ap;
@@ -43,7 +43,7 @@ static void say(const View *v, uint64_t at_usec, const char *format, ...)
 
 /* Writes where the job goes on. For a checkpoint that it takes over, or looks for, the step is known when ranks have
  * found the checkpoint. */
-static void say_from(const ModelJob *job, char *ret, size_t size)
+static void print_from(const ModelJob *job, char *ret, size_t size)
 {
     const ResumePoint *resume = &job->world.resume;
     int64_t step = model_resumed_step(job);
@@ -56,16 +56,16 @@ static void say_from(const ModelJob *job, char *ret, size_t size)
         (void)snprintf(ret, size, "from step %lld", (long long)step);
 }
 
-static void say_world(View *v, const ModelJob *job)
+static void print_world(View *v, const ModelJob *job)
 {
     const WorldRecord *w = &job->world;
     char from[RECORD_URI_MAX + 48];
     if (!job->has_world || w->generation == v->generation)
         return;
     v->generation = w->generation;
-    say_from(job, from, sizeof(from));
-    say(v, w->decided_usec, "generation %lld: %d rank%s %s%s%s", (long long)w->generation, w->size,
-        w->size == 1 ? "" : "s", from, *w->reason ? ", " : "", w->reason);
+    print_from(job, from, sizeof(from));
+    print_line(v, w->decided_usec, "generation %lld: %d rank%s %s%s%s", (long long)w->generation,
+               w->size, w->size == 1 ? "" : "s", from, *w->reason ? ", " : "", w->reason);
 }
 
 static const IncidentRecord *find_incident(const Model *m, const char *id)
@@ -76,21 +76,22 @@ static const IncidentRecord *find_incident(const Model *m, const char *id)
     return NULL;
 }
 
-static void say_incident(const View *v, const IncidentRecord *n, bool is_new)
+static void log_incident(const View *v, const IncidentRecord *n, bool is_new)
 {
     char rank[24] = "";
     if (n->rank >= 0)
         (void)snprintf(rank, sizeof(rank), " of rank %d", n->rank);
     if (is_new)
-        say(v, n->at_usec, "%s%s%s%s: %s", n->cause, rank, *n->node ? " on " : "", n->node,
-            n->evidence);
+        print_line(v, n->at_usec, "%s%s%s%s: %s", n->cause, rank, *n->node ? " on " : "", n->node,
+                   n->evidence);
     if (n->state == INCIDENT_RESOLVED && n->ended)
-        say(v, n->resolved_usec, "%s%s has ended with the job", n->cause, rank);
+        print_line(v, n->resolved_usec, "%s%s has ended with the job", n->cause, rank);
     else if (n->state == INCIDENT_RESOLVED && !model_ended_world(n))
-        say(v, n->resolved_usec, "%s is over after %.2f s", n->cause, model_recovery_sec(n));
+        print_line(v, n->resolved_usec, "%s is over after %.2f s", n->cause, model_recovery_sec(n));
     else if (n->state == INCIDENT_RESOLVED)
-        say(v, n->resolved_usec, "recovered from %s%s in %.2f s, %lld step%s again", n->cause, rank,
-            model_recovery_sec(n), (long long)n->lost_steps, n->lost_steps == 1 ? "" : "s");
+        print_line(v, n->resolved_usec, "recovered from %s%s in %.2f s, %lld step%s again",
+                   n->cause, rank, model_recovery_sec(n), (long long)n->lost_steps,
+                   n->lost_steps == 1 ? "" : "s");
 }
 
 static int feed(View *v, const EtcdEvent *event)
@@ -105,7 +106,7 @@ static int feed(View *v, const EtcdEvent *event)
     n = find_incident(v->model, id);
     if (n && strcmp(n->job, v->name) == 0 && !was_over)
         if (!known || n->state == INCIDENT_RESOLVED)
-            say_incident(v, n, !known);
+            log_incident(v, n, !known);
     return 0;
 }
 
@@ -177,14 +178,14 @@ static int on_job_event(const EtcdEvent *event, void *userdata)
     const ModelJob *job = model_job(v->model, v->name);
     if (!job || !model_is_shown(job))
         return -ENOENT;
-    say_world(v, job);
+    print_world(v, job);
     draw(v, job);
     if (!model_has_ended(job))
         return 0;
     return model_phase(job) == PHASE_FAILED ? ENDED_BADLY : ENDED_WELL;
 }
 
-static void say_end(const View *v)
+static void print_end(const View *v)
 {
     const ModelJob *job = model_job(v->model, v->name);
     const PhaseRecord *p = &job->phase;
@@ -207,7 +208,7 @@ int job_watch(const ClientOptions *options, const char *name)
 {
     Error err = ERROR_INIT;
     CtlClient client = {0};
-    goes_on_say(
+    interrupt_print(
         "job %s goes on; sdctl job status %s --watch looks again, sdctl job stop %s ends it", name,
         name, name);
     View v = {.name = name, .terminal = isatty(STDOUT_FILENO) == 1, .phase = -1};
@@ -217,9 +218,9 @@ int job_watch(const ClientOptions *options, const char *name)
         r = client_watch(&client, on_job_event, &v, USEC_INFINITY, &err);
     client_close(&client);
     if (r > 0)
-        say_end(&v);
+        print_end(&v);
     if (r == -ENOENT)
-        (void)meant_no_job(v.model, name, &err);
+        (void)suggest_job(v.model, name, &err);
     v.model = model_free(v.model);
     if (r < 0)
         return ctl_fail(&err, r);

@@ -54,7 +54,7 @@ static int run_step(Pictures *pictures, const char *data, size_t n_bytes, uint8_
 {
     uint64_t begin = clock_boottime_usec();
     for (int i = 0; i < PICTURES_A_STEP; i++) {
-        int r = pictures_ask(pictures, data, n_bytes, err);
+        int r = pictures_request(pictures, data, n_bytes, err);
         if (r == 0)
             r = pictures_take(pictures, rgb, err);
         if (r != 0)

@@ -114,7 +114,7 @@ static void decode_within_the_bound(unsigned char *file, unsigned long n_bytes, 
     static uint8_t rgb[SIDE * SIDE * 3];
     pid_t child = pictures_child_pid(pictures, 0);
     long before = peak_bytes(child), bound = BASE_BYTES + PIXEL_BYTES * options.recipe.max_pixels;
-    assert_int_equal(pictures_ask(pictures, file, n_bytes, &err), 0);
+    assert_int_equal(pictures_request(pictures, file, n_bytes, &err), 0);
     int r = pictures_take(pictures, rgb, &err);
     if (r != 0)
         fail_msg("%d: %s", r, err.text);

@@ -74,7 +74,7 @@ static Pictures *open_pictures(int n_children, const char *faults, const char *p
 static void ask(Pictures *pictures, int file)
 {
     Error err = ERROR_INIT;
-    if (pictures_ask(pictures, files[file], n_bytes[file], &err) != 0)
+    if (pictures_request(pictures, files[file], n_bytes[file], &err) != 0)
         fail_msg("%s", err.text);
 }
 
@@ -109,13 +109,13 @@ static void answers_come_in_the_order_of_questions(void **state)
         int asked = 0, taken = 0;
         Error err = ERROR_INIT;
         while (taken < 200) {
-            while (asked < 200 && pictures_asked(pictures) < pictures_room(pictures))
+            while (asked < 200 && pictures_requested(pictures) < pictures_room(pictures))
                 ask(pictures, asked++ * 5 % N_FILES);
             if (asked < 200)
-                assert_int_equal(pictures_ask(pictures, "x", 1, &err), -EAGAIN);
+                assert_int_equal(pictures_request(pictures, "x", 1, &err), -EAGAIN);
             take_right(pictures, taken++ * 5 % N_FILES);
         }
-        assert_int_equal(pictures_asked(pictures), 0);
+        assert_int_equal(pictures_requested(pictures), 0);
     }
 }
 
@@ -138,7 +138,7 @@ static void a_child_decodes_what_this_process_does(void **state)
         assert_int_equal(file_read(path, 1 << 24, &file, &n_file, &err), 0);
         int r = picture_decode(&small, file, n_file, here, &err);
         n_good += r == 0;
-        assert_int_equal(pictures_ask(pictures, file, n_file, &child_err), 0);
+        assert_int_equal(pictures_request(pictures, file, n_file, &child_err), 0);
         if (pictures_take(pictures, there, &child_err) != r ||
             strcmp(err.text, child_err.text) != 0 || (r == 0 && memcmp(here, there, RGB) != 0))
             fail_msg("%s: %d %s; in a child %s", path, r, err.text, child_err.text);
@@ -157,8 +157,9 @@ static void what_needs_no_child_has_its_place_in_the_order(void **state)
     _cleanup_free_ char *large = calloc(1, (size_t)PICTURE_FILE_BYTES_MAX + 1);
     assert_non_null(large);
     ask(pictures, 0);
-    assert_int_equal(pictures_ask(pictures, NULL, 0, &err), 0);
-    assert_int_equal(pictures_ask(pictures, large, (size_t)PICTURE_FILE_BYTES_MAX + 1, &err), 0);
+    assert_int_equal(pictures_request(pictures, NULL, 0, &err), 0);
+    assert_int_equal(pictures_request(pictures, large, (size_t)PICTURE_FILE_BYTES_MAX + 1, &err),
+                     0);
     ask(pictures, 1);
     take_right(pictures, 0);
     assert_int_equal(pictures_take(pictures, got, &err), PICTURE_EMPTY);
@@ -167,11 +168,11 @@ static void what_needs_no_child_has_its_place_in_the_order(void **state)
 
     /* The largest files share one child's memory one after the other. */
     memcpy(large, files[1], n_bytes[1]);
-    assert_int_equal(pictures_ask(pictures, large, PICTURE_FILE_BYTES_MAX, &err), 0);
-    assert_int_equal(pictures_ask(pictures, large, PICTURE_FILE_BYTES_MAX, &err), -EAGAIN);
+    assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), 0);
+    assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), -EAGAIN);
     assert_int_equal(pictures_take(pictures, got, &err), 0);
     assert_memory_equal(got, rgb[1], RGB);
-    assert_int_equal(pictures_ask(pictures, large, PICTURE_FILE_BYTES_MAX, &err), 0);
+    assert_int_equal(pictures_request(pictures, large, PICTURE_FILE_BYTES_MAX, &err), 0);
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 
@@ -225,7 +226,7 @@ static void a_picture_that_fails_twice_has_no_answer(void **state)
         _cleanup_(pictures_freep) Pictures *pictures = open_pictures(2, cases[i].fault, NULL);
         ask(pictures, 0);
         take_none(pictures, cases[i].why);
-        assert_int_equal(pictures_asked(pictures), 0);
+        assert_int_equal(pictures_requested(pictures), 0);
     }
     /* Later children are sound. */
     _cleanup_(pictures_freep) Pictures *pictures = open_pictures(1, "pictures.decode=kill@1", NULL);
@@ -286,8 +287,8 @@ static void a_child_that_is_taken_over_is_not_believed(void **state)
             Error err = ERROR_INIT;
             uint8_t got[RGB] = {0};
             for (; end < ELEMENTSOF(cases) && end < i + (together ? PICTURES_PER_CHILD : 1); end++)
-                assert_int_equal(pictures_ask(pictures, cases[end].file, strlen(cases[end].file),
-                                              &err),
+                assert_int_equal(pictures_request(pictures, cases[end].file,
+                                                  strlen(cases[end].file), &err),
                                  0);
             int r = pictures_take(pictures, got, &err);
             if (r != cases[i].r || (r == 0) != (err.text[0] == '\0'))
@@ -312,8 +313,8 @@ static void the_blame_is_not_of_those_answered_while_others_were_asked(void **st
     Error err = ERROR_INIT;
     uint8_t got[RGB];
     for (size_t i = 0; i < ELEMENTSOF(asked); i++)
-        assert_int_equal(pictures_ask(pictures, asked[i], strlen(asked[i]), &err), 0);
-    assert_int_equal(pictures_ask(pictures, large, LARGE_BYTES, &err), 0);
+        assert_int_equal(pictures_request(pictures, asked[i], strlen(asked[i]), &err), 0);
+    assert_int_equal(pictures_request(pictures, large, LARGE_BYTES, &err), 0);
     take_none(pictures, "exit status 7");
     if (pictures_take(pictures, got, &err) != 0)
         fail_msg("%s", err.text);
@@ -360,7 +361,7 @@ static void a_child_that_is_taken_over_can_ask_nothing_of_the_kernel(void **stat
     uint8_t got[RGB];
     Error err = ERROR_INIT;
     for (size_t i = 0; i < ELEMENTSOF(asks); i++) {
-        assert_int_equal(pictures_ask(pictures, asks[i], strlen(asks[i]), &err), 0);
+        assert_int_equal(pictures_request(pictures, asks[i], strlen(asks[i]), &err), 0);
         int r = pictures_take(pictures, got, &err);
         /* Kernels without 32-bit calls end the last one by another signal. */
         const char *why = strcmp(asks[i], "!32") == 0 ? "died (signal " : "died (signal 31)";
@@ -368,7 +369,7 @@ static void a_child_that_is_taken_over_can_ask_nothing_of_the_kernel(void **stat
             fail_msg("%s: %d: %s", asks[i], r, err.text);
     }
     /* A confined child can still answer. */
-    assert_int_equal(pictures_ask(pictures, "!nothing", 8, &err), 0);
+    assert_int_equal(pictures_request(pictures, "!nothing", 8, &err), 0);
     assert_int_equal(pictures_take(pictures, got, &err), 0);
 }
 

@@ -151,7 +151,7 @@ static void give_entries(const AttentionLibrary *l)
     }
 }
 
-static void tell_of_kernels(const AttentionLibrary *l, const char *why)
+static void report_kernels(const AttentionLibrary *l, const char *why)
 {
     char name[ATTENTION_NAME_MAX];
     attention_pass_name(&l->shape, ATTENTION_FORWARD, name);
@@ -185,7 +185,7 @@ static int own_is_quicker(const AttentionLibrary *l, Error *err)
     (void)snprintf(why, sizeof(why), "all passes take %.1f us, by cuDNN %.1f us", of_kernels,
                    of_library);
     if (of_kernels < of_library)
-        tell_of_kernels(l, why);
+        report_kernels(l, why);
     return of_kernels < of_library;
 }
 
@@ -237,7 +237,7 @@ static int make(AttentionLibrary *l, bool tunes, Error *err)
     AttentionTarget target = {.architecture = architecture_of(compute)};
     int r = tunes ? was_refused(l) : left_to_kernels(l, err);
     if (r > 0)
-        tell_of_kernels(l, "the plans leave it to them");
+        report_kernels(l, "the plans leave it to them");
     if (r != 0)
         return r;
     r = cuda_compute_cudnn(compute, &target.handle, err);
@@ -245,7 +245,7 @@ static int make(AttentionLibrary *l, bool tunes, Error *err)
     for (AttentionPass pass = 0; r == 0 && pass < passes_of(l); pass++)
         r = make_pass(l, &target, pass, err);
     if (tunes && (r == -EINVAL || r == -ENOENT)) {
-        tell_of_kernels(l, err->text);
+        report_kernels(l, err->text);
         return 1;
     }
     return r == 0 && tunes ? own_is_quicker(l, err) : r;

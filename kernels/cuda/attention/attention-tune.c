@@ -114,7 +114,7 @@ static int make_operands(AttentionTuning *t, Error *err)
 
 /* ---- far below zero ---- */
 
-static void tell_refused(const AttentionTuning *t, int candidate, const char *why)
+static void report_refused(const AttentionTuning *t, int candidate, const char *why)
 {
     char name[ATTENTION_NAME_MAX], knobs[200] = "";
     ConvChoice choice = {.engine = -1};
@@ -145,12 +145,12 @@ static int is_finite(void *userdata, int candidate, Error *err)
     if (r == 0)
         r = attention_graph_execute(graph, t->target->handle, &tensors, t->workspace, &refused);
     if (r < 0) {
-        tell_refused(t, candidate, refused.text);
+        report_refused(t, candidate, refused.text);
         return 0;
     }
     r = attention_check_end(t->check, images, why, sizeof(why), err);
     if (r == 0)
-        tell_refused(t, candidate, why);
+        report_refused(t, candidate, why);
     return r;
 }
 

@@ -84,8 +84,8 @@ static cudnnStatus_t read_knobs(Descriptor config, ConvChoice *ret)
 
 /* ---- all of them ---- */
 
-static cudnnStatus_t heuristics_ask(const ConvGraph *graph, cudnnBackendHeurMode_t mode,
-                                    Descriptor heuristics)
+static cudnnStatus_t heuristics_query(const ConvGraph *graph, cudnnBackendHeurMode_t mode,
+                                      Descriptor heuristics)
 {
     const ConvTarget *target = conv_graph_target(graph);
     const Descriptor descriptor = conv_graph_descriptor(graph);
@@ -110,7 +110,7 @@ static int candidates_of_mode(const ConvGraph *graph, cudnnBackendHeurMode_t mod
     cudnnStatus_t status = descriptors_add(&heuristics, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, 1);
     if (status != CUDNN_STATUS_SUCCESS)
         return failed(graph, "asking its heuristics", status, err);
-    if (heuristics_ask(graph, mode, heuristics.items[0]) != CUDNN_STATUS_SUCCESS)
+    if (heuristics_query(graph, mode, heuristics.items[0]) != CUDNN_STATUS_SUCCESS)
         return 0; /* this mode knows nothing of the graph; another may */
     status = descriptors_add(&configs, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR,
                              MIN(room, (int)CONV_CANDIDATES_MAX));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* conv.cu - see plain.h. A thread computes an element of the result. */
+/* conv.cu - see own-convolution.h. A thread computes an element of the result. */
 #include "kernels/cuda/kernels/kernel.cuh"
 #include "kernels/cuda/kernels/operations.h"
-#include "kernels/cuda/kernels/plain.h"
+#include "kernels/cuda/kernels/own-convolution.h"
 
 /* A ConvShape as the kernels need it. */
 struct Extents {

@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "kernels/cuda/convolution/conv-epilogue.h"
 #include "kernels/cuda/kernels/operations.h"
-#include "kernels/cuda/kernels/plain.h"
+#include "kernels/cuda/kernels/own-convolution.h"
 #include "kernels/cuda/module/compute.h"
 
 #include <stdlib.h>

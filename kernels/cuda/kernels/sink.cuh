@@ -10,8 +10,8 @@
  */
 #pragma once
 
-#include "kernels/count.h"
 #include "kernels/cuda/kernels/kernel.cuh"
+#include "kernels/gradient-integer.h"
 
 #include <type_traits>
 

@@ -13,7 +13,7 @@
  * of any layer of that shape; only dW^T lies with a stride, and has a name of its own in the plans. */
 #include "base/memory.h"
 #include "kernels/cuda/kernels/operations.h"
-#include "kernels/cuda/kernels/plain.h"
+#include "kernels/cuda/kernels/own-convolution.h"
 #include "kernels/cuda/linear/matmul.h"
 #include "kernels/cuda/module/compute.h"
 

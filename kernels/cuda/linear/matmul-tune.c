@@ -56,8 +56,8 @@ static int operands_new(const CudaMatmul *m, Operands *o, Error *err)
 
 /* ---- candidates ---- */
 
-static cublasStatus_t ask(const CudaMatmul *m, cublasLtMatmulPreference_t preference,
-                          cublasLtMatmulHeuristicResult_t results[CANDIDATES], int *n)
+static cublasStatus_t query_algorithms(const CudaMatmul *m, cublasLtMatmulPreference_t preference,
+                                       cublasLtMatmulHeuristicResult_t results[CANDIDATES], int *n)
 {
     const uint64_t workspace = WORKSPACE_MAX;
     const uint32_t mask = (uint32_t)reductions, alignment = matmul_d_alignment(m);
@@ -136,7 +136,7 @@ static int find_candidates(const CudaMatmul *m, Candidate *candidates, size_t *r
     memset(results, 0, sizeof(results)); /* all bytes of an algorithm are kept */
     cublasStatus_t status = cublasLtMatmulPreferenceCreate(&preference);
     if (status == CUBLAS_STATUS_SUCCESS) {
-        status = ask(m, preference, results, &n);
+        status = query_algorithms(m, preference, results, &n);
         (void)cublasLtMatmulPreferenceDestroy(preference); /* plain memory: it cannot fail */
     }
     offers->status = status;

@@ -35,7 +35,7 @@ static int open_libraries(CudaCompute *c, Error *err)
 }
 
 /* Adds the libraries' folders to an error about their versions, where r is -EPROTO. */
-static int tell_folders(const CudaCompute *c, int r, Error *err)
+static int report_folders(const CudaCompute *c, int r, Error *err)
 {
     if (!c->libraries || r != -EPROTO)
         return r;
@@ -80,7 +80,7 @@ static int open_libraries(CudaCompute *c, Error *err)
     return error_set(err, -ENODEV, "this module was built without cuDNN and cuBLASLt");
 }
 
-static int tell_folders(const CudaCompute *c, int r, Error *err)
+static int report_folders(const CudaCompute *c, int r, Error *err)
 {
     (void)c, (void)err;
     return r;
@@ -191,7 +191,7 @@ static int choose(CudaCompute *c, Error *err)
         r = open_libraries(c, &why);
     if (r == 0) {
         r = cuda_plans_find(c->folder, c->machine, &plans, &why);
-        r = tell_folders(c, r, &why);
+        r = report_folders(c, r, &why);
     }
     if (r < 0 && r != -ENODEV && r != -ENOENT)
         return error_set(err, r, "%s", why.text);
@@ -235,7 +235,7 @@ int cuda_compute_use_plans(CudaCompute *c, const char *text, Error *err)
     if (r == 0 && !cuda_plans_plain(plans))
         r = open_libraries(c, err);
     if (r == 0)
-        r = tell_folders(c, cuda_plans_check(plans, c->machine, err), err);
+        r = report_folders(c, cuda_plans_check(plans, c->machine, err), err);
     if (r == 0 && c->tune && cuda_plans_plain(plans))
         r = error_set(err, -EINVAL, "a plain set has no plans that could be kept");
     if (r < 0)

@@ -57,7 +57,7 @@ typedef struct Search {
     size_t used;
 } Search;
 
-static void say(Search *s, const char *place, const char *why)
+static void note_place(Search *s, const char *place, const char *why)
 {
     int n = snprintf(s->said + s->used, sizeof(s->said) - s->used, "%s%.120s: %.200s",
                      s->used ? "; " : "", place, why);
@@ -252,7 +252,7 @@ static void try_place(Search *s, const Place *place)
     if (r < 0) {
         attempt_close(&attempt);
         s->other_version |= r == -EPROTO;
-        say(s, place->name, err.text);
+        note_place(s, place->name, err.text);
         return;
     }
     *s->ret = attempt.found;
@@ -267,19 +267,19 @@ static void try_named(Search *s, const char *value)
     _cleanup_free_ char *texts = strdup(value);
     Place place = {.name = VARIABLE};
     if (!texts)
-        return say(s, VARIABLE, "out of memory");
+        return note_place(s, VARIABLE, "out of memory");
     for (char *rest = texts, *folder; (folder = strsep(&rest, ":"));) {
         struct stat st;
         if (!*folder)
             continue;
         if (*folder != '/')
-            return say(s, folder, "it is not an absolute path (" VARIABLE ")");
+            return note_place(s, folder, "it is not an absolute path (" VARIABLE ")");
         if (stat(folder, &st) < 0)
-            return say(s, folder, strerror(errno));
+            return note_place(s, folder, strerror(errno));
         if (!S_ISDIR(st.st_mode))
-            return say(s, folder, strerror(ENOTDIR));
+            return note_place(s, folder, strerror(ENOTDIR));
         if (place.n_folders == FOLDERS_MAX)
-            return say(s, VARIABLE, "too many folders");
+            return note_place(s, VARIABLE, "too many folders");
         place.folders[place.n_folders++] = folder;
     }
     char name[sizeof(VARIABLE) + 120];
@@ -295,7 +295,7 @@ static void try_wheels_of(Search *s, const char *packages)
     Place place = {.name = packages};
     int n = snprintf(pattern, sizeof(pattern), "%s/*/lib", packages);
     if (n >= (int)sizeof(pattern) || glob(pattern, 0, NULL, &found) != 0)
-        return say(s, packages, "it holds no library");
+        return note_place(s, packages, "it holds no library");
     for (size_t i = 0; i < found.gl_pathc && i < FOLDERS_MAX; i++)
         place.folders[place.n_folders++] = found.gl_pathv[i];
     try_place(s, &place);
@@ -328,7 +328,7 @@ static void try_wheels(Search *s)
     add_pattern(&packages, "/usr/local", "/lib/python3*/dist-packages/nvidia");
     add_pattern(&packages, "/usr", "/lib/python3*/dist-packages/nvidia");
     if (packages.gl_pathc == 0)
-        say(s, "site-packages/nvidia", "of no python3");
+        note_place(s, "site-packages/nvidia", "of no python3");
     for (size_t i = 0; i < packages.gl_pathc; i++)
         try_wheels_of(s, packages.gl_pathv[i]);
 }

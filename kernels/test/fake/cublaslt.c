@@ -13,10 +13,10 @@
  * FAKE_CUBLASLT_HIDDEN: what is offered has a setting that no attribute tells, by which sums begin at their end. With
  * "needed" the second kind of algorithm is nothing without.
  * FAKE_CUBLASLT_UNASKED: reductions are offered that nobody asked for.
- * FAKE_CUBLASLT_USEC=0:USEC,1:USEC: how long the kinds of algorithm take by the stream's clock (told.h). */
+ * FAKE_CUBLASLT_USEC=0:USEC,1:USEC: how long the kinds of algorithm take by the stream's clock (fake-environment.h). */
 #include "kernels/cuda/module/forward.h"
+#include "kernels/test/fake/fake-environment.h"
 #include "kernels/test/fake/number.h"
-#include "kernels/test/fake/told.h"
 
 #include <inttypes.h>
 #include <stdio.h>

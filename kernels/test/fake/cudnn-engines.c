@@ -2,7 +2,7 @@
 /* cudnn-engines.c - what the fake cuDNN accepts: sizes that fit, three engines with their notes and knobs, plans; and
  * how it runs one. */
 #include "kernels/test/fake/fake-cudnn.h"
-#include "kernels/test/fake/told.h"
+#include "kernels/test/fake/fake-environment.h"
 
 #include <assert.h>
 #include <stdlib.h>

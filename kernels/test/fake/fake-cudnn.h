@@ -10,8 +10,8 @@
  * makes the N-th plan of that pass, counted as they are first run, leave another bit in the last element of its result
  * from its second run on: an engine that is not deterministic though its notes say so. With FAKE_CUDNN_NAN=PASS:N it
  * leaves a NaN there in each run.
- * FAKE_CUDNN_USEC=ENGINE:USEC,...: how long engines take by the stream's clock (told.h); FAKE_CUDNN_ADDING_USEC: where
- *     they add to what is there.
+ * FAKE_CUDNN_USEC=ENGINE:USEC,...: how long engines take by the stream's clock (fake-environment.h);
+ *     FAKE_CUDNN_ADDING_USEC: where they add to what is there.
  *
  * cudnn-descriptors.c keeps descriptors and attributes; cudnn-engines.c defines which engines there are and what they
  * accept; cudnn-convolution.c computes.

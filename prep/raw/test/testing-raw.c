@@ -47,7 +47,7 @@ static void check_counts(RawSet *set, size_t i, RawUnit *unit, RawUnit *keys)
 {
     char version[STORE_VERSION_MAX];
     Error err = ERROR_INIT;
-    assert_good(raw_set_ask_version(set, i, version, &err), err);
+    assert_good(raw_set_request_version(set, i, version, &err), err);
     if (*raw_set_unit_version(set, i))
         assert_string_equal(raw_set_unit_version(set, i), version);
     assert_true(hash_equal(raw_unit_take_proof(unit).members, raw_unit_take_proof(keys).members));

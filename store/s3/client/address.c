@@ -18,7 +18,7 @@ static bool is_region(const char *region)
                           "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.")];
 }
 
-void s3_region_cache_learn(S3RegionCache *regions, const char *bucket, const char *region)
+void s3_region_cache_note(S3RegionCache *regions, const char *bucket, const char *region)
 {
     if (!is_region(region))
         return;

@@ -21,7 +21,7 @@ typedef struct S3RegionCache {
     size_t n; /* learned since the start */
 } S3RegionCache;
 
-void s3_region_cache_learn(S3RegionCache *regions, const char *bucket, const char *region);
+void s3_region_cache_note(S3RegionCache *regions, const char *bucket, const char *region);
 /* Returns the region learned for bucket, else the options' region. */
 const char *s3_region_cache_find(const S3RegionCache *regions, const S3Options *options,
                                  const char *bucket);

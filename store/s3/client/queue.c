@@ -53,7 +53,7 @@ static void drop_try(S3Client *client, S3Request *request, size_t i)
 }
 
 /* Writes "GET http://host/bucket/key: <what>; 3 tries in 1.2 s". The request's error holds <what>. */
-static void tell_error(const S3Client *client, S3Request *request, const char *before)
+static void write_error(const S3Client *client, S3Request *request, const char *before)
 {
     double took = (double)(clock_boottime_usec() - request->progress.begun_usec) / 1e6;
     char tries[64] = "";
@@ -102,7 +102,7 @@ static void end(S3Client *client, S3Request *request, int result, const char *be
         request->unknown |= p->undecided && changes_something(request);
         free(TAKE_PTR(request->text));
         request->n_text = 0;
-        tell_error(client, request, before);
+        write_error(client, request, before);
     }
     probe_end(request);
 
@@ -156,7 +156,7 @@ void queue_cancel(S3Client *client)
 
 /* ---- beginnings ---- */
 
-static void learn_secrets(S3Client *client, const S3Credentials *credentials, uint64_t serial)
+static void read_secrets(S3Client *client, const S3Credentials *credentials, uint64_t serial)
 {
     if (client->secrets_serial == serial)
         return;
@@ -182,7 +182,7 @@ static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
         return r;
     }
     client->obstacle = ERROR_INIT;
-    learn_secrets(client, &credentials, serial);
+    read_secrets(client, &credentials, serial);
 
     size_t slot = buffer ? 1 : 0;
     assert(!request->progress.tries[slot]);
@@ -306,7 +306,7 @@ void queue_tick(S3Client *client, uint64_t now_usec)
 
 /* ---- verdicts ---- */
 
-static void learn(S3Client *client, const S3Try *t)
+static void observe_try(S3Client *client, const S3Try *t)
 {
     if (!t->request->ranged)
         return;
@@ -321,11 +321,11 @@ static void adopt(S3Client *client, S3Request *request, S3Try *t)
     if (t->hedge) {
         atomic_fetch_add(&client->hedges_won, 1);
         if (request->progress.tries[0])
-            learn(client, request->progress.tries[0]); /* its time is at least so long */
-        drop_try(client, request, 0);                  /* it uses the buffer, too */
+            observe_try(client, request->progress.tries[0]); /* its time is at least so long */
+        drop_try(client, request, 0);                        /* it uses the buffer, too */
         memcpy(request->buffer, t->buffer, request->n_bytes);
     }
-    learn(client, t);
+    observe_try(client, t);
     if (t->text_must_fit) {
         request->text = TAKE_PTR(t->text);
         request->n_text = t->n_text;
@@ -346,8 +346,8 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
         return;
     }
     case RETRY_REGION:
-        s3_region_cache_learn(&client->regions, request->bucket,
-                              *request->refusal.region ? request->refusal.region : t->reply.region);
+        s3_region_cache_note(&client->regions, request->bucket,
+                             *request->refusal.region ? request->refusal.region : t->reply.region);
         p->region_corrected = true;
         return;
     case RETRY_REDIRECT:

@@ -196,7 +196,7 @@ static bool may_be_error(const S3Try *t)
     return !success || t->request->method != S3_GET || t->request->key[0] == '\0';
 }
 
-static void tell_failure(S3Try *t, CURLcode code)
+static void report_failure(S3Try *t, CURLcode code)
 {
     const char *what = t->connections > 1 ? "the connection was closed without a reply"
                        : t->failure[0]    ? t->failure
@@ -214,7 +214,7 @@ static void tell_failure(S3Try *t, CURLcode code)
 
 /* "503 SlowDown: Please reduce your request rate. [request 4442587FB7D0A2F9]": what the server's
  * people ask for is its number. */
-static void tell_refusal(S3Try *t, const S3Error *refusal)
+static void report_refusal(S3Try *t, const S3Error *refusal)
 {
     S3Error said = *refusal; /* the code means something as it came */
     char id[sizeof(t->reply.request_id)];
@@ -235,12 +235,12 @@ void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refus
     if (code == CURLE_OK)
         judge_bytes(t);
     else if (!t->unusable && t->hopeless == 0)
-        tell_failure(t, code);
+        report_failure(t, code);
     bool failed = t->unusable || t->hopeless != 0;
     if (!failed && t->n_text > 0 && may_be_error(t))
         (void)reply_error(t->text, t->n_text, ret_refusal); /* -ENOENT: it is none */
     if (!failed)
-        tell_refusal(t, ret_refusal);
+        report_refusal(t, ret_refusal);
 
     const char *region = *ret_refusal->region ? ret_refusal->region : t->reply.region;
     S3Address place = {0};

@@ -23,7 +23,7 @@ enum {
     LEAD_MAX_SEC = 600,
     PAUSE_MIN_MSEC = 1000,
     PAUSE_MAX_MSEC = 60000,
-    SILENCES_TOLD = 3, /* in a row: a source that did not answer is told as a failure */
+    SILENCES_REPORTED = 3, /* in a row: a source that did not answer is told as a failure */
     WAIT_MAX_MSEC = 10000,
 };
 
@@ -85,7 +85,7 @@ static void fail(S3Identity *identity, int r, const char *text, uint64_t now)
 {
     identity->failures++;
     identity->next_usec = now + pause_usec(identity->failures);
-    if (r == -EHOSTUNREACH && identity->failures < SILENCES_TOLD)
+    if (r == -EHOSTUNREACH && identity->failures < SILENCES_REPORTED)
         return;
     if (identity->failure.code == 0 && is_good(identity, now))
         log_warning("credentials cannot be renewed, those at hand are good for %" PRIu64

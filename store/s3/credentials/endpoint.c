@@ -116,12 +116,12 @@ static int read_credentials(S3Source *source, const S3HttpReply *reply, S3Fetche
     return error_prefix(err, r, "status %ld", reply->status);
 }
 
-static int ask(S3Source *source, S3HttpRequest *request, S3HttpReply *ret, Error *err)
+static int send_request(S3Source *source, S3HttpRequest *request, S3HttpReply *ret, Error *err)
 {
     request->connect_msec = CONNECT_MSEC;
     request->direct = true;
     request->ca_bundle = source->ca_bundle;
-    int r = s3_http_ask(source->http, request, ret, err);
+    int r = s3_http_request(source->http, request, ret, err);
     return r < 0 ? error_prefix(err, r == -EBADMSG ? -EACCES : r, "%s", source->name) : r;
 }
 
@@ -137,7 +137,7 @@ int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err)
                              .headers = {authorization},
                              .whole_msec = WHOLE_MSEC};
     S3HttpReply reply;
-    r = ask(source, &request, &reply, err);
+    r = send_request(source, &request, &reply, err);
     return r < 0 ? r : read_credentials(source, &reply, ret, err);
 }
 
@@ -172,7 +172,7 @@ static int metadata_get(S3Source *source, const char *path, const char *more, S3
                              .url = url,
                              .headers = {header},
                              .whole_msec = WHOLE_MSEC};
-    return ask(source, &request, ret, err);
+    return send_request(source, &request, ret, err);
 }
 
 static int status_error(const S3Source *source, const char *what, long status, Error *err)
@@ -190,7 +190,7 @@ static int metadata_token(S3Source *source, Error *err)
                              .body = "",
                              .whole_msec = source->answered ? WHOLE_MSEC : FIRST_MSEC};
     S3HttpReply reply;
-    int r = ask(source, &request, &reply, err);
+    int r = send_request(source, &request, &reply, err);
     if (r < 0)
         return r;
     if (reply.status != 200)

@@ -141,7 +141,7 @@ static CURLcode drive(S3Http *http)
 
 static void easy_cleanup(CURL **easy) { curl_easy_cleanup(*easy); }
 
-int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Error *err)
+int s3_http_request(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Error *err)
 {
     char failure[CURL_ERROR_SIZE] = "";
     _cleanup_(headers_free) struct curl_slist *headers = NULL;

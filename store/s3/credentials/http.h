@@ -35,6 +35,6 @@ typedef struct S3HttpReply {
 S3Http *s3_http_new(void);
 S3Http *s3_http_free(S3Http *http);
 DEFINE_CLEANUP(S3Http, s3_http_free)
-int s3_http_ask(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Error *err);
+int s3_http_request(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret, Error *err);
 /* Ends the request under way, and each later one, with -ECANCELED. */
 void s3_http_cancel(S3Http *http);

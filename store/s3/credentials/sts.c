@@ -107,7 +107,7 @@ int source_fetch_web_identity(S3Source *source, S3Fetched *ret, Error *err)
                              .connect_msec = STS_CONNECT_MSEC,
                              .whole_msec = STS_WHOLE_MSEC};
     S3HttpReply reply;
-    r = s3_http_ask(source->http, &request, &reply, err);
+    r = s3_http_request(source->http, &request, &reply, err);
     if (r < 0)
         return error_prefix(err, r == -EBADMSG ? -EACCES : r, "%s", source->name);
 

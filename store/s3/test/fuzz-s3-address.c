@@ -40,7 +40,7 @@ static void try_parts(char *text)
     if (s3_address_make(&mine, region, bucket, key, &address, NULL) == 0)
         check(&address);
     S3RegionCache regions = {0};
-    s3_region_cache_learn(&regions, bucket, region);
+    s3_region_cache_note(&regions, bucket, region);
     assert(s3_region_cache_find(&regions, &mine, bucket));
 }
 

@@ -116,13 +116,13 @@ static void test_places(_unused_ void **state)
     static S3RegionCache regions;
     S3Options options = {.region = (char *)"home"};
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "home");
-    s3_region_cache_learn(&regions, "b", "one");
-    s3_region_cache_learn(&regions, "c", "two");
-    s3_region_cache_learn(&regions, "c", ""); /* a text that could lead elsewhere is not kept */
-    s3_region_cache_learn(&regions, "c", "evil.example/");
-    s3_region_cache_learn(&regions, "c", "a@evil.example");
-    s3_region_cache_learn(&regions, "c", "a b");
-    s3_region_cache_learn(&regions, "b", "three");
+    s3_region_cache_note(&regions, "b", "one");
+    s3_region_cache_note(&regions, "c", "two");
+    s3_region_cache_note(&regions, "c", ""); /* a text that could lead elsewhere is not kept */
+    s3_region_cache_note(&regions, "c", "evil.example/");
+    s3_region_cache_note(&regions, "c", "a@evil.example");
+    s3_region_cache_note(&regions, "c", "a b");
+    s3_region_cache_note(&regions, "b", "three");
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "three");
     assert_string_equal(s3_region_cache_find(&regions, &options, "c"), "two");
 
@@ -130,7 +130,7 @@ static void test_places(_unused_ void **state)
     char bucket[16];
     for (int i = 0; i < 3 * S3_PLACES; i++) {
         (void)snprintf(bucket, sizeof(bucket), "b%d", i);
-        s3_region_cache_learn(&regions, bucket, "far");
+        s3_region_cache_note(&regions, bucket, "far");
         assert_string_equal(s3_region_cache_find(&regions, &options, bucket), "far");
     }
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "home");

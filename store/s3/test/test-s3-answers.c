@@ -4,10 +4,10 @@
  * written, or that a list is whole, unless the server says so. */
 #include "base/clock.h"
 #include "base/test/testing.h"
+#include "store/access-check.h"
 #include "store/s3/s3-internal.h"
 #include "store/s3/test/testing-libc.h"
 #include "store/s3/test/testing-objects.h"
-#include "store/try.h"
 
 #include <string.h>
 

@@ -125,7 +125,7 @@ static bool is_absent(S3Request *q, bool ignores)
 
 static const char *mark_of(const S3Request *q)
 {
-    const char *mark = header(q, S3_MARK_HEADER);
+    const char *mark = header(q, S3_PUT_MARK_HEADER);
     return mark ? mark : "";
 }
 

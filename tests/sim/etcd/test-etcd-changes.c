@@ -13,12 +13,12 @@ static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
 
 /* ---- elections ---- */
 
-static char story[256]; /* of what the election told: "+KEY@TERM" and "-KEY@TERM" */
+static char scenario[256]; /* of what the election told: "+KEY@TERM" and "-KEY@TERM" */
 
 static void on_election(bool leading, const char *key, int64_t term, _unused_ void *userdata)
 {
-    const size_t n = strlen(story);
-    (void)snprintf(story + n, sizeof(story) - n, "%c%s@%lld ", leading ? '+' : '-', key,
+    const size_t n = strlen(scenario);
+    (void)snprintf(scenario + n, sizeof(scenario) - n, "%c%s@%lld ", leading ? '+' : '-', key,
                    (long long)term);
 }
 
@@ -63,7 +63,7 @@ static void say_change(AskedCall *stream, const char *key, int64_t created, int6
 
 static AskedCall *stand_behind(const char *other, const char *third)
 {
-    story[0] = '\0';
+    scenario[0] = '\0';
     open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 1000, "/p/w", on_lease, NULL, &lease), 0);
     reply_grant_of(77, 1000);
@@ -80,30 +80,30 @@ static void the_eldest_candidate_leads(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/1", "/e/2");
     say_change(stream, "/e/4d", 6, 6);
-    assert_string_equal(story, "");
+    assert_string_equal(scenario, "");
     say_change(stream, "/e/9", 7, 7); /* behind it */
     say_change(stream, "/e/none", 0, 8);
     say_change(stream, "/e/1", 0, 9);
-    assert_string_equal(story, "");
+    assert_string_equal(scenario, "");
     say_change(stream, "/e/2", 0, 10);
-    assert_string_equal(story, "+/e/4d@6 ");
+    assert_string_equal(scenario, "+/e/4d@6 ");
     say_change(stream, "/e/4d", 6, 11); /* another value, the same term */
     say_change(stream, "/e/9", 0, 12);
-    assert_string_equal(story, "+/e/4d@6 ");
+    assert_string_equal(scenario, "+/e/4d@6 ");
     say_change(stream, "/e/4d", 0, 13);
-    assert_string_equal(story, "+/e/4d@6 -/e/4d@6 ");
+    assert_string_equal(scenario, "+/e/4d@6 -/e/4d@6 ");
     reply_txn(); /* it stands again */
     say_change(stream, "/e/4d", 14, 14);
-    assert_string_equal(story, "+/e/4d@6 -/e/4d@6 +/e/4d@14 ");
+    assert_string_equal(scenario, "+/e/4d@6 -/e/4d@6 +/e/4d@14 ");
 }
 
 /* It was deleted and put again between two lists. */
 static void a_key_that_is_born_again_is_another_term(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/4d", NULL); /* its own, created at 2 */
-    assert_string_equal(story, "+/e/4d@2 ");
+    assert_string_equal(scenario, "+/e/4d@2 ");
     say_change(stream, "/e/4d", 9, 9);
-    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 +/e/4d@9 ");
+    assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 +/e/4d@9 ");
 }
 
 static void other_leases_change_nothing(_unused_ void **state)
@@ -116,14 +116,14 @@ static void other_leases_change_nothing(_unused_ void **state)
     etcd_election_lease_changed(NULL, ETCD_LEASE_LOST, 77);
     pass_usec(2 * USEC_PER_SEC);
     assert_int_equal(all_calls("Txn"), n_txns);
-    assert_string_equal(story, "+/e/4d@2 ");
+    assert_string_equal(scenario, "+/e/4d@2 ");
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
-    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
+    assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 ");
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
     say_change(stream, "/e/4d", 0, 9); /* its old key goes: it does not stand for it */
     pass_usec(2 * USEC_PER_SEC);
     assert_int_equal(all_calls("Txn"), n_txns);
-    assert_string_equal(story, "+/e/4d@2 -/e/4d@2 ");
+    assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 ");
 }
 
 /* How long the next transaction waits after one that fails. */
@@ -332,7 +332,7 @@ static void a_client_that_is_gone_asks_nothing(_unused_ void **state)
     assert_false(etcd_watch_connected(watch));
     pass_usec(60 * USEC_PER_SEC);
     assert_int_equal(all_calls("Range") + all_calls("Txn") + all_calls("LeaseRevoke"), n_asked);
-    assert_string_equal(story, "+/e/4d@2 ");
+    assert_string_equal(scenario, "+/e/4d@2 ");
 }
 
 int main(void)

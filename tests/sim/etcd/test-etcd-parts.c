@@ -196,10 +196,10 @@ static void what_may_be_asked_again_is(_unused_ void **state)
             open_client(answers_endpoint, NULL);
             ask(methods[i], &heard);
             fail_to_answer(await_asked(methods[i]), hows[k]);
-            const bool is_told = strcmp(methods[i], "Txn") == 0;
-            assert_int_equal(heard.n, is_told);
+            const bool is_reported = strcmp(methods[i], "Txn") == 0;
+            assert_int_equal(heard.n, is_reported);
             pass_usec(USEC_PER_SEC / 2);
-            assert_int_equal(is_asked(methods[i]), !is_told);
+            assert_int_equal(is_asked(methods[i]), !is_reported);
             close_client();
         }
 }

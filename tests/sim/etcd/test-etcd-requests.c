@@ -224,7 +224,7 @@ static void a_transaction_is_asked_for_as_it_is(_unused_ void **state)
 static void a_question_for_rights_writes_nothing(_unused_ void **state)
 {
     SeenTxn seen = {0};
-    assert_int_equal(etcd_ask_rights(etcd, "/k", on_txn, &seen, NULL), 0);
+    assert_int_equal(etcd_request_rights(etcd, "/k", on_txn, &seen, NULL), 0);
     const Pb__TxnRequest *t = txn_request();
     assert_int_equal(t->n_compare, 1);
     ASSERT_BYTES(t->compare[0]->key, "/k");

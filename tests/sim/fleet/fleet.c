@@ -246,7 +246,7 @@ Leader *fleet_leader_of(int number, sd_event **ret_loop)
 
 /* ---- nodes ---- */
 
-static uint64_t ask_memory(_unused_ void *userdata) { return UINT64_C(64) << 30; }
+static uint64_t query_memory(_unused_ void *userdata) { return UINT64_C(64) << 30; }
 
 static int read_file(void *userdata, const char *path, char **ret, size_t *ret_n, Error *err)
 {
@@ -267,7 +267,7 @@ static int write_file(void *userdata, _unused_ const char *path, const char *tex
     return 0;
 }
 
-static bool is_health_told(_unused_ void *userdata) { return true; }
+static bool is_health_written(_unused_ void *userdata) { return true; }
 static void on_ticked(_unused_ void *userdata, _unused_ uint64_t now_usec) {}
 static void on_over(void *userdata) { ((Node *)userdata)->is_over = somebody_is_over = true; }
 static void on_daemon_failed(void *userdata, const Error *err)
@@ -391,13 +391,13 @@ void fleet_start_daemon(int number)
                                 .is_probed = &is_probed,
                                 .incarnation = n->incarnation,
                                 .userdata = n,
-                                .memory_bytes = ask_memory,
+                                .memory_bytes = query_memory,
                                 .read_file = read_file,
                                 .write_file = write_file,
                                 .check = on_check,
                                 .doctor = on_doctor,
                                 .leave_health = on_nothing,
-                                .is_health_told = is_health_told};
+                                .is_health_written = is_health_written};
     const ManagerEvents events = {.userdata = n,
                                   .registered = on_nothing,
                                   .draining = on_nothing,

@@ -14,7 +14,7 @@
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
 enum {
-    CALM_SEC = 60,
+    QUIESCENT_SEC = 60,
     /* From the last data until the wait is known: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
     KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
     CAUGHT_UP_SEC = 10, /* from the store's return, beside a save's interval */
@@ -22,7 +22,7 @@ enum {
 };
 
 /* Whether the job trains, has long to go, and is not about to leave. */
-static bool is_calm(const FleetJob *job)
+static bool is_quiescent(const FleetJob *job)
 {
     const JobBooks *books = books_job(job->name);
     return books->has_phase && books->phase.phase == PHASE_RUNNING && !books->phase.leave &&
@@ -42,10 +42,10 @@ static bool all_have_trained_since(const Play *play, uint64_t usec)
 }
 
 /* Waits until a hang of the faults before is over: the watchdog has found it, and the world after it trains. */
-static bool wait_for_calm(const Play *play)
+static bool wait_for_quiescence(const Play *play)
 {
     uint64_t since = loops_now_usec();
-    const uint64_t until = since + SEC(CALM_SEC);
+    const uint64_t until = since + SEC(QUIESCENT_SEC);
     while (loops_now_usec() < until && !books_broken()) {
         if (trainers_hang())
             since = loops_now_usec();
@@ -56,19 +56,19 @@ static bool wait_for_calm(const Play *play)
     return false;
 }
 
-static void check_known(const Play *play, const bool *calm, uint64_t ahead_usec)
+static void check_known(const Play *play, const bool *quiescent, uint64_t ahead_usec)
 {
     for (int i = 0; i < play->n_jobs; i++)
-        if (calm[i] && play->jobs[i].plan.ahead_usec <= ahead_usec && is_calm(&play->jobs[i]) &&
-            !checks_knows_trouble(play->jobs[i].name))
+        if (quiescent[i] && play->jobs[i].plan.ahead_usec <= ahead_usec &&
+            is_quiescent(&play->jobs[i]) && !checks_knows_trouble(play->jobs[i].name))
             books_break("I10", "%s waits for its store, and nobody is told", play->jobs[i].name);
 }
 
-static void check_caught_up(const Play *play, const bool *calm, uint64_t back_usec)
+static void check_caught_up(const Play *play, const bool *quiescent, uint64_t back_usec)
 {
     for (int i = 0; i < play->n_jobs; i++) {
         const char *job = play->jobs[i].name;
-        if (!calm[i] || !is_calm(&play->jobs[i]))
+        if (!quiescent[i] || !is_quiescent(&play->jobs[i]))
             continue;
         if (checks_committed_usec(job) < back_usec)
             books_break("I11", "%s has not saved since its store is back", job);
@@ -79,16 +79,16 @@ static void check_caught_up(const Play *play, const bool *calm, uint64_t back_us
 
 void outage_run(const Play *play)
 {
-    bool calm[PLAY_JOBS_MAX] = {0}, all_calm = true;
+    bool quiescent[PLAY_JOBS_MAX] = {0}, all_quiescent = true;
     uint64_t ahead_usec = UINT64_MAX, interval_usec = 0, save_usec = 0;
-    if (!wait_for_calm(play))
+    if (!wait_for_quiescence(play))
         return;
     const ChecksCounts before = checks_counts();
     for (int i = 0; i < play->n_jobs; i++) {
         const TrainerPlan *plan = &play->jobs[i].plan;
-        calm[i] = is_calm(&play->jobs[i]);
-        all_calm &= calm[i];
-        if (calm[i])
+        quiescent[i] = is_quiescent(&play->jobs[i]);
+        all_quiescent &= quiescent[i];
+        if (quiescent[i])
             ahead_usec = MIN(ahead_usec, plan->ahead_usec);
         save_usec = MAX(save_usec, plan->save_usec);
         interval_usec = MAX(interval_usec, (uint64_t)plan->save_steps * plan->step_usec);
@@ -102,7 +102,7 @@ void outage_run(const Play *play)
     if (books_broken())
         return;
     if (checks_counts().n_leaves == before.n_leaves)
-        check_known(play, calm,
+        check_known(play, quiescent,
                     ahead_usec); /* a job that saves before it leaves reports nothing meanwhile */
     fleet_say("the store is back");
     manifests_lose(false);
@@ -110,8 +110,8 @@ void outage_run(const Play *play)
     fleet_run(back_usec + 2 * interval_usec + 4 * save_usec + SEC(CAUGHT_UP_SEC));
     if (books_broken())
         return;
-    check_caught_up(play, calm, back_usec);
-    if (all_calm && checks_counts().n_leaves == before.n_leaves &&
+    check_caught_up(play, quiescent, back_usec);
+    if (all_quiescent && checks_counts().n_leaves == before.n_leaves &&
         checks_counts().n_failures != before.n_failures)
         books_break("outage", "a world has ended although only its store was away");
 }
@@ -119,12 +119,12 @@ void outage_run(const Play *play)
 /* ---- only etcd is silent ---- */
 
 /* Nobody decides while etcd is silent, and so nothing may end. */
-static void check_trains_on(const Play *play, const bool *calm)
+static void check_trains_on(const Play *play, const bool *quiescent)
 {
     for (int i = 0; i < play->n_jobs; i++) {
         const FleetJob *job = &play->jobs[i];
-        if (calm[i] && loops_now_usec() >
-                           books_job(job->name)->trained_usec + 4 * job->plan.step_usec + SEC(1))
+        if (quiescent[i] && loops_now_usec() > books_job(job->name)->trained_usec +
+                                                   4 * job->plan.step_usec + SEC(1))
             books_break("fence", "%s trains no more, and etcd has not been silent for fence_sec",
                         job->name);
     }
@@ -132,17 +132,17 @@ static void check_trains_on(const Play *play, const bool *calm)
 
 void silence_run(const Play *play)
 {
-    bool calm[PLAY_JOBS_MAX] = {0};
-    if (!wait_for_calm(play))
+    bool quiescent[PLAY_JOBS_MAX] = {0};
+    if (!wait_for_quiescence(play))
         return;
     for (int i = 0; i < play->n_jobs; i++)
-        calm[i] = is_calm(&play->jobs[i]);
+        quiescent[i] = is_quiescent(&play->jobs[i]);
     fleet_say("only etcd falls silent");
     faults_silence(true);
     const uint64_t due_usec = loops_now_usec() + SEC((uint64_t)play->fleet.fence_sec);
     fleet_run(due_usec - SEC(FENCE_SLACK_SEC));
     if (!books_broken())
-        check_trains_on(play, calm);
+        check_trains_on(play, quiescent);
     fleet_run(due_usec + SEC(FENCE_SLACK_SEC));
     if (!books_broken())
         trainers_check_fenced();

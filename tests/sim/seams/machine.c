@@ -333,7 +333,7 @@ void process_retire(Process *p)
     process_close(p);
 }
 
-void orphans_mark(char *ret, size_t n_ret, _unused_ const char *run_dir, int slot)
+void orphans_owner_tag(char *ret, size_t n_ret, _unused_ const char *run_dir, int slot)
 {
     (void)snprintf(ret, n_ret, "SDTRAIN_RUN=slot%d", slot);
 }

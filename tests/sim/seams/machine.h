@@ -2,7 +2,7 @@
 /* machine.h - the trainer processes of a simulated machine, as its kernel keeps them.
  *
  * machine.c defines the functions of daemon/process/process.h and logs.h, channel_send(), channel_receive() and
- * orphans_mark(). So daemon/world starts Tasks instead of processes, talks to them, kills them, and waits until
+ * orphans_owner_tag(). So daemon/world starts Tasks instead of processes, talks to them, kills them, and waits until
  * nothing of them lives.
  *
  *     machine_open(machine, loop);   // an sdtraind begins to run on it

@@ -3,7 +3,7 @@
  * store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; or a rank that
  * others call. The receiver refuses or answers the bytes, and the store serves the next request. */
 #include "base/clock.h"
-#include "trainer/comm/meet.h"
+#include "trainer/comm/connector.h"
 #include "trainer/comm/rendezvous-client.h"
 #include "trainer/comm/rendezvous-wire.h"
 
@@ -75,7 +75,7 @@ static void try_store(const char *address, Input in, bool prove)
                      MIN(rendezvous_request_good(&request) ? rendezvous_body_bytes(&request) : 0,
                          in.n_bytes),
                      request.digest);
-        RendezvousAsked asked = rendezvous_asked(&greeting, &request);
+        RendezvousProvenRequest asked = rendezvous_proven_request(&greeting, &request);
         proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
         say(fd, (Input){(const uint8_t *)&request, sizeof(request)});
     }
@@ -138,13 +138,13 @@ static void try_meeting(Input in)
 {
     const CommOptions options = {
         .rank = 0, .size = 3, .prefix = "g3/fuzz", .bind_address = "127.0.0.1", .key = key};
-    _cleanup_(meeting_freep) Meeting *meeting = NULL;
+    _cleanup_(connector_freep) Connector *meeting = NULL;
     Error err = ERROR_INIT;
-    int peer = -1, r = meeting_open(&options, &meeting, &err);
+    int peer = -1, r = connector_open(&options, &meeting, &err);
     assert(r == 0);
-    int fd = dial(meeting_address(meeting));
+    int fd = dial(connector_address(meeting));
     say(fd, in);
-    r = meeting_hold(meeting, clock_boottime_usec() + USEC_PER_MSEC, &peer, &err);
+    r = connector_hold(meeting, clock_boottime_usec() + USEC_PER_MSEC, &peer, &err);
     assert(r == -ETIMEDOUT && peer == 1);
     (void)close(fd);
 }

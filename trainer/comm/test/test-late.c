@@ -5,7 +5,7 @@
 
 #include "base/clock.h"
 #include "base/test/testing.h"
-#include "trainer/comm/meet.h"
+#include "trainer/comm/connector.h"
 #include "trainer/comm/rendezvous-client.h"
 #include "trainer/comm/rendezvous-wire.h"
 #include "trainer/comm/test/testing-clock.h"
@@ -91,8 +91,8 @@ static void *drop_and_answer(void *arg)
         ssize_t n = recv(fd, &request, sizeof(request), MSG_WAITALL);
         assert(n == sizeof(request) && recv(fd, &body, 1, 0) == 1);
         RendezvousAnswer answer = {.status = htole32(ETIMEDOUT)};
-        const RendezvousAsked asked = rendezvous_asked(&greeting, &request);
-        const RendezvousTold told = rendezvous_told(&asked, &answer, "");
+        const RendezvousProvenRequest asked = rendezvous_proven_request(&greeting, &request);
+        const RendezvousProvenAnswer told = rendezvous_proven_answer(&asked, &answer, "");
         proof_make(&key, "tell", &told, sizeof(told), answer.proof);
         if (turn == 1)
             (void)!send(fd, &answer, sizeof(answer), MSG_NOSIGNAL);
@@ -181,7 +181,7 @@ static Asker come_to(const Rendezvous *store, uint32_t operation, uint32_t argum
                                     .key_bytes = htole32(1),
                                     .argument = htole32(argument)};
     proof_digest("kv", operation == RENDEZVOUS_SET ? 2 : 1, a.request.digest);
-    const RendezvousAsked asked = rendezvous_asked(&greeting, &a.request);
+    const RendezvousProvenRequest asked = rendezvous_proven_request(&greeting, &a.request);
     proof_make(&key, "ask", &asked, sizeof(asked), a.request.proof);
     return a;
 }
@@ -245,11 +245,11 @@ static void a_key_that_came_while_the_store_stood_still_is_handed_out(void **sta
 
 /* ---- ranks that meet ---- */
 
-static Meeting *open_meeting(const CommOptions *options)
+static Connector *open_meeting(const CommOptions *options)
 {
     Error err = ERROR_INIT;
-    Meeting *meeting = NULL;
-    if (meeting_open(options, &meeting, &err) < 0)
+    Connector *meeting = NULL;
+    if (connector_open(options, &meeting, &err) < 0)
         fail_msg("%s", err.text);
     return meeting;
 }
@@ -258,7 +258,7 @@ static void *hold(void *arg)
 {
     Error err = ERROR_INIT;
     int peer;
-    return meeting_hold(arg, in(MINUTE), &peer, &err) == 0 ? arg : NULL;
+    return connector_hold(arg, in(MINUTE), &peer, &err) == 0 ? arg : NULL;
 }
 
 static CommOptions options_of(int rank)
@@ -272,15 +272,15 @@ static void a_rank_that_has_come_is_met_however_late_we_look(void **state)
     (void)state;
     Error err = ERROR_INIT;
     const CommOptions zero = options_of(0), one = options_of(1);
-    _cleanup_(meeting_freep) Meeting *called = open_meeting(&zero);
-    _cleanup_(meeting_freep) Meeting *caller = open_meeting(&one);
+    _cleanup_(connector_freep) Connector *called = open_meeting(&zero);
+    _cleanup_(connector_freep) Connector *caller = open_meeting(&one);
     pthread_t thread;
     void *met;
     int peer;
     assert_int_equal(pthread_create(&thread, NULL, hold, called), 0);
-    assert_int_equal(meeting_call(caller, 0, meeting_address(called), &err), 0);
+    assert_int_equal(connector_call(caller, 0, connector_address(called), &err), 0);
     stand_still_after_word();
-    int r = meeting_hold(caller, in(MINUTE), &peer, &err);
+    int r = connector_hold(caller, in(MINUTE), &peer, &err);
     clock_be_in_time();
     assert_int_equal(pthread_join(thread, &met), 0);
     assert_non_null(met);
@@ -292,16 +292,16 @@ static void nobody_at_an_address_is_told_apart_from_who_is_late(void **state)
     (void)state;
     Error err = ERROR_INIT;
     const CommOptions zero = options_of(0), one = options_of(1);
-    _cleanup_(meeting_freep) Meeting *called = open_meeting(&zero);
-    _cleanup_(meeting_freep) Meeting *caller = open_meeting(&one);
+    _cleanup_(connector_freep) Connector *called = open_meeting(&zero);
+    _cleanup_(connector_freep) Connector *caller = open_meeting(&one);
     char address[ADDRESS_MAX];
     int peer;
-    (void)snprintf(address, sizeof(address), "%s", meeting_address(called));
-    called = meeting_free(called);
-    assert_int_equal(meeting_call(caller, 0, address, &err), 0);
+    (void)snprintf(address, sizeof(address), "%s", connector_address(called));
+    called = connector_free(called);
+    assert_int_equal(connector_call(caller, 0, address, &err), 0);
     const uint64_t deadline = in(MINUTE);
     clock_be_late();
-    int r = meeting_hold(caller, deadline, &peer, &err);
+    int r = connector_hold(caller, deadline, &peer, &err);
     clock_be_in_time();
     assert_int_equal(r, -ECONNREFUSED);
 }

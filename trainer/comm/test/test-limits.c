@@ -106,7 +106,7 @@ static void ask_for(int fd, const char *name, size_t n_said)
                                  .key_bytes = htole32((uint32_t)strlen(name)),
                                  .argument = htole32(RENDEZVOUS_WAIT_MSEC_MAX)};
     proof_digest(name, strlen(name), request.digest);
-    const RendezvousAsked asked = rendezvous_asked(&greeting, &request);
+    const RendezvousProvenRequest asked = rendezvous_proven_request(&greeting, &request);
     proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
     assert_int_equal(send(fd, &request, sizeof(request), MSG_NOSIGNAL), sizeof(request));
     assert_int_equal(send(fd, name, n_said, MSG_NOSIGNAL), n_said);

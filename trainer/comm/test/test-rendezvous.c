@@ -165,7 +165,7 @@ static RendezvousRequest make_request(const RendezvousGreeting *greeting, const 
                                  .key_bytes = htole32(1),
                                  .argument = htole32(1)};
     proof_digest("kv", 2, request.digest);
-    RendezvousAsked asked = rendezvous_asked(greeting, &request);
+    RendezvousProvenRequest asked = rendezvous_proven_request(greeting, &request);
     proof_make(by, "ask", &asked, sizeof(asked), request.proof);
     return request;
 }
@@ -202,7 +202,7 @@ static void malformed_requests_are_dropped(void **state)
                                      .operation = htole32(bad[i][1]),
                                      .key_bytes = htole32(bad[i][2]),
                                      .argument = htole32(bad[i][3])};
-        RendezvousAsked asked = rendezvous_asked(&greeting, &request);
+        RendezvousProvenRequest asked = rendezvous_proven_request(&greeting, &request);
         proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
         assert_dropped(&request, fd);
     }

@@ -52,5 +52,5 @@ typedef struct ClockHooks {
 } ClockHooks;
 extern ClockHooks clock_hooks;
 
-/* Tells whether these are of a meeting (meet.h) that talks with nobody: it has met all whom it called. */
+/* Tells whether these are of a meeting (connector.h) that talks with nobody: it has met all whom it called. */
 bool polls_a_listener_only(const struct pollfd *fds, nfds_t n);

@@ -5,8 +5,8 @@
 
 #include "base/memory.h"
 #include "base/number/hash.h"
+#include "trainer/comm/connector.h"
 #include "trainer/comm/gloo-shim.h"
-#include "trainer/comm/meet.h"
 #include "trainer/comm/rendezvous-client.h"
 
 #include <string.h>
@@ -226,9 +226,9 @@ int gloo_buffer_wait_received(GlooBuffer *buffer, uint64_t deadline_usec, Error 
     return 0;
 }
 
-/* ---- meet.h ---- */
+/* ---- connector.h ---- */
 
-struct Meeting {
+struct Connector {
     const CommOptions *options;
     char address[MESH_NAME];
     bool held;
@@ -239,7 +239,7 @@ void mesh_address(int rank, char ret[MESH_NAME])
     (void)snprintf(ret, MESH_NAME, "10.0.%d.%d:7", rank >> 8, rank & 255); /* it fits */
 }
 
-int meeting_open(const CommOptions *options, Meeting **ret, _unused_ Error *err)
+int connector_open(const CommOptions *options, Connector **ret, _unused_ Error *err)
 {
     *ret = calloc(1, sizeof(**ret));
     assert(*ret);
@@ -249,7 +249,7 @@ int meeting_open(const CommOptions *options, Meeting **ret, _unused_ Error *err)
     return 0;
 }
 
-Meeting *meeting_free(Meeting *meeting)
+Connector *connector_free(Connector *meeting)
 {
     if (meeting)
         mesh.n_meetings--;
@@ -257,9 +257,9 @@ Meeting *meeting_free(Meeting *meeting)
     return NULL;
 }
 
-const char *meeting_address(const Meeting *meeting) { return meeting->address; }
+const char *connector_address(const Connector *meeting) { return meeting->address; }
 
-int meeting_call(Meeting *meeting, int peer, const char *address, Error *err)
+int connector_call(Connector *meeting, int peer, const char *address, Error *err)
 {
     char wanted[MESH_NAME];
     mesh_address(peer, wanted);
@@ -270,7 +270,7 @@ int meeting_call(Meeting *meeting, int peer, const char *address, Error *err)
     return 0;
 }
 
-int meeting_hold(Meeting *meeting, uint64_t deadline_usec, int *ret_peer, Error *err)
+int connector_hold(Connector *meeting, uint64_t deadline_usec, int *ret_peer, Error *err)
 {
     must(mesh.n_called == meeting->options->rank, "%d were called", mesh.n_called);
     mesh.least_deadline = MIN(mesh.least_deadline, deadline_usec);
@@ -280,7 +280,7 @@ int meeting_hold(Meeting *meeting, uint64_t deadline_usec, int *ret_peer, Error 
     return mesh.hold_fails ? error_set(err, mesh.hold_fails, "nobody came") : 0;
 }
 
-int meeting_take(Meeting *meeting, int peer)
+int connector_take(Connector *meeting, int peer)
 {
     must(meeting->held, "rank %d has not come", peer);
     return FD_OF_RANK_0 + peer;

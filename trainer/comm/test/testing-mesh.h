@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-mesh.h - for tests: one rank of a world of any size, whose store, meeting and connections are in memory.
  *
- * It is linked in place of gloo-shim.cc, meet.c and rendezvous-client.c. The rank is real, its peers are played: the
- * test says what bytes come from them, and is told of all that the rank sends. So a world of 16,384 ranks takes one
- * process.
+ * It is linked in place of gloo-shim.cc, connector.c and rendezvous-client.c. The rank is real, its peers are
+ * played: the test says what bytes come from them, and is told of all that the rank sends. So a world of 16,384
+ * ranks takes one process.
  *
  * Ownership: one world a process; mesh_reset() empties it.
  * Units:     bytes; deadlines as gloo-shim.h has them.
@@ -38,8 +38,8 @@ typedef struct Mesh {
     void (*fill)(int peer, char *memory, size_t n_bytes); /* what comes from a peer */
     bool late;                 /* it comes when it is waited for, not at once */
     size_t fail_at;            /* the call of gloo-shim.h that fails; 0: none */
-    int hold_fails, hold_peer; /* what meeting_hold() says */
-    int call_fails;            /* meeting_call() to rank 3 says this */
+    int hold_fails, hold_peer; /* what connector_hold() says */
+    int call_fails;            /* connector_call() to rank 3 says this */
     /* The record of what the rank did. */
     size_t n_calls, n_buffers,
         n_waiting; /* calls of gloo-shim.h; buffers there are; messages nobody waited for */

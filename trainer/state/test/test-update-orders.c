@@ -17,12 +17,12 @@ typedef struct StepRecord {
     double loss, norm;
 } StepRecord;
 
-typedef struct Story {
+typedef struct Scenario {
     Case c;
     bool keeps; /* the records are what is wanted */
     bool bulk;
     StepRecord records[UPDATES + 1]; /* before each step, and after the last one */
-} Story;
+} Scenario;
 
 typedef struct Copies {
     float *taken[COPIED], *wanted[COPIED];
@@ -91,11 +91,11 @@ static void copies_close(const Rank *rank, Copies *copies)
     }
 }
 
-static void note(Rank *rank, Story *story, const UpdateResult *result, int step)
+static void note(Rank *rank, Scenario *scenario, const UpdateResult *result, int step)
 {
     Error err = ERROR_INIT;
     TrainState *state = rank->state;
-    StepRecord *kept = &story->records[step], record = *kept;
+    StepRecord *kept = &scenario->records[step], record = *kept;
     world_check(state->layout.n_chunks <= CHUNKS_MAX, "chunks");
     record.loss = result->loss;
     record.norm = result->gradient_norm;
@@ -106,7 +106,7 @@ static void note(Rank *rank, Story *story, const UpdateResult *result, int step)
         }
     device_download(rank->device, rank->weights, state->weights, state_bytes(rank));
     record.weights = hash_bytes(rank->weights, state_bytes(rank));
-    if (story->keeps)
+    if (scenario->keeps)
         *kept = record;
     world_check(record.loss == kept->loss && record.norm == kept->norm, "step %d: loss or norm",
                 step);
@@ -119,19 +119,19 @@ static void note(Rank *rank, Story *story, const UpdateResult *result, int step)
 static int update_thrice(World *world, Comm *comm, void *arg)
 {
     Error err = ERROR_INIT;
-    Story *story = arg;
+    Scenario *scenario = arg;
     Rank rank = {0};
     Copies copies;
     UpdateResult result = {0};
     uint32_t word;
-    if (story->bulk)
+    if (scenario->bulk)
         world_check(world_open(world, "bulk", &rank.bulk, &err) == 0, "%s", err.text);
     device_comm_staging_bytes =
         20000; /* a state takes several parts; this process ends with the story */
     gradient_sum_bucket_bytes = 40000; /* and several buckets */
-    rank_open(&rank, &story->c, comm);
+    rank_open(&rank, &scenario->c, comm);
     copies_open(&rank, &copies);
-    note(&rank, story, &result, 0);
+    note(&rank, scenario, &result, 0);
     for (int step = 1; step <= UPDATES; step++) {
         copies_take(&rank, &copies);
         update_begin(rank.update);
@@ -144,35 +144,35 @@ static int update_thrice(World *world, Comm *comm, void *arg)
         int r = update_apply(rank.update, 0, &word, &result, &err);
         world_check(r == 0, "%s", err.text);
         copies_check(&rank, &copies);
-        note(&rank, story, &result, step);
+        note(&rank, scenario, &result, step);
     }
     copies_close(&rank, &copies);
     rank_close(&rank);
     return 0;
 }
 
-static void run(Story *story, int size, unsigned order)
+static void run(Scenario *scenario, int size, unsigned order)
 {
-    World world = {.size = size, .run = update_thrice, .arg = story};
+    World world = {.size = size, .run = update_thrice, .arg = scenario};
     if (world_run(&world, WORLD_SEC) != 0)
-        fail_msg("%d ranks, ZeRO %d, order %u", size, story->c.zero_stage, order);
+        fail_msg("%d ranks, ZeRO %d, order %u", size, scenario->c.zero_stage, order);
 }
 
 static void each_order_of_lanes_gives_the_cpus_bits(_unused_ void **state)
 {
-    Story *story = world_share(sizeof(*story));
-    *story = (Story){.c = {4, 0, REDUCTION_EXACT, 0, 1.0}, .keeps = true};
+    Scenario *scenario = world_share(sizeof(*scenario));
+    *scenario = (Scenario){.c = {4, 0, REDUCTION_EXACT, 0, 1.0}, .keeps = true};
     testing_orders_end();
-    run(story, 1, 0);
-    story->keeps = false;
+    run(scenario, 1, 0);
+    scenario->keeps = false;
     for (unsigned order = 0; order < TESTING_ORDERS; order++) {
         testing_orders_use(order);
-        story->c.zero_stage = 0;
-        run(story, 1, order);
-        story->c.zero_stage = 1 + (int)(order % 2);
-        story->bulk = order % 4 >= 2;
-        run(story, 2, order);
-        story->bulk = false;
+        scenario->c.zero_stage = 0;
+        run(scenario, 1, order);
+        scenario->c.zero_stage = 1 + (int)(order % 2);
+        scenario->bulk = order % 4 >= 2;
+        run(scenario, 2, order);
+        scenario->bulk = false;
     }
     testing_orders_end();
 }

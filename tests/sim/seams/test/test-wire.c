@@ -537,7 +537,7 @@ static void the_dead_hear_nothing(void **state _unused_)
 
 /* ---- the same again ---- */
 
-static char *story(uint64_t seed)
+static char *scenario(uint64_t seed)
 {
     world_open(seed);
     Candidate a, b;
@@ -564,7 +564,8 @@ static char *story(uint64_t seed)
 static void the_same_seed_is_the_same_history(void **state _unused_)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
-        _cleanup_free_ char *first = story(seed), *second = story(seed), *other = story(seed + 20);
+        _cleanup_free_ char *first = scenario(seed), *second = scenario(seed),
+                            *other = scenario(seed + 20);
         assert_string_equal(first, second);
         assert_string_not_equal(first, other);
         assert_non_null(strstr(first, "leads"));

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-enum { STORIES = 24, STEPS = 80, OPS_MAX = 5, COMPARES_MAX = 3, TTL_SEC = 10000000 };
+enum { SCENARIOS = 24, STEPS = 80, OPS_MAX = 5, COMPARES_MAX = 3, TTL_SEC = 10000000 };
 
 typedef struct Draws {
     uint64_t seed, n;
@@ -23,12 +23,12 @@ static uint32_t draw(Draws *draws, uint32_t below)
     return philox4x32(draws->seed, 0, draws->n++).word[0] % below;
 }
 
-typedef struct Story {
+typedef struct Scenario {
     Pair *pair;
     Draws draws;
     int64_t first; /* revision at its begin */
     bool ordered;  /* no range ends before it begins: what etcd's rights make of one is chance */
-} Story;
+} Scenario;
 
 static ProtobufCBinaryData bytes(const char *text, size_t n)
 {
@@ -65,59 +65,59 @@ static ProtobufCBinaryData draw_any_end(Draws *draws)
     }
 }
 
-static ProtobufCBinaryData draw_end(Story *story, ProtobufCBinaryData key)
+static ProtobufCBinaryData draw_end(Scenario *scenario, ProtobufCBinaryData key)
 {
-    ProtobufCBinaryData end = draw_any_end(&story->draws);
+    ProtobufCBinaryData end = draw_any_end(&scenario->draws);
     size_t n = MIN(key.len, end.len);
     int order = memcmp(key.data, end.data, n);
 
-    if (story->ordered && end.len > 0 && end.data[0] != 0 &&
+    if (scenario->ordered && end.len > 0 && end.data[0] != 0 &&
         (order > 0 || (order == 0 && key.len >= end.len)))
         return bytes("", 0);
     return end;
 }
 
 /* Mostly one that can be read. */
-static int64_t draw_revision(Story *story)
+static int64_t draw_revision(Scenario *scenario)
 {
-    int64_t now = server_revision(story->pair->server);
+    int64_t now = server_revision(scenario->pair->server);
 
-    switch (draw(&story->draws, 8)) {
+    switch (draw(&scenario->draws, 8)) {
     case 0:
-        return now + 1 + draw(&story->draws, 2);
+        return now + 1 + draw(&scenario->draws, 2);
     case 1:
         return now;
     case 2:
-        return story->first - (int64_t)draw(&story->draws, 3);
+        return scenario->first - (int64_t)draw(&scenario->draws, 3);
     case 3:
-        return -(int64_t)draw(&story->draws, 4);
+        return -(int64_t)draw(&scenario->draws, 4);
     default:
-        return MAX(story->first, now - (int64_t)draw(&story->draws, 20));
+        return MAX(scenario->first, now - (int64_t)draw(&scenario->draws, 20));
     }
 }
 
-static void draw_range(Story *story, Pb__RangeRequest *ret)
+static void draw_range(Scenario *scenario, Pb__RangeRequest *ret)
 {
     pb__range_request__init(ret);
-    ret->key = draw_key(&story->draws);
-    ret->range_end = draw_end(story, ret->key);
-    ret->limit = draw(&story->draws, 3) == 0 ? draw(&story->draws, 4) : 0;
-    ret->revision = draw(&story->draws, 3) == 0 ? draw_revision(story) : 0;
-    ret->count_only = draw(&story->draws, 6) == 0;
+    ret->key = draw_key(&scenario->draws);
+    ret->range_end = draw_end(scenario, ret->key);
+    ret->limit = draw(&scenario->draws, 3) == 0 ? draw(&scenario->draws, 4) : 0;
+    ret->revision = draw(&scenario->draws, 3) == 0 ? draw_revision(scenario) : 0;
+    ret->count_only = draw(&scenario->draws, 6) == 0;
 }
 
-static void tell_range(Story *story)
+static void tell_range(Scenario *scenario)
 {
     Pb__RangeRequest request;
 
-    draw_range(story, &request);
-    ProtobufCMessage *answer = pair_ask(story->pair, "/etcdserverpb.KV/Range", &request.base,
+    draw_range(scenario, &request);
+    ProtobufCMessage *answer = pair_ask(scenario->pair, "/etcdserverpb.KV/Range", &request.base,
                                         &pb__range_response__descriptor);
     if (answer)
         protobuf_c_message_free_unpacked(answer, NULL);
 }
 
-static void draw_compare(Story *story, Pb__Compare *ret)
+static void draw_compare(Scenario *scenario, Pb__Compare *ret)
 {
     static const Pb__Compare__OperandCase cases[] = {PB__COMPARE__OPERAND_VERSION,
                                                      PB__COMPARE__OPERAND_CREATE_REVISION,
@@ -125,15 +125,15 @@ static void draw_compare(Story *story, Pb__Compare *ret)
     int64_t operand = 0;
 
     pb__compare__init(ret);
-    ret->key = draw_key(&story->draws);
-    ret->target = (Pb__Compare__Target)draw(&story->draws, draw(&story->draws, 4) ? 3 : 5);
-    ret->result = (Pb__Compare__Result)draw(&story->draws, 4);
-    if (draw(&story->draws, 2) == 0)
-        operand = ret->target == PB__COMPARE__TARGET__VERSION ? (int64_t)draw(&story->draws, 4)
-                                                              : draw_revision(story);
+    ret->key = draw_key(&scenario->draws);
+    ret->target = (Pb__Compare__Target)draw(&scenario->draws, draw(&scenario->draws, 4) ? 3 : 5);
+    ret->result = (Pb__Compare__Result)draw(&scenario->draws, 4);
+    if (draw(&scenario->draws, 2) == 0)
+        operand = ret->target == PB__COMPARE__TARGET__VERSION ? (int64_t)draw(&scenario->draws, 4)
+                                                              : draw_revision(scenario);
     /* Now and then one of another target. */
-    ret->operand_case =
-        cases[draw(&story->draws, 8) == 0 ? draw(&story->draws, 3) : (uint32_t)ret->target % 3];
+    ret->operand_case = cases[draw(&scenario->draws, 8) == 0 ? draw(&scenario->draws, 3)
+                                                             : (uint32_t)ret->target % 3];
     ret->version = operand; /* the union's other members are as wide */
 }
 
@@ -145,65 +145,66 @@ typedef struct DrawnOp {
     char value[16];
 } DrawnOp;
 
-static void draw_put(Story *story, DrawnOp *ret)
+static void draw_put(Scenario *scenario, DrawnOp *ret)
 {
     Pb__PutRequest *put = &ret->put;
 
     pb__put_request__init(put);
-    put->key = draw_key(&story->draws);
-    (void)snprintf(ret->value, sizeof(ret->value), "v%u", draw(&story->draws, 1000));
-    put->value = bytes(ret->value, draw(&story->draws, 6) == 0 ? 0 : strlen(ret->value));
-    if (draw(&story->draws, 2) == 0) /* one of them is not there */
-        put->lease = 1 + draw(&story->draws, (uint32_t)story->pair->n_leases + 1);
+    put->key = draw_key(&scenario->draws);
+    (void)snprintf(ret->value, sizeof(ret->value), "v%u", draw(&scenario->draws, 1000));
+    put->value = bytes(ret->value, draw(&scenario->draws, 6) == 0 ? 0 : strlen(ret->value));
+    if (draw(&scenario->draws, 2) == 0) /* one of them is not there */
+        put->lease = 1 + draw(&scenario->draws, (uint32_t)scenario->pair->n_leases + 1);
     ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
     ret->op.put = put;
 }
 
-static void draw_op(Story *story, DrawnOp *ret)
+static void draw_op(Scenario *scenario, DrawnOp *ret)
 {
     pb__request_op__init(&ret->op);
-    switch (draw(&story->draws, 8)) {
+    switch (draw(&scenario->draws, 8)) {
     case 0:
     case 1:
-        draw_range(story, &ret->range);
+        draw_range(scenario, &ret->range);
         ret->op.request_case = PB__REQUEST_OP__REQUEST_RANGE;
         ret->op.range = &ret->range;
         break;
     case 2:
     case 3:
         pb__delete_range_request__init(&ret->delete_range);
-        ret->delete_range.key = draw_key(&story->draws);
-        ret->delete_range.range_end = draw_end(story, ret->delete_range.key);
+        ret->delete_range.key = draw_key(&scenario->draws);
+        ret->delete_range.range_end = draw_end(scenario, ret->delete_range.key);
         ret->op.request_case = PB__REQUEST_OP__REQUEST_DELETE_RANGE;
         ret->op.delete_range = &ret->delete_range;
         break;
     default:
-        if (draw(&story->draws, 60) > 0) /* else none at all */
-            draw_put(story, ret);
+        if (draw(&scenario->draws, 60) > 0) /* else none at all */
+            draw_put(scenario, ret);
     }
 }
 
-static void tell_txn(Story *story)
+static void tell_txn(Scenario *scenario)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
     Pb__Compare compares[COMPARES_MAX], *compare_list[COMPARES_MAX];
     DrawnOp ops[OPS_MAX];
     Pb__RequestOp *op_list[OPS_MAX];
 
-    request.n_compare = draw(&story->draws, 3) == 0 ? draw(&story->draws, COMPARES_MAX + 1) : 0;
-    request.n_success = draw(&story->draws, OPS_MAX + 1);
+    request.n_compare =
+        draw(&scenario->draws, 3) == 0 ? draw(&scenario->draws, COMPARES_MAX + 1) : 0;
+    request.n_success = draw(&scenario->draws, OPS_MAX + 1);
     for (size_t i = 0; i < request.n_compare; i++) {
-        draw_compare(story, &compares[i]);
+        draw_compare(scenario, &compares[i]);
         compare_list[i] = &compares[i];
     }
     for (size_t i = 0; i < request.n_success; i++) {
-        draw_op(story, &ops[i]);
+        draw_op(scenario, &ops[i]);
         op_list[i] = &ops[i].op;
     }
     request.compare = compare_list;
     request.success = op_list;
-    ProtobufCMessage *answer =
-        pair_ask(story->pair, "/etcdserverpb.KV/Txn", &request.base, &pb__txn_response__descriptor);
+    ProtobufCMessage *answer = pair_ask(scenario->pair, "/etcdserverpb.KV/Txn", &request.base,
+                                        &pb__txn_response__descriptor);
     if (answer)
         protobuf_c_message_free_unpacked(answer, NULL);
 }
@@ -219,18 +220,18 @@ static void tell_revoke(Pair *pair, int64_t lease)
         protobuf_c_message_free_unpacked(answer, NULL);
 }
 
-static void tell_lease(Story *story)
+static void tell_lease(Scenario *scenario)
 {
-    Pair *pair = story->pair;
-    int64_t lease = 1 + draw(&story->draws, (uint32_t)pair->n_leases + 1);
+    Pair *pair = scenario->pair;
+    int64_t lease = 1 + draw(&scenario->draws, (uint32_t)pair->n_leases + 1);
 
-    switch (draw(&story->draws, 5)) {
+    switch (draw(&scenario->draws, 5)) {
     case 0:
     case 1:
         /* An id of its own, one that is there perhaps, or one that etcd chooses; a TTL too large now and then. */
         if (pair->n_leases < PAIR_LEASES_MAX)
-            pair_grant(pair, TTL_SEC * (draw(&story->draws, 10) ? INT64_C(1) : INT64_C(1000)),
-                       draw(&story->draws, 3) ? 0 : 1000 + draw(&story->draws, 3));
+            pair_grant(pair, TTL_SEC * (draw(&scenario->draws, 10) ? INT64_C(1) : INT64_C(1000)),
+                       draw(&scenario->draws, 3) ? 0 : 1000 + draw(&scenario->draws, 3));
         break;
     case 2:
         tell_revoke(pair, lease);
@@ -260,19 +261,19 @@ static void let_read(Pair *pair, ProtobufCBinaryData key)
     pair_check_watches(pair);
 }
 
-static void tell_watch(Story *story)
+static void tell_watch(Scenario *scenario)
 {
     Pb__WatchCreateRequest create = PB__WATCH_CREATE_REQUEST__INIT;
 
-    if (story->pair->n_watches == PAIR_WATCHES_MAX)
+    if (scenario->pair->n_watches == PAIR_WATCHES_MAX)
         return;
-    create.key = draw_key(&story->draws);
-    create.range_end = draw_end(story, create.key);
-    create.start_revision = draw(&story->draws, 2) ? MAX(0, draw_revision(story)) : 0;
-    create.fragment = draw(&story->draws, 2);
-    pair_watch(story->pair, &create);
+    create.key = draw_key(&scenario->draws);
+    create.range_end = draw_end(scenario, create.key);
+    create.start_revision = draw(&scenario->draws, 2) ? MAX(0, draw_revision(scenario)) : 0;
+    create.fragment = draw(&scenario->draws, 2);
+    pair_watch(scenario->pair, &create);
     if (create.start_revision != 0)
-        let_read(story->pair, create.key);
+        let_read(scenario->pair, create.key);
 }
 
 /* Takes away what one story leaves behind, so that each story can be told alone. */
@@ -297,29 +298,31 @@ static void tidy_up(Pair *pair)
     pair->n_leases = 0;
 }
 
-static void tell_story(Pair *pair, uint64_t seed)
+static void tell_scenario(Pair *pair, uint64_t seed)
 {
     _cleanup_free_ char *name = memory_format("SDTRAIN_ETCD_STORIES=%llu..%llu",
                                               (unsigned long long)seed, (unsigned long long)seed);
-    Story story = {.pair = pair, .draws = {.seed = seed}, .first = server_revision(pair->server)};
+    Scenario scenario = {.pair = pair,
+                         .draws = {.seed = seed},
+                         .first = server_revision(pair->server)};
 
-    pair->story = name;
+    pair->scenario = name;
     for (int step = 0; step < STEPS; step++) {
-        uint32_t kind = draw(&story.draws, 100);
+        uint32_t kind = draw(&scenario.draws, 100);
         if (kind < 55)
-            tell_txn(&story);
+            tell_txn(&scenario);
         else if (kind < 75)
-            tell_range(&story);
+            tell_range(&scenario);
         else if (kind < 88)
-            tell_lease(&story);
+            tell_lease(&scenario);
         else if (kind < 96)
-            tell_watch(&story);
+            tell_watch(&scenario);
         else
-            pair_compact(pair, MAX(0, draw_revision(&story)));
+            pair_compact(pair, MAX(0, draw_revision(&scenario)));
     }
     pair_check_watches(pair);
     tidy_up(pair);
-    pair->story = "";
+    pair->scenario = "";
 }
 
 static void the_model_says_what_etcd_says(void **state)
@@ -327,7 +330,7 @@ static void the_model_says_what_etcd_says(void **state)
     (void)state;
     uint32_t drawn = 0;
     assert_int_equal(getrandom(&drawn, sizeof(drawn), 0), sizeof(drawn));
-    unsigned long long first = drawn, last = first + STORIES - 1;
+    unsigned long long first = drawn, last = first + SCENARIOS - 1;
     const char *asked = getenv("SDTRAIN_ETCD_STORIES");
     if (asked)
         assert_int_equal(sscanf(asked, "%llu..%llu", &first, &last), 2);
@@ -336,7 +339,7 @@ static void the_model_says_what_etcd_says(void **state)
     _cleanup_(testing_etcd_stopp) TestingEtcd *etcd = testing_etcd_start(1, 0);
     _cleanup_(pair_freep) Pair *pair = pair_new(testing_etcd_endpoint(etcd, 0));
     for (unsigned long long seed = first; seed <= last; seed++)
-        tell_story(pair, seed);
+        tell_scenario(pair, seed);
     print_message("%llu answers compared\n", (unsigned long long)pair->n_compared);
 }
 
@@ -353,7 +356,7 @@ static void ask_status(Pair *pair)
 
 static void steps(Pair *pair, uint64_t seed, int n)
 {
-    Story story = {
+    Scenario scenario = {
         .pair = pair,
         .draws = {.seed = seed},
         .first = server_revision(pair->server),
@@ -361,15 +364,15 @@ static void steps(Pair *pair, uint64_t seed, int n)
     };
 
     for (int step = 0; step < n; step++)
-        switch (draw(&story.draws, 4)) {
+        switch (draw(&scenario.draws, 4)) {
         case 0:
-            tell_range(&story);
+            tell_range(&scenario);
             break;
         case 1:
-            tell_lease(&story);
+            tell_lease(&scenario);
             break;
         default:
-            tell_txn(&story);
+            tell_txn(&scenario);
         }
 }
 
@@ -487,7 +490,7 @@ static void users_may_what_etcd_lets_them(void **state)
     log_in(pair, "root", "secret");
     assert_non_null(pair->tokens[0]);
     tidy_up(pair);
-    tell_story(pair, 4);
+    tell_scenario(pair, 4);
 }
 
 int main(void)

@@ -49,7 +49,7 @@ Pair *pair_new(const char *endpoint)
 
     assert_int_equal(server_new(&options, &pair->server), 0);
     pair->client = testing_client_new(endpoint);
-    pair->story = "";
+    pair->scenario = "";
     return pair;
 }
 
@@ -140,7 +140,7 @@ static void say_txn(FILE *f, const Pair *pair, int side, const Pb__TxnResponse *
 }
 
 /* A member's id is left out. */
-static void say_error(FILE *f, const char *text)
+static void report_error(FILE *f, const char *text)
 {
     const char *at = strstr(text, "memberID:");
     if (!at) {
@@ -174,7 +174,7 @@ static void say_message(FILE *f, const Pair *pair, int side, const ProtobufCMess
         say_header(f, status->header);
         (void)fprintf(f, "%s ", status->leader ? "leader" : "no leader");
         for (size_t i = 0; i < status->n_errors; i++)
-            say_error(f, status->errors[i]);
+            report_error(f, status->errors[i]);
     } else {
         fail_msg("no words for %s", message->descriptor->name);
     }
@@ -237,7 +237,7 @@ static void compare(Pair *pair, const char *what, const char *model, const char 
 {
     pair->n_compared++;
     if (strcmp(model, etcd) != 0)
-        fail_msg("%s\n%s\nmodel: %s\netcd:  %s", pair->story, what, model, etcd);
+        fail_msg("%s\n%s\nmodel: %s\netcd:  %s", pair->scenario, what, model, etcd);
 }
 
 /* ---- unary ---- */
@@ -304,7 +304,7 @@ static int ask_etcd(Pair *pair, const char *path, const ProtobufCMessage *reques
                                ret_text);
 }
 
-static void learn_lease(Pair *pair, const ProtobufCMessage *model, const ProtobufCMessage *etcd)
+static void observe_lease(Pair *pair, const ProtobufCMessage *model, const ProtobufCMessage *etcd)
 {
     assert_true(pair->n_leases < PAIR_LEASES_MAX);
     pair->leases[MODEL][pair->n_leases] = ((const Pb__LeaseGrantResponse *)model)->id;
@@ -327,7 +327,7 @@ ProtobufCMessage *pair_ask(Pair *pair, const char *path, ProtobufCMessage *reque
     name_leases(pair, ETCD, request, numbers);
     int code = ask_etcd(pair, path, request, response, &etcd, &text);
     if (model.code == 0 && code == 0 && response == &pb__lease_grant_response__descriptor)
-        learn_lease(pair, model.message, etcd);
+        observe_lease(pair, model.message, etcd);
     _cleanup_free_ char *by_model = answer_text(pair, MODEL, model.code, model.text, model.message);
     _cleanup_free_ char *by_etcd = answer_text(pair, ETCD, code, text, etcd);
     compare(pair, what, by_model, by_etcd);
@@ -498,7 +498,7 @@ static void check_watch(Pair *pair, PairStream *watch)
     while (watch->n_items[ETCD] < watch->n_items[MODEL]) {
         Pb__WatchResponse *response = (Pb__WatchResponse *)testing_stream_receive(watch->stream);
         if (!response)
-            fail_msg("%s\netcd says no more on a watch\nmodel: %s %s\netcd:  %s %s", pair->story,
+            fail_msg("%s\netcd says no more on a watch\nmodel: %s %s\netcd:  %s %s", pair->scenario,
                      watch->control[MODEL], watch->events[MODEL],
                      watch->control[ETCD] ? watch->control[ETCD] : "",
                      watch->events[ETCD] ? watch->events[ETCD] : "");

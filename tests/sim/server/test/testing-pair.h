@@ -24,7 +24,7 @@ typedef struct PairStream PairStream;
 typedef struct Pair {
     Server *server;
     TestingClient *client;
-    const char *story;     /* what a difference is reported with */
+    const char *scenario;  /* what a difference is reported with */
     const char *tokens[2]; /* of model and etcd; NULL: none */
     uint64_t now_usec;
     /* The ids that requests and answers use for lease 1, 2, ... */

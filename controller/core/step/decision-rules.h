@@ -1,0 +1,16 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* decision-rules.h - the rules that each decision keeps, whatever the records say.
+ *
+ * Ownership: borrows the Cluster and the decision for the call.
+ * Units:     as state.h.
+ * Errors:    none: a decision that breaks a rule is a bug of the core, and an assert ends the program before the
+ *            decision is written.
+ * Threads:   one at a time.
+ */
+#pragma once
+
+#include "controller/core/state/state.h"
+
+/* Asserts that each record is put under the guard of the record that it was derived from, and that parts which belong
+ * together come together. job: the job that the decision is about; NULL: none. */
+void decision_check(const Cluster *c, const CoreJob *job, const Decision *d);

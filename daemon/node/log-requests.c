@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* log-requests.c - see log-requests.h. */
+#include "daemon/node/log-requests.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "daemon/process/log-tail.h"
+
+#include <string.h>
+
+enum {
+    RIGHTS_MSEC = 30000,
+    RETRY_MSEC = 200,
+    FAILED_MSEC = 1000,
+    PAUSE_MAX_SEC = 60,
+    RECORD_BYTES = 512, /* of etcd, beside a record's own */
+};
+
+static void look_later(LogRequests *asks);
+static bool answer_request(LogRequest *ask, uint64_t now);
+
+static LogRequest *find_request(LogRequests *asks, const char *id)
+{
+    for (size_t i = 0; i < LOG_REQUESTS_MAX; i++)
+        if (asks->of[i].asks && strcmp(asks->of[i].id, id) == 0)
+            return &asks->of[i];
+    return NULL;
+}
+
+static void forget_request(LogRequest *ask)
+{
+    ask->call = etcd_call_free(ask->call);
+    log_request_record_clear(&ask->record);
+    *ask = (LogRequest){0};
+}
+
+/* ---- what is written ---- */
+
+static void warn_once(LogRequests *asks, const Error *err)
+{
+    if (!asks->refused_told)
+        log_warning("cannot answer who asks for logs: %s; /usr/share/sdtrain/etcd-roles gives the "
+                    "right NODE=%s",
+                    err->text, asks->config->node);
+    asks->refused_told = true;
+}
+
+static void on_removed(_unused_ int r, _unused_ const Error *err,
+                       _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
+{
+    /* what is left goes with the node's lease */
+}
+
+static void remove_lines(LogRequests *asks, const char *id)
+{
+    char key[KEY_MAX];
+    const EtcdOp op = {.kind = ETCD_DELETE,
+                       .key =
+                           key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key)};
+    (void)etcd_txn(asks->etcd, NULL, 0, &op, 1, on_removed, NULL, NULL); /* as above */
+}
+
+static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
+{
+    LogRequest *ask = userdata;
+    LogRequests *asks = ask->asks;
+    assert(asks && ask->call);
+    ask->call = NULL; /* it frees itself */
+    if (ask->gone) {
+        remove_lines(asks, ask->id);
+        forget_request(ask);
+        return;
+    }
+    if (r == -EACCES) {
+        warn_once(asks, err);
+        forget_request(ask);
+        return;
+    }
+    const uint64_t now = clock_boottime_usec();
+    if (r < 0) {
+        ask->answered = 0;
+        ask->next_usec = now + FAILED_MSEC * USEC_PER_MSEC;
+    } else if (ask->ends) {
+        forget_request(ask);
+        return;
+    } else if (ask->answered == ask->record.seq && ask->put_usec == 0) {
+        ask->put_usec = now;
+    }
+    if (answer_request(ask, now)) /* the reader may have been faster than etcd's answer to us */
+        look_later(asks);
+}
+
+static bool put_lines(LogRequests *asks, const char *id, const LogLinesRecord *lines,
+                      EtcdTxnHandler handler, void *userdata, EtcdCall **ret)
+{
+    char key[KEY_MAX];
+    const int64_t lease = etcd_lease_id(asks->lease);
+    if (lease == 0 || !*asks->has_name) /* another one's readers */
+        return false;
+    _cleanup_free_ char *value = log_lines_record_encode(lines, NULL);
+    const EtcdOp op = {.kind = ETCD_PUT,
+                       .key =
+                           key_log(asks->config->cluster, KEY_LINES, asks->config->node, id, key),
+                       .value = value,
+                       .lease = lease};
+    asks->budget_bytes -= (int64_t)strlen(value) + RECORD_BYTES;
+    return etcd_txn(asks->etcd, NULL, 0, &op, 1, handler, userdata, ret) == 0;
+}
+
+/* ---- what is read ---- */
+
+static bool has_budget(LogRequests *asks, uint64_t now)
+{
+    const uint64_t passed = MIN(now - asks->budget_usec, (uint64_t)100 * USEC_PER_SEC);
+    asks->budget_bytes =
+        MIN(asks->budget_bytes + (int64_t)(passed * LOG_REQUESTS_BYTES_A_SEC / USEC_PER_SEC),
+            (int64_t)LOG_REQUESTS_BURST_BYTES);
+    asks->budget_usec = now;
+    return asks->budget_bytes > 0;
+}
+
+/* The ask of a reader that does not know which ranks are here. */
+static void find_ranks(LogRequestRecord *record, const LogTail *tail)
+{
+    int ranks[RECORD_SLOTS_MAX];
+    const size_t n = log_tail_ranks(tail, ranks, RECORD_SLOTS_MAX);
+    if (n == 0)
+        return;
+    free(record->places); /* of an empty list */
+    record->places = memory_zeroed(n, sizeof(record->places[0]));
+    record->n_places = n;
+    for (size_t i = 0; i < n; i++)
+        record->places[i].rank = ranks[i];
+}
+
+typedef struct Draft {
+    LogLinesRecord lines;
+    LogPart parts[RECORD_SLOTS_MAX];
+    char text[LOG_TEXT_MAX + 1];
+    size_t n_text;
+    bool tells_any; /* lines, or lines that were left out */
+} Draft;
+
+static void read_rank(const LogTail *tail, const LogPlace *place, size_t room, Draft *draft)
+{
+    LogTailPiece piece = {0};
+    assert(draft->lines.n_parts < ELEMENTSOF(draft->parts));
+    assert(draft->n_text + room <= LOG_TEXT_MAX);
+    LogPart *part = &draft->parts[draft->lines.n_parts++];
+    *part = (LogPart){.next = *place};
+    if (log_tail_read(tail, &part->next, draft->text + draft->n_text, room, &piece) < 0) {
+        part->missing = true; /* not begun, or gone: the reader knows which */
+        return;
+    }
+    part->bytes = (int64_t)piece.n;
+    part->skipped = piece.skipped;
+    draft->n_text += piece.n;
+    draft->tells_any |= piece.n > 0 || piece.skipped > 0;
+    draft->lines.more |= piece.more;
+}
+
+/* Ranks that are followed share the room, each time another one comes first; else one rank comes after another. */
+static void read_ranks(const LogRequestRecord *ask, const LogTail *tail, Draft *draft)
+{
+    const size_t n = ask->n_places;
+    const size_t share = MAX(LOG_TEXT_MAX / MAX(n, (size_t)1), (size_t)LOG_TAIL_LINE_MAX);
+    const size_t first = ask->follow && n > 0 ? (size_t)ask->seq % n : 0;
+    draft->lines.parts = draft->parts;
+    draft->lines.text = draft->text;
+    for (size_t i = 0; i < n; i++) {
+        const LogPlace *place = &ask->places[(first + i) % n];
+        const size_t room = LOG_TEXT_MAX - draft->n_text;
+        if (room >= LOG_TAIL_LINE_MAX && (ask->follow || !draft->lines.more)) {
+            read_rank(tail, place, ask->follow ? MIN(room, share) : room, draft);
+            continue;
+        }
+        draft->parts[draft->lines.n_parts++] = (LogPart){.next = *place}; /* its turn comes */
+        draft->lines.more = true;
+    }
+    assert(draft->lines.n_parts == n);
+    draft->text[draft->n_text] = '\0';
+}
+
+/* Returns whether the ask still waits. */
+static bool answer_request(LogRequest *ask, uint64_t now)
+{
+    LogRequests *asks = ask->asks;
+    LogRequestRecord *record = &ask->record;
+    if (ask->call || ask->gone || ask->answered == record->seq)
+        return false; /* on_put() looks again */
+    if (now < ask->next_usec || !has_budget(asks, now))
+        return true;
+    const LogTail tail = {.log_dir = asks->config->log_dir,
+                          .job = record->job,
+                          .generation = record->generation,
+                          .tail_bytes = MIN(record->tail_bytes, (int64_t)LOG_REQUESTS_TAIL_MAX),
+                          .follow = record->follow};
+    Draft *draft =
+        memory_new(Draft); /* too large for a stack that is shared with gRPC's callbacks */
+    draft->lines = (LogLinesRecord){.seq = record->seq};
+    if (record->n_places == 0)
+        find_ranks(record, &tail);
+    read_ranks(record, &tail, draft);
+    ask->ends = draft->lines.end = !record->follow && !draft->lines.more;
+    /* the first answer says that this node serves the ask, and whoever does not take it has gone */
+    const bool due = draft->tells_any || ask->ends || !ask->told;
+    const bool put = due && put_lines(asks, ask->id, &draft->lines, on_put, ask, &ask->call);
+    if (put) {
+        ask->answered = record->seq;
+        ask->told = true;
+        ask->next_usec = draft->lines.more ? 0
+                                           : now + CLAMP((uint64_t)record->pause_usec,
+                                                         LOG_REQUESTS_PAUSE_MSEC * USEC_PER_MSEC,
+                                                         PAUSE_MAX_SEC * USEC_PER_SEC);
+    }
+    free(draft);
+    return !put;
+}
+
+static void on_look(void *userdata)
+{
+    LogRequests *asks = userdata;
+    const uint64_t now = clock_boottime_usec();
+    bool waits = false;
+    for (size_t i = 0; i < LOG_REQUESTS_MAX; i++)
+        if (asks->of[i].asks)
+            waits |= answer_request(&asks->of[i], now);
+    if (waits)
+        look_later(asks);
+}
+
+static void look_later(LogRequests *asks)
+{
+    if (!timer_runs(&asks->look))
+        timer_start(asks->timers, &asks->look, LOG_REQUESTS_LOOK_MSEC * USEC_PER_MSEC, on_look,
+                    asks);
+}
+
+/* ---- what is asked ---- */
+
+static void on_refused(int r, const Error *err, _unused_ const EtcdTxnResult *result,
+                       void *userdata)
+{
+    if (r == -EACCES)
+        warn_once(userdata, err);
+}
+
+static void refuse(LogRequests *asks, const char *id, const LogRequestRecord *record)
+{
+    LogLinesRecord lines = {.seq = record->seq, .end = true};
+    (void)snprintf(lines.refused, sizeof(lines.refused), "%d readers are served already",
+                   LOG_REQUESTS_MAX);
+    (void)put_lines(asks, id, &lines, on_refused, asks, NULL); /* the reader has a deadline */
+}
+
+/* The place of the reader that has not come for its answer for longest. */
+static void free_place(LogRequests *asks, uint64_t now)
+{
+    LogRequest *found = NULL;
+    for (size_t i = 0; i < LOG_REQUESTS_MAX; i++) {
+        LogRequest *ask = &asks->of[i];
+        if (!ask->asks)
+            return; /* there is one */
+        const bool waits = ask->put_usec > 0 && !ask->call;
+        if (waits && (!found || ask->put_usec < found->put_usec))
+            found = ask;
+    }
+    if (found && now - found->put_usec >= LOG_REQUESTS_UNTAKEN_SEC * USEC_PER_SEC)
+        forget_request(found); /* its lines go with its ask */
+}
+
+static void accept_request(LogRequests *asks, const char *id, LogRequestRecord *record)
+{
+    LogRequest *ask = find_request(asks, id);
+    if (!ask)
+        free_place(asks, clock_boottime_usec());
+    for (size_t i = 0; !ask && i < LOG_REQUESTS_MAX; i++)
+        if (!asks->of[i].asks) {
+            ask = &asks->of[i];
+            ask->asks = asks;
+            (void)snprintf(ask->id, sizeof(ask->id), "%s", id);
+        }
+    if (!ask) {
+        refuse(asks, id, record);
+        log_request_record_clear(record);
+        return;
+    }
+    if (ask->record.seq != record->seq)
+        ask->put_usec = 0;
+    log_request_record_clear(&ask->record);
+    ask->record = *record;
+    if (ask->gone) { /* what is under way answers the one that was there before */
+        ask->gone = ask->ends = ask->told = false;
+        ask->answered = 0;
+        ask->put_usec = 0;
+        ask->next_usec = 0;
+    }
+    if (answer_request(ask, clock_boottime_usec()))
+        look_later(asks);
+}
+
+static void drop_request(LogRequests *asks, const char *id)
+{
+    LogRequest *ask = find_request(asks, id);
+    if (ask && ask->call) {
+        ask->gone = true; /* the write under way comes first */
+        return;
+    }
+    if (ask)
+        forget_request(ask);
+    remove_lines(asks, id);
+}
+
+static void on_damaged(void *userdata);
+
+static void begin_to_count(LogRequests *asks)
+{
+    timer_start(asks->timers, &asks->damaged, LOG_REQUESTS_DAMAGED_SEC * USEC_PER_SEC, on_damaged,
+                asks);
+}
+
+static void on_damaged(void *userdata)
+{
+    LogRequests *asks = userdata;
+    if (asks->n_damaged == 0)
+        return;
+    log_warning("%u more asks for logs were passed over within %d s, the last: %s", asks->n_damaged,
+                LOG_REQUESTS_DAMAGED_SEC, asks->damaged_text);
+    asks->n_damaged = 0;
+    begin_to_count(asks);
+}
+
+/* Says the first one at once, and others once a minute: whoever may ask could fill the journal. */
+static void pass_over(LogRequests *asks, const char *text)
+{
+    if (timer_runs(&asks->damaged)) {
+        asks->n_damaged++;
+        (void)snprintf(asks->damaged_text, sizeof(asks->damaged_text), "%s", text);
+        return;
+    }
+    log_warning("%s", text);
+    begin_to_count(asks);
+}
+
+static void on_request_events(const EtcdEvent *events, size_t n_events, _unused_ int64_t revision,
+                              _unused_ bool initial, void *userdata)
+{
+    LogRequests *asks = userdata;
+    for (size_t i = 0; i < n_events; i++) {
+        KeyKind kind;
+        const char *rest;
+        char node[NODE_NAME_MAX + 1], id[LOG_ID_MAX + 1];
+        const EtcdKeyValue *kv = &events[i].kv;
+        LogRequestRecord record;
+        Error err = ERROR_INIT;
+        if (key_parse(asks->config->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_ASKS ||
+            key_parse_log(rest, node, sizeof(node), id, sizeof(id)) < 0)
+            continue; /* nobody's */
+        if (events[i].kind == ETCD_EVENT_DELETE)
+            drop_request(asks, id);
+        else if (kv->lease == 0) {
+            (void)error_set(&err, -EINVAL,
+                            "%s: it has no lease, so it would stay for ever; passed over", kv->key);
+            pass_over(asks, err.text);
+        } else if (log_request_record_decode(kv->key, kv->value, kv->n_value, &record, &err) < 0)
+            pass_over(asks, err.text);
+        else
+            accept_request(asks, id, &record);
+    }
+}
+
+/* ---- the right to read asks ---- */
+
+static void on_rights_retry(void *userdata) { log_requests_open(userdata); }
+
+static void request_again(LogRequests *asks, uint64_t msec)
+{
+    timer_start(asks->timers, &asks->rights_retry, msec * USEC_PER_MSEC, on_rights_retry, asks);
+}
+
+static void on_rights(int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
+                      void *userdata)
+{
+    LogRequests *asks = userdata;
+    char prefix[KEY_MAX];
+    asks->rights_call = NULL; /* it frees itself */
+    if (r == 0)
+        r = etcd_watch_prefix(asks->etcd,
+                              key_log(asks->config->cluster, KEY_ASKS, asks->config->node, "",
+                                      prefix),
+                              on_request_events, asks, &asks->watch);
+    if (r < 0)
+        request_again(asks, r == -EACCES ? RIGHTS_MSEC
+                                         : RETRY_MSEC); /* roles may be brought up to date */
+    else
+        asks->ready(asks->userdata);
+}
+
+void log_requests_open(LogRequests *asks)
+{
+    char key[KEY_MAX];
+    assert(!asks->rights_call && !asks->watch);
+    asks->budget_bytes = LOG_REQUESTS_BURST_BYTES;
+    int r = etcd_get(asks->etcd,
+                     key_log(asks->config->cluster, KEY_ASKS, asks->config->node, ".rights", key),
+                     false, on_rights, asks, &asks->rights_call);
+    if (r < 0)
+        request_again(asks, RETRY_MSEC);
+}
+
+void log_requests_clear(LogRequests *asks)
+{
+    asks->watch = etcd_watch_free(asks->watch);
+    asks->rights_call = etcd_call_free(asks->rights_call);
+    timer_stop(&asks->rights_retry);
+    timer_stop(&asks->look);
+    timer_stop(&asks->damaged);
+    for (size_t i = 0; i < LOG_REQUESTS_MAX; i++)
+        forget_request(&asks->of[i]);
+}
+
+void log_requests_lease_changed(LogRequests *asks)
+{
+    for (size_t i = 0; i < LOG_REQUESTS_MAX; i++)
+        if (asks->of[i].asks)
+            asks->of[i].answered = 0;
+    look_later(asks);
+}

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* testing-scenario.h - a small history, written by hand: two nodes train a job, and what may follow.
+ *
+ * A test changes the scenario's records and writes them; scenario_commit() makes one revision of what was written.
+ *
+ * Ownership: scenario_begin() and scenario_end() are cmocka's setup and teardown; the scenario is in *state.
+ * Units:     as in the records.
+ * Errors:    a failed assertion ends the test. The checker's report is in said and invariant.
+ * Threads:   the test's.
+ */
+#pragma once
+
+#include "base/test/testing.h"
+#include "cluster/keys.h"
+#include "tests/history/history.h"
+
+#define CLUSTER "test"
+#define JOB "a"
+#define SUBMISSION "0123456789abcdef0123456789abcdef"
+#define OTHER_SUBMISSION "fedcba9876543210fedcba9876543210"
+
+enum { SCENARIO_CHANGES_MAX = 16, SCENARIO_KEYS_MAX = 64, LEASE = 7 };
+
+typedef struct Scenario {
+    HistoryChecker *checker;
+    int64_t revision;
+    HistoryChange changes[SCENARIO_CHANGES_MAX];
+    size_t n_changes;
+    char *keys[SCENARIO_KEYS_MAX];
+    int64_t versions[SCENARIO_KEYS_MAX];
+    size_t n_keys;
+    char said[512], invariant[16]; /* of the first breach */
+    int n_said;
+
+    SpecRecord spec;
+    DesiredRecord desired;
+    WorldRecord world;
+    WorldRun runs[4];
+    PhaseRecord phase;
+    NodeRecord nodes[2];
+    RanksRecord ranks[2];
+    RankReport reports[2];
+    CheckpointsRecord checkpoints;
+    ProgressRecord progress;
+    IncidentRecord incident;
+    CordonRecord cordon;
+    AlertRecord alert;
+    RequestRecord request;
+} Scenario;
+
+/* The handler: keeps the first breach, and counts. */
+void scenario_hear(int64_t revision, const char *key, const Breach *breach, void *userdata);
+/* Two nodes train world 1, which has committed step 5. */
+int scenario_begin(void **state);
+int scenario_end(void **state);
+
+/* ---- what is written in the next revision ---- */
+
+/* text: NULL removes the key; else the scenario frees it. */
+void scenario_change(Scenario *s, KeyKind kind, const char *name, char *text, int64_t lease);
+void scenario_removes(Scenario *s, KeyKind kind, const char *name);
+void scenario_put_spec(Scenario *s);
+void scenario_put_desired(Scenario *s);
+void scenario_put_phase(Scenario *s);
+void scenario_put_world(Scenario *s);
+void scenario_put_node(Scenario *s, int i);
+void scenario_put_ranks(Scenario *s, int i);
+void scenario_put_checkpoints(Scenario *s);
+void scenario_put_progress(Scenario *s);
+void scenario_put_incident(Scenario *s);
+void scenario_put_cordon(Scenario *s);
+void scenario_put_alert(Scenario *s);
+/* The phase, with that word. */
+void scenario_phase_is(Scenario *s, JobPhase phase);
+/* The next world, its phase beside it. */
+void scenario_next_world(Scenario *s, JobPhase phase);
+/* A commit of the present world, and the progress that knows of it. */
+void scenario_add_commit(Scenario *s, int64_t step);
+/* The key's version; that of its next write is one more. */
+int64_t *scenario_version_of(Scenario *s, const char *key);
+
+/* ---- whole revisions ---- */
+
+void scenario_commit(Scenario *s);
+void scenario_submit(Scenario *s);
+void scenario_goes(Scenario *s);
+/* World 2 after the loss of n1, only on n0. */
+void scenario_recovers(Scenario *s);
+/* n0 ends its rank of world 1, and says so in world 2. */
+void scenario_old_rank_ends(Scenario *s);
+void scenario_stops(Scenario *s);
+void scenario_deletes_job(Scenario *s);
+/* Another job of the same name. */
+void scenario_starts_anew(Scenario *s);
+/* scenario_recovers(), and all that follows up to a commit of step 10 in world 2. */
+void scenario_recovery(Scenario *s);
