@@ -29,6 +29,9 @@ int number_twice(int x);
 """
 
 
+MESSAGE = "everywhere: the tree has a file more\n\nA test needs it.\n"
+
+
 class Hook(unittest.TestCase):
     def setUp(self):
         scratch = tempfile.TemporaryDirectory(prefix="sdtrain-test-lint-")
@@ -64,7 +67,7 @@ class Hook(unittest.TestCase):
     def commit(self, name, text):
         self.write(name, text)
         self.git("add", name)
-        return self.run_(["git", "commit", "-q", "-m", "A change"])
+        return self.run_(["git", "commit", "-q", "-m", MESSAGE])
 
     def takes(self, name, text):
         done = self.commit(name, text)
@@ -107,8 +110,28 @@ class Hook(unittest.TestCase):
         self.write("base/number.c", GOOD + "/* later */\n")
         self.git("add", "base/number.c")
         self.write("base/number.c", GOOD + "/* TO" + "DO */\n")  # not staged
-        done = self.run_(["git", "commit", "-q", "-m", "A change"])
+        done = self.run_(["git", "commit", "-q", "-m", MESSAGE])
         self.assertEqual(done.returncode, 0, done.stdout)
+
+    def test_messages(self):
+        for message, complaint in (
+                ("A change", 'the subject is "A change", not "folder: what is true now"'),
+                ("basement: it is cold\n\nWhy.", '"basement" is not a folder'),
+                ("base, docs: " + "very " * 20 + "long\n\nWhy.", "the subject has 116 characters, at most 100"),
+                ("base: a number is twice itself", "there is no body"),
+                ("base: a number is twice itself\nWhy.", "the line after the subject is not empty"),
+                ("base: a number is twice itself\n\n" + "long " * 21, "a line of 104 characters"),
+                ("base: a number " + "is no word\n\nWhy.", '"is no word": say "is not"'),
+                ("base: a number is twice itself\n\nWhat is added " + "is\nmore.", 'a sentence that opens with "What"')):
+            self.write("base/number.c", GOOD)
+            self.git("add", "base/number.c")
+            done = self.run_(["git", "commit", "-q", "-m", message])
+            self.assertNotEqual(done.returncode, 0, message)
+            self.assertIn(f"lint: message: {complaint}", done.stdout)
+        self.takes("base/number.c", GOOD)
+        self.write("base/number.c", GOOD + "\n")
+        self.git("commit", "-q", "-a", "-m", "base, docs: a number is twice itself\n\n# A remark.\nMeasured: 2.\n", "--no-verify")
+        self.git("revert", "--no-edit", "HEAD")
 
     def test_without_clang_format(self):
         """A machine that has neither commits; rules are still looked at."""
@@ -123,12 +146,17 @@ class Hook(unittest.TestCase):
         self.refuses("base/other.c", GOOD + "/* TO" + "DO */\n", "something was left open")
 
     def test_another_hook_stays(self):
-        hook = self.tree / ".git/hooks/pre-commit"
+        for name in ("pre-commit", "commit-msg"):
+            self.install_beside_another(self.tree / ".git/hooks" / name)
+
+    def install_beside_another(self, hook):
+        before = hook.read_text()
         hook.write_text("#!/bin/sh\nexit 0\n")
         done = self.run_(["ops/lint", "--install"])
         self.assertNotEqual(done.returncode, 0)
         self.assertIn("somebody else's", done.stdout)
         self.assertEqual(hook.read_text(), "#!/bin/sh\nexit 0\n")
+        hook.write_text(before)
 
     def test_a_tree_without_it(self):
         """An older commit is checked out: the hook has nothing to run."""
