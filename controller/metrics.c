@@ -120,13 +120,14 @@ static const MetricFamily families[FAMILIES] = {
                           OF_JOB},
     [JOB_GOODPUT] = {"sdtrain_job_goodput_ratio", METRIC_GAUGE,
                      "Training time that counts by the time since the job's first world.", OF_JOB},
-    [JOB_COST] = {"sdtrain_job_cost_dollars_total", METRIC_COUNTER,
-                  "What the job's slots have cost by the setting prices; absent without prices.",
-                  OF_JOB},
+    [JOB_COST] =
+        {"sdtrain_job_cost_dollars_total", METRIC_COUNTER,
+         "The cost of the job's slots so far, by the setting prices; absent without prices.",
+         OF_JOB},
     [JOB_COST_LOST] = {"sdtrain_job_cost_lost_dollars_total", METRIC_COUNTER,
                        "The part of it that failures have cost.", OF_JOB},
     [JOB_COST_RATE] = {"sdtrain_job_cost_dollars_per_hour", METRIC_GAUGE,
-                       "What the job's slots cost now; 0 while it holds none.", OF_JOB},
+                       "The cost of the job's slots now; 0 while it holds none.", OF_JOB},
     [JOB_WORLD_RANKS] = {"sdtrain_job_world_ranks", METRIC_GAUGE,
                          "Ranks of the present world; 0 without one.", OF_JOB},
     [JOB_WANTED_RANKS] = {"sdtrain_job_wanted_ranks", METRIC_GAUGE,
@@ -155,7 +156,7 @@ static const MetricFamily families[FAMILIES] = {
                           "From a fault to the first step that the next world completed.", RECOVERY,
                           OF_JOB},
     [RECOVERY_PHASE_SECONDS] = {"sdtrain_recovery_phase_seconds", METRIC_HISTOGRAM,
-                                "What a recovery's time went into.", RECOVERY,
+                                "The phases into which a recovery's time went.", RECOVERY,
                                 .labels = {"job_name", "phase"}, .group = LEADER},
     [NODES] = {"sdtrain_nodes", METRIC_GAUGE, "Nodes by state.", .labels = {"state"},
                .group = LEADER},
@@ -191,8 +192,8 @@ static const MetricFamily families[FAMILIES] = {
                       "Incidents whose present state the sink has not taken yet.",
                       .labels = {"sink"}, .group = LEADER},
     [SINK_FAILING] = {"sdtrain_sink_pages_failing", METRIC_GAUGE,
-                      "Of these, those that it was told of in vain.", .labels = {"sink"},
-                      .group = LEADER},
+                      "Incidents among these of which the sink was notified in vain.",
+                      .labels = {"sink"}, .group = LEADER},
 };
 
 const MetricFamily *controller_metrics_families(size_t *ret_n)

@@ -48,7 +48,7 @@ static const Setting table[] = {
             "dollars of a slot for an hour by nodes' label `price`: CLASS=12.29,CLASS*=4",
             .reloads = true),
     SETTING(FILE, alerts_file, 0, 0,
-            "JSON file that says who hears of incidents; SIGHUP reads it again"),
+            "JSON file that names who is notified of incidents; SIGHUP reads it again"),
     SETTING(TEXT, metrics, 0, 0, "ADDRESS:PORT of the live page, /metrics and /healthz (off)"),
     SETTING(TEXT, record, 0, 0,
             "file of every event and decision, or none ($LOGS_DIRECTORY/events.jsonl)"),
