@@ -188,15 +188,15 @@ static void print_blame(const CauseRule *r)
         [BLAME_STRIKE_OUT] = "a strike",
         [BLAME_LATE] = "left out of the next world",
         [BLAME_QUARANTINE] = "quarantine until it is uncordoned",
-        [BLAME_REFUSAL] = "quarantine for this job alone",
+        [BLAME_REFUSAL] = "quarantine only for this job",
     };
     static const char *const owns[] = {
         [OWN_NEVER] = "",
         [OWN_BEFORE_STEP] = "; before the first step a spare takes its place",
-        [OWN_IF_ALONE] = "a strike if it alone says so and a spare takes its place",
+        [OWN_IF_ALONE] = "a strike if only this node reports it, and a spare takes its place",
         [OWN_IF_OTHERS_RESTORE] =
             "a strike if all others have restored and a spare takes its place",
-        [OWN_AFTER_PAUSE] = "a strike if it alone says so",
+        [OWN_AFTER_PAUSE] = "a strike if only this node reports it",
     };
     printf("%s%s", blames[r->blame], owns[r->own]);
 }

@@ -32,8 +32,7 @@ static const CauseRule rules[CAUSES] = {
                           .budget = BUDGET_FREE,
                           .severity = SEVERITY_WARNING,
                           .costs = "the generation",
-                          .bounds =
-                              "somebody's hand: one generation for each record that is taken away"},
+                          .bounds = "people: one generation for each record that they remove"},
     [CAUSE_START_TIMEOUT] = {.name = "start-timeout",
                              .budget = BUDGET_ONE,
                              .blame = BLAME_LATE,
@@ -84,7 +83,7 @@ static const CauseRule rules[CAUSES] = {
                          .budget = BUDGET_FREE,
                          .severity = SEVERITY_INFO,
                          .costs = "the generation; the node is planned without",
-                         .bounds = "whoever stops nodes: one generation for each stop"},
+                         .bounds = "people: one generation for each node that they stop"},
     [CAUSE_NODE_RESTARTED] = {.name = "node-restarted",
                               .budget = BUDGET_ONE,
                               .severity = SEVERITY_WARNING,
@@ -97,7 +96,7 @@ static const CauseRule rules[CAUSES] = {
                               .budget = BUDGET_ONE,
                               .blame = BLAME_QUARANTINE,
                               .severity = SEVERITY_CRITICAL,
-                              .costs = "the generation; `sdctl node uncordon` takes a good check"},
+                              .costs = "the generation; `sdctl node uncordon` needs a good check"},
     [CAUSE_DATA_CORRUPT] = {.name = "data-corrupt",
                             .budget = BUDGET_ONE,
                             .own = OWN_IF_ALONE,
@@ -109,7 +108,7 @@ static const CauseRule rules[CAUSES] = {
          .budget = BUDGET_FREE_WHILE_OLDER,
          .own = OWN_IF_ALONE,
          .severity = SEVERITY_WARNING,
-         .costs = "the checkpoint is struck out, and the next world takes the one before; "
+         .costs = "the checkpoint is struck out, and the next world uses the one before; "
                   "none is left: the job fails",
          .bounds = "the record: a commit is struck out once, and there are 16 at most"},
     [CAUSE_NON_FINITE] = {.name = "non-finite-loss",
