@@ -333,9 +333,8 @@ static void on_looked(int r, const Error *err, const EtcdRange *range, void *use
  * has just ended. */
 static void make_good(OwnNode *node)
 {
-    if (node->yields && node->curves_removed &&
-        !node->call) { /* it may have gone: no more waiting */
-        node->curves_removed = false;
+    if (node->yields && node->seen_removed && !node->call) { /* it may have gone: no more waiting */
+        node->seen_removed = false;
         node_look(node);
         return;
     }
@@ -344,14 +343,14 @@ static void make_good(OwnNode *node)
         return;
     node->lease = 0;
     node->wanted = true;
-    node->with_ranks |= node->curves_removed; /* the leader may have moved their world by now */
+    node->with_ranks |= node->seen_removed; /* the leader may have moved their world by now */
     node_look(node);
 }
 
 void node_disturbed(OwnNode *node, int64_t revision, bool removed)
 {
     node->seen_revision = revision;
-    node->curves_removed |= removed; /* a rebirth does not undo the death */
+    node->seen_removed |= removed; /* a rebirth does not undo the death */
     make_good(node);
 }
 
@@ -455,7 +454,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
         }
         if (r < 0)
             log_debug("cannot put this node's record: %s; reading again", err->text);
-        node->with_ranks |= node->curves_removed;
+        node->with_ranks |= node->seen_removed;
         if (node->with_ranks) { /* the ranks' world may have moved: they die first */
             (void)observe_ranks(node);
             retry_later(node);
@@ -480,7 +479,7 @@ static void on_node_put(int r, const Error *err, const EtcdTxnResult *result, vo
     node->has_name = true;
     node->revision = result->revision;
     if (node->seen_revision <= node->revision)
-        node->curves_removed = false; /* made good */
+        node->seen_removed = false; /* made good */
     if (!node->registered) {
         node->registered = true;
         log_event(LOG_LEVEL_INFO, MESSAGE_REGISTERED, "registered NODE=%s",

@@ -55,7 +55,7 @@ typedef struct OwnNode {
 
     int64_t revision;      /* mod revision of the key as last put or read; 0: there is no key */
     int64_t seen_revision; /* of the last change of the key that the watch has shown, ours or not */
-    bool curves_removed;   /* it, or one since the last put, was a deletion */
+    bool seen_removed;     /* it, or one since the last put, was a deletion */
     int64_t lease;         /* the lease that the record was put under; 0: the record must be put */
     NodeRecord put;        /* the record as last put */
     EtcdCall *call;        /* the read or write under way; NULL: none */

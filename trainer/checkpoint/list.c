@@ -91,7 +91,7 @@ void catalogue_sort_newest_first(Catalogue *c)
         qsort(c->folders, c->n_folders, sizeof(*c->folders), compare_checkpoints);
 }
 
-static int template_list(Catalogue *c, StoreList *list)
+static int fill_list(Catalogue *c, StoreList *list)
 {
     catalogue_sort_newest_first(c);
     list->objects = calloc(c->n_folders + 1, sizeof(*list->objects));
@@ -121,7 +121,7 @@ int checkpoint_list(Store *store, StoreList *ret, Error *err)
     if (r < 0)
         return r;
     StoreList list = {0};
-    r = template_list(&c, &list);
+    r = fill_list(&c, &list);
     catalogue_clear(&c);
     if (r < 0) {
         store_list_clear(&list);

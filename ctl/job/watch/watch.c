@@ -76,7 +76,7 @@ static const IncidentRecord *find_incident(const Model *m, const char *id)
     return NULL;
 }
 
-static void log_incident(const View *v, const IncidentRecord *n, bool is_new)
+static void print_incident(const View *v, const IncidentRecord *n, bool is_new)
 {
     char rank[24] = "";
     if (n->rank >= 0)
@@ -106,7 +106,7 @@ static int feed(View *v, const EtcdEvent *event)
     n = find_incident(v->model, id);
     if (n && strcmp(n->job, v->name) == 0 && !was_over)
         if (!known || n->state == INCIDENT_RESOLVED)
-            log_incident(v, n, !known);
+            print_incident(v, n, !known);
     return 0;
 }
 
