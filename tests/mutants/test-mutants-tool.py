@@ -170,7 +170,7 @@ class Tool(unittest.TestCase):
         survives = {(entry["line"], entry["now"]) for entry in listed if entry["state"] == "survives"}
         self.assertEqual(survives, {(8, "if (sum >= 1000)"), (9, ";")})
         self.assertIn((6, "for (int i = 1; i < n; i++)"), {(entry["line"], entry["now"]) for entry in listed if entry["state"] == "caught"})
-        mark = "file part/count.c\nwas  if (sum > 1000)\nnow  if (sum >= 1000)\nwhy  1000 becomes 1000\n"
+        mark = "file part/count.c\nwas  if (sum > 1000) /* a comment of before */\nnow  if (sum >= 1000)\nwhy  1000 becomes 1000\n"
         (self.tree / "tests/mutants/equal.txt").write_text(mark)
         _, out, _ = self.mutants("--operators", "part/count.c", "--limit", "2", "--sample", "2")
         self.assertIn("2 changes by operators (seed 1), 1 marked as equal", out)

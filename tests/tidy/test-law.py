@@ -99,6 +99,18 @@ class Law(unittest.TestCase):
             'nn/extra.c:5: a sentence that opens with "What" (What follows is headless....): name its noun',
             'nn/extra.c:2: "is no network": say "is not"'])
 
+    def test_a_planted_bug_that_fits_nowhere(self):
+        self.change("tests/mutants/comm.bugs", "bug: abort-is-taken-for-a-dead-peer\n", "bug: x\nwhy: x\nfunction: no_such_function\ntest: x\n<<<\na\n===\nb\n>>>\n\nbug: y\n")
+        found = [line for line in self.problems() if "planted" in line or "tests/mutants" in line]
+        self.assertEqual(len(found), 1, found)
+        self.assertRegex(found[0], r"tests/mutants: \S+: 0 functions no_such_function\(\) have its old text once")
+
+    def test_a_mark_that_fits_no_change(self):
+        was = "was  if (fds.program >= 0)\n"
+        self.change("tests/mutants/equal.txt", was, was.replace(">=", "=="))
+        found = [line for line in self.problems() if "equal.txt" in line]
+        self.assertEqual(found, ["tests/mutants/equal.txt: daemon/process/spawn.c: no operator makes this change, delete the mark or write the line anew:"])
+
 
 if __name__ == "__main__":
     unittest.main()

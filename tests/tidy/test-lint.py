@@ -37,7 +37,7 @@ class Hook(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory(prefix="sdtrain-test-lint-")
         self.addCleanup(scratch.cleanup)
         self.tree = pathlib.Path(scratch.name) / "tree"
-        modules = [f"tests/tidy/{name}.py" for name in ("tidy", "markdown", "english")]
+        modules = [f"tests/tidy/{name}.py" for name in ("tidy", "markdown", "english")] + ["ops/mutants_plant.py", "ops/mutants_operators.py"]
         for name in ("ops/lint", ".clang-format", ".editorconfig", *modules):
             (self.tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.tree / name)

@@ -17,6 +17,10 @@ import sys
 
 import english
 
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "ops"))
+import mutants_operators  # noqa: E402
+import mutants_plant  # noqa: E402
+
 WORDS, FILES = sys.argv[1:], []
 if "--" in WORDS:
     WORDS, FILES = WORDS[: WORDS.index("--")], WORDS[WORDS.index("--") + 1 :]
@@ -298,6 +302,16 @@ def check_tests():
             problems.append(f"{name}: ctest does not know it")
 
 
+def check_planted():
+    """A planted bug finds its place, and a mark of equal.txt its change: what has moved is planted nowhere, and nobody misses it."""
+    try:
+        mutants_plant.locate(mutants_plant.read(ROOT / "tests/mutants"), ROOT)
+        for name, was, now in mutants_operators.stale_marks(ROOT):
+            problems.append(f"tests/mutants/equal.txt: {name}: no operator makes this change, delete the mark or write the line anew:\n    was  {was}\n    now  {now}")
+    except mutants_plant.BadBug as error:
+        problems.append(f"tests/mutants: {error}")
+
+
 def check_format(files):
     if not shutil.which("clang-format"):
         if FILES:
@@ -332,6 +346,7 @@ def main():
         check_law()
         check_pictures()
         check_modules(files)
+        check_planted()
     check_format([path for path in files if path.suffix not in (".cu", ".cuh")])
     if BUILD:
         check_purity()
