@@ -35,6 +35,19 @@ def update(text, table, row, cells):
     return None
 
 
+def replace(table, lines, page=PAGE):
+    """Puts these lines in place of a whole table, whose rows are others each time."""
+    with open(page, "r+", encoding="utf-8") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        before, begin, behind = file.read().partition("<!-- begin: %s -->\n" % table)
+        if not begin:
+            raise ValueError("docs/figures.md has no table %s" % table)
+        end = behind.index("<!-- end -->")
+        file.seek(0)
+        file.write(before + begin + "\n" + "\n".join(lines) + "\n\n" + behind[end:])
+        file.truncate()
+
+
 def write(table, row, cells, page=PAGE):
     """Several programs may measure at once."""
     with open(page, "r+", encoding="utf-8") as file:
