@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cleanup.h - scope-bound ownership: _cleanup_(fn), TAKE_PTR, TAKE_FD.
  *
- * Ownership: a variable marked _cleanup_ owns what it holds until TAKE_PTR or TAKE_FD moves it out.
+ * Ownership: a variable marked _cleanup_ owns its pointer or descriptor until TAKE_PTR or TAKE_FD moves it out.
  * Units:     none.
  * Errors:    none.
  * Threads:   any.
@@ -43,7 +43,7 @@ static inline int fd_close(int fd)
 {
     if (fd >= 0) {
         int saved = errno;
-        (void)close(fd); /* nothing can be done about a failed close; data was synced before */
+        (void)close(fd); /* a failed close cannot be repaired; written data was synced before */
         errno = saved;
     }
     return -EBADF;
@@ -54,13 +54,13 @@ static inline void fd_closep(int *fd) { *fd = fd_close(*fd); }
 static inline void file_closep(FILE **f)
 {
     if (*f)
-        (void)fclose(*f); /* readers only; writers check fclose() themselves */
+        (void)fclose(*f); /* only for files that were read; a writer checks fclose() itself */
 }
 
 static inline void dir_closep(DIR **dir)
 {
     if (*dir)
-        (void)closedir(*dir); /* was only read */
+        (void)closedir(*dir); /* the folder was only read, so a failure loses nothing */
 }
 
 #define _cleanup_free_ _cleanup_(freep)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.h - the only place that reads a clock.
+/* clock.h - the only module that reads a clock.
  *
  * Ownership: none.
- * Units:     microseconds. boottime counts through suspend and is what deadlines use; realtime
- *            is for people.
+ * Units:     microseconds. The boottime clock counts through suspend; deadlines use it. The realtime clock is for times
+ *            that people read.
  * Errors:    none.
  * Threads:   any.
  */
@@ -13,5 +13,5 @@
 
 uint64_t clock_boottime_usec(void);
 uint64_t clock_realtime_usec(void);
-/* For the deadline of a condition variable, which cannot name the boottime clock. */
+/* For the deadline of a condition variable, which cannot use the boottime clock. */
 uint64_t clock_monotonic_usec(void);

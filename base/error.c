@@ -16,9 +16,9 @@ static void error_vset(Error *err, int r, const char *format, va_list ap)
 
     err->code = r;
     err->exit = 0;
-    (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* truncation is fine */
+    (void)vsnprintf(err->text, sizeof(err->text), format, ap); /* a text that is too long is cut */
     printable_end(err->text);
-    printable_make(err->text); /* keys, values and peers' words are in it */
+    printable_make(err->text); /* the text may quote keys, values and peers' messages */
 }
 
 int error_set(Error *err, int r, const char *format, ...)
@@ -35,7 +35,7 @@ int error_set(Error *err, int r, const char *format, ...)
 static void append(Error *err, const char *words)
 {
     size_t used = strlen(err->text);
-    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", words); /* likewise */
+    (void)snprintf(err->text + used, sizeof(err->text) - used, ": %s", words); /* cut if too long */
     printable_end(err->text);
 }
 

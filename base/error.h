@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* error.h - the text that travels with an errno.
+/* error.h - an error text that is returned together with an errno.
  *
  * Ownership: the caller owns the Error, usually on its stack; ERROR_INIT before first use.
  * Units:     none.
- * Errors:    functions return the negative errno they were given, so that
+ * Errors:    each function returns the negative errno that it was given, so that
  *            `return error_set(err, -EINVAL, ...)` is one line. A NULL Error is accepted.
  * Threads:   an Error belongs to one thread at a time.
  */
@@ -18,8 +18,8 @@ extern "C" {
 
 typedef struct Error {
     int code;       /* negative errno, 0 when unset */
-    char text[492]; /* names the action, its object, the other side's answer and the remedy */
-    int exit;       /* the exit code that tells others whose fault it is; 0: nobody has said */
+    char text[492]; /* names the action, its object, the peer's answer and the remedy */
+    int exit;       /* the exit code that tells whose fault the failure is; 0: none was set */
 } Error;
 
 #define ERROR_INIT ((Error){0})
@@ -27,20 +27,20 @@ typedef struct Error {
 /* Overwrites *err with the text and r, a negative errno, and no exit code; returns r. */
 int error_set(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
-/* Works as error_set() and appends ": " and strerror(-r). */
+/* Works like error_set() and appends ": " and strerror(-r). */
 int error_errno(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
-/* Puts "<text>: " in front of the text that *err holds already, whose exit code stays; returns r. */
+/* Puts "<text>: " in front of the text that *err holds already, and keeps its exit code; returns r. */
 int error_prefix(Error *err, int r, const char *format, ...) _printf_(3, 4);
 
-/* Says with which exit code a process should end because of *err. The code that was said first stays: nearest to the
- * failure most is known of it, and callers add what holds where nobody has said more. Returns r; for r >= 0, which is
- * no failure, it does nothing. */
+/* Sets the exit code with which the process should end because of *err, unless one is set already: the function nearest
+ * to the failure knows most about it, so a caller further up does not replace its exit code. Returns r. Does nothing if
+ * r >= 0, which is not a failure. */
 int error_set_exit(Error *err, int r, int exit);
 
-/* Makes an Error that another process sent as bytes safe to use: ends its text, replaces control characters, and
- * turns a code that is not an errno (neither 0 nor -1 to -4095) into -EPROTO. Its exit code was that process's: it
- * goes. */
+/* Makes an Error safe to use that another process sent as bytes: ends its text, replaces control characters, turns a
+ * code that is not an errno (neither 0 nor -1 to -4095) into -EPROTO, and clears the exit code, which was meant for
+ * that other process. */
 void error_from_outside(Error *err);
 
 #ifdef __cplusplus

@@ -12,7 +12,7 @@
 struct EventCount {
     pthread_mutex_t mutex;
     pthread_cond_t rung;
-    _Atomic uint64_t count; /* changed under the mutex, so that no wait misses it */
+    _Atomic uint64_t count; /* changed under the mutex, so that no waiting thread misses a change */
 };
 
 int event_count_new(EventCount **ret)
@@ -23,7 +23,7 @@ int event_count_new(EventCount **ret)
     pthread_condattr_t attributes;
     int r = pthread_condattr_init(&attributes);
     if (r == 0) {
-        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* a valid clock */
+        (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC); /* cannot fail here */
         r = pthread_cond_init(&events->rung, &attributes);
         (void)pthread_condattr_destroy(&attributes);
     }
@@ -40,7 +40,7 @@ EventCount *event_count_free(EventCount *events)
 {
     if (!events)
         return NULL;
-    (void)pthread_cond_destroy(&events->rung); /* nobody waits */
+    (void)pthread_cond_destroy(&events->rung); /* no thread waits any more */
     (void)pthread_mutex_destroy(&events->mutex);
     free(events);
     return NULL;
@@ -48,7 +48,7 @@ EventCount *event_count_free(EventCount *events)
 
 void event_count_signal(EventCount *events)
 {
-    (void)pthread_mutex_lock(&events->mutex); /* fails only on our bugs, here and below */
+    (void)pthread_mutex_lock(&events->mutex); /* fails only on program bugs, here and below */
     atomic_fetch_add(&events->count, 1);
     (void)pthread_cond_broadcast(&events->rung);
     (void)pthread_mutex_unlock(&events->mutex);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* event-count.h - a counter with a wake-up, for a thread that waits for any of several things.
+/* event-count.h - a counter that wakes the threads that wait for a change of it.
  *
- * The waiting thread notes event_count_read(), looks at each thing, and calls event_count_wait() with the noted count.
- * A signal that came after the count was noted ends that wait at once, so no wake-up is lost.
+ * It serves a thread that waits for any of several conditions. The thread reads event_count_read(), checks each
+ * condition, and calls event_count_wait() with the count that it read. A signal after that reading ends the wait at
+ * once, so no wake-up is lost.
  *
  * Ownership: event_count_new() gives the caller an EventCount, which must outlive everything that signals it.
  * Units:     deadlines are clock_monotonic_usec().

@@ -34,7 +34,7 @@ static const char *const action_name[] = {"kill", "stop",   "stall",  "slow",  "
 typedef struct Fault {
     char point[64];
     FaultAction action;
-    unsigned visit; /* 0: every visit */
+    unsigned visit; /* 0: the fault strikes at every visit */
     atomic_uint visits;
 } Fault;
 
@@ -96,21 +96,21 @@ int fault_open(Error *err)
 
 static int fault_strike(const Fault *f)
 {
-    if (f->action != FAULT_SLOW) /* it sets a pace, visit after visit */
+    if (f->action != FAULT_SLOW) /* FAULT_SLOW is not logged: it may strike often */
         log_warning("fault point %s strikes: %s", f->point, action_name[f->action]);
 
     switch (f->action) {
     case FAULT_KILL:
-        (void)kill(getpid(), SIGKILL); /* cannot fail for oneself */
+        (void)kill(getpid(), SIGKILL); /* a process may always signal itself */
         return -EIO;
     case FAULT_STOP:
-        (void)raise(SIGSTOP); /* cannot fail for oneself */
+        (void)raise(SIGSTOP); /* a process may always signal itself */
         return 0;
     case FAULT_STALL:
-        (void)sleep(3600); /* the stall is the purpose */
+        (void)sleep(3600); /* the stall is the purpose; an early return does no harm */
         return 0;
     case FAULT_SLOW:
-        (void)usleep(SLOW_MSEC * 1000); /* a signal may shorten it */
+        (void)usleep(SLOW_MSEC * 1000); /* a signal may shorten the sleep */
         return 0;
     case FAULT_ENOSPC:
         return -ENOSPC;

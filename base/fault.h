@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fault.h - named points at which a test can make a process die or an operation fail.
+/* fault.h - named points in the code at which a test can kill the process or make an operation fail.
  *
  * SDTRAIN_FAULT="point=action[@n][,point=action[@n]...]"; action is one of
  *   kill     SIGKILL to this process
@@ -8,11 +8,11 @@
  *   slow     sleep for 100 ms (with @* it slows each step without using a processor)
  *   enospc, eio, enomem, efault, eagain   fault() returns that errno, negative
  * and n is the visit, counted from 1, at which the fault strikes (1 by default; "@*": each visit).
- * fault_open() refuses an unknown action. Without the variable a point costs one load.
+ * fault_open() refuses an unknown action. If the variable is unset, a point costs one load.
  *
  * Ownership: none.
  * Units:     visits.
- * Errors:    0, or the negative errno that the point was told to return.
+ * Errors:    fault() returns 0, or the negative errno that SDTRAIN_FAULT names for the point.
  * Threads:   any.
  */
 #pragma once
@@ -23,10 +23,11 @@
 extern "C" {
 #endif
 
-/* Reads SDTRAIN_FAULT; to be called once, early in main(). */
+/* Reads SDTRAIN_FAULT; main() calls it once, before other work. */
 int fault_open(Error *err);
 
-/* Gives each visit to `visit`: the copy of this file in a shared object lends its points to the program. */
+/* Makes fault() pass each visit to `visit`. A shared object has its own copy of this file; the program lends that copy
+ * its fault points. */
 void fault_lend(int (*visit)(const char *point));
 
 /* Returns 0 unless a fault strikes here. A caller treats a negative result as the failure of the

@@ -31,7 +31,7 @@ static const struct {
     {"GGUF", "GGUF"},
 };
 
-/* Texts may have blanks and a byte order mark in front, and letters of either size. */
+/* A text may begin with a byte order mark and blanks; upper and lower case are equal. */
 static const struct {
     const char *begins, *kind;
 } texts[] = {

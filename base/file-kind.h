@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file-kind.h - what a file is that should be something else, by the bytes that it begins with.
+/* file-kind.h - recognizes the format of a file that is not what it should be, by its first bytes.
  *
  * Ownership: texts are constant.
  * Units:     bytes.
@@ -13,9 +13,10 @@
 
 #include "base/macro.h"
 
-enum { FILE_KIND_BYTES = 64 }; /* as many as are looked at */
+enum { FILE_KIND_BYTES = 64 }; /* no more of a file's first bytes are needed */
 
-/* "gzip", "an XML text"; NULL: none that is known. The bytes may be fewer. */
+/* Names the format ("gzip", "an XML text"); NULL if the format is unknown. Fewer than FILE_KIND_BYTES bytes are
+ * allowed. */
 const char *file_kind_of(const void *bytes, size_t n_bytes);
-/* The same, as the end of an error's text: "; it is gzip"; "" for none. */
+/* Writes the format's name as the end of an error text, "; it is gzip", or "" if the format is unknown. Returns ret. */
 const char *file_kind_words(const void *bytes, size_t n_bytes, char *ret, size_t size);

@@ -46,7 +46,7 @@ int fd_write_at(int fd, const void *data, size_t n_bytes, uint64_t offset)
     return 0;
 }
 
-/* tmpfs could, but it clears each page, which costs as much as writing it. */
+/* tmpfs supports fallocate() too, but clears each page, which costs as much as writing the page. */
 static bool can_reserve(const struct statfs *fs) { return fs->f_type != TMPFS_MAGIC; }
 
 int fd_reserve(int fd, uint64_t n_bytes)
@@ -60,7 +60,7 @@ int fd_reserve(int fd, uint64_t n_bytes)
         if (errno != EOPNOTSUPP)
             return -errno;
     }
-    /* A tmpfs without a bound has no blocks, others tell nothing. */
+    /* A tmpfs without a size limit reports 0 blocks: then the free space is unknown. */
     if (fs.f_blocks > 0 && DIV_ROUND_UP(n_bytes, (uint64_t)fs.f_bsize) > (uint64_t)fs.f_bavail)
         return -ENOSPC;
     return ftruncate(fd, (off_t)n_bytes) < 0 ? -errno : 0;
@@ -180,7 +180,7 @@ int file_write(const char *path, const void *data, size_t n_bytes, FileFlags fla
             r = rename(temporary, path) < 0 ? -errno : 0;
     }
     if (r < 0 || (flags & FILE_EXCLUSIVE))
-        (void)unlink(temporary); /* a leftover is found by the sweep of the owner */
+        (void)unlink(temporary); /* the owner of the folder sweeps leftover files away later */
     if (r == 0 && (flags & FILE_SYNC))
         r = folder_sync(path);
     if (r < 0)

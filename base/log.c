@@ -18,15 +18,15 @@ enum { FIELDS_MAX = 8, WORDS_MAX = 16, ENTRY_MAX = WORDS_MAX + FIELDS_MAX + 4 };
 enum { LINE_MAX_BYTES = 2048, FIELD_BYTES = 128 };
 
 typedef struct LogField {
-    size_t n_key; /* with the '=' */
+    size_t n_key; /* length of the key with its '=' */
     char word[FIELD_BYTES];
 } LogField;
 
 static struct {
     char program[32];
     LogLevel level;
-    bool journal;  /* standard error is the journal's */
-    LogSend *send; /* NULL: only lines are written */
+    bool journal;  /* whether standard error is the journal's stream */
+    LogSend *send; /* NULL: only lines are written to standard error */
     void (*lent_to)(LogLevel level, const char *text);
     LogField fields[FIELDS_MAX];
     size_t n_fields;
@@ -36,8 +36,8 @@ static struct {
 static const char *const level_name[] = {"error", "warning", "info", "debug"};
 static const int level_priority[] = {3, 4, 6, 7};
 
-/* JOURNAL_STREAM is "<device>:<inode>" of the stream that the service manager opened; it is inherited
- * by processes whose standard error is another one. */
+/* Compares standard error with JOURNAL_STREAM, "<device>:<inode>" of the stream that the service manager opened. The
+ * variable alone is not enough: child processes inherit it even if their standard error is another file. */
 static bool is_journal_stream(void)
 {
     const char *stream = getenv("JOURNAL_STREAM");
@@ -90,7 +90,7 @@ typedef struct Word {
     size_t n;
 } Word;
 
-/* Returns the last word of text[0..n); its n is 0 where the word is not an upper-case key with a '=' behind it. */
+/* Returns the last word of text[0..n); its n is 0 if the word is not an upper-case key followed by '='. */
 static Word last_field(const char *text, size_t n)
 {
     size_t begin = n;
@@ -109,8 +109,8 @@ static bool has_key(Word w, const char *key, size_t n_key)
     return w.n >= n_key && memcmp(w.text, key, n_key) == 0;
 }
 
-/* Finds the fields that the format ends with, as the text has them. The format says which there are: a text
- * from outside that looks like a field does not become one. */
+/* Finds the fields at the end of the text. Only keys that the format names count, so a text from outside that looks
+ * like a field does not become one. */
 static size_t split_fields(const char *format, const char *text, Word ret[WORDS_MAX])
 {
     size_t n_format = strlen(format), n_text = strlen(text), n_words = 0;
@@ -127,7 +127,7 @@ static size_t split_fields(const char *format, const char *text, Word ret[WORDS_
     return n_words;
 }
 
-/* Whether the message says that field itself. */
+/* Whether the message itself has a field with this key. */
 static bool is_logged(const LogField *field, const Word *words, size_t n_words)
 {
     for (size_t i = 0; i < n_words; i++)
@@ -136,11 +136,11 @@ static bool is_logged(const LogField *field, const Word *words, size_t n_words)
     return false;
 }
 
-/* ---- where it goes ---- */
+/* ---- output ---- */
 
 static struct iovec entry_of(char *text) { return (struct iovec){text, strlen(text)}; }
 
-/* line: "MESSAGE=...". */
+/* line begins with "MESSAGE=". */
 static bool send_entry(LogLevel level, const char *message_id, char *line, const Word *words,
                        size_t n_words)
 {
@@ -157,10 +157,10 @@ static bool send_entry(LogLevel level, const char *message_id, char *line, const
         entry[n++] = entry_of(id);
     }
     for (size_t i = 0; i < n_words; i++)
-        if (words[i].n > key_bytes(words[i])) /* the journal has no use for an empty field */
+        if (words[i].n > key_bytes(words[i])) /* an empty field is useless in the journal */
             entry[n++] = (struct iovec){(char *)words[i].text, words[i].n};
 
-    LogField fields[FIELDS_MAX]; /* a copy: the journal may make us wait, and not under the lock */
+    LogField fields[FIELDS_MAX]; /* a copy, as sending may block and must not hold the lock */
     pthread_mutex_lock(&logger.lock);
     size_t n_fields = logger.n_fields;
     memcpy(fields, logger.fields, sizeof(fields));
@@ -210,7 +210,7 @@ static void write_line(LogLevel level, const char *text, const Word *words, size
     used = MIN(used, (size_t)LINE_MAX_BYTES - 2);
     line[used++] = '\n';
     if (write(STDERR_FILENO, line, used) < 0)
-        return; /* a full or closed stderr must not stop training */
+        return; /* a full or closed standard error must not stop training */
 }
 
 void log_text(LogLevel level, const char *message_id, const char *format, const char *formatted)
@@ -226,7 +226,7 @@ void log_text(LogLevel level, const char *message_id, const char *format, const 
     memcpy(line, prefix, sizeof(prefix));
     char *text = line + sizeof(prefix) - 1;
     (void)snprintf(text, sizeof(line) - sizeof(prefix), "%s", formatted); /* cut at 2 KiB */
-    printable_make(text); /* file names, keys and what others said are in it */
+    printable_make(text); /* the text may quote file names, keys and peers' messages */
 
     Word words[WORDS_MAX];
     size_t n_words = split_fields(format, text, words);
@@ -240,7 +240,7 @@ _printf_(3, 0) static void write_message(LogLevel level, const char *message_id,
     char text[LINE_MAX_BYTES];
     if (level > logger.level)
         return;
-    (void)vsnprintf(text, sizeof(text), format, ap); /* cut */
+    (void)vsnprintf(text, sizeof(text), format, ap); /* a long text is cut */
     log_text(level, message_id, format, text);
 }
 

@@ -29,7 +29,7 @@
 #define NSEC_PER_USEC UINT64_C(1000)
 #define USEC_INFINITY UINT64_MAX
 
-/* A function that kernels of a GPU call, too. */
+/* Marks a function that GPU kernels call, too. */
 #ifdef __CUDACC__
 #define _device_ __host__ __device__
 #else

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* message-id.h - the journal's names for the transitions that people look for and alert on.
+/* message-id.h - the journal's message ids of the transitions that people search for and alert on.
  *
- * A transition keeps its id for ever. journalctl MESSAGE_ID=... finds it, and journalctl -x explains
+ * A transition never changes its id. journalctl MESSAGE_ID=... finds it, and journalctl -x explains
  * it with the text of systemd/sdtrain.catalog, which has exactly these ids.
  *
  * Ownership: none.

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* probe.h - static probes (USDT), at which bpftrace, gdb and perf read values of a running program.
  *
- * PROBE(name, argument, ...) is one nop and a note in the ELF file, of provider `sdtrain`. While nobody
- * looks it costs no more than its arguments, so these are values that are at hand. Where sys/sdt.h was
- * missing at the build, there is no probe.
- * docs/internals/tracing.md lists the probes with their arguments; test-tracing holds the programs to it.
+ * PROBE(name, argument, ...) is one nop and a note in the ELF file, of provider `sdtrain`. While no tracer is
+ * attached, a probe costs only the evaluation of its arguments, so they should be values that the code has already.
+ * A build without sys/sdt.h has no probes.
+ * docs/internals/tracing.md lists the probes with their arguments; test-tracing checks the programs against this list.
  *
  * Ownership: none; a text that is an argument belongs to the caller.
  * Units:     *_usec is microseconds; an argument is an integer or a pointer, at most six of them.
@@ -18,7 +18,7 @@
 #include <sys/sdt.h>
 #define PROBE(name, ...) STAP_PROBEV(sdtrain, name, __VA_ARGS__)
 #else
-/* Only the compiler looks at its arguments. */
+/* Never called: it only makes the compiler check the arguments. */
 static inline void probe_arguments(int first, ...) { (void)first; }
 #define PROBE(name, ...)                                                                           \
     do {                                                                                           \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* proxy.c - see proxy.h. libcurl 7.88 cannot be asked which proxy it took, so its rules are repeated here. */
+/* proxy.c - see proxy.h. libcurl 7.88 cannot report which proxy it used, so this file repeats libcurl's rules. */
 #include "base/proxy.h"
 
 #include <stdio.h>
@@ -28,7 +28,8 @@ static Host host_of(const char *url)
     return (Host){begin, colon ? (size_t)(colon - begin) : n};
 }
 
-/* One entry of no_proxy: a domain, with or without a dot before it, or an address. A range of addresses may hold it. */
+/* Whether an entry of no_proxy covers the host. An entry is a domain, with or without a leading dot, or an address. An
+ * entry with a '/' is a range of addresses: it may hold the host, and counts as if it did. */
 static bool is_passed_by(const char *entry, size_t n, Host host)
 {
     if (memchr(entry, '/', n))
@@ -67,7 +68,7 @@ static bool is_direct(const char *url)
 
 const char *proxy_named(const char *url, char ret[PROXY_TEXT_BYTES])
 {
-    /* HTTP_PROXY is not taken: of a CGI program it is a header of the request. */
+    /* Upper-case HTTP_PROXY is ignored: in a CGI program it holds a header of the request. */
     static const char *const of_http[] = {"http_proxy", "all_proxy", "ALL_PROXY", NULL},
                              *const of_https[] = {"https_proxy", "HTTPS_PROXY", "all_proxy",
                                                   "ALL_PROXY", NULL};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* admission.h - which nodes a cluster takes in: a list of names, patterns and machines.
+/* admission.h - which nodes a cluster admits: a list of name patterns, optionally bound to machines.
  *
  * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
  * Ownership: all texts are the caller's.
  * Units:     none.
- * Errors:    none: a malformed word fits no node.
+ * Errors:    none: a malformed word of the list matches no node.
  * Threads:   any.
  */
 #pragma once
@@ -14,10 +14,12 @@
 
 enum { ADMISSION_MAX = 4095 }; /* bytes of a list */
 
-/* A list is words with ',' or ' ' between: PATTERN or PATTERN@MACHINE-ID. '*' stands for any characters. */
+/* A list is a sequence of words, separated by ',' or ' '. A word is PATTERN or PATTERN@MACHINE-ID. In a pattern '*'
+ * matches any characters. */
 static inline bool admission_is_between(char c) { return c == ',' || c == ' '; }
 
-/* On a mismatch the last '*' takes one more character: at most n times strlen(name) comparisons. */
+/* Matches name against the pattern of n bytes. On a mismatch the last '*' is extended by one character, so the function
+ * makes at most n times strlen(name) comparisons. */
 static inline bool admission_pattern_fits(const char *pattern, size_t n, const char *name)
 {
     size_t at = 0, star = SIZE_MAX;

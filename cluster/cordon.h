@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cordon.h - the causes that hold a node back: which of them apply, and how one is found, set and dropped.
+/* cordon.h - the causes that keep a node out of worlds: functions that find, set and drop a cause, and tell which
+ * causes apply.
  *
  * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
- * Ownership: records are the caller's; returned pointers point into them and hold until the next change.
+ * Ownership: records are the caller's; returned pointers point into a record and are valid until the record is changed.
  * Units:     *_usec is CLOCK_REALTIME microseconds, as in the record.
  * Errors:    -1 or NULL: no such cause.
  * Threads:   any.
@@ -21,15 +22,15 @@ static inline bool cordon_text_equal(const char *a, const char *b)
     return *a == *b;
 }
 
-/* Tells whether the cause is about this machine. An unknown machine (either id empty) counts as this one. */
+/* Tells whether the cause is about this machine. If either machine id is empty (unknown), the answer is yes. */
 static inline bool cause_is_of(const CordonCause *cause, const char *machine_id)
 {
     return !cause->machine_id[0] || !machine_id[0] ||
            cordon_text_equal(cause->machine_id, machine_id);
 }
 
-/* Tells whether the cause holds the machine back from this job; job NULL: from every job. A quarantine whose
- * time is over still applies: a check ends it. */
+/* Tells whether the cause keeps the machine from running this job, or with job NULL from running any job. An expired
+ * quarantine still applies until a check of the node ends it. */
 static inline bool cause_applies(const CordonCause *cause, const char *machine_id, const char *job,
                                  uint64_t real_usec)
 {
@@ -40,7 +41,7 @@ static inline bool cause_applies(const CordonCause *cause, const char *machine_i
     return cause->owner != CORDON_JOB || (job && cordon_text_equal(cause->job, job));
 }
 
-/* The strongest cause that applies, in the order of CordonMode; NULL: none does. */
+/* Returns the strongest cause that applies, in the order of CordonMode, or NULL when none applies. */
 static inline const CordonCause *cordon_strongest(const CordonRecord *record,
                                                   const char *machine_id, const char *job,
                                                   uint64_t real_usec)
@@ -55,7 +56,7 @@ static inline const CordonCause *cordon_strongest(const CordonRecord *record,
     return strongest;
 }
 
-/* The index of the cause with this identity (owner, job, machine), or -1. */
+/* Returns the index of the cause with this identity (owner, job, machine), or -1. */
 static inline int cordon_find(const CordonRecord *record, CordonOwner owner, const char *job,
                               const char *machine_id)
 {
@@ -75,9 +76,9 @@ static inline void cordon_drop(CordonRecord *record, size_t at)
     record->causes[record->n_causes] = (CordonCause){0};
 }
 
-/* Replaces the cause of the same identity, or adds one. A full record drops a cause that only counts strikes, or
- * else, for an owner other than a job, a job's refusal: the job refuses the machine again if it must. Returns the
- * index, or -1 when the record stays full. */
+/* Replaces the cause of the same identity, or adds a new cause. When the record is full, this first drops a cause that
+ * only counts strikes. If there is none and the owner is not a job, it drops a cause owned by a job: that job sets the
+ * cause again if it needs to. Returns the index, or -1 when the record is still full. */
 static inline int cordon_set(CordonRecord *record, const CordonCause *cause)
 {
     int at = cordon_find(record, cause->owner, cause->job, cause->machine_id);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.c - the meter's reading for people; see cost.h. */
+/* cost.c - the cost figures that are shown to people; see cost.h. */
 #include "cluster/cost.h"
 
 #include "cluster/pace.h"
@@ -7,7 +7,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* The estimates are numbers of this moment: nothing adds them up. */
+/* Estimates money at the present rate, or returns -1 if the result is out of range. Estimates are for display only and
+ * are never summed, so floating point is exact enough. */
 static int64_t estimate(int64_t rate, double seconds)
 {
     double money = (double)rate * seconds / 3600;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cost.h - what a job's slots cost: the list of prices, the meter in the job's phase, and its reading for people.
+/* cost.h - what a job's slots cost: the list of prices, the cost meter in the job's phase record, and the figures for
+ * people.
  *
- * A price is of one slot for one hour. The setting `prices` lists classes of nodes, and a node's label `price` names
- * its class. A job pays for the slots of its world from the world's decision to the job's end or to its waiting for
- * slots, in pauses too. The leader writes the meter in each record of the phase, so a change of leader loses nothing,
- * and a change of price counts from then on.
+ * A price is for one slot for one hour. The setting `prices` lists classes of nodes, and a node's label `price` names
+ * its class. A job pays for the slots of its world, in pauses too, from the time when the world is decided until the
+ * job ends or waits for slots. The leader writes the meter into each phase record, so a change of leader loses no
+ * costs. A new price applies from the time of its change.
  *
- * The core shares what is inline here, which does no I/O, allocates nothing and calls no C library. cost_look() and
- * cost_text() are cost.c's.
+ * The controller's core uses the inline functions, which do no I/O, allocate nothing and call no C library. cost_look()
+ * and cost_text() are in cost.c.
  *
  * Ownership: all texts are the caller's.
  * Units:     money is whole micro-dollars; *_rate is micro-dollars an hour; *_usec is CLOCK_REALTIME microseconds.
- * Errors:    none: a malformed word of a list fits no class. Sums stop at COST_MAX instead of overflowing.
+ * Errors:    none: a malformed word of a list matches no class. Sums stop at COST_MAX instead of overflowing.
  * Threads:   any.
  */
 #pragma once
@@ -22,13 +23,14 @@
 enum { PRICES_MAX = 1023 }; /* bytes of a list */
 
 #define COST_DOLLAR INT64_C(1000000)
-#define COST_PRICE_MAX (1000 * COST_DOLLAR) /* of a slot for an hour */
+#define COST_PRICE_MAX (1000 * COST_DOLLAR) /* for one slot for one hour */
 #define COST_RATE_MAX (RECORD_RANKS_MAX * COST_PRICE_MAX)
-#define COST_MAX (INT64_MAX / 2) /* the largest number that a record may count to */
+#define COST_MAX (INT64_MAX / 2) /* the largest sum of money in a record */
 
 /* ---- the list: PATTERN=DOLLARS with ',' or ' ' between; '*' in a pattern stands for any characters ---- */
 
-/* Reads dollars with at most six decimals, such as "12.29", as micro-dollars; -1: that is not a price. */
+/* Parses dollars with at most six decimals, such as "12.29". Returns micro-dollars, or -1 if the text is not a
+ * price. */
 static inline int64_t cost_parse_price(const char *text, size_t n)
 {
     int64_t price = 0, place = COST_DOLLAR;
@@ -52,7 +54,7 @@ static inline int64_t cost_parse_price(const char *text, size_t n)
     return price;
 }
 
-/* Splits a word at its '='. False: it is not PATTERN=DOLLARS. */
+/* Splits a word at its '='. Returns false if the word is not PATTERN=DOLLARS. */
 static inline bool cost_parse_word(const char *word, size_t n, size_t *ret_pattern,
                                    int64_t *ret_price)
 {
@@ -69,7 +71,7 @@ static inline bool cost_parse_word(const char *word, size_t n, size_t *ret_patte
     return true;
 }
 
-/* Returns the price by the first word that fits the class; 0: none does. */
+/* Returns the price in the first word whose pattern matches the class, or 0 when no pattern matches. */
 static inline int64_t cost_find_price(const char *list, const char *price_class)
 {
     while (*list) {
@@ -87,11 +89,13 @@ static inline int64_t cost_find_price(const char *list, const char *price_class)
 
 /* ---- the meter ---- */
 
-/* Returns what `usec` cost, rounded down. */
+/* Returns the cost of `usec` microseconds at this rate, rounded down. */
 static inline int64_t cost_of(int64_t rate, uint64_t usec)
 {
     const uint64_t hour = 3600 * USEC_PER_SEC, rest = usec % hour;
-    const uint64_t r = (uint64_t)CLAMP(rate, 0, COST_RATE_MAX); /* records may hold anything */
+    const uint64_t r =
+        (uint64_t)CLAMP(rate, 0,
+                        COST_RATE_MAX); /* a rate that was read from a record may be out of range */
     if (r > 0 && usec / hour >= (uint64_t)COST_MAX / r)
         return COST_MAX;
     /* r * 999999 is just below 2^64 */
@@ -102,7 +106,7 @@ static inline int64_t cost_of(int64_t rate, uint64_t usec)
 
 static inline int64_t cost_add(int64_t a, int64_t b) { return MIN(a + b, COST_MAX); }
 
-/* Counts up to now. is_lost: a failure has cost the time since the meter was last read. */
+/* Adds the cost since the meter was last read. is_lost: a failure caused this cost, so it counts as lost too. */
 static inline void cost_meter_read(CostMeter *meter, uint64_t now_usec, bool is_lost)
 {
     if (meter->since_usec == 0)
@@ -115,13 +119,13 @@ static inline void cost_meter_read(CostMeter *meter, uint64_t now_usec, bool is_
     meter->since_usec = now_usec;
 }
 
-/* Says that a failure has cost as much of what was spent. */
+/* Counts the cost of `usec` microseconds, which meter->spent already includes, as lost to a failure. */
 static inline void cost_meter_lose(CostMeter *meter, uint64_t usec)
 {
     meter->lost = MIN(cost_add(meter->lost, cost_of(meter->rate, usec)), meter->spent);
 }
 
-/* Goes on at another rate, or stops at rate 0. */
+/* Sets the rate from now on; rate 0 stops the meter. */
 static inline void cost_meter_run(CostMeter *meter, int64_t rate, uint64_t now_usec)
 {
     meter->rate = rate;
@@ -131,17 +135,17 @@ static inline void cost_meter_run(CostMeter *meter, int64_t rate, uint64_t now_u
 /* ---- for people: job status, the live page, reports, metrics ---- */
 
 typedef struct CostView {
-    bool is_known;       /* false: there are no prices, and nothing is shown */
-    int64_t spent, lost; /* lost: the part that failures have cost */
-    int64_t rate;        /* 0: the job holds no slots now */
-    /* By the present rate and pace; -1: not known now. */
+    bool is_known;       /* false: no prices are set, so no costs are shown */
+    int64_t spent, lost; /* lost: the part of spent that failures have caused */
+    int64_t rate;        /* micro-dollars an hour; 0: the job holds no slots now */
+    /* Estimates from the present rate and pace; -1: not known now. */
     int64_t per_1000_steps, per_billion_samples, to_end;
 } CostView;
 
-/* Reads the meter. progress: of the present world while it trains, else NULL. */
+/* Fills *ret from the meter. progress is the record of the present world while it trains, else NULL. */
 void cost_look(const PhaseRecord *phase, const ProgressRecord *progress, uint64_t now_usec,
                CostView *ret);
 
 enum { COST_TEXT_BYTES = 32 };
-/* Writes "$0.0042", "$12.30" or "$1,234,567"; "-" for less than 0. Returns text. */
+/* Formats money as "$0.0042", "$12.30" or "$1,234,567", and negative money as "-". Returns text. */
 const char *cost_text(int64_t money, char text[COST_TEXT_BYTES]);

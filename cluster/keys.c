@@ -35,7 +35,8 @@ static const char *format(char ret[KEY_MAX], const char *pattern, ...)
     va_start(ap, pattern);
     int n = vsnprintf(ret, KEY_MAX, pattern, ap);
     va_end(ap);
-    assert(n > 0 && n < KEY_MAX); /* names are checked with name_is_valid() where they come in */
+    assert(n > 0 &&
+           n < KEY_MAX); /* callers check names with name_is_valid() when they receive them */
     return ret;
 }
 
@@ -86,7 +87,7 @@ const char *key_log(const char *cluster, KeyKind kind, const char *node, const c
     return format(ret, "/sdtrain-logs/%s/%s/%s/%s", cluster, kind_name[kind], node, id);
 }
 
-/* Returns the text after "<part>/"; NULL: text is NULL, or begins otherwise. */
+/* Returns the text after "<part>/", or NULL when text is NULL or does not begin with "<part>/". */
 static const char *skip_part(const char *text, const char *part)
 {
     const size_t n = strlen(part);
@@ -110,7 +111,7 @@ int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const cha
     return -EINVAL;
 }
 
-/* "<name>/<rest>": copies a valid name, returns the rest or NULL. */
+/* Splits "<name>/<rest>": copies the name if it is valid and returns the rest, else NULL. */
 static const char *take_name(const char *text, char *ret, size_t size)
 {
     const char *slash = strchr(text, '/');
@@ -121,7 +122,7 @@ static const char *take_name(const char *text, char *ret, size_t size)
     return name_is_valid(ret) ? slash + 1 : NULL;
 }
 
-/* Decimal digits without sign or leading zero; returns what follows or NULL. */
+/* Parses a generation: decimal digits without sign or leading zero. Returns the text after the digits, or NULL. */
 static const char *take_generation(const char *text, int64_t *ret)
 {
     int64_t value = 0;

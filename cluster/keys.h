@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* keys.h - the keys of the records in etcd: /sdtrain/<cluster>/<kind>/<...>; those of secrets are
- * /sdtrain-secrets/<cluster>/<job>, those of logs /sdtrain-logs/<cluster>/<kind>/<node>/<id>.
+/* keys.h - the keys of the records in etcd. Most are /sdtrain/<cluster>/<kind>/<...>. The keys of secrets are
+ * /sdtrain-secrets/<cluster>/<job>, and the keys of logs are /sdtrain-logs/<cluster>/<kind>/<node>/<id>.
  *
  * Ownership: callers pass buffers of KEY_MAX bytes; functions that fill one return it.
  * Units:     none.
@@ -29,8 +29,8 @@ typedef enum KeyKind {
     KEY_ALERTS,
     KEY_REQUESTS,
     KEY_HEALTH,
-    KEY_SECRETS, /* has a prefix of its own, so that the right to read a cluster does not cover secrets */
-    KEY_ASKS, /* both of logs, too, so that no watch of a cluster carries what ranks print */
+    KEY_SECRETS, /* has its own prefix, so that the right to read a cluster does not include secrets */
+    KEY_ASKS, /* asks and lines have their own prefix: watches of the cluster carry no log text */
     KEY_LINES,
     KEY_KINDS,
 } KeyKind;
@@ -44,13 +44,14 @@ const char *key_ranks(const char *cluster, const char *job, int64_t generation, 
                       char ret[KEY_MAX]);
 const char *key_rendezvous(const char *cluster, const char *job, int64_t generation,
                            char ret[KEY_MAX]);
-/* kind is KEY_ASKS or KEY_LINES; "" as id gives the prefix of all of that node. */
+/* kind is KEY_ASKS or KEY_LINES; an empty id gives the prefix of all of the node's keys of this kind. */
 const char *key_log(const char *cluster, KeyKind kind, const char *node, const char *id,
                     char ret[KEY_MAX]);
 
 /* Splits a key of this cluster into its kind and the rest ("a", "job/3/node"), which points into key. */
 int key_parse(const char *cluster, const char *key, KeyKind *ret_kind, const char **ret_rest);
-/* These parse the rest of a key: "job/3/node", "job/3" for a rendezvous, "node/id" of asks and lines. */
+/* These functions parse the rest of a key: "job/3/node" of ranks, "job/3" of a rendezvous, "node/id" of asks and
+ * lines. */
 int key_parse_ranks(const char *rest, char *ret_job, size_t job_size, int64_t *ret_generation,
                     char *ret_node, size_t node_size);
 int key_parse_rendezvous(const char *rest, char *ret_job, size_t job_size, int64_t *ret_generation);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pace.h - how fast a job trains now, and when it will be done: one answer for sdctl, its top and the live page.
+/* pace.h - how fast a job trains now, and how long it will take: one estimate for sdctl, sdctl top and the live page.
  *
  * Ownership: borrows the records.
  * Units:     seconds.
@@ -10,7 +10,9 @@
 
 #include "cluster/records.h"
 
-/* Returns the seconds that a step takes at the present pace; 0: unknown. The last step's own time varies more. */
+/* Returns the seconds per step at the present pace, or 0 if unknown. The pace varies less than the time of the last
+ * step. */
 double progress_pace_sec(const ProgressRecord *progress);
-/* Returns the seconds to the job's last step, from the newest step on; NAN: unknown, as before the first step. */
+/* Returns the seconds from the newest step to the job's last step. Returns NAN if unknown, for example before the first
+ * step. */
 double progress_to_go_sec(const ProgressRecord *progress, int64_t steps);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record-queries.c - the few questions that records.h asks of records. */
+/* record-queries.c - the functions of records.h that look up or change parts of a record. */
 #include "cluster/records.h"
 
 #include "base/cleanup.h"

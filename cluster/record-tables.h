@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record-tables.h - the fields of each kind of record, as records.c reads and writes them: for tests and for the
- * maker of docs/reference/etcd-records.md.
+/* record-tables.h - the fields of each kind of record, as records.c reads and writes them. Tests and the program that
+ * generates docs/reference/etcd-records.md use these tables.
  *
  * Ownership: everything is static.
  * Units:     none.

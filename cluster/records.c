@@ -12,7 +12,7 @@
 
 #include <string.h>
 
-/* A table has one line per field. The member's name is the key, unless it carries a unit. */
+/* A table has one line per field. The JSON key is usually the member's name. */
 #define AT(T, member) .offset = offsetof(T, member)
 #define SIZE_OF(T, member) sizeof(((T *)NULL)->member)
 #define TEXT(T, key, member, how)                                                                  \
@@ -31,7 +31,7 @@
     {                                                                                              \
         .name = key, .type = FIELD_INT64, .need = how, AT(T, member), .min = 0, .max = INT64_MAX   \
     }
-/* The bound of numbers that programs count on from: no program of ours writes one that could overflow. */
+/* The bound of numbers that programs add to. It leaves room, so that an addition cannot overflow. */
 #define COUNT_MAX (INT64_MAX / 2)
 #define COUNT(T, key, member, how)                                                                 \
     {                                                                                              \
@@ -544,7 +544,7 @@ const RecordTable record_tables[] = {
 };
 const size_t n_record_tables = ELEMENTSOF(record_tables);
 
-/* Checks the rule that a table cannot hold: every rank has a slot. */
+/* Checks rules that a field table cannot express: the nodes' names are valid, and every rank has one slot. */
 static int world_check(const char *source, const WorldRecord *world, Error *err)
 {
     int size = 0;
@@ -601,10 +601,11 @@ static char *encode_record(const void *record, const Field *fields, size_t n_fie
     _cleanup_json_ json_t *root = json_is_object(old) ? old : json_object();
     if (old && old != root)
         json_decref(old);
-    (void)json_object_set_new(root, "v", json_integer(RECORD_VERSION)); /* an object takes it */
+    (void)json_object_set_new(root, "v",
+                              json_integer(RECORD_VERSION)); /* cannot fail: root is an object */
     field_table_write(root, fields, n_fields, record);
     char *text = json_dumps(root, JSON_COMPACT);
-    assert(text); /* a tree that json_loads() has read, or that we have made */
+    assert(text); /* cannot fail: json_loads() or this function has made the tree */
     return text;
 }
 
@@ -637,7 +638,7 @@ DEFINE_RECORD(CordonRecord, cordon_record, cordon_fields, unchecked)
 DEFINE_RECORD(SpecRecord, spec_record, spec_fields, unchecked)
 DEFINE_RECORD(DesiredRecord, desired_record, desired_fields, unchecked)
 DEFINE_RECORD(WorldRecord, world_record, world_fields, world_check)
-/* Checks a secret. The error's text quotes nothing of it. */
+/* Checks a secret. The error's text must not quote any part of the secret. */
 static int secret_check(const char *source, SecretRecord *record, Error *err)
 {
     uint8_t bytes[SECRET_BYTES];
@@ -658,7 +659,7 @@ DEFINE_RECORD(IncidentRecord, incident_record, incident_fields, unchecked)
 DEFINE_RECORD(AlertRecord, alert_record, alert_fields, unchecked)
 DEFINE_RECORD(RequestRecord, request_record, request_fields, unchecked)
 
-/* Checks an ask: its job is part of a path. */
+/* Checks a request for log lines. The node uses the job's name as part of a path, so the name must be valid. */
 static int log_request_check(const char *source, const LogRequestRecord *ask, Error *err)
 {
     if (!name_is_valid(ask->job))
@@ -668,7 +669,7 @@ static int log_request_check(const char *source, const LogRequestRecord *ask, Er
     return 0;
 }
 
-/* Checks an answer: its parts share its text out. */
+/* Checks an answer with log lines: the sizes of the parts must add up to the size of the text. */
 static int log_lines_check(const char *source, const LogLinesRecord *lines, Error *err)
 {
     size_t left = lines->text ? strlen(lines->text) : 0;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* records.h - the records that the cluster keeps in etcd: one struct and one codec per kind.
  *
- * Keys lie under /sdtrain/<cluster>/, kind first (keys.h). Values are JSON with "v": 2. A reader refuses any other
- * "v" and names the key. A writer keeps the fields that it does not know: *_encode() writes over the old text.
+ * Keys begin with /sdtrain/<cluster>/<kind>/ (keys.h). Values are JSON objects with "v": 2. A reader refuses any other
+ * "v" with an error that names the key. A writer keeps fields that are unknown to it: *_encode() merges the record into
+ * the old text.
  *
- * Ownership: records are values with fixed arrays or allocated parts that *_clear() frees; *_decode() overwrites *ret
- *            (left empty on failure); *_encode() gives the caller a string to free.
+ * Ownership: records have fixed arrays, or allocated parts that *_clear() frees; *_decode() overwrites *ret (and leaves
+ *            it empty on failure); *_encode() returns a string that the caller frees.
  * Units:     *_usec is CLOCK_REALTIME microseconds (records cross machines); *_sec seconds.
  * Errors:    -EINVAL with "<key>: <path>: <what is wrong>"; -EPROTONOSUPPORT for another "v".
  * Threads:   any.
@@ -20,7 +21,7 @@
 #include "cluster/admission.h"
 
 enum {
-    RECORD_VERSION = 2,        /* grows when an older reader would do harm */
+    RECORD_VERSION = 2,        /* raised when older readers would misread a record */
     RECORD_VERSION_OLDEST = 2, /* the oldest version that is still read */
     CLUSTER_NAME_MAX = 63,
     NODE_NAME_MAX = 63,
@@ -36,81 +37,83 @@ enum {
     RECORD_PROBES_MAX = 16,
     RECORD_CAUSES_MAX = 12,     /* causes in one cordon record */
     RECORD_WAY_MAX = 23,        /* "signal 9" */
-    RECORD_RUNS_MAX = 8,        /* jobs that a node remembers */
-    RECORD_BY_MAX = 95,         /* who asked: "anna@laptop, etcd user ops" */
-    RECORD_DELIVERIES_MAX = 12, /* sinks that an alert remembers */
-    SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and the end */
+    RECORD_RUNS_MAX = 8,        /* jobs in a node's history */
+    RECORD_BY_MAX = 95,         /* requester's name: "anna@laptop, etcd user ops" */
+    RECORD_DELIVERIES_MAX = 12, /* sinks in one alert record */
+    SUBMISSION_BYTES = 33,      /* a submission's id: 32 hex digits and a NUL */
     SINK_NAME_MAX = 31,
-    RECORD_URIS_MAX = 4,      /* stores that one request has nodes try */
-    RECORD_PEERS_MAX = 16,    /* nodes that one request has the others try to reach */
-    RECORD_REPORT_MAX = 2047, /* what a node says in answer to "doctor" */
+    RECORD_URIS_MAX = 4,      /* stores that nodes test for one request */
+    RECORD_PEERS_MAX = 16,    /* nodes to which the others connect for one request */
+    RECORD_REPORT_MAX = 2047, /* a node's answer to "doctor" */
     RECORD_PRICE_CLASS_MAX = 47,
 };
 
-/* ---- leader/<lease>: a controller that leads, or waits to; the oldest key leads ---- */
+/* ---- leader/<lease>: one key per controller; the controller with the oldest key is the leader ---- */
 
 typedef enum LeaderState {
-    LEADER_UNTOLD, /* the controller's version does not say when it leaves */
+    LEADER_UNTOLD, /* the controller's version does not report its state */
     LEADER_UP,
-    LEADER_LEFT, /* the controller stops in order and is about to delete its key */
+    LEADER_LEFT, /* the controller is stopping in order and will delete its key soon */
 } LeaderState;
 
 typedef struct LeaderDeath {
-    char name[128];    /* the controller that died leading */
-    char journal[256]; /* path of that controller's journal; empty: it kept none */
-    uint64_t at_usec;  /* when that controller's key went */
+    char name[128];    /* the controller that died as leader */
+    char journal[256]; /* path of that controller's journal; empty: it had none */
+    uint64_t at_usec;  /* when that controller's key vanished */
 } LeaderDeath;
 
 enum { LEADER_DEATHS_MAX = 2 };
 
 typedef struct LeaderRecord {
-    char name[128]; /* the controller's */
+    char name[128]; /* the controller's name */
     char version[32];
-    int max_nodes, max_jobs; /* sizes of the core's tables; further nodes and jobs are left out */
-    char admit[ADMISSION_MAX + 1]; /* nodes that get ranks: cluster/admission.h; empty: all */
-    char lacks[64]; /* kinds of records that the controller may not write, blanks between */
+    int max_nodes, max_jobs; /* sizes of the core's tables; more nodes or jobs are ignored */
+    /* List of nodes that get ranks (cluster/admission.h); empty: all nodes. */
+    char admit[ADMISSION_MAX + 1];
+    char lacks[64]; /* kinds of records that the controller may not write, separated by blanks */
     LeaderState state;
-    char journal[256]; /* path of the controller's journal; empty: it keeps none */
+    char journal[256]; /* path of the controller's journal; empty: it has none */
     char page[160];    /* ADDRESS:PORT of the controller's pages; empty: it has none */
-    int deaths; /* leaders that died in a row, on the same records, before this one took over */
-    int64_t records;           /* digest of the records on which they died, if deaths is not 0 */
-    uint64_t still_until_usec; /* until then the new leader decides nothing; 0: it decides */
-    int lease_sec;             /* the controller's setting; 0: not told */
-    /* The settings that the controller decides by: "config" of docs/reference/journal.md, without admit; empty: not
-     * told. */
+    int deaths;        /* how many leaders in a row died on the same records before this leader */
+    int64_t records;   /* digest of those records, if deaths is not 0 */
+    /* The new leader makes no decisions before this time; 0: it already decides. */
+    uint64_t still_until_usec;
+    int lease_sec; /* the controller's setting; 0: unknown */
+    /* The settings that affect the controller's decisions: "config" of docs/reference/journal.md, without admit. Empty:
+     * unknown. */
     char settings[512];
-    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of those deaths, oldest first */
+    LeaderDeath before[LEADER_DEATHS_MAX]; /* the newest of these deaths, oldest first */
     size_t n_before;
 } LeaderRecord;
 
-/* ---- marks: the newest commit of a job, as records other than checkpoints/<job> remember it. A reader that finds
- * checkpoints/<job> lost, or older than the mark, knows that commits are missing. ---- */
+/* ---- marks: the newest commit of a job, stored in other records than checkpoints/<job>. If checkpoints/<job> is
+ * missing or older than the mark, a reader knows that commits were lost. ---- */
 
 typedef struct CommitMark {
     int64_t generation, step; /* generation 0: nothing was committed */
 } CommitMark;
 
-/* In the order of generations, and of steps within one. */
+/* Tells whether mark a is older than mark b: the generation counts first, then the step. */
 static inline bool commit_mark_is_before(CommitMark a, CommitMark b)
 {
     return a.generation != b.generation ? a.generation < b.generation : a.step < b.step;
 }
 
-/* How far a node was with a job. The node tells it once etcd was restored from a snapshot, which may be older: the
- * next world gets a higher generation, and looks for commits that the snapshot lacks. */
+/* The progress of a job, as one node last saw it. After etcd was restored from a snapshot, which may be older, the node
+ * reports this entry. The next world then gets a higher generation and searches for commits that the snapshot lacks. */
 typedef struct JobRun {
     char job[RECORD_JOB_MAX + 1];
     char submission[SUBMISSION_BYTES];
-    int64_t generation;   /* the highest generation that the node had ranks of */
-    CommitMark committed; /* the newest commit that the node knows */
-    bool told;            /* the entry must be in the node's record since a restore */
+    int64_t generation;   /* the highest generation of which the node had ranks */
+    CommitMark committed; /* the newest commit known to the node */
+    bool told;            /* etcd was restored, so the node's record includes this entry */
 } JobRun;
 
-/* Not in etcd: <state_dir>/history.json of a node. */
+/* A node's own file <state_dir>/history.json, which is not in etcd. */
 typedef struct HistoryRecord {
-    char cluster[17];             /* etcd's cluster id, hex; empty: none was seen */
+    char cluster[17];             /* etcd's cluster id, hex; empty: unknown */
     int64_t revision;             /* the highest revision seen */
-    int64_t lease;                /* that the node's record was last put under; 0: not known */
+    int64_t lease;                /* lease of the node's record as last put; 0: unknown */
     JobRun runs[RECORD_RUNS_MAX]; /* newest last */
     size_t n_runs;
 } HistoryRecord;
@@ -123,46 +126,48 @@ typedef enum NodeVerdict { NODE_HEALTHY, NODE_SUSPECT, NODE_DRAIN, NODE_ISOLATE 
 typedef struct NodeRecord {
     char name[NODE_NAME_MAX + 1];
     char machine_id[33], boot_id[37];
-    /* When this sdtraind started, realtime: a lost lease keeps it, a restart does not. */
+    /* When this sdtraind started, realtime. A lost lease does not change this value, a restart does. */
     uint64_t incarnation;
-    char address[128]; /* where other nodes reach the node's ranks */
+    char address[128]; /* address at which other nodes reach the node's ranks */
     int n_slots;
     char version[32];
     NodeState state;
     NodeVerdict verdict;
     char evidence[RECORD_TEXT_MAX + 1];
     char job[RECORD_JOB_MAX + 1]; /* the job that the node runs; empty: none */
-    int64_t world_revision;       /* mod revision of the worlds/<job> that the node runs */
+    int64_t world_revision;       /* mod revision of worlds/<job> as the node runs it */
     int64_t generation;           /* generation of the world that the node runs */
-    uint64_t lost_slots;          /* bit i: slot i holds a process that SIGKILL did not end */
-    uint64_t bad_slots;    /* bit i: the device of slot i is not to be used; evidence says why */
-    uint64_t startup_usec; /* time that the node's trainers have to be ready; 0: unknown */
-    uint64_t memory_bytes; /* memory of the machine, with swap; 0: unknown */
-    int n_gpus; /* GPUs seen since the boot: slot i has the i-th in order of PCI address; 0: none, or not told */
-    JobRun runs[RECORD_RUNS_MAX]; /* the entries with told set */
+    uint64_t lost_slots;          /* bit i: slot i has a process that survived SIGKILL */
+    uint64_t bad_slots;    /* bit i: the device of slot i must not be used; evidence tells why */
+    uint64_t startup_usec; /* time limit for the node's trainers to become ready; 0: unknown */
+    uint64_t memory_bytes; /* the machine's memory including swap; 0: unknown */
+    /* GPUs seen since boot; slot i has the i-th GPU in order of PCI address; 0: none, or unknown. */
+    int n_gpus;
+    JobRun runs[RECORD_RUNS_MAX]; /* only the entries with told set */
     size_t n_runs;
     char price_class[RECORD_PRICE_CLASS_MAX + 1]; /* the node's label `price`; empty: none */
-    char log_dir[512]; /* <log_dir>/<job>/g<generation>/rank<r>.log is what its ranks print */
-    char features[64]; /* words for what its version can do and its rights allow, blanks between */
-    int lease_sec;     /* the node's setting; 0: not told */
-    int64_t stranger_lease;    /* of the last record of another writer under this name */
-    int64_t stranger_revision; /* of that record; 0: there was none lately */
+    char log_dir[512]; /* a rank prints to <log_dir>/<job>/g<generation>/rank<r>.log */
+    char features[64]; /* features that the node supports and has rights for, separated by blanks */
+    int lease_sec;     /* the node's setting; 0: unknown */
+    /* Lease and revision of the last record that another writer put under this node's name; 0: none recently. */
+    int64_t stranger_lease;
+    int64_t stranger_revision;
 } NodeRecord;
 
-/* ---- health/<node>: written by the node when a finding changes, and after five minutes for the ages.
+/* ---- health/<node>: written by the node when a finding changes, and every five minutes to update the times.
  *
- * The record is for people: no program decides by it. It stays when the node goes. ---- */
+ * The record is for people: no program bases a decision on it. It remains when the node leaves. ---- */
 
 typedef struct HealthProbeRecord {
     char name[24];
     NodeVerdict verdict;
-    char text[RECORD_TEXT_MAX + 1]; /* the fault found; of a healthy device, what the probe read */
-    char cure[96];                  /* the action that ends the fault; empty: there is no fault */
+    char text[RECORD_TEXT_MAX + 1]; /* the fault; for a healthy device, the values read */
+    char cure[96];                  /* the action that repairs the fault; empty: no fault */
     uint64_t bad_slots;
     uint64_t since_usec; /* when the finding last changed */
-    uint64_t at_usec;    /* when the probe last answered; 0: not yet */
-    uint64_t took_usec;  /* how long the last answer took */
-    int hangs, failures; /* runs in a row that hung, or failed */
+    uint64_t at_usec;    /* when the probe last finished; 0: not yet */
+    uint64_t took_usec;  /* how long the last run took */
+    int hangs, failures; /* consecutive runs that hung, consecutive runs that failed */
 } HealthProbeRecord;
 
 typedef struct HealthRecord {
@@ -174,41 +179,43 @@ typedef struct HealthRecord {
     uint64_t bad_slots;
     uint64_t since_usec; /* when the verdict last changed */
     uint64_t at_usec;    /* when the record was written */
-    /* When the node took leave; 0: it did not, so without nodes/<node> the node is lost. */
+    /* When the node left in order. 0: it did not, so the node is lost if nodes/<node> is missing. */
     uint64_t left_usec;
     HealthProbeRecord probes[RECORD_PROBES_MAX];
     size_t n_probes;
-    char report[RECORD_REPORT_MAX +
-                1]; /* JSON of `sdtrainer doctor`, run for the newest "doctor"; empty: none was */
-    char report_id[RECORD_REQUEST_MAX + 1]; /* id of that request */
+    /* JSON printed by `sdtrainer doctor` for the newest "doctor" request; empty: no such request. */
+    char report[RECORD_REPORT_MAX + 1];
+    char report_id[RECORD_REQUEST_MAX + 1]; /* id of that "doctor" request */
 } HealthRecord;
 
-/* ---- cordons/<node>: written by sdctl and the leader, each its own causes; cordon.h reads it ----
+/* ---- cordons/<node>: written by sdctl and the leader; read with cordon.h ----
  *
- * A set of causes holds a node back. Owner, job and machine identify a cause, which has a reason and an end of its
- * own. A writer changes its own causes in the record that it has read, keeps the others, and writes under a guard on
- * that revision. The record is removed with its last cause. */
+ * The causes that keep a node from getting ranks. A cause is identified by owner, job and machine, and has its own
+ * reason and end. sdctl and the leader each change only their own causes and keep the others; a guard makes a write
+ * fail if the record has changed since it was read. The record is removed with its last cause. */
 
 typedef enum CordonMode { CORDON_NONE, CORDON_CORDON, CORDON_DRAIN, CORDON_QUARANTINE } CordonMode;
 
 typedef enum CordonOwner {
-    CORDON_OPERATOR, /* sdctl node cordon|drain: holds for any machine of the node's name */
-    CORDON_MACHINE,  /* the leader: strikes, a verdict, a slot that is lost */
-    CORDON_JOB, /* the leader: one job's strikes; or it refuses the machine, while the job exists */
+    CORDON_OPERATOR, /* set by sdctl node cordon|drain, for any machine with the node's name */
+    CORDON_MACHINE,  /* set by the leader for strikes, a verdict or a lost slot */
+    /* Set by the leader for one job: strikes of the job, or the job refuses the machine as long as the job exists. */
+    CORDON_JOB,
 } CordonOwner;
 
 typedef struct CordonCause {
     CordonOwner owner;
-    char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job that refuses the machine */
-    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the job's submission */
-    char machine_id[33]; /* held back whatever its name is; empty: any of the node's name */
-    CordonMode mode;     /* CORDON_NONE: the cause only counts strikes */
+    char job[RECORD_JOB_MAX + 1];      /* CORDON_JOB: the job of this cause */
+    char submission[SUBMISSION_BYTES]; /* CORDON_JOB: the submission of that job */
+    /* The cause applies to this machine under any name; empty: any machine of the node's name. */
+    char machine_id[33];
+    CordonMode mode; /* CORDON_NONE: the cause only counts strikes */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
-    uint64_t until_usec; /* 0: until somebody uncordons */
-    int strikes;         /* CORDON_JOB: of that submission; CORDON_MACHINE: of former ones */
-    char way[RECORD_WAY_MAX + 1]; /* CORDON_JOB: how the trainers ended; empty: not alike */
-    char by[RECORD_BY_MAX + 1];   /* CORDON_OPERATOR: who asked, as that side says; may be empty */
+    uint64_t until_usec; /* 0: until a person uncordons the node */
+    int strikes; /* CORDON_JOB: strikes of that submission; CORDON_MACHINE: of earlier ones */
+    char way[RECORD_WAY_MAX + 1]; /* CORDON_JOB: how all trainers ended; empty: in different ways */
+    char by[RECORD_BY_MAX + 1];   /* CORDON_OPERATOR: requester, self-reported; may be empty */
 } CordonCause;
 
 typedef struct CordonRecord {
@@ -219,17 +226,19 @@ typedef struct CordonRecord {
 
 /* ---- specs/<job>: the job file, verbatim in "spec"; desired/<job> ---- */
 
-enum { RECORD_SOURCES_MAX = 33 * 129 }; /* dataset_sources_format() */
+enum { RECORD_SOURCES_MAX = 33 * 129 }; /* size of a text of dataset_sources_format() */
 
 typedef struct SpecRecord {
     char *spec;                          /* the job file's text */
-    char resume_uri[RECORD_URI_MAX + 1]; /* job start --resume: manifest to adopt; empty: none */
+    char resume_uri[RECORD_URI_MAX + 1]; /* manifest given to job start --resume; empty: none */
     uint64_t submitted_usec;
-    /* 128 random bits, drawn at each submission, so that two jobs of one name are told apart. */
+    /* 128 random bits, drawn at each submission. They distinguish two jobs that use the same name one after the
+     * other. */
     char submission[SUBMISSION_BYTES];
-    /* Hashes of empty_text and of each stream's index.json and encoder.json, as submitted; empty: not told. */
+    /* Hashes of empty_text and of each stream's index.json and encoder.json when the job was submitted; empty:
+     * unknown. */
     char sources[RECORD_SOURCES_MAX];
-    char by[RECORD_BY_MAX + 1]; /* who submitted it, by that side's own word; empty: not told */
+    char by[RECORD_BY_MAX + 1]; /* who submitted the job, self-reported; empty: unknown */
 } SpecRecord;
 
 typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } DesiredState;
@@ -237,9 +246,10 @@ typedef enum DesiredState { DESIRED_RUNNING, DESIRED_STOPPED, DESIRED_DELETED } 
 typedef struct DesiredRecord {
     DesiredState state;
     int min, max;
-    int priority; /* place in the queue: the highest goes first */
-    int target; /* world size that a resize asked for; 0: as many ranks as min..max and the slots allow */
-    /* The side that asked for the last change, and when, by its own word and clock; empty and 0: not told. */
+    int priority; /* jobs of higher priority get slots first */
+    /* World size requested by a resize; 0: as many ranks as min, max and the slots allow. */
+    int target;
+    /* The requester and the time of the last change, as the requester reported them; empty and 0: unknown. */
     char by[RECORD_BY_MAX + 1];
     uint64_t asked_usec;
 } DesiredRecord;
@@ -248,23 +258,23 @@ typedef struct DesiredRecord {
 
 typedef struct WorldRun { /* consecutive ranks on one node */
     char node[NODE_NAME_MAX + 1];
-    uint64_t incarnation; /* of the node's record when this world was decided */
-    uint64_t slots;       /* bit mask; ranks take them in rising order */
+    uint64_t incarnation; /* incarnation of the node when this world was decided */
+    uint64_t slots;       /* bit mask; ranks are assigned to slots in rising order */
 } WorldRun;
 
-/* Where no commit is known, rank 0 looks into the checkpoint folder first. Its node writes the checkpoints found
- * into checkpoints/<job>, and the next world goes on from the newest. */
+/* Whether rank 0 first searches the checkpoint folder. It does so when no commit is known. Its node writes the
+ * checkpoints found into checkpoints/<job>, and the next world resumes from the newest. */
 typedef enum ResumeFind {
-    FIND_NOTHING, /* do not look: go on as the resume point says */
-    FIND_ANY,     /* look; if the folder holds no checkpoint, go on as the resume point says */
-    FIND_MUST,    /* look; a checkpoint was there, so an empty folder is a failure */
+    FIND_NOTHING, /* do not search: resume as the resume point says */
+    FIND_ANY,     /* search; if the folder has no checkpoint, resume as the resume point says */
+    FIND_MUST, /* search; the job has saved a checkpoint before, so an empty folder is an error */
 } ResumeFind;
 
 typedef struct ResumePoint {
     int64_t step;
-    char uri[RECORD_URI_MAX + 1]; /* of manifest.json; empty: start at step 0 */
-    Hash hash;                    /* of manifest.json; zero with adopt: not known, not checked */
-    bool adopt;                   /* the checkpoint is another job's */
+    char uri[RECORD_URI_MAX + 1]; /* URI of manifest.json; empty: start at step 0 */
+    Hash hash;                    /* hash of manifest.json; zero with adopt: unknown, not checked */
+    bool adopt;                   /* the checkpoint was written by another job */
     ResumeFind find;
     char takes_over[RECORD_REQUEST_MAX + 1]; /* copied from CheckpointCommit.takes_over */
 } ResumePoint;
@@ -275,19 +285,19 @@ typedef struct WorldRecord {
     WorldRun *runs;
     size_t n_runs;
     ResumePoint resume;
-    /* Id of the incident from which this world recovers; empty: start, resize, growth. */
+    /* Id of the incident from which this world recovers; empty: the world is a start, a resize or growth. */
     char incident[RECORD_INCIDENT_MAX + 1];
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t decided_usec;
-    char submission[SUBMISSION_BYTES]; /* the spec's */
+    char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
     CommitMark committed;              /* the newest commit when the world was decided */
 } WorldRecord;
 
-/* Finds the run and the slot of a rank; -ENOENT when the rank is out of range. */
+/* Finds the run and the slot of a rank. Returns -ENOENT when the world has no such rank. */
 int world_rank_place(const WorldRecord *world, int rank, size_t *ret_run, int *ret_slot);
 
-/* ---- secrets/<job>: written by the leader in the transaction of a world, so that both have one mod revision.
- * Only nodes and controllers may read it; it goes into no journal, snapshot or log. ---- */
+/* ---- secrets/<job>: written by the leader in the same transaction as worlds/<job>, so that both records have one mod
+ * revision. Only nodes and controllers may read this record. No journal, snapshot or log contains it. ---- */
 
 enum { SECRET_BYTES = 32, SECRET_TEXT_BYTES = 2 * SECRET_BYTES + 1 };
 
@@ -296,17 +306,17 @@ typedef struct SecretRecord {
     char secret[SECRET_TEXT_BYTES]; /* hexadecimal digits; secret_record_clear() wipes them */
 } SecretRecord;
 
-/* Words in NodeRecord.features: of a node that reads secrets, and of one that answers "doctor". */
+/* Words in NodeRecord.features: the node reads secrets; the node answers "doctor" requests. */
 #define FEATURE_SECRETS "secrets"
 #define FEATURE_DOCTOR "doctor"
 bool node_knows(const NodeRecord *node, const char *feature);
-/* Tells whether words, which have blanks between, hold word. */
+/* Tells whether the list `words`, separated by blanks, contains `word`. */
 bool words_have(const char *words, const char *word);
 
 /* ---- phases/<job> ----
  *
- * A node kills its ranks of a job whose phase is pending, stopped, succeeded or failed, or that pauses, or that has
- * no worlds/<job>; and all ranks older than the generation of worlds/<job>. */
+ * A node kills all its ranks of a job if the job's phase is pending, stopped, succeeded or failed, if the job pauses,
+ * or if worlds/<job> is missing. It also kills ranks of generations older than worlds/<job>. */
 
 typedef enum JobPhase {
     PHASE_PENDING,
@@ -321,7 +331,7 @@ typedef enum JobPhase {
     PHASE_COUNT,
 } JobPhase;
 
-/* Tells whether a job in that phase holds the slots of its world. */
+/* Tells whether a job in this phase occupies the slots of its world. */
 static inline bool phase_is_active(JobPhase phase)
 {
     return phase >= PHASE_STARTING && phase <= PHASE_STOPPING;
@@ -332,20 +342,20 @@ const char *job_phase_name(JobPhase phase);
 typedef struct PastWorld {
     int64_t generation;
     int size;     /* ranks */
-    int64_t step; /* the step that the world went on from */
+    int64_t step; /* the step from which the world resumed */
     uint64_t decided_usec;
     char reason[96]; /* cut to fit */
 } PastWorld;
 
-/* The cost of the job so far, in micro-dollars: cost.h reads it. */
+/* The cost of the job so far, in micro-dollars; cost.h has the functions for it. */
 typedef struct CostMeter {
     int64_t rate;        /* micro-dollars an hour for the slots of the newest world; 0: no prices */
-    uint64_t since_usec; /* up to when spent counts; 0: the job holds no slots now */
+    uint64_t since_usec; /* spent includes costs up to this time; 0: the job has no slots now */
     int64_t spent;
     int64_t lost; /* the part of spent that failures have cost */
 } CostMeter;
 
-/* How long a job was in phases that are over, since its first world was decided. */
+/* The job's total time in each kind of phase since its first world was decided, without the present phase. */
 typedef struct PhaseSpent {
     uint64_t start_usec, running_usec, recovery_usec;
     uint64_t resize_usec; /* resizing or stopping */
@@ -355,37 +365,40 @@ typedef struct PhaseSpent {
 typedef struct PhaseRecord {
     JobPhase phase;
     int64_t generation;
-    bool go;    /* the old generation is dead or excluded: this one may join */
-    bool leave; /* resize, drain, stop: rank 0 must finish the step, save and leave */
+    bool go;    /* this generation may join: the old one is dead or excluded */
+    bool leave; /* resize, drain, stop: rank 0 must finish the step, save and exit */
     char reason[RECORD_TEXT_MAX + 1];
     uint64_t since_usec;
     int64_t furthest_step; /* the job's furthest completed step when this generation began */
-    int failures_without_progress; /* generations in a row that did not pass furthest_step */
-    double goodput;                /* training time that counts / wall time since start */
-    double useful_sec;             /* training time that counts, before the present world */
-    double saving, saving_sec; /* the parts of goodput and of useful_sec that waited for saves */
+    int failures_without_progress; /* consecutive generations that did not get past furthest_step */
+    double goodput;                /* useful training time / wall time since the start */
+    double useful_sec;             /* useful training time before the present world */
+    double saving, saving_sec;     /* the parts of goodput and useful_sec spent waiting for saves */
     PhaseSpent spent;
     uint64_t started_usec; /* when the job's first world was decided */
-    int growths_in_vain; /* in a row: the world was asked to leave in order to grow, and did not */
+    int growths_in_vain; /* consecutive failed attempts to make the world leave in order to grow */
     uint64_t grown_usec; /* when growth was last planned */
-    int64_t tried_revision; /* newest desired or cordon revision that a leave was tried for */
-    /* How long after since_usec the next world comes, while nothing runs; 0: no pause. */
+    /* The newest revision of desired/<job> or a cordon record for which the world was asked to leave. */
+    int64_t tried_revision;
+    /* A pause before the next world: nothing runs for this time after since_usec; 0: no pause. */
     uint64_t pause_usec;
-    int pauses;               /* pauses in a row without progress */
-    uint64_t store_lost_usec; /* since when the store has cost generations; 0: it costs none */
-    /* The newest worlds with the present one, oldest first. */
+    int pauses;               /* consecutive pauses without progress */
+    uint64_t store_lost_usec; /* since when store errors have ended generations; 0: they do not */
+    /* The newest worlds including the present one, oldest first. */
     PastWorld worlds[RECORD_PAST_WORLDS_MAX];
     size_t n_worlds;
-    char submission[SUBMISSION_BYTES]; /* the spec's */
-    CommitMark committed;    /* the newest commit when the record was written, or a later one */
-    int64_t furthest_resume; /* the furthest step that a world went on from, struck out or not */
-    char dies_by[RECORD_WAY_MAX + 1]; /* how its trainers end on any machine; empty: none such */
-    uint64_t dies_usec;               /* when one last did */
-    int64_t serial; /* number of times the record was written: an older copy has a lower one */
+    char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
+    CommitMark committed; /* the newest commit when the record was written, or a newer commit */
+    /* The furthest step from which a world resumed, whether its commit was struck out since or not. */
+    int64_t furthest_resume;
+    /* How the job's trainers die, independent of the machine; empty: no such way is known. */
+    char dies_by[RECORD_WAY_MAX + 1];
+    uint64_t dies_usec; /* when a trainer last died in that way */
+    int64_t serial; /* how often the record was written, so a lower serial marks an older copy */
     CostMeter cost;
 } PhaseRecord;
 
-/* Adds time in a phase. */
+/* Adds time that the job was in this phase. */
 static inline void phase_spent_add(PhaseSpent *spent, JobPhase phase, uint64_t usec)
 {
     uint64_t *const kinds[PHASE_COUNT] = {
@@ -396,12 +409,12 @@ static inline void phase_spent_add(PhaseSpent *spent, JobPhase phase, uint64_t u
     *kinds[phase] += usec;
 }
 
-/* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, on change only ----
+/* ---- ranks/<job>/<gen>/<node>: written by the node under its lease, only on a change ----
  *
- * After a new world is decided, a node with ranks of an older one reports them EXITED in that generation's record,
- * under a guard on the new world's mod revision, once they are confirmed dead. A node that is in both worlds may set
- * killed_usec in the new generation's record instead. A node that takes a new lease puts its node record and its
- * ranks records back in one transaction. */
+ * After a new world is decided, a node waits until its ranks of the old world are confirmed dead. Then it reports them
+ * EXITED in the old generation's record, with a guard on the new world's mod revision. A node that is in both worlds
+ * may set killed_usec in the new generation's record instead. A node with a new lease restores its node record and its
+ * ranks records in one transaction. */
 
 typedef enum RankState { RANK_STARTING, RANK_READY, RANK_RUNNING, RANK_EXITED } RankState;
 
@@ -409,26 +422,26 @@ typedef struct RankReport {
     int slot, rank, pid;
     RankState state;
     int exit_code; /* EXITED: exit code, or -signal */
-    int64_t step;  /* the newest step that the rank reported */
-    int stage;     /* the newest TrainStage that the rank reported */
+    int64_t step;  /* the newest step reported by the rank */
+    int stage;     /* the newest TrainStage reported by the rank */
     bool hung;     /* the progress watchdog killed the rank */
     bool killed;   /* the daemon killed the rank on purpose (new world, fence, stop) */
-    char text[RECORD_TEXT_MAX + 1]; /* the rank's last words */
+    char text[RECORD_TEXT_MAX + 1]; /* the rank's last message */
     uint64_t at_usec; /* when state last changed: ready, running (first step done) or exited */
-    int unmet;        /* 1 + the rank that this one could not join with; 0: none */
+    int unmet;        /* 1 + the number of a rank that could not be joined; 0: none */
     uint64_t started_usec, ready_usec, joined_usec; /* times of the start's phases; 0: unknown */
 } RankReport;
 
 typedef struct RanksRecord {
     char node[NODE_NAME_MAX + 1];
-    uint64_t incarnation; /* of the node's record */
+    uint64_t incarnation; /* incarnation of the node's record */
     int64_t generation;
     int64_t world_revision;
     RankReport *ranks;
     size_t n_ranks;
     /* When the previous generation's ranks on this node were confirmed dead; 0: none ran. */
     uint64_t killed_usec;
-    int64_t first_step; /* rank 0's node: first step that this generation completed; 0: none yet */
+    int64_t first_step; /* by rank 0's node: the first step completed; 0: none yet */
     uint64_t first_step_usec;
     bool left;     /* all ranks exited 0 on request */
     bool finished; /* the job's last step is done and committed */
@@ -449,23 +462,23 @@ typedef struct CheckpointCommit {
     bool struck_out;
     uint64_t at_usec;
     char plans
-        [HASH_TEXT_BYTES]; /* hash of the plan set that it was computed by; empty: none, or an older version's */
-    /* Id of the `job recover` that named this commit: the world that goes on from it may take the folder over, once.
-     * Empty: no request named it. */
+        [HASH_TEXT_BYTES]; /* hash of the plan set in use at the commit; empty: none, or an older version wrote it */
+    /* Id of the `job recover` request that named this commit: the world that resumes from this commit may take the
+     * folder over, once. Empty: no request named it. */
     char takes_over[RECORD_REQUEST_MAX + 1];
 } CheckpointCommit;
 
 typedef struct CheckpointsRecord {
     CheckpointCommit commits[RECORD_COMMITS_MAX]; /* oldest first */
     size_t n_commits;
-    char submission[SUBMISSION_BYTES]; /* the spec's */
+    char submission[SUBMISSION_BYTES]; /* submission of the job's spec */
 } CheckpointsRecord;
 
-/* The newest commit that is not struck out, or NULL. */
+/* Returns the newest commit that is not struck out, or NULL. */
 const CheckpointCommit *checkpoints_latest(const CheckpointsRecord *record);
-/* Appends a commit; a full record drops its oldest one. */
+/* Appends a commit. If the record is full, its oldest commit is removed. */
 void checkpoints_append(CheckpointsRecord *record, const CheckpointCommit *commit);
-/* The mark of the newest commit, struck out or not. */
+/* Returns the mark of the newest commit, even if that commit is struck out. */
 static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
 {
     if (record->n_commits == 0)
@@ -474,40 +487,43 @@ static inline CommitMark checkpoints_mark(const CheckpointsRecord *record)
     return (CommitMark){.generation = newest->generation, .step = newest->step};
 }
 
-/* ---- progress/<job>: written by rank 0's node, at most once a second, but at once for a world's first step ---- */
+/* ---- progress/<job>: written by rank 0's node at most once a second, but immediately for a world's first step ---- */
 
 typedef struct ProgressRecord {
     int64_t generation, step, steps;
     double loss;
-    double grad_norm, lr; /* of that step; 0 or NAN: not told */
+    double grad_norm, lr; /* at that step; 0 or NAN: unknown */
     double samples_per_sec, step_sec;
     double saving_sec; /* how long rank 0 has waited for saves since this world's first step */
     int64_t samples_seen;
     uint64_t at_usec;
-    uint64_t unsaved_since_usec; /* since when every save has failed; 0: the newest was good */
+    /* Since when every save has failed; 0: the newest save succeeded, or no save has failed. */
+    uint64_t unsaved_since_usec;
     char save_error[RECORD_TEXT_MAX + 1];
-    int64_t save_next_bytes, save_free_bytes; /* of the next save: room.h; 0: not told */
-    /* Since when the ranks have waited for the data of waits_rank; 0: they do not wait, or not for long. */
+    int64_t save_next_bytes,
+        /* Size of the next save and free space for it (room.h); 0: unknown. */
+        save_free_bytes;
+    /* Since when the ranks have waited for the data of rank waits_rank; 0: they do not wait, or only briefly so far. */
     uint64_t waits_since_usec;
     int waits_rank;
-    int64_t diverging_since; /* the step from which on training diverges; 0: it does not */
-    char diverging[160];     /* which value is too large, for people */
+    int64_t diverging_since; /* the step at which divergence began; 0: training does not diverge */
+    char diverging[160];     /* a text for people: which value is too large */
     int64_t metrics_lost;    /* steps whose metrics are lost; 0: none */
     int64_t metrics_lost_first, metrics_lost_last; /* the first and the last of these steps */
-    CommitMark committed; /* the newest commit; the commit's own transaction writes it */
+    CommitMark committed; /* the newest commit, written in the transaction of the commit */
 } ProgressRecord;
 
 /* ---- incidents/<id> ---- */
 
 typedef enum IncidentState { INCIDENT_OPEN, INCIDENT_RESOLVED } IncidentState;
 
-/* info: the cluster recovered by itself; warning: worth a look; critical: a person must act, or hardware has
+/* info: the cluster recovered by itself; warning: a person should check; critical: a person must act, or hardware has
  * failed. */
 typedef enum Severity { SEVERITY_INFO, SEVERITY_WARNING, SEVERITY_CRITICAL } Severity;
 
 const char *severity_name(Severity severity);
 
-/* The enums' words in records, by value. */
+/* The words of the enums in JSON, indexed by value. */
 extern const char *const node_verdict_names[4];
 extern const char *const cordon_mode_names[4];
 extern const char *const cordon_owner_names[3];
@@ -520,67 +536,72 @@ typedef struct IncidentRecord {
     IncidentState state;
     Severity severity;
     char job[RECORD_JOB_MAX + 1];
-    char submission[SUBMISSION_BYTES]; /* the job's; empty: the incident is of no job */
+    /* Submission of the job; empty: the incident does not concern a job, or the submission is unknown. */
+    char submission[SUBMISSION_BYTES];
     char cause[48]; /* "trainer-died", "node-lost", "hang", "data-corrupt", ... */
     char node[NODE_NAME_MAX + 1];
     int rank; /* -1: unknown */
     int64_t generation, step;
     char evidence[RECORD_TEXT_MAX + 1];
     uint64_t at_usec, resolved_usec;
-    bool ended;           /* resolved because its job ended: nothing was recovered */
-    int64_t lost_steps;   /* steps that are trained again */
-    int64_t reached_step; /* when the recovery began; 0: unknown, or another incident began it */
-    /* Length of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide with the new
-     * world's record, stop when the old ranks are dead, start when the new processes run, restore when all are ready.
-     * replay is from the first step to the step of the old world. */
+    bool ended;         /* resolved because the job ended, without a recovery */
+    int64_t lost_steps; /* steps that must be trained again */
+    /* The step reached when the recovery began; 0: unknown, or an earlier incident began the recovery. */
+    int64_t reached_step;
+    /* Duration of each phase of the recovery; -1: unknown. detect ends when the fault is known, decide when the new
+     * world's record is written, stop when the old ranks are dead, start when the new processes run, restore when all
+     * ranks are ready. replay lasts from the first step of the new world until the last step of the old world is
+     * reached again. */
     double detect_sec, decide_sec, stop_sec, start_sec, restore_sec, replay_sec;
-    uint64_t first_step_usec; /* realtime of the next world's first step; 0: not yet */
-    uint64_t hold_until_usec; /* of "nodes-vanished": realtime, at the latest; 0: not told */
-    int hold_nodes;           /* of "nodes-vanished": how many there were before; 0: not told */
+    uint64_t first_step_usec; /* time of the next world's first step; 0: not yet */
+    /* "nodes-vanished" only: when the leader stops waiting for the nodes, at the latest; otherwise 0. */
+    uint64_t hold_until_usec;
+    int hold_nodes; /* "nodes-vanished" only: number of nodes before they vanished */
 } IncidentRecord;
 
-/* ---- alerts/<id>: which sink has been told what of incidents/<id>; written by the leader ----
+/* ---- alerts/<id>: which notifications of incidents/<id> each sink has accepted; written by the leader ----
  *
- * The incident itself obliges the leader to notify, and this record says how far it has come. So a change of leader
- * loses no notification. */
+ * The leader must notify because the incident exists; this record stores the state of the deliveries. So a change of
+ * leader loses no notification. */
 
 typedef enum DeliveryState {
-    DELIVERY_SENDING,   /* stored before the first attempt: the sink may have been told */
-    DELIVERY_TRIGGERED, /* the sink has accepted that the incident is open */
-    DELIVERY_RESOLVED,  /* the sink has accepted that the incident is over */
-    /* The sink refused, or too many attempts failed. Attempts go on slowly while the incident is open. */
+    DELIVERY_SENDING,   /* stored before the first attempt: the sink may have been notified */
+    DELIVERY_TRIGGERED, /* the sink has accepted the message that the incident is open */
+    DELIVERY_RESOLVED,  /* the sink has accepted the message that the incident is over */
+    /* The sink refused the message, or too many attempts failed. While the incident is open, attempts continue at a low
+     * rate. */
     DELIVERY_FAILED,
 } DeliveryState;
 
 typedef struct Delivery {
     char sink[SINK_NAME_MAX + 1];
     DeliveryState state;
-    Severity severity; /* the severity told */
-    int attempts;      /* attempts that failed since the sink last accepted a message */
-    uint64_t at_usec;  /* when the delivery last changed */
-    char text[128];    /* why the last attempt failed; empty: it did not */
+    Severity severity; /* severity in the newest message */
+    int attempts;      /* failed attempts since the sink last accepted a message */
+    uint64_t at_usec;  /* when this delivery last changed */
+    char text[128];    /* why the last attempt failed; empty: it did not fail */
 } Delivery;
 
 typedef struct AlertRecord {
     char id[RECORD_INCIDENT_MAX + 1];
-    /* The incident's at_usec: a job submitted again under its name repeats ids. */
+    /* The incident's at_usec, because a job submitted again under its old name repeats incident ids. */
     uint64_t incident_usec;
-    int64_t term; /* of the leader that notifies */
-    bool settled; /* the incident is over and no sink is left to be told */
+    int64_t term; /* term of the leader that notifies */
+    bool settled; /* the incident is over and no more messages are due */
     Delivery deliveries[RECORD_DELIVERIES_MAX];
     size_t n_deliveries;
 } AlertRecord;
 
 /* ---- requests/<id> ---- */
 
-/* A store that nodes are to try. */
+/* A store that nodes must test. */
 typedef struct RequestUri {
     char uri[RECORD_URI_MAX + 1];
-    bool write;      /* it must take and give back an object; else it must have an index.json */
-    char marker[64]; /* an object that the asker has put there; empty: none */
+    bool write;      /* test by writing and reading an object; false: read index.json */
+    char marker[64]; /* an object that the requester has put into the store; empty: none */
 } RequestUri;
 
-/* A node that the others are to reach. */
+/* A node to which the other nodes must connect. */
 typedef struct RequestPeer {
     char address[128];
 } RequestPeer;
@@ -594,65 +615,65 @@ typedef enum RequestOutcome {
 
 typedef struct RequestRecord {
     char id[RECORD_REQUEST_MAX + 1];
-    /* To a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" first forgets the faults that
-     * only a reset cures. To all nodes: "doctor" has each try the stores and look at its machine; health/<node> gets
-     * its report, and the request no answer. To the leader: "forget" a lost node that does not come back;
-     * "alerts-test"; "uncordon" says who let a node have ranks again, for the leader's log. */
+    /* Requests to a job: "checkpoint", "recover". To a node: "check" runs its probes now; "clear" does the same after
+     * forgetting the faults that only a reset repairs. To all nodes: "doctor" makes each node test the stores and its
+     * machine; the result is the report in health/<node>, and the request gets no answer. To the leader: "forget" a
+     * lost node that will not return; "alerts-test"; "uncordon" makes the leader log who uncordoned a node. */
     char kind[24];
-    char target[64]; /* a job, a node or a sink; "alerts-test" with an empty target: all sinks */
-    char submission[SUBMISSION_BYTES]; /* of the job; empty: any job of that name */
-    char machine_id[33]; /* only this machine answers as the node; empty: any machine does */
+    char target[64]; /* name of a job, node or sink; empty with "alerts-test": all sinks */
+    char submission[SUBMISSION_BYTES]; /* submission of the job; empty: any job with this name */
+    char machine_id[33]; /* only the node with this machine id answers; empty: any machine */
     char answer[RECORD_TEXT_MAX + 1]; /* empty: not answered yet */
-    RequestOutcome outcome;           /* of the answer: request_outcome() */
+    RequestOutcome outcome;           /* outcome of the answer; read by request_outcome() */
     uint64_t at_usec;
-    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* "alerts-test": come with the answer */
+    Delivery deliveries[RECORD_DELIVERIES_MAX]; /* "alerts-test": written with the answer */
     size_t n_deliveries;
-    /* "recover": the commit to go on from; uri empty: the newest one that the folder holds. */
+    /* "recover": the commit to resume from; with an empty uri, the newest commit in the folder. */
     CheckpointCommit commit;
-    RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to try */
+    RequestUri uris[RECORD_URIS_MAX]; /* "doctor": the stores to test */
     size_t n_uris;
-    char by[RECORD_BY_MAX + 1];          /* who asked, by that side's own word; empty: not told */
-    RequestPeer peers[RECORD_PEERS_MAX]; /* "doctor": the nodes to reach */
+    char by[RECORD_BY_MAX + 1];          /* the requester, self-reported; empty: unknown */
+    RequestPeer peers[RECORD_PEERS_MAX]; /* "doctor": the nodes to connect to */
     size_t n_peers;
 } RequestRecord;
 
-/* ---- asks/<node>/<id>: what somebody wants to read of a node's logs; written by sdctl under a lease of its own ----
+/* ---- asks/<node>/<id>: a request to read a node's logs; written by sdctl under a lease of its own ----
  *
- * The record is a place to read on from, one for each rank, so the node keeps nothing that a lost record could
- * contradict. sdctl writes it again, with the next seq, when it has shown what the node answered. So at most one answer
- * to each ask lies in etcd. The record goes when the reader does, and the answer with it. */
+ * The record names a position for each rank from which to continue reading, so the node need not remember the reader's
+ * position. When sdctl has shown an answer, it writes the record again with the next seq. So etcd has at most one
+ * answer to each request. The request and its answer are deleted when the reader ends. */
 
 enum {
     LOG_TEXT_MAX = 16384,  /* bytes of log in one answer */
-    LOG_REQUESTS_MAX = 16, /* asks that a node serves at once */
+    LOG_REQUESTS_MAX = 16, /* log requests that a node serves at the same time */
     LOG_ID_MAX = 39,
 };
 
 typedef struct LogPlace {
     int rank;
-    int64_t file;   /* the node's number of the rank's file; 0: the one where the tail begins */
+    int64_t file;   /* the node's number for the log file; 0: the file in which the tail begins */
     int64_t offset; /* bytes in that file */
 } LogPlace;
 
 typedef struct LogRequestRecord {
     char job[RECORD_JOB_MAX + 1];
     int64_t generation;
-    int64_t seq;        /* of this ask, from 1; the answer repeats it */
-    bool follow;        /* answer once there is something to read; false: say when all is read */
-    int64_t tail_bytes; /* of each rank: where reading begins; older lines are left out */
-    int64_t
-        pause_usec; /* the node waits that long between two answers, unless more is there already */
-    LogPlace *places; /* the ranks; none: all that the node has of the generation */
+    int64_t seq; /* number of this request, from 1; the answer repeats it */
+    bool follow; /* wait for new lines before an answer; false: answer with end when all is read */
+    int64_t tail_bytes; /* for each rank: how many bytes before the end of its log reading starts */
+    /* Minimum time between two answers of the node, unless more text is ready at once. */
+    int64_t pause_usec;
+    LogPlace *places; /* the ranks to read; none: all ranks of the generation on this node */
     size_t n_places;
 } LogRequestRecord;
 
 /* ---- lines/<node>/<id>: the node's answer to asks/<node>/<id>, under the node's lease ---- */
 
 typedef struct LogPart {
-    LogPlace next;   /* where to read on */
-    int64_t bytes;   /* of the answer's text */
-    int64_t skipped; /* bytes left out before it: they are old, were too many, or are gone */
-    bool missing;    /* the node has no such file */
+    LogPlace next;   /* position from which to continue */
+    int64_t bytes;   /* size of this part within the answer's text */
+    int64_t skipped; /* bytes omitted before this part: they were too old, too many or deleted */
+    bool missing;    /* the node has no log file for this rank */
 } LogPart;
 
 typedef struct LogLinesRecord {
@@ -660,17 +681,17 @@ typedef struct LogLinesRecord {
     LogPart *parts;
     size_t n_parts;
     char *
-        text; /* of all parts, one after another; UTF-8 without control characters but line ends and tabs */
-    bool more;                         /* there is more to read at once */
-    bool end;                          /* all is read: the node has forgotten the ask */
-    char refused[RECORD_TEXT_MAX + 1]; /* why the node does not serve the ask; empty: it does */
+        text; /* the texts of all parts, joined; UTF-8 without control characters except line ends and tabs */
+    bool more; /* more text is ready now */
+    bool end;  /* everything is read, and the node has dropped the request */
+    char refused[RECORD_TEXT_MAX + 1]; /* why the node refuses the request; empty: it accepts */
 } LogLinesRecord;
 
-/* Words in NodeRecord.features: of a node that answers asks; of one whose user may write every node's record. */
+/* Words in NodeRecord.features: the node serves log requests; the node's etcd user may write every node's record. */
 #define FEATURE_LOGS "logs"
 #define FEATURE_SHARED "shared"
 
-/* ---- codecs: source is the key, for errors; old_text (may be NULL) keeps unknown fields ---- */
+/* ---- codecs: source is the key, for error texts; old_text (may be NULL) supplies unknown fields to keep ---- */
 
 #define DECLARE_RECORD(Type, prefix)                                                               \
     int prefix##_decode(const char *source, const char *text, size_t n_bytes, Type *ret,           \

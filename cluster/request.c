@@ -4,11 +4,12 @@
 
 #include <string.h>
 
-/* Nodes and leaders of before say it by the answer's words, and leave the outcome that they do not know as it was. */
+/* Derives the outcome from the answer's words. Nodes and leaders of older versions write only the answer and leave the
+ * outcome open. */
 static RequestOutcome outcome_in_words(const char *answer)
 {
     static const char refused[] = "refused",
-                      not_training[] = "the job is not training now"; /* of 1.4 and before */
+                      not_training[] = "the job is not training now"; /* of 1.4 and older */
     if (!*answer)
         return REQUEST_OPEN;
     return strncmp(answer, refused, sizeof(refused) - 1) == 0 || strcmp(answer, not_training) == 0

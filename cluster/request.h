@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* request.h - what became of a request.
+/* request.h - the outcome of a request.
  *
  * Ownership: none.
  * Units:     none.
@@ -10,8 +10,8 @@
 
 #include "cluster/records.h"
 
-/* REQUEST_OPEN: nobody has answered yet. */
+/* Returns the outcome of the request, or REQUEST_OPEN when it has no answer yet. */
 RequestOutcome request_outcome(const RequestRecord *request);
-/* Reads the node's verdict from the answer to "check" or "clear", which begins with it: "healthy",
- * "suspect: ...". False when there is no verdict, or no answer yet. */
+/* Reads the node's verdict, such as "healthy" or "suspect: ...", from the beginning of the answer to "check" or
+ * "clear". Returns false when the answer is missing or has no verdict. */
 bool request_verdict(const RequestRecord *request, NodeVerdict *ret);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* resume.h - the step that a world goes on from, as far as its record tells.
+/* resume.h - the step from which a world resumes, as far as its record contains this step.
  *
  * The core and the programs share this file, so it does no I/O, allocates nothing and calls no C library.
  *
@@ -12,9 +12,10 @@
 
 #include "cluster/records.h"
 
-/* The record has no step for another job's checkpoint (--resume). There the folder's name tells it: "step-", ten
- * digits, "-" (docs/reference/manifest.md); 0 with another name. The result is for people and for counting from
- * there: the ranks report the step that they restored. */
+/* Returns the step from which the world resumes. A checkpoint of another job (--resume) has no step in the record, so
+ * the step is parsed from the folder's name: "step-", ten digits, "-" (docs/reference/manifest.md). Returns 0 if the
+ * name has another form. The result is only for display and for counting; ranks report the step that they have really
+ * restored. */
 static inline int64_t resume_point_step(const ResumePoint *resume)
 {
     static const char word[] = "/step-";

@@ -2,7 +2,7 @@
 /* room.c - see room.h. */
 #include "cluster/room.h"
 
-/* Bytes as "34.1 GB", or as "0.3 MB" below 10 GB. */
+/* Converts bytes to GB, or to MB below 10 GB, for texts such as "34.1 GB" or "0.3 MB". */
 static double in_unit(int64_t n_bytes, const char **ret_unit)
 {
     const bool is_large = n_bytes >= INT64_C(10000000000);

@@ -11,7 +11,7 @@
 
 /* ---- the tables ---- */
 
-#define OPTIONS_STRUCT Arguments /* of TAKES() */
+#define OPTIONS_STRUCT Arguments /* TAKES() uses this name */
 
 typedef struct CommonOption {
     CtlCommon of;
@@ -33,14 +33,16 @@ static const CommonOption common[] = {
 };
 
 enum {
-    LONG_FIRST = 256, /* getopt's code of a verb's first option; letters lie below */
-    OPTIONS_MAX = 32, /* of a verb */
-    OWNERS_MAX = 3,   /* verbs named that have an option */
+    /* Getopt's code for a verb's first option; greater than the codes of letters. */
+    LONG_FIRST = 256,
+    OPTIONS_MAX = 32, /* options of one verb */
+    OWNERS_MAX = 3,   /* verbs that an error names as having the option */
 };
 
 static size_t n_own(const CtlVerb *verb) { return verb->options ? verb->options->n : 0; }
 
-/* The verb's own first, then the common ones that it takes; NULL: there are no more. */
+/* Returns the verb's option number `at`: first its own options, then the common options that it accepts; NULL at the
+ * end. */
 static const CtlOption *option_at(const CtlVerb *verb, size_t at)
 {
     size_t n = n_own(verb);
@@ -148,7 +150,7 @@ static bool parse_int(const char *text, int min, int max, int *ret)
     return true;
 }
 
-/* Local time without a zone, UTC with 'Z', or seconds since 1970. */
+/* Parses a time: local time without a zone, UTC with 'Z', or seconds since 1970. */
 static bool parse_time(const char *text, uint64_t *ret)
 {
     struct tm tm = {.tm_isdst = -1};
@@ -179,7 +181,7 @@ static bool parse_format(const char *text, bool *ret_json)
     return *ret_json || strcmp(text, "text") == 0;
 }
 
-/* Reads the value into its field; returns a good value in words when it is none, else NULL. */
+/* Stores the option's value in its field. Returns NULL, or for a bad value a text that describes a good value. */
 static const char *take(const CtlOption *t, const char *value, void *values)
 {
     void *field = (char *)values + t->offset;
@@ -209,10 +211,10 @@ static const char *take(const CtlOption *t, const char *value, void *values)
     return NULL;
 }
 
-/* Only what the verb takes goes to getopt, so that -f is what it means there. */
+/* Makes getopt's lists with only the verb's own options, because a letter such as -f can differ between verbs. */
 static void list_options(const CtlVerb *verb, struct option *ret, char *ret_letters)
 {
-    *ret_letters++ = ':'; /* a missing value is told from an unknown option */
+    *ret_letters++ = ':'; /* getopt then distinguishes a missing value from an unknown option */
     *ret_letters++ = 'h';
     *ret++ = (struct option){"help", no_argument, NULL, 'h'};
     const CtlOption *t;
@@ -229,7 +231,7 @@ static void list_options(const CtlVerb *verb, struct option *ret, char *ret_lett
     *ret_letters = '\0';
 }
 
-/* Which of its options getopt means. */
+/* Returns the index of the option for getopt's code. */
 static size_t find_option(const CtlVerb *verb, int code)
 {
     const CtlOption *t;
@@ -242,7 +244,7 @@ static size_t find_option(const CtlVerb *verb, int code)
     return 0;
 }
 
-/* Where the order of the words is wrong, the usage says it best. */
+/* Prints an error with the verb's usage line; used when words are missing, unknown or in the wrong order. */
 static int refuse_with_usage(const CtlVerb *verb, const char *format, ...) _printf_(2, 3);
 static int refuse_with_usage(const CtlVerb *verb, const char *format, ...)
 {
@@ -258,7 +260,7 @@ static int refuse_with_usage(const CtlVerb *verb, const char *format, ...)
     return CTL_USAGE;
 }
 
-/* Returns a hint at the verb that lists such names; "": there is none. */
+/* Returns a text that names the verb which lists such operands, or "" if there is none. */
 static const char *names_from(const char *operand)
 {
     return strncmp(operand, "NAME", 4) == 0  ? "; sdctl job list shows all jobs"
@@ -288,7 +290,7 @@ static bool has_option(const CtlVerb *verb, const char *name, size_t n_name)
     return false;
 }
 
-/* Which verbs have it, where it is one of others: "job resize". */
+/* Writes the names of verbs that have this option, such as "job resize", joined with commas. */
 static void list_owners(const char *name, size_t n_name, char *ret, size_t size)
 {
     int n = 0;
@@ -302,7 +304,7 @@ static void list_owners(const char *name, size_t n_name, char *ret, size_t size)
     }
 }
 
-/* It may be misspelt, or belong to another verb. */
+/* Prints an error about an unknown option, which may be misspelt or belong to another verb. */
 static int refuse_option(const CtlVerb *verb, const char *word)
 {
     char asked[NEAREST_WORD_MAX + 1], names[OPTIONS_MAX][32], hint[NEAREST_TEXT_BYTES];
@@ -334,7 +336,7 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret)
         assert(verb->options->size <= sizeof(ret->own));
         memcpy(ret->own.bytes, verb->options->defaults, verb->options->size);
     }
-    optind = 0; /* glibc: afresh */
+    optind = 0; /* makes glibc's getopt start again */
     opterr = 0;
     for (int c; (c = getopt_long(argc, argv, letters, options, NULL)) != -1;) {
         if (c == 'h') {

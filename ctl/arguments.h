@@ -3,8 +3,8 @@
  *
  * Ownership: Arguments borrow argv.
  * Units:     timeout in seconds, *_usec microseconds.
- * Errors:    arguments_parse() tells the error and how to get help, and returns CTL_USAGE; CTL_DONE
- *            after --help.
+ * Errors:    arguments_parse() prints the error and how to get help, and returns CTL_USAGE; it returns CTL_DONE after
+ *            --help.
  * Threads:   the main thread.
  */
 #pragma once
@@ -20,8 +20,8 @@ struct Arguments {
     const CtlVerb *verb;
     ClientOptions client;
     bool json;
-    const char *dir;     /* of `sdctl dev`; NULL: not given */
-    const char *operand; /* NULL: not given, which only "[NAME]" may be */
+    const char *dir;     /* --dir of `sdctl dev`; NULL: not given */
+    const char *operand; /* NULL: not given, allowed only if the operand is optional: "[NAME]" */
     const char *second;  /* the second operand; NULL: not given */
     union {              /* the verb's own options: arguments_own() */
         char bytes[ARGUMENT_OWN_MAX];
@@ -37,10 +37,10 @@ int arguments_parse(const CtlVerb *verb, int argc, char **argv, Arguments *ret);
 
 /* Prints "sdctl job start -f FILE [--watch]". */
 void arguments_print_usage(FILE *to, const CtlVerb *verb);
-/* Prints the options of a verb for completion, a line each: "--watch<TAB>show it live, until the job ends". */
+/* Prints the options of a verb for completion, one per line: "--watch<TAB>show it live, until the job ends". */
 void arguments_print_options(FILE *to, const CtlVerb *verb);
-/* Returns what an option of the verb takes ("FILE", "json|text"); "": nothing; NULL: there is no such option. word is
- * "--file" or "-f". */
+/* Returns the kind of value of an option ("FILE", "json|text"), "" if it has no value, or NULL if the verb does not
+ * have the option. word is "--file" or "-f". */
 const char *arguments_value_of(const CtlVerb *verb, const char *word);
 
 /* Prints "sdctl: job start: <the error>; see sdctl job start --help"; returns CTL_USAGE. */

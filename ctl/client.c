@@ -69,7 +69,7 @@ void client_close(CtlClient *client)
     client->event = sd_event_unref(client->event);
 }
 
-/* Keeps libetcd's error, unless it is only that nobody answers: then the error names the endpoints and what to do. */
+/* Returns libetcd's error unchanged, unless etcd did not answer: then sets an error with the endpoints and advice. */
 static int judge(const CtlClient *client, int r, Error *err)
 {
     if (r != -ETIMEDOUT && r != -ECONNREFUSED)
@@ -97,7 +97,7 @@ int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares
     return 0;
 }
 
-/* Its id is drawn anew each time: another host may have taken it in the same microsecond. */
+/* Each call makes a new id, because another host may have used the same id in the same microsecond. */
 void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
                          char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put)
 {
@@ -145,7 +145,7 @@ typedef struct Watching {
     void *userdata;
     int r;
     bool listed;         /* the present state is known */
-    uint64_t heard_usec; /* the stream was up then */
+    uint64_t heard_usec; /* last time when the stream was connected */
     bool silent;
 } Watching;
 
@@ -169,8 +169,8 @@ static void print_silence(Watching *w, bool connected, uint64_t now)
     if (w->client->is_quiet)
         return;
     if (silent != w->silent && isatty(STDOUT_FILENO)) {
-        printf("\r\033[K");   /* a line of progress may stand there */
-        (void)fflush(stdout); /* likewise lost with it */
+        printf("\r\033[K");   /* erases a line of progress on the terminal */
+        (void)fflush(stdout); /* an error loses only that erasure */
     }
     if (silent != w->silent)
         fprintf(stderr, "sdctl: etcd at %s %s\n", w->client->endpoints,
@@ -220,10 +220,11 @@ static int on_request_event(const EtcdEvent *event, void *userdata)
     Error err = ERROR_INIT;
     if (!event)
         return *awaited->request->answer != '\0';
+    /* For a record of another writer, the deadline still ends the wait. */
     if (event->kind == ETCD_EVENT_PUT && strcmp(event->kv.key, awaited->key) == 0 &&
         request_record_decode(awaited->key, event->kv.value, event->kv.n_value, &request, &err) ==
             0)
-        *awaited->request = request; /* if somebody else wrote there, the deadline ends it */
+        *awaited->request = request;
     return 0;
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* client.h - sdctl's connection to the cluster's etcd: read, write, and wait for records.
  *
- * Ownership: client_open() fills a Client; client_close() accepts a zeroed one.
+ * Ownership: client_open() fills a CtlClient; client_close() accepts a zeroed CtlClient.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    as etcd.h, but an etcd that does not answer within CLIENT_TIMEOUT_SEC is always
- *            -ECONNREFUSED, with the endpoints in the text. ctl_fail() maps errors to exit codes.
+ * Errors:    as etcd.h, but an etcd that does not answer within CLIENT_TIMEOUT_SEC is always -ECONNREFUSED, with the
+ *            endpoints in the text. ctl_fail() maps errors to exit codes.
  * Threads:   the main thread.
  */
 #pragma once
@@ -26,51 +26,51 @@ typedef struct CtlClient {
     Etcd *etcd;
     char cluster[64];
     char endpoints[256];    /* all endpoints as one text, for errors */
-    uint64_t patience_usec; /* client_watch() waits this time for the present state */
+    uint64_t patience_usec; /* time limit of client_watch() for reading the present state */
     bool is_quiet;          /* set by a caller that shows silent_usec itself */
-    uint64_t silent_usec;   /* realtime since when etcd is silent in client_watch(); 0: it is not */
+    /* Since when etcd does not answer client_watch(), realtime; 0: it answers. */
+    uint64_t silent_usec;
 } CtlClient;
 
 /* Fills the options that client_open() connects with; their strings live until exit. */
 int client_etcd_options(const ClientOptions *options, EtcdOptions *ret, Error *err);
 int client_open(const ClientOptions *options, CtlClient *ret, Error *err);
-/* Works as client_open(), and gives up after that time where etcd does not answer. */
+/* Works as client_open(), but operations fail when etcd does not answer within patience_usec. */
 int client_open_briefly(const ClientOptions *options, uint64_t patience_usec, CtlClient *ret,
                         Error *err);
-/* Works as client_open(), for a verb about one node; -ENOENT: no node can have that name. */
+/* Works as client_open(), for a verb about one node. Returns -ENOENT if the node's name is invalid. */
 int client_open_for_node(const ClientOptions *options, const char *node, CtlClient *ret,
                          Error *err);
 void client_close(CtlClient *client);
 
-/* Reads one key, or with prefix all keys that begin with it. */
+/* Reads one key, or with prefix set all keys that begin with this key. */
 int client_get(CtlClient *client, const char *key, bool prefix, EtcdAnswer **ret, Error *err);
-/* Runs one transaction; *ret_done tells whether its compares held. */
+/* Runs one transaction; *ret_done tells whether its comparisons were true. */
 int client_txn(CtlClient *client, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
                size_t n_ops, bool *ret_done, Error *err);
 
-/* Writes a new request of that kind for that target; *ret has its id, by which the answer is found. Before the call
- * the caller sets ret->submission for a job, ret->machine_id if only one machine may answer, ret->uris and ret->peers
- * for "doctor", and the rest to 0. */
+/* Writes a new request of this kind for this target; *ret has its id, by which client_await() finds the answer. Before
+ * the call the caller sets ret->submission for a job, ret->machine_id if only one machine may answer, ret->uris and
+ * ret->peers for "doctor", and the rest to 0. */
 int client_request(CtlClient *client, const char *kind, const char *target, RequestRecord *ret,
                    Error *err);
 
-/* Makes a request of that kind anew, with an id, a time and who asks, as one op that puts it and its guard; text is to
- * be freed after the transaction. key: KEY_MAX bytes. */
+/* Gives the request a new id, the time and the requester's name, and makes the etcd operation that puts it and the
+ * comparison that guards it. The caller frees *ret_text after the transaction. key has KEY_MAX bytes. */
 void client_make_request(const CtlClient *client, RequestRecord *request, char *key,
                          char **ret_text, EtcdCompare *ret_absent, EtcdOp *ret_put);
 
-/* Watches every record under the cluster's prefix and calls handler with each event in order (the
- * present state first), and with event NULL after each batch, until it returns non-zero, which
- * becomes the result. -ETIMEDOUT: timeout_usec has passed, and the present state has been seen;
- * -ECANCELED: the loop was told to exit. When etcd falls silent later, the call says so on standard
- * error and waits. */
+/* Watches all records under the cluster's prefix. Calls handler with each event in order, first with the present state,
+ * and with event NULL after each batch. The watch ends when handler returns a non-zero value, which client_watch()
+ * returns. -ETIMEDOUT: the present state was read, and timeout_usec has passed. -ECANCELED: the event loop was told to
+ * exit. If etcd stops answering later, client_watch() prints this on standard error and keeps waiting. */
 typedef int (*ClientEventHandler)(const EtcdEvent *event, void *userdata);
 int client_watch(CtlClient *client, ClientEventHandler handler, void *userdata,
                  uint64_t timeout_usec, Error *err);
 
-/* Waits for the answer to a request that client_request() put, and reads the record with it. Errors are those of
+/* Waits for the answer to a request of client_request() and stores the answered record in *request. Errors are those of
  * client_watch(). */
 int client_await(CtlClient *client, RequestRecord *request, double timeout_sec, Error *err);
 
-/* Prints the error on standard error; returns its exit code. */
+/* Prints the error on standard error and returns the exit code for r. */
 int ctl_fail(const Error *err, int r);

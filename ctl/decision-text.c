@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* decision-text.c - see decision-text.h. The lines are those of controller/journal/decision-log.c. */
+/* decision-text.c - see decision-text.h. controller/journal/decision-log.c writes the lines that are parsed here. */
 #include "ctl/decision-text.h"
 
 #include "cluster/records.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Where the fields begin: " JOB=a GENERATION=3", to the end of the line. */
+/* Returns the length of the line without its fields: " JOB=a GENERATION=3", which end the line. */
 static size_t words_end(const char *line)
 {
     size_t end = strlen(line);
@@ -30,7 +30,7 @@ static void field_of(const char *fields, const char *name, char *ret, size_t siz
         (void)snprintf(ret, size, "%.*s", (int)strcspn(at + strlen(name), " "), at + strlen(name));
 }
 
-/* "running, go: starts" begins with a phase. */
+/* Returns the phase with which the words begin, as in "running, go: starts", or -1. */
 static int phase_of(const char *words)
 {
     for (int i = 0; i < PHASE_COUNT; i++) {

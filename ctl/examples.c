@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* examples.c - see examples.h. A verb without a row has no examples, which test-ctl-arguments refuses. */
+/* examples.c - see examples.h. Every verb needs a row here, or test-ctl-arguments fails. */
 #include "ctl/examples.h"
 
 #include "base/macro.h"

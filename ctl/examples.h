@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* examples.h - calls of each verb that work as they stand, for --help and the manual page.
+/* examples.h - complete command lines for each verb, as examples in --help and the manual page.
  *
  * Ownership: none.
  * Units:     none.
@@ -10,5 +10,5 @@
 
 #include "ctl/verbs.h"
 
-/* Returns the lines, NULL after the last; NULL: the verb has none. */
+/* Returns the verb's example lines with a NULL after the last line, or NULL if the verb has none. */
 const char *const *examples_of(const CtlVerb *verb);

@@ -12,13 +12,14 @@
 static char text[400];
 static size_t n_text;
 
-/* SA_RESETHAND: the raised one, which comes when this returns, ends the process by the signal. */
+/* Prints the text and raises the signal again. SA_RESETHAND has restored the default action, so the signal ends the
+ * process when this handler returns. */
 static void on_interrupt(int number)
 {
     int before = errno;
-    (void)!write(STDERR_FILENO, text, n_text); /* there is nobody to tell if it fails */
+    (void)!write(STDERR_FILENO, text, n_text); /* a failure cannot be reported */
     errno = before;
-    (void)raise(number); /* likewise */
+    (void)raise(number); /* as for write() */
 }
 
 void interrupt_print(const char *format, ...)
@@ -27,13 +28,14 @@ void interrupt_print(const char *format, ...)
     size_t used = (size_t)snprintf(text, sizeof(text), "\nsdctl: ");
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(text + used, sizeof(text) - used - 1, format, ap); /* names are short */
+    /* Not cut: names are short. */
+    (void)vsnprintf(text + used, sizeof(text) - used - 1, format, ap);
     va_end(ap);
     used = strlen(text);
     text[used++] = '\n';
     n_text = used;
-    (void)sigemptyset(&action.sa_mask); /* it only fails for a bad argument, as sigaction() here */
+    (void)sigemptyset(&action.sa_mask); /* like sigaction(), can fail only for a bad argument */
     if (sigaction(SIGINT, NULL, &before) == 0 &&
-        before.sa_handler != SIG_IGN) /* in the background */
+        before.sa_handler != SIG_IGN) /* SIGINT is ignored in a background job */
         (void)sigaction(SIGINT, &action, NULL);
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interrupt.h - what Ctrl-C says in a verb that only looks on or waits: that what it waited for goes on.
+/* interrupt.h - prints a text at Ctrl-C in a verb that only watches or waits: what the verb waited for continues
+ * without it.
  *
  * Ownership: the text is copied.
  * Units:     none.
  * Errors:    none.
- * Threads:   the main thread calls; the signal may come to any.
+ * Threads:   call from the main thread; any thread may receive the signal.
  */
 #pragma once
 
 #include "base/macro.h"
 
-/* From now on SIGINT prints "sdctl: <text>" on standard error, and then ends the process as it does without. */
+/* From now on SIGINT first prints "sdctl: <text>" on standard error, and then ends the process as usual. */
 void interrupt_print(const char *format, ...) _printf_(1, 2);

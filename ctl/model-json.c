@@ -154,7 +154,7 @@ json_t *model_job_json(const Model *m, const ModelJob *job)
     _cleanup_(job_freep) Job *spec = NULL;
     if (job->has_spec && job->spec.spec)
         (void)job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec,
-                        &ignored); /* it was checked at start */
+                        &ignored); /* job start has checked the file */
 
     const int64_t step = model_step(job), steps = spec ? spec->train.steps : job->progress.steps;
     const bool running = job->has_progress && job->has_phase && job->phase.phase == PHASE_RUNNING;

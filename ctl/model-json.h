@@ -2,7 +2,7 @@
 /* model-json.h - jobs and incidents as `sdctl ... -o json` prints them.
  *
  * Ownership: the caller gets a reference.
- * Units:     as docs/reference/json-output.md says.
+ * Units:     see docs/reference/json-output.md.
  * Errors:    none.
  * Threads:   the main thread.
  */

@@ -62,7 +62,7 @@ Model *model_free(Model *m)
     return NULL;
 }
 
-/* Returns the index of the element whose text at that offset is name; n: there is none. */
+/* Returns the index of the element whose text at this offset is name, or n if there is none. */
 static size_t find(const void *array, size_t n, size_t size, size_t offset, const char *name)
 {
     size_t i = 0;
@@ -95,7 +95,7 @@ bool model_is_admitted(const Model *m, const NodeRecord *node)
 const NodeRecord *model_shared_user(const Model *m)
 {
     if (m->n_candidates == 0 || *m->candidates[0].record.admit)
-        return NULL; /* a list bounds who gets ranks */
+        return NULL; /* the list limits which nodes get ranks */
     for (size_t i = 0; i < m->n_nodes; i++)
         if (node_knows(&m->nodes[i], FEATURE_SHARED))
             return &m->nodes[i];
@@ -123,7 +123,7 @@ const CordonCause *model_cause(const Model *m, const char *node, const char *job
                : NULL;
 }
 
-/* One more element at index `at` of an array; the others move up. */
+/* Inserts a zeroed element at index `at` of the array and returns it. */
 static void *insert(void **array, size_t *n, size_t size, size_t at)
 {
     char *grown = memory_resize(*array, *n + 1, size);
@@ -141,7 +141,8 @@ static void drop(void *array, size_t *n, size_t size, size_t at)
     (*n)--;
 }
 
-/* Returns the element at index i, one more when i is their number; NULL after the element has gone. */
+/* For a put, returns the element at index i, adding it if i equals *n. For a deletion, removes the element and returns
+ * NULL. */
 static void *place(void **array, size_t *n, size_t size, size_t i, bool put)
 {
     if (put)
@@ -167,7 +168,7 @@ static ModelJob *job_of(Model *m, const char *name)
     return job;
 }
 
-typedef struct Fed { /* one event, taken apart */
+typedef struct Fed { /* the parts of one event */
     const EtcdEvent *event;
     const char *key, *text;
     size_t n;
@@ -220,7 +221,8 @@ static int feed_node(Model *m, Fed *f, const char *name)
     if (!known)
         (void)insert((void **)&m->nodes, &m->n_nodes, sizeof(*m->nodes), at);
     int r = DECODE(node_record, &m->nodes[at]);
-    (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name); /* the key's word */
+    /* The name in the key counts. */
+    (void)snprintf(m->nodes[at].name, sizeof(m->nodes[at].name), "%s", name);
     return r;
 }
 
@@ -230,8 +232,8 @@ static int feed_cordon(Model *m, Fed *f, const char *name)
     if (!cordon)
         return 0;
     int r = DECODE(cordon_record, cordon);
-    (void)snprintf(cordon->node, sizeof(cordon->node), "%s", name); /* the key's word */
-    if (r < 0) { /* it is there for a reason, whatever that is */
+    (void)snprintf(cordon->node, sizeof(cordon->node), "%s", name); /* the name in the key counts */
+    if (r < 0) { /* an unreadable record counts as a cordon */
         cordon->causes[0] = (CordonCause){.mode = CORDON_CORDON};
         cordon->n_causes = 1;
     }
@@ -244,7 +246,7 @@ static int feed_health(Model *m, Fed *f, const char *name)
     if (!health)
         return 0;
     int r = DECODE(health_record, health);
-    (void)snprintf(health->node, sizeof(health->node), "%s", name); /* the key's word */
+    (void)snprintf(health->node, sizeof(health->node), "%s", name); /* the name in the key counts */
     return r;
 }
 
@@ -278,7 +280,7 @@ static int feed_job(Model *m, Fed *f, KeyKind kind, const char *name)
         job->spec_revision = f->put ? f->event->kv.mod_revision : 0;
         job->arrival = f->put ? f->event->kv.create_revision : 0;
         r = DECODE(spec_record, &job->spec);
-        job->has_spec = f->put && r == 0; /* one of another version is as good as none here */
+        job->has_spec = f->put && r == 0; /* a record of another version counts as missing */
         job->has_foreign_spec = f->put && r == -EPROTONOSUPPORT;
         return r;
     case KEY_DESIRED:
@@ -330,7 +332,7 @@ static int feed_alert(Model *m, Fed *f, const char *id)
     return 0;
 }
 
-/* The lowest create revision leads. */
+/* Keeps the candidates sorted by create revision: the lowest is the leader. */
 static int feed_candidate(Model *m, Fed *f)
 {
     size_t at = FIND(candidates, key, f->key);
@@ -342,7 +344,7 @@ static int feed_candidate(Model *m, Fed *f)
     Candidate new = {.create_revision = f->event->kv.create_revision};
     (void)snprintf(new.key, sizeof(new.key), "%s", f->key);
     int r = leader_record_decode(f->key, f->text, f->n, &new.record, &f->err);
-    if (r < 0) /* of another version: it leads all the same */
+    if (r < 0) /* of another version, but may still be the leader */
         (void)snprintf(new.record.name, sizeof(new.record.name), "unknown");
     for (at = 0; at < m->n_candidates; at++)
         if (m->candidates[at].create_revision > new.create_revision)
@@ -574,7 +576,7 @@ bool model_has_ended(const ModelJob *job)
     return phase == PHASE_SUCCEEDED || phase == PHASE_FAILED || phase == PHASE_STOPPED;
 }
 
-/* Seconds of a step of the present world, over all that it has made; 0 unknown. */
+/* Returns the mean seconds per step of the present world, over all its steps; 0: unknown. */
 static double mean_step_sec(const ModelJob *job)
 {
     const ProgressRecord *p = &job->progress;
@@ -588,7 +590,7 @@ static double mean_step_sec(const ModelJob *job)
     return 0;
 }
 
-/* Seconds of the present world's steps up to now; negative: the phase's record tells all there is. */
+/* Returns the seconds of the present world's steps up to now. Negative: the values in the phase record are complete. */
 static double kept_sec(const ModelJob *job)
 {
     const ProgressRecord *p = &job->progress;
@@ -605,8 +607,7 @@ static double since_start(const ModelJob *job)
     return (double)(job->progress.at_usec - job->phase.started_usec) * 1e-6;
 }
 
-/* The leader writes it when a phase changes; in between, the steps since the world began count on.
- */
+/* The leader writes the goodput when a phase changes; in between, the present world's steps are added here. */
 double model_goodput(const ModelJob *job)
 {
     const PhaseRecord *phase = &job->phase;

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* model.h - the records of one cluster, decoded: a read or a watch feeds them, verbs look at them.
+/* model.h - the decoded records of one cluster. A read or a watch of etcd feeds them, and verbs use them.
  *
- * Ownership: model_new() and model_read() give the caller a Model, which owns all records. Pointers
- *            that lookups return are valid until the next model_feed().
+ * Ownership: model_new() and model_read() give the caller a Model, which owns all records. Pointers that lookups return
+ *            are valid until the next model_feed().
  * Units:     as records.h.
- * Errors:    a record that does not decode is skipped and kept as a complaint, which names key,
- *            field and value.
+ * Errors:    a record that does not decode is skipped and kept as a complaint, which names key, field and value.
  * Threads:   the main thread.
  */
 #pragma once
@@ -18,9 +17,9 @@
 
 typedef struct ModelJob {
     char name[RECORD_JOB_MAX + 1];
-    bool has_foreign_spec; /* the spec's record is of another version */
+    bool has_foreign_spec; /* the spec record has another version */
     bool has_spec, has_desired, has_world, has_phase, has_progress;
-    bool bad_desired, bad_phase; /* that record does not decode, so it must not be changed */
+    bool bad_desired, bad_phase; /* the record does not decode, so it must not be changed */
     char *desired_text;          /* the record's text, unknown fields included; NULL: no record */
     SpecRecord spec;
     DesiredRecord desired;
@@ -28,7 +27,7 @@ typedef struct ModelJob {
     PhaseRecord phase;
     CheckpointsRecord checkpoints;
     ProgressRecord progress;
-    RanksRecord *ranks; /* of the present generation and of older ones that are still there */
+    RanksRecord *ranks; /* of the present generation and of older ones not yet deleted */
     size_t n_ranks;
     int64_t arrival; /* create revision of the spec, which orders the queue */
     int64_t desired_revision, spec_revision, world_revision; /* mod revisions; 0: no record */
@@ -36,7 +35,7 @@ typedef struct ModelJob {
 
 enum { MODEL_COMPLAINTS_MAX = 8, MODEL_CANDIDATES_MAX = 8 };
 
-/* A controller that leads, or stands by. */
+/* A controller that leads or waits to lead. */
 typedef struct Candidate {
     char key[KEY_MAX];
     LeaderRecord record;
@@ -51,13 +50,13 @@ typedef struct Model {
     size_t n_nodes;
     CordonRecord *cordons;
     size_t n_cordons;
-    HealthRecord *health; /* of present nodes and of gone ones */
+    HealthRecord *health; /* of present and of former nodes */
     size_t n_health;
     IncidentRecord *incidents; /* sorted by time */
     size_t n_incidents;
     AlertRecord *alerts;
     size_t n_alerts;
-    Candidate candidates[MODEL_CANDIDATES_MAX]; /* the first one leads */
+    Candidate candidates[MODEL_CANDIDATES_MAX]; /* the first is the leader */
     size_t n_candidates;
     RequestRecord *requests;
     size_t n_requests;
@@ -69,73 +68,75 @@ Model *model_new(const char *cluster);
 Model *model_free(Model *model);
 DEFINE_CLEANUP(Model, model_free)
 
-/* Returns 0, for a ClientEventHandler to return. */
+/* Stores the record of one event. Always returns 0, so that a ClientEventHandler can return the result. */
 int model_feed(Model *model, const EtcdEvent *event);
 /* Reads every record once. */
 int model_read(CtlClient *client, Model **ret, Error *err);
-/* Works as model_read(), over a connection of its own. */
+/* Works as model_read(), but opens its own connection. */
 int model_open(const ClientOptions *options, Model **ret, Error *err);
 
 ModelJob *model_job(const Model *model, const char *name);
-/* Tells whether the job has a world or phase, but no job file that can be read: the leader decides nothing about it. */
+/* Tells whether the job has a world or phase but no readable job file. The leader makes no decisions about such a
+ * job. */
 bool model_has_lost_spec(const ModelJob *job);
-/* Tells whether verbs show the job: it has a job file, or has lost it. */
+/* Tells whether verbs show the job, because it has a job file or has lost it. */
 bool model_is_shown(const ModelJob *job);
-/* Returns the submission's id, from whichever of the job's records exist. */
+/* Returns the submission's id from the first existing record: the spec, the phase or the world. */
 const char *model_submission(const ModelJob *job);
 /* Tells why the job is in its phase, or which record it lacks and what to do. Returns ret. */
 enum { MODEL_REASON_BYTES = 400 };
 const char *model_reason(const ModelJob *job, char ret[MODEL_REASON_BYTES]);
-/* Finds a job that verbs show, or gives -ENOENT with a text for people. */
+/* Finds a job that verbs show, or returns -ENOENT with an error text. */
 int model_find_any_job(const Model *model, const char *name, ModelJob **ret, Error *err);
-/* Finds a job that has a job file, or gives -ENOENT with a text for people. */
+/* Finds a job that has a job file, or returns -ENOENT with an error text. */
 int model_find_job(const Model *model, const char *name, ModelJob **ret, Error *err);
-/* Tells whether the leader's list admits the node, as far as that is known. */
-/* A node whose user in etcd may write every node's record, where no list bounds which nodes get ranks; NULL: none. */
+/* Returns a node whose etcd user may write every node's record, if the leader admits all nodes; NULL: none. */
 const NodeRecord *model_shared_user(const Model *m);
+/* Tells whether the leader's list admits the node. Without a known list, the answer is yes. */
 bool model_is_admitted(const Model *model, const NodeRecord *node);
 const NodeRecord *model_node(const Model *model, const char *name);
 const CordonRecord *model_cordon(const Model *model, const char *node);
-/* Returns the cause that restricts the node's machine most, for one job or (job NULL) for all; NULL: none. */
+/* Returns the strongest cause for the node's machine, for one job, or with job NULL for all jobs; NULL: none. */
 const CordonCause *model_cause(const Model *model, const char *node, const char *job);
 const HealthRecord *model_health(const Model *model, const char *node);
 
 /* Returns the record of the incident's notifications, or NULL while there is none. */
 const AlertRecord *model_alert(const Model *model, const IncidentRecord *incident);
 
-/* Numbers of jobs and nodes beside the leader's limits; it ignores those beyond. */
+/* Numbers of jobs and nodes, and the leader's limits, beyond which it ignores them. */
 typedef struct Crowd {
-    int jobs, max_jobs; /* max_jobs 0: nobody leads, or the leader does not tell */
+    int jobs, max_jobs; /* max_jobs 0: no leader, or its limit is unknown */
     int ended;          /* how many of the jobs have ended */
     int nodes, max_nodes;
 } Crowd;
 Crowd model_crowd(const Model *model);
 
-/* Returns the job's place among the *ret_of jobs that wait, from 1 in the order of the queue; 0: it does not wait. */
+/* Returns the job's place in the queue of the *ret_of waiting jobs, from 1; 0: the job does not wait. */
 int model_place(const Model *model, const ModelJob *job, int *ret_of);
 
 /* Returns the report of a rank of the present world, or NULL. */
 const RankReport *model_rank(const ModelJob *job, int rank);
-/* Returns the step that the present world resumed from, by its ranks' reports or the history; -1: not known yet (a
- * checkpoint of another job that is not restored yet). */
+/* Returns the step from which the present world resumed, as its ranks or the phase record report it. -1: unknown so
+ * far, because ranks have not yet restored the checkpoint of another job. */
 int64_t model_resumed_step(const ModelJob *job);
-/* Returns the newest step that any record of the job tells; 0: none does. */
+/* Returns the newest step in any record of the job; 0: none. */
 int64_t model_step(const ModelJob *job);
 JobPhase model_phase(const ModelJob *job);
-/* Tells whether the job has stopped, succeeded or failed, so that it stays as it is unless an operator acts. */
+/* Tells whether the job has stopped, succeeded or failed. Such a job changes only if an operator acts. */
 bool model_has_ended(const ModelJob *job);
-/* Returns training time that counts / wall time since the first world; NAN while unknown. */
+/* Returns the useful training time / wall time since the first world; NAN if unknown. */
 double model_goodput(const ModelJob *job);
-/* Returns the part of it that waited for saves. */
+/* Returns the part of the goodput that was spent waiting for saves. */
 double model_saving(const ModelJob *job);
-/* Returns the seconds from the fault to the first step that the next world completed; NAN while open. */
+/* Returns the seconds from the fault to the next world's first completed step; NAN while the incident is open. */
 double model_recovery_sec(const IncidentRecord *incident);
 
-/* Tells whether the incident is of this submission of the job, not of an earlier job of the same name. */
+/* Tells whether the incident belongs to this submission of the job, not to an earlier job of the same name. */
 bool model_is_incident_of(const IncidentRecord *incident, const ModelJob *job);
-/* Tells whether the incident ended a world; if not, training went on beside it (store-trouble, diverging). */
+/* Tells whether the incident ended a world. Otherwise training continued during the incident (store-trouble,
+ * diverging). */
 bool model_ended_world(const IncidentRecord *incident);
 /* Returns the newest progress of rank 0 of the present world; NULL: none, or the job has ended. */
 const ProgressRecord *model_progress(const ModelJob *job);
-/* Returns the realtime of the next try after a failure; 0: no try is planned. */
+/* Returns the realtime of the next attempt after a failure; 0: no attempt is planned. */
 uint64_t model_next_try_usec(const ModelJob *job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* option.h - the options of one verb: a struct of their values, and a table that says how each is read.
+/* option.h - the options of one verb: a struct of their values, and a table that describes how to parse each option.
  *
  * A verb's file has both, and names the struct for the rows:
  *     typedef struct WaitOptions { const char *wanted; double timeout_sec; } WaitOptions;
@@ -9,7 +9,7 @@
  *         OPTION_TIMEOUT,
  *     };
  *     const CtlOptions job_wait_options = CTL_OPTIONS(options, .timeout_sec = -1);
- * The options that most verbs take (--etcd, -o json, --dir) are in arguments.c.
+ * The options that most verbs accept (--etcd, -o json, --dir) are in arguments.c.
  *
  * Ownership: tables are static; values borrow argv.
  * Units:     seconds; *_usec microseconds.
@@ -27,39 +27,39 @@ enum {
     OPTION_NO_PRIORITY = INT32_MIN,
 };
 
-/* The values of an option that may be given again. */
+/* The values of an option that may be given several times. */
 typedef struct OptionTexts {
     const char *items[OPTION_TEXTS_MAX];
     int n;
 } OptionTexts;
 
-/* How an option's value is read into its field. */
+/* How an option's value is parsed into its field. */
 typedef enum CtlOptionKind {
     TAKES_NOTHING, /* bool */
     TAKES_TEXT,    /* const char *; NULL: not given */
-    TAKES_TEXTS,   /* OptionTexts: it may be given again */
+    TAKES_TEXTS,   /* OptionTexts: may be given several times */
     TAKES_WHOLE,   /* int in min..max */
     TAKES_SECONDS, /* double */
     TAKES_TIME,    /* uint64_t, realtime; 0: not given */
-    TAKES_FORMAT,  /* bool: json */
+    TAKES_FORMAT,  /* bool; true: json */
 } CtlOptionKind;
 
 typedef struct CtlOption {
     const char *name;  /* without "--" */
     char letter;       /* '\0': none */
-    const char *value; /* "FILE"; NULL: it takes none */
+    const char *value; /* kind of value, as "FILE"; NULL: the option has no value */
     const char *about;
     CtlOptionKind kind;
-    size_t offset;      /* of its field in the struct */
-    int min, max;       /* of TAKES_WHOLE */
-    const char *wanted; /* of TAKES_WHOLE: a good value in words, for the error */
+    size_t offset;      /* offset of the option's field in the struct */
+    int min, max;       /* bounds, for TAKES_WHOLE */
+    const char *wanted; /* for TAKES_WHOLE: describes a good value, for errors */
     bool is_needed;
 } CtlOption;
 
 typedef struct CtlOptions {
     const CtlOption *of;
     size_t n;
-    const void *defaults; /* a struct of size bytes, as it is when nothing is given */
+    const void *defaults; /* a struct of `size` bytes: the values of options that are not given */
     size_t size;          /* at most ARGUMENT_OWN_MAX */
 } CtlOptions;
 
@@ -73,7 +73,7 @@ typedef struct CtlOptions {
 #define TAKES_NUMBER(field, min_, max_, wanted_)                                                   \
     TAKES(WHOLE, field), .min = min_, .max = max_, .wanted = wanted_
 
-/* Rows that several verbs have, each with a field of that name. */
+/* Rows for options of several verbs. The verb's struct needs a field of the name used here. */
 #define OPTION_TIMEOUT                                                                             \
     {                                                                                              \
         "timeout", 0, "SECONDS", "give up then, with exit code 4", TAKES(SECONDS, timeout_sec)     \

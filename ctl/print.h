@@ -14,7 +14,7 @@
 
 void print_json(json_t *json);
 
-/* Read a member of an object that a verb has made itself; an absent one is "" or 0. */
+/* These functions read a member of a JSON object that the verb itself has made. A missing member is "" or 0. */
 const char *json_text(json_t *object, const char *key);
 double json_number(json_t *object, const char *key);
 long long json_count(json_t *object, const char *key);

@@ -21,11 +21,12 @@ int programs_folder(char ret[PATH_MAX], Error *err)
     return 0;
 }
 
-/* It ends with sdctl, however that ends: nobody waits for what it computes. */
+/* Executes the program in the child process. The child is killed when sdctl ends, because then its result is not
+ * needed. */
 _noreturn_ static void become(char *const argv[], pid_t parent)
 {
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent)
-        (void)execv(argv[0], argv); /* sdctl tells of 127 */
+        (void)execv(argv[0], argv); /* sdctl reports exit code 127 as an error */
     _exit(127);
 }
 

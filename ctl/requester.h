@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* requester.h - who changes what is wanted: "anna@laptop", for the record that carries the wish.
+/* requester.h - the requester's name, such as "anna@laptop", for records that carry a request.
  *
- * It is what this side says, for people: anybody who may write the record may write another name. Where a user of etcd
- * is named, which etcd has checked, it follows: "anna@laptop, etcd user ops".
+ * The name is only information for people, because every user who may write the record can write any name. If sdctl
+ * uses an etcd user, its name is appended: "anna@laptop, etcd user ops".
  *
  * Ownership: none.
  * Units:     none.
- * Errors:    none; what cannot be known is "?".
+ * Errors:    none; unknown parts are "?".
  * Threads:   the main thread.
  */
 #pragma once
 
 #include "cluster/records.h"
 
-/* Returns ret. */
+/* Writes the requester's name into ret and returns ret. */
 const char *requester_text(char ret[RECORD_BY_MAX + 1]);

@@ -124,7 +124,7 @@ static bool is_noun(const char *word)
     return false;
 }
 
-/* noun NULL: of all. */
+/* Prints the verbs of one noun, or with noun NULL of all nouns. */
 static int usage(const char *noun)
 {
     printf("usage: sdctl %s VERB [OPTIONS]\n\n", noun ? noun : "NOUN");
@@ -145,12 +145,12 @@ int main(int argc, char **argv)
 {
     log_open("sdctl");
     if (!getenv("SDTRAIN_LOG"))
-        log_set_level(LOG_LEVEL_ERROR); /* verbs say what matters in their own words */
-    (void)signal(SIGPIPE, SIG_DFL);     /* sdctl ... | head ends quietly */
+        log_set_level(LOG_LEVEL_ERROR); /* verbs print their own messages */
+    (void)signal(SIGPIPE, SIG_DFL);     /* so that `sdctl ... | head` ends without an error */
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0 || strcmp(word, "help") == 0)
         return usage(argc > 2 && is_noun(argv[2]) ? argv[2] : NULL);
-    if (strcmp(word, "complete") == 0) /* what the completions of the shells call */
+    if (strcmp(word, "complete") == 0) /* called by the shells' completion scripts */
         return completion_words(argc - 2, argv + 2);
     if (strcmp(word, "--version") == 0) {
         printf("sdctl %s\n", SDTRAIN_VERSION);

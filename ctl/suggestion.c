@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The words by which other programs call our verbs. */
+/* Names that other programs use for the same verbs. */
 static const struct {
     const char *word, *verb;
 } others[] = {
@@ -24,7 +24,7 @@ static bool is_of(const CtlVerb *v, const char *noun)
     return noun ? v->noun && strcmp(v->noun, noun) == 0 : !v->noun;
 }
 
-/* A noun, or a verb that stands alone. */
+/* Returns the first word of the command: a noun, or a verb without a noun. */
 static const char *first_word(const CtlVerb *v) { return v->noun ? v->noun : v->name; }
 
 static void list_words(const char *noun)
@@ -41,7 +41,8 @@ static void list_words(const char *noun)
     fprintf(stderr, "\n");
 }
 
-/* Offers verbs of this noun; one that other programs call by that word comes before one that is spelt alike. */
+/* Suggests verbs of this noun. A verb that other programs call by the given word has priority over verbs with a similar
+ * spelling. */
 static void offer_verbs(Nearest *meant, const char *noun)
 {
     for (size_t k = 0; k < ELEMENTSOF(others) && meant->n == 0; k++)
@@ -54,7 +55,7 @@ static void offer_verbs(Nearest *meant, const char *noun)
             nearest_offer(meant, ctl_verbs[i].name);
 }
 
-/* Prints which nouns have a verb that was given without one, as "start". False: none has it. */
+/* Prints the nouns of a verb that was given without a noun, such as "start". Returns false if no noun has this verb. */
 static bool print_nouns(const char *word)
 {
     int n = 0;
@@ -140,7 +141,7 @@ int suggest_node(const Model *m, const char *name, Error *err)
 int suggest_node_of(CtlClient *client, const char *name, Error *err)
 {
     _cleanup_(model_freep) Model *model = NULL;
-    Error ignored = ERROR_INIT; /* that the node is not there is what matters */
+    Error ignored = ERROR_INIT; /* the missing node is the error to report */
     if (model_read(client, &model, &ignored) < 0)
         return error_set(err, -ENOENT, "no node %s in cluster %s", name, client->cluster);
     return suggest_node(model, name, err);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* suggestion.h - words that are not a verb, and names that nobody has: what the person probably meant.
+/* suggestion.h - suggests what the user probably meant by an unknown verb, or by a name of no job or node.
  *
  * Ownership: none.
  * Units:     none.
@@ -10,13 +10,14 @@
 
 #include "ctl/model.h"
 
-/* Says in three lines on standard error what is wrong and what there is. noun NULL: the word was the first one. */
+/* Prints up to three lines on standard error: the error, a suggestion, and the existing words. noun NULL: the unknown
+ * word was the first word. */
 int suggest_verb(const char *noun, const char *word);
 
-/* Says on standard error that a list is empty, and whether anybody has that cluster's name at all. */
+/* Prints on standard error that a list is empty, and whether the cluster has any records at all. */
 void suggest_nothing_there(const Model *model, const char *what);
 
 int suggest_job(const Model *model, const char *name, Error *err);
 int suggest_node(const Model *model, const char *name, Error *err);
-/* Works as suggest_node(), and reads the nodes first; without them it says less. */
+/* Works as suggest_node(), but reads the nodes first. If this fails, the error has no suggestions. */
 int suggest_node_of(CtlClient *client, const char *name, Error *err);

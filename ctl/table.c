@@ -12,7 +12,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { LAST_MIN = 20, GAP = 2 }; /* a last column narrower than that is not folded */
+enum { LAST_MIN = 20, GAP = 2 }; /* LAST_MIN: a last column narrower than this is not folded */
 
 typedef struct Cell {
     char *text;
@@ -75,7 +75,7 @@ void table_add(Table *t, Paint paint, const char *format, ...)
     Cell *cell = &t->cells[t->n_cells++];
     char text[1500];
     va_start(ap, format);
-    (void)vsnprintf(text, sizeof(text), format, ap); /* no record has a longer text */
+    (void)vsnprintf(text, sizeof(text), format, ap); /* texts of records are shorter */
     va_end(ap);
     *cell = (Cell){memory_text(text), paint};
 }
@@ -95,7 +95,8 @@ static int terminal_width(void)
     return known && size.ws_col > 0 ? size.ws_col : 0;
 }
 
-/* As much of the text as fits, up to a blank where there is one; at least one code point. */
+/* Returns how many bytes of the text fit into `room` columns. Breaks at a blank if there is one, and takes at least one
+ * code point. */
 static size_t line_of(const char *text, int room)
 {
     size_t end = 0, blank = 0;
@@ -137,7 +138,7 @@ static void print_row(const Table *t, const Cell *cells, const int *widths, int 
             print_folded(text, indent, width);
         printf("%s", paint ? paint_text(PAINT_NONE) : "");
         const bool last =
-            i + 2 == t->n_columns && cells && !*cells[i + 1].text; /* nothing follows */
+            i + 2 == t->n_columns && cells && !*cells[i + 1].text; /* needs no padding */
         if (i + 1 < t->n_columns && !last)
             printf("%*s", widths[i] - width_of(text, SIZE_MAX) + GAP, "");
         indent += widths[i] + GAP;

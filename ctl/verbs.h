@@ -21,7 +21,7 @@ typedef enum CtlExit {
     CTL_UNREACHABLE = 5,
 } CtlExit;
 
-/* Options that are not a verb's own. */
+/* Options shared by several verbs. */
 typedef enum CtlCommon {
     COMMON_CLUSTER = 1 << 0, /* --etcd, --cluster, --context */
     COMMON_JSON = 1 << 1,    /* -o json|text */
@@ -29,25 +29,25 @@ typedef enum CtlCommon {
 } CtlCommon;
 
 typedef struct CtlVerb {
-    const char *noun; /* "job"; NULL for a verb that stands alone */
+    const char *noun; /* "job"; NULL: the verb has no noun */
     const char *name;
     int (*run)(const Arguments *a);
     const char *operand;       /* "NAME"; NULL: none */
     unsigned common;           /* set of CtlCommon */
-    const CtlOptions *options; /* its own; NULL: none */
+    const CtlOptions *options; /* the verb's own options; NULL: none */
     const char *about;         /* one sentence for --help */
 } CtlVerb;
 
 extern const CtlVerb ctl_verbs[];
 extern const int ctl_n_verbs;
 
-/* The verbs without a noun. */
+/* Verbs without a noun. */
 extern const CtlOptions doctor_options, top_options, simulate_options;
 int doctor(const Arguments *a);
 int top(const Arguments *a);
 int simulate(const Arguments *a);
 int completion(const Arguments *a);
 
-/* `sdctl complete WORD... CURRENT`, which the shells' completions call: prints what the last word may become, a line
- * each, "word<TAB>meaning"; a line "<files>" or "<folders>" has the shell complete those. */
+/* Implements `sdctl complete WORD... CURRENT`, which the shells' completion scripts call. Prints the candidates for the
+ * last word, one per line: "word<TAB>meaning". A line "<files>" or "<folders>" makes the shell complete those. */
 int completion_words(int n, char **words);

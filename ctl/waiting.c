@@ -21,7 +21,7 @@ static void *watch(void *context)
 {
     Waiting *w = context;
     struct timespec until;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
+    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail: the clock exists */
     until.tv_sec += WAITING_SEC;
     (void)pthread_mutex_lock(&w->lock);
     int r = 0;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* waiting.h - says what a verb waits for, once that takes longer than people expect.
+/* waiting.h - prints what a verb waits for, if the wait takes longer than users expect.
  *
- * A store that is away is asked again for a while, in one call that does not return meanwhile.
+ * A call to a store that does not answer is retried for a while and does not return meanwhile. So a thread prints the
+ * message.
  *
  * Ownership: waiting_begin() gives the caller a Waiting, which has a copy of the text; waiting_end() accepts NULL.
  * Units:     seconds.
- * Errors:    none: where no thread can be started, nothing is said.
- * Threads:   one a Waiting; it writes one line on standard error.
+ * Errors:    none: if the thread cannot be started, nothing is printed.
+ * Threads:   one thread per Waiting; it writes one line on standard error.
  */
 #pragma once
 
@@ -16,7 +17,7 @@ enum { WAITING_SEC = 3 };
 
 typedef struct Waiting Waiting;
 
-/* what: "s3://bucket/run". After WAITING_SEC it says "waits for WHAT". */
+/* Begins a wait for what, such as "s3://bucket/run". After WAITING_SEC the thread prints "waits for WHAT". */
 Waiting *waiting_begin(const char *what);
 Waiting *waiting_end(Waiting *waiting);
 DEFINE_CLEANUP(Waiting, waiting_end)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* auth.c - user and password to token; what a user may.
+/* auth.c - exchanges user and password for a token, and checks the user's rights.
  *
- * etcd's simple tokens run out after five minutes without use and are lost when a member restarts;
- * then a request is refused, the token forgotten and the next attempt comes here again. */
+ * etcd's simple tokens expire after five minutes without use and are lost when a member restarts. Then etcd refuses a
+ * request, the client drops the token, and the next attempt requests a new one here. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>
@@ -28,7 +28,7 @@ void auth_forget(Etcd *etcd)
     etcd->token = NULL;
 }
 
-/* The calls that waited in this round go on, or end when the server refused us. */
+/* Continues the calls that waited for this token request; on failure of the request, ends them with its error. */
 static void round_end(Etcd *etcd, int r, const Error *err)
 {
     unsigned round = etcd->auth_round++;
@@ -41,7 +41,7 @@ static void round_end(Etcd *etcd, int r, const Error *err)
         if (call && r == 0)
             call_attempt(call);
         else if (call)
-            call_fail(call, r, err); /* its handler may free others: begin anew */
+            call_fail(call, r, err); /* its handler may free other calls: search from the start */
     } while (call);
 }
 
@@ -55,7 +55,7 @@ static void authenticated(EtcdCall *call, int r, const Error *err, ProtobufCMess
         const Pb__AuthenticateResponse *answer = (const Pb__AuthenticateResponse *)message;
         etcd->token = memory_text(answer->token);
         secret_set_add(&etcd->secrets, etcd->token);
-        secret_set_add(&etcd->secrets, etcd->password); /* many tokens may have pushed it out */
+        secret_set_add(&etcd->secrets, etcd->password); /* the set may have dropped the password */
     } else if (strstr(err->text, "authentication is not enabled")) {
         etcd->token = memory_text("");
         r = 0;
@@ -80,7 +80,7 @@ bool auth_ready(Etcd *etcd)
     Pb__AuthenticateRequest request = PB__AUTHENTICATE_REQUEST__INIT;
     request.name = etcd->user;
     request.password = etcd->password;
-    /* On failure the caller's own deadline ends the wait. */
+    /* If no request can be made, the caller's own deadline ends the wait. */
     if (call_new(etcd, &authenticate, &request.base, authenticated, NULL, &etcd->authenticating) <
         0)
         return false;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* call.c - one request under a deadline.
+/* call.c - one request with a deadline.
  *
- * A request that may run twice (reads, lease grants) is tried on one endpoint after the other until
- * its deadline. A transaction is tried again only when the last attempt cannot have reached etcd:
- * no connection came up, the member refused it unseen for lack of a leader, or it refused the
- * token. Everything else is reported, because it may have been done. */
+ * A request that is safe to repeat (reads, lease grants) is tried on one endpoint after the other until
+ * its deadline. A transaction is tried again only if the last attempt certainly had no effect:
+ * no connection was made, the member refused it at once because it had no leader, or the member refused the
+ * token. Any other failure is reported to the caller, because etcd may have executed the transaction. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>
 
 enum {
-    PAUSE_MSEC = 100,         /* between two tries of the same endpoint */
-    REFUSED_AVOID_MSEC = 500, /* an endpoint that takes no connection */
+    PAUSE_MSEC = 100,         /* pause between two tries of the same endpoint */
+    REFUSED_AVOID_MSEC = 500, /* time to avoid an endpoint that accepts no connection */
     LEADERLESS_AVOID_MSEC = 1000,
-    TOKENS_MAX = 3, /* of one call: a token may be younger than the member that is asked */
+    TOKENS_MAX = 3, /* per call; a member that lags behind may not know a new token yet */
 };
 
 uint64_t backoff_usec(unsigned n_failures)
@@ -33,7 +33,7 @@ ProtobufCBinaryData range_end(char *prefix)
             prefix[n - 1]++;
             return (ProtobufCBinaryData){.data = (uint8_t *)prefix, .len = n};
         }
-    prefix[0] = 0; /* "\0" stands for the end of all keys */
+    prefix[0] = 0; /* in etcd, "\0" stands for the end of all keys */
     return (ProtobufCBinaryData){.data = (uint8_t *)prefix, .len = 1};
 }
 
@@ -50,11 +50,11 @@ EtcdKeyValue key_value_view(const Pb__KeyValue *kv)
     };
 }
 
-/* ---- what a status means ---- */
+/* ---- the meaning of a status ---- */
 
 static bool says(const RpcStatus *status, const char *text) { return strstr(status->text, text); }
 
-/* The member has no leader and refused the request before it looked at it. */
+/* Whether the member refused the request unread because it had no leader. */
 static bool leaderless(const RpcStatus *status)
 {
     return status->code == WIRE_UNAVAILABLE && says(status, "etcdserver: no leader");
@@ -121,7 +121,7 @@ static void call_release(EtcdCall *call)
 
 EtcdCall *etcd_call_free(EtcdCall *call)
 {
-    /* Within its own handler it goes anyway, right after. */
+    /* If the call's own handler is running, call_answer() frees the call right after it. */
     if (call && call->state != CALL_ANSWERED)
         call_release(call);
     return NULL;
@@ -135,7 +135,7 @@ void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata)
 
 void call_observe(Etcd *etcd, const WireMethod *method, int r, uint64_t begun_usec)
 {
-    const char *name = strrchr(method->path, '/') + 1; /* every path has its slashes */
+    const char *name = strrchr(method->path, '/') + 1; /* every path has a '/' */
     if (etcd->observer)
         etcd->observer(name, r, clock_boottime_usec() - begun_usec, etcd->observer_userdata);
 }
@@ -152,7 +152,7 @@ static void call_answer(EtcdCall *call, int r, const Error *err, ProtobufCMessag
 
 void call_fail(EtcdCall *call, int r, const Error *err)
 {
-    Error copy = *err; /* it may be the call's own */
+    Error copy = *err; /* err may point into the call, which will be freed */
     call_answer(call, r, &copy, NULL);
 }
 
@@ -172,7 +172,7 @@ static void call_wait(EtcdCall *call, CallState state, uint64_t until_usec)
 {
     assert(!call->rpc);
     call->state = state;
-    /* These fail only when the loop has finished; then the call ends with its Etcd. */
+    /* These fail only when the event loop has finished; then the call ends together with its Etcd. */
     (void)sd_event_source_set_time(call->timer, MIN(until_usec, call->deadline_usec));
     (void)sd_event_source_set_enabled(call->timer, SD_EVENT_ONESHOT);
 }
@@ -190,7 +190,7 @@ static void on_call_message(void *userdata, ProtobufCMessage *message)
     EtcdCall *call = userdata;
 
     assert(call->state == CALL_IN_FLIGHT);
-    message_free(call->answer); /* a unary call has one answer; the last counts */
+    message_free(call->answer); /* a unary call has one answer; of several, the last counts */
     call->answer = message;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client.c - the client: its life, and what all its parts share. */
+/* client.c - creates and frees the client, and holds functions that all its parts share. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>
@@ -49,7 +49,7 @@ int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err
         .timeout_usec =
             options->timeout_usec ? options->timeout_usec : TIMEOUT_DEFAULT_SEC * USEC_PER_SEC,
     };
-    /* Three endpoints fit into one deadline. */
+    /* Silence of a third of the timeout: three endpoints can be tried within one deadline. */
     etcd->silence_usec = MAX(etcd->timeout_usec / 3, SILENCE_MIN_MSEC * USEC_PER_MSEC);
     int r = open_all(etcd, options, err);
     if (r < 0) {
@@ -81,7 +81,7 @@ int timer_new(Etcd *etcd, sd_event_time_handler_t handler, void *userdata, sd_ev
 {
     int r = sd_event_add_time(etcd->event, ret, CLOCK_BOOTTIME, 0, 1, handler, userdata);
     if (r >= 0)
-        (void)sd_event_source_set_enabled(*ret, SD_EVENT_OFF); /* off each loop takes */
+        (void)sd_event_source_set_enabled(*ret, SD_EVENT_OFF); /* cannot fail for a new timer */
     return r;
 }
 
@@ -90,7 +90,7 @@ Etcd *etcd_free(Etcd *etcd)
     if (!etcd)
         return NULL;
     assert(!etcd->closed);
-    assert(!etcd->dispatching); /* not from within a callback */
+    assert(!etcd->dispatching); /* etcd_free() must not be called from a callback */
 
     Rpc *rpc;
     etcd->closed = true;
@@ -98,7 +98,7 @@ Etcd *etcd_free(Etcd *etcd)
         (void)etcd_call_free(LIST_FIRST(&etcd->calls));
     LIST_FOREACH(rpc, &etcd->rpcs, list)
     (void)rpc_cancel(rpc);
-    etcd->wire = wire_free(etcd->wire); /* each rpc ends in it */
+    etcd->wire = wire_free(etcd->wire); /* this ends each rpc */
     assert(LIST_EMPTY(&etcd->rpcs));
 
     for (size_t i = 0; i < etcd->n_endpoints; i++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* election.c - one leader among the candidates under a prefix.
  *
- * A candidate is a key <prefix><lease in hex> bound to its lease; the lowest create revision leads.
- * All of it is read from one watch, so what a candidate believes may be old: the term (its key's
- * create revision) guards every write of a leader. */
+ * A candidate is a key <prefix><lease in hex> that is bound to the lease; the lowest create revision leads.
+ * All state comes from one watch, so a candidate's view may be outdated: every write of a leader is
+ * guarded by its term (the create revision of its key). */
 #include "base/log.h"
 #include "etcd/etcd-internal.h"
 
@@ -25,14 +25,14 @@ struct EtcdElection {
 
     EtcdWatch *watch;
     EtcdCall *campaign;
-    sd_event_source *timer; /* the next try to put the key */
+    sd_event_source *timer; /* starts the next attempt to put the key */
     int64_t lease;
-    char *key; /* of this lease; NULL without one */
+    char *key; /* the candidate's key with this lease; NULL without a lease */
     bool leading;
-    bool changed; /* the key may hold another value */
+    bool changed; /* value was changed, but the key may still hold the old value */
     int64_t term;
     unsigned n_failures;
-    bool *freed; /* on the stack of whoever calls the handler */
+    bool *freed; /* flag on the stack of the function that calls the handler; otherwise NULL */
 
     ElectionCandidate *candidates;
     size_t n_candidates;
@@ -69,7 +69,7 @@ static void candidate_add(EtcdElection *election, const EtcdKeyValue *kv)
     candidate->create_revision = kv->create_revision;
 }
 
-/* False when the handler freed the election. */
+/* Returns false if the handler freed the election. */
 static bool notify_change(EtcdElection *election, bool leading, const char *key, int64_t term)
 {
     bool freed = false;
@@ -85,7 +85,7 @@ static bool notify_change(EtcdElection *election, bool leading, const char *key,
     return true;
 }
 
-/* Compares what is so with what was told. */
+/* Compares the present leader with the state last reported to the handler, and reports a change. */
 static void judge(EtcdElection *election)
 {
     const ElectionCandidate *own = election->key ? candidate_find(election, election->key) : NULL;
@@ -97,12 +97,12 @@ static void judge(EtcdElection *election)
         campaign(election); /* somebody deleted it */
     int64_t term = own && own->create_revision == lowest ? lowest : 0;
 
-    /* A key that was deleted and put again is another term. */
+    /* A key that was deleted and put again begins another term. */
     if (election->leading && term != election->term &&
         !notify_change(election, false, election->key ? election->key : "", election->term))
         return;
     if (!election->leading && term != 0)
-        (void)notify_change(election, true, election->key, term); /* the election may be gone now */
+        (void)notify_change(election, true, election->key, term); /* may free the election */
 }
 
 static void on_election_watch(const EtcdEvent *events, size_t n_events, int64_t revision _unused_,
@@ -121,7 +121,7 @@ static void on_election_watch(const EtcdEvent *events, size_t n_events, int64_t 
 
 static void try_later(EtcdElection *election, uint64_t after_usec)
 {
-    /* These fail only when the loop has finished. */
+    /* These fail only when the event loop has finished. */
     (void)sd_event_source_set_time(election->timer, clock_boottime_usec() + after_usec);
     (void)sd_event_source_set_enabled(election->timer, SD_EVENT_ONESHOT);
 }
@@ -142,7 +142,7 @@ static void on_campaign(int r, const Error *err, const EtcdTxnResult *result _un
             try_later(election, LOOK_AGAIN_MSEC * USEC_PER_MSEC);
         return;
     }
-    if (election->n_failures == 0 && r != -ESTALE) /* a lost lease is told elsewhere */
+    if (election->n_failures == 0 && r != -ESTALE) /* a lost lease is reported elsewhere */
         log_warning("cannot stand for election under %s: %s", election->prefix, err->text);
     try_later(election, backoff_usec(election->n_failures++));
 }
@@ -264,7 +264,7 @@ void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, i
         if (election->leading) {
             _cleanup_free_ char *key = TAKE_PTR(election->key);
             withdraw(election);
-            /* The election may be gone after this. */
+            /* The handler may free the election. */
             (void)notify_change(election, false, key, election->term);
         } else
             withdraw(election);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint.c - which endpoint is used: the client stays with one, and leaves it with all its RPCs once it is silent. */
+/* endpoint.c - chooses the endpoint: the client uses one endpoint until it is silent, then leaves it
+ * with all its RPCs. */
 #include "etcd/etcd-internal.h"
 
 enum { SILENT_AVOID_SEC = 5 };
@@ -26,7 +27,7 @@ void endpoint_avoid(Endpoint *endpoint, uint64_t for_usec)
     endpoint->avoid_until_usec = MAX(endpoint->avoid_until_usec, until);
 }
 
-/* Avoids a silent endpoint and cuts every rpc on it; each of those ends as `silent`. */
+/* Avoids a silent endpoint and ends all RPCs on it; each of them gets the status `silent`. */
 static void endpoint_leave(Etcd *etcd, Endpoint *endpoint)
 {
     Rpc *rpc;
@@ -45,12 +46,12 @@ void etcd_watchdog_arm(Etcd *etcd)
 {
     int enabled = SD_EVENT_OFF;
 
-    if (etcd->n_endpoints == 1) /* there is nowhere else to go */
+    if (etcd->n_endpoints == 1) /* there is no other endpoint to change to */
         return;
     int r = sd_event_source_get_enabled(etcd->watchdog, &enabled);
     if (r < 0 || enabled != SD_EVENT_OFF)
         return;
-    /* Fails only when the loop has finished, and then nobody waits. */
+    /* Fails only when the event loop has finished; then no RPC waits any more. */
     (void)sd_event_source_set_time(etcd->watchdog, clock_boottime_usec() + etcd->silence_usec / 4);
     (void)sd_event_source_set_enabled(etcd->watchdog, SD_EVENT_ONESHOT);
 }

@@ -70,7 +70,7 @@ static void on_txn(int r, const Error *err, const EtcdTxnResult *result, void *u
     }
 }
 
-/* The call's own deadline bounds the loop. */
+/* Runs the event loop until the answer has arrived. The call's own deadline bounds the wait. */
 static int run(Etcd *etcd, EtcdCall *call, Wait *wait, EtcdAnswer **ret, Error *err)
 {
     while (!wait->done) {

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* etcd.h - libetcd: the etcd v3 API over gRPC's C core and protobuf-c, on an sd-event loop.
  *
- * An Etcd stays with one of its endpoints and leaves it, with all its streams, when it refuses, has
- * no leader or is silent. gRPC's completion queue is drained by one thread that hands results to
+ * An Etcd uses one of its endpoints, and leaves it, with all its streams, when the endpoint refuses, has
+ * no leader or is silent. One thread drains gRPC's completion queue and passes the results to
  * the loop through an eventfd; every callback runs on the loop's thread, never from within the call
- * that asked for it.
+ * that made the request.
  *
  * Ownership: etcd_new() gives the caller an Etcd; it holds a reference on the sd_event. Requests
  *            borrow their arguments only for the call. Responses and events passed to a callback
- *            are valid until it returns. A returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection
- *            is owned by the caller; free cancels, also from within its own callback. An EtcdCall
- *            frees itself after its callback; only free it to cancel.
+ *            are valid until it returns. The caller owns a returned EtcdCall, EtcdWatch, EtcdLease or EtcdElection;
+ *            freeing it cancels it, also from within its own callback. An EtcdCall
+ *            frees itself after its callback; free it only to cancel it.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds; ttl_sec is whole seconds, etcd's unit.
- * Errors:    callbacks get r: 0, or -ETIMEDOUT (deadline, or the endpoint fell silent),
- *            -ECONNREFUSED (no endpoint answers), -EACCES (authentication), -ESTALE (lease or
- *            revision gone), -EIO (anything else), with the text of the server in *err. A
- *            transaction that ended in -ETIMEDOUT, -ECONNREFUSED or -EIO is neither done nor not
- *            done: read again before deciding anything.
- * Threads:   loop thread only. Not fork-safe once an Etcd exists: children exec at once.
+ * Errors:    callbacks get r: 0, or -ETIMEDOUT (deadline, or the endpoint became silent),
+ *            -ECONNREFUSED (no endpoint answers), -EACCES (authentication), -ESTALE (the lease or
+ *            revision no longer exists), -EIO (anything else), with the text of the server in *err. After
+ *            -ETIMEDOUT, -ECONNREFUSED or -EIO it is unknown whether a transaction was done: the caller
+ *            must read again before it decides anything.
+ * Threads:   loop thread only. Not fork-safe once an Etcd exists: a child must exec at once.
  * Source:    etcd API reference v3.4; github.com/etcd-io/etcd api/etcdserverpb.
  */
 #pragma once
@@ -36,33 +36,33 @@ typedef struct EtcdElection EtcdElection;
 typedef struct EtcdOptions {
     const char *endpoints; /* "host:port,host:port"; http:// and https:// prefixes are accepted */
     const char *ca_file, *cert_file, *key_file; /* PEM; ca_file turns TLS on, all three mTLS */
-    /* A name that every member's certificate holds; NULL: each endpoint's own host. */
+    /* A name that every member's certificate contains; NULL: each endpoint's own host. */
     const char *tls_name;
     const char *user, *password; /* etcd authentication; NULL for none */
     uint64_t timeout_usec;       /* deadline of every unary call; 5 s when 0 */
 } EtcdOptions;
 
-/* SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _TLS_NAME, _USER, _PASSWORD_FILE; strings live until
- * exit. endpoints is NULL when SDTRAIN_ETCD is unset. */
+/* Reads SDTRAIN_ETCD, SDTRAIN_ETCD_CA, _CERT, _KEY, _TLS_NAME, _USER, _PASSWORD_FILE; the strings stay valid until
+ * exit. endpoints is NULL if SDTRAIN_ETCD is unset. */
 int etcd_options_from_environment(EtcdOptions *ret, Error *err);
 
 int etcd_new(sd_event *event, const EtcdOptions *options, Etcd **ret, Error *err);
-/* Cancels everything; callbacks do not run any more. Watches, leases and elections may be freed
- * before or after. Not from within a callback. */
+/* Cancels all requests; no callback runs any more. Watches, leases and elections may be freed before or after. Must not
+ * be called from a callback. */
 Etcd *etcd_free(Etcd *etcd);
 DEFINE_CLEANUP(Etcd, etcd_free)
 
-/* Counts requests: called before the handler of each request that was answered or has failed, and for
- * each lease renewal. method is gRPC's name ("Txn", "Range", "LeaseKeepAlive"), r the handler's result;
- * took_usec includes the tries on other members. The observer must not call libetcd. */
+/* Observes requests: called before the handler of each request that was answered or has failed, and for each lease
+ * renewal. method is gRPC's name ("Txn", "Range", "LeaseKeepAlive"), r the handler's result; took_usec includes the
+ * attempts on other members. The observer must not call libetcd. */
 typedef void (*EtcdObserver)(const char *method, int r, uint64_t took_usec, void *userdata);
 void etcd_set_observer(Etcd *etcd, EtcdObserver observer, void *userdata);
 
 /* ---- which history answers ----
  *
- * A store that was restored from a snapshot begins another history: revisions go back, later writes are gone, and a
- * guard on an old revision may hold again. libetcd knows another history by the cluster's id, or by a linearizable
- * answer whose revision is lower than one that was seen before the question was sent. */
+ * A store that was restored from a snapshot begins another history: revisions go back, later writes are lost, and a
+ * guard on an old revision may hold again. libetcd recognizes another history by the cluster's id, or by a linearizable
+ * answer whose revision is lower than one that was seen before the request was sent. */
 typedef struct EtcdHistory {
     uint64_t cluster; /* the cluster's id; 0: not known yet */
     int64_t revision; /* the highest revision seen */
@@ -70,7 +70,7 @@ typedef struct EtcdHistory {
 
 /* Called once for each change of history, before the handler of the answer that showed it. Must not call libetcd. */
 typedef void (*EtcdHistoryHandler)(const EtcdHistory *was, const EtcdHistory *now, void *userdata);
-/* known is the history that an earlier process saw; zero: none. */
+/* known is the history that an earlier process saw; all zero: none. */
 void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler, void *userdata);
 EtcdHistory etcd_history(const Etcd *etcd);
 
@@ -78,7 +78,7 @@ EtcdHistory etcd_history(const Etcd *etcd);
 
 typedef struct EtcdKeyValue {
     const char *key;   /* NUL-terminated */
-    const char *value; /* NUL-terminated after n_value bytes */
+    const char *value; /* n_value bytes and a NUL */
     size_t n_value;
     int64_t create_revision, mod_revision, version, lease;
 } EtcdKeyValue;
@@ -86,7 +86,7 @@ typedef struct EtcdKeyValue {
 typedef struct EtcdRange {
     const EtcdKeyValue *kvs;
     size_t n_kvs;
-    int64_t revision; /* the store's, at the time of the read */
+    int64_t revision; /* revision of the store at the time of the read */
 } EtcdRange;
 
 typedef void (*EtcdRangeHandler)(int r, const Error *err, const EtcdRange *range, void *userdata);
@@ -96,7 +96,7 @@ typedef void (*EtcdRangeHandler)(int r, const Error *err, const EtcdRange *range
 int etcd_get(Etcd *etcd, const char *key, bool prefix, EtcdRangeHandler handler, void *userdata,
              EtcdCall **ret);
 
-/* Reads one key as it was at that revision; -ESTALE: etcd has compacted it away. */
+/* Reads one key as it was at that revision; -ESTALE: etcd has compacted that revision away. */
 int etcd_get_at(Etcd *etcd, const char *key, int64_t revision, EtcdRangeHandler handler,
                 void *userdata, EtcdCall **ret);
 
@@ -117,14 +117,14 @@ typedef enum EtcdOpKind { ETCD_PUT, ETCD_DELETE, ETCD_DELETE_PREFIX, ETCD_GET } 
 typedef struct EtcdOp {
     EtcdOpKind kind;
     const char *key;
-    const char *value; /* of ETCD_PUT: n_value bytes, or a text when n_value is 0 */
+    const char *value; /* for ETCD_PUT: n_value bytes, or a text if n_value is 0 */
     size_t n_value;
-    int64_t lease; /* of ETCD_PUT; 0: none */
+    int64_t lease; /* for ETCD_PUT; 0: none */
 } EtcdOp;
 
 typedef struct EtcdTxnResult {
-    bool succeeded;          /* all compares held and every op is done; false: no op is done */
-    int64_t revision;        /* mod revision of the keys that were put, when succeeded */
+    bool succeeded;          /* all compares held and every op was done; false: no op was done */
+    int64_t revision;        /* if succeeded, mod revision of the keys that were put */
     const EtcdKeyValue *kvs; /* results of all ETCD_GET ops, in order */
     size_t n_kvs;
 } EtcdTxnResult;
@@ -132,16 +132,16 @@ typedef struct EtcdTxnResult {
 typedef void (*EtcdTxnHandler)(int r, const Error *err, const EtcdTxnResult *result,
                                void *userdata);
 
-/* Runs at most 120 ops if at most 120 compares hold; with n_compares 0 it runs them always. */
+/* Runs at most 120 ops if all compares hold, at most 120 of them; with n_compares 0 it always runs the ops. */
 int etcd_txn(Etcd *etcd, const EtcdCompare *compares, size_t n_compares, const EtcdOp *ops,
              size_t n_ops, EtcdTxnHandler handler, void *userdata, EtcdCall **ret);
 
 /* Checks whether this user may read and write a key: r is 0 if so, -EACCES if not. Sends a transaction whose guard
- * cannot hold, so that nothing is ever written; etcd looks at the rights first. */
+ * cannot hold, so nothing is ever written; etcd checks the rights before the guard. */
 int etcd_request_rights(Etcd *etcd, const char *key, EtcdTxnHandler handler, void *userdata,
                         EtcdCall **ret);
 
-EtcdCall *etcd_call_free(EtcdCall *call); /* cancels; the handler does not run */
+EtcdCall *etcd_call_free(EtcdCall *call); /* cancels the call; its handler does not run */
 
 /* ---- one member's status ---- */
 
@@ -149,14 +149,14 @@ typedef struct EtcdStatus {
     uint64_t member, leader; /* ids; leader 0: the member sees no leader, hence no quorum */
     char version[32];
     int64_t db_bytes;      /* size of the member's database file */
-    int64_t db_used_bytes; /* bytes in use of that file; 0: an old member, which does not tell */
+    int64_t db_used_bytes; /* bytes in use of that file; 0: an old member, which reports none */
     char errors[256]; /* the member's errors and alarms, joined by "; ": "etcdserver: no leader" */
 } EtcdStatus;
 
 typedef void (*EtcdStatusHandler)(int r, const Error *err, const EtcdStatus *status,
                                   void *userdata);
 
-/* Asks one endpoint about itself, so make an Etcd for each. Needs neither a quorum nor a user. */
+/* Requests the status of one endpoint, so make an Etcd for each. Needs neither a quorum nor a user. */
 int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall **ret);
 
 /* ---- watch ---- */
@@ -165,29 +165,29 @@ typedef enum EtcdEventKind { ETCD_EVENT_PUT, ETCD_EVENT_DELETE } EtcdEventKind;
 
 typedef struct EtcdEvent {
     EtcdEventKind kind;
-    EtcdKeyValue kv; /* a delete has only the key, and its own revision as mod_revision */
+    EtcdKeyValue kv; /* of a delete: only the key, and the revision of the delete as mod_revision */
 } EtcdEvent;
 
-/* Called with all events of one store revision at a time, in order, each change exactly once. The
- * first call carries the whole present state (as puts; possibly none) with initial = true. After a
- * disconnect, leader change or compaction the watch re-lists, compares create and mod revisions
- * with what it delivered, makes up the deletes (and delete+put for a key that was deleted and
- * reborn), and goes on; the handler runs after each list, with n_events 0 when nothing had changed. */
+/* Called with all events of one store revision at a time, in order, each change exactly once. The first call has the
+ * whole present state (as puts; possibly none) and initial = true. After a disconnect, leader change or compaction the
+ * watch lists the keys again, compares create and mod revisions with those it delivered, generates the missing deletes
+ * (and delete+put for a key that was deleted and created again), and continues; the handler runs after each list, with
+ * n_events 0 if nothing had changed. */
 typedef void (*EtcdWatchHandler)(const EtcdEvent *events, size_t n_events, int64_t revision,
                                  bool initial, void *userdata);
 
 int etcd_watch_prefix(Etcd *etcd, const char *prefix, EtcdWatchHandler handler, void *userdata,
                       EtcdWatch **ret);
-/* Watches only one key, for users that have no right to more. */
+/* Watches only one key, for users without the right to read more. */
 int etcd_watch_key(Etcd *etcd, const char *key, EtcdWatchHandler handler, void *userdata,
                    EtcdWatch **ret);
 EtcdWatch *etcd_watch_free(EtcdWatch *watch);
 DEFINE_CLEANUP(EtcdWatch, etcd_watch_free)
-/* A watch makes up deletes only of keys that it delivered itself. A caller that also reads keys by other means asks
- * here how many lists there were, and whether the watch has delivered a key that is still there. */
+/* A watch generates deletes only of keys that it delivered itself. For a caller that also reads keys by other means:
+ * the number of lists so far, and whether the watch has delivered a key that still exists. */
 uint64_t etcd_watch_lists(const EtcdWatch *watch);
 bool etcd_watch_knows(const EtcdWatch *watch, const char *key);
-bool etcd_watch_connected(const EtcdWatch *watch); /* its stream is up */
+bool etcd_watch_connected(const EtcdWatch *watch); /* whether its stream is up */
 
 /* ---- lease ---- */
 
@@ -197,44 +197,46 @@ typedef enum EtcdLeaseState {
     ETCD_LEASE_LOST
 } EtcdLeaseState;
 
-/* GRANTED comes once per lease, RENEWED at each acknowledged keep-alive, LOST when the server says
- * that the lease is gone; the next GRANTED then brings a new id. Silence is not LOST: the caller
- * compares etcd_lease_deadline_usec() with its clock. */
+/* GRANTED is reported once per lease, RENEWED at each acknowledged keep-alive, LOST when the server reports that the
+ * lease does not exist; the next GRANTED then has a new id. Silence is not LOST: the caller compares
+ * etcd_lease_deadline_usec() with its clock. */
 typedef void (*EtcdLeaseHandler)(EtcdLeaseState state, int64_t lease, void *userdata);
 
-/* Asks for a lease (again and again, with bounded back-off), renews it each quarter of the granted
- * TTL, and asks for a new one when it is lost. witness_key (copied) is a key that the user may read
- * and that need not exist: a quorum must answer a read of it for a renewal to count. */
+/* Requests a lease (with retries and bounded back-off), renews it after each quarter of the granted TTL, and requests a
+ * new one when it is lost. witness_key (copied) is a key that the user may read; it need not exist. A renewal counts
+ * only if a quorum answers a read of witness_key. */
 int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
                    void *userdata, EtcdLease **ret);
-int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while none is held */
-int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as the server granted it */
-/* Returns when the lease may run out: the send time of the last acknowledged keep-alive plus the TTL. */
+int64_t etcd_lease_id(const EtcdLease *lease);      /* 0 while no lease is held */
+int64_t etcd_lease_ttl_sec(const EtcdLease *lease); /* as granted by the server */
+/* Returns the earliest time at which the lease may expire: when the last acknowledged keep-alive was sent, plus the
+ * TTL. */
 uint64_t etcd_lease_deadline_usec(const EtcdLease *lease);
-/* Renews now instead of at the next quarter; for a caller whose key on the lease has vanished. */
+/* Renews now instead of at the next quarter; for a caller whose key on the lease has disappeared. */
 void etcd_lease_check(EtcdLease *lease);
-EtcdLease *etcd_lease_free(EtcdLease *lease); /* stops renewing; the lease runs out by itself */
+EtcdLease *etcd_lease_free(EtcdLease *lease); /* stops renewing; the lease then expires */
 DEFINE_CLEANUP(EtcdLease, etcd_lease_free)
-/* Revokes the lease, so that its keys vanish now, and stops renewing. The lease may be freed before
- * or after done (may be NULL) has run; the call in *ret (ret may be NULL) cancels it. -ESTALE: no lease is held. */
+/* Revokes the lease, so that its keys are deleted now, and stops renewing. The lease may be freed before or after the
+ * handler `done` (may be NULL) has run; freeing the call in *ret (ret may be NULL) cancels the revocation. -ESTALE: no
+ * lease is held. */
 int etcd_lease_revoke(EtcdLease *lease, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
-/* Revokes a lease of which only the id is known, such as one that the caller held before it was restarted. done gets
- * -ESTALE when it is gone already; as above otherwise. */
+/* Revokes a lease by its id, such as one that the caller held before a restart. The handler gets -ESTALE if the lease
+ * does not exist any more. Otherwise works like etcd_lease_revoke(). */
 int etcd_revoke(Etcd *etcd, int64_t id, EtcdTxnHandler done, void *userdata, EtcdCall **ret);
 
 /* ---- election ---- */
 
-/* leading: this candidate leads; term is the create revision of its key, the guard of every write
- * (EtcdCompare{key, ETCD_CREATE_REVISION, term}). !leading: it has lost, and campaigns again by
- * itself. */
+/* leading is true: this candidate leads; term is the create revision of its key, the guard of every write
+ * (EtcdCompare{key, ETCD_CREATE_REVISION, term}). leading is false: the candidate has lost; the election campaigns
+ * again by itself. */
 typedef void (*EtcdElectionHandler)(bool leading, const char *key, int64_t term, void *userdata);
 
 /* Puts the candidate's key <prefix><lease in hex> with value; the lowest create revision leads. */
 int etcd_election_new(Etcd *etcd, const char *prefix, const char *value, EtcdLease *lease,
                       EtcdElectionHandler handler, void *userdata, EtcdElection **ret);
-/* Changes the candidate's value; a key that exists is written again, with its lease and term. */
+/* Changes the candidate's value; if the key exists, it is written again, with the same lease and term. */
 void etcd_election_change(EtcdElection *election, const char *value);
-/* Takes the grants and losses that the owner's lease handler forwards. */
+/* Must be called by the lease's handler, with each state that it receives. */
 void etcd_election_lease_changed(EtcdElection *election, EtcdLeaseState state, int64_t lease);
 EtcdElection *etcd_election_free(EtcdElection *election);
 DEFINE_CLEANUP(EtcdElection, etcd_election_free)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.c - whether the store still tells the history that it told before (etcd.h, "which history"). */
+/* history.c - detects that the store's history is not the same as before (etcd.h, "which history"). */
 #include "etcd/etcd-internal.h"
 
 void etcd_set_history(Etcd *etcd, EtcdHistory known, EtcdHistoryHandler handler, void *userdata)

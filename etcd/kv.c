@@ -5,8 +5,8 @@
 #include <string.h>
 
 enum {
-    PAGE_KEYS = 512, /* halved when a page does not fit into a message */
-    OPS_MAX = 120,   /* etcd takes 128 */
+    PAGE_KEYS = 512, /* halved if a page does not fit into a message */
+    OPS_MAX = 120,   /* etcd accepts 128 */
 };
 
 /* ---- get ---- */
@@ -18,7 +18,7 @@ const WireMethod range_method = {
     .unary = true,
 };
 
-/* The pages so far; their messages hold what kvs point to. */
+/* A read in progress: the pages received so far. Their messages own the memory that kvs point to. */
 typedef struct Get {
     char *key, *end;
     ProtobufCBinaryData end_bytes;
@@ -47,7 +47,7 @@ static void get_free(void *context)
     free(get);
 }
 
-/* The request for the first page, or for the one after the last key that we have. */
+/* Makes the request for the first page, or for the page after the last key received. */
 static Pb__RangeRequest get_request(const Get *get)
 {
     Pb__RangeRequest request = PB__RANGE_REQUEST__INIT;
@@ -58,7 +58,7 @@ static Pb__RangeRequest get_request(const Get *get)
     request.revision = get->revision;
     if (get->n_kvs > 0) {
         const Pb__RangeResponse *last = get->pages[get->n_pages - 1];
-        assert(last->n_kvs > 0); /* get_answered() takes no empty page that is not the last */
+        assert(last->n_kvs > 0); /* get_answered() refuses an empty page that is not the last */
         request.key = last->kvs[last->n_kvs - 1]->key;
         request.key.len++; /* the NUL behind it: the next key possible */
     }
@@ -83,7 +83,7 @@ static void get_failed(EtcdCall *call, Get *get, int r, const Error *err)
     if (strstr(err->text, "larger than max") && get->limit > 1) {
         get->limit /= 2;
     } else if (r == -ESTALE && get->n_pages > 0) {
-        get_forget_pages(get); /* compacted between two pages: begin anew at a later revision */
+        get_forget_pages(get); /* compacted between two pages: restart at a later revision */
     } else {
         call->user.range(r, err, NULL, call->userdata);
         return;
@@ -92,7 +92,7 @@ static void get_failed(EtcdCall *call, Get *get, int r, const Error *err)
     call_again(call, &request.base);
 }
 
-/* The error of an answer that is only a part of one. */
+/* Sets the error for an answer of which a part is missing. */
 static int cut_short(const EtcdCall *call, Error *err)
 {
     return error_set(err, -EIO, "etcd at %s: %s: a part of the answer is missing",
@@ -188,7 +188,7 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
     }
     Pb__TxnResponse *answer = (Pb__TxnResponse *)message;
     if (answer->succeeded && answer->n_responses != call->n_results) {
-        /* A key that is missing among them would be taken for one that is not there. */
+        /* An absent key's result would look as if the key did not exist. */
         Error cut = ERROR_INIT;
         message_free(message);
         call->user.txn(cut_short(call, &cut), &cut, NULL, call->userdata);
@@ -218,7 +218,7 @@ static void txn_answered(EtcdCall *call, int r, const Error *err, ProtobufCMessa
 
 static Pb__Compare compare_pack(const EtcdCompare *compare)
 {
-    Pb__Compare ret = PB__COMPARE__INIT; /* its result is EQUAL */
+    Pb__Compare ret = PB__COMPARE__INIT; /* PB__COMPARE__INIT compares for equality */
 
     ret.key = bytes_of(compare->key);
     switch (compare->target) {
@@ -241,7 +241,7 @@ static Pb__Compare compare_pack(const EtcdCompare *compare)
     return ret;
 }
 
-/* One operation with the storage that its message points to. */
+/* One packed operation, with the storage that its message points to. */
 typedef struct PackedOp {
     Pb__RequestOp op;
     union {

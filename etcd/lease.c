@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* lease.c - a lease that is granted, renewed and, when lost, granted anew.
  *
- * One keep-alive is outstanding at a time, so that the answer tells which send it acknowledges. One
- * that is not answered within a quarter of the TTL moves to another member, and the member that was
- * slow is avoided for another quarter; the rest of the TTL is left for two more tries. Only the
- * server's word (TTL 0) is a loss.
+ * Only one keep-alive is outstanding at a time, so it is clear which one an answer acknowledges. If
+ * it is not answered within a quarter of the TTL, the next one goes to another member, and the slow
+ * member is avoided for another quarter; the rest of the TTL suffices for two more attempts. Only the
+ * server's report (TTL 0) counts as a loss.
  *
- * A leader whose disk hangs is replaced without learning of it, and goes on answering keep-alives
- * from memory (at least in etcd 3.4) while the lease runs out under its successor. So beside each
- * keep-alive goes a read that needs a quorum, the witness, to the same member: only both answers, of
- * the same raft term, renew the lease. Then a quorum followed one leader after they were sent, and
- * whoever leads later gives every lease its full TTL again. */
+ * A leader whose disk hangs does not notice that it was replaced, and continues to answer keep-alives
+ * from memory (at least in etcd 3.4) while the lease expires under its successor. So each
+ * keep-alive is sent together with a read that needs a quorum, the witness, to the same member: the lease is renewed
+ * only by both answers, with the same raft term. They prove that a quorum followed one leader after both were sent,
+ * and any later leader gives every lease its full TTL again. */
 #include "base/log.h"
 #include "etcd/etcd-internal.h"
 
@@ -27,13 +27,13 @@ struct EtcdLease {
     EtcdLeaseHandler handler;
     void *userdata;
 
-    int64_t id, ttl_sec; /* id is 0 while none is held */
+    int64_t id, ttl_sec; /* id is 0 while no lease is held */
     uint64_t deadline_usec;
     EtcdCall *granting;
     Rpc *stream, *witness;
     sd_event_source *timer;
-    uint64_t sent_usec; /* of the last keep-alive and its witness */
-    bool waiting;       /* for one of their answers */
+    uint64_t sent_usec; /* when the last keep-alive and its witness were sent */
+    bool waiting;       /* for the answer to the keep-alive or the witness */
     bool answered, witnessed;
     int64_t answered_ttl_sec;
     uint64_t answered_term, witnessed_term;
@@ -61,7 +61,7 @@ static const WireMethod keep_alive_method = {
 
 static void timer_set(EtcdLease *lease, uint64_t at_usec)
 {
-    /* These fail only when the loop has finished. */
+    /* These fail only when the event loop has finished. */
     (void)sd_event_source_set_time(lease->timer, at_usec);
     (void)sd_event_source_set_enabled(lease->timer, SD_EVENT_ONESHOT);
 }
@@ -111,15 +111,15 @@ static int grant_start(EtcdLease *lease)
     int r = call_new(lease->etcd, &grant_method, &request.base, granted, lease, &lease->granting);
     if (r < 0)
         return r;
-    lease->granting->repeatable = true; /* one granted twice runs out by itself */
+    lease->granting->repeatable = true; /* if two leases are granted, the unused one expires */
     call_start(lease->granting);
     return 0;
 }
 
 /* ---- renewal ---- */
 
-/* The attempt is over. Its witness, when it has not answered, is left where it is for a while: the
- * member then owes an answer, and is left with all its streams if it stays silent. */
+/* Ends the attempt. An unanswered witness is only detached, not cancelled: its member still owes an answer, and the
+ * client leaves that member with all its streams if it stays silent. */
 static void end_attempt(EtcdLease *lease, int r)
 {
     assert(lease->waiting);
@@ -184,7 +184,7 @@ static void on_lease_ended(void *userdata, const RpcStatus *status)
     lease->stream = NULL;
     stream_ended(lease->etcd, status);
     if (!lease->waiting)
-        return; /* the next renewal opens a new one */
+        return; /* the next renewal opens a new stream */
     end_attempt(lease, status->silent ? -ETIMEDOUT : -ECONNREFUSED);
     try_again_soon(lease);
 }
@@ -241,7 +241,7 @@ static void renew(EtcdLease *lease)
     Pb__LeaseKeepAliveRequest request = PB__LEASE_KEEP_ALIVE_REQUEST__INIT;
 
     assert(lease->id != 0 && !lease->granting);
-    if (lease->waiting) { /* too long */
+    if (lease->waiting) { /* no answer in time */
         assert(lease->stream);
         endpoint_avoid(lease->stream->endpoint, answer_usec(lease));
         lease->stream = rpc_cancel(lease->stream);
@@ -257,7 +257,7 @@ static void renew(EtcdLease *lease)
     lease->answered = lease->witnessed = false;
     timer_set(lease, lease->sent_usec + answer_usec(lease));
     if (lease->stream) {
-        /* -EBUSY: the last one has not even left; the timer then finds no answer. */
+        /* -EBUSY: the previous message is not even sent; then the timer will find no answer. */
         (void)rpc_send(lease->stream, &request.base);
     } else {
         _cleanup_(wire_request_freep) WireRequest *packed = wire_request_new(&request.base);
@@ -280,7 +280,7 @@ static int on_lease_timer(sd_event_source *source _unused_, uint64_t usec _unuse
     return 0;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 int etcd_lease_new(Etcd *etcd, int64_t ttl_sec, const char *witness_key, EtcdLeaseHandler handler,
                    void *userdata, EtcdLease **ret)

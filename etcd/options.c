@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.c - the list of endpoints that a client is given. */
+/* options.c - parses the list of a client's endpoints. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* rpc.c - one RPC on one endpoint: who waits for it, and since when it owes an answer. */
+/* rpc.c - one RPC on one endpoint: its caller's callbacks, and the time since which an answer is due. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>
@@ -55,8 +55,8 @@ Rpc *rpc_forget(Rpc *rpc)
     return NULL;
 }
 
-/* etcd puts a header into each answer. One without it says nothing, and would be read as "there is none", as "refused"
- * or as "done", since what is not there is 0. */
+/* etcd puts a header into each answer. An answer without a header must be refused: its missing fields read as 0, which
+ * would mean "no such key", "compare failed" or "done". */
 static bool has_header(const ProtobufCMessage *message)
 {
     const ProtobufCFieldDescriptor *field =

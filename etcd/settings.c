@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - see settings.h; and what a program's environment says, etcd.h. */
+/* settings.c - see settings.h; also reads the options of etcd.h from the environment. */
 #include "etcd/settings.h"
 
 #include "base/file.h"
@@ -18,7 +18,7 @@ static const char *environment(const char *name)
 
 static int password_read(const char *path, const char **ret, Error *err)
 {
-    static char password[PASSWORD_BYTES_MAX + 1]; /* lives until exit, as the header promises */
+    static char password[PASSWORD_BYTES_MAX + 1]; /* valid until exit, as etcd.h promises */
     _cleanup_free_ char *text = NULL;
     size_t n = 0;
 

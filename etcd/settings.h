@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.h - where etcd is and how a daemon proves who it is: the settings that all daemons share.
+/* settings.h - the etcd settings of all daemons: the endpoints, and a daemon's credentials for them.
  *
- * A daemon has an EtcdSettings in its struct of settings, and ETCD_SETTINGS(member) in its table. Settings that the
- * daemon's file and command line leave out come from the environment (SDTRAIN_ETCD, SDTRAIN_ETCD_CA, ...).
+ * A daemon has an EtcdSettings in its struct of settings, and ETCD_SETTINGS(member) in its table. Settings that are
+ * neither in the daemon's file nor on its command line come from the environment (SDTRAIN_ETCD, SDTRAIN_ETCD_CA, ...).
  *
  * Ownership: fixed buffers; the options borrow them.
  * Units:     none.
- * Errors:    -EINVAL and those of files, with "<source>: <key>: <what is wrong>".
+ * Errors:    -EINVAL and errors of files, with "<source>: <key>: <what is wrong>".
  * Threads:   any.
  */
 #pragma once
@@ -17,13 +17,13 @@
 enum { ETCD_SETTING_PATH_MAX = 512 };
 
 typedef struct EtcdSettings {
-    char endpoints[1024]; /* as SDTRAIN_ETCD */
+    char endpoints[1024]; /* same form as SDTRAIN_ETCD */
     char ca[ETCD_SETTING_PATH_MAX], cert[ETCD_SETTING_PATH_MAX], key[ETCD_SETTING_PATH_MAX];
     char tls_name[256], user[128], password_file[ETCD_SETTING_PATH_MAX];
-    char password[256]; /* read from the file, or the environment's */
+    char password[256]; /* from password_file or from the environment */
 } EtcdSettings;
 
-/* The rows of the table, for the EtcdSettings that is a member of SETTINGS_STRUCT. */
+/* The rows of the settings table for `member`, the EtcdSettings in SETTINGS_STRUCT. */
 #define ETCD_SETTINGS(member)                                                                      \
     SETTING_OF(TEXT, "etcd", member.endpoints, "endpoints, HOST:PORT,... ($SDTRAIN_ETCD)"),        \
         SETTING_OF(FILE, "etcd_ca", member.ca, "PEM file of the authority; turns TLS on"),         \
@@ -34,8 +34,8 @@ typedef struct EtcdSettings {
         SETTING_OF(TEXT, "etcd_user", member.user, "user of etcd's authentication"),               \
         SETTING_OF(FILE, "etcd_password_file", member.password_file, "file with its password")
 
-/* Fills in what the environment says, before a file and a command line are read. */
+/* Fills in the values of the environment. To be called before the file and the command line are read. */
 int etcd_settings_begin(EtcdSettings *ret, Error *err);
-/* Checks what came of it, and reads the password. source: "command line", or the file. */
+/* Checks the final settings, and reads the password. source: "command line", or the file. */
 int etcd_settings_finish(EtcdSettings *settings, const char *source, Error *err);
 EtcdOptions etcd_settings_options(const EtcdSettings *settings);

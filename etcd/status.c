@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.c - what one member says of itself. */
+/* status.c - requests the status of one member. */
 #include "etcd/etcd-internal.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ int etcd_status(Etcd *etcd, EtcdStatusHandler handler, void *userdata, EtcdCall 
     if (r < 0)
         return r;
     call->repeatable = true;
-    call->anonymous = true; /* a token would need a quorum */
+    call->anonymous = true; /* to get a token needs a quorum, which may be missing */
     call->user.status = handler;
     call->userdata = userdata;
     call_start(call);

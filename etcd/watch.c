@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.c - a key range as it is and as it changes.
+/* watch.c - reports the state of a key range and its changes.
  *
- * List, then watch what comes after the list; whenever the stream ends, for whatever reason, the
- * same again. A watch remembers what it delivered by key, create and mod revision, so that it
- * delivers a later list as the difference. That covers a disconnect, a change of leader, compaction and a store
+ * A watch lists the keys, then receives the changes after the list through a stream; whenever the stream ends, for
+ * whatever reason, it does both again. It remembers the key, create and mod revision of what it delivered, so that it
+ * delivers a later list as the difference. This handles a disconnect, a change of leader, compaction and a store
  * restored from a backup alike.
  *
- * A silent stream is asked for progress; one that does not answer is set up again elsewhere. The
- * revision in a progress answer is not used: etcd before 3.4.25 may send it ahead of the events. */
+ * If a stream is silent, the watch requests a progress report; without an answer, it connects to another member. The
+ * revision in a progress report is not used: etcd before 3.4.25 may send it ahead of the events. */
 #include "base/log.h"
 #include "etcd/etcd-internal.h"
 
 #include <string.h>
 
 enum {
-    IDLE_SEC = 5,    /* without any message, ask whether the member is alive */
-    PATIENCE_SEC = 4 /* and leave it without an answer */
+    IDLE_SEC = 5,    /* after this time without any message, request a progress report */
+    PATIENCE_SEC = 4 /* after this time without an answer, leave the member */
 };
 
 typedef struct Known {
@@ -26,26 +26,26 @@ typedef struct Known {
 struct EtcdWatch {
     Etcd *etcd;
     char *prefix, *end;
-    bool one_key; /* prefix is the key */
+    bool one_key; /* true: prefix is the whole key */
     ProtobufCBinaryData end_bytes;
     EtcdWatchHandler handler;
     void *userdata;
 
     EtcdCall *listing;
     Rpc *stream;
-    sd_event_source *timer; /* the next try, or the next look at a silent stream */
+    sd_event_source *timer; /* starts the next attempt, or the next check of a silent stream */
     uint64_t n_lists;
     bool connected, complained;
-    bool *freed; /* on the stack of whoever calls the handler */
+    bool *freed; /* flag on the stack of deliver() while it calls the handler; otherwise NULL */
     unsigned n_failures;
-    int64_t revision; /* everything up to it is delivered */
+    int64_t revision; /* all events up to this revision are delivered */
     uint64_t heard_usec;
-    bool asked; /* for progress, or for the watch itself, and not answered yet */
+    bool asked; /* a request for progress, or for the watch itself, is unanswered */
 
-    Known *known; /* by key */
+    Known *known; /* sorted by key */
     size_t n_known, known_size;
 
-    /* The fragments of one revision until the last has come; first_held events are delivered. */
+    /* Fragments of one revision, held until the last one arrives; the first first_held events are delivered already. */
     Pb__WatchResponse **held;
     size_t n_held, first_held;
 };
@@ -56,7 +56,7 @@ static const WireMethod watch_method = {
     .response = &pb__watch_response__descriptor,
 };
 
-/* ---- what was delivered ---- */
+/* ---- delivered keys ---- */
 
 static size_t known_find(const EtcdWatch *watch, const char *key, bool *ret_found)
 {
@@ -112,7 +112,7 @@ static void known_free(Known *known, size_t n)
 
 /* ---- delivery ---- */
 
-/* False when the handler freed the watch. */
+/* Calls the handler. Returns false if the handler freed the watch. */
 static bool deliver(EtcdWatch *watch, const EtcdEvent *events, size_t n, int64_t revision,
                     bool initial)
 {
@@ -141,8 +141,8 @@ static int by_revision(const void *a, const void *b)
                                                      : strcmp(x->kv.key, y->kv.key);
 }
 
-/* The deletes, then the puts by revision, that lead from what is known to the list. Both are in the
- * order of keys. Returns how many of ret[n_known + range->n_kvs] are used. */
+/* Writes to ret the deletes, then the puts by revision, that lead from the known keys to the list; both are sorted by
+ * key. ret has room for n_known + range->n_kvs events. Returns how many it wrote. */
 static size_t difference(const EtcdWatch *watch, const EtcdRange *range, EtcdEvent *ret)
 {
     size_t n = 0, i = 0;
@@ -176,7 +176,7 @@ static void list_start(EtcdWatch *watch);
 
 static void timer_set(EtcdWatch *watch, uint64_t after_usec)
 {
-    /* These fail only when the loop has finished. */
+    /* These fail only when the event loop has finished. */
     (void)sd_event_source_set_time(watch->timer, clock_boottime_usec() + after_usec);
     (void)sd_event_source_set_enabled(watch->timer, SD_EVENT_ONESHOT);
 }
@@ -201,7 +201,7 @@ static void try_again(EtcdWatch *watch, const char *reason)
 {
     char words[ETCD_WORDS_BYTES];
     auth_describe(watch->etcd, reason, words);
-    /* One line a spell, not one a try. */
+    /* Log one line per outage, not one per attempt. */
     if (!watch->complained && watch->n_failures > 0)
         log_warning("watch of %s is down: %s", watch->prefix, words);
     watch->complained = watch->n_failures > 0;
@@ -223,7 +223,7 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
     EtcdEvent *events = memory_zeroed(n_old + range->n_kvs + 1, sizeof(*events));
     size_t n = difference(watch, range, events);
 
-    /* The old keys live until the events that name them are delivered. */
+    /* The old keys must stay valid until the events that refer to them are delivered. */
     Known *old = TAKE_PTR(watch->known);
     watch->n_known = range->n_kvs;
     watch->known_size = range->n_kvs;
@@ -236,7 +236,7 @@ static void on_list(int r, const Error *err, const EtcdRange *range, void *userd
 
     bool initial = watch->n_lists++ == 0;
     stream_start(watch);
-    (void)deliver(watch, events, n, range->revision, initial); /* the watch may be gone now */
+    (void)deliver(watch, events, n, range->revision, initial); /* may free the watch */
     known_free(old, n_old);
     free(events);
 }
@@ -253,15 +253,15 @@ static void list_start(EtcdWatch *watch)
 
 static EtcdEvent event_view(const Pb__Event *event)
 {
-    if (!event->kv) /* never sent; revision 0 is skipped as old */
+    if (!event->kv) /* etcd never sends this; revision 0 is skipped as old */
         return (EtcdEvent){.kv = {.key = "", .value = ""}};
     return (EtcdEvent){.kind = event->type == PB__EVENT__EVENT_TYPE__DELETE ? ETCD_EVENT_DELETE
                                                                             : ETCD_EVENT_PUT,
                        .kv = key_value_view(event->kv)};
 }
 
-/* Delivers events[0..n), a revision at a time, but the last revision if `more` of it may follow.
- * Returns how many are dealt with; -ECANCELED when the handler freed the watch. */
+/* Delivers events[0..n), one revision at a time; if `more`, not the last revision, as further events of it may follow.
+ * Returns how many events are handled; -ECANCELED if the handler freed the watch. */
 static ssize_t deliver_revisions(EtcdWatch *watch, const EtcdEvent *events, size_t n, bool more)
 {
     size_t from = 0;
@@ -288,7 +288,8 @@ static ssize_t deliver_revisions(EtcdWatch *watch, const EtcdEvent *events, size
 
 static void deliver_held(EtcdWatch *watch, bool more)
 {
-    /* Taken out, so that the handler may free the watch; what must wait is put back. */
+    /* Take the held messages out of the watch, as the handler may free it; messages that must wait are
+     * put back below. */
     Pb__WatchResponse **held = TAKE_PTR(watch->held);
     size_t n_held = watch->n_held, skip = watch->first_held, n = 0, used = 0;
     watch->n_held = watch->first_held = 0;
@@ -313,7 +314,7 @@ static void deliver_held(EtcdWatch *watch, bool more)
         free(held);
         return;
     }
-    assert(first < held[used]->n_events); /* the rest of one revision waits */
+    assert(first < held[used]->n_events); /* the rest of one revision must wait */
     /* NOLINTNEXTLINE(bugprone-sizeof-expression) */
     memmove(held, held + used, (n_held - used) * sizeof(*held));
     watch->held = held;
@@ -334,7 +335,7 @@ static void on_watch_message(void *userdata, ProtobufCMessage *message)
         (void)snprintf(reason, sizeof(reason), "%s",
                        response->compact_revision > 0 ? "its revision is compacted"
                                                       : response->cancel_reason);
-        /* A token that has run out reads as a refusal. */
+        /* etcd also reports an expired token as a refusal. */
         if (strstr(reason, "permission denied"))
             auth_forget(watch->etcd);
         message_free(message);
@@ -378,8 +379,9 @@ static void stream_start(EtcdWatch *watch)
     create.key = *watch->prefix ? bytes_of(watch->prefix)
                                 : (ProtobufCBinaryData){1, (uint8_t *)watch->prefix};
     create.range_end = watch->end_bytes;
-    /* From what is delivered already, and passed over: were the next revision compacted by now, etcd would take the
-     * watch and never tell what was deleted in it. */
+    /* Start at the revision that is delivered already; its events are skipped. If the watch started at
+     * the next revision and that is compacted by now, etcd would accept the watch and never report the
+     * deletes of that revision. */
     create.start_revision = watch->revision;
     create.fragment = true;
     request.request_case = PB__WATCH_REQUEST__REQUEST_CREATE;
@@ -407,7 +409,7 @@ static void look_at_stream(EtcdWatch *watch)
     } else {
         request.request_case = PB__WATCH_REQUEST__REQUEST_PROGRESS;
         request.progress = &progress;
-        /* -EBUSY: the last question has not even left; that is as good as no answer. */
+        /* -EBUSY: the previous request is not even sent; this counts as no answer. */
         (void)rpc_send(watch->stream, &request.base);
         watch->asked = true;
         timer_set(watch, PATIENCE_SEC * USEC_PER_SEC);
@@ -427,7 +429,7 @@ static int on_watch_timer(sd_event_source *source _unused_, uint64_t usec _unuse
     return 0;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static int watch_new(Etcd *etcd, const char *prefix, bool one_key, EtcdWatchHandler handler,
                      void *userdata, EtcdWatch **ret)
@@ -487,7 +489,7 @@ uint64_t etcd_watch_lists(const EtcdWatch *watch) { return watch->n_lists; }
 bool etcd_watch_knows(const EtcdWatch *watch, const char *key)
 {
     bool found;
-    (void)known_find(watch, key, &found); /* where it would be */
+    (void)known_find(watch, key, &found); /* the position is not needed */
     return found;
 }
 

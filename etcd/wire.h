@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire.h - RPCs to etcd's members without a word of gRPC: all that libetcd needs of a network.
+/* wire.h - RPCs to etcd's members, independent of gRPC: the whole network interface of libetcd.
  *
  * Programs link etcd_grpc (etcd/grpc); a simulator links a model of the network and of etcd instead.
  *
- * One WireCall is one RPC on one endpoint. Its messages and its end are reported through rpc_received() and
- * rpc_ended(), by the loop and never from within a function of this header, but for wire_free().
+ * One WireCall is one RPC on one endpoint. The loop reports its messages and its end through rpc_received() and
+ * rpc_ended(), never from within a function of this header, except wire_free().
  *
- * Ownership: wire_new() gives the caller a Wire, which holds a reference on the loop. A WireCall is its Wire's, and
- *            is gone when rpc_ended() runs. Arguments are borrowed for the call.
+ * Ownership: wire_new() gives the caller a Wire, which holds a reference on the loop. A WireCall belongs to its
+ *            Wire, and is freed before rpc_ended() runs. Arguments are borrowed for the call.
  * Units:     *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    negative errno. The outcome of an RPC is a code of the gRPC protocol, with the other side's words.
+ * Errors:    negative errno. The outcome of an RPC is a code of the gRPC protocol, with the peer's error text.
  * Threads:   the loop's thread.
  */
 #pragma once
@@ -22,10 +22,10 @@
 
 typedef struct Wire Wire;               /* a client's connections to all its endpoints */
 typedef struct WireCall WireCall;       /* one RPC */
-typedef struct WireRequest WireRequest; /* a first message, ready to be sent any number of times */
-typedef struct Rpc Rpc;                 /* etcd/rpc.c: who started a WireCall */
+typedef struct WireRequest WireRequest; /* a packed first message; it can be sent many times */
+typedef struct Rpc Rpc;                 /* etcd/rpc.c: the user of a WireCall */
 
-/* With the numbers of the gRPC protocol. */
+/* Status codes, with the numbers of the gRPC protocol. */
 typedef enum WireCode {
     WIRE_OK = 0,
     WIRE_CANCELLED = 1,
@@ -48,8 +48,8 @@ typedef enum WireCode {
 
 typedef struct WireStatus {
     WireCode code;
-    const char *text; /* the words of the server or of the network */
-    bool unsent;      /* no connection came up, so the server has seen nothing of it */
+    const char *text; /* error text of the server or of the network */
+    bool unsent;      /* no connection was made, so the server has received nothing of the RPC */
 } WireStatus;
 
 typedef struct WireMethod {
@@ -57,39 +57,41 @@ typedef struct WireMethod {
     const char *purpose; /* for people: "read", "lease grant" */
     const ProtobufCMessageDescriptor *response;
     bool unary;
-    bool leaderless; /* a member that sees no leader may answer as well */
+    bool leaderless; /* a member that sees no leader may answer, too */
 } WireMethod;
 
-/* Connects to nothing yet: an endpoint's connection comes up with its first RPC. addresses are host:port, and the index
- * in them names an endpoint from now on; of options it takes what is said of TLS. */
+/* Makes no connection yet: the first RPC to an endpoint connects to it. addresses are host:port; an index into them
+ * identifies an endpoint from now on. Only the TLS fields of options are used. */
 int wire_new(sd_event *event, const EtcdOptions *options, const char *const *addresses,
              size_t n_addresses, Wire **ret, Error *err);
-/* Cuts what is left and waits until it has ended: rpc_ended() runs for each. Accepts NULL, returns NULL. */
+/* Cancels the remaining calls and waits until they have ended: rpc_ended() runs for each. Accepts
+ * NULL, returns NULL. */
 Wire *wire_free(Wire *wire);
-/* Draws the endpoint that a client begins with: clients spread over the members. */
+/* Returns the index of a random endpoint, with which a client begins: so clients spread over the members. */
 size_t wire_draw(Wire *wire);
 
 WireRequest *wire_request_new(const ProtobufCMessage *message);
 WireRequest *wire_request_free(WireRequest *request); /* accepts NULL, returns NULL */
 DEFINE_CLEANUP(WireRequest, wire_request_free)
 
-/* Starts an RPC with its first message; a unary one has no other. token: NULL or empty for none. deadline_usec may be
- * USEC_INFINITY. Never fails: each error arrives as rpc_ended(). */
+/* Starts an RPC with its first message, the only one of a unary RPC. token: NULL or empty for none. deadline_usec may
+ * be USEC_INFINITY. Never fails: each error is reported by rpc_ended(). */
 WireCall *wire_call_start(Wire *wire, size_t endpoint, const WireMethod *method, const char *token,
                           const WireRequest *request, uint64_t deadline_usec, Rpc *rpc);
-/* Sends one more message on a stream; -EBUSY while the message before is not sent. */
+/* Sends one more message on a stream; -EBUSY if the previous message is not sent yet. */
 int wire_call_send(WireCall *call, const ProtobufCMessage *message);
-/* Ends the RPC with WIRE_CANCELLED, unless it has ended otherwise; rpc_ended() runs soon. */
+/* Cancels the RPC; unless it has ended already, its code is WIRE_CANCELLED. rpc_ended() runs soon. */
 void wire_call_cut(WireCall *call);
 
-/* ---- upwards: etcd/rpc.c, etcd/message.c ---- */
+/* ---- callbacks: etcd/rpc.c, etcd/message.c ---- */
 
-/* An answer; it owns message from now on. NULL: bytes that are not a message of method->response. */
+/* Reports a received message, which rpc_received() then owns. NULL: the bytes were not a message of
+ * method->response. */
 void rpc_received(Rpc *rpc, ProtobufCMessage *message);
-/* Comes last. status is valid until it returns. */
+/* Reports the end of an RPC, as its last event. status is valid until rpc_ended() returns. */
 void rpc_ended(Rpc *rpc, const WireStatus *status);
 
-/* The message that these bytes are, with a NUL behind each of its byte fields; NULL: they are none. */
+/* Unpacks a message, with a NUL after each of its bytes fields; returns NULL if the bytes are not such a message. */
 ProtobufCMessage *message_unpack(const ProtobufCMessageDescriptor *descriptor, const uint8_t *bytes,
                                  size_t n_bytes);
 void message_free(ProtobufCMessage *message); /* accepts NULL */

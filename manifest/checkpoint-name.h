@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint-name.h - the names in a checkpoint store: of a checkpoint's folder, of an object of
- * metrics.
+/* checkpoint-name.h - the names in a checkpoint store: of checkpoint folders and of metrics objects.
  *
  * Ownership: values.
  * Units:     steps.
@@ -14,10 +13,11 @@
 
 enum { CHECKPOINT_FOLDER_MAX = 64, METRICS_KEY_MAX = 96 };
 
-/* Names one attempt at one checkpoint; its folder and its metrics carry all four. */
+/* Names one attempt at one checkpoint. The names of its folder and of its metrics contain all four
+ * numbers. */
 typedef struct CheckpointName {
     int64_t step, owner, generation;
-    uint32_t attempt; /* random: two writers with one name cannot meet */
+    uint32_t attempt; /* random, so that two writers do not use one name */
 } CheckpointName;
 
 /* "step-<step>-o<owner>-g<generation>-<attempt>" */
@@ -28,5 +28,5 @@ int checkpoint_name_parse(const char *folder, CheckpointName *ret);
 /* "metrics/metrics-<first>-<last>-o<owner>-g<generation>-<attempt>.jsonl" */
 void metrics_key_format(const CheckpointName *name, int64_t first, int64_t last,
                         char key[METRICS_KEY_MAX]);
-/* ret_name->step is the last step. */
+/* Sets ret_name->step to the last step of the range. */
 int metrics_key_parse(const char *key, CheckpointName *ret_name, int64_t *ret_first);

@@ -16,13 +16,13 @@ typedef struct ChunkLayout {
     int64_t n_chunks;
 } ChunkLayout;
 
-/* The layout depends only on the model: chunks of 2^12 .. 2^22 elements, at most 64 of them unless they
- * are of 2^22. */
+/* Returns a layout that depends only on the model: at most 64 chunks of 2^12 .. 2^22 elements each.
+ * If 64 chunks of 2^22 elements do not suffice, the layout has more chunks of that size. */
 ChunkLayout chunk_layout(int64_t n_elements);
 int64_t chunk_begin(const ChunkLayout *layout, int64_t chunk);
 int64_t chunk_length(const ChunkLayout *layout, int64_t chunk);
 static inline int chunk_owner(int64_t chunk, int world_size) { return (int)(chunk % world_size); }
-/* chunks_owned(): how many chunks the rank owns. shard_slots(): how many slots each rank's shard has,
- * as many as rank 0 owns, so that all shards have one size. */
+/* chunks_owned() returns how many chunks the rank owns. shard_slots() returns how many slots each
+ * rank's shard has: as many as rank 0 owns, so that all shards have one size. */
 int64_t chunks_owned(const ChunkLayout *layout, int rank, int world_size);
 int64_t shard_slots(const ChunkLayout *layout, int world_size);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* divergence.h - whether training diverges, judged by the loss and the gradient norm of every step.
  *
- * Each of the two has a level, a running median: it moves up or down by the same factor, wherever the value lies. The
- * loss is held against the lowest level that it ever had, the norm, which may grow, against its present one. A score
- * collects by how much the values are too large: log(value / (factor * level)), at most 1 a step in either direction,
- * never below 0. Training diverges when a score has reached DIVERGENCE_ALARM, and no more when it is 0 again. So one
- * step counts no more than a tenth, whatever it was; values three times the limit take ten steps, lower ones more.
+ * The loss and the norm each have a level, a running median: each step moves the level up or down by the same factor,
+ * however far away the value is. The loss is compared with the lowest level that it ever had; the norm, which may grow,
+ * with its present level. A score adds up how much the values are too large: log(value / (factor * level)), at most 1
+ * per step in either direction, never below 0. Training diverges from when a score reaches DIVERGENCE_ALARM until the
+ * score is 0 again. So a single step adds at most a tenth of the alarm, however large its value is. An alarm takes ten
+ * steps of values three times the limit, or more steps of lower values.
  *
- * Ownership: a Divergence is a value; {0} has seen nothing.
+ * Ownership: a Divergence is a value; {0} is the state before the first step.
  * Units:     steps; losses and norms as they are.
- * Errors:    -EBADMSG: divergence_parse() does not know the text; *ret is as it was.
+ * Errors:    -EBADMSG: divergence_parse() does not know the text; *ret is unchanged.
  * Threads:   any, one at a time.
  * Invariant: the state follows only from the values, in order: not from ranks, restarts or clocks.
- * Source:    E. S. Page, "Continuous inspection schemes" (1954): the score is a CUSUM, its limits are ours.
+ * Source:    E. S. Page, "Continuous inspection schemes" (1954): the score is a CUSUM; its limits are our own.
  */
 #pragma once
 
@@ -23,26 +24,28 @@
 #include <stdint.h>
 
 enum {
-    DIVERGENCE_ALARM = 10,       /* a score: training diverges */
-    DIVERGENCE_DOUBT = 2,        /* a score: in the warm-up the level of the loss rises no more */
-    DIVERGENCE_SCORE_MAX = 20,   /* so that a good end is seen 20 steps after a bad hour */
-    DIVERGENCE_LOSS_FACTOR = 2,  /* over the lowest level */
-    DIVERGENCE_NORM_FACTOR = 30, /* over the present level */
+    DIVERGENCE_ALARM = 10, /* at this score training diverges */
+    /* from this score on, the loss's level no longer rises in the warm-up */
+    DIVERGENCE_DOUBT = 2,
+    /* so that recovery is seen within 20 steps after a long divergence */
+    DIVERGENCE_SCORE_MAX = 20,
+    DIVERGENCE_LOSS_FACTOR = 2,  /* the loss's limit is this times its lowest level */
+    DIVERGENCE_NORM_FACTOR = 30, /* the norm's limit is this times its present level */
     DIVERGENCE_WARM_STEPS =
-        64, /* the first steps: their level settles, and is not a lowest one yet */
-    DIVERGENCE_TEXT_MAX = 320, /* of divergence_format(), with the end */
+        64, /* in the first steps the level still settles: it does not count as the lowest */
+    DIVERGENCE_TEXT_MAX = 320, /* bytes of divergence_format()'s text, with the final NUL */
 };
 
 typedef struct DivergenceTrack {
-    double level;  /* 0: there was no value above 0 yet */
-    double lowest; /* of the levels after the warm-up; until then the present one */
+    double level;  /* 0: no value above 0 was added yet */
+    double lowest; /* the lowest level after the warm-up; during the warm-up the present level */
     double score;
     int64_t since; /* the step at which the score last left 0 */
     bool diverges;
 } DivergenceTrack;
 
 typedef struct Divergence {
-    int64_t n_steps; /* that were added */
+    int64_t n_steps; /* steps added */
     DivergenceTrack loss, norm;
 } Divergence;
 
@@ -51,9 +54,10 @@ void divergence_add(Divergence *d, int64_t step, double loss, double gradient_no
 bool divergence_found(const Divergence *d);
 /* Returns the step from which on the values are too large; 0: training does not diverge. */
 int64_t divergence_since(const Divergence *d);
-/* Writes for people which value is too large, and what it was; "" while training does not diverge. */
+/* Writes a text for people: which value is too large, and how large it was. Writes "" while
+ * training does not diverge. */
 void divergence_write(const Divergence *d, double loss, double gradient_norm, char *ret,
                       size_t size);
-/* Writes the state as text, to the last bit: a checkpoint's manifest keeps it. */
+/* Writes the state as text, exact to the last bit, for a checkpoint's manifest. */
 void divergence_format(const Divergence *d, char ret[DIVERGENCE_TEXT_MAX]);
 int divergence_parse(const char *text, Divergence *ret);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest-facts.c - what a checkpoint's job, data and numerics have that others have not: by keys, where they are
- * known, and by hashes of what an older version wrote. */
+/* manifest-facts.c - how the job, the data and the numerics of a checkpoint differ from others: by
+ * keys, where the manifest has the terms, or by hashes, where an older version wrote it. */
 #include "manifest/manifest-internal.h"
 
 #include "base/json/json-diff.h"
@@ -13,7 +13,8 @@ size_t facts_diff_job(const CheckpointFacts *was, const CheckpointFacts *is, cha
     return job_terms_diff(was->job_terms, is->job_terms, text, size);
 }
 
-/* Returns the terms of the data, flat, without their hashes, which differ whatever else does. */
+/* Returns the terms of the data as a flat object, without the hashes, which differ whenever
+ * anything else does. */
 static json_t *counts_of(const char *terms)
 {
     _cleanup_json_ json_t *json = json_loads(terms, 0, NULL);
@@ -22,7 +23,7 @@ static json_t *counts_of(const char *terms)
     void *next;
     json_object_foreach_safe (flat, next, key, value)
         if (json_is_string(value))
-            (void)json_object_del(flat, key); /* it is there */
+            (void)json_object_del(flat, key); /* cannot fail: the key is in the object */
     return flat;
 }
 

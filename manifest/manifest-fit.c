@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest-fit.c - whether a checkpoint's state could be that of a job's network. */
+/* manifest-fit.c - whether a checkpoint's state fits a job's network. */
 #include "manifest/manifest-internal.h"
 
 int manifest_check_network(const Manifest *m, const char *source, const ManifestNetwork *network,

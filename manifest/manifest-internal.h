@@ -28,25 +28,27 @@ struct Manifest {
     bool ema;              /* the EMA was active: its objects are listed */
     ObjectRecord *objects; /* in the order of ObjectTable */
     size_t n_objects;
-    Hash *chunks;             /* [layout.n_chunks] */
-    Hash digest;              /* of the state */
-    int64_t metrics_first;    /* the history's first step: 1, or the one after the adopted */
+    Hash *chunks; /* [layout.n_chunks] */
+    Hash digest;  /* digest of the state */
+    /* the history's first step: 1, or the step after the adopted checkpoint */
+    int64_t metrics_first;
     MetricsSegment *segments; /* contiguous from metrics_first to scalars.step */
     size_t n_segments;
-    char (*committed)[CHECKPOINT_FOLDER_MAX]; /* checkpoints committed before, oldest first */
+    char (*committed)[CHECKPOINT_FOLDER_MAX]; /* folders of the earlier checkpoints, oldest first */
     size_t n_committed;
-    char divergence[DIVERGENCE_TEXT_MAX];     /* divergence_format(); empty: not told */
-    char step_times[STEP_TIMES_TEXT_MAX];     /* step_times_format(); empty: not told */
+    char divergence[DIVERGENCE_TEXT_MAX];     /* divergence_format(); empty: not recorded */
+    char step_times[STEP_TIMES_TEXT_MAX];     /* step_times_format(); empty: not recorded */
     char plan_changes[PLAN_CHANGES_TEXT_MAX]; /* empty: none */
-    Hash hash;                                /* of the text; set by reading */
+    Hash hash;                                /* of the manifest's text; set by reading */
 };
 
-/* The state digest that follows from the manifest's chunk hashes and scalars. */
+/* Computes the state digest from the manifest's chunk hashes and scalars. */
 Hash manifest_state_digest(const Manifest *manifest);
-/* Computes what the member "hash" holds: the hash of all other members, sorted, without white space. */
+/* Computes the value of the member "hash": the hash of all other members, sorted, without white
+ * space. */
 int manifest_seal(const json_t *root, Hash *ret);
-/* The text of manifest.json; the caller frees it. */
+/* Writes the text of manifest.json; the caller frees it. */
 int manifest_format(const Manifest *manifest, char **ret);
-/* source names the text in errors. Does not set hash. */
+/* Parses a manifest's text. source names the text in errors. Does not set the field hash. */
 int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifest **ret,
                    Error *err);

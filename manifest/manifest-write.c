@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest-write.c - manifest.json's text; manifest.c reads it back. */
+/* manifest-write.c - writes the text of manifest.json; manifest.c reads it. */
 #include "manifest/manifest-internal.h"
 
 #include "base/json/json.h"
 
 #include <string.h>
 
-/* Numbers that must come back exactly are hexadecimal text: hashes, doubles, bit patterns. */
+/* Numbers that must be read back exactly are written as hexadecimal text: hashes, doubles, bit
+ * patterns. */
 
 static json_t *double_json(double x)
 {
@@ -22,7 +23,7 @@ static json_t *crc_json(uint32_t crc)
     return json_string(text);
 }
 
-/* One string for each tensor: its window of maxima, 8 digits each. */
+/* Returns an array with one string for each tensor: its window of maxima, 8 digits each. */
 static json_t *maxima_json(const Manifest *m)
 {
     json_t *array = json_array();
@@ -63,14 +64,14 @@ static json_t *object_json(const ObjectRecord *o)
     return json;
 }
 
-/* How many objects stand under "objects": plans, which are the last one, do not. */
+/* Returns how many objects are listed under "objects". The plans, which are the last object, are not. */
 static size_t n_listed(const Manifest *m)
 {
     const bool has_plans = m->objects[m->n_objects - 1].kind == OBJECT_PLANS;
     return m->n_objects - has_plans;
 }
 
-/* They have a key of their own, which a reader of 0.2.0 passes over. */
+/* Returns the object under the key "plans". Version 0.2.0 ignores that key when it reads a manifest. */
 static json_t *plans_json(const Manifest *m)
 {
     const ObjectRecord *o = &m->objects[n_listed(m)];
@@ -112,10 +113,10 @@ static int set(json_t *root, const char *key, json_t *value)
 
 int manifest_seal(const json_t *root, Hash *ret)
 {
-    _cleanup_json_ json_t *rest = json_copy((json_t *)(uintptr_t)root); /* read only */
+    _cleanup_json_ json_t *rest = json_copy((json_t *)(uintptr_t)root); /* json_copy() only reads */
     if (!rest)
         return -ENOMEM;
-    (void)json_object_del(rest, "hash"); /* it may not be there */
+    (void)json_object_del(rest, "hash"); /* the key may be absent */
     _cleanup_free_ char *text = json_dumps(rest, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text)
         return -ENOMEM;
@@ -130,8 +131,8 @@ static int set_seal(json_t *root)
     return r < 0 ? r : set(root, "hash", json_hash(seal));
 }
 
-/* The pair of what manifest_parse() refuses: a manifest that breaks one of these would be refused by every
- * world that wants to go on from it. */
+/* Asserts the conditions that manifest_parse() checks: it would refuse a manifest that breaks one
+ * of them, so no later world could restore from that checkpoint. */
 static void assert_consistent(const Manifest *m)
 {
     assert(m->scalars.step == m->name.step && m->facts.generation == m->name.generation);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifest.c - reading manifest.json: nothing in it is believed before it is checked.
+/* manifest.c - reads manifest.json and checks all of its content before anything uses it.
  *
- * After manifest_parse() its hash is known to be that of its content, the objects to cover weights,
- * moments and (when active) EMA exactly, the metrics to be contiguous from the history's first step up
- * to its own, and the state digest to follow from the chunk hashes and the scalars. Whether the objects
- * hold what their hashes say is for the restore.
+ * After manifest_parse() the manifest has these properties: its hash is that of its content; its objects cover weights,
+ * moments and (when active) EMA exactly; its metrics are contiguous from the history's first step up to its own step;
+ * its state digest follows from the chunk hashes and the scalars. The restore checks whether the objects' content has
+ * the hashes of the manifest.
  */
 #include "manifest/manifest-internal.h"
 
@@ -13,7 +13,7 @@
 #include <math.h>
 #include <string.h>
 
-#define STEP_MAX INT64_C(9999999999) /* ten digits: of a folder's name */
+#define STEP_MAX INT64_C(9999999999) /* a folder's name has ten digits for the step */
 
 /* ---- values ---- */
 
@@ -58,7 +58,7 @@ static void get_count(JsonReader *r, const char *key, int64_t max, int64_t *ret)
     (void)json_get_int(r, key, JSON_REQUIRED, 0, max, ret); /* the reader keeps the error */
 }
 
-/* calloc() whose failure becomes the reader's error. */
+/* Allocates as calloc() does. A failure becomes the reader's error. */
 static void *reserve(JsonReader *r, size_t n, size_t size)
 {
     void *p = calloc(n + 1, size);
@@ -69,8 +69,8 @@ static void *reserve(JsonReader *r, size_t n, size_t size)
 
 /* ---- sections ---- */
 
-/* Reads text that is only for people. A text that is longer than ours ever is comes from a newer version, and counts as
- * none. */
+/* Reads an optional text that is only for people. A text longer than this version ever writes comes
+ * from a newer version, and is ignored. */
 static void get_terms(JsonReader *r, const char *key, char *ret, size_t size)
 {
     const char *text;
@@ -80,13 +80,14 @@ static void get_terms(JsonReader *r, const char *key, char *ret, size_t size)
 
 static void read_facts(JsonReader *r, CheckpointFacts *f)
 {
-    (void)json_get_text(r, "job", JSON_REQUIRED, f->job, sizeof(f->job)); /* the reader keeps it */
+    (void)json_get_text(r, "job", JSON_REQUIRED, f->job, sizeof(f->job)); /* r keeps the error */
     (void)json_get_text(r, "submission", JSON_REQUIRED, f->submission, sizeof(f->submission));
     json_get_hash(r, "job_identity", &f->job_identity);
     json_get_hash(r, "dataset_digest", &f->dataset_digest);
     get_terms(r, "job_terms", f->job_terms, sizeof(f->job_terms));
     get_terms(r, "dataset_terms", f->dataset_terms, sizeof(f->dataset_terms));
-    (void)json_get_text(r, "numerics", JSON_REQUIRED, f->numerics, sizeof(f->numerics)); /* same */
+    /* r keeps the error */
+    (void)json_get_text(r, "numerics", JSON_REQUIRED, f->numerics, sizeof(f->numerics));
     json_get_hash(r, "canned_grain", &f->canned_grain);
 
     JsonReader a = json_get_object(r, "algorithms", JSON_REQUIRED);
@@ -97,7 +98,7 @@ static void read_facts(JsonReader *r, CheckpointFacts *f)
     if (a.r == 0 && digest != MANIFEST_DIGEST_ALGORITHM)
         json_refuse(&a, "digest", "%lld is not known, this program computes %d", (long long)digest,
                     MANIFEST_DIGEST_ALGORITHM);
-    (void)json_close(&a); /* passes its error on */
+    (void)json_close(&a); /* passes a's error on to r */
 }
 
 static void read_layout(JsonReader *r, ChunkLayout *layout)
@@ -112,7 +113,7 @@ static void read_layout(JsonReader *r, ChunkLayout *layout)
                         (long long)layout->chunk_elements, (long long)layout->n_chunks,
                         MANIFEST_CHUNKS_MAX);
     }
-    (void)json_close(&l); /* passes its error on */
+    (void)json_close(&l); /* passes l's error on to r */
 }
 
 static void read_maxima(JsonReader *r, Manifest *m)
@@ -146,20 +147,20 @@ static void read_scalars(JsonReader *r, Manifest *m)
     get_count(&o, "loss_scale_steps", INT64_MAX, &s->loss_scale_steps);
     get_count(&o, "n_maxima", MAXIMA_WINDOW, &s->n_maxima);
     get_count(&o, "n_accepted", STEP_MAX, &s->n_accepted);
-    if (o.r == 0 && s->n_maxima > s->n_accepted) /* the window would begin before its first step */
+    if (o.r == 0 && s->n_maxima > s->n_accepted) /* the window would begin before step 1 */
         json_refuse(&o, "n_maxima", "%lld of %lld accepted steps", (long long)s->n_maxima,
                     (long long)s->n_accepted);
     read_maxima(&o, m);
-    (void)json_close(&o); /* passes its error on */
+    (void)json_close(&o); /* passes o's error on to r */
 }
 
 static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
 {
     JsonReader e = json_get_element(r, "objects", array, i);
     int kind = 0;
-    (void)json_get_text(&e, "key", JSON_REQUIRED, o->key, sizeof(o->key)); /* the reader keeps it */
+    (void)json_get_text(&e, "key", JSON_REQUIRED, o->key, sizeof(o->key)); /* e keeps the error */
     (void)json_get_choice(&e, "kind", JSON_REQUIRED, object_kind_name, OBJECT_PLANS,
-                          &kind); /* plans stand elsewhere */
+                          &kind); /* the plans have a key of their own, "plans" */
     get_count(&e, "part", INT64_MAX, &o->part);
     get_count(&e, "first", INT64_MAX, &o->first);
     get_count(&e, "count", INT64_MAX, &o->count);
@@ -171,7 +172,7 @@ static void read_object(JsonReader *r, json_t *array, size_t i, ObjectRecord *o)
     if (object_has_header(o->kind))
         json_get_hash(&e, "header_xxh3_128", &o->header);
     o->n_bytes = (uint64_t)n_bytes;
-    (void)json_close(&e); /* passes its error on */
+    (void)json_close(&e); /* passes e's error on to r */
 }
 
 static void check_segment(JsonReader *e, const MetricsSegment *s, int64_t expected)
@@ -189,13 +190,13 @@ static void check_segment(JsonReader *e, const MetricsSegment *s, int64_t expect
                     (long long)s->first, (long long)s->last);
 }
 
-/* Returns the step after the segment. */
+/* Reads one metrics segment. Returns the step after its last one. */
 static int64_t read_segment(JsonReader *r, json_t *array, size_t i, int64_t expected,
                             MetricsSegment *s)
 {
     JsonReader e = json_get_element(r, "metrics", array, i);
     int64_t n_bytes = 0;
-    (void)json_get_text(&e, "key", JSON_REQUIRED, s->key, sizeof(s->key)); /* the reader keeps it */
+    (void)json_get_text(&e, "key", JSON_REQUIRED, s->key, sizeof(s->key)); /* e keeps the error */
     get_count(&e, "first", INT64_MAX, &s->first);
     get_count(&e, "last", INT64_MAX - 1, &s->last);
     get_count(&e, "lines", INT64_MAX, &s->n_lines);
@@ -206,7 +207,7 @@ static int64_t read_segment(JsonReader *r, json_t *array, size_t i, int64_t expe
     s->n_bytes = (uint64_t)n_bytes;
     if (e.r == 0)
         check_segment(&e, s, expected);
-    (void)json_close(&e); /* passes its error on */
+    (void)json_close(&e); /* passes e's error on to r */
     return s->last + 1;
 }
 
@@ -265,8 +266,8 @@ static void read_committed(JsonReader *r, Manifest *m)
 
 /* ---- do the objects cover the state? ---- */
 
-/* Checks one set of weights: config, index when there are several files, the files. Returns the record
- * after it. */
+/* Checks the objects of one set of weights: the config, the index if there are several files, the
+ * files. Returns the index of the next record after the set. */
 static size_t check_set(JsonReader *r, const Manifest *m, size_t at, ObjectKind config)
 {
     const ObjectKind index = config + OBJECT_INDEX - OBJECT_CONFIG;
@@ -341,12 +342,13 @@ static void read_objects(JsonReader *r, Manifest *m)
         check_moments(r, m, at);
 }
 
-/* Reads the plans of a checkpoint whose device has any: the last one of its objects, under a key of its own. */
+/* Reads the record of the plans, which a checkpoint has if its device has plans: the last object,
+ * under the key "plans". */
 static void read_plans(JsonReader *r, Manifest *m)
 {
     JsonReader e = json_get_object(r, "plans", JSON_OPTIONAL);
     if (e.object) {
-        ObjectRecord *o = &m->objects[m->n_objects++]; /* read_objects() left room for it */
+        ObjectRecord *o = &m->objects[m->n_objects++]; /* read_objects() allocated space for it */
         char key[OBJECT_KEY_MAX];
         int64_t n_bytes = 0;
         o->kind = OBJECT_PLANS;
@@ -360,7 +362,7 @@ static void read_plans(JsonReader *r, Manifest *m)
         get_hex32(&e, "crc32c", &o->crc);
         o->n_bytes = (uint64_t)n_bytes;
     }
-    (void)json_close(&e); /* passes its error on */
+    (void)json_close(&e); /* passes e's error on to r */
 }
 
 /* ---- the whole ---- */
@@ -379,7 +381,8 @@ static void check_digest(JsonReader *r, const Manifest *m)
                     hash_format(m->digest, recorded_text), hash_format(computed, computed_text));
 }
 
-/* Checks the text by its own hash, where no record holds that: after a lost record, in a listing. */
+/* Checks the text against the hash that it contains. That is the only check where no record in etcd
+ * holds the hash: after a lost record, and in a listing. */
 static void check_seal(JsonReader *r, const json_t *root)
 {
     Hash recorded = {0}, computed;
@@ -396,7 +399,8 @@ static void check_seal(JsonReader *r, const json_t *root)
 
 static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
 {
-    JsonReader r = json_open(source, root, JSON_ANY_KEYS, err); /* a newer writer may say more */
+    /* a newer version may write further keys */
+    JsonReader r = json_open(source, root, JSON_ANY_KEYS, err);
     int64_t version = 0;
     get_count(&r, "v", INT64_MAX, &version);
     if (r.r == 0 && version != MANIFEST_VERSION)
@@ -433,9 +437,9 @@ static int parse_root(const char *source, json_t *root, Manifest *m, Error *err)
     (void)json_get_text(&r, "divergence", JSON_OPTIONAL, m->divergence,
                         sizeof(m->divergence)); /* the reader keeps the error */
     (void)json_get_text(&r, "step_times", JSON_OPTIONAL, m->step_times,
-                        sizeof(m->step_times)); /* as above */
+                        sizeof(m->step_times)); /* the reader keeps the error */
     (void)json_get_text(&r, "plan_changes", JSON_OPTIONAL, m->plan_changes,
-                        sizeof(m->plan_changes)); /* as above */
+                        sizeof(m->plan_changes)); /* the reader keeps the error */
     if (r.r == 0)
         check_digest(&r, m);
     if (r.r == 0)
@@ -459,7 +463,7 @@ int manifest_parse(const char *source, const char *text, size_t n_bytes, Manifes
     int r = json_parse_bounded(source, text, n_bytes, MANIFEST_VALUES_MAX, &root, err);
     if (r == 0)
         r = parse_root(source, root, m, err);
-    if (r == -EINVAL) /* json.h's word for bad text; here it means a damaged checkpoint */
+    if (r == -EINVAL) /* json.h's code for a bad text; here a damaged checkpoint */
         r = err->code = -EBADMSG;
     if (r < 0)
         return r;
@@ -548,7 +552,7 @@ int manifest_read_uri(const char *uri, const Hash *expected, Store **ret_store, 
     return 0;
 }
 
-/* ---- what others may know ---- */
+/* ---- what other modules may read ---- */
 
 const CheckpointFacts *manifest_facts(const Manifest *m) { return &m->facts; }
 int64_t manifest_step(const Manifest *m) { return m->name.step; }

@@ -48,7 +48,8 @@ void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_
     assert(false);
 }
 
-/* Cuts before the tensor with which the file would exceed max_bytes; a larger tensor has a file to itself. */
+/* Divides the weights into files: begins a new file before the tensor with which the file would
+ * exceed max_bytes. A tensor that is larger than max_bytes has a file of its own. */
 static int64_t files_plan(const ParameterList *parameters, uint64_t max_bytes, int64_t *firsts)
 {
     assert(parameters->items[0].offset == 0);
@@ -93,7 +94,7 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
         return -ENOMEM;
     ObjectTable table = {.n_files = files_plan(parameters, weight_file_bytes, firsts)};
     size_t capacity =
-        2 * (2 + (size_t)table.n_files) + (size_t)layout->n_chunks + 1; /* the plans */
+        2 * (2 + (size_t)table.n_files) + (size_t)layout->n_chunks + 1; /* plus 1 for the plans */
     table.records = calloc(capacity, sizeof(*table.records));
     if (!table.records)
         return -ENOMEM;
@@ -111,7 +112,7 @@ int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
 void object_table_add_plans(ObjectTable *table)
 {
     assert(table->n_records > 0 && table->records[table->n_records - 1].kind == OBJECT_MOMENTS);
-    add(table, OBJECT_PLANS, 0, 0, 0); /* object_table_new() left room for it */
+    add(table, OBJECT_PLANS, 0, 0, 0); /* object_table_new() allocated space for this record */
 }
 
 void object_table_clear(ObjectTable *table)
@@ -126,7 +127,7 @@ int object_owner(const ObjectTable *table, const ObjectRecord *record, int world
     switch (record->kind) {
     case OBJECT_WEIGHTS:
         return (int)(record->part % world_size);
-    case OBJECT_EMA_WEIGHTS: /* goes on where the weights end, so that ranks share the work */
+    case OBJECT_EMA_WEIGHTS: /* numbered on after the weight files, so that ranks share the work */
         return (int)((table->n_files + record->part) % world_size);
     case OBJECT_MOMENTS:
         return chunk_owner(record->part, world_size);

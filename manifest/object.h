@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* object.h - which objects a checkpoint consists of, and which rank writes which.
+/* object.h - the objects of a checkpoint, and which rank writes which of them.
  *
  * The table of objects is a function of (parameters, chunks, size of weight files, EMA active or
  * not, plans or not). All ranks compute the same table, each fills in what it wrote, and the manifest lists it.
@@ -17,10 +17,10 @@
 
 enum {
     OBJECT_KEY_MAX = 128,
-    WEIGHT_FILE_BYTES = 1 << 30, /* the size of a weight file that a job gets by default */
+    WEIGHT_FILE_BYTES = 1 << 30, /* the default size of a job's weight files, in bytes */
 };
 
-/* In the order of the table. */
+/* The kinds of objects, in the order of the table. */
 typedef enum ObjectKind {
     OBJECT_CONFIG,
     OBJECT_INDEX, /* only when there are several weight files */
@@ -29,7 +29,7 @@ typedef enum ObjectKind {
     OBJECT_EMA_INDEX,
     OBJECT_EMA_WEIGHTS,
     OBJECT_MOMENTS,
-    OBJECT_PLANS, /* only of a device that has plans (device_plans()) */
+    OBJECT_PLANS, /* only if the device has plans (device_plans()) */
     OBJECT_KINDS,
 } ObjectKind;
 
@@ -43,7 +43,8 @@ typedef struct ObjectRecord {
     uint64_t n_bytes;
     Hash hash;
     uint32_t crc; /* CRC-32C */
-    Hash header;  /* of a weight file's bytes before its data, which reads of ranges verify by it */
+    /* hash of a weight file's bytes before its data; reads of ranges verify those bytes by it */
+    Hash header;
 } ObjectRecord;
 
 static inline bool object_has_header(ObjectKind kind)
@@ -57,22 +58,22 @@ typedef struct ObjectTable {
     int64_t n_files; /* weight files of one set */
 } ObjectTable;
 
-/* weight_file_bytes: a file ends before the tensor that would make it larger. */
+/* Makes the table. A weight file ends before the tensor with which it would exceed weight_file_bytes. */
 int object_table_new(const ParameterList *parameters, const ChunkLayout *layout,
                      uint64_t weight_file_bytes, bool ema, ObjectTable *ret);
-/* Once, for the checkpoints of a device that has plans. */
+/* Adds the record of the plans. Call it once, for a checkpoint of a device that has plans. */
 void object_table_add_plans(ObjectTable *table);
 void object_table_clear(ObjectTable *table);
-/* The rank that writes the object. */
+/* Returns the rank that writes the object. */
 int object_owner(const ObjectTable *table, const ObjectRecord *record, int world_size);
-/* Does the rank write an object of this kind that has elements of the chunk? */
+/* Returns whether the rank writes an object of this kind that contains elements of the chunk. */
 bool object_table_needs(const ObjectTable *table, const ChunkLayout *layout, ObjectKind kind,
                         int64_t chunk, int rank, int world_size);
-/* Returns the header's size in a weight file that a manifest lists; manifest_parse() refuses a file without room for
- * one. */
+/* Returns the size of the header of a weight file that a manifest lists. manifest_parse() refuses a
+ * file that has no room for a header. */
 static inline uint64_t object_header_bytes(const ObjectRecord *o)
 {
     return o->n_bytes - (uint64_t)o->count * sizeof(float);
 }
-/* Writes the key of the object of this kind and number. */
+/* Writes the key of the object of this kind and part number. */
 void object_key(ObjectKind kind, int64_t part, int64_t n_files, char key[OBJECT_KEY_MAX]);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* state-digest.h - the numbers of a training state that are not tensors, and the digest of it all.
+/* state-digest.h - the numbers of a training state that are not tensors, and the digest of the whole state.
  *
  * Ownership: TrainScalars borrows maxima, unless its holder says otherwise.
  * Units:     steps, samples.
@@ -25,7 +25,7 @@ typedef struct TrainScalars {
     int64_t n_accepted; /* accepted steps since step 1 */
 } TrainScalars;
 
-/* XXH3-128 over the hashes of all chunks in order, the layout and the scalars: the state digest.
- * chunk_hashes: [layout->n_chunks], of train_state_chunk_hash(). */
+/* Returns the state digest: XXH3-128 over the hashes of all chunks in order, the layout and the
+ * scalars. chunk_hashes[layout->n_chunks] come from train_state_chunk_hash(). */
 Hash state_digest(const TrainScalars *scalars, size_t n_tensors, const ChunkLayout *layout,
                   bool ema_active, const Hash *chunk_hashes);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* step-times.h - how long the steps of a history took, in a bounded number of entries.
  *
- * A clock differs from run to run, so it may stand neither in the state, whose digest must not, nor in the lines of
- * metrics, which are compared and united line by line. It stands in the manifest, which is another one for each save.
- * There it follows the committed history: a restore goes on with the times of the steps that it restores, and those
- * of steps that were taken back are gone.
+ * Measured times differ from run to run. So they must not be part of the state, whose digest must be the same in all
+ * runs, nor of the metrics lines, which are compared and merged line by line. The manifest, which differs in each save
+ * anyway, keeps them. There they follow the committed history: a restore continues with the times of the steps that it
+ * restores, and drops the times of steps that were rolled back.
  *
  * Ownership: a StepTimes is a value; {0} has no step.
  * Units:     *_usec and usec are microseconds, *_sec seconds.
- * Errors:    -EBADMSG: step_times_parse() does not know the text; *ret is as it was.
+ * Errors:    -EBADMSG: step_times_parse() does not know the text; *ret is unchanged.
  * Threads:   any, one at a time.
  */
 #pragma once
@@ -17,20 +17,20 @@
 #include <stdint.h>
 
 enum {
-    STEP_TIMES_MAX = 128, /* entries; when they are full, two become one */
+    STEP_TIMES_MAX = 128, /* entries; when all are used, pairs are merged */
     STEP_TIMES_TEXT_MAX = 64 + 17 * STEP_TIMES_MAX,
 };
 
 typedef struct StepTimes {
-    int64_t first, n_steps; /* the first step, and how many from there on */
-    int64_t width;          /* steps that an entry stands for; the last one may have fewer */
+    int64_t first, n_steps; /* the first step, and the number of steps from it on */
+    int64_t width;          /* steps that an entry covers; the last entry may cover fewer */
     uint64_t usec[STEP_TIMES_MAX];
 } StepTimes;
 
-/* Takes in the time of a step. One that does not follow the last begins anew. */
+/* Adds the time of a step. A step that does not follow the last one starts a new series. */
 void step_times_add(StepTimes *t, int64_t step, uint64_t usec);
-/* Returns the mean time of the steps of that step's entry; NAN: it is not known. */
+/* Returns the mean time of the steps in the given step's entry, or NAN if it is not known. */
 double step_times_sec(const StepTimes *t, int64_t step);
-/* The text that a manifest keeps; "" without a step. */
+/* Writes the text that a manifest keeps: "" if there is no step. */
 void step_times_format(const StepTimes *t, char ret[STEP_TIMES_TEXT_MAX]);
 int step_times_parse(const char *text, StepTimes *ret);

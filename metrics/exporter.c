@@ -66,7 +66,7 @@ const MetricFamily *exporter_families(size_t *ret_n)
 
 struct Exporter {
     sd_event_source *beat;
-    uint64_t beat_usec; /* when it is due */
+    uint64_t beat_usec; /* when the timer is due */
     ExporterProgram program;
     Metrics *own, *metrics;
     HttpServer *server;
@@ -76,7 +76,7 @@ struct Exporter {
 
 /* ---- the process ---- */
 
-/* Field number `field` of /proc/self/stat; 0 when it cannot be read. */
+/* Returns field number `field` of /proc/self/stat, or 0 when it cannot be read. */
 static uint64_t read_stat(int field)
 {
     char text[1024];
@@ -85,7 +85,7 @@ static uint64_t read_stat(int field)
     if (n <= 0)
         return 0;
     text[n] = '\0';
-    const char *p = strrchr(text, ')'); /* the end of field 2, which may hold blanks */
+    const char *p = strrchr(text, ')'); /* the end of field 2, which may contain blanks */
     for (int i = 2; i < field && p; i++)
         p = strchr(p + 1, ' ');
     return p ? strtoull(p, NULL, 10) : 0;
@@ -107,8 +107,8 @@ static double count_fds(void)
     while (folder && readdir(folder))
         n++;
     if (folder)
-        (void)closedir(folder); /* read only */
-    return MAX(n - 3, 0);       /* ".", ".." and the folder itself */
+        (void)closedir(folder); /* cannot lose data: opened for reading */
+    return MAX(n - 3, 0);       /* without ".", ".." and the folder's own descriptor */
 }
 
 static void collect_process(Exporter *e)
@@ -200,7 +200,7 @@ void exporter_note_request(const char *method, int r, uint64_t took_usec, void *
     metrics_observe(e->own, ETCD_SECONDS, LABELS(method), (double)took_usec * 1e-6);
 }
 
-/* ---- made and ended ---- */
+/* ---- creation and end ---- */
 
 int exporter_new(sd_event *event, const char *address, const ExporterProgram *program,
                  Exporter **ret, Error *err)

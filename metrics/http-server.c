@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http-server.c - see http-server.h. libmicrohttpd speaks HTTP; its epoll descriptor is one more
- * source of our loop, and a timer serves its deadlines and ours. */
+/* http-server.c - see http-server.h. libmicrohttpd implements HTTP. The program's event loop watches libmicrohttpd's
+ * epoll descriptor, and a timer serves the deadlines of libmicrohttpd and of this file. */
 #include "metrics/http-server.h"
 
 #include "base/clock.h"
@@ -15,28 +15,31 @@
 enum {
     ADDRESS_BYTES = 80,
     REQUEST_BYTES = 8192,
-    STREAM_BYTES = 8192, /* given to a viewer at once */
-    SOCKET_BYTES =
-        32768,           /* what the kernel holds for a viewer that does not read; it uses double */
-    SILENT_MSEC = 30000, /* what was sent to a viewer is acknowledged by then */
-    /* More than libmicrohttpd accepts in one run, which is 10: those that make way leave in the next one. */
+    STREAM_BYTES = 8192, /* piece of a stream that is passed to libmicrohttpd at a time */
+    /* Send buffer of a viewer, for a viewer that does not read; the kernel doubles the value. */
+    SOCKET_BYTES = 32768,
+    SILENT_MSEC = 30000, /* time limit for a viewer to acknowledge sent data */
+    /* Extra places for connections that are shut down to make room and close in the next run. libmicrohttpd accepts at
+     * most 10 connections per run, so 32 are enough. */
     LEAVING_MAX = 32,
-    BACKLOG = 4096, /* a crowd that waits in the kernel would shut others out; it may allow fewer */
+    /* Length of the kernel's queue, large so that many waiting clients do not block others; the kernel may reduce
+     * it. */
+    BACKLOG = 4096,
     PEER_BYTES = 16,
 };
 
 typedef struct Visit {
-    int fd; /* libmicrohttpd's; -EBADF: free place */
+    int fd; /* owned by libmicrohttpd; -EBADF: this place is free */
     uint64_t until_usec;
-    uint64_t serial;          /* a lower one is older */
-    uint8_t peer[PEER_BYTES]; /* of IPv6 only the network */
-    bool finished;            /* the request came */
-    bool leaves;              /* its socket is shut down: it has no place any more */
-    bool reserved;            /* it requested a reserved page */
+    uint64_t serial;          /* a lower serial is an older connection */
+    uint8_t peer[PEER_BYTES]; /* the client's address; for IPv6 only the network */
+    bool finished;            /* the request was received completely */
+    bool leaves;              /* the socket is shut down, so the connection no longer counts */
+    bool reserved;            /* the request is for a reserved page */
     struct MHD_Connection *connection;
-    HttpAnswer stream; /* of a viewer; next NULL: this visit is not one */
-    bool rests;        /* its stream has nothing now */
-    const char *at;    /* what is still to be given to it */
+    HttpAnswer stream; /* the stream of a viewer; next NULL: the visit is not a viewer */
+    bool rests;        /* the viewer is suspended, because its stream has no data now */
+    const char *at;    /* data of the stream that is not sent yet */
     size_t n_left;
 } Visit;
 
@@ -49,7 +52,7 @@ struct HttpServer {
     void *userdata;
     Visit visits[HTTP_CONNECTIONS_MAX + LEAVING_MAX];
     uint64_t serial;
-    bool has_room; /* since the last run: somebody left */
+    bool has_room; /* a connection was closed during this run */
     char address[ADDRESS_BYTES];
 };
 
@@ -113,7 +116,8 @@ static int count_viewers(const HttpServer *server)
     return n;
 }
 
-/* A viewer that has taken all that there was rests until http_server_wake(). */
+/* Passes a piece of the viewer's stream to libmicrohttpd. If there is no data, suspends the viewer until
+ * http_server_wake(). */
 static ssize_t on_viewer_reads(void *userdata, _unused_ uint64_t position, char *to, size_t n_room)
 {
     Visit *visit = userdata;
@@ -148,10 +152,10 @@ static enum MHD_Result send_stream(Visit *visit, struct MHD_Connection *connecti
     if (r == MHD_YES) {
         visit->stream = *answer;
         (void)setsockopt(visit->fd, SOL_SOCKET, SO_SNDBUF, &(int){SOCKET_BYTES}, sizeof(int));
-        /* a viewer whose machine is gone takes nothing, and its bytes would rest in that buffer for long */
+        /* a dead client never acknowledges data, which would stay in the send buffer for a long time */
         (void)setsockopt(visit->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &(int){SILENT_MSEC},
                          sizeof(int));
-        /* libmicrohttpd must not end it as idle: end_long_visits() knows better */
+        /* disables libmicrohttpd's idle timeout: end_long_visits() handles the timeouts of viewers */
         (void)MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
         r = MHD_queue_response(connection, (unsigned)answer->status, response);
         if (r != MHD_YES)
@@ -198,7 +202,7 @@ static Visit *find_visit(HttpServer *server, const struct MHD_Connection *connec
     return NULL;
 }
 
-/* Whether the places that no page has of its own are taken by others that have finished their requests. */
+/* Tells whether all places that are not reserved are taken by connections that have finished their requests. */
 static bool is_crowded(const HttpServer *server)
 {
     int n = 0;
@@ -238,10 +242,10 @@ static enum MHD_Result on_request(void *userdata, struct MHD_Connection *connect
 
 /* ---- connections ---- */
 
-/* libmicrohttpd sees the end of the socket and does the rest. */
+/* Shuts the connection down. libmicrohttpd then notices the end of the socket and closes it. */
 static void send_away(Visit *visit)
 {
-    (void)shutdown(visit->fd, SHUT_RDWR); /* already closed by the other side is as good */
+    (void)shutdown(visit->fd, SHUT_RDWR); /* fails only if the client has closed it already */
     visit->until_usec = USEC_INFINITY;
     visit->leaves = true;
 }
@@ -263,7 +267,8 @@ static void name_peer(struct MHD_Connection *connection, uint8_t ret[PEER_BYTES]
         memcpy(ret, &v6->sin6_addr, 8);
 }
 
-/* The oldest of those that are there; peer, if not NULL: only of that peer's. */
+/* Returns the oldest connection that has finished its request, or has not, as `finished` tells, and counts all such
+ * connections. Viewers are skipped. With peer not NULL, only connections of this peer count. */
 static Visit *oldest(HttpServer *server, bool finished, const uint8_t *peer, int *ret_n)
 {
     Visit *found = NULL;
@@ -280,7 +285,7 @@ static Visit *oldest(HttpServer *server, bool finished, const uint8_t *peer, int
     return found;
 }
 
-/* Makes way before another connection of that peer comes. */
+/* Closes a connection if necessary, before a new connection of this peer is added. */
 static void make_way(HttpServer *server, const uint8_t peer[PEER_BYTES])
 {
     int n_own, n_unfinished, n_finished;
@@ -330,7 +335,8 @@ static void on_connection(void *userdata, struct MHD_Connection *connection, voi
         }
 }
 
-/* libmicrohttpd ends only idle connections: one that drips would stay. */
+/* Ends connections that are past their deadline, because libmicrohttpd ends only idle connections, not slow ones.
+ * Returns the next deadline. */
 static uint64_t end_long_visits(HttpServer *server, uint64_t now_usec)
 {
     uint64_t next_usec = USEC_INFINITY;
@@ -351,8 +357,8 @@ static int run(HttpServer *server)
         return -EIO;
     MHD_UNSIGNED_LONG_LONG msec;
     uint64_t now_usec = clock_boottime_usec(), wake_usec = end_long_visits(server, now_usec);
-    /* A full libmicrohttpd does not listen, and begins to again in a run after the one in which
-     * somebody left: nothing else would wake us for those who wait. */
+    /* When libmicrohttpd is full, it stops accepting. After a connection was closed, it accepts again only in the next
+     * run, and no event would start this run for waiting clients. So run again at once. */
     if (server->has_room)
         wake_usec = now_usec;
     if (MHD_get_timeout(server->daemon, &msec) == MHD_YES)
@@ -370,7 +376,8 @@ static int run(HttpServer *server)
 static int on_server_io(_unused_ sd_event_source *source, _unused_ int fd,
                         _unused_ uint32_t revents, void *userdata)
 {
-    return run(userdata); /* an error disables the source: pages end, the program goes on */
+    /* After an error sd-event disables the source: the pages stop, the program continues. */
+    return run(userdata);
 }
 
 static int on_server_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
@@ -378,7 +385,7 @@ static int on_server_timer(_unused_ sd_event_source *source, _unused_ uint64_t u
     return run(userdata);
 }
 
-/* ---- made and ended ---- */
+/* ---- creation and end ---- */
 
 static int parse_address(const char *address, struct addrinfo **ret, Error *err)
 {
@@ -454,7 +461,7 @@ static int start(HttpServer *server, int *listener, Error *err)
                          MHD_OPTION_NOTIFY_CONNECTION, on_connection, server, MHD_OPTION_END);
     if (!server->daemon)
         return error_set(err, -EIO, "cannot start a server at %s", server->address);
-    (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes it */
+    (void)TAKE_FD(*listener); /* MHD_stop_daemon() closes the listener */
     const union MHD_DaemonInfo *info =
         MHD_get_daemon_info(server->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     int r =
@@ -464,7 +471,7 @@ static int start(HttpServer *server, int *listener, Error *err)
                               on_server_timer, server);
     if (r >= 0)
         r = sd_event_source_set_enabled(server->timer, SD_EVENT_OFF);
-    /* visitors may wait: the program's own work comes first */
+    /* the program's own work has priority over the pages */
     if (r >= 0)
         r = sd_event_source_set_priority(server->io, SD_EVENT_PRIORITY_NORMAL + 20);
     if (r >= 0)
@@ -499,7 +506,7 @@ HttpServer *http_server_free(HttpServer *server)
     server->io = sd_event_source_disable_unref(server->io);
     server->timer = sd_event_source_disable_unref(server->timer);
     if (server->daemon) {
-        resume_viewers(server); /* MHD_stop_daemon() must find none that rests */
+        resume_viewers(server); /* MHD_stop_daemon() allows no suspended connections */
         MHD_stop_daemon(server->daemon);
     }
     server->event = sd_event_unref(server->event);
@@ -510,7 +517,7 @@ HttpServer *http_server_free(HttpServer *server)
 void http_server_wake(HttpServer *server)
 {
     resume_viewers(server);
-    (void)run(server); /* an error shows at the next event, too */
+    (void)run(server); /* an error will occur again at the next event */
 }
 
 const char *http_server_address(const HttpServer *server) { return server->address; }

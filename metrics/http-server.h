@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http-server.h - a few pages over HTTP/1.1 out of the program's own event loop, without a thread.
+/* http-server.h - serves a few pages over HTTP/1.1 from the program's own event loop, without a thread.
  *
- * GET and HEAD of a known path call its page; other requests are answered 404 or 405. A connection
- * serves one request. There are at most HTTP_CONNECTIONS_MAX connections, and each lives at most
- * HTTP_CONNECTION_SEC, however slowly the other side reads or writes.
+ * GET and HEAD of a known path call its page; other requests are answered 404 or 405. A connection serves one request.
+ * There are at most HTTP_CONNECTIONS_MAX connections, and each is closed after HTTP_CONNECTION_SEC, even if the client
+ * reads or writes slowly.
  *
- * Nobody shuts the others out. Where there is no place left, the oldest connection that has not finished its request
- * makes way for a new one, or else the oldest that does not take its answer. Before that, an address that has
- * HTTP_UNFINISHED_MAX of such connections loses its own oldest; those that have finished count for no address, since a
- * reverse proxy is one address. HTTP_RESERVED places are only for pages that are `reserved`.
+ * A client cannot block other clients. If all places are taken, a new connection replaces the oldest connection that
+ * has not finished its request, or else the oldest that does not read its answer. Before that limit, an address that
+ * has HTTP_UNFINISHED_MAX connections with unfinished requests loses the oldest of these. Connections with finished
+ * requests are not counted per address, because a reverse proxy has only one address. HTTP_RESERVED places are only for
+ * pages that are `reserved`.
  *
  * A page may answer with a stream of server-sent events instead: a viewer. At most HTTP_VIEWERS_MAX connections are
- * viewers, and further ones are refused in words (503), so that there is always room for pages. A viewer stays until it
- * leaves, until its stream ends, or until it has not taken what there is for HTTP_STALL_SEC.
+ * viewers, and more viewers are refused with a text (503), so that there is always room for pages. A viewer stays
+ * connected until it disconnects, until its stream ends, or until it has not read available data for HTTP_STALL_SEC.
  *
- * Ownership: http_server_new() gives the caller an HttpServer, which holds a reference on the loop
- *            and borrows the pages.
+ * Ownership: http_server_new() gives the caller an HttpServer, which holds a reference on the loop and borrows the
+ *            pages.
  * Units:     seconds; bytes.
- * Errors:    -errno with the address in the text; -EINVAL for a text that is not an address. An error
- *            of one connection ends only that connection.
+ * Errors:    -errno with the address in the text; -EINVAL for a text that is not an address. An error of one connection
+ *            ends only that connection.
  * Threads:   loop thread only.
  */
 #pragma once
@@ -32,15 +33,15 @@ enum {
     HTTP_CONNECTIONS_MAX = 48,
     HTTP_VIEWERS_MAX = 32,
     HTTP_RESERVED = 2,
-    HTTP_UNFINISHED_MAX = 16, /* of one address, or of one network /64 of IPv6 */
+    HTTP_UNFINISHED_MAX = 16, /* per IPv4 address, or per IPv6 network /64 */
     HTTP_CONNECTION_SEC = 5,
     HTTP_STALL_SEC = 10,
 };
 
 typedef struct HttpRequest {
-    const char *rest;    /* of the path, behind a page's path that ends in "/"; borrowed */
-    const char *last_id; /* Last-Event-ID; NULL: none; borrowed */
-    int n_viewers;       /* those there are now */
+    const char *rest;    /* rest of the path after a page's path that ends in "/"; borrowed */
+    const char *last_id; /* header Last-Event-ID; NULL: none; borrowed */
+    int n_viewers;       /* present number of viewers */
 } HttpRequest;
 
 typedef struct HttpAnswer {
@@ -49,24 +50,24 @@ typedef struct HttpAnswer {
     const char *text; /* malloc()ed; the server frees it */
     size_t n_text;
     const char *policy; /* Content-Security-Policy; NULL: none */
-    bool keep;          /* the text is not malloc()ed, and stays as it is */
+    bool keep;          /* the text is static and must not be freed */
 
-    /* Set: the answer is a stream, and text is not read. Called again and again, gives the next bytes, which are
-     * borrowed until the next call; 0: there are none now (http_server_wake()); -errno: the stream is over. */
+    /* If set, the answer is a stream, and text is ignored. Each call returns the next bytes, which stay valid until the
+     * next call; 0: no data now, try again after http_server_wake(); -errno: the stream has ended. */
     ssize_t (*next)(void *viewer, const char **ret);
-    void (*leave)(void *viewer); /* the connection is gone: called once */
+    void (*leave)(void *viewer); /* called once, after the connection was closed */
     void *viewer;
 } HttpAnswer;
 
 typedef struct HttpPage {
-    const char *path; /* "/jobs/" stands for every path below, too */
-    /* Makes the page; -errno becomes an answer 500. */
+    const char *path; /* "/jobs/" also matches every path below it */
+    /* Makes the page; -errno gives an answer with status 500. */
     int (*make)(const HttpRequest *request, HttpAnswer *ret, void *userdata);
-    void *userdata; /* NULL: the server's */
-    bool reserved;  /* it is answered when all other places are taken */
+    void *userdata; /* NULL: use the server's userdata */
+    bool reserved;  /* the page is served even if all other places are taken */
 } HttpPage;
 
-/* Tells whether http_server_new() can read the address; for settings. */
+/* Checks whether http_server_new() accepts the address; used for settings. */
 int http_address_check(const char *address, Error *err);
 
 typedef struct HttpServer HttpServer;
@@ -76,7 +77,7 @@ int http_server_new(sd_event *event, const char *address, const HttpPage *pages,
                     void *userdata, HttpServer **ret, Error *err);
 HttpServer *http_server_free(HttpServer *server);
 DEFINE_CLEANUP(HttpServer, http_server_free)
-/* Asks every viewer's stream again. */
+/* Resumes every viewer that waits for data, so that its stream is read again. */
 void http_server_wake(HttpServer *server);
 /* Returns the address that the server listens on, in a URL's form: "127.0.0.1:9464". */
 const char *http_server_address(const HttpServer *server);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* metrics.c - see metrics.h.
  *
- * A series is kept under the very text that its labels are written as, in order of that text: one
- * string to make, to find it by and to print. */
+ * The key of a series is the text of its labels as Prometheus reads it, and series are sorted by this key. So one
+ * string serves for lookup and for output. */
 #include "metrics/metrics.h"
 
 #include "base/memory.h"
@@ -14,14 +14,14 @@ enum { KEY_BYTES = 768 };
 
 typedef struct Series {
     char *key;    /* job="a",phase="stop"; "" without labels */
-    double value; /* of SUMMARY and HISTOGRAM the sum */
+    double value; /* for SUMMARY and HISTOGRAM: the sum */
     uint64_t count;
-    uint64_t *buckets; /* n_bounds, each on its own; made cumulative when written */
+    uint64_t *buckets; /* n_bounds counts, not cumulative; metrics_write() adds them up */
 } Series;
 
 typedef struct Family {
     const MetricFamily *family;
-    Series *series; /* in the order of their keys */
+    Series *series; /* sorted by key */
     size_t n, size;
 } Family;
 
@@ -113,7 +113,7 @@ static bool key_make(Key *key, const MetricFamily *family, const MetricLabels *l
     return !key->cut;
 }
 
-/* Where the key is, or where it belongs. */
+/* Returns the index of the key, or the index where it must be inserted. */
 static size_t position_of(const Family *f, const char *key, bool *ret_found)
 {
     size_t from = 0, to = f->n;
@@ -149,7 +149,8 @@ static Series *insert(Metrics *m, Family *f, size_t at, const char *key)
     return &f->series[at];
 }
 
-/* NULL: it is left out. */
+/* Returns the series with these labels, and makes it if necessary. NULL: there are too many series, or the key is too
+ * long. */
 static Series *series_get(Metrics *m, int family, const MetricLabels *labels)
 {
     assert(family >= 0 && (size_t)family < m->n);
@@ -184,7 +185,7 @@ void metrics_know(Metrics *m, int family, MetricLabels labels)
     if (!m)
         return;
     assert(kind_of(m, family) != METRIC_GAUGE);
-    (void)series_get(m, family, &labels); /* made, or counted as dropped */
+    (void)series_get(m, family, &labels); /* the result is not needed */
 }
 
 void metrics_add(Metrics *m, int family, MetricLabels labels, double by)
@@ -234,7 +235,8 @@ void metrics_forget_gauges(Metrics *m)
             family_forget(m, &m->families[i]);
 }
 
-/* Quotes inside a value are escaped, so the text of a pair is found nowhere else. */
+/* Tells whether the key contains the pair label="value". Quotes inside values are escaped, so the pair's text cannot
+ * occur inside a value. */
 static bool key_has(const char *key, const Key *pair)
 {
     for (const char *p = key; (p = strstr(p, pair->text)); p++)
@@ -266,7 +268,7 @@ uint64_t metrics_dropped(const Metrics *m) { return m ? m->dropped : 0; }
 
 /* ---- the text ---- */
 
-/* The shortest of two forms that reads back as the same number. */
+/* Writes the number with 15 digits, or with 17 if 15 do not give the same number when read back. */
 static void write_number(FILE *to, double value)
 {
     char text[32];

@@ -1,16 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.h - counters, gauges, summaries and histograms with labels, written as Prometheus reads
- * them.
+/* metrics.h - counters, gauges, summaries and histograms with labels, written in the format of Prometheus.
  *
- * A program names its families once, in a table; a family's index there is its id. A series begins
- * with its first value. Gauges live for one page: the program forgets them all and sets them anew for
- * each page, so that a thing that is gone is not shown. Counters, summaries and histograms stay until
- * metrics_forget().
+ * A program lists its families in a table; a family's index in the table is its id. A series begins with its first
+ * value. Gauges are valid for one page: for each page the program removes all gauges and sets them again, so that
+ * objects that no longer exist are not shown. Counters, summaries and histograms stay until metrics_forget().
  *
- * Ownership: metrics_new() gives the caller a Metrics, which borrows the table for its life. Label
- *            values are copied. NULL is accepted everywhere: nothing is counted then.
+ * Ownership: metrics_new() gives the caller a Metrics, which borrows the table for its life. Label values are copied.
+ *            All functions accept NULL and then count nothing.
  * Units:     Prometheus' base units (seconds, bytes, ratio), which the family's name ends in.
- * Errors:    counting never fails. A series beyond METRICS_SERIES_MAX is left out and counted
+ * Errors:    counting never fails. Values of series beyond METRICS_SERIES_MAX are dropped and counted
  *            (metrics_dropped).
  * Threads:   loop thread only.
  * Source:    Prometheus text exposition format 0.0.4.
@@ -30,16 +28,16 @@ typedef enum MetricKind {
 enum { METRIC_LABELS_MAX = 3, METRICS_SERIES_MAX = 20000 };
 
 typedef struct MetricFamily {
-    const char *name; /* "sdtrain_..."; a counter's ends in _total */
+    const char *name; /* "sdtrain_..."; names of counters end in _total */
     MetricKind kind;
     const char *help;
     const char *labels[METRIC_LABELS_MAX];
-    const double *bounds; /* of a HISTOGRAM: upper bounds, rising; +Inf is added */
+    const double *bounds; /* for a HISTOGRAM: upper bounds, ascending; +Inf is added */
     size_t n_bounds;
-    unsigned group; /* a bit, so that a page may leave the group out; 0: on every page */
+    unsigned group; /* bit of a group that a page may omit; 0: on every page */
 } MetricFamily;
 
-/* The labels' values, in the order of the family's labels. */
+/* Values of the labels, in the order of the family's labels. */
 typedef struct MetricLabels {
     const char *values[METRIC_LABELS_MAX];
 } MetricLabels;
@@ -52,10 +50,9 @@ Metrics *metrics_new(const MetricFamily *table, size_t n);
 Metrics *metrics_free(Metrics *metrics);
 DEFINE_CLEANUP(Metrics, metrics_free)
 
-/* Sets a GAUGE, or a COUNTER that is counted elsewhere. */
+/* Sets a GAUGE, or a COUNTER whose value is counted elsewhere. */
 void metrics_set(Metrics *metrics, int family, MetricLabels labels, double value);
-/* Shows a series (of any kind but GAUGE) at 0 from now on, so that Prometheus sees its first value
- * as an increase. */
+/* Makes a series (not a GAUGE) with value 0, so that Prometheus sees its first real value as an increase. */
 void metrics_know(Metrics *metrics, int family, MetricLabels labels);
 /* Adds to a COUNTER. */
 void metrics_add(Metrics *metrics, int family, MetricLabels labels, double by);
@@ -65,7 +62,7 @@ void metrics_observe(Metrics *metrics, int family, MetricLabels labels, double v
 void metrics_observe_sum(Metrics *metrics, int family, MetricLabels labels, double sum, uint64_t n);
 
 void metrics_forget_gauges(Metrics *metrics);
-/* Forgets every series that carries this label with this value. */
+/* Removes every series that has this label with this value. */
 void metrics_forget(Metrics *metrics, const char *label, const char *value);
 uint64_t metrics_dropped(const Metrics *metrics);
 

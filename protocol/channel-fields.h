@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel-fields.h - the fields of the channel's messages, from the table by which channel.c reads and writes them: for
- * the maker of docs/reference/channel.md.
+/* channel-fields.h - lists the fields of the channel's messages, from the table in channel.c, for the program that
+ * generates docs/reference/channel.md.
  *
  * Ownership: names are static.
  * Units:     none.
@@ -13,9 +13,9 @@
 
 typedef struct ChannelField {
     const char *name, *kind;
-    unsigned types; /* bit per ChannelType */
+    unsigned types; /* one bit per ChannelType */
     bool newer;     /* may be missing: older versions do not send it */
 } ChannelField;
 
-/* False behind the last one. */
+/* Gets field number i. Returns false after the last field. */
 bool channel_field(size_t i, ChannelField *ret);

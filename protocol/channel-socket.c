@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel-socket.c - see channel.h: sending and receiving, in a file of their own, so that a program whose trainers are
- * not processes can define these two itself. */
+/* channel-socket.c - see channel.h: sends and receives messages. These functions are in their own file, so that a
+ * program whose trainers are not processes (the simulator) can define its own. */
 #include "protocol/channel.h"
 
 #include "base/text/secret.h"

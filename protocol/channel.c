@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* channel.c - see channel.h: the messages. One table has the fields of all of them. */
+/* channel.c - see channel.h: the messages. One table has the fields of all messages. */
 #include "protocol/channel.h"
 
 #include "base/json/field-table.h"
@@ -17,7 +17,7 @@ const char *channel_type_name(ChannelType type)
     return type_name[type];
 }
 
-/* A field of a message, and the types of message that have it, a bit per ChannelType. */
+/* A field, and the message types that have the field, one bit per ChannelType. */
 typedef struct ChannelFieldRow {
     Field field;
     unsigned types;
@@ -42,7 +42,7 @@ typedef struct ChannelFieldRow {
             types_                                                                                 \
     }
 #define FIELD(n, kind, types) ROW(#n, n, kind, JSON_REQUIRED, types)
-/* Older programs do not send it; it is 0 then. */
+/* A field that older programs do not send; it is then 0. */
 #define NEWER(n, member, kind, types) ROW(#n, member, kind, JSON_OPTIONAL, types)
 #define T(t) (1u << CHANNEL_##t)
 #define ASSIGN(n, kind, how) ROW(#n, assign.n, kind, how, T(ASSIGN))
@@ -114,7 +114,7 @@ static const ChannelFieldRow rows[] = {
     ROW("text", end, TEXT, JSON_REQUIRED, T(DONE)),
 };
 
-/* A field that lies in two structs of the union has two rows. */
+/* Returns the index of the first row with this name. A field that is in two structs of the union has two rows. */
 static size_t first_of(const char *name)
 {
     size_t at = 0;
@@ -184,7 +184,7 @@ int channel_decode(const char *packet, size_t n_bytes, ChannelMessage *ret, Erro
         return -EBADMSG;
     }
     *ret = m;
-    explicit_bzero(&m, sizeof(m)); /* an assign holds a secret */
+    explicit_bzero(&m, sizeof(m)); /* an assign message contains a secret */
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exit-code.h - the exit codes by which a trainer says how it ended.
+/* exit-code.h - the exit codes of a trainer, which tell how it ended.
  *
  * Ownership: none.
  * Units:     process exit codes; -errno.
@@ -11,36 +11,38 @@
 #include <stdbool.h>
 
 typedef enum ExitCode {
-    EXIT_ABORTED = -6, /* no exit code: the process says why it ends, and ends by SIGABRT */
+    EXIT_ABORTED = -6, /* not an exit code: the process reports its reason and ends by SIGABRT */
     EXIT_DONE = 0,
-    EXIT_RETRY = 75,        /* transient; start again */
-    EXIT_NEVER_RETRY = 78,  /* the job itself is bad */
+    EXIT_RETRY = 75,        /* a transient error; start again */
+    EXIT_NEVER_RETRY = 78,  /* the job itself is wrong */
     EXIT_DEVICE_FAULT = 80, /* this slot's device failed */
     EXIT_PEER_LOST = 81,    /* a collective failed: another rank is to blame */
-    EXIT_DATA_CORRUPT = 82, /* a shard, sample or manifest did not verify */
+    EXIT_DATA_CORRUPT = 82, /* a shard, sample or manifest is damaged */
     EXIT_STORE_UNREACHABLE = 83,
     EXIT_NON_FINITE = 84, /* loss or gradient is not finite; the same on every rank */
-    /* this node can't run this job: the canned grain's hash differs, or what its device needs is missing */
+    /* this node cannot run this job: the canned grain's hash differs, or something that its device needs is missing */
     EXIT_NUMERICS = 85,
     EXIT_NOT_OWNER = 86, /* the checkpoint folder belongs to another job, which the text names */
 } ExitCode;
 
-/* So long a rank whose grain is not finite may look for the operation that made it so, before it ends with 84. */
+/* Time limit for a rank with a non-finite grain to search for the operation that caused it, before the rank exits with
+ * 84. */
 enum { EXIT_NON_FINITE_SEC = 10 };
 
-/* "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt", "store-unreachable",
- * "non-finite", "numerics", "not-owner"; "signal" for negative values, "exit" for others. */
+/* Returns the name of the code: "done", "retry", "never-retry", "device-fault", "peer-lost", "data-corrupt",
+ * "store-unreachable", "non-finite", "numerics", "not-owner"; "signal" for negative values, "exit" for other codes. */
 const char *exit_code_class(int code);
 
-/* The exit code for a failure of data or of a checkpoint's store. r is -errno as in store.h:
- * -EBADMSG, -ENOENT: the object is damaged or missing. -EINVAL: no rank can use the URI or the object.
- * -EPROTONOSUPPORT: another version of sdtrain wrote it; this one will never read it. -ENOMEM: a retry may do.
- * Everything else, -EACCES too, counts as the store being unreachable: rights and keys are mended outside the job. */
+/* Returns the exit code for an error of the data or of a checkpoint's store. r is -errno as in store.h: -EBADMSG,
+ * -ENOENT: the object is damaged or missing. -EINVAL: no rank can use the URI or the object. -EPROTONOSUPPORT: another
+ * version of sdtrain wrote the object, and this version can never read it. -ENOMEM: a retry may succeed. All other
+ * errors, also -EACCES, count as an unreachable store, because rights and keys are corrected outside the job. */
 ExitCode exit_code_of_store(int r);
 
-/* For the datasets, config and first weights that the job file names: -EINVAL if r says that the named object is
- * missing or unreadable, so that the job is to blame; other codes come back unchanged. */
+/* Converts errors of datasets, config and initial weights that the job file names: returns -EINVAL if the named object
+ * is missing or unreadable, because then the job is wrong; returns other codes unchanged. */
 int exit_errno_of_named(int r);
 
-/* Whether a store refuses the writer or the place: waiting mends that only where a write has succeeded before. */
+/* Tells whether r means that the store refuses the writer or the path. Waiting can help against such an error only if a
+ * write has succeeded before. */
 bool exit_is_refusal(int r);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* grid-notes.c - see grid-notes.h. A chunk of PNG is: bytes of the body, type, body, CRC-32 of type and body. */
+/* grid-notes.c - see grid-notes.h. A PNG chunk has four parts: the body's size, the type, the body, and the CRC-32 of
+ * type and body. */
 #include "protocol/grid-notes.h"
 
 #include "base/json/json.h"
@@ -11,12 +12,12 @@
 
 enum { HEADER_BYTES = 8 + 25 /* signature, IHDR */, FRAME_BYTES = 12 };
 
-static const char keyword[] = "sdtrain"; /* its NUL ends it in the chunk, too */
+static const char keyword[] = "sdtrain"; /* the chunk contains its NUL, too */
 static const char *const kinds[] = {"network", "data"}, *const weights[] = {"plain", "ema"};
 
 /* ---- captions ---- */
 
-/* Returns how many bytes of the text are kept: only whole characters of UTF-8 are. */
+/* Returns how many bytes of the text are kept. The text is cut only between characters of UTF-8. */
 static size_t cut(const char *text)
 {
     size_t n = strnlen(text, GRID_CAPTION_MAX + 1);
@@ -93,8 +94,8 @@ char *grid_notes_put(const GridNotes *notes, const void *png, size_t n_bytes, si
     assert(n_bytes >= HEADER_BYTES);
     _cleanup_free_ char *text = format(notes);
     const size_t n_text = strlen(text), n_body = sizeof(keyword) + n_text;
-    assert(n_text <=
-           GRID_NOTES_BYTES_MAX); /* GRID_CELLS_MAX captions, of at most three bytes for one */
+    /* GRID_CELLS_MAX captions, with at most three bytes in JSON for one byte */
+    assert(n_text <= GRID_NOTES_BYTES_MAX);
     char *whole = memory_zeroed(n_bytes + FRAME_BYTES + n_body, 1);
     char *to = put_word(mempcpy(whole, png, HEADER_BYTES), (uint32_t)n_body);
     const char *type = to;
@@ -161,7 +162,7 @@ static int parse(const char *source, const char *text, size_t n_bytes, GridNotes
     return json_close(&j);
 }
 
-/* A body is the keyword, its NUL, and the text. */
+/* Reads the notes from a chunk. The body consists of the keyword, a NUL and the text. */
 static int read_chunk(const char *source, const uint8_t *chunk, size_t n_body, GridNotes *ret,
                       Error *err)
 {

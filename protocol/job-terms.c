@@ -27,7 +27,7 @@ char *job_terms_format(const Job *job, const JobNamed *named)
 {
     _cleanup_free_ char *canonical = job_canonical(job, named->latents, named->text);
     _cleanup_json_ json_t *json = json_loads(canonical, 0, NULL);
-    assert(json); /* we wrote it */
+    assert(json); /* job_canonical() has written valid JSON */
     if (named->config)
         json_object_set_new(json_object_get(json, "model"), "config",
                             json_hash(hash_bytes(named->config, strlen(named->config))));
@@ -39,7 +39,7 @@ char *job_terms_format(const Job *job, const JobNamed *named)
     return strlen(text) < JOB_TERMS_MAX ? TAKE_PTR(text) : NULL;
 }
 
-/* Keys of the canonical text that a job file calls otherwise, and what its numbers mean there. */
+/* A key of the canonical text that has another name in the job file, and the job file's words for its numbers. */
 typedef struct Term {
     const char *canonical, *key;
     const char *words[4];
@@ -77,7 +77,7 @@ static const Term *find_term(const char *canonical)
     return NULL;
 }
 
-/* A number that a newer version gave a meaning stays a number. */
+/* Returns the word for a number. A number without a known word, for example of a newer version, stays a number. */
 static json_t *word_of(const Term *term, json_t *value)
 {
     const json_int_t i = json_integer_value(value);

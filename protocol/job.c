@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c - see job.h. Reads, checks what spans keys, and hashes what may change a bit. */
+/* job.c - see job.h. Parses job files, checks rules across keys, and hashes the values that may change a bit. */
 #include "protocol/job.h"
 
 #include "base/file.h"
@@ -96,7 +96,7 @@ static void parse_streams(JsonReader *r, Job *job)
     }
 }
 
-/* Where the file gives no name, the column has that of the key. */
+/* Reads the name of a column. The default name is the key itself. */
 static char *take_column(JsonReader *r, const char *key, bool *ret_named)
 {
     char *name = take_string(r, key, JSON_OPTIONAL, NULL);
@@ -212,7 +212,8 @@ static void parse_train_kinds(JsonReader *r, Job *job)
     job->train.prediction = (Prediction)prediction;
 }
 
-/* Two words, or the URI of a set: a file of such a name is "./auto". */
+/* Parses train.plans: the word "auto" or "installed", or the URI of a plan set. A file called auto is written as
+ * "./auto". */
 static void parse_plans(JsonReader *r, Job *job)
 {
     const bool has_plans = job->train.precision == PRECISION_BF16;
@@ -293,7 +294,7 @@ static void parse_recovery(JsonReader *root, Job *job)
     json_close(&r);
 }
 
-/* Refuses what no node could compute. */
+/* Refuses combinations of device, precision and reduction that no node can compute. */
 static void check_device(JsonReader *root, const Job *job)
 {
     const bool gpu = job->train.device == JOB_DEVICE_CUDA;
@@ -351,7 +352,7 @@ static json_t *optimizer_json(const Job *job)
     return json_build_end(&b);
 }
 
-/* Everything that may change a bit, defaults filled in, as canonical text. */
+/* Makes the canonical JSON of all values that may change a bit, including defaults. */
 static json_t *identity_json(const Job *job, const char *latents, const char *text)
 {
     _cleanup_json_ json_t *streams = json_array();
@@ -378,11 +379,12 @@ static json_t *identity_json(const Job *job, const char *latents, const char *te
 char *job_canonical(const Job *job, const char *latents, const char *text)
 {
     _cleanup_json_ json_t *json = identity_json(job, latents, text);
-    if (job->train.device != JOB_DEVICE_CPU) /* jobs from before there was a choice keep theirs */
+    /* CPU jobs keep the identity from before this key existed */
+    if (job->train.device != JOB_DEVICE_CPU)
         json_object_set_new(json_object_get(json, "train"), "device",
                             json_integer((json_int_t)job->train.device));
     char *canonical = json_dumps(json, JSON_COMPACT | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
-    assert(canonical); /* finite numbers, and texts that JSON gave */
+    assert(canonical); /* cannot fail: finite numbers, and texts from JSON */
     return canonical;
 }
 

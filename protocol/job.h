@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.h - the job file: what a person writes, checked and with every default filled in.
+/* job.h - the job file of a user, parsed and checked, with all defaults filled in.
  *
- * Ownership: job_parse() gives the caller a Job; job_free() accepts NULL. All strings belong to
- *            the Job.
+ * Ownership: job_parse() gives the caller a Job; job_free() accepts NULL. All strings belong to the Job.
  * Units:     samples, steps, seconds as named.
- * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>". Unknown
- *            keys are errors.
+ * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>". Unknown keys are errors.
  * Threads:   immutable after parsing; any.
  * Source:    docs/reference/job-file.md.
  */
@@ -23,7 +21,8 @@ enum {
     JOB_READ_AHEAD_MAX = 4096,
     JOB_READ_AHEAD_BYTES = 64 << 20,
     JOB_TEXT_MAX = 1 << 20,
-    JOB_SOURCES_MAX = 33 * (2 * JOB_STREAMS_MAX + 1), /* dataset_sources_format() */
+    /* Size of a text of dataset_sources_format(). */
+    JOB_SOURCES_MAX = 33 * (2 * JOB_STREAMS_MAX + 1),
 };
 
 typedef enum JobDevice { JOB_DEVICE_CPU, JOB_DEVICE_CUDA } JobDevice;
@@ -37,16 +36,18 @@ typedef struct JobStream {
     double proportion;
 } JobStream;
 
-/* Where the plans of a job's operations come from when it begins; one that goes on has its checkpoint's. */
+/* Where a new job gets the plans of its operations from. A job that resumes uses the plans of its checkpoint. */
 typedef enum JobPlans {
-    JOB_PLANS_INSTALLED, /* the set that is installed for the GPU; none: only our own kernels */
-    JOB_PLANS_AUTO,      /* rank 0 makes what that set lacks, once a submission */
-    JOB_PLANS_SET,       /* train.plans names one */
+    /* The set that is installed for the GPU; without a set, sdtrain's own kernels. */
+    JOB_PLANS_INSTALLED,
+    /* Rank 0 makes the plans that the installed set lacks, once per submission. */
+    JOB_PLANS_AUTO,
+    JOB_PLANS_SET, /* the set named by train.plans */
 } JobPlans;
 
 typedef struct Job {
-    int priority;                /* place in the queue: the highest goes first */
-    char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, as it appears in keys and cgroups */
+    int priority;                /* jobs of higher priority get slots first */
+    char name[JOB_NAME_MAX + 1]; /* [a-z0-9][a-z0-9-]*, used in keys and cgroups */
 
     struct {
         int min, max;
@@ -62,26 +63,27 @@ typedef struct Job {
     struct {
         JobStream streams[JOB_STREAMS_MAX];
         size_t n_streams;
-        char *latents, *text;           /* column names; "latents" and "text" by default */
-        bool names_latents, names_text; /* the file does; else a dataset's encoder.json may */
+        char *latents, *text; /* column names; "latents" and "text" by default */
+        /* The job file names the column; else encoder.json may name it. */
+        bool names_latents, names_text;
         double latent_scale;
         char *empty_text_uri; /* NULL: encoder.json names it, or caption_drop is 0 */
         int64_t shuffle_window;
         char *cache_dir;     /* folder on each node; NULL: no cache */
-        int64_t cache_bytes; /* bound of cache_dir */
-        /* Bounds on the samples that are asked for in advance: their number and their bytes. */
+        int64_t cache_bytes; /* limit for the size of cache_dir */
+        /* Limits for samples that are read in advance: their number and their bytes. */
         int64_t read_ahead, read_ahead_bytes;
     } data;
 
     struct {
         int64_t global_batch, grain, steps;
-        int64_t n_grains; /* global_batch / grain: G */
+        int64_t n_grains; /* global_batch / grain */
         uint64_t seed;
         JobDevice device;
         Precision precision;
         JobPlans plans;
-        char *plans_uri; /* of JOB_PLANS_SET; else NULL */
-        int plan_sec;    /* of JOB_PLANS_AUTO: how long rank 0 may time algorithms */
+        char *plans_uri; /* for JOB_PLANS_SET; else NULL */
+        int plan_sec;    /* for JOB_PLANS_AUTO: time limit for rank 0 to measure algorithms */
         Reduction reduction;
         int zero_stage; /* 0, 1 or 2 */
         int threads;    /* OpenMP threads per rank */
@@ -96,7 +98,7 @@ typedef struct Job {
             int64_t start_step;
         } ema;
         double caption_drop;
-        bool stop_if_diverging; /* the job fails then; the leader's to decide */
+        bool stop_if_diverging; /* the leader ends a diverging job as failed */
         Prediction prediction;
         struct {
             double beta_start, beta_end; /* scaled_linear */
@@ -106,31 +108,31 @@ typedef struct Job {
 
     struct {
         char *uri;
-        int64_t every_steps, keep_last, keep_every; /* keep_every 0: none are kept for ever */
-        /* Training waits while a checkpoint is written, so the state is not copied. */
+        /* Keep_every 0: no checkpoint is kept for ever. */
+        int64_t every_steps, keep_last, keep_every;
+        /* true: training waits while a checkpoint is written, and the state is not copied. */
         bool blocking;
-        char *local_dir; /* folder on each node for copies of the objects it wrote; NULL: none */
-        int64_t local_bytes; /* bound of the job's copies there */
+        char *local_dir; /* folder on each node for copies of objects that it wrote; NULL: none */
+        int64_t local_bytes; /* limit for the size of the job's copies */
     } checkpoint;
 
     struct {
         int max_failures_at_same_step;
         int64_t grow_interval_sec;
-        /* Generations that the store costs in this time are not failures. */
+        /* Generations that end within this time because of the store do not count as failures. */
         int64_t store_patience_sec;
     } recovery;
 
-    /* Hash of everything in the file that may change a bit of the weights. Two jobs with equal identities train the
-     * same. */
+    /* Hash of all values in the file that may change a bit of the weights. Jobs with equal identities train equally. */
     Hash identity;
 } Job;
 
-/* source names the text in errors (a path or an etcd key). */
+/* Parses a job file. source names the text in errors (a path or an etcd key). */
 int job_parse(const char *source, const char *text, size_t n_bytes, Job **ret, Error *err);
 int job_read_file(const char *path, Job **ret, Error *err);
 Job *job_free(Job *job);
 DEFINE_CLEANUP(Job, job_free)
-/* The identity of a job file that names these columns and is else the same. */
+/* Returns the identity of a job file that differs from this one only in naming these columns. */
 Hash job_identity(const Job *job, const char *latents, const char *text);
-/* The text that job_identity() hashes; the caller's. job-terms.h reads it back. */
+/* Returns the text that job_identity() hashes; the caller frees it. job_terms_parse() can read it. */
 char *job_canonical(const Job *job, const char *latents, const char *text);

@@ -2,14 +2,14 @@
 /* manifest-limits.h - bounds on a checkpoint's manifest, shared by its readers and its writer.
  *
  * Ownership: none.
- * Units:     *_BYTES_MAX are bytes of text; *_VALUES_MAX are JSON values (json_parse_bounded()); the others are
- *            numbers of entries.
- * Errors:    none here. A reader refuses a larger text before it parses it (JSON in memory is up to 50 times as
- *            large as its text), and a writer refuses a model that does not fit.
+ * Units:     *_BYTES_MAX are bytes of text; *_VALUES_MAX are JSON values (json_parse_bounded()); the others are numbers
+ *            of entries.
+ * Errors:    none. A reader refuses a larger text before parsing it, because parsed JSON takes up to 50 times the
+ *            memory of its text. A writer refuses a model that does not fit.
  * Threads:   any.
  *
- * 17 thousand million parameters in chunks of 2^22 make 4,096 chunks and as many objects, beside a few weight
- * files. sd2-base has 207 chunks, 686 tensors and a header of 82 kB. Full arrays make 5 MB of text
+ * 17 billion (10^9) parameters in chunks of 2^22 give 4,096 chunks, the same number of objects, and a few weight files.
+ * sd2-base has 207 chunks, 686 tensors and a header of 82 kB. With all arrays at their limits the text has 5 MB
  * (test-manifest-bounds).
  */
 #pragma once
@@ -21,6 +21,6 @@ enum {
     MANIFEST_TENSORS_MAX = 1 << 13,
     MANIFEST_SEGMENTS_MAX = 1 << 12,
     MANIFEST_COMMITTED_MAX = 64,
-    MANIFEST_PLANS_BYTES_MAX = 4 << 20, /* of the object */
+    MANIFEST_PLANS_BYTES_MAX = 4 << 20, /* size of the plans object */
     MANIFEST_VALUES_MAX = 1 << 18,
 };

@@ -25,7 +25,7 @@ int owner_key_parse(const char *key, int64_t *ret)
     return 0;
 }
 
-/* Terms are only for people: they are left out where they would make the object longer than others read. */
+/* Adds a text of terms, unless the object would become longer than other versions read. Terms are only for people. */
 static int add_terms(json_t *root, const char *key, const char *terms, char **text)
 {
     if (!*terms)
@@ -35,7 +35,7 @@ static int add_terms(json_t *root, const char *key, const char *terms, char **te
     if (!longer)
         return -ENOMEM;
     if (strlen(longer) >= OWNER_OBJECT_MAX) {
-        (void)json_object_del(root, key); /* it was just set */
+        (void)json_object_del(root, key); /* cannot fail: the key was just set */
         free(longer);
         return 0;
     }
@@ -91,7 +91,7 @@ int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecor
     if (r == 0) {
         JsonReader j = json_open(source, root, JSON_ANY_KEYS, err);
         (void)json_get_int(&j, "v", JSON_REQUIRED, 1, INT64_MAX,
-                           &version); /* the reader keeps it */
+                           &version); /* errors are kept in j */
         if (j.r == 0 && version > OWNER_VERSION)
             return error_set(err, -EPROTONOSUPPORT,
                              "%s: v: of version %lld, which a newer sdtrain wrote; this is "
@@ -112,7 +112,7 @@ int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecor
         get_terms(&j, "dataset_terms", o.dataset_terms);
         r = json_close(&j);
     }
-    if (r == -EINVAL) { /* json.h's word for bad text */
+    if (r == -EINVAL) { /* json.h returns -EINVAL for bad text */
         r = -EBADMSG;
         if (err)
             err->code = r;
@@ -122,7 +122,7 @@ int owner_parse(const char *source, const char *text, size_t n_bytes, OwnerRecor
     return r;
 }
 
-/* A record is text from outside: what it quotes has no control characters. */
+/* Copies a text from outside for a message, with '?' for control characters. */
 static void quote(const char *text, char *ret, size_t size)
 {
     size_t n = 0;
@@ -136,8 +136,9 @@ void owner_describe(const OwnerRecord *o, char *ret, size_t size)
     char since[32] = "?", job[sizeof(o->job)], host[sizeof(o->host)], submission[9];
     time_t t = (time_t)(o->claimed_usec / (int64_t)USEC_PER_SEC);
     struct tm tm;
+    /* Cannot fail: the buffer is large enough. */
     if (gmtime_r(&t, &tm))
-        (void)strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S UTC", &tm); /* it has room */
+        (void)strftime(since, sizeof(since), "%Y-%m-%d %H:%M:%S UTC", &tm);
     quote(o->job, job, sizeof(job));
     quote(o->host, host, sizeof(host));
     quote(o->submission, submission, sizeof(submission));

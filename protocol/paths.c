@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 typedef struct Allowed {
-    json_t *read, *write; /* NULL: everything */
+    json_t *read, *write; /* allowed prefixes; NULL: everything is allowed */
     const Job *job;       /* NULL: only one URI is checked */
     Error *err;
 } Allowed;
@@ -27,7 +27,7 @@ static bool goes_up(const char *path)
     return false;
 }
 
-/* Resolves links as far as the path exists; the rest must be plain names. */
+/* Resolves symbolic links in the existing part of the path. The rest must not contain "..". */
 static bool resolve(const char *path, char ret[PATH_MAX])
 {
     char head[PATH_MAX];
@@ -35,7 +35,7 @@ static bool resolve(const char *path, char ret[PATH_MAX])
     if (*path != '/' || snprintf(head, sizeof(head), "%s", path) >= (int)sizeof(head))
         return false;
     while (!realpath(*head ? head : "/", ret)) {
-        if (errno != ENOENT || lstat(head, &st) == 0) /* a link that leads nowhere yet */
+        if (errno != ENOENT || lstat(head, &st) == 0) /* a symbolic link without a target */
             return false;
         char *slash = strrchr(head, '/');
         *slash = '\0';

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* paths.h - the paths and URIs that a job may name on a node: prefixes that the node's administrator allows.
  *
- * Anybody who may submit jobs writes job files, and the ranks run with the rights of the node's user. Without
- * prefixes a job may name everything that this user can reach. A prefix is a folder ("/data", "file:///data") or a
- * part of a store ("s3://bucket", "s3://bucket/laion"); it covers itself and everything below. Links are resolved
- * before a file's path is compared.
+ * Every user who may submit jobs writes job files, and the ranks run with the rights of the node's user. Without
+ * prefixes a job can use all files and stores that the node's user can access. A prefix is a folder ("/data",
+ * "file:///data") or a part of a store ("s3://bucket", "s3://bucket/laion"); it allows itself and everything below.
+ * Symbolic links are resolved before a file's path is compared.
  *
- * Ownership: nothing is kept.
+ * Ownership: no pointers are kept.
  * Units:     none.
  * Errors:    -EPERM with the key and the value that is not allowed; -EINVAL: the prefixes are not a JSON array.
  * Threads:   any.
@@ -16,8 +16,9 @@
 #include "protocol/channel.h"
 #include "protocol/job.h"
 
-/* may_read, may_write: JSON arrays of prefixes (PATHS_READ_VARIABLE, PATHS_WRITE_VARIABLE), or NULL for
- * everything. A writable path is readable too. resume_uri: the manifest that the job goes on from; "": none. */
+/* Checks all paths and URIs of a job. may_read and may_write are JSON arrays of prefixes (PATHS_READ_VARIABLE,
+ * PATHS_WRITE_VARIABLE), or NULL to allow everything. A writable path is also readable. resume_uri is the manifest from
+ * which the job resumes, or "". */
 int paths_check_job(const Job *job, const char *resume_uri, const char *may_read,
                     const char *may_write, Error *err);
 /* Works as paths_check_job(), for one URI. */

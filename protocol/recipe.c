@@ -10,7 +10,7 @@
 #include <string.h>
 
 static const char *const resamples[] = {"bilinear", "bicubic"};
-/* The version of the rules is a part of the name; without it the newest are meant. */
+/* A tokenizer's name may include the version of its rules; without a version, the newest rules are used. */
 static const char *const tokenizers[] = {"open_clip/2", "diffusers/1", "open_clip", "diffusers"};
 static const char *const choices[] = {"reject", "empty"};
 static const char *const missing[] = {"reject", "keep"};
@@ -51,7 +51,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The keys of an object that names columns, sorted. */
+/* Stores the keys of an object, which are names of columns, in sorted order. Returns their number. */
 static size_t column_names(JsonReader *parent, const char *key, JsonReader *r,
                            const char *names[RECIPE_COLUMNS_MAX])
 {
@@ -63,7 +63,7 @@ static size_t column_names(JsonReader *parent, const char *key, JsonReader *r,
     if (json_object_size(r->object) > RECIPE_COLUMNS_MAX) {
         json_refuse(parent, key, "names %zu columns, at most %d are possible",
                     json_object_size(r->object), RECIPE_COLUMNS_MAX);
-        r->r = parent->r; /* so that no column is told to be unknown instead */
+        r->r = parent->r; /* so that no column is reported as unknown instead */
         return 0;
     }
     json_object_foreach (r->object, name, value) {
@@ -173,7 +173,7 @@ bool recipe_members_are_usual(const RecipeMembers *members)
            same_names(&members->caption, &recipe_default_members.caption);
 }
 
-/* Tells what is wrong with a further name of a list; NULL: nothing. */
+/* Returns the fault of the next name in a list, or NULL if there is none. */
 static const char *name_fault(const char *name, const RecipeNames *before, bool key_ends_last)
 {
     if (!name || !*name || strlen(name) > RECIPE_MEMBER_MAX)
@@ -295,22 +295,24 @@ Recipe *recipe_free(Recipe *recipe)
     return NULL;
 }
 
-/* ---- what may change a byte ---- */
+/* ---- the canonical form: all that may change a byte ---- */
 
 static void set(json_t *object, const char *key, json_t *value)
 {
-    (void)json_object_set_new(object, key, value); /* jansson ends the process without memory */
+    /* Cannot fail: without memory jansson ends the process. */
+    (void)json_object_set_new(object, key, value);
 }
 
 static json_t *names_json(const RecipeNames *names)
 {
     json_t *array = json_array();
+    /* Cannot fail, as in set(). */
     for (size_t i = 0; i < names->n; i++)
-        (void)json_array_append_new(array, json_string(names->names[i])); /* as set() */
+        (void)json_array_append_new(array, json_string(names->names[i]));
     return array;
 }
 
-/* Recipes without these keys keep the identity that they had before there were any. */
+/* Adds the members, unless they are the default: then the recipe keeps the identity from before these keys existed. */
 static void set_members(json_t *root, const RecipeMembers *m)
 {
     if (recipe_members_are_usual(m))
@@ -358,7 +360,7 @@ json_t *recipe_canonical(const Recipe *recipe)
 
 Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics)
 {
-    char samples[32] = ""; /* the first rules had no number */
+    char samples[32] = ""; /* rules 1 have no number in the text */
     if (rules > 1)
         (void)snprintf(samples, sizeof(samples), "samples %d\n", rules);
     char w[HASH_TEXT_BYTES], m[HASH_TEXT_BYTES], n[HASH_TEXT_BYTES];

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recipe.h - how pictures and captions become samples: the file that a person writes, checked, with all defaults.
+/* recipe.h - the recipe, a user's file that describes how pictures and captions become samples, parsed and checked,
+ * with all defaults.
  *
  * The stored sample is a function of the recipe, the model's weights, the device's numerics, the raw bytes and the
- * sample's place. Two datasets may be joined only where all of these are the same, so the recipe has a canonical
- * form, and what may change no byte (where the model lies, batch, threads, when to give up) is not in it.
+ * sample's place. Two datasets may be joined only if all of these are equal. So the recipe has a canonical form,
+ * without the values that cannot change a byte (the model's location, batch, threads, limits for giving up).
  *
  * Ownership: recipe_parse() gives the caller a Recipe; recipe_free() accepts NULL. Strings belong to the Recipe.
  * Units:     pixels, samples. 0 of min_side and max_aspect: any.
@@ -33,7 +34,7 @@ typedef enum RecipeKind { RECIPE_TEXT, RECIPE_INTEGER, RECIPE_NUMBER } RecipeKin
 typedef struct RecipeFilter {
     char column[RECIPE_NAME_MAX + 1];
     double min, max;   /* infinite: no bound */
-    bool keep_missing; /* a sample without the value is taken */
+    bool keep_missing; /* a sample without this value is kept */
 } RecipeFilter;
 
 typedef struct RecipeKeep {
@@ -43,48 +44,47 @@ typedef struct RecipeKeep {
 
 enum { RECIPE_MEMBERS_MAX = 16, RECIPE_MEMBER_MAX = 31 };
 
-/* The parts of names of a tar's members that stand behind the key and its dot: "jpg", "input.jpg". */
+/* A list of endings of tar members' names, without the key and its dot: "jpg", "input.jpg". */
 typedef struct RecipeNames {
     char names[RECIPE_MEMBERS_MAX][RECIPE_MEMBER_MAX + 1];
     size_t n;
 } RecipeNames;
 
-/* The members of a tar that are a sample's. */
+/* Which members of a tar belong to a sample. */
 typedef struct RecipeMembers {
-    RecipeNames image; /* a sample has one of them */
-    RecipeNames
-        caption; /* the first that is there; one that ends with json is an object that holds it */
-    bool
-        key_ends_last; /* the key goes up to the last dot of a name's last part, not to the first */
+    RecipeNames image; /* a sample has exactly one of these */
+    /* The first existing member is used; a name ending in json is a JSON object with the caption. */
+    RecipeNames caption;
+    bool key_ends_last; /* the key ends at the last dot of the file name, not at the first */
 } RecipeMembers;
-/* The members of a recipe that names none. */
+/* The members of a recipe without the key `members`. */
 extern const RecipeMembers recipe_default_members;
-/* The member that is read as .json: for its caption, filters and columns. */
+/* Returns the name of the member that is parsed as JSON, for its caption, filters and columns. */
 const char *recipe_json_member(const RecipeMembers *members);
 bool recipe_member_is_json(const char *name);
-/* Whether they are recipe_default_members. */
+/* Tells whether the members are equal to recipe_default_members. */
 bool recipe_members_are_usual(const RecipeMembers *members);
 
 typedef struct Recipe {
-    char *model; /* a diffusers folder; NULL: none is named */
+    char *model; /* a diffusers folder; NULL: not given */
     int side;
     RecipeResample resample;
     int min_side;
     double max_aspect;
     int64_t max_pixels;
     RecipeTokenizer tokenizer;
-    bool empty_for_missing; /* a sample without a caption has the empty one */
-    char *image, *caption;  /* columns of an MDS dataset; the latter also a key of .json */
-    RecipeMembers members;  /* of tars */
-    RecipeFilter filters[RECIPE_COLUMNS_MAX]; /* sorted by name, as keep */
+    bool empty_for_missing; /* a sample without a caption gets the empty caption */
+    char *image, *caption;  /* columns of an MDS dataset; caption is also a key in JSON members */
+    RecipeMembers members;  /* members of tars */
+    RecipeFilter filters[RECIPE_COLUMNS_MAX]; /* sorted by name; keep is sorted, too */
     size_t n_filters;
     RecipeKeep keep[RECIPE_COLUMNS_MAX];
     size_t n_keep;
     int64_t seed;
     int shard_samples;
-    double max_rejected;      /* of each 10,000 samples */
-    double max_damaged_units; /* of all */
-    int batch, threads;       /* threads 0: as many as there are processors */
+    double max_rejected;      /* largest share of rejected samples in each 10,000 samples */
+    double max_damaged_units; /* largest share of damaged units among all */
+    int batch, threads;       /* threads 0: one thread per processor */
 } Recipe;
 
 int recipe_parse(const char *source, const char *text, size_t n_bytes, Recipe **ret, Error *err);
@@ -92,13 +92,14 @@ int recipe_read_file(const char *path, Recipe **ret, Error *err);
 Recipe *recipe_free(Recipe *recipe);
 DEFINE_CLEANUP(Recipe, recipe_free)
 
-/* The canonical form, the caller's: every key that may change a byte, also where the default holds, but for `members`
- * and `key_ends_at`, which came later. */
+/* Returns the canonical form, which the caller frees. It has every key that may change a byte, even with its default
+ * value, except `members` and `key_ends_at`, which were added later and are omitted at their defaults. */
 json_t *recipe_canonical(const Recipe *recipe);
-/* The rules by which a tar or a shard gives samples. 1: a tar without an end was whole, a .json with NaN was none, and
- * a key's later members were a sample of their own. */
+/* Version of the rules by which samples are read from a tar or a shard. In version 1 a tar without an end counted as
+ * complete, a .json with NaN was ignored, and later members of a key formed another sample. */
 enum { RECIPE_SAMPLE_RULES = 2 };
-/* Hash of the canonical form and of what else decides on bytes. rules: RECIPE_SAMPLE_RULES, or what it was. */
+/* Returns the hash of the canonical form and of all other facts that decide on bytes. rules is RECIPE_SAMPLE_RULES, or
+ * an older version. */
 Hash recipe_identity(const Recipe *recipe, int rules, Hash weights, Hash merges, Hash numerics);
-/* "str", "int64", "float64": the encoding of a column that is kept. */
+/* Returns the encoding of a kept column: "str", "int64" or "float64". */
 const char *recipe_kind_name(RecipeKind kind);

@@ -2,7 +2,7 @@
 /* shapes.c - see shapes.h. */
 #include "protocol/shapes.h"
 
-/* No machine's addresses reach further. */
+/* 64 TiB, more memory than any machine can address. */
 static const double BYTES_MAX = 0x1p46;
 
 static int check_channels(const char *file, const UnetConfig *config, const DatasetShape *data,
@@ -23,8 +23,9 @@ static int check_channels(const char *file, const UnetConfig *config, const Data
     return 0;
 }
 
-/* The widest value of a network is the inner one of a feed-forward, 8 times as wide as its level, or
- * two skips side by side. Sizes below count in int64; here they may be anything. */
+/* Checks that a layer's largest tensor fits into BYTES_MAX. The widest tensor of a network is the inner tensor of a
+ * feed-forward, 8 times as wide as its level, or two skips side by side. This check uses doubles, which cannot
+ * overflow; later code computes sizes in int64. */
 static int check_sizes(const Job *job, const UnetConfig *config, const DatasetShape *data,
                        int64_t grain, Error *err)
 {

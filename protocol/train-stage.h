@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* train-stage.h - the stages that a rank passes in a step.
+/* train-stage.h - the stages of a rank, from its start through each step to its end.
  *
- * The stages stand in the order in which a rank passes them. When a world hangs, the rank with the smallest
- * (step, stage) is the culprit.
+ * The stages are listed in the order in which a rank passes them. When a world hangs, the rank with the smallest (step,
+ * stage) is the culprit.
  *
  * Ownership: train_stage_name() returns static text.
  * Units:     none.
@@ -26,7 +26,7 @@ typedef enum TrainStage {
     STAGE_COUNT,
 } TrainStage;
 
-/* The words of all stages, for tables of fields. */
+/* The names of all stages, for field tables. */
 extern const char *const train_stage_names[STAGE_COUNT];
-/* The stage's word in messages and records: "computing". */
+/* Returns the stage's name in messages and records, such as "computing". */
 const char *train_stage_name(TrainStage stage);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* unet-config.c - see unet-config.h.
  *
- * Keys fall in three classes: those that a UnetConfig holds, those that must have one value because
- * the network is built for it (fixed[]), and those of diffusers' bookkeeping, which begin with an
- * underscore. Any other key is refused: a later diffusers may have given it a meaning. */
+ * There are three classes of keys: keys stored in UnetConfig, keys that must have the one value for which the network
+ * is built (fixed[]), and bookkeeping keys of diffusers, which begin with an underscore. Any other key is refused,
+ * because a later diffusers may have given it a meaning. */
 #include "protocol/unet-config.h"
 
 #include "base/file.h"
@@ -19,8 +19,8 @@ static const char class_name[] = "UNet2DConditionModel";
 static const char *const down_types[] = {"DownBlock2D", "CrossAttnDownBlock2D"};
 static const char *const up_types[] = {"UpBlock2D", "CrossAttnUpBlock2D"};
 
-/* Keys that would change the network, with the value (as JSON) that it is built for, which is also
- * diffusers' default. An explicit null is not the default: "mid_block_type": null means none. */
+/* Keys that would change the network, with the only supported value (as JSON), which is also the default of diffusers.
+ * An explicit null is not the default: "mid_block_type": null means that there is no such block. */
 static const JsonFixed fixed[] = {
     {"addition_embed_type", "null"},
     {"addition_embed_type_num_heads", "64"},
@@ -81,7 +81,7 @@ static void check_unknown_keys(JsonReader *reader)
             json_refuse(reader, key, "unknown key: it may change the network");
 }
 
-/* For diffusers null switches a part off ("norm_num_groups"), which we don't build. */
+/* Refuses null for a key: in diffusers null switches a part off ("norm_num_groups"), which sdtrain does not support. */
 static void check_nulls(JsonReader *reader)
 {
     for (size_t i = 0; i < ELEMENTSOF(own_keys); i++)
@@ -112,7 +112,7 @@ static void get_channels(JsonReader *reader, UnetConfig *config)
     config->n_levels = (int)json_array_size(array);
     for (int i = 0; i < config->n_levels; i++) {
         json_t *value = json_array_get(array, (size_t)i);
-        json_int_t channels = json_integer_value(value); /* 0 for other types */
+        json_int_t channels = json_integer_value(value); /* 0 if the value is not an integer */
         if (channels < 1 || channels > CHANNELS_MAX) {
             json_refuse(reader, key, "element %d is not an integer in 1..%d", i, CHANNELS_MAX);
             return;
@@ -121,7 +121,7 @@ static void get_channels(JsonReader *reader, UnetConfig *config)
     }
 }
 
-/* types[0] is the block without attention, types[1] the one with it. */
+/* Reads the types of blocks: types[0] is without attention, types[1] with attention. */
 static void get_block_types(JsonReader *reader, const char *key, const char *const types[2],
                             int n_levels, bool *ret)
 {
@@ -144,7 +144,7 @@ static void get_block_types(JsonReader *reader, const char *key, const char *con
     }
 }
 
-/* One number for all levels, or one for each. */
+/* Reads the numbers of heads: one number for all levels, or a list with one number per level. */
 static void get_heads(JsonReader *reader, UnetConfig *config)
 {
     static const char key[] = "attention_head_dim";
@@ -178,7 +178,8 @@ static void check_divisions(JsonReader *reader, const UnetConfig *config)
 {
     if (reader->r < 0)
         return;
-    if (config->block_out_channels[0] % 2 != 0) /* sine and cosine halves of the time embedding */
+    /* The time embedding has halves for sine and cosine. */
+    if (config->block_out_channels[0] % 2 != 0)
         json_refuse(reader, "block_out_channels", "the first, %d, is odd",
                     config->block_out_channels[0]);
     for (int i = 0; i < config->n_levels; i++) {
@@ -193,7 +194,7 @@ static void check_divisions(JsonReader *reader, const UnetConfig *config)
     }
 }
 
-/* Other models as diffusers calls them; each has a config.json of its own. */
+/* Class names of other models in diffusers. Each of them has its own config.json. */
 static const struct {
     const char *class_name, *family;
 } classes[] = {
@@ -211,7 +212,7 @@ static const struct {
     {"AutoencoderKL", "a VAE"},
 };
 
-/* Values of a UNet2DConditionModel by which others than ours are known; the first that is there counts. */
+/* Values of a UNet2DConditionModel that identify other models. The first match counts. */
 static const struct {
     const char *key, *value /* as JSON */, *family;
 } marks[] = {
@@ -245,7 +246,8 @@ static void refuse_class(JsonReader *reader, const char *name)
         json_refuse(reader, "_class_name", "%.60s is not %s", name, class_name);
 }
 
-/* Checks this before any key that by itself says little: a person with another model wants to read that it is one. */
+/* Refuses other models by name. This runs before all other checks, because the user of another model should read this
+ * error, and not one about an unknown key. */
 static void check_family(JsonReader *reader)
 {
     const char *name;
@@ -401,7 +403,7 @@ int unet_config_format(const UnetConfig *c, char **ret)
     if (!root)
         return -ENOMEM;
     if (c->sample_size == 0)
-        (void)json_object_del(root, "sample_size"); /* absent is what 0 says */
+        (void)json_object_del(root, "sample_size"); /* 0 stands for a missing key */
     char *text = json_dumps(root, JSON_INDENT(2) | JSON_SORT_KEYS | JSON_REAL_PRECISION(17));
     if (!text)
         return -ENOMEM;

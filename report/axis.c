@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* axis.c - see drawing.h: from values to places, and the numbers beside them. */
+/* axis.c - see drawing.h: converts values to positions on an axis, and puts the ticks with their numbers. */
 #include "report/drawing.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ double axis_at(const Axis *a, double value)
     return a->from + (isfinite(share) ? CLAMP(share, 0.0, 1.0) : 0) * (a->to - a->from);
 }
 
-/* 1, 2 or 5 times a power of ten, for about n ticks. */
+/* Returns a distance of 1, 2 or 5 times a power of ten that gives about n ticks. */
 static double tick_distance(double span, int n)
 {
     double raw = span / n, power = pow(10, floor(log10(raw)));
@@ -23,7 +23,8 @@ static double tick_distance(double span, int n)
 
 static void put_decades(json_t *ticks, const Axis *a)
 {
-    const bool fine = log10(a->high / a->low) < 2.2; /* few decades: lines between them, too */
+    /* With few decades, also ticks between powers of ten. */
+    const bool fine = log10(a->high / a->low) < 2.2;
     int n = 0;
     for (double power = pow(10, floor(log10(a->low))); power <= a->high && n < TICKS_MAX;
          power *= 10)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cluster.c - see report.h: the values of a cluster's page, and pages of words. */
+/* cluster.c - see report.h: the values of a cluster's page, and pages with only a text. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "report/report.h"
@@ -7,7 +7,8 @@
 
 #include <math.h>
 
-enum { MAP_WIDTH = 50, MAP_CELL = 8 }; /* nodes in a row of the map */
+/* MAP_WIDTH: nodes per row of the map; MAP_CELL: size of a node's cell */
+enum { MAP_WIDTH = 50, MAP_CELL = 8 };
 
 static void put_number(json_t *row, const char *name, const char *format, double value)
 {
@@ -57,7 +58,7 @@ static void put_incidents(json_t *page, const ReportCluster *c)
     template_put(page, "n_incidents=%d plural=%s", (int)n, n == 1 ? "" : "s");
 }
 
-/* A square for each node, in the order of names: those that are well, ill and gone are a path each. */
+/* Puts the map: a square for each node, in the order of names. The healthy, ill and gone nodes are three paths. */
 static void put_map(json_t *page, const ReportCluster *c)
 {
     static const char *const names[] = {"map_well", "map_ill", "map_gone"};

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* curves.c - see drawing.h: loss, speed, gradient and learning rate by step, with the marks among them. */
+/* curves.c - see drawing.h: the curves of loss, speed, gradient and learning rate by step, with marks for incidents,
+ * resizes and checkpoints. */
 #include "report/drawing.h"
 
 #include "base/memory.h"
 
 #include <math.h>
 
-enum { WIDTH = 1000, TALL = 240, SMALL = 96, LABEL_WIDTH = 9 /* per cent */ };
+enum { WIDTH = 1000, TALL = 240, SMALL = 96, LABEL_WIDTH = 9 /* LABEL_WIDTH is in per cent */ };
 
 typedef enum Curve { LOSS, SPEED, GRADIENT, RATE, CURVES } Curve;
 
@@ -31,7 +32,7 @@ static double value_of(const ReportPoint *p, Curve curve)
     }
 }
 
-/* False: no point has a value. */
+/* Finds the range of a curve's values. Returns false if no point has a value. */
 static bool range_of(const ReportJob *j, Curve curve, double *low, double *high)
 {
     *low = INFINITY;
@@ -74,7 +75,7 @@ static void put_path(json_t *object, const char *name, DrawPath draw, const Repo
     free(text);
 }
 
-/* Every value, or the range of each point where several steps are one. */
+/* Draws each value. A point that stands for several steps is drawn as a range. */
 static void draw_values(FILE *to, const ReportJob *j, Curve curve, const Axis *x, const Axis *y)
 {
     const char *command = "M";
@@ -94,7 +95,8 @@ static void draw_values(FILE *to, const ReportJob *j, Curve curve, const Axis *x
     }
 }
 
-/* The mean of as many points before as behind, so that it does not lag; at the ends of fewer. */
+/* Draws the moving average. It uses equally many points before and after each point, so that it does not lag, and fewer
+ * points at the ends. */
 static void draw_average(FILE *to, const ReportJob *j, _unused_ Curve curve, const Axis *x,
                          const Axis *y)
 {
@@ -117,7 +119,7 @@ static void draw_average(FILE *to, const ReportJob *j, _unused_ Curve curve, con
     }
 }
 
-/* Writes what the pointer shows: "step,seconds,loss,samples/s,gradient,rate;" for each point. */
+/* Writes the values that the page shows at the pointer: "step,seconds,loss,samples/s,gradient,rate;" for each point. */
 static void draw_points(FILE *to, const ReportJob *j, _unused_ Curve curve, _unused_ const Axis *x,
                         _unused_ const Axis *y)
 {
@@ -134,7 +136,7 @@ static void draw_points(FILE *to, const ReportJob *j, _unused_ Curve curve, _unu
     }
 }
 
-/* ---- marks among the losses ---- */
+/* ---- marks on the curve of losses ---- */
 
 static bool follows_incident(const ReportJob *j, int64_t generation)
 {
@@ -148,7 +150,7 @@ static void put_resizes(json_t *chart, const ReportJob *j, const Axis *x)
 {
     json_t *marks = template_list(chart, "resizes");
     const PhaseRecord *p = j->phase;
-    double free_from = 0; /* where the next label has room */
+    double free_from = 0; /* first position that is free for the next label */
     for (size_t i = 1; i < p->n_worlds; i++) {
         const PastWorld *w = &p->worlds[i];
         if (follows_incident(j, w->generation) || w->size == p->worlds[i - 1].size)
@@ -185,7 +187,7 @@ static void put_saved(json_t *chart, const ReportJob *j, const Axis *x)
                      (long long)j->saved[i]);
 }
 
-/* The legend has what is there. */
+/* Puts the legend, with entries only for marks that exist. */
 static void put_legend(json_t *chart, const ReportJob *j)
 {
     bool again = false;

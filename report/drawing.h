@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* drawing.h - the inside of a job's page: values of its drawings, in units of each drawing.
+/* drawing.h - the drawings of a job's page: computes their values, in units of each drawing.
  *
- * A drawing's width is 100 % and its height fixed, so that text and marks keep their size on every screen; only
- * paths are stretched, from 1000 units.
+ * A drawing's width is 100 % and its height fixed, so that text and marks keep their size on every screen; only paths
+ * are stretched, from 1000 units.
  *
- * Ownership: the page is the caller's; an Axis is a value.
+ * Ownership: the page is the caller's; an Axis has no pointers.
  * Units:     as report.h.
  * Errors:    none.
  * Threads:   any.
@@ -13,7 +13,7 @@
 
 #include "report/report.h"
 
-/* From values to units of the drawing. */
+/* Maps values low..high to units from..to of the drawing. */
 typedef struct Axis {
     double low, high;
     double from, to;
@@ -21,17 +21,17 @@ typedef struct Axis {
 } Axis;
 
 double axis_at(const Axis *axis, double value);
-/* Sets "at" and "value" for about n ticks; scale: how many of the axis's units a printed one is. */
+/* Adds about n ticks with "at" and "value". The printed value is the axis's value divided by scale. */
 void axis_put_ticks(json_t *ticks, const Axis *axis, double scale, int n);
 
-/* Returns the time at which the job ended, or now. */
+/* Returns the time when the job ended, or now if it has not ended. */
 uint64_t drawing_end_usec(const ReportJob *job);
 bool drawing_has_ended(const ReportJob *job);
-/* Curves of loss, speed, gradient and learning rate by step. */
+/* Puts the curves of loss, speed, gradient and learning rate by step. */
 void drawing_put_curves(json_t *page, const ReportJob *job);
-/* World sizes by time, the table of worlds, and incidents' marks and rows. */
+/* Puts the drawing of world sizes by time with marks of incidents, and the table of worlds. */
 void drawing_put_worlds(json_t *page, const ReportJob *job);
-/* Phases of each recovery. */
+/* Puts the phases of each recovery, and the table of incidents. */
 void drawing_put_recoveries(json_t *page, const ReportJob *job);
-/* Where the time went. */
+/* Puts the shares of the job's time. */
 void drawing_put_times(json_t *page, const ReportJob *job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* job.c - see report.h: the values of a job's page but for its drawings. */
+/* job.c - see report.h: the values of a job's page, without its drawings. */
 #include "base/json/json.h"
 #include "cluster/cost.h"
 #include "cluster/pace.h"
@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { COMMITS_SHOWN = 6, CAPTIONS_SHOWN = 16 }; /* captions: more are folded */
+enum { COMMITS_SHOWN = 6, CAPTIONS_SHOWN = 16 }; /* a list with more captions is folded */
 
 static double seconds_since(const ReportJob *j, uint64_t usec)
 {
@@ -37,7 +37,7 @@ static void put_progress(json_t *page, const ReportJob *j)
         template_put(page, "to_go=%s", span_text(to_go_sec, span));
 }
 
-/* Puts the cost of the slots, where the controllers have prices. */
+/* Puts the cost of the slots, if the controllers have prices. */
 static void put_cost(json_t *page, const ReportJob *j)
 {
     CostView v;
@@ -88,7 +88,7 @@ static void put_tiles(json_t *page, const ReportJob *j)
     put_cost(page, j);
 }
 
-/* Puts what the job does, and what keeps the job from doing it. */
+/* Puts the job's present activity, and the problems that hinder it. */
 static void put_under_way(json_t *page, const ReportJob *j)
 {
     json_t *lines = template_list(page, "under_way");

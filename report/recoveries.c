@@ -24,8 +24,8 @@ double report_recovery_sec(const IncidentRecord *i)
     return end > i->at_usec ? (double)(end - i->at_usec) * 1e-6 : NAN;
 }
 
-/* Gives the seconds of each phase, 0 for an unknown one, and returns their sum. The record has all phases but one:
- * joining and the first step, which is the rest of the time between restore and replay. */
+/* Stores the seconds of each phase, 0 if unknown, and returns their sum. The record has all phases except one: "first
+ * step", which is joining and the first step. It is the rest of the time between restore and replay. */
 static double phases_of(const IncidentRecord *n, double ret[PHASES])
 {
     const double known[PHASES] = {n->detect_sec, n->decide_sec,  n->stop_sec,
@@ -42,7 +42,8 @@ static double phases_of(const IncidentRecord *n, double ret[PHASES])
     return sum;
 }
 
-/* One that is open has no length yet, and one that ended no world none at all: a stub, beside words. */
+/* Tells whether the incident is drawn as a short stub with a text. An open incident has no length yet, and an incident
+ * that ended no world has no recovery. */
 static bool is_stub(const IncidentRecord *n)
 {
     return n->state == INCIDENT_OPEN || !report_ended_world(n);
@@ -94,7 +95,8 @@ void drawing_put_recoveries(json_t *page, const ReportJob *j)
 {
     double longest = 1e-3, sec[PHASES];
     bool seen[PHASES] = {false};
-    const size_t first = j->n_incidents > BARS_MAX ? j->n_incidents - BARS_MAX : 0; /* the newest */
+    /* Only the newest incidents get bars. */
+    const size_t first = j->n_incidents > BARS_MAX ? j->n_incidents - BARS_MAX : 0;
     json_t *bars = template_list(page, "bars"), *legend = template_list(page, "phases");
     json_t *rows = template_list(page, "incidents");
     for (size_t i = first; i < j->n_incidents; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* template.c - see template.h: values by name, the template with its places filled, and the parts of the text. */
+/* template.c - see template.h: stores values by name, fills templates, and finds the changed parts of a page. */
 #include "report/template.h"
 
 #include "base/memory.h"
@@ -19,7 +19,8 @@ json_t *template_list(json_t *object, const char *name)
 }
 
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the whole format was checked */
+/* The compiler has checked the format of the caller. */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
 json_t *template_put(json_t *to, const char *format, ...)
 {
     json_t *object = json_is_array(to) ? json_object() : to;
@@ -38,7 +39,7 @@ json_t *template_put(json_t *to, const char *format, ...)
                                     : strstr(one, "ll") ? memory_format(one, va_arg(ap, long long))
                                                         : memory_format(one, va_arg(ap, int));
         /* NOLINTEND(bugprone-branch-clone) */
-        /* A text may be cut within a letter, so it need not be UTF-8. */
+        /* The check for UTF-8 is skipped, because a text may be cut within a letter. */
         (void)json_object_set_new_nocheck(object, name, json_string_nocheck(text));
     }
     va_end(ap);
@@ -52,10 +53,10 @@ json_t *template_put(json_t *to, const char *format, ...)
 typedef struct Filling {
     FILE *to;
     Page *page;
-    int part; /* index of the part that is being written; -1: none */
+    int part; /* index of the part being written; -1: none */
 } Filling;
 
-/* Texts come from outside: HTML's characters lose their meaning. */
+/* Writes a text with HTML's special characters escaped, because texts come from outside. */
 static void write_text(FILE *to, const char *text)
 {
     for (const char *p = text; *p; p++) {
@@ -72,7 +73,7 @@ static void write_text(FILE *to, const char *text)
     }
 }
 
-/* A value that is missing is our own error, but no reason for a leader to die: tests look for it. */
+/* Writes a value. A missing value is a bug in this program, but must not end the leader; tests check n_missing. */
 static void write_value(Filling *f, const json_t *values, const char *name)
 {
     const char *text = json_string_value(json_object_get(values, name));
@@ -108,7 +109,8 @@ static const char *fill_part(Filling *f, const char *at, const json_t *values, c
     return at;
 }
 
-/* Fills what lies between the opening mark, which ends at `at`, and its end; returns what lies behind. */
+/* Fills the text between the opening mark, which ends at `at`, and its end mark. Returns the position after the end
+ * mark. */
 static const char *fill_block(Filling *f, const char *at, const json_t *values, const char *word,
                               const json_t *value)
 {
@@ -142,7 +144,8 @@ static const char *fill_mark(Filling *f, const char *at, const json_t *values, b
     return at;
 }
 
-/* Copies the template from `at` to its end or that of the block; without values it is only read. */
+/* Fills the template from `at` to the end of the block or of the template. With values NULL, the text is only
+ * skipped. */
 static const char *fill(Filling *f, const char *at, const json_t *values)
 {
     while (*at) {
@@ -241,7 +244,7 @@ char *page_changes(const Page *before, Page *now, bool slow)
     for (size_t i = 0; i < now->n_parts; i++) {
         PagePart *part = &now->parts[i];
         if (part->begin < sent_end)
-            continue; /* a part around it is sent */
+            continue; /* an enclosing part is sent already */
         const PagePart *was = before ? find_part(before, i, part->id) : NULL;
         if (was && part->slow && !slow)
             part->hash = was->hash;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* worlds.c - see drawing.h: the sizes of a job's worlds by time, and where its time went. */
+/* worlds.c - see drawing.h: the sizes of a job's worlds by time, and the shares of its time. */
 #include "report/drawing.h"
 
 #include "base/memory.h"
@@ -10,7 +10,7 @@
 enum { WIDTH = 1000, HEIGHT = 120 };
 
 static const struct TimeUnit {
-    double sec, below_sec; /* of the span that is told in it */
+    double sec, below_sec; /* below_sec: limit of the span that is shown in this unit */
     const char *name;
 } units[] = {{1, 300, "seconds"},
              {60, 3 * 3600, "minutes"},
@@ -31,7 +31,7 @@ static double world_end_usec(const ReportJob *j, size_t world)
                                             : drawing_end_usec(j));
 }
 
-/* Writes only points, which the template makes a line and an area. */
+/* Writes only points; the template draws them as a line and as an area. */
 static char *draw_sizes(const ReportJob *j, const Axis *x, const Axis *y)
 {
     char *text = NULL;
@@ -101,7 +101,7 @@ void drawing_put_worlds(json_t *page, const ReportJob *j)
     put_gaps(page, j, &percent);
 }
 
-/* ---- where the time went ---- */
+/* ---- the shares of the time ---- */
 
 typedef struct Share {
     const char *name, *what;

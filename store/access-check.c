@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* One for a whole call. Its last user frees it. */
+/* State shared by one store_try_all() call and its threads. The last user frees it. */
 typedef struct Trying {
     pthread_mutex_t lock;
     pthread_cond_t changed;
@@ -28,7 +28,7 @@ typedef struct Trying {
     } of[STORE_TRIES_MAX];
 } Trying;
 
-static atomic_int n_threads; /* whose tries have not come back */
+static atomic_int n_threads; /* threads whose tries have not ended */
 
 static const char try_name[] = ".sdtrain-try-";
 
@@ -58,8 +58,9 @@ static int put_get_delete(Store *store, Error *err)
     return deleted;
 }
 
-/* The marker of a store that two machines see is there for both. Asked before anything is put, which would make the
- * folder. A store that does not answer is not asked anything else; one that refuses this may take a put. */
+/* If two machines see the same store, both see its marker. The marker is looked up before any put,
+ * which would create the folder. A store that does not answer is not tried further; one that refuses
+ * this lookup may still accept a put. */
 static int look_for_marker(Store *store, StoreTry *t, Error *err)
 {
     uint64_t n;
@@ -71,7 +72,7 @@ static int look_for_marker(Store *store, StoreTry *t, Error *err)
     return r == -EHOSTUNREACH ? error_set(err, r, "%s", why.text) : 0;
 }
 
-/* Not: a missing object is all that an operator who only reads must be told. */
+/* Whether the store can be read. A missing object counts as yes: an operator who only reads needs to know no more. */
 static bool may_read(Store *store, const char *key)
 {
     uint64_t n;
@@ -80,7 +81,7 @@ static bool may_read(Store *store, const char *key)
     return r == 0 || r == -ENOENT;
 }
 
-/* A folder that is not there yet, of file://: the first to write makes it. */
+/* Whether the store is a file:// folder that does not exist yet; the first write makes it. Sets path to the folder. */
 static bool is_missing(Store *store, char path[PATH_MAX])
 {
     Error ignored = ERROR_INIT;
@@ -95,7 +96,7 @@ static int try_writing(Store *store, StoreTry *t, Error *err)
     const struct iovec mark = {.iov_base = t->marker, .iov_len = strlen(t->marker)};
     char folder[PATH_MAX];
     const bool missing = is_missing(store, folder);
-    /* It would belong to whoever asks, and ranks could not write to it. */
+    /* A folder made here would belong to this user, and ranks could not write to it. */
     t->is_missing = missing && t->kind == STORE_TRY_MARK;
     if (t->is_missing)
         return error_set(err, -ENOENT, "it is not there yet");
@@ -106,7 +107,7 @@ static int try_writing(Store *store, StoreTry *t, Error *err)
     if (r == 0 && t->kind == STORE_TRY_MARK)
         r = store_put(store, t->marker, &mark, 1, 0, err);
     if (missing)
-        (void)rmdir(folder); /* another's object may be in it by now */
+        (void)rmdir(folder); /* fails if the folder already has an object of another writer */
     return r;
 }
 
@@ -118,7 +119,7 @@ static int try_store(StoreTry *t, Error *err)
     if (r < 0)
         return r;
     switch (t->kind) {
-    case STORE_TRY_READ: /* the answer to a HEAD would not say what is refused, or that the bucket is missing */
+    case STORE_TRY_READ: /* a failed HEAD has no body, so it does not show what was refused */
         return store_get_range(store, "index.json", 0, 1, &first, err);
     case STORE_TRY_UNMARK:
         return store_delete(store, t->marker, err);
@@ -127,7 +128,7 @@ static int try_store(StoreTry *t, Error *err)
     }
 }
 
-/* "URI/.sdtrain-try-0123456789abcdef: cannot write URI/ANOTHER: ...": the first name says nothing. */
+/* Removes the first name of "URI/.sdtrain-try-0123456789abcdef: cannot write URI/ANOTHER: ...", as it is useless. */
 static void shorten(Error *err)
 {
     const char *name = strstr(err->text, try_name), *rest = strstr(err->text, ": cannot ");
@@ -135,13 +136,13 @@ static void shorten(Error *err)
         memmove(err->text, rest + 2, strlen(rest + 2) + 1);
 }
 
-/* ---- all of them ---- */
+/* ---- all stores ---- */
 
 static void bound_requests(int sec, bool whatever)
 {
     char seconds[16];
     (void)snprintf(seconds, sizeof(seconds), "%d", sec);
-    /* Without memory the usual one holds. */
+    /* If setenv() lacks memory, the usual deadline applies. */
     (void)setenv("SDTRAIN_S3_DEADLINE_SEC", seconds, whatever);
 }
 
@@ -149,7 +150,7 @@ void store_try_begin(void) { bound_requests(STORE_TRY_REQUEST_SEC, true); }
 
 void store_requests_within(int sec) { bound_requests(sec, false); }
 
-/* Where the answer of a server begins: "403 AccessDenied: ..."; NULL: none did. */
+/* Returns the start of the server's answer in an error text, "403 AccessDenied: ..."; NULL: it has no such answer. */
 static const char *answer_of(const char *text)
 {
     for (const char *at = text; (at = strstr(at, ": ")); at += 2)
@@ -168,11 +169,11 @@ const char *store_try_words(const StoreTry *t, size_t max, char *ret)
         return memcpy(ret, text, n + 1);
     if (!answer || strlen(answer) < room)
         answer = text + n - room;
-    while ((*answer & 0xc0) == 0x80) /* the rest of a character of UTF-8 */
+    while ((*answer & 0xc0) == 0x80) /* the rest of a cut UTF-8 character */
         answer++;
     size_t taken = MIN(strlen(answer), room);
     while (taken < strlen(answer) && (answer[taken] & 0xc0) == 0x80)
-        taken--; /* before a character that has no room */
+        taken--; /* cut before a character that does not fit */
     (void)snprintf(ret, max + 1, "%s%.*s", dots, (int)taken, answer);
     return ret;
 }
@@ -203,7 +204,7 @@ static void *run(void *userdata)
     one->try = t;
     one->done = true;
     trying->n_left--;
-    atomic_fetch_sub(&n_threads, 1); /* the rest uses nothing that exit() takes down */
+    atomic_fetch_sub(&n_threads, 1); /* the rest of the thread uses nothing that exit() destroys */
     (void)pthread_cond_signal(&trying->changed);
     (void)pthread_mutex_unlock(&trying->lock);
     let_go(trying);
@@ -215,7 +216,7 @@ static Trying *start(const StoreTry *tries, size_t n)
     Trying *trying = memory_new(Trying);
     pthread_condattr_t monotonic;
     *trying = (Trying){.n_left = n, .n_users = n + 1};
-    (void)pthread_condattr_init(&monotonic); /* it cannot fail on Linux, nor can the others */
+    (void)pthread_condattr_init(&monotonic); /* this and the three next calls can't fail on Linux */
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_mutex_init(&trying->lock, NULL);
     (void)pthread_cond_init(&trying->changed, &monotonic);
@@ -268,7 +269,7 @@ void store_try_all(StoreTry *tries, size_t n, uint64_t timeout_usec)
 
 void store_try_exit(int code)
 {
-    (void)fflush(NULL); /* nobody to tell */
+    (void)fflush(NULL); /* a failure cannot be reported any more */
     if (atomic_load(&n_threads) > 0)
         _exit(code);
     exit(code);

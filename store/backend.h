@@ -4,8 +4,8 @@
  * Ownership: a backend allocates its own struct with a Store as first member and frees it in
  *            `free`; store.c owns uri, which it sets after `new`.
  * Units:     bytes.
- * Errors:    as store.h; texts name the object's URI.
- * Threads:   as store.h.
+ * Errors:    as in store.h; texts name the object's URI.
+ * Threads:   as in store.h.
  */
 #pragma once
 
@@ -16,7 +16,7 @@
 enum { STORE_KEY_MAX = 1024 };
 
 #define STORE_TEMPORARY                                                                            \
-    ".put-" /* begins the name of a temporary; no part of a key begins with it */
+    ".put-" /* start of the name of a temporary file; no part of a key begins with it */
 
 typedef struct StoreBackend {
     Store *(*free)(Store *store);
@@ -37,7 +37,7 @@ typedef struct StoreBackend {
     int (*version)(Store *store, const char *key, char ret[STORE_VERSION_MAX], Error *err);
     int (*puts_if_absent)(Store *store, bool *ret,
                           Error *err); /* NULL: STORE_IF_ABSENT is atomic */
-    /* Each of the following may be NULL: store.c then does it with the others. */
+    /* Each of the following may be NULL: store.c then uses the functions above instead. */
     int (*read_begin)(Store *store, StoreRead *read, Error *err);
     int (*read_wait)(Store *store, StoreRead *read, Error *err);
     void (*read_cancel)(Store *store, StoreRead *read);
@@ -48,18 +48,18 @@ typedef struct StoreBackend {
 struct Store {
     const StoreBackend *backend;
     char *uri;
-    _Atomic uint64_t puts, gets, put_usec, get_usec; /* store.c counts */
+    _Atomic uint64_t puts, gets, put_usec, get_usec; /* counted by store.c */
 };
 
 /* Opens a store in `folder`, an absolute and normalised path. */
 Store *file_store_new(const char *folder);
-/* Opens a store below `prefix` of a bucket: "", or any bytes without a slash at their end. */
+/* Opens a store in a bucket, with `prefix` before each key: "", or any bytes without a slash at their end. */
 int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err);
 
 /* Orders StoreObjects by key, for qsort(). */
 int store_compare_keys(const void *a, const void *b);
-/* Tells the caller of a read that it need not wait any more. Once per read, from any thread; the
- * backend's read_wait and read_cancel do not return while it runs. */
+/* Reports that a read has arrived, so that its caller need not wait any more. Called once per read, from any thread;
+ * the backend's read_wait and read_cancel do not return while it runs. */
 void store_read_arrive(StoreRead *read);
-/* Whether `key` is a key of an object, as store.h defines it. */
+/* Returns whether `key` is a valid key of an object, as store.h defines it. */
 bool store_key_is_good(const char *key);

@@ -3,8 +3,8 @@
  *
  * Ownership: as each field says.
  * Units:     bytes.
- * Errors:    as store.h.
- * Threads:   any; what is marked "lock" under it.
+ * Errors:    as in store.h.
+ * Threads:   any; `lock` guards the fields that say so.
  */
 #pragma once
 
@@ -17,31 +17,31 @@
 #include <sys/stat.h>
 
 enum {
-    DEFERRED_MAX = 256, /* descriptors kept open; a put beyond them is synced at once */
-    KNOWN_MAX = 64,     /* folders whose way is on the disk; more are synced again */
-    TEMPORARY_BYTES = sizeof(STORE_TEMPORARY "XXXXXX-") - 1, /* before the object's name */
+    DEFERRED_MAX = 256, /* most descriptors kept open; further puts are synced at once */
+    KNOWN_MAX = 64,     /* folders whose path is known to be on the disk; others are synced again */
+    TEMPORARY_BYTES = sizeof(STORE_TEMPORARY "XXXXXX-") - 1, /* length before the object's name */
 };
 
 typedef struct FileDeferred {
-    int fd;       /* of an object, or of a folder on the way to one */
-    char *folder; /* whose names are new, owned; NULL: fd's own are */
+    int fd;       /* of an object, or of a folder in the path of one */
+    char *folder; /* owned: the folder that has the new name; NULL: fd is itself a folder */
 } FileDeferred;
 
-/* A folder whose name, and those above it, are on the disk. */
+/* A folder whose path is on the disk: its own name and the names of all folders above it. */
 typedef struct KnownFolder {
     dev_t device;
     ino_t inode;
-    bool deferred; /* not before the flush */
+    bool deferred; /* true: on the disk only after the next flush */
 } KnownFolder;
 
 typedef struct FileStore {
     Store store;
     char *folder; /* owned */
     pthread_mutex_t lock;
-    FileDeferred deferred[DEFERRED_MAX]; /* lock */
-    size_t n_deferred;                   /* lock */
-    KnownFolder known[KNOWN_MAX];        /* lock */
-    size_t n_known, next_known;          /* lock */
+    FileDeferred deferred[DEFERRED_MAX]; /* guarded by lock */
+    size_t n_deferred;                   /* guarded by lock */
+    KnownFolder known[KNOWN_MAX];        /* guarded by lock */
+    size_t n_known, next_known;          /* guarded by lock */
 } FileStore;
 
 static inline FileStore *file_store(Store *store) { return (FileStore *)store; }
@@ -52,12 +52,12 @@ static inline void file_path(const FileStore *files, const char *key, char path[
     assert(n < PATH_MAX); /* store_open() bounds the folder, key_check() the key */
 }
 
-/* Words for a call on the object that failed; what has no such path is -ENOENT. */
+/* Sets the error for a failed call on an object, and returns its code. -ENOENT and -ENOTDIR become -ENOENT. */
 int file_refuse(const Store *store, const char *key, int r, const char *what, Error *err);
 
-/* -errno; the folder's names are on the disk. */
+/* Flushes the folder's entries to the disk (fsync). Returns 0 or -errno. */
 int file_sync_folder(const char *folder);
-/* A folder was removed, or is new: another one may have had its number. */
+/* Forgets a folder that was removed or is new, since a new folder may reuse the inode number of a removed one. */
 void file_forget_folder(FileStore *files, const struct stat *st);
 int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_parts,
              StorePutFlags flags, Error *err);

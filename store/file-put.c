@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file-put.c - file://: how an object gets onto the disk.
+/* file-put.c - file://: writes an object to the disk.
  *
- * A put writes a temporary in the object's own folder, syncs it, gives it its name by link(2) (if
- * absent) or rename(2) and syncs the folder, so that a reader or a crash sees all of an object or
+ * A put writes a temporary file in the object's own folder, syncs it, gives it its name by link(2) (if
+ * absent) or rename(2) and syncs the folder, so that a reader, also after a crash, sees the whole object or
  * nothing. A deferred put skips the syncs and keeps the descriptors; flush syncs them together,
- * which lets the file system's journal commit once for all instead of once for each (64 objects of
+ * which lets the file system's journal commit once for all objects instead of once for each (64 objects of
  * 16 KB on ext4: 15 ms instead of 50).
  *
- * A folder on the way to an object may be new, whoever made it: a lock, another rank, a process that died
- * before it synced anything. So the first put below it syncs each name on the way, up to the root of the
+ * A folder in the path of an object may be new and not synced yet: a lock, another rank, or a process that crashed may
+ * have made it. So the first put below it syncs each name in the path, up to the root of the
  * file system, and the store remembers for which folders that is done.
  *
- * A put that loses its folder to a deletion makes it again.
+ * If a deletion removes the folder during a put, the put makes the folder again.
  *
- * A temporary's name is ".put-", six characters by chance, and that of its object: whoever sweeps can
- * tell whose it is.
+ * The name of a temporary file is ".put-", six random characters, and the object's name, so that a sweep
+ * knows the object that it belongs to.
  *
  * Fault points: store.put.before, store.put.half, store.put.after.
  */
@@ -27,7 +27,7 @@
 #include <sys/stat.h>
 
 enum {
-    FOLDER_TRIES = 16, /* of a put whose folder is deleted again and again */
+    FOLDER_TRIES = 16, /* tries of a put whose folder is deleted repeatedly */
 };
 
 static int sync_fd(int fd) { return fsync(fd) < 0 ? -errno : 0; }
@@ -40,16 +40,16 @@ int file_sync_folder(const char *folder)
     return sync_fd(fd);
 }
 
-/* Syncs a folder that may be on another kind of file system, which has no sync for folders. */
+/* Syncs a folder that may be on another kind of file system, which may not support fsync of folders. */
 static int sync_folder_fd(int fd)
 {
     int r = sync_fd(fd);
     return r == -EINVAL ? 0 : r;
 }
 
-/* ---- what waits for flush ---- */
+/* ---- deferred syncs ---- */
 
-/* Keeps fd; false when there is no room. */
+/* Keeps fd open until the next flush; returns false if there is no room for it. */
 static bool defer(FileStore *files, int fd, const char *folder)
 {
     char *copy = folder ? strdup(folder) : NULL;
@@ -59,13 +59,14 @@ static bool defer(FileStore *files, int fd, const char *folder)
         files->deferred[files->n_deferred++] = (FileDeferred){.fd = fd, .folder = copy};
         kept = true;
     }
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    (void)pthread_mutex_unlock(&files->lock); /* cannot fail */
     if (!kept)
         free(copy);
     return kept;
 }
 
-/* The first sync makes the journal commit what all of them changed; the others find it done. */
+/* Syncs all deferred descriptors. The first fsync makes the journal commit the changes of all; the others find nothing
+ * to do. */
 int file_flush(Store *store, Error *err)
 {
     FileStore *files = file_store(store);
@@ -87,11 +88,11 @@ int file_flush(Store *store, Error *err)
             continue;
         synced = folder;
         int q = file_sync_folder(folder);
-        if (q < 0 && q != -ENOENT && r == 0) /* -ENOENT: what was put there was deleted since */
+        if (q < 0 && q != -ENOENT && r == 0) /* -ENOENT: the folder was deleted since */
             r = error_errno(err, q, "cannot write folder %s to the disk", folder);
     }
     for (size_t i = 0; i < files->n_deferred; i++) {
-        (void)fd_close(files->deferred[i].fd); /* synced, or reported */
+        (void)fd_close(files->deferred[i].fd); /* synced, or its failure was reported */
         free(files->deferred[i].folder);
     }
     files->n_deferred = 0;
@@ -99,11 +100,11 @@ int file_flush(Store *store, Error *err)
         files->known[i].deferred = false;
     if (r < 0)
         files->n_known = 0;
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    (void)pthread_mutex_unlock(&files->lock); /* cannot fail */
     return r;
 }
 
-/* ---- the way to an object ---- */
+/* ---- the path of an object ---- */
 
 static KnownFolder *find_known(FileStore *files, const KnownFolder *folder)
 {
@@ -118,7 +119,7 @@ static bool is_known(FileStore *files, const KnownFolder *folder, StorePutFlags 
     (void)pthread_mutex_lock(&files->lock); /* cannot fail for a default mutex */
     const KnownFolder *found = find_known(files, folder);
     bool known = found && (!found->deferred || (flags & STORE_DEFER));
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    (void)pthread_mutex_unlock(&files->lock); /* cannot fail */
     return known;
 }
 
@@ -132,7 +133,7 @@ static void know(FileStore *files, const KnownFolder *folder, StorePutFlags flag
         at = &files->known[files->next_known++ % KNOWN_MAX];
     *at = *folder;
     at->deferred = (flags & STORE_DEFER) != 0;
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    (void)pthread_mutex_unlock(&files->lock); /* cannot fail */
 }
 
 void file_forget_folder(FileStore *files, const struct stat *st)
@@ -142,7 +143,7 @@ void file_forget_folder(FileStore *files, const struct stat *st)
     KnownFolder *found = find_known(files, &folder);
     if (found)
         *found = (KnownFolder){0};
-    (void)pthread_mutex_unlock(&files->lock); /* as above */
+    (void)pthread_mutex_unlock(&files->lock); /* cannot fail */
 }
 
 static int identify(int fd, KnownFolder *ret)
@@ -154,32 +155,33 @@ static int identify(int fd, KnownFolder *ret)
     return 0;
 }
 
-/* One folder of the way. *fd becomes its parent, *id the parent's; 1: go on there. */
+/* Syncs the name of the folder *fd in its parent; *fd and *id then become those of the parent. Returns 1 if the
+ * parent's name must be synced next, 0 if not, or -errno. */
 static int sync_name(FileStore *files, int *fd, KnownFolder *id, StorePutFlags flags)
 {
     KnownFolder above;
     _cleanup_fd_ int parent = openat(*fd, "..", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (parent < 0) /* where we may not read, nobody like us has made a name */
+    if (parent < 0) /* without read access, this user has made no name there */
         return errno == EACCES || errno == EPERM ? 0 : -errno;
     int r = identify(parent, &above);
     if (r < 0)
         return r;
     if (above.device != id->device || above.inode == id->inode)
-        return 0; /* a file system begins here */
+        return 0; /* the root of a file system */
     int later = flags & STORE_DEFER ? fcntl(parent, F_DUPFD_CLOEXEC, 0) : -EBADF;
     if (later >= 0 && !defer(files, later, NULL))
         later = fd_close(later);
     r = later < 0 ? sync_folder_fd(parent) : 0;
     if (r < 0)
         return r;
-    (void)fd_close(*fd); /* it was only looked at */
+    (void)fd_close(*fd); /* fd was only read */
     *fd = TAKE_FD(parent);
     *id = above;
     return !is_known(files, id, flags);
 }
 
-/* Syncs the folder and those above it, whoever made them: their names are on the disk when it returns, or in
- * the list of what is deferred. */
+/* Syncs the names of the folder and of all folders above it, whoever made them. When it returns, the names are on the
+ * disk, or in the list of deferred syncs. */
 static int sync_way(FileStore *files, const char *folder, StorePutFlags flags)
 {
     KnownFolder id, first = {0};
@@ -197,7 +199,7 @@ static int sync_way(FileStore *files, const char *folder, StorePutFlags flags)
     return MIN(r, 0);
 }
 
-/* mkdir -p. folder is changed and restored. */
+/* Works like mkdir -p. Changes folder, and restores it before it returns. */
 static int make_folder(FileStore *files, char *folder)
 {
     struct stat st;
@@ -205,7 +207,7 @@ static int make_folder(FileStore *files, char *folder)
         return S_ISDIR(st.st_mode) ? 0 : -ENOTDIR;
 
     char *slash = strrchr(folder, '/');
-    if (slash && slash != folder) { /* no child of / */
+    if (slash && slash != folder) { /* not for a child of / */
         *slash = '\0';
         int r = make_folder(files, folder);
         *slash = '/';
@@ -253,7 +255,8 @@ static int write_parts(int fd, const struct iovec *parts, size_t n_parts)
     return r;
 }
 
-/* A new temporary in folder, which is made when it is not there, for an object of that name. */
+/* Makes a temporary file for the object `name` in folder, and makes the folder if it does not exist. Returns its
+ * descriptor or -errno. */
 static int open_temporary(FileStore *files, char *folder, const char *name,
                           char temporary[static PATH_MAX])
 {
@@ -268,23 +271,24 @@ static int open_temporary(FileStore *files, char *folder, const char *name,
         if (errno != ENOENT)
             return -errno;
         int r = make_folder(files, folder);
-        if (r < 0 && r != -ENOENT) /* -ENOENT: a deletion took the parent meanwhile */
+        if (r < 0 && r != -ENOENT) /* -ENOENT: the parent was deleted meanwhile */
             return r;
     }
     return -EBUSY;
 }
 
-/* Makes the object visible. Then nothing is left to do but to sync, and a new one has replaced the old one. */
+/* Makes the object visible under its name; rename() replaces an old object. Only the sync of the
+ * folder is left to do. */
 static int give_name(const char *temporary, const char *path, const char *folder,
                      StorePutFlags flags)
 {
     int r = (flags & STORE_IF_ABSENT ? link(temporary, path) : rename(temporary, path)) < 0 ? -errno
                                                                                             : 0;
     if (r < 0 || (flags & STORE_IF_ABSENT))
-        (void)unlink(temporary); /* a leftover is swept */
+        (void)unlink(temporary); /* a leftover is removed by a sweep */
     if (r != -EEXIST)
         return r;
-    /* Others build on an object that they find, and its writer may have died before its name was synced. */
+    /* The object exists. The caller may build on it, but its writer may have crashed before it synced the name. */
     int q = file_sync_folder(folder);
     return q < 0 ? q : r;
 }
@@ -292,7 +296,7 @@ static int give_name(const char *temporary, const char *path, const char *folder
 static int sync_object(FileStore *files, int *fd, const char *folder, StorePutFlags flags)
 {
     if (flags & STORE_DEFER) {
-        /* Begins to write, waits for nothing; flush finds most of it done. A hint that may fail. */
+        /* Starts writing without waiting, so that flush finds most of it done. This is only a hint, which may fail. */
         (void)sync_file_range(*fd, 0, 0, SYNC_FILE_RANGE_WRITE);
         if (defer(files, *fd, folder)) {
             *fd = -EBADF;
@@ -330,7 +334,7 @@ int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_
     if (r == 0)
         r = sync_way(files, folder, flags);
     if (r < 0)
-        (void)unlink(temporary); /* a leftover is swept */
+        (void)unlink(temporary); /* a leftover is removed by a sweep */
     else
         r = give_name(temporary, path, folder, flags);
     if (r == -EEXIST)
@@ -341,7 +345,8 @@ int file_put(Store *store, const char *key, const struct iovec *parts, size_t n_
     r = sync_object(files, &fd, folder, flags);
     if (r == 0)
         r = fault("store.put.after");
-    /* Its name may yet be lost. One that has taken another's place is all that there is. */
+    /* The new name may still be lost, so remove it. An object that replaced an older one is kept: it
+     * is the only copy. */
     if (r < 0 && (flags & STORE_IF_ABSENT))
         (void)unlink(path); /* it is whole, if it stays */
     return r < 0 ? error_errno(err, r, "cannot write %s/%s", store->uri, key) : 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* file.c - file://: an object is a file. How it is written: file-put.c.
+/* file.c - file://: each object is a file; file-put.c writes it.
  *
- * Deletion removes folders that it empties; a put that loses its folder to one makes it again. A
- * single deletion is synced, many at once are not.
+ * A deletion also removes the folders that it leaves empty; a put that loses its folder this way makes it again. A
+ * single deletion is synced, delete_many() is not.
  */
 #include "base/file.h"
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 
 #include <fcntl.h>
 
-enum { DEPTH_MAX = 32 }; /* of folders; what is deeper is a loop of links */
+enum { DEPTH_MAX = 32 }; /* maximum depth of folders; deeper ones mean a loop of links */
 
 int file_refuse(const Store *store, const char *key, int r, const char *what, Error *err)
 {
@@ -159,7 +159,7 @@ static int list_entry(FileListing *l, int folder_fd, const char *folder_key, con
     char key[STORE_KEY_MAX + 1];
     int n = snprintf(key, sizeof(key), "%s%s%s", folder_key, *folder_key ? "/" : "", name);
     if (n >= (int)sizeof(key))
-        return 0; /* not written by a store: no key is that long */
+        return 0; /* no store wrote this: keys are shorter */
 
     size_t common = MIN(strlen(key), strlen(l->prefix));
     if (strncmp(key, l->prefix, common) != 0)
@@ -215,7 +215,7 @@ static int list(Store *store, const char *prefix, size_t max, bool versions, Sto
                      .max = max,
                      .versions = versions};
 
-    /* Begin in the deepest folder that the prefix names. */
+    /* Start in the deepest folder that the prefix names. */
     char folder_key[STORE_KEY_MAX + 1];
     (void)snprintf(folder_key, sizeof(folder_key), "%s", prefix);
     char *slash = strrchr(folder_key, '/');
@@ -234,7 +234,8 @@ static int list(Store *store, const char *prefix, size_t max, bool versions, Sto
 
 /* ---- delete, sweep ---- */
 
-/* 1: it was there. path becomes the folder from which the last name is gone. */
+/* Removes an object. Returns 1 if it existed, 0 if not, or -errno. path becomes the folder from which the last name was
+ * removed. */
 static int remove_object(Store *store, const char *key, char path[static PATH_MAX], Error *err)
 {
     FileStore *files = file_store(store);
@@ -248,7 +249,7 @@ static int remove_object(Store *store, const char *key, char path[static PATH_MA
         struct stat st;
         *strrchr(path, '/') = '\0';
         if (strlen(path) <= strlen(files->folder) || stat(path, &st) < 0 || rmdir(path) < 0)
-            return 1; /* the folder still holds something: as it should be */
+            return 1; /* rmdir() fails as intended: the folder is not empty */
         file_forget_folder(files, &st);
     }
 }
@@ -260,7 +261,7 @@ static int delete (Store *store, const char *key, Error *err)
     if (r <= 0)
         return r;
     r = file_sync_folder(path);
-    if (r < 0 && r != -ENOENT) /* -ENOENT: somebody else has emptied it */
+    if (r < 0 && r != -ENOENT) /* -ENOENT: another process removed the folder */
         return error_errno(err, r, "removed %s/%s, but not from the disk", store->uri, key);
     return 0;
 }
@@ -284,7 +285,7 @@ typedef struct FileSweep {
     size_t removed;
 } FileSweep;
 
-/* end: "/" of a folder. */
+/* Whether the caller allows the removal. end is "/" for a folder, "" for a file. */
 static bool may_remove(const FileSweep *sweep, const char *folder, const char *name,
                        const char *end)
 {
@@ -297,7 +298,8 @@ static bool may_remove(const FileSweep *sweep, const char *folder, const char *n
            sweep->may_remove(sweep->context, path + strlen(sweep->files->folder) + 1);
 }
 
-/* Folders' times are read before their entries go, since removing those makes them young. */
+/* Removes old temporary files and empty folders. A folder's time is read before its entries are removed, since their
+ * removal updates it. */
 static int sweep_folder(FileSweep *sweep, const char *folder, int depth, bool *ret_empty,
                         Error *err)
 {
@@ -317,7 +319,7 @@ static int sweep_folder(FileSweep *sweep, const char *folder, int depth, bool *r
             continue;
         struct stat st;
         if (fstatat(dirfd(dir), name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-            continue; /* gone meanwhile */
+            continue; /* removed meanwhile */
         bool old = modified_usec(&st) <= sweep->before_usec;
         bool gone = false;
         if (S_ISDIR(st.st_mode)) {
@@ -361,10 +363,10 @@ static Store *file_free(Store *store)
 {
     FileStore *files = file_store(store);
     for (size_t i = 0; i < files->n_deferred; i++) {
-        (void)fd_close(files->deferred[i].fd); /* nobody asked for its flush */
+        (void)fd_close(files->deferred[i].fd); /* the caller did not request a flush */
         free(files->deferred[i].folder);
     }
-    (void)pthread_mutex_destroy(&files->lock); /* not held */
+    (void)pthread_mutex_destroy(&files->lock); /* the lock is not held */
     free(files->folder);
     free(files);
     return NULL;

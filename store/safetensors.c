@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* safetensors.c - see safetensors.h.
  *
- * A file is the length n of its header (8 bytes), n bytes of JSON, perhaps padded with spaces, and
- * the tensors' bytes without holes. Everything in a header is foreign until proven: each number is
+ * A file has the length n of its header (8 bytes), n bytes of JSON, perhaps padded with spaces, and
+ * the tensors' bytes without holes. No value of a header is trusted: each number is
  * checked against the file's length before it is used.
  */
 #include "store/safetensors.h"
@@ -29,7 +29,7 @@ static const struct {
     {"F8_E8M0", 1, SAFETENSORS_OTHER},     {"F8_E4M3FNUZ", 1, SAFETENSORS_OTHER},
     {"F8_E5M2FNUZ", 1, SAFETENSORS_OTHER},
 };
-/* The first of them, in the enum's order, can be written. */
+/* The first of these types, in the enum's order, can also be written. */
 enum { WRITTEN_TYPES = SAFETENSORS_BF16 + 1 };
 
 struct Safetensors {
@@ -37,7 +37,8 @@ struct Safetensors {
     size_t n;
 };
 
-/* A file that begins neither as a safetensors file nor as any that is known is damaged, or was never one. */
+/* Explains a bad header length. A file that begins neither as safetensors nor as another known format is damaged, or
+ * was never a safetensors file. */
 static int refuse_length(const char *source, const char *first, size_t n_bytes, uint64_t length,
                          uint64_t file_bytes, Error *err)
 {
@@ -99,7 +100,7 @@ static int read_shape(const char *source, const json_t *shape, SafetensorsEntry 
     return 0;
 }
 
-/* data_offsets count from the end of the header, which lies at data_begin. */
+/* Reads data_offsets, which are relative to the end of the header, at data_begin. */
 static int read_offsets(const char *source, const json_t *offsets, uint64_t data_begin,
                         uint64_t file_bytes, int element_bytes, SafetensorsEntry *e, Error *err)
 {
@@ -199,7 +200,7 @@ int safetensors_open(const char *source, const void *header, size_t n_bytes, uin
     r = json_parse_bounded(source, text, length, SAFETENSORS_VALUES_MAX, &root, err);
     if (r < 0)
         return error_prefix(err, r == -EINVAL ? -EBADMSG : r, "safetensors header");
-    if (json_object_size(root) > SAFETENSORS_TENSORS_MAX + 1) /* __metadata__ */
+    if (json_object_size(root) > SAFETENSORS_TENSORS_MAX + 1) /* one more for __metadata__ */
         return error_set(err, -EBADMSG, "%s: more than %d tensors", source,
                          SAFETENSORS_TENSORS_MAX);
 
@@ -289,7 +290,7 @@ static json_t *entry_json(SafetensorsEntry *e, uint64_t *at)
         }
     }
     e->n_bytes = (uint64_t)e->n_elements * (uint64_t)dtypes[e->type].bytes;
-    e->offset = *at; /* relative to the data for now */
+    e->offset = *at; /* relative to the data; corrected below */
     *at += e->n_bytes;
     return json_pack("{s:s, s:o, s:[I, I]}", "dtype", dtypes[e->type].name, "shape", shape,
                      "data_offsets", (json_int_t)e->offset, (json_int_t)*at);

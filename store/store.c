@@ -10,8 +10,7 @@
 #include <string.h>
 #include <sys/statvfs.h>
 
-/* Copies path with empty and "." parts left out and no trailing slash. ".." stays: what it means
- * depends on links. */
+/* Copies path without empty and "." parts, and without a trailing slash. ".." is kept: its meaning depends on links. */
 static int path_normalise(const char *path, char *ret, size_t size)
 {
     size_t used = 0;
@@ -86,7 +85,7 @@ static bool is_address(const char *bucket)
     return dots == 3;
 }
 
-/* Checks a name by Amazon S3 User Guide, "Bucket naming rules"; NULL: the name is good. */
+/* Checks a name by Amazon S3 User Guide, "Bucket naming rules". Returns what is wrong, or NULL for a good name. */
 static const char *bucket_refuse(const char *bucket)
 {
     const size_t n = strlen(bucket);
@@ -138,7 +137,7 @@ Store *store_free(Store *store)
 {
     if (!store)
         return NULL;
-    char *uri = store->uri; /* requests under way may name it until they have ended */
+    char *uri = store->uri; /* requests in progress may use it until they have ended */
     store = store->backend->free(store);
     free(uri);
     return store;
@@ -146,7 +145,7 @@ Store *store_free(Store *store)
 
 const char *store_uri(const Store *store) { return store->uri; }
 
-/* A prefix may end anywhere, so its last part may be empty or incomplete. */
+/* Returns what is wrong with a key, or NULL. A prefix may end anywhere, so its last part may be empty or incomplete. */
 static const char *key_fault(const char *key, bool is_prefix)
 {
     if (strlen(key) > STORE_KEY_MAX)
@@ -288,7 +287,7 @@ int store_delete(Store *store, const char *key, Error *err)
     return r < 0 ? r : store->backend->delete (store, key, err);
 }
 
-/* ---- what a backend may leave to the others ---- */
+/* ---- defaults for functions that a backend may lack ---- */
 
 int store_compare_keys(const void *a, const void *b)
 {
@@ -311,11 +310,11 @@ int store_read_begin(Store *store, StoreRead *read, Error *err)
     if (r < 0)
         return r;
     atomic_store(&read->arrived, false);
-    read->begun = true; /* before the backend, whose thread may be faster than this one */
+    read->begun = true; /* set first, as the backend's thread may end the read at once */
     if (store->backend->read_begin)
         r = store->backend->read_begin(store, read, err);
     else
-        store_read_arrive(read); /* waiting is all of the reading */
+        store_read_arrive(read); /* store_read_wait() does the whole read */
     if (r < 0)
         read->begun = false;
     return r;
@@ -350,7 +349,7 @@ void store_read_cancel(Store *store, StoreRead *read)
     read->begun = false;
 }
 
-/* ---- a whole object into a file ---- */
+/* ---- copying an object into a file ---- */
 
 enum { FETCH_READS = 8, FETCH_PIECE_BYTES = 2 << 20, FETCH_TRIES = 3 };
 
@@ -405,7 +404,7 @@ static int fetch_once(StoreFetch *f, Error *err)
     return r;
 }
 
-/* An object that changes meanwhile is fetched again. */
+/* Fetches the object; repeats this if the object changes meanwhile. */
 static int fetch_one_version(StoreFetch *f, Error *err)
 {
     char before[STORE_VERSION_MAX], after[STORE_VERSION_MAX];
@@ -427,7 +426,7 @@ static int fetch_ranges(Store *store, const char *key, uint64_t n_bytes, int fd,
 {
     StoreFetch f = {.store = store, .key = key, .n_bytes = n_bytes, .fd = fd};
     int r = fd_reserve(fd, n_bytes);
-    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* a full disk fails before anything comes */
+    if (r == -ENOSPC || r == -EDQUOT || r == -EFBIG) /* find a full disk before the transfer */
         return error_errno(err, r, "cannot write what is fetched of %s/%s", store->uri, key);
     f.buffers = malloc((size_t)MIN(n_bytes, (uint64_t)FETCH_READS * FETCH_PIECE_BYTES) + 1);
     if (!f.buffers)
@@ -493,9 +492,9 @@ int store_free_bytes(const Store *store, uint64_t *ret, Error *err)
     char folder[PATH_MAX];
     if (strncmp(store->uri, "file://", 7) != 0)
         return error_set(err, -EOPNOTSUPP, "%s does not tell how much room it has", store->uri);
-    (void)snprintf(folder, sizeof(folder), "%s/", store->uri + 7); /* store_open() has bounded it */
+    (void)snprintf(folder, sizeof(folder), "%s/", store->uri + 7); /* bounded by store_open() */
     int r;
-    do { /* the nearest folder that is there */
+    do { /* search the nearest folder that exists */
         char *slash = strrchr(folder, '/');
         slash[slash == folder] = '\0';
         r = statvfs(folder, &fs) < 0 ? -errno : 0;

@@ -63,7 +63,7 @@ static void decode_elements(JsonReader *r, const Field *f, char *record)
     for (size_t i = 0; i < n; i++) {
         JsonReader element = json_get_element(r, f->name, array, i);
         field_table_read(&element, f->fields, f->n_fields, elements + i * f->element_bytes);
-        (void)json_close(&element); /* passed on to r */
+        (void)json_close(&element); /* its error was passed on to r */
     }
 }
 
@@ -108,7 +108,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
     case FIELD_OBJECT: {
         JsonReader inner = json_get_object(r, f->name, f->need);
         field_table_read(&inner, f->fields, f->n_fields, at);
-        (void)json_close(&inner); /* passed on to r */
+        (void)json_close(&inner); /* its error was passed on to r */
         break;
     }
     case FIELD_LIST:
@@ -120,7 +120,7 @@ static void decode_field(JsonReader *r, const Field *f, char *record)
 
 void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void *record)
 {
-    if (!r->object) /* an optional object that is not there */
+    if (!r->object) /* an optional object that is missing */
         return;
     for (size_t i = 0; i < n_fields; i++)
         decode_field(r, &fields[i], record);
@@ -128,7 +128,8 @@ void field_table_read(JsonReader *r, const Field *fields, size_t n_fields, void 
 
 /* ---- writing ---- */
 
-/* Another writer may leave out what is optional and empty; we write it. */
+/* Whether the member has the same value in both objects. Another writer may omit an optional member that is empty or 0;
+ * this code always writes it. */
 static bool is_same_member(const json_t *old, const json_t *ours)
 {
     if (!old)
@@ -156,7 +157,7 @@ static bool is_in_identity(const char *fields, const char *name)
     return false;
 }
 
-/* The old element that has the same identity, to write over; a new object otherwise. */
+/* Returns a copy of the old element with the same identity, to be overwritten; otherwise a new object. */
 static json_t *element_to_write(const Field *f, json_t *old_array, const char *element)
 {
     if (!f->identity || json_array_size(old_array) == 0)
@@ -185,7 +186,7 @@ static json_t *encode_elements(json_t *object, const Field *f, const char *recor
         const char *element = elements + i * f->element_bytes;
         json_t *value = element_to_write(f, old_array, element);
         field_table_write(value, f->fields, f->n_fields, element);
-        (void)json_array_append_new(array, value); /* a fresh array takes any value */
+        (void)json_array_append_new(array, value); /* cannot fail: an array accepts any value */
     }
     return array;
 }
@@ -198,7 +199,7 @@ static json_t *encode_object(json_t *object, const Field *f, const char *record)
     return value;
 }
 
-/* Last words of a process may be cut inside a character or be not UTF-8 at all. */
+/* The last output of a process may be cut inside a character, or not be UTF-8 at all. */
 static json_t *encode_text(const char *text)
 {
     json_t *value = json_string(text);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json-build.h - makes a JSON object key by key, in the order in which its keys are to be written.
+/* json-build.h - builds a JSON object key by key, in the order in which its keys are to be written.
  *
- * Ownership: json_build_end() gives the caller the object; values that are added are taken.
+ * Ownership: json_build_end() gives the caller the object; the object takes over the values that are added.
  * Units:     none.
- * Errors:    a text that is NULL or not UTF-8, a number that is not finite, a value that is NULL make the object NULL.
+ * Errors:    json_build_end() returns NULL if any text was NULL or not UTF-8, a number not finite, or a value NULL.
  * Threads:   one for each JsonBuild.
  */
 #pragma once
@@ -20,7 +20,7 @@ typedef struct JsonBuild {
 JsonBuild json_build(void);
 void json_add(JsonBuild *b, const char *key, json_t *value);
 void json_add_text(JsonBuild *b, const char *key, const char *text);
-/* Leaves the key out where text is NULL. */
+/* Omits the key if text is NULL. */
 void json_add_text_if(JsonBuild *b, const char *key, const char *text);
 void json_add_int(JsonBuild *b, const char *key, int64_t value);
 void json_add_real(JsonBuild *b, const char *key, double value);

@@ -20,7 +20,7 @@ static int compare_names(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* The keys of both, sorted, each once. */
+/* Returns the keys of both objects, sorted, without duplicates. */
 static const char **names_of(const json_t *was, const json_t *is, size_t *ret_n)
 {
     size_t n = 0, n_once = 0;
@@ -28,7 +28,7 @@ static const char **names_of(const json_t *was, const json_t *is, size_t *ret_n)
         memory_zeroed(json_object_size(was) + json_object_size(is) + 1, sizeof(*names));
     const char *name;
     json_t *value;
-    json_object_foreach ((json_t *)(uintptr_t)was, name, value) /* read only */
+    json_object_foreach ((json_t *)(uintptr_t)was, name, value) /* the objects are only read */
         names[n++] = name;
     json_object_foreach ((json_t *)(uintptr_t)is, name, value)
         names[n++] = name;
@@ -96,7 +96,7 @@ static void flatten(json_t *to, const char *path, int depth, json_t *json)
 json_t *json_flat(const json_t *json)
 {
     json_t *to = json_object();
-    flatten(to, "", 0, (json_t *)(uintptr_t)json); /* read only */
+    flatten(to, "", 0, (json_t *)(uintptr_t)json); /* json is only read */
     return to;
 }
 
@@ -110,7 +110,7 @@ static char *value_text(const json_t *value, int digits)
                                                     JSON_REAL_PRECISION((size_t)digits) |
                                                     JSON_ENSURE_ASCII));
     const size_t n = strlen(text), begin = VALUE_BYTES / 3, end = VALUE_BYTES - begin - 3;
-    if (n > VALUE_BYTES) { /* what differs is mostly the end of a path */
+    if (n > VALUE_BYTES) { /* the difference is mostly at the end of a path: keep both ends */
         memcpy(text + begin, "...", 3);
         memmove(text + begin + 3, text + n - end, end + 1);
     }
@@ -128,7 +128,7 @@ void json_value_texts(const json_t *was, const json_t *is, char **ret_was, char 
     *ret_is = value_text(is, DIGITS);
     if (strcmp(*ret_was, *ret_is) != 0)
         return;
-    free(*ret_was); /* 0.1 and the double next to it */
+    free(*ret_was); /* two different numbers, such as 0.1 and the next double, need more digits */
     free(*ret_is);
     *ret_was = value_text(was, DIGITS_EXACT);
     *ret_is = value_text(is, DIGITS_EXACT);

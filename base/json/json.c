@@ -11,13 +11,13 @@
 #include <math.h>
 #include <string.h>
 
-/* Out of memory, jansson loses the end of a number or an element of an object and goes on as if nothing had
- * happened; what it then reads or writes looks like a record. So it never is (memory.h). */
+/* When an allocation fails, jansson silently drops the end of a number or an element of an object; the result still
+ * looks like a valid record. So the allocator below never fails (memory.h). */
 static void *give_memory(size_t n_bytes) { return memory_given(malloc(n_bytes)); }
 
 __attribute__((constructor)) static void guard_memory(void)
 {
-    json_set_alloc_funcs(give_memory, secret_free); /* some of it is credentials */
+    json_set_alloc_funcs(give_memory, secret_free); /* frees wipe it: it may hold credentials */
 }
 
 size_t json_mark_bytes(const char *text, size_t n_bytes)
@@ -32,7 +32,7 @@ int json_parse(const char *source, const char *text, size_t n_bytes, json_t **re
     text += n_mark;
     n_bytes -= n_mark;
     _cleanup_json_ json_t *root = json_loadb(text, n_bytes, JSON_REJECT_DUPLICATES, &e);
-    if (!root) { /* not what it stumbled over: a job may name any file, and that would tell what is in it */
+    if (!root) { /* The text must not quote the input: a job may name any file. */
         char kind[128], *near = strstr(e.text, " near '");
         if (near)
             *near = '\0';
@@ -91,7 +91,7 @@ static void refuse_v(JsonReader *r, const char *key, const char *format, va_list
         return;
 
     char what[320];
-    (void)vsnprintf(what, sizeof(what), format, ap); /* truncation is fine */
+    (void)vsnprintf(what, sizeof(what), format, ap); /* a text that is too long is cut */
     r->r = error_set(r->error, -EINVAL, "%s: %s%s%s: %s", r->source, r->path, *r->path ? "." : "",
                      key, what);
 }
@@ -129,7 +129,7 @@ static const char *list_known_keys(const JsonReader *r, char ret[KNOWN_BYTES])
     return ret;
 }
 
-/* Refuses a key that the reader did not ask for; its author may have meant one that the reader did ask for. */
+/* Refuses a key that the reader does not know, and suggests the known key with the most similar name. */
 static void refuse_unknown(JsonReader *r, const char *key)
 {
     Nearest meant = nearest_to(key);
@@ -142,7 +142,8 @@ static void refuse_unknown(JsonReader *r, const char *key)
         json_refuse(r, key, "unknown key; there are %s", list_known_keys(r, known));
 }
 
-/* A key that is like it may be there by a slip of the pen. */
+/* Reports that a required key is missing, and suggests an unread key with a similar name, which may be
+ * a typing error. */
 static void refuse_missing(JsonReader *r, const char *key)
 {
     Nearest meant = nearest_to(key);

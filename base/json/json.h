@@ -2,8 +2,8 @@
 /* json.h - reading JSON that people and other programs wrote, with errors that name file, key and
  * value.
  *
- * A JsonReader walks one object. The first error sticks: later reads do nothing, and json_close()
- * returns it. json_close() also refuses keys that nobody asked for, unless the reader was opened
+ * A JsonReader reads one object. It keeps its first error: later reads do nothing, and json_close()
+ * returns that error. json_close() also refuses keys that the caller never read, unless the reader was opened
  * with JSON_ANY_KEYS (etcd records keep unknown fields; files that people write do not).
  *
  *     JsonReader r = json_open("job.json", root, JSON_KNOWN_KEYS, err);
@@ -15,9 +15,9 @@
  *
  * Ownership: readers borrow the json_t. json_parse and json_read_file give the caller a reference
  *            (json_decref, or _cleanup_json_).
- * Units:     as each key says.
- * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>"; -ENOMEM is not a fault
- *            of the text. Memory that jansson itself lacks ends the process (json.c says why).
+ * Units:     as each key defines.
+ * Errors:    -EINVAL with "<source>: <path.to.key>: <what is wrong with which value>"; -ENOMEM, which is not a fault
+ *            of the text. If jansson itself lacks memory, the process ends (json.c has the reason).
  * Threads:   a reader belongs to one thread.
  */
 #pragma once
@@ -35,10 +35,10 @@ enum { JSON_KEYS_MAX = 64 };
 
 typedef struct JsonReader JsonReader;
 struct JsonReader {
-    json_t *object; /* NULL: the object is absent, and every get finds nothing */
+    json_t *object; /* NULL: the object is absent, and no json_get_*() finds a value */
     JsonReader *parent;
     const char *source; /* file or etcd key, borrowed */
-    char path[96];      /* of the object: "train.optimizer", "" at the root */
+    char path[96];      /* of the object: "train.optimizer"; "" for the root */
     JsonMode mode;
     Error *error;
     int r; /* the first error */
@@ -49,12 +49,13 @@ struct JsonReader {
 static inline void json_decref_p(json_t **json) { json_decref(*json); }
 #define _cleanup_json_ _cleanup_(json_decref_p)
 
-/* The bytes of the byte order mark that some editors put in front of a text: 3 or 0. */
+/* Returns the length of the byte order mark that some editors put in front of a text: 3 or 0. */
 size_t json_mark_bytes(const char *text, size_t n_bytes);
-/* Reads a text that must be one JSON object, behind a byte order mark or not; duplicate keys are refused. */
+/* Parses a text that must be one JSON object, with or without a byte order mark; refuses duplicate keys. */
 int json_parse(const char *source, const char *text, size_t n_bytes, json_t **ret, Error *err);
-/* Works as json_parse(), but first refuses a text with more than n_values of the characters { [ and , which bound the
- * number of its values. Nothing is built before: `[],[],...` takes 50 times its text in memory. */
+/* Works like json_parse(), but first refuses a text with more than n_values of the characters { [ and
+ * , which bound the number of its values. The check comes before any allocation, because `[],[],...`
+ * takes 50 times its size in memory. */
 int json_parse_bounded(const char *source, const char *text, size_t n_bytes, size_t n_values,
                        json_t **ret, Error *err);
 int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err);
@@ -62,8 +63,8 @@ int json_read_file(const char *path, size_t max_bytes, json_t **ret, Error *err)
 JsonReader json_open(const char *source, json_t *object, JsonMode mode, Error *err);
 int json_close(JsonReader *reader);
 
-/* Each json_get_*() returns true when the key is present and good; otherwise *ret is untouched, so
- * it can hold the default. A JSON null counts as absent. */
+/* Each json_get_*() returns true if the key is present and its value is good; otherwise *ret is unchanged, so the
+ * caller can preset it with the default. A JSON null counts as absent. */
 bool json_get_int(JsonReader *r, const char *key, JsonNeed need, int64_t min, int64_t max,
                   int64_t *ret);
 bool json_get_double(JsonReader *r, const char *key, JsonNeed need, double min, double max,
@@ -73,9 +74,9 @@ bool json_get_bool(JsonReader *r, const char *key, JsonNeed need, bool *ret);
 bool json_get_string(JsonReader *r, const char *key, JsonNeed need, const char **ret);
 /* Reads a required hash, of 32 hexadecimal digits. */
 void json_get_hash(JsonReader *r, const char *key, Hash *ret);
-/* Gives the caller the text that json_get_hash() reads. */
+/* Makes the JSON text of a hash, which json_get_hash() reads. The caller owns the result. */
 json_t *json_hash(Hash hash);
-/* Copies the text; one that does not fit is an error. */
+/* Copies the text to ret; a text that does not fit is an error. */
 bool json_get_text(JsonReader *r, const char *key, JsonNeed need, char *ret, size_t size);
 /* *ret is the value's index in names[n]; the error lists the names. */
 bool json_get_choice(JsonReader *r, const char *key, JsonNeed need, const char *const *names,
@@ -88,15 +89,16 @@ JsonReader json_get_object(JsonReader *r, const char *key, JsonNeed need);
 /* Opens the i-th element of an array that json_get_array() found under key; it must be an object. */
 JsonReader json_get_element(JsonReader *r, const char *key, json_t *array, size_t i);
 
-/* A key that may have only one value, given as JSON: the code that reads the object is built for that value. */
+/* A key that may have only one value, given as JSON text: the code that reads the object supports no other value. */
 typedef struct JsonFixed {
     const char *key, *value;
 } JsonFixed;
-/* Refuses the first of the keys that is there with another value, or with null; numbers are compared by value. */
+/* Refuses the first key that is present with another value or null; compares numbers by value. A
+ * missing key is good. */
 void json_check_fixed(JsonReader *r, const JsonFixed *fixed, size_t n);
 bool json_is_fixed(const JsonFixed *fixed, size_t n, const char *key);
 
-/* Makes "<source>: <path.key>: <text>" the reader's error, for a check that spans keys. */
+/* Sets the reader's error to "<source>: <path.key>: <text>"; for checks that involve several keys. */
 void json_refuse(JsonReader *r, const char *key, const char *format, ...) _printf_(3, 4);
-/* For those who copy what they read. */
+/* Sets -ENOMEM as the reader's error; for a caller that cannot allocate its copy of a value. */
 void json_out_of_memory(JsonReader *r);

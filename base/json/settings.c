@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.c - see settings.h. The command line becomes a JSON object, so that it and the file are
- * read, and refused, by the same lines. */
+/* settings.c - see settings.h. The command line is turned into a JSON object, so that one function reads and checks
+ * both the command line and the file. */
 #include "base/json/settings.h"
 
 #include "base/file.h"
@@ -49,7 +49,7 @@ static int override_set(json_t *overrides, const Setting *s, const char *value, 
     if (s->kind == SETTING_WHOLE) {
         json = json_integer(strtoll(value, (char **)&end, 10));
     } else if (s->kind == SETTING_INTEGER || s->kind == SETTING_NUMBER) {
-        json = json_real(strtod(value, (char **)&end)); /* NULL unless it is finite */
+        json = json_real(strtod(value, (char **)&end)); /* NULL if it is not finite */
     } else {
         json = json_string(value);
         end = NULL;
@@ -93,7 +93,7 @@ static void print_help(const Settings *s)
         printf("\n* taken over at SIGHUP, while ranks run\n");
 }
 
-/* getopt_long() has named it; a slip of the pen may mean a setting. */
+/* getopt_long() has printed the unknown option; this error suggests the setting with the most similar name. */
 static int refuse_option(const Settings *s, const char *word, Error *err)
 {
     char names[JSON_KEYS_MAX][NAME_BYTES], asked[NAME_BYTES], hint[NEAREST_TEXT_BYTES];
@@ -148,7 +148,7 @@ int settings_parse_arguments(const Settings *s, int argc, char *argv[], Settings
     options[FIXED + s->n] = (struct option){s->own, required_argument, NULL, OPTION_OWN};
 
     SettingsCall call = {.overrides = json_object()};
-    optind = 0; /* glibc: start afresh, for a second call */
+    optind = 0; /* glibc: 0 restarts the scan, for a second call */
     int option, r = 0;
     while (r == 0 && (option = getopt_long(argc, argv, "", options, NULL)) >= 0)
         r = parse_option(s, option, argv[optind - 1], &call, err);
@@ -176,7 +176,7 @@ static void keep(json_t **field, json_t *value)
     *field = json_incref(value);
 }
 
-/* %d is what units write for $CREDENTIALS_DIRECTORY: text begins with "%d/". */
+/* In unit files, %d stands for $CREDENTIALS_DIRECTORY. Here text begins with "%d/". */
 static bool find_credential(JsonReader *r, const Setting *s, const char *text, char *ret,
                             size_t size)
 {
@@ -193,7 +193,7 @@ static bool find_credential(JsonReader *r, const Setting *s, const char *text, c
     return false;
 }
 
-/* One KEY=VALUE; NULL: refused. */
+/* Returns the string KEY=VALUE with a leading %d/ of VALUE replaced; NULL if it was refused. */
 static json_t *read_pair(JsonReader *r, const Setting *s, size_t i, json_t *one)
 {
     char file[PATH_MAX];
@@ -263,10 +263,10 @@ static void read_file_name(JsonReader *r, const Setting *s, char *field)
     if (!json_get_string(r, s->key, JSON_OPTIONAL, &text) || strncmp(text, "%d/", 3) != 0)
         json_get_text(r, s->key, JSON_OPTIONAL, field, s->size);
     else
-        (void)find_credential(r, s, text, field, s->size); /* it refuses by itself */
+        (void)find_credential(r, s, text, field, s->size); /* the call itself reports the error */
 }
 
-/* An absent key keeps the field's default. */
+/* If the key is absent, the field keeps its default. */
 static void read_setting(JsonReader *r, const Setting *s, void *field)
 {
     switch (s->kind) {
@@ -323,7 +323,7 @@ static bool is_same(const Setting *s, const void *a, const void *b)
 {
     if (s->kind == SETTING_TEXT || s->kind == SETTING_FILE)
         return strcmp(a, b) == 0;
-    return memcmp(a, b, s->size) == 0; /* lists reload, so they are never compared */
+    return memcmp(a, b, s->size) == 0; /* lists are not compared: each of them can be reloaded */
 }
 
 void settings_reload(const Settings *s, void *config, void *fresh)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* settings.h - a program's table of settings: a flat JSON file, then the command line over it.
+/* settings.h - a program's table of settings: read from a flat JSON file, then overridden by the command line.
  *
- * Each key names a field of the program's struct and an option ("lease_sec", --lease-sec). The table brings
- * --config, --check-config, --help and --version; unknown keys are refused by name.
+ * Each key names a field of the program's struct and an option ("lease_sec", --lease-sec). The program also gets the
+ * options --config, --check-config, --help and --version; unknown keys are refused by name.
  *
- * Ownership: a SettingsCall owns its overrides (settings_call_clear()); its texts are argv's. Lists and maps
+ * Ownership: a SettingsCall owns its overrides (settings_call_clear()); its texts point into argv. Lists and maps
  *            in the program's struct hold references (json_decref); NULL is an empty one.
- * Units:     as each setting says.
+ * Units:     as each setting defines.
  * Errors:    -EINVAL with "<file or 'command line'>: <key>: <what is wrong with which value>".
- * Threads:   settings_parse_arguments() in one thread at a time, as getopt_long().
+ * Threads:   settings_parse_arguments() in one thread at a time, as getopt_long() requires.
  */
 #pragma once
 
@@ -20,7 +20,7 @@ typedef enum SettingKind {
     SETTING_TEXT,    /* char[] */
     SETTING_FILE,    /* char[]; a leading %d/ stands for the folder of the service's credentials */
     SETTING_WHOLE,   /* int64_t; only digits on the command line */
-    SETTING_INTEGER, /* int64_t; the command line takes 1e9 as well */
+    SETTING_INTEGER, /* int64_t; the command line also accepts 1e9 */
     SETTING_NUMBER,  /* double */
     SETTING_CHOICE,  /* int, index of one of max choices */
     SETTING_LIST,    /* json_t *, array of at most max "KEY=VALUE"; the option may be repeated; a
@@ -35,7 +35,7 @@ typedef struct Setting {
     size_t offset, size; /* of the field in the program's struct */
     double min, max;
     const char *help;
-    bool reloads; /* the program takes a new value over without a restart */
+    bool reloads; /* the program adopts a new value without a restart */
     const char *const *choices;
 } Setting;
 
@@ -55,7 +55,7 @@ typedef struct Settings {
     const Setting *table;
     size_t n;                   /* at most JSON_KEYS_MAX */
     int help_columns;           /* width of the option's name in --help */
-    const char *own, *own_help; /* an option with an argument that is not a setting; NULL: none */
+    const char *own, *own_help; /* the program's own option, with an argument; NULL: none */
     const char *refusal;        /* the error text after getopt_long() has named an unknown option */
     const char *stray[2];       /* the error text before and after a word that is not an option */
 } Settings;
@@ -67,15 +67,15 @@ typedef struct SettingsCall {
     json_t *overrides; /* owned: the settings of the command line, under the file's keys */
 } SettingsCall;
 
-/* Returns -ECANCELED after --help or --version, which only print. */
+/* Returns -ECANCELED after --help or --version, which only print text. */
 int settings_parse_arguments(const Settings *s, int argc, char *argv[], SettingsCall *ret,
                              Error *err);
 /* Accepts a zeroed call. */
 void settings_call_clear(SettingsCall *call);
-/* Reads the file, when there is one, then the overrides; a setting that neither names keeps its value in *ret. */
+/* Reads the file, if there is one, then the overrides; a setting that is in neither keeps its value in *ret. */
 int settings_load(const Settings *s, const char *file, json_t *overrides, void *ret, Error *err);
-/* Exchanges the settings that reload between the two structs, and logs the keys of others that differ: they need a
- * restart. */
+/* Exchanges the settings that can be reloaded between the two structs, and logs the other keys whose values differ:
+ * those need a restart. */
 void settings_reload(const Settings *s, void *config, void *fresh);
 
 /* Reads the first line of a small file that a setting names (a password), without the line's end. */

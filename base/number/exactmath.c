@@ -14,13 +14,13 @@
 #ifndef EXACT_INTERNAL
 #define EXACT_INTERNAL static
 #endif
-#ifdef __CUDA_ARCH__ /* a GPU has no stack for messages: who calls keeps the ranges */
+#ifdef __CUDA_ARCH__ /* a GPU kernel has no room on its stack for messages; the caller keeps to the ranges */
 #define EXACT_ASSERT(x)
 #else
 #define EXACT_ASSERT(x) assert(x)
 #endif
 
-/* Round to nearest by the classic constant: exact for |x| < 2^51 and the same on every IEEE
+/* Rounds to the nearest integer by adding and subtracting 1.5 * 2^52: exact for |x| < 2^51 and the same on every IEEE
  * machine. */
 EXACT_INTERNAL double nearest(double x)
 {
@@ -28,7 +28,7 @@ EXACT_INTERNAL double nearest(double x)
 #ifdef __CUDA_ARCH__
     return __dsub_rn(__dadd_rn(x, magic), magic);
 #else
-    volatile double shifted = x + magic; /* volatile: no compiler may fold the two additions */
+    volatile double shifted = x + magic; /* volatile: forbids folding the two additions */
     return shifted - magic;
 #endif
 }
@@ -84,7 +84,7 @@ EXACT_FUNCTION double exact_log(double x)
     return (double)k * ln2_high + (2.0 * s + (tail + (double)k * ln2_low));
 }
 
-/* sin and cos of r in [-pi/4, pi/4]. */
+/* Computes the sine (below: the cosine) of r in [-pi/4, pi/4]. */
 EXACT_INTERNAL double sin_reduced(double r)
 {
     static const double c[] = {

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* exactmath.h - elementary functions whose bits do not depend on libm, CPU or compiler.
+/* exactmath.h - elementary functions whose results do not depend on libm, CPU or compiler, to the last bit.
  *
- * libm's sin and exp give other bits with and without FMA, and between versions. Everything that
- * reaches a weight (noise, initial weights, the noise schedule, the time embedding) uses these
+ * libm's sin and exp give different bits with and without FMA, and between versions. Everything that
+ * influences a weight (noise, initial weights, the noise schedule, the time embedding) uses these
  * functions. They use only +, -, *, / and sqrt of IEEE doubles, in a fixed order, compiled without
  * contraction.
  *
  * Ownership: none.
  * Units:     radians.
- * Errors:    none. An argument beyond the ranges below is a caller's bug; NaN gives NaN.
+ * Errors:    none. An argument outside the ranges below is a bug of the caller; NaN gives NaN.
  * Threads:   any; pure.
  */
 #pragma once
 
 #include "base/macro.h"
 
-/* A kernel of a GPU has them as functions of its own: it defines EXACT_FUNCTION and includes exactmath.c. */
+/* The source of a GPU kernel defines EXACT_FUNCTION and includes exactmath.c, to get its own copies of
+ * the functions. */
 #ifndef EXACT_FUNCTION
 #define EXACT_FUNCTION
 #ifdef __cplusplus

@@ -21,7 +21,7 @@ float half_to_float(uint16_t half)
                                (magnitude > 0x7c00 ? 0x400000 : 0));
     if (magnitude >= 0x400)
         return float_from_bits(sign | (magnitude + (112 << 10)) << 13);
-    /* Subnormal: the mantissa as a number, in units of 2^-24. */
+    /* Subnormal: the value is the mantissa in units of 2^-24. */
     float f = (float)magnitude * 0x1p-24f;
     return sign ? -f : f;
 }
@@ -34,21 +34,21 @@ uint16_t half_from_float(float value)
         return (uint16_t)(sign | 0x7e00 | (magnitude >> 13 & 0x3ff));
     if (magnitude >= 0x477ff000) /* rounds to 65536 or more */
         return (uint16_t)(sign | 0x7c00);
-    if (magnitude >= 0x38800000) { /* normal: round the 13 bits that go away */
+    if (magnitude >= 0x38800000) { /* normal: round away the lowest 13 bits */
         uint32_t odd = magnitude >> 13 & 1;
         return (uint16_t)(sign | (((magnitude + 0xfff + odd) >> 13) - (112 << 10)));
     }
-    /* Subnormal: adding 1/2 leaves the rounded multiple of 2^-24 in the mantissa. */
+    /* Subnormal: after adding 1/2, the mantissa holds the value rounded to a multiple of 2^-24. */
     uint32_t rounded = float_bits(float_from_bits(magnitude) + 0.5f);
     return (uint16_t)(sign | (rounded - 0x3f000000));
 }
 
 #ifdef __x86_64__
-/* By cpuid, as clang 14's __builtin_cpu_supports does not know f16c; once, as a virtual machine
- * traps on it. */
+/* Uses cpuid directly, as __builtin_cpu_supports of clang 14 does not know f16c; and only once, as a virtual machine
+ * traps on cpuid. */
 static bool cpu_has_f16c(void)
 {
-    static atomic_int answer; /* 0: not asked yet; else 1 no, 2 yes */
+    static atomic_int answer; /* 0: not known yet; 1: no; 2: yes */
     int known = atomic_load_explicit(&answer, memory_order_relaxed);
     if (known == 0) {
         unsigned a, b, c, d;

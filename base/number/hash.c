@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.c - see hash.h. xxHash does the work; CRC-32C uses SSE4.2's instruction where the CPU has
- * it. */
+/* hash.c - see hash.h. Hashes come from the xxHash library; CRC-32C uses the SSE4.2 instruction if the CPU has it. */
 #include "base/number/hash.h"
 
 #include <pthread.h>
@@ -97,7 +96,7 @@ Hasher *hasher_free(Hasher *hasher)
     return NULL;
 }
 
-void hasher_reset(Hasher *hasher) { (void)XXH3_128bits_reset(hasher->state); /* as above */ }
+void hasher_reset(Hasher *hasher) { (void)XXH3_128bits_reset(hasher->state); /* cannot fail */ }
 
 void hasher_update(Hasher *hasher, const void *data, size_t n_bytes)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hash.h - XXH3-128 for identity and integrity, CRC-32C for what S3 checks.
+/* hash.h - XXH3-128 for identity and integrity, CRC-32C for the checksums of S3.
  *
- * Ownership: a Hash is a value. hasher_new() gives the caller a Hasher, for bytes that come in parts.
+ * Ownership: a Hash is a value. hasher_new() gives the caller a Hasher, which hashes bytes that arrive in parts.
  * Units:     bytes. The text form of a Hash is 32 lower-case hexadecimal digits, high half first.
  * Errors:    hash_parse(): -EINVAL.
  * Threads:   any; a Hasher belongs to one thread.
@@ -28,13 +28,13 @@ const char *hash_format(Hash hash, char text[HASH_TEXT_BYTES]);
 int hash_parse(const char *text, Hash *ret);
 /* Writes the bytes as lower-case hexadecimal digits and a NUL, 2 n_bytes + 1 characters, and returns text. */
 const char *hash_format_bytes(const uint8_t *bytes, size_t n_bytes, char *text);
-/* Writes the text form of 128 random bits, which no two calls share; -EIO. */
+/* Writes the text form of 128 random bits, unique for each call; -EIO if the kernel gives no random bytes. */
 int hash_draw(char text[HASH_TEXT_BYTES]);
 
 int hasher_new(Hasher **ret);
 Hasher *hasher_free(Hasher *hasher);
 DEFINE_CLEANUP(Hasher, hasher_free)
-/* Begins anew. */
+/* Forgets the bytes so far and begins a new hash. */
 void hasher_reset(Hasher *hasher);
 void hasher_update(Hasher *hasher, const void *data, size_t n_bytes);
 Hash hasher_digest(const Hasher *hasher);

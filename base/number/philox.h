@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* philox.h - Philox4x32-10, the counter-based generator behind every random draw.
+/* philox.h - Philox4x32-10, the counter-based generator of all random numbers.
  *
  * Source:    Salmon, Moraes, Dror, Shaw: "Parallel Random Numbers: As Easy as 1, 2, 3", SC'11.
- * Ownership: none. No generator has state: a draw is a function of (key, counter).
+ * Ownership: none. The generator has no state: a number is a function of (key, counter).
  * Units:     32-bit words.
  * Errors:    none.
  * Threads:   any; pure.

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-base.c - the foundation: errors, JSON reading, hashes, Philox, exact functions, files, fault
- * points. */
+/* test-base.c - tests of the base modules: errors, JSON reading, hashes, Philox, exact functions,
+ * files, fault points. */
 
 #include "base/fault.h"
 #include "base/file-kind.h"
@@ -49,7 +49,7 @@ static void files_of_other_kinds_are_named(void **state)
         {"GGUF\3\0", 6, "; it is GGUF"},
         {"\n <HTML>", 8, "; it is an HTML page"},
         {"\xef\xbb\xbf{", 4, "; it is a JSON text"},
-        {"version https://git-", 20, ""}, /* too short to be one */
+        {"version https://git-", 20, ""}, /* shorter than the magic text of Git LFS */
         {"", 0, ""},
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
@@ -62,7 +62,7 @@ static void files_of_other_kinds_are_named(void **state)
     assert_int_equal(json_parse("a.json", "<html>", 6, &json, &err), -EINVAL);
     assert_non_null(strstr(err.text, "; it is an HTML page"));
     assert_int_equal(json_parse("a.json", "{\"a\": <html>}", 14, &json, &err), -EINVAL);
-    assert_null(strstr(err.text, "it is")); /* it is JSON, with a mistake */
+    assert_null(strstr(err.text, "it is")); /* only JSON with a mistake: no format is named */
 }
 
 static void half_a_character_at_the_end_goes(void **state)
@@ -77,7 +77,7 @@ static void half_a_character_at_the_end_goes(void **state)
                                          {"a\xe2", "a"},
                                          {"\xf0\x9f\x98\x80", "\xf0\x9f\x98\x80"},
                                          {"\xf0\x9f\x98", ""},
-                                         {"a\xff", "a\xff"}, /* no beginning of one */
+                                         {"a\xff", "a\xff"}, /* 0xff begins no character */
                                          {"\x9f\x98", "\x9f\x98"}};
     for (size_t i = 0; i < ELEMENTSOF(all); i++) {
         char text[8];
@@ -93,10 +93,10 @@ static void wrong_bytes_leave_the_rest_readable(void **state)
     static const char *const all[][2] = {{"gr\xc3\xbc\xc3\x9f", "gr\xc3\xbc\xc3\x9f"},
                                          {"\xc3\xa9 a\xff z\xc3", "\xc3\xa9 a? z"},
                                          {"\xc3\xa9\xa9z", "\xc3\xa9?z"},
-                                         {"\xc0\x80z", "??z"}, /* longer than it must be */
+                                         {"\xc0\x80z", "??z"}, /* an overlong encoding */
                                          {"\xe0\x80\x80z", "???z"},
                                          {"\xed\xa0\x80z", "???z"},      /* a surrogate */
-                                         {"\xf4\x90\x80\x80z", "????z"}, /* beyond the last */
+                                         {"\xf4\x90\x80\x80z", "????z"}, /* above U+10FFFF */
                                          {"\xf8\x88\x80\x80\x80z", "?????z"},
                                          {"\xf0\x9f\x98\x80z", "\xf0\x9f\x98\x80z"},
                                          {"\xe2\x82z", "??z"}};
@@ -112,7 +112,7 @@ static void wrong_bytes_leave_the_rest_readable(void **state)
 
 #define E20 "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
 
-/* The end of a text says what is wrong, and the end of a path names the file. */
+/* Shortening keeps the end of a text, which describes the failure, and the end of each path, which names the file. */
 static void long_paths_lose_their_middle(void **state)
 {
     (void)state;
@@ -131,20 +131,20 @@ static void long_paths_lose_their_middle(void **state)
         assert_non_null(valid);
     }
     (void)snprintf(text, sizeof(text), "/%0100d to s3://b/%0200d: %s", 1, 2, "no room");
-    printable_shorten_paths(text, 250, ""); /* the longest goes first */
+    printable_shorten_paths(text, 250, ""); /* the longest path is shortened first */
     assert_non_null(strstr(text, "/0000000000000000000000000000"));
     assert_non_null(strstr(text, "1 to s3://b/"));
     assert_non_null(strstr(text, "2: no room"));
     assert_int_equal(strlen(text), 250);
     printable_shorten_paths(text, 120, "");
     assert_true(strlen(text) <= 120);
-    printable_shorten_paths(text, 10, ""); /* there is no more to leave out */
+    printable_shorten_paths(text, 10, ""); /* no path can be shortened further */
     assert_non_null(strstr(text, "2: no room"));
     (void)snprintf(text, sizeof(text), "%0300d", 1);
-    printable_shorten_paths(text, 100, ""); /* no path */
+    printable_shorten_paths(text, 100, ""); /* the text has no path */
     assert_int_equal(strlen(text), 300);
 
-    /* what a decision is made by stays whole */
+    /* the text in `kept`, which a decision depends on, stays whole */
     (void)snprintf(text, sizeof(text), "/a/%0200d and file:///b/%0200d/m: no room", 1, 2);
     (void)snprintf(kept, sizeof(kept), "file:///b/%0200d", 2);
     printable_shorten_paths(text, 100, kept);
@@ -152,11 +152,11 @@ static void long_paths_lose_their_middle(void **state)
     assert_true(strlen(text) < 300);
 
     Error err = ERROR_INIT;
-    (void)error_set(&err, -EIO, "%0490d" E20, 1); /* cut between characters */
+    (void)error_set(&err, -EIO, "%0490d" E20, 1); /* the cut falls between two characters */
     assert_int_equal(strlen(err.text), 490);
 }
 
-/* The rules of libcurl, for which of the environment's proxies it takes. */
+/* The proxy is chosen by libcurl's rules for the variables of the environment. */
 static void the_environments_proxy_is_named(void **state)
 {
     (void)state;
@@ -213,7 +213,7 @@ static void the_environments_proxy_is_named(void **state)
     (void)unsetenv("http_proxy");
 }
 
-/* A job may name any file as its config: what is in it is not for the log. */
+/* A job may name any file as its config, so an error must not quote the file's content in the log. */
 static void json_errors_quote_nothing(void **state)
 {
     (void)state;
@@ -345,7 +345,7 @@ static void exact_functions_are_close_to_libm(void **state)
     assert_true(isnan(exact_exp(NAN)));
     assert_true(exact_exp(-1000) == 0);
 
-    /* The bits themselves: a change here changes every run's weights. */
+    /* The bits themselves: if they change, every run's weights change. */
     double sample[] = {exact_exp(1.0), exact_log(10.0), exact_sin(1.0), exact_cos(1.0)};
     float pair[2];
     exact_normal_pair(0x12345678, 0x9abcdef0, pair);
@@ -404,7 +404,7 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(file_read_line(name, line, sizeof(line)), 0);
     assert_string_equal(line, "first");
     assert_int_equal(file_read_line(name, line, 4), 0);
-    assert_string_equal(line, "fir"); /* no more than fits */
+    assert_string_equal(line, "fir"); /* cut at the size of the buffer */
     assert_int_equal(file_write(name, "", 0, 0, &err), 0);
     assert_int_equal(file_read_line(name, line, sizeof(line)), 0);
     assert_string_equal(line, "");
@@ -426,7 +426,7 @@ static void files_appear_whole_or_not_at_all(void **state)
     assert_int_equal(folder_remove(folder, &err), 0);
 }
 
-/* On a disk and in memory: a size that fits, and 256 TiB, which do not. */
+/* fd_reserve() accepts a size that fits and refuses 256 TiB, on a disk and in memory. */
 static void room_is_made_or_refused(void **state)
 {
     (void)state;
@@ -435,12 +435,12 @@ static void room_is_made_or_refused(void **state)
         assert_non_null(files[i]);
         struct stat st;
         int fd = fileno(files[i]), r = fd_reserve(fd, UINT64_C(1) << 48);
-        assert_true(r == -ENOSPC || r == -EFBIG || (i == 1 && r == 0)); /* a memfd has no bound */
+        assert_true(r == -ENOSPC || r == -EFBIG || (i == 1 && r == 0)); /* a memfd has no limit */
         assert_int_equal(ftruncate(fd, 0), 0);
         assert_int_equal(fd_reserve(fd, 10001), 0);
         assert_int_equal(fstat(fd, &st), 0);
         assert_int_equal(st.st_size, 10001);
-        assert_true(i == 0 || st.st_blocks == 0); /* nothing is cleared in memory */
+        assert_true(i == 0 || st.st_blocks == 0); /* in memory, no page is allocated and cleared */
         assert_int_equal(fclose(files[i]), 0);
     }
 }
@@ -468,7 +468,7 @@ static void arrays_grow_and_keep_what_they_hold(_unused_ void **state)
         growths += room != before;
         array[i] = i;
     }
-    assert_true(growths < 10); /* else n elements cost n * n copies */
+    assert_true(growths < 10); /* otherwise n elements would cost n * n copies */
     for (int i = 0; i < 1000; i++)
         assert_int_equal(array[i], i);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-error.c - what an Error has: a text with its context, a code, and the exit code that was said first. */
+/* test-error.c - tests of Error: a text with its context, a code, and the exit code, of which the
+ * first one set stays. */
 #include "base/error.h"
 #include "base/test/testing.h"
 
@@ -21,10 +22,10 @@ static void the_exit_code_that_was_said_first_stays_with_an_error(void **state)
 {
     (void)state;
     Error err = ERROR_INIT;
-    assert_int_equal(error_set_exit(&err, 0, 75), 0); /* no failure */
+    assert_int_equal(error_set_exit(&err, 0, 75), 0); /* r is 0: not a failure */
     assert_int_equal(err.exit, 0);
     (void)error_set(&err, -EIO, "the device is broken");
-    assert_int_equal(err.exit, 0); /* nobody has said */
+    assert_int_equal(err.exit, 0); /* no exit code was set */
     assert_int_equal(error_set_exit(&err, -EIO, 80), -EIO);
     assert_int_equal(error_set_exit(&err, -EIO, 75), -EIO);
     assert_int_equal(err.exit, 80);
@@ -32,11 +33,11 @@ static void the_exit_code_that_was_said_first_stays_with_an_error(void **state)
     assert_string_equal(err.text, "step 7: the device is broken");
     assert_int_equal(err.exit, 80);
     (void)error_set(&err, -EIO, "another one");
-    assert_int_equal(err.exit, 0); /* it belonged to the text that is gone */
+    assert_int_equal(err.exit, 0); /* the exit code belonged to the replaced text */
     assert_int_equal(error_set_exit(NULL, -EIO, 80), -EIO);
 
     (void)error_set_exit(&err, -EIO, 80);
-    error_from_outside(&err); /* another process's failure is not a reason for this one to end */
+    error_from_outside(&err); /* another process's exit code must not end this one */
     assert_int_equal(err.exit, 0);
     assert_string_equal(err.text, "another one");
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-json-build.c - objects made key by key: what stands in them, in which order, and which are none. */
+/* test-json-build.c - objects built key by key: their keys, the order of these, and which values make
+ * the object NULL. */
 #include "base/json/json-build.h"
 
 #include "base/cleanup.h"
@@ -20,7 +21,7 @@ static void keys_keep_their_order(_unused_ void **state)
     json_add_text_if(&b, "left out", NULL);
     json_add_text_if(&b, "v", "");
     json_add(&b, "u", json_null());
-    json_add_bool(&b, "w", false); /* once more: the last counts, in its old place */
+    json_add_bool(&b, "w", false); /* a repeated key: the last value counts, in the old place */
     json_t *object = json_build_end(&b);
     char *text = json_dumps(object, JSON_COMPACT);
     assert_string_equal(
@@ -30,7 +31,7 @@ static void keys_keep_their_order(_unused_ void **state)
     json_decref(object);
 }
 
-/* One value that is none makes the whole none, and leaves nothing behind. */
+/* A single invalid value makes the whole object NULL, and no memory is leaked. */
 static void build_one(void *arg)
 {
     const int *kind = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-json-diff.c - keys that differ are named with both values, in order, and none is left out without a count. */
+/* test-json-diff.c - differing keys are listed with both values, in order; keys that do not fit are counted. */
 #include "base/json/json-diff.h"
 
 #include "base/json/json.h"

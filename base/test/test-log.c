@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-log.c - what goes to the journal as fields, what to standard error as a line, and what text
- * from outside cannot become. */
+/* test-log.c - tests which text becomes a field of the journal or a line on standard error, and that text from outside
+ * cannot forge either. */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 
-static char entry[4096]; /* the last one, a field a line */
+static char entry[4096]; /* the last entry, one field per line */
 static int sent, answer;
 
 static int fake_send(const struct iovec *fields, int n)
@@ -32,7 +32,8 @@ static bool has(const char *line)
     return strstr(entry, whole) || strncmp(entry, whole + 1, strlen(whole + 1)) == 0;
 }
 
-/* Makes standard error an empty file; as_journal: JOURNAL_STREAM names it. Returns the old standard error. */
+/* Redirects standard error to an empty file. If as_journal, JOURNAL_STREAM names that file. Returns the old standard
+ * error. */
 static int catch_lines(const char *path, bool as_journal)
 {
     int old = dup(STDERR_FILENO), fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
@@ -47,7 +48,7 @@ static int catch_lines(const char *path, bool as_journal)
     return old;
 }
 
-/* Returns what was written since catch_lines(), and makes standard error the old one again. */
+/* Returns the text written since catch_lines(), and restores the old standard error. */
 static char *caught(const char *path, int old)
 {
     char *text = NULL;
@@ -103,8 +104,8 @@ static void only_the_format_makes_fields(_unused_ void **state)
     assert_string_equal(text, "");
 }
 
-/* Keys of a model's config and of samples come from strangers. Neither a terminal nor a reader of lines takes them for
- * more than text. */
+/* Keys of a model's config and of samples may come from strangers. Their control characters must not reach a terminal,
+ * and they must not look like another log line. */
 static void controls_do_not_pass(_unused_ void **state)
 {
     static const char evil[] = "\033[2Jkey\302\233\177\n2026-01-31 error\ttester: forged";
@@ -146,7 +147,7 @@ static void without_a_journal_there_are_lines(_unused_ void **state)
     _cleanup_free_ char *text = caught(path, old);
     assert_string_equal(text, "<4>no journal JOB=first\n");
 
-    int before = sent; /* an inherited JOURNAL_STREAM that names another stream */
+    int before = sent; /* JOURNAL_STREAM is inherited and names another stream */
     old = catch_lines(path, false);
     log_warning("to a file JOB=%s", "first");
     _cleanup_free_ char *line = caught(path, old);
@@ -154,7 +155,7 @@ static void without_a_journal_there_are_lines(_unused_ void **state)
     assert_non_null(strstr(line, "Z warning tester: to a file JOB=first\n"));
 }
 
-/* This test is the last: fields stay for the life of the process. */
+/* This test must be the last: the fields that it sets stay until the process ends. */
 static void fields_of_the_process_come_with_every_entry(_unused_ void **state)
 {
     log_set_field("NODE", "n0");

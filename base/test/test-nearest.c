@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-nearest.c - what a slip of the fingers is, and what is another word. */
+/* test-nearest.c - tests which misspelt words get a suggestion, and which are too different from all known words. */
 #include "base/test/testing.h"
 
 #include "base/text/nearest.h"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-printable.c - what may be shown of a text from outside; more of it is in test-base.c. */
+/* test-printable.c - tests which characters of a text from outside may be shown; test-base.c has more
+ * of these tests. */
 #include "base/error.h"
 #include "base/test/testing.h"
 #include "base/text/printable.h"
@@ -28,7 +29,8 @@ static void the_direction_of_writing_is_not_steered(void **state)
                    "\u0627\u0644\u0639 \u05d0\u05d1 \u20ac \U0001f600");
 }
 
-/* A terminal that is set to eight bits takes them for what begins a sequence. Letters that have such bytes stay. */
+/* Bare bytes 0x80 to 0x9f become '?': a terminal in eight-bit mode takes them for the start of a control sequence. The
+ * same bytes inside a valid character stay. */
 static void bare_control_bytes_go(void **state)
 {
     (void)state;
@@ -37,14 +39,14 @@ static void bare_control_bytes_go(void **state)
                    "?31m ??");
     assert_becomes("\xa0\xff", "\xa0\xff");
     assert_becomes("\u00c4\u20ac\u06df\U0001f600", "\u00c4\u20ac\u06df\U0001f600");
-    assert_becomes("\xc1\x9b \xed\xa0\x80 \xe2\x80", "\xc1? \xed\xa0? \xe2?"); /* no characters */
+    assert_becomes("\xc1\x9b \xed\xa0\x80 \xe2\x80", "\xc1? \xed\xa0? \xe2?"); /* not valid */
     assert_becomes("\xf8\x88\x80\x80\x80 \xf4\x90\x80\x80", "\xf8???? \xf4???");
     assert_becomes("\xc2\x9b"
                    "31m",
                    "??31m");
 }
 
-/* A text that is cut in a character loses the half of it, and shows none of its bytes. */
+/* If the cut of a long text falls inside a character, all bytes of that character are removed. */
 static void an_error_is_cut_between_characters(void **state)
 {
     (void)state;

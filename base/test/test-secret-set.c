@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-secret-set.c - a secret is taken out of a text in every form in which a server may repeat it. */
+/* test-secret-set.c - a secret is removed from a text in every form in which a server may quote it. */
 #include "base/test/testing.h"
 #include "base/text/secret-set.h"
 
@@ -61,7 +61,7 @@ static void base64(const char *text, char ret[200])
     ret[to] = '\0';
 }
 
-/* The encoded text has any number of bytes before the secret and behind it. */
+/* A secret is found in base64 with any number of bytes before and after it in the encoded text. */
 static void test_base64(void **state)
 {
     (void)state;
@@ -98,8 +98,8 @@ static void test_cut(void **state)
     assert_becomes("you said s3cr", "you said ***");
     assert_becomes("you said s3c", "you said s3c");
     assert_becomes("you said s3cr3t w", "you said s3cr3t w");
-    assert_becomes("you said czNjcjN0L", "you said ***");  /* of "s3cr3t-word" */
-    assert_becomes("you said cjpzM2NyM3", "you said ***"); /* of "r:s3cr3t-word" */
+    assert_becomes("you said czNjcjN0L", "you said ***");  /* base64 of "s3cr3t-word", cut */
+    assert_becomes("you said cjpzM2NyM3", "you said ***"); /* base64 of "r:s3cr3t-word", cut */
 }
 
 static void test_short_and_many(void **state)

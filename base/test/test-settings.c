@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-settings.c - settings from a file and from the command line over it, and what is refused. */
+/* test-settings.c - reads settings from a file and the command line, which overrides the file; tests
+ * what is refused. */
 #include "base/file.h"
 #include "base/json/json.h"
 #include "base/json/settings.h"
@@ -7,7 +8,7 @@
 
 #include <string.h>
 
-#define SETTINGS_STRUCT Config /* of SETTING() */
+#define SETTINGS_STRUCT Config /* used by SETTING() */
 
 typedef struct Config {
     int64_t n_nodes, n_bytes;
@@ -26,7 +27,7 @@ static const Settings settings = {.table = table,
                                   .refusal = "what?",
                                   .stray = {"a stray ", "!"}};
 
-/* Words of a command line; the error's text, "" when all is good. */
+/* Loads the settings from the words of a command line. Returns the error's text, "" without an error. */
 static const char *load(const char *words, Config *ret, Error *err)
 {
     _cleanup_free_ char *text = strdup(words);
@@ -38,7 +39,7 @@ static const char *load(const char *words, Config *ret, Error *err)
     *err = ERROR_INIT;
     SettingsCall call = {0};
     if (settings_parse_arguments(&settings, argc, argv, &call, err) == 0)
-        (void)settings_load(&settings, call.file, call.overrides, ret, err); /* *err has it */
+        (void)settings_load(&settings, call.file, call.overrides, ret, err); /* the error: *err */
     json_decref(call.overrides);
     return err->text;
 }

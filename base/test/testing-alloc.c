@@ -29,7 +29,7 @@ int __wrap_vasprintf(char **ret, const char *format, va_list ap) _printf_(2, 0);
 int __wrap_asprintf(char **ret, const char *format, ...) _printf_(2, 3);
 
 static struct {
-    atomic_uint left; /* until one fails; 0: not armed */
+    atomic_uint left; /* allocations until the one that fails; 0: not armed */
     atomic_bool struck;
     bool anywhere;
     pthread_t thread;
@@ -123,7 +123,7 @@ static _noreturn_ void live(AllocLife (*life)(unsigned n, void *arg), unsigned n
 {
     int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     if (nowhere >= 0)
-        (void)dup2(nowhere, STDERR_FILENO); /* hundreds of last words otherwise */
+        (void)dup2(nowhere, STDERR_FILENO); /* otherwise hundreds of error messages are shown */
     AllocLife end = life(n, arg);
     bool struck = atomic_load(&fuse.struck);
     assert(struck || end != ALLOC_FAILED);

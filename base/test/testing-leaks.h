@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-leaks.h - for tests: a life that is lived again and again leaves no memory behind. It needs no sanitizer, so
- * that a free() that is forgotten is seen by each build.
+/* testing-leaks.h - for tests: checks that a function leaks no memory when it runs many times.
+ *
+ * The check needs no sanitizer, so every build finds a missing free().
  *
  * Ownership: none.
  * Units:     bytes.
  * Errors:    fail the test.
- * Threads:   those that a life starts end with it.
+ * Threads:   threads that the function starts must end before it returns.
  */
 #pragma once
 
@@ -13,7 +14,7 @@
 
 #include <malloc.h>
 
-enum { LEAKS_LIVES = 200, LEAKS_BLOCK = 24 }; /* the smallest block of malloc() is larger */
+enum { LEAKS_LIVES = 200, LEAKS_BLOCK = 24 }; /* every block of malloc() is larger */
 
 static inline int64_t leaks_in_use(void)
 {
@@ -21,7 +22,8 @@ static inline int64_t leaks_in_use(void)
     return (int64_t)(info.uordblks + info.hblkhd);
 }
 
-/* The memory that malloc() keeps for itself grows only with the first lives. */
+/* Fails the test if LEAKS_LIVES runs of life(arg) leave memory allocated. The first runs are not counted, since
+ * malloc() may keep some memory for itself then. */
 static inline void leaks_none(void (*life)(void *), void *arg)
 {
     for (int i = 0; i < LEAKS_LIVES / 10; i++)

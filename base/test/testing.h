@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing.h - what every unit test includes: cmocka with the headers that it wants first.
+/* testing.h - included by every unit test: cmocka, with the headers that cmocka needs before it.
  *
  * Ownership: none.
  * Units:     none.
  * Errors:    a failed assertion ends the test.
- * Threads:   cmocka asserts belong to the main thread.
+ * Threads:   cmocka's assertions may run only in the main thread.
  */
 #pragma once
 

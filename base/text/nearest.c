@@ -7,7 +7,8 @@
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/* The least number of slips that make one word of the other: the optimal string alignment, three rows of it. */
+/* Returns the least number of slips that turn one word into the other: the optimal string alignment distance. The loop
+ * keeps only the last three rows of its table. */
 static int distance_of(const char *a, size_t n_a, const char *b, size_t n_b)
 {
     int rows[3][NEAREST_WORD_MAX + 1], *before = rows[0], *last = rows[1], *row = rows[2];
@@ -30,7 +31,7 @@ static int distance_of(const char *a, size_t n_a, const char *b, size_t n_b)
     return last[n_b];
 }
 
-/* node7 and node9 are two nodes, and neither is a slip. */
+/* Words that differ only in digits, such as node7 and node9, name different things: this is not a slip. */
 static bool differ_in_digits_alone(const char *a, const char *b)
 {
     while (*a && *b && (*a == *b || (is_digit(*a) && is_digit(*b)))) {
@@ -56,7 +57,7 @@ void nearest_offer(Nearest *x, const char *word)
         at--;
     for (int i = 0; i < x->n; i++)
         if (strcmp(x->words[i], word) == 0)
-            return; /* offered twice */
+            return; /* this word was offered before */
     if (at == (int)ELEMENTSOF(x->words))
         return;
     x->words[1] = at == 0 ? x->words[0] : x->words[1];

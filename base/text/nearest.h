@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nearest.h - the words that a person probably meant: of those on offer, one or two that differ by a slip of the
- * fingers.
+/* nearest.h - finds the one or two offered words that a person probably meant, as they differ from the typed word only
+ * by slips of the fingers.
  *
- * A slip is a letter too much, too few or another one, or two neighbours exchanged. A word of n letters may have
- * 1 + n / 4 of them. A beginning of at least two letters counts as one slip. Words that differ only in digits are not
- * alike: node7 is not node9.
+ * A slip is one letter too many, too few or wrong, or two neighbours exchanged. A word of n letters may have
+ * 1 + n / 4 slips. A beginning of at least two letters counts as one slip. Words that differ only in digits are not
+ * similar: node7 is not node9.
  *
  * Ownership: a Nearest borrows the words.
  * Units:     bytes.
- * Errors:    none; a word longer than NEAREST_WORD_MAX is like no other.
+ * Errors:    none; a word longer than NEAREST_WORD_MAX is similar to no other word.
  * Threads:   any.
  */
 #pragma once
@@ -19,7 +19,7 @@ enum { NEAREST_WORD_MAX = 63, NEAREST_TEXT_BYTES = 180 };
 
 typedef struct Nearest {
     const char *asked;
-    const char *words[2]; /* of those offered, the nearest first */
+    const char *words[2]; /* the best of the offered words, the nearest first */
     int distances[2];
     int n;
 } Nearest;

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-/* The bytes of the character at p; 0: there is none. As JSON has it: no surrogates, nothing longer than it must be. */
+/* Returns the length of the UTF-8 character at p; 0 if the bytes there are not a valid character. As in JSON,
+ * surrogates and overlong encodings are invalid. */
 static size_t character_at(const unsigned char *p, size_t n, uint32_t *ret_code)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -20,7 +21,8 @@ static size_t character_at(const unsigned char *p, size_t n, uint32_t *ret_code)
     return p[0] >= 0xf8 || code < least[length] || is_surrogate || code > 0x10ffff ? 0 : length;
 }
 
-/* C1, and what changes the direction in which the text beside it is shown: "exe.gpj" may be read as "jpg.exe". */
+/* Whether the character is a C1 control or changes the direction of the text beside it: "exe.gpj" may then be shown as
+ * "jpg.exe". */
 static bool is_steering(uint32_t code)
 {
     return (code >= 0x80 && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
@@ -32,7 +34,7 @@ void printable_make_bytes(char *text, size_t n)
     for (size_t i = 0; i < n;) {
         uint32_t code;
         size_t length = character_at((unsigned char *)text + i, n - i, &code);
-        if (length == 0) { /* a terminal may take a bare byte for C1 */
+        if (length == 0) { /* a terminal may read a bare byte as a C1 control */
             code = (unsigned char)text[i];
             length = 1;
         }
@@ -47,7 +49,7 @@ void printable_make(char *text) { printable_make_bytes(text, strlen(text)); }
 
 void printable_end(char *text)
 {
-    size_t n = strlen(text), n_more = 0; /* bytes behind the first one of the last character */
+    size_t n = strlen(text), n_more = 0; /* bytes after the first byte of the last character */
     while (n_more < n && ((unsigned char)text[n - n_more - 1] & 0xc0) == 0x80)
         n_more++;
     if (n_more == n)
@@ -77,7 +79,7 @@ void printable_repair(char *text)
 
 static const char left_out[] = "...";
 
-/* The longest word with a '/'. */
+/* Finds the longest word with a '/', except words that contain `kept`. Returns its length; 0: there is no such word. */
 static size_t longest_path(const char *text, const char *kept, char **ret)
 {
     static const char ends[] = " \t\"'<>|,;";
@@ -111,7 +113,7 @@ void printable_shorten_paths(char *text, size_t n, const char *kept)
         char *before = memmem(path, length, left_out, DOTS);
         if (before && (before < path + HEAD / 2 || before + TAIL / 2 > path + length))
             before =
-                NULL; /* dots of its own; those in the middle say that it was shortened before */
+                NULL; /* the path's own dots; only dots in the middle mean that it was shortened before */
         from = before ? MIN(from, before) : from;
         to = before ? MAX(to, before + DOTS) : to;
         while (from > path && is_inside(*from))

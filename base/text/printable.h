@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* printable.h - texts from outside, made fit for a terminal and a log.
+/* printable.h - makes texts from outside safe for a terminal and a log.
  *
  * A text of a peer, a record or a trainer's output may hold escape sequences that move the cursor, recolour or
  * retitle the terminal, or line ends that forge a line.
@@ -13,19 +13,19 @@
 
 #include "base/macro.h"
 
-/* Replaces each control character (C0 but tab, DEL, C1 in UTF-8 and as bare bytes) and each one that steers the
- * direction of writing (U+202E and its like) with '?' for each of its bytes, and each line end (U+2028, too) with
- * spaces. Half a character at the end is bare bytes, so printable_end() comes first. */
+/* Replaces each control character (C0 except tab, DEL, C1 in UTF-8 and as bare bytes), and each character that changes
+ * the direction of writing (such as U+202E), with '?' for each of its bytes. Replaces each line end (also U+2028) with
+ * spaces. Call printable_end() first: the bytes of a cut character at the end count as bare bytes. */
 void printable_make(char *text);
-/* Takes away the half of a character with which a text ends that was cut: JSON takes none. */
+/* Removes an incomplete character at the end of a text that was cut: JSON does not accept it. */
 void printable_end(char *text);
-/* Works as printable_make() on n bytes, which need no NUL. */
+/* Works like printable_make() on n bytes, which need no NUL. */
 void printable_make_bytes(char *text, size_t n);
-/* Replaces each byte that belongs to no character with '?', so that the rest can be read. */
+/* Replaces each byte that belongs to no valid character with '?', so that the rest stays readable. */
 void printable_repair_bytes(char *text, size_t n);
-/* The same, but the half of a character at the end goes. */
+/* Works like printable_repair_bytes() on a whole text, but removes an incomplete character at the end. */
 void printable_repair(char *text);
-/* Leaves out the middle of long paths and URIs, the longest first, until the text has at most n bytes: what is wrong
- * stands at its end. A path that has `kept` in it stays whole ("": none does). A text whose paths cannot make up for it
- * stays longer. */
+/* Shortens long paths and URIs in the middle, the longest first, until the text has at most n bytes: so the end of the
+ * text, which describes the failure, is kept. A path that contains `kept` stays whole ("": all paths may be shortened).
+ * The text stays longer than n if shortening its paths is not enough. */
 void printable_shorten_paths(char *text, size_t n, const char *kept);

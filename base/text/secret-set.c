@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* secret-set.c - see secret-set.h.
  *
- * Base64 of a longer text has a secret's bytes at one of three alignments. Only the characters whose bits are all the
- * secret's are looked for; the rest of that word goes with them, since its edges hold bits of the secret, too. */
+ * Base64 of a longer text has a secret's bytes at one of three alignments. The search compares only the characters
+ * whose bits all belong to the secret. It then removes the whole base64 word, since the characters around the match
+ * hold bits of the secret, too.
+ */
 #include "base/text/secret-set.h"
 
 #include "base/memory.h"
@@ -12,13 +14,13 @@
 #include <string.h>
 
 enum {
-    PART_BYTES_MIN = 8, /* of a URL: "v2" and "hooks" are not secrets */
+    PART_BYTES_MIN = 8, /* minimum for a part of a URL: "v2" and "hooks" are not secrets */
     ALIGNMENTS = 3,
 };
 
 static const char instead[] = "***";
 
-/* ---- what is in the set ---- */
+/* ---- the set ---- */
 
 static void add_bytes(SecretSet *set, const char *text, size_t n)
 {
@@ -43,13 +45,13 @@ static int hex_digit(char c)
                                   : -1;
 }
 
-/* Returns the number that n hexadecimal digits write; -1: one of the characters is not such a digit. */
+/* Returns the number that n hexadecimal digits form; -1 if one of the characters is not such a digit. */
 static int hex_number(const char *text, size_t n)
 {
     int number = 0;
     for (size_t i = 0; i < n; i++) {
         int digit = hex_digit(text[i]);
-        if (digit < 0) /* nor is the text's end a digit */
+        if (digit < 0) /* also true for the NUL at the end of the text */
             return -1;
         number = number * 16 + digit;
     }
@@ -80,7 +82,7 @@ void secret_set_add_url_user(SecretSet *set, const char *url)
 {
     const char *scheme = strstr(url, "://"), *begin = scheme ? scheme + 3 : url;
     const char *at = memrchr(begin, '@', strcspn(begin, "/?#"));
-    at = at ? at : strrchr(begin, '@'); /* a password that should have been escaped */
+    at = at ? at : strrchr(begin, '@'); /* the password has a '/', '?' or '#' that is not escaped */
     const char *colon = at ? memchr(begin, ':', (size_t)(at - begin)) : NULL;
     if (!at)
         return;
@@ -112,9 +114,9 @@ void secret_set_clear(SecretSet *set)
     *set = (SecretSet){0};
 }
 
-/* ---- one secret at one place ---- */
+/* ---- matching one secret ---- */
 
-/* Reads an escaped character of a URL, JSON or HTML. Returns its bytes; 0: there is none. */
+/* Reads an escaped character of a URL, JSON or HTML into *ret. Returns the length of the escape; 0: p has no escape. */
 static size_t escaped_at(const char *p, unsigned char *ret)
 {
     static const struct {
@@ -152,7 +154,7 @@ static size_t escaped_at(const char *p, unsigned char *ret)
     return number > 0 && number < 256 ? n : 0;
 }
 
-/* The URL's alphabet of base64 has two other characters. */
+/* The base64 alphabet for URLs has '-' and '_' in place of '+' and '/'. */
 static unsigned char base64_fold(unsigned char c) { return c == '-' ? '+' : c == '_' ? '/' : c; }
 
 static bool is_same(unsigned char a, unsigned char b, bool base64)
@@ -160,7 +162,7 @@ static bool is_same(unsigned char a, unsigned char b, bool base64)
     return a == b || (base64 && base64_fold(a) == base64_fold(b));
 }
 
-/* Returns how many bytes at p are the secret, or its beginning where the text ends; 0: the secret is not there. */
+/* Returns how many bytes at p match the secret, or its beginning if the text ends there; 0: no match. */
 static size_t match(const char *p, const char *secret, size_t n_secret, bool escaped, bool base64)
 {
     const char *at = p;
@@ -186,7 +188,8 @@ static size_t match_both(const char *p, const char *secret, size_t n, bool base6
 
 /* ---- base64 ---- */
 
-/* Gives the characters of base64 that depend only on the secret, which has `alignment` bytes before it in its group. */
+/* Returns those base64 characters that depend only on the secret, if `alignment` bytes precede it in its group of
+ * three. */
 static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
 {
     static const char alphabet[] =
@@ -198,7 +201,7 @@ static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
         size_t bit = 6 * i - 8 * alignment;
         unsigned high = (unsigned char)secret[bit / 8], low = (unsigned char)secret[bit / 8 + 1];
         unsigned two =
-            high << 8 | low; /* behind the last byte is the NUL, no bit of which is used */
+            high << 8 | low; /* after the last byte comes the NUL; none of its bits is used */
         core[n++] = alphabet[two >> (10 - bit % 8) & 63];
     }
     *ret_n = n;
@@ -208,10 +211,10 @@ static char *base64_core(const char *secret, unsigned alignment, size_t *ret_n)
 static bool is_base64(char c)
 {
     return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-           (c && strchr("+/-_%", c)); /* '%' begins an escaped one */
+           (c && strchr("+/-_%", c)); /* '%' begins an escaped character */
 }
 
-/* ---- the whole ---- */
+/* ---- removing all secrets ---- */
 
 typedef struct Form {
     char *text;
@@ -219,7 +222,7 @@ typedef struct Form {
     bool base64;
 } Form;
 
-/* Each secret as it is, and in base64. */
+/* Makes all forms to search for: each secret as it is, and in base64 at each alignment. */
 static size_t make_forms(const SecretSet *set, Form forms[SECRETS_MAX * (1 + ALIGNMENTS)])
 {
     size_t n = 0;
@@ -255,7 +258,7 @@ void secret_set_take_out(const SecretSet *set, char *text)
             p++;
         while (base64 && to > text && is_base64(to[-1]))
             to--;
-        /* Where a secret stood right before this one, its asterisks are enough for both. */
+        /* If another secret ended right here, its asterisks stand for both. */
         if (to - text < 3 || memcmp(to - 3, instead, 3) != 0) {
             memcpy(to, instead, 3);
             to += 3;

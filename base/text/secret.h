@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* secret.h - wiping memory that held a secret before it is freed; secrets as text.
+/* secret.h - wipes memory that held a secret when it is freed; reads secrets from text.
  *
- * Ownership: secret_free() takes what malloc() gave.
+ * Ownership: secret_free() frees memory that malloc() returned.
  * Units:     bytes.
  * Errors:    none.
  * Threads:   any.
@@ -19,7 +19,8 @@ static inline void secret_free(void *p)
 {
     const size_t n_bytes = p ? malloc_usable_size(p) : 0;
     void *all = p;
-    /* malloc() may give more bytes than were asked for. They are ours too, but FORTIFY_SOURCE doubts it. */
+    /* malloc() may return a larger block than requested. All of it may be wiped, but FORTIFY_SOURCE would stop the
+     * program, so the asm hides the block's size from the compiler. */
     __asm__("" : "+r"(all));
     if (all)
         explicit_bzero(all, n_bytes);
@@ -28,8 +29,8 @@ static inline void secret_free(void *p)
 
 static inline void secret_freep(void *p) { secret_free(*(void **)p); }
 
-/* Returns false unless text is exactly n_bytes as hash_format_bytes() writes them; ret may then hold some of the
- * bytes. */
+/* Reads n_bytes from hexadecimal text as hash_format_bytes() writes it. Returns false for any other text; ret may then
+ * hold some of the bytes. */
 static inline bool secret_parse(const char *text, uint8_t *ret, size_t n_bytes)
 {
     for (size_t i = 0; i < n_bytes; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-records.c - any bytes as any record: refused with a text, or read, written and read again.
- */
+/* fuzz-records.c - any bytes as any kind of record: decoding refuses them with an error text, or the record can be
+ * encoded and decoded again. */
 #include "cluster/keys.h"
 #include "cluster/records.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cost.c - prices are read as they are meant, and the meter counts to the micro-dollar. */
+/* test-cost.c - prices are parsed correctly, and the cost meter is exact to the micro-dollar. */
 #include "base/test/testing.h"
 #include "cluster/cost.h"
 
@@ -50,25 +50,27 @@ static void the_first_word_that_fits_is_the_price(_unused_ void **state)
 static void cost_is_exact_and_never_overflows(_unused_ void **state)
 {
     assert_int_equal(cost_of(36 * COST_DOLLAR, USEC_PER_SEC), 10000);
-    assert_int_equal(cost_of(36 * COST_DOLLAR, 100), 1); /* a micro-dollar is 100 us of that */
+    /* At this rate 100 us cost one micro-dollar. */
+    assert_int_equal(cost_of(36 * COST_DOLLAR, 100), 1);
     assert_int_equal(cost_of(36 * COST_DOLLAR, 99), 0);
     assert_int_equal(cost_of(1, HOUR_USEC - 1), 0);
     assert_int_equal(cost_of(1, HOUR_USEC), 1);
     assert_int_equal(cost_of(7, 365 * 24 * HOUR_USEC), 7 * 365 * 24);
-    /* all slots there can be at the highest price, for a moment below an hour, and for a year */
+    /* the highest rate, for a little less than an hour, for a year, and until the sum overflows */
     assert_int_equal(cost_of(COST_RATE_MAX, HOUR_USEC - 1), COST_RATE_MAX - 4552);
     assert_int_equal(cost_of(COST_RATE_MAX, 8766 * HOUR_USEC), COST_RATE_MAX * 8766);
     assert_int_equal(cost_of(COST_RATE_MAX, UINT64_MAX), COST_MAX);
-    assert_int_equal(cost_of(INT64_MAX, HOUR_USEC), COST_RATE_MAX); /* a record may say anything */
+    /* A rate from a record may be out of range. */
+    assert_int_equal(cost_of(INT64_MAX, HOUR_USEC), COST_RATE_MAX);
     assert_int_equal(cost_of(-5, HOUR_USEC), 0);
     assert_int_equal(cost_add(COST_MAX, COST_MAX), COST_MAX);
 }
 
-/* Readings add up whatever the clock does, and what was lost is a part of what was spent. */
+/* Readings add up even if the clock is set back, and lost costs are part of the spent costs. */
 static void a_meter_counts_what_was_lost_beside_what_was_spent(_unused_ void **state)
 {
     CostMeter meter = {0};
-    cost_meter_read(&meter, 5, true); /* it does not run yet */
+    cost_meter_read(&meter, 5, true); /* the meter does not run yet */
     assert_int_equal(meter.spent, 0);
     cost_meter_run(&meter, 3600 * COST_DOLLAR, 10 * USEC_PER_SEC); /* $1 a second */
     cost_meter_read(&meter, 20 * USEC_PER_SEC, false);
@@ -78,7 +80,7 @@ static void a_meter_counts_what_was_lost_beside_what_was_spent(_unused_ void **s
     assert_int_equal(meter.lost, COST_DOLLAR);
     cost_meter_lose(&meter, 2 * USEC_PER_SEC);
     assert_int_equal(meter.lost, 3 * COST_DOLLAR);
-    cost_meter_lose(&meter, 100 * USEC_PER_SEC); /* not more than was spent */
+    cost_meter_lose(&meter, 100 * USEC_PER_SEC); /* lost costs are limited to the spent costs */
     assert_int_equal(meter.lost, 11 * COST_DOLLAR);
     cost_meter_run(&meter, 0, 17 * USEC_PER_SEC);
     cost_meter_read(&meter, 99 * USEC_PER_SEC, false);
@@ -101,8 +103,7 @@ static void estimates_are_by_the_present_pace(_unused_ void **state)
     assert_int_equal(view.per_billion_samples, 156250 * COST_DOLLAR);
     assert_int_equal(view.to_end, 300000); /* 60 steps of half a second */
 
-    progress.samples_seen =
-        40 * 16; /* a step of 16 samples at 64 a second, whatever the last one took */
+    progress.samples_seen = 40 * 16; /* 16 samples per step at 64 a second; step_sec is ignored */
     cost_look(&phase, &progress, 3 * USEC_PER_SEC, &view);
     assert_int_equal(view.per_1000_steps, 2500000);
     assert_int_equal(view.to_end, 150000);
@@ -112,7 +113,7 @@ static void estimates_are_by_the_present_pace(_unused_ void **state)
     assert_int_equal(view.lost, 20002);
     assert_int_equal(view.per_1000_steps, -1);
     assert_int_equal(view.to_end, -1);
-    phase.cost.since_usec = 0; /* it has ended */
+    phase.cost.since_usec = 0; /* the job has ended */
     cost_look(&phase, &progress, 3 * USEC_PER_SEC, &view);
     assert_true(view.is_known && view.spent == 5 && view.rate == 0 && view.to_end == -1);
     phase.cost = (CostMeter){0};
@@ -121,7 +122,7 @@ static void estimates_are_by_the_present_pace(_unused_ void **state)
 
     phase.cost = (CostMeter){.rate = INT64_MAX, .since_usec = 1};
     progress = (ProgressRecord){.steps = INT64_MAX, .step_sec = 1e300, .samples_per_sec = 1e-300};
-    cost_look(&phase, &progress, UINT64_MAX, &view); /* a damaged record is not a crash */
+    cost_look(&phase, &progress, UINT64_MAX, &view); /* a damaged record causes no crash */
     assert_int_equal(view.spent, COST_MAX);
     assert_int_equal(view.to_end, -1);
     assert_int_equal(view.per_billion_samples, -1);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-record-bounds.c - each field of each record at its bounds, as the tables of records.c have them: a list as long
- * as it may be is taken, one element more is refused by name; so are texts, numbers, words, and what is missing. */
+/* test-record-bounds.c - each field of each record at the bounds given in the tables of records.c: a list of the
+ * maximum length is accepted, and one more element is refused with an error that names the field. Texts, numbers, words
+ * and missing fields are tested likewise. */
 
 #include "base/json/json.h"
 #include "base/memory.h"
@@ -15,7 +16,7 @@ static const RecordTable *table;
 static json_t *root;
 static size_t n_lists, n_texts, n_numbers;
 
-/* ---- what is good ---- */
+/* ---- good values ---- */
 
 static json_t *object_of(const Field *fields, size_t n);
 
@@ -51,7 +52,7 @@ static void put(json_t *object, const char *name, json_t *value)
     assert_int_equal(json_object_set_new(object, name, value), 0);
 }
 
-/* All that is needed, and no more. */
+/* Makes an object that has only the required fields. */
 static json_t *object_of(const Field *fields, size_t n)
 {
     json_t *object = json_object();
@@ -76,7 +77,7 @@ static size_t struct_bytes(const Field *fields, size_t n)
     size_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
         const Field *f = &fields[i];
-        size_t own = sizeof(Hash); /* the largest of what has no size of its own */
+        size_t own = sizeof(Hash); /* the largest type among those without a size in the table */
         if (f->type == FIELD_TEXT || f->type == FIELD_VERBATIM)
             own = f->size;
         else if (f->type == FIELD_ARRAY)
@@ -182,9 +183,10 @@ static void try_field(const Field *f, json_t *object)
         break;
     case FIELD_SLOTS: {
         char last[16];
-        (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX - 1); /* it fits */
+        /* The text has two digits, so it cannot be cut. */
+        (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX - 1);
         assert_taken(object, f, json_string(last));
-        (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX); /* as above */
+        (void)snprintf(last, sizeof(last), "%d", RECORD_SLOTS_MAX); /* cannot be cut, as above */
         assert_refused(object, f, json_string(last));
         break;
     }
@@ -210,7 +212,7 @@ static void try_field(const Field *f, json_t *object)
     }
 }
 
-/* object is a part of root. */
+/* Tries every field of object, which is root or a part of root. */
 static void walk(const Field *fields, size_t n, json_t *object)
 {
     for (size_t i = 0; i < n; i++) {
@@ -218,14 +220,14 @@ static void walk(const Field *fields, size_t n, json_t *object)
         try_field(f, object);
         Error err = ERROR_INIT;
         for (int null = 0; null < 2; null++) {
-            (void)json_object_del(object, f->name); /* it may not be there */
+            (void)json_object_del(object, f->name); /* the field may be missing already */
             if (null)
                 put(object, f->name, json_null());
             assert_int_equal(read_root(&err), f->need == JSON_REQUIRED ? -EINVAL : 0);
             if (f->need == JSON_REQUIRED)
                 assert_non_null(strstr(err.text, f->name));
         }
-        (void)json_object_del(object, f->name); /* it is there */
+        (void)json_object_del(object, f->name); /* the field is present, so this succeeds */
         if (f->need == JSON_REQUIRED)
             put(object, f->name, value_of(f));
     }

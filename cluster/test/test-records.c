@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-records.c - keys and records: what is written is what is read, and nothing is lost on the
- * way. */
+/* test-records.c - keys and records: a record that is encoded and decoded again is unchanged. */
 
 #include "base/json/json.h"
 #include "base/slots.h"
@@ -414,7 +413,8 @@ static void logs_survive_a_round_trip(void **state)
     ASSERT_ROUND_TRIP(LogLinesRecord, log_lines_record, &lines);
 }
 
-/* A node or an operator that means harm could put such records and keys there. */
+/* Log requests and answers with bad values are refused: a malicious node or operator could write such records and
+ * keys. */
 static void logs_that_do_not_fit_are_refused(void **state)
 {
     (void)state;
@@ -485,7 +485,7 @@ static void values_arrive_as_they_were_sent(void **state)
     assert_true(isnan(nan_back.loss));
 }
 
-/* A node that does not report its GPUs, as those of 0.2.0 do not, has no known GPU. */
+/* A node that does not report its GPUs, such as a node of version 0.2.0, has no known GPU. */
 static void gpus_of_a_node_are_a_number_of_slots(void **state)
 {
     (void)state;
@@ -567,7 +567,7 @@ static void fields_of_later_versions_are_kept(void **state)
     assert_null(json_object_get(json_array_get(commits, 1), "audit"));
 }
 
-/* Their keys are as absent as an empty identity. */
+/* Old elements that are not objects match no element of the record, so they are dropped. */
 static void old_elements_that_are_no_objects_are_written_over(void **state)
 {
     (void)state;

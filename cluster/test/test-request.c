@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-request.c - what became of a request, by its outcome, its verdict and, of earlier versions, its words. */
+/* test-request.c - the outcome of a request, from the field "outcome", the verdict, or (earlier versions) the answer's
+ * words. */
 #include "cluster/request.h"
 
 #include "base/test/testing.h"
@@ -21,7 +22,7 @@ static void a_verdict_is_the_first_word_of_an_answer(void **state)
     }
 }
 
-/* By the outcome; where whoever answered knows of none, by the words. */
+/* The field "outcome" decides. If the program that answered does not know this field, the answer's words decide. */
 static void an_outcome_is_told_or_read_off_the_words(void **state)
 {
     (void)state;

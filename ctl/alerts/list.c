@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* list.c - `sdctl alerts list`: incidents that are open or not told to everybody, sink by sink. */
+/* list.c - `sdctl alerts list`: lists the incidents that are open or of which a sink is not yet notified, with the
+ * state of each sink. */
 #include "ctl/alerts/list.h"
 #include "base/clock.h"
 #include "base/json/json-build.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* send-test.c - `sdctl alerts test`: asks the leader for a notification to every sink, which it resolves
- * at once, and waits for the sinks' answers. */
+/* send-test.c - `sdctl alerts test`: requests that the leader sends every sink a notification and resolves it at once,
+ * and waits for the sinks' answers. */
 #include "ctl/alerts/list.h"
 #include "ctl/alerts/verbs.h"
 #include "ctl/arguments.h"
@@ -11,7 +11,7 @@
 
 enum { WAIT_SEC = 40 };
 
-/* Prints the answers. True when every sink accepted the notification. */
+/* Prints the sinks' answers. Returns true when every sink accepted the notification. */
 static bool report(const RequestRecord *q, bool as_json)
 {
     bool good = q->n_deliveries > 0;

@@ -12,7 +12,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* etcd takes no more writes at its quota, which it does not tell: 2 GiB by default. */
+/* Above this size, 1.5 GiB, a warning is due: etcd refuses writes at its quota, which is 2 GiB by default and cannot be
+ * queried. */
 static const int64_t db_bytes_large = INT64_C(3) << 29;
 
 static void add_wrong(Judgement *j, const char *format, ...) _printf_(2, 3);
@@ -27,7 +28,7 @@ static void add_wrong(Judgement *j, const char *format, ...)
     json_array_append_new(j->advice, json_string(""));
 }
 
-/* Adds advice about the fault that was added last. */
+/* Sets the advice for the newest fault. */
 static void advise(Judgement *j, const char *format, ...) _printf_(2, 3);
 static void advise(Judgement *j, const char *format, ...)
 {
@@ -39,7 +40,8 @@ static void advise(Judgement *j, const char *format, ...)
     json_array_set_new(j->advice, json_array_size(j->advice) - 1, json_string(text));
 }
 
-/* A cluster of `sdctl dev up`: its nodes are processes of this machine, without units. */
+/* Tells whether this is a cluster of `sdctl dev up`, whose nodes are processes of this machine without systemd
+ * units. */
 static bool is_dev(const Model *m)
 {
     bool local = strcmp(m->cluster, "dev") == 0;
@@ -93,7 +95,7 @@ void diagnose_etcd(const Members *m, Judgement *j)
 
 /* ---- the leader ---- */
 
-/* Adds the rights that the leader's role in etcd lacks, as the leader itself reports them. */
+/* Adds a fault for each right that the leader's role in etcd lacks, as the leader reports in its record. */
 static void judge_rights(const Model *m, Judgement *j)
 {
     const char *lacks = m->n_candidates ? m->candidates[0].record.lacks : "";
@@ -112,7 +114,7 @@ static void judge_rights(const Model *m, Judgement *j)
     }
 }
 
-/* The leaders before this one died on the same records, so it decides nothing for a while. */
+/* Adds a fault if the leader makes no decisions for a while because its predecessors died on the same records. */
 static void judge_standstill(const Model *m, Judgement *j)
 {
     char at[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES], text[LEADER_DEATHS_MAX][300] = {"", ""};
@@ -264,7 +266,7 @@ bool judge_is_lost(const Model *m, const char *node)
     return h && !h->left_usec && !model_node(m, node) && !model_cause(m, node, NULL);
 }
 
-/* A node that is lost stays, until it is back, somebody has cordoned it, or it is forgotten. */
+/* Adds a fault for each lost node until the node returns, is cordoned or is forgotten. */
 static void judge_missing(const Model *m, Judgement *j)
 {
     for (size_t i = 0; i < m->n_health; i++) {
@@ -290,7 +292,7 @@ static void judge_missing(const Model *m, Judgement *j)
 
 /* ---- jobs ---- */
 
-/* The job once had more ranks, and nobody asked for fewer. */
+/* Adds a fault if the job has fewer ranks than before and nobody requested fewer. */
 static void judge_size(const ModelJob *job, Judgement *j)
 {
     const int wanted = job->desired.target > 0 ? job->desired.target : job->desired.max;
@@ -306,8 +308,8 @@ static void judge_size(const ModelJob *job, Judgement *j)
            "it grows again by itself when there are slots: sdctl node list shows what is closed");
 }
 
-/* Nothing is removed beyond keep_last, so a lack of room passes only when somebody makes room. Trainers of earlier
- * versions report only the system's words. */
+/* Tells whether an incident's text is about a lack of room, which only a person can solve: the newest keep_last
+ * checkpoints are never removed. Trainers of earlier versions report only the operating system's error text. */
 static bool lacks_room(const char *text)
 {
     static const char *const words[] = {"are missing in ", "has no room for ", "No space left",
@@ -318,7 +320,7 @@ static bool lacks_room(const char *text)
     return false;
 }
 
-/* Warns before the save is due that would find no room; afterwards the incident says so. */
+/* Warns if the next save will lack room, before it fails. After it has failed, an incident reports the lack. */
 static void judge_room(const ModelJob *job, Judgement *j)
 {
     char room[ROOM_TEXT_BYTES];
@@ -359,9 +361,9 @@ static void judge_jobs(const Model *m, Judgement *j)
         const ModelJob *of = model_job(m, n->job);
         of = of && model_is_incident_of(n, of) ? of : NULL;
         if (n->state != INCIDENT_OPEN || (of && model_phase(of) == PHASE_FAILED))
-            continue; /* said above */
+            continue; /* reported above */
         if (!*n->job && judge_is_lost(m, n->node))
-            continue; /* said below */
+            continue; /* reported below */
         add_wrong(j, "incident %s is open: %s%s%s: %s", n->id, n->cause, *n->node ? " on " : "",
                   n->node, n->evidence);
         if (strcmp(n->cause, "not-admitted") == 0)
@@ -380,7 +382,7 @@ static void judge_jobs(const Model *m, Judgement *j)
     }
 }
 
-/* Lists the sinks that do not accept their notifications; the oldest incident stands for all. */
+/* Adds a fault for each sink that does not accept its notifications. Only the sink's oldest incident is named. */
 static void judge_alerts(const Model *m, Judgement *j)
 {
     for (size_t i = 0; i < m->n_incidents; i++) {
@@ -403,7 +405,8 @@ static void judge_alerts(const Model *m, Judgement *j)
     }
 }
 
-/* The leader does not look at records beyond its room, and says so only in its log. */
+/* Adds a fault if there are more jobs or nodes than the leader has room for. The leader ignores the surplus, and
+ * reports it only in its log. */
 static void judge_crowd(const Model *m, Judgement *j)
 {
     const Crowd c = model_crowd(m);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diagnosis.h - the faults of a cluster now, each with advice.
+/* diagnosis.h - finds the present faults of a cluster, each with advice.
  *
  * Ownership: judge_*() append to the caller's arrays.
  * Units:     none.
@@ -16,7 +16,7 @@ typedef struct Judgement {
     json_t *advice; /* array of strings: advice[i] is about wrong[i]; "" for none */
 } Judgement;
 
-/* Facts that are worth knowing and wrong nowhere: an array of strings. */
+/* Returns an array of strings: facts that are useful to know but are not faults. */
 json_t *judge_notes(const Model *model);
 void diagnose_etcd(const Members *members, Judgement *judgement);
 void diagnose_cluster(const Model *model, Judgement *judgement);
@@ -26,7 +26,7 @@ typedef struct ClusterSlots {
     int closed; /* unused slots of nodes that get no new ranks */
 } ClusterSlots;
 ClusterSlots cluster_slots(const Model *model);
-/* Tells whether the node is gone without leave, and nobody has cordoned it. */
+/* Tells whether the node's record vanished although the node had not left in order, and the node is not cordoned. */
 bool judge_is_lost(const Model *model, const char *node);
 /* Tells whether the job has, or should have, ranks now. */
 bool job_is_active(const ModelJob *job);

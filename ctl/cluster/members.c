@@ -23,7 +23,7 @@ static void on_status(int r, const Error *err, const EtcdStatus *status, void *u
         asking->member->status = *status;
 }
 
-/* "host:port" of the list, without a scheme; the rest of the list. */
+/* Copies the list's first "host:port", without a scheme, into ret. Returns the rest of the list. */
 static const char *next_endpoint(const char *list, char *ret, size_t size)
 {
     while (*list == ',' || *list == ' ')
@@ -54,7 +54,7 @@ static int request_one(sd_event *event, EtcdOptions options, Members *m, Query *
         if (r < 0)
             return r;
     }
-    while (!all_done(asking, m->n)) { /* each call has its deadline */
+    while (!all_done(asking, m->n)) { /* each status request has a deadline */
         int r = sd_event_run(event, UINT64_MAX);
         if (r < 0)
             return error_errno(err, r, "waiting for etcd");

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.h - the members of etcd that the endpoints name, asked one by one.
+/* members.h - the status of each member of etcd that the endpoints name.
  *
  * Ownership: members_request() fills the caller's Members.
  * Units:     bytes.
- * Errors:    -errno when no member could be asked; a member that did not answer has its own error.
+ * Errors:    -errno when the requests could not be sent; a member that did not answer has its own error.
  * Threads:   the main thread.
  */
 #pragma once
@@ -29,6 +29,6 @@ typedef struct Members {
 
 int members_request(const ClientOptions *options, Members *ret, Error *err);
 
-/* Returns the leader's endpoint, "127.0.0.1:2379"; "" when it is not among the members. */
+/* Returns the endpoint of etcd's leader, such as "127.0.0.1:2379", or "" when the leader is not among the members. */
 const char *members_leader(const Members *members);
 json_t *members_json(const Members *members);

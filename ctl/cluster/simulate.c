@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* simulate.c - `sdctl simulate`: the events that a controller recorded, through the core of this
- * sdctl; what was decided then beside what is decided now. */
+/* simulate.c - `sdctl simulate`: replays the events that a controller recorded through the core of this sdctl, and
+ * prints the decisions of then and now side by side. */
 #include "base/json/json-build.h"
 #include "controller/journal/replay.h"
 #include "ctl/arguments.h"
@@ -30,8 +30,8 @@ typedef struct Simulation {
     const SimulateOptions *options;
     uint64_t from_usec, until_usec;
     long long n_events, n_decisions, n_differences, n_ignored, n_cut, lost_events, lost_decisions;
-    size_t first_difference; /* its line */
-    bool cut;                /* the last line was */
+    size_t first_difference; /* line number in the journal; 0: no difference */
+    bool cut;                /* the journal's last line was incomplete */
     char version[32];
     json_t *transitions; /* with -o json */
 } Simulation;
@@ -78,7 +78,7 @@ static void take_decision(Simulation *s, const ReplayReport *r)
 static void take_head(Simulation *s, const ReplayReport *r)
 {
     const JournalHead *head = r->head;
-    s->cut = false; /* what was cut came before it */
+    s->cut = false; /* a cut line before this head is not the last line */
     s->lost_events += head->lost_events;
     s->lost_decisions += head->lost_decisions;
     (void)snprintf(s->version, sizeof(s->version), "%s", head->version);

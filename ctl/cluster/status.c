@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.c - `sdctl cluster status`: what is wrong and what to do first; then etcd, leader,
- * nodes, slots, jobs. Without a quorum it says what the members say. */
+/* status.c - `sdctl cluster status`: prints faults and advice first; then etcd, leader, nodes, slots, jobs. Without a
+ * quorum it prints only the status of etcd's members. */
 #include "base/json/json-build.h"
 #include "ctl/arguments.h"
 #include "ctl/cluster/diagnosis.h"
@@ -35,7 +35,7 @@ static bool has_ranks(const Model *m, const char *node)
     return false;
 }
 
-/* Nodes that get no new ranks, in the operator's or the leader's words. */
+/* Lists the nodes that get no new ranks, with the reason that the operator or the leader gave. */
 static json_t *closed_json(const Model *m)
 {
     json_t *closed = json_array();
@@ -54,7 +54,7 @@ static json_t *closed_json(const Model *m)
     return closed;
 }
 
-/* model NULL: the records cannot be read. */
+/* Model m is NULL when the records cannot be read. */
 static json_t *status_json(const Model *m, const Members *members, const char *cluster,
                            const char *endpoints)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* what-if.c - `sdctl cluster what-if`: the records as they are, and nodes that are said to be
- * lost, cordoned or drained, through a core of our own: the first decision about each job and about
- * the cluster. Nothing is written. The core has the leader's settings, which its record tells; those of an older leader
- * are not known, and the defaults are assumed. */
+/* what-if.c - `sdctl cluster what-if`: prints what the leader would decide if some nodes were lost, cordoned or
+ * drained. It feeds the present records with these changes into a core in this process, and prints the first decision
+ * about each job and about the cluster. Nothing is written to etcd. The core uses the settings in the leader's record.
+ * An older leader's record has no settings; then the defaults are used. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/cordon.h"
@@ -29,8 +29,8 @@ typedef struct Trial {
     uint64_t begin_usec, begin_real_usec, now_usec;
     uint64_t wake_usec;
     json_t *decisions;
-    char leader[128]; /* who leads; empty: nobody */
-    bool knows;       /* the core has that leader's settings */
+    char leader[128]; /* the leader's name; empty: no leader */
+    bool knows;       /* the core uses the settings of that leader */
     uint64_t ttl_usec;
     Actions actions;
 } Trial;
@@ -56,7 +56,7 @@ static void step(Trial *t, Event *event)
                                                       "does", journal_words(d)));
 }
 
-/* value NULL: as if the key were gone. */
+/* Feeds a record into the core. With value NULL, the core sees the key as deleted. */
 static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t created,
                  int64_t revision)
 {
@@ -71,10 +71,10 @@ static void feed(Trial *t, const char *key, const char *value, size_t n, int64_t
     step(t, &event);
 }
 
-/* text: LeaderRecord.settings. */
+/* Reads LeaderRecord.settings from text. Returns false if the text is empty or cannot be read. */
 static bool read_numbers(const char *key, const char *text, ClusterConfig *config)
 {
-    Error ignored = ERROR_INIT; /* then they are as unknown as an older leader's */
+    Error ignored = ERROR_INIT; /* unreadable settings count as unknown */
     ClusterConfig told;
     _cleanup_json_ json_t *json = *text ? json_loads(text, JSON_REJECT_DUPLICATES, NULL) : NULL;
     if (!json_is_object(json) || journal_config_read(key, json, &told, &ignored) < 0)
@@ -83,7 +83,7 @@ static bool read_numbers(const char *key, const char *text, ClusterConfig *confi
     return true;
 }
 
-/* The leader says by what it decides, and whom it takes in. */
+/* Reads the leader's settings and its list of admitted nodes from the leader's record. */
 static void read_settings(Trial *t, ClusterConfig *config)
 {
     int64_t oldest = INT64_MAX;
@@ -92,7 +92,7 @@ static void read_settings(Trial *t, ClusterConfig *config)
         KeyKind kind;
         const char *rest;
         LeaderRecord leader = {0};
-        Error ignored = ERROR_INIT; /* of another version: as without a list */
+        Error ignored = ERROR_INIT; /* a record that cannot be read is skipped */
         if (key_parse(t->cluster, kv->key, &kind, &rest) < 0 || kind != KEY_LEADER ||
             kv->create_revision >= oldest ||
             leader_record_decode(kv->key, kv->value, kv->n_value, &leader, &ignored) < 0)
@@ -109,10 +109,10 @@ static void begin(Trial *t)
     ClusterConfig config = cluster_config_default;
     read_settings(t, &config);
     t->ttl_usec = config.ttl_usec;
-    const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* room for every record */
+    const int n = (int)MIN(t->records->n_kvs, (size_t)16000) + 16; /* space for every record */
     ClusterLimits limits = {
         .nodes = n, .jobs = MIN(n, JOBS_MAX), .reports = n, .incidents = n + 1, .requests = n};
-    config.incidents_kept = n; /* forgetting old ones is not news */
+    config.incidents_kept = n; /* so that the core makes no decisions to remove old incidents */
     t->memory = memory_zeroed(1, cluster_bytes(&limits));
     t->decisions = json_array();
     t->feed = feed_new(t->cluster);
@@ -126,9 +126,9 @@ static void begin(Trial *t)
     step(t, &(Event){.kind = EVENT_LEADING, .term = 1, .more = true});
 }
 
-/* ---- if ---- */
+/* ---- what is supposed ---- */
 
-/* A node's lease takes its record and those of its ranks along. */
+/* Simulates the end of a node's lease: deletes the node's record and the records of its ranks. */
 static int lose(Trial *t, const char *node)
 {
     const int64_t revision = t->records->revision + 1;
@@ -165,8 +165,8 @@ static int close_node(Trial *t, const char *node, CordonMode mode)
                                .mode = mode,
                                .reason = "what if",
                                .since_usec = t->begin_real_usec};
-    Error ignored =
-        ERROR_INIT; /* a record that does not decode holds the node back in the core; here the cause below does */
+    /* An unreadable record keeps the node from getting ranks, as the cause added below does. */
+    Error ignored = ERROR_INIT;
     const EtcdKeyValue *kv = find_record(t, key_of(t->cluster, KEY_NODES, node, key));
     if (!kv)
         return -ENOENT;
@@ -195,7 +195,7 @@ static int refuse_node(const Trial *t, const char *name, Error *err)
     return suggest_node(model, name, err);
 }
 
-/* names: "n1,n2"; NULL: none. */
+/* Applies the supposition to each node in names: "n1,n2", or NULL for none. */
 static int suppose(Trial *t, const char *names, char what, Error *err)
 {
     while (names && *names) {
@@ -209,9 +209,9 @@ static int suppose(Trial *t, const char *names, char what, Error *err)
     return 0;
 }
 
-/* ---- then ---- */
+/* ---- what would be decided ---- */
 
-/* As far as absence, blame and waiting are settled. */
+/* Runs the core for HORIZON_TTLS times the TTL. By then the core has settled absences, blame and waiting times. */
 static void look(Trial *t)
 {
     const uint64_t end = t->begin_usec + HORIZON_TTLS * t->ttl_usec;
@@ -231,7 +231,7 @@ static void print_if(const char *names, const char *what, const char **lead)
 }
 
 typedef struct WhatIfOptions {
-    const char *lose, *cordon, *drain; /* node names, joined by ',' */
+    const char *lose, *cordon, *drain; /* node names, separated by ',' */
 } WhatIfOptions;
 
 #define OPTIONS_STRUCT WhatIfOptions
@@ -242,7 +242,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions cluster_what_if_options = CTL_OPTIONS(options, .lose = NULL);
 
-/* "If n1 were lost and n2 were drained"; "As things are". */
+/* Prints "If n1 were lost and n2 were drained", or "As things are". */
 static void print_supposed(const Arguments *a)
 {
     const WhatIfOptions *o = arguments_own(a);

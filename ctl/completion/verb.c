@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verb.c - `sdctl completion SHELL`, and what its scripts call at each TAB: `sdctl complete WORD...`.
+/* verb.c - `sdctl completion SHELL`, and `sdctl complete WORD...`, which the shells' scripts call at each TAB.
  *
- * The scripts are short, the same for every version, and know nothing: the words come from the tables of verbs and
- * options, and from the cluster, as it is now. */
+ * The scripts are short and the same for every version. They contain no words: `sdctl complete` takes the words from
+ * the tables of verbs and options, and from the present state of the cluster. */
 #include "ctl/arguments.h"
 #include "ctl/dev/dev.h"
 #include "ctl/model.h"
@@ -23,11 +23,11 @@ static void print_verbs(const char *noun)
     }
 }
 
-/* ---- what is there now; nothing where nobody answers ---- */
+/* ---- the cluster's present state; empty if etcd does not answer ---- */
 
 static int read_now(const ClientOptions *options, Model **ret)
 {
-    Error ignored = ERROR_INIT; /* a TAB says no errors */
+    Error ignored = ERROR_INIT; /* completion prints no errors */
     CtlClient client = {0};
     int r = client_open_briefly(options, PATIENCE_MSEC * USEC_PER_MSEC, &client, &ignored);
     if (r == 0)
@@ -74,7 +74,7 @@ static void print_processes(const char *dir)
 
 /* ---- values ---- */
 
-/* "PHASE|step=N", "json|text": the words of it that are to be typed as they stand. */
+/* Prints the choices in a description such as "PHASE|step=N" or "json|text": all phases for PHASE, "step=", "json". */
 static void print_choices(const char *value)
 {
     char words[VALUE_MAX];
@@ -137,7 +137,8 @@ static const CtlVerb *find_verb(const char *noun, const char *name)
     return NULL;
 }
 
-/* --etcd, --cluster and --dir that stand on the line say where names come from. */
+/* Reads --etcd, --cluster and --dir from the command line, because they select the cluster whose names are
+ * completed. */
 static void read_line(int n, char **words, ClientOptions *options, const char **dir)
 {
     for (int i = 0; i + 1 < n; i++) {
@@ -163,7 +164,7 @@ int completion_words(int n, char **words)
         return CTL_DONE;
     }
     read_line(n - 1, words, &options, &dir);
-    const int first = verb->noun ? 2 : 1; /* of what follows the verb */
+    const int first = verb->noun ? 2 : 1; /* index of the first word after the verb */
     const char *last = n - 2 >= first ? words[n - 2] : "";
     const char *value = arguments_value_of(verb, last);
     if (value && *value)

@@ -23,7 +23,7 @@ const ContextKey context_keys[CONTEXT_KEYS] = {
     {"etcd_password_file", "SDTRAIN_ETCD_PASSWORD_FILE", true, true},
 };
 
-enum { CLUSTER, ETCD, CA, CERT, KEY, TLS_NAME, USER, PASSWORD_FILE }; /* places in that table */
+enum { CLUSTER, ETCD, CA, CERT, KEY, TLS_NAME, USER, PASSWORD_FILE }; /* indices in context_keys */
 
 static const char *environment(const char *name)
 {
@@ -33,8 +33,8 @@ static const char *environment(const char *name)
 
 /* ---- rights ---- */
 
-/* Refuses a folder in which somebody else may put another file in the place of this one. In one with the sticky bit
- * (/tmp) only the owner of a file may. */
+/* Refuses a file if another user could replace it by writing to its folder. A folder with the sticky bit (/tmp) is
+ * accepted, because only the owner of a file can replace the file there. */
 static int check_folder(const char *path, Error *err)
 {
     char folder[PATH_MAX];
@@ -58,13 +58,13 @@ static int check_folder(const char *path, Error *err)
     return 0;
 }
 
-/* Refuses a file that somebody else may change, or (secret) read. */
+/* Refuses a file that another user may change, or, if it is a secret, that every user may read. */
 static int check_rights(const char *path, bool secret, Error *err)
 {
     struct stat st;
     if (stat(path, &st) < 0)
         return error_errno(err, -errno, "%s", path);
-    if (!S_ISREG(st.st_mode)) /* a pipe would hold up every verb */
+    if (!S_ISREG(st.st_mode)) /* reading a pipe would block every verb */
         return error_set(err, -EINVAL, "%s: it is not a file", path);
     if (st.st_uid != 0 && st.st_uid != geteuid())
         return error_set(err, -EPERM, "%s: wrong rights: it belongs to user %u, not to you or root",
@@ -75,7 +75,8 @@ static int check_rights(const char *path, bool secret, Error *err)
     if (wrong)
         return error_set(err, -EPERM, "%s: wrong rights: %s (mode %04o); chmod %s %s", path, wrong,
                          st.st_mode & 07777, secret ? "go-w,o-r" : "go-w", path);
-    _cleanup_free_ char *real = realpath(path, NULL); /* a link and its file lie in two folders */
+    /* A symbolic link and its target may be in different folders. */
+    _cleanup_free_ char *real = realpath(path, NULL);
     if (!real)
         return error_errno(err, -errno, "%s", path);
     int r = check_folder(path, err);
@@ -84,7 +85,7 @@ static int check_rights(const char *path, bool secret, Error *err)
 
 /* ---- one context ---- */
 
-/* Resolves a relative path: it is relative to the context file's folder. */
+/* Makes a relative path absolute. It is relative to the folder of the context file. */
 static void make_absolute(const char *file, char value[CONTEXT_VALUE_MAX], JsonReader *r,
                           const char *key)
 {
@@ -92,7 +93,7 @@ static void make_absolute(const char *file, char value[CONTEXT_VALUE_MAX], JsonR
     char path[PATH_MAX + CONTEXT_VALUE_MAX];
     if (!*value || *value == '/')
         return;
-    if (!slash) /* the file lies in the working folder, and so does what it names */
+    if (!slash) /* the context file is in the working folder, so the path is right already */
         return;
     int n = snprintf(path, sizeof(path), "%.*s/%s", (int)(slash - file), file, value);
     if (n >= CONTEXT_VALUE_MAX)
@@ -140,7 +141,7 @@ static void read_context(JsonReader *all, const char *name, const char *file, Co
         return;
     for (size_t i = 0; i < ret->n; i++)
         if (strcmp(ret->all[i].name, name) == 0)
-            return; /* a nearer file has it */
+            return; /* the file that was read first overrides this one */
     if (ret->n == CONTEXTS_MAX)
         json_refuse(all, name, "more than %d contexts", CONTEXTS_MAX);
     else
@@ -172,7 +173,7 @@ static int read_file(const char *file, Contexts *ret, Error *err)
     else
         json_object_foreach (all.object, name, one)
             read_context(&all, name, file, ret);
-    (void)json_close(&all); /* its error is the reader's */
+    (void)json_close(&all); /* the error is recorded in reader */
     return json_close(&reader);
 }
 
@@ -187,7 +188,7 @@ int contexts_read(Contexts *ret, Error *err)
     const char *config = environment("XDG_CONFIG_HOME"), *home = environment("HOME");
     const char *system_file = environment("SDTRAIN_CONTEXTS");
     *ret = (Contexts){.all = memory_zeroed(CONTEXTS_MAX, sizeof(*ret->all))};
-    if (config && *config == '/') /* the specification has relative ones passed over */
+    if (config && *config == '/') /* the XDG specification says to ignore relative paths */
         (void)snprintf(ret->own_file, sizeof(ret->own_file), "%s/sdtrain/sdctl.json", config);
     else if (home)
         (void)snprintf(ret->own_file, sizeof(ret->own_file), "%s/.config/sdtrain/sdctl.json", home);
@@ -226,7 +227,7 @@ const Context *contexts_find(const Contexts *contexts, const char *name, Error *
     return NULL;
 }
 
-/* ---- which one ---- */
+/* ---- the context in use ---- */
 
 const char *contexts_in_use(const Contexts *contexts, const ClientOptions *options,
                             const char **ret_by)
@@ -248,14 +249,15 @@ static int check_secrets(const Context *c, Error *err)
         if (!context_keys[i].is_file || !*c->values[i])
             continue;
         int r = check_rights(c->values[i], context_keys[i].is_secret, err);
-        if (r < 0) /* a missing file is not a missing context */
+        if (r < 0) /* -ENOENT is only for a missing context */
             return error_prefix(err, r == -ENOENT ? -EINVAL : r, "%s: contexts.%s.%s", c->file,
                                 c->name, context_keys[i].name);
     }
     return 0;
 }
 
-/* Certificates and users belong to the etcd that they are named with: those of an etcd that is left aside are unset. */
+/* Sets the environment variables of the context. If --context overrides the etcd of the environment, the certificates
+ * and user of that other etcd are unset. */
 static int export_context(const Context *c, bool named, Error *err)
 {
     const bool other = named && environment("SDTRAIN_ETCD");
@@ -274,7 +276,7 @@ int context_apply(const ClientOptions *options, Error *err)
 {
     const char *by;
     if (!options->context && (options->etcd || environment("SDTRAIN_ETCD")))
-        return 0; /* a file that is wrong shall not stop a user who needs none */
+        return 0; /* a bad context file must not stop a user who does not need it */
     Contexts contexts;
     int r = contexts_read(&contexts, err);
     if (r < 0)

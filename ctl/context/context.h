@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* context.h - named clusters in files, so that nobody has to export addresses, certificates and users.
+/* context.h - named clusters in files, so that users need not export addresses, certificates and user names.
  *
- * ~/.config/sdtrain/sdctl.json (below XDG_CONFIG_HOME where that is set) is a person's, /etc/sdtrain/sdctl.json the
- * machine's; a context in the first hides one of its name in the second. A context says what SDTRAIN_ETCD,
- * SDTRAIN_ETCD_* and SDTRAIN_CLUSTER say, and is taken over as such.
+ * A user's file is ~/.config/sdtrain/sdctl.json (below XDG_CONFIG_HOME if that is set), and the machine's file is
+ * /etc/sdtrain/sdctl.json. A context in the user's file hides the context of the same name in the machine's file. A
+ * context sets the values of SDTRAIN_ETCD, SDTRAIN_ETCD_* and SDTRAIN_CLUSTER; sdctl copies them into its environment.
  *
- * A context may name a password and a private key, so who may write to the file may have sdctl send them anywhere.
+ * A context may name a password and a private key. So a user who can write to the file can make sdctl send them to any
+ * server.
  *
  * Ownership: contexts_read() fills the caller's Contexts.
  * Units:     none.
  * Errors:    -EINVAL with "<file>: <key>: <what is wrong>"; -EPERM with "wrong rights"; -ENOENT: no such context.
- * Threads:   the main thread, before there is another.
+ * Threads:   the main thread, before other threads exist.
  */
 #pragma once
 
@@ -24,7 +25,7 @@ typedef struct ContextKey {
     const char *name;     /* "etcd_ca" */
     const char *variable; /* "SDTRAIN_ETCD_CA" */
     bool is_file;         /* a path, relative to the context's file */
-    bool is_secret;       /* others must not be able to read that file */
+    bool is_secret;       /* other users must not be able to read that file */
 } ContextKey;
 
 extern const ContextKey context_keys[CONTEXT_KEYS];
@@ -32,29 +33,31 @@ extern const ContextKey context_keys[CONTEXT_KEYS];
 typedef struct Context {
     char name[CLUSTER_NAME_MAX + 1];
     char file[PATH_MAX];
-    char values[CONTEXT_KEYS][CONTEXT_VALUE_MAX]; /* of context_keys; empty: not said */
+    char values[CONTEXT_KEYS][CONTEXT_VALUE_MAX]; /* indexed like context_keys; empty: not set */
 } Context;
 
 typedef struct Contexts {
     Context *all; /* sorted by name */
     size_t n;
-    char chosen[CLUSTER_NAME_MAX + 1]; /* the files' "context"; empty: none */
-    char chosen_by[PATH_MAX];          /* the file that says so */
-    char own_file[PATH_MAX];           /* where a person's file is, or would be; empty: no home */
-    char system_file[PATH_MAX];        /* SDTRAIN_CONTEXTS, else /etc/sdtrain/sdctl.json */
+    char chosen[CLUSTER_NAME_MAX + 1]; /* value of "context" in the files; empty: none */
+    char chosen_by[PATH_MAX];          /* the file that has this value */
+    /* Path of the user's file, which may not exist; empty: no home folder. */
+    char own_file[PATH_MAX];
+    char system_file[PATH_MAX]; /* SDTRAIN_CONTEXTS, else /etc/sdtrain/sdctl.json */
 } Contexts;
 
 int contexts_read(Contexts *ret, Error *err);
 void contexts_clear(Contexts *contexts);
 
-/* Returns the context of that name, or NULL with an error that lists those that there are. */
+/* Returns the context of that name, or NULL with an error that lists the existing contexts. */
 const Context *contexts_find(const Contexts *contexts, const char *name, Error *err);
 
-/* Returns the name of the context that is in use, or NULL; *ret_by is what says so: "--context", "SDTRAIN_CONTEXT" or
- * the path of a file. None is in use where --etcd or SDTRAIN_ETCD names an etcd, unless --context names one. */
+/* Returns the name of the context in use, or NULL; *ret_by names the origin: "--context", "SDTRAIN_CONTEXT" or the path
+ * of a file. If --etcd or SDTRAIN_ETCD names an etcd, only --context can select a context. */
 const char *contexts_in_use(const Contexts *contexts, const ClientOptions *options,
                             const char **ret_by);
 
-/* Finds the context in use and puts it into this process's environment. Where an etcd is named otherwise, no file is
- * read. The context that --context names wins over the environment; others fill what the environment leaves out. */
+/* Copies the context in use into this process's environment. If --etcd or SDTRAIN_ETCD is given without --context, no
+ * file is read. A context of --context overrides variables that are set; any other context sets only variables that are
+ * unset. */
 int context_apply(const ClientOptions *options, Error *err);

@@ -62,7 +62,7 @@ int context_list(const Arguments *a)
     return CTL_DONE;
 }
 
-/* Returns the context that is named, else the one in use. */
+/* Returns the context named by the operand, or else the context in use. */
 static const Context *choose(const Contexts *contexts, const Arguments *a, const char **ret_by,
                              Error *err)
 {
@@ -98,8 +98,8 @@ int context_show(const Arguments *a)
     return c ? CTL_DONE : ctl_fail(&err, -ENOENT);
 }
 
-/* Changes only "context" in the person's own file, or makes the file. A link stays, and the file that it leads to is
- * written. */
+/* Changes only the value "context" in the user's own file, or creates the file. If the file is a symbolic link, its
+ * target is written. */
 static int write_choice(const char *own, const char *name, Error *err)
 {
     _cleanup_json_ json_t *root = NULL;
@@ -110,7 +110,8 @@ static int write_choice(const char *own, const char *name, Error *err)
         return r;
     if (!root)
         root = json_object();
-    (void)json_object_set_new(root, "context", json_string(name)); /* a name is UTF-8 */
+    /* Cannot fail: valid names are UTF-8. */
+    (void)json_object_set_new(root, "context", json_string(name));
     _cleanup_free_ char *text = json_dumps(root, JSON_INDENT(2));
     if (!text)
         return error_set(err, -EINVAL, "%s: cannot be written as JSON", file);

@@ -114,7 +114,7 @@ static int dev_load(Dev *dev, Error *err)
     dev->n_slots = get_int(&j, "slots", 1, 64);
     dev->n_controllers = get_int(&j, "controllers", 0, 7);
     (void)json_get_text(&j, "alerts_file", JSON_OPTIONAL, dev->alerts_file,
-                        sizeof(dev->alerts_file)); /* an older sdctl knew none */
+                        sizeof(dev->alerts_file)); /* missing in a file of an older sdctl */
     json_t *processes = NULL;
     if (json_get_array(&j, "processes", JSON_REQUIRED, DEV_PROCESSES_MAX, &processes))
         for (size_t i = 0; i < json_array_size(processes); i++) {
@@ -164,8 +164,7 @@ int dev_open(const char *folder, Dev *ret, Error *err)
 
 void dev_close(Dev *dev) { dev->lock_fd = fd_close(dev->lock_fd); }
 
-/* A port that is free now; the range of ephemeral ports makes a clash until it is bound unlikely.
- */
+/* Returns a port that is free now. It is in the range of ephemeral ports, so a clash before it is bound is unlikely. */
 static int free_port(Error *err)
 {
     _cleanup_fd_ int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -177,8 +176,8 @@ static int free_port(Error *err)
     return ntohs(a.sin_port);
 }
 
-/* For a port that must be free again whenever its process comes back: below the ephemeral range,
- * where no connection takes it meanwhile. */
+/* Returns a port that stays free while its process is restarted: it is below the ephemeral range, so no outgoing
+ * connection uses it. */
 static int lasting_port(const Dev *dev, Error *err)
 {
     enum { FIRST = 20000, N = 12000, TRIES = 200 };
@@ -255,7 +254,8 @@ int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers,
 
 /* ---- processes ---- */
 
-/* Field 22 of /proc/<pid>/stat; 0 when there is no such process or it is a zombie. */
+/* Returns field 22 of /proc/<pid>/stat, the start time of the process; 0 when the process does not exist or is a
+ * zombie. */
 static uint64_t start_ticks_of(pid_t pid)
 {
     char path[64], text[1024];
@@ -287,8 +287,8 @@ DevProcess *dev_find(Dev *dev, const char *name)
     return NULL;
 }
 
-/* Machines differ in their machine id; the nodes of a dev cluster share a machine, so each gets its
- * own. */
+/* Makes the configuration of a node. All nodes of a dev cluster share this machine, so each node gets its own machine
+ * id. */
 static json_t *node_config(const Dev *dev, const DevProcess *p, const char *programs)
 {
     char etcd[64], metrics[64], machine[HASH_TEXT_BYTES], run_dir[PATH_MAX + 64],
@@ -351,8 +351,8 @@ static void command_clear(Command *c)
         free(c->arguments[i]);
 }
 
-/* One member whose disk may lie: losing the last writes of a cluster for trying things out costs
- * nothing but them. */
+/* Makes the command of etcd: one member that does not sync its writes to disk. A cluster for trials may lose its last
+ * writes. */
 static void etcd_command(const Dev *dev, Command *c)
 {
     add(c, "etcd");
@@ -384,7 +384,7 @@ static int make_command(const Dev *dev, const DevProcess *p, Command *c, Error *
     (void)snprintf(config, sizeof(config), "%s/%s/config.json", dev->folder, p->name);
     _cleanup_json_ json_t *json =
         p->kind == DEV_NODE ? node_config(dev, p, programs) : controller_config(dev, p);
-    /* A configuration that a person has edited stays. */
+    /* An existing configuration is kept, because a person may have edited it. */
     r = access(config, F_OK) == 0 ? 0 : write_json(config, json, err);
     if (r < 0)
         return r;
@@ -418,13 +418,13 @@ int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err)
     Command command = {.n = 0};
     add(&command, "%s/sdcontroller", programs);
     add(&command, "--check-config");
-    add(&command, "--etcd=127.0.0.1:1"); /* required, and not asked */
+    add(&command, "--etcd=127.0.0.1:1"); /* required, but --check-config does not connect to it */
     add(&command, "--alerts-file=%s", ret);
     int status = -1;
-    pid_t pid = fork(); /* no other thread, as in dev_start() */
+    pid_t pid = fork(); /* safe: this process has no other thread, as in dev_start() */
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
-        if (null >= 0 && dup2(null, 1) >= 0) /* that all is well interests nobody */
+        if (null >= 0 && dup2(null, 1) >= 0) /* drops the report of success */
             execv(command.arguments[0], command.arguments);
         _exit(127);
     }
@@ -440,7 +440,7 @@ int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err)
 int dev_start(Dev *dev, DevProcess *p, Error *err)
 {
     char folder[PATH_MAX + 40], log[PATH_MAX + 40];
-    /* The folder of what a node's ranks print is there before the node looks at its disk. */
+    /* Makes the folder for the logs of a node's ranks before the node checks its disk. */
     (void)snprintf(folder, sizeof(folder), "%s/%s%s", dev->folder, p->name,
                    p->kind == DEV_NODE ? "/logs" : "");
     (void)snprintf(log, sizeof(log), "%s/%s/log", dev->folder, p->name);
@@ -451,8 +451,8 @@ int dev_start(Dev *dev, DevProcess *p, Error *err)
     Command command = {.n = 0};
     r = make_command(dev, p, &command, err);
     if (r == 0) {
-        pid_t pid =
-            fork(); /* no other thread and no gRPC yet: dev verbs connect after the processes run */
+        /* Safe: no other thread and no gRPC yet, since dev verbs connect to etcd only afterwards. */
+        pid_t pid = fork();
         if (pid < 0)
             r = error_errno(err, -errno, "cannot start %s", p->name);
         if (pid == 0)
@@ -475,13 +475,14 @@ int dev_stop(Dev *dev, DevProcess *p, int signal_number, uint64_t timeout_usec, 
         if (pidfd_send_signal(pidfd, signal_number, NULL, 0) < 0 && errno != ESRCH)
             return error_errno(err, -errno, "cannot end %s (pid %d)", p->name, (int)p->pid);
         if (poll(&poller, 1, (int)(timeout_usec / USEC_PER_MSEC)) == 0) {
-            (void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0); /* gone meanwhile is as good */
+            /* Fails only if the process has ended. */
+            (void)pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
             if (poll(&poller, 1, 5000) == 0)
                 return error_set(err, -ETIMEDOUT, "%s (pid %d) does not end even after SIGKILL",
                                  p->name, (int)p->pid);
         }
     }
-    (void)waitpid(p->pid, NULL, WNOHANG); /* ours only when this very process started it */
+    (void)waitpid(p->pid, NULL, WNOHANG); /* reaps the process if it is a child of this sdctl */
     p->pid = 0;
     p->start_ticks = 0;
     return dev_save(dev, err);

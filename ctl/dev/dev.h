@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* dev.h - a whole cluster on this machine, in one folder: etcd, controllers, nodes.
  *
- * The folder holds dev.json (ports, counts, and each process with its pid) and a sub-folder per
- * process with its configuration, state and log. A process has its start time beside its pid, so
- * that another process with the same pid is not taken for it.
+ * The folder holds dev.json (ports, counts, and each process with its pid) and a sub-folder per process with its
+ * configuration, state and log. Each process has its start time beside its pid, so that another process that later gets
+ * the same pid is not mistaken for it.
  *
  * Ownership: dev_open() and dev_create() give the caller a Dev.
  * Units:     pids, ports; *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -ENOENT: no cluster in that folder; -EBUSY: another verb works on it; texts name folder
- *            and process.
+ * Errors:    -ENOENT: no cluster in that folder; -EBUSY: another verb is using the cluster; texts name folder and
+ *            process.
  * Threads:   the main thread.
  */
 #pragma once
@@ -27,8 +27,9 @@ typedef struct DevProcess {
     DevKind kind;
     char name[24];        /* "etcd", "controller1", "node1" */
     pid_t pid;            /* 0: not started */
-    uint64_t start_ticks; /* of /proc/<pid>/stat */
-    int metrics_port;     /* of /metrics; 0: etcd, or a cluster that an older sdctl made */
+    uint64_t start_ticks; /* start time of the process, from /proc/<pid>/stat */
+    /* Port of /metrics; 0: the process is etcd, or an older sdctl made the cluster. */
+    int metrics_port;
 } DevProcess;
 
 typedef struct Dev {
@@ -44,21 +45,22 @@ typedef struct Dev {
 /* Finds the folder: the option --dir, else SDTRAIN_DEV, else ./sdtrain-dev. */
 int dev_folder(const char *option, char ret[PATH_MAX], Error *err);
 int dev_open(const char *folder, Dev *ret, Error *err);
-/* alerts_file: absolute; empty: none. */
+/* alerts_file is an absolute path, or empty for none. */
 int dev_create(const char *folder, int n_nodes, int n_slots, int n_controllers,
                const char *alerts_file, Dev *ret, Error *err);
-/* Makes an absolute path of the name, and has sdcontroller check the file: it tells standard error what is wrong. */
+/* Stores the absolute path of the alerts file and lets sdcontroller check the file. sdcontroller prints errors of the
+ * file on standard error. */
 int dev_check_alerts(const char *name, char ret[PATH_MAX], Error *err);
 void dev_close(Dev *dev);
 int dev_save(const Dev *dev, Error *err);
-/* Removes the state that the next cluster in the folder must not find; logs stay. */
+/* Removes the state that must not remain for the next cluster in this folder. Logs are kept. */
 int dev_forget(const Dev *dev, Error *err);
 
 bool dev_process_alive(const DevProcess *process);
 DevProcess *dev_find(Dev *dev, const char *name);
-/* Starts one process in a session of its own, its output appended to <folder>/<name>/log, and
- * records it. */
+/* Starts one process in its own session, with its output appended to <folder>/<name>/log, and saves its pid in
+ * dev.json. */
 int dev_start(Dev *dev, DevProcess *process, Error *err);
-/* Sends SIGTERM or SIGKILL and waits until the process is gone; after timeout_usec it sends SIGKILL.
- * A process that was gone before is success. */
+/* Sends signal_number (SIGTERM or SIGKILL) and waits until the process has ended; sends SIGKILL after timeout_usec. If
+ * the process had ended before, this succeeds. */
 int dev_stop(Dev *dev, DevProcess *process, int signal_number, uint64_t timeout_usec, Error *err);

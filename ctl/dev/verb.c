@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verb.c - `sdctl dev`: a cluster for trying things out and for tests, on this machine, in one
- * folder. */
+/* verb.c - `sdctl dev`: runs a cluster for trials and tests on this machine, with its files in one folder. */
 #include "ctl/dev/dev.h"
 
 #include "base/clock.h"
@@ -21,11 +20,11 @@ enum {
     REGISTER_SEC = 30,
     STOP_SEC = 5,
     LEAVE_SEC = 60
-}; /* LEAVE: a node's ranks finish a step and save */
+}; /* LEAVE_SEC: a node's ranks finish a step and save */
 
 typedef struct Registration {
     const Dev *dev;
-    const bool *started; /* by this call, at from_usec at the earliest */
+    const bool *started; /* processes that this call started, not before from_usec */
     uint64_t from_usec;
     bool up[DEV_PROCESSES_MAX];
     int missing;
@@ -33,8 +32,8 @@ typedef struct Registration {
     const DevProcess *dead;
 } Registration;
 
-/* The record of a node that was killed a moment ago stays until its lease ends: it says nothing of the life that
- * has just begun. */
+/* Tells whether a node's record was written by the process that this call started. The record of a node that was killed
+ * shortly before remains until its lease ends, so it does not show that the new process has registered. */
 static bool is_of_this_life(const Registration *g, size_t i, const EtcdEvent *event)
 {
     NodeRecord record;
@@ -75,7 +74,7 @@ static int on_death(sd_event_source *source, int fd, _unused_ uint32_t revents, 
     return sd_event_exit(sd_event_source_get_event(source), 1);
 }
 
-/* A process that ends now will not register: no need to wait for it. */
+/* Watches all processes, so that the wait for registrations ends at once when a process dies. */
 static int watch_processes(CtlClient *client, Registration *g, Error *err)
 {
     for (size_t i = 0; i < g->dev->n_processes; i++) {
@@ -116,7 +115,7 @@ static int judge_registration(const Registration *g, int r, Error *err)
                      folder);
 }
 
-/* Until etcd answers, a controller leads and every node has registered. */
+/* Waits until etcd answers, a controller leads and every node has registered. */
 static int wait_registered(const Dev *dev, const bool *started, uint64_t from_usec, Error *err)
 {
     char etcd[64];
@@ -129,7 +128,7 @@ static int wait_registered(const Dev *dev, const bool *started, uint64_t from_us
     int r = client_open(&(ClientOptions){.etcd = etcd, .cluster = "dev"}, &client, err);
     if (r < 0)
         return r;
-    client.patience_usec = REGISTER_SEC * USEC_PER_SEC; /* etcd may have begun a moment ago */
+    client.patience_usec = REGISTER_SEC * USEC_PER_SEC; /* etcd may have only just started */
     r = watch_processes(&client, &g, err);
     if (r == 0)
         r = judge_registration(
@@ -138,7 +137,7 @@ static int wait_registered(const Dev *dev, const bool *started, uint64_t from_us
     return r;
 }
 
-/* As a shell reads it back, whatever the folder is called; bare where that is the same. */
+/* Prints text with the quotes that a shell needs, or without quotes if it needs none. */
 static void print_quoted(const char *text)
 {
     static const char plain[] =
@@ -163,7 +162,7 @@ static void print_environment(const Dev *dev)
     printf("\n");
 }
 
-/* To be read, and to be sourced: everything but the export is a comment. */
+/* Prints what is up. A shell can source the output: every line except the export is a comment. */
 static void print_up(const Dev *dev)
 {
     const DevProcess *node = NULL, *controller = NULL;
@@ -192,7 +191,7 @@ static void print_up(const Dev *dev)
     printf("# sdctl dev down ends it all\n");
 }
 
-/* Half a cluster is of no use to anybody: what was started just now ends again. */
+/* Starts all processes that do not run. If one of them fails, stops those that this call has started. */
 static int start_all(Dev *dev, Error *err)
 {
     bool started[DEV_PROCESSES_MAX] = {false};
@@ -205,7 +204,7 @@ static int start_all(Dev *dev, Error *err)
         started[i] = r == 0;
     }
     r = r < 0 ? r : wait_registered(dev, started, from_usec, err);
-    Error ignored = ERROR_INIT; /* why it is not up is what matters */
+    Error ignored = ERROR_INIT; /* the error of the start matters more */
     for (size_t i = dev->n_processes; r < 0 && i-- > 0;)
         if (started[i])
             (void)dev_stop(dev, &dev->processes[i], SIGKILL, STOP_SEC * USEC_PER_SEC, &ignored);
@@ -227,7 +226,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions dev_up_options = CTL_OPTIONS(options, .nodes = -1, .slots = -1, .controllers = -1);
 
-/* Refuses an alerts file or counts other than those of the cluster that is there already. */
+/* Refuses an alerts file or counts that differ from those of the cluster that exists in the folder. */
 static int check_counts(const Arguments *a, const char *alerts_file, Dev *dev, Error *err)
 {
     const UpOptions *o = arguments_own(a);
@@ -281,7 +280,7 @@ static int open_instance(const Arguments *a, Dev *ret, Error *err)
     return r < 0 ? r : dev_open(folder, ret, err);
 }
 
-/* Nodes first, so that nothing is reported missing; etcd last. */
+/* Stops the nodes first, so that no controller reports them missing, and etcd last. */
 static int stop_all(Dev *dev, Error *err)
 {
     for (int kind = DEV_NODE; kind >= DEV_ETCD; kind--)

@@ -3,7 +3,7 @@
  *
  * Ownership: verbs borrow their Arguments.
  * Units:     none.
- * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Errors:    a verb prints the error on standard error and returns an exit code (CtlExit).
  * Threads:   the main thread.
  */
 #pragma once

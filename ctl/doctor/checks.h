@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks.h - the checks of `sdctl doctor`: each adds to the table of findings.
+/* checks.h - the checks of `sdctl doctor`. Each check adds rows to the table of findings.
  *
- * Ownership: borrows all; findings are the caller's.
+ * Ownership: arguments are borrowed; findings are the caller's.
  * Units:     none.
- * Errors:    are findings.
+ * Errors:    reported as findings.
  * Threads:   the main thread.
  */
 #pragma once
@@ -14,36 +14,37 @@
 #include "protocol/job.h"
 #include "store/access-check.h"
 
-/* Checks the members of etcd, each by itself. */
+/* Checks each member of etcd separately. */
 void check_members(const Members *members, Findings *f);
-/* Checks what this user may do in etcd, how fast etcd answers, and whether it forgets old revisions. */
+/* Checks this user's rights in etcd, how fast etcd answers, and whether etcd compacts old revisions. */
 void check_etcd(CtlClient *client, Findings *f);
-/* etcd does not tell its settings. Whether it still knows what `key` was so many revisions ago tells enough. */
+/* Checks whether etcd compacts old revisions. etcd does not report this setting, so the check tries to read `key` as it
+ * was `kept` revisions ago. */
 void check_compaction(Etcd *etcd, const char *key, int64_t revision, int64_t kept, Findings *f);
 
-/* Check controllers and nodes by their records. */
+/* Check the controllers and nodes by reading their records. */
 void check_controllers(const Model *model, Findings *f);
 void check_node_records(const Model *model, Findings *f);
 
-/* Checks whether the next checkpoint of each job that runs has room, as its rank 0 says. */
+/* Checks whether there is room for the next checkpoint of each running job, as reported by its rank 0. */
 void check_room(const Model *model, Findings *f);
 
-/* The stores that jobs name, or that only one job file names. Those of a file include folders on each node's own disk
- * (STORE_TRY_WRITE), which only nodes try. */
+/* The stores named by the cluster's jobs, or by one job file. The stores of a file include folders on each node's own
+ * disk (STORE_TRY_WRITE), which only nodes test. */
 typedef struct Stores {
     StoreTry tries[RECORD_URIS_MAX];
     size_t n;
     size_t n_left_out;
-    bool has_files; /* one of them is a folder, which requires equal users */
+    bool has_files; /* one of the stores is a folder, which requires equal user ids */
 } Stores;
 
-/* job NULL: those of the cluster's jobs. */
+/* Collects the stores of the job, or with job NULL the stores of the cluster's jobs. */
 void stores_collect(const Model *model, const Job *job, Stores *ret);
-/* Tries the stores from here, and leaves a marker in those that take checkpoints. */
+/* Tests the stores from this machine, and leaves a marker object in the stores for checkpoints. */
 void check_stores(Stores *stores, Findings *f);
-/* Removes the markers. */
+/* Removes the marker objects. */
 void stores_clear(Stores *stores);
 
-/* Asks every node that is up, and waits timeout_sec at most for all. */
+/* Requests a report from every node that is up, and waits at most timeout_sec in total. */
 void check_nodes(CtlClient *client, const Model *model, const Stores *stores, double timeout_sec,
                  Findings *f);

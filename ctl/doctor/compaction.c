@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* compaction.c - whether etcd forgets old revisions: see checks.h. */
+/* compaction.c - checks whether etcd compacts old revisions; see checks.h. */
 #include "ctl/doctor/checks.h"
 
 static const char size_check[] = "etcd size";

@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* etcd.c - etcd as `sdctl doctor` sees it: its members, this user's rights, its speed, its memory of old revisions. */
+/* etcd.c - the checks of etcd in `sdctl doctor`: its members, this user's rights, its speed, the compaction of old
+ * revisions. */
 #include "base/clock.h"
 #include "ctl/doctor/checks.h"
 
 #include <string.h>
 
 enum {
-    OLDEST_MINOR = 4, /* of version 3 */
+    OLDEST_MINOR = 4, /* oldest minor version of etcd 3 that is supported */
     READS = 9,
-    SLOW_MSEC = 100,         /* median of a write: commits and leases suffer */
-    VERY_SLOW_MSEC = 1000,   /* of any call: a lease of 2 s would run out */
-    REVISIONS_KEPT = 500000, /* more than that were never compacted */
+    /* Limit for the median time of a call: above it commits and leases are delayed. */
+    SLOW_MSEC = 100,
+    VERY_SLOW_MSEC = 1000,   /* limit for every call: above it a lease of 2 s would expire */
+    REVISIONS_KEPT = 500000, /* if etcd has more revisions, it does not compact */
 };
 
-/* etcd takes no more writes at its quota, which it does not tell: 2 GiB by default. */
+/* Above this size, 1.5 GiB, a warning is due: etcd refuses writes at its quota, which is 2 GiB by default and cannot be
+ * queried. */
 static const int64_t db_bytes_large = INT64_C(3) << 29;
 
 static const char etcd_check[] = "etcd", size_check[] = "etcd size", speed_check[] = "etcd speed",
@@ -46,7 +49,7 @@ static void check_size(const Member *one, Findings *f)
             (double)s->db_used_bytes / (1 << 20));
     else
         findings_add(f, FINDING_OK, size_check, one->endpoint, NULL,
-                     "below 1.5 GiB; no alarm"); /* else it says so below */
+                     "below 1.5 GiB; no alarm"); /* an alarm is reported by check_member() */
 }
 
 static void check_member(const Member *one, Findings *f)
@@ -128,10 +131,11 @@ static void judge_times(Times *t, const char *what, Findings *f)
                  "a %s takes %.1f ms (median), %.1f ms at most", what, median, most);
 }
 
-/* As /usr/share/sdtrain/etcd-roles gives them to an operator. */
+/* The kinds of records that an operator may write, as set up by /usr/share/sdtrain/etcd-roles. */
 static const KeyKind written[] = {KEY_SPECS, KEY_DESIRED, KEY_CORDONS, KEY_REQUESTS, KEY_HEALTH};
 
-/* Nothing is written: the transaction's guard cannot hold. But a quorum has put it on disk before it answers. */
+/* Tests the right to write a key, and measures the time. The transaction's comparison is always false, so nothing is
+ * written. But etcd answers only after a quorum has stored the transaction on disk. */
 static int query_once(CtlClient *client, const char *key, Times *times, Error *err)
 {
     const uint64_t began = clock_boottime_usec();

@@ -14,7 +14,7 @@ enum { PLACES_SHOWN_MAX = 4 };
 
 static const char *const state_names[] = {"ok", "note", "wrong"};
 
-/* A new row stands behind the last one of its check. */
+/* Returns the row that is alike, or adds a row after the last row of the same check. */
 static Finding *find(Findings *f, const Finding *like)
 {
     for (size_t i = 0; i < f->n; i++) {
@@ -36,15 +36,15 @@ static Finding *find(Findings *f, const Finding *like)
     return &f->rows[at];
 }
 
-/* key NULL: the words. */
+/* Adds a finding. With key NULL, the finding's text is the key. */
 _printf_(7, 0) static void add(Findings *f, FindingState state, const char *check,
                                const char *place, const char *advice, const char *key,
                                const char *format, va_list ap)
 {
     Finding like = {.check = check, .state = state};
-    (void)vsnprintf(like.found, sizeof(like.found), format, ap); /* may be cut */
+    (void)vsnprintf(like.found, sizeof(like.found), format, ap); /* a long text is cut */
     printable_end(like.found);
-    printable_make(like.found); /* what nodes and servers say is shown on a terminal */
+    printable_make(like.found); /* texts of nodes and servers must not control the terminal */
     (void)snprintf(like.advice, sizeof(like.advice), "%s", advice ? advice : "");
     printable_make(like.advice);
     (void)snprintf(like.key, sizeof(like.key), "%s", key ? key : like.found);
@@ -102,7 +102,7 @@ json_t *findings_json(const Findings *f)
     return all;
 }
 
-/* Those of controllers are among them. */
+/* Tells whether the row's places are nodes and controllers, and not only nodes. */
 static bool is_of_programs(const Finding *row)
 {
     return strcmp(row->check, "versions") == 0 || strcmp(row->check, "lease_sec") == 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* findings.h - the table of `sdctl doctor`: what was looked at, what was found, and what to do.
+/* findings.h - the table of `sdctl doctor`. Each row has a check, what the check found, and advice.
  *
- * Findings that are alike at many places are one row, so that a thousand nodes that are well are a line.
+ * Equal findings at many places are one row, so that a thousand healthy nodes take one line.
  *
  * Ownership: findings_clear() frees the rows; texts that are added are copied.
  * Units:     none.
@@ -20,15 +20,16 @@ enum { FINDING_TEXT_MAX = 400, FINDING_PLACE_MAX = 136 };
 
 typedef enum FindingState {
     FINDING_OK,
-    FINDING_NOTE,  /* worth knowing; nothing fails by it, or nobody can tell */
-    FINDING_WRONG, /* something fails by it, or will */
+    FINDING_NOTE,  /* useful to know, but not known to cause a failure */
+    FINDING_WRONG, /* a fault that causes a failure, now or later */
 } FindingState;
 
 typedef struct Finding {
-    const char *check; /* what was looked at: "etcd", "lease_sec" */
+    const char *check; /* name of the check: "etcd", "lease_sec" */
     FindingState state;
     char found[FINDING_TEXT_MAX + 1], advice[FINDING_TEXT_MAX + 1]; /* advice: empty for none */
-    char key[FINDING_TEXT_MAX + 1]; /* what is alike has the same; found is the first one's words */
+    /* Equal findings have the same key; found is the text of the first. */
+    char key[FINDING_TEXT_MAX + 1];
     char (*places)[FINDING_PLACE_MAX]; /* nodes, members of etcd, "here" */
     size_t n_places, room;
 } Finding;
@@ -38,11 +39,12 @@ typedef struct Findings {
     size_t n, room;
 } Findings;
 
-/* Adds a finding. check is a static text; advice NULL: none. place NULL: none. Findings in the same words are
- * alike. */
+/* Adds a finding. check is a static string; advice and place may be NULL. Findings with the same text become one
+ * row. */
 void findings_add(Findings *f, FindingState state, const char *check, const char *place,
                   const char *advice, const char *format, ...) _printf_(6, 7);
-/* Works as findings_add(), but what has that key is alike: servers put a number of their own into each error. */
+/* Works as findings_add(), but findings with the same key become one row, even if their texts differ. Servers put a
+ * different number into each error text. */
 void findings_add_alike(Findings *f, FindingState state, const char *check, const char *place,
                         const char *advice, const char *key, const char *format, ...)
     _printf_(7, 8);

@@ -20,7 +20,7 @@ static void read_stores(JsonReader *r, NodeReport *ret)
         json_get_int(&one, "r", JSON_REQUIRED, -ERRNO_MAX, 0, &s->r);
         json_get_text(&one, "error", JSON_REQUIRED, s->error, sizeof(s->error));
         json_get_bool(&one, "lacks_marker", JSON_OPTIONAL, &s->lacks_marker);
-        (void)json_close(&one); /* its error is the reader's */
+        (void)json_close(&one); /* the error is recorded in r */
     }
 }
 
@@ -47,7 +47,7 @@ void node_report_read(const char *text, NodeReport *ret)
         JsonReader j = json_open("its report", root, JSON_ANY_KEYS, &err);
         if (json_get_text(&j, "error", JSON_OPTIONAL, ret->error, sizeof(ret->error)) &&
             *ret->error)
-            return; /* an empty one would hide that the rest is missing */
+            return; /* an empty error does not excuse that the rest is missing */
         json_get_text(&j, "version", JSON_REQUIRED, ret->version, sizeof(ret->version));
         json_get_text(&j, "user", JSON_REQUIRED, ret->user, sizeof(ret->user));
         json_get_text(&j, "cgroup", JSON_REQUIRED, ret->cgroup, sizeof(ret->cgroup));

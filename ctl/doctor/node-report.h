@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* node-report.h - what a node found when `sdctl doctor` asked it, as its record in health/<node> carries it.
+/* node-report.h - a node's report for `sdctl doctor`, as stored in its record health/<node>.
  *
- * Ownership: the caller's, without pointers.
+ * Ownership: the caller owns NodeReport, which has no pointers.
  * Units:     *_usec are microseconds, *_bytes bytes.
- * Errors:    none: a text that is not a report is one whose error says so.
+ * Errors:    none: for a text that is not a report, NodeReport.error has the reason.
  * Threads:   any.
  */
 #pragma once
@@ -19,15 +19,15 @@ typedef struct StoreReport {
 } StoreReport;
 
 typedef struct NodeReport {
-    char error[REPORT_TEXT_MAX]; /* of the whole; empty: the rest is there */
+    char error[REPORT_TEXT_MAX]; /* why there is no report; empty: the other fields are valid */
     char version[32], user[64], cgroup[REPORT_TEXT_MAX];
     int64_t uid, at_usec, shm_bytes, memlock_bytes, nofile; /* -1: no limit */
     bool synchronised;
     StoreReport stores[RECORD_URIS_MAX];
     size_t n_stores;
-    int64_t peers[RECORD_PEERS_MAX]; /* microseconds, or -errno */
+    int64_t peers[RECORD_PEERS_MAX]; /* time to connect in microseconds, or -errno */
     size_t n_peers;
 } NodeReport;
 
-/* Reads any text: a node may say anything. */
+/* Parses the report. Any text is safe, because a node may write any text. */
 void node_report_read(const char *text, NodeReport *ret);

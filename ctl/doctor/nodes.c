@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* nodes.c - what nodes say of themselves when `sdctl doctor` asks: one request for all, and a report in health/<node>
- * from each. */
+/* nodes.c - the checks that nodes run for `sdctl doctor`: one request goes to all nodes, and each node writes a report
+ * into health/<node>. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cluster/keys.h"
@@ -12,7 +12,7 @@
 enum {
     NOFILE_MIN = 1024,
     CLOCK_OFF_MSEC = 1000,
-    GPU_SHM_MIB = 1024,   /* NCCL's ranks of one node share memory there */
+    GPU_SHM_MIB = 1024,   /* NCCL needs /dev/shm: ranks of one node share memory in it */
     GPU_MEMLOCK_MIB = 64, /* RDMA and CUDA pin memory */
 };
 
@@ -22,21 +22,21 @@ static const char node_check_name[] = "nodes", store_check[] = "stores", user_ch
 
 typedef struct NodeQuery {
     const NodeRecord *node;
-    bool answered, went; /* went: its record has vanished meanwhile */
+    bool answered, went; /* went: the node's record vanished while waiting */
     uint64_t heard_usec; /* realtime: when the answer was seen */
     NodeReport report;
 } NodeQuery;
 
 typedef struct NodeQueries {
     const char *cluster;
-    NodeQuery *nodes; /* in the order of names, as the model's */
+    NodeQuery *nodes; /* sorted by name, as in the model */
     size_t n, n_left;
     RequestRecord request;
-    const NodeRecord *peers[RECORD_PEERS_MAX]; /* of request.peers */
+    const NodeRecord *peers[RECORD_PEERS_MAX]; /* the nodes of request.peers */
     uint64_t sent_usec;                        /* realtime */
 } NodeQueries;
 
-/* ---- asking ---- */
+/* ---- the request and the reports ---- */
 
 static int by_name(const void *name, const void *asked)
 {
@@ -48,7 +48,7 @@ static void take_answer(NodeQueries *asking, NodeQuery *one, const EtcdKeyValue 
     HealthRecord health;
     Error ignored = ERROR_INIT;
     if (health_record_decode(kv->key, kv->value, kv->n_value, &health, &ignored) < 0)
-        return; /* another version's, or damaged: it does not answer */
+        return; /* of another version, or damaged: counts as no answer */
     if (strcmp(health.report_id, asking->request.id) == 0) {
         node_report_read(health.report, &one->report);
         one->answered = true;
@@ -58,7 +58,7 @@ static void take_answer(NodeQueries *asking, NodeQuery *one, const EtcdKeyValue 
     health_record_clear(&health);
 }
 
-/* Nobody waits for a node whose record is gone. */
+/* Handles an event; a node whose record was deleted is not waited for any longer. */
 static int on_record(const EtcdEvent *event, void *userdata)
 {
     NodeQueries *asking = userdata;
@@ -79,7 +79,8 @@ static int on_record(const EtcdEvent *event, void *userdata)
     return 0;
 }
 
-/* Adds all nodes, or as many as there is room for, spread over the list: racks have neighbouring names. */
+/* Adds all nodes as peers, or as many as fit, spread over the list, because nodes of one rack have neighbouring
+ * names. */
 static void add_peers(NodeQueries *asking)
 {
     RequestRecord *q = &asking->request;
@@ -114,8 +115,9 @@ static int query_nodes(CtlClient *client, const Stores *stores, NodeQueries *ask
     const EtcdOp remove = {.kind = ETCD_DELETE,
                            .key = key_of(client->cluster, KEY_REQUESTS, q->id, key)};
     Error ignored = ERROR_INIT;
-    (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored); /* else it goes in an hour */
-    return r == -ETIMEDOUT ? 0 : MIN(r, 0); /* a node that has not answered is a finding */
+    /* A request that remains is removed after an hour. */
+    (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored);
+    return r == -ETIMEDOUT ? 0 : MIN(r, 0); /* a missing answer is reported as a finding */
 }
 
 /* ---- judging ---- */
@@ -205,7 +207,7 @@ static void judge_limits(const NodeQuery *a, Findings *f)
                      "not in use: only process groups hold ranks together");
 }
 
-/* Adds a row for each peer that the node does not reach. */
+/* Adds a finding for each peer to which the node cannot connect. */
 static void judge_peers(const NodeQueries *asking, const NodeQuery *a, int64_t *longest_usec,
                         Findings *f)
 {
@@ -222,7 +224,8 @@ static void judge_peers(const NodeQueries *asking, const NodeQuery *a, int64_t *
     }
 }
 
-/* The node's clock was read between the question and the answer: its distance from that interval is its error. */
+/* Checks the node's clock. The node read it between sent_usec and heard_usec of this machine, so the error is the
+ * distance from that interval. */
 static void judge_clock(const NodeQueries *asking, const NodeQuery *a, Findings *f)
 {
     const double at = (double)a->report.at_usec, sent = (double)asking->sent_usec,
@@ -242,7 +245,7 @@ static void judge_clock(const NodeQueries *asking, const NodeQuery *a, Findings 
                      "is synchronised, and right to a second by this machine's");
 }
 
-/* The user that most nodes have. */
+/* Returns the user id that most nodes report, or -1. */
 static int64_t common_uid(const NodeQueries *asking)
 {
     int64_t best = -1;

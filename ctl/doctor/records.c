@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.c - what the records of controllers and nodes say to `sdctl doctor`. */
+/* records.c - the checks of `sdctl doctor` that read the records of controllers and nodes. */
 #include "ctl/doctor/checks.h"
 
 #include "cluster/room.h"
@@ -23,7 +23,7 @@ static void check_version(const char *place, const char *version, Findings *f)
                      SDTRAIN_VERSION);
 }
 
-/* The leader's, or what most nodes have. */
+/* Returns the leader's lease_sec, or without a known leader's value that of most nodes. */
 static int common_lease(const Model *m)
 {
     int best = 0;
@@ -110,7 +110,7 @@ static void check_node(const Model *m, const NodeRecord *n, Findings *f)
         findings_add(f, FINDING_OK, node_check_name, n->name, NULL, "up");
 }
 
-/* health/<node> outlives the node. */
+/* Reports a node that has only a record health/<node>, which remains after the node has left. */
 static void check_absent(const HealthRecord *h, Findings *f)
 {
     if (h->left_usec)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* stores.c - the stores that jobs name: which they are, and whether they can be used from here. */
+/* stores.c - finds the stores that jobs name, and tests whether this machine can use them. */
 #include "base/clock.h"
 #include "ctl/doctor/checks.h"
 
 #include <string.h>
 
-enum { WORDS_MAX = 300 }; /* of an error, beside the URI */
+enum { WORDS_MAX = 300 }; /* characters of an error's text, without the URI */
 
 static const char store_check[] = "stores";
 
@@ -80,7 +80,7 @@ static void judge(const StoreTry *t, Findings *f)
             "%s%s%s", named ? "" : t->uri, named ? "" : ": ", words);
 }
 
-/* Tries the stores, but not the folders that each node has on a disk of its own. */
+/* Tests all stores except folders on each node's own disk. */
 static void try_here(Stores *s)
 {
     StoreTry here[RECORD_URIS_MAX];
@@ -108,7 +108,7 @@ void check_stores(Stores *s, Findings *f)
             continue;
         judge(&s->tries[i], f);
         if (s->tries[i].r < 0)
-            s->tries[i].marker[0] = '\0'; /* nodes shall not look for it */
+            s->tries[i].marker[0] = '\0'; /* so that nodes do not look for the marker */
     }
     if (s->n == 0)
         findings_add(f, FINDING_NOTE, store_check, NULL,
@@ -130,7 +130,6 @@ void stores_clear(Stores *s)
         tries[n] = s->tries[i];
         tries[n++].kind = STORE_TRY_UNMARK;
     }
-    store_try_all(tries, n,
-                  STORE_TRY_SEC *
-                      USEC_PER_SEC); /* one that stays has a name that says whose it was */
+    /* If a marker remains, its name shows that sdctl doctor made it. */
+    store_try_all(tries, n, STORE_TRY_SEC * USEC_PER_SEC);
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* verb.c - `sdctl doctor`: looks at etcd, controllers, nodes and stores, and says what is wrong and what to do. */
+/* verb.c - `sdctl doctor`: checks etcd, controllers, nodes and stores, and prints faults with advice. */
 #include "ctl/arguments.h"
 #include "ctl/doctor/checks.h"
 #include "ctl/print.h"
 
-/* sdtraind gives sdtrainer 16 s. */
+/* The default wait for nodes: a little more than the 16 s that sdtraind allows `sdtrainer doctor`. */
 enum { NODES_SEC = 18 };
 
 static void print_end(const Findings *f, const char *cluster)
@@ -79,7 +79,7 @@ int doctor(const Arguments *a)
                              findings_json(&f)));
     else
         print_end(&f, client.cluster);
-    (void)fflush(stdout); /* before the error */
+    (void)fflush(stdout); /* so that the table is printed before the error */
     client_close(&client);
     findings_clear(&f);
     store_try_exit(r < 0 ? ctl_fail(&err, r) : n_wrong > 0 ? CTL_FAILED : CTL_DONE);

@@ -14,7 +14,8 @@ static void note(int number) { received = number; }
 void interrupt_begin(void)
 {
     struct sigaction noted = {.sa_handler = note, .sa_flags = SA_RESTART};
-    (void)sigemptyset(&noted.sa_mask); /* it only fails for a bad argument, as sigaction() here */
+    /* Like sigaction() below, can fail only for a bad argument. */
+    (void)sigemptyset(&noted.sa_mask);
     for (size_t i = 0; i < ELEMENTSOF(signals); i++)
         (void)sigaction(signals[i], &noted, &before[i]);
 }
@@ -24,7 +25,7 @@ int interrupt_check(Error *err) { return received ? error_set(err, -EINTR, "inte
 void interrupt_end(void)
 {
     for (size_t i = 0; i < ELEMENTSOF(signals); i++)
-        (void)sigaction(signals[i], &before[i], NULL); /* as above */
+        (void)sigaction(signals[i], &before[i], NULL); /* can fail only for a bad argument */
     if (received)
-        (void)raise(received); /* else the verb's exit code tells */
+        (void)raise(received); /* on failure the verb still returns its exit code */
 }

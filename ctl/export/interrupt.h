@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* interrupt.h - an operator's Ctrl-C in a verb that writes for long and must clear up before it ends.
+/* interrupt.h - defers an operator's Ctrl-C in a verb that writes for a long time and must clean up before it ends.
  *
- * Ownership: none; the process has one.
+ * Ownership: none; the state is global to the process.
  * Units:     none.
  * Errors:    interrupt_check(): -EINTR after a signal.
  * Threads:   the main thread.
@@ -10,8 +10,9 @@
 
 #include "base/error.h"
 
-/* From here on SIGINT, SIGTERM and SIGHUP are noted. */
+/* From now on SIGINT, SIGTERM and SIGHUP are only recorded. */
 void interrupt_begin(void);
 int interrupt_check(Error *err);
-/* Restores what they do. Ends the process by the signal that came, if one did. */
+/* Restores the signals' previous actions. If a signal was received, raises it again, which normally ends the
+ * process. */
 void interrupt_end(void);

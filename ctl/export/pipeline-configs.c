@@ -16,14 +16,17 @@ static char *dump(const json_t *root)
 
 static void set(json_t *root, const char *key, json_t *value)
 {
-    (void)json_object_set_new(root, key, value); /* jansson ends the process without memory */
+    /* Cannot fail: without memory jansson ends the process. */
+    (void)json_object_set_new(root, key, value);
 }
 
 static json_t *part(const char *library, const char *class)
 {
     json_t *pair = json_array();
-    (void)json_array_append_new(pair, library ? json_string(library) : json_null()); /* as set() */
-    (void)json_array_append_new(pair, class ? json_string(class) : json_null());     /* as set() */
+    /* Cannot fail, as in set(). */
+    (void)json_array_append_new(pair, library ? json_string(library) : json_null());
+    /* Cannot fail, as in set(). */
+    (void)json_array_append_new(pair, class ? json_string(class) : json_null());
     return pair;
 }
 

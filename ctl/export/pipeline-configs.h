@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* pipeline-configs.h - the JSON files of a pipeline that diffusers reads.
+/* pipeline-configs.h - makes the JSON files of a pipeline folder for diffusers.
  *
  * Ownership: texts are the caller's.
  * Units:     none.
@@ -11,10 +11,10 @@
 
 #include "protocol/job.h"
 
-/* model_index.json */
+/* Makes model_index.json. */
 char *pipeline_index_format(void);
-/* scheduler/scheduler_config.json of the sampler that `job sample` is (ddim.h), over the job's noise schedule. */
+/* Makes scheduler/scheduler_config.json: the sampler of `job sample` (ddim.h) with the job's noise schedule. */
 char *pipeline_scheduler_format(const Job *job);
-/* A part's config, of weights that are fp32 now. */
+/* Copies the config of one model of the pipeline, with its data type set to float32, since the weights become fp32. */
 int pipeline_config_format(const char *source, const char *text, size_t n_bytes, char **ret,
                            Error *err);

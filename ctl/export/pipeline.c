@@ -22,8 +22,8 @@
 
 enum {
     CONFIG_BYTES_MAX = 1 << 20,
-    TOKENIZER_BYTES_MAX = 64 << 20, /* of one file */
-    SMALL_FILES_BYTES = 16 << 20,   /* room for what is not weights */
+    TOKENIZER_BYTES_MAX = 64 << 20, /* limit for one file of the tokenizer */
+    SMALL_FILES_BYTES = 16 << 20,   /* space for all files that are not weights */
 };
 
 static const char weights_name[] = "diffusion_pytorch_model.safetensors";
@@ -34,13 +34,13 @@ typedef struct Pipeline {
     const Manifest *manifest;
     ModelCopy *copy;
     char *unet_config;
-    char folder[PATH_MAX - 64]; /* that is made, without a slash at its end */
-    char part[PATH_MAX - 48];   /* where it is written; "": nowhere yet */
+    char folder[PATH_MAX - 64]; /* the folder to make, without a slash at its end */
+    char part[PATH_MAX - 48];   /* temporary folder that is written; "": none yet */
 } Pipeline;
 
 static void pipeline_close(Pipeline *p)
 {
-    Error ignored = ERROR_INIT; /* what is left is told by its name */
+    Error ignored = ERROR_INIT; /* a folder that remains is recognised by its name */
     if (*p->part)
         (void)folder_remove(p->part, &ignored);
     (void)model_copy_free(p->copy);
@@ -90,7 +90,7 @@ static int read_unet_config(Pipeline *p, UnetConfig *ret, Error *err)
                      (long long)manifest_step(p->manifest));
 }
 
-/* Returns the factor that latents of the job's data were multiplied by; 0: nobody knows it, or the data are gone. */
+/* Returns the factor by which the latents in the job's data were multiplied; 0: unknown, or the data cannot be read. */
 static double stored_scale(const Job *job)
 {
     Error ignored = ERROR_INIT;
@@ -123,7 +123,7 @@ static int check_model(Pipeline *p, Error *err)
     return r < 0 ? r : model_copy_open(p->model, &vae, &text, &p->copy, err);
 }
 
-/* The folder that the pipeline will lie in. */
+/* Finds the parent folder of the pipeline. */
 static void parent_of(const Pipeline *p, char ret[PATH_MAX])
 {
     const char *slash = strrchr(p->folder, '/');
@@ -145,7 +145,8 @@ static int check_room(const Pipeline *p, Error *err)
         return error_errno(err, -errno, "cannot write into %s", parent);
     const uint64_t left = (uint64_t)fs.f_bavail * fs.f_frsize;
     int r = fault("pipeline.room");
-    if (r < 0 || (fs.f_blocks > 0 && left < needed)) /* a tmpfs without a bound has no blocks */
+    /* A tmpfs without a size limit has f_blocks 0. */
+    if (r < 0 || (fs.f_blocks > 0 && left < needed))
         return error_set(err, -ENOSPC, "%s: the pipeline takes %.2f GB, and %.2f GB are free",
                          parent, (double)needed / 1e9, (double)left / 1e9);
     return 0;
@@ -153,7 +154,7 @@ static int check_room(const Pipeline *p, Error *err)
 
 /* ---- writing ---- */
 
-/* Makes the path of a file of a part, and the part's folder. */
+/* Forms the path of a file in a sub-folder of the pipeline, and makes the sub-folder. */
 static int begin_file(const Pipeline *p, const char *part, const char *name, char ret[PATH_MAX],
                       Error *err)
 {
@@ -225,7 +226,8 @@ static int write_model_part(const Pipeline *p, ModelKind kind, const char *part,
     return model_copy_write(p->copy, kind, &sink, err);
 }
 
-/* Copies the files that transformers' CLIPTokenizer reads, each by its name: a folder may consist of links. */
+/* Copies the files that transformers' CLIPTokenizer reads. Each file is read by name, because the model's folder may
+ * contain symbolic links. */
 static int write_tokenizer(const Pipeline *p, Error *err)
 {
     static const struct {
@@ -263,7 +265,8 @@ static int write_configs(const Pipeline *p, Error *err)
 
 static int write_parts(const Pipeline *p, Error *err)
 {
-    int r = write_tokenizer(p, err); /* the smallest first: what is missing shows at once */
+    /* The smallest files first, so that a missing file is found early. */
+    int r = write_tokenizer(p, err);
     if (r == 0)
         r = write_configs(p, err);
     if (r == 0)
@@ -273,7 +276,7 @@ static int write_parts(const Pipeline *p, Error *err)
     return r < 0 ? r : write_unet(p, err);
 }
 
-/* mkdtemp() makes a folder that nobody else may open. */
+/* Makes the temporary folder. chmod() is needed because only the owner can open a folder made by mkdtemp(). */
 static int make_part(Pipeline *p, Error *err)
 {
     const mode_t mask = umask(0);
@@ -286,7 +289,7 @@ static int make_part(Pipeline *p, Error *err)
     return r;
 }
 
-/* After it the folder and all in it survive a power failure. */
+/* Syncs the folder's file system: afterwards the folder and all its files survive a power failure. */
 static int sync_all(const char *folder, Error *err)
 {
     _cleanup_fd_ int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -295,7 +298,8 @@ static int sync_all(const char *folder, Error *err)
     return 0;
 }
 
-/* Never onto something: not every file system can be asked that, so it is looked at first, too. */
+/* Renames the temporary folder, but never replaces an existing path. Not every file system supports RENAME_NOREPLACE;
+ * then access() checks first. */
 static int rename_whole(Pipeline *p, Error *err)
 {
     int r = fault("pipeline.rename");

@@ -2,13 +2,13 @@
 /* pipeline.h - a checkpoint's U-Net and a model's VAE, text encoder and tokenizer as one folder that diffusers'
  * StableDiffusionPipeline.from_pretrained loads.
  *
- * It is written beside its place and renamed when it is whole: under the final name there is all of it or nothing. A
- * process that is killed leaves FOLDER.part-XXXXXX, which may be removed.
+ * The folder is written under a temporary name in the same parent folder and renamed when it is complete, so the final
+ * name never has an incomplete pipeline. A killed process leaves FOLDER.part-XXXXXX, which may be removed.
  *
  * Ownership: everything is borrowed.
  * Units:     none.
- * Errors:    -EEXIST there is something of that name; -EINVAL a model that does not fit (model-fit.h), or lacks a file;
- *            -ENOSPC there is no room, before anything is written; those of weights.h and model-copy.h.
+ * Errors:    -EEXIST: the path exists; -EINVAL: the model does not fit (model-fit.h) or lacks a file; -ENOSPC: not
+ *            enough room, found before anything is written; also the errors of weights.h and model-copy.h.
  * Threads:   the main thread.
  */
 #pragma once
@@ -17,10 +17,11 @@
 #include "protocol/job.h"
 
 typedef struct PipelineOptions {
-    const char *folder; /* that is made */
-    const char *model;  /* a diffusers folder, as path or URI */
-    const Job *job;     /* that trained the U-Net: its schedule and what it predicts */
-    bool ema;           /* the averaged weights */
+    const char *folder; /* path of the folder to make */
+    const char *model;  /* path or URI of a diffusers model folder */
+    /* The job that trained the U-Net; gives noise schedule and prediction type. */
+    const Job *job;
+    bool ema; /* export the averaged weights */
 } PipelineOptions;
 
 int pipeline_write(Store *store, const Manifest *manifest, const PipelineOptions *options,

@@ -11,23 +11,23 @@
 #include <string.h>
 
 enum {
-    COPY_BYTES = 64 << 20, /* S3 reads them as parts that come together */
+    COPY_BYTES = 64 << 20, /* the S3 client reads each piece as several parts in parallel */
     STORE_KEY_MAX = CHECKPOINT_FOLDER_MAX + OBJECT_KEY_MAX + 1,
 };
 
 /* A weight file of the checkpoint. */
 typedef struct WeightsPart {
     const ObjectRecord *object;
-    char key[STORE_KEY_MAX]; /* in the store */
+    char key[STORE_KEY_MAX]; /* key in the store */
     Safetensors *file;
 } WeightsPart;
 
-/* The file that is being written, and the parts that it is joined from. */
+/* The output file and the weight files of the checkpoint that are joined into it. */
 typedef struct Joined {
     Store *store;
     WeightsPart *parts;
     size_t n_parts;
-    SafetensorsEntry *entries; /* of the result; names are the parts' */
+    SafetensorsEntry *entries; /* entries of the output; their names point into the parts */
     size_t n_entries;
 } Joined;
 
@@ -53,7 +53,7 @@ static int read_part(Joined *x, const Manifest *manifest, WeightsPart *part, Err
     return 0;
 }
 
-/* The object's data to fd; all of it is hashed. */
+/* Copies an object's data, without its header, to fd. The hash covers the whole object. */
 static int copy_data(Joined *x, const WeightsPart *part, int fd, Error *err)
 {
     const ObjectRecord *o = part->object;
@@ -107,7 +107,7 @@ static int write_all(Joined *x, const char *out, Error *err)
     if (r == 0 && (fsync(fd) < 0 || rename(path, out) < 0))
         r = error_errno(err, -errno, "cannot write %s", out);
     if (r < 0) {
-        (void)unlink(path); /* half a file is of no use */
+        (void)unlink(path); /* an incomplete file is useless */
         return error_prefix(err, r, "%s", out);
     }
     return 0;
@@ -121,7 +121,7 @@ static void joined_clear(Joined *x)
     free(x->entries);
 }
 
-/* Fills x->parts with the manifest's objects of a kind. */
+/* Fills x->parts with all objects of this kind in the manifest. */
 static int find_parts(Joined *x, const Manifest *manifest, ObjectKind kind, Error *err)
 {
     const ObjectRecord *objects;
@@ -151,7 +151,7 @@ int weights_write(Store *store, const Manifest *manifest, bool ema, const char *
 {
     Joined x = {.store = store};
     int r = find_parts(&x, manifest, kind_of(ema), err);
-    if (r == 0 && x.n_parts == 0) /* a manifest without weights is refused */
+    if (r == 0 && x.n_parts == 0) /* only averaged weights may be missing from a valid manifest */
         r = error_set(err, -ENOENT,
                       "the checkpoint of step %lld has no averaged weights: "
                       "train.ema.start_step is not reached",

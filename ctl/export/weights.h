@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* weights.h - the weights of a checkpoint as one safetensors file.
+/* weights.h - exports the weights of a checkpoint as one safetensors file.
  *
- * A checkpoint keeps them as one or several such files; the result holds their tensors in the same order, byte for
- * byte. Every file's hash is checked on the way, and the result appears only when all is well.
+ * A checkpoint stores its weights in one or more safetensors files. The output has their tensors in the same order,
+ * byte for byte. The hash of every file is checked while copying, and the output file appears only after full success.
  *
  * Ownership: Store and Manifest are borrowed.
  * Units:     bytes.
- * Errors:    -ENOENT the checkpoint has no averaged weights; -EBADMSG a file does not verify; -EINTR (interrupt.h);
- *            those of the store and of the file.
+ * Errors:    -ENOENT: the checkpoint has no averaged weights; -EBADMSG: a file's hash or header is wrong; -EINTR
+ *            (interrupt.h); also the errors of the store and of writing the file.
  * Threads:   the main thread.
  * Source:    the safetensors format: 8 bytes length of the header, little-endian; a JSON header, name to {dtype, shape,
  *            data_offsets}; the data.
@@ -16,6 +16,6 @@
 
 #include "manifest/manifest.h"
 
-/* Returns the bytes that the file will take. */
+/* Returns the approximate size of the output file. */
 uint64_t weights_bytes(const Manifest *manifest, bool ema);
 int weights_write(Store *store, const Manifest *manifest, bool ema, const char *path, Error *err);

@@ -3,7 +3,7 @@
  *
  * Ownership: verbs borrow their Arguments.
  * Units:     none.
- * Errors:    a verb returns an exit code (CtlExit), after it has told the error on standard error.
+ * Errors:    a verb prints the error on standard error and returns an exit code (CtlExit).
  * Threads:   the main thread.
  */
 #pragma once
@@ -33,6 +33,6 @@ int job_sample(const Arguments *a);
 int job_export(const Arguments *a);
 int job_diff(const Arguments *a);
 
-/* Starts a job that has stopped or failed again, with that priority unless it is OPTION_NO_PRIORITY; job_start() calls
- * it when there is no job file. */
+/* Starts a stopped or failed job again, with this priority unless it is OPTION_NO_PRIORITY. job_start() calls this when
+ * no job file is given. */
 int job_start_again(const Arguments *a, int priority, bool watch);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check.c - `sdctl node check`: the node runs all its probes now. */
+/* check.c - `sdctl node check`: makes the node run all its probes now. */
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
 #include "ctl/node/health.h"
 #include "ctl/node/verbs.h"
 #include "ctl/print.h"
 
-/* Reads the health record that the node has put beside its answer; leaves *ret empty when there is none. */
+/* Reads the health record, which the node writes together with its answer. Leaves *ret unset if there is no record. */
 static int read_health(CtlClient *client, const char *node, HealthRecord *ret, bool *ret_there,
                        Error *err)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cordon.c - `sdctl node cordon|drain|uncordon`: the operator's cause in a node's cordon record, and
- * the end of whatever holds a node back; the leader acts on it.
+/* cordon.c - `sdctl node cordon|drain|uncordon`: sets the operator's cause in a node's cordon record, or removes the
+ * causes that keep the node from getting ranks. The leader acts on the change.
  *
- * Each change is made to what was read and goes out under a guard on that: what another operator or the
- * leader writes meanwhile is read again, and never lost. */
+ * A change is written with a guard on the revision that was read. If another operator or the leader has written
+ * meanwhile, the record is read again, so no change is lost. */
 #include "cluster/cordon.h"
 #include "base/clock.h"
 #include "base/memory.h"
@@ -18,15 +18,15 @@
 
 enum { TRIES = 5, RECORDS_MAX = 16 };
 
-typedef struct Kept { /* a cordons/<node> as it was read */
+typedef struct Kept { /* a record cordons/<node> as read */
     char key[KEY_MAX];
-    int64_t revision; /* 0: there is none */
-    char *text;       /* owned; keeps the fields that are not known here */
+    int64_t revision; /* 0: there is no record */
+    char *text;       /* owned; keeps fields unknown to this version */
     CordonRecord record;
     bool changed, unreadable;
 } Kept;
 
-/* The node's record first; then those of other names that hold something against its machine. */
+/* The cordon record of the node first, then records of other node names that have causes against the node's machine. */
 typedef struct CordonList {
     bool is_here; /* the node is registered */
     char machine_id[33];
@@ -78,7 +78,7 @@ static int read_machine(CtlClient *client, const char *node, CordonList *ret, bo
         *ret_known |= answer->n_kvs > 0;
         if (answer->n_kvs == 0 || kinds[i] != KEY_NODES)
             continue;
-        ret->is_here = true; /* whatever its record says */
+        ret->is_here = true; /* even if its record cannot be read */
         if (node_record_decode(key, answer->kvs[0].value, answer->kvs[0].n_value, &record, &bad) ==
             0)
             memcpy(ret->machine_id, record.machine_id, sizeof(ret->machine_id));
@@ -120,7 +120,8 @@ static int read_cordons(CtlClient *client, const char *node, CordonList *ret, Er
     return r;
 }
 
-/* All that was changed, in one transaction; with it who has ended it, which no cordon could tell any more. */
+/* Writes all changed records in one transaction. If causes were removed, it includes a request that names the
+ * requester, because the cordon record can no longer show who ended it. */
 static int write_cordons(CtlClient *client, CordonList *c, bool ends, bool *ret_done, Error *err)
 {
     EtcdCompare guards[RECORDS_MAX + 1];
@@ -196,7 +197,8 @@ static int add(CordonList *c, const Arguments *a, CordonMode mode, Error *err)
 
 /* ---- uncordon ---- */
 
-/* Ends what holds the machine of that name back; another machine's stays, unless by force. */
+/* Removes the causes against the machine that has the node's name now. Causes against other machines stay, unless force
+ * is set. */
 static void end_causes(CordonList *c, bool force, size_t *ret_left)
 {
     *ret_left = 0;
@@ -229,8 +231,9 @@ static bool is_in_quarantine(const CordonList *c)
     return is;
 }
 
-/* A quarantine ends when the machine's probes find nothing, or by force: then what only a reset would
- * have cured is forgotten, and the node says what it finds nevertheless. */
+/* Lets the node check itself if it is in quarantine, which ends only if its probes find nothing. With --force the node
+ * first forgets the faults that only a reset repairs, the quarantine ends anyway, and remaining findings are
+ * printed. */
 static int check_quarantine(CtlClient *client, const Arguments *a, const CordonList *c, Error *err)
 {
     const CordonOptions *o = arguments_own(a);

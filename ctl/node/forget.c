@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* forget.c - `sdctl node forget`: a lost node does not come back. The records of its health and of
- * what holds it back are removed, and the leader ends its incident. */
+/* forget.c - `sdctl node forget`: removes a lost node that will not return. The node's health and cordon records are
+ * deleted, and the leader ends its incident. */
 #include "base/clock.h"
 #include "cluster/keys.h"
 #include "ctl/arguments.h"
@@ -13,10 +13,11 @@
 
 enum { TRIES = 5 };
 
-/* The node's records, as they were read: one that somebody writes meanwhile is read again before any is removed. */
+/* The node's records as read. If another writer changes one of them meanwhile, all are read again before any is
+ * removed. */
 typedef struct Known {
-    char keys[3][KEY_MAX]; /* of nodes, health, cordons */
-    int64_t revisions[3];  /* 0: there is none */
+    char keys[3][KEY_MAX]; /* keys of the records in nodes, health and cordons */
+    int64_t revisions[3];  /* mod revisions; 0: there is no record */
 } Known;
 
 static int read_known(CtlClient *client, const char *node, Known *ret, Error *err)
@@ -41,7 +42,7 @@ static int read_known(CtlClient *client, const char *node, Known *ret, Error *er
     return 0;
 }
 
-/* In one moment: the node may come back just then, and a cordon be given. */
+/* Removes the records in one transaction, with guards, because the node may return or a cordon may be set meanwhile. */
 static int remove_records(CtlClient *client, const char *node, const Known *known, bool *ret_done,
                           Error *err)
 {

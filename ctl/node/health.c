@@ -9,7 +9,7 @@
 #include "cluster/request.h"
 #include "ctl/print.h"
 
-/* ---- asking ---- */
+/* ---- requesting a check ---- */
 
 static int must_be_here(CtlClient *client, const char *node, Error *err)
 {
@@ -40,7 +40,8 @@ int health_request(CtlClient *client, const char *node, const char *machine_id, 
     if (r == -ETIMEDOUT)
         (void)error_set(err, r, "node %s did not answer within %g s", node, timeout_sec);
     Error ignored = ERROR_INIT;
-    (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored); /* else it goes in an hour */
+    /* If this fails, the request is removed after an hour. */
+    (void)client_txn(client, NULL, 0, &remove, 1, &done, &ignored);
     if (r < 0)
         return r;
     if (!request_verdict(&request, ret_verdict))
@@ -49,7 +50,7 @@ int health_request(CtlClient *client, const char *node, const char *machine_id, 
     return 0;
 }
 
-/* ---- showing ---- */
+/* ---- output ---- */
 
 static json_t *time_json(uint64_t usec)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* status.c - `sdctl node list|status`: what nodes say of themselves and what was decided about
- * them. Nodes that are cordoned or have ranks, but no record, are shown as gone. */
+/* status.c - `sdctl node list|status`: shows the nodes' own records and the decisions about them. Nodes that have a
+ * cordon or health record but no node record are shown as gone, left or lost. */
 #include "base/json/json-build.h"
 #include "base/slots.h"
 #include "ctl/arguments.h"
@@ -33,8 +33,8 @@ static json_t *cause_json(const CordonCause *c)
     return json_build_end(&b);
 }
 
-/* Returns the cause that holds the node back most: one for all jobs, else for one job, else strikes, which do not hold
- * it back yet. */
+/* Returns the strongest cause against the node: a cause for all jobs, else for one job, else a cause that only counts
+ * strikes and does not restrict the node yet. */
 static json_t *cordon_json(const Model *m, const char *name)
 {
     const CordonRecord *record = model_cordon(m, name);
@@ -55,7 +55,7 @@ static json_t *causes_json(const Model *m, const char *name)
     return causes;
 }
 
-/* Returns the ranks that a node hosts now, by the worlds that are decided. */
+/* Returns the ranks that the present worlds place on a node. */
 static json_t *ranks_json(const Model *m, const char *node)
 {
     json_t *ranks = json_array();
@@ -75,7 +75,7 @@ static json_t *ranks_json(const Model *m, const char *node)
     return ranks;
 }
 
-/* The newest word about its loss, or NULL. */
+/* Returns the newest incident about the loss of the node, or NULL. */
 static const IncidentRecord *find_loss(const Model *m, const char *name)
 {
     for (size_t i = m->n_incidents; i-- > 0;)
@@ -85,7 +85,7 @@ static const IncidentRecord *find_loss(const Model *m, const char *name)
     return NULL;
 }
 
-/* Since when, and what it ran, as far as anybody has seen it; else when it was last heard of. */
+/* Returns since when the node is gone and why; without an incident, when it last wrote its health record. */
 static json_t *loss_json(const Model *m, const char *name)
 {
     const HealthRecord *health = model_health(m, name);
@@ -110,7 +110,7 @@ static const char *state_of(const Model *m, const char *name, const NodeRecord *
     return !health ? "gone" : health->left_usec ? "left" : "lost";
 }
 
-/* record NULL: it is not here. */
+/* record is NULL if the node is not registered. */
 static json_t *node_json(const Model *m, const char *name, const NodeRecord *record)
 {
     const NodeRecord none = {.verdict = NODE_HEALTHY};
@@ -140,7 +140,7 @@ static json_t *node_json(const Model *m, const char *name, const NodeRecord *rec
     return json_build_end(&b);
 }
 
-/* "since 12:03:04; its lease ran out; it ran 2 ranks of job a" */
+/* Formats "since 12:03:04: its lease ran out; it ran 2 ranks of job a". */
 static void print_loss(json_t *lost, char *ret, size_t size)
 {
     char since[TIME_TEXT_BYTES];
@@ -183,7 +183,7 @@ static bool is_listed(const Model *m, const char *name)
     return model_node(m, name) || model_health(m, name);
 }
 
-/* All names: of nodes that are here, of those that were, and of cordons without either. */
+/* Lists all nodes: registered nodes, former nodes with a health record, and names that have only a cordon record. */
 static json_t *all_json(const Model *m)
 {
     json_t *all = json_array();
@@ -222,7 +222,7 @@ int node_list(const Arguments *a)
     return CTL_DONE;
 }
 
-/* "quarantine since ... until ... for job a: exit 85"; "2 strikes, lately: signal 9" */
+/* Prints "quarantine since ... until ... for job a: exit 85", or "2 strikes, lately: signal 9". */
 static void print_cause(json_t *c, const char *machine_id)
 {
     char since[TIME_TEXT_BYTES], until[TIME_TEXT_BYTES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-arguments.c - any words as the arguments of any verb of sdctl: refused, or what the verb needs is there and each
- * value lies within what its help says. The first byte picks the verb; words end with a NUL. */
+/* fuzz-arguments.c - any words as the arguments of any verb of sdctl. They are refused, or all that the verb needs is
+ * given and each value is in the range that its help states. The first byte selects the verb; words end with a NUL. */
 #include "ctl/arguments.h"
 
 #include <stdlib.h>
@@ -39,7 +39,8 @@ static void check_option(const CtlOption *o, const void *values, const void *def
 static void check(const CtlVerb *verb, const Arguments *a)
 {
     assert(verb->operand || !a->operand);
-    assert(!verb->operand || verb->operand[0] == '[' || a->operand); /* "[NAME]" may be left out */
+    /* An operand in brackets is optional. */
+    assert(!verb->operand || verb->operand[0] == '[' || a->operand);
     for (size_t i = 0; verb->options && i < verb->options->n; i++)
         check_option(&verb->options->of[i], arguments_own(a), verb->options->defaults);
 }
@@ -50,7 +51,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     if (!nowhere) {
         nowhere = fopen("/dev/null", "we");
         assert(nowhere);
-        stdout = stderr = nowhere; /* the sanitizers write to the descriptor */
+        stdout = stderr = nowhere; /* sanitizers use file descriptor 2 directly */
     }
     if (n_bytes < 1)
         return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-contexts.c - sdctl.json of any bytes: refused with a text, or contexts that are whole, each with a name of its
- * own, in the order of their names. */
+/* fuzz-contexts.c - any bytes as sdctl.json. They are refused with an error text, or give complete contexts with
+ * different names, sorted by name. */
 #include "ctl/context/context.h"
 
 #include <stdlib.h>
@@ -41,7 +41,7 @@ static void check(const Context *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    static int fd = -1; /* contexts_read() wants a path; one file for all inputs */
+    static int fd = -1; /* contexts_read() needs a path, so one file serves all inputs */
     if (fd < 0)
         fd = open_file();
     assert(ftruncate(fd, 0) == 0 && pwrite(fd, data, n, 0) == (ssize_t)n);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-job-edit.c - any words as the --set of `sdctl job start`, on a job file: refused with a text, or another file,
- * which a job is, or is refused with a text. One --set said twice gives what it gives once. Words end with a NUL. */
+/* fuzz-job-edit.c - any words as the --set options of `sdctl job start`, on a job file. They are refused with an error
+ * text, or give a new file, which is a valid job or is refused with an error text. Applying one --set twice has the
+ * same result as once. Words end with a NUL. */
 #include "base/memory.h"
 #include "ctl/job/start/edit.h"
 #include "protocol/job.h"
@@ -24,7 +25,7 @@ static void edit_again(const OptionTexts *sets, const char *once)
     Error err = ERROR_INIT;
     _cleanup_free_ char *twice = NULL;
     if (job_edit("twice", once, sets, NULL, &twice, &err) ==
-        0) /* else it was nested as deep as is read */
+        0) /* an error is possible: the text may be nested too deeply */
         assert(strcmp(once, twice) == 0);
     else
         assert(err.text[0]);

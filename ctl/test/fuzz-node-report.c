@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-node-report.c - any text as what a node answers `sdctl doctor`: an error, or values within their bounds; and
- * each text of it can be shown on a terminal and in JSON. */
+/* fuzz-node-report.c - any text as a node's report for `sdctl doctor`. It gives an error or values within their bounds,
+ * and all its texts can be printed on a terminal and in JSON. */
 #include "ctl/doctor/findings.h"
 #include "ctl/doctor/node-report.h"
 
@@ -27,7 +27,7 @@ static void show(const NodeReport *r)
     Findings f = {0};
     findings_add(&f, FINDING_WRONG, "nodes", r->user, NULL, "%s%s", r->error, r->version);
     findings_add(&f, FINDING_OK, "cgroups", "n", NULL, "%s", r->cgroup);
-    for (size_t i = 0; i < r->n_stores; i++) /* behind a URI, which makes some too long */
+    for (size_t i = 0; i < r->n_stores; i++) /* after a URI, which makes some texts too long */
         findings_add(&f, FINDING_WRONG, "stores", "n", NULL, "file:///%0240d: %s", 0,
                      r->stores[i].error);
     _cleanup_json_ json_t *all = findings_json(&f);

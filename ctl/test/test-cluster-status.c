@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-cluster-status.c - `sdctl cluster status` as somebody reads it who was called at night: nodes
- * that are lost, closed or missing, a job that has shrunk, members that are down, no quorum. */
+/* test-cluster-status.c - the faults that `sdctl cluster status` reports: nodes that are lost, closed or missing, a job
+ * that has shrunk, members that are down, no quorum. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -28,7 +28,7 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     (void)state;
     CtlLab *lab = ctl_lab_start(true);
     ctl_put_running_job(lab, "a");
-    DesiredRecord desired = {.min = 1, .max = 4}; /* nobody asked for fewer */
+    DesiredRecord desired = {.min = 1, .max = 4}; /* fewer ranks were not requested */
     CTL_PUT(lab, KEY_DESIRED, "a", desired_record, desired);
     ctl_put_text(lab, KEY_LEADER, "1", "{\"v\":2,\"name\":\"c1\"}");
     put_node(lab, "n1");
@@ -68,7 +68,7 @@ static void each_thing_that_is_wrong_says_what_to_do(void **state)
     (void)ctl_lab_stop(lab);
 }
 
-/* Before the save is due that would find no room, and when one has found none. */
+/* A lack of room is reported with advice, both before the next save and after a save has failed for it. */
 static void a_store_without_room_says_what_makes_some(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void a_store_without_room_says_what_makes_some(void **state)
     (void)ctl_lab_stop(lab);
 }
 
-/* The leader itself reports what its role in etcd lacks. */
+/* Rights that the leader lacks in etcd are reported as faults, because the leader reports them in its record. */
 static void what_the_leader_may_not_write_is_wrong(void **state)
 {
     (void)state;
@@ -137,7 +137,7 @@ static void what_the_leader_may_not_write_is_wrong(void **state)
         lab->out,
         "! the leader may not write secrets in etcd and leaves them out: worlds get no secret");
     assert_contains(lab->out, "cluster lab: 2 things are wrong, see above\n");
-    assert_null(strstr(lab->out, "alerts")); /* who follows says so when it leads */
+    assert_null(strstr(lab->out, "alerts")); /* rights of a waiting controller are not reported */
     (void)ctl_lab_stop(lab);
 }
 
@@ -170,7 +170,7 @@ static void members_are_asked_one_by_one(void **state)
 
     testing_etcd_kill(server, leader);
     for (int i = 0; i < 20 && !sees_no_quorum(lab, endpoints); i++)
-        continue; /* each look takes seconds */
+        continue; /* each run of sdctl takes seconds */
     assert_memory_equal(lab->out,
                         "! etcd has no quorum: 1 of 3 members answers, and sees no leader\n", 65);
     assert_contains(lab->out, "    start the others: until then nothing is decided");
@@ -180,7 +180,7 @@ static void members_are_asked_one_by_one(void **state)
     json_t *j = ctl_json(lab);
     assert_true(json_is_false(json_object_get(j, "ok")));
     assert_int_equal(json_array_size(json_object_get(j, "members")), 3);
-    assert_null(json_object_get(j, "leader")); /* not known */
+    assert_null(json_object_get(j, "leader")); /* unknown without a quorum */
     json_decref(j);
     (void)testing_etcd_stop(server);
     (void)ctl_lab_stop(lab);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-alerts.c - `sdctl alerts list` and `test`, and what cluster status says of sinks, with
- * the leader played by the test. */
+/* test-ctl-alerts.c - `sdctl alerts list` and `test`, and the sinks in cluster status. The test plays the leader. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "ctl/test/testing-ctl.h"

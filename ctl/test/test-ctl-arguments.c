@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-arguments.c - words that sdctl does not take: exit code 2 and what is wrong, exactly;
- * and an etcd that is not there: exit code 5, soon. No cluster is needed. */
+/* test-ctl-arguments.c - wrong command lines give exit code 2 and an exact error; an etcd that does not answer gives
+ * exit code 5 within seconds. No cluster is needed. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -86,7 +86,8 @@ static int lines_of(const char *text)
     return n;
 }
 
-/* A mistake is answered in three lines at most, and says what was meant where that can be known. */
+/* The error about a wrong command line has at most three lines, and suggests the right word if there is a similar
+ * one. */
 static void what_is_no_verb_is_answered_shortly(void **state)
 {
     CtlLab *lab = *state;
@@ -125,7 +126,7 @@ static void what_is_no_verb_is_answered_shortly(void **state)
     }
 }
 
-/* Each example with --help behind it: its verb and its options are there, and its values good. */
+/* Runs each example with --help appended. This checks that its verb and options exist and its values are valid. */
 static void run_examples(CtlLab *lab, const char *help)
 {
     _cleanup_free_ char *text = strdup(help);
@@ -134,7 +135,7 @@ static void run_examples(CtlLab *lab, const char *help)
     for (; line && strncmp(line, "  ", 2) == 0; line = strtok_r(NULL, "\n", &save)) {
         char *call = strstr(line, "sdctl "), *end = NULL;
         assert_non_null(call);
-        call[strcspn(call, "|>#)")] = '\0'; /* what the shell does with it */
+        call[strcspn(call, "|>#)")] = '\0'; /* cuts redirections, pipes and comments */
         for (end = call + strlen(call); end[-1] == ' '; end--)
             ;
         *end = '\0';
@@ -225,7 +226,8 @@ static void an_etcd_that_is_down_is_said_soon(void **state)
         assert_int_equal(ctl_run(lab, "%s --etcd 127.0.0.1:1", lines[i]), 5);
         assert_string_equal(lab->err, "sdctl: cannot reach etcd at 127.0.0.1:1: no answer within 3 "
                                       "s; is it up, and is that its address?\n");
-        assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC); /* a busy machine */
+        /* Long enough for a busy machine. */
+        assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC);
     }
     assert_int_equal(unsetenv("SDTRAIN_ETCD"), 0);
     assert_int_equal(ctl_run(lab, "job list"), 5);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-change.c - verbs that write: what they refuse, in which words, and what lies in etcd
- * afterwards. */
+/* test-ctl-change.c - verbs that write: their refusals with exact texts, and the records in etcd afterwards. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -77,7 +76,7 @@ static void bad_jobs_are_refused_by_file_key_and_value(void **state)
     assert_null(ctl_get(lab, KEY_SPECS, "bad"));
 }
 
-/* sdctl checks shapes as the ranks would, from index.json, empty.npy and the network's config. */
+/* sdctl checks shapes as ranks do, from index.json, empty.npy and the network's config. */
 static void shapes_that_do_not_fit_are_refused(void **state)
 {
     CtlLab *lab = *state;
@@ -159,7 +158,8 @@ static void start_writes_spec_and_desired_once(void **state)
     assert_int_equal(spec_record_decode("spec", text, strlen(text), &spec, &err), 0);
     assert_string_equal(spec.spec, file);
     assert_true(spec.submitted_usec > 0);
-    assert_int_equal(strlen(spec.sources), 32 + 1 + 32); /* of empty.npy and one index.json */
+    /* Hashes of empty.npy and one index.json. */
+    assert_int_equal(strlen(spec.sources), 32 + 1 + 32);
     spec_record_clear(&spec);
     DesiredRecord desired = desired_of(lab, "fresh");
     assert_int_equal(desired.state, DESIRED_RUNNING);
@@ -173,7 +173,8 @@ static void start_writes_spec_and_desired_once(void **state)
                     "another, sdctl job delete fresh removes one that has ended\n");
 }
 
-/* The incident advises it, whatever is left of the job: a spec that cannot be read, or only its desired record. */
+/* `job start` restores a lost job file, whether the spec is unreadable or missing, and even if the desired record is
+ * unreadable too. The incident of a lost job file advises this. */
 static void start_gives_a_lost_file_back(void **state)
 {
     CtlLab *lab = *state;
@@ -186,7 +187,7 @@ static void start_gives_a_lost_file_back(void **state)
             ctl_remove(lab, KEY_SPECS, "lost");
         else
             ctl_put_text(lab, KEY_SPECS, "lost", "{\"v\":2,");
-        if (how == 2) /* nor can what was wanted be read */
+        if (how == 2) /* the desired record is unreadable, too */
             ctl_put_text(lab, KEY_DESIRED, "lost", "{\"v\":2,");
         assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
         SpecRecord spec;
@@ -200,12 +201,13 @@ static void start_gives_a_lost_file_back(void **state)
     DesiredRecord deleted = desired_of(lab, "lost");
     deleted.state = DESIRED_DELETED;
     CTL_PUT(lab, KEY_DESIRED, "lost", desired_record, deleted);
-    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1); /* it goes */
+    /* The job is being deleted. */
+    assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 1);
     ctl_remove(lab, KEY_DESIRED, "lost");
     ctl_remove(lab, KEY_LEADER, "1");
 }
 
-/* The leader would not look at the job, and would say so only in its log. */
+/* A job beyond the leader's max_jobs is refused, because the leader would ignore it and report this only in its log. */
 static void start_is_refused_where_there_is_no_room(void **state)
 {
     CtlLab *lab = *state;
@@ -228,7 +230,7 @@ static void start_is_refused_where_there_is_no_room(void **state)
     ctl_remove(lab, KEY_SPECS, "more");
 }
 
-/* A job that has ended goes on without being deleted, and without its URI in a new file. */
+/* `job start NAME` starts an ended job again, without deleting the job and without a new file. */
 static void start_by_name_goes_on(void **state)
 {
     CtlLab *lab = *state;
@@ -258,7 +260,7 @@ static void start_by_name_goes_on(void **state)
     ctl_remove(lab, KEY_SPECS, "again");
 }
 
-/* A job is refused, too, where no node that is known, and none that may come back, could ever have the memory. */
+/* A job is refused if no known node has enough memory, unless a lost node may return. */
 static void start_is_refused_where_no_memory_suffices(void **state)
 {
     CtlLab *lab = *state;
@@ -274,7 +276,7 @@ static void start_is_refused_where_no_memory_suffices(void **state)
     assert_null(ctl_get(lab, KEY_SPECS, "big"));
 
     NodeRecord other = {.name = "n2", .machine_id = "o", .incarnation = 1, .n_slots = 1};
-    static const uint64_t enough[] = {0, UINT64_C(1) << 30}; /* not known, and known */
+    static const uint64_t enough[] = {0, UINT64_C(1) << 30}; /* unknown memory, and enough memory */
     for (size_t i = 0; i < ELEMENTSOF(enough); i++) {
         other.memory_bytes = enough[i];
         CTL_PUT(lab, KEY_NODES, "n2", node_record, other);
@@ -295,7 +297,7 @@ static void start_is_refused_where_no_memory_suffices(void **state)
     ctl_remove(lab, KEY_DESIRED, "big");
 }
 
-/* A job that needs GPUs is refused where no node reports any; cards' memory is not the machines'. */
+/* A job that needs GPUs is refused if no node reports a GPU. For such a job the memory of the nodes is not checked. */
 static void start_is_refused_where_no_node_has_a_gpu(void **state)
 {
     CtlLab *lab = *state;
@@ -322,7 +324,7 @@ static void start_is_refused_where_no_node_has_a_gpu(void **state)
     assert_int_equal(ctl_run(lab, "node status n1"), 0);
     assert_contains(lab->out, "4 slots, 1 GPU, at ");
 
-    node.n_gpus = 8; /* of which slots use four */
+    node.n_gpus = 8; /* of 8 GPUs, 4 have a slot */
     CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json", lab->folder), 0);
     ctl_remove(lab, KEY_SPECS, "gpu");
@@ -333,7 +335,7 @@ static void start_is_refused_where_no_node_has_a_gpu(void **state)
     ctl_remove(lab, KEY_DESIRED, "gpu");
 }
 
-/* A job that could never start is refused, once it is known what nodes there are. */
+/* A job that needs more slots than all known nodes have is refused. */
 static void start_is_refused_where_no_node_could_hold_it(void **state)
 {
     CtlLab *lab = *state;
@@ -344,7 +346,7 @@ static void start_is_refused_where_no_node_could_hold_it(void **state)
     assert_contains(lab->err,
                     "world.min: 3 ranks are needed at least, and the nodes that are known have "
                     "2 slots; --queue submits it all the same\n");
-    HealthRecord lost = {.node = "n2", .machine_id = "m2"}; /* it may come back */
+    HealthRecord lost = {.node = "n2", .machine_id = "m2"}; /* it may return with more slots */
     CTL_PUT(lab, KEY_HEALTH, "n2", health_record, lost);
     assert_int_equal(ctl_run(lab, "job start -f %s/job.json --priority 3", lab->folder), 0);
     assert_int_equal(desired_of(lab, "wide").priority, 3);
@@ -379,7 +381,7 @@ static void checkpoints_of_another_are_not_taken(void **state)
                              lab->folder, lab->folder),
                      1);
     assert_contains(lab->err, "sdctl: --resume: manifest: ");
-    assert_int_equal(ctl_run(lab, /* tests/system/test-owner.py has those that are taken */
+    assert_int_equal(ctl_run(lab, /* tests/system/test-owner.py tests manifests that are accepted */
                              "job start -f %s/job.json --resume "
                              "%s/saved/third/step-0000000010-o1-g1-00000000/manifest.json",
                              lab->folder, lab->folder),
@@ -388,7 +390,7 @@ static void checkpoints_of_another_are_not_taken(void **state)
     assert_contains(lab->err, "step-0000000010-o1-g1-00000000/manifest.json: ");
     assert_null(ctl_get(lab, KEY_SPECS, "third"));
 
-    /* An owner that has saved nothing yet has claimed the folder all the same. */
+    /* A folder with an owner is refused even if the owner has not saved a checkpoint yet. */
     ctl_write(lab, "saved/fourth/owner/1",
               "{\"v\": 1, \"submission\": \"00112233445566778899aabbccddeeff\","
               " \"claim\": \"00112233445566778899aabbccddeeff\", \"alone\": false,"
@@ -489,14 +491,15 @@ static void watch_tells_the_story_and_ends_with_the_job(void **state)
     assert_contains(lab->out, "recovered from trainer-died of rank 1 in 0.75 s, 2 steps again\n");
     assert_contains(lab->out, "\njob v failed at step 12 after 1 min 0 s: non-finite-loss of rank "
                               "0 on n1: grain 3\n");
-    assert_null(strchr(lab->out, '\r')); /* not a terminal */
+    assert_null(strchr(lab->out, '\r')); /* output is not a terminal */
 
     ctl_put_phase(lab, "v", PHASE_SUCCEEDED, "finished");
     assert_int_equal(ctl_run(lab, "job status v --watch"), 0);
     assert_int_equal(ctl_run(lab, "job status none --watch"), 3);
 }
 
-/* The record worlds/<job> has no step of another job's checkpoint: the folder's name has it, or the ranks report it. */
+/* For a checkpoint of another job, worlds/<job> has no step. The step is taken from the folder's name or from the
+ * ranks' reports. */
 static void watch_says_from_which_step_an_adopted_start_goes_on(void **state)
 {
     static const struct {
@@ -550,7 +553,7 @@ static void nodes_are_cordoned_drained_and_freed(void **state)
     CtlLab *lab = *state;
     NodeRecord node = {.name = "n1", .machine_id = "1", .incarnation = 1, .n_slots = 2};
     CTL_PUT(lab, KEY_NODES, "n1", node_record, node);
-    /* what others hold against it, with a field of a later version, stays */
+    /* causes of other owners must stay, including fields of a later version */
     ctl_put_text(
         lab, KEY_CORDONS, "n1",
         "{\"v\":2,\"node\":\"n1\",\"later\":1,\"causes\":[{\"owner\":\"machine\",\"machine_id\":"
@@ -576,7 +579,7 @@ static void nodes_are_cordoned_drained_and_freed(void **state)
     assert_contains(lab->out, "quarantine since");
     assert_contains(lab->out, "for job b");
     assert_contains(lab->out, "drain since");
-    assert_int_equal(ctl_run(lab, "node cordon n1"), 0); /* in place of the drain */
+    assert_int_equal(ctl_run(lab, "node cordon n1"), 0); /* replaces the drain */
     assert_int_equal(ctl_run(lab, "node list -o json"), 0);
     json_t *all = ctl_json(lab), *first = json_array_get(all, 0);
     assert_string_equal(json_string_value(

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-context.c - named clusters in files: which one is taken, what wins over it, and which files are refused. */
+/* test-ctl-context.c - named clusters in files: which context is used, what overrides it, and which files are
+ * refused. */
 #include "base/test/testing.h"
 
 #include "ctl/test/testing-ctl.h"
@@ -18,7 +19,8 @@ static void forget_variables(void)
         assert_int_equal(unsetenv(variables[i]), 0);
 }
 
-/* A person's file is home/sdtrain/sdctl.json, the machine's system.json. Node n1 is in cluster lab. */
+/* Sets up the files home/sdtrain/sdctl.json for the user and system.json for the machine, and node n1 in cluster
+ * lab. */
 static int setup(void **state)
 {
     char path[200];
@@ -38,7 +40,7 @@ static void write_file(CtlLab *lab, const char *name, const char *format)
 {
     char *text = NULL, path[200];
     assert_true(asprintf(&text, "%s", format) > 0);
-    for (char *p; (p = strstr(text, "$ETCD"));) { /* the real one */
+    for (char *p; (p = strstr(text, "$ETCD"));) { /* replaced by the address of the real etcd */
         char *next = NULL;
         assert_true(asprintf(&next, "%.*s%s%s", (int)(p - text), text,
                              testing_etcd_endpoints(lab->server), p + 5) > 0);
@@ -58,7 +60,7 @@ static void set_mode(const CtlLab *lab, const char *name, mode_t mode)
     assert_int_equal(chmod(path, mode), 0);
 }
 
-/* Whether sdctl finds the node, and so the right etcd and cluster. */
+/* Tells whether sdctl finds node n1, which shows that it uses the right etcd and cluster. */
 static bool finds_node(CtlLab *lab, const char *options)
 {
     int code = ctl_run(lab, "node status n1 %s", options);
@@ -73,7 +75,7 @@ static void a_context_is_chosen(void **state)
     write_file(lab, "system.json",
                "{\"contexts\": {\"lab\": {\"etcd\": \"$ETCD\", \"cluster\": \"lab\"},"
                " \"other\": {\"etcd\": \"$ETCD\"}}}");
-    assert_int_equal(ctl_run(lab, "node list"), 5); /* none is chosen */
+    assert_int_equal(ctl_run(lab, "node list"), 5); /* no context is chosen */
     assert_true(finds_node(lab, "--context lab"));
     assert_false(finds_node(lab, "--context other"));
     assert_true(finds_node(lab, "--context other --cluster lab"));
@@ -98,7 +100,7 @@ static void a_context_is_chosen(void **state)
     assert_contains(lab->err, "there is no context \"nobody\"; there is lab, other (");
     assert_int_equal(ctl_run(lab, "node list --context nobody"), 3);
     assert_contains(lab->err, "--context: there is no context \"nobody\"");
-    /* a person's own hides the machine's */
+    /* the user's context hides the machine's context of the same name */
     write_file(lab, "home/sdtrain/sdctl.json",
                "{\"context\": \"lab\", \"contexts\": {\"lab\": {\"etcd\": \"$ETCD\"}}}");
     assert_false(finds_node(lab, ""));
@@ -116,16 +118,17 @@ static void options_and_environment_win(void **state)
     const char *etcd = testing_etcd_endpoints(lab->server);
     char options[200];
     (void)snprintf(options, sizeof(options), "--etcd %s --cluster lab", etcd);
-    assert_true(finds_node(lab, options)); /* and without the context's authority */
+    assert_true(finds_node(lab, options)); /* the context's etcd_ca is not used, either */
 
     assert_int_equal(setenv("SDTRAIN_ETCD", etcd, 1), 0);
-    assert_int_equal(ctl_run(lab, "node status n1"), 3); /* neither its cluster: "default" */
+    /* The context's cluster is not used, but "default". */
+    assert_int_equal(ctl_run(lab, "node status n1"), 3);
     assert_int_equal(ctl_run(lab, "context list"), 0);
     assert_contains(lab->out, "none is in use: SDTRAIN_ETCD names an etcd");
     assert_int_equal(setenv("SDTRAIN_CLUSTER", "lab", 1), 0);
     assert_true(finds_node(lab, ""));
 
-    /* what is named on the command line is meant: nothing of another etcd's environment stays */
+    /* --context overrides the environment: variables for another etcd are not used */
     assert_int_equal(setenv("SDTRAIN_ETCD", "127.0.0.1:1", 1), 0);
     assert_int_equal(setenv("SDTRAIN_CLUSTER", "far", 1), 0);
     assert_int_equal(setenv("SDTRAIN_ETCD_CA", "/nowhere/ca.pem", 1), 0);
@@ -134,7 +137,7 @@ static void options_and_environment_win(void **state)
     assert_contains(lab->err, "--context and --etcd both name an etcd");
     forget_variables();
 
-    /* beside an etcd of a context the environment says the rest */
+    /* a context that is not from --context: variables of the environment override its values */
     assert_int_equal(setenv("SDTRAIN_CONTEXT", "lab", 1), 0);
     assert_int_equal(setenv("SDTRAIN_CLUSTER", "empty", 1), 0);
     assert_int_equal(ctl_run(lab, "node status n1"), 3);
@@ -154,7 +157,7 @@ static void files_beside_the_contexts_are_found(void **state)
     write_file(lab, "word", "pass\n");
     set_mode(lab, "word", 0600);
     assert_true(finds_node(lab, "--context lab"));
-    /* a file that is named without a folder lies in the working folder */
+    /* a relative path without a folder is in the working folder */
     assert_non_null(getcwd(here, sizeof(here)));
     assert_int_equal(chdir(lab->folder), 0);
     assert_int_equal(setenv("SDTRAIN_CONTEXTS", "system.json", 1), 0);
@@ -191,7 +194,8 @@ static void bad_files_are_refused_exactly(void **state)
         assert_contains(lab->err, cases[i].says);
     }
     assert_int_equal(setenv("SDTRAIN_ETCD", testing_etcd_endpoints(lab->server), 1), 0);
-    assert_int_equal(ctl_run(lab, "node list --cluster lab"), 0); /* nobody asks for it */
+    /* The context file is not needed, so not read. */
+    assert_int_equal(ctl_run(lab, "node list --cluster lab"), 0);
 }
 
 static void wrong_rights_are_refused(void **state)
@@ -207,14 +211,14 @@ static void wrong_rights_are_refused(void **state)
         assert_contains(lab->err, "; chmod go-w ");
     }
     set_mode(lab, "home/sdtrain/sdctl.json", 0644);
-    for (int i = 0; i < 2; i++) { /* who may write to the folder may put another file there */
+    for (int i = 0; i < 2; i++) { /* a user who can write to the folder could replace the file */
         set_mode(lab, "home/sdtrain", i ? 0775 : 0757);
         assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
         assert_contains(lab->err,
                         "/sdctl.json: wrong rights: others may write to its folder (mode ");
         assert_contains(lab->err, "; chmod go-w ");
     }
-    set_mode(lab, "home/sdtrain", 01777); /* there nobody may take away what is another's */
+    set_mode(lab, "home/sdtrain", 01777); /* sticky bit: users cannot replace other users' files */
     assert_int_equal(ctl_run(lab, "node list --context lab"), 0);
     set_mode(lab, "home/sdtrain", 0755);
     assert_int_equal(ctl_run(lab, "node list --context secret"), 1);
@@ -225,19 +229,19 @@ static void wrong_rights_are_refused(void **state)
     assert_contains(lab->err, "/word: wrong rights: everybody may read it (mode 0644); chmod ");
     set_mode(lab, "home/sdtrain/word", 0640);
     assert_int_equal(ctl_run(lab, "node list --context secret"),
-                     0); /* etcd asks nobody who it is */
+                     0); /* this etcd has no authentication */
     assert_true(finds_node(lab, "--context lab"));
     char file[200], link[200];
     (void)snprintf(link, sizeof(link), "%s/home/sdtrain/sdctl.json", lab->folder);
     (void)snprintf(file, sizeof(file), "%s/dotfile", lab->folder);
     assert_true(rename(link, file) == 0 && symlink(file, link) == 0);
-    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* keeps the rest */
+    assert_int_equal(ctl_run(lab, "context use lab"), 0); /* keeps the other contexts */
     struct stat st;
     assert_true(lstat(link, &st) == 0 && S_ISLNK(st.st_mode));
     assert_true(stat(file, &st) == 0 && (st.st_mode & 0022) == 0);
     assert_int_equal(ctl_run(lab, "context show secret"), 0);
     assert_contains(lab->out, "etcd_user            u\n");
-    set_mode(lab, ".", 0770); /* of the file that the link leads to */
+    set_mode(lab, ".", 0770); /* the folder of the link's target */
     assert_int_equal(ctl_run(lab, "node list --context lab"), 1);
     assert_contains(lab->err, "/dotfile: wrong rights: others may write to its folder (mode 0770)");
     set_mode(lab, ".", 0700);

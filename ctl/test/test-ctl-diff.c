@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-diff.c - `sdctl job diff`: two jobs of the cluster, a job file, and what is not known of one. The ranks'
- * reports on the same pairs are tested in tests/system/test-job-diff.py. */
+/* test-ctl-diff.c - `sdctl job diff` of two jobs of the cluster, of a job file, and with unknown facts.
+ * tests/system/test-job-diff.py compares the same pairs with what ranks accept. */
 #include "base/test/testing.h"
 
 #include "ctl/test/testing-ctl.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Puts a job without a checkpoint, with one text of its file exchanged for another. */
+/* Puts a job without a checkpoint; in its file, text `from` is replaced by text `to`. */
 static void put_job(CtlLab *lab, const char *name, const char *from, const char *to)
 {
     char *text = ctl_job_text(lab, name), *changed = NULL, *at = from ? strstr(text, from) : NULL;
@@ -39,7 +39,7 @@ static void two_jobs_are_told_apart(void **state)
     assert_contains(lab->out, "\ntrain.zero_stage    - ");
     assert_contains(lab->out, "\nb would not go on from the checkpoints of a: train.optimizer.lr, "
                               "train.seed differ\n");
-    /* A default that is written out is not a difference. */
+    /* A default value that is written in the file is not a difference. */
     assert_int_equal(ctl_run(lab, "job diff a c -o json"), 0);
     json_t *json = ctl_json(lab);
     assert_true(json_is_true(ctl_at(json, "goes_on")));
@@ -66,7 +66,7 @@ static void a_job_is_compared_with_a_file(void **state)
     assert_contains(lab->out, "same.json would go on from the checkpoints of f: nothing differs "
                               "that may change a bit\n");
 
-    /* A file that nobody can read is not a reason to say no. */
+    /* If a file cannot be read, the result is "may go on", not "would not go on". */
     (void)snprintf(other, sizeof(other), "%s/unet.json", lab->folder);
     put_job(lab, "g", other, "/nowhere/unet.json");
     assert_int_equal(ctl_run(lab, "job diff g %s/same.json", lab->folder), 0);
@@ -81,7 +81,7 @@ static void a_job_is_compared_with_a_file(void **state)
     json_decref(json);
 }
 
-/* Its job is known by its own words, and the reason why they are not its checkpoint's. */
+/* If a job's checkpoint is missing, its job file is compared instead, and a note has the reason. */
 static void a_checkpoint_that_is_gone_is_noted(void **state)
 {
     CtlLab *lab = *state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-doctor.c - what `sdctl doctor` finds: a real etcd, stores of this machine, and nodes that the test plays. */
+/* test-ctl-doctor.c - the findings of `sdctl doctor`, with a real etcd, stores on this machine, and nodes played by the
+ * test. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -39,9 +40,9 @@ static void put_report(CtlLab *lab, const char *node, const char *id, const char
     CTL_PUT(lab, KEY_HEALTH, node, health_record, record);
 }
 
-static const char *peers = ""; /* as the next reports say */
+static const char *peers = ""; /* the peers' times in the next reports */
 
-/* Returns what `sdtrainer doctor` prints; stores: the list of stores in it. */
+/* Returns a report as `sdtrainer doctor` prints it, with this list of stores. */
 static const char *report(double clock_off_sec, int uid, int nofile, const char *stores)
 {
     static char text[1024];
@@ -58,7 +59,8 @@ static const char *report(double clock_off_sec, int uid, int nofile, const char 
 
 #define GOOD_STORE "{\"r\": 0, \"error\": \"\", \"took_usec\": 9, \"lacks_marker\": false}"
 
-/* The words of the one finding of that check and state about that place, or NULL. */
+/* Returns the text of the first finding with this check and state that has this place, or with place NULL any place.
+ * Returns NULL if there is none. */
 static const char *found(const json_t *all, const char *check, const char *state, const char *place)
 {
     size_t i, k;
@@ -83,7 +85,7 @@ static const char *found(const json_t *all, const char *check, const char *state
         assert_contains(_words, words);                                                            \
     } while (0)
 
-/* A job file beside which its data lie; its checkpoints are to go into `saved`. */
+/* Writes a job file. Its data are in the lab's folder, and its checkpoints go into `saved`. */
 static void write_job(CtlLab *lab)
 {
     _cleanup_free_ char *job = ctl_job_text(lab, "a");
@@ -118,7 +120,7 @@ static void what_is_well_is_few_rows(void **state)
     for (const char *p = lab->out; (p = strchr(p, '\n')); p++)
         lines++;
     assert_true(lines < 30);
-    assert_null(ctl_get(lab, KEY_REQUESTS, id)); /* taken away */
+    assert_null(ctl_get(lab, KEY_REQUESTS, id)); /* sdctl has removed the request */
 }
 
 static void what_differs_is_named(void **state)
@@ -153,7 +155,8 @@ static void what_differs_is_named(void **state)
     put_report(lab, "blank", id, "{\"error\": \"\"}");
     put_report(lab, "clock", id, report(-90, 990, 65536, good));
     put_report(lab, "fine", id, report(0, 990, 65536, good));
-    put_report(lab, "fine2", "an earlier one", report(0, 1, 65536, "")); /* not the answer */
+    /* A report for another request does not count as the answer. */
+    put_report(lab, "fine2", "an earlier one", report(0, 1, 65536, ""));
     put_report(lab, "fine2", id, report(0, 990, -1, good));
     put_report(lab, "lease", id, report(0, 990, 65536, good));
     put_report(lab, "liar", id, "{\"uid\": \"\\u001b[2J\"}");
@@ -192,7 +195,7 @@ static void what_differs_is_named(void **state)
     ASSERT_FOUND(all, "etcd rights", "note", NULL, "authentication is off, or it is root");
     assert_null(strchr(lab->out, '\033'));
     (void)snprintf(path, sizeof(path), "%s/saved/a", lab->folder);
-    assert_int_equal(rmdir(path), 0); /* nothing was left there */
+    assert_int_equal(rmdir(path), 0); /* the folder is empty: no marker is left */
 }
 
 static void stores_are_tried_from_here(void **state)
@@ -208,7 +211,8 @@ static void stores_are_tried_from_here(void **state)
     ASSERT_FOUND(all, "nodes", "wrong", NULL, "there is none in cluster lab");
     json_decref(all);
     (void)snprintf(path, sizeof(path), "%s/saved", lab->folder);
-    assert_int_equal(access(path, F_OK), -1); /* it made no folder that would be another user's */
+    /* Sdctl must not make folders, which would have the wrong owner. */
+    assert_int_equal(access(path, F_OK), -1);
 
     ctl_write(lab, "saved", "a file");
     (void)snprintf(path, sizeof(path), "%s/data/index.json", lab->folder);
@@ -221,7 +225,7 @@ static void stores_are_tried_from_here(void **state)
     assert_contains(lab->err, "nothing.json");
 }
 
-/* A cache is each node's own: nodes try it, it is not tried from here, and users need not be alike for it. */
+/* A cache folder is on each node's own disk. So only nodes test it, and the nodes' user ids may differ. */
 static void a_nodes_own_folder_is_tried_there(void **state)
 {
     CtlLab *lab = *state;
@@ -245,7 +249,7 @@ static void a_nodes_own_folder_is_tried_there(void **state)
     assert_null(found(all, "stores", "wrong", "here"));
 }
 
-/* The stores of the jobs that are submitted are tried, each once. */
+/* The stores of all submitted jobs are tested, each store once. */
 static void jobs_name_the_stores(void **state)
 {
     CtlLab *lab = *state;
@@ -260,10 +264,11 @@ static void jobs_name_the_stores(void **state)
     assert_contains(lab->out, "/saved/j0: is not there yet");
     assert_contains(lab->out, "/saved/j3: is not there yet");
     assert_null(strstr(lab->out, "/saved/j4"));
-    assert_contains(lab->out, "6 more were not tried\n"); /* j4 and, five times, the data */
+    /* The store of j4, and the data of the five jobs. */
+    assert_contains(lab->out, "6 more were not tried\n");
 }
 
-/* As rank 0 of a job that runs says; of one that has ended nobody asks. */
+/* The room for the next checkpoint is a row for each running job whose rank 0 reports it. */
 static void room_for_checkpoints_is_a_row(void **state)
 {
     CtlLab *lab = *state;
@@ -309,7 +314,7 @@ static void an_etcd_that_is_down_is_a_row(void **state)
     ASSERT_FOUND(all, "etcd speed", "ok", NULL, "takes ");
 }
 
-/* Ways between nodes: who does not reach whom, and names that nobody knows. */
+/* A node that cannot reach a peer, or does not know the peer's name, is reported. */
 static void ways_that_are_closed_are_named(void **state)
 {
     CtlLab *lab = *state;
@@ -338,7 +343,7 @@ static void ways_that_are_closed_are_named(void **state)
     assert_contains(lab->out, "4: cannot look at itself: its report: peers: element 0 is neither");
 }
 
-/* Returns what the check finds where 3 revisions may be kept; the caller frees it. */
+/* Runs the compaction check with a limit of 3 revisions and returns its findings as JSON, which the caller frees. */
 static char *look_at_compaction(CtlLab *lab, int64_t revision)
 {
     Findings f = {0};
@@ -348,7 +353,8 @@ static char *look_at_compaction(CtlLab *lab, int64_t revision)
     return json_dumps(all, JSON_COMPACT);
 }
 
-/* An etcd with half a million revisions takes minutes to fill: the number is the function's, the rest is real. */
+/* An etcd that keeps too many revisions is reported. To fill an etcd with 500,000 revisions takes minutes, so the test
+ * calls the function with a limit of 3. */
 static void an_etcd_that_keeps_everything_is_named(void **state)
 {
     CtlLab *lab = *state;

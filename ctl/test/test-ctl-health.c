@@ -32,7 +32,7 @@ static void put_health(CtlLab *lab)
     CTL_PUT(lab, KEY_HEALTH, "n1", health_record, health);
 }
 
-/* Answers, as the node does, the request of the sdctl that was begun before. Returns the request with its answer. */
+/* Answers the request of the running sdctl, as the node would do. Returns the request with its answer. */
 static RequestRecord answer_of(CtlLab *lab, const char *node, const char *kind, const char *words)
 {
     char id[64];
@@ -65,7 +65,7 @@ static void a_check_is_asked_for_and_shown(void **state)
 
     ctl_begin(lab, "node check n1");
     answer(lab, "check", "drain: gpu: a row waits for a reset");
-    assert_int_equal(ctl_finish(lab), 1); /* not fit */
+    assert_int_equal(ctl_finish(lab), 1); /* 1: the node is not fit */
     assert_contains(lab->out, "node n1: drain: gpu: a row waits for a reset\n");
     assert_contains(lab->out, "cleared by a reset");
     assert_contains(lab->out, "slots not to be used: 2\n");
@@ -110,7 +110,7 @@ static void quarantine(CtlLab *lab) { quarantine_machine(lab, "n1", ""); }
 static void a_quarantine_ends_with_a_good_check(void **state)
 {
     CtlLab *lab = *state;
-    quarantine(lab); /* the node is gone: nobody can say */
+    quarantine(lab); /* the node is not registered, so it cannot check itself */
     assert_int_equal(ctl_run(lab, "node uncordon n1"), 3);
     assert_contains(lab->err, "node n1 stays in quarantine (--force lets it in unchecked)");
     assert_int_equal(ctl_run(lab, "node uncordon n1 --force"), 0);
@@ -132,18 +132,19 @@ static void a_quarantine_ends_with_a_good_check(void **state)
     assert_contains(lab->out, "node n1 may have ranks again\n");
     assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
 
-    quarantine(lab); /* by force: what a reset would have cured is forgotten first */
+    quarantine(lab); /* with --force the node first forgets faults that only a reset repairs */
     ctl_begin(lab, "node uncordon n1 --force");
     answer(lab, "clear", "drain: gpu: a row waits for a reset");
     assert_int_equal(ctl_finish(lab), 0);
     assert_contains(lab->err, "it may be quarantined again");
     assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
 
-    assert_int_equal(ctl_run(lab, "node cordon n1"), 0); /* an operator's own needs no check */
+    /* An operator's cordon ends without a check. */
+    assert_int_equal(ctl_run(lab, "node cordon n1"), 0);
     assert_int_equal(ctl_run(lab, "node uncordon n1"), 0);
 }
 
-/* Beside a quarantine: the operator's word is another one, and its end asks for the check. */
+/* A cordon of the operator is kept beside a quarantine, and uncordon still requires the check. */
 static void a_cordon_does_not_replace_a_quarantine(void **state)
 {
     CtlLab *lab = *state;
@@ -168,14 +169,15 @@ static void put_machine(CtlLab *lab, const char *name, const char *machine_id)
     CTL_PUT(lab, KEY_NODES, name, node_record, node);
 }
 
-/* Another machine under the name is not asked, and does not end what is held against the first; that
- * one is asked under whatever name it has. */
+/* A quarantine belongs to a machine. Another machine that gets the node's name is not checked and does not end it. The
+ * quarantined machine is checked under its new name, and the quarantine under the old name ends. */
 static void a_quarantine_is_of_its_machine(void **state)
 {
     CtlLab *lab = *state;
     quarantine_machine(lab, "n1", MACHINE_1);
     put_machine(lab, "n1", MACHINE_2);
-    assert_int_equal(ctl_run(lab, "node uncordon n1"), 0); /* no check: nothing holds it back */
+    /* No check: this machine is not quarantined. */
+    assert_int_equal(ctl_run(lab, "node uncordon n1"), 0);
     assert_contains(lab->out, "another machine that had this name");
     _cleanup_free_ char *held = ctl_get(lab, KEY_CORDONS, "n1");
     assert_non_null(held);
@@ -192,7 +194,7 @@ static void a_quarantine_is_of_its_machine(void **state)
     assert_null(ctl_get(lab, KEY_CORDONS, "n1"));
 }
 
-/* Somebody's record that cannot be read holds the node back until a person takes it away. */
+/* A cordon record that cannot be read keeps the node out until a person removes the record with --force. */
 static void a_damaged_record_is_removed_by_force(void **state)
 {
     CtlLab *lab = *state;
@@ -212,13 +214,13 @@ static void put_lost(CtlLab *lab, const char *name, uint64_t left_usec)
     CTL_PUT(lab, KEY_HEALTH, name, health_record, health);
 }
 
-/* Lost nodes stay in the lists with what is known, can be cordoned, and go when somebody says so. */
+/* Lost nodes stay in the lists, can be cordoned, and are removed by `node forget`. */
 static void a_lost_node_stays_until_it_is_forgotten(void **state)
 {
     CtlLab *lab = *state;
     put_node(lab);
     put_lost(lab, "n2", 0);
-    put_lost(lab, "n3", 1700000001000000); /* it took leave */
+    put_lost(lab, "n3", 1700000001000000); /* it left in order */
     IncidentRecord loss = {.id = "node-n2-5",
                            .cause = "node-lost",
                            .node = "n2",
@@ -251,7 +253,7 @@ static void a_lost_node_stays_until_it_is_forgotten(void **state)
     assert_int_equal(ctl_run(lab, "node forget n2"), 3);
 }
 
-/* Where no list bounds who gets ranks, a user of all nodes is worth a note. */
+/* If the leader admits all nodes and a node uses the etcd user of all nodes, cluster status prints a note. */
 static void a_shared_user_beside_an_open_list_is_noted(void **state)
 {
     CtlLab *lab = *state;
@@ -272,7 +274,8 @@ static void a_shared_user_beside_an_open_list_is_noted(void **state)
     assert_null(strstr(lab->out, "note "));
 }
 
-/* The leader says whom it takes in; the verbs show who is left out, and do not count it. */
+/* Nodes that the leader's list does not admit are shown as not admitted. The list of a waiting controller is
+ * ignored. */
 static void a_node_off_the_list_is_shown(void **state)
 {
     CtlLab *lab = *state;
@@ -280,7 +283,8 @@ static void a_node_off_the_list_is_shown(void **state)
     CTL_PUT(lab, KEY_NODES, "gpu-1", node_record, node);
     CTL_PUT(lab, KEY_NODES, "evil", node_record, node);
     ctl_put_text(lab, KEY_LEADER, "2", "{\"v\":2,\"name\":\"c2\",\"admit\":\"gpu-*,own@1\"}");
-    ctl_put_text(lab, KEY_LEADER, "3", "{\"v\":2,\"name\":\"c3\",\"admit\":\"evil\"}"); /* waits */
+    /* A waiting controller. */
+    ctl_put_text(lab, KEY_LEADER, "3", "{\"v\":2,\"name\":\"c3\",\"admit\":\"evil\"}");
     assert_int_equal(ctl_run(lab, "node list"), 0);
     assert_contains(lab->out,
                     "evil   up     0/2   healthy, not admitted  -    it gets no rank: name "

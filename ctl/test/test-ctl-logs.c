@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-logs.c - `sdctl job logs` of ranks on other nodes; the test is their daemons, honest and other ones. */
+/* test-ctl-logs.c - `sdctl job logs` of ranks on other nodes. The test plays their daemons, including malicious
+ * ones. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -31,7 +32,7 @@ static void put_nodes(CtlLab *lab, const char *features1, const char *features2)
     put_node(lab, "n2", features2);
 }
 
-/* Waits for that ask of a node; its name is "<node>/<id>". Only one ask lies there. */
+/* Waits for a node's log request number seq, and returns its name "<node>/<id>". Only one request exists at a time. */
 static LogRequestRecord wait_ask(CtlLab *lab, int64_t seq, char *ret_name, size_t size)
 {
     LogRequestRecord ask;
@@ -69,7 +70,7 @@ static void assert_no_asks(CtlLab *lab)
     assert_int_equal(answer->n_kvs, 0);
 }
 
-/* ---- what is shown ---- */
+/* ---- the tests ---- */
 
 static void a_rank_elsewhere_is_asked_on_from_where_it_was(void **state)
 {
@@ -111,7 +112,7 @@ static void a_node_that_cannot_be_asked_is_named(void **state)
                         "sdctl: rank 1: its log is on n2 (10.0.0.1) in /far/a/g2/rank1.log; "
                         "sdtraind 0.3.0 there hands out no logs: it is older, or has no right to "
                         "(/usr/share/sdtrain/etcd-roles)\n");
-    put_nodes(lab, "", "logs"); /* and does not answer */
+    put_nodes(lab, "", "logs"); /* now n2 accepts requests, but does not answer */
     assert_int_equal(ctl_run(lab, "job logs a --rank 1"), 1);
     assert_string_equal(lab->err, "sdctl: node n2 (10.0.0.1): it does not answer within 5 s; its "
                                   "logs are there in /far/a/g2\n");
@@ -141,7 +142,8 @@ static void answers_that_mean_harm_are_refused(void **state)
         assert_string_equal(lab->out, "");
         ctl_remove(lab, KEY_LINES, name);
     }
-    ctl_begin(lab, "job logs a --rank 1"); /* lines of a rank that nobody asked for are not shown */
+    /* Lines of a rank that was not requested are not printed. */
+    ctl_begin(lab, "job logs a --rank 1");
     LogRequestRecord ask = wait_ask(lab, 1, name, sizeof(name));
     log_request_record_clear(&ask);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"x\n", .end = true}, 0, 2, 0);
@@ -191,7 +193,7 @@ static void a_generation_that_is_over_is_asked_of_every_node(void **state)
     assert_contains(lab->err, "no node that is registered has a log of generation 1 of job a");
 }
 
-/* Each change of the world ends the old ranks' asks, and asks where the new ones are. */
+/* After a change of the world, the requests for the old ranks end, and the new ranks' nodes get requests. */
 static void a_reader_moves_on_with_the_job(void **state)
 {
     CtlLab *lab = *state;
@@ -249,7 +251,8 @@ static void a_node_that_is_lost_has_no_last_words(void **state)
         ask = wait_ask(lab, 1, name, sizeof(name));
         log_request_record_clear(&ask);
     } while (strncmp(name, "n1/", 3) != 0);
-    assert_true(clock_boottime_usec() - began < 4 * USEC_PER_SEC); /* its last words have 5 s */
+    /* The time limit for the old ranks' last lines is 5 s. */
+    assert_true(clock_boottime_usec() - began < 4 * USEC_PER_SEC);
     tell(lab, name, (LogLinesRecord){.seq = 1, .text = (char *)"new\n"}, 1, 4, 0);
     ask = wait_ask(lab, 2, name, sizeof(name));
     log_request_record_clear(&ask);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-notes.c - what `sdctl job start` says of a job that it takes, each line where it belongs and nowhere
- * else; and of a job that has ended inside its warm-up. */
+/* test-ctl-notes.c - the notes of `sdctl job start` about accepted jobs, each printed only when it applies; and the
+ * note about a job that ended inside its warm-up. */
 #include "base/file.h"
 #include "base/test/testing.h"
 
@@ -12,7 +12,7 @@
 #define STEPS "\"steps\": 100"
 #define WARM STEPS ", \"optimizer\": {\"warmup_steps\": 100}"
 
-/* The file of a small job with one text exchanged for another, on a dataset of that many samples. */
+/* Writes the file of a small job, with text `from` replaced by text `to`, and a dataset with this number of samples. */
 static void write_file(CtlLab *lab, const char *samples, const char *from, const char *to)
 {
     _cleanup_free_ char *text = ctl_job_text(lab, "new"), *changed = NULL, *index = NULL;
@@ -64,7 +64,7 @@ static void put_node(CtlLab *lab, const char *name, int slots, const char *price
     CTL_PUT(lab, KEY_NODES, name, node_record, node);
 }
 
-/* A job as it should be: four lines, and no note. */
+/* A job without possible mistakes: four lines and no note. */
 static void a_good_job_is_taken_quietly(void **state)
 {
     CtlLab *lab = *state;
@@ -162,7 +162,7 @@ static void dollars_are_told_where_there_are_prices(void **state)
     write_file(lab, "640", STEPS, WARM);
     put_leader(lab, "\"prices\": \"big=12.50 *=1\"");
     put_node(lab, "n1", 2, "small", 0);
-    try_it(lab); /* four slots are not known */
+    try_it(lab); /* only two slots are known, so the cost of four ranks is unknown */
     assert_contains(lab->out, "\ncosts $1.00 an hour on 1 rank\n");
     put_node(lab, "n2", 4, "small", 0);
     try_it(lab);
@@ -172,14 +172,14 @@ static void dollars_are_told_where_there_are_prices(void **state)
     assert_contains(lab->out,
                     "\ncosts $1.00 to $12.50 an hour on 1 rank, $4.00 to $27.00 on 4 ranks\n");
     put_leader(lab, "\"prices\": \"other=5\"");
-    try_it(lab); /* they cost nothing */
+    try_it(lab); /* the nodes have no price */
     assert_silent(lab, "costs");
     put_leader(lab, "");
     try_it(lab);
     assert_silent(lab, "costs");
 }
 
-/* 0.5 s a step on two ranks, as ctl_put_running_job() has it. */
+/* The duration of the whole job is estimated from a similar job: 0.5 s a step on two ranks (ctl_put_running_job()). */
 static void the_whole_is_told_where_another_job_has_done_it(void **state)
 {
     CtlLab *lab = *state;
@@ -192,7 +192,7 @@ static void the_whole_is_told_where_another_job_has_done_it(void **state)
         {"\"global_batch\": 16", "\"global_batch\": 32", false},
         {"\"grain\": 4", "\"grain\": 2", false},
         {"unet.json", "unet2.json", false},
-        {"\"min\": 1", "\"min\": 3", false}, /* it will have other worlds */
+        {"\"min\": 1", "\"min\": 3", false}, /* a world of two ranks is too small for this job */
         {"\"max\": 4", "\"max\": 1", false},
     };
     put_leader(lab, "\"prices\": \"*=3.60\"");
@@ -230,13 +230,15 @@ static void memory_is_told_in_full_where_it_is_tight(void **state)
     put_node(lab, "n1", 4, "", UINT64_C(1) << 34);
     try_it(lab);
     assert_silent(lab, "tight");
-    put_node(lab, "n2", 4, "", UINT64_C(250) << 20); /* four ranks need more than 80 % of it */
+    /* Four ranks need more than 80 % of this memory. */
+    put_node(lab, "n2", 4, "", UINT64_C(250) << 20);
     try_it(lab);
     assert_contains(lab->out, "\nnote: memory is tight\nmemory of a rank, MiB  ");
     assert_contains(lab->out, "\nsum  ");
 }
 
-/* The learning rate never was what the file says; only an end makes that certain. */
+/* A job that ends inside its warm-up never reached the learning rate of its file. This is reported only after the
+ * end. */
 static void an_end_inside_the_warm_up_is_told(void **state)
 {
     CtlLab *lab = *state;

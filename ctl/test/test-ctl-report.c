@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-report.c - what is read from a committed checkpoint: report and export. */
+/* test-ctl-report.c - the verbs that read a committed checkpoint: report, metrics and export. */
 #include "base/test/testing.h"
 
 #include "base/file.h"
@@ -20,7 +20,7 @@ typedef struct Built {
     size_t n_bytes;
 } Built;
 
-/* One tensor of two floats. */
+/* Builds a safetensors file with one tensor of two floats. */
 static Built safetensors(const char *name, float a, float b)
 {
     char header[128];
@@ -40,7 +40,7 @@ static Built safetensors(const char *name, float a, float b)
     return f;
 }
 
-/* Writes it below the lab's folder, and forgets the text. */
+/* Writes the object f below the lab's folder and frees its text. */
 static void write_object(CtlLab *lab, const char *folder, const char *key, Built f,
                          uint64_t *ret_bytes, Hash *ret_hash)
 {
@@ -83,7 +83,7 @@ static Built object_of(const ObjectRecord *o)
     return f;
 }
 
-/* The text of a manifest of two weight files of two numbers each, whose objects are written. */
+/* Writes the objects of a checkpoint with two weight files of two numbers each, and returns its manifest's text. */
 static char *put_objects(CtlLab *lab)
 {
     Parameter items[] = {{.n_elements = 2}, {.offset = 2, .n_elements = 2}};
@@ -168,14 +168,14 @@ static void a_report_shows_every_mark(void **state)
     assert_contains(page, "2 steps were trained again");
     assert_contains(page, "signal 9 &lt;killed&gt;");
     assert_null(strstr(page, "<killed>"));
-    /* A text from outside is not a mark of the template, and all marks of the template are filled. */
+    /* "{{job}}" in a text from outside is not replaced, and all marks of the template are replaced. */
     assert_contains(page, "(&lt;!-- end --&gt;{{job}} &amp; &quot;done&quot;)");
     assert_int_equal(count(page, "{{"), 1);
     assert_int_equal(count(page, "<!--"), 0);
     assert_contains(page, "<b id=\"goodput\">75.0 %</b><span>goodput</span>");
     assert_contains(page, "</i>save<td data-label=\"Share\" class=\"n\">5.0 %");
     assert_contains(page, "<title>restore 0.750 s</title>");
-    assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s less what is known */
+    assert_contains(page, "<title>first step 0.312 s</title>"); /* 2 s minus the known phases */
     assert_contains(page, "<title>replay 1.500 s</title>");
     assert_contains(page, "generation 2: 2 ranks from step 10: resizes from 3 to 2</title>");
     assert_contains(page, "step-0000000020-o1-g2-00000000/manifest.json");
@@ -184,7 +184,7 @@ static void a_report_shows_every_mark(void **state)
     assert_null(strstr(page, "http://"));
     assert_null(strstr(page, "https://"));
     assert_null(strstr(page, "The same job, run alone"));
-    /* Sixteen samples a step: steps of two seconds, of half a one, and of a quarter. */
+    /* 16 samples per step, with steps of 2 s, 0.5 s and 0.25 s */
     assert_contains(page, "Samples/s");
     assert_contains(page, "8,0,0.125,8,1,0.1;9,0,0.1111,32,1,0.1;");
     assert_contains(page, "20,0,0.05,64,1,0.1;");
@@ -194,7 +194,8 @@ static void a_report_shows_every_mark(void **state)
     assert_contains(lab->out, ",0.05,1,0.1,64\n");
 }
 
-/* Twenty steps of half a second after the first, of the present world; 4 s of them, and 2 s before, were waits. */
+/* The shares in the report include the present world: 20 steps of 0.5 s after its first step. 4 s of this world, and 2
+ * s before it, were spent waiting for saves. */
 static void a_report_counts_saves_of_a_world_that_runs(void **state)
 {
     CtlLab *lab = *state;
@@ -234,7 +235,8 @@ static void a_report_counts_saves_of_a_world_that_runs(void **state)
     assert_contains(page, "</i>save<td data-label=\"Share\" class=\"n\">6.0 %");
 }
 
-/* It says what it waits for, and writes the page without what the store has. */
+/* If the store does not answer, sdctl prints that it waits for the store, and writes the page without the store's
+ * data. */
 static void a_report_of_a_store_that_is_away(void **state)
 {
     CtlLab *lab = *state;
@@ -245,7 +247,7 @@ static void a_report_of_a_store_that_is_away(void **state)
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof(address);
     _cleanup_fd_ int deaf =
-        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* takes, and never answers */
+        socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* accepts connections and never answers */
     assert_int_equal(bind(deaf, (struct sockaddr *)&address, length), 0);
     assert_int_equal(listen(deaf, 64), 0);
     assert_int_equal(getsockname(deaf, (struct sockaddr *)&address, &length), 0);
@@ -270,7 +272,7 @@ static void a_report_of_a_store_that_is_away(void **state)
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
     assert_contains(page, "away");
 
-    put_checkpoint(lab, "r"); /* what takes no time is not told */
+    put_checkpoint(lab, "r"); /* a short wait is not reported */
     assert_int_equal(ctl_run(lab, "job report r --out %s/away.html", lab->folder), 0);
     assert_null(strstr(lab->err, "waits for"));
 }
@@ -294,7 +296,7 @@ static void a_report_shows_what_is_given_to_it(void **state)
     (void)snprintf(path, sizeof(path), "%s/r.html", lab->folder);
     assert_int_equal(file_read(path, 1 << 20, &page, &n, &err), 0);
     assert_contains(page, "src=\"data:image/png;base64,iVBORw0KGgp4eQ==\"");
-    assert_contains(page, "equal: the same bits"); /* as the record's */
+    assert_contains(page, "equal: the same bits"); /* equal to the digest in the record */
     assert_int_equal(
         ctl_run(lab, "job report r --out %s/r.html --alone 11111111111111111111111111111111",
                 lab->folder),
@@ -310,7 +312,7 @@ static void a_report_shows_what_is_given_to_it(void **state)
     assert_contains(lab->err, "not a PNG");
 }
 
-/* A PNG of one pixel with these notes. */
+/* Writes a PNG of one pixel with these notes. */
 static void put_png(const CtlLab *lab, const char *name, const GridNotes *notes)
 {
     static const char png[] =
@@ -351,9 +353,9 @@ static void a_report_says_what_pictures_show(void **state)
     assert_contains(page, "<b>Real pictures</b> of the data: its first ones");
     assert_contains(page, "Of job x.");
     assert_int_equal(count(page, "Of job "), 1);
-    assert_int_equal(count(page, "<details"), 1); /* nobody knows a caption of the others */
+    assert_int_equal(count(page, "<details"), 1); /* the other picture has no captions */
 
-    /* Nothing is known of a PNG of others, and little of one that is cut: both are shown. */
+    /* A PNG without notes and a PNG that is cut short are both shown. */
     ctl_write(lab, "real.png", "\x89PNG\r\n\x1a\nxy");
     assert_int_equal(ctl_run(lab, "job report r --out %s/r.html --pictures %s/real.png",
                              lab->folder, lab->folder),

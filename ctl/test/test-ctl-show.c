@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-show.c - verbs that read: JSON fields, words for people, logs. */
+/* test-ctl-show.c - verbs that read: JSON fields, output for people, logs. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -27,7 +27,7 @@ static void status_has_the_documented_fields(void **state)
     CtlLab *lab = *state;
     ctl_put_running_job(lab, "a");
     ctl_put_incident(lab, "a", INCIDENT_RESOLVED);
-    ctl_put_text(lab, KEY_INCIDENTS, "a-3", /* of a job that had the name before */
+    ctl_put_text(lab, KEY_INCIDENTS, "a-3", /* of an earlier job with the same name */
                  "{\"v\":2,\"id\":\"a-3\",\"state\":\"open\",\"job\":\"a\",\"submission\":\"1234\","
                  "\"cause\":\"hang\"}");
     CheckpointsRecord checkpoints = {.commits = {{.step = 10,
@@ -53,7 +53,8 @@ static void status_has_the_documented_fields(void **state)
     assert_true(json_real_value(ctl_at(j, "loss")) == 0.5);
     assert_int_equal(json_integer_value(ctl_at(j, "samples_seen")), 192);
     assert_true(json_real_value(ctl_at(j, "samples_per_s")) == 32.0);
-    assert_true(json_real_value(ctl_at(j, "eta_s")) == 44.0); /* 88 steps of 16 samples */
+    /* 88 steps of 16 samples, 32 samples a second */
+    assert_true(json_real_value(ctl_at(j, "eta_s")) == 44.0);
     assert_true(json_is_real(ctl_at(j, "goodput")));
 
     json_t *world = ctl_at(j, "world"), *rank = json_array_get(ctl_at(world, "ranks"), 1);
@@ -152,7 +153,7 @@ static void what_the_store_costs_is_told(void **state)
     CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_contains(lab->out, "  store: 12.0 GB free, the next checkpoint has 0.7 MB\n");
-    progress.save_next_bytes = 0; /* on S3 */
+    progress.save_next_bytes = 0; /* unknown on S3 */
     CTL_PUT(lab, KEY_PROGRESS, "a", progress_record, progress);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
     assert_null(strstr(lab->out, "the next checkpoint"));
@@ -177,13 +178,13 @@ static void cost_is_shown_where_there_are_prices(void **state)
                          .generation = 2,
                          .go = true,
                          .since_usec = 1,
-                         .cost = {.rate = INT64_C(72000000), /* a dollar in 50 seconds */
+                         .cost = {.rate = INT64_C(72000000), /* $72 an hour: $1 in 50 seconds */
                                   .since_usec = clock_realtime_usec(),
                                   .spent = INT64_C(1234000000),
                                   .lost = 5250000}};
     CTL_PUT(lab, KEY_PHASES, "a", phase_record, phase);
     assert_int_equal(ctl_run(lab, "job status a"), 0);
-    /* 12 of 100 steps, half a second each, 32 samples a second */
+    /* step 12 of 100, half a second per step, 32 samples a second */
     assert_contains(lab->out, "  cost $1,234, of it $5.25 lost to failures; $0.8800 to the end\n"
                               "    $72.00 an hour, $10.00 per 1,000 steps, $625,000 per epoch of "
                               "1e9 samples\n");
@@ -238,7 +239,7 @@ static void people_read_culprit_cause_and_evidence(void **state)
     assert_string_equal(lab->err, "sdctl: no job none in cluster lab; sdctl job list shows all\n");
 }
 
-/* On a terminal states have colours, and a long reason goes on below itself; elsewhere a line stays a line. */
+/* On a terminal, states have colours, and a long reason is folded within its column. Elsewhere each row is one line. */
 static void tables_fit_the_terminal(void **state)
 {
     CtlLab *lab = *state;
@@ -257,7 +258,7 @@ static void tables_fit_the_terminal(void **state)
     assert_contains(lab->out, "waits for job first");
     assert_contains(lab->out, "n3 is cordoned");
     for (char *line = lab->out, *end; (end = strchr(line, '\n')); line = end + 1)
-        assert_true(end - line <= 90 + 1 + 9); /* its CR, and a colour */
+        assert_true(end - line <= 90 + 1 + 9); /* plus CR and colour sequences */
 
     assert_int_equal(setenv("NO_COLOR", "1", 1), 0);
     assert_int_equal(ctl_run_on_terminal(lab, 400, "job list"), 0);
@@ -298,7 +299,7 @@ static void events_come_in_the_order_of_time(void **state)
     assert_int_equal(ctl_run(lab, "job events none"), 3);
 }
 
-/* A stop ends what it finds open: nothing was recovered by it. */
+/* An incident that was ended by a stop of the job is not shown as recovered. */
 static void what_a_stop_ends_was_not_recovered(void **state)
 {
     CtlLab *lab = *state;
@@ -355,7 +356,8 @@ static void the_cluster_says_what_is_wrong_first(void **state)
     json_t *member = json_array_get(ctl_at(j, "members"), 0);
     assert_true(json_is_true(ctl_at(member, "answers")) && json_is_true(ctl_at(member, "leads")));
     assert_true(json_integer_value(ctl_at(member, "db_bytes")) > 0);
-    assert_string_equal(json_string_value(ctl_at(j, "leader")), "second"); /* it came first */
+    /* Its key was created first. */
+    assert_string_equal(json_string_value(ctl_at(j, "leader")), "second");
     assert_string_equal(json_string_value(json_array_get(ctl_at(j, "standby"), 0)), "first");
     assert_int_equal(json_integer_value(ctl_at(j, "nodes")), 2);
     assert_int_equal(json_integer_value(ctl_at(ctl_at(j, "slots"), "total")), 4);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-wishes.c - what is asked of jobs at the prompt: other values, waits, an interrupt, and who asked. */
+/* test-ctl-wishes.c - requests at the command line: changed values, waits, an interrupt, and the requester's name. */
 #include "base/test/testing.h"
 
 #include "ctl/test/testing-ctl.h"
@@ -18,7 +18,7 @@ static DesiredRecord desired_of(CtlLab *lab, const char *job)
     return desired;
 }
 
-/* --wait of resize and stop: until the leader has done it, and no longer. */
+/* resize --wait and stop --wait end when the leader has made the change, or when it cannot happen any more. */
 static void changes_are_waited_for(void **state)
 {
     CtlLab *lab = *state;
@@ -34,7 +34,8 @@ static void changes_are_waited_for(void **state)
     CTL_PUT(lab, KEY_WORLDS, "x", world_record, larger);
     assert_int_equal(ctl_finish(lab), 0);
     assert_contains(lab->out, "job x is running at step ");
-    ctl_put_phase(lab, "x", PHASE_STARTING, "resizes from 2 to 3"); /* decided, and not there yet */
+    /* Decided, but not running yet. */
+    ctl_put_phase(lab, "x", PHASE_STARTING, "resizes from 2 to 3");
     assert_int_equal(ctl_run(lab, "job resize x --world 3 --wait --timeout 0.2"), 4);
     ctl_put_phase(lab, "x", PHASE_RUNNING, "");
 
@@ -60,7 +61,8 @@ static void changes_are_waited_for(void **state)
     assert_contains(lab->err, "job y does not stop any more: it is failed at step ");
 }
 
-/* It only looked on. The signal ends it all the same, so that a shell's loop ends, too. */
+/* At SIGINT, `job status --watch` prints that the job continues. The signal still ends sdctl, so that a shell's loop
+ * ends. */
 static void an_interrupt_says_that_the_job_goes_on(void **state)
 {
     CtlLab *lab = *state;
@@ -71,7 +73,7 @@ static void an_interrupt_says_that_the_job_goes_on(void **state)
                                   "sdctl job stop i ends it\n");
 }
 
-/* --set gives values, and a bad one is refused; nothing is written but the file that was meant. */
+/* --set changes values of the job file. A bad value is refused, and --dry-run submits nothing. */
 static void a_file_is_started_with_other_values(void **state)
 {
     CtlLab *lab = *state;
@@ -131,7 +133,7 @@ static void a_file_is_started_with_other_values(void **state)
     ctl_remove(lab, KEY_LEADER, "1");
 }
 
-/* Byte for byte, so that it can be compared and started again. */
+/* `job show` prints the file byte for byte, so that it can be compared and started again. */
 static void show_gives_the_file_back(void **state)
 {
     CtlLab *lab = *state;
@@ -143,7 +145,7 @@ static void show_gives_the_file_back(void **state)
     assert_contains(lab->err, "it was started with --resume file:///old/manifest.json\n");
     assert_int_equal(ctl_run(lab, "job show shwon"), 3);
     assert_contains(lab->err, "no job shwon in cluster lab (did you mean \"shown\"?)");
-    /* what another operator wrote does not steer the terminal */
+    /* control characters in another operator's file do not reach the terminal */
     const SpecRecord odd = {.spec = "{\n\"x\": \"gpj.\u202eexe \xc2\x9b"
                                     "31m\"}\n"};
     CTL_PUT(lab, KEY_SPECS, "shown", spec_record, odd);
@@ -154,7 +156,7 @@ static void show_gives_the_file_back(void **state)
     ctl_remove(lab, KEY_SPECS, "shown");
 }
 
-/* The record that carries a wish says whose it is; so do those who show it. */
+/* Records of requests have the requester's name, and the verbs show it. */
 static void who_asks_is_told(void **state)
 {
     CtlLab *lab = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-ctl-writers.c - records that several write: two verbs at once, fields of later versions, records that
- * cannot be read here. The second writer sees what the first one wrote, and no writer's words are lost. */
+/* test-ctl-writers.c - records with several writers: two verbs at the same time, fields of later versions, records that
+ * cannot be read here. The second writer reads what the first wrote, and no change is lost. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -19,7 +19,7 @@ static DesiredRecord desired_of(CtlLab *lab, const char *name)
     return record;
 }
 
-/* An older sdctl changes what a newer one wrote. */
+/* When an older sdctl changes a record of a newer one, it keeps the fields that it does not know. */
 static void fields_of_a_later_version_stay(void **state)
 {
     static const char desired[] =
@@ -49,7 +49,7 @@ static void two_verbs_at_once_both_count(void **state)
     for (int i = 0; i < ROUNDS; i++) {
         ctl_put_running_job(lab, "a");
         ctl_begin(lab, "job resize a --world %d", 3 + i % 2);
-        /* the test itself is the other one: it reads, changes and writes under its guard */
+        /* the test is the second writer: it reads, changes and writes with a guard */
         char key[KEY_MAX];
         (void)key_of("lab", KEY_DESIRED, "a", key);
         for (bool done = false; !done;) {
@@ -78,7 +78,7 @@ static void two_verbs_at_once_both_count(void **state)
     }
 }
 
-/* A record that cannot be read here is not written over as if it were empty. */
+/* A record that cannot be read here is not overwritten. */
 static void what_cannot_be_read_is_not_changed(void **state)
 {
     static const struct {
@@ -106,7 +106,7 @@ static void what_cannot_be_read_is_not_changed(void **state)
     }
 }
 
-/* Its world trains and holds slots: it is shown, with what to do, and what to do works. */
+/* A job whose spec is lost still trains and holds slots. It is shown with advice, and the advice works. */
 static void a_job_without_its_file_is_shown(void **state)
 {
     CtlLab *lab = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-dev.c - `sdctl dev`: a real cluster of the real programs in one folder, up, hurt, mended and
- * down again, with nothing left behind. */
+/* test-dev.c - `sdctl dev`: a cluster of the real programs in one folder is started, damaged, repaired and stopped, and
+ * leaves no processes. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Pids that `dev status` shows. */
+/* Reads the pids that `dev status` shows, and returns their number. */
 static size_t running_in(CtlLab *lab, const char *name, pid_t *pids, size_t max)
 {
     size_t n = 0;
@@ -24,7 +24,7 @@ static size_t running(CtlLab *lab, pid_t *pids, size_t max)
     return running_in(lab, "c", pids, max);
 }
 
-/* A zombie that nobody has reaped yet is gone too. */
+/* Tells whether the process has ended; a zombie counts as ended. */
 static bool is_gone(pid_t pid)
 {
     char path[64], state = 'Z';
@@ -33,7 +33,7 @@ static bool is_gone(pid_t pid)
     return !file || fscanf(file, "%*d (%*[^)]) %c", &state) < 1 || state == 'Z';
 }
 
-/* The value of NAME=... in the line that is to be sourced. */
+/* Sets the environment variable `name` to its value in the export line of the output. */
 static void take_variable(CtlLab *lab, const char *name)
 {
     char value[200];
@@ -43,7 +43,7 @@ static void take_variable(CtlLab *lab, const char *name)
     assert_int_equal(setenv(name, value, 1), 0);
 }
 
-/* Once the cluster has noticed. */
+/* Runs a verb until its output contains `says`, for at most 60 s. */
 static void wait_for(CtlLab *lab, const char *line, const char *says)
 {
     const uint64_t end = clock_boottime_usec() + 60 * USEC_PER_SEC;
@@ -105,7 +105,7 @@ static void a_cluster_comes_up_heals_and_goes(void **state)
     assert_int_equal(ctl_run(lab, "dev down --dir %s/c", lab->folder), 0);
 }
 
-/* A folder's name is a word, also to the shell that reads it back. */
+/* A folder's name may contain blanks: the export line quotes it for the shell. */
 static void a_folder_may_have_any_name(void **state)
 {
     CtlLab *lab = *state;
@@ -163,7 +163,7 @@ static void alerts_go_where_the_file_says(void **state)
     assert_int_equal(ctl_run(lab, "dev down --dir %s/a", lab->folder), 0);
 }
 
-/* A cluster that does not come up leaves nothing behind. */
+/* If a process of a new cluster fails, all processes are stopped again. */
 static void half_a_cluster_ends(void **state)
 {
     CtlLab *lab = *state;
@@ -183,7 +183,8 @@ static int start(void **state)
 static int stop(void **state)
 {
     CtlLab *lab = *state;
-    (void)ctl_run(lab, "dev down --dir %s/c", lab->folder); /* whatever a failed test left */
+    /* In case a failed test left a cluster. */
+    (void)ctl_run(lab, "dev down --dir %s/c", lab->folder);
     *state = ctl_lab_stop(lab);
     return 0;
 }

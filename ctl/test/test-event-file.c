@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-event-file.c - event files byte by byte: what protobuf and the framing prescribe. */
+/* test-event-file.c - event files have exactly the bytes that protobuf and the record framing require. */
 #include "ctl/job/results/event-file.h"
 
 #include "base/number/hash.h"
@@ -23,14 +23,14 @@ static uint64_t little(const Written *w, size_t at, size_t n)
     return value;
 }
 
-/* The framing's other direction. */
+/* Reverses the mask of a checksum. */
 static uint32_t unmasked(uint64_t masked)
 {
     uint32_t turned = (uint32_t)masked - UINT32_C(0xa282ead8);
     return turned >> 17 | turned << 15;
 }
 
-/* Checks the one record and returns where its bytes begin. */
+/* Checks the framing of the only record and returns its data. */
 static const char *check_record(const Written *w, size_t n_bytes)
 {
     assert_int_equal(w->n, n_bytes + 16);
@@ -51,7 +51,7 @@ static void a_file_begins_with_its_version(_unused_ void **state)
     FILE *to = open_memstream(&w.bytes, &w.n);
     assert_non_null(to);
     event_file_begin(to, 1.5);
-    (void)fclose(to); /* of memory */
+    (void)fclose(to); /* cannot fail: a memory stream */
     const char wanted[] = "\x09\0\0\0\0\0\0\xf8\x3f\x1a\x0d"
                           "brain.Event:2";
     assert_memory_equal(check_record(&w, sizeof(wanted) - 1), wanted, sizeof(wanted) - 1);
@@ -65,7 +65,7 @@ static void a_step_has_its_values(_unused_ void **state)
     FILE *to = open_memstream(&w.bytes, &w.n);
     assert_non_null(to);
     event_file_add(to, 1.5, 300, scalars, ELEMENTSOF(scalars));
-    (void)fclose(to);                                /* of memory */
+    (void)fclose(to);                                /* cannot fail: a memory stream */
     const char wanted[] = "\x09\0\0\0\0\0\0\xf8\x3f" /* wall time 1.5 */
                           "\x10\xac\x02"             /* step 300 */
                           "\x2a\x18"                 /* summary of 24 bytes */

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-simulate.c - `sdctl simulate` over files, and `cluster what-if` over the records of a store
- * that it leaves as they are. */
+/* test-simulate.c - `sdctl simulate` on journal files, and `cluster what-if` on the records of an etcd, which it does
+ * not change. */
 #include "base/test/testing.h"
 
 #include "ctl/test/testing-ctl.h"
 
 #include <string.h>
 
-/* A leader, one node and a node that is cordoned for a second: the core lets it go. */
+/* A leader, and a node that is cordoned until a time one second later, when the core uncordons it. */
 static const char journal[] =
     "{\"journal\":1,\"version\":\"0.0.9\",\"cluster\":\"lab\",\"config\":{\"ttl_usec\":2000000},"
     "\"limits\":{\"nodes\":8,\"jobs\":2,\"reports\":8,\"incidents\":200,\"requests\":8},"
@@ -98,7 +98,8 @@ static void cut_and_bad_lines(void **state)
     assert_contains(lab->err, "--from takes a time like ");
 }
 
-/* A process died in its line, another went on and had no room for a while. */
+/* A line was cut when a controller died; then another controller continued, and lost events and decisions because it
+ * could not write them. All of these are counted. */
 static void what_is_missing_is_counted(void **state)
 {
     CtlLab *lab = *state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-top.c - `sdctl top`: what fits into a terminal's cells, the frame, and the terminal that it borrows. */
+/* test-top.c - `sdctl top`: texts cut to a terminal's cells, the contents of a frame, and the use of a real
+ * terminal. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -31,7 +32,7 @@ static void texts_are_cut_between_letters(_unused_ void **state)
     assert_string_equal(put("abcd", 3), "ab…");
     assert_string_equal(put("äöü", 3), "äöü");
     assert_string_equal(put("äöüß", 3), "äö…");
-    assert_string_equal(put("日本語", 6), "日本語"); /* two cells each */
+    assert_string_equal(put("日本語", 6), "日本語"); /* two cells per letter */
     assert_string_equal(put("日本語", 5), "日本…");
     assert_string_equal(put("日本語", 4), "日…");
     assert_string_equal(put("日本語", 1), "…");
@@ -40,7 +41,7 @@ static void texts_are_cut_between_letters(_unused_ void **state)
                             "e",
                             2),
                         "e\xcc\x81"
-                        "e"); /* a combining mark takes none */
+                        "e"); /* a combining mark takes no cell */
     assert_int_equal(cells_width("日a"), 3);
 }
 
@@ -51,14 +52,14 @@ static void harmful_bytes_become_question_marks(_unused_ void **state)
     assert_string_equal(put("a\xc2\x9b"
                             "31m",
                             20),
-                        "a?31m"); /* C1 */
+                        "a?31m"); /* a C1 control character */
     assert_string_equal(put("a\xe2\x80\xae"
                             "b",
                             20),
-                        "a?b");                       /* turns the direction */
-    assert_string_equal(put("a\xff\xc3", 20), "a??"); /* no UTF-8, and an end within */
+                        "a?b");                       /* changes the writing direction */
+    assert_string_equal(put("a\xff\xc3", 20), "a??"); /* not UTF-8, and a letter cut short */
     assert_string_equal(put("\xe2\x80", 20), "??");
-    assert_string_equal(put("\xc0\xaf\xed\xa0\x80", 20), "???"); /* too long; a surrogate */
+    assert_string_equal(put("\xc0\xaf\xed\xa0\x80", 20), "???"); /* an overlong form; a surrogate */
     assert_string_equal(put("\xf4\x90\x80\x80", 20), "????");    /* beyond Unicode */
 }
 
@@ -74,10 +75,11 @@ static void columns_and_breaks(_unused_ void **state)
     assert_string_equal(cells_break(text, 8), " three");
     assert_string_equal(cells_break(text, 20), "");
     assert_string_equal(cells_break("onetwothree", 3), "twothree");
-    assert_string_equal(cells_break("日本", 1), "本"); /* never stands still */
+    assert_string_equal(cells_break("日本", 1), "本"); /* takes at least one letter */
     char small[4] = "";
     at = 0;
-    assert_int_equal(cells_put(small, sizeof(small), &at, "abcdef", 6), 3); /* never beyond */
+    /* Never writes beyond the buffer. */
+    assert_int_equal(cells_put(small, sizeof(small), &at, "abcdef", 6), 3);
     assert_string_equal(small, "abc");
 }
 
@@ -139,7 +141,7 @@ static void a_frame_has_what_an_operator_asks_for(void **state)
     CtlLab *lab = *state;
     put_cluster(lab);
     assert_int_equal(setenv("COLUMNS", "80", 1), 0);
-    assert_int_equal(ctl_run(lab, "top"), 0); /* not on a terminal: once */
+    assert_int_equal(ctl_run(lab, "top"), 0); /* not on a terminal: prints one frame */
     check_width(lab->out, 80);
     assert_contains(
         lab->out,
@@ -183,7 +185,7 @@ static void a_frame_has_what_an_operator_asks_for(void **state)
 typedef struct Terminal {
     pid_t pid;
     int fd;
-    char seen[1 << 16]; /* since the last terminal_forget() */
+    char seen[1 << 16]; /* output since the last terminal_forget() */
     size_t n;
 } Terminal;
 
@@ -209,7 +211,7 @@ static void terminal_forget(Terminal *t)
     t->seen[0] = '\0';
 }
 
-/* Waits until the text was written; NULL: until the program has closed the terminal. */
+/* Waits until the text was written, or with text NULL until the program has closed the terminal. */
 static void terminal_wait(Terminal *t, const char *text)
 {
     const uint64_t end = clock_boottime_usec() + 60 * USEC_PER_SEC;
@@ -241,7 +243,7 @@ static int terminal_end(Terminal *t)
     assert_int_equal(after.c_lflag & (ECHO | ICANON), ECHO | ICANON);
     assert_int_equal(close(t->fd), 0);
     const char *left = strstr(t->seen, "\033[?1049l");
-    assert_non_null(left); /* the screen that was there before is back */
+    assert_non_null(left); /* the previous screen is restored */
     assert_null(strstr(left, "\033[H"));
     assert_non_null(strstr(t->seen, "\033[?25h"));
     return status;
@@ -259,7 +261,7 @@ static void a_terminal_is_filled_and_given_back(void **state)
     assert_int_equal(tcgetattr(t.fd, &within), 0);
     assert_int_equal(within.c_lflag & (ECHO | ICANON), 0);
     ctl_put_phase(lab, "b", PHASE_RUNNING, "2 ranks, 4 wanted: needs a slot");
-    terminal_wait(&t, "2 ranks, 4 wanted: needs a slot"); /* the watch has shown it */
+    terminal_wait(&t, "2 ranks, 4 wanted: needs a slot"); /* received through the watch */
 
     const struct winsize small = {.ws_row = 12, .ws_col = 60};
     terminal_forget(&t);
@@ -276,7 +278,7 @@ static void a_terminal_is_filled_and_given_back(void **state)
     testing_etcd_kill(lab->server, 0);
     terminal_forget(&t);
     terminal_wait(&t, "etcd    does not answer: all below is of ");
-    assert_null(strstr(t.seen, "sdctl:")); /* nothing is written across the screen */
+    assert_null(strstr(t.seen, "sdctl:")); /* no error is printed over the screen */
     testing_etcd_restart(lab->server, 0);
     testing_etcd_wait_healthy(lab->server, 0);
     terminal_forget(&t);

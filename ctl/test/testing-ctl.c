@@ -66,10 +66,10 @@ int ctl_teardown(void **state)
 
 /* ---- running ---- */
 
-/* In place; the words lie in the line. */
+/* Splits the line in place into words, which point into the line. Quotes '...' keep blanks within a word. */
 static void split(char *line, char **words)
 {
-    int n = 1; /* words[0] is the program */
+    int n = 1; /* words[0] is already the program */
     for (char *p = line; *p;) {
         while (*p == ' ')
             p++;
@@ -86,7 +86,7 @@ static void split(char *line, char **words)
     words[n] = NULL;
 }
 
-/* out: its standard output; < 0: a file of the lab. */
+/* Starts sdctl with the words of the line. out is its standard output, or < 0 for a file of the lab. */
 static void begin(CtlLab *lab, char *line, int out)
 {
     char program[300], *words[WORDS_MAX] = {program};
@@ -178,7 +178,7 @@ int ctl_finish(CtlLab *lab)
     return WEXITSTATUS(status);
 }
 
-/* Returns what is printed on the terminal, until the last process that could print there has gone. */
+/* Returns the output on the terminal, until the last process that has it open has ended. */
 static char *read_terminal(int master)
 {
     size_t used = 0;
@@ -279,7 +279,8 @@ static void on_any(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
 {
     Any *any = userdata;
     for (size_t i = 0; i < n && !any->text; i++) {
-        if (strstr(events[i].kv.value, "\"kind\":\"uncordon\"")) /* nobody answers it */
+        /* The request "uncordon" gets no answer. */
+        if (strstr(events[i].kv.value, "\"kind\":\"uncordon\""))
             continue;
         any->text = strdup(events[i].kv.value);
         (void)snprintf(any->name, any->size, "%s", events[i].kv.key + any->n_prefix);
@@ -325,7 +326,7 @@ static const char unet[] =
     " \"attention_head_dim\": [2, 4], \"cross_attention_dim\": 64, \"norm_num_groups\": 8,"
     " \"use_linear_projection\": true}";
 
-/* A dataset whose encodings tell all; of its shard nobody asks. */
+/* The index of a dataset. Its encodings have all facts that sdctl needs, so the shard itself does not exist. */
 static const char dataset[] =
     "{\"version\": 2, \"shards\": [{\"column_names\": [\"latents\", \"text\"],"
     " \"column_encodings\": [\"ndarray:float16:4,16,16\", \"ndarray:float16:3,64\"],"

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-ctl.h - sdctl run as a person runs it, against a real etcd whose records a test puts.
+/* testing-ctl.h - runs sdctl as a user does, against a real etcd with records that a test puts.
  *
- * Ownership: ctl_lab_start() gives the caller a CtlLab; ctl_lab_stop() accepts NULL. The output
- *            that ctl_run() captured belongs to the lab until the next ctl_run().
+ * Ownership: ctl_lab_start() gives the caller a CtlLab; ctl_lab_stop() accepts NULL. The output that ctl_run() captured
+ *            belongs to the lab until the next ctl_run().
  * Units:     *_usec is CLOCK_REALTIME microseconds.
- * Errors:    none: what goes wrong ends the test.
+ * Errors:    none: an error ends the test.
  * Threads:   the main thread.
  */
 #pragma once
@@ -20,41 +20,41 @@ typedef struct CtlLab {
     TestingEtcd *server; /* NULL: none */
     sd_event *event;
     Etcd *etcd;
-    int64_t revision; /* of the last record that was put */
-    char folder[64];  /* of this test's files */
-    char *out, *err;  /* of the last ctl_run() */
-    pid_t pid;        /* of ctl_begin() */
+    int64_t revision; /* revision of the last put or removal */
+    char folder[64];  /* folder for this test's files */
+    char *out, *err;  /* output of the last ctl_run() */
+    pid_t pid;        /* the process of ctl_begin() */
     FILE *out_file, *err_file;
 } CtlLab;
 
 CtlLab *ctl_lab_start(bool with_etcd);
 CtlLab *ctl_lab_stop(CtlLab *lab);
-/* The setup and teardown of tests whose state is a lab with etcd. */
+/* Setup and teardown of tests whose state is a CtlLab with etcd. */
 int ctl_setup(void **state);
 int ctl_teardown(void **state);
 
-/* Runs sdctl with the words of the line (parts in '...' are one word) and gives its exit code. */
+/* Runs sdctl with the words of the line (a part in '...' is one word) and returns its exit code. */
 int ctl_run(CtlLab *lab, const char *line, ...) _printf_(2, 3);
-/* Works as ctl_run(), with a terminal of that many columns as standard output. */
+/* Works as ctl_run(), but standard output is a terminal of this many columns. */
 int ctl_run_on_terminal(CtlLab *lab, int columns, const char *line);
-/* Both halves of ctl_run(), for a test that acts while sdctl runs. */
+/* The two halves of ctl_run(), for a test that acts while sdctl runs. */
 void ctl_begin(CtlLab *lab, const char *line, ...) _printf_(2, 3);
 int ctl_finish(CtlLab *lab);
-int ctl_finish_by(CtlLab *lab); /* the signal that ends it, in the place of an exit code */
-/* Waits until it has printed something. */
+int ctl_finish_by(CtlLab *lab); /* returns the signal that ended sdctl */
+/* Waits until sdctl has printed something. */
 void ctl_wait_said(CtlLab *lab);
-/* Sends it SIGINT once it has said something; the signal that ended it, or 0. */
+/* Sends SIGINT after sdctl has printed something. Returns the signal that ended sdctl, or 0. */
 int ctl_interrupt(CtlLab *lab);
-/* The last output as JSON; the caller drops it. */
+/* Parses the last output as JSON. The caller gets a reference. */
 json_t *ctl_json(const CtlLab *lab);
 
-/* Puts a record of cluster "lab"; text is freed. */
+/* Puts a record of cluster "lab" and frees text. */
 void ctl_put(CtlLab *lab, KeyKind kind, const char *name, char *text);
 void ctl_put_text(CtlLab *lab, KeyKind kind, const char *name, const char *text);
 void ctl_remove(CtlLab *lab, KeyKind kind, const char *name);
-/* The value, or NULL; free()d by the caller. */
+/* Returns the record's value, or NULL. The caller frees it. */
 char *ctl_get(CtlLab *lab, KeyKind kind, const char *name);
-/* Waits until there is a record of the kind; its value, free()d by the caller, and its name. */
+/* Waits for any record of this kind. Returns its value, which the caller frees, and stores its name. */
 char *ctl_wait_any(CtlLab *lab, KeyKind kind, char *ret_name, size_t size);
 
 #define CTL_PUT(lab, kind, name, prefix, ...)                                                      \
@@ -64,12 +64,12 @@ char *ctl_wait_any(CtlLab *lab, KeyKind kind, char *ret_name, size_t size);
         ctl_put(lab, kind, name, _text);                                                           \
     } while (0)
 
-/* A small job file with its data and model beside it in the lab's folder; the job's text, free()d
- * by the caller. */
+/* Writes the data and model of a small job into the lab's folder. Returns the job file's text, which the caller
+ * frees. */
 char *ctl_job_text(CtlLab *lab, const char *name);
 void ctl_write(CtlLab *lab, const char *name, const char *text);
 
-/* spec, desired, world of two ranks on n1 and n2, phase running at step 12 of 100. */
+/* Puts the records of a running job: spec, desired, a world of two ranks on n1 and n2, at step 12 of 100. */
 void ctl_put_running_job(CtlLab *lab, const char *name);
 void ctl_put_phase(CtlLab *lab, const char *name, JobPhase phase, const char *reason);
 
@@ -78,7 +78,7 @@ void ctl_put_phase(CtlLab *lab, const char *name, JobPhase phase, const char *re
         if (!strstr((text), (part)))                                                               \
             fail_msg("\"%s\" is not in:\n%s", (part), (text));                                     \
     } while (0)
-/* An incident "trainer-died" of the job. */
+/* Puts an incident "trainer-died" of the job. */
 void ctl_put_incident(CtlLab *lab, const char *job, IncidentState state);
-/* A field that must be there; borrowed. */
+/* Returns a field of the object, borrowed. A missing field fails the test. */
 json_t *ctl_at(json_t *object, const char *key);

@@ -24,21 +24,21 @@ static bool is_in(uint32_t code, const Range *ranges, size_t n)
     return false;
 }
 
-/* Source: Unicode's EastAsianWidth.txt, whose W and F lie in these blocks. */
+/* Letters of two cells. Source: Unicode's EastAsianWidth.txt; these blocks contain its classes W and F. */
 static const Range wide[] = {{0x1100, 0x115f},   {0x2e80, 0x303e},   {0x3041, 0xa4cf},
                              {0xa960, 0xa97c},   {0xac00, 0xd7a3},   {0xf900, 0xfaff},
                              {0xfe30, 0xfe6f},   {0xff00, 0xff60},   {0xffe0, 0xffe6},
                              {0x1f300, 0x1f64f}, {0x1f680, 0x1f6ff}, {0x1f900, 0x1faff},
                              {0x20000, 0x3fffd}};
-/* Combining marks, joiners and selectors. */
+/* Letters of no cell: combining marks, joiners and selectors. */
 static const Range narrow[] = {{0x300, 0x36f},   {0x200b, 0x200d}, {0x20d0, 0x20ff},
                                {0xfe00, 0xfe0f}, {0xfe20, 0xfe2f}, {0xe0100, 0xe01ef}};
-/* Controls, and what turns the direction of the rest of the line. */
+/* Control characters, and characters that change the writing direction of the rest of the line. */
 static const Range harmful[] = {{0, 0x1f},        {0x7f, 0x9f},       {0x200e, 0x200f},
                                 {0x2028, 0x202e}, {0x2066, 0x2069},   {0xd800, 0xdfff},
                                 {0xfff9, 0xfffb}, {0xe0000, 0xe007f}, {0xfeff, 0xfeff}};
 
-/* Reads one letter of UTF-8; a byte that begins none is a letter of its own. */
+/* Reads one letter of UTF-8. A byte that does not begin a valid letter counts as a letter that is shown as '?'. */
 static Letter letter_at(const char *text)
 {
     static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
@@ -46,7 +46,7 @@ static Letter letter_at(const char *text)
     size_t n = *p < 0x80 ? 1 : *p >= 0xf0 ? 4 : *p >= 0xe0 ? 3 : 2;
     uint32_t code = n == 1 ? *p : *p & (0x7fU >> n);
     for (size_t i = 1; i < n; i++) {
-        if ((p[i] & 0xc0) != 0x80) /* the end of the text, too */
+        if ((p[i] & 0xc0) != 0x80) /* also at the end of the text */
             return (Letter){1, 1, true};
         code = code << 6 | (p[i] & 0x3f);
     }
@@ -105,9 +105,9 @@ void cells_put_column(char *line, size_t size, size_t *at, const char *text, int
 {
     const int wanted = cells < 0 ? -cells : cells, width = cells_width(text);
     for (int i = width; cells < 0 && i < wanted; i++)
-        (void)append(line, size, at, " ", 1); /* a full line stays as it is */
+        (void)append(line, size, at, " ", 1); /* no blank if the line is full */
     for (int i = cells_put(line, size, at, text, wanted); cells > 0 && i < wanted; i++)
-        (void)append(line, size, at, " ", 1); /* likewise */
+        (void)append(line, size, at, " ", 1); /* no blank if the line is full */
 }
 
 const char *cells_break(const char *text, int cells)

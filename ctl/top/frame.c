@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frame.c - see frame.h: sections are made one by one, and then share the rows that there are. */
+/* frame.c - see frame.h: the sections are made first, and then share the available rows. */
 #include "ctl/top/frame.h"
 
 #include "base/memory.h"
@@ -33,12 +33,12 @@ static void draw_text(Frame *f, int columns, Tone tone, const char *format, ...)
     size_t at = 0;
     va_list ap;
     va_start(ap, format);
-    (void)vsnprintf(text, sizeof(text), format, ap); /* what is cut would not fit either */
+    (void)vsnprintf(text, sizeof(text), format, ap); /* a cut text is longer than a line anyway */
     va_end(ap);
     (void)cells_put(add_line(f, tone)->text, FRAME_LINE_BYTES, &at, text, columns);
 }
 
-/* In two lines at most; the first begins with the mark, the second with blanks. */
+/* Draws text in at most two lines. The first begins with the mark, the second with blanks. */
 static void draw_wrapped(Frame *f, int columns, Tone tone, const char *mark, const char *text)
 {
     const int indent = cells_width(mark);
@@ -120,10 +120,10 @@ static void make_head(const FrameInput *in, int columns, Frame *f)
 
 typedef enum Column { PHASE, RANKS, STEP, RATE, LOSS, LEFT, SAVED, COST, COLUMNS } Column;
 
-/* Those at the end go first where there is no room. */
+/* The columns of the job table. If there is no room, columns are omitted from the end. */
 static const struct {
     const char *title;
-    int cells; /* negative: numbers stand at the right */
+    int cells; /* negative: aligned to the right */
 } table[COLUMNS] = {
     [PHASE] = {"PHASE", 10},  [RANKS] = {"RANKS", -5}, [STEP] = {"STEP", -13},
     [RATE] = {"SAMPL/S", -7}, [LOSS] = {"LOSS", -7},   [LEFT] = {"ETA", -6},
@@ -132,7 +132,7 @@ static const struct {
 
 typedef char Cell[32];
 
-/* "42s", "3m20s", "5h10m", "12d" */
+/* Formats a time as "42s", "3m20s", "5h10m" or "12d4h"; "-" if unknown. */
 static void short_span(double seconds, Cell ret)
 {
     const long long s = isfinite(seconds) && seconds >= 0 ? (long long)MIN(seconds, 1e10) : -1;
@@ -150,7 +150,7 @@ static void short_span(double seconds, Cell ret)
         (void)snprintf(ret, sizeof(Cell), "%lldd", s / 86400);
 }
 
-/* "1234/100000", or in thousands where that is too long */
+/* Formats "1234/100000", or in thousands or millions if that is too long. */
 static void short_steps(int64_t step, int64_t steps, Cell ret)
 {
     const char *unit = "";
@@ -166,7 +166,7 @@ static void short_steps(int64_t step, int64_t steps, Cell ret)
     }
 }
 
-/* "$12.30", "$1,234", "$123k", "$12M" */
+/* Formats money as "$12.30", "$1,234", "$123k" or "$120M". */
 static void short_money(int64_t money, Cell ret)
 {
     const long long thousands = money / (1000 * COST_DOLLAR);
@@ -212,7 +212,7 @@ static void fill_cells(const FrameInput *in, const ModelJob *job, Cell cells[COL
         short_money(cost.spent, cells[COST]);
 }
 
-/* Writes what else there is to know of the job, the worst first; "": nothing. */
+/* Writes a note about the job, the most serious fact first; "" if there is none. */
 static void draw_note(const FrameInput *in, const ModelJob *job, char *ret, size_t size)
 {
     char span[SPAN_TEXT_BYTES], reason[MODEL_REASON_BYTES];
@@ -237,7 +237,7 @@ static void draw_note(const FrameInput *in, const ModelJob *job, char *ret, size
         n = snprintf(ret, size, "tries again in %s: ",
                      span_text((double)(next_usec - in->now_usec) * 1e-6, span));
     (void)model_reason(job, reason);
-    /* A running job's reason says, without a colon, why its world began, and with one, what the job lacks. */
+    /* The reason of a running job tells why its world began. Only with a colon does it tell what the job lacks. */
     if (n > 0 || model_phase(job) != PHASE_RUNNING || strchr(reason, ':'))
         (void)snprintf(ret + n, size - (size_t)n, "%s", reason);
 }
@@ -270,7 +270,7 @@ static void put_row(Frame *f, Tone tone, const char *name, int name_cells, int n
     }
 }
 
-/* Jobs that run, fail or wait come before those that have ended. */
+/* Returns the sort order of a job: active and failed jobs first, then waiting jobs, then stopped and succeeded jobs. */
 static int rank_of(const ModelJob *job)
 {
     switch (model_phase(job)) {
@@ -292,7 +292,7 @@ static bool has_cost(const Model *m)
     return false;
 }
 
-/* Fits columns beside a name of some width; returns how many. */
+/* Returns how many columns fit beside the jobs' names, and stores the width of the names. */
 static int fit_columns(const Model *m, int columns, int *ret_name_cells)
 {
     int n = has_cost(m) ? COLUMNS : COST, width = 0;
@@ -331,7 +331,7 @@ static void make_jobs(const FrameInput *in, int columns, Frame *f)
         draw_text(f, columns, TONE_SOFT, "no jobs; sdctl job start submits one");
 }
 
-/* ---- what is wrong, and closed nodes ---- */
+/* ---- faults, and nodes that get no ranks ---- */
 
 static void make_wrong(const FrameInput *in, int columns, Frame *f)
 {
@@ -353,7 +353,7 @@ static void make_wrong(const FrameInput *in, int columns, Frame *f)
     json_decref(judgement.advice);
 }
 
-/* A quarantine is among what is wrong. */
+/* Lists cordoned and drained nodes. Nodes in quarantine are already among the faults. */
 static void make_closed(const FrameInput *in, int columns, Frame *f)
 {
     const Model *m = in->model;
@@ -366,9 +366,9 @@ static void make_closed(const FrameInput *in, int columns, Frame *f)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- the frame ---- */
 
-/* Copies a section after an empty line; the last of its lines says how many do not fit. */
+/* Copies a section after an empty line. If it does not fit, its last line tells how many lines are missing. */
 static void put_section(Frame *to, const Frame *from, size_t room, int columns, const char *more)
 {
     if (from->n == 0 || room < 2)
@@ -391,7 +391,8 @@ void frame_make(const FrameInput *in, int columns, int rows, Frame *ret)
     make_wrong(in, columns, &wrong);
     make_closed(in, columns, &closed);
 
-    /* With too few rows each of the first two gets half, and what the other leaves of its half. */
+    /* With too few rows, jobs and faults each get half of the rows, plus the rows that the other section does not
+     * need. */
     size_t left = rows == 0 ? SIZE_MAX : (size_t)rows > ret->n ? (size_t)rows - ret->n : 0;
     const size_t need = closed.n ? closed.n + 1 : 0, of_closed = MIN(need, left / 6);
     const size_t half = (left - of_closed) / 2;

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* frame.h - what `sdctl top` shows, as lines of text: the cluster, what is wrong and what to do, jobs, closed nodes.
+/* frame.h - makes the lines of text that `sdctl top` shows: the cluster, jobs, faults with advice, nodes that get no
+ * ranks.
  *
- * Ownership: frame_make() fills the caller's Frame; frame_clear() accepts a zeroed one. A FrameInput borrows.
+ * Ownership: frame_make() fills the caller's Frame; frame_clear() accepts a zeroed Frame. A FrameInput borrows its
+ *            pointers.
  * Units:     cells and lines of a terminal; *_usec is CLOCK_REALTIME microseconds.
  * Errors:    none.
  * Threads:   the main thread.
@@ -27,12 +29,12 @@ typedef struct Frame {
 
 typedef struct FrameInput {
     const Model *model;
-    const Members *members; /* NULL: not asked yet */
-    uint64_t silent_usec;   /* since when etcd's watch is silent; 0: it is not */
+    const Members *members; /* NULL: not known yet */
+    uint64_t silent_usec;   /* since when etcd does not answer; 0: it answers */
     uint64_t now_usec;
 } FrameInput;
 
-/* Makes the lines, none wider than `columns`. rows 0: as many lines as there is to say; else at most `rows`, and lines
- * that say how much is left out. */
+/* Makes the lines, none wider than `columns`. With rows 0, makes all lines; else at most `rows` lines, including lines
+ * that tell how many are omitted. */
 void frame_make(const FrameInput *input, int columns, int rows, Frame *ret);
 void frame_clear(Frame *frame);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* screen.c - see screen.h. The sequences are those of ECMA-48 and xterm, which every terminal of today has. */
+/* screen.c - see screen.h. The escape sequences are from ECMA-48 and xterm, and work on all current terminals. */
 #include "ctl/top/screen.h"
 
 #include "base/memory.h"
@@ -24,7 +24,7 @@ void screen_size(int *ret_columns, int *ret_rows)
 {
     struct winsize size = {0};
     const char *columns = getenv("COLUMNS");
-    const int said = columns ? atoi(columns) : 0; /* 0 if that is not a number */
+    const int said = columns ? atoi(columns) : 0; /* 0 if $COLUMNS is not a number */
     bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     *ret_columns = known ? size.ws_col : said > 0 ? said : 80;
     *ret_rows = !known ? 0 : size.ws_row > 0 ? size.ws_row : 24;
@@ -32,7 +32,7 @@ void screen_size(int *ret_columns, int *ret_rows)
 
 static void put(const char *text)
 {
-    (void)fputs(text, stdout); /* a terminal that is gone sends SIGHUP */
+    (void)fputs(text, stdout); /* if the terminal is closed, SIGHUP follows */
     (void)fflush(stdout);
 }
 
@@ -45,10 +45,10 @@ void screen_enter(Screen *s)
     if (s->has_keys) {
         struct termios now = s->before;
         now.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
-        now.c_cc[VMIN] = 0; /* a read never waits */
+        now.c_cc[VMIN] = 0; /* reads do not block */
         now.c_cc[VTIME] = 0;
         (void)tcsetattr(STDIN_FILENO, TCSANOW,
-                        &now); /* else keys are echoed, and Enter ends them */
+                        &now); /* on failure keys are echoed and need Enter */
     }
     put("\033[?1049h\033[?25l\033[?7l"); /* alternate screen, no cursor, no wrapping */
 }
@@ -60,7 +60,7 @@ void screen_leave(Screen *s)
     s->is_entered = false;
     put("\033[0m\033[?7h\033[?25h\033[?1049l");
     if (s->has_keys)
-        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before); /* it was so before */
+        (void)tcsetattr(STDIN_FILENO, TCSANOW, &s->before); /* restores the saved state */
 }
 
 static bool wants_colour(void)
@@ -81,7 +81,7 @@ void screen_draw(const Frame *frame)
     size_t n_bytes = 0;
     const bool colour = wants_colour();
     FILE *to = memory_given(open_memstream(&text, &n_bytes));
-    (void)fputs("\033[H", to); /* into memory */
+    (void)fputs("\033[H", to); /* cannot fail: a memory stream */
     for (size_t i = 0; i < frame->n; i++) {
         (void)fputs(i == 0 ? "\033[2K" : "\r\n\033[2K", to);
         write_line(to, &frame->lines[i], colour);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* screen.h - a terminal that a program fills: its alternate screen, its size, keys without echo.
+/* screen.h - full-screen use of a terminal: the alternate screen, the terminal's size, keys without echo.
  *
- * Ownership: screen_enter() changes the terminal, screen_leave() gives it back as it was; both may be called again.
+ * Ownership: screen_enter() changes the terminal, screen_leave() restores it; both may be called repeatedly.
  * Units:     cells and lines.
- * Errors:    none: a terminal that is gone sends SIGHUP.
+ * Errors:    none: if the terminal is closed, the process receives SIGHUP.
  * Threads:   the main thread.
  */
 #pragma once
@@ -18,13 +18,13 @@ typedef struct Screen {
     struct termios before;
 } Screen;
 
-/* Tells whether standard output is a terminal that can be filled. */
+/* Tells whether standard output is a terminal with full-screen support. */
 bool screen_is_there(void);
-/* Reads the terminal's size; without one the columns are $COLUMNS or 80, and the rows 0. */
+/* Reads the terminal's size. Without a terminal, the columns are $COLUMNS or 80, and the rows are 0. */
 void screen_size(int *ret_columns, int *ret_rows);
 void screen_enter(Screen *screen);
 void screen_leave(Screen *screen);
-/* Shows the frame in place of the one before, in one write. */
+/* Draws the frame over the previous one, in one write. */
 void screen_draw(const Frame *frame);
-/* Prints the lines as any program does. */
+/* Prints the frame's lines as normal output. */
 void screen_print(const Frame *frame);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* top.c - `sdctl top`: the whole cluster on one screen, until somebody leaves it. The screen is drawn each second, and
- * sooner when a record changes. */
+/* top.c - `sdctl top`: shows the whole cluster on one screen until the user quits. The screen is drawn every second,
+ * and sooner when a record changes. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/top/screen.h"
@@ -20,15 +20,15 @@ typedef struct Top {
     Members members;
     Screen screen;
     sd_event_source *timer;
-    uint64_t drawn_usec, asked_usec; /* boottime; 0: not yet */
-    int signal;                      /* the one that ends it; 0: none */
+    uint64_t drawn_usec, asked_usec; /* CLOCK_BOOTTIME; 0: not yet */
+    int signal;                      /* the signal that ends sdctl; 0: none */
 } Top;
 
 /* ---- drawing ---- */
 
 static void request_members(Top *t)
 {
-    Error ignored = ERROR_INIT; /* each member has its own error, which is shown */
+    Error ignored = ERROR_INIT; /* the frame shows each member's own error */
     (void)members_request(t->options, &t->members, &ignored);
     t->asked_usec = clock_boottime_usec();
 }
@@ -56,7 +56,8 @@ static void draw(Top *t)
     t->drawn_usec = clock_boottime_usec();
 }
 
-/* Draws now, or soon if that was just done: a busy cluster changes thousands of times a second. */
+/* Draws now, or a little later if the last drawing was just before, because the records of a busy cluster change
+ * thousands of times a second. */
 static void draw_soon(Top *t)
 {
     const uint64_t next_usec = t->drawn_usec + DRAW_LEAST_MSEC * USEC_PER_MSEC;
@@ -64,13 +65,13 @@ static void draw_soon(Top *t)
     if (is_due)
         draw(t);
     (void)sd_event_source_set_time(t->timer, is_due ? t->drawn_usec + DRAW_MSEC * USEC_PER_MSEC
-                                                    : next_usec); /* it is armed */
+                                                    : next_usec); /* the timer is enabled already */
 }
 
 static int on_timer(_unused_ sd_event_source *source, _unused_ uint64_t usec, void *userdata)
 {
     Top *t = userdata;
-    if (t->drawn_usec) /* else the records are not known yet */
+    if (t->drawn_usec) /* 0: the records are not read yet */
         draw(t);
     int r = sd_event_source_set_time(t->timer, clock_boottime_usec() + DRAW_MSEC * USEC_PER_MSEC);
     return r < 0 ? r : sd_event_source_set_enabled(t->timer, SD_EVENT_ONESHOT);
@@ -92,7 +93,8 @@ static int on_key(sd_event_source *source, int fd, _unused_ uint32_t events, voi
     Top *t = userdata;
     char keys[64];
     ssize_t n = read(fd, keys, sizeof(keys));
-    if (n <= 0 && t->drawn_usec) /* the keys end; before, a line may be under way */
+    /* End of input; before the first drawing, input may come line by line. */
+    if (n <= 0 && t->drawn_usec)
         return sd_event_source_set_enabled(source, SD_EVENT_OFF);
     if (n > 0 && memchr(keys, 'q', (size_t)n))
         return sd_event_exit(t->client.event, 0);
@@ -106,7 +108,7 @@ static int on_signal(_unused_ sd_event_source *source, const struct signalfd_sig
     const int number = (int)info->ssi_signo;
     if (number == SIGTSTP) {
         screen_leave(&t->screen);
-        (void)raise(SIGSTOP); /* it goes on here with SIGCONT */
+        (void)raise(SIGSTOP); /* execution continues here after SIGCONT */
     }
     if (number == SIGWINCH || number == SIGTSTP || number == SIGCONT) {
         if (t->drawn_usec)
@@ -119,11 +121,11 @@ static int on_signal(_unused_ sd_event_source *source, const struct signalfd_sig
 
 static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
 
-/* Blocks the signals before any thread is made, which would receive them otherwise. */
+/* Blocks the signals. Must run before any thread starts, because the thread could receive the signals instead. */
 static void block_signals(sigset_t *ret_before)
 {
     sigset_t set;
-    (void)sigemptyset(&set); /* these fail only for bad arguments */
+    (void)sigemptyset(&set); /* these calls fail only for bad arguments */
     for (size_t i = 0; i < ELEMENTSOF(signals); i++)
         (void)sigaddset(&set, signals[i]);
     (void)sigprocmask(SIG_BLOCK, &set, ret_before);
@@ -147,16 +149,16 @@ static int show_live(Top *t, Error *err)
     sigset_t before;
     block_signals(&before);
     int r = client_open(t->options, &t->client, err);
-    t->client.is_quiet = true; /* the frame shows it */
+    t->client.is_quiet = true; /* the frame shows when etcd does not answer */
     t->model = model_new(t->client.cluster);
     r = r < 0 ? r : listen_to(t, err);
     if (r == 0)
         r = client_watch(&t->client, on_records, t, USEC_INFINITY, err);
     screen_leave(&t->screen);
     t->timer = sd_event_source_unref(t->timer);
-    (void)sigprocmask(SIG_SETMASK, &before, NULL); /* as above */
+    (void)sigprocmask(SIG_SETMASK, &before, NULL); /* fails only for bad arguments */
     if (t->signal && t->signal != SIGINT)
-        (void)raise(t->signal); /* whoever waits for it sees what ended it */
+        (void)raise(t->signal); /* so that the exit status shows the signal */
     return r == -ECANCELED ? 0 : r;
 }
 

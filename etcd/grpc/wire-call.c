@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire-call.c - one gRPC call on one endpoint, as events on the loop.
  *
- * Four batches: what is sent, the server's first metadata, what is received (again and again), the
- * status. Each comes back once whatever happens, so a WireCall ends when none is pending; then it
- * frees itself and says so. At most one send and one receive are outstanding, as gRPC demands. */
+ * A call has four kinds of batches: sent messages, the server's first metadata, received messages (repeated), and the
+ * status. Each batch completes exactly once, even after a failure. When no batch is pending, the WireCall
+ * frees itself and reports its end. At most one send and one receive are outstanding, as gRPC requires. */
 #include "base/clock.h"
 #include "base/memory.h"
 #include "etcd/grpc/wire-grpc.h"
@@ -61,7 +61,7 @@ WireRequest *wire_request_free(WireRequest *request)
     return NULL;
 }
 
-/* NULL: the bytes are not such a message. */
+/* Returns NULL if the bytes are not a message of this type. */
 static ProtobufCMessage *buffer_unpack(grpc_byte_buffer *buffer,
                                        const ProtobufCMessageDescriptor *descriptor)
 {
@@ -80,15 +80,15 @@ static ProtobufCMessage *buffer_unpack(grpc_byte_buffer *buffer,
 
 static void batch_start(WireCall *call, const grpc_op *ops, size_t n_ops, WireStage stage)
 {
-    assert(call->n_pending < WIRE_STAGES); /* one of each stage at a time */
+    assert(call->n_pending < WIRE_STAGES); /* one batch of each stage at a time */
     call->n_pending++;
-    /* gRPC orders this before the thread's writes; the lock says so to ThreadSanitizer, too. */
+    /* gRPC orders these writes before those of its thread; the lock makes this visible to ThreadSanitizer. */
     pthread_mutex_lock(&call->wire->lock);
     call->completions[stage] = (Completion){.call = call, .stage = stage};
     pthread_mutex_unlock(&call->wire->lock);
     grpc_call_error error =
         grpc_call_start_batch(call->call, ops, n_ops, &call->completions[stage], NULL);
-    assert(error == GRPC_CALL_OK); /* anything else is a misuse of the API */
+    assert(error == GRPC_CALL_OK); /* any other value is a misuse of the API */
 }
 
 static void receive(WireCall *call)
@@ -130,7 +130,7 @@ static void first_batches(WireCall *call)
     batch_start(call, &finished, 1, WIRE_FINISHED);
 }
 
-/* Converts a deadline on CLOCK_BOOTTIME, a clock that gRPC does not have. */
+/* Converts a CLOCK_BOOTTIME deadline to gRPC's monotonic clock, as gRPC has no CLOCK_BOOTTIME. */
 static gpr_timespec deadline_of(uint64_t deadline_usec)
 {
     uint64_t now = clock_boottime_usec();
@@ -154,7 +154,7 @@ WireCall *wire_call_start(Wire *wire, size_t endpoint, const WireMethod *method,
         .outgoing = grpc_byte_buffer_copy(request->buffer),
         .details = grpc_empty_slice(),
     };
-    /* Without this header, a member that has lost its leader leaves us waiting. */
+    /* Without this header, a member that has lost its leader never answers. */
     if (!method->leaderless)
         metadata_add(call, "hasleader", "true");
     if (token && *token)
@@ -187,7 +187,7 @@ void wire_call_cut(WireCall *call)
     assert(error == GRPC_CALL_OK);
 }
 
-/* ---- what comes back ---- */
+/* ---- receiving ---- */
 
 static void received(WireCall *call)
 {
@@ -201,7 +201,7 @@ static void received(WireCall *call)
         receive(call);
 }
 
-/* Only the words of gRPC's error show it. */
+/* Whether no connection was made. gRPC shows this only in the text of its error. */
 static bool never_connected(grpc_status_code code, const char *text)
 {
     return code == GRPC_STATUS_UNAVAILABLE && (strstr(text, "failed to connect to all addresses") ||

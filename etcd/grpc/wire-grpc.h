@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wire-grpc.h - what the two files of gRPC's wire share; nobody else includes it.
+/* wire-grpc.h - declarations shared by wire.c and wire-call.c; not for other code.
  *
  *   wire.c       Wire: one gRPC channel for each endpoint, the completion queue and its thread
- *   wire-call.c  WireCall: one gRPC call, as batches that come back through the queue
+ *   wire-call.c  WireCall: one gRPC call, as batches whose completions arrive in the queue
  *
- * Ownership: a Wire counts its WireCalls; a WireCall frees itself when its last batch has come back.
- * Units:     as wire.h.
- * Errors:    as wire.h.
+ * Ownership: a Wire lists its WireCalls; a WireCall frees itself when its last batch has completed.
+ * Units:     as in wire.h.
+ * Errors:    as in wire.h.
  * Threads:   the loop's thread, except the list of completions, which `lock` guards.
  */
 #pragma once
@@ -25,7 +25,7 @@ typedef enum WireStage {
     WIRE_STAGES
 } WireStage;
 
-/* One batch of a WireCall has ended: the completion queue's thread hands this to the loop. */
+/* The end of one batch of a WireCall: the completion queue's thread passes it to the loop. */
 typedef struct Completion {
     struct Completion *next;
     WireCall *call;
@@ -34,14 +34,14 @@ typedef struct Completion {
 } Completion;
 
 struct Wire {
-    sd_event_source *wake; /* wake_fd became readable */
+    sd_event_source *wake; /* event source: wake_fd became readable */
     grpc_channel **channels;
     size_t n_channels;
     grpc_completion_queue *queue;
     pthread_t thread; /* drains the queue into `completions` */
     bool thread_runs;
     bool dispatching;
-    int wake_fd; /* eventfd: the thread has appended a completion */
+    int wake_fd; /* eventfd: signals that the thread has appended a completion */
     pthread_mutex_t lock;
     Completion *completions, **completions_end; /* guarded by lock */
     LIST_HEAD(, WireCall) calls;
@@ -54,7 +54,7 @@ struct WireCall {
     const WireMethod *method;
     grpc_call *call;
     Completion completions[WIRE_STAGES];
-    unsigned n_pending; /* batches that have not come back; the WireCall ends at 0 */
+    unsigned n_pending; /* batches that have not completed; the WireCall ends at 0 */
     grpc_metadata metadata[2];
     size_t n_metadata;
     grpc_metadata_array initial, trailing;
@@ -63,5 +63,5 @@ struct WireCall {
     grpc_slice details;
 };
 
-/* Handles one ended batch; frees the WireCall with its last one. */
+/* Handles one completed batch; frees the WireCall with its last batch. */
 void wire_call_completed(Completion *completion);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* wire.c - one gRPC channel for each endpoint, and the thread that drains the completion queue into the loop.
  *
- * The queue has no descriptor, so a thread blocks in it, appends what ended to a list and writes an
- * eventfd. That is all that ever happens off the loop's thread. */
+ * The queue has no descriptor to poll, so a thread blocks in it, appends each completion to a list and writes to an
+ * eventfd. Nothing else runs outside the loop's thread. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -18,9 +18,9 @@
 
 enum {
     PEM_BYTES_MAX = 1 << 20,
-    /* Values in etcd have at most 1.5 MiB; a read shrinks its pages to fit. */
+    /* Values in etcd have at most 1.5 MiB; a read reduces its page size if an answer is too large. */
     MESSAGE_BYTES_MAX = 16 << 20,
-    DRAIN_SEC = 20, /* a cancelled call ends at once; this is a bound for our own bugs */
+    DRAIN_SEC = 20, /* a cancelled call ends at once; the bound only reveals our own bugs */
 };
 
 /* ---- completions ---- */
@@ -58,7 +58,7 @@ static void dispatch(Wire *wire)
     assert(!wire->dispatching);
     wire->dispatching = true;
     while (completion) {
-        Completion *next = completion->next; /* the WireCall may go with its last completion */
+        Completion *next = completion->next; /* the last completion frees the WireCall */
         wire_call_completed(completion);
         completion = next;
     }
@@ -117,13 +117,13 @@ static int channels_open(Wire *wire, const EtcdOptions *options, const char *con
         return r;
 
     grpc_arg args[] = {
-        /* gRPC's own back-off grows to two minutes, beyond any lease. "min reconnect" is what it
-         * gives a connection, handshake included, to come up. */
+        /* gRPC's default back-off grows to two minutes, longer than any lease. The "min reconnect" time is the limit
+         * for establishing a connection, including the handshake. */
         INTEGER_ARG(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100),
         INTEGER_ARG(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 500),
         INTEGER_ARG(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 2000),
-        /* A peer that does not answer a ping within 2 s is disconnected. etcd takes pings closer
-         * than 5 s for an attack. */
+        /* A peer that does not answer a ping within 2 s is disconnected. etcd treats pings less than 5 s apart as an
+         * attack. */
         INTEGER_ARG(GRPC_ARG_KEEPALIVE_TIME_MS, 6000),
         INTEGER_ARG(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, 2000),
         INTEGER_ARG(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0),
@@ -151,7 +151,7 @@ static int channels_open(Wire *wire, const EtcdOptions *options, const char *con
     return r;
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static int wake_open(Wire *wire, sd_event *event, Error *err)
 {
@@ -161,7 +161,8 @@ static int wake_open(Wire *wire, sd_event *event, Error *err)
     int r = sd_event_add_io(event, &wire->wake, wire->wake_fd, EPOLLIN, on_wake, wire);
     if (r < 0)
         return error_errno(err, r, "cannot watch etcd's answers");
-    /* Answers before timers: after a stall of our own, what came in time must count as in time. */
+    /* Answers have priority over timers: if this process was stalled, an answer that arrived in time must count as in
+     * time. */
     r = sd_event_source_set_priority(wire->wake, SD_EVENT_PRIORITY_NORMAL - 10);
     if (r < 0)
         return error_errno(err, r, "cannot watch etcd's answers");
@@ -185,7 +186,7 @@ static int open_all(Wire *wire, sd_event *event, const EtcdOptions *options,
     return 0;
 }
 
-/* gRPC writes a line for each connection that fails; what matters of it comes back as a status. */
+/* gRPC logs a line for each failed connection. Only debug level: the relevant part is also in the status of the RPC. */
 static void grpc_log(gpr_log_func_args *args)
 {
     log_debug("grpc: %s:%d: %s", args->file, args->line, args->message);
@@ -202,9 +203,9 @@ int wire_new(sd_event *event, const EtcdOptions *options, const char *const *add
         .completions_end = &wire->completions,
     };
     gpr_set_log_function(grpc_log);
-    /* getaddrinfo, as everything else on the host, instead of c-ares (which leaks a "localhost").
-     */
-    (void)setenv("GRPC_DNS_RESOLVER", "native", 0); /* without memory for it c-ares does as well */
+    /* Resolve names with getaddrinfo, like other programs of the host, instead of c-ares (which leaks
+     * a "localhost"). */
+    (void)setenv("GRPC_DNS_RESOLVER", "native", 0); /* if setenv() lacks memory, c-ares works too */
     grpc_init();
     int r = open_all(wire, event, options, addresses, n_addresses, err);
     if (r < 0) {
@@ -223,7 +224,7 @@ size_t wire_draw(Wire *wire)
     return draw % wire->n_channels;
 }
 
-/* Cancelled calls still hand back their batches. The loop may have finished, so not through it. */
+/* Waits until the batches of cancelled calls have completed. Polls wake_fd itself, as the loop may have finished. */
 static void drain(Wire *wire)
 {
     uint64_t give_up = clock_boottime_usec() + DRAIN_SEC * USEC_PER_SEC;
@@ -253,7 +254,7 @@ Wire *wire_free(Wire *wire)
     if (wire->queue) {
         grpc_completion_queue_shutdown(wire->queue);
         if (wire->thread_runs)
-            (void)pthread_join(wire->thread, NULL); /* it ends with the queue */
+            (void)pthread_join(wire->thread, NULL); /* the queue's shutdown ends the thread */
         grpc_completion_queue_destroy(wire->queue);
     }
     grpc_shutdown();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-client.c - finding, trusting and leaving the server: TLS, users, deadlines, an etcd that is
- * down, an end with calls in flight. */
+/* test-etcd-client.c - the client's connection: TLS, users, deadlines, an etcd that is down or frozen, and etcd_free()
+ * with calls in flight. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -52,7 +52,7 @@ static int put(Client *client, Error *err)
     return etcd_txn_wait(client->etcd, NULL, 0, &op, 1, NULL, err);
 }
 
-/* ---- an etcd that is not there ---- */
+/* ---- an etcd that does not run ---- */
 
 static void test_down(void **state _unused_)
 {
@@ -83,7 +83,7 @@ static void test_unknown_host(void **state _unused_)
     assert_non_null(strstr(err.text, "no-such-host.invalid:2379"));
 }
 
-/* The whole server stands still; the client is of use again when it goes on. */
+/* The only member is frozen: calls time out. After the thaw, the same client works again. */
 static void test_frozen(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -105,7 +105,7 @@ static void test_frozen(void **state _unused_)
     TESTING_RUN_UNTIL(client->event, get(client, &err) == 0);
 }
 
-/* It comes up within the deadline: nobody needs to notice. */
+/* A server that starts within the deadline causes no error. */
 static void test_comes_up_late(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -116,7 +116,7 @@ static void test_comes_up_late(void **state _unused_)
 
     testing_etcd_kill(server, 0);
     testing_etcd_restart(server, 0);
-    if (put(client, &err) < 0) /* never sent before there is a connection, so it may wait, too */
+    if (put(client, &err) < 0) /* safe to retry: it was never sent */
         fail_msg("%s", err.text);
 }
 
@@ -129,7 +129,7 @@ static void test_two_of_three_down(void **state _unused_)
     EtcdOptions options = {.endpoints = endpoints};
     Error err = ERROR_INIT;
 
-    for (int i = 0; i < 6; i++) { /* whichever a client begins with */
+    for (int i = 0; i < 6; i++) { /* each client begins with a random endpoint: try several */
         _cleanup_(client_freep) Client *client = client_new(&options);
         if (put(client, &err) < 0 || get(client, &err) < 0)
             fail_msg("%s", err.text);
@@ -162,9 +162,9 @@ static void test_tls(void **state _unused_)
     (void)snprintf(stranger_key, sizeof(stranger_key), "%s/stranger.key",
                    testing_etcd_folder(server));
 
-    good.timeout_usec = 10 * USEC_PER_SEC; /* handshakes on a busy machine */
+    good.timeout_usec = 10 * USEC_PER_SEC; /* a busy machine needs long for a handshake */
     EtcdOptions by_name = good;
-    by_name.tls_name = "localhost"; /* the certificates hold it beside the address */
+    by_name.tls_name = "localhost"; /* the certificates contain this name and the address */
     const EtcdOptions *right[] = {&good, &by_name};
     for (size_t i = 0; i < ELEMENTSOF(right); i++) {
         _cleanup_(client_freep) Client *client = client_new(right[i]);
@@ -181,7 +181,7 @@ static void test_tls(void **state _unused_)
     wrong[3].tls_name = "another.example";
     for (size_t i = 0; i < ELEMENTSOF(wrong); i++) {
         bool is_logged = false;
-        /* A busy machine may not end a handshake in the first of these times, and then nobody knows why. */
+        /* On a busy machine, the first timeouts may be too short for a handshake: then the error lacks the reason. */
         for (uint64_t usec = 700000; !is_logged && usec < 30 * USEC_PER_SEC; usec *= 2) {
             wrong[i].timeout_usec = usec;
             _cleanup_(client_freep) Client *client = client_new(&wrong[i]);
@@ -219,7 +219,7 @@ static void test_users(void **state _unused_)
     assert_int_equal(put(stranger, &err), -EACCES);
     assert_non_null(strstr(err.text, "user name is empty"));
 
-    /* Tokens do not survive the member; nor an older revision of the users. */
+    /* A restart of the member invalidates tokens, and so does a change of the users. */
     testing_etcd_kill(server, 0);
     testing_etcd_restart(server, 0);
     testing_etcd_wait_healthy(server, 0);
@@ -254,7 +254,7 @@ static int may_write(Client *client, const char *key)
     return r;
 }
 
-/* Rights are asked for, and nothing is written; they are seen when they come and go. */
+/* Requests for rights write nothing, and follow each grant and revocation. */
 static void test_rights(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, TESTING_ETCD_AUTH);
@@ -276,7 +276,7 @@ static void test_rights(void **state _unused_)
     assert_int_equal(may_write(client, "/mine/a"), 0);
     assert_int_equal(may_write(client, "/read/a"), -EACCES);
     assert_int_equal(may_write(client, "/write/a"),
-                     -EACCES); /* a guard of it could not be compared */
+                     -EACCES); /* without read access, guards cannot be compared */
     assert_int_equal(may_write(client, "/other/a"), -EACCES);
     assert_int_equal(may_write(all, "/other/a"), 0);
     testing_etcd_ctl(server, "role", "grant-permission", "--prefix", "some", "readwrite", "/other/",
@@ -333,7 +333,7 @@ static void test_streams_with_users(void **state _unused_)
     assert_int_equal(n_states[ETCD_LEASE_LOST], 0);
 }
 
-/* The server has no users: name and password are of no use, and of no harm. */
+/* A user and password for a server without users have no effect, and cause no error. */
 static void test_users_not_enabled(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -367,7 +367,8 @@ static void never_election(bool leading _unused_, const char *key _unused_, int6
     fail_msg("a callback after etcd_free()");
 }
 
-/* With everything in flight, in both orders, against a server that is well, frozen and down. */
+/* etcd_free() with all kinds of requests in flight, before and after the handles are freed, against a server that runs
+ * or is frozen. */
 static void test_free_in_flight(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -383,7 +384,7 @@ static void test_free_in_flight(void **state _unused_)
         EtcdElection *election = NULL;
         Error err = ERROR_INIT;
 
-        if (round < 2) /* connected, or still connecting */
+        if (round < 2) /* rounds 0 and 1 are connected, the later ones are still connecting */
             assert_int_equal(get(client, &err), 0);
         if (round == 4)
             testing_etcd_freeze(server, 0);
@@ -455,7 +456,7 @@ static void test_memory(void **state _unused_)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory), /* first: what the others leave in the heap would count */
+        cmocka_unit_test(test_memory), /* first, as memory of other tests would count */
         cmocka_unit_test(test_down),
         cmocka_unit_test(test_unknown_host),
         cmocka_unit_test(test_frozen),

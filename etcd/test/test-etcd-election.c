@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-election.c - two candidates, and a deposed leader that still wants to write. */
+/* test-etcd-election.c - two candidates, and a deposed leader that still tries to write. */
 #include "base/test/testing.h"
 
 #include "base/log.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 typedef struct Candidate {
-    sd_event *event; /* shared */
+    sd_event *event; /* shared by the candidates */
     Etcd *etcd;
     EtcdLease *lease;
     EtcdElection *election;
@@ -73,7 +73,7 @@ static Candidate *candidate_new(sd_event *event, const EtcdOptions *options, con
     return candidate;
 }
 
-/* A leader's write, guarded by the term that it believes in. */
+/* Writes as a leader does, guarded by the term that the candidate believes to have. Returns whether the guard held. */
 static bool guarded_write(Candidate *candidate, const char *key, int64_t term)
 {
     Error err = ERROR_INIT;
@@ -126,7 +126,7 @@ static void test_loser_takes_over(void **state _unused_)
     assert_true(second->term > old_term);
     assert_true(guarded_write(second, second->key, second->term));
 
-    /* Writes that the deposed leader still wanted to make are refused, also after it stands again. */
+    /* Writes of the deposed leader are refused, also after it campaigns again. */
     assert_false(guarded_write(first, old_key, old_term));
     assert_false(guarded_write(first, old_key, second->term));
     assert_int_equal(second->n_lost, 0);
@@ -144,8 +144,8 @@ static void test_lease_lost_then_campaigns_again(void **state _unused_)
     sd_event_unref(event);
     TESTING_RUN_UNTIL(event, n_candidates(first) == 2);
 
-    /* The server drops the winner's lease: the other leads; the first one is in line again, and
-     * leads a later term when the other's lease goes the same way. */
+    /* The server drops the winner's lease: the second candidate leads, and the first one campaigns again. When the
+     * second one's lease is dropped, too, the first one leads, with a later term. */
     char id[32];
     int64_t term = first->term;
     (void)snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)etcd_lease_id(first->lease));
@@ -170,7 +170,7 @@ static bool stands_as(Candidate *candidate, const char *key, const char *value)
     return same;
 }
 
-/* Candidates change their values: the one that leads and the one that waits keep their key, lease and term. */
+/* Candidates change their values: the leader and the waiting candidate keep their key, lease and term. */
 static void test_value_changed(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -193,7 +193,7 @@ static void test_value_changed(void **state _unused_)
     etcd_election_change(second->election, "likewise");
     TESTING_RUN_UNTIL(event, stands_as(first, first->key, "another"));
     TESTING_RUN_UNTIL(event, stands_as(second, waits, "likewise"));
-    for (int i = 0; i < 20; i++) { /* while the one before is on its way */
+    for (int i = 0; i < 20; i++) { /* the value changes again while the previous put is in flight */
         char value[16];
         (void)snprintf(value, sizeof(value), "a%d", i);
         etcd_election_change(first->election, "on its way");
@@ -205,12 +205,12 @@ static void test_value_changed(void **state _unused_)
     assert_true(first->leading && first->term == term && first->n_lost == 0);
     assert_true(guarded_write(first, first->key, first->term));
 
-    /* Its key is put anew: with what it says now. */
+    /* A deleted key is put again with the latest value. */
     testing_etcd_ctl(server, "del", waits, NULL);
     TESTING_RUN_UNTIL(event, stands_as(second, waits, "likewise"));
 }
 
-/* Somebody deletes the leader's key by hand: a new term, told as lost and won. */
+/* Another client deletes the leader's key: the leader is notified that it lost, and then that it won a new term. */
 static void test_key_deleted(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -233,8 +233,7 @@ static void test_key_deleted(void **state _unused_)
     TESTING_RUN_UNTIL(event, only->election == NULL);
 }
 
-/* Leader of the election and leader of etcd are different things: the one stays while the other
- * dies. */
+/* The leader of the election is not the leader of etcd: it stays when etcd's leader is killed. */
 static void test_etcd_leader_dies(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -253,7 +252,8 @@ static void test_etcd_leader_dies(void **state _unused_)
     assert_int_equal(first->n_lost, 0);
     assert_int_equal(second->n_won, 0);
 
-    /* The winner's process is gone: nobody renews, and the other takes over within the TTL. */
+    /* The winner no longer renews its lease, as if its process had ended: the second candidate takes over within the
+     * TTL. */
     first->election = etcd_election_free(first->election);
     first->lease = etcd_lease_free(first->lease);
     TESTING_RUN_UNTIL(event, second->leading);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-history.c - a store whose revision lies below one that was seen, or whose cluster is another one,
- * is told once; what only grows is not. */
+/* test-etcd-history.c - another history, with a lower revision or another cluster id, is reported once; growing
+ * revisions are not reported. */
 #include "base/test/testing.h"
 
 #include "etcd/etcd-wait.h"
@@ -52,7 +52,7 @@ static void another_history_is_told_once(void **state)
     assert_true(here.cluster != 0 && here.revision >= 3);
     assert_int_equal(told.n, 0);
 
-    etcd_set_history(etcd, here, on_history, &told); /* a restart that remembers */
+    etcd_set_history(etcd, here, on_history, &told); /* as after a restart with stored history */
     put(etcd);
     assert_int_equal(told.n, 0);
 

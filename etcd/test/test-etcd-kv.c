@@ -106,7 +106,7 @@ static void test_guards(void **state)
     _cleanup_(etcd_answer_freep) EtcdAnswer *second = txn(etcd, &absent, 1, &put, 1);
     assert_false(second->succeeded);
 
-    /* All compares must hold; mod revision and version move with each put. */
+    /* All compares must hold; each put changes mod revision and version. */
     EtcdCompare same[] = {
         {.key = "/guard", .target = ETCD_CREATE_REVISION, .equals = first->revision},
         {.key = "/guard", .target = ETCD_MOD_REVISION, .equals = first->revision},
@@ -126,7 +126,7 @@ static void test_guards(void **state)
     assert_int_equal(third->kvs[1].mod_revision, third->revision);
     for (size_t i = 0; i < 3; i++) {
         _cleanup_(etcd_answer_freep) EtcdAnswer *stale = txn(etcd, &same[i], 1, change, 1);
-        assert_true(stale->succeeded == (i == 0)); /* only the create revision is still so */
+        assert_true(stale->succeeded == (i == 0)); /* only the create revision is unchanged */
         if (i == 0)
             assert_int_equal(stale->n_kvs, 0);
     }
@@ -160,7 +160,7 @@ static void test_prefixes(void **state)
     assert_string_equal(rest->kvs[1].key, "/p0");
 }
 
-/* More keys than a page holds, then more bytes than a message may have. */
+/* Reads more keys than fit into a page, then more bytes than fit into a message. */
 static void test_paging(void **state)
 {
     Etcd *etcd = ((Fixture *)*state)->etcd;
@@ -216,7 +216,7 @@ static void test_old_revisions(void **state)
     assert_non_null(strstr(err.text, "compacted"));
     assert_int_equal(etcd_request_rights_wait(fixture->etcd, "/old/b", &err), 0);
     assert_int_equal(etcd_get_wait(fixture->etcd, "/old/b", false, &answer, &err), 0);
-    assert_int_equal(answer->n_kvs, 0); /* asking wrote nothing */
+    assert_int_equal(answer->n_kvs, 0); /* the request for rights wrote nothing */
     answer = etcd_answer_free(answer);
 }
 
@@ -259,7 +259,7 @@ static void free_itself(int r, const Error *err _unused_, const EtcdRange *range
     EtcdCall **call = userdata;
 
     assert_int_equal(r, 0);
-    *call = etcd_call_free(*call); /* allowed, and without effect */
+    *call = etcd_call_free(*call); /* allowed within the handler, and has no effect */
 }
 
 static void test_cancel(void **state)
@@ -271,7 +271,7 @@ static void test_cancel(void **state)
     cancelled = etcd_call_free(cancelled);
     assert_int_equal(etcd_get(fixture->etcd, "/a", false, free_itself, &own, &own), 0);
     TESTING_RUN_UNTIL(fixture->event, own == NULL);
-    /* Answers come in order on one connection: by now the cancelled one would have come. */
+    /* One connection answers in order: an answer to the cancelled call would arrive before this one. */
     (void)etcd_answer_free(get(fixture->etcd, "/a", false));
 }
 

@@ -18,8 +18,8 @@ typedef struct Client {
     Etcd *etcd;
     EtcdLease *lease;
     unsigned n_granted, n_renewed, n_lost, n_revoked;
-    int64_t id;             /* as last told */
-    uint64_t deadline_usec; /* when last told */
+    int64_t id;             /* as last reported */
+    uint64_t deadline_usec; /* at the time of the last report */
     int revoke_result;
     bool free_in_handler;
 } Client;
@@ -31,7 +31,7 @@ static void on_lease(EtcdLeaseState state, int64_t lease, void *userdata)
     switch (state) {
     case ETCD_LEASE_GRANTED:
         client->n_granted++;
-        assert_true(lease != client->id); /* a new one each time */
+        assert_true(lease != client->id); /* a new lease each time */
         break;
     case ETCD_LEASE_RENEWED:
         client->n_renewed++;
@@ -121,12 +121,12 @@ static void test_renewed_then_expires(void **state _unused_)
     uint64_t begun_usec = clock_boottime_usec();
     TESTING_RUN_UNTIL(client->event, client->n_renewed == 12);
     assert_in_range(clock_boottime_usec() - begun_usec, 5 * USEC_PER_SEC,
-                    40 * USEC_PER_SEC); /* each ttl/4 */
+                    40 * USEC_PER_SEC); /* each ttl / 4 */
     assert_true(etcd_lease_deadline_usec(client->lease) > clock_boottime_usec());
-    assert_true(key_is_there(client, "/alive")); /* three times its TTL old */
+    assert_true(key_is_there(client, "/alive")); /* after three TTLs */
     assert_int_equal(client->n_lost, 0);
 
-    client->lease = etcd_lease_free(client->lease); /* renews no more */
+    client->lease = etcd_lease_free(client->lease); /* no more renewals */
     TESTING_RUN_UNTIL(client->event, !key_is_there(client, "/alive"));
     assert_true(clock_boottime_usec() > client->deadline_usec - 50000);
 }
@@ -140,14 +140,14 @@ static void test_revoke(void **state _unused_)
     put_under_lease(client, "/alive");
     assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), 0);
     assert_int_equal(etcd_lease_id(client->lease), 0);
-    client->lease = etcd_lease_free(client->lease); /* before the answer */
+    client->lease = etcd_lease_free(client->lease); /* freed before the answer arrives */
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
     assert_int_equal(client->revoke_result, 0);
     assert_false(key_is_there(client, "/alive"));
-    assert_int_equal(client->n_lost, 0); /* given up is not lost */
+    assert_int_equal(client->n_lost, 0); /* a revoked lease is not reported as lost */
 }
 
-/* Only the id of a lease of before is known. */
+/* A lease of which only the id is known can be revoked. */
 static void test_revoke_by_its_id(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -156,7 +156,7 @@ static void test_revoke_by_its_id(void **state _unused_)
 
     put_under_lease(client, "/alive");
     const int64_t id = client->id;
-    client->lease = etcd_lease_free(client->lease); /* as at the end of a process: it lives on */
+    client->lease = etcd_lease_free(client->lease); /* as at a process's end: the lease remains */
     assert_true(key_is_there(client, "/alive"));
     assert_int_equal(etcd_revoke(client->etcd, id, on_revoked, client, NULL), 0);
     TESTING_RUN_UNTIL(client->event, client->n_revoked == 1);
@@ -182,7 +182,7 @@ static void test_lost_then_granted_anew(void **state _unused_)
         assert_int_equal(client->n_lost, i);
         assert_false(key_is_there(client, "/alive"));
     }
-    /* Revoking what is gone already. */
+    /* Revoking a lease that was revoked already gives -ESTALE. */
     (void)snprintf(id, sizeof(id), "%" PRIx64, (uint64_t)client->id);
     testing_etcd_ctl(server, "lease", "revoke", id, NULL);
     assert_int_equal(etcd_lease_revoke(client->lease, on_revoked, client, NULL), 0);
@@ -207,7 +207,7 @@ static void test_freed_by_its_handler(void **state _unused_)
     assert_int_equal(client->n_granted, 2);
 }
 
-/* Silence is not a loss: the member is away for longer than the TTL, and says then what is so. */
+/* Silence is not a loss: a member that was down for longer than the TTL still renews the lease. */
 static void test_member_restarts(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -222,14 +222,14 @@ static void test_member_restarts(void **state _unused_)
     unsigned n_renewed = client->n_renewed;
     testing_etcd_restart(server, 0);
     TESTING_RUN_UNTIL(client->event, client->n_renewed > n_renewed);
-    /* A member that comes back gives every lease its full TTL. */
+    /* A restarted member gives every lease its full TTL. */
     assert_int_equal(client->n_lost, 0);
     assert_true(key_is_there(client, "/alive"));
 }
 
-/* The lease of 3 s is renewed whichever member freezes, be it the leader or the one that the client is on. A
- * frozen leader that thaws may then revoke the lease, though it was renewed elsewhere meanwhile (etcd#15247); the
- * client is notified and has another. */
+/* The lease of 3 s is renewed whichever member freezes, even the leader or the member that the client uses. A frozen
+ * leader that thaws may then revoke the lease, though it was renewed elsewhere meanwhile (etcd#15247); the client is
+ * notified and gets a new lease. */
 static void test_each_member_freezes(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -246,7 +246,7 @@ static void test_each_member_freezes(void **state _unused_)
         assert_int_equal(client->n_lost, n_lost);
         testing_etcd_thaw(server, i);
         testing_etcd_wait_healthy(server, i);
-        n_renewed = client->n_renewed; /* and then a TTL long, for the late revocation to come */
+        n_renewed = client->n_renewed; /* wait a whole TTL: the late revocation may still arrive */
         TESTING_RUN_UNTIL(client->event, client->n_renewed > n_renewed + 4);
     }
     assert_int_equal(client->n_granted, client->n_lost + 1);
@@ -268,8 +268,8 @@ static void count_attempt(const char *method, int r, uint64_t took_usec _unused_
     attempts->n_renewals += r == 0;
 }
 
-/* One member is dead, and the others are slow once each: these renew the lease, whose time is not spent on the one that
- * refuses at once. */
+/* One member is dead, and the two others are slow once each: the lease is then renewed by these two, and little time is
+ * wasted on the dead member, which refuses at once. */
 static void test_a_dead_member_is_not_tried_for_slow_ones(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -300,8 +300,8 @@ static void on_watched(_unused_ const EtcdEvent *events, size_t n_events, _unuse
     *n_seen += initial ? 1 : (unsigned)n_events;
 }
 
-/* A leader whose disk hangs is replaced, but does not know: it goes on acknowledging keep-alives of
- * leases that run out everywhere else, and has no news for those who watch. The client leaves it. */
+/* A leader whose disk hangs is replaced, but does not notice: it continues to acknowledge keep-alives of leases that
+ * expire on the other members, and sends no events to watches. The client leaves this member. */
 static void test_disk_of_the_leader_hangs(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, TESTING_ETCD_DISKS);
@@ -313,7 +313,7 @@ static void test_disk_of_the_leader_hangs(void **state _unused_)
     _cleanup_(etcd_watch_freep) EtcdWatch *watch = NULL;
     unsigned n_seen = 0;
 
-    testing_etcd_kill(server, other); /* so that the client is on the leader for sure */
+    testing_etcd_kill(server, other); /* so that the client certainly uses the leader */
     assert_true(asprintf(&two, "%s,%s", testing_etcd_endpoint(server, leader),
                          testing_etcd_endpoint(server, other)) > 0);
     options.endpoints = two;
@@ -330,14 +330,14 @@ static void test_disk_of_the_leader_hangs(void **state _unused_)
     _cleanup_(client_freep) Client *observer = client_new(&elsewhere, 60);
     n_renewed = client->n_renewed;
     uint64_t until_usec = clock_boottime_usec() + 9 * USEC_PER_SEC;
-    TESTING_RUN_UNTIL(client->event, clock_boottime_usec() > until_usec); /* three times its TTL */
+    TESTING_RUN_UNTIL(client->event, clock_boottime_usec() > until_usec); /* three TTLs */
     assert_int_equal(client->n_lost, 0);
     assert_true(client->n_renewed > n_renewed);
     assert_true(key_is_there(observer, "/alive"));
     put_under_lease(observer, "/seen");
     TESTING_RUN_UNTIL(client->event, n_seen == 2);
 
-    testing_etcd_start_disk(server, leader); /* it may revoke all leases now, as above */
+    testing_etcd_start_disk(server, leader); /* the old leader may revoke all leases now */
     testing_etcd_wait_healthy(server, leader);
     n_renewed = client->n_renewed;
     TESTING_RUN_UNTIL(client->event, client->n_renewed > n_renewed + 4);
@@ -346,7 +346,7 @@ static void test_disk_of_the_leader_hangs(void **state _unused_)
     watch = etcd_watch_free(watch);
 }
 
-/* The holder's process stands still for longer than the TTL: the server's word counts. */
+/* The holder's process is stopped for longer than the TTL: it learns from the server that the lease was lost. */
 static void test_holder_freezes(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(1, 0);
@@ -354,7 +354,7 @@ static void test_holder_freezes(void **state _unused_)
     pid_t self = getpid(), pid = fork();
 
     assert_true(pid >= 0);
-    if (pid == 0) { /* gRPC is not up in this process: earlier clients have shut it down */
+    if (pid == 0) { /* gRPC does not run in this process: earlier clients have shut it down */
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != self)
             _exit(1);
@@ -378,7 +378,7 @@ static void test_holder_freezes(void **state _unused_)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_holder_freezes), /* first: it forks before gRPC is there */
+        cmocka_unit_test(test_holder_freezes), /* first, as it must fork before gRPC starts */
         cmocka_unit_test(test_renewed_then_expires),
         cmocka_unit_test(test_revoke),
         cmocka_unit_test(test_revoke_by_its_id),

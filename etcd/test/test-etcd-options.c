@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-options.c - what a client is told of its servers: the list of endpoints, certificates and users, and the
- * environment that names them. No server runs. */
+/* test-etcd-options.c - options of a client: the list of endpoints, certificates and users, and the environment
+ * variables for them. No server runs. */
 #include "base/test/testing.h"
 
 #include "base/file.h"
@@ -83,7 +83,7 @@ static void expect_addresses(const char *list, size_t n, const char *const *want
     assert_int_equal(etcd->n_endpoints, n);
     for (size_t i = 0; i < n; i++)
         assert_string_equal(etcd->endpoints[i].address, wanted[i]);
-    assert_string_equal(etcd->endpoint_list, list); /* as it was given, for errors */
+    assert_string_equal(etcd->endpoint_list, list); /* unchanged, for errors */
     assert_true(etcd->current < n);
     etcd = etcd_free(etcd);
 }
@@ -101,7 +101,7 @@ static void an_endpoint_is_host_and_port(void **state _unused_)
                      many);
 }
 
-/* Three endpoints fit into one deadline, but none is left too soon. */
+/* A silent endpoint is left after a third of the deadline, but not before 500 ms. */
 static void a_deadline_has_a_default_and_is_shared(void **state _unused_)
 {
     static const struct {
@@ -119,7 +119,7 @@ static void a_deadline_has_a_default_and_is_shared(void **state _unused_)
     }
 }
 
-/* They are copies. */
+/* The client copies user and password. */
 static void a_user_and_its_password_are_kept(void **state _unused_)
 {
     char list[] = "a:1", user[] = "me", password[] = "sesame";
@@ -134,7 +134,7 @@ static void a_user_and_its_password_are_kept(void **state _unused_)
     etcd = etcd_free(etcd);
 }
 
-/* Many programs that are told the same list do not all begin with its first member. */
+/* Clients with the same list of endpoints begin with a random one. */
 static void the_first_endpoint_is_drawn(void **state _unused_)
 {
     bool seen[3] = {false};
@@ -169,7 +169,7 @@ static int set_up(void **state _unused_)
 
 static int tear_down(void **state _unused_)
 {
-    (void)unlink(path); /* it may be gone */
+    (void)unlink(path); /* the test may have removed the file */
     return 0;
 }
 
@@ -228,7 +228,7 @@ static void each_variable_has_its_option(void **state _unused_)
     put_password("sesame", 6);
     set("", "a:1,b:2");
     set("_CA", "ca");
-    EtcdOptions options = read_environment(); /* TLS without a certificate of one's own */
+    EtcdOptions options = read_environment(); /* TLS without a client certificate */
     assert_string_equal(options.ca_file, "ca");
     assert_null(options.cert_file);
     set("_CERT", "cert");
@@ -268,7 +268,7 @@ static void halves_are_refused(void **state _unused_)
     expect_refusal(-EINVAL, "SDTRAIN_ETCD_PASSWORD_FILE is set but SDTRAIN_ETCD_USER is not");
 }
 
-/* Only the end of its line goes. */
+/* A password is the whole content of its file, without the line ends at its end. */
 static void a_password_is_what_its_file_holds(void **state _unused_)
 {
     static const struct {
@@ -298,7 +298,7 @@ static void a_password_is_what_its_file_holds(void **state _unused_)
     memset(large, 'p', sizeof(large));
     put_password(large, 4096);
     assert_int_equal(strlen(read_environment().password), 4096);
-    put_password("short", 5); /* nothing is left of the longer one */
+    put_password("short", 5); /* nothing remains of the longer password */
     assert_string_equal(read_environment().password, "short");
     put_password(large, 4097);
     EtcdOptions options = {0};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-status.c - members asked one by one: with a leader, without quorum, dead, out of space. */
+/* test-etcd-status.c - the status of single members: with a leader, without quorum, dead, out of space. */
 #include "base/test/testing.h"
 
 #include "etcd/etcd-wait.h"
@@ -80,7 +80,7 @@ static void a_full_database_is_an_alarm(void **state)
     EtcdOptions options = testing_etcd_options(server);
     Error err = ERROR_INIT;
     assert_int_equal(etcd_new(event, &options, &etcd, &err), 0);
-    /* etcd looks at the size of its last commit to disk, and commits each 100 ms. */
+    /* etcd checks the size at its last commit to disk, and commits every 100 ms. */
     enum { VALUE_BYTES = 500000, PUTS_MAX = 400 };
     char *value = malloc(VALUE_BYTES);
     assert_non_null(value);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-wait.c - requests that are waited for: what they ask, what they hand back, and what ends the wait. Requests
- * are answered by this test, in place of a server. */
+/* test-etcd-wait.c - tests of the blocking requests: their arguments, their answers, and what ends the wait. The test
+ * itself answers the requests, in place of a server. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 static sd_event *event;
 static Etcd *etcd;
 
-/* How the next request begins and ends. */
+/* How the next request begins and ends: results of the start and of the answer. */
 static int begins, ends;
 static bool is_silent, succeeds;
 static EtcdKeyValue kvs[2];
@@ -39,7 +39,7 @@ static int give_answer(sd_event_source *source, _unused_ void *userdata)
         on_range(ends, &err, ends < 0 ? NULL : &range, waiter);
     else
         on_txn(ends, &err, ends < 0 ? NULL : &result, waiter);
-    memset(kvs, 0xee, sizeof(kvs)); /* they lived as long as the handler ran */
+    memset(kvs, 0xee, sizeof(kvs)); /* the values are valid only while the handler runs */
     return 0;
 }
 
@@ -53,7 +53,7 @@ static int ask(const char *key, EtcdRangeHandler range, EtcdTxnHandler txn, void
     (void)snprintf(asked_key, sizeof(asked_key), "%s", key);
     if (begins < 0)
         return begins;
-    *ret = (EtcdCall *)&waiter; /* some place that is its own */
+    *ret = (EtcdCall *)&waiter; /* any address of its own will do */
     if (!is_silent)
         assert_true(sd_event_add_defer(event, &source, give_answer, NULL) >= 0);
     return 0;
@@ -149,7 +149,7 @@ static void expect_two_keys(const EtcdAnswer *answer)
     const EtcdKeyValue *a = &answer->kvs[0], *b = &answer->kvs[1];
     assert_string_equal(a->key, "/a");
     assert_int_equal(a->n_value, 3);
-    assert_memory_equal(a->value, "x\0y", 4); /* with a NUL behind it */
+    assert_memory_equal(a->value, "x\0y", 4); /* with a NUL after it */
     assert_int_equal(a->create_revision, 2);
     assert_int_equal(a->mod_revision, 3);
     assert_int_equal(a->version, 4);
@@ -172,7 +172,7 @@ static void a_read_hands_back_copies(_unused_ void **state)
         assert_true(answer->succeeded);
         expect_two_keys(answer);
     }
-    assert_int_equal(n_freed, 0); /* a call that was answered frees itself */
+    assert_int_equal(n_freed, 0); /* an answered call frees itself */
 }
 
 static void a_read_of_the_past_hands_back_copies(_unused_ void **state)
@@ -218,14 +218,14 @@ static void a_transaction_says_whether_it_was_done(_unused_ void **state)
         assert_int_equal(answer->succeeded, succeeds);
         expect_two_keys(answer);
         answer_with_two_keys();
-        assert_int_equal(run_txn(NULL, NULL), 0); /* whoever does not care */
+        assert_int_equal(run_txn(NULL, NULL), 0); /* for a caller that needs no answer */
     }
 }
 
 static void rights_are_there_or_not(_unused_ void **state)
 {
     Error err = ERROR_INIT;
-    succeeds = false; /* its guard never holds */
+    succeeds = false; /* the guard of this request never holds */
     assert_int_equal(etcd_request_rights_wait(etcd, "/r", &err), 0);
     assert_string_equal(asked_key, "/r");
     ends = -EACCES;
@@ -233,7 +233,7 @@ static void rights_are_there_or_not(_unused_ void **state)
     assert_string_equal(err.text, "the member says no");
 }
 
-/* ---- what ends the wait ---- */
+/* ---- the end of the wait ---- */
 
 static int wait_for(int which, EtcdAnswer **ret, Error *err)
 {
@@ -249,7 +249,7 @@ static int wait_for(int which, EtcdAnswer **ret, Error *err)
     }
 }
 
-/* The answer is not touched. */
+/* Each request fails with `wanted`, and leaves the answer's pointer unchanged. */
 static void expect_failures(int wanted, const char *text)
 {
     EtcdAnswer *answer = (EtcdAnswer *)&n_freed;
@@ -260,7 +260,7 @@ static void expect_failures(int wanted, const char *text)
         assert_int_equal(err.code, wanted);
         if (!strstr(err.text, text))
             fail_msg("\"%s\" is not in \"%s\"", text, err.text);
-        assert_int_equal(wait_for(i, &answer, NULL), wanted); /* whoever needs no text */
+        assert_int_equal(wait_for(i, &answer, NULL), wanted); /* for a caller that needs no text */
     }
 }
 
@@ -291,7 +291,7 @@ static int serve(sd_event_source *source, _unused_ uint64_t usec, void *userdata
     return sd_event_add_defer(event, &last, give_answer, NULL);
 }
 
-/* Others of the loop are served meanwhile. */
+/* The loop serves its other sources during the wait. */
 static void others_are_served_during_the_wait(_unused_ void **state)
 {
     _cleanup_(etcd_answer_freep) EtcdAnswer *answer = NULL;
@@ -314,7 +314,7 @@ static void a_loop_that_is_told_to_exit_ends_the_wait(_unused_ void **state)
                 0);
     assert_int_equal(etcd_get_wait(etcd, "/k", false, &answer, &err), -ECANCELED);
     assert_null(answer);
-    assert_int_equal(n_freed, 1); /* no handler may come later */
+    assert_int_equal(n_freed, 1); /* cancelled, so that no handler runs later */
     assert_non_null(strstr(err.text, "cannot wait"));
     sd_event_source_disable_unref(source);
 }

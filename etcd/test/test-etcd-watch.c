@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-watch.c - what a watch tells through restarts, leader changes, freezes, isolation and
- * compaction. The events are compared as text: "+key=value" a put, "-key" a delete, one line a
- * call of the handler, "*" before the first. */
+/* test-etcd-watch.c - events of a watch during restarts, leader changes, freezes, isolation and compaction. The events
+ * are compared as text: "+key=value" is a put, "-key" a delete; each call of the handler makes one line, the first of
+ * which begins with "*". */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -13,7 +13,7 @@
 
 typedef struct Told {
     char text[1 << 17];
-    size_t n_empty; /* lists that found nothing new */
+    size_t n_empty; /* number of lists without a change */
     size_t n_calls, n_initial, n_events, n_bytes;
     int64_t revision; /* of the last call */
     EtcdWatch **free_in_handler;
@@ -33,7 +33,7 @@ static void on_events(const EtcdEvent *events, size_t n_events, int64_t revision
     size_t n = strlen(told->text);
 
     assert_true(initial == (told->n_calls == 0));
-    if (n_events == 0 && !initial) { /* a list that found nothing new */
+    if (n_events == 0 && !initial) { /* a list without a change */
         assert_true(revision >= told->revision);
         told->n_empty++;
         return;
@@ -82,7 +82,7 @@ static Client *client_new(const EtcdOptions *options)
     return client;
 }
 
-/* A client that watches /w/ and has the present state. */
+/* Returns a client that watches /w/ and has received the present state. */
 static Client *watcher_new(const EtcdOptions *options)
 {
     Client *client = client_new(options);
@@ -121,7 +121,7 @@ static void test_state_then_changes(void **state _unused_)
     Told *told = &client->told;
     assert_string_equal(told->text, "*+/w/b=1 +/w/a=2 \n");
 
-    /* All events of a revision in one call. */
+    /* All events of a revision arrive in one call. */
     forget(told);
     EtcdOp ops[] = {{.kind = ETCD_PUT, .key = "/w/c", .value = "3"},
                     {.kind = ETCD_DELETE, .key = "/w/a"},
@@ -130,7 +130,7 @@ static void test_state_then_changes(void **state _unused_)
     TESTING_RUN_UNTIL(client->event, told->n_calls == 2);
     assert_string_equal(told->text, "+/w/c=3 -/w/a +/w/b=4 \n");
 
-    /* In order, each once; the assertions are in on_events(). */
+    /* Changes arrive in order, each once; on_events() checks the revisions. */
     char value[8], expected[sizeof(told->text)];
     size_t n = 0;
     forget(told);
@@ -176,7 +176,7 @@ static void test_empty_then_freed_by_its_handler(void **state _unused_)
     put(client, "/w/a", "3");
     assert_int_equal(client->told.n_calls, 2);
 
-    /* Within the first call, and within the difference after a disconnect. */
+    /* The watch may also be freed within the first call. */
     client->told = (Told){.free_in_handler = &client->watch};
     assert_int_equal(etcd_watch_prefix(client->etcd, "/w/", on_events, &client->told,
                                        &client->watch),
@@ -185,8 +185,8 @@ static void test_empty_then_freed_by_its_handler(void **state _unused_)
     assert_int_equal(client->told.n_calls, 1);
 }
 
-/* The loop does not run while megabytes are written, so that the member has to send most of them
- * late, many revisions in one answer, and in fragments that end within a revision. */
+/* The loop does not run while megabytes are written. So the member must send most of them late, with many revisions in
+ * one answer, and in fragments that end within a revision. */
 static void test_large_backlog(void **state _unused_)
 {
     enum { REVISIONS = 600, OPS = 6, VALUE_BYTES = 3000 };
@@ -225,7 +225,7 @@ static void test_member_restarts(void **state _unused_)
         testing_etcd_restart(server, 0);
         testing_etcd_wait_healthy(server, 0);
         TESTING_RUN_UNTIL(client->event, etcd_watch_connected(client->watch));
-        /* Nothing has changed, and the handler hears of the list all the same. */
+        /* Nothing has changed, but the handler is called for each list. */
         assert_true(etcd_watch_lists(client->watch) > client->told.n_empty);
         assert_true(client->told.n_empty > (size_t)i);
         assert_true(etcd_watch_knows(client->watch, "/w/a"));
@@ -236,7 +236,8 @@ static void test_member_restarts(void **state _unused_)
     assert_string_equal(client->told.text, "*\n+/w/a=1 \n+/w/a=2 \n");
 }
 
-/* Another store behind the same address: younger revisions, other keys. */
+/* Another store replaces the first one at the same address, with lower revisions and other keys: the watch reports the
+ * deletes. */
 static void test_store_starts_over(void **state _unused_)
 {
     TestingEtcd *server = testing_etcd_start(1, 0);
@@ -261,8 +262,8 @@ static void test_store_starts_over(void **state _unused_)
 
 /* ---- three members ---- */
 
-/* Changes while the watch is down, compacted before it is back: the deletes are made up, a key that
- * was deleted and put again is told as both. */
+/* Changes while the watch is disconnected are compacted before it reconnects: the watch generates the deletes, and
+ * reports a key that was deleted and put again as both a delete and a put. */
 static void test_compaction_while_disconnected(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -277,7 +278,7 @@ static void test_compaction_while_disconnected(void **state _unused_)
     put(client, "/w/changed", "1");
     put(client, "/w/same", "1");
     TESTING_RUN_UNTIL(client->event, told->n_calls == 5);
-    testing_etcd_compact(server); /* under a watch that is up: nothing happens */
+    testing_etcd_compact(server); /* the watch is connected: nothing happens */
     put(client, "/w/same", "2");
     TESTING_RUN_UNTIL(client->event, told->n_calls == 6);
 
@@ -324,7 +325,7 @@ static void test_leader_dies(void **state _unused_)
     assert_string_equal(client->told.text, expected);
 }
 
-/* One of the three is the client's, one is the leader. Reads and the watch go on within seconds. */
+/* One of the three members is the client's, one is the leader. Reads and the watch continue within seconds. */
 static void test_each_member_freezes(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -356,7 +357,7 @@ static void test_each_member_freezes(void **state _unused_)
     assert_string_equal(client->told.text, expected);
 }
 
-/* A watch without any request beside it must notice by itself. */
+/* A watch must notice a silent member even if the client has no other request in flight. */
 static void test_silent_stream(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -379,8 +380,8 @@ static void test_silent_stream(void **state _unused_)
     }
 }
 
-/* The only endpoint loses its peers: no leader, so the watch is told so and reads end in time; all
- * goes on when they are back. */
+/* The peers of the only endpoint freeze, so it has no leader: the watch disconnects, and reads time out. Both work
+ * again after the thaw. */
 static void test_without_quorum(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, 0);
@@ -408,7 +409,7 @@ static void test_without_quorum(void **state _unused_)
     TESTING_RUN_UNTIL(client->event, strstr(client->told.text, "+/w/b=1"));
 }
 
-/* Two of three are well: whichever member a client begins with, it works at once. */
+/* Two of three members work: a client works at once, whichever member it begins with. */
 static void test_isolated_member(void **state _unused_)
 {
     _cleanup_(testing_etcd_stopp) TestingEtcd *server = testing_etcd_start(3, TESTING_ETCD_TLS);

@@ -15,7 +15,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The descriptor that tells of each sync, or -1. */
+/* Returns the descriptor that receives a notification of each sync, or -1. */
 static int listen_for_syncs(void)
 {
     struct sock_filter code[] = {
@@ -39,13 +39,13 @@ static void _noreturn_ serve(int listener, pid_t program)
     for (;;) {
         struct seccomp_notif asked = {0};
         if (ioctl(listener, SECCOMP_IOCTL_NOTIF_RECV, &asked) < 0) {
-            if (errno == EINTR || errno == ENOENT) /* the caller was interrupted; it asks again */
+            if (errno == EINTR || errno == ENOENT) /* the program was interrupted; it calls again */
                 continue;
             _exit(0);
         }
         struct seccomp_notif_resp answer = {.id = asked.id,
                                             .flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE};
-        (void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer); /* likewise */
+        (void)ioctl(listener, SECCOMP_IOCTL_NOTIF_SEND, &answer); /* fails after an interruption */
     }
 }
 
@@ -59,5 +59,5 @@ void testing_disk_attach(int report)
     if (disk == 0)
         serve(listener, program);
     if (disk < 0 || fd_write_all(report, &disk, sizeof(disk)) < 0)
-        _exit(126); /* its syncs would fail */
+        _exit(126); /* without the helper, its syncs would fail */
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-etcd.c - see testing-etcd.h. Health and leadership are read from each member's plain HTTP
- * metrics port, so that TLS and users do not matter. */
+/* testing-etcd.c - see testing-etcd.h. Health and leadership are read from each member's plain HTTP metrics port, which
+ * needs neither TLS nor a user. */
 #include "etcd/test/testing-etcd.h"
 
 #include "base/clock.h"
@@ -24,10 +24,10 @@
 enum {
     MEMBERS_MAX = 5,
     ARGS_MAX = 64,
-    READY_SEC = 60, /* sanitizers and a busy machine */
+    READY_SEC = 60, /* long enough for sanitizers on a busy machine */
     POLL_MSEC = 10,
     OUTPUT_BYTES_MAX = 1 << 20,
-    PORT_FIRST = 20000, /* below the range that the kernel hands out by itself */
+    PORT_FIRST = 20000, /* below the kernel's range of ephemeral ports */
     PORT_LAST = 32000,
 };
 
@@ -45,11 +45,11 @@ struct TestingEtcd {
     size_t n_members;
     TestingEtcdFlags flags;
     char *folder, *endpoints, *ca, *cert, *key;
-    int lock; /* of folder */
+    int lock; /* descriptor that holds the folder's lock */
     Member members[MEMBERS_MAX];
 };
 
-static TestingEtcd *instances; /* stopped at exit, whatever the tests forgot */
+static TestingEtcd *instances; /* all clusters; stopped at exit if a test did not stop them */
 
 static char *text(const char *format, ...) _printf_(1, 2);
 static char *text(const char *format, ...)
@@ -85,7 +85,8 @@ static void _noreturn_ _printf_(2, 3) give_up(const TestingEtcd *etcd, const cha
 
 /* ---- processes ---- */
 
-/* ret_disk: its disk can be stopped; NULL: it has none of its own. */
+/* Starts a program. If ret_disk is not NULL, the program's disk can be stopped; *ret_disk is the pid of the helper
+ * (testing-disk.h), 0 without one. */
 static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *output, pid_t *ret_disk)
 {
     int report[2] = {-EBADF, -EBADF};
@@ -110,12 +111,12 @@ static pid_t spawn(const TestingEtcd *etcd, char *const args[], const char *outp
         _exit(126);
     if (ret_disk)
         testing_disk_attach(report[1]);
-    (void)setenv("ETCDCTL_API", "3", 1); /* only -ENOMEM, and then etcdctl says so */
+    (void)setenv("ETCDCTL_API", "3", 1); /* fails only without memory; etcdctl then reports it */
     execvp(args[0], args);
     _exit(127);
 }
 
-/* The exit status; output is appended to a file of the folder. */
+/* Runs a program and returns its exit status; its output is appended to the file `output`. */
 static int command(const TestingEtcd *etcd, char *const args[], const char *output)
 {
     int status;
@@ -159,7 +160,7 @@ static int free_port(void)
     give_up(NULL, "no free port");
 }
 
-/* One HTTP request to the metrics port; false when it does not answer within a second. */
+/* Sends one HTTP request to the metrics port; returns false if no answer arrives within a second. */
 static bool http_get(const Member *member, const char *path, char *ret, size_t size)
 {
     struct sockaddr_in address = {.sin_family = AF_INET,
@@ -243,7 +244,7 @@ void testing_etcd_kill(TestingEtcd *etcd, size_t i)
     Member *member = &etcd->members[i];
     if (member->pid <= 0)
         return;
-    (void)kill(member->pid, SIGKILL); /* our own child, not reaped yet */
+    (void)kill(member->pid, SIGKILL); /* the child is not reaped yet, so the pid is valid */
     (void)waitpid(member->pid, NULL, 0);
     member->pid = 0;
     member->frozen = false;
@@ -294,7 +295,7 @@ void testing_etcd_thaw(TestingEtcd *etcd, size_t i)
 static void signal_disk(TestingEtcd *etcd, size_t i, int number)
 {
     assert(i < etcd->n_members && etcd->members[i].pid > 0 && etcd->members[i].disk > 0);
-    if (kill(etcd->members[i].disk, number) < 0) /* it lives as long as its member, our child */
+    if (kill(etcd->members[i].disk, number) < 0) /* the helper runs as long as its member */
         give_up(etcd, "cannot signal the disk of member %zu: %s", i, strerror(errno));
 }
 
@@ -402,7 +403,7 @@ static void ctl_or_give_up(TestingEtcd *etcd, bool user, va_list ap)
     if (ctl(etcd, endpoints, output, user, ap) != 0) {
         char *said = NULL;
         size_t n;
-        (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* for the message only */
+        (void)file_read(output, OUTPUT_BYTES_MAX, &said, &n, NULL); /* only for the message */
         give_up(etcd, "etcdctl failed: %s", said ? said : "");
     }
 }
@@ -430,7 +431,7 @@ char *testing_etcd_ask(TestingEtcd *etcd, size_t member, ...)
     size_t n;
     va_list ap;
 
-    (void)unlink(output); /* it may not be there */
+    (void)unlink(output); /* fails if there is no such file */
     va_start(ap, member);
     int status =
         ctl(etcd, etcd->members[member].endpoint, output, etcd->flags & TESTING_ETCD_AUTH, ap);
@@ -453,20 +454,20 @@ void testing_etcd_compact(TestingEtcd *etcd)
     testing_etcd_ctl(etcd, "compact", "--physical", revision, NULL);
 }
 
-/* ---- life ---- */
+/* ---- creation and end ---- */
 
 static pid_t owner;
 
 static void stop_all(void)
 {
-    while (instances && getpid() == owner) /* not in a test's own children */
+    while (instances && getpid() == owner) /* not in the child processes of a test */
         (void)testing_etcd_stop(instances);
 }
 
 enum { FRESH_SEC = 60 };
 
-/* Reports whether a folder is left over. The process that made it holds its lock, in whatever PID namespace it is;
- * a folder that was just made may not be locked yet. */
+/* Returns whether a folder was left over by an earlier test. The process that made a folder holds its lock, in whatever
+ * PID namespace the process is; a folder that was just made may not be locked yet. */
 static bool is_left_over(const char *folder)
 {
     struct stat st;
@@ -475,7 +476,7 @@ static bool is_left_over(const char *folder)
            flock(fd, LOCK_EX | LOCK_NB) == 0;
 }
 
-/* Folders of test programs that were killed. */
+/* Removes folders of test programs that were killed. */
 static void leftovers_remove(void)
 {
     const char *prefix = "sdtrain-etcd-";
@@ -490,7 +491,7 @@ static void leftovers_remove(void)
             continue;
         _cleanup_free_ char *path = text("/tmp/%s", entry->d_name);
         if (is_left_over(path))
-            (void)folder_remove(path, NULL); /* best effort; another test may do the same now */
+            (void)folder_remove(path, NULL); /* best effort; another test may remove it, too */
     }
     if (folder)
         (void)closedir(folder);
@@ -504,7 +505,7 @@ TestingEtcd *testing_etcd_start(size_t n_members, TestingEtcdFlags flags)
     assert(etcd && n_members > 0 && n_members <= MEMBERS_MAX);
     leftovers_remove();
     if (!registered)
-        (void)atexit(stop_all); /* PDEATHSIG is there for the rest */
+        (void)atexit(stop_all); /* if atexit() fails, PDEATHSIG still ends the members */
     registered = true;
     owner = getpid();
     etcd->next = instances;
@@ -568,7 +569,7 @@ TestingEtcd *testing_etcd_stop(TestingEtcd *etcd)
             free(etcd->members[i].args[j]);
         free(etcd->members[i].log);
     }
-    (void)folder_remove(etcd->folder, NULL); /* a folder in /tmp left behind harms nobody */
+    (void)folder_remove(etcd->folder, NULL); /* a folder that remains in /tmp does no harm */
     etcd->lock = fd_close(etcd->lock);
     free(etcd->folder);
     free(etcd->endpoints);

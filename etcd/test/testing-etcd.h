@@ -5,14 +5,14 @@
  *     EtcdOptions options = testing_etcd_options(etcd);
  *     testing_etcd_kill(etcd, testing_etcd_leader(etcd));
  *
- * Members live in a temporary folder, on free ports of 127.0.0.1, with a heartbeat of 50 ms, an
- * election timeout of 500 ms and, but for TESTING_ETCD_DISKS, no fsync. They die with this process
- * (PDEATHSIG), however it ends; the folder goes with testing_etcd_stop(), or at exit.
+ * Members run in a temporary folder, on free ports of 127.0.0.1, with a heartbeat of 50 ms, an
+ * election timeout of 500 ms and, except with TESTING_ETCD_DISKS, no fsync. They are killed when this process ends
+ * (PDEATHSIG), even by a crash; the folder is removed by testing_etcd_stop(), or at exit.
  *
  * Ownership: testing_etcd_start() gives the caller a TestingEtcd; testing_etcd_stop() accepts NULL.
- *            Strings returned live as long as it.
+ *            Returned strings are valid until testing_etcd_stop().
  * Units:     members are counted from 0.
- * Errors:    none: what cannot be set up ends the test with a message and the members' logs.
+ * Errors:    none: if the setup fails, the test ends with a message and the members' logs.
  * Threads:   main thread only.
  */
 #pragma once
@@ -29,42 +29,43 @@ typedef enum TestingEtcdFlags {
     TESTING_ETCD_DISKS = 1 << 2, /* members sync, to disks that can be stopped */
 } TestingEtcdFlags;
 
-/* Returns when every member is healthy. */
+/* Starts a cluster and waits until every member is healthy. */
 TestingEtcd *testing_etcd_start(size_t n_members, TestingEtcdFlags flags);
 TestingEtcd *testing_etcd_stop(TestingEtcd *etcd);
 DEFINE_CLEANUP(TestingEtcd, testing_etcd_stop)
 
-/* All that a client needs: endpoints, TLS files, user and password. */
+/* Returns all options that a client needs: endpoints, TLS files, user and password. */
 EtcdOptions testing_etcd_options(const TestingEtcd *etcd);
 const char *testing_etcd_endpoints(const TestingEtcd *etcd);               /* "host:port,..." */
 const char *testing_etcd_endpoint(const TestingEtcd *etcd, size_t member); /* "host:port" */
-const char *testing_etcd_folder(const TestingEtcd *etcd); /* ca.pem, client.pem, client.key; logs */
-pid_t testing_etcd_pid(const TestingEtcd *etcd, size_t member); /* 0 while it is dead */
+const char *testing_etcd_folder(const TestingEtcd *etcd); /* ca.pem, client.pem, client.key, logs */
+pid_t testing_etcd_pid(const TestingEtcd *etcd, size_t member); /* 0 while the member is dead */
 
-void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* SIGKILL, and gone on return */
-void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* from its data; does not wait */
+void testing_etcd_kill(TestingEtcd *etcd, size_t member);    /* SIGKILL; waits for the end */
+void testing_etcd_restart(TestingEtcd *etcd, size_t member); /* with its old data; does not wait */
 void testing_etcd_freeze(TestingEtcd *etcd, size_t member);  /* SIGSTOP */
 void testing_etcd_thaw(TestingEtcd *etcd, size_t member);
-/* For TESTING_ETCD_DISKS, where testing_etcd_has_disks(): while a disk is stopped, the member's syncs wait, and the
- * rest of the member runs on. */
+/* For TESTING_ETCD_DISKS, if testing_etcd_has_disks(): while a disk is stopped, the member's syncs wait, and the rest
+ * of the member continues. */
 bool testing_etcd_has_disks(const TestingEtcd *etcd);
 void testing_etcd_stop_disk(TestingEtcd *etcd, size_t member);
 void testing_etcd_start_disk(TestingEtcd *etcd, size_t member);
 void testing_etcd_wait_healthy(TestingEtcd *etcd, size_t member);
 size_t testing_etcd_leader(TestingEtcd *etcd);
 
-/* For TLS clusters: restarts it with a certificate that its peers do not take. It serves clients
- * but never sees a leader, until it is killed and restarted. */
+/* For TLS clusters: restarts the member with a certificate that its peers do not accept. The member serves clients but
+ * never sees a leader, until it is killed and restarted. */
 void testing_etcd_isolate(TestingEtcd *etcd, size_t member);
 
-/* Runs etcdctl against the live members; arguments end with NULL. Ends the test when it fails. */
+/* Runs etcdctl against the running members; arguments end with NULL. Ends the test if etcdctl fails. */
 void testing_etcd_ctl(TestingEtcd *etcd, ...) __attribute__((sentinel));
-/* As above, against one member, giving what it prints (to be freed); NULL when it fails. */
+/* Works like testing_etcd_ctl() on one member. Returns the output, which the caller must free; NULL if
+ * etcdctl fails. */
 char *testing_etcd_ask(TestingEtcd *etcd, size_t member, ...) __attribute__((sentinel));
-/* Forgets all revisions before the present one. */
+/* Compacts all revisions before the present one. */
 void testing_etcd_compact(TestingEtcd *etcd);
 
-/* Serves the loop until condition holds; ends the test when that takes a minute. */
+/* Runs the loop until condition holds; ends the test if that takes more than a minute. */
 #define TESTING_RUN_UNTIL(event, condition)                                                        \
     do {                                                                                           \
         uint64_t _until = testing_deadline_usec();                                                 \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-divergence.c - what is called divergent, and what is not: curves of real jobs (curves/, made by make-curves),
- * and curves made here of noise, spikes, steps and slopes. */
+/* test-divergence.c - which curves count as divergent: curves of real jobs (in curves/, made by
+ * make-curves), and curves made here of noise, spikes, steps and slopes. */
 #include "manifest/divergence.h"
 
 #include "base/number/philox.h"
@@ -32,10 +32,10 @@ static void read_curve(const char *name, Curve *ret)
             assert_int_equal(sscanf(line, "%lf %lf", &ret->loss[ret->n], &ret->norm[ret->n]), 2);
             ret->n++;
         }
-    (void)fclose(file); /* it was read */
+    (void)fclose(file); /* the file was only read */
 }
 
-/* Returns the first step at which it is found; 0: never. */
+/* Returns the first step at which divergence is found, or 0 if it never is. */
 static int64_t first_found(const Curve *curve, Divergence *ret)
 {
     int64_t first = 0;
@@ -64,7 +64,7 @@ static void curves_of_real_jobs(_unused_ void **state)
         print_message("%s: %d steps, found at step %lld\n", entry->d_name, curve.n,
                       (long long)found);
         assert_int_equal(found > 0, !well);
-        if (strcmp(entry->d_name, "bad-creeps.txt") == 0) /* it predicts nothing any more */
+        if (strcmp(entry->d_name, "bad-creeps.txt") == 0) /* the model is useless by then */
             assert_true(found > 220 && found < 260 && divergence_found(&d));
         n_well += well;
         n_bad += !well;
@@ -73,7 +73,7 @@ static void curves_of_real_jobs(_unused_ void **state)
     assert_true(n_well >= 6 && n_bad >= 3);
 }
 
-/* A normal deviate, by Box and Muller. */
+/* Returns a normal deviate, by the method of Box and Muller. */
 static double normal(uint64_t seed, int64_t step)
 {
     Philox p = philox4x32(seed, 7, (uint64_t)step);
@@ -81,7 +81,8 @@ static double normal(uint64_t seed, int64_t step)
     return sqrt(-2 * log(u)) * cos(2 * M_PI * v);
 }
 
-/* Loss and norm of a job that gets better for 2000 steps and then stays, under noise of `sigma` in the logarithm. */
+/* Adds steps of a job whose loss and norm fall for 2000 steps and then stay, under noise of
+ * standard deviation sigma in the logarithm, and asserts that no divergence is found. */
 static void healthy(Divergence *d, uint64_t seed, double sigma, int64_t from, int64_t to)
 {
     for (int64_t step = from; step <= to; step++) {
@@ -96,7 +97,7 @@ static void noise_is_no_divergence(_unused_ void **state)
 {
     for (uint64_t seed = 0; seed < 40; seed += 2) {
         Divergence d = {0};
-        healthy(&d, seed, 0.1 + 0.02 * (double)seed, 1, 20000); /* up to a factor of 2.4 */
+        healthy(&d, seed, 0.1 + 0.02 * (double)seed, 1, 20000); /* sigma up to a factor of 2.4 */
     }
 }
 
@@ -104,7 +105,7 @@ static void spikes_are_no_divergence(_unused_ void **state)
 {
     Divergence d = {0};
     healthy(&d, 1, 0.2, 1, 1000);
-    for (int i = 0; i < 50; i++) { /* of three steps each, however high */
+    for (int i = 0; i < 50; i++) { /* spikes of three steps each, however high */
         int64_t at = 1001 + 100 * i;
         for (int k = 0; k < 3; k++)
             divergence_add(&d, at + k, 1e9, 1e12);
@@ -115,7 +116,7 @@ static void spikes_are_no_divergence(_unused_ void **state)
 
 static void an_explosion_takes_ten_steps(_unused_ void **state)
 {
-    for (int64_t begin = 2; begin < 500; begin += 83) { /* also in the first steps */
+    for (int64_t begin = 2; begin < 500; begin += 83) { /* the first explosion begins at step 2 */
         Divergence d = {0};
         healthy(&d, 3, 0, 1, begin - 1);
         for (int64_t i = 0; i < 9; i++) {
@@ -126,8 +127,8 @@ static void an_explosion_takes_ten_steps(_unused_ void **state)
         divergence_add(&d, begin + 9, 92.7, 0.5);
         assert_true(divergence_found(&d));
         assert_int_equal(divergence_since(&d), begin);
-        assert_true(d.loss.lowest < 1.6);   /* the level has not followed it in the first steps */
-        for (int64_t i = 10; i < 2000; i++) /* it does not get used to it */
+        assert_true(d.loss.lowest < 1.6);   /* the level did not follow the explosion */
+        for (int64_t i = 10; i < 2000; i++) /* divergence is still found after 2000 steps */
             divergence_add(&d, begin + i, 92.7, 0.5);
         assert_true(divergence_found(&d));
     }
@@ -138,7 +139,7 @@ static void a_slow_rise_is_found(_unused_ void **state)
     Divergence d = {0};
     int64_t step = 3000;
     healthy(&d, 5, 0.3, 1, step);
-    for (double level = 0.1; !divergence_found(&d); level *= 1.0005) { /* doubles in 1,386 steps */
+    for (double level = 0.1; !divergence_found(&d); level *= 1.0005) { /* factor 2 in 1,386 steps */
         step++;
         assert_true(level < 0.3);
         divergence_add(&d, step, level * exp(0.3 * normal(5, step)), 0.1);
@@ -156,7 +157,8 @@ static void an_exploding_norm_is_found_and_got_used_to(_unused_ void **state)
     assert_int_equal(divergence_since(&d), 1001);
     for (int64_t i = 10; i < 600; i++)
         divergence_add(&d, 1001 + i, 0.1, 500);
-    assert_false(divergence_found(&d)); /* the loss is well: it is another norm, no more */
+    /* the loss is well: a steady higher norm is not divergence */
+    assert_false(divergence_found(&d));
 }
 
 static void it_is_over_when_the_loss_is_well_again(_unused_ void **state)
@@ -200,10 +202,11 @@ static void zeros_are_nothing(_unused_ void **state)
     healthy(&d, 13, 0.1, 201, 400);
     for (int64_t step = 401; step <= 800; step++)
         divergence_add(&d, step, 0, 0);
-    healthy(&d, 13, 0.1, 801, 1000); /* they were not a low level */
+    healthy(&d, 13, 0.1, 801, 1000); /* the zeros did not become the lowest level */
 }
 
-/* A job that is killed after every step, and told by its checkpoint, judges as one that never was. */
+/* A job that is restarted after every step, from the state in its checkpoint, judges as a job
+ * without restarts. */
 static void a_restart_changes_nothing(_unused_ void **state)
 {
     static Curve curve;

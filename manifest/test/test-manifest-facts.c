@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is described by keys and values;
- * one of a version that wrote only hashes, by its hashes. */
+/* test-manifest-facts.c - a checkpoint of another job, other data or other numerics is described by
+ * keys and values. If a version wrote only hashes, it is described by its hashes. */
 #include "manifest/manifest-internal.h"
 
 #include "base/file.h"
@@ -15,7 +15,8 @@
     "{\"data\":{\"streams\":[{\"index\":\"" index "\",\"samples\":" samples ",\"shards\":5}]}}"
 #define DATA DATA_OF("ab", "96")
 
-/* Returns the kept manifest of a version before, with those terms; NULL: without. */
+/* Returns the kept manifest of an older version, with the given terms added. NULL: without these
+ * terms. */
 static Manifest *manifest_with(const char *job, const char *data)
 {
     const char *tree = getenv("SDTRAIN_SOURCE");
@@ -65,7 +66,7 @@ static void keys_and_values_are_told(void **state)
     assert_string_equal(other.dataset_terms, DATA);
     set_terms(&other, "{\"optimizer\":{\"lr\":0.5},\"train\":{\"precision\":1,\"seed\":18}}",
               DATA_OF("cd", "95"));
-    assert_int_equal(manifest_check_facts(m, &other, &err), 0); /* only the hashes decide */
+    assert_int_equal(manifest_check_facts(m, &other, &err), 0); /* only the hashes are compared */
     other.job_identity.low++;
     assert_differs(m, &other,
                    "checkpoint step-0000000004-o1-g1-456ef687 of job test: its job identity is "
@@ -75,7 +76,7 @@ static void keys_and_values_are_told(void **state)
     other.dataset_digest.low++;
     assert_differs(m, &other,
                    ": its dataset digest is another one: data.streams[0].samples was 96, is 95");
-    set_terms(&other, JOB, DATA_OF("cd", "96")); /* as many samples, and not the same */
+    set_terms(&other, JOB, DATA_OF("cd", "96")); /* as many samples, but other ones */
     assert_differs(
         m, &other,
         ": its dataset digest is another one: data.streams[0].index was \"ab\", is \"cd\"");
@@ -92,17 +93,19 @@ static void of_older_ones_only_the_hashes_are_known(void **state)
     static const char *const says = ": its job identity is 00000000000000010000000000000002, this "
                                     "job's is 00000000000000010000000000000003; only the hashes "
                                     "are known of it";
-    assert_differs(newer, &other, says); /* this job's terms are not known */
+    assert_differs(newer, &other, says); /* the terms of the running job are not known */
     set_terms(&other, JOB, DATA);
     assert_differs(older, &other, says);
-    assert_differs(newer, &other, says); /* equal terms do not explain another hash */
+    /* if the terms are equal but the hashes differ, only the hashes are reported */
+    assert_differs(newer, &other, says);
     other.job_identity.low--;
     other.dataset_digest.low++;
     assert_differs(older, &other,
                    ": its dataset digest is 00000000000000030000000000000004, this ");
 }
 
-/* A newer version's terms may be longer than ours ever are: they count as none, and are not an error. */
+/* A newer version's terms may be longer than this version's buffers: they are ignored, without an
+ * error. */
 static void longer_terms_are_passed_over(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-step-times.c - times of steps: in few entries, through a restart, and texts that are none. */
+/* test-step-times.c - times of steps: stored in few entries, kept through a restart; malformed
+ * texts are refused. */
 #include "base/test/testing.h"
 
 #include "base/macro.h"
@@ -20,7 +21,8 @@ static void each_step_has_its_own_while_there_is_room(_unused_ void **state)
     assert_true(isnan(step_times_sec(&t, STEP_TIMES_MAX + 1)));
 }
 
-/* However long a job is, the sum of its times is kept, and each entry is the mean of its steps. */
+/* However long a job runs, the sum of its times is kept, and each entry gives the mean time of its
+ * steps. */
 static void many_steps_are_means(_unused_ void **state)
 {
     StepTimes t = {0};
@@ -55,7 +57,8 @@ static void a_restart_goes_on_with_the_steps_that_count(_unused_ void **state)
     StepTimes back;
     assert_int_equal(step_times_parse(text, &back), 0);
     assert_memory_equal(&back, &again, sizeof(back));
-    step_times_add(&back, 402, 7000); /* step 401 is missing: nothing is known of those before */
+    /* step 401 is missing: the times of all steps before 402 are dropped */
+    step_times_add(&back, 402, 7000);
     assert_true(isnan(step_times_sec(&back, 400)));
     assert_true(fabs(step_times_sec(&back, 402) - 7e-3) < 1e-12);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-http-server.c - the server in a loop, and clients that behave, drip, pile up or leave. */
+/* test-http-server.c - the HTTP server with normal clients, slow clients, too many clients, and clients that
+ * disconnect. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "metrics/exporter.h"
@@ -20,7 +21,7 @@ typedef struct Lab {
     HttpServer *server;
     int n_asked;
     char answer[ANSWER_BYTES];
-    const char *given; /* what a stream has to give: */
+    const char *given; /* the next data of the stream */
     size_t n_given;
     bool gives_always, ends;
     int n_viewers;
@@ -62,7 +63,7 @@ static int make_below(const HttpRequest *request, HttpAnswer *ret, _unused_ void
     return 0;
 }
 
-/* ---- a stream of which the test says what comes next ---- */
+/* ---- a stream whose data the test sets ---- */
 
 static ssize_t give_next(void *viewer, const char **ret)
 {
@@ -140,7 +141,7 @@ static int lab_end(void **state)
     return 0;
 }
 
-/* host: the last byte of our address. */
+/* Connects from the address 127.0.0.<host>. */
 static int connect_from(const Lab *lab, uint32_t host)
 {
     const char *address = http_server_address(lab->server);
@@ -191,7 +192,7 @@ static const char *ask(Lab *lab, const char *request)
     return read_answer(lab, fd);
 }
 
-/* Reads the bytes that have come by now; the connection goes on. */
+/* Reads until the answer contains the wanted text; the connection stays open. */
 static const char *read_so_far(Lab *lab, int fd, const char *wanted)
 {
     uint64_t end_usec = clock_boottime_usec() + PATIENCE_SEC * USEC_PER_SEC;
@@ -251,12 +252,13 @@ static void test_one_that_drips_is_ended(void **state)
     uint64_t begun_usec = clock_boottime_usec(), sent_usec = begun_usec;
     char byte;
     ssize_t got = -1;
-    while (got < 0) { /* a byte each half second is never idle */
+    while (got < 0) { /* a byte every half second keeps the connection from being idle */
         turn(lab);
         uint64_t now_usec = clock_boottime_usec();
         assert_true(now_usec < begun_usec + PATIENCE_SEC * USEC_PER_SEC);
         if (now_usec > sent_usec + USEC_PER_SEC / 2) {
-            (void)send(fd, "x", 1, MSG_NOSIGNAL); /* may have been ended meanwhile */
+            /* Fails if the server has closed the connection. */
+            (void)send(fd, "x", 1, MSG_NOSIGNAL);
             sent_usec = now_usec;
         }
         got = recv(fd, &byte, 1, 0);
@@ -297,7 +299,7 @@ static void test_a_crowd_is_bounded(void **state)
     assert_int_equal(count_fds(), before);
 }
 
-/* ---- a door that nobody holds shut ---- */
+/* ---- clients that cannot block other clients ---- */
 
 static void assert_answered(Lab *lab, const char *path, const char *status)
 {
@@ -308,7 +310,8 @@ static void assert_answered(Lab *lab, const char *path, const char *status)
     assert_true(clock_boottime_usec() - begun_usec < HTTP_CONNECTION_SEC * USEC_PER_SEC / 2);
 }
 
-/* As many as the process may have files, and as may wait in the kernel: they would take minutes, 48 in 5 s. */
+/* Thousands of silent connections do not delay other clients. Their number is limited by the process's open files and
+ * by the kernel's queue. If each was only closed by its 5 s timeout, 48 at a time, this would take minutes. */
 static void test_thousands_are_silent(void **state)
 {
     Lab *lab = *state;
@@ -319,8 +322,9 @@ static void test_thousands_are_silent(void **state)
     const size_t n = limit.rlim_cur > 800 ? limit.rlim_cur - 200 : 600;
     int *silent = calloc(n, sizeof(*silent));
     assert_non_null(silent);
+    /* More connections than are allowed from one address. */
     for (size_t i = 0; i < n; i++)
-        silent[i] = connect_from(lab, 1 + (uint32_t)(i % 5)); /* more than one address can have */
+        silent[i] = connect_from(lab, 1 + (uint32_t)(i % 5));
     assert_answered(lab, "/short", " 200 ");
     assert_answered(lab, "/own", " 200 ");
     for (size_t i = 0; i < n; i++)
@@ -328,7 +332,7 @@ static void test_thousands_are_silent(void **state)
     free(silent);
 }
 
-/* A client that was there first is not sent away for the crowd of another address. */
+/* A slow client is not closed because of many connections from another address. */
 static void test_a_crowd_makes_way_for_itself(void **state)
 {
     Lab *lab = *state;
@@ -345,7 +349,7 @@ static void test_a_crowd_makes_way_for_itself(void **state)
         (void)close(crowd[i]);
 }
 
-/* A reverse proxy is one address: what has finished its request counts for none. */
+/* Connections with finished requests are not limited per address, because a reverse proxy has only one address. */
 static void test_answers_count_for_no_address(void **state)
 {
     Lab *lab = *state;
@@ -365,14 +369,16 @@ static void test_answers_count_for_no_address(void **state)
     assert_answered(lab, "/short", " 200 ");
     for (size_t i = 0; i < ELEMENTSOF(huge_ones); i++) {
         char byte;
-        assert_int_equal(recv(huge_ones[i], &byte, 1, MSG_PEEK), 1); /* not reset */
+        /* The connection was not reset. */
+        assert_int_equal(recv(huge_ones[i], &byte, 1, MSG_PEEK), 1);
         (void)close(huge_ones[i]);
     }
     for (size_t i = 0; i < ELEMENTSOF(viewers); i++)
         (void)close(viewers[i]);
 }
 
-/* Nobody takes what was asked for: the last places are those of reserved pages, and these go on for ever. */
+/* If clients do not read their answers until all places are taken, other pages get status 503, and reserved pages are
+ * still served. */
 static void test_answers_that_nobody_takes(void **state)
 {
     Lab *lab = *state;
@@ -397,7 +403,7 @@ static void test_answers_that_nobody_takes(void **state)
 static void test_one_that_leaves(void **state)
 {
     Lab *lab = *state;
-    for (int i = 0; i < 20; i++) { /* with the answer under way */
+    for (int i = 0; i < 20; i++) { /* closes the connection during the answer */
         _cleanup_fd_ int fd = connect_to(lab);
         send_text(lab, fd, "GET /long HTTP/1.1\r\nHost: x\r\n\r\n");
         turn(lab);
@@ -482,7 +488,7 @@ static void test_a_viewer_that_leaves(void **state)
     assert_int_equal(lab->n_viewers, 0);
 }
 
-/* Further viewers are refused in words, and pages are served beside as many as there may be. */
+/* Viewers beyond the limit are refused with a text, and pages are still served beside the maximum of viewers. */
 static void test_viewers_are_bounded(void **state)
 {
     Lab *lab = *state;
@@ -500,13 +506,13 @@ static void test_viewers_are_bounded(void **state)
     }
     assert_non_null(strstr(ask(lab, "GET /short HTTP/1.1\r\nHost: x\r\n\r\n"), " 200 "));
     assert_int_equal(lab->n_viewers, HTTP_VIEWERS_MAX);
-    lab->server = http_server_free(lab->server); /* while they look */
+    lab->server = http_server_free(lab->server); /* with connected viewers */
     assert_int_equal(lab->n_viewers, 0);
     for (size_t i = 0; i < ELEMENTSOF(viewers); i++)
         viewers[i] = fd_close(viewers[i]);
 }
 
-/* One that does not read is dropped, and the other one is not held up. */
+/* A viewer that does not read for HTTP_STALL_SEC is disconnected. */
 static void test_a_viewer_that_stalls(void **state)
 {
     Lab *lab = *state;
@@ -551,7 +557,7 @@ static void test_exporter(void **state)
     Error err = ERROR_INIT;
     char address[80];
     (void)snprintf(address, sizeof(address), "%s", http_server_address(lab->server));
-    lab->server = http_server_free(lab->server); /* its port is free now */
+    lab->server = http_server_free(lab->server); /* frees the port for the exporter */
     ExporterProgram program = {.name = "t",
                                .version = "1",
                                .families = own,
@@ -561,7 +567,7 @@ static void test_exporter(void **state)
                                .userdata = lab};
     Exporter *exporter = NULL;
     assert_int_equal(exporter_new(lab->event, "", &program, &exporter, &err), 0);
-    assert_null(exporter); /* off */
+    assert_null(exporter); /* metrics are off */
     exporter_note_request("Txn", 0, 1, exporter);
     assert_int_equal(exporter_new(lab->event, address, &program, &exporter, &err), 0);
     exporter_note_request("Txn", 0, 2000, exporter);

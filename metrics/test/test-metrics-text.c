@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-metrics-text.c - the registry and its text, byte for byte. */
+/* test-metrics-text.c - the exact text that the metrics are written as. */
 #include "base/test/testing.h"
 #include "metrics/metrics.h"
 
@@ -47,7 +47,7 @@ static Metrics *new_metrics(void)
 static void test_every_kind(_unused_ void **state)
 {
     _cleanup_(metrics_freep) Metrics *m = new_metrics();
-    assert_text(m, 0, ""); /* a family without series is not there */
+    assert_text(m, 0, ""); /* a family without series is not written */
     metrics_set(m, LEVEL, LABELS("b"), 0.1);
     metrics_set(m, LEVEL, LABELS("a"), -3);
     metrics_set(m, LEVEL, LABELS("a"), 1e18);
@@ -56,7 +56,8 @@ static void test_every_kind(_unused_ void **state)
     metrics_add(m, DONE, LABELS("x", "well"), 1);
     metrics_observe_sum(m, SPENT, NO_LABELS, 1.5, 3);
     metrics_observe_sum(m, SPENT, NO_LABELS, 0.5, 1);
-    metrics_observe(m, TOOK, LABELS("x"), 0.1); /* a bound belongs to its bucket */
+    /* A value equal to a bound is in the bound's bucket. */
+    metrics_observe(m, TOOK, LABELS("x"), 0.1);
     metrics_observe(m, TOOK, LABELS("x"), 2);
     metrics_observe(m, TOOK, LABELS("x"), 100);
     assert_text(m, 0,
@@ -84,7 +85,7 @@ static void test_groups_and_pages(_unused_ void **state)
     assert_text(m, 1, counter);
     _cleanup_free_ char *both = text_of(m, 3);
     assert_non_null(strstr(both, "\nt_hidden 1\n"));
-    metrics_forget_gauges(m); /* a counter stays */
+    metrics_forget_gauges(m); /* counters stay */
     assert_text(m, 3, counter);
 }
 
@@ -92,15 +93,15 @@ static void test_what_is_forgotten(_unused_ void **state)
 {
     _cleanup_(metrics_freep) Metrics *m = new_metrics();
     metrics_add(m, DONE, LABELS("a", "x"), 1);
-    metrics_add(m, DONE, LABELS("b", "a"), 1);            /* another label has the value */
-    metrics_add(m, DONE, LABELS("b", "\",who=\"a\""), 1); /* and one that looks like it */
+    metrics_add(m, DONE, LABELS("b", "a"), 1);            /* the value is in another label */
+    metrics_add(m, DONE, LABELS("b", "\",who=\"a\""), 1); /* a value that contains the same text */
     metrics_observe(m, TOOK, LABELS("a"), 1);
     metrics_forget(m, "who", "a");
     assert_text(m, 0,
                 "# HELP t_done_total Done.\n# TYPE t_done_total counter\n"
                 "t_done_total{who=\"b\",how=\"\\\",who=\\\"a\\\"\"} 1\n"
                 "t_done_total{who=\"b\",how=\"a\"} 1\n");
-    metrics_add(m, DONE, LABELS("a", "x"), 7); /* born again */
+    metrics_add(m, DONE, LABELS("a", "x"), 7); /* the series begins again */
     _cleanup_free_ char *text = text_of(m, 0);
     assert_non_null(strstr(text, "{who=\"a\",how=\"x\"} 7\n"));
 }
@@ -111,7 +112,7 @@ static void test_odd_values(_unused_ void **state)
     metrics_set(m, LEVEL, LABELS("a\\b\"c\nd"), NAN);
     metrics_set(m, LEVEL, LABELS("inf"), -INFINITY);
     metrics_set(m, LEVEL, LABELS("third"), 1.0 / 3);
-    metrics_observe(m, TOOK, LABELS("x"), NAN); /* in no bucket but the last */
+    metrics_observe(m, TOOK, LABELS("x"), NAN); /* counted only in the bucket +Inf */
     _cleanup_free_ char *text = text_of(m, 0);
     assert_non_null(strstr(text, "t_level{tank=\"a\\\\b\\\"c\\nd\"} NaN\n"));
     assert_non_null(strstr(text, "t_level{tank=\"inf\"} -Inf\n"));
@@ -129,12 +130,12 @@ static void test_there_is_an_end(_unused_ void **state)
         metrics_add(m, MANY, LABELS(name), 1);
     }
     assert_int_equal(metrics_dropped(m), 10);
-    metrics_add(m, MANY, LABELS("0"), 1); /* one that is there goes on */
+    metrics_add(m, MANY, LABELS("0"), 1); /* an existing series still counts */
     assert_int_equal(metrics_dropped(m), 10);
     memset(huge, 'x', sizeof(huge) - 1);
     huge[sizeof(huge) - 1] = '\0';
     metrics_forget(m, "n", "1");
-    metrics_add(m, MANY, LABELS(huge), 1); /* room, but not for that */
+    metrics_add(m, MANY, LABELS(huge), 1); /* there is room, but the key is too long */
     assert_int_equal(metrics_dropped(m), 11);
     metrics_add(m, MANY, LABELS("new"), 1);
     assert_int_equal(metrics_dropped(m), 11);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-channel.c - packets of any bytes; what decodes must encode again. */
+/* fuzz-channel.c - packets of any bytes. A message that can be decoded can be encoded again. */
 #include "protocol/channel.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);

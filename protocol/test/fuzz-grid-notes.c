@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-grid-notes.c - the reader of what a grid shows: on any bytes as a PNG, and on any text as captions. */
+/* fuzz-grid-notes.c - the notes of a grid: any bytes as a PNG, and any text as a caption. */
 #include "base/memory.h"
 #include "protocol/grid-notes.h"
 
@@ -19,7 +19,7 @@ static void try_png(const uint8_t *data, size_t n)
             assert(((uint8_t)*p >= 0x20 || *p == '\t') && *p != 0x7f);
 }
 
-/* Checks that a caption that was added is read again. */
+/* Checks that an added caption is read back unchanged. */
 static void try_caption(const uint8_t *data, size_t n)
 {
     static const char png[33 + 12] =

@@ -19,11 +19,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (const char *p = who; *p; p++)
         assert((unsigned char)*p >= 0x20 && *p != 0x7f);
 
-    /* A record that is written again reads the same. */
+    /* A record that is written again is read back unchanged. */
     _cleanup_free_ char *text = NULL;
     OwnerRecord again;
     if (owner_format(&o, &text) < 0)
-        return 0; /* json_pack() takes only valid UTF-8 */
+        return 0; /* JSON accepts only valid UTF-8 */
     int r = owner_parse("again", text, strlen(text), &again, &err);
     assert(r == 0 && strcmp(again.claim, o.claim) == 0 && strcmp(again.host, o.host) == 0);
     return 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-recipe.c - the recipe's parser on any bytes; what it accepts is accepted again in its canonical form. */
+/* fuzz-recipe.c - the recipe's parser on any bytes; an accepted recipe is accepted again in its canonical form. */
 #include "base/json/json.h"
 #include "protocol/recipe.h"
 

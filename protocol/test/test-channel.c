@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-channel.c - every message survives the wire; bad packets are told apart from a closed
- * channel. */
+/* test-channel.c - every message is received as it was sent; bad packets and a closed channel give different errors. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "protocol/channel.h"
@@ -27,7 +26,7 @@ static int close_pair(void **state)
 
 #define SECRET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
 
-/* A message with a value in each of its fields. */
+/* Makes a message with a value in each field. */
 static ChannelMessage full(ChannelType type)
 {
     ChannelMessage m = {.type = type, .generation = 7, .step = 123456789012};
@@ -140,7 +139,7 @@ static bool is_nothing(const json_t *value)
             strspn(json_string_value(value), "0") == strlen(json_string_value(value)));
 }
 
-/* Each field is there with its own value: one that another field of the union had written over would not be. */
+/* Every field of every message is received with its own value, not with the value of another field of the union. */
 static void every_message_survives(void **state)
 {
     (void)state;
@@ -175,7 +174,7 @@ static void a_loss_that_is_not_a_number_travels(void **state)
     assert_true(isnan(in.loss));
 }
 
-/* An error's text that was cut within a character must not cost the message. */
+/* A text that was cut within a character does not make the message unreadable. */
 static void a_text_that_was_cut_travels(void **state)
 {
     (void)state;
@@ -187,7 +186,7 @@ static void a_text_that_was_cut_travels(void **state)
     assert_string_equal(in.save_error, "cannot write \xc3\xa9");
 }
 
-/* A field that an older trainer does not send is 0. */
+/* Fields that an older trainer does not send are 0. */
 static void an_older_step_is_read(void **state)
 {
     (void)state;
@@ -202,7 +201,7 @@ static void an_older_step_is_read(void **state)
     assert_string_equal(in.save_error, "");
 }
 
-/* A field that an older daemon does not send is empty: that daemon knows no GPU of the slot. */
+/* A field that an older daemon does not send is empty: such a daemon does not report the slot's GPU. */
 static void an_older_assign_is_read(void **state)
 {
     (void)state;

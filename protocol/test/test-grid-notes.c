@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-grid-notes.c - what a grid shows, into a PNG and back, and PNGs that are cut, damaged or odd. */
+/* test-grid-notes.c - notes are written into a PNG and read back; PNGs that are cut or damaged, or have other notes,
+ * are refused. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
@@ -8,7 +9,7 @@
 #include <endian.h>
 #include <string.h>
 
-/* One grey pixel; a PNG that any reader takes. */
+/* A valid PNG of one grey pixel. */
 static const char png[] =
     "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\0\0\0\0\x3a\x7e\x9b\x55"
     "\0\0\0\nIDAT\x78\x9c\x63\x68\0\0\0\x82\0\x81\x77\xcd\x72\xb6\0\0\0\0IEND\xae\x42\x60\x82";
@@ -16,7 +17,7 @@ enum { PNG_BYTES = sizeof(png) - 1, HEADER = 33, TEXT = HEADER + 8 };
 
 static int get(const char *bytes, size_t n, GridNotes *ret, Error *err)
 {
-    /* No byte beyond: the sanitizer sees who reads it. */
+    /* A copy of the exact size, so that the sanitizer detects reads beyond its end. */
     _cleanup_free_ char *exact = malloc(n + !n);
     assert_non_null(exact);
     memcpy(exact, bytes, n);
@@ -55,7 +56,7 @@ static void what_is_put_is_read(_unused_ void **state)
     assert_int_equal(get(png, PNG_BYTES, &notes, &err), 0);
 }
 
-/* As Python's zlib.crc32() has it. */
+/* The CRC equals that of Python's zlib.crc32(). */
 static void the_crc_is_that_of_png(_unused_ void **state)
 {
     size_t n;
@@ -71,7 +72,7 @@ static void many_and_long_captions(_unused_ void **state)
     size_t n;
     Error err = ERROR_INIT;
     GridNotes notes = {.job = "j", .real = true}, back;
-    char widest[2 * GRID_CAPTION_MAX + 1] = ""; /* the cut would be within a character */
+    char widest[2 * GRID_CAPTION_MAX + 1] = ""; /* a cut at the limit would be within a character */
     for (int i = 0; i < GRID_CAPTION_MAX; i++)
         (void)stpcpy(widest + 2 * i, "\xc3\xa9");
     for (int i = 0; i < GRID_CELLS_MAX; i++)
@@ -91,7 +92,7 @@ static void many_and_long_captions(_unused_ void **state)
     grid_notes_clear(&back);
 }
 
-/* Cut anywhere it is refused, and any flipped bit of the chunk is. */
+/* A PNG that is cut before the end of the notes is refused, and so is one with a flipped bit in the notes' text. */
 static void a_file_that_is_damaged(_unused_ void **state)
 {
     size_t n;
@@ -137,7 +138,7 @@ static uint32_t crc_of(const char *bytes, size_t n)
     return ~crc;
 }
 
-/* A PNG that has the text as its notes. */
+/* Makes a PNG with this text as its notes. */
 static char *with(const char *text, size_t *ret_n)
 {
     const size_t n_body = sizeof("sdtrain") + strlen(text);
@@ -152,7 +153,7 @@ static char *with(const char *text, size_t *ret_n)
     return whole;
 }
 
-/* Texts with a good CRC that nobody of us wrote. */
+/* Invalid notes with a valid CRC are refused with the reason. */
 static void notes_of_others(_unused_ void **state)
 {
 #define BEGIN "{\"job\": \"j\", \"of\": \"network\", \"step\": 1, \"weights\": \"ema\", "

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-job-identity.c - the identity of each job file of the tree, as a constant. Checkpoints hold it: where one of
- * these changes, no job that was submitted before goes on. */
+/* test-job-identity.c - the identities of several job files are constants. Checkpoints store the identity, so if one
+ * changed, jobs submitted before could not resume. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "protocol/job.h"
@@ -10,7 +10,8 @@
 #include <string.h>
 
 typedef struct Kept {
-    const char *what, *text, *identity; /* text: a job file, or its path below the tree */
+    /* Text: a job file's text, or its path in the source tree. */
+    const char *what, *text, *identity;
 } Kept;
 
 #define JOB(DATA, TRAIN)                                                                           \
@@ -43,7 +44,7 @@ static const Kept kept[] = {
      "a13ce312ee28703149fa7cda1d21f91e"},
 };
 
-/* A kept one names its folder as FOLDER: any absolute path will do. */
+/* Returns the text of a job file. A file of the tree has the word FOLDER, for which any absolute path may be used. */
 static char *text_of(const Kept *k)
 {
     const char *tree = getenv("SDTRAIN_SOURCE");

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-job-terms.c - the text beside an identity says all that the identity is of, and nothing else; two texts tell by
- * the job file's keys and words why two jobs would not train the same. */
+/* test-job-terms.c - the text beside an identity has exactly the facts that the identity covers; the differences of two
+ * texts are reported with the job file's keys and words. */
 #include "protocol/job-terms.h"
 
 #include "base/json/json.h"
@@ -44,7 +44,7 @@ static char *text_of(const Job *job)
     return text;
 }
 
-/* Each row changes a key of the file, and says how it is told; NULL: the identity stays. */
+/* Each row changes a key of the file and has the reported difference; NULL: the identity does not change. */
 static const struct {
     const char *job, *says;
 } rows[] = {
@@ -96,13 +96,14 @@ static void what_differs_is_told_by_the_keys_of_the_job_file(void **state)
         char differences[300];
         _cleanup_(job_freep) Job *job = job_of(rows[i].job);
         _cleanup_free_ char *is = text_of(job);
-        (void)job_terms_diff(was, is, differences, sizeof(differences)); /* the text tells it */
+        /* The number is not needed. */
+        (void)job_terms_diff(was, is, differences, sizeof(differences));
         assert_string_equal(differences, rows[i].says ?: "");
         assert_int_equal(hash_equal(plain->identity, job->identity), !rows[i].says);
     }
 }
 
-/* None of it is told as a rank writes it. */
+/* All terms are shown under keys of the job file, not under the canonical text's own names. */
 static void each_term_has_a_key_of_the_job_file(void **state)
 {
     (void)state;
@@ -119,7 +120,7 @@ static void each_term_has_a_key_of_the_job_file(void **state)
     assert_int_equal(json_object_size(terms), 31);
 }
 
-/* Without the hashes of what the job file names, the text is what the job file's identity is the hash of. */
+/* Without the two hashes of named files, the text is exactly what the job file's identity hashes. */
 static void the_text_is_what_was_hashed(void **state)
 {
     (void)state;
@@ -141,7 +142,7 @@ static void the_text_is_what_was_hashed(void **state)
     }
 }
 
-/* The identity of checkpoints, as versions before this text made it. */
+/* The identity that checkpoints store is computed as in versions before these texts existed. */
 static void the_identity_is_of_job_config_and_empty_caption(void **state)
 {
     (void)state;
@@ -191,7 +192,7 @@ static void of_damaged_and_older_ones_nothing_is_known(void **state)
         assert_string_equal(differences, "");
         assert_int_equal(job_terms_diff(good, bad[i], differences, sizeof(differences)), 0);
     }
-    /* A newer version's word is its number. */
+    /* A number of a newer version, whose word is unknown, stays a number. */
     _cleanup_json_ json_t *newer =
         job_terms_parse("{\"train\":{\"precision\":7,\"device\":-1},\"more\":{\"x\":1}}");
     assert_int_equal(json_integer_value(json_object_get(newer, "train.precision")), 7);

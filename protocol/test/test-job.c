@@ -13,7 +13,7 @@ static const char *const good =
     " \"train\": {\"global_batch\": 32, \"grain\": 4, \"steps\": 100},"
     " \"checkpoint\": {\"uri\": \"/ckpt\"}}";
 
-/* good with the first occurrence of `from` replaced; caller frees. */
+/* Returns the text `good` with the first occurrence of `from` replaced by `to`; the caller frees it. */
 static char *with(const char *from, const char *to)
 {
     const char *at = strstr(good, from);
@@ -143,7 +143,7 @@ static void bad_files_are_refused_by_key_and_value(void **state)
         Job *job = NULL;
         assert_int_equal(job_parse("job.json", text, strlen(text), &job, &err), -EINVAL);
         assert_null(job);
-        if (strstr(cases[i].error, "unknown key")) /* what it may have meant follows: test-base */
+        if (strstr(cases[i].error, "unknown key")) /* a suggestion follows, which test-base tests */
             err.text[strlen(cases[i].error)] = '\0';
         assert_string_equal(err.text, cases[i].error);
     }
@@ -177,11 +177,11 @@ static void identity_covers_what_changes_bits_and_nothing_else(void **state)
     assert_true(same_identity("\"steps\": 100",
                               "\"steps\": 100, \"device\": \"cpu\", \"precision\": \"fp32\""));
     assert_true(
-        same_identity("\"steps\": 100", "\"steps\": 100, \"device\": null")); /* not given */
+        same_identity("\"steps\": 100", "\"steps\": 100, \"device\": null")); /* null is unset */
     assert_false(same_identity("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\""));
 }
 
-/* Checkpoints hold the identity: a job that was there before a key goes on with its own. */
+/* The identity of a job without newer keys never changes, because checkpoints store it and the job could not resume. */
 static void identity_of_a_job_without_newer_keys_stays(void **state)
 {
     (void)state;
@@ -190,7 +190,7 @@ static void identity_of_a_job_without_newer_keys_stays(void **state)
     assert_string_equal(hash_format(job->identity, text), "5f56ea44c2c70620abe47235ebd16ed2");
 }
 
-/* A job file may leave out the names that encoder.json may give; where both give the same, it is the same job. */
+/* A job file may omit names that encoder.json gives. With the same names, it has the same identity. */
 static void names_of_the_data_may_be_left_out(void **state)
 {
     (void)state;
@@ -224,7 +224,7 @@ static void gpu_jobs_choose_a_precision(void **state)
     assert_int_equal(b->train.reduction, REDUCTION_EXACT64);
     assert_false(hash_equal(b->identity, c->identity)); /* only the precision differs */
 
-    /* A set may move; what it says is in the numerics. */
+    /* The URI of a plan set does not change the identity; the plans themselves are part of the numerics. */
     _cleanup_free_ char *planned =
         with("\"steps\": 100", "\"steps\": 100, \"device\": \"cuda\", \"precision\": \"bf16\", "
                                "\"reduction\": \"exact64\", \"plans\": \"s3://b/p.json\"");
@@ -261,7 +261,7 @@ static void gpu_jobs_choose_a_precision(void **state)
             assert_null(job->train.plans_uri);
         assert_true(hash_equal(job->identity, b->identity));
     }
-    assert_int_equal(a->train.plans, JOB_PLANS_INSTALLED); /* in fp32 there are none */
+    assert_int_equal(a->train.plans, JOB_PLANS_INSTALLED); /* fp32 has no plans */
 }
 
 static void model_init_takes_its_three_forms(void **state)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-owner-object.c - owner objects: what a claim says comes back, and terms for people never make one that others
- * cannot read. */
+/* test-owner-object.c - owner objects: a claim is read back unchanged, and terms never make an object too long for
+ * other versions. */
 #include "protocol/owner.h"
 
 #include "base/json/json.h"
@@ -42,12 +42,12 @@ static void a_claim_comes_back(void **state)
     assert_true(hash_equal(found.dataset_digest, o.dataset_digest));
     assert_string_equal(found.job_terms, o.job_terms);
     assert_string_equal(found.dataset_terms, o.dataset_terms);
-    const OwnerRecord older = again(&plain); /* a version before wrote no terms */
+    const OwnerRecord older = again(&plain); /* as written by an older version, without terms */
     assert_string_equal(older.job_terms, "");
     assert_string_equal(older.dataset_terms, "");
 }
 
-/* One that does not fit leaves room for the other. */
+/* A text of terms that does not fit is omitted, and the other text may still fit. */
 static void terms_that_do_not_fit_are_left_out(void **state)
 {
     (void)state;
@@ -57,7 +57,7 @@ static void terms_that_do_not_fit_are_left_out(void **state)
     OwnerRecord found = again(&o);
     assert_string_equal(found.job_terms, o.job_terms);
     assert_string_equal(found.dataset_terms, "");
-    memset(o.job_terms, '"', 2500); /* each takes two bytes */
+    memset(o.job_terms, '"', 2500); /* each '"' takes two bytes in JSON */
     memset(o.dataset_terms, '\0', sizeof(o.dataset_terms));
     (void)snprintf(o.dataset_terms, sizeof(o.dataset_terms), "{}");
     found = again(&o);
@@ -65,7 +65,7 @@ static void terms_that_do_not_fit_are_left_out(void **state)
     assert_string_equal(found.dataset_terms, "{}");
 }
 
-/* A newer version's are not ours to refuse. */
+/* Terms that are too long, for example of a newer version, are ignored without an error. */
 static void longer_terms_are_passed_over(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-paths.c - what a job may name. */
+/* test-paths.c - which paths and URIs a job may name. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "protocol/paths.h"
@@ -27,7 +27,7 @@ static Job *make_job(const char *data, const char *checkpoints)
     return job;
 }
 
-/* With the folder for each @. */
+/* Copies the pattern, with the folder for each '@'. */
 static void fill(char *ret, size_t size, const char *pattern)
 {
     size_t n = 0;
@@ -40,7 +40,8 @@ static void fill(char *ret, size_t size, const char *pattern)
     ret[n] = '\0';
 }
 
-/* Data there, checkpoints there, with these arrays: "" or what is said. @ is the folder. */
+/* Checks a job with these paths for data and checkpoints and these arrays of prefixes. says is "" if the job is
+ * allowed, or part of the error. '@' stands for the folder. */
 static void expect(const char *data, const char *checkpoints, const char *read, const char *write,
                    const char *says)
 {
@@ -58,7 +59,7 @@ static void expect(const char *data, const char *checkpoints, const char *read, 
         fail_msg("%s", err.text);
 }
 
-/* One URI, without a job. */
+/* A single URI is checked without a job. */
 static void test_one_uri(void **state)
 {
     (void)state;
@@ -80,7 +81,7 @@ static void test_prefixes(void **state)
     expect("@/data", "@/out", "[\"@/data\"]", "[\"@/out\"]", "");
     expect("file://@/data", "file://@/out", "[\"@/data/\"]", "[\"file://@/out\"]", "");
     expect("@/data", "@/out/new/one", "[\"@\"]", "[\"@/out\"]", "");
-    expect("@/data", "@/out", "[]", "[\"@\"]", ""); /* what may be written may be read */
+    expect("@/data", "@/out", "[]", "[\"@\"]", ""); /* a writable path is also readable */
     expect("@/data", "@/out", "[]", NULL, "model.config: ");
     expect("@/data", "@/out", NULL, "[]", "checkpoint.uri: ");
     expect("@/data2", "@/out", "[\"@/data\"]", NULL, "/data2/config.json is not under paths_read");
@@ -93,7 +94,7 @@ static void test_prefixes(void **state)
     expect("@/data", "@/out", "{}", NULL, "SDTRAIN_PATHS_READ: not a JSON array");
 }
 
-/* A link inside leads outside, to something or to nothing yet; a link to the inside is the inside. */
+/* A link to a path outside is refused, whether the path exists or not; a link to a path inside is allowed. */
 static void test_links(void **state)
 {
     (void)state;

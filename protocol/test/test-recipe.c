@@ -75,7 +75,7 @@ static void every_key_is_read(void **state)
     assert_true(r->seed == 7 && r->shard_samples == 100 && r->max_rejected == 0.5);
     assert_true(r->batch == 16 && r->threads == 3);
     recipe_free(r);
-    /* Without a version the newest rules are meant; an empty list keeps nothing. */
+    /* A tokenizer without a version has the newest rules; an empty "keep" keeps no columns. */
     r = parse("{\"tokenizer\": \"diffusers\", \"keep\": {}}");
     assert_true(r->tokenizer == RECIPE_DIFFUSERS && r->n_keep == 0);
     assert_true(recipe_members_are_usual(&r->members));
@@ -138,7 +138,7 @@ static void what_is_wrong_is_named(void **state)
     COLUMNS_4("g", value)
 #define COLUMNS_32(value) COLUMNS_28(value) COLUMNS_4("h", value)
 
-/* Bad values of each key: the error has the file, the key and the value. */
+/* The error about a bad value has the file, the key and the value. */
 static void each_key_names_its_bad_value(void **state)
 {
     static const struct {
@@ -237,7 +237,7 @@ static void each_key_names_its_bad_value(void **state)
         assert_in_range(snprintf(text, sizeof(text), "{%s}", bad[i].json), 1, sizeof(text) - 1);
         refuse(text, bad[i].error);
     }
-    /* As many columns as are possible, with names as long as is possible. */
+    /* The maximum number of columns is accepted, with the longest possible names. */
     Recipe *most = parse(
         "{\"keep\": {" COLUMNS_28("\"str\"")
             COLUMNS_3("h", "\"str\"") "\"" BYTES_95 "\": \"int64\"}, \"filters\": {" COLUMNS_28(
@@ -306,7 +306,7 @@ static void identity_is_what_may_change_a_byte(void **state)
         for (size_t k = 0; k < i; k++)
             assert_false(hash_equal(identity(other[i]), identity(other[k])));
     }
-    /* The model's parts count, each by itself. */
+    /* The identity depends on each of the three hashes: weights, merges and numerics. */
     Recipe *r = parse("{}");
     Hash hash[] = {
         recipe_identity(r, RECIPE_SAMPLE_RULES, (Hash){1, 9}, (Hash){3, 4}, (Hash){5, 6}),
@@ -315,7 +315,7 @@ static void identity_is_what_may_change_a_byte(void **state)
     for (size_t i = 0; i < ELEMENTSOF(hash); i++)
         assert_false(hash_equal(hash[i], plain));
     recipe_free(r);
-    /* Frozen: datasets that were made remember it. */
+    /* These identities must never change, because existing datasets store them. */
     char text[HASH_TEXT_BYTES];
     assert_string_equal(hash_format(identity_by(1, "{}"), text),
                         "44095762c1bb8646585bc5ffb589c890");

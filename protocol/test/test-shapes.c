@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-shapes.c - what does not fit is refused by file and key; what fits is not. */
+/* test-shapes.c - shapes that do not fit are refused with file and key; shapes that fit are accepted. */
 #include "base/test/testing.h"
 
 #include "protocol/shapes.h"

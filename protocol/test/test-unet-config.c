@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-unet-config.c - what is read is what diffusers means, and what we don't build is refused by
+/* test-unet-config.c - a config is read as diffusers means it, and parts that sdtrain does not build are refused by
  * name. */
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* stabilityai/stable-diffusion-2-base's facts, with every key that diffusers writes today. */
+/* The config of stabilityai/stable-diffusion-2-base, with every key that diffusers writes today. */
 static const char sd2_base[] =
     "{ \"_class_name\": \"UNet2DConditionModel\", \"_diffusers_version\": \"0.42.1\","
     "  \"act_fn\": \"silu\", \"addition_embed_type\": null, \"addition_embed_type_num_heads\": 64,"
@@ -88,7 +88,7 @@ static void absent_keys_have_diffusers_defaults(void **state)
     assert_false(c.use_linear_projection);
 }
 
-/* sd2_base with one key's line replaced by `with`. */
+/* Parses sd2_base with the value of one key replaced by `with`, or with the key added. */
 static int parse_with(const char *key, const char *with, Error *err)
 {
     char text[sizeof(sd2_base) + 256], quoted[64];
@@ -165,7 +165,7 @@ static void what_we_do_not_build_is_refused_by_name(void **state)
     }
 }
 
-/* Before any other key, and whatever else there is. */
+/* The config of another model is refused by the model's name, even if it also has unknown keys. */
 static void a_model_of_others_is_called_by_its_name(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-report-page.c - pages of jobs and clusters that are made up: what is in them, what is escaped, and what is
- * sent when something has changed. With SDTRAIN_TEST_OUT=FOLDER the pages are left there, for a look. */
+/* test-report-page.c - pages of invented jobs and clusters: their contents, their escapes, and the changes that are
+ * sent. With SDTRAIN_TEST_OUT=FOLDER the pages are written into FOLDER, where a person can view them. */
 #include "base/cleanup.h"
 #include "base/json/json.h"
 #include "base/memory.h"
@@ -185,11 +185,12 @@ static void a_job_has_everything(_unused_ void **state)
     assert_contains(&page, "4 steps were trained again");
     assert_contains(&page, "3 &rarr; 2");
     assert_int_equal(count(page.text, "<g class=\"failure\">"), 2);
-    assert_int_equal(count(page.text, "class=\"stub\""), 1); /* the open one */
+    assert_int_equal(count(page.text, "class=\"stub\""), 1); /* the stub of the open incident */
     assert_contains(&page, "file:///ck/manifest.json");
     assert_contains(&page, "Gradient norm");
     assert_null(strstr(page.text, " style="));
-    assert_null(strstr(page.text, "<style")); /* the policy lets none in */
+    /* The Content-Security-Policy allows no inline styles. */
+    assert_null(strstr(page.text, "<style"));
     assert_null(strstr(page.text, "http:"));
     assert_int_equal(count(page.text, "{{"), 0);
     assert_int_equal(count(page.text, "<!--"), 0);
@@ -251,7 +252,7 @@ static void an_end_inside_the_warm_up_is_a_row(_unused_ void **state)
     }
 }
 
-/* The legend names what is in the drawing, and nothing else. */
+/* The legend has entries only for marks that are in the drawing. */
 static void a_legend_has_what_is_there(_unused_ void **state)
 {
     _cleanup_free_ Scenario *s = scenario_new();
@@ -277,23 +278,23 @@ static void the_time_adds_up(_unused_ void **state)
         p += strlen("data-label=\"Share\" class=\"n\">");
         sum += strtod(p, NULL);
     }
-    assert_int_equal(n, 6); /* not idle, and nothing that is not told */
+    assert_int_equal(n, 6); /* without "idle" and "not told" */
     assert_true(fabs(sum - 100) < 0.3);
     assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">70.0 %");
     assert_contains(&page, "</i>save<td data-label=\"Share\" class=\"n\">5.0 %");
     page_clear(&page);
-    s->job.saving = NAN; /* nobody told */
+    s->job.saving = NAN; /* unknown */
     report_job(&s->job, &page);
     assert_contains(&page, "</i>train<td data-label=\"Share\" class=\"n\">75.0 %");
     assert_null(strstr(page.text, "</i>save<"));
     page_clear(&page);
-    s->phase.spent = (PhaseSpent){0}; /* as an earlier version leaves it */
+    s->phase.spent = (PhaseSpent){0}; /* as in a record of an earlier version */
     s->phase.since_usec = AT(219);
     report_job(&s->job, &page);
     assert_contains(&page, "not told");
 }
 
-/* Two slots at $36 an hour since 20 s ago: $0.20 beside what was counted before. */
+/* Slots at $36 an hour in total for 20 s add $0.20 to the cost counted before. */
 static void the_cost_is_told_where_there_are_prices(_unused_ void **state)
 {
     _cleanup_free_ Scenario *s = scenario_new();
@@ -312,7 +313,7 @@ static void the_cost_is_told_where_there_are_prices(_unused_ void **state)
     assert_contains(&page, "to the end");
 }
 
-/* The list of captions is there once if both have the same, and folded if it is long. */
+/* If both pictures have the same captions, the list appears only once. A long list is folded. */
 static void pictures_have_captions(_unused_ void **state)
 {
     _cleanup_free_ Scenario *s = scenario_new();
@@ -365,7 +366,7 @@ static void a_job_without_anything(_unused_ void **state)
     assert_int_equal(count(page.text, "NAN") + count(page.text, "nan<"), 0);
 }
 
-/* A loss that is not a number leaves a gap. */
+/* A loss that is not a finite number leaves a gap in the curve. */
 static void odd_numbers(_unused_ void **state)
 {
     _cleanup_free_ Scenario *s = scenario_new();
@@ -393,7 +394,7 @@ static json_t *changes_of(const Page *before, Page *now, bool slow)
     _cleanup_free_ char *text = page_changes(before, now, slow);
     if (!text)
         return NULL;
-    assert_null(strchr(text, '\n')); /* one line of an event */
+    assert_null(strchr(text, '\n')); /* an event is one line */
     assert_int_equal(json_parse("changes", text, strlen(text), &changes, &err), 0);
     return changes;
 }
@@ -415,10 +416,10 @@ static void only_what_has_changed_is_sent(_unused_ void **state)
     assert_string_equal(json_string_value(json_object_get(changes, "step")), "121");
     assert_string_equal(json_string_value(json_object_get(changes, "loss")), "0.1250");
     assert_null(json_object_get(changes, "page"));
-    assert_null(json_object_get(changes, "curves")); /* slow */
+    assert_null(json_object_get(changes, "curves")); /* "curves" is a slow part */
     assert_null(json_object_get(changes, "recoveries"));
 
-    s->job.name = "other"; /* outside of all parts inside */
+    s->job.name = "other"; /* the name is in the outermost part only */
     report_job(&s->job, &later);
     _cleanup_json_ json_t *slow = changes_of(&now, &later, true);
     assert_int_equal(json_object_size(slow), 1);
@@ -430,7 +431,7 @@ static void only_what_has_changed_is_sent(_unused_ void **state)
     page_clear(&later);
 }
 
-/* Curves that were left out of one change are in the next slow one. */
+/* Changes of a slow part that were left out once are sent with the next slow change. */
 static void what_was_put_off_is_not_lost(_unused_ void **state)
 {
     _cleanup_free_ Scenario *s = scenario_new();

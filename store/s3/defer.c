@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* defer.c - puts that run while their caller goes on.
+/* defer.c - puts that run in the background while their caller continues.
  *
- * A few threads, begun when there is something to do for them, take the puts in the order in which
- * they came. How many requests run at once is the client's to decide: it counts all of them.
+ * A few threads, started when needed, take the puts in the order in which they were queued. The client,
+ * which counts all requests, decides how many run at the same time.
  */
 #include "base/memory.h"
 #include "store/s3/s3-internal.h"
@@ -11,7 +11,7 @@
 
 enum {
     THREADS_MAX = 16,
-    WAITING_MAX = 256, /* a put beyond them waits */
+    WAITING_MAX = 256, /* further puts wait for room */
 };
 
 typedef struct S3Deferred {
@@ -27,11 +27,11 @@ struct S3Deferral {
     pthread_cond_t changed;
     S3Deferred waiting[WAITING_MAX]; /* a ring */
     size_t first, n_waiting;
-    size_t n_running; /* puts */
+    size_t n_running; /* puts in progress */
     pthread_t threads[THREADS_MAX];
     size_t n_threads;
     bool ending;
-    Error failure; /* the first since the last flush */
+    Error failure; /* the first failure since the last flush */
 };
 
 static void deferred_clear(S3Deferred *put)
@@ -56,24 +56,24 @@ static void *work(void *argument)
         d->n_waiting--;
         d->n_running++;
         (void)pthread_cond_broadcast(&d->changed); /* cannot fail: there is room */
-        (void)pthread_mutex_unlock(&d->lock);      /* as above */
+        (void)pthread_mutex_unlock(&d->lock);      /* cannot fail */
 
         Error err = ERROR_INIT;
         int r = s3_put_now(d->s3, put.key, put.parts, put.n_parts, put.flags, &err);
         deferred_clear(&put);
 
-        (void)pthread_mutex_lock(&d->lock); /* as above */
+        (void)pthread_mutex_lock(&d->lock); /* cannot fail */
         if (r < 0 && d->failure.code == 0)
             d->failure = err;
         assert(d->n_running > 0);
         d->n_running--;
-        (void)pthread_cond_broadcast(&d->changed); /* as above */
+        (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
     }
-    (void)pthread_mutex_unlock(&d->lock); /* as above */
+    (void)pthread_mutex_unlock(&d->lock); /* cannot fail */
     return NULL;
 }
 
-/* One more when all are busy. Without any, the caller does it. */
+/* Starts one more thread if all are busy. Returns false if there is no thread: then the caller must do the put. */
 static bool ensure_thread(S3Deferral *d)
 {
     if (d->n_running + d->n_waiting >= d->n_threads && d->n_threads < THREADS_MAX &&
@@ -98,11 +98,11 @@ int s3_defer(S3Store *s3, const char *key, const struct iovec *parts, size_t n_p
     if (threads) {
         while (d->n_waiting == WAITING_MAX)
             (void)pthread_cond_wait(&d->changed,
-                                    &d->lock); /* cannot fail; a put has its deadline */
+                                    &d->lock); /* cannot fail; ends since each put has a deadline */
         d->waiting[(d->first + d->n_waiting++) % WAITING_MAX] = put;
         (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
     }
-    (void)pthread_mutex_unlock(&d->lock); /* as above */
+    (void)pthread_mutex_unlock(&d->lock); /* cannot fail */
     if (threads)
         return 0;
     deferred_clear(&put);
@@ -114,10 +114,10 @@ int s3_flush(Store *store, Error *err)
     S3Deferral *d = s3_store(store)->deferral;
     (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
     while (d->n_waiting > 0 || d->n_running > 0)
-        (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail; a put has its deadline */
+        (void)pthread_cond_wait(&d->changed, &d->lock); /* cannot fail; each put has a deadline */
     Error failure = d->failure;
     d->failure = ERROR_INIT;
-    (void)pthread_mutex_unlock(&d->lock); /* as above */
+    (void)pthread_mutex_unlock(&d->lock); /* cannot fail */
     return failure.code < 0 ? error_set(err, failure.code, "%s", failure.text) : 0;
 }
 
@@ -126,7 +126,7 @@ S3Deferral *s3_deferral_new(S3Store *s3)
     S3Deferral *d = memory_new(S3Deferral);
     d->s3 = s3;
     (void)pthread_mutex_init(&d->lock, NULL);   /* cannot fail with default attributes */
-    (void)pthread_cond_init(&d->changed, NULL); /* as above */
+    (void)pthread_cond_init(&d->changed, NULL); /* cannot fail */
     return d;
 }
 
@@ -137,16 +137,16 @@ S3Deferral *s3_deferral_free(S3Deferral *d)
     (void)pthread_mutex_lock(&d->lock); /* cannot fail for a default mutex */
     d->ending = true;
     (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
-    (void)pthread_mutex_unlock(&d->lock);      /* as above */
+    (void)pthread_mutex_unlock(&d->lock);      /* cannot fail */
     if (d->n_threads > 0)
-        atomic_store(&d->s3->ending, true); /* nobody asked for their flush */
+        atomic_store(&d->s3->ending, true); /* the caller did not flush these puts */
     for (size_t i = 0; i < d->n_threads; i++)
-        (void)pthread_join(d->threads[i], NULL); /* ours, and not yet joined */
+        (void)pthread_join(d->threads[i], NULL); /* a thread of this file, not joined yet */
     assert(d->n_running == 0);
     for (; d->n_waiting > 0; d->n_waiting--, d->first = (d->first + 1) % WAITING_MAX)
         deferred_clear(&d->waiting[d->first]);
-    (void)pthread_cond_destroy(&d->changed); /* nobody waits */
-    (void)pthread_mutex_destroy(&d->lock);   /* not held */
+    (void)pthread_cond_destroy(&d->changed); /* no thread waits */
+    (void)pthread_mutex_destroy(&d->lock);   /* the lock is not held */
     free(d);
     return NULL;
 }

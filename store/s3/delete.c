@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* delete.c - one object, or a thousand with one request.
+/* delete.c - deletes one object, or a thousand with one request.
  *
- * The objects that are left of a thousand after an error, or on a server that does not know the request, are
+ * If that request fails, or the server does not support it, the objects of this batch are
  * deleted one by one: that reports each object's own error.
  */
 #include "store/s3/s3-internal.h"
@@ -68,7 +68,7 @@ static int batch_body(const S3Store *s3, const char *const *keys, size_t n_keys,
     return fclose(out) != 0 || failed ? -ENOMEM : 0;
 }
 
-/* -EBADMSG: the server does not do it, or not to all of them. */
+/* Deletes up to a thousand objects with one request. -EBADMSG: not supported, or not all objects were deleted. */
 static int delete_batch(S3Store *s3, const char *const *keys, size_t n_keys, Error *err)
 {
     _cleanup_free_ char *body = NULL;
@@ -79,7 +79,7 @@ static int delete_batch(S3Store *s3, const char *const *keys, size_t n_keys, Err
     if (batch_body(s3, keys, n_keys, &body, &n_bytes) < 0)
         return error_set(err, -ENOMEM, "out of memory removing objects of %s", s3->store.uri);
     if (EVP_Digest(body, n_bytes, digest, &n_digest, EVP_md5(), NULL) != 1)
-        return -EBADMSG; /* a machine that forbids MD5 */
+        return -EBADMSG; /* this machine forbids MD5 */
     EVP_EncodeBlock((unsigned char *)md5, digest, (int)n_digest);
 
     const struct iovec part = {body, n_bytes};
@@ -120,7 +120,7 @@ int s3_delete_many(Store *store, const char *const *keys, size_t n_keys, Error *
             int q = s3_delete(store, keys[i], first < 0 ? NULL : err);
             first = first < 0 ? first : q;
             if (q == -EHOSTUNREACH)
-                return first; /* the next ones would wait as long */
+                return first; /* each further one would wait as long */
         }
         if (r < 0 && r != -EBADMSG)
             return first < 0 ? first : r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* listing.c - what is below a prefix: objects, and uploads that nobody finished.
+/* listing.c - lists what a prefix has: objects, and unfinished uploads.
  *
- * Names that are not keys of a store (folders' markers of consoles, scratch objects) are passed over.
+ * Names that are not keys of a store (folder markers of consoles, scratch objects) are skipped.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -10,11 +10,11 @@
 #include <string.h>
 
 enum {
-    PAGE_BYTES = 8 << 20, /* 1,000 names of 1,024 bytes, each written as %XX, and what is around */
+    PAGE_BYTES = 8 << 20, /* 1,000 names of 1,024 bytes, each byte as %XX, and XML around them */
     EMPTY_PAGES_MAX = 1000,
 };
 
-/* Puts the page behind *page in its place; the first one in that of an empty page. */
+/* Replaces *page by the next page, or by the first one if *page is empty. */
 static int turn_page(S3Store *s3, bool uploads, const char *prefix, uint64_t patience_usec,
                      ReplyPage *page, int64_t *ret_date, Error *err)
 {
@@ -23,7 +23,7 @@ static int turn_page(S3Store *s3, bool uploads, const char *prefix, uint64_t pat
                                  {"max-keys", "1000"},
                                  {"prefix", prefix},
                                  {"continuation-token", page->next}};
-    /* Not encoding-type: Ceph (16.2) obeys it here and does not say so. */
+    /* Without encoding-type: Ceph (16.2) obeys it here, but its answer does not say so. */
     const S3Pair of_uploads[] = {{"uploads", NULL},
                                  {"max-uploads", "1000"},
                                  {"prefix", prefix},
@@ -85,13 +85,13 @@ int s3_each_entry(S3Store *s3, bool uploads, const char *prefix, uint64_t patien
 
 typedef struct S3Listing {
     S3Store *s3;
-    const char *prefix; /* of names */
+    const char *prefix; /* prefix of the objects' full names */
     size_t max, capacity;
     bool versions;
     StoreList list;
 } S3Listing;
 
-/* Adds an object to the list, which keeps only the key of its name. */
+/* Adds an object to the list, with only the key part of its name. */
 static int add_object(void *context, const ReplyEntry *object, _unused_ int64_t server_date,
                       Error *err)
 {
@@ -138,14 +138,14 @@ int s3_list(Store *store, const char *prefix, size_t max, bool versions, StoreLi
 
 typedef struct S3Sweep {
     S3Store *s3;
-    const char *prefix; /* of names; not all servers filter by it */
+    const char *prefix; /* prefix of the objects' full names; some servers do not filter by it */
     uint64_t older_than_usec;
     StoreMayRemove may_remove;
     void *context;
     size_t removed;
 } S3Sweep;
 
-/* By the server's clock, where it tells it. */
+/* Whether an entry is old enough, by the server's clock if the reply has its time. */
 static bool is_old(const S3Sweep *sweep, uint64_t since_usec, int64_t server_date)
 {
     const uint64_t now =
@@ -174,7 +174,7 @@ int s3_sweep(Store *store, uint64_t older_than_usec, StoreMayRemove may_remove, 
 {
     S3Store *s3 = s3_store(store);
     const uint64_t patience_usec = s3->options->deadline_usec;
-    S3Name scratch; /* what probe.c left behind when its process died */
+    S3Name scratch; /* prefix of scratch objects that a crashed probe.c left */
     S3Sweep sweep = {.s3 = s3,
                      .prefix = s3->prefix,
                      .older_than_usec = older_than_usec,

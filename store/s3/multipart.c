@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* multipart.c - an object that goes up in parts: create, the parts together, complete.
+/* multipart.c - uploads an object in parts: creates the upload, sends the parts concurrently, completes it.
  *
- * All parts but the last are equal in size (R2 wants that). Each costs the server something of its
- * own, so that a large object has a few large ones rather than many.
- * Their bodies are slices of the caller's iovecs. Whatever fails, the upload is aborted; when the
- * server cannot be reached for that, a sweep finds it.
+ * All parts except the last have the same size (R2 requires this). The server has a fixed cost per part,
+ * so a large object has a few large parts rather than many.
+ * Their bodies are slices of the caller's iovecs. If any step fails, the upload is aborted; if the
+ * server cannot be reached for that, a sweep aborts it later.
  *
- * When the answer to the creation was lost and it was tried again, there may be an upload whose id
- * nobody knows. Uploads of this very name that began meanwhile are then aborted. Should one of them
- * belong to another writer of the same name, that finds no upload, and begins anew.
+ * If the answer to the creation was lost and the creation was tried again, there may be another upload with an
+ * unknown id. Then all uploads of this name that began meanwhile are aborted. If one of them
+ * belongs to another writer of the same name, that writer finds no upload, and starts again.
  */
 #include "base/clock.h"
 #include "base/fault.h"
@@ -17,8 +17,8 @@
 #include <string.h>
 
 enum {
-    PARTS_ENOUGH = 8,           /* unless they would be larger than ... */
-    PART_BYTES_MOST = 64 << 20, /* ... what is sent again after a failure; but see S3_PARTS_MAX */
+    PARTS_ENOUGH = 8, /* target number of parts, unless a part would exceed PART_BYTES_MOST */
+    PART_BYTES_MOST = 64 << 20, /* limits the cost of a retry; may be exceeded, see S3_PARTS_MAX */
     WINDOW_MAX = 64,
     ABORT_SEC = 10,
     REPLY_MAX = 64 << 10,
@@ -46,10 +46,10 @@ int s3_part_bytes(const S3Options *options, uint64_t n_bytes, uint64_t *ret, Err
 
 typedef struct PartDone {
     char etag[STORE_VERSION_MAX];
-    char crc32c[S3_CRC32C_BYTES]; /* "": it was sent without */
+    char crc32c[S3_CRC32C_BYTES]; /* "": sent without a checksum */
 } PartDone;
 
-/* A part under way. */
+/* A part that is being sent. */
 typedef struct PartSlot {
     S3Request request;
     struct iovec *body;
@@ -65,7 +65,7 @@ typedef struct Upload {
     size_t n_parts, window;
     PartDone *done;
     PartSlot *slots;
-    bool orphan; /* there may be another one whose id is not known */
+    bool orphan; /* there may be another upload with an unknown id */
 } Upload;
 
 static int out_of_memory(const S3Put *put, Error *err)
@@ -73,7 +73,7 @@ static int out_of_memory(const S3Put *put, Error *err)
     return error_set(err, -ENOMEM, "out of memory writing %s/%s", put->s3->store.uri, put->key);
 }
 
-/* -EAGAIN: the upload is gone. */
+/* Sets the error of a failed request of the upload. -EAGAIN: the upload does not exist any more. */
 static int refuse_part(const S3Put *put, const S3Request *request, Error *err)
 {
     if (request->result == -ENOENT && strcmp(request->refusal.code, "NoSuchBucket") != 0)
@@ -82,7 +82,7 @@ static int refuse_part(const S3Put *put, const S3Request *request, Error *err)
     return s3_refuse(put->s3, put->key, request, "write", err);
 }
 
-/* The part of the body from `offset` on, as iovecs; the caller frees them. */
+/* Returns n_bytes of the body from `offset` on, as iovecs; the caller frees them. */
 static struct iovec *slice(const S3Put *put, uint64_t offset, uint64_t n_bytes, size_t *ret_n)
 {
     uint64_t at = 0;
@@ -156,7 +156,7 @@ static int part_end(Upload *u, size_t index, Error *err)
     return r;
 }
 
-/* At most `window` at a time, ended in order. */
+/* Sends the parts, at most `window` at the same time, and ends them in order. */
 static int put_parts(Upload *u, Error *err)
 {
     int r = 0;
@@ -172,7 +172,7 @@ static int put_parts(Upload *u, Error *err)
     for (size_t i = ended; i < begun; i++)
         s3_cancel(u->put->s3->client, &u->slots[i % u->window].request);
     for (size_t i = ended; i < begun; i++)
-        (void)part_end(u, i, NULL); /* cancelled; the first failure is told */
+        (void)part_end(u, i, NULL); /* cancelled; only the first failure is reported */
     return r;
 }
 
@@ -207,7 +207,7 @@ static int create(Upload *u, Error *err)
     return r;
 }
 
-/* <CompleteMultipartUpload>; an ETag may hold what XML does not take as it is. */
+/* Writes <CompleteMultipartUpload>. ETags are escaped, as they may have any characters. */
 static int complete_body(const Upload *u, char **ret, size_t *ret_bytes)
 {
     FILE *out = open_memstream(ret, ret_bytes);
@@ -228,8 +228,8 @@ static int complete_body(const Upload *u, char **ret, size_t *ret_bytes)
     return fclose(out) != 0 || failed ? -ENOMEM : 0;
 }
 
-/* -EAGAIN: the upload is gone, maybe because it was completed and the answer was lost; or a 200 held
- * an error. */
+/* Completes the upload. -EAGAIN: the upload does not exist any more, maybe because it was completed and the answer was
+ * lost; or a 200 had an error in its body. */
 static int complete(Upload *u, Error *err)
 {
     const S3Put *put = u->put;
@@ -251,7 +251,7 @@ static int complete(Upload *u, Error *err)
                          .body = &part,
                          .n_body = 1,
                          .text_max = REPLY_MAX,
-                         .repeatable = true, /* a second one finds no upload */
+                         .repeatable = true, /* a second request finds no upload */
                          .stop = &put->s3->ending};
     int r = s3_do(put->s3->client, &request, NULL);
     char etag[STORE_VERSION_MAX];
@@ -277,11 +277,11 @@ int s3_abort(S3Store *s3, const char *name, const char *id, Error *err)
     return r == -ENOENT ? 0 : r;
 }
 
-/* ---- the whole ---- */
+/* ---- the whole upload ---- */
 
 typedef struct Orphans {
     const Upload *upload;
-    uint64_t age_usec; /* since our creation began */
+    uint64_t age_usec; /* time since our creation began */
 } Orphans;
 
 static int abort_orphan(void *context, const ReplyEntry *found, int64_t server_date, Error *err)
@@ -292,12 +292,12 @@ static int abort_orphan(void *context, const ReplyEntry *found, int64_t server_d
         server_date > 0 ? (uint64_t)server_date * USEC_PER_SEC : clock_realtime_usec();
     if (strcmp(found->key, put->name.text) != 0 ||
         (o->upload->id && strcmp(found->id, o->upload->id) == 0) ||
-        found->usec + o->age_usec + 2 * USEC_PER_SEC < now_usec) /* whole seconds, twice */
+        found->usec + o->age_usec + 2 * USEC_PER_SEC < now_usec) /* two times, in whole seconds */
         return 0;
     return s3_abort(put->s3, found->key, found->id, err);
 }
 
-/* Tries; what stays is swept. */
+/* Tries to abort uploads with unknown ids; a sweep aborts the rest. */
 static void abort_orphans(const Upload *u)
 {
     Orphans o = {.upload = u, .age_usec = clock_boottime_usec() - u->begun_usec};

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* probe.c - what a server does with what it may not know.
+/* probe.c - finds out which optional functions a server supports.
  *
- * A writer asks once per process, endpoint and bucket, with an object of its own below the prefix,
- * which is removed at the end (or, when the writer dies, by a sweep: its name is a temporary's):
+ * A writer probes once per process, endpoint and bucket, with an object of its own below the prefix. The object is
+ * removed at the end (if the writer crashes, by a sweep, since its name is that of a temporary):
  *
- *   a PUT with a bad x-amz-checksum-crc32c      refused: the server looks at it; else it does not
- *   a PUT with If-None-Match: *                 when nothing is there
- *   another                                     412: it obeys; done, or refused as unknown: it does not
+ *   a PUT with a bad x-amz-checksum-crc32c      refused: the server checks the header; otherwise it does not
+ *   a PUT with If-None-Match: *                 while there is no object
+ *   the same PUT again                          412: the server obeys the header; success, or refused as
+ *                                               unknown: it does not
  *
- * The first is left out where the options say whether to send checksums. A server that cannot be
- * reached, or refuses who we are, is an error and is asked again by the next put.
+ * The first is omitted if the options set whether to send checksums. If the server cannot be
+ * reached, or refuses our identity, the probe fails, and the next put probes again.
  */
 #include "base/clock.h"
 #include "store/s3/s3-internal.h"
@@ -17,7 +18,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { SITES_MAX = 16 }; /* kept; more are asked each time */
+enum { SITES_MAX = 16 }; /* maximum that is stored; further sites are probed each time */
 #define BRIEF_USEC (2 * USEC_PER_SEC)
 
 typedef struct Site {
@@ -25,7 +26,7 @@ typedef struct Site {
     S3Abilities can;
 } Site;
 
-static pthread_mutex_t sites_lock = PTHREAD_MUTEX_INITIALIZER; /* held while one asks */
+static pthread_mutex_t sites_lock = PTHREAD_MUTEX_INITIALIZER; /* held during a probe */
 static Site sites[SITES_MAX];
 static size_t n_sites;
 
@@ -35,18 +36,18 @@ static const char *endpoint_of(const S3Store *s3)
     return options->endpoint ? options->endpoint : options->region;
 }
 
-/* A checksum that does not fit. */
+/* Whether the server refused the request because of its checksum. */
 static bool is_bad_digest(const S3Request *request)
 {
     const char *code = request->refusal.code;
     return strcmp(code, "BadDigest") == 0 || strcmp(code, "XAmzContentChecksumMismatch") == 0;
 }
 
-/* -EEXIST: refused since it is there. -EBADMSG: refused as wrong, or not known. */
+/* Puts the scratch object. -EEXIST: refused since it exists. -EBADMSG: refused as invalid or unknown. */
 static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
                        uint64_t patience_usec, Error *err)
 {
-    struct iovec body = {(void *)(uintptr_t) "sdtrain", 7}; /* read only */
+    struct iovec body = {(void *)(uintptr_t) "sdtrain", 7}; /* the body is only read */
     S3Request request = {.method = S3_PUT,
                          .bucket = s3->bucket,
                          .key = name->text,
@@ -60,7 +61,7 @@ static int put_scratch(S3Store *s3, const S3Name *name, const S3Pair *header,
     int r = s3_do(s3->client, &request, NULL);
     if (r == 0 || r == -EEXIST || r == -EAGAIN)
         return r;
-    /* 400 is also said of credentials that have expired (-EACCES), and of bodies that came slowly. */
+    /* 400 is also the status for expired credentials (-EACCES), and for bodies that arrived slowly. */
     if (r == -EOPNOTSUPP || (r == -EIO && request.status == 400) || is_bad_digest(&request))
         return -EBADMSG;
     return s3_refuse(s3, name->text + strlen(s3->prefix), &request, "write", err);
@@ -76,7 +77,7 @@ static int try_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     case S3_AUTO:
         break;
     }
-    /* BadDigest is retried again and again, since the network may err; so the first deadline is short. */
+    /* BadDigest is retried, since the network may cause it; so the first deadline is short. */
     const S3Pair header = {"x-amz-checksum-crc32c", "none"};
     int r = put_scratch(s3, name, &header, MIN(BRIEF_USEC, s3->options->deadline_usec), err);
     if (r == -EHOSTUNREACH)
@@ -87,7 +88,8 @@ static int try_checksum(S3Store *s3, const S3Name *name, bool *ret, Error *err)
     return 0;
 }
 
-/* Nobody else knows the name: what is there is ours. A first one may find what try_checksum() left. */
+/* Only this process knows the name, so an existing object is ours. Even the first put may find it,
+ * from try_checksum(). */
 static int try_if_absent(S3Store *s3, const S3Name *name, bool *ret, Error *err)
 {
     int r = 0;
@@ -112,7 +114,7 @@ static int probe_store(S3Store *s3, S3Abilities *ret, Error *err)
     if (r == 0)
         r = try_if_absent(s3, &name, &ret->if_absent, err);
     if (r == 0)
-        (void)s3_delete(&s3->store, key, NULL); /* a sweep takes it; who may not, may still put */
+        (void)s3_delete(&s3->store, key, NULL); /* on failure, a sweep deletes it */
     return r;
 }
 
@@ -147,15 +149,15 @@ int s3_probe(S3Store *s3, S3Abilities *ret, Error *err)
     const Site *site = site_find(s3);
     if (site) {
         can = site->can;
-    } else if (s3->probe_failed_usec > begun_usec) { /* while this one waited */
+    } else if (s3->probe_failed_usec > begun_usec) { /* while this thread waited */
         r = error_set(err, s3->probe_failure.code, "%s", s3->probe_failure.text);
     } else if ((r = probe_store(s3, &can, &s3->probe_failure)) == 0) {
         site_keep(s3, &can);
     } else {
         s3->probe_failed_usec = clock_boottime_usec();
-        (void)error_set(err, r, "%s", s3->probe_failure.text); /* r is told below */
+        (void)error_set(err, r, "%s", s3->probe_failure.text); /* r is returned below */
     }
-    (void)pthread_mutex_unlock(&sites_lock); /* as above */
+    (void)pthread_mutex_unlock(&sites_lock); /* cannot fail */
     if (r < 0)
         return r;
     s3_client_set_checksum(s3->client, can.checksum);

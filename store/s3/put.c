@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* put.c - an object is put once, whatever becomes of the answers.
+/* put.c - puts an object exactly once, even if answers are lost.
  *
- * Every put carries a mark of its own, 128 random bits in S3_PUT_MARK_HEADER. So a put that may or may not
- * have been done (its answer was lost, and trying again found an object, a conflict or no upload) is
- * resolved by a look: an object with our mark and our size is ours; none means begin anew; another's
- * mark means that somebody else was first.
+ * Every put has a mark of its own, 128 random bits in S3_PUT_MARK_HEADER. It may be unknown whether a put was
+ * done: its answer was lost, and the next try found an object, a conflict or no upload. Then
+ * a HEAD request decides: an object with our mark and our size was written by this put; without an object, the put
+ * starts again; an object with another mark was written by another writer first.
  *
- * STORE_IF_ABSENT is If-None-Match: * where the server obeys it (probe.c), on the PUT, or on the
- * completion of an upload in parts. Before an upload in parts, and always where the server does not
- * obey, the put looks first.
+ * STORE_IF_ABSENT is If-None-Match: * if the server obeys it (probe.c), in the PUT, or in the
+ * completion of an upload in parts. Before an upload in parts, and always if the server does not
+ * obey it, the put first checks with a HEAD that there is no object.
  *
  * Fault points: store.put.before, store.put.half (between the parts and their completion; before a
- * single PUT), store.put.parts (the former, only of parts), store.put.after.
+ * single PUT), store.put.parts (at the same point as store.put.half, only for parts), store.put.after.
  */
 #include "base/clock.h"
 #include "base/fault.h"
@@ -25,7 +25,7 @@
 
 void s3_random_bytes(void *ret, size_t n_bytes)
 {
-    assert(n_bytes <= 256); /* so much comes whole and without waiting, once the kernel is up */
+    assert(n_bytes <= 256); /* after the kernel's start, up to 256 bytes come whole and at once */
     ssize_t n = getrandom(ret, n_bytes, 0);
     assert(n == (ssize_t)n_bytes);
 }
@@ -39,11 +39,11 @@ int s3_pause(unsigned tries, uint64_t deadline_usec)
         return -EHOSTUNREACH;
     const struct timespec pause = {.tv_sec = (time_t)(pause_usec / USEC_PER_SEC),
                                    .tv_nsec = (long)(pause_usec % USEC_PER_SEC * NSEC_PER_USEC)};
-    (void)nanosleep(&pause, NULL); /* a shorter one does no harm */
+    (void)nanosleep(&pause, NULL); /* a shorter pause does no harm */
     return 0;
 }
 
-/* Returns 0 if the object there is this put's, -EEXIST if it is somebody else's, -ENOENT if there is none. */
+/* Returns 0 if this put wrote the existing object, -EEXIST if another writer did, -ENOENT if there is none. */
 static int look(const S3Put *put, Error *err)
 {
     S3Request head = {.method = S3_HEAD,
@@ -73,7 +73,7 @@ static int put_whole(const S3Put *put, Error *err)
                          .body = put->parts,
                          .n_body = put->n_parts,
                          .checksum = true,
-                         .repeatable = true, /* a second put is seen by its mark */
+                         .repeatable = true, /* the mark reveals a second put */
                          .stop = &put->s3->ending,
                          .deadline_usec = s3_deadline(put->s3, put->n_bytes)};
     int r = fault("store.put.half");
@@ -100,7 +100,7 @@ static int put_until_known(S3Put *put, Error *err)
         Error found = ERROR_INIT;
         int seen = look(put, &found);
         if (seen == 0)
-            return 0; /* an earlier try, whose answer was lost, did it */
+            return 0; /* an earlier try, whose answer was lost, succeeded */
         if (seen != -ENOENT && (if_absent || seen != -EEXIST))
             return error_set(err, seen, "%s", found.text);
         if (s3_pause(tries, put->deadline_usec) < 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reads.c - bytes of objects, in ranges that come together.
+/* reads.c - reads objects, as ranges that are requested together.
  *
- * A read of more than one range compares the ETags of all answers: an object that was changed in
- * between is read again. A whole object in one answer is checked against its ETag.
+ * A read of more than one range compares the ETags of all answers: if the object changed in
+ * between, it is read again. A whole object in one answer is checked against its ETag.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -14,26 +14,26 @@
 #include <strings.h>
 
 enum {
-    READ_TRIES = 3,    /* of an object that changes */
-    CHECK_TRIES = 5,   /* of one that is not what its ETag says */
-    SAME_BELIEVED = 3, /* of these, one after the other the same */
+    READ_TRIES = 3,    /* tries to read an object that changes */
+    CHECK_TRIES = 5,   /* tries to read an object that does not match its ETag */
+    SAME_BELIEVED = 3, /* number of equal results in a row that are accepted */
 };
 
-/* A read under way. */
+/* A read in progress. */
 typedef struct Ranges {
     S3Store *s3;
     StoreRead *read;
     S3Name name;
     size_t n;
     int tries;
-    /* under the store's lock */
-    size_t n_left; /* requests that are not done */
-    int r;         /* the first failure, in the words of err */
+    /* guarded by the store's lock: */
+    size_t n_left; /* requests in progress */
+    int r;         /* the first failure; err has its text */
     Error err;
     S3Request requests[];
 } Ranges;
 
-/* In the words of store.h: a range that the object does not have is -EIO. */
+/* Sets the error of a failed request as store.h defines it: a range outside the object is -EIO. */
 static int refuse_range(const S3Store *s3, const char *key, const S3Request *request, Error *err)
 {
     if (request->status == 416)
@@ -58,7 +58,7 @@ static S3Request range_request(const S3Store *s3, const S3Name *name, uint64_t o
 
 static void range_done(S3Request *request);
 
-/* Under the store's lock, so that `done` of one waits until all have begun. */
+/* Begins all requests. The caller holds the store's lock, so that `done` of one request waits until all have begun. */
 static void begin_ranges(Ranges *ranges)
 {
     S3Store *s3 = ranges->s3;
@@ -70,7 +70,7 @@ static void begin_ranges(Ranges *ranges)
         const uint64_t at = i * part;
         *request = range_request(s3, &ranges->name, read->offset + at,
                                  (size_t)MIN(part, read->n_bytes - at), (char *)read->buffer + at);
-        if (read->n_bytes == 0) /* there is no range of no bytes */
+        if (read->n_bytes == 0) /* an empty range cannot be requested */
             *request = (S3Request){.method = S3_HEAD,
                                    .bucket = s3->bucket,
                                    .key = ranges->name.text,
@@ -96,7 +96,7 @@ static bool is_one_version(const Ranges *ranges)
     return true;
 }
 
-/* Under the store's lock, when the last one is done. False: it has begun anew. */
+/* Called with the store's lock when the last request is done. Returns false if it started the read again. */
 static bool settle(Ranges *ranges)
 {
     assert(ranges->n_left == 0);
@@ -118,7 +118,7 @@ static bool settle(Ranges *ranges)
     return true;
 }
 
-/* On the client's thread. The first failure ends the others. */
+/* Runs on the client's thread. The first failed request cancels the others. */
 static void range_done(S3Request *request)
 {
     Ranges *ranges = request->context;
@@ -133,7 +133,7 @@ static void range_done(S3Request *request)
         store_read_arrive(ranges->read);
         (void)pthread_cond_broadcast(&s3->finished); /* cannot fail */
     }
-    (void)pthread_mutex_unlock(&s3->lock); /* as above; ranges may be gone */
+    (void)pthread_mutex_unlock(&s3->lock); /* cannot fail; the reader may have freed ranges */
 }
 
 int s3_read_begin(Store *store, StoreRead *read, Error *err)
@@ -157,7 +157,7 @@ int s3_read_begin(Store *store, StoreRead *read, Error *err)
     read->state = ranges;
     (void)pthread_mutex_lock(&s3->lock); /* cannot fail for a default mutex */
     begin_ranges(ranges);
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+    (void)pthread_mutex_unlock(&s3->lock); /* cannot fail */
     return 0;
 }
 
@@ -170,7 +170,7 @@ int s3_read_wait(Store *store, StoreRead *read, Error *err)
         (void)pthread_cond_wait(&s3->finished,
                                 &s3->lock); /* cannot fail; requests have deadlines */
     assert(ranges->read == read && ranges->n_left == 0);
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
+    (void)pthread_mutex_unlock(&s3->lock); /* cannot fail */
     int r = ranges->r < 0 ? error_set(err, ranges->r, "%s", ranges->err.text) : 0;
     free(ranges);
     read->state = NULL;
@@ -187,8 +187,8 @@ void s3_read_cancel(Store *store, StoreRead *read)
     if (ranges->r == 0)
         ranges->r = -ECANCELED;
     cancel_ranges(ranges);
-    (void)pthread_mutex_unlock(&s3->lock); /* as above */
-    (void)s3_read_wait(store, read, NULL); /* nobody wants it */
+    (void)pthread_mutex_unlock(&s3->lock); /* cannot fail */
+    (void)s3_read_wait(store, read, NULL); /* the result is not needed */
 }
 
 int s3_get_range(Store *store, const char *key, uint64_t offset, size_t n_bytes, void *buffer,
@@ -207,7 +207,7 @@ static int too_big(const Store *store, const char *key, uint64_t n_bytes, size_t
                      store->uri, key, (unsigned long long)n_bytes, max);
 }
 
-/* An object of more than a part: its size first, then its ranges. */
+/* Reads an object of more than one part: first its size, then its ranges. */
 static int get_in_ranges(Store *store, const char *key, size_t max_bytes, char **ret,
                          size_t *ret_bytes, Error *err)
 {
@@ -229,20 +229,20 @@ static int get_in_ranges(Store *store, const char *key, size_t max_bytes, char *
     return 0;
 }
 
-/* False, with the MD5 of the bytes, when the ETag looks like an MD5, which it is of what one PUT wrote
- * in the clear, and is another. */
+/* Whether the bytes match the ETag. Returns false, and the MD5 of the bytes, only if the ETag looks like an MD5 and
+ * differs. The ETag of an unencrypted object that one PUT wrote is its MD5. */
 static bool is_of_etag(const char *etag, const char *data, size_t n_bytes, char ret_md5[33])
 {
     unsigned char digest[EVP_MAX_MD_SIZE];
     unsigned n = 0;
     if (strlen(etag) != 32 || EVP_Digest(data, n_bytes, digest, &n, EVP_md5(), NULL) != 1)
-        return true; /* the second: a machine that forbids MD5 */
+        return true; /* if EVP_Digest() fails: this machine forbids MD5 */
     return strcasecmp(etag, hash_format_bytes(digest, n, ret_md5)) == 0;
 }
 
-/* With one request. Bytes that disagree with their ETag were turned on their way, or the ETag is no
- * MD5 and the server does not say so: they are read again, and the same bytes three times are
- * believed. */
+/* Reads an object with one request. If the bytes do not match the ETag, they were damaged in transit, or the ETag is
+ * not an MD5 and the server does not report that. So they are read again; the same bytes three times in a row are
+ * accepted. */
 static int get_checked(S3Store *s3, S3Request *request)
 {
     char md5[33] = "", last[33] = "";

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* s3.c - s3://: objects of a bucket below a prefix. Opening, names, errors, head and version; the
- * other parts are put.c, multipart.c, defer.c, probe.c, reads.c, listing.c and delete.c.
+/* s3.c - s3://: the objects of a bucket below a prefix. This file has open, names, errors, head and version; the
+ * other functions are in put.c, multipart.c, defer.c, probe.c, reads.c, listing.c and delete.c.
  *
- * An object is named by the bytes of prefix, "/" and key, whatever they are. The client (client.h)
- * signs, tries again and judges; here is what needs more than one request.
+ * The name of an object is the bytes of prefix, "/" and key, whatever they are. The client (client.h)
+ * signs, retries and judges single requests; these files implement what needs several.
  */
 #include "base/clock.h"
 #include "base/memory.h"
@@ -94,8 +94,8 @@ static Store *s3_free(Store *store)
     S3Store *s3 = s3_store(store);
     s3->deferral = s3_deferral_free(s3->deferral);
     s3->client = s3_client_close(s3->client);
-    (void)pthread_cond_destroy(&s3->finished); /* nobody waits */
-    (void)pthread_mutex_destroy(&s3->lock);    /* not held */
+    (void)pthread_cond_destroy(&s3->finished); /* no thread waits */
+    (void)pthread_mutex_destroy(&s3->lock);    /* the lock is not held */
     free(s3->bucket);
     free(s3->prefix);
     free(s3);
@@ -137,13 +137,13 @@ int s3_store_new(const char *bucket, const char *prefix, Store **ret, Error *err
     S3Store *s3 = memory_new(S3Store);
     s3->store.backend = &s3_backend;
     (void)pthread_mutex_init(&s3->lock, NULL);    /* cannot fail with default attributes */
-    (void)pthread_cond_init(&s3->finished, NULL); /* as above */
+    (void)pthread_cond_init(&s3->finished, NULL); /* cannot fail */
     s3->bucket = memory_text(bucket);
     s3->prefix = memory_format("%s%s", prefix, *prefix ? "/" : "");
     s3->deferral = s3_deferral_new(s3);
     int r = open_client(&s3->client, err);
     if (r < 0) {
-        (void)s3_free(&s3->store); /* half built */
+        (void)s3_free(&s3->store); /* only partly initialized */
         return error_prefix(err, r, "store s3://%s/%s", bucket, prefix);
     }
     s3->options = s3_client_options(s3->client);

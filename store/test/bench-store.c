@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-store.c - moves whole objects as the trainer does; ops/bench --store measures it from outside.
+/* bench-store.c - transfers whole objects as the trainer does; ops/bench --store measures it from outside.
  *
  *     bench-store put URI FILE...            deferred puts of all files under their names, one flush
- *     bench-store fill URI KEY BYTES         a deferred put of one buffer, again and again
+ *     bench-store fill URI KEY BYTES         a deferred put that repeats one buffer
  *     bench-store get URI FOLDER KEY...      store_fetch() into files, four at a time
- *     bench-store read URI KEY...            ranges into memory, eight under way, thrown away
+ *     bench-store read URI KEY...            ranges into memory, eight at a time, not used
  *
- * Prints one line of JSON: CPU seconds from when its own buffers were there, and the most memory that
- * was resident, which holds those buffers (8 MiB of fill, 64 MiB of read). */
+ * Prints one line of JSON: CPU seconds after its own buffers were ready, and the peak of resident
+ * memory, which includes those buffers (8 MiB for fill, 64 MiB for read). */
 #include "store/store.h"
 
 #include <fcntl.h>
@@ -33,7 +33,7 @@ static void must(int r, const Error *err)
         refuse("failed", err->text);
 }
 
-/* ---- what it cost ---- */
+/* ---- costs ---- */
 
 static double cpu_begin_sec;
 
@@ -74,7 +74,7 @@ static struct iovec map_file(const char *path)
 static void put_files(Store *store, char *paths[], int n)
 {
     Error err = ERROR_INIT;
-    struct iovec files[FILES_MAX]; /* they stay until the flush */
+    struct iovec files[FILES_MAX]; /* must stay mapped until the flush */
     if (n > FILES_MAX)
         refuse("put", "too many files");
     for (int i = 0; i < n; i++) {
@@ -155,7 +155,7 @@ static uint64_t object_bytes(Store *store, const char *key)
     return n_bytes;
 }
 
-/* One object after the other, as one row of ranges. */
+/* Reads the objects one after another, as a continuous sequence of ranges. */
 static void read_objects(Store *store, char *keys[], int n)
 {
     Error err = ERROR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-safetensors.c - any bytes as a safetensors file: refused, or every tensor lies inside. */
+/* fuzz-safetensors.c - any bytes as a safetensors file are either refused, or every tensor lies inside the file. */
 #include "store/safetensors.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
         const SafetensorsEntry *e = safetensors_at(file, i);
         assert(e->offset <= n_bytes && e->n_bytes <= n_bytes - e->offset);
         for (uint64_t k = 0; k < e->n_bytes; k++)
-            sum += data[e->offset + k]; /* under ASan: reads what a loader would */
+            sum += data[e->offset + k]; /* reads as a loader does; ASan checks each access */
     }
     __asm__ volatile("" ::"r"(sum));
     return 0;

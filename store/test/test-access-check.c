@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-access-check.c - stores that can be used, that cannot, that another machine does not see, and one that hangs. */
+/* test-access-check.c - stores that can be used, stores that cannot, a store that another machine does not see, and one
+ * that hangs. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -47,9 +48,9 @@ static void a_good_store_is_left_as_it_was(_unused_ void **state)
     make("good");
     assert_int_equal(try_one("good", STORE_TRY_WRITE, "").r, 0);
     (void)snprintf(path, sizeof(path), "%s/good", folder);
-    assert_int_equal(rmdir(path), 0); /* it is empty */
+    assert_int_equal(rmdir(path), 0); /* it must be empty */
     assert_int_equal(try_one("new", STORE_TRY_WRITE, "").r, 0);
-    assert_false(exists("new")); /* made, and taken away */
+    assert_false(exists("new")); /* made, and removed again */
     StoreTry t = try_one("new", STORE_TRY_MARK, "m");
     assert_int_equal(t.r, -ENOENT);
     assert_true(t.is_missing);
@@ -103,7 +104,7 @@ static void the_end_of_a_long_text_is_kept(_unused_ void **state)
     assert_string_equal(store_try_words(&t, 18, words), "...403 Denied: f\u00fc");
 }
 
-/* A server that takes connections and says nothing. The other store's answer is there all the same. */
+/* A server that accepts connections but sends nothing blocks only its own try: the other store's result is returned. */
 static void a_store_that_hangs_holds_nobody_up(_unused_ void **state)
 {
     char endpoint[64];
@@ -123,15 +124,15 @@ static void a_store_that_hangs_holds_nobody_up(_unused_ void **state)
     (void)snprintf(both[1].uri, sizeof(both[1].uri), "%s/beside", folder);
     const uint64_t began = clock_boottime_usec();
     store_try_all(both, 2, 2 * USEC_PER_SEC);
-    assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC); /* a busy machine */
+    assert_true(clock_boottime_usec() - began < 20 * USEC_PER_SEC); /* allows for a busy machine */
     assert_int_equal(both[0].r, -ETIMEDOUT);
     assert_string_equal(both[0].error.text, "not done within 2 s: it hangs, or answers slowly");
     assert_int_equal(both[1].r, 0);
-    (void)close(fd); /* the thread's connection is reset, and it ends */
+    (void)close(fd); /* resets the connection, which ends the try's thread */
 }
 
-/* The bound that stores are opened with: a try always sets its own; store_requests_within() sets one only where the
- * operator has set none. */
+/* The deadline for requests of stores: store_try_begin() always sets it; store_requests_within() sets it only if the
+ * operator has not set it. */
 static void requests_are_bounded(_unused_ void **state)
 {
     static const char name[] = "SDTRAIN_S3_DEADLINE_SEC";
@@ -149,7 +150,7 @@ static void requests_are_bounded(_unused_ void **state)
 
 static void end_otherwise(void) { _exit(9); }
 
-/* While a try hangs nothing is torn down under it; when all have come back, the program ends as any other. */
+/* If a try hangs, the program ends without cleanup, which the thread could notice; otherwise it ends as usual. */
 static void who_hangs_is_left_at_the_end(_unused_ void **state)
 {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-safetensors.c - what is written is read back; what is broken is refused by name. */
+/* test-safetensors.c - a written header is read back; an invalid one is refused with the tensor's name. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "store/safetensors.h"
 
 #include <string.h>
 
-/* A whole file around a header's JSON, with n_data bytes of tensors. */
+/* Opens a whole file with a header of this JSON and n_data bytes of tensors. */
 static int open_json(const char *json, size_t n_data, Safetensors **ret, Error *err)
 {
     char bytes[4096] = {0};
@@ -71,7 +71,7 @@ static void test_accepts(void **state)
     } cases[] = {
         {"{}", 0},
         {"{\"__metadata__\":{\"format\":\"pt\"}}   ", 0},
-        /* not in the order of the data */
+        /* the tensors are not in the order of their data */
         {"{\"b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]},"
          "\"a\":{\"data_offsets\":[0,4],\"shape\":[2,1],\"dtype\":\"F16\"}}",
          8},
@@ -126,7 +126,7 @@ static void test_refuses(void **state)
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         _cleanup_(safetensors_freep) Safetensors *file = NULL;
         Error err = ERROR_INIT;
-        /* A type that others use is not damage. */
+        /* A type that other programs use does not mean damage. */
         const bool is_other = strncmp(cases[i].why, "dtype ", 6) == 0 && cases[i].why[6] != '(';
         assert_int_equal(open_json(cases[i].json, cases[i].n_data, &file, &err),
                          is_other ? -EINVAL : -EBADMSG);
@@ -136,7 +136,7 @@ static void test_refuses(void **state)
     }
 }
 
-/* Tensors of integers are listed for a caller that wants them, and their bytes are checked like all others. */
+/* For a caller that accepts any type, tensors of integers are listed, and their bytes are checked like all others. */
 static void test_integers(void **state)
 {
     (void)state;
@@ -166,7 +166,7 @@ static void test_integers(void **state)
         }
 }
 
-/* A type that no reader computes with is listed by its name for a caller that wants it. */
+/* For a caller that accepts any type, a type without use in computations is listed by its name. */
 static void test_other_types(void **state)
 {
     (void)state;
@@ -194,7 +194,7 @@ static void test_other_types(void **state)
     }
 }
 
-/* A file that never was a safetensors file is a wrong file; one that has lost bytes is damaged. */
+/* A file that is not a safetensors file at all is a wrong file; one with missing bytes is damaged. */
 static void test_kinds(void **state)
 {
     (void)state;
@@ -237,7 +237,7 @@ static void test_lengths(void **state)
     assert_int_equal(safetensors_open("f", huge, 16, UINT64_MAX, SAFETENSORS_FLOATS, &file, &err),
                      -EINVAL);
     assert_non_null(strstr(err.text, "at most 4194304"));
-    huge[0] = 9; /* the file would be long enough, but the part that was read is not */
+    huge[0] = 9; /* the file would be long enough, but only a part was read */
     assert_int_equal(safetensors_open("f", huge, 16, 100, SAFETENSORS_FLOATS, &file, &err),
                      -EBADMSG);
     assert_int_equal(safetensors_open("f", huge, 7, 100, SAFETENSORS_FLOATS, &file, &err),
@@ -246,7 +246,7 @@ static void test_lengths(void **state)
     assert_null(file);
 }
 
-/* A file that is small and would be large in memory. */
+/* A small file that would need much memory is refused. */
 static void test_values(void **state)
 {
     (void)state;
@@ -264,7 +264,7 @@ static void test_values(void **state)
                      -EBADMSG);
     assert_non_null(strstr(err.text, "more than the 131072 values"));
 
-    /* The most that is written: 8,192 tensors of four dimensions with long names. */
+    /* The largest header that can be written: 8,192 tensors of four dimensions with long names. */
     _cleanup_free_ SafetensorsEntry *entries = calloc(SAFETENSORS_TENSORS_MAX, sizeof(*entries));
     _cleanup_free_ char *names = calloc(SAFETENSORS_TENSORS_MAX, 128), *header = NULL;
     size_t n_header;

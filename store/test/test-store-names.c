@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-store-names.c - the bounds of what names a store and an object, to the byte, and the room that a folder has. */
+/* test-store-names.c - the exact limits of names of stores and objects, and the free space of a folder. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "store/backend.h"
@@ -11,7 +11,7 @@
 
 static char folder[] = "/tmp/test-names-XXXXXX";
 
-/* n letters behind `begin`, a '/' after each hundred. */
+/* Returns `begin` followed by n letters, with a '/' after each hundred. */
 static char *name_new(const char *begin, size_t n)
 {
     char *name = calloc(strlen(begin) + n + 1, 1);
@@ -44,7 +44,7 @@ static void buckets_have_bounds(_unused_ void **state)
         "s3://1.2.3.x",
         "s3://a.b.c.d",
         "s3://0a9.z-1",
-        "s3://a12345678901234567890123456789012345678901234567890123456789012", /* 63 */
+        "s3://a12345678901234567890123456789012345678901234567890123456789012", /* 63 characters */
         "s3://abc/a b",
     };
     static const char *const bad[] = {
@@ -59,7 +59,7 @@ static void buckets_have_bounds(_unused_ void **state)
     assert_int_equal(open_new("s3://abc/", STORE_KEY_MAX + 1), -EINVAL);
 }
 
-/* Room is left for a key and the name of a temporary. */
+/* A folder's path must leave room for a key and the name of a temporary file. */
 static void folders_have_bounds(_unused_ void **state)
 {
     const size_t most = PATH_MAX - STORE_KEY_MAX - 32 - 1;
@@ -99,7 +99,7 @@ static void keys_have_bounds(_unused_ void **state)
     assert_true(store_key_is_good(part));
 }
 
-/* The last part of a prefix need not be whole; the others must be. */
+/* The last part of a prefix may be incomplete; the other parts must be valid. */
 static void prefixes_may_end_anywhere(_unused_ void **state)
 {
     static const char *const good[] = {"", "a", "a/", "a/.", ".", "..", "a/.pu"};
@@ -124,7 +124,7 @@ static int free_bytes(const char *uri, uint64_t *ret)
     return store_free_bytes(store, ret, &err);
 }
 
-/* The room is that of the nearest folder that is there: /proc has none, and the root's file system has some. */
+/* The free space is that of the nearest folder that exists: none in /proc, some on the root's file system. */
 static void the_nearest_folder_tells_the_room(_unused_ void **state)
 {
     uint64_t n = 77;
@@ -157,7 +157,7 @@ static void a_uri_names_one_object(_unused_ void **state)
     assert_int_equal(n, 3);
     free(text);
     assert_int_equal(store_get_uri("/r", 10, &text, &n, &err),
-                     -EINVAL); /* the root is not a store */
+                     -EINVAL); /* the root folder is not a store */
     assert_non_null(strstr(err.text, "the root folder is not a store"));
     assert_int_equal(chdir("/"), 0);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-store.c - the promises of every store, through the public interface: over file://, and over s3://
- * where SDTRAIN_TEST_S3_URI names a bucket. */
+/* test-store.c - the guarantees of every store, through the public interface: for file://, and for s3:// if
+ * SDTRAIN_TEST_S3_URI names a bucket. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/file.h"
@@ -17,7 +17,7 @@ static char folder[] = "/tmp/test-store-XXXXXX";
 static const char *uri = folder;
 static bool is_s3, is_swift;
 
-/* Larger than two parts of the least size: over s3:// it goes in three. */
+/* Larger than two parts of the minimum size: s3:// sends it in three parts. */
 enum { LARGE_BYTES = (11 << 20) + 7 };
 
 static Store *open_store(void)
@@ -31,7 +31,7 @@ static Store *open_store(void)
 static int put_text(Store *store, const char *key, const char *text, StorePutFlags flags,
                     Error *err)
 {
-    /* Two parts, so that the joint is tested too. */
+    /* Two parts, so that the border between them is tested, too. */
     size_t n = strlen(text) / 3;
     struct iovec parts[] = {{(void *)(uintptr_t)text, n},
                             {(void *)(uintptr_t)(text + n), strlen(text) - n}};
@@ -155,7 +155,7 @@ static void test_keys(void **state)
     key[sizeof(key) - 1] = '\0';
     Error err = ERROR_INIT;
     assert_int_equal(put_text(store, key, "x", 0, &err), -EINVAL);
-    key[300] = '\0'; /* a part beyond NAME_MAX */
+    key[300] = '\0'; /* one part is longer than NAME_MAX */
     assert_int_equal(put_text(store, key, "x", 0, &err), -EINVAL);
 }
 
@@ -210,7 +210,7 @@ static void test_put_get_delete(void **state)
     assert_int_equal(store_delete(store, "a/b/c", &err), 0);
     assert_int_equal(store_delete(store, "empty", &err), 0);
     assert_empty(store, "");
-    /* The last object takes its folders along, but not the store's. */
+    /* Deleting the last object also removes its folders, but not the store's folder. */
     (void)snprintf(path, sizeof(path), "%s/a", folder);
     assert_int_equal(access(path, F_OK), -1);
     assert_int_equal(access(folder, F_OK), 0);
@@ -225,7 +225,7 @@ static void test_large(void **state)
     char *got = NULL;
     size_t n;
     uint64_t n_bytes;
-    /* pieces whose joints are not those of the parts, and one of nothing */
+    /* pieces whose borders are not those of the parts, and one empty piece */
     const struct iovec parts[] = {{large, 100},
                                   {NULL, 0},
                                   {large + 100, 7 << 20},
@@ -277,7 +277,7 @@ static void test_large(void **state)
     remove_all(store, "large/");
 }
 
-/* Waits only at the event count: a read that arrives without a signal ends at the deadline. */
+/* Waits only with the event count: if a read arrives without a signal, this fails at the deadline. */
 static int poll_to_end(Store *store, EventCount *events, StoreRead *read, Error *err)
 {
     uint64_t deadline_usec = clock_monotonic_usec() + 20 * USEC_PER_SEC;
@@ -305,7 +305,7 @@ static void test_poll(void **state)
     store_read_cancel(store, &read); /* a read that was not begun */
     read =
         (StoreRead){.key = "poll/x", .offset = 3, .n_bytes = 5, .buffer = buffer, .events = events};
-    for (int i = 0; i < 3; i++) { /* what was polled to its end may be begun anew */
+    for (int i = 0; i < 3; i++) { /* a read that was polled to its end may be begun again */
         memset(buffer, 0, sizeof(buffer));
         assert_int_equal(store_read_begin(store, &read, &err), 0);
         assert_int_equal(poll_to_end(store, events, &read, &err), 1);
@@ -321,7 +321,7 @@ static void test_poll(void **state)
     assert_int_equal(event_count_read(events), 5);
     read.key = "../x";
     assert_int_equal(store_read_begin(store, &read, &err), -EINVAL);
-    store_read_cancel(store, &read); /* it was not begun */
+    store_read_cancel(store, &read); /* the read was not begun */
     assert_int_equal(event_count_read(events), 5);
     remove_all(store, "poll/");
 }
@@ -397,7 +397,8 @@ static void test_defer(void **state)
     (void)state;
     _cleanup_(store_freep) Store *store = open_store();
     Error err = ERROR_INIT;
-    /* More than are kept open or wait, and than are listed or deleted at once; Swift needs 80 ms each. */
+    /* More objects than are kept open, wait, are listed or deleted at once; only 30 for Swift, which
+     * needs 80 ms each. */
     static char keys[1100][16];
     const size_t n = is_swift ? 30 : is_s3 ? 1100 : 300;
     for (size_t i = 0; i < n; i++) {
@@ -409,7 +410,7 @@ static void test_defer(void **state)
     assert_text(store, keys[0], keys[0]);
     assert_text(store, keys[n - 1], keys[n - 1]);
 
-    /* A failure is returned at once or by the flush, and once. */
+    /* A failure is returned only once, by the put or by the flush. */
     int r = put_text(store, "d0/k0", "x", STORE_DEFER | STORE_IF_ABSENT, &err);
     int flushed = store_flush(store, &err);
     assert_true((r == -EEXIST && flushed == 0) || (r == 0 && flushed == -EEXIST));
@@ -423,7 +424,7 @@ static void test_defer(void **state)
     store_list_clear(&list);
     remove_all(store, "d");
 
-    /* An object whose put nobody waited for is there or not, and the store no longer uses the caller's bytes. */
+    /* If a put was not waited for, its object may exist or not; the store does not use the caller's memory any more. */
     Store *hasty = open_store();
     char text[] = "hasty";
     assert_int_equal(put_text(hasty, "hasty/x", text, STORE_DEFER, &err), 0);
@@ -451,7 +452,7 @@ static void *compete(void *argument)
 {
     Rival *rival = argument;
     Error err = ERROR_INIT;
-    (void)pthread_barrier_wait(rival->barrier); /* says who came last */
+    (void)pthread_barrier_wait(rival->barrier); /* only tells which thread was last */
     rival->r = put_text(rival->store, "race/x", rival->text, STORE_IF_ABSENT, &err);
     return NULL;
 }
@@ -480,7 +481,7 @@ static void test_race(void **state)
             assert_true(rivals[i].r == 0 || strcmp(rivals[i].text, text) != 0);
             n_won += rivals[i].r == 0;
         }
-        assert_true(n_won == 1 || (is_swift && n_won > 0)); /* Swift does not promise more */
+        assert_true(n_won == 1 || (is_swift && n_won > 0)); /* Swift guarantees no more */
         assert_int_equal(store_delete(store, "race/x", &err), 0);
         assert_int_equal(pthread_barrier_destroy(&barrier), 0);
     }
@@ -525,7 +526,7 @@ static void test_list(void **state)
     assert_int_equal(list.n_objects, 0);
 }
 
-/* Runs one put in a process of its own under SDTRAIN_FAULT; returns its wait status. */
+/* Runs one put in a process of its own with SDTRAIN_FAULT; returns its wait status. */
 static int put_under(const char *setting, const char *key, size_t n_bytes)
 {
     pid_t pid = fork();
@@ -542,7 +543,7 @@ static int put_under(const char *setting, const char *key, size_t n_bytes)
     return status;
 }
 
-/* Does the put in the process of put_under(). Returns its exit status: the errno. */
+/* Does the put in the process started by put_under(). Returns its exit status: the errno. */
 static int put_and_tell(char **arguments)
 {
     Error err = ERROR_INIT;
@@ -564,7 +565,7 @@ static int put_and_tell(char **arguments)
 
 static int n_asked;
 
-/* Is called with the key that the object was to get, and for the folders that its removal would empty. */
+/* Called with the key of the unfinished object, and with the folders that its removal would leave empty. */
 static bool answer_of(void *context, const char *key)
 {
     if (key[strlen(key) - 1] != '/')
@@ -573,7 +574,7 @@ static bool answer_of(void *context, const char *key)
     return *(bool *)context;
 }
 
-/* Folders that somebody else has left empty are his. */
+/* Keeps empty folders, which may belong to another writer. */
 static bool spares_folders(void *unused, const char *key)
 {
     (void)unused;
@@ -614,19 +615,19 @@ static void test_faults(void **state)
         char setting[64];
         (void)snprintf(setting, sizeof(setting), "%s=enospc", point);
         assert_int_equal(put_under(setting, "faulty/x", n_bytes), W_EXITCODE(ENOSPC, 0));
-        int r = store_head(store, "faulty/x", &n, &err); /* nothing is there, or the whole object */
+        int r = store_head(store, "faulty/x", &n, &err); /* there is no object, or the whole one */
         assert_true(r == -ENOENT || (r == 0 && n == n_bytes && strstr(point, "after")));
         assert_int_equal(store_delete(store, "faulty/x", &err), 0);
     }
-    /* An object that has taken another one's place stays, whatever comes afterwards: the other one is gone. */
+    /* An object that has replaced another one is kept despite a later failure, since the old one is lost. */
     assert_int_equal(put_text(store, "faulty/y", "old", 0, &err), 0);
     assert_int_equal(put_under("store.put.after=eio", "faulty/y", 10), W_EXITCODE(EIO, 0));
     assert_true(store_head(store, "faulty/y", &n, &err) == 0 && n == 10);
     assert_int_equal(store_delete(store, "faulty/y", &err), 0);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
-    assert_true(removed == 0 || !is_s3); /* what fails leaves nothing behind, but maybe a folder */
+    assert_true(removed == 0 || !is_s3); /* a failed put leaves nothing, except perhaps a folder */
 
-    /* The put is killed in mid-write: nothing is seen, and the sweep removes what there is. */
+    /* A put is killed while it writes: no object is visible, and a sweep removes the leftovers. */
     assert_true(WIFSIGNALED(put_under("store.put.half=kill", "killed/deep/x", LARGE_BYTES)));
     assert_empty(store, "");
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
@@ -636,7 +637,7 @@ static void test_faults(void **state)
     assert_empty(store, "");
     assert_int_equal(n_asked, 1);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
-    assert_true(is_s3 ? removed == 1 : removed >= 3); /* an upload; temporary, deep, killed */
+    assert_true(is_s3 ? removed == 1 : removed >= 3); /* one upload; or a file and two folders */
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
     assert_int_equal(removed, 0);
     assert_true(is_s3 || rmdir(folder) == 0);
@@ -685,7 +686,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_sweep_spares_folders),
         cmocka_unit_test(test_unwritable),
     };
-    /* A store lies below a prefix of a shared bucket, which takes some care to write in a URL. */
+    /* The store uses a prefix of a shared bucket, with characters that need escaping in a URL. */
     char below[200];
     const char *bucket = getenv("SDTRAIN_TEST_S3_URI");
     if (bucket) {

@@ -34,7 +34,7 @@ typedef struct Pending {
     struct Pending *next;
     FarStore *store;
     StoreRead *read;
-    char *bytes; /* the caller must not see them before it waited */
+    char *bytes; /* bytes read; the caller may see them only after a wait */
     uint64_t due_usec;
     bool taken, done, struck;
     int result;
@@ -46,8 +46,8 @@ static pthread_cond_t changed;
 static Pending *pending;
 static pid_t thread_of;
 
-static void lock(void) { (void)pthread_mutex_lock(&mutex); }     /* fails only on our bugs, */
-static void unlock(void) { (void)pthread_mutex_unlock(&mutex); } /* as this does */
+static void lock(void) { (void)pthread_mutex_lock(&mutex); } /* fails only on bugs of the test, */
+static void unlock(void) { (void)pthread_mutex_unlock(&mutex); } /* like this call */
 
 static Store *inner(Store *store) { return ((FarStore *)store)->inner; }
 
@@ -140,18 +140,18 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Under the lock. */
+/* Starts this process's thread, unless it runs already. Called with the lock. */
 static void start_thread(void)
 {
     if (thread_of == getpid())
         return;
-    if (!thread_of) /* a child that is forked at any time has the lock in order */
+    if (!thread_of) /* so a child that is forked at any time has the lock unlocked */
         must(pthread_atfork(lock, unlock, unlock) == 0, "memory");
     thread_of = getpid();
-    pending = NULL; /* the parent's */
+    pending = NULL; /* drop the parent's reads */
     pthread_condattr_t attributes;
     pthread_t thread;
-    (void)pthread_condattr_init(&attributes); /* fails only on our bugs */
+    (void)pthread_condattr_init(&attributes); /* fails only on bugs of the test */
     (void)pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&changed, &attributes);
     (void)pthread_condattr_destroy(&attributes);
@@ -328,7 +328,7 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
     if (!(flags & STORE_DEFER)) {
         int r = refuse(store, key, err);
         if (r == 0 && (flags & STORE_IF_ABSENT) && atomic_load(&far->no_if_absent)) {
-            uint64_t n; /* looks, then puts: another may do so in between */
+            uint64_t n; /* a HEAD and then a put: another writer may come in between */
             Error none = ERROR_INIT;
             if (store_head(f->inner, key, &n, &none) == 0)
                 return error_set(err, -EEXIST, "%s/%s exists already", store->uri, key);
@@ -347,7 +347,7 @@ static int put(Store *store, const char *key, const struct iovec *parts, size_t 
     return 0;
 }
 
-/* The last one first. */
+/* Writes the deferred puts, the last one first. */
 static int flush(Store *store, Error *err)
 {
     FarStore *f = (FarStore *)store;

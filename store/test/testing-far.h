@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-far.h - for tests: a store that is not local, "far://" and a folder's path behind it. Its
- * reads take time, fail, come corrupted or not at all; what is deferred is read late and in another
- * order; listings and answers go wrong where a test says so; and what is asked is counted.
+/* testing-far.h - for tests: a store that is not local: "far://" followed by a folder's path. Its
+ * reads take time, fail, or return corrupted bytes or nothing; deferred puts are done late and in another
+ * order; listings and answers are wrong if a test requires it; and all calls are counted.
  *
- * Links with -Wl,--wrap=store_open, so that the code under test opens it like any other.
+ * Link with -Wl,--wrap=store_open, so that the code under test opens it like any other store.
  *
  * Ownership: one Far for the program, shared with children that are forked after far_begin().
  * Units:     bytes, microseconds.
- * Errors:    those that the test asks for; -EHOSTUNREACH while it refuses; else those of file://. A
- *            store that is freed with a put that was not flushed, or a read that was not waited for,
- *            ends the process.
- * Threads:   any; each process has a thread of its own that lets reads arrive.
+ * Errors:    those that the test requests; -EHOSTUNREACH while `refuses` is set; otherwise those of file://. If a
+ *            store is freed with a put that was not flushed, or a read that was not waited for,
+ *            the process ends.
+ * Threads:   any; each process has its own thread, which ends the reads.
  */
 #pragma once
 
@@ -19,24 +19,24 @@
 #include <stdatomic.h>
 
 enum { FAR_KEY_MAX = 128 };
-#define FAR_HELD UINT64_MAX /* a delay until far->released */
+#define FAR_HELD UINT64_MAX /* a delay until far->released is set */
 
 /* A fault of the next `times` reads, gets or fetches of a key that contains `key`. */
 typedef struct FarFault {
     char key[FAR_KEY_MAX]; /* "": every key contains it */
     atomic_int times;
-    int error; /* with which they fail; 0: a byte in the middle is flipped, unless delay_usec is set */
-    uint64_t delay_usec; /* by which they arrive late; 0: in time */
-    bool wanders;        /* no two flips in a row are the same */
+    int error; /* their error; 0: a byte in the middle is flipped, unless delay_usec is set */
+    uint64_t delay_usec; /* delay of their arrival; 0: in time */
+    bool wanders;        /* two flips in a row differ */
 } FarFault;
 
 typedef struct Far {
-    _Atomic uint64_t delay_usec; /* of every read */
+    _Atomic uint64_t delay_usec; /* delay of every read */
     atomic_bool away;            /* no read arrives */
     atomic_bool refuses;         /* every call fails with -EHOSTUNREACH */
     atomic_bool released;        /* reads that a fault of FAR_HELD holds may arrive */
     atomic_bool no_if_absent;    /* STORE_IF_ABSENT is not atomic */
-    const char *hidden;          /* a literal: keys that contain it are not listed */
+    const char *hidden;          /* a literal: keys that contain it are omitted from lists */
     FarFault fault;
     /* Numbers of calls. tables: reads from an object's beginning; bytes: of shards and index. */
     atomic_int reads, tables, heads, gets, fetches, versions, lists, cancels, under_way,
@@ -46,6 +46,6 @@ typedef struct Far {
 
 extern Far *far;
 
-/* Before anything is opened; everything is zero again. */
+/* Sets everything to zero. To be called before any store is opened. */
 void far_begin(void);
 void far_fault(const char *key, int times, int error, uint64_t delay_usec);

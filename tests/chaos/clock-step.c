@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock-step.c - preloaded into a program, it steps the program's realtime clock: by as many seconds
- * as the file that CHAOS_CLOCK names says, read at each look. The kernel has no namespace for it. */
+/* clock-step.c - preloaded into a program, it shifts the program's realtime clock by the number of
+ * seconds in the file that CHAOS_CLOCK names. The file is read at each reading of the clock. The
+ * kernel has no namespace for this clock. */
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -16,7 +17,7 @@ static time_t step_sec(void)
         return 0;
     char text[32] = "";
     ssize_t n = read(fd, text, sizeof(text) - 1);
-    (void)close(fd); /* it was only read */
+    (void)close(fd); /* the file was only read */
     return n > 0 ? (time_t)strtol(text, NULL, 10) : 0;
 }
 
@@ -31,7 +32,7 @@ int clock_gettime(clockid_t id, struct timespec *ret)
 
 int gettimeofday(struct timeval *restrict ret, void *restrict zone)
 {
-    (void)zone; /* obsolete */
+    (void)zone; /* the argument is obsolete */
     struct timespec ts;
     if (clock_gettime(CLOCK_REALTIME, &ts) != 0)
         return -1;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* check-history.c - the program `check-history`: reads what etcdctl watched, and names what breaks an invariant.
+/* check-history.c - the program `check-history`: reads etcdctl's watch, and prints which changes break an invariant.
  *
  *     check-history [--cluster NAME] [--settled] FILE...
  *
- * --settled: nothing was under way at the end, so that what is open then stays open.
- * Exits with 0: nothing is broken, 1: something is, 2: a file cannot be read, 3: a history is not whole. */
+ * --settled: nothing was in progress at the end, so that open incidents and leftover records are breaches.
+ * Exits with 0: nothing is broken, 1: something is, 2: a file cannot be read, 3: a history is not complete. */
 #include "tests/history/history-file.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOLD_MAX = 50 }; /* of one file */
+enum { TOLD_MAX = 50 }; /* the most breaches printed for one file */
 
 typedef struct Told {
     const char *file;
@@ -60,7 +60,7 @@ int main(int argc, char *argv[])
     const char *cluster = NULL;
     bool settled = false;
     int worst = 0, n_files = 0;
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* in one order with errors */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* so that output and errors appear in order */
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--settled") == 0) {
             settled = true;

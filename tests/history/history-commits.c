@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-commits.c - see history.h: what is committed is of the present world, goes forward, and is never lost. */
+/* history-commits.c - see history.h: a commit is of the present world, is newer than the last one,
+ * and is never lost. */
 #include "tests/history/history-internal.h"
 
 #include <string.h>
@@ -18,7 +19,8 @@ static const CheckpointCommit *find_commit(const CheckpointsRecord *record,
     return NULL;
 }
 
-/* `job recover` names a commit: the leader writes it, and strikes out the others. */
+/* Returns whether a request `job recover` names the commit: then the leader writes it and strikes
+ * out the other commits. */
 static bool is_by_request(const HistoryChecker *h, const Entry *e)
 {
     for (size_t i = 0; i < h->n_changed; i++) {
@@ -30,7 +32,7 @@ static bool is_by_request(const HistoryChecker *h, const Entry *e)
     return false;
 }
 
-/* Checks that the commits that were in the record still are, except the oldest ones when the record is full. */
+/* Checks that the record still has all earlier commits, except the oldest ones if the record is full. */
 static void judge_kept(HistoryChecker *h, const Entry *e, const CheckpointsRecord *old,
                        const CheckpointsRecord *record)
 {
@@ -47,7 +49,8 @@ static void judge_kept(HistoryChecker *h, const Entry *e, const CheckpointsRecor
     }
 }
 
-/* A world that looks into the folder commits what it finds, of older generations, and several at once. */
+/* Checks new commits. A world that searches the checkpoint folder may commit everything that it
+ * finds: also checkpoints of older generations, and several at once. */
 static void judge_new(HistoryChecker *h, const Entry *e, const CheckpointsRecord *old,
                       const CheckpointsRecord *record)
 {

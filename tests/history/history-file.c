@@ -15,8 +15,8 @@ typedef struct Reader {
     HistoryHandler handler;
     void *userdata;
     HistoryChecker *checker;
-    double cluster_id; /* 53 bits of it */
-    int64_t revision;  /* of the changes that are collected; 0: none are */
+    double cluster_id; /* the upper 53 bits: JSON integers are read as doubles */
+    int64_t revision;  /* revision of the collected changes; 0: none are collected */
     HistoryChange *changes;
     size_t n_changes, room;
     HistoryEnd end;
@@ -44,7 +44,7 @@ static int hand_over(Reader *reader, Error *err)
     return r;
 }
 
-/* Values of the 64 characters, and -1. */
+/* Returns the value of a base64 character, or -1 for other characters. */
 static int sextet(unsigned char c)
 {
     if (c >= 'A' && c <= 'Z')
@@ -56,7 +56,8 @@ static int sextet(unsigned char c)
     return c == '+' ? 62 : c == '/' ? 63 : -1;
 }
 
-/* RFC 4648, section 4. NULL: it is none. The result ends with a NUL that *ret_n does not count. */
+/* Decodes base64 (RFC 4648, section 4). Returns NULL if the text is not base64. The result ends
+ * with a NUL that *ret_n does not count. */
 static char *decode_base64(const char *text, size_t *ret_n)
 {
     size_t n_text = strlen(text), n = 0;
@@ -80,7 +81,8 @@ static char *decode_base64(const char *text, size_t *ret_n)
     return bytes;
 }
 
-/* Every later key of another cluster is left out. */
+/* Takes the cluster's name from the first key, if it is not known yet, and makes the checker. Keys
+ * of other clusters are ignored later. */
 static void find_cluster(Reader *reader, const char *key)
 {
     static const char root[] = "/sdtrain/";
@@ -130,7 +132,7 @@ static int read_event(Reader *reader, json_t *event, Error *err)
 
 /* ---- lines ---- */
 
-/* Reads a line that the recorder itself has written. */
+/* Reads a line that the recorder wrote itself, at the end of the file. */
 static int read_end(Reader *reader, json_t *line, const char *word, Error *err)
 {
     const char *why = json_string_value(json_object_get(line, "why"));
@@ -159,7 +161,7 @@ static int read_answer(Reader *reader, json_t *line, Error *err)
     if (cluster_id && reader->cluster_id && cluster_id != reader->cluster_id)
         return error_set(err, -ESTALE, "etcd has another cluster id: it was restored");
     reader->cluster_id =
-        cluster_id ? cluster_id : reader->cluster_id; /* etcdctl's own lines have none */
+        cluster_id ? cluster_id : reader->cluster_id; /* the lines of etcdctl have none */
     json_array_foreach (events, i, event) {
         int r = read_event(reader, event, err);
         if (r < 0)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-file.h - reads a history as etcdctl writes it, and has it judged:
+/* history-file.h - reads a history as etcdctl writes it, and checks it:
  *
  *     etcdctl watch --prefix --rev 1 -w json /sdtrain/<cluster>/ >FILE
  *
  * A line is one answer of the watch: {"Header": {...}, "Events": [{"type": 1, "kv": {...}}]}. tests/system/history.py
  * records such files, and adds a line at the end: {"history": "complete"}, or {"history": "broken", "why": "..."}.
  *
- * Ownership: *ret_checker is the caller's, also on failure, where it holds what could be read; NULL: nothing.
+ * Ownership: *ret_checker is the caller's, also on failure, when it contains what could be read; NULL: nothing.
  * Units:     revisions.
  * Errors:    -EINVAL with "<file>:<line>: <what is wrong>"; -ESTALE: etcd no longer had the history (compacted), or
- *            another one (restored): the file ends there.
+ *            had another one (restored): the file ends there.
  * Threads:   any.
  */
 #pragma once
@@ -21,11 +21,11 @@
 enum { HISTORY_LINE_MAX = 64 << 20 };
 
 typedef enum HistoryEnd {
-    HISTORY_OPEN,     /* nothing says that this is all */
-    HISTORY_COMPLETE, /* its recorder saw all up to the end */
+    HISTORY_OPEN,     /* no line says whether the history is complete */
+    HISTORY_COMPLETE, /* the recorder saw everything up to the end */
 } HistoryEnd;
 
-/* cluster NULL: the first key's. name is for errors. */
+/* Checks a file. cluster NULL: use the first key's cluster. name is for errors. */
 int history_file_check(FILE *file, const char *name, const char *cluster, HistoryHandler handler,
                        void *userdata, HistoryChecker **ret_checker, HistoryEnd *ret_end,
                        Error *err);

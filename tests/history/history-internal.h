@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-internal.h - what the checker of histories keeps; see history.h.
+/* history-internal.h - the state of the checker of histories; see history.h.
  *
- * Ownership: the HistoryChecker owns entries and books; pointers to them hold as long as it lives.
+ * Ownership: the HistoryChecker owns entries and books; pointers to them are valid as long as the checker exists.
  * Units:     revisions, steps, generations.
  * Errors:    history_broken().
  * Threads:   one.
@@ -16,28 +16,28 @@ enum { BOOKED_WORLDS_MAX = 64, BOOKED_GONE_MAX = 64 };
 typedef struct HistoryJob HistoryJob;
 typedef struct Entry Entry;
 
-typedef struct KeptValue { /* record NULL: there is none, or it cannot be read */
+typedef struct KeptValue { /* record NULL: the key is not there, or its value cannot be read */
     void *record;
-    bool there, foreign; /* foreign: a later version wrote it */
+    bool there, foreign; /* there: the key exists; foreign: a later version wrote it */
     int64_t revision, lease, version;
     bool by_hand;
 } KeptValue;
 
-struct Entry { /* one key, also after it was removed */
+struct Entry { /* one key, kept after its removal */
     char *key;
-    const char *name; /* behind the kind, in key */
+    const char *name; /* the part of key after the kind */
     KeyKind kind;
-    HistoryJob *job;                                /* that the key is about; NULL: about none */
-    int64_t generation;                             /* ranks, rendezvous */
-    const char *node;                               /* ranks; in key */
-    Entry *in_bucket, *older_report, *newer_report; /* reports of a job that are there */
-    KeptValue before, after; /* the transaction; both are the same if it leaves the key alone */
+    HistoryJob *job;                                /* the job of the key; NULL: none */
+    int64_t generation;                             /* of ranks and rendezvous keys */
+    const char *node;                               /* of ranks keys; points into key */
+    Entry *in_bucket, *older_report, *newer_report; /* a list of the job's existing reports */
+    KeptValue before, after; /* the transaction; equal if the key is unchanged */
     bool changes;
-    bool touched; /* by hand; of a job's record, since its submission came */
+    bool touched; /* changed by hand; for a job's record: since its submission */
 };
 
 typedef struct BookedWorld {
-    int64_t revision, generation, first_step; /* first_step 0: not known before it is told */
+    int64_t revision, generation, first_step; /* first_step 0: not reported yet */
     WorldRun *runs;
     size_t n_runs;
 } BookedWorld;
@@ -46,13 +46,13 @@ struct HistoryJob {
     Entry *spec, *desired, *world, *phase, *checkpoints, *progress;
     Entry *reports; /* newest first */
     char submission[SUBMISSION_BYTES];
-    int64_t generation;                    /* the highest of this submission */
-    int64_t serial;                        /* of its phase */
+    int64_t generation;                    /* the highest generation of this submission */
+    int64_t serial;                        /* serial of the job's phase */
     int64_t went;                          /* the highest generation that was told to go */
-    int64_t steps;                         /* that the job file asks for; 0: unknown */
-    BookedWorld worlds[BOOKED_WORLDS_MAX]; /* also of submissions before this one */
+    int64_t steps;                         /* steps that the job file asks for; 0: unknown */
+    BookedWorld worlds[BOOKED_WORLDS_MAX]; /* also worlds of earlier submissions */
     uint64_t n_worlds;
-    bool touched; /* one of its records is */
+    bool touched; /* one of the job's records is touched */
     HistoryJob *next;
 };
 
@@ -63,13 +63,14 @@ struct HistoryChecker {
     HistoryCounts counts;
     Entry **buckets;
     size_t n_buckets, n_entries;
-    Entry **changed; /* of this transaction */
+    Entry **changed; /* entries that this transaction changes */
     size_t n_changed, changed_room;
     HistoryJob *jobs;
     char gone[BOOKED_GONE_MAX][SUBMISSION_BYTES];
     uint64_t n_gone;
-    int64_t revision; /* of the transaction that is judged */
-    /* Called for each transaction when all of it is judged, before it becomes what is there. NULL: nobody looks on. */
+    int64_t revision; /* revision of the transaction that is being checked */
+    /* Called for each transaction after all of it is checked, before `after` becomes `before`. May
+     * be NULL. */
     void (*witness)(HistoryChecker *h);
 };
 
@@ -77,19 +78,20 @@ void history_broken(HistoryChecker *h, const Entry *entry, const Breach *breach)
 #define HISTORY_BROKEN(h, entry, invariant, ...)                                                   \
     do {                                                                                           \
         Breach _breach;                                                                            \
-        (void)breach_say(&_breach, invariant, __VA_ARGS__); /* false always */                     \
+        (void)breach_say(&_breach, invariant, __VA_ARGS__); /* always returns false */             \
         history_broken(h, entry, &_breach);                                                        \
     } while (0)
 
-/* NULL: no such key was ever written. */
+/* Returns the entry of a key, or NULL if the key was never written. */
 Entry *history_find(HistoryChecker *h, KeyKind kind, const char *name);
 static inline const void *entry_before(const Entry *e) { return e ? e->before.record : NULL; }
 static inline const void *entry_after(const Entry *e) { return e ? e->after.record : NULL; }
 
-/* ---- history-job.c: one changed record of a job, and the job's books after the transaction ---- */
+/* ---- history-job.c: checks of one changed record of a job, and updates of the job's books after
+ * the transaction ---- */
 void history_judge_job(HistoryChecker *h, const Entry *e);
 void history_book_job(HistoryChecker *h, const Entry *e);
-/* Somebody's etcdctl has changed it. */
+/* Records that somebody changed the entry by hand, with etcdctl. */
 void history_book_hand(Entry *e);
 
 /* ---- history-commits.c ---- */
@@ -99,9 +101,9 @@ void history_judge_progress(HistoryChecker *h, const Entry *e);
 /* ---- history-ranks.c ---- */
 void history_judge_ranks(HistoryChecker *h, const Entry *e);
 void history_judge_rendezvous(HistoryChecker *h, const Entry *e);
-/* The world whose record was written then; NULL: none that the books remember. */
+/* Returns the world whose record was written at that revision; NULL if the books do not contain it. */
 const BookedWorld *history_find_world(const HistoryJob *job, int64_t revision);
-/* I3, when a generation is told to go: ranks of older worlds are dead, or out of reach. */
+/* Checks I3 when a generation is told to go: ranks of older worlds must be dead or unreachable. */
 void history_judge_go(HistoryChecker *h, const Entry *phase);
 
 /* ---- history-others.c: incidents, alerts, cordons, and the end ---- */

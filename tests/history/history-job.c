@@ -15,10 +15,10 @@ static bool is_gone(const HistoryChecker *h, const char *submission)
     return false;
 }
 
-/* Records of early versions do not say it. */
+/* Returns whether both are known and differ. Records of early versions have no submission. */
 static bool is_other(const char *a, const char *b) { return a[0] && b[0] && strcmp(a, b) != 0; }
 
-/* A record of a job that was removed, or of the one that had the name before. */
+/* Checks that a record is not of a job that was removed, nor of an earlier job with the same name. */
 static void judge_submission(HistoryChecker *h, const Entry *e, const char *submission)
 {
     const SpecRecord *spec = entry_after(e->job->spec);
@@ -69,8 +69,9 @@ static void judge_cordons(HistoryChecker *h, const Entry *e, const PhaseRecord *
     const NodeRecord *machine = entry_after(node);
     Breach b;
     if (!machine || machine->incarnation != run->incarnation)
-        return; /* perhaps another machine, which is gone */
-    /* what the leader could not know yet, it will obey soon */
+        return; /* the node may be another machine; the one of the run may be gone */
+    /* The world must obey a cordon that the leader knew when it decided. A later one will be obeyed
+     * in the next world. */
     bool known = cordon && !cordon->touched &&
                  (cordon->changes || cordon->after.revision <= phase->tried_revision);
     if (known && !rule_run_is_open(e->name, world, run->node, machine->machine_id,
@@ -100,7 +101,7 @@ static void judge_others(HistoryChecker *h, const Entry *e)
     }
 }
 
-/* A world has as many ranks as are wanted, as far as the leader knew. */
+/* Checks that the world has at most the wanted number of ranks, if the leader knew that number. */
 static void judge_wanted(HistoryChecker *h, const Entry *e, const PhaseRecord *phase)
 {
     const WorldRecord *world = entry_after(e);
@@ -147,7 +148,8 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         return;
     judge_submission(h, e, world->submission);
     h->counts.n_worlds++;
-    bool unknown = e->touched && e->job->phase->touched; /* to whoever has not seen it */
+    /* a key touched by hand may be unknown to its reader */
+    bool unknown = e->touched && e->job->phase->touched;
     if (!unknown && !rule_world_follows(e->name, world, e->job->generation, &b))
         history_broken(h, e, &b);
     if (!rule_world_has_phase(e->name, world, e->job->phase->changes ? phase : NULL, &b))
@@ -164,14 +166,15 @@ static void judge_world(HistoryChecker *h, const Entry *e)
         judge_cordons(h, e, phase, &world->runs[i]);
     const Entry *incident =
         world->incident[0] ? history_find(h, KEY_INCIDENTS, world->incident) : NULL;
-    if (!e->job->touched && /* else the pause may be one of long ago, put back */
+    if (!e->job->touched && /* otherwise an old pause may have been put back by hand */
         !rule_recovery_has_incident(e->name, world, phase, entry_after(incident), &b))
         history_broken(h, e, &b);
 }
 
 /* ---- phases ---- */
 
-/* A job starts again by a word newer than its end, or by `job recover`. */
+/* Checks that a job starts again only by a desired state that is newer than its end, or by `job
+ * recover`. */
 static void judge_word(HistoryChecker *h, const Entry *e)
 {
     const PhaseRecord *old = entry_before(e), *phase = entry_after(e);
@@ -200,7 +203,7 @@ static void judge_success(HistoryChecker *h, const Entry *e)
                        (long long)(latest ? latest->step : 0), (long long)e->job->steps);
 }
 
-/* The new incident that ends the job's world; NULL: there is none. */
+/* Returns the new incident that ends the job's world; NULL if there is none. */
 static const IncidentRecord *find_new_incident(const HistoryChecker *h, const HistoryJob *job)
 {
     for (size_t i = 0; i < h->n_changed; i++) {
@@ -224,7 +227,7 @@ static void judge_failures(HistoryChecker *h, const Entry *e, const PhaseRecord 
         history_broken(h, e, &b);
 }
 
-/* A generation is told to go once, when its world is there. */
+/* Checks that a generation is told to go only once, and only when its world exists. */
 static void judge_signals(HistoryChecker *h, const Entry *e)
 {
     static const PhaseRecord none;
@@ -267,7 +270,7 @@ static void judge_phase(HistoryChecker *h, const Entry *e)
     if (!rule_phase_keeps_submission(e->name, old, phase, &b))
         history_broken(h, e, &b);
     if (old && is_other(old->submission, phase->submission))
-        old = NULL; /* another job's, and judge_spec() has reported it */
+        old = NULL; /* the record of another job, reported by judge_spec() */
     if (!rule_phase_follows(e->name, old, phase, &b))
         history_broken(h, e, &b);
     if (!rule_phase_is_newer(e->name, e->job->serial, phase, &b))
@@ -349,7 +352,7 @@ static void book_phase(HistoryJob *job, const PhaseRecord *phase)
         job->went = MAX(job->went, phase->generation);
 }
 
-/* Books a change made by hand. A world's readers act by it, so it is booked whoever has written it. */
+/* Records a change by hand. A world is booked whoever wrote it, because the daemons obey it. */
 void history_book_hand(Entry *e)
 {
     e->touched = true;

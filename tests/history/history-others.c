@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-others.c - see history.h: incidents, who is told of them, cordons, and what is left at the end. */
+/* history-others.c - see history.h: incidents, their alerts, cordons, and the state at the end of
+ * the history. */
 #include "tests/history/history-internal.h"
 
 #include "cluster/cordon.h"
@@ -17,7 +18,7 @@ static const HistoryJob *job_of(HistoryChecker *h, const IncidentRecord *inciden
     return present ? spec->job : NULL;
 }
 
-/* An incident of a job goes when it is over, or with its job. */
+/* Checks that an incident is removed only after it is resolved, or with its job. */
 static void judge_removal(HistoryChecker *h, const Entry *e, const IncidentRecord *old)
 {
     if (old && old->state == INCIDENT_OPEN && job_of(h, old))
@@ -33,7 +34,7 @@ static void judge_blame(HistoryChecker *h, const Entry *e, const IncidentRecord 
     if (!phase || !job->phase->changes || job->touched || (cordon && cordon->touched))
         return;
     if (cordon && !cordon->changes && cordon->after.revision > phase->tried_revision)
-        return; /* somebody took it away just then */
+        return; /* the cordon was removed just then */
     if (!rule_incident_is_blamed(incident, entry_after(cordon), &b))
         history_broken(h, e, &b);
     if (cordon && cordon->changes &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history-ranks.c - see history.h: what nodes say of their ranks. */
+/* history-ranks.c - see history.h: the nodes' reports of their ranks. */
 #include "tests/history/history-internal.h"
 
 #include "cluster/cordon.h"
@@ -14,7 +14,7 @@ const BookedWorld *history_find_world(const HistoryJob *job, int64_t revision)
     return NULL;
 }
 
-/* ---- whose it is ---- */
+/* ---- the report's world and slots ---- */
 
 static uint64_t slots_in(const BookedWorld *world, const char *node)
 {
@@ -29,7 +29,7 @@ static void judge_world(HistoryChecker *h, const Entry *e, const RanksRecord *ra
 {
     const BookedWorld *world = history_find_world(e->job, ranks->world_revision);
     if (!world && e->job->n_worlds > BOOKED_WORLDS_MAX)
-        return; /* too long ago */
+        return; /* the books no longer contain that world */
     if (!world || world->generation != ranks->generation) {
         HISTORY_BROKEN(h, e, "I3", "%s reports ranks of a world of revision %lld that never was",
                        e->node, (long long)ranks->world_revision);
@@ -43,7 +43,7 @@ static void judge_world(HistoryChecker *h, const Entry *e, const RanksRecord *ra
                        e->node, (long long)ranks->generation);
 }
 
-/* ---- what follows what ---- */
+/* ---- the order of reports ---- */
 
 static const RankReport *in_slot(const RanksRecord *ranks, int slot)
 {
@@ -53,7 +53,7 @@ static const RankReport *in_slot(const RanksRecord *ranks, int slot)
     return NULL;
 }
 
-/* One life of one rank: of the same world, told by the same daemon. */
+/* Checks two successive reports of one process: a rank of one world, reported by one daemon. */
 static void judge_rank(HistoryChecker *h, const Entry *e, const RankReport *was,
                        const RankReport *is)
 {
@@ -87,7 +87,7 @@ static void judge_flow(HistoryChecker *h, const Entry *e, const RanksRecord *old
                        old->left ? "left" : "finished");
 }
 
-/* ---- who is dead ---- */
+/* ---- dead ranks ---- */
 
 static bool lives(const RanksRecord *ranks, const NodeRecord *node)
 {
@@ -98,7 +98,7 @@ static bool lives(const RanksRecord *ranks, const NodeRecord *node)
     return false;
 }
 
-/* A later report of the node, of a newer world, that says: what ran before is dead. */
+/* Finds a later report of the node, of a newer world, which says that all earlier ranks are dead. */
 static const RanksRecord *find_killed(const Entry *e, const RanksRecord *ranks)
 {
     for (const Entry *r = e->job->reports; r; r = r->older_report) {
@@ -134,7 +134,7 @@ void history_judge_ranks(HistoryChecker *h, const Entry *e)
                            ranks->ranks[i].rank, (long long)ranks->generation);
     const RanksRecord *killed = find_killed(e, ranks);
     const NodeRecord *node = entry_after(history_find(h, KEY_NODES, e->node));
-    if (killed && node && lives(ranks, node)) /* one that comes back says its lost slots then */
+    if (killed && node && lives(ranks, node)) /* after a restart it has reported its lost slots */
         HISTORY_BROKEN(h, e, "I3",
                        "ranks of generation %lld live on %s, which has told in "
                        "generation %lld that they are dead",

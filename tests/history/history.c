@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* history.c - see history.h: the table of keys, transactions, and which rules a change is asked for.
+/* history.c - see history.h: the table of keys, transactions, and which rules apply to which change.
  *
- * A transaction is first decoded whole, beside what was there before; then each changed record is judged by both;
- * then it becomes what is there. */
+ * A transaction is first decoded completely, beside the values from before; then each changed record is checked with
+ * both values; then the new values replace the old ones. */
 #include "tests/history/history-internal.h"
 
 #include "base/memory.h"
@@ -166,7 +166,7 @@ static int attach_job(HistoryChecker *h, Entry *e)
     case KEY_PROGRESS:
         if (!name_is_valid(e->name))
             return -EINVAL;
-        (void)books_of(h, e->name); /* attaches e, too */
+        (void)books_of(h, e->name); /* also adds e to the job's books */
         return 0;
     case KEY_RANKS:
         r = key_parse_ranks(e->name, job, sizeof(job), &e->generation, node, sizeof(node));
@@ -183,7 +183,8 @@ static int attach_job(HistoryChecker *h, Entry *e)
     return r;
 }
 
-/* The entry of a key of the cluster; NULL: it is nobody's, and the handler was told. */
+/* Returns the entry of a key of the cluster; NULL, after a report to the handler, if no record has
+ * such a key. */
 static Entry *entry_for(HistoryChecker *h, const char *key)
 {
     Entry *e = look_up(h, key);
@@ -217,7 +218,7 @@ void history_broken(HistoryChecker *h, const Entry *entry, const Breach *breach)
 static int read_change(HistoryChecker *h, const HistoryChange *change, Error *err)
 {
     if (strncmp(change->key, h->prefix, strlen(h->prefix)) != 0)
-        return 0; /* another cluster's, or nobody's */
+        return 0; /* a key outside this cluster's prefix */
     Entry *e = entry_for(h, change->key);
     h->counts.n_changes++;
     if (!e)
@@ -253,7 +254,8 @@ static int read_change(HistoryChecker *h, const HistoryChange *change, Error *er
     return 0;
 }
 
-/* Checks that the records of nodes, ranks and the leader hang on a lease and go with it, and that no others do. */
+/* Checks that the records of nodes, ranks and the leader are attached to a lease, and that no other
+ * records are. */
 static void judge_lease(HistoryChecker *h, const Entry *e)
 {
     bool leased = e->kind == KEY_NODES || e->kind == KEY_RANKS || e->kind == KEY_LEADER;
@@ -350,13 +352,13 @@ void history_checker_end(HistoryChecker *h) { history_judge_end(h); }
 
 HistoryCounts history_checker_counts(const HistoryChecker *h) { return h->counts; }
 
-/* ---- made and ended ---- */
+/* ---- create and free ---- */
 
 HistoryChecker *history_checker_new(const char *cluster, HistoryHandler handler, void *userdata)
 {
     HistoryChecker *h = memory_new(HistoryChecker);
     *h = (HistoryChecker){.handler = handler, .userdata = userdata, .n_buckets = 64};
-    (void)key_prefix(cluster, -1, h->prefix); /* returns the buffer */
+    (void)key_prefix(cluster, -1, h->prefix); /* returns its buffer */
     h->buckets = memory_zeroed(h->n_buckets, sizeof(*h->buckets));
     return h;
 }

@@ -11,7 +11,7 @@ bool breach_say(Breach *ret, const char *invariant, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(ret->text, sizeof(ret->text), format, args); /* cut to fit */
+    (void)vsnprintf(ret->text, sizeof(ret->text), format, args); /* a long text is cut */
     va_end(args);
     ret->invariant = invariant;
     return false;
@@ -74,7 +74,8 @@ bool rule_world_fits(const char *job, const WorldRecord *world, Breach *ret)
     if (size != world->size)
         return breach_say(ret, "I6", "world %lld of %s has %d slots for %d ranks",
                           (long long)world->generation, job, size, world->size);
-    /* of a few runs: a world of thousands of nodes has one run a node, in their order */
+    /* The search in slots_on() is for worlds of few runs: a world of thousands of nodes has one run
+     * for each node, sorted by node. */
     for (size_t i = 1; i < world->n_runs; i++) {
         const WorldRun *run = &world->runs[i];
         bool sorted = strcmp(world->runs[i - 1].node, run->node) < 0;
@@ -190,7 +191,7 @@ bool commits_go_back(const CheckpointsRecord *before, const CheckpointsRecord *a
     return struck && left;
 }
 
-/* The causes that have bounds of their own. */
+/* Returns whether another rule bounds how often this cause may end a world. */
 static bool is_free(const char *cause)
 {
     static const char *const causes[] = {"node-left",   "world-lost", "store-unreachable",
@@ -280,7 +281,7 @@ static bool is_quarantined(const CordonRecord *record, const char *machine_id)
     return at >= 0 && record->causes[at].mode == CORDON_QUARANTINE;
 }
 
-/* Strikes under another name of the machine are in another record: these are not judged. */
+/* Strikes under another name of the machine are in another record, so this rule does not see them. */
 bool rule_quarantine_is_of_two(const IncidentRecord *incident, const CordonRecord *before,
                                const CordonRecord *after, Breach *ret)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-history-failures.c - what a failure may cost a job, in the history of test-history.c. */
+/* test-history-failures.c - what a failure may cost a job, tested with the history of test-history.c. */
 #include "tests/history/testing-scenario.h"
 
 #include <string.h>
 
-/* ---- what uses a failure up: I7 ---- */
+/* ---- which failures are counted: I7 ---- */
 
-/* The newest commit does not verify: world 2 goes on from the one before, or tries it again. */
+/* The newest commit does not verify: world 2 resumes from the commit before it, or tries the newest
+ * again. */
 static void fails_for_a_commit(Scenario *s, bool strikes_out, int failures)
 {
     scenario_add_commit(s, 10);
@@ -35,7 +36,7 @@ static void failures_skip_one(Scenario *s)
 
 static void failure_is_not_counted(Scenario *s) { fails_for_a_commit(s, false, 1); }
 
-/* ---- whom deaths cost what ---- */
+/* ---- the cost of a death ---- */
 
 #define MACHINE "11111111111111111111111111111111"
 
@@ -53,7 +54,7 @@ static CordonCause deaths(const char *job, int strikes)
     return cause;
 }
 
-/* A trainer dies on n1, which costs n1 what the cordon says; n0 goes on alone. */
+/* A trainer dies on n1, and n1's cordon is as the test set it. n0 continues alone. */
 static void dies(Scenario *s)
 {
     (void)snprintf(s->incident.cause, sizeof(s->incident.cause), "trainer-died");
@@ -104,7 +105,7 @@ static void two_jobs_quarantine(Scenario *s)
     quarantine(s);
 }
 
-/* way: of the refusal of n0; that of n1 is for signal 9. */
+/* The job refuses n0 and n1. n1 is refused for signal 9; way is the reason for n0. */
 static void job_refuses_two(Scenario *s, const char *way)
 {
     s->cordon.causes[0] = deaths(JOB, 1);
@@ -124,7 +125,7 @@ static void job_refuses_two_for_two_ways(Scenario *s) { job_refuses_two(s, "sign
 
 static const struct {
     void (*tell)(Scenario *s);
-    const char *invariant, *says; /* NULL: it is well */
+    const char *invariant, *says; /* NULL: no rule is broken */
 } scenarios[] = {
     {commit_is_struck_out, NULL, NULL},
     {struck_out_is_a_failure, "I7", "for a commit that is struck out"},
@@ -149,7 +150,7 @@ static void test_failures(void **state)
                  : s->n_said == 0 || strcmp(s->invariant, scenarios[i].invariant) != 0 ||
                        !strstr(s->said, scenarios[i].says))
             fail_msg("scenario %zu: %s: %s", i, s->invariant, s->said);
-        (void)scenario_end(state); /* 0 always */
+        (void)scenario_end(state); /* always returns 0 */
     }
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-history-file.c - files of etcdctl: one that was recorded, and what is not a history. */
+/* test-history-file.c - files of etcdctl: a recorded history, and files that are not a history. */
 #include "tests/history/history-file.h"
 #include "tests/history/testing-scenario.h"
 
@@ -20,7 +20,7 @@ static int check_text(Scenario *s, const char *text, HistoryEnd *ret_end, Error 
     return history_file_check(file, "text", NULL, scenario_hear, s, &checker, ret_end, err);
 }
 
-/* A cluster whose node is killed and comes back: recorded once. */
+/* Checks a recorded history: the only node of a cluster is killed and restarted. */
 static void test_real_history(void **state)
 {
     Scenario s = {0};

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-history.c - a small history that keeps every rule, and the same with one change that breaks one. */
+/* test-history.c - a small history that keeps every rule, and the same history with one change that
+ * breaks a rule. */
 #include "tests/history/testing-scenario.h"
 
 #include "base/memory.h"
 
 #include <string.h>
 
-/* ---- what is well ---- */
+/* ---- histories that keep all rules ---- */
 
-/* The reports of a node's previous daemon do not count any more. */
+/* The reports of a node's previous daemon no longer count. */
 static void restarted_daemon(Scenario *s)
 {
     scenario_recovers(s);
@@ -85,11 +86,11 @@ static void test_what_is_well(void **state)
         history_checker_end(s->checker);
         if (s->n_said)
             fail_msg("%s: %s: %s", well[i].name, s->invariant, s->said);
-        (void)scenario_end(state); /* 0 always */
+        (void)scenario_end(state); /* always returns 0 */
     }
 }
 
-/* ---- what breaks a rule ---- */
+/* ---- histories that break a rule ---- */
 
 static void world_repeats(Scenario *s)
 {
@@ -185,7 +186,7 @@ static void checkpoints_vanish(Scenario *s)
 
 static void resumes_too_early(Scenario *s)
 {
-    s->checkpoints.n_commits = 0; /* as a leader believes that has not seen it */
+    s->checkpoints.n_commits = 0; /* as if the leader had not read the commits */
     scenario_next_world(s, PHASE_STARTING);
     scenario_commit(s);
 }
@@ -195,8 +196,7 @@ static void commit_of_an_old_world(Scenario *s)
     scenario_recovers(s);
     s->world.generation = 1;
     scenario_add_commit(s, 10);
-    s->changes[1].key =
-        s->changes[1].key; /* the progress is of world 1, too, as its daemon believes */
+    s->changes[1].key = s->changes[1].key; /* the progress is of world 1, too */
     scenario_commit(s);
 }
 
@@ -593,7 +593,7 @@ static void history_begins_in_the_middle(Scenario *s)
 
 static void mark_is_forgotten(Scenario *s)
 {
-    scenario_recovers(s); /* its phase knows of step 5 */
+    scenario_recovers(s); /* the phase knows of step 5 */
     s->phase.committed = (CommitMark){0};
     scenario_put_phase(s);
     scenario_commit(s);
@@ -687,7 +687,7 @@ static void test_what_breaks(void **state)
             !strstr(s->said, broken[i].says))
             fail_msg("%s \"%s\" is not told, but %s: %s", broken[i].invariant, broken[i].says,
                      s->invariant, s->said);
-        (void)scenario_end(state); /* 0 always */
+        (void)scenario_end(state); /* always returns 0 */
     }
 }
 

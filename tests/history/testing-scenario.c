@@ -135,7 +135,7 @@ void scenario_phase_is(Scenario *s, JobPhase phase)
     scenario_put_phase(s);
 }
 
-/* The next world, its phase beside it. */
+/* Writes the next world, and its phase in the same revision. */
 void scenario_next_world(Scenario *s, JobPhase phase)
 {
     s->world.generation++;
@@ -151,7 +151,7 @@ void scenario_next_world(Scenario *s, JobPhase phase)
     scenario_phase_is(s, phase);
 }
 
-/* Writes what both nodes report of their one rank in the present world. */
+/* Writes the reports of both nodes on their one rank in the present world. */
 static void ranks_are(Scenario *s, RankState state, int64_t step)
 {
     for (int i = 0; i < 2; i++) {
@@ -235,7 +235,7 @@ static void begin_node(Scenario *s, int i)
     scenario_commit(s);
 }
 
-/* Two nodes train a job's world 1, which has committed step 5. */
+/* Sets up the scenario: two nodes train world 1 of a job, which has committed step 5. */
 int scenario_begin(void **state)
 {
     Scenario *s = memory_new(Scenario);
@@ -265,14 +265,14 @@ int scenario_begin(void **state)
 int scenario_end(void **state)
 {
     Scenario *s = *state;
-    (void)history_checker_free(s->checker); /* NULL always */
+    (void)history_checker_free(s->checker); /* always returns NULL */
     for (size_t i = 0; i < s->n_keys; i++)
         free(s->keys[i]);
     free(s);
     return 0;
 }
 
-/* ---- what follows the beginning and is well ---- */
+/* ---- valid continuations of the first world ---- */
 
 static void node_is_lost(Scenario *s)
 {
@@ -281,7 +281,7 @@ static void node_is_lost(Scenario *s)
     scenario_commit(s);
 }
 
-/* World 2 after the loss of n1, only on n0. */
+/* After the loss of n1, world 2 begins only on n0. */
 void scenario_recovers(Scenario *s)
 {
     node_is_lost(s);
@@ -293,7 +293,7 @@ void scenario_recovers(Scenario *s)
     scenario_commit(s);
 }
 
-/* n0 ends its rank of world 1, and says so in world 2. */
+/* n0 ends its rank of world 1, and reports that in world 2. */
 void scenario_old_rank_ends(Scenario *s)
 {
     s->reports[0].state = RANK_EXITED;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-scenario.h - a small history, written by hand: two nodes train a job, and what may follow.
+/* testing-scenario.h - a small history, written by hand: two nodes train a job, with possible continuations.
  *
- * A test changes the scenario's records and writes them; scenario_commit() makes one revision of what was written.
+ * A test changes the scenario's records and writes them; scenario_commit() makes one revision of all that was written.
  *
  * Ownership: scenario_begin() and scenario_end() are cmocka's setup and teardown; the scenario is in *state.
  * Units:     as in the records.
@@ -29,7 +29,7 @@ typedef struct Scenario {
     char *keys[SCENARIO_KEYS_MAX];
     int64_t versions[SCENARIO_KEYS_MAX];
     size_t n_keys;
-    char said[512], invariant[16]; /* of the first breach */
+    char said[512], invariant[16]; /* the text and invariant of the first breach */
     int n_said;
 
     SpecRecord spec;
@@ -48,15 +48,15 @@ typedef struct Scenario {
     RequestRecord request;
 } Scenario;
 
-/* The handler: keeps the first breach, and counts. */
+/* The checker's handler: keeps the first breach, and counts all of them. */
 void scenario_hear(int64_t revision, const char *key, const Breach *breach, void *userdata);
-/* Two nodes train world 1, which has committed step 5. */
+/* Sets up the scenario: two nodes train world 1, which has committed step 5. */
 int scenario_begin(void **state);
 int scenario_end(void **state);
 
-/* ---- what is written in the next revision ---- */
+/* ---- changes of the next revision ---- */
 
-/* text: NULL removes the key; else the scenario frees it. */
+/* Writes a key. text NULL removes the key; otherwise the scenario frees text. */
 void scenario_change(Scenario *s, KeyKind kind, const char *name, char *text, int64_t lease);
 void scenario_removes(Scenario *s, KeyKind kind, const char *name);
 void scenario_put_spec(Scenario *s);
@@ -70,13 +70,13 @@ void scenario_put_progress(Scenario *s);
 void scenario_put_incident(Scenario *s);
 void scenario_put_cordon(Scenario *s);
 void scenario_put_alert(Scenario *s);
-/* The phase, with that word. */
+/* Writes the phase record with that phase. */
 void scenario_phase_is(Scenario *s, JobPhase phase);
-/* The next world, its phase beside it. */
+/* Writes the next world, and its phase in the same revision. */
 void scenario_next_world(Scenario *s, JobPhase phase);
-/* A commit of the present world, and the progress that knows of it. */
+/* Adds a commit of the present world, and the progress that names it. */
 void scenario_add_commit(Scenario *s, int64_t step);
-/* The key's version; that of its next write is one more. */
+/* Returns the key's present version; its next write makes it one higher. */
 int64_t *scenario_version_of(Scenario *s, const char *key);
 
 /* ---- whole revisions ---- */
@@ -84,13 +84,13 @@ int64_t *scenario_version_of(Scenario *s, const char *key);
 void scenario_commit(Scenario *s);
 void scenario_submit(Scenario *s);
 void scenario_goes(Scenario *s);
-/* World 2 after the loss of n1, only on n0. */
+/* After the loss of n1, world 2 begins only on n0. */
 void scenario_recovers(Scenario *s);
-/* n0 ends its rank of world 1, and says so in world 2. */
+/* n0 ends its rank of world 1, and reports that in world 2. */
 void scenario_old_rank_ends(Scenario *s);
 void scenario_stops(Scenario *s);
 void scenario_deletes_job(Scenario *s);
-/* Another job of the same name. */
+/* Another job of the same name begins. */
 void scenario_starts_anew(Scenario *s);
-/* scenario_recovers(), and all that follows up to a commit of step 10 in world 2. */
+/* scenario_recovers(), and all following changes up to a commit of step 10 in world 2. */
 void scenario_recovery(Scenario *s);

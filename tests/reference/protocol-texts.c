@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* protocol-texts.c - see protocol-texts.h. A new key, field or code needs its sentence: the test docs asks for it. */
+/* protocol-texts.c - see protocol-texts.h. Each new key, field or code needs a sentence here: the
+ * test docs checks that. */
 #include "tests/reference/protocol-texts.h"
 
 #include "protocol/exit-code.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* protocol-texts.h - job file, channel and exit codes as docs/reference shows them: a sentence for each key, field and
+/* protocol-texts.h - texts on job file, channel and exit codes for docs/reference: a sentence for each key, field and
  * code.
  *
  * Ownership: everything is static.
@@ -15,7 +15,7 @@
 typedef struct JobKey {
     const char *key;   /* "train.optimizer.lr" */
     const char *value; /* the default as JSON; NULL: there is none */
-    const char *shown; /* the default for people; NULL: value says it */
+    const char *shown; /* the default as text for people; NULL: show value */
     bool required;
     const char *help;
 } JobKey;
@@ -23,11 +23,11 @@ typedef struct JobKey {
 extern const JobKey job_keys[];
 extern const size_t n_job_keys;
 
-/* NULL: there is no description yet. */
+/* Returns the description of a field of the channel, or NULL if there is none yet. */
 const char *channel_field_help(const char *name);
 const char *channel_type_help(ChannelType type);
 bool channel_is_of_daemon(ChannelType type);
 
-/* The meaning of a trainer's exit code; NULL: no code of ours. The cluster's answer is the table of causes
- * (controller/core/state/causes.h). */
+/* Returns the meaning of a trainer's exit code, or NULL if sdtrain does not use the code. The
+ * cluster's reaction is in the table of causes (controller/core/state/causes.h). */
 const char *exit_code_help(int code);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record-texts.c - see record-texts.h. A new field of records.c needs its sentence here: the test docs asks for it. */
+/* record-texts.c - see record-texts.h. Each new field of records.c needs a sentence here: the test
+ * docs checks that. */
 #include "tests/reference/record-texts.h"
 
 #include "base/macro.h"
@@ -58,7 +59,7 @@ static const RecordReference kinds[] = {
 
 typedef struct FieldHelp {
     const char *field,
-        *help; /* without a kind: of every record that has no description of its own */
+        *help; /* without a kind: for the field in every record that has no own description */
 } FieldHelp;
 
 static const FieldHelp helps[] = {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* record-texts.h - a sentence for each record and field, of which docs/reference/etcd-records.md is made.
+/* record-texts.h - a sentence for each record and field; docs/reference/etcd-records.md is made from them.
  *
  * Ownership: everything is static.
  * Units:     none.
@@ -14,9 +14,10 @@ typedef struct RecordReference {
     const char *kind, *key, *writer, *help;
 } RecordReference;
 
-/* NULL: the record has no description yet. */
+/* Returns the description of a record, or NULL if there is none yet. */
 const RecordReference *record_reference(const char *kind);
-/* field is a path as in "causes[].mode". NULL: the field has no description yet. */
+/* Returns the description of a field, or NULL if there is none yet. field is a path as in
+ * "causes[].mode". */
 const char *record_field_reference(const char *kind, const char *field);
-/* The description at i, "nodes.address"; NULL behind the last one. */
+/* Returns the name of the i-th description, such as "nodes.address", or NULL after the last one. */
 const char *record_described_field(size_t i);

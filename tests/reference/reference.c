@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The test `docs` compares
- * them with the pages. usage: reference job|records|channel|causes|exit-codes|xids */
+/* reference.c - prints the tables of docs/reference from the tables in the code, as Markdown. The
+ * test `docs` compares its output with the pages. usage: reference
+ * job|records|channel|causes|exit-codes|xids */
 #include "cluster/record-tables.h"
 #include "controller/core/state/causes.h"
 #include "health/xid-table.h"
@@ -112,7 +113,7 @@ static void print_records(void)
         const RecordTable *t = &record_tables[i];
         const RecordReference *r = record_reference(t->kind);
         if (!r)
-            continue; /* told above */
+            continue; /* print_kinds() has reported it */
         printf("\n### %s\n\n%s\n\n| field | type | required | meaning |\n|---|---|---|---|\n",
                t->kind, r->help);
         print_fields(t->kind, "", t->fields, t->n_fields);
@@ -253,7 +254,7 @@ static void print_exit_codes(void)
     print_answer(CAUSE_HANG);
 }
 
-/* ---- words of drivers ---- */
+/* ---- errors of the drivers ---- */
 
 static void print_xids(void)
 {

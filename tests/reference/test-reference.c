@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reference.c - the reference of the job file says what job.c does: its keys, its defaults, what is required. */
+/* test-reference.c - the reference of the job file agrees with job.c: its keys, its defaults, which
+ * keys are required. */
 #include "base/json/json.h"
 #include "base/test/testing.h"
 #include "protocol/job.h"
@@ -14,12 +15,13 @@ static const char *const minimal =
     " \"train\": {\"global_batch\": 32, \"grain\": 4, \"steps\": 100},"
     " \"checkpoint\": {\"uri\": \"/ckpt\"}}";
 
-/* The minimal job with `key`, a path, set to `value`, which is taken over; NULL: without it. Caller frees. */
+/* Returns the minimal job with the key, a path, set to value, which is consumed. value NULL:
+ * without the key. The caller frees the result. */
 static char *with(const char *key, json_t *value)
 {
     json_t *root = json_loads(minimal, 0, NULL), *at = root;
     assert_non_null(root);
-    /* an EMA has defaults only where there is one */
+    /* an EMA has defaults only if the job has an EMA */
     if (strncmp(key, "train.ema.", 10) == 0)
         (void)json_object_set_new(json_object_get(root, "train"), "ema", json_object());
     char part[64];
@@ -33,7 +35,7 @@ static char *with(const char *key, json_t *value)
     if (value)
         assert_int_equal(json_object_set_new(at, p, value), 0);
     else
-        (void)json_object_del(at, p); /* it may not be there */
+        (void)json_object_del(at, p); /* the key may be absent */
     char *text = json_dumps(root, 0);
     json_decref(root);
     assert_non_null(text);
@@ -57,7 +59,7 @@ static void assert_same_text(const char *key, const char *a, const char *b)
         fail_msg("%s: %s is not the default %s", key, b, a);
 }
 
-/* All that a default can be of. */
+/* Compares all fields that may have a default. */
 static void assert_same(const char *key, const Job *a, const Job *b)
 {
     bool same =
@@ -99,7 +101,8 @@ static void defaults_are_those_of_the_parser(void **state)
     assert_true(n > 30);
 }
 
-/* The parser refuses a key for its type or its value, never for its name. */
+/* The parser knows each key of the reference: it refuses a key for its type or its value, never for
+ * its name. */
 static void the_parser_knows_each_key(void **state)
 {
     (void)state;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* store-driver.c - a store driven from a Python test: each line on standard input is one operation in
- * JSON, each line on standard output what came of it. A put reads its bytes from a file, a
- * get writes them into one.
+ * JSON, each line on standard output is its result. A put reads its bytes from a file, a get writes
+ * them into one.
  *
  *   store-driver URI
  *   {"do": "put", "key": K, "file": F, "absent": BOOL}   {"do": "get", "key": K, "file": F}
  *   {"do": "range", "key": K, "file": F, "offset": N, "n": N}
- *   {"do": "fetch", "key": K, "file": F, "n": N}          ranges that come together
+ *   {"do": "fetch", "key": K, "file": F, "n": N}          ranges, fetched concurrently
  *   {"do": "head" | "delete" | "version", "key": K}       {"do": "list", "key": PREFIX}
- *   {"do": "delete_many", "key": PREFIX}                  all that begins so
- *   {"do": "sweep"}   {"do": "probe"}                     all that is unfinished; put-if-absent
+ *   {"do": "delete_many", "key": PREFIX}                  all objects with that prefix
+ *   {"do": "sweep"}                                       deletes all unfinished uploads
+ *   {"do": "probe"}                                       tests put-if-absent
  *   -> {"r": 0 or -errno, "text": T, "n": bytes or number, "version": V, "keys": [...]}
  */
 #include "base/fault.h"
@@ -44,7 +45,7 @@ static int do_put(Store *store, const Order *order, _unused_ Answer *ret, Error 
     int r = file_read(order->file, GET_MAX, &data, &n_bytes, err);
     if (r < 0)
         return r;
-    /* in two parts, so that their edge is somewhere inside */
+    /* two parts, so that their boundary is inside the object */
     struct iovec parts[] = {{.iov_base = data, .iov_len = n_bytes / 3},
                             {.iov_base = data + n_bytes / 3, .iov_len = n_bytes - n_bytes / 3}};
     return store_put(store, order->key, parts, ELEMENTSOF(parts),
@@ -188,7 +189,7 @@ static void answer(Store *store, const char *line, size_t n_bytes)
                   made.version, "keys", made.keys);
     _cleanup_free_ char *text = says ? json_dumps(says, JSON_COMPACT) : NULL;
     printf("%s\n", text ? text : "{\"r\": -22, \"text\": \"an answer that is not UTF-8\"}");
-    (void)fflush(stdout); /* who does not read ends us by other means */
+    (void)fflush(stdout); /* a test that does not read ends this process otherwise */
 }
 
 int main(int argc, char *argv[])

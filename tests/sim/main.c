@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* main.c - the program `sim`: runs schedules and says which break an invariant.
+/* main.c - the program `sim`: runs schedules and reports which of them break an invariant.
  *
  *     sim [--nodes N] --seed S [--verbose]      one schedule
- *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends with the first broken, --verbose
+ *     sim [--nodes N] --seeds A..B [--first]    many, on all cores; --first ends at the first broken one, --verbose
  *                                               prints a line for each: its events and the digest of its history
- *     sim [--nodes N] --fresh COUNT             seeds that no run before has drawn, by the clock
- *     sim --file FILE                           "seed nodes" a line, then words on what it once found
+ *     sim [--nodes N] --fresh COUNT             new seeds, drawn from the clock
+ *     sim --file FILE                           each line of the file: "seed nodes", then words on what it once found
  *
  * --broken FILE: a broken schedule is added to that file, as a line of tests/sim/seeds. SDTRAIN_SIM_SEEDS=A..B repeats
- * what --fresh has drawn.
+ * the seeds that --fresh has drawn.
  *
  * Every schedule is run twice and must have the same history. */
 #include "tests/sim/schedule.h"
@@ -38,11 +38,11 @@ typedef struct Broken {
     char invariant[16], text[400];
 } Broken;
 
-typedef struct Board { /* what the workers share */
+typedef struct Board { /* memory that the workers share */
     atomic_size_t next;
     atomic_size_t n_broken, n_done;
     atomic_ullong n_events, n_faults, n_worlds, n_commits, n_incidents, n_terms;
-    size_t busy_with[WORKERS_MAX]; /* schedule + 1; 0: none */
+    size_t busy_with[WORKERS_MAX]; /* schedule of each worker, plus 1; 0: none */
     Broken broken[BROKEN_MAX];
 } Board;
 
@@ -56,7 +56,7 @@ typedef struct SimArguments {
 static Schedule *schedules;
 static size_t n_schedules;
 static Board *board;
-static bool verbose; /* a line for each schedule */
+static bool verbose; /* prints a line for each schedule */
 
 static void add_schedule(uint64_t seed, int n_nodes)
 {
@@ -72,7 +72,7 @@ static void note_broken(const Schedule *s, const char *invariant, const char *te
 {
     size_t at = atomic_fetch_add(&board->n_broken, 1);
     fprintf(stderr, "sim: seed %llu is broken: %s: %s\n", (unsigned long long)s->seed, invariant,
-            text); /* a long run tells at once, and all of them at its end */
+            text); /* a long run prints it at once, and again at its end */
     if (at >= BROKEN_MAX)
         return;
     board->broken[at].schedule = *s;
@@ -126,7 +126,8 @@ static _noreturn_ void work(int worker, bool stop_at_first)
     _exit(0);
 }
 
-/* An assertion of the code ends the worker: the schedule is broken, and another worker goes on. */
+/* Runs the workers. A failed assertion ends a worker: then its schedule is broken, and a new worker
+ * is started. */
 static void wait_for_workers(int n, bool stop_at_first)
 {
     pid_t pids[WORKERS_MAX];
@@ -139,7 +140,7 @@ static void wait_for_workers(int n, bool stop_at_first)
         pid_t pid = wait(&status);
         if (pid < 0 && errno == EINTR)
             continue;
-        assert(pid > 0); /* there are children */
+        assert(pid > 0); /* there is at least one child */
         n_running--;
         for (int i = 0; i < n; i++) {
             if (pids[i] != pid || (WIFEXITED(status) && WEXITSTATUS(status) == 0))
@@ -170,7 +171,7 @@ static double now_sec(void)
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-/* A line of tests/sim/seeds. */
+/* Appends a broken schedule as a line of tests/sim/seeds. */
 static void keep(const char *path, const Broken *b)
 {
     FILE *file = path ? fopen(path, "ae") : NULL;
@@ -180,7 +181,7 @@ static void keep(const char *path, const Broken *b)
         return;
     }
     (void)fprintf(file, "%llu %d  %s: %s\n", (unsigned long long)b->schedule.seed,
-                  b->schedule.n_nodes, b->invariant, b->text); /* fclose() tells */
+                  b->schedule.n_nodes, b->invariant, b->text); /* fclose() reports errors */
     if (fclose(file) != 0)
         fprintf(stderr, "sim: %s: %s\n", path, strerror(errno));
     else
@@ -196,7 +197,7 @@ static int run_all(bool stop_at_first, const char *broken_file)
         fprintf(stderr, "sim: no memory to share\n");
         return 2;
     }
-    (void)fflush(stdout); /* or every worker would print it again */
+    (void)fflush(stdout); /* else every worker would print the buffered output again */
     wait_for_workers(MIN(core_count(), (int)WORKERS_MAX), stop_at_first);
     double took = now_sec() - began;
     for (size_t i = 0; i < MIN(board->n_broken, (size_t)BROKEN_MAX); i++) {
@@ -238,12 +239,12 @@ static int read_file(const char *path)
             continue;
         if (sscanf(line, "%llu %d", &seed, &n_nodes) != 2 || n_nodes < 1) {
             fprintf(stderr, "sim: %s:%d: not a seed and a number of nodes\n", path, number);
-            (void)fclose(file); /* only read */
+            (void)fclose(file); /* the file was only read */
             return -1;
         }
         add_schedule(seed, n_nodes);
     }
-    (void)fclose(file); /* only read */
+    (void)fclose(file); /* the file was only read */
     return 0;
 }
 
@@ -259,7 +260,8 @@ static int parse_range(const char *text, SimArguments *ret)
     return 0;
 }
 
-/* A tenth of a millisecond apart, so that two runs share no seed: no machine runs ten thousand schedules a second. */
+/* Draws seeds from the clock, one for each tenth of a millisecond. Two runs share no seed, since no
+ * machine runs ten thousand schedules per second. */
 static int draw_range(const char *text, SimArguments *ret)
 {
     const char *again = getenv("SDTRAIN_SIM_SEEDS");
@@ -322,7 +324,8 @@ static int parse(int argc, char *argv[], SimArguments *ret)
 int main(int argc, char *argv[])
 {
     SimArguments a;
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* an assertion must not take the last lines with it */
+    /* so that a failed assertion does not lose the last lines */
+    (void)setvbuf(stdout, NULL, _IOLBF, 0);
     if (parse(argc, argv, &a) < 0) {
         fprintf(stderr,
                 "usage: sim [--nodes N] [--broken FILE] --seed S [--verbose] | --seeds A..B "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.h - what the simulator does for the program around it (main.c): it plays one schedule (fleet/schedule.c).
+/* schedule.h - the interface of the simulator to its program (main.c): plays one schedule (fleet/schedule.c).
  *
  * Ownership: nothing is kept.
  * Units:     none.
@@ -12,10 +12,11 @@
 
 typedef struct ScheduleResult {
     bool failed;
-    char invariant[16], text[400]; /* of the first that broke */
-    uint64_t digest;               /* of its history */
+    char invariant[16], text[400]; /* of the first breach */
+    uint64_t digest;               /* digest of the history */
     uint64_t n_events, n_faults, n_worlds, n_commits, n_incidents, n_terms;
 } ScheduleResult;
 
-/* talks: prints a line per transition. The same seed and nodes give the same history. */
+/* Plays a schedule. talks: prints a line for each transition. The same seed and number of nodes
+ * give the same history. */
 void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret);

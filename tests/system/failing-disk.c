@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* failing-disk.c - preloaded into a program, it counts the program's calls on files below one folder, writes them down,
- * and lets one of them fail. tests/system/disk.py says what of the folder a machine that lost its power would find.
+/* failing-disk.c - preloaded into a program, it counts and logs the program's calls on files below one folder, and
+ * makes one of the calls fail. From the log, tests/system/disk.py computes which files a power failure would leave.
  *
  * DISK_ROOT     the folder, absolute and without links
  * DISK_LOG      a file; each call adds a line: number, call, errno, number of the open file, path, second path
  * DISK_COPIES   a folder on the same file system; each new file gets a second name there, by its number, and each file
- *               that was there before gets one when it is removed
- * DISK_SERIAL   what those numbers begin with
+ *               that existed before gets one when it is removed
+ * DISK_SERIAL   the number before the first of those numbers
  * DISK_STRIKE   "N:E": call N is not made, and fails with errno E; "N+:E": so do all later ones on the same path;
- *               "N:kill": SIGKILL when call N was made
+ *               "N:kill": SIGKILL after call N was made
  *
- * Only the first process is looked at, not the ones that it starts. Calls that the C library makes by itself are not
- * seen. All calls have one order, since they are made under one lock.
+ * Only the first process is observed, not the processes that it starts. Calls that the C library makes internally are
+ * not seen. All calls are in one order, since they are made under one lock.
  */
 #include <dirent.h>
 #include <dlfcn.h>
@@ -44,7 +44,7 @@ static int log_fd = -1, strike_errno;
 static long n_calls, serial, first, strike_at;
 static pid_t owner;
 static bool kills, lasts;
-static char *struck; /* the path of which all calls fail from then on */
+static char *struck; /* from then on, all calls on this path fail */
 
 #define REAL(name) ((__typeof__(&name))real(#name))
 
@@ -66,12 +66,13 @@ __attribute__((constructor)) static void begin(void)
         return;
     owner = getpid();
     (void)snprintf(text, sizeof(text), "%d", (int)owner);
-    (void)setenv("DISK_OWNER", text, 1); /* inherited by the processes that are not looked at */
+    /* processes that the program starts inherit it, and are not observed */
+    (void)setenv("DISK_OWNER", text, 1);
     n_root = strlen(root);
     log_fd = REAL(open)(getenv("DISK_LOG"), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
     if (log_fd < 0)
         abort();
-    const char *serials = getenv("DISK_SERIAL"); /* so that each life has numbers of its own */
+    const char *serials = getenv("DISK_SERIAL"); /* each run has its own numbers */
     serial = serials ? strtol(serials, NULL, 10) : 0;
     first = serial;
     if (strike) {
@@ -84,9 +85,9 @@ __attribute__((constructor)) static void begin(void)
     }
 }
 
-/* ---- which calls are ours ---- */
+/* ---- which calls are observed ---- */
 
-/* The path that a call is about, in one of two places; NULL: it is not below the folder. */
+/* Returns the path of an observed call, in text or as given; NULL if it is not below the folder. */
 static const char *ours(int dir_fd, const char *path, char text[static PATH_MAX])
 {
     if (owner == 0 || getpid() != owner || !path)
@@ -124,12 +125,12 @@ static void keep(const char *path, const char *suffix, long number)
 {
     char copy[PATH_MAX];
     (void)snprintf(copy, sizeof(copy), "%s/%ld%s", copies, number, suffix);
-    (void)REAL(link)(path, copy); /* a folder has no second name */
+    (void)REAL(link)(path, copy); /* fails for a folder, which cannot have a second name */
 }
 
 /* ---- one call ---- */
 
-/* 0: it is to be made. */
+/* Begins a call. Returns 0 if the call is to be made, or the errno with which it fails. */
 static int enter(const char *path)
 {
     (void)pthread_mutex_lock(&lock);
@@ -152,7 +153,7 @@ static void leave(const char *call, int error, int fd, const char *path, const c
     errno = error;
 }
 
-/* Makes a call that answers -1 on failure, and writes it down. */
+/* Makes a call that returns -1 on failure, and logs it. */
 #define MAKE(type, name, fd, path, second, made)                                                   \
     ({                                                                                             \
         type got_ = -1;                                                                            \
@@ -373,7 +374,7 @@ int rename(const char *from, const char *to)
         return REAL(rename)(from, to);
     int error = enter(other), r = -1;
     if (error == 0) {
-        keep(other, ".gone", first + n_calls); /* it may not be there */
+        keep(other, ".gone", first + n_calls); /* the file may not exist */
         r = REAL(rename)(from, to);
         error = r < 0 ? errno : 0;
     }

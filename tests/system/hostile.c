@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* hostile.c - sends hostile packets to every port that listens in this network namespace, except those named.
+/* hostile.c - sends hostile packets to every port that listens in this network namespace, except the given ones.
  *
  *   hostile SECONDS PACKETS [PORT...]
  *
- * It sends nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, much at once, few
- * packets or hundreds over a connection; and it holds connections open. Ports are looked for again and again, since
- * ranks listen for a moment only. Where many packets are wanted, several processes send them. The program prints how
- * many packets went to how many connections, and how many ports there were. It uses TCP only: nothing of ours listens
- * to UDP, as the test holds.
+ * It sends nothing, noise, headers of the ranks' own protocols without a proof, pieces of HTTP, large amounts at once,
+ * a few packets or hundreds over a connection; and it holds connections open. It lists the ports again and again,
+ * since ranks listen only for a moment. If many packets are wanted, several processes send them. The program prints
+ * how many packets went to how many connections, and how many ports there were. It uses only TCP: none of the programs
+ * listens on UDP, which the test checks.
  *
- * Run it in a namespace of its own. */
+ * Run it in its own namespace. */
 #include "base/clock.h"
 #include "base/number/philox.h"
 
@@ -34,11 +34,11 @@ enum {
     PORTS_MAX = 256,
     HELD = 300,
     BURST = 6,         /* packets over most connections */
-    LONG_BURST = 2000, /* and over one of four, when there are many */
-    SHORT = 64,        /* the most bytes of each of them: more fill the peer's window */
+    LONG_BURST = 2000, /* over one connection of four, if many are wanted */
+    SHORT = 64,        /* the most bytes of its packets: more would fill the peer's window */
     LOOK_MSEC = 3,
     SENDERS_MAX = 8,
-    PACKETS_A_SENDER = 125000 /* of many; a process has enough to do with them in a minute */
+    PACKETS_A_SENDER = 125000 /* so many keep one process busy for about a minute */
 };
 
 static struct {
@@ -49,7 +49,7 @@ static struct {
     int held[HELD];
 } h;
 
-/* A sender's results, which the parent reads. */
+/* A sender's results, read by the parent. */
 typedef struct Tally {
     bool ever[65536];
     uint64_t packets, connections;
@@ -66,7 +66,8 @@ static bool skipped(unsigned port)
     return false;
 }
 
-/* The kernel's list of those that listen; /proc/net/tcp walks all of its tables for each look. */
+/* Lists the listening ports by the kernel's sock_diag, because each read of /proc/net/tcp walks all
+ * of its tables. */
 static void look_for_ports(void)
 {
     struct {
@@ -100,7 +101,7 @@ static void look_for_ports(void)
         (void)close(fd);
 }
 
-/* From many addresses, so that ports do not run out. */
+/* Connects from many source addresses, so that the ports do not run out. */
 static int dial(uint16_t port)
 {
     struct sockaddr_in from = {.sin_family = AF_INET,
@@ -113,9 +114,9 @@ static int dial(uint16_t port)
     int one = 1;
     if (fd < 0)
         return -1;
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a packet each */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* one packet per send */
     (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard,
-                     sizeof(hard)); /* merely less hostile without */
+                     sizeof(hard)); /* without it the test is only less hostile */
     if (bind(fd, (struct sockaddr *)&from, sizeof(from)) == 0 &&
         (connect(fd, (struct sockaddr *)&to, sizeof(to)) == 0 || errno == EINPROGRESS))
         return fd;
@@ -128,7 +129,7 @@ static size_t compose(char *packet, size_t room)
     static const char http[] =
         "GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999\r\n";
     static const uint32_t magics[] = {0x31767264, 0x32767264, 0x3174656d};
-    for (size_t i = 0; i < 256; i += 16) { /* the rest is what was there */
+    for (size_t i = 0; i < 256; i += 16) { /* the rest keeps its previous bytes */
         const Philox noise = philox4x32(h.seed, h.draws++, 0);
         memcpy(packet + i, noise.word, 16);
     }
@@ -136,10 +137,10 @@ static size_t compose(char *packet, size_t room)
     switch (draw() % 8) {
     case 0:
         return draw() % 200;
-    case 1: /* a store's request: 90 bytes once were enough */
+    case 1: /* a request to a store: once, 90 bytes were enough to break it */
         memcpy(packet, words, sizeof(words));
         return 96 + words[2] + words[3];
-    case 2: /* a rank's call */
+    case 2: /* a call of a rank */
         words[0] = magics[2];
         words[1] = draw() % 4;
         words[2] = draw() % 4;
@@ -149,7 +150,7 @@ static size_t compose(char *packet, size_t room)
     case 3:
         memcpy(packet, http, sizeof(http) - 1);
         return draw() % sizeof(http);
-    case 4: /* what Gloo says: how long, which kind, which slot */
+    case 4: /* a header of Gloo: length, kind, slot */
         memset(packet, 0, 48);
         packet[0] = 48;
         packet[8] = (char)(draw() % 5);
@@ -171,7 +172,7 @@ static void attack(void)
     if (fd < 0)
         return;
     struct pollfd p = {.fd = fd, .events = POLLOUT};
-    if (poll(&p, 1, 0) == 0) { /* over loopback it stands at once, or the backlog is full */
+    if (poll(&p, 1, 0) == 0) { /* connect() is pending: on loopback the backlog is full */
         (void)close(fd);
         (void)usleep(200);
         return;
@@ -186,7 +187,7 @@ static void attack(void)
         tally->packets++;
     }
     int *place = &h.held[draw() % HELD];
-    if (draw() % 4 == 0) { /* this one stays for a while */
+    if (draw() % 4 == 0) { /* one connection of four stays open for a while */
         if (*place > 0)
             (void)close(*place);
         *place = fd;
@@ -195,7 +196,7 @@ static void attack(void)
     }
 }
 
-/* Sends its share over that time. */
+/* Sends a number of packets, spread over that time. */
 static void run(uint64_t usec, uint64_t packets)
 {
     const uint64_t begun = clock_boottime_usec();
@@ -205,7 +206,7 @@ static void run(uint64_t usec, uint64_t packets)
             look_for_ports();
             looked = now;
         }
-        /* As many as are due; the rest of the time is the cluster's. */
+        /* Sends packets only when they are due; the remaining time is left to the cluster. */
         const uint64_t due = (uint64_t)((double)packets * (double)(now - begun) / (double)usec);
         if (h.n_ports > 0 && tally->packets <= due)
             attack();
@@ -233,7 +234,7 @@ int main(int argc, char **argv)
             return 1;
         if (pid > 0)
             continue;
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test kills only whom it has started */
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* the test kills only the parent */
         tally = &all[i];
         h.seed = 77 + i;
         h.long_burst = n > 1 ? LONG_BURST : BURST;

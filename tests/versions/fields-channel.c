@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fields-channel.c - every message between daemon and trainer by the table of its fields. */
+/* fields-channel.c - writes and reads every message between daemon and trainer, by the table of its
+ * fields. */
 #include "tests/versions/fields.h"
 
-#include "protocol/channel.c" /* the table is its own */
+#include "protocol/channel.c" /* channel.c's table of fields is private */
 
 #include <stdio.h>
 
@@ -69,7 +70,7 @@ void channel_write(void)
 {
     for (int type = 0; type < CHANNEL_TYPES; type++)
         write_message((ChannelType)type, 0);
-    for (int stage = 1; stage < STAGE_COUNT; stage++) /* each word of a stage */
+    for (int stage = 1; stage < STAGE_COUNT; stage++) /* one message for each word of a stage */
         write_message(CHANNEL_STAGE, stage);
 }
 
@@ -94,7 +95,7 @@ int channel_read(const char *kind, const char *text, bool newer)
     r = channel_encode(&m, &written, &n, &err);
     assert(r == 0);
     channel_message_clear(&m);
-    if (newer) /* a receiver passes over what it does not know */
+    if (newer) /* a receiver ignores fields that it does not know */
         return 0;
     _cleanup_json_ json_t *now = json_loads(written, 0, NULL);
     return fields_holds(kind, "", then, now);

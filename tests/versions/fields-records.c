@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fields-records.c - every kind of record by its own table of fields, which nobody but its source sees. */
+/* fields-records.c - writes and reads every kind of record, by the tables of fields that the
+ * record's source keeps private. */
 #include "tests/versions/fields.h"
 
-#include "cluster/records.c" /* the tables are its own */
+#include "cluster/records.c" /* the tables in records.c are private */
 
 #include <stdio.h>
 
@@ -57,7 +58,7 @@ KINDS(AS_FUNCTIONS)
 #define AS_ROW(name, Type, prefix, table)                                                          \
     {name, table, ELEMENTSOF(table), sizeof(Type), prefix##_read, prefix##_write, prefix##_empty},
 static const Kind kinds[] = {KINDS(AS_ROW)};
-/* In etcd there is each of them but the node's own file. */
+/* etcd has all of these kinds except the node's own file. */
 _Static_assert(ELEMENTSOF(kinds) == KEY_KINDS + 1, "a kind of record is missing here");
 
 /* ---- writing ---- */
@@ -138,7 +139,7 @@ static void fill(const Field *fields, size_t n_fields, char *record, size_t word
         fill_field(&fields[i], record, word, element, number);
 }
 
-/* Takes out what a reader may not ask for. */
+/* Removes all fields that a reader may not require. */
 static void leave_least(json_t *object, const Field *fields, size_t n_fields)
 {
     for (size_t i = 0; i < n_fields; i++) {
@@ -164,13 +165,13 @@ static void write_kind(const Kind *kind)
     for (size_t word = 0; word < n_words; word++) {
         int number = 0;
         fill(kind->fields, kind->n_fields, record, word, 0, &number);
-        if (kind->fields == world_fields) { /* its runs hold as many slots */
+        if (kind->fields == world_fields) { /* as many ranks as its runs' slots */
             WorldRecord *world = (WorldRecord *)(void *)record;
             world->size = 0;
             for (size_t i = 0; i < world->n_runs; i++)
                 world->size += __builtin_popcountll(world->runs[i].slots);
         }
-        if (kind->fields == log_lines_fields) { /* its parts share the text out */
+        if (kind->fields == log_lines_fields) { /* the parts' lengths must add up to the text */
             LogLinesRecord *lines = (LogLinesRecord *)(void *)record;
             for (size_t i = 0; i < lines->n_parts; i++)
                 lines->parts[i].bytes = i == 0 ? (int64_t)strlen(lines->text) : 0;
@@ -195,7 +196,8 @@ void records_write(void)
 
 /* ---- reading ---- */
 
-/* Adds a member, as a later version may, wherever a writer over this text keeps it. */
+/* Adds a member, as a later version may, at each place where a writer that overwrites this text
+ * keeps it. */
 static void plant(json_t *object, const Field *fields, size_t n_fields)
 {
     int r = json_object_set_new(object, "of_a_later_version", json_pack("{s:[i]}", "is", 1));
@@ -206,13 +208,13 @@ static void plant(json_t *object, const Field *fields, size_t n_fields)
         size_t k;
         if (f->type == FIELD_OBJECT && value)
             plant(value, f->fields, f->n_fields);
-        else if (f->identity) /* else the list is written anew */
+        else if (f->identity) /* without an identity, the list is written anew */
             json_array_foreach (value, k, element)
                 plant(element, f->fields, f->n_fields);
     }
 }
 
-/* Reads, writes, and compares with what should be in the result. */
+/* Reads a text, writes the record again, and compares the result with the text. */
 static int try(const Kind *kind, const char *text, const char *old_text)
 {
     _cleanup_free_ char *record = calloc(1, kind->n_bytes), *written = NULL;

@@ -11,13 +11,13 @@ void fields_line(const char *kind, const char *text) { printf("%s\t%s\n", kind, 
 
 void fields_text(const char *name, int i, char *ret, size_t size)
 {
-    if (strcmp(name, "secret") == 0) { /* the one text that has a form */
+    if (strcmp(name, "secret") == 0) { /* this text has a fixed form */
         memset(ret, 'a' + i, 64);
         ret[64] = '\0';
         return;
     }
     (void)snprintf(ret, MIN(size, (size_t)32), "%s-%d", name,
-                   i); /* names of nodes are texts, too */
+                   i); /* short enough for the name of a node */
     for (char *p = ret; *p; p++)
         if (*p == '_')
             *p = '-';
@@ -32,7 +32,7 @@ int fields_holds(const char *kind, const char *path, const json_t *then, const j
     const char *key;
     json_t *value;
     if (json_is_object(then) && json_is_object(now)) {
-        json_object_foreach ((json_t *)(uintptr_t)then, key, value) { /* it only reads */
+        json_object_foreach ((json_t *)(uintptr_t)then, key, value) { /* the loop only reads */
             (void)snprintf(inner, sizeof(inner), "%s.%s", path, key);
             n += fields_holds(kind, inner, value, json_object_get(now, key));
         }

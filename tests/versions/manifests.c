@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifests.c - the manifests of other versions, given as arguments: what is read is written again. */
+/* manifests.c - reads the manifests of other versions, given as arguments, writes them again and
+ * compares the result. */
 #include "manifest/manifest-internal.h"
 
 #include "base/file.h"
@@ -24,7 +25,7 @@ static int again(const char *path)
     assert(r == 0);
     _cleanup_json_ json_t *then = json_loads(text, 0, NULL), *now = json_loads(written, 0, NULL);
     (void)json_object_del(
-        then, "hash"); /* another, once there are more fields; reading has compared it */
+        then, "hash"); /* the hash changes when fields are added; reading has checked it */
     return fields_holds(path, "", then, now);
 }
 

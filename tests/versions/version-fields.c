@@ -3,7 +3,7 @@
  *
  *   version-fields write        a line for each kind of record and each message of the channel
  *   version-fields read FILE    such lines of an older version or of this one; exits 1 if a field is lost or refused
- *   version-fields read-newer FILE   of a newer one, whose fields need not be known: in records they are kept
+ *   version-fields read-newer FILE   lines of a newer version: unknown fields are allowed, and kept in records
  */
 #include "tests/versions/fields.h"
 

@@ -16,14 +16,14 @@ static int set(const CommOptions *options, const char *name, const char *value, 
     int r = rendezvous_set(options->rendezvous, &options->key, name, value, strlen(value),
                            clock_boottime_usec() + options->connect_usec, err);
     if (r < 0 && options->unmet && options->rank != 0 && rendezvous_is_away(r))
-        *options->unmet = 1; /* rank 0, whose store it is */
+        *options->unmet = 1; /* rank 0 serves the store */
     return r;
 }
 
 static void offer_name(const CommOptions *options, int rank, char name[RENDEZVOUS_KEY_MAX])
 {
     (void)snprintf(name, RENDEZVOUS_KEY_MAX, "g%lld/knows-bulk/%d",
-                   (long long)options->key.generation, rank); /* it fits */
+                   (long long)options->key.generation, rank); /* name has room for it */
 }
 
 int bulk_offer(const CommOptions *options, Error *err)
@@ -33,7 +33,7 @@ int bulk_offer(const CommOptions *options, Error *err)
     return set(options, name, YES, err);
 }
 
-/* 1: the rank knows of the bulk comm; 0: it does not. */
+/* Returns 1 if the rank knows of the bulk comm, 0 if not, or -errno. */
 static int look(const CommOptions *options, int rank, Error *err)
 {
     char name[RENDEZVOUS_KEY_MAX], value[RENDEZVOUS_KEY_MAX];
@@ -48,7 +48,7 @@ static int look(const CommOptions *options, int rank, Error *err)
     return r < 0 ? r : 1;
 }
 
-/* Rank 0 reads what all ranks said. */
+/* On rank 0: reads what all ranks published, and publishes the answer. */
 static int settle(const CommOptions *options, const char *name, Error *err)
 {
     int r = 1;
@@ -60,7 +60,7 @@ static int settle(const CommOptions *options, const char *name, Error *err)
     return set_r < 0 ? set_r : r;
 }
 
-/* The answer of a rank 0 that gives one. */
+/* Receives rank 0's answer. A rank 0 that does not know of the bulk comm gives none: then returns 0. */
 static int receive_answer(const CommOptions *options, const char *name, Error *err)
 {
     char value[RENDEZVOUS_KEY_MAX];
@@ -82,7 +82,7 @@ int bulk_open(const CommOptions *options, Comm **ret, Error *err)
 {
     char name[RENDEZVOUS_KEY_MAX];
     (void)snprintf(name, sizeof(name), "g%lld/uses-bulk",
-                   (long long)options->key.generation); /* it fits */
+                   (long long)options->key.generation); /* name has room for it */
     int r = options->rank == 0 ? settle(options, name, err) : receive_answer(options, name, err);
     *ret = NULL;
     return r <= 0 ? r : comm_open_gloo(options, ret, err);

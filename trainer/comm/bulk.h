@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* bulk.h - opens the comm for sums and weights, if all ranks of the world know of it.
  *
- * Trainers of 0.2.0 reduce over the comm that they decide through, after the verdict. A world may hold
- * some of them, and all its ranks must make the same calls on the same comms. So each rank that knows
- * of the bulk comm says so in the rendezvous store before the world's first comm is opened. When that
- * comm stands, all have said so who will. Rank 0 then reads what they said and writes the answer.
+ * Trainers of version 0.2.0 do not know of this second comm: they reduce over the world's first comm,
+ * which carries the decisions, too. A world may contain such trainers, and all its ranks must make the
+ * same calls on the same comms. So each rank that knows of the bulk comm publishes that in the
+ * rendezvous store before the world's first comm is opened. Once that comm is open, all such ranks have
+ * published. Rank 0 then reads what they published and writes the answer.
  *
  * Ownership: bulk_open() gives the caller a Comm, or NULL.
  * Units:     as comm.h.
@@ -15,8 +16,9 @@
 
 #include "trainer/comm/comm.h"
 
-/* Says that this rank knows of the bulk comm. */
+/* Publishes that this rank knows of the bulk comm. */
 int bulk_offer(const CommOptions *options, Error *err);
-/* After another comm of the world was opened. *ret is NULL on every rank when one of them does not know of
- * this comm. options->prefix is its own. */
+/* Opens the bulk comm. Call it after another comm of the world was opened. Sets *ret to NULL on
+ * every rank if any rank does not know of the bulk comm. options->prefix must differ from the other
+ * comm's. */
 int bulk_open(const CommOptions *options, Comm **ret, Error *err);

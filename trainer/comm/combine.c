@@ -35,7 +35,7 @@ void combine(CommType type, CommOp op, void *into, const void *from, size_t n)
         return;
     }
     switch (type) {
-    case COMM_I32: /* unsigned addition wraps and has the same bits */
+    case COMM_I32: /* unsigned addition wraps, and gives the same bits as signed addition */
     case COMM_U32:
         sum_u32(into, from, n);
         break;

@@ -21,7 +21,7 @@ void comm_abort(Comm *comm)
     comm->backend->abort(comm);
 }
 
-/* Before a call: has an earlier one failed? */
+/* Before a call: returns the error of an earlier call or of an abort, or 0. */
 static int comm_check(Comm *comm, const char *call, Error *err)
 {
     if (atomic_load(&comm->aborted))
@@ -32,7 +32,7 @@ static int comm_check(Comm *comm, const char *call, Error *err)
     return 0;
 }
 
-/* After a call: keeps its failure. */
+/* After a call: stores its failure, so that all later calls fail. */
 static int comm_conclude(Comm *comm, const char *call, int r, const Error *failure, Error *err)
 {
     if (r >= 0)

@@ -7,9 +7,10 @@
  * Ownership: comm_open_*() gives the caller a Comm; comm_free() accepts NULL. Buffers are host
  *            memory, borrowed.
  * Units:     counts are elements of the given type; *_usec is CLOCK_BOOTTIME microseconds.
- * Errors:    -ETIMEDOUT: the call's deadline has passed; -ECONNRESET: a peer is gone (the text has
- *            its rank); -ECANCELED: comm_abort(); -EIO: the text has the library's. The first rank
- *            that times out closes its connections, so others may see -ECONNRESET.
+ * Errors:    -ETIMEDOUT: the call's deadline has passed; -ECONNRESET: a peer closed its connection
+ *            (the text has its rank); -ECANCELED: comm_abort(); -EIO: the text has the library's
+ *            message. The first rank that times out closes its connections, so others may get
+ *            -ECONNRESET.
  * Threads:   one thread at a time, except comm_abort(), which any thread may call. The process must
  *            ignore SIGPIPE before it opens a gloo comm.
  */
@@ -23,23 +24,24 @@ typedef struct Comm Comm;
 typedef enum CommType { COMM_I32, COMM_I64, COMM_U32, COMM_F32 } CommType;
 typedef enum CommOp { COMM_SUM, COMM_MAX } CommOp; /* MAX: COMM_U32 only; integer sums wrap */
 
-/* The ranks of a world prove by this that they are of it. */
+/* The ranks of a world use this key to prove to each other that they belong to it. */
 enum { COMM_SECRET_BYTES = 32 };
 typedef struct CommKey {
     int64_t generation;
-    const uint8_t *secret; /* only the world's ranks know it; NULL: connections prove nothing but
-                              that they were not made by mistake */
+    /* known only to the world's ranks. NULL: a connection proves only that it was not made by
+     * mistake */
+    const uint8_t *secret;
 } CommKey;
 
 typedef struct CommOptions {
     int rank, size;
     const char *rendezvous;   /* "host:port" of rank 0's rendezvous store */
-    const char *prefix;       /* keeps comms apart on one store: "g3/train", "g3/report" */
+    const char *prefix;       /* keeps the comms of one store apart: "g3/train", "g3/report" */
     const char *bind_address; /* this node's own address */
     CommKey key;              /* borrowed until the comm is open */
     uint64_t connect_usec;    /* how long opening may take */
     uint64_t timeout_usec;    /* how long each call may take */
-    int *unmet; /* gets 1 + the rank that could not be reached when opening fails; may be NULL */
+    int *unmet; /* if opening fails: set to 1 + the rank that could not be reached; may be NULL */
 } CommOptions;
 
 size_t comm_type_bytes(CommType type);
@@ -52,7 +54,8 @@ int comm_rank(const Comm *comm);
 int comm_size(const Comm *comm);
 
 int comm_all_reduce(Comm *comm, CommType type, CommOp op, void *data, size_t n, Error *err);
-/* out: size * n_bytes, in rank order; in may be out + rank * n_bytes. */
+/* Gathers n_bytes of each rank into out, which has size * n_bytes, in rank order. in may be out +
+ * rank * n_bytes. */
 int comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error *err);
 
 /* Reduce-scatter of a buffer that is dealt out piece by piece: piece i (the last one may be shorter)
@@ -60,7 +63,8 @@ int comm_all_gather(Comm *comm, const void *in, void *out, size_t n_bytes, Error
  * is NULL, into out, one after another; other ranks' pieces in data are undefined afterwards. */
 int comm_reduce_scatter_dealt(Comm *comm, CommType type, void *data, size_t n, size_t piece,
                               void *out, Error *err);
-/* All-gather of such a buffer: each rank brings its own pieces, and every rank gets all. */
+/* All-gather of a buffer that is dealt out in the same way: each rank contributes its own pieces
+ * and receives all the others. */
 int comm_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t piece_bytes, Error *err);
 
 int comm_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Error *err);
@@ -71,10 +75,11 @@ void comm_abort(Comm *comm);
 
 typedef struct Rendezvous Rendezvous;
 
-/* Listens on bind_address at a free port and serves from a thread of its own until it is freed. Holds
- * at most 4 world_size^2 + 1024 keys with values up to 64 KiB. The number of connections is bounded. A
- * connection that does not prove within 2 s that it is of the world is dropped, and cannot take the
- * place of one that does. key's secret is copied, and wiped at the end. */
+/* Listens on bind_address at a free port, and serves in its own thread until rendezvous_free().
+ * Holds at most 4 world_size^2 + 1024 keys with values of up to 64 KiB. The number of connections
+ * is bounded. A connection that does not prove within 2 s that it belongs to the world is dropped,
+ * and cannot take the place of one that does. The key's secret is copied, and the copy is wiped at
+ * the end. */
 int rendezvous_new(const char *bind_address, int world_size, const CommKey *key, Rendezvous **ret,
                    Error *err);
 Rendezvous *rendezvous_free(Rendezvous *rendezvous);

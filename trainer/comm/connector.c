@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* connector.c - see connector.h.
  *
- * One loop over all connections, called and calling. The messages are so short that a new socket always
- * has room for them. A call that is dropped before its proof, by a rank that strangers crowd, is made
- * again; one that is refused is not: nobody listens there any more.
+ * One loop handles all connections, outgoing and incoming. The messages are so short that a new socket
+ * always has room for them. If the called rank drops a call before the proof, because strangers take
+ * all its places, the call is repeated. If a call is refused, it is not repeated: no process listens
+ * there any more.
  *
- * A message that came by a deadline counts, also when this process has stood still beyond it: each turn
- * reads the clock, then looks, and only then reports that anybody is late. */
+ * A message that arrived before a deadline counts, even if this process was delayed beyond the deadline:
+ * each turn reads the clock, then polls, and only then reports that a rank is late. */
 
 #include "trainer/comm/connector.h"
 
@@ -26,7 +27,7 @@ enum {
     AGAIN_MSEC = 100,
     ANEW_MSEC = 20,
     PREFIX_MAX = 64,
-    BACKLOG = 4096 /* until the others' addresses are known nobody accepts */
+    BACKLOG = 4096 /* until the addresses of the lower ranks are known, no connection is accepted */
 };
 #define STRANGER_USEC (2 * USEC_PER_SEC)
 
@@ -46,7 +47,8 @@ typedef struct Reply {
     uint8_t proof[PROOF_BYTES];
 } Reply;
 
-/* Both proofs are of this, for another purpose each. */
+/* The text that a proof covers. The call's and the reply's proofs cover the same text, each with
+ * its own purpose. */
 typedef struct ProofText {
     char prefix[PREFIX_MAX];
     Greeting greeting;
@@ -59,18 +61,18 @@ static_assert(sizeof(Greeting) == 24 && sizeof(Call) == 64 && sizeof(Reply) == 3
               "the wire has no padding");
 
 typedef enum TalkState {
-    TALK_WAITS,      /* the caller: until deadline_usec, to call again */
-    TALK_CONNECTING, /* the caller */
+    TALK_WAITS,      /* the caller waits until deadline_usec, then calls again */
+    TALK_CONNECTING, /* the caller connects */
     TALK_GREETING,   /* the caller reads the greeting */
-    TALK_CALL,       /* the called one reads the call: a stranger yet */
+    TALK_CALL,       /* the called rank reads the call; the caller counts as a stranger */
     TALK_REPLY,      /* the caller reads the reply */
 } TalkState;
 
 typedef struct Talk {
     int fd;
-    bool gone; /* to be dropped from the list */
+    bool gone; /* to be removed from the list */
     TalkState state;
-    int peer; /* of a caller */
+    int peer; /* the called rank, if this is an outgoing connection */
     uint64_t deadline_usec;
     union {
         Greeting greeting;
@@ -87,9 +89,9 @@ struct Connector {
     char address[ADDRESS_MAX];
     int listener;
     uint64_t accept_after_usec;
-    struct addrinfo **at; /* [size] of lower ranks */
-    int *met;             /* [size] connections; -EBADF: not yet */
-    Talk *talks;          /* callers first come, then strangers in order of arrival */
+    struct addrinfo **at; /* [size] addresses of the lower ranks */
+    int *met;             /* [size] connections; -EBADF: not connected yet */
+    Talk *talks;          /* outgoing calls first, then strangers in order of arrival */
     struct pollfd *polled;
     size_t n_talks, max_talks;
     int n_met;
@@ -152,7 +154,8 @@ int connector_take(Connector *m, int peer)
 
 /* ---- one connection ---- */
 
-/* A rank may come twice: its first connection broke before the reply was there. */
+/* Stores the connection with a peer. A rank may connect twice, if its first connection broke before
+ * it got the reply: then the new connection replaces the first. */
 static void note_met(Connector *m, Talk *talk, int peer)
 {
     if (m->met[peer] >= 0)
@@ -189,7 +192,8 @@ static ProofText proof_text(const Connector *m, const Greeting *greeting, int fr
     ProofText said = {.greeting = *greeting,
                       .from = htole32((uint32_t)from),
                       .to = htole32((uint32_t)to)};
-    (void)snprintf(said.prefix, sizeof(said.prefix), "%s", m->options->prefix); /* cut is fine */
+    /* a long prefix is cut */
+    (void)snprintf(said.prefix, sizeof(said.prefix), "%s", m->options->prefix);
     memcpy(said.nonce, nonce, NONCE_BYTES);
     return said;
 }
@@ -203,7 +207,7 @@ static void begin_call(const Connector *m, Talk *talk)
         call_again(talk, AGAIN_MSEC);
 }
 
-/* 0, or why there is no way to the peer at all. */
+/* Returns 0, or -errno if no process listens at the peer's address or the socket cannot be queried. */
 static int end_connecting(Talk *talk)
 {
     int e = 0;
@@ -264,7 +268,7 @@ static void take_reply(Connector *m, Talk *talk)
                    talk->in.reply.proof))
         note_met(m, talk, talk->peer);
     else
-        call_again(talk, AGAIN_MSEC); /* not who it should be; until the deadline it may come */
+        call_again(talk, AGAIN_MSEC); /* not that rank; that rank may still start */
 }
 
 static void read_more(Connector *m, Talk *talk)
@@ -290,7 +294,7 @@ static void read_more(Connector *m, Talk *talk)
         take_reply(m, talk);
 }
 
-/* ---- all of them ---- */
+/* ---- all connections ---- */
 
 static Talk *add_talk(Connector *m)
 {
@@ -333,7 +337,7 @@ static void make_room(Connector *m)
     remove_talk(m, oldest);
 }
 
-/* False: there is nobody. */
+/* Accepts one connection and sends the greeting. Returns false if there is none to accept. */
 static bool accept_one(Connector *m)
 {
     _cleanup_fd_ int fd = accept4(m->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -394,7 +398,7 @@ static int wait_for_words(Connector *m, uint64_t now, uint64_t deadline_usec)
     return errno == EINTR ? 0 : -errno;
 }
 
-/* There is one. */
+/* Returns the lowest rank without a connection; at least one rank must be unconnected. */
 static int lowest_unmet(const Connector *m)
 {
     assert(m->n_met < size_of(m) - 1);

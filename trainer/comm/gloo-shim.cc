@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gloo-shim.cc - see gloo-shim.h.
  *
- * Gloo's own collectives are not used: a wait inside them can be ended by nobody, a timeout of one
- * tears down all connections, and their order of float additions depends on the message size. Here
- * every wait is woken by a ticker thread each 20 ms and looks by itself whether to go on. That also
- * covers what Gloo forgets: when a connection breaks, it tells the buffers whose messages have not
- * begun, but not the one whose message is half through. */
+ * Gloo's own collectives are not used: a wait inside them cannot be ended from outside, a timeout of one
+ * wait closes all connections, and their order of float additions depends on the message size. Here
+ * a ticker thread wakes every wait each 20 ms, and the wait then checks whether to continue. That also
+ * covers a case that Gloo does not report: when a connection breaks, Gloo notifies the buffers whose
+ * messages have not begun, but not the buffer whose message is half transferred. */
 
 #include "trainer/comm/gloo-shim.h"
 
@@ -46,21 +46,22 @@ using std::chrono::milliseconds;
 namespace tcp = gloo::transport::tcp;
 
 constexpr milliseconds tick_period(20);
-/* Longer than any deadline: Gloo's own timeout would close every connection of the mesh. */
+/* Longer than any deadline, because Gloo's own timeout would close every connection of the mesh. */
 constexpr milliseconds far_away(std::chrono::hours(24));
-/* Gloo waits five times this long for a pair to connect with this process. */
+/* Gloo waits five times this timeout for a pair to connect with this process. */
 constexpr milliseconds pair_timeout(2000);
 constexpr uint64_t sentinel_slot = UINT64_MAX;
 
-/* While it is armed, Gloo's loop turns every 200 us. Connecting and closing wait for turns of the
- * loop, and of itself it turns each 10 ms. Must outlive the device, which never forgets it. */
+/* While it is armed, Gloo's event loop turns every 200 us. Connecting and closing wait for turns of
+ * that loop, which otherwise turns every 10 ms. A FastLoop must outlive the device, which keeps a
+ * pointer to it. */
 class FastLoop : public tcp::Handler
 {
   public:
     explicit FastLoop(tcp::Device &device)
         : fd_(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC))
     {
-        if (fd_ >= 0) /* without it everything is merely slow */
+        if (fd_ >= 0) /* without the timer, connecting and closing are only slow */
             device.registerDescriptor(fd_, EPOLLIN, this);
     }
     ~FastLoop() override { (void)fd_close(fd_); }
@@ -71,12 +72,14 @@ class FastLoop : public tcp::Handler
     {
         long period_nsec = on ? 200000 : 0;
         struct itimerspec period = {{0, period_nsec}, {0, period_nsec}};
-        (void)timerfd_settime(fd_, 0, &period, nullptr); /* as above */
+        /* a failure only makes connecting and closing slow */
+        (void)timerfd_settime(fd_, 0, &period, nullptr);
     }
     void handleEvents(int) override
     {
         uint64_t expirations;
-        (void)!::read(fd_, &expirations, sizeof(expirations)); /* only the turn counts */
+        /* the value is not needed: only the turn of the loop is */
+        (void)!::read(fd_, &expirations, sizeof(expirations));
     }
 
   private:
@@ -91,9 +94,10 @@ struct GlooMessage {
     bool send;
 };
 
-/* Has Gloo's thread post messages. If another thread did, Gloo's would, while the connection's lock
- * is taken, poll in a loop: with fewer cores than threads it burns the time that the holder of the
- * lock needs. Must outlive the device, which never forgets it. */
+/* Has Gloo's thread post messages. If another thread posted them, Gloo's thread would poll in a
+ * loop while that thread holds the connection's lock: with fewer cores than threads, this burns the
+ * time that the holder of the lock needs. A Poster must outlive the device, which keeps a pointer
+ * to it. */
 class Poster : public tcp::Handler
 {
   public:
@@ -118,9 +122,9 @@ class Poster : public tcp::Handler
         if (!pending_.exchange(false))
             return;
         uint64_t one = 1;
-        (void)!::write(fd_, &one, sizeof(one)); /* fails only when it is ready to read anyway */
+        (void)!::write(fd_, &one, sizeof(one)); /* fails only when fd_ is readable anyway */
     }
-    /* Messages of this buffer that are still queued are dropped. */
+    /* Drops the messages of this buffer that are still queued. */
     void forget(const gloo::transport::UnboundBuffer *buffer)
     {
         std::lock_guard<std::mutex> lock(mutex_);
@@ -131,7 +135,7 @@ class Poster : public tcp::Handler
     void handleEvents(int) override
     {
         uint64_t count;
-        (void)!::read(fd_, &count, sizeof(count)); /* only the turn counts */
+        (void)!::read(fd_, &count, sizeof(count)); /* the value is not needed */
         std::lock_guard<std::mutex> lock(mutex_);
         for (const GlooMessage &message : queue_)
             post(message);
@@ -139,7 +143,8 @@ class Poster : public tcp::Handler
     }
 
   private:
-    /* A failure means that the connection broke: who waits for this message looks at that. */
+    /* Posts one message. If that fails, the connection broke: the waits for this message are woken,
+     * and check the connection. */
     static void post(const GlooMessage &message)
     {
         try {
@@ -158,9 +163,10 @@ class Poster : public tcp::Handler
     std::atomic<bool> pending_{false};
 };
 
-/* Gloo makes its connections itself, and of those that call the port of a pair it takes the first, whoever that is.
- * It has no door for a connection that stands and is proven. So each pair is first connected with this process, over
- * loopback, and then the socket under its descriptor is exchanged. */
+/* Gloo makes its connections itself, and a pair accepts the first connection to its port, whoever
+ * made it. Gloo cannot be given a connection that is established and proven. So each pair is first
+ * connected with this process, over loopback, and then the socket behind the pair's descriptor is
+ * exchanged. */
 class Door
 {
   public:
@@ -181,7 +187,8 @@ class Door
     {
         return tcp::Address(reinterpret_cast<const sockaddr *>(&here_), sizeof(here_)).bytes();
     }
-    /* The near end of the connection that came from there; others of this machine may call, too. */
+    /* Accepts the connection that was made from the given address, and returns its descriptor.
+     * Other processes of this machine may connect, too: their connections are closed. */
     int accept_from(const sockaddr_in &from)
     {
         for (int strangers = 0; strangers < 1000; strangers++) {
@@ -194,7 +201,7 @@ class Door
         }
         throw std::runtime_error("strangers crowd a port at loopback");
     }
-    /* This process' descriptor of the far end. */
+    /* Returns this process' descriptor of the other end of the connection: Gloo's. */
     int find_far_end(const sockaddr_in &from) const
     {
         std::unique_ptr<DIR, int (*)(DIR *)> dir(opendir("/proc/self/fd"), closedir);
@@ -244,7 +251,7 @@ struct GlooMesh {
 
     std::mutex mutex;
     std::condition_variable wake;
-    gloo::transport::UnboundBuffer *waiting = nullptr; /* whom the ticker wakes */
+    gloo::transport::UnboundBuffer *waiting = nullptr; /* the buffer whose wait the ticker wakes */
     bool ending = false;
     std::thread ticker;
 
@@ -263,7 +270,8 @@ struct GlooMesh {
         std::lock_guard<std::mutex> lock(mutex);
         waiting = buffer;
     }
-    /* Each connection has one receive outstanding for ever, which Gloo fails when it breaks. */
+    /* Posts a receive that never completes. Each connection has one, and Gloo fails it when the
+     * connection breaks. */
     void post_sentinel(int peer)
     {
         sentinels[peer] = context->createUnboundBuffer(nullptr, 0);
@@ -273,7 +281,7 @@ struct GlooMesh {
     {
         try {
             sentinels[peer]->abortWaitRecv(); /* so that the next line does not wait */
-            (void)sentinels[peer]->waitRecv(nullptr, far_away); /* always false */
+            (void)sentinels[peer]->waitRecv(nullptr, far_away); /* returns false or throws */
             return false;
         } catch (const gloo::IoException &) {
             return true;
@@ -323,7 +331,8 @@ int gloo_mesh_new(int rank, int size, GlooMesh **ret, Error *err)
 {
     return guarded(err, "gloo: beginning as", rank, [&] {
         auto mesh = std::make_unique<GlooMesh>();
-        /* Gloo has the higher of two addresses call, so its pairs get a higher address than the door. */
+        /* Gloo lets the higher of two addresses call, so the pairs get a higher address than the
+         * Door. */
         tcp::attr attr("127.0.0.2");
         mesh->device = std::dynamic_pointer_cast<tcp::Device>(tcp::CreateDevice(attr));
         mesh->fast = std::make_unique<FastLoop>(*mesh->device);
@@ -339,15 +348,15 @@ int gloo_mesh_new(int rank, int size, GlooMesh **ret, Error *err)
 
 GlooMesh *gloo_mesh_free(GlooMesh *mesh)
 {
-    (void)guarded(nullptr, "gloo: closing", 0, [&] { /* nobody can act on a failed close */
+    (void)guarded(nullptr, "gloo: closing", 0, [&] { /* a failure to close cannot be handled */
                                                      delete mesh;
                                                      return 0;
     });
     return nullptr;
 }
 
-/* Nothing is read or written between the two ends of the old connection, so that Gloo's thread has no event of it
- * when it goes. */
+/* Replaces the socket of a pair by fd. Nothing was sent over the old connection, so Gloo's thread
+ * gets no event of it when it is closed. */
 static void exchange(GlooMesh *mesh, gloo::transport::Pair &pair, int fd)
 {
     auto &address = dynamic_cast<const tcp::Address &>(pair.address());
@@ -378,7 +387,7 @@ int gloo_mesh_adopt(GlooMesh *mesh, int peer, int fd, Error *err)
         mesh->post_sentinel(peer);
         return 0;
     });
-    (void)fd_close(fd); /* Gloo has a descriptor of its own */
+    (void)fd_close(fd); /* Gloo has its own descriptor */
     return r;
 }
 
@@ -427,14 +436,14 @@ int gloo_buffer_receive(GlooBuffer *buffer, uint64_t slot, size_t offset, size_t
     return post(buffer, "gloo: receiving from", slot, offset, n_bytes, false, err);
 }
 
-/* wait() is waitRecv or waitSend: true when a message is through, false when the ticker woke it, an
- * exception when the connection broke.
+/* Waits for one message. wait() is waitRecv or waitSend: it returns true when the message is through, returns false
+ * when the ticker woke it, and throws when the connection broke.
  *
- * No wait may run into Gloo's own timeout, which closes all connections: done by another thread
- * than Gloo's that can deadlock with it, done by Gloo's it ends the process. So what came before
- * the end of a connection, or before the deadline, which counts, is told apart by ticks: for a
- * message that is through, wait() returns false only if a tick falls between the wait before and
- * this one, as one does when this thread stands still there. The clock is read before the wait. */
+ * No wait may reach Gloo's own timeout, which closes all connections: if a thread other than Gloo's does that, it
+ * can deadlock with Gloo's thread; if Gloo's thread does it, the process ends. A message that was through before
+ * the connection ended, or before the deadline, counts. Ticks decide whether one was: for a message that is
+ * through, wait() returns false only if a tick falls between the previous wait and this one, as it may when this
+ * thread is delayed there. So the loop gives up only after three such turns. It reads the clock before the wait. */
 template <typename Wait>
 static int wait_ticking(GlooBuffer *buffer, const char *what, uint64_t deadline_usec, Wait wait,
                         Error *err)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gloo.c - collectives among CPU ranks, as direct exchanges over a mesh of TCP connections.
  *
- * All-gather: each rank sends its pieces to every other one. Reduce-scatter: each rank sends the
- * others their pieces, block by block with a few blocks under way, and adds what comes in, its own
- * value first, then rank + 1, rank + 2, ...: a fixed order, so float sums repeat. All-reduce is one
- * after the other, or one all-gather and a local sum when the data are small. Every byte crosses
- * the network as often as in a ring, in fewer hops. */
+ * All-gather: each rank sends its pieces to every other rank. Reduce-scatter: each rank sends the
+ * others their pieces, block by block with a few blocks in flight, and adds the blocks that it receives:
+ * its own value first, then rank + 1, rank + 2, ...: a fixed order, so float sums repeat. All-reduce is
+ * a reduce-scatter followed by an all-gather or, when the data are small, one all-gather and a local sum.
+ * Every byte crosses the network as often as in a ring, in fewer hops. */
 
 #include "base/clock.h"
 #include "trainer/comm/combine.h"
@@ -19,20 +19,20 @@
 #include <string.h>
 
 enum {
-    SCRATCH_BYTES = 4 << 20,     /* or a least block for each rank, whichever is more */
+    SCRATCH_BYTES = 4 << 20,     /* or one block of minimum size for each rank, if that is more */
     BLOCK_BYTES_MAX = 256 << 10, /* a block and its sum stay in the second-level cache */
     BLOCK_BYTES_MIN = 4 << 10,
     BLOCKS_UNDER_WAY_MAX = 16,
-    MESSAGES_UNDER_WAY = 64, /* of an all-gather */
-    SMALL_BYTES = 16 << 10,  /* an all-reduce of this size is one exchange */
+    MESSAGES_UNDER_WAY = 64, /* messages of an all-gather */
+    SMALL_BYTES = 16 << 10,  /* up to this size, an all-reduce is one exchange */
 };
 
 typedef struct GlooComm {
     Comm comm;
     GlooMesh *mesh;
     uint64_t timeout_usec;
-    uint64_t deadline_usec; /* of the call in progress */
-    uint64_t next_slot;     /* all ranks count alike */
+    uint64_t deadline_usec; /* deadline of the call in progress */
+    uint64_t next_slot;     /* counts equally on all ranks */
     char *scratch;
     size_t scratch_bytes;
 } GlooComm;
@@ -42,7 +42,7 @@ static GlooComm *gloo_comm(Comm *comm) { return (GlooComm *)comm; }
 /* ---- pieces: who owns which part of a buffer ---- */
 
 typedef struct Deal {
-    size_t n, piece; /* elements in all; of one piece */
+    size_t n, piece; /* elements of the buffer; elements of one piece */
     size_t size;     /* ranks */
 } Deal;
 
@@ -55,7 +55,8 @@ static size_t deal_rows(const Deal *deal)
     return DIV_ROUND_UP(deal->n, deal->piece * deal->size);
 }
 
-/* Returns block `block`, of `block_elements`, of the rank's piece in the row. Empty beyond the end. */
+/* Returns a block of the rank's piece in that row: the block with the number `block`, of at most
+ * `block_elements` elements. The range is empty beyond the end. */
 static Range deal_block(const Deal *deal, size_t row, int rank, size_t block, size_t block_elements)
 {
     size_t piece_begin = (row * deal->size + (size_t)rank) * deal->piece;
@@ -74,13 +75,13 @@ typedef struct BufferSet {
 static void buffer_set_free(BufferSet *set)
 {
     for (size_t i = 0; i < set->n && set->items; i++)
-        (void)gloo_buffer_free(set->items[i]); /* returns NULL */
+        (void)gloo_buffer_free(set->items[i]); /* always returns NULL */
     free(set->items);
 }
 #define _cleanup_buffers_ _cleanup_(buffer_set_free)
 
-/* `each` buffers for every peer: the k-th of peer p is items[k * size + p] and spans n_bytes from
- * memory + k * stride + p * peer_stride. */
+/* Makes `each` buffers for every peer: the k-th buffer of peer p is items[k * size + p] and spans
+ * n_bytes from memory + k * stride + p * peer_stride. */
 static int buffer_set_make(GlooComm *gloo, size_t each, char *memory, size_t n_bytes, size_t stride,
                            size_t peer_stride, BufferSet *ret, Error *err)
 {
@@ -239,7 +240,7 @@ static int scatter_post(Scatter *s, size_t turn, Error *err)
     return r;
 }
 
-/* Adds this turn's blocks of all peers to the own one. */
+/* Adds this turn's blocks of all peers to this rank's own block. */
 static int scatter_finish(Scatter *s, size_t turn, Error *err)
 {
     GlooComm *gloo = s->gloo;
@@ -322,7 +323,7 @@ static int gloo_all_gather_dealt(Comm *comm, void *data, size_t n_bytes, size_t 
     return gather(gloo_comm(comm), data, n_bytes, piece_bytes, err);
 }
 
-/* Everybody gets everything and adds it in rank order. */
+/* Every rank receives the data of all ranks, and adds them in rank order. */
 static int all_reduce_small(GlooComm *gloo, CommType type, CommOp op, void *data, size_t n_bytes,
                             Error *err)
 {
@@ -374,7 +375,7 @@ static void gloo_abort(Comm *comm) { gloo_mesh_abort(gloo_comm(comm)->mesh); }
 static Comm *gloo_free(Comm *comm)
 {
     GlooComm *gloo = gloo_comm(comm);
-    (void)gloo_mesh_free(gloo->mesh); /* returns NULL */
+    (void)gloo_mesh_free(gloo->mesh); /* always returns NULL */
     free(gloo->scratch);
     free(gloo);
     return NULL;
@@ -406,7 +407,7 @@ static void blame_peer(const CommOptions *options, int peer)
         *options->unmet = 1 + peer;
 }
 
-/* Says where this rank listens. */
+/* Publishes the address at which this rank listens. */
 static int publish(const CommOptions *options, const Connector *meeting, uint64_t deadline_usec,
                    Error *err)
 {
@@ -418,11 +419,11 @@ static int publish(const CommOptions *options, const Connector *meeting, uint64_
     r = rendezvous_set(options->rendezvous, &options->key, key, address, strlen(address),
                        deadline_usec, err);
     if (r < 0 && options->rank != 0 && rendezvous_is_away(r))
-        blame_peer(options, 0); /* whose store it is */
+        blame_peer(options, 0); /* rank 0 serves the store */
     return r;
 }
 
-/* Asks where a lower rank listens, and calls it. */
+/* Gets the address of a lower rank from the store, and calls the rank. */
 static int find_peer(const CommOptions *options, Connector *meeting, int peer,
                      uint64_t deadline_usec, Error *err)
 {

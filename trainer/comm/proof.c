@@ -18,7 +18,7 @@ int proof_nonce(uint8_t ret[static NONCE_BYTES])
 void proof_digest(const void *data, size_t n_bytes, uint8_t ret[static PROOF_DIGEST_BYTES])
 {
     const unsigned char *done = SHA256(data, n_bytes, ret);
-    assert(done); /* it needs no memory */
+    assert(done); /* SHA256() needs no memory, so it cannot fail */
 }
 
 void proof_make(const CommKey *key, const char *purpose, const void *said, size_t n_bytes,
@@ -39,7 +39,7 @@ void proof_make(const CommKey *key, const char *purpose, const void *said, size_
     const unsigned char *done = HMAC(EVP_sha256(), key->secret, COMM_SECRET_BYTES,
                                      (const unsigned char *)&text, sizeof(text), ret, &n);
     if (!done || n != PROOF_BYTES)
-        abort(); /* only without memory, and zeros would look like a proof of nobody's */
+        abort(); /* only if memory ran out; zeros would look like a proof without a secret */
 }
 
 bool proof_good(const CommKey *key, const char *purpose, const void *said, size_t n_bytes,

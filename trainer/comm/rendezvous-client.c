@@ -14,7 +14,8 @@
 
 enum { AGAIN_MSEC = 100, ANEW_MSEC = 20 };
 
-/* The clock is read before the look: what had come by the deadline counts, however late we look. */
+/* Waits for an event on fd. Reads the clock before the poll: data that arrived by the deadline
+ * count, however late this thread polls. */
 static int wait_for(int fd, short events, uint64_t deadline_usec)
 {
     for (;;) {
@@ -50,21 +51,22 @@ static int dial(const struct addrinfo *address, uint64_t deadline_usec, int *ret
     return 0;
 }
 
-/* A host or link that has just come back is unreachable for some seconds, as long as the kernel waits for an answer
- * to what it asked before: that is waited for. */
+/* Connects to the first address that accepts. A host or link that has just recovered is reported as
+ * unreachable for some seconds, until the kernel's earlier address resolution times out: so that
+ * error is retried until the deadline. */
 static int dial_any(const struct addrinfo *list, uint64_t deadline_usec, int *ret)
 {
     for (int before = 0;;) {
         int r = -EADDRNOTAVAIL;
         for (const struct addrinfo *a = list; a && r < 0 && r != -ETIMEDOUT; a = a->ai_next)
             r = dial(a, deadline_usec, ret);
-        if (before < 0 && r == -ETIMEDOUT) /* that there was no way says more */
+        if (before < 0 && r == -ETIMEDOUT) /* "unreachable" explains more */
             return before;
         bool may_come = r == -EHOSTUNREACH || r == -ENETUNREACH;
         before = r;
         if (!may_come || clock_boottime_usec() + AGAIN_MSEC * USEC_PER_MSEC >= deadline_usec)
             return r;
-        (void)poll(NULL, 0, AGAIN_MSEC); /* an early end only tries again */
+        (void)poll(NULL, 0, AGAIN_MSEC); /* if poll() ends early, the next try is only earlier */
     }
 }
 
@@ -95,10 +97,10 @@ typedef struct Question {
     const CommKey *key;
     const char *name;
     uint32_t operation;
-    bool look;                      /* GET answers at once */
-    char *value;                    /* what SET gives, or where GET's goes */
-    size_t value_bytes, *ret_bytes; /* of it; how many came */
-    char *body;                     /* what follows the request's header */
+    bool look;                      /* GET: answer at once, even if the key is not set */
+    char *value;                    /* SET: the value to send; GET: the buffer for the value */
+    size_t value_bytes, *ret_bytes; /* size of value; *ret_bytes: bytes received */
+    char *body;                     /* the bytes to send after the request's header */
     size_t body_bytes;
 } Question;
 
@@ -139,7 +141,7 @@ static int request_make(const Question *q, const RendezvousGreeting *greeting,
     return 0;
 }
 
-/* The status that is told: 0 or a positive errno. */
+/* Receives the answer and checks its proof. Returns its status, 0 or a positive errno, or -errno. */
 static int take_answer(int fd, const Question *q, const RendezvousProvenRequest *asked,
                        uint64_t deadline_usec)
 {
@@ -161,7 +163,7 @@ static int take_answer(int fd, const Question *q, const RendezvousProvenRequest 
     return q->look && status == ETIMEDOUT ? ENOENT : (int)status;
 }
 
-/* One request, and the status that its answer tells. */
+/* Sends one request and returns the status of the answer, or -errno. */
 static int send_question(int fd, const Question *q, uint64_t deadline_usec)
 {
     RendezvousGreeting greeting;
@@ -180,9 +182,10 @@ static int send_question(int fd, const Question *q, uint64_t deadline_usec)
     return r < 0 ? r : take_answer(fd, q, &asked, deadline_usec);
 }
 
-/* The store drops connections when strangers crowd it: then another is made. If it has gone, that one
- * is refused. That we were dropped says more than that our time is over, and less than what the store
- * tells. */
+/* Sends the request, and connects again if the store drops the connection, as it may when strangers
+ * take its places. If the store has ended, a new connection is refused, which ends the loop.
+ * -ECONNRESET (the store dropped a connection) takes precedence over -ETIMEDOUT, and an answer of
+ * the store over both. */
 static int request_until(const struct addrinfo *list, const Question *q, uint64_t deadline_usec)
 {
     for (bool before = false;;) {
@@ -196,7 +199,7 @@ static int request_until(const struct addrinfo *list, const Question *q, uint64_
             return r;
         if (!dropped || clock_boottime_usec() + ANEW_MSEC * USEC_PER_MSEC >= deadline_usec)
             return -ECONNRESET;
-        (void)poll(NULL, 0, ANEW_MSEC); /* an early end only tries again */
+        (void)poll(NULL, 0, ANEW_MSEC); /* if poll() ends early, the next try is only earlier */
     }
 }
 
@@ -232,7 +235,7 @@ int rendezvous_set(const char *address, const CommKey *key, const char *name, co
     Question q = {.key = key,
                   .name = name,
                   .operation = RENDEZVOUS_SET,
-                  .value = (char *)(uintptr_t)value, /* read only */
+                  .value = (char *)(uintptr_t)value, /* SET only reads the value */
                   .value_bytes = n_bytes};
     return dial_and_request(address, &q, deadline_usec, err);
 }

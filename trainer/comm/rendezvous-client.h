@@ -3,20 +3,22 @@
  *
  * Ownership: none; each call opens a connection and closes it.
  * Units:     bytes; deadlines in CLOCK_BOOTTIME microseconds.
- * Errors:    -ETIMEDOUT: no rank set the key, or the store did not answer; -ECONNREFUSED: the store is
- *            gone; -ECONNRESET: the store dropped us until the deadline, as it drops all that it does not
- *            know for ranks of its world; -EHOSTUNREACH, -ENETUNREACH: there was no way to it until the
- *            deadline; -EEXIST: the key has another value already; -EPROTO: the answer makes no sense, or
- *            does not prove that it is of our world. The text names store and key. An answer that came
- *            by the deadline counts, however late this process looks.
+ * Errors:    -ETIMEDOUT: no rank set the key, or the store did not answer; -ECONNREFUSED: the store has
+ *            ended; -ECONNRESET: the store dropped this client's connections until the deadline, as it
+ *            does with clients that do not prove that they belong to its world; -EHOSTUNREACH,
+ *            -ENETUNREACH: there was no route to the store until the deadline; -EEXIST: the key already
+ *            has another value; -EPROTO: the answer is malformed, or does not prove that it comes from
+ *            this world. The text names store and key. An answer that arrived by the deadline counts,
+ *            however late this process reads it.
  * Threads:   any.
  */
 #pragma once
 
 #include "trainer/comm/comm.h"
 
-/* Tells whether a call failed for want of a store: then its rank 0 is to blame, for -ETIMEDOUT of rendezvous_get()
- * perhaps. Else the store has answered, or nothing was asked. */
+/* Returns whether a call failed because the store was not reached. Then its rank 0 is to blame, but
+ * perhaps not for -ETIMEDOUT of rendezvous_get(), which may also mean that no rank set the key. For
+ * the other errors the store has answered, or no request was sent. */
 static inline bool rendezvous_is_away(int r)
 {
     return r != -EEXIST && r != -ENOSPC && r != -ENOMEM && r != -EINVAL;
@@ -24,9 +26,9 @@ static inline bool rendezvous_is_away(int r)
 
 int rendezvous_set(const char *address, const CommKey *key, const char *name, const void *value,
                    size_t n_bytes, uint64_t deadline_usec, Error *err);
-/* -ENOENT: the store says that no rank has set the key yet. */
+/* As rendezvous_get(), but does not wait: -ENOENT: no rank has set the key yet. */
 int rendezvous_look(const char *address, const CommKey *key, const char *name, void *ret,
                     size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err);
-/* Waits until a rank has set the key. */
+/* Gets the value of the key; waits until a rank has set it. */
 int rendezvous_get(const char *address, const CommKey *key, const char *name, void *ret,
                    size_t max_bytes, size_t *ret_bytes, uint64_t deadline_usec, Error *err);

@@ -3,10 +3,10 @@
  *
  * A connection carries one request. The server greets with the connection's number and a nonce. The
  * request is a header, the key, and for SET the value; the answer is a header and for GET the value.
- * GET answers when the key is there, or with ETIMEDOUT. A key is set once. Each side proves that it is
- * of the world (proof.h): the request's proof covers the greeting and the header, which holds a digest
- * of key and value; the answer's covers greeting, request, its own header and the value. A request
- * without a good proof gets no answer.
+ * GET is answered when the key is set, or with ETIMEDOUT. A key is set once. Each side proves that it
+ * belongs to the world (proof.h): the request's proof covers the greeting and the header, which contains
+ * a digest of key and value; the answer's proof covers greeting, request, its own header and the value.
+ * A request without a good proof gets no answer.
  *
  * Ownership: none.
  * Units:     bytes, milliseconds; words are little-endian.
@@ -34,7 +34,7 @@ enum {
 typedef struct RendezvousGreeting {
     uint32_t magic;
     uint32_t zero;
-    uint64_t counter; /* of connections */
+    uint64_t counter; /* number of the connection */
     uint8_t nonce[NONCE_BYTES];
 } RendezvousGreeting;
 
@@ -58,7 +58,7 @@ static_assert(sizeof(RendezvousGreeting) == 32 && sizeof(RendezvousRequest) == 9
                   sizeof(RendezvousAnswer) == 40,
               "the wire has no padding");
 
-/* ---- what is proven ---- */
+/* ---- the bytes that a proof covers ---- */
 
 typedef struct RendezvousProvenRequest {
     RendezvousGreeting greeting;
@@ -80,7 +80,7 @@ static inline RendezvousProvenRequest rendezvous_proven_request(const Rendezvous
     return asked;
 }
 
-/* answer: in the wire's byte order. */
+/* Returns the bytes that the answer's proof covers. answer is in the wire's byte order. */
 static inline RendezvousProvenAnswer rendezvous_proven_answer(const RendezvousProvenRequest *asked,
                                                               const RendezvousAnswer *answer,
                                                               const void *value)
@@ -92,7 +92,7 @@ static inline RendezvousProvenAnswer rendezvous_proven_answer(const RendezvousPr
     return told;
 }
 
-/* Tells whether the words of a request are within their limits. */
+/* Returns whether the words of a request are within their limits. */
 static inline bool rendezvous_request_good(const RendezvousRequest *request)
 {
     const uint32_t key_bytes = le32toh(request->key_bytes), n = le32toh(request->argument);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* rendezvous.c - the key-value server on rank 0 through which the ranks of a world find each other.
  *
- * A thread of its own serves one request a connection. Everything is bounded: connections, the time
+ * Its own thread serves one request per connection. Everything is bounded: connections, the time
  * a connection may need to send its request or to read its answer, keys, values, their sum. A request that is
- * malformed, late or not proven is dropped and never disturbs the others: strangers have places of
- * their own, little memory each, and the oldest of them makes way for the next.
+ * malformed, late or not proven is dropped and never disturbs the others: unproven connections (strangers) have
+ * their own limited number of places and little memory each, and a new one replaces the oldest.
  *
- * A request that came by a deadline counts, also when this thread has stood still beyond the deadline: each turn reads
- * the clock, then looks, then reads all that is there, and only then reports that a rank is late. */
+ * A request that arrived by a deadline counts, even if this thread was delayed beyond the deadline: each turn reads
+ * the clock, then polls, then reads all that has arrived, and only then reports that a rank is late. */
 
 #include "base/clock.h"
 #include "base/number/hash.h"
@@ -23,13 +23,13 @@
 #include <sys/socket.h>
 
 enum {
-    BUFFER_BYTES = RENDEZVOUS_BODY_MAX, /* a request's body, or an answer */
+    BUFFER_BYTES = RENDEZVOUS_BODY_MAX, /* for a request's body, or for an answer */
     STORE_BYTES_MAX = 64 << 20,
     STRANGERS_MAX = 256,
     ACCEPTS_A_TURN = 64,
 };
-#define STRANGER_USEC (2 * USEC_PER_SEC) /* for a stranger to prove that it is a rank */
-#define TRANSFER_USEC (5 * USEC_PER_SEC) /* to send a request; to read an answer */
+#define STRANGER_USEC (2 * USEC_PER_SEC) /* time for a stranger to prove that it is a rank */
+#define TRANSFER_USEC (5 * USEC_PER_SEC) /* time to send a request, and time to read an answer */
 #define ACCEPT_PAUSE_USEC (100 * USEC_PER_MSEC)
 
 static_assert(RENDEZVOUS_BODY_MAX >= RENDEZVOUS_VALUE_MAX + (int)sizeof(RendezvousAnswer),
@@ -41,7 +41,7 @@ typedef struct RendezvousEntry {
     size_t n_bytes;
 } RendezvousEntry;
 
-/* Until its header is proven, a connection is a stranger's; then it is a rank's. */
+/* A connection is a stranger's until its header is proven; then it is a rank's. */
 typedef enum ClientState {
     CLIENT_STRANGER,
     CLIENT_READING,
@@ -56,9 +56,9 @@ typedef struct RendezvousPeer {
     RendezvousGreeting greeting;
     RendezvousRequest request;
     RendezvousProvenRequest asked;
-    Hash key;            /* of the value that it waits for */
-    char *buffer;        /* a rank's: key and value, then the answer */
-    size_t done, wanted; /* bytes that are read, or written */
+    Hash key;            /* CLIENT_WAITING: the key whose value the client waits for */
+    char *buffer;        /* only of a rank: key and value, then the answer */
+    size_t done, wanted; /* bytes read or written so far; bytes to read or write */
 } RendezvousPeer;
 
 struct Rendezvous {
@@ -66,10 +66,10 @@ struct Rendezvous {
     int listener, stop;
     CommKey key;
     uint8_t secret[COMM_SECRET_BYTES];
-    uint64_t accept_after_usec; /* a pause when descriptors are short */
+    uint64_t accept_after_usec; /* no accept before this time, after descriptors ran out */
     pthread_t thread;
     bool started;
-    /* Only the thread uses the fields from here on. */
+    /* Only the server thread uses the fields from here on. */
     RendezvousEntry *entries;
     size_t n_entries, max_entries, n_bytes;
     RendezvousPeer *clients; /* in order of arrival */
@@ -87,7 +87,7 @@ static RendezvousEntry *entry_find(Rendezvous *rendezvous, Hash key)
     return NULL;
 }
 
-/* Returns 0 or a positive errno for the answer. */
+/* Sets a key. Returns 0 or a positive errno, for the answer. */
 static int entry_set(Rendezvous *rendezvous, Hash key, const void *value, size_t n_bytes)
 {
     RendezvousEntry *entry = entry_find(rendezvous, key);
@@ -123,7 +123,7 @@ static size_t count_clients(const Rendezvous *rendezvous, bool strangers)
     return n;
 }
 
-/* Writes what the socket accepts; closes the connection when all is written. */
+/* Writes as much as the socket accepts; closes the connection when everything is written. */
 static void client_write(RendezvousPeer *client)
 {
     while (client->done < client->wanted) {
@@ -198,7 +198,8 @@ static void client_serve(Rendezvous *rendezvous, RendezvousPeer *client)
     client->deadline_usec = clock_boottime_usec() + argument * USEC_PER_MSEC;
 }
 
-/* Returns false when the connection is closed, or nothing more is there. */
+/* Receives more bytes. Returns true when all wanted bytes have arrived; false when there are no
+ * more yet, or the connection is closed. */
 static bool client_receive(RendezvousPeer *client, void *to)
 {
     ssize_t n = recv(client->fd, (char *)to + client->done, client->wanted - client->done, 0);
@@ -212,7 +213,8 @@ static bool client_receive(RendezvousPeer *client, void *to)
     return client->done == client->wanted;
 }
 
-/* Judges a stranger's whole header: it is a rank's, or the connection is closed without an answer. */
+/* Checks a stranger's complete header: the connection becomes a rank's, or is closed without an
+ * answer. */
 static void client_admit(Rendezvous *rendezvous, RendezvousPeer *client)
 {
     client->asked = rendezvous_proven_request(&client->greeting, &client->request);
@@ -243,7 +245,8 @@ static void client_read(Rendezvous *rendezvous, RendezvousPeer *client)
         client_serve(rendezvous, client);
 }
 
-/* Closes the oldest stranger when there are too many: the newest has most of its 2 s left. */
+/* Closes the oldest stranger if there are too many. The newest ones still have most of their 2 s
+ * left. */
 static void make_room(Rendezvous *rendezvous)
 {
     if (count_clients(rendezvous, true) < STRANGERS_MAX)
@@ -261,7 +264,7 @@ static void make_room(Rendezvous *rendezvous)
 static bool client_accept(Rendezvous *rendezvous)
 {
     _cleanup_fd_ int fd = accept4(rendezvous->listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) { /* the caller has gone already, or descriptors are short */
+    if (fd < 0) { /* the caller has closed already, or descriptors are short */
         if (errno != ECONNABORTED && errno != EAGAIN && errno != EINTR)
             rendezvous->accept_after_usec = clock_boottime_usec() + ACCEPT_PAUSE_USEC;
         return false;
@@ -275,7 +278,7 @@ static bool client_accept(Rendezvous *rendezvous)
                      .counter = htole64(++rendezvous->n_connections)},
         .wanted = sizeof(RendezvousRequest),
     };
-    /* A new socket has room for the greeting. */
+    /* The send buffer of a new socket has room for the greeting. */
     if (proof_nonce(client.greeting.nonce) < 0 ||
         send(fd, &client.greeting, sizeof(client.greeting), MSG_NOSIGNAL) !=
             sizeof(client.greeting))
@@ -291,7 +294,7 @@ static void client_advance(Rendezvous *rendezvous, RendezvousPeer *client, short
         client_read(rendezvous, client);
     else if (events && client->state == CLIENT_WRITING)
         client_write(client);
-    else if (events) /* a client that waits sends nothing more: it went away */
+    else if (events) /* a waiting client sends nothing more: it closed the connection */
         client_close(client);
 }
 
@@ -346,11 +349,11 @@ static void *serve_rendezvous(void *arg)
         int timeout = poll_prepare(rendezvous, now);
         size_t n = rendezvous->n_clients;
         if (poll(rendezvous->polled, 2 + n, timeout) < 0 && errno != EINTR)
-            return NULL; /* ENOMEM: the ranks' own deadlines end their waiting */
+            return NULL; /* ENOMEM: the ranks stop waiting at their own deadlines */
         if (rendezvous->polled[0].revents)
             return NULL;
         for (size_t i = 0; i < n; i++) {
-            if (rendezvous->clients[i].fd >= 0) /* not closed by an answer just now */
+            if (rendezvous->clients[i].fd >= 0) /* an answer in this turn may have closed it */
                 client_advance(rendezvous, &rendezvous->clients[i],
                                rendezvous->polled[2 + i].revents);
         }
@@ -396,10 +399,10 @@ int rendezvous_new(const char *bind_address, int world_size, const CommKey *key,
         return error_errno(err, -errno, "rendezvous store: eventfd");
 
     sigset_t all, before;
-    (void)sigfillset(&all); /* signals are the main thread's; neither call can fail so */
+    (void)sigfillset(&all); /* the main thread handles signals; neither call can fail */
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
     r = -pthread_create(&rendezvous->thread, NULL, serve_rendezvous, rendezvous);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* as above */
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL); /* cannot fail */
     if (r < 0)
         return error_errno(err, r, "rendezvous store: starting its thread");
     rendezvous->started = true;
@@ -413,8 +416,8 @@ Rendezvous *rendezvous_free(Rendezvous *rendezvous)
         return NULL;
     if (rendezvous->started) {
         uint64_t one = 1;
-        (void)!write(rendezvous->stop, &one, sizeof(one)); /* a counter of 0 takes 1 */
-        (void)pthread_join(rendezvous->thread, NULL);      /* it exists and is joined once */
+        (void)!write(rendezvous->stop, &one, sizeof(one)); /* the counter is 0, so adding 1 works */
+        (void)pthread_join(rendezvous->thread, NULL);      /* the thread runs, and is joined once */
     }
     for (size_t i = 0; i < rendezvous->n_clients; i++)
         client_close(&rendezvous->clients[i]);

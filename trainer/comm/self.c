@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* self.c - the comm of a world of one rank: everything is there already. */
+/* self.c - the comm of a world of one rank, whose buffers already contain each result. */
 
 #include "trainer/comm/comm-backend.h"
 

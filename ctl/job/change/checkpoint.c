@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checkpoint.c - `sdctl job checkpoint`: asks rank 0 to save after its present step, and waits
- * until something newer than the request is committed. */
+/* checkpoint.c - `sdctl job checkpoint`: requests that rank 0 saves after its present step, and waits until a commit
+ * newer than the request exists. */
 #include "cluster/request.h"
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"

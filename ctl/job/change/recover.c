@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* recover.c - `sdctl job recover`: asks the leader to have a job go on whose record of checkpoints is
- * lost, or whose checkpoints it does not believe: from the manifest that is named, else from the newest
- * own one that its folder holds. */
+/* recover.c - `sdctl job recover`: requests that the leader resumes a job whose record of checkpoints is lost or is
+ * refused by the leader. The job resumes from the manifest that is named, or else from the newest manifest of its own
+ * in its checkpoint folder. */
 #include "base/json/json.h"
 #include "cluster/request.h"
 #include "ctl/arguments.h"
@@ -25,7 +25,8 @@ static const CtlOption options[] = {
 };
 const CtlOptions job_recover_options = CTL_OPTIONS(options, .timeout_sec = -1);
 
-/* "step-...": a folder of the job's own; anything else is a URI or a path. */
+/* Makes the manifest's URI. A name without '/' at its begin and without "://", such as "step-...", is in the job's
+ * checkpoint folder; everything else is an absolute path or a URI. */
 static int name_manifest(const ModelJob *job, const char *manifest, char *ret, size_t size,
                          Error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* set.c - `sdctl job resize|stop|delete`: changes what is desired; the leader does the rest. */
+/* set.c - `sdctl job resize|stop|delete`: changes the record desired/<job>; the leader acts on the change. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/job/change/wait.h"
@@ -34,13 +34,13 @@ static const CtlOption stop_options[] = {
 const CtlOptions job_resize_options = CTL_OPTIONS(resize_options, .world = -1, .timeout_sec = -1);
 const CtlOptions job_stop_options = CTL_OPTIONS(stop_options, .world = -1, .timeout_sec = -1);
 
-/* The values that a change sets. */
+/* The values that a change of desired/<job> uses. */
 typedef struct DesiredWish {
-    int world;    /* ranks; of a resize */
-    int priority; /* of a start; OPTION_NO_PRIORITY: it stays */
+    int world;    /* number of ranks; only for a resize */
+    int priority; /* only for a start; OPTION_NO_PRIORITY: unchanged */
 } DesiredWish;
 
-/* Says what the record is to hold; refuses with a text. */
+/* Changes *desired as the verb requires, or refuses with an error text. */
 typedef int (*DesiredChange)(const ModelJob *job, const DesiredWish *wish, DesiredRecord *desired,
                              Error *err);
 
@@ -57,7 +57,7 @@ static int put_desired(CtlClient *client, const ModelJob *job, const DesiredReco
     return client_txn(client, &unchanged, 1, &put, 1, ret_done, err);
 }
 
-/* Refuses to write a guess over a record that a later version wrote, or that somebody has damaged. */
+/* Refuses a change if the present records cannot be read, because a later version wrote them or they are damaged. */
 static int refuse_unreadable(const ModelJob *job, Error *err)
 {
     if (job->bad_desired || job->bad_phase)
@@ -70,7 +70,8 @@ static int refuse_unreadable(const ModelJob *job, Error *err)
     return 0;
 }
 
-/* Reads, changes, writes under the guard of what was read; again when somebody was faster. */
+/* Reads the record, changes it and writes it with a guard on the revision that was read. Tries again if another writer
+ * was faster. */
 static int change_desired(CtlClient *client, const char *name, DesiredChange change,
                           const DesiredWish *wish, Error *err)
 {
@@ -100,7 +101,7 @@ static int change_desired(CtlClient *client, const char *name, DesiredChange cha
                : error_set(err, -EAGAIN, "job %s was changed by others each time; try again", name);
 }
 
-/* An exit code; the caller says what was done. */
+/* Makes the change and returns an exit code; the caller prints the success. */
 static int set(const Arguments *a, DesiredChange change, const DesiredWish *wish)
 {
     Error err = ERROR_INIT;
@@ -149,7 +150,8 @@ static int resize(const ModelJob *job, const DesiredWish *wish, DesiredRecord *d
     return 0;
 }
 
-/* Stops the job. For a job that has failed, this says that somebody has seen the failure: its incident is over. */
+/* Stops the job. For a job that has failed, this confirms that a person has seen the failure, and resolves its
+ * incident. */
 static int stop(const ModelJob *job, _unused_ const DesiredWish *wish, DesiredRecord *desired,
                 Error *err)
 {
@@ -161,7 +163,7 @@ static int forget(const ModelJob *job, _unused_ const DesiredWish *wish, Desired
                   Error *err)
 {
     desired->state = DESIRED_DELETED;
-    if (model_has_lost_spec(job)) /* it could not be stopped first */
+    if (model_has_lost_spec(job)) /* such a job cannot be stopped first */
         return job->has_foreign_spec ? refuse_lost(job, err) : 0;
     if (model_has_ended(job) || model_phase(job) == PHASE_PENDING)
         return 0;
@@ -169,7 +171,7 @@ static int forget(const ModelJob *job, _unused_ const DesiredWish *wish, Desired
                      job_phase_name(model_phase(job)), job->name);
 }
 
-/* Its history goes on: the next world resumes at the newest commit. */
+/* Starts an ended job again. It keeps its history: the next world resumes at the newest commit. */
 static int start_again(const ModelJob *job, const DesiredWish *wish, DesiredRecord *desired,
                        Error *err)
 {
@@ -186,7 +188,7 @@ static int start_again(const ModelJob *job, const DesiredWish *wish, DesiredReco
     return 0;
 }
 
-/* The word was not a job's name: a file of that name may be meant. */
+/* Prints a hint when the word is not a job's name but a file of that name exists. */
 static void hint_at_file(const char *word)
 {
     char file[RECORD_TEXT_MAX];

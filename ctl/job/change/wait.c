@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* wait.c - `sdctl job wait`, and --wait of `job stop` and `job resize`: until a job has reached a phase, a step or a
- * size; driven by the watch, not by polling. */
+/* wait.c - `sdctl job wait`, and --wait of `job stop` and `job resize`: waits until a job has reached a phase, a step
+ * or a size. It uses an etcd watch and does not poll. */
 #include "ctl/job/change/wait.h"
 #include "base/text/nearest.h"
 #include "ctl/interrupt.h"
@@ -13,12 +13,12 @@
 typedef struct JobWait {
     Model *model;
     const char *name;
-    const char *wanted; /* what is waited for, in words */
-    int phase;          /* JobPhase, or -1 */
-    int64_t step;       /* or -1 */
-    bool stops;         /* a job that succeeds meanwhile has stopped as well */
-    int size;           /* number of ranks to run on; 0: that does not matter */
-    char text[480];     /* where the job is */
+    const char *wanted; /* the goal as text, for messages */
+    int phase;          /* JobPhase to wait for, or -1 */
+    int64_t step;       /* step to wait for, or -1 */
+    bool stops;         /* a job that succeeds first counts as stopped */
+    int size;           /* number of ranks to wait for; 0: any */
+    char text[480];     /* the job's present phase and step as text */
 } JobWait;
 
 enum { REACHED = 1, NEVER = 2, MISSING = 3, CHANGED = 4 };
@@ -126,7 +126,7 @@ static int wait_for(const Arguments *a, double timeout_sec, JobWait *w)
     CtlClient client = {0};
     uint64_t timeout_usec = timeout_sec < 0 ? USEC_INFINITY : (uint64_t)(timeout_sec * 1e6);
     w->name = a->operand;
-    (void)fflush(stdout); /* what was asked for, before the wait for it */
+    (void)fflush(stdout); /* so that earlier output appears before the wait */
     interrupt_print(w->stops
                         ? "job %s stops all the same; sdctl job wait %s --for stopped waits again"
                     : w->size

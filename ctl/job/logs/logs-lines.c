@@ -13,7 +13,8 @@ enum { READ_BYTES = 16384 };
 
 static void put_line(const LogLines *lines, RankLines *f)
 {
-    printable_make_bytes(f->line, f->n_line); /* a trainer's libraries may print anything */
+    /* A trainer's libraries may print control characters. */
+    printable_make_bytes(f->line, f->n_line);
     if (lines->prefixed)
         printf("rank %-3d ", f->rank);
     printf("%.*s\n", (int)f->n_line, f->line);
@@ -63,7 +64,7 @@ void log_lines_take(LogLines *lines, int rank, const char *text, size_t n)
         f = log_lines_add(lines, rank, "");
     if (f)
         take(lines, f, text, n);
-    (void)fflush(stdout); /* a reader that went away ends us by SIGPIPE */
+    (void)fflush(stdout); /* if the pipe's reader has exited, SIGPIPE ends sdctl */
 }
 
 /* ---- files ---- */
@@ -75,13 +76,13 @@ static void read_rest(const LogLines *lines, RankLines *f)
         take(lines, f, text, (size_t)n);
 }
 
-/* Takes what is new, also when the file became .1 meanwhile and another was begun. */
+/* Shows the new part of a file, even if the file was renamed to .1 meanwhile and a new file was begun. */
 static void advance(const LogLines *lines, RankLines *f)
 {
     struct stat there, here;
     read_rest(lines, f);
     if (!*f->path || stat(f->path, &there) < 0)
-        return; /* not begun yet, or removed */
+        return; /* the file does not exist yet, or was removed */
     if (f->fd >= 0 && fstat(f->fd, &here) == 0 && here.st_ino == there.st_ino)
         return;
     read_rest(lines, f);
@@ -97,7 +98,7 @@ void log_lines_show(LogLines *lines, bool last)
         if (last && lines->of[i]->n_line > 0)
             put_line(lines, lines->of[i]);
     }
-    (void)fflush(stdout); /* as above */
+    (void)fflush(stdout); /* as in log_lines_take() */
 }
 
 void log_lines_show_old(LogLines *lines)

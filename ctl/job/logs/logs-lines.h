@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logs-lines.h - the lines of ranks, put together and shown; from files of this machine, or handed in.
+/* logs-lines.h - assembles and prints the log lines of ranks, from files of this machine or from bytes that the caller
+ * passes.
  *
- * Ownership: a LogLines frees its ranks with log_lines_clear(), which takes a zeroed one.
+ * Ownership: log_lines_clear() frees the ranks of a LogLines and accepts a zeroed LogLines.
  * Units:     bytes.
  * Errors:    none: a file that cannot be read has no lines.
  * Threads:   the main thread.
@@ -13,26 +14,26 @@
 enum { LOG_LINES_RANKS_MAX = 256, LOG_LINES_LINE_BYTES = 4096 };
 
 typedef struct RankLines {
-    char path[800]; /* of the file; empty: its lines are handed in */
+    char path[800]; /* path of the log file; empty: the caller passes the bytes */
     int rank;
     int fd;
-    char line[LOG_LINES_LINE_BYTES]; /* begun */
+    char line[LOG_LINES_LINE_BYTES]; /* the incomplete last line */
     size_t n_line;
 } RankLines;
 
 typedef struct LogLines {
-    RankLines *of[LOG_LINES_RANKS_MAX]; /* allocated: most jobs have few */
+    RankLines *of[LOG_LINES_RANKS_MAX]; /* allocated one by one, because most jobs have few ranks */
     size_t n;
-    bool prefixed; /* lines carry their rank */
+    bool prefixed; /* each line begins with its rank */
 } LogLines;
 
-/* Shows what of a line has come, and forgets all ranks. */
+/* Prints incomplete lines and removes all ranks. */
 void log_lines_clear(LogLines *lines);
-/* path may be "". NULL: there are too many. */
+/* Adds a rank; path may be "". Returns NULL when there are too many ranks. */
 RankLines *log_lines_add(LogLines *lines, int rank, const char *path);
-/* Bytes that rank has printed; a rank that is new is added. */
+/* Takes bytes that the rank has printed. An unknown rank is added. */
 void log_lines_take(LogLines *lines, int rank, const char *text, size_t n);
-/* Shows what is in <path>.1 of each file. */
+/* Prints the contents of each file's predecessor, <path>.1. */
 void log_lines_show_old(LogLines *lines);
-/* Shows what is new in the files; last: also lines that have no end. */
+/* Prints the new parts of all files; with last set, also incomplete lines. */
 void log_lines_show(LogLines *lines, bool last);

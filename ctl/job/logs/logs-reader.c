@@ -10,20 +10,20 @@
 #include <string.h>
 
 enum {
-    PAUSE_MSEC = 250, /* between two answers of a node */
-    PAUSE_NODE_MSEC =
-        30, /* for each node that is asked: 64 nodes write 33 times a second together */
+    PAUSE_MSEC = 250, /* minimum between two answers of one node */
+    /* With n nodes being read, the minimum is at least n times this, so 64 nodes together write 33 times a second. */
+    PAUSE_NODE_MSEC = 30,
     RETRY_MSEC = 500,
     STOOD_STILL_MSEC = 1000,
-    RECORDS_BYTES = 1024, /* of an ask and an answer, beside the text */
+    RECORDS_BYTES = 1024, /* assumed size of a request and an answer without the text */
     OPEN_SEC = CLIENT_TIMEOUT_SEC,
     CLOSE_MSEC = 1000,
 };
 
 typedef enum ReaderState {
-    READER_WAITS,    /* its turn has not come */
-    READER_REQUESTS, /* its ask is to be put at next_usec */
-    READER_RECEIVES, /* its ask is put, or about to be */
+    READER_WAITS,    /* queued, not started */
+    READER_REQUESTS, /* the request must be written at next_usec */
+    READER_RECEIVES, /* the request is written, or is being written */
     READER_OVER,
 } ReaderState;
 
@@ -33,10 +33,10 @@ typedef struct Reader {
     ReaderState state;
     char id[LOG_ID_MAX + 1];
     LogRequestRecord ask;
-    bool answered; /* once, at least */
-    /* For each place of the ask: something of it was shown; another node shows it. */
+    bool answered; /* the node has answered at least once */
+    /* For each place in the request: part of its log was shown; another node shows this log. */
     bool shown[RECORD_SLOTS_MAX], elsewhere[RECORD_SLOTS_MAX];
-    bool again; /* the ask has changed while it was put */
+    bool again; /* the request changed while it was being written */
     uint64_t next_usec, deadline_usec;
     EtcdCall *call;
 } Reader;
@@ -54,8 +54,8 @@ struct LogReaders {
     unsigned n_made;
     int64_t budget_bytes;
     uint64_t budget_usec;
-    uint64_t tick_usec; /* of the last log_readers_tick(); 0: there was none */
-    /* of log_readers_close() */
+    uint64_t tick_usec; /* time of the last log_readers_tick(); 0: none yet */
+    /* state of log_readers_close() */
     EtcdCall *revoke;
     sd_event_source *late;
     void (*closed)(void *userdata);
@@ -75,7 +75,7 @@ static const char *key_of_reader(const Reader *reader, KeyKind kind, char ret[KE
 static void on_removed(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
 {
-    /* what is left goes with the lease */
+    /* if the deletion fails, the request is deleted when the lease ends */
 }
 
 static void reader_remove(const Reader *reader)
@@ -83,10 +83,11 @@ static void reader_remove(const Reader *reader)
     char key[KEY_MAX];
     const EtcdOp op = {.kind = ETCD_DELETE, .key = key_of_reader(reader, KEY_ASKS, key)};
     (void)etcd_txn(reader->all->client->etcd, NULL, 0, &op, 1, on_removed, NULL,
-                   NULL); /* as above */
+                   NULL); /* if this fails, the request is deleted when the lease ends */
 }
 
-/* A put that is under way could come to etcd after the delete, so on_put() deletes then. */
+/* Ends the reading of one node. If a put is under way, it could reach etcd after a delete, so on_put() deletes the
+ * request later. */
 static void reader_end(Reader *reader, const char *why)
 {
     const LogReaders *all = reader->all;
@@ -103,7 +104,7 @@ static void reader_end(Reader *reader, const char *why)
 static void on_put(int r, const Error *err, _unused_ const EtcdTxnResult *result, void *userdata)
 {
     Reader *reader = userdata;
-    reader->call = NULL; /* it frees itself */
+    reader->call = NULL; /* the call frees itself */
     if (reader->state == READER_OVER) {
         reader_remove(reader);
         return;
@@ -132,7 +133,7 @@ static void reader_put(Reader *reader)
     const int64_t lease = etcd_lease_id(all->lease);
     reader->again = reader->call != NULL;
     if (reader->again || lease == 0)
-        return; /* on_put(), or the lease's coming, asks again */
+        return; /* on_put() or on_lease() calls this again */
     size_t n_asked = 0;
     for (size_t i = 0; i < all->n; i++)
         n_asked += all->of[i]->state == READER_REQUESTS || all->of[i]->state == READER_RECEIVES;
@@ -176,7 +177,8 @@ static void reader_go_on(Reader *reader)
     reader->next_usec = now + PAUSE_MSEC * USEC_PER_MSEC;
 }
 
-/* The ask's place of a rank; one that the node has told of is added. NULL: there are too many. */
+/* Returns the request's place for a rank. If no ranks were named, adds the ranks that the node reports. NULL: the rank
+ * was not requested, or there are too many. */
 static LogPlace *place_of(Reader *reader, int rank)
 {
     LogRequestRecord *ask = &reader->ask;
@@ -191,7 +193,7 @@ static LogPlace *place_of(Reader *reader, int rank)
     return &ask->places[ask->n_places++];
 }
 
-/* Nodes may share a folder of logs: then each of them has the ranks of all. */
+/* Tells whether another node shows the same log. Nodes may share a folder of logs; then each node reports all ranks. */
 static bool is_shown_elsewhere(const Reader *reader, const LogPlace *next)
 {
     const LogReaders *all = reader->all;
@@ -208,7 +210,7 @@ static void show_part(Reader *reader, const LogPart *part, const char *text)
     const LogReadersEvents *events = &reader->all->events;
     LogPlace *place = place_of(reader, part->next.rank);
     if (!place)
-        return; /* of a rank that nobody asked for */
+        return; /* the rank was not requested */
     const size_t at = (size_t)(place - reader->ask.places);
     bool *shown = &reader->shown[at];
     if (!*shown && !part->missing && part->next.file != 0 &&
@@ -231,7 +233,7 @@ static void reader_take(Reader *reader, const LogLinesRecord *lines)
     LogReaders *all = reader->all;
     const char *text = lines->text;
     if (reader->state == READER_OVER || lines->seq != reader->ask.seq)
-        return; /* of an ask that is over */
+        return; /* the answer belongs to an earlier request */
     if (*lines->refused) {
         reader_end(reader, lines->refused);
         return;
@@ -290,7 +292,7 @@ static Reader *reader_free(Reader *reader)
     return NULL;
 }
 
-/* ---- all of them ---- */
+/* ---- all nodes ---- */
 
 static void start_more(LogReaders *all)
 {
@@ -366,7 +368,7 @@ void log_readers_stop(LogReaders *all)
     size_t kept = 0;
     for (size_t i = 0; i < all->n; i++) {
         reader_end(all->of[i], NULL);
-        if (all->of[i]->call) /* its ask is still to be removed */
+        if (all->of[i]->call) /* on_put() still has to delete the request */
             all->of[kept++] = all->of[i];
         else
             (void)reader_free(all->of[i]);
@@ -381,8 +383,8 @@ void log_readers_tick(LogReaders *all)
     all->tick_usec = now;
     for (size_t i = 0; i < all->n; i++) {
         Reader *reader = all->of[i];
-        if (gap_usec >
-            STOOD_STILL_MSEC * USEC_PER_MSEC) /* who reads us did not, so we did not read */
+        /* This process was blocked by the reader of its output, so extend the deadline. */
+        if (gap_usec > STOOD_STILL_MSEC * USEC_PER_MSEC)
             reader->deadline_usec += gap_usec;
         const bool waits = reader->state == READER_RECEIVES || reader->state == READER_REQUESTS;
         if (waits && (!reader->answered || !reader->ask.follow) && now > reader->deadline_usec) {
@@ -407,14 +409,15 @@ static void on_lease(EtcdLeaseState state, _unused_ int64_t lease, void *userdat
     LogReaders *all = userdata;
     if (state != ETCD_LEASE_GRANTED)
         return;
-    for (size_t i = 0; i < all->n; i++) /* what was asked went with an earlier lease */
+    for (size_t i = 0; i < all->n; i++) /* the requests were deleted with the previous lease */
         if (all->of[i]->state == READER_RECEIVES || all->of[i]->state == READER_REQUESTS)
             reader_put(all->of[i]);
 }
 
-/* ---- made and ended ---- */
+/* ---- creation and end ---- */
 
-/* Until the watch is up an answer could be missed; a right that is missing is known before anybody is asked. */
+/* Waits until the watch has begun and the lease is granted, because an earlier answer could be missed. A missing right
+ * is found before any node receives a request. */
 static int wait_open(LogReaders *all, Error *err)
 {
     char key[KEY_MAX];
@@ -496,7 +499,7 @@ static void on_revoked(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, void *userdata)
 {
     LogReaders *all = userdata;
-    all->revoke = NULL; /* it frees itself; a lease that is not revoked runs out */
+    all->revoke = NULL; /* the call frees itself; if the revocation failed, the lease expires */
     closed(all);
 }
 
@@ -509,7 +512,7 @@ static int on_late(_unused_ sd_event_source *source, _unused_ uint64_t usec, voi
 void log_readers_close(LogReaders *all, void (*done)(void *userdata), void *userdata)
 {
     if (all->late)
-        return; /* it is under way */
+        return; /* already closing */
     all->closed = done;
     all->closed_userdata = userdata;
     for (size_t i = 0; i < all->n; i++)

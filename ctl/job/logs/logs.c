@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logs.c - `sdctl job logs`: what the ranks of one generation print.
+/* logs.c - `sdctl job logs`: prints the logs of the ranks of one generation.
  *
- * The files lie on the nodes: <log_dir>/<job>/g<generation>/rank<r>.log, with rank<r>.log.1 before
- * it (daemon/process/logs.h). Those of this machine are read; the daemons of the others are asked for the end of theirs
- * (logs-reader.h). With --follow, what is added is shown as it comes, over changes of the world too, until the job has
- * ended. */
+ * The files are on the nodes: <log_dir>/<job>/g<generation>/rank<r>.log, and before it rank<r>.log.1
+ * (daemon/process/logs.h). sdctl reads the files of this machine itself, and requests the ends of other files from the
+ * daemons of their nodes (logs-reader.h). With --follow, sdctl prints new lines until the job has ended, also after
+ * changes of the world. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "ctl/arguments.h"
@@ -19,11 +19,11 @@
 
 enum {
     FOLLOW_MSEC = 200,
-    LAST_WORDS_SEC = 5, /* what the ranks of a world that is over have printed must come by then */
-    RANKS_UNASKED = 16, /* more ranks are shown only with --all */
-    TAIL_ONE = 256 * 1024, /* of one rank of another node */
-    TAIL_SOME = 64 * 1024, /* of each of RANKS_UNASKED */
-    TAIL_MANY = 8 * 1024,  /* of each of more */
+    LAST_WORDS_SEC = 5,    /* time limit for the last lines of a world that has ended */
+    RANKS_UNASKED = 16,    /* --all is needed to show more ranks than this */
+    TAIL_ONE = 256 * 1024, /* bytes of the only rank, on another node */
+    TAIL_SOME = 64 * 1024, /* bytes of each rank, with at most RANKS_UNASKED ranks */
+    TAIL_MANY = 8 * 1024,  /* bytes of each rank, with more ranks */
     FOLLOWED_MAX = LOG_READERS_AT_ONCE,
 };
 
@@ -46,7 +46,7 @@ const CtlOptions job_logs_options = CTL_OPTIONS(options, .rank = -1, .generation
 
 typedef struct Followed {
     char node[NODE_NAME_MAX + 1];
-    bool gone; /* and that was said */
+    bool gone; /* the node is not registered, and this was printed */
 } Followed;
 
 typedef struct Logs {
@@ -56,25 +56,26 @@ typedef struct Logs {
     Model *model;
     char boot_id[40];
     int64_t generation;
-    bool is_past; /* the generation is not the present one: nobody knows where its ranks were */
-    bool follows; /* more may come */
+    bool is_past; /* not the present generation: it is unknown where its ranks ran */
+    bool follows; /* new lines may still arrive */
     LogLines lines;
-    LogReaders *readers; /* NULL: nobody need, or can, be asked */
-    char denied[256];    /* why nobody can be asked; empty: that was said, or it is not so */
+    LogReaders *readers; /* NULL: no daemon needs to or can be asked for logs */
+    /* Why no daemon can be asked for logs; empty: this was printed already, or daemons can be asked. */
+    char denied[256];
     bool cannot_ask;
     Followed followed[FOLLOWED_MAX];
     size_t n_followed;
-    uint64_t
-        moves_usec; /* a new generation has come, and is shown then at the latest; 0: none has */
+    /* There is a new generation, which is shown at this time at the latest; 0: there is none. */
+    uint64_t moves_usec;
     int n_shown, n_failed;
     bool closed;
-    int signal; /* that ends us; 0: none */
+    int signal; /* the signal that ends sdctl; 0: none */
     sd_event_source *timer, *signal_sources[ELEMENTSOF(signals)];
 } Logs;
 
-/* ---- where the logs lie ---- */
+/* ---- where the logs are ---- */
 
-/* Nodes of one machine share its boot id, whatever they are called. */
+/* Reads this machine's boot id, which all nodes on this machine have in their records. */
 static int read_boot_id(Logs *l, Error *err)
 {
     static const char path[] = "/proc/sys/kernel/random/boot_id";
@@ -82,8 +83,8 @@ static int read_boot_id(Logs *l, Error *err)
     return r < 0 ? error_errno(err, r, "cannot read %s", path) : 0;
 }
 
-/* Where the node keeps its logs, if that is on this machine. A node that is gone has no record; one
- * of `sdctl dev` is found in its folder. */
+/* Finds the node's log folder if it is on this machine. A node that is gone has no record, but the folder of a node of
+ * `sdctl dev` is known. */
 static bool find_log_dir(const Logs *l, const char *node, char *ret, size_t size)
 {
     const NodeRecord *record = model_node(l->model, node);
@@ -100,7 +101,8 @@ static bool can_request(const Logs *l, const char *node)
     return l->readers && record && node_knows(record, FEATURE_LOGS);
 }
 
-/* The path of a rank's log if it can be read here. Containers of one machine have the same boot id and other files. */
+/* Finds the path of a rank's log if it can be read here. This can fail although the boot id is the same, because
+ * containers of one machine have different files. */
 static bool find_file(const Logs *l, const char *node, int rank, char *ret, size_t size)
 {
     char log_dir[512];
@@ -168,7 +170,7 @@ static void request_lines(Logs *l, LogWanted *wanted)
     log_readers_add(l->readers, l->generation, wanted);
 }
 
-/* The present world says which node has which rank. */
+/* Lists the logs of the present world, whose record tells which node has which rank. */
 static void list_present(Logs *l, const WorldRecord *world)
 {
     char path[800];
@@ -197,7 +199,7 @@ static void list_present(Logs *l, const WorldRecord *world)
         wanted.follow = l->follows;
         wanted.tail_bytes = tail_of(l->o->rank >= 0 ? 1 : world->size);
         (void)snprintf(wanted.node, sizeof(wanted.node), "%s", node);
-        wanted.ranks[wanted.n_ranks++] = rank; /* a node has as many as slots at most */
+        wanted.ranks[wanted.n_ranks++] = rank; /* fits: a node has at most as many ranks as slots */
     }
     if (wanted.n_ranks > 0)
         request_lines(l, &wanted);
@@ -206,7 +208,7 @@ static void list_present(Logs *l, const WorldRecord *world)
                 world->size);
 }
 
-/* Lists whatever the nodes have: for a past world, it is not known any more which node had which rank. */
+/* Lists all logs that the nodes have of a past world: it is no longer known which node had which rank. */
 static void list_past(Logs *l)
 {
     char path[800];
@@ -231,7 +233,7 @@ static void list_past(Logs *l)
     }
 }
 
-/* How many ranks that generation had; 0: nobody remembers. */
+/* Returns the number of ranks of a generation; 0: unknown. */
 static int size_of(const ModelJob *job, int64_t generation)
 {
     if (job->has_world && job->world.generation == generation)
@@ -273,7 +275,7 @@ static int list_ranks(Logs *l, const ModelJob *job, Error *err)
     return 0;
 }
 
-/* ---- what the daemons say ---- */
+/* ---- answers of the daemons ---- */
 
 static void on_text(void *userdata, int rank, const char *text, size_t n)
 {
@@ -286,7 +288,7 @@ static void on_skipped(void *userdata, int rank, int64_t bytes, bool first, cons
 {
     Logs *l = userdata;
     l->n_shown++;
-    (void)fflush(stdout); /* so that the note stands where it belongs */
+    (void)fflush(stdout); /* so that the note appears in the right place */
     fprintf(stderr, "sdctl: rank %d: %lld bytes %s; all that is kept is in %s on %s (%s)\n", rank,
             (long long)bytes, first ? "before this are not shown" : "are left out here",
             wanted->folder, wanted->node, wanted->address);
@@ -308,7 +310,8 @@ static void on_failed(void *userdata, const LogWanted *wanted, const char *why)
             wanted->address, why, wanted->folder);
 }
 
-/* Opens them only if a node would answer. A user without the right to ask still has the files of this machine. */
+/* Opens the readers, but only if a node can answer. A user without the right to read logs from etcd can still read the
+ * files of this machine. */
 static int open_readers(Logs *l, Error *err)
 {
     const LogReadersEvents events = {.userdata = l,
@@ -345,7 +348,7 @@ static void print_gone(Logs *l)
     }
 }
 
-/* A node that was lost, for which the world has moved, says nothing more. */
+/* Ends the reading of the old generation's logs. Nodes that are lost will not answer any more, so they are dropped. */
 static void finish_old(Logs *l)
 {
     if (!l->readers)
@@ -367,7 +370,7 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
     print_gone(l);
     const int64_t present = job->has_world ? job->world.generation : 0;
     if (present != l->generation && l->o->generation > 0)
-        return 1; /* the generation is over */
+        return 1; /* the generation given by --generation has ended */
     if (present != l->generation && present > 0 && l->moves_usec == 0) {
         l->moves_usec = clock_boottime_usec() + LAST_WORDS_SEC * USEC_PER_SEC;
         finish_old(l);
@@ -375,7 +378,7 @@ static int on_logs_event(const EtcdEvent *event, void *userdata)
     return model_has_ended(job) ? 1 : 0;
 }
 
-/* The old ranks have said all they had to say, or are late. */
+/* Changes to the new generation: the old logs are read to their end, or the time limit has passed. */
 static void move_on(Logs *l)
 {
     Error err = ERROR_INIT;
@@ -389,9 +392,9 @@ static void move_on(Logs *l)
         return;
     printf("--- generation %lld, %d rank%s\n", (long long)job->world.generation, job->world.size,
            job->world.size == 1 ? "" : "s");
-    (void)fflush(stdout); /* as log_lines_show() does */
-    if (list_ranks(l, job, &err) <
-        0) /* a rank that this world does not have may come with the next */
+    (void)fflush(stdout); /* as in log_lines_show() */
+    /* An error does not end sdctl: if this world lacks the rank, the next world may have it again. */
+    if (list_ranks(l, job, &err) < 0)
         fprintf(stderr, "sdctl: %s\n", err.text);
     if (l->readers)
         log_readers_start(l->readers, LOG_READERS_AT_ONCE);
@@ -429,10 +432,10 @@ static void on_closed(void *userdata)
     Logs *l = userdata;
     l->closed = true;
     if (l->signal)
-        (void)sd_event_exit(l->client.event, 0); /* fails only when it is exiting already */
+        (void)sd_event_exit(l->client.event, 0); /* fails only if the loop is exiting already */
 }
 
-/* Takes back what was asked of the nodes, and then exits; a second signal does not wait for that. */
+/* Deletes the requests to the nodes and then exits. A second signal exits at once. */
 static int on_signal(_unused_ sd_event_source *source, const struct signalfd_siginfo *info,
                      void *userdata)
 {
@@ -445,11 +448,11 @@ static int on_signal(_unused_ sd_event_source *source, const struct signalfd_sig
     return 0;
 }
 
-/* Before there is a thread, so that all inherit it. */
+/* Blocks the signals. Must run before any thread starts, because threads inherit the mask. */
 static void block_signals(sigset_t *before)
 {
     sigset_t set;
-    (void)sigemptyset(&set); /* these cannot fail with such arguments */
+    (void)sigemptyset(&set); /* these calls cannot fail with valid arguments */
     for (size_t i = 0; i < ELEMENTSOF(signals); i++)
         (void)sigaddset(&set, signals[i]);
     (void)sigprocmask(SIG_BLOCK, &set, before);
@@ -466,14 +469,14 @@ static int add_signals(Logs *l, Error *err)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- the verb ---- */
 
 static bool is_end_requested(const Logs *l)
 {
     return sd_event_get_state(l->client.event) == SD_EVENT_FINISHED;
 }
 
-/* Waits until the nodes have answered in full; each has a deadline. */
+/* Waits until all nodes have sent all lines, or have missed their deadlines. */
 static int drain(Logs *l, Error *err)
 {
     while (log_readers_busy(l->readers) && !is_end_requested(l)) {
@@ -491,7 +494,7 @@ static int show_all(Logs *l, Error *err)
     int r = 0;
     log_lines_show_old(&l->lines);
     log_lines_show(&l->lines, !l->follows);
-    if (l->readers) /* one node after another, where it is known which ranks each has */
+    if (l->readers) /* one node after another, if the nodes' ranks are known */
         log_readers_start(l->readers, l->follows || l->is_past ? LOG_READERS_AT_ONCE : 1);
     if (l->follows)
         r = follow(l, err);
@@ -558,10 +561,10 @@ int job_logs(const Arguments *a)
     const int number = l.signal;
     const bool failed = l.n_failed > 0;
     close_logs(&l);
-    (void)fflush(stdout); /* a reader that went away has ended us */
+    (void)fflush(stdout); /* if the pipe's reader has exited, SIGPIPE ends sdctl */
     (void)sigprocmask(SIG_SETMASK, &before, NULL);
     if (number)
-        (void)raise(number); /* its sender sees by what we ended */
+        (void)raise(number); /* so that the exit status shows the signal */
     if (r < 0)
         return ctl_fail(&err, r);
     return failed && !o->follow ? CTL_FAILED : CTL_DONE;

@@ -23,7 +23,7 @@ typedef struct Gather {
     Store *store;
     CommittedMetrics m;
     size_t room;
-    int64_t next; /* the step that no line or gap was about yet */
+    int64_t next; /* the first step without a line or a gap so far */
 } Gather;
 
 static double get_real(json_t *object, const char *key)
@@ -32,7 +32,7 @@ static double get_real(json_t *object, const char *key)
     return json_is_number(value) ? json_number_value(value) : NAN;
 }
 
-/* Steps from g->next to before `step` have no line. */
+/* Counts the steps from g->next to `step` - 1 as lost, because they have no line. */
 static void add_lost(Gather *g, int64_t step)
 {
     if (step <= g->next)
@@ -120,7 +120,8 @@ static void add_saved(CommittedMetrics *m, int64_t step)
         m->saved[m->n_saved++] = step;
 }
 
-/* The manifest of an earlier version has none, and of one that is damaged the hash has told. */
+/* Adds the step times. A manifest of an earlier version has none. An error needs no report, because a damaged manifest
+ * fails the check of its hash. */
 static void add_times(CommittedMetrics *m, const Manifest *manifest)
 {
     StepTimes times = {0};
@@ -143,7 +144,7 @@ static int gather(Gather *g, const Manifest *manifest, Error *err)
     for (size_t i = 0; r == 0 && i < n_folders; i++) {
         CheckpointName name = {0};
         r = checkpoint_name_parse(folders[i], &name);
-        assert(r == 0); /* manifest_parse() let no other in */
+        assert(r == 0); /* manifest_parse() accepts only valid names */
         add_saved(&g->m, name.step);
     }
     if (r == 0) {

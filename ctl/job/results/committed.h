@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* committed.h - the metrics of a job's history, as the newest committed checkpoint lists them, for
- * the report. Each object is verified by its hash before it is used.
+/* committed.h - reads the metrics of a job's history from the objects that the newest committed checkpoint lists. The
+ * hash of each object is checked before use.
  *
  * Ownership: the arrays of CommittedMetrics are the caller's to free().
  * Units:     steps.
@@ -14,19 +14,19 @@
 
 typedef struct MetricsLine {
     int64_t step;
-    double loss, lr, grad_norm; /* NAN: the line does not have it */
-    double sec; /* what the step took, or the mean of its neighbourhood; NAN: unknown */
+    double loss, lr, grad_norm; /* NAN: the line has no such value */
+    double sec; /* duration of the step, or the mean of the steps around it; NAN: unknown */
 } MetricsLine;
 
 typedef struct CommittedMetrics {
-    MetricsLine *lines; /* one per step, in order; steps that are lost have none */
+    MetricsLine *lines; /* one per step, in order; lost steps have no line */
     size_t n_lines;
-    int64_t *saved; /* steps of checkpoints: the newest 65, and where older segments end */
+    int64_t *saved; /* steps of the newest 65 checkpoints, and the last steps of older segments */
     size_t n_saved;
     int64_t n_lost;                /* steps of the history without a line */
-    int64_t first_lost, last_lost; /* the first and the last of them */
-    char why[200];                 /* what is wrong with the first segment that is lost */
+    int64_t first_lost, last_lost; /* the first and the last lost step */
+    char why[200];                 /* the error of the first lost segment */
 } CommittedMetrics;
 
-/* An object that is missing or does not verify costs only its own steps. */
+/* Reads the metrics. If an object is missing or damaged, only its own steps are lost. */
 int committed_metrics(Store *store, const Manifest *manifest, CommittedMetrics *ret, Error *err);

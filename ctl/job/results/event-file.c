@@ -60,7 +60,7 @@ static void put_counted(Message *m, unsigned field, const void *bytes, size_t n)
     put_bytes(m, bytes, n);
 }
 
-/* A checksum of bytes that hold checksums is weak, so it is turned and shifted. */
+/* Returns a masked CRC: rotated and offset, because a CRC of data that contains CRCs is weak. */
 static uint32_t masked(const void *bytes, size_t n)
 {
     uint32_t crc = crc32c(0, bytes, n);
@@ -71,7 +71,7 @@ static void write_record(FILE *to, const Message *m)
 {
     uint64_t length = htole64(m->n);
     uint32_t of_length = masked(&length, sizeof(length)), of_bytes = masked(m->bytes, m->n);
-    (void)fwrite(&length, sizeof(length), 1, to); /* the caller asks ferror(), as for all here */
+    (void)fwrite(&length, sizeof(length), 1, to); /* the caller checks ferror() for all writes */
     (void)fwrite(&of_length, sizeof(of_length), 1, to);
     (void)fwrite(m->bytes, m->n, 1, to);
     (void)fwrite(&of_bytes, sizeof(of_bytes), 1, to);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* export.c - `sdctl job export`: the weights of the newest committed checkpoint as one safetensors
- * file, or as the U-Net of a pipeline's folder. */
+/* export.c - `sdctl job export`: writes the weights of the newest committed checkpoint as one safetensors file, or as
+ * the U-Net of a pipeline folder. */
 #include "ctl/arguments.h"
 #include "ctl/export/interrupt.h"
 #include "ctl/export/pipeline.h"
@@ -13,7 +13,7 @@
 
 #include <string.h>
 
-enum { CHECKPOINTS_MAX = 4 }; /* that are tried */
+enum { CHECKPOINTS_MAX = 4 }; /* attempts, each with the newest checkpoint */
 
 typedef struct ExportOptions {
     const char *out, *pipeline, *model;
@@ -85,7 +85,8 @@ static int find_commit(const Arguments *a, Model **ret_model, ModelJob **ret_job
     return 0;
 }
 
-/* A job that runs removes old checkpoints, and may remove the one that is being read. Then a newer one is committed. */
+/* Exports the newest checkpoint. A running job removes old checkpoints, possibly the one that is being read; then a
+ * newer one is committed, and this tries again. */
 static int export_newest(const Arguments *a, Exported *ret, Error *err)
 {
     int r = 0;
@@ -97,7 +98,7 @@ static int export_newest(const Arguments *a, Exported *ret, Error *err)
         Error of_search = ERROR_INIT;
         int found = find_commit(a, &model, &job, &commit, i == 0 ? err : &of_search);
         if (i > 0 && (found < 0 || hash_equal(commit.hash, before)))
-            return r; /* there is none: what is wrong is something else */
+            return r; /* no newer checkpoint, so the error has another cause */
         if (found < 0)
             return found;
         before = commit.hash;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* metrics.c - `sdctl job metrics`: the numbers of every committed step, for other programs.
+/* metrics.c - `sdctl job metrics`: prints the metrics of every committed step, for other programs.
  *
- * Rows come from the newest committed checkpoint's metrics; with --follow, new ones with each commit, until the job
- * ends or a signal does. Every batch is written whole. A step's wall time is known only for commits: between them it
- * is interpolated. samples_per_s is that of the steps around, from the times that the checkpoint keeps. */
+ * Rows come from the metrics of the newest committed checkpoint. With --follow, each new commit adds rows, until the
+ * job ends or sdctl receives a signal. A signal never cuts a batch of rows. Wall times are known only at commits, and
+ * are interpolated between them. samples_per_s is an average over neighbouring steps, from the step times in the
+ * checkpoint. */
 #include "base/clock.h"
 #include "ctl/arguments.h"
 #include "ctl/export/interrupt.h"
@@ -29,14 +30,14 @@ typedef struct JobMetrics {
     Model *model;
     Format format;
     FILE *to;
-    int64_t told_step; /* the last row's; 0: there is none */
-    Hash told;         /* of the manifest whose rows were written */
+    int64_t told_step; /* step of the last row written; 0: none yet */
+    Hash told;         /* hash of the manifest whose rows were written */
     bool told_any, over;
-    bool missing;         /* the job is not there */
-    int64_t global_batch; /* 0: the job's file cannot be read */
+    bool missing;         /* the job does not exist */
+    int64_t global_batch; /* 0: the job file cannot be parsed */
 } JobMetrics;
 
-/* Interpolates a step's wall time between those that are known: of the job's begin, and of its commits. */
+/* Interpolates a step's wall time between the known times, which are those of the job's start and of its commits. */
 static double wall_sec(const ModelJob *job, int64_t step)
 {
     const CheckpointsRecord *all = &job->checkpoints;
@@ -109,7 +110,7 @@ static void begin_rows(const JobMetrics *m, const ModelJob *job)
         event_file_begin(m->to, wall_sec(job, 1));
 }
 
-/* A signal ends the process between two batches. */
+/* Writes all new rows as one batch. A signal ends the process only after the batch. */
 static int write_rows(JobMetrics *m, const ModelJob *job, const CommittedMetrics *metrics,
                       Error *err)
 {
@@ -147,7 +148,7 @@ static int write_new_rows(JobMetrics *m, const ModelJob *job, const CheckpointCo
     return r;
 }
 
-/* Returns 1 when there is a commit that was not told, or nothing more to wait for. */
+/* Returns 1 when there is a commit whose rows are not written yet, or when the job has ended or does not exist. */
 static int on_event(const EtcdEvent *event, void *userdata)
 {
     JobMetrics *m = userdata;
@@ -176,7 +177,7 @@ static const CtlOption options[] = {
 };
 const CtlOptions job_metrics_options = CTL_OPTIONS(options, .out = NULL);
 
-/* One look at the job: at once, or when it has something new. */
+/* Reads the job's records. After the first time, waits until they have something new. */
 static int look(const Arguments *a, JobMetrics *m, Error *err)
 {
     CtlClient client = {0};
@@ -187,7 +188,7 @@ static int look(const Arguments *a, JobMetrics *m, Error *err)
     } else if (r == 0) {
         r = model_read(&client, &m->model, err);
         if (r == 0)
-            (void)on_event(NULL, m); /* what it found is in m */
+            (void)on_event(NULL, m); /* its result is in m */
     }
     client_close(&client);
     if (r >= 0 && m->missing)
@@ -218,7 +219,7 @@ static int print_metrics(const Arguments *a, JobMetrics *m, Error *err)
     return r;
 }
 
-/* Opens the file to write. For TensorBoard --out is a folder, in which the job has one file that is written anew. */
+/* Opens the output file. For TensorBoard --out is a folder, in which the job's single file is overwritten. */
 static int open_out(const Arguments *a, JobMetrics *m, Error *err)
 {
     const MetricsOptions *o = arguments_own(a);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* report.c - `sdctl job report`: gathers what etcd and the newest committed checkpoint say, and
- * writes one HTML page, which report/ draws. */
+/* report.c - `sdctl job report`: gathers data from etcd and the newest committed checkpoint, and writes one HTML page,
+ * which report/ draws. */
 #include "report/report.h"
 
 #include "base/clock.h"
@@ -18,22 +18,23 @@
 #include <string.h>
 
 enum {
-    POINTS_MAX = 800,          /* more steps are drawn as the range of each bucket */
-    GRID_BYTES_MAX = 32 << 20, /* sixteen of 768 pixels are a half of it */
-    STORE_SEC = 20,            /* for one request of a store that does not answer */
+    /* With more steps, each point is a bucket of steps, drawn as a range. */
+    POINTS_MAX = 800,
+    GRID_BYTES_MAX = 32 << 20, /* twice the size of a grid of sixteen images of 768 pixels */
+    STORE_SEC = 20,            /* time limit of a request to a store */
 };
 
 typedef struct Gathered {
     const Model *model;
     const ModelJob *job;
     Job *spec;
-    CommittedMetrics metrics; /* without lines: note tells why */
+    CommittedMetrics metrics; /* if it has no lines, note has the reason */
     char note[700];
     ReportPoint *points;
     size_t n_points;
     const IncidentRecord **incidents;
     size_t n_incidents;
-    const char *alone; /* NULL: not given */
+    const char *alone; /* digest given by --alone; NULL: not given */
     ReportPicture grid, pictures;
     char *uris[2];
     GridNotes notes[2];
@@ -64,7 +65,7 @@ static void print_lost(Gathered *g)
             (long long)m->n_lost, (long long)m->first_lost, (long long)m->last_lost, m->why);
 }
 
-/* Metrics that cannot be read leave the curve out, not the page. */
+/* Reads the metrics. If this fails, the page is still written, without the curves. */
 static void read_metrics(Gathered *g)
 {
     Error err = ERROR_INIT;
@@ -98,7 +99,7 @@ static ReportPoint point_of(const MetricsLine *lines, size_t n, int64_t samples)
                      .lr = lines[n - 1].lr};
     int counted = 0;
     for (size_t i = 0; i < n; i++)
-        sec += lines[i].sec; /* one that is unknown makes the sum unknown */
+        sec += lines[i].sec; /* an unknown time (NAN) makes the sum NAN */
     if (sec > 0)
         p.samples_per_sec = (double)samples * (double)n / sec;
     for (size_t i = 0; i < n; i++)
@@ -130,7 +131,7 @@ static void gather_incidents(Gathered *g)
             g->incidents[g->n_incidents++] = &g->model->incidents[i];
 }
 
-/* ---- what is shown beside ---- */
+/* ---- the pictures and the digest of a run alone ---- */
 
 static char *uri_of(const char *bytes, size_t n)
 {
@@ -151,7 +152,7 @@ static char *uri_of(const char *bytes, size_t n)
     return uri;
 }
 
-/* Notes that cannot be read leave the words out, not the picture. */
+/* Reads a picture. If its notes cannot be read, the page still shows the picture, without the notes' text. */
 static int read_picture(Gathered *g, int i, const char *option, const char *path,
                         ReportPicture *ret, Error *err)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sample.c - `sdctl job sample`: `sdtrainer sample` with the job's own spec. */
+/* sample.c - `sdctl job sample`: runs `sdtrainer sample` with the job's own spec. */
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* The spec's text in a file that sdtrainer inherits: it has no name that an interrupt could leave behind. */
+/* Writes the spec's text into an anonymous file, which sdtrainer inherits. An interrupt leaves no file behind. */
 static int write_spec(const ModelJob *job, int *ret_fd, Error *err)
 {
     *ret_fd = memfd_create("job", 0);
@@ -20,7 +20,7 @@ static int write_spec(const ModelJob *job, int *ret_fd, Error *err)
     return r < 0 ? error_errno(err, r, "cannot keep the job file of %s", job->name) : 0;
 }
 
-/* The words of `sdtrainer sample`, ended by NULL. */
+/* The arguments of `sdtrainer sample`, ended by NULL. */
 typedef struct Words {
     const char *items[PROGRAMS_ARGUMENTS_MAX + 1];
     char samples[16], seed[16];
@@ -31,7 +31,7 @@ static void add(Words *w, const char *option, const char *value)
 {
     if (!value)
         return;
-    assert(w->n + 2 <= PROGRAMS_ARGUMENTS_MAX); /* 64 captions at most */
+    assert(w->n + 2 <= PROGRAMS_ARGUMENTS_MAX); /* fits: at most 64 captions */
     w->items[w->n++] = option;
     w->items[w->n++] = value;
 }
@@ -48,7 +48,7 @@ typedef struct DrawOptions {
     int samples, seed; /* -1: not given */
 } DrawOptions;
 
-enum { SAMPLES_MAX = 400 }; /* as sdtrainer sample */
+enum { SAMPLES_MAX = 400 }; /* the same limit as in sdtrainer sample */
 
 #define OPTIONS_STRUCT DrawOptions
 static const CtlOption options[] = {
@@ -105,8 +105,9 @@ int job_sample(const Arguments *a)
     if (r < 0)
         return ctl_fail(&err, r);
     if (r > 0)
-        return CTL_FAILED; /* sdtrainer has said why */
-    /* sdtrainer has said of which step: a job that trains may have saved since its records were read. */
+        return CTL_FAILED; /* sdtrainer has printed the error */
+    /* The step is not printed here: the job may have saved again since its records were read. sdtrainer prints the
+     * right step. */
     printf("job %s: samples are in %s\n", a->operand, o->out);
     if (o->pictures)
         printf("job %s: the data's own pictures are in %s\n", a->operand, o->pictures);

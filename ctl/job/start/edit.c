@@ -10,10 +10,10 @@
 
 enum { KEY_DEPTH_MAX = 8, WORD_MAX = 63 };
 
-/* One place on the way: a key of an object, or an element of an array. */
+/* One step of the path to a value: a key of an object, or an element of an array. */
 typedef struct Place {
     char key[WORD_MAX + 1];
-    long index; /* -1: a key */
+    long index; /* -1: the place is a key */
 } Place;
 
 static int refuse(const char *set, const char *what, Error *err)
@@ -21,7 +21,7 @@ static int refuse(const char *set, const char *what, Error *err)
     return error_set(err, -EINVAL, "--set %.100s: %s", set, what);
 }
 
-/* "data.streams[0].uri" up to the '='. */
+/* Splits the text before '=', such as "data.streams[0].uri", into places. */
 static int split(const char *set, Place places[KEY_DEPTH_MAX], size_t *ret_n, Error *err)
 {
     const char *p = set, *end = strchr(set, '=');
@@ -58,7 +58,7 @@ static int split(const char *set, Place places[KEY_DEPTH_MAX], size_t *ret_n, Er
     return 0;
 }
 
-/* Reads JSON, or else a text. A value that begins as JSON does and is not JSON is a slip. */
+/* Reads the value as JSON, or else as a plain text. A value that begins like JSON but is not valid JSON is refused. */
 static int read_value(const char *set, json_t **ret, Error *err)
 {
     const char *text = strchr(set, '=') + 1;
@@ -67,7 +67,7 @@ static int read_value(const char *set, json_t **ret, Error *err)
         return refuse(set, "the value is not JSON (does the shell take its quotes away?)", err);
     if (!*ret)
         *ret = json_string(text);
-    assert(*ret); /* all of it is UTF-8 */
+    assert(*ret); /* cannot fail: set_one() has checked that the text is UTF-8 */
     return 0;
 }
 
@@ -77,7 +77,7 @@ static json_t *get(json_t *at, const Place *place)
                             : json_array_get(at, (size_t)place->index);
 }
 
-/* An object that is not there is made; an element that is not there is a slip. */
+/* Goes one place down. A missing object is created; a missing array element is an error. */
 static int go(const char *set, json_t *at, const Place *place, json_t **ret, Error *err)
 {
     *ret = get(at, place);
@@ -93,7 +93,7 @@ static int go(const char *set, json_t *at, const Place *place, json_t **ret, Err
 static int put(const char *set, json_t *at, const Place *place, json_t *value, Error *err)
 {
     if (place->index < 0 && json_is_null(value))
-        (void)json_object_del(at, place->key); /* it need not be there */
+        (void)json_object_del(at, place->key); /* fails if the key is missing, which is all right */
     else if (place->index < 0)
         json_object_set(at, place->key, value);
     else if (json_array_set(at, (size_t)place->index, value) < 0)

@@ -19,12 +19,12 @@ int job_memory_plan(const Job *job, const UnetConfig *config, const DatasetLook 
     Error said = ERROR_INIT;
     int r = memory_plan_worlds(job, config, &look->shape, &data, worlds, n, ret->plans, &said);
     ret->n = r == 0 ? n : 0;
-    if (r == -ENOTSUP) /* a machine that could not compute it can still submit it */
+    if (r == -ENOTSUP) /* a machine that cannot compute this job can still submit it */
         return 0;
     return r < 0 ? error_set(err, r, "%s", said.text) : 0;
 }
 
-/* How many ranks the nodes could hold that need so much each; those whose memory is not known hold any. */
+/* Returns how many ranks of n_bytes the nodes can hold. A node with unknown memory holds one rank per slot. */
 static int64_t capacity(const Model *model, uint64_t n_bytes)
 {
     int64_t ranks = 0;
@@ -44,7 +44,7 @@ static uint64_t largest_node(const Model *model)
     return most;
 }
 
-/* They may come back as large as any. */
+/* Tells whether a known node is not registered now. Such nodes may return with any amount of memory. */
 static bool any_lost(const Model *model)
 {
     for (size_t i = 0; i < model->n_health; i++)
@@ -53,8 +53,9 @@ static bool any_lost(const Model *model)
     return false;
 }
 
-/* A rank of a larger world needs no more. So a world between two sizes fits only if as many ranks as the
- * smaller one has would fit with what one of the larger one needs. */
+/* Checks whether any world from min to max fits into the nodes. Ranks of a larger world never need more memory. So a
+ * world between two planned sizes can fit only if the nodes can hold as many ranks as the smaller size has, each with
+ * the memory that a rank of the larger size needs. */
 int job_memory_check(const JobMemory *memory, const char *source, const Model *model, Error *err)
 {
     if (memory->n == 0 || model->n_nodes == 0 || any_lost(model))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* memory.h - the memory that a job's ranks will need, and whether the known nodes could ever give it.
+/* memory.h - the memory that a job's ranks will need, and whether the known nodes have enough.
  *
- * Ownership: a JobMemory is a value.
+ * Ownership: a JobMemory has no pointers; the caller owns it.
  * Units:     bytes.
- * Errors:    -ENOSPC: no node has as much; else the errors of memory-plan.h.
+ * Errors:    -ENOSPC: the nodes have too little memory; else the errors of memory-plan.h.
  * Threads:   any; no state.
  */
 #pragma once
@@ -17,13 +17,13 @@ enum { JOB_MEMORY_WORLDS = 40 };
 typedef struct JobMemory {
     /* Plans of worlds from world.min to world.max, each at most twice as large as the one before. */
     MemoryPlan plans[JOB_MEMORY_WORLDS];
-    size_t n; /* 0: this machine cannot tell */
+    size_t n; /* 0: this machine cannot compute the plans */
 } JobMemory;
 
-/* Plans the memory of each world; the sides of the data must be known and fit the config. */
+/* Plans the memory of each world. The image sizes of the data must be known and fit the config. */
 int job_memory_plan(const Job *job, const UnetConfig *config, const DatasetLook *look,
                     JobMemory *ret, Error *err);
-/* Checks the plans against the nodes; source is the job's file, for the error. */
+/* Checks the plans against the nodes; source names the job file in errors. */
 int job_memory_check(const JobMemory *memory, const char *source, const Model *model, Error *err);
 /* Prints the plans of the smallest world and of the largest. */
 void job_memory_print(const JobMemory *memory);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notes.c - see notes.h. Lines that begin with "note:" are what a person may not have meant; the others are sums. */
+/* notes.c - see notes.h. Lines that begin with "note:" are about possible mistakes of the user; the other lines are
+ * computed facts. */
 #include "ctl/job/start/notes.h"
 
 #include "base/json/json.h"
@@ -15,7 +16,7 @@
 
 enum { STREAMS_TOLD = 4 };
 
-/* ---- what may not be meant ---- */
+/* ---- possible mistakes ---- */
 
 static void note_warmup(const Job *job)
 {
@@ -27,7 +28,7 @@ static void note_warmup(const Job *job)
                100 * (double)steps / (double)warmup);
 }
 
-/* Returns the samples of all streams, if each tells; else 0. */
+/* Returns the number of samples in all streams, or 0 if a stream's number is unknown. */
 static uint64_t count_samples(const Job *job, const DatasetLook *look)
 {
     uint64_t n = 0;
@@ -48,11 +49,12 @@ static void note_batch(const Job *job, const DatasetLook *look)
                (long long)job->train.global_batch, (unsigned long long)n);
 }
 
-/* The URI as its store writes it, so that file:///a/b/ and /a/b are one. Empty: it cannot be opened. */
+/* Normalises a URI through its store, so that file:///a/b/ and /a/b are equal. ret is empty if the URI cannot be
+ * opened. */
 static void place_of(const char *uri, char *ret, size_t size)
 {
     _cleanup_(store_freep) Store *store = NULL;
-    Error ignored = ERROR_INIT; /* whoever needs it says so */
+    Error ignored = ERROR_INIT; /* the checks of job start report it */
     *ret = '\0';
     if (store_open(uri, &store, &ignored) == 0)
         (void)snprintf(ret, size, "%s", store_uri(store));
@@ -127,7 +129,7 @@ static void print_data(const Job *job, const DatasetLook *look)
 /* ---- dollars ---- */
 
 typedef struct Prices {
-    int64_t *slots; /* of each slot that is known, the cheapest first; micro-dollars an hour */
+    int64_t *slots; /* price of each known slot, sorted upwards; micro-dollars an hour */
     size_t n;
 } Prices;
 
@@ -137,7 +139,7 @@ static int compare_prices(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* The leader tells by which prices it counts. */
+/* Reads the list of prices from the settings in the leader's record. */
 static void read_prices(const Model *model, char list[PRICES_MAX + 1])
 {
     const char *settings = model->n_candidates ? model->candidates[0].record.settings : "";
@@ -169,8 +171,8 @@ static Prices prices_of(const Model *model, const Job *job)
     return ret;
 }
 
-/* Sums what a world of that size costs in an hour, on the cheapest slots and on the dearest. False: it is not
- * known. */
+/* Computes the hourly cost of a world of this size, on the cheapest slots and on the most expensive. Returns false if
+ * the cost is unknown. */
 static bool rate_of(const Prices *prices, int size, int64_t *ret_low, int64_t *ret_high)
 {
     if (prices->n < (size_t)size)
@@ -207,11 +209,11 @@ static void print_rates(const Job *job, const Prices *prices)
     printf(n ? "\n" : "");
 }
 
-/* ---- as another job did it ---- */
+/* ---- estimates from a similar job ---- */
 
 typedef struct Like {
-    const ModelJob *job; /* NULL: none is like it */
-    int size;            /* of the world that told its pace */
+    const ModelJob *job; /* NULL: no similar job */
+    int size;            /* number of ranks with which step_sec was measured */
     double step_sec;
 } Like;
 
@@ -232,14 +234,14 @@ static bool is_alike(const Job *a, const Job *b)
            a->train.device == b->train.device && a->train.precision == b->train.precision;
 }
 
-/* The newest of those that trained on a world which this job may have, too. */
+/* Finds the similar job with the newest progress, among jobs whose world has a size that this job may have. */
 static Like find_like(const Model *model, const Job *job)
 {
     Like ret = {0};
     for (size_t i = 0; i < model->n_jobs; i++) {
         const ModelJob *other = &model->jobs[i];
         _cleanup_(job_freep) Job *spec = NULL;
-        Error ignored = ERROR_INIT; /* the leader says what is wrong with that job */
+        Error ignored = ERROR_INIT; /* the leader reports errors of that job */
         const int size = size_of_generation(other, other->progress.generation);
         const double step_sec = progress_pace_sec(&other->progress);
         if (!other->has_spec || !other->has_progress || !(step_sec > 0) || size < job->world.min ||
@@ -272,7 +274,7 @@ static void print_whole(const Job *job, const Model *model, const Prices *prices
 
 /* ---- memory ---- */
 
-enum { TIGHT_PERCENT = 80 }; /* of a node's memory, by as many ranks as it has slots */
+enum { TIGHT_PERCENT = 80 }; /* share of a node's memory that the ranks in all its slots may need */
 
 static bool is_tight(const JobMemory *memory, const Model *model)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* notes.h - what `sdctl job start` says of a job that it takes: a line each, of what may surprise later. Nothing here
- * refuses a job.
+/* notes.h - prints notes about a job that `sdctl job start` accepts: one line for each fact that may surprise the user
+ * later. Notes never refuse a job.
  *
  * Ownership: borrows all.
  * Units:     none.
- * Errors:    none: what cannot be told is not told.
+ * Errors:    none: unknown facts are not printed.
  * Threads:   the main thread.
  */
 #pragma once
@@ -13,6 +13,6 @@
 #include "ctl/model.h"
 #include "data/dataset-look.h"
 
-/* model: NULL where no cluster was asked. */
+/* model is NULL if the cluster was not read. */
 void job_notes_print(const Job *job, const DatasetLook *look, const JobMemory *memory,
                      const Model *model);

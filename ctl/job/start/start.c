@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* start.c - `sdctl job start`: checks the job as far as it can be checked from here, then
- * writes spec and desired. */
+/* start.c - `sdctl job start`: checks the job as far as this machine can, then writes the records specs/<job> and
+ * desired/<job>. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/memory.h"
@@ -25,7 +25,7 @@
 
 enum {
     OBJECTS_LISTED_MAX = 100000,
-    STORE_SEC = 20, /* for one request of a store that does not answer */
+    STORE_SEC = 20, /* time limit of a request to a store */
 };
 
 typedef struct StartOptions {
@@ -51,19 +51,19 @@ static const CtlOption options[] = {
 };
 const CtlOptions job_start_options = CTL_OPTIONS(options, .priority = OPTION_NO_PRIORITY);
 
-/* Where a job was read and what it is. */
+/* A job that is to be submitted. */
 typedef struct JobDraft {
     const char *source;         /* the file's name */
     const char *resume;         /* --resume, or NULL */
-    const ModelJob *given_back; /* the job is there, and its spec is lost; NULL: it is a new one */
+    const ModelJob *given_back; /* an existing job whose spec is lost; NULL: the job is new */
     int priority;
     char *text;
     Job *job;
-    DatasetLook look; /* what its data are */
+    DatasetLook look; /* facts about the job's data */
     JobMemory memory;
 } JobDraft;
 
-/* Ranks run in other folders, on other machines: a relative path means nothing there. */
+/* Refuses a relative path, because ranks run in other folders and on other machines. */
 static int check_absolute(const JobDraft *d, const char *key, const char *uri, Error *err)
 {
     if (*uri == '/' || strstr(uri, "://"))
@@ -77,7 +77,8 @@ static int check_absolute(const JobDraft *d, const char *key, const char *uri, E
                      d->source, key, uri);
 }
 
-/* Names the key; a refusal by a store elsewhere may be only this machine's fault. */
+/* Adds the key's name to the error. For S3, adds a hint that credentials or settings of this machine may be the
+ * cause. */
 static int refuse(const JobDraft *d, const char *key, const char *uri, int r, Error *err)
 {
     const char *hint = "";
@@ -88,7 +89,7 @@ static int refuse(const JobDraft *d, const char *key, const char *uri, int r, Er
     return error_prefix(err, -EINVAL, "%s: %s%s", d->source, key, hint);
 }
 
-/* The URI of one object must name one that is there. */
+/* Checks that the object of this URI exists. */
 static int check_object(const JobDraft *d, const char *key, const char *uri, Error *err)
 {
     const char *slash = strrchr(uri, '/');
@@ -104,7 +105,8 @@ static int check_object(const JobDraft *d, const char *key, const char *uri, Err
     return r < 0 ? refuse(d, key, uri, r, err) : 0;
 }
 
-/* A store that does not answer here may hold something good: the ranks will look. Anything else is refused. */
+/* If the store does not answer this machine, only prints a note, because the ranks will check again. Refuses any other
+ * error. */
 static int refuse_unless_silent(const JobDraft *d, const char *key, const char *uri, int r,
                                 Error *err)
 {
@@ -118,7 +120,7 @@ static int refuse_unless_silent(const JobDraft *d, const char *key, const char *
     return 0;
 }
 
-/* Checks the data as a rank will: what columns, encodings and samples say. */
+/* Checks the data as a rank will do: columns, encodings and samples. */
 static int check_data(JobDraft *d, Error *err)
 {
     const Job *job = d->job;
@@ -174,7 +176,7 @@ static int check_resume(const JobDraft *d, Error *err)
     _cleanup_free_ CheckpointFacts *facts = memory_new(CheckpointFacts);
     _cleanup_free_ char *text = NULL, *terms = NULL;
     int r = check_absolute(&option, "manifest", d->resume, err);
-    if (r == 0) /* check_model() has read it */
+    if (r == 0) /* check_model() has already read the config successfully */
         r = unet_config_read(d->job->model.config_uri, store_get_uri, &config, err);
     if (r == 0 && unet_config_format(&config, &text) < 0)
         r = error_set(err, -ENOMEM, "out of memory");
@@ -198,9 +200,9 @@ static int check_model(JobDraft *d, Error *err)
     if (r < 0)
         return refuse(d, "model.config", job->model.config_uri, r, err);
     r = d->look.sides_known ? shapes_check(job, &config, &d->look.shape, job->train.grain, err)
-                            : 0; /* the ranks will see */
+                            : 0; /* else the ranks check it */
     if (r == 0 && d->look.sides_known &&
-        job->train.device == JOB_DEVICE_CPU) /* what a GPU has, its node's ranks will see */
+        job->train.device == JOB_DEVICE_CPU) /* for a GPU, the node's ranks check the memory */
         r = job_memory_plan(job, &config, &d->look, &d->memory, err);
     if (r < 0)
         return error_prefix(err, r, "%s: model.config", d->source);
@@ -208,7 +210,7 @@ static int check_model(JobDraft *d, Error *err)
     return r < 0 ? r : check_init(d, &config, err);
 }
 
-/* Does the checkpoint URI hold a manifest already? */
+/* Tells in *ret whether the checkpoint URI has a manifest already. */
 static int find_manifest(const char *uri, bool *ret, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
@@ -216,7 +218,7 @@ static int find_manifest(const char *uri, bool *ret, Error *err)
     int r = store_open(uri, &store, err);
     if (r == 0)
         r = store_list(store, "step-", OBJECTS_LISTED_MAX, &list, err);
-    *ret = r == -E2BIG; /* so many objects are checkpoints */
+    *ret = r == -E2BIG; /* more objects than the limit: assumed to be checkpoints */
     for (size_t i = 0; r == 0 && i < list.n_objects; i++) {
         const char *slash = strrchr(list.objects[i].key, '/');
         *ret = *ret || (slash && strcmp(slash, "/manifest.json") == 0);
@@ -225,7 +227,7 @@ static int find_manifest(const char *uri, bool *ret, Error *err)
     return r == -E2BIG ? 0 : r;
 }
 
-/* Finds the owner that the checkpoint URI has by now (protocol/owner.h). Empty: nobody. */
+/* Finds the present owner of the checkpoint URI (protocol/owner.h). ret is empty if there is no owner. */
 static int find_owner(const char *uri, char *ret, size_t size, Error *err)
 {
     _cleanup_(store_freep) Store *store = NULL;
@@ -245,7 +247,7 @@ static int find_owner(const char *uri, char *ret, size_t size, Error *err)
     _cleanup_free_ char *text = NULL;
     size_t n;
     OwnerRecord owner;
-    Error ignored = ERROR_INIT; /* it is somebody's, whether that can be read or not */
+    Error ignored = ERROR_INIT; /* the folder has an owner even if the object cannot be read */
     owner_key_format(highest, key);
     if (store_get(store, key, OWNER_OBJECT_MAX, &text, &n, &ignored) == 0 &&
         owner_parse(key, text, n, &owner, &ignored) == 0)
@@ -285,7 +287,7 @@ static int check_checkpoints(const JobDraft *d, Error *err)
     return check_resume(d, err);
 }
 
-/* Returns a job of which records are left, while its file is missing or cannot be read: somebody lost it. */
+/* Returns an existing job whose spec record is missing or cannot be read, or NULL. */
 static const ModelJob *find_lost(const Model *model, const char *name)
 {
     const ModelJob *job = model_job(model, name);
@@ -327,22 +329,22 @@ static void draft_clear(JobDraft *d)
     d->text = NULL;
 }
 
-/* file:///a/b/, /a/b: the same place. */
+/* Tells whether two URIs name the same place, such as file:///a/b/ and /a/b. */
 static bool same_place(const char *a, const char *b)
 {
     _cleanup_(store_freep) Store *one = NULL, *other = NULL;
-    Error ignored = ERROR_INIT; /* a URI that cannot be opened is nobody's place */
+    Error ignored = ERROR_INIT; /* URIs that cannot be opened count as different */
     return store_open(a, &one, &ignored) == 0 && store_open(b, &other, &ignored) == 0 &&
            strcmp(store_uri(one), store_uri(other)) == 0;
 }
 
-/* Two jobs that save to one place would take each other's checkpoints for their own. */
+/* Refuses a checkpoint URI that another job uses: each job would mistake the other's checkpoints for its own. */
 static int check_others(const JobDraft *d, const Model *model, Error *err)
 {
     for (size_t i = 0; i < model->n_jobs; i++) {
         const ModelJob *other = &model->jobs[i];
         _cleanup_(job_freep) Job *spec = NULL;
-        Error ignored = ERROR_INIT; /* the leader says what is wrong with that job */
+        Error ignored = ERROR_INIT; /* the leader reports errors of that job */
         if (!other->has_spec || strcmp(other->name, d->job->name) == 0 ||
             job_parse(other->name, other->spec.spec, strlen(other->spec.spec), &spec, &ignored) < 0)
             continue;
@@ -354,7 +356,7 @@ static int check_others(const JobDraft *d, const Model *model, Error *err)
     return 0;
 }
 
-/* Refuses a job beyond the leader's room: the leader would not look at it. */
+/* Refuses a new job if the leader has no room for it, because the leader would ignore the job. */
 static int check_room(const JobDraft *d, const Model *model, Error *err)
 {
     const Crowd c = model_crowd(model);
@@ -366,7 +368,7 @@ static int check_room(const JobDraft *d, const Model *model, Error *err)
                      model->cluster, c.jobs, c.ended, c.max_jobs);
 }
 
-/* The submission's id is the old one, so that its history stays its own. */
+/* Writes the lost spec again. It gets the job's old submission id, so that the job keeps its history. */
 static int give_back(CtlClient *client, const JobDraft *d, SpecRecord *spec, Error *err)
 {
     const ModelJob *job = d->given_back;
@@ -437,7 +439,8 @@ static int submit(CtlClient *client, const JobDraft *d, Error *err)
     return refuse_taken(d, err);
 }
 
-/* Slots for the job of every node that is known, cordoned or lost; INT_MAX: not known. */
+/* Returns the number of slots that all known nodes, including cordoned and lost ones, have for the job; INT_MAX:
+ * unknown. */
 static int known_slots(const Model *model, const Job *job)
 {
     int slots = 0;
@@ -447,14 +450,14 @@ static int known_slots(const Model *model, const Job *job)
             job->train.device == JOB_DEVICE_CUDA ? MIN(node->n_slots, node->n_gpus) : node->n_slots;
         slots += model_is_admitted(model, node) ? n : 0;
     }
-    for (size_t i = 0; i < model->n_health;
-         i++) /* the node was there, and may come back as large as any */
+    /* A lost node may return with any number of slots. */
+    for (size_t i = 0; i < model->n_health; i++)
         if (!model_node(model, model->health[i].node))
             slots += RECORD_SLOTS_MAX;
     return model->n_nodes > 0 ? slots : INT_MAX;
 }
 
-/* Refuses a job that could never start: it should not wait silently. */
+/* Refuses a job that could never start, instead of letting it wait without a report. */
 static int check_slots(const JobDraft *d, const Model *model, const Arguments *a, Error *err)
 {
     const StartOptions *o = arguments_own(a);
@@ -477,7 +480,8 @@ static int check_slots(const JobDraft *d, const Model *model, const Arguments *a
                      : " that have a GPU");
 }
 
-/* A name that nobody uses is a slip of the pen; controllers that are down for a while left something. */
+/* Refuses a cluster name without any record, which is probably misspelt. If the controllers are only down for a while,
+ * other records exist. */
 static int check_cluster(const Model *model, const Arguments *a, Error *err)
 {
     const StartOptions *o = arguments_own(a);
@@ -490,7 +494,8 @@ static int check_cluster(const Model *model, const Arguments *a, Error *err)
         model->cluster);
 }
 
-/* Refuses the name of a job that is stopped or has failed: that job need not be deleted to go on. */
+/* Refuses the name of a job that is stopped or has failed, because that job can be started again without deleting
+ * it. */
 static int check_name(const JobDraft *d, const Model *model, Error *err)
 {
     const ModelJob *job = model_job(model, d->job->name);
@@ -504,7 +509,8 @@ static int check_name(const JobDraft *d, const Model *model, Error *err)
                      d->source, job->name, job_phase_name(phase), job->name, job->name);
 }
 
-/* A job's name has no '/' and no '.', so an operand with one is a file. */
+/* Returns the job file's path, or NULL. A job's name contains neither '/' nor '.', so an operand with one of them is a
+ * path. */
 static const char *file_of(const Arguments *a)
 {
     const StartOptions *o = arguments_own(a);
@@ -532,7 +538,7 @@ static int refuse_words(const Arguments *a, const char *file)
     return -1;
 }
 
-/* Checks all that can be known before the job is submitted. */
+/* Checks everything that can be checked before the job is submitted. */
 static int check_all(JobDraft *d, const Model *model, const Arguments *a, const Error *taken,
                      Error *err)
 {
@@ -565,7 +571,7 @@ static void print_submitted(const JobDraft *d, const Model *model, const char *h
     job_notes_print(job, &d->look, &d->memory, model);
 }
 
-/* The name may be taken by a job that check_name() lets pass, since the transaction would find it. */
+/* Refuses a name that is taken, for --dry-run. Without --dry-run, the transaction of submit() finds a taken name. */
 static int check_free(const JobDraft *d, const Model *model, Error *err)
 {
     const ModelJob *job = model_job(model, d->job->name);
@@ -575,7 +581,7 @@ static int check_free(const JobDraft *d, const Model *model, Error *err)
     return refuse_taken(d, err);
 }
 
-/* Where no etcd is named, only the file is looked at. */
+/* Checks the job for --dry-run. If no etcd is given, only the file is checked. */
 static int rehearse(const Arguments *a, JobDraft *d, const Error *taken, Error *err)
 {
     _cleanup_(model_freep) Model *model = NULL;
@@ -630,7 +636,7 @@ int job_start(const Arguments *a)
     JobDraft draft = {0};
     char name[JOB_NAME_MAX + 1] = "";
     r = draft_read(a, file, &draft, &err);
-    if (r == -EEXIST) { /* a job whose file is given back has its checkpoints there */
+    if (r == -EEXIST) { /* not an error if this start restores a lost job file */
         taken = err;
         r = 0;
     }

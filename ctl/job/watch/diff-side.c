@@ -30,7 +30,7 @@ static void note(DiffSide *side, const char *what, const Error *why)
                        side->name, what, why->text);
 }
 
-/* ---- what a checkpoint says ---- */
+/* ---- the facts in a checkpoint ---- */
 
 static json_t *flat_of(const char *text)
 {
@@ -69,9 +69,9 @@ static int read_manifest(const char *uri, const Hash *hash, DiffSide *ret, Error
     return r;
 }
 
-/* ---- what a job file says, and the files that it names ---- */
+/* ---- a job file and the files that it names ---- */
 
-/* Which index.json each stream has; sources: of a submitted job, as they were noted then. */
+/* Finds the hash of each stream's index.json. sources has the hashes of a submitted job, as noted at its submission. */
 static void read_data(const Job *job, const char *sources, DiffSide *ret)
 {
     DatasetSources noted;
@@ -102,7 +102,7 @@ static void read_data(const Job *job, const char *sources, DiffSide *ret)
     json_decref(data);
 }
 
-/* As a rank learns them; *config and *empty are the caller's. */
+/* Reads the files that the job names, as a rank does. The caller frees *config and *empty. */
 static int read_named(const Job *job, DatasetTerms *terms, char **config, float **empty,
                       JobNamed *ret, Error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* diff.c - `sdctl job diff`: in which keys two jobs, job files or checkpoints differ, and whether the second would go
- * on from the first's checkpoints. */
+/* diff.c - `sdctl job diff`: shows in which keys two jobs, job files or checkpoints differ, and whether the second can
+ * resume from the checkpoints of the first. */
 #include "base/json/json-diff.h"
 #include "base/memory.h"
 #include "ctl/arguments.h"
@@ -18,7 +18,7 @@ typedef enum GoesOn { GOES_ON_NO, GOES_ON_YES, GOES_ON_UNKNOWN } GoesOn;
 typedef struct Diff {
     DiffSide a, b;
     json_t *rows; /* {"key", "a", "b", "bits"} */
-    bool bits;    /* what the rows are about that are added now may change a bit */
+    bool bits;    /* rows that are added now are about keys that may change a bit */
     size_t n_bits;
     GoesOn goes_on;
     char why[WHY_BYTES];
@@ -35,14 +35,16 @@ static void add_row(void *context, const char *key, const json_t *a, const json_
     d->n_bits += d->bits;
 }
 
-/* Only keys that both know: one side's may be those of a version that knows more, or of what was not read. */
+/* Adds a row only if both sides have the key. A key of one side only may come from a newer version, or the other side
+ * could not be read. */
 static void add_known(void *context, const char *key, const json_t *a, const json_t *b)
 {
     if (a && b)
         add_row(context, key, a, b);
 }
 
-/* A hash that is missing is not known where the identity is not; else there is nothing to be hashed. */
+/* Adds a row unless a missing hash means "unknown", which is so on a side without an identity. With an identity, a
+ * missing hash means that there was nothing to hash. */
 static void add_term(void *context, const char *key, const json_t *a, const json_t *b)
 {
     const Diff *d = context;
@@ -60,7 +62,8 @@ static bool has_row(const Diff *d, const char *key)
     return false;
 }
 
-/* A key that the terms tell with defaults filled in, or that makes no difference between two jobs. */
+/* Tells whether a key of the file needs no row, because the terms cover it with defaults filled in, or because it makes
+ * no difference between two jobs. */
 static bool is_reported(const Diff *d, const char *key)
 {
     static const char *const parts[] = {"train.ema", "train.noise_schedule", "train.optimizer",
@@ -72,7 +75,7 @@ static bool is_reported(const Diff *d, const char *key)
     for (size_t i = 0; i < ELEMENTSOF(parts); i++)
         if (strncmp(key, parts[i], strlen(parts[i])) == 0)
             return true;
-    return strcmp(key, "model.init") != 0 && /* a URI, which is not in the identity */
+    return strcmp(key, "model.init") != 0 && /* a URI, which the identity does not cover */
            (json_object_get(d->a.terms, key) || json_object_get(d->b.terms, key));
 }
 
@@ -82,7 +85,7 @@ static void add_of_file(void *context, const char *key, const json_t *a, const j
         add_row(context, key, a, b);
 }
 
-/* Where nothing else tells why they differ. */
+/* Adds a row with two hashes, for a difference that no other row explains. */
 static void add_hashes(Diff *d, const char *key, Hash a, Hash b)
 {
     _cleanup_json_ json_t *was = json_hash(a), *is = json_hash(b);
@@ -95,23 +98,24 @@ static void compare(Diff *d)
     d->rows = json_array();
     d->bits = true;
     if (a->terms && b->terms)
-        (void)json_each_difference(a->terms, b->terms, add_term, d); /* rows tell how many */
+        (void)json_each_difference(a->terms, b->terms, add_term, d); /* the rows have the result */
     if (d->n_bits == 0 && a->has_identity && b->has_identity &&
         !hash_equal(a->identity, b->identity))
         add_hashes(d, "job identity", a->identity, b->identity);
     const size_t before = d->n_bits;
     if (a->data && b->data)
-        (void)json_each_difference(a->data, b->data, add_known, d); /* as above */
+        (void)json_each_difference(a->data, b->data, add_known, d); /* the rows have the result */
     if (d->n_bits == before && a->has_digest && b->has_digest && !hash_equal(a->digest, b->digest))
         add_hashes(d, "dataset digest", a->digest, b->digest);
+    /* The rows have the result. */
     if (a->computes && b->computes)
-        (void)json_each_difference(a->computes, b->computes, add_row, d); /* as above */
+        (void)json_each_difference(a->computes, b->computes, add_row, d);
     d->bits = false;
     if (a->file && b->file)
-        (void)json_each_difference(a->file, b->file, add_of_file, d); /* as above */
+        (void)json_each_difference(a->file, b->file, add_of_file, d); /* the rows have the result */
 }
 
-/* Do both know their data well enough? */
+/* Tells whether the data of both sides are known well enough to compare them. */
 static bool knows_data(const DiffSide *a, const DiffSide *b)
 {
     return (a->has_digest && b->has_digest) || (a->data && b->data);
@@ -147,7 +151,7 @@ static void judge(Diff *d)
     }
 }
 
-/* ---- telling ---- */
+/* ---- output ---- */
 
 static void add_values(Table *t, const json_t *a, const json_t *b)
 {
@@ -162,7 +166,7 @@ static const char *older_text(const DiffSide *side)
     return side->has_identity && !side->terms ? side->name : NULL;
 }
 
-/* Makes the head of its column: a job's name, else the last word of a path, or of a checkpoint its folder. */
+/* Makes the column head: a job's name, or the last part of a path, or for a manifest.json the name of its folder. */
 static void head_of(const char *name, char *ret, size_t size)
 {
     const size_t n = strlen(name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* events.c - `sdctl job events`: worlds, incidents and checkpoints in the order of time. */
+/* events.c - `sdctl job events`: lists worlds, incidents and checkpoints in the order of time. */
 #include "ctl/arguments.h"
 #include "ctl/job/verbs.h"
 #include "ctl/model-json.h"
@@ -9,7 +9,8 @@
 
 #include <string.h>
 
-/* Takes details, which may be NULL. Events of one moment stay in the order they were added. */
+/* Adds an event in the order of time; events with equal times stay in the order of addition. Takes the reference of
+ * details, which may be NULL. */
 static void add(json_t *events, uint64_t at_usec, const char *event, int64_t generation,
                 int64_t step, json_t *details, const char *format, ...) _printf_(7, 8);
 static void add(json_t *events, uint64_t at_usec, const char *event, int64_t generation,
@@ -62,7 +63,7 @@ static void add_commit(json_t *events, const CheckpointCommit *c)
         "%sdigest %s, %s", c->struck_out ? "struck out, " : "", digest, c->uri);
 }
 
-/* The last one; earlier ones stand in the reasons of their worlds. */
+/* Adds the newest request of an operator. Earlier requests are shown in the reasons of their worlds. */
 static void add_wish(json_t *events, const ModelJob *job)
 {
     const DesiredRecord *d = &job->desired;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* show.c - `sdctl job show`: the job file as it was submitted, byte for byte, to be started again. On a terminal it is
- * shown without what moves the cursor or steers the direction of writing: another operator wrote it. */
+/* show.c - `sdctl job show`: prints the job file exactly as it was submitted, so that it can be started again. On a
+ * terminal, control characters are replaced, including those for the cursor and the writing direction, because another
+ * operator wrote the file. */
 #include "base/memory.h"
 #include "base/text/printable.h"
 #include "ctl/arguments.h"
@@ -10,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Line by line. */
+/* Replaces control characters in each line. */
 static void make_harmless(char *text)
 {
     for (char *line = text; *line;) {
@@ -35,7 +36,7 @@ int job_show(const Arguments *a)
         make_harmless(text);
     if (fwrite(text, 1, strlen(text), stdout) < strlen(text) || fflush(stdout) != 0)
         return ctl_fail(&err, error_errno(&err, -errno, "cannot write"));
-    if (*job->spec.resume_uri) /* it is not a part of the file */
+    if (*job->spec.resume_uri) /* the option is not in the file */
         fprintf(stderr, "sdctl: it was started with --resume %s\n", job->spec.resume_uri);
     return CTL_DONE;
 }

@@ -91,7 +91,7 @@ static double ago_sec(uint64_t usec)
     return now_usec > usec ? (double)(now_usec - usec) * 1e-6 : 0;
 }
 
-/* Prints the trouble that the job has with its store just now. */
+/* Prints the present problems of the job with its store. */
 static void print_store(const ModelJob *job)
 {
     char span[SPAN_TEXT_BYTES], room[ROOM_TEXT_BYTES] = "";
@@ -149,7 +149,7 @@ static void print_warmup(const ModelJob *job)
 {
     char text[REPORT_WARMUP_BYTES];
     _cleanup_(job_freep) Job *spec = NULL;
-    Error ignored = ERROR_INIT; /* the reason of the job says it */
+    Error ignored = ERROR_INIT; /* the job's reason has this error */
     if (job->has_spec && model_has_ended(job) &&
         job_parse(job->name, job->spec.spec, strlen(job->spec.spec), &spec, &ignored) == 0 &&
         *report_warmup(model_phase(job), model_step(job), spec, text))

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* watch.c - the live view of `job start --watch` and `job status --watch`: one line that moves
- * (on a terminal) or one line a second (elsewhere), and a line for each thing that happens. Ends
- * with the job. */
+/* watch.c - the live view of `job start --watch` and `job status --watch`: on a terminal one progress line that is
+ * overwritten, elsewhere one line a second; and one line for each event. It ends with the job. */
 #include "ctl/job/watch/watch.h"
 #include "base/clock.h"
 #include "cluster/resume.h"
@@ -19,15 +18,15 @@ typedef struct View {
     Model *model;
     const char *name;
     bool terminal;
-    int64_t generation; /* that was announced */
-    int phase;          /* as drawn */
+    int64_t generation; /* the newest generation that was printed */
+    int phase;          /* the phase that is shown */
     char line[LINE_MAX_BYTES];
     uint64_t drawn_usec;
 } View;
 
 enum { ENDED_WELL = 1, ENDED_BADLY = 2 };
 
-/* A line for good: above the one that moves. */
+/* Prints a line that stays, above the progress line. */
 static void print_line(const View *v, uint64_t at_usec, const char *format, ...) _printf_(3, 4);
 static void print_line(const View *v, uint64_t at_usec, const char *format, ...)
 {
@@ -38,11 +37,11 @@ static void print_line(const View *v, uint64_t at_usec, const char *format, ...)
     vprintf(format, ap);
     va_end(ap);
     printf("\n%s", v->terminal ? v->line : "");
-    (void)fflush(stdout); /* a lost line of progress is not a loss */
+    (void)fflush(stdout); /* an error loses only a line of output */
 }
 
-/* Writes where the job goes on. For a checkpoint that it takes over, or looks for, the step is known when ranks have
- * found the checkpoint. */
+/* Writes the step from which the job resumes. If the job takes over or searches a checkpoint, the step is known only
+ * when ranks have found the checkpoint. */
 static void print_from(const ModelJob *job, char *ret, size_t size)
 {
     const ResumePoint *resume = &job->world.resume;
@@ -133,8 +132,8 @@ static void format_line(const ModelJob *job, char line[LINE_MAX_BYTES])
         (void)snprintf(line + n, LINE_MAX_BYTES - n, "  %s", job->phase.reason);
 }
 
-/* A bar in front, where there is room; what does not fit the terminal would wrap, and then not be
- * overwritten. */
+/* Cuts the line to the terminal's width, because a wrapped line could not be overwritten. If there is room, adds a bar
+ * in front. */
 static void fit(const ModelJob *job, char line[LINE_MAX_BYTES])
 {
     struct winsize size = {0};
@@ -167,7 +166,7 @@ static void draw(View *v, const ModelJob *job)
     v->drawn_usec = now;
     memcpy(v->line, line, sizeof(line));
     printf(v->terminal ? "\r\033[K%s" : "%s\n", line);
-    (void)fflush(stdout); /* a lost line of progress is not a loss */
+    (void)fflush(stdout); /* an error loses only a progress line */
 }
 
 static int on_job_event(const EtcdEvent *event, void *userdata)

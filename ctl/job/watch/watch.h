@@ -3,12 +3,12 @@
  *
  * Ownership: the options are borrowed.
  * Units:     none.
- * Errors:    an exit code (CtlExit), after the error was told on standard error.
+ * Errors:    an exit code (CtlExit), after printing the error on standard error.
  * Threads:   the main thread.
  */
 #pragma once
 
 #include "ctl/client.h"
 
-/* Shows the job, redrawn at each change, until it ends. */
+/* Shows the job until it ends, and redraws at each change. */
 int job_watch(const ClientOptions *options, const char *name);

@@ -8,9 +8,10 @@
 #include <string.h>
 #include <strings.h>
 
-/* ---- places ---- */
+/* ---- regions ---- */
 
-/* A region becomes part of the name of a host that signed requests go to, and a server sends it. */
+/* Whether the text may be a region. The check matters since a server sends it, and it becomes part of the host name to
+ * which signed requests are sent. */
 static bool is_region(const char *region)
 {
     return *region && strlen(region) < S3_REGION_MAX &&
@@ -42,7 +43,7 @@ const char *s3_region_cache_find(const S3RegionCache *regions, const S3Options *
 
 /* ---- addresses ---- */
 
-/* Splits "scheme://authority/rest"; rest is what begins with '/', '?' or is empty. */
+/* Splits "scheme://authority/rest"; rest begins with '/', '?' or '#', or is empty. */
 static int url_split(const char *url, S3Address *ret, const char **ret_rest, Error *err)
 {
     S3Address address = {0};
@@ -95,7 +96,8 @@ static bool is_aws(const char *host)
     return ends_with(host, ".amazonaws.com") || ends_with(host, ".amazonaws.com.cn");
 }
 
-/* Reports whether the name is one label of a host name, or, where no certificate must match it, several. */
+/* Returns whether the bucket's name can be one label of a host name; without TLS, which would need a certificate for
+ * it, also several labels. */
 static bool bucket_makes_host(const char *bucket, bool tls)
 {
     size_t n = strlen(bucket);
@@ -110,7 +112,7 @@ static bool bucket_makes_host(const char *bucket, bool tls)
     return true;
 }
 
-/* Replaces "s3.amazonaws.com" or "s3.<options' region>.amazonaws.com" by the host of the bucket's region. */
+/* Replaces "s3.amazonaws.com" or "s3.<options' region>.amazonaws.com" by the host for the bucket's region. */
 static void host_follow_region(const S3Options *options, const char *region, char *host)
 {
     char own[S3_HOST_MAX];

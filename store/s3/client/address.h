@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* address.h - host and path of a request, and the regions of buckets that servers have named. Pure.
+/* address.h - host and path of a request, and a cache of the regions of buckets that servers reported. Pure functions.
  *
  * Ownership: s3_address_clear() frees an S3Address's path. An S3RegionCache is a value.
  * Units:     none.
@@ -13,30 +13,30 @@
 
 enum { S3_HOST_MAX = 320, S3_REGION_MAX = 64, S3_PLACES = 64 };
 
-/* Regions that replies named, of the last S3_PLACES buckets. */
+/* The regions that replies named, for the last S3_PLACES buckets. */
 typedef struct S3RegionCache {
     struct {
         char bucket[256], region[S3_REGION_MAX];
     } place[S3_PLACES];
-    size_t n; /* learned since the start */
+    size_t n; /* number of regions noted since the start */
 } S3RegionCache;
 
 void s3_region_cache_note(S3RegionCache *regions, const char *bucket, const char *region);
-/* Returns the region learned for bucket, else the options' region. */
+/* Returns the region noted for the bucket, or else the options' region. */
 const char *s3_region_cache_find(const S3RegionCache *regions, const S3Options *options,
                                  const char *bucket);
 
 typedef struct S3Address {
     bool tls;
-    char host[S3_HOST_MAX]; /* as in the Host header: without the scheme's own port */
+    char host[S3_HOST_MAX]; /* as in the Host header: without the scheme's default port */
     char *path;             /* encoded, with its leading slash */
 } S3Address;
 
 /* Checks that endpoint has the form "http://host" or "https://host:port". */
 int s3_endpoint_check(const char *endpoint, Error *err);
-/* Makes the address of an object. AWS's own endpoint follows the region. */
+/* Makes the address of an object. If the endpoint is AWS's own, its host is that of the region. */
 int s3_address_make(const S3Options *options, const char *region, const char *bucket,
                     const char *key, S3Address *ret, Error *err);
-/* Parses a Location header, without its query. -EINVAL also if it leads from https to http. */
+/* Parses a Location header and drops its query. -EINVAL also if it redirects from https to http. */
 int s3_address_parse(const char *location, bool from_tls, S3Address *ret, Error *err);
 void s3_address_clear(S3Address *address);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attempt.c - one try: how a request becomes libcurl's, and its bytes leave. The reply is
- * handled in response.c. */
+/* attempt.c - one try of a request: sets it up in libcurl and sends its bytes. response.c handles the reply. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -11,14 +10,14 @@
 
 enum {
     CONNECT_MSEC = 10 * 1000,
-    /* The size of the buffer between a try's socket and its bytes, which lie elsewhere. Below 256 KiB wakeups
-     * cost more than copies; above 512 KiB nothing is gained. */
+    /* Size of the buffer between a try's socket and the request's own buffer. Below 256 KiB, wakeups cost more than
+     * copies; above 512 KiB, nothing is gained. */
     BUFFER_LEAST = 16 * 1024,
     BUFFER_MOST = 512 * 1024,
-    IDLE_CONNECTION_SEC = 50, /* servers close theirs after a minute or so */
+    IDLE_CONNECTION_SEC = 50, /* servers close an idle connection after about a minute */
 };
 
-/* ---- what goes out ---- */
+/* ---- sending ---- */
 
 const char *transfer_method(const S3Request *request)
 {
@@ -52,8 +51,8 @@ static size_t on_send(char *to, size_t size, size_t n, void *userdata)
     return used;
 }
 
-/* libcurl repeats by itself what got no answer over a connection that it had kept. Whether that does
- * harm is ours to judge. */
+/* Called for each connection. libcurl itself repeats a request that got no answer on a reused connection. The second
+ * connection is refused, as only the queue may decide whether a repetition is safe. */
 static int on_attempt_connected(void *userdata, _unused_ char *their_ip, _unused_ char *our_ip,
                                 _unused_ int their_port, _unused_ int our_port)
 {
@@ -75,7 +74,7 @@ bool transfer_stalls(S3Try *t, uint64_t now_usec)
 {
     curl_off_t in = 0, out = 0;
     long head = 0;
-    /* They cannot fail; before the connection stands they are 0. */
+    /* These calls cannot fail; until the connection is made they give 0. */
     (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_DOWNLOAD_T, &in);
     (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &out);
     (void)curl_easy_getinfo(t->easy, CURLINFO_HEADER_SIZE, &head);
@@ -84,7 +83,7 @@ bool transfer_stalls(S3Try *t, uint64_t now_usec)
         t->n_moved = moved;
         t->moved_usec = now_usec;
     }
-    /* It may have begun after the caller looked at the clock. */
+    /* moved_usec may be later than the caller's now_usec. */
     return now_usec > t->moved_usec + t->client->options.stall_usec;
 }
 
@@ -99,10 +98,10 @@ S3Try *transfer_free(S3Try *t)
         (void)curl_easy_getinfo(t->easy, CURLINFO_SIZE_UPLOAD_T, &out);
         atomic_fetch_add(&client->bytes_in, (uint64_t)in);
         atomic_fetch_add(&client->bytes_out, (uint64_t)out);
-        (void)curl_multi_remove_handle(client->multi, t->easy); /* it is there */
+        (void)curl_multi_remove_handle(client->multi, t->easy); /* the handle is in `multi` */
     }
-    /* One that never got as far as a connection may keep its buffer, and then refuses another size:
-     * libcurl 7.88 after a name that nobody knows. */
+    /* A handle that never connected may keep its buffer and then refuse another size: libcurl 7.88 does so after a
+     * failed name lookup. */
     if (t->easy && t->connections > 0 && client->n_idle < ENGINE_IDLE_HANDLES) {
         curl_easy_reset(t->easy);
         client->idle[client->n_idle++] = t->easy;
@@ -118,7 +117,7 @@ S3Try *transfer_free(S3Try *t)
 }
 DEFINE_CLEANUP(S3Try, transfer_free)
 
-/* ---- the beginning ---- */
+/* ---- begin ---- */
 
 static void add_line(S3Try *t, const char *line)
 {
@@ -146,15 +145,15 @@ static int set_options(S3Try *t, const char *url)
     CURLcode r = CURLE_OK;
 #define SET(option, value) r = r ? r : curl_easy_setopt(easy, option, value)
     SET(CURLOPT_URL, url);
-    SET(CURLOPT_PATH_AS_IS, 1L); /* a key may have a part ".." */
+    SET(CURLOPT_PATH_AS_IS, 1L); /* a key may contain ".." */
     SET(CURLOPT_PROTOCOLS_STR, "http,https");
     SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1);
-    SET(CURLOPT_FOLLOWLOCATION, 0L); /* a signature is for one host */
+    SET(CURLOPT_FOLLOWLOCATION, 0L); /* a signature is valid for one host only */
     SET(CURLOPT_HTTPHEADER, t->headers);
-    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* of a proxy */
+    SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L); /* those of a proxy */
     SET(CURLOPT_USERAGENT, "sdtrain");
     SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_QUICK_EXIT, 1L); /* a name that is being looked up holds nobody up */
+    SET(CURLOPT_QUICK_EXIT, 1L); /* a pending name lookup must not delay the cleanup */
     SET(CURLOPT_CONNECTTIMEOUT_MS, (long)CONNECT_MSEC);
     SET(CURLOPT_TCP_NODELAY, 1L);
     SET(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -211,7 +210,7 @@ static void gather_headers(const S3Client *client, const S3Request *request, Hea
         h->pairs[h->n++] = (S3Pair){"x-amz-checksum-mode", "ENABLED"};
 }
 
-/* Signs it, and writes down what is sent. */
+/* Signs the request and sets its headers and URL. */
 static int prepare(S3Try *t, const S3Address *address, const S3Credentials *credentials,
                    char **ret_url, Error *err)
 {
@@ -244,7 +243,7 @@ static int prepare(S3Try *t, const S3Address *address, const S3Credentials *cred
         add_header(t, "x-amz-security-token", credentials->token);
     for (size_t i = 0; i < headers.n; i++)
         add_header(t, headers.pairs[i].name, headers.pairs[i].value);
-    add_line(t, "Expect:"); /* no waiting for 100 Continue */
+    add_line(t, "Expect:"); /* do not wait for 100 Continue */
 
     _cleanup_free_ char *query = sign_query(request->query, request->n_query);
     *ret_url = memory_format("%s://%s%s%s%s", address->tls ? "https" : "http", address->host,

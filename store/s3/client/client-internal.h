@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client-internal.h - the inside of an S3Client: what client.c, loop.c, queue.c, attempt.c and response.c share.
+/* client-internal.h - the inside of an S3Client, shared by client.c, loop.c, queue.c, attempt.c and response.c.
  *
- * A request under way is in exactly one queue: incoming (any thread begins it), waiting (for its turn), paused (until
- * due_usec) or active (one or two tries under way). Only the client's thread moves it from one to the next.
+ * A request in progress is in exactly one queue: incoming (any thread begins it), waiting (for its turn), paused (until
+ * due_usec) or active (one or two tries are running). Only the client's thread moves it to the next queue.
  *
  * Ownership: an S3Try belongs to its request.
  * Units:     microseconds of CLOCK_BOOTTIME.
- * Errors:    as client.h.
+ * Errors:    as in client.h.
  * Threads:   the client's thread, except where a member says otherwise.
  */
 #pragma once
@@ -20,7 +20,7 @@
 
 enum {
     ENGINE_TICK_USEC = 50 * 1000, /* resolution of deadlines, stalls, pauses and hedges */
-    ENGINE_IDLE_HANDLES = 64,     /* of libcurl, kept for later tries */
+    ENGINE_IDLE_HANDLES = 64,     /* libcurl handles kept for later tries */
 };
 
 typedef struct S3Try S3Try;
@@ -28,7 +28,7 @@ typedef struct S3Queue S3Queue;
 TAILQ_HEAD(S3Queue, S3Request);
 
 struct S3Client {
-    /* Constant. */
+    /* These fields are constant. */
     S3Options options;
     bool tls; /* the endpoint's scheme is https */
     int epoll_fd, wake_fd;
@@ -36,10 +36,10 @@ struct S3Client {
     S3Identity *identity;
     CURLM *multi; /* used only by the client's thread */
 
-    /* Any thread. */
+    /* Any thread uses these fields. */
     atomic_bool knows_checksum; /* the server checks crc32c */
-    atomic_bool cancels;        /* a request was cancelled since the client's thread last looked */
-    atomic_bool closing;        /* the last reference was given up */
+    atomic_bool cancels;        /* a request was cancelled since the client's thread last checked */
+    atomic_bool closing;        /* the last reference was released */
     atomic_uint_least64_t requests, retries, slow_downs, hedges, hedges_won, bytes_in, bytes_out,
         resigned;
     atomic_int_least64_t concurrency;
@@ -47,100 +47,100 @@ struct S3Client {
     pthread_mutex_t lock; /* guards incoming, and S3Progress.under_way and waiter */
     S3Queue incoming;
 
-    /* Under the lock of the table of clients. */
+    /* The lock of the table of clients guards these fields. */
     S3Client *next;
     unsigned references;
-    pid_t pid; /* the process that has this client's thread: a child of fork() has none */
+    pid_t pid; /* the process of this client's thread, which a child of fork() lacks */
 
-    /* The client's thread. */
+    /* Only the client's thread uses these fields. */
     S3Queue waiting, paused, active;
-    Error obstacle;         /* why no try can begin now; empty text: nothing is in the way */
-    int64_t n_tries;        /* under way, hedges included */
-    int64_t n_hedges;       /* under way */
-    uint64_t hedge_bytes;   /* of their buffers; at most the options' memory_bytes */
+    Error obstacle;         /* why no try can begin now; empty text: tries can begin */
+    int64_t n_tries;        /* tries in progress, hedges included */
+    int64_t n_hedges;       /* hedges in progress */
+    uint64_t hedge_bytes;   /* bytes in the buffers of hedges; at most the options' memory_bytes */
     uint64_t ranged_gets;   /* requests of a range that were begun */
-    uint64_t curl_due_usec; /* when libcurl wants to be called; USEC_INFINITY: not by time */
-    uint64_t tick_due_usec; /* of the next queue_tick() */
+    uint64_t curl_due_usec; /* when libcurl must be called next; USEC_INFINITY: no such time */
+    uint64_t tick_due_usec; /* time of the next queue_tick() */
     RetryLimit limit;
     RetryLatency latencies[RETRY_SIZE_CLASSES];
     S3RegionCache regions;
     SignCache sign_cache;
-    SecretSet secrets;                   /* those that the server, and a proxy, were handed */
-    uint64_t secrets_serial;             /* of the credentials in it; 0: none yet */
-    uint64_t random_key, random_counter; /* of the pauses' jitter */
-    CURL *idle[ENGINE_IDLE_HANDLES];     /* n_idle of them are there */
+    SecretSet secrets;                   /* secrets that were sent to the server or a proxy */
+    uint64_t secrets_serial;             /* serial of the credentials in `secrets`; 0: none yet */
+    uint64_t random_key, random_counter; /* random numbers for the jitter of pauses */
+    CURL *idle[ENGINE_IDLE_HANDLES];     /* the first n_idle are valid */
     size_t n_idle;
 };
 
-/* One sending of a request. */
+/* One try of a request. */
 struct S3Try {
     S3Client *client;
     S3Request *request;
     CURL *easy;
     bool added; /* `easy` is in the client's multi handle */
     struct curl_slist *headers;
-    bool hedge;      /* the request's second try; `buffer` is its own */
+    bool hedge;      /* the request's second try, which owns `buffer` */
     uint8_t *buffer; /* destination of a get's bytes: the request's buffer, or the hedge's own */
     size_t n_buffer;
     uint64_t begun_usec;
-    int64_t signed_sec;         /* time in its signature */
-    uint64_t serial;            /* of its credentials */
-    char region[S3_REGION_MAX]; /* for which it was signed */
+    int64_t signed_sec;         /* time in the signature */
+    uint64_t serial;            /* serial of the credentials used */
+    char region[S3_REGION_MAX]; /* region for which it was signed */
     bool tls;                   /* its URL's scheme is https */
 
-    /* Connections on which the try was begun: a second one, of libcurl's own accord, is refused. */
+    /* Connections on which the try was begun. A second one, which libcurl would make by itself, is refused. */
     unsigned connections;
     size_t part,
-        part_offset;  /* the next byte of the body: index into the iovecs, offset in that one */
+        part_offset; /* the next byte of the body: index into the iovecs, and offset within that one */
     uint64_t n_given; /* bytes of the body that libcurl took */
 
-    uint64_t moved_usec; /* when bytes were last seen to move */
-    int64_t n_moved;     /* bytes that had moved then, in both directions */
+    uint64_t moved_usec; /* when progress of the bytes was last seen */
+    int64_t n_moved;     /* bytes transferred until moved_usec, in both directions */
 
     ReplyHeaders reply;
     long status;
-    bool head_ended;  /* the empty line after the reply's headers came */
-    bool judged;      /* judge_head() looked at the reply's head */
+    bool head_ended;  /* the empty line after the reply's headers has arrived */
+    bool judged;      /* judge_head() has examined the reply's head */
     bool into_buffer; /* the body goes into `buffer`, not into `text` */
     size_t received;  /* bytes of the body */
     uint32_t crc32c;  /* of the bytes received */
     char *text;
-    size_t n_text, text_size, text_max; /* bytes there, bytes allocated, bytes allowed */
-    bool text_must_fit;            /* more than text_max is a failure; false: the end is cut off */
-    int hopeless;                  /* -errno: the reply makes another try useless; 0: it does not */
-    bool unusable;                 /* the reply is of no use, but another try may succeed */
-    Error reason;                  /* why the reply is hopeless or unusable */
-    char failure[CURL_ERROR_SIZE]; /* libcurl's words */
+    size_t n_text, text_size, text_max; /* bytes received, allocated, allowed */
+    bool text_must_fit; /* more than text_max bytes are a failure; false: the end is cut off */
+    int hopeless;       /* -errno: the reply makes another try useless; 0: another try may help */
+    bool unusable;      /* the reply is of no use, but another try may succeed */
+    Error reason;       /* why the reply is hopeless or unusable */
+    char failure[CURL_ERROR_SIZE]; /* libcurl's error text */
 };
 
 /* ---- attempt.c ---- */
 
-/* Signs a request and begins to send it. buffer: NULL, or a hedge's own, which the try frees. */
+/* Signs a request and begins to send it. buffer: NULL, or a hedge's own buffer, which the try frees. */
 int transfer_begin(S3Client *client, S3Request *request, const S3Credentials *credentials,
                    uint64_t serial, uint8_t *buffer, S3Try **ret, Error *err);
-/* Ends a try at any moment of its life. */
+/* Ends a try in any state and frees it. */
 S3Try *transfer_free(S3Try *t);
-/* Reports whether no byte has moved for the options' stall_usec. */
+/* Returns whether no byte was transferred for the options' stall_usec. */
 bool transfer_stalls(S3Try *t, uint64_t now_usec);
-/* Reports whether all bytes of the request were given to libcurl. */
+/* Returns whether all bytes of the request's body were given to libcurl. */
 bool transfer_is_sent(const S3Try *t);
 const char *transfer_method(const S3Request *request);
 bool transfer_is_repeatable(const S3Request *request);
 
 /* ---- response.c ---- */
 
-/* libcurl's callbacks. */
+/* Callbacks of libcurl. */
 size_t response_header(char *line, size_t size, size_t n, void *t);
 size_t response_body(char *data, size_t size, size_t n, void *t);
-/* Describes the outcome of a try for retry_judge(); the error's text goes into t->reason. */
+/* Describes the outcome of a try for retry_judge(); writes the error's text to t->reason. */
 void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refusal);
 
 /* ---- queue.c ---- */
 
 void queue_put(S3Request *request, S3Queue *queue, bool at_head);
-/* Begins tries of waiting requests as long as the limit allows. */
+/* Begins tries of waiting requests, up to the limit. */
 void queue_start(S3Client *client);
-/* Ends pauses that are over, requests whose deadline passed and tries that stall; begins hedges. */
+/* Ends pauses that are over, requests whose deadline passed and stalled tries; begins hedges. */
 void queue_tick(S3Client *client, uint64_t now_usec);
 void queue_cancel(S3Client *client); /* ends requests that were cancelled */
 void queue_end_try(S3Client *client, S3Try *t, CURLcode code);
@@ -152,4 +152,4 @@ void queue_end_all(S3Client *client);
 int loop_open(S3Client *client, Error *err);
 void *s3_loop_run(void *client);
 void loop_close(S3Client *client);
-void loop_wake(S3Client *client); /* any thread */
+void loop_wake(S3Client *client); /* may be called by any thread */

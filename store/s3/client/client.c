@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* client.c - see client.h. This file has what runs on callers' threads; the rest is in loop.c, queue.c (a
- * request's way), attempt.c and response.c (one try). */
+/* client.c - see client.h. This file has the functions that run on callers' threads; the others are in loop.c, queue.c
+ * (the queues of requests), attempt.c and response.c (one try). */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -58,7 +58,7 @@ static S3Client *client_free(S3Client *client)
            TAILQ_EMPTY(&client->paused) && TAILQ_EMPTY(&client->active));
     client->identity = s3_identity_free(client->identity);
     loop_close(client);
-    (void)pthread_mutex_destroy(&client->lock); /* nobody is left who could hold it */
+    (void)pthread_mutex_destroy(&client->lock); /* no thread can hold it any more */
     s3_options_clear(&client->options);
     secret_set_clear(&client->secrets);
     free(client);
@@ -68,7 +68,7 @@ DEFINE_CLEANUP(S3Client, client_free)
 
 static int start_thread(S3Client *client, Error *err)
 {
-    /* Signals are for the threads of the program. */
+    /* Only the program's own threads should handle signals. */
     sigset_t all, before;
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -76,7 +76,7 @@ static int start_thread(S3Client *client, Error *err)
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (r < 0)
         return error_errno(err, r, "S3 client: no thread");
-    (void)pthread_setname_np(client->thread, "s3"); /* for people */
+    (void)pthread_setname_np(client->thread, "s3"); /* only for people who debug */
     return 0;
 }
 
@@ -85,7 +85,7 @@ static int client_new(const S3Options *options, S3Client **ret, Error *err)
     int r = s3_endpoint_check(options->endpoint, err);
     if (r < 0)
         return r;
-    /* libcurl counts; Debian's may be called by several threads. */
+    /* libcurl counts these calls; Debian's build allows them from several threads. */
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return error_set(err, -ENOMEM, "libcurl does not begin");
 
@@ -139,7 +139,7 @@ int s3_client_open(const S3Options *options, S3Client **ret, Error *err)
 
 S3Client *s3_client_close(S3Client *client)
 {
-    if (!client || client->pid != getpid()) /* a parent's is the parent's to close */
+    if (!client || client->pid != getpid()) /* after fork(), the parent's client is left alone */
         return NULL;
     (void)pthread_mutex_lock(&clients_lock);
     assert(client->references > 0);
@@ -153,7 +153,7 @@ S3Client *s3_client_close(S3Client *client)
     if (last) {
         atomic_store(&client->closing, true);
         loop_wake(client);
-        (void)pthread_join(client->thread, NULL); /* fails only for what is not a thread */
+        (void)pthread_join(client->thread, NULL); /* fails only for an invalid thread */
         (void)client_free(client);
     }
     return NULL;
@@ -245,7 +245,7 @@ int s3_wait(S3Client *client, S3Request *request, Error *err)
     pthread_cond_t ended = PTHREAD_COND_INITIALIZER;
     (void)pthread_mutex_lock(&client->lock);
     request->progress.waiter = &ended;
-    while (request->progress.under_way) /* the client's thread ends it at its deadline */
+    while (request->progress.under_way) /* the client's thread ends the request at its deadline */
         (void)pthread_cond_wait(&ended, &client->lock);
     request->progress.waiter = NULL;
     (void)pthread_mutex_unlock(&client->lock);

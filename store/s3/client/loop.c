@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop.c - the client's thread: libcurl says which sockets and which time to wait for, epoll waits.
- * A thread that begins or cancels a request wakes the client's thread by an eventfd. */
+/* loop.c - the client's thread: waits with epoll for the sockets and the time that libcurl names.
+ *
+ * A thread that begins or cancels a request wakes the client's thread by an eventfd.
+ */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -11,15 +13,15 @@
 
 enum { EVENTS_MAX = 64 };
 
-/* ---- what libcurl calls ---- */
+/* ---- callbacks of libcurl ---- */
 
 static int on_loop_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void *userdata,
                           void *known)
 {
     S3Client *client = userdata;
     if (what == CURL_POLL_REMOVE) {
-        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* fails when it is closed */
-        (void)curl_multi_assign(client->multi, fd, NULL); /* it knows the socket: it named it */
+        (void)epoll_ctl(client->epoll_fd, EPOLL_CTL_DEL, fd, NULL); /* fails if fd is closed */
+        (void)curl_multi_assign(client->multi, fd, NULL);           /* libcurl knows the socket */
         return 0;
     }
     struct epoll_event event = {
@@ -28,7 +30,7 @@ static int on_loop_socket(_unused_ CURL *easy, curl_socket_t fd, int what, void 
         .data.fd = fd,
     };
     if (epoll_ctl(client->epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, fd, &event) < 0)
-        return -1; /* the transfer fails with an error of libcurl's */
+        return -1; /* then libcurl fails the transfer */
     return curl_multi_assign(client->multi, fd, client) == CURLM_OK ? 0 : -1;
 }
 
@@ -46,7 +48,7 @@ static int on_loop_timeout(_unused_ CURLM *multi, long timeout_msec, void *userd
 void loop_wake(S3Client *client)
 {
     uint64_t one = 1;
-    /* Fails only when 2^64 - 2 are unread: then it is awake. */
+    /* Fails only if 2^64 - 2 wake-ups are unread: then the thread is awake anyway. */
     (void)!write(client->wake_fd, &one, sizeof(one));
 }
 
@@ -56,7 +58,8 @@ static bool is_busy(const S3Client *client)
            !TAILQ_EMPTY(&client->active);
 }
 
-/* Takes over what other threads began or cancelled. Reports whether there is anything to do. */
+/* Moves requests that other threads began to the waiting queue, and ends cancelled ones. Returns whether any request is
+ * in progress. */
 static bool take(S3Client *client)
 {
     (void)pthread_mutex_lock(&client->lock);
@@ -82,14 +85,14 @@ static void serve(S3Client *client, const struct epoll_event *event)
 {
     if (event->data.fd == client->wake_fd) {
         uint64_t woken;
-        (void)!read(client->wake_fd, &woken, sizeof(woken)); /* it is readable, or was read */
+        (void)!read(client->wake_fd, &woken, sizeof(woken)); /* readable, or was read already */
         return;
     }
     int what = (event->events & EPOLLIN ? CURL_CSELECT_IN : 0) |
                (event->events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                (event->events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
     int running;
-    /* A failure of the transfer is reported as its end. */
+    /* If the transfer fails, libcurl reports this as its end. */
     (void)curl_multi_socket_action(client->multi, event->data.fd, what, &running);
 }
 
@@ -104,7 +107,7 @@ static void wait_and_serve(S3Client *client)
 
     if (client->curl_due_usec <= clock_boottime_usec()) {
         int running;
-        client->curl_due_usec = USEC_INFINITY; /* libcurl names the next one */
+        client->curl_due_usec = USEC_INFINITY; /* libcurl sets the next time */
         (void)curl_multi_socket_action(client->multi, CURL_SOCKET_TIMEOUT, 0, &running);
     }
 
@@ -131,12 +134,12 @@ void *s3_loop_run(void *userdata)
         queue_start(client);
         wait_and_serve(client);
     }
-    while (take(client)) /* an end may begin something */
+    while (take(client)) /* the end of a request may begin another one */
         queue_end_all(client);
     return NULL;
 }
 
-/* ---- the whole ---- */
+/* ---- open and close ---- */
 
 int loop_open(S3Client *client, Error *err)
 {
@@ -158,7 +161,7 @@ int loop_open(S3Client *client, Error *err)
     SET(CURLMOPT_TIMERFUNCTION, on_loop_timeout);
     SET(CURLMOPT_TIMERDATA, client);
     SET(CURLMOPT_PIPELINING, (long)CURLPIPE_NOTHING);
-    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1); /* hedges', too */
+    SET(CURLMOPT_MAXCONNECTS, (long)client->options.connections * 11 / 10 + 1); /* hedges count */
 #undef SET
     if (code != CURLM_OK)
         return error_set(err, -EIO, "S3 client: libcurl: %s", curl_multi_strerror(code));
@@ -170,7 +173,7 @@ void loop_close(S3Client *client)
     for (size_t i = 0; i < client->n_idle; i++)
         curl_easy_cleanup(client->idle[i]);
     if (client->multi)
-        (void)curl_multi_cleanup(client->multi); /* nothing is under way any more */
+        (void)curl_multi_cleanup(client->multi); /* no transfer is in progress any more */
     client->epoll_fd = fd_close(client->epoll_fd);
     client->wake_fd = fd_close(client->wake_fd);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* queue.c - a request's way: it waits for its turn, is tried, judged, pauses and is tried again, until
- * it ends. The request that has waited longest is first; one that was tried before goes before one that was not. */
+/* queue.c - the stages of a request: it waits for its turn, is tried, judged, paused and tried again, until it ends.
+ * The request that has waited longest is first; one that was tried before precedes a new one. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/clock.h"
@@ -52,7 +52,7 @@ static void drop_try(S3Client *client, S3Request *request, size_t i)
     }
 }
 
-/* Writes "GET http://host/bucket/key: <what>; 3 tries in 1.2 s". The request's error holds <what>. */
+/* Writes "GET http://host/bucket/key: <what> (3 tries in 1.2 s)". The request's error holds <what>. */
 static void write_error(const S3Client *client, S3Request *request, const char *before)
 {
     double took = (double)(clock_boottime_usec() - request->progress.begun_usec) / 1e6;
@@ -75,7 +75,7 @@ static bool changes_something(const S3Request *request)
     return request->method != S3_GET && request->method != S3_HEAD;
 }
 
-/* Fires the probe with the bytes that went over the network: a whole get without a buffer has as many as came. */
+/* Fires the probe with the number of bytes transferred: for a whole get without a buffer, those that arrived. */
 static void probe_end(const S3Request *request)
 {
     uint64_t took_usec = clock_boottime_usec() - request->progress.begun_usec;
@@ -87,7 +87,7 @@ static void probe_end(const S3Request *request)
               request->tries);
 }
 
-/* The request may be gone afterwards. */
+/* Ends a request. The caller must not use it afterwards, as `done` may free it. */
 static void end(S3Client *client, S3Request *request, int result, const char *before)
 {
     S3Progress *p = &request->progress;
@@ -116,7 +116,7 @@ static void end(S3Client *client, S3Request *request, int result, const char *be
         done(request);
 }
 
-/* Ends a request without an answer: a try that is on its way may still be done. */
+/* Ends a request without an answer. If a try was sent completely, the server may still execute it. */
 static void give_up(S3Client *client, S3Request *request, int result, const char *before)
 {
     for (size_t i = 0; i < ELEMENTSOF(request->progress.tries); i++) {
@@ -140,7 +140,8 @@ void queue_end_all(S3Client *client)
             give_up(client, TAILQ_FIRST(queues[i]), -ECANCELED, "the client is closed; ");
 }
 
-/* `done` of one request may end or begin others: begins go to other queues, and requests end only here. */
+/* Ends the cancelled requests. `done` of one request may cancel or begin others: new ones are put into other queues,
+ * and requests end only here. */
 void queue_cancel(S3Client *client)
 {
     S3Queue *queues[] = {&client->active, &client->paused, &client->waiting};
@@ -154,7 +155,7 @@ void queue_cancel(S3Client *client)
     }
 }
 
-/* ---- beginnings ---- */
+/* ---- begin ---- */
 
 static void read_secrets(S3Client *client, const S3Credentials *credentials, uint64_t serial)
 {
@@ -166,7 +167,7 @@ static void read_secrets(S3Client *client, const S3Credentials *credentials, uin
     client->secrets_serial = serial;
 }
 
-/* -EAGAIN: neither this request nor another can begin now. */
+/* Begins a try. -EAGAIN: neither this request nor any other can begin now. */
 static int begin_try(S3Client *client, S3Request *request, uint8_t *buffer)
 {
     S3Credentials credentials;
@@ -208,7 +209,7 @@ void queue_start(S3Client *client)
         else
             r = begin_try(client, request, NULL);
         if (r == -EAGAIN)
-            return; /* looked at again each tick, and when the identity signals it */
+            return; /* retried at each tick, and when credentials arrive */
         if (r < 0) {
             end(client, request, r, "");
             continue;
@@ -222,7 +223,7 @@ void queue_start(S3Client *client)
 
 /* ---- time ---- */
 
-/* Hedges may exceed the limit of tries a little, unless the server has answered that it is too much. */
+/* Hedges may slightly exceed the limit of tries, unless the server has reported overload. */
 static bool may_hedge(const S3Client *client, const S3Request *request)
 {
     const RetryLimit *limit = &client->limit;
@@ -245,7 +246,7 @@ static void hedge(S3Client *client, S3Request *request, uint64_t now_usec)
         return;
     uint8_t *buffer = malloc(request->n_bytes);
     if (!buffer || begin_try(client, request, buffer) < 0)
-        return; /* the first try goes on by itself */
+        return; /* the first try continues alone */
     client->n_hedges++;
     client->hedge_bytes += request->n_bytes;
     atomic_fetch_add(&client->hedges, 1);
@@ -272,7 +273,7 @@ static void check_stalls(S3Client *client, S3Request *request, uint64_t now_usec
         (void)error_set(&t->reason, -EIO, "not a byte for %.1f s",
                         (double)client->options.stall_usec / 1e6);
         queue_end_try(client, t, CURLE_OPERATION_TIMEDOUT);
-        return; /* the request may be gone */
+        return; /* the request may be freed now */
     }
 }
 
@@ -304,7 +305,7 @@ void queue_tick(S3Client *client, uint64_t now_usec)
     tick_queue(client, &client->active, now_usec);
 }
 
-/* ---- verdicts ---- */
+/* ---- judging replies ---- */
 
 static void observe_try(S3Client *client, const S3Try *t)
 {
@@ -314,15 +315,15 @@ static void observe_try(S3Client *client, const S3Try *t)
     retry_latency_add(latency, clock_boottime_usec() - t->begun_usec);
 }
 
-/* The answer is the request's from now on. */
+/* Gives the answer of a successful try to its request. */
 static void adopt(S3Client *client, S3Request *request, S3Try *t)
 {
     retry_limit_success(&client->limit);
     if (t->hedge) {
         atomic_fetch_add(&client->hedges_won, 1);
         if (request->progress.tries[0])
-            observe_try(client, request->progress.tries[0]); /* its time is at least so long */
-        drop_try(client, request, 0);                        /* it uses the buffer, too */
+            observe_try(client, request->progress.tries[0]); /* it takes at least this long */
+        drop_try(client, request, 0);                        /* it writes to the buffer, too */
         memcpy(request->buffer, t->buffer, request->n_bytes);
     }
     observe_try(client, t);
@@ -353,7 +354,7 @@ static void correct(S3Client *client, S3Request *request, const S3Try *t, RetryA
     case RETRY_REDIRECT:
         free(p->location);
         p->location = strdup(t->reply.location);
-        p->redirects++; /* without memory the request goes where it went before, and not for ever */
+        p->redirects++; /* without memory, the old URL is tried again, a bounded number of times */
         return;
     default:
         assert(action == RETRY_CREDENTIALS);

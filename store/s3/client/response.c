@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* response.c - what comes back of a try: where the bytes of the reply go, and whether it is whole and
- * the one that was asked for. */
+/* response.c - the reply to a try: stores the bytes of the reply, and checks that it is complete and matches the
+ * request. */
 #include "store/s3/client/client-internal.h"
 
 #include "base/number/hash.h"
@@ -11,7 +11,7 @@
 
 enum {
     ERROR_BODY_MAX = 64 * 1024,
-    SKEW_MAX_SEC = 14 * 60, /* S3 bears 15 minutes */
+    SKEW_MAX_SEC = 14 * 60, /* S3 accepts 15 minutes */
 };
 
 /* ---- bytes ---- */
@@ -64,12 +64,12 @@ static int expect_whole(S3Try *t)
     return refuse(t, -EIO, why);
 }
 
-/* Looks at the head of the reply, and chooses where the body goes. */
+/* Examines the head of the reply, and chooses the destination of the body. */
 static int judge_head(S3Try *t)
 {
     const S3Request *request = t->request;
     t->judged = true;
-    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &t->status); /* 0 without one */
+    (void)curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &t->status); /* 0 without a reply */
     if (t->unusable)
         return -EIO;
     bool got = request->method == S3_GET && t->status >= 200 && t->status < 300;
@@ -90,7 +90,7 @@ static int text_add(S3Try *t, const char *data, size_t n_bytes)
     if (n_bytes > t->text_max - t->n_text) {
         if (t->text_must_fit)
             return refuse(t, -EFBIG, "more bytes than there may be");
-        n_bytes = t->text_max - t->n_text; /* the end of a long error says nothing new */
+        n_bytes = t->text_max - t->n_text; /* the end of a long error has nothing new */
     }
     if (t->n_text + n_bytes + 1 > t->text_size) {
         size_t size = MAX(2 * t->text_size, t->n_text + n_bytes + 1);
@@ -125,7 +125,7 @@ size_t response_body(char *data, size_t size, size_t n, void *userdata)
     }
     t->received += bytes;
     if (t->reply.has_crc32c && !t->request->ranged)
-        t->crc32c = crc32c(t->crc32c, data, bytes); /* while it is in the processor's cache */
+        t->crc32c = crc32c(t->crc32c, data, bytes); /* while the data is in the cache */
     return bytes;
 }
 
@@ -146,7 +146,7 @@ size_t response_header(char *line, size_t size, size_t n, void *userdata)
     return size * n;
 }
 
-/* ---- the end ---- */
+/* ---- judging the outcome ---- */
 
 static int hopeless_of(CURLcode code)
 {
@@ -165,18 +165,18 @@ static int hopeless_of(CURLcode code)
     }
 }
 
-/* A whole reply that says success: whether its bytes are those that were asked for. */
+/* Checks a complete successful reply: whether its bytes are those that were requested. */
 static void judge_bytes(S3Try *t)
 {
     const S3Request *request = t->request;
     char why[120];
-    if (!t->head_ended) { /* libcurl takes what came of one for all of it, and no length for no body */
+    if (!t->head_ended) { /* libcurl accepts a cut head as complete, and then expects no body */
         (void)refuse(t, 0, "a head that ends too soon");
         return;
     }
     if (!t->judged && judge_head(t) < 0)
         return;
-    if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0) /* an empty one is a text */
+    if (!t->into_buffer && t->text_must_fit && text_add(t, "", 0) < 0) /* an empty body counts */
         return;
     if (t->into_buffer && t->received != t->n_buffer) {
         (void)snprintf(why, sizeof(why), "%zu bytes, expected were %zu", t->received, t->n_buffer);
@@ -189,7 +189,8 @@ static void judge_bytes(S3Try *t)
     }
 }
 
-/* Objects are the user's; everything else that a success says may be an error all the same. */
+/* Whether the body may be an <Error>. A successful GET of an object returns the user's bytes; any other reply, even a
+ * successful one, may hold an error. */
 static bool may_be_error(const S3Try *t)
 {
     bool success = t->status >= 200 && t->status < 300;
@@ -212,17 +213,17 @@ static void report_failure(S3Try *t, CURLcode code)
     secret_set_take_out(&t->client->secrets, t->reason.text);
 }
 
-/* "503 SlowDown: Please reduce your request rate. [request 4442587FB7D0A2F9]": what the server's
- * people ask for is its number. */
+/* Reports a refusal: "503 SlowDown: Please reduce your request rate. [request 4442587FB7D0A2F9]". The server's support
+ * needs the request's number. */
 static void report_refusal(S3Try *t, const S3Error *refusal)
 {
-    S3Error said = *refusal; /* the code means something as it came */
+    S3Error said = *refusal; /* a copy: callers need the unchanged code */
     char id[sizeof(t->reply.request_id)];
     (void)snprintf(id, sizeof(id), "%s",
                    *refusal->request_id ? refusal->request_id : t->reply.request_id);
     char *const texts[] = {said.code, said.message, id};
     for (size_t i = 0; i < ELEMENTSOF(texts); i++)
-        secret_set_take_out(&t->client->secrets, texts[i]); /* each was cut for itself */
+        secret_set_take_out(&t->client->secrets, texts[i]); /* the reply cut each text separately */
     (void)error_set(&t->reason, -EIO, "%ld%s%s%s%.120s%s%s%s", t->status, *said.code ? " " : "",
                     said.code, *said.message ? ": " : "", said.message, *id ? " [request " : "", id,
                     *id ? "]" : "");
@@ -238,7 +239,7 @@ void response_judge(S3Try *t, CURLcode code, RetryReply *ret, S3Error *ret_refus
         report_failure(t, code);
     bool failed = t->unusable || t->hopeless != 0;
     if (!failed && t->n_text > 0 && may_be_error(t))
-        (void)reply_error(t->text, t->n_text, ret_refusal); /* -ENOENT: it is none */
+        (void)reply_error(t->text, t->n_text, ret_refusal); /* -ENOENT: not an <Error> */
     if (!failed)
         report_refusal(t, ret_refusal);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* retry.c - see retry.h. Two tables: S3's error codes say more than a status, so they are looked at
- * first. */
+/* retry.c - see retry.h. It has two tables: S3's error codes are more precise than the status, so their table is
+ * searched first. */
 #include "store/s3/client/retry.h"
 
 #include <errno.h>
@@ -16,21 +16,21 @@ enum {
 };
 
 typedef enum Meaning {
-    REFUSED,      /* for good */
-    AGAIN,        /* it did nothing; it may when asked again */
-    AGAIN_OR_NOT, /* it may have acted all the same */
-    SLOWER,       /* it did nothing because there is too much to do */
+    REFUSED,      /* a final refusal */
+    AGAIN,        /* the server did nothing, but may when tried again */
+    AGAIN_OR_NOT, /* the server may have executed the request */
+    SLOWER,       /* the server did nothing because it is overloaded */
     SLOWER_OR_NOT,
     CLOCK,
     CREDENTIALS,
-    ELSEWHERE, /* another region, another host */
+    ELSEWHERE, /* in another region or at another host */
 } Meaning;
 
 typedef struct Row {
     const char *code;
     long status;
     Meaning meaning;
-    int result; /* of REFUSED, and of what did not help */
+    int result; /* for REFUSED, and if the correction did not help */
 } Row;
 
 static const Row codes[] = {
@@ -45,7 +45,7 @@ static const Row codes[] = {
     {.code = "OperationAborted", .meaning = AGAIN},
     {.code = "RequestTimeout", .meaning = AGAIN},
     {.code = "IncompleteBody", .meaning = AGAIN},
-    /* The bytes that arrived are not those that we sent. */
+    /* The server received other bytes than we sent. */
     {.code = "BadDigest", .meaning = AGAIN},
     {.code = "XAmzContentSHA256Mismatch", .meaning = AGAIN},
     {.code = "XAmzContentChecksumMismatch", .meaning = AGAIN},
@@ -55,7 +55,7 @@ static const Row codes[] = {
     {.code = "TokenRefreshRequired", .meaning = CREDENTIALS, .result = -EACCES},
     {.code = "InvalidToken", .meaning = CREDENTIALS, .result = -EACCES},
     {.code = "InvalidAccessKeyId", .meaning = CREDENTIALS, .result = -EACCES},
-    /* a secret that was replaced; Swift also says so of a key that it does not know */
+    /* the secret key may have been replaced; Swift also uses this code for an unknown access key */
     {.code = "SignatureDoesNotMatch", .meaning = CREDENTIALS, .result = -EACCES},
     {.code = "PermanentRedirect", .meaning = ELSEWHERE, .result = -EIO},
     {.code = "TemporaryRedirect", .meaning = ELSEWHERE, .result = -EIO},
@@ -80,7 +80,7 @@ static const Row statuses[] = {
     {.status = 302, .meaning = ELSEWHERE, .result = -EIO},
     {.status = 307, .meaning = ELSEWHERE, .result = -EIO},
     {.status = 308, .meaning = ELSEWHERE, .result = -EIO},
-    {.status = 304, .result = -EEXIST}, /* old MinIO, to a put-if-absent */
+    {.status = 304, .result = -EEXIST}, /* old MinIO's answer to a put-if-absent */
     {.status = 401, .result = -EACCES},
     {.status = 403, .result = -EACCES},
     {.status = 404, .result = -ENOENT},
@@ -90,7 +90,7 @@ static const Row statuses[] = {
     {.status = 412, .result = -EEXIST},
     {.status = 429, .meaning = SLOWER},
     {.status = 501, .result = -EOPNOTSUPP},
-    {.status = 503, .meaning = SLOWER_OR_NOT}, /* who says no code may be a proxy */
+    {.status = 503, .meaning = SLOWER_OR_NOT}, /* a reply without a code may come from a proxy */
     {.status = 507, .result = -ENOSPC},
     {.status = 509, .meaning = SLOWER_OR_NOT},
 };
@@ -101,7 +101,7 @@ static Row row_of(const RetryReply *reply, const char *code)
         if (strcmp(codes[i].code, code) == 0)
             return codes[i];
 
-    /* The reply to a HEAD has no body, and so no code. */
+    /* The reply to a HEAD has no body, so it has no error code. */
     if (reply->status == 400 && reply->names_region)
         return (Row){.meaning = ELSEWHERE, .result = -EACCES};
     if (reply->status == 400 && !code[0])

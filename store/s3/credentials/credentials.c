@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* credentials.c - an identity: what was fetched last, and the thread that fetches it anew. See
+/* credentials.c - an identity: the credentials fetched last, and the thread that renews them. See
  * credentials.h.
  *
- * Guarantees: s3_identity_get() takes the lock for a copy, and nobody fetches with it held. A source
- * is asked at most once a second, and after failures with growing pauses. How long credentials live is
- * counted by the clock of who gave them: a machine whose clock is wrong renews in time all the same. */
+ * Guarantees: s3_identity_get() holds the lock only for a copy; no fetch runs with the lock held. A source
+ * is used at most once a second, and after failures with growing pauses. The time left until credentials expire is
+ * measured with the clock of their source: a machine whose clock is wrong still renews in time. */
 #include "store/s3/credentials/credentials.h"
 
 #include "base/clock.h"
@@ -19,11 +19,11 @@
 #include <time.h>
 
 enum {
-    LEAD_MIN_SEC = 300, /* renewed so long before they expire, at most half of what they live */
+    LEAD_MIN_SEC = 300, /* time of renewal before they expire, at most half of their lifetime */
     LEAD_MAX_SEC = 600,
     PAUSE_MIN_MSEC = 1000,
     PAUSE_MAX_MSEC = 60000,
-    SILENCES_REPORTED = 3, /* in a row: a source that did not answer is told as a failure */
+    SILENCES_REPORTED = 3, /* only after so many silences in a row is a missing answer a failure */
     WAIT_MAX_MSEC = 10000,
 };
 
@@ -33,29 +33,29 @@ struct S3Identity {
     void *context;
     bool has_thread;
     pthread_t thread;
-    pthread_mutex_t lock; /* of all below; the source is the thread's */
+    pthread_mutex_t lock; /* guards all fields below; the source is used only by the thread */
     pthread_cond_t changed;
     bool stop;
     S3Credentials credentials;
-    uint64_t serial;   /* 0: none were there yet */
-    uint64_t end_usec; /* CLOCK_BOOTTIME; USEC_INFINITY: they do not expire */
+    uint64_t serial;   /* 0: no credentials yet */
+    uint64_t end_usec; /* CLOCK_BOOTTIME; USEC_INFINITY: the credentials do not expire */
     bool rejected;
-    uint64_t next_usec, begun_usec; /* of a fetch */
-    unsigned failures;              /* in a row */
-    Error failure;                  /* code 0: none to tell */
+    uint64_t next_usec, begun_usec; /* times of the next and of the last fetch */
+    unsigned failures;              /* failed fetches in a row */
+    Error failure;                  /* code 0: no failure to report */
 };
 
-/* ---- how long ---- */
+/* ---- times ---- */
 
 static uint64_t random_below(uint64_t n)
 {
     uint64_t r = 0;
-    (void)getrandom(&r, sizeof(r), GRND_NONBLOCK); /* 0 spreads nothing, and harms nothing */
+    (void)getrandom(&r, sizeof(r), GRND_NONBLOCK); /* a failure gives 0, which does no harm */
     return n ? r % n : 0;
 }
 
-/* When credentials that live until end are renewed. Machines that started together do not all come
- * at once. */
+/* Returns when to renew credentials that expire at `end`. A random part keeps machines that started together from
+ * renewing at the same time. */
 static uint64_t renewal_usec(uint64_t now, uint64_t end)
 {
     if (end == USEC_INFINITY)
@@ -74,7 +74,7 @@ static uint64_t pause_usec(unsigned failures)
     return (most / 2 + random_below(most / 2)) * USEC_PER_MSEC;
 }
 
-/* ---- what came of a fetch; with the lock ---- */
+/* ---- results of a fetch; the caller holds the lock ---- */
 
 static bool is_good(const S3Identity *identity, uint64_t now)
 {
@@ -93,7 +93,7 @@ static void fail(S3Identity *identity, int r, const char *text, uint64_t now)
                     (identity->end_usec - now) / USEC_PER_SEC, text);
     if (r == -EHOSTUNREACH && identity->source->kind == S3_SOURCE_INSTANCE &&
         !identity->source->answered)
-        /* Everybody ends here who has set up nothing, so that is what is told. */
+        /* A user who configured no source at all ends here, so the text must explain that. */
         (void)error_set(&identity->failure, -EACCES,
                         "neither the environment nor the shared files have any, and there is no %s",
                         text);
@@ -125,14 +125,14 @@ static void succeed(S3Identity *identity, const S3Fetched *fetched, uint64_t now
     identity->failure = ERROR_INIT;
 }
 
-/* Returns with the lock, as it was called. */
+/* The caller holds the lock; it is released only during the fetch. */
 static void fetch(S3Identity *identity)
 {
     S3Fetched fetched;
     Error err = ERROR_INIT;
 
     identity->begun_usec = clock_boottime_usec();
-    (void)pthread_mutex_unlock(&identity->lock); /* ours */
+    (void)pthread_mutex_unlock(&identity->lock); /* this thread holds the lock */
     int r = s3_source_fetch(identity->source, &fetched, &err);
     (void)pthread_mutex_lock(&identity->lock);
     if (!identity->stop) {
@@ -147,7 +147,7 @@ static void fetch(S3Identity *identity)
 
 /* ---- the thread ---- */
 
-/* At most until then; the condition's clock stands still in a suspend, hence the bound. */
+/* Waits at most until `then`. The condition's clock stops during a suspend, so a wait is limited to WAIT_MAX_MSEC. */
 static void wait_until(S3Identity *identity, uint64_t then)
 {
     uint64_t now = clock_boottime_usec();
@@ -156,7 +156,7 @@ static void wait_until(S3Identity *identity, uint64_t then)
     struct timespec deadline = {.tv_sec = (time_t)(end / USEC_PER_SEC),
                                 .tv_nsec = (long)(end % USEC_PER_SEC * NSEC_PER_USEC)};
     (void)pthread_cond_timedwait(&identity->changed, &identity->lock,
-                                 &deadline); /* or it is late */
+                                 &deadline); /* fails only by a timeout */
 }
 
 static void *identity_run(void *userdata)
@@ -222,8 +222,7 @@ int s3_identity_new(const S3Options *options, void (*ready)(void *context), void
     identity->context = context;
 
     if (identity->source->kind == S3_SOURCE_ENVIRONMENT ||
-        identity->source->kind ==
-            S3_SOURCE_PROFILE) { /* nobody is asked, so they are here at once */
+        identity->source->kind == S3_SOURCE_PROFILE) { /* no request is needed, so fetch at once */
         (void)pthread_mutex_lock(&identity->lock);
         fetch(identity);
         r = identity->failure.code;
@@ -249,7 +248,7 @@ S3Identity *s3_identity_free(S3Identity *identity)
         (void)pthread_cond_signal(&identity->changed);
         (void)pthread_mutex_unlock(&identity->lock);
         s3_source_cancel(identity->source);
-        (void)pthread_join(identity->thread, NULL); /* it is ours, and joinable */
+        (void)pthread_join(identity->thread, NULL); /* cannot fail: the thread is joinable */
     }
     (void)pthread_cond_destroy(&identity->changed);
     (void)pthread_mutex_destroy(&identity->lock);
@@ -278,7 +277,7 @@ int s3_identity_get(S3Identity *identity, S3Credentials *ret, uint64_t *ret_seri
 void s3_identity_reject(S3Identity *identity, uint64_t serial)
 {
     if (!identity->has_thread)
-        return; /* the environment has no others */
+        return; /* the environment has no other credentials */
     (void)pthread_mutex_lock(&identity->lock);
     if (serial == identity->serial && !identity->rejected) {
         identity->rejected = true;

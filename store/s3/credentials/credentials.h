@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* credentials.h - the credentials for S3: found where AWS's tools look, and renewed before they expire.
+/* credentials.h - the credentials for S3: found in the same places as by AWS's tools, and renewed before they expire.
  *
  * The sources, in this order: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) in the environment; web
  * identity (AWS_WEB_IDENTITY_TOKEN_FILE, AWS_ROLE_ARN, or the profile's web_identity_token_file,
  * role_arn) by STS; the profile in the shared files; the container's endpoint
  * (AWS_CONTAINER_CREDENTIALS_FULL_URI or _RELATIVE_URI); the instance's metadata (IMDSv2), unless
- * AWS_EC2_METADATA_DISABLED. The first source that is set up is used; its failure is an error, and no
+ * AWS_EC2_METADATA_DISABLED. The first source that is configured is used; its failure is an error, and no
  * other source is tried.
  *
- * A thread renews credentials well before they expire, so that requests do not wait for it. No text ever holds a secret
- * or token, and their memory is wiped before it is freed.
+ * A thread renews credentials well before they expire, so that requests need not wait for them. No text ever holds a
+ * secret or token, and their memory is wiped before it is freed.
  *
  * Ownership: s3_identity_new() gives the caller an S3Identity. S3Credentials are values.
  * Units:     seconds since 1970.
  * Errors:    -EACCES no source has credentials, or the source refused; -EHOSTUNREACH the source did not
- *            answer; -EINVAL the source is set up wrong; -EAGAIN credentials are being fetched. The text
- *            names the source and what to look at.
+ *            answer; -EINVAL the source is misconfigured; -EAGAIN credentials are being fetched. The text
+ *            names the source and what to check.
  * Threads:   any; an S3Identity has a thread of its own.
  * Source:    AWS SDKs and Tools Reference Guide: credential provider chain; IMDSv2; EKS Pod Identity.
  */
@@ -30,23 +30,25 @@ enum { S3_TOKEN_MAX = 8192 };
 
 typedef struct S3Credentials {
     char access_key[256], secret_key[256];
-    char token[S3_TOKEN_MAX]; /* of the session; "": none */
-    int64_t expires;          /* the end of their validity; 0: never */
+    char token[S3_TOKEN_MAX]; /* token of the session; "": none */
+    int64_t expires;          /* when they expire; 0: never */
 } S3Credentials;
 
 typedef struct S3Identity S3Identity;
 
-/* Finds out which source is set up, and starts the thread that asks it. The thread calls ready(context) whenever
- * s3_identity_get() would return new credentials or a new failure. */
+/* Finds the configured source, and starts the thread that fetches credentials from it. The thread calls ready(context)
+ * whenever s3_identity_get() would return new credentials or a new failure. */
 int s3_identity_new(const S3Options *options, void (*ready)(void *context), void *context,
                     S3Identity **ret, Error *err);
 S3Identity *s3_identity_free(S3Identity *identity);
 DEFINE_CLEANUP(S3Identity, s3_identity_free)
-/* Never waits. -EAGAIN while the first credentials, or new ones after s3_identity_reject(), are fetched. A failure is
- * returned until a later attempt succeeds; attempts go on for ever. *ret_serial grows with each new set. */
+/* Returns the credentials; never waits. -EAGAIN while the first credentials, or new ones after s3_identity_reject(),
+ * are being fetched. A failure is returned until a later attempt succeeds; the attempts never end. *ret_serial grows
+ * with each new set. */
 int s3_identity_get(S3Identity *identity, S3Credentials *ret, uint64_t *ret_serial, Error *err);
-/* Reports that the server called the credentials of `serial` expired or unknown. New ones are fetched, unless they are
- * there already, or the source (the environment) has no others. */
+/* Reports that the server called the credentials with this serial expired or unknown. New ones are fetched, unless
+ * there are newer ones already, or the source (the environment) has no others. */
 void s3_identity_reject(S3Identity *identity, uint64_t serial);
-/* Returns "the environment", "profile x of /home/u/.aws/credentials", "the metadata of the instance", ... */
+/* Returns the name of the source: "the environment", "profile x of /home/u/.aws/credentials", "the metadata of the
+ * instance", ... */
 const char *s3_identity_source(const S3Identity *identity);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* endpoint.c - the endpoints of this machine: a container's (ECS, EKS Pod Identity) and
- * the instance's metadata (IMDSv2). Both answer with the same JSON. */
+/* endpoint.c - credentials from an endpoint of this machine: a container's (ECS, EKS Pod Identity) or the instance's
+ * metadata (IMDSv2). Both answer with the same JSON. */
 #include "base/memory.h"
 #include "base/text/secret.h"
 #include "store/s3/credentials/source.h"
@@ -13,8 +13,8 @@
 enum {
     CONNECT_MSEC = 1000,
     WHOLE_MSEC = 5000,
-    /* An instance answers in milliseconds; where there is none, or a container is more hops away than
-     * it allows, nobody does. */
+    /* An instance answers in milliseconds. Without one, or in a container that is more network hops away than the
+     * instance allows, there is no answer. */
     FIRST_MSEC = 1000,
     ROLE_MAX = 128,
 };
@@ -24,9 +24,9 @@ enum {
 #define INSTANCE_HOST_IPV6 "http://[fd00:ec2::254]"
 #define ROLES "/latest/meta-data/iam/security-credentials/"
 
-/* ---- the container's ---- */
+/* ---- the container's endpoint ---- */
 
-/* Reports whether a URL's host is loopback or a container's endpoint. An IPv6 host is read without its brackets. */
+/* Returns whether a URL's host is loopback or a container's endpoint. An IPv6 host is compared without its brackets. */
 static bool host_is_near(const char *host)
 {
     char bare[64];
@@ -51,7 +51,7 @@ static bool host_is_near(const char *host)
 static void url_cleanup(CURLU **url) { curl_url_cleanup(*url); }
 static void curl_freep(char **p) { curl_free(*p); }
 
-/* The token is sent to nobody but these. libcurl's own parser decides what the host is. */
+/* Refuses URLs to which the token must not be sent. libcurl's own parser extracts the host. */
 static int check_url(const char *text, Error *err)
 {
     _cleanup_(url_cleanup) CURLU *url = memory_given(curl_url());
@@ -98,12 +98,13 @@ int source_find_container(S3Source *source, Error *err)
         return r;
     source->kind = S3_SOURCE_CONTAINER;
     source->url = memory_format("%s%s", relative ? CONTAINER_HOST : "", relative ?: full);
-    _cleanup_free_ char *place = source_place(source->url); /* its path is a secret, too */
+    _cleanup_free_ char *place = source_place(source->url); /* the URL's path is a secret, too */
     source->name = memory_format("the container's endpoint %s", place);
     return set_token(source, err);
 }
 
-/* A refusal with words has them in JSON; what a server may recover from is worth another try. */
+/* Reads the credentials of a reply. A refusal may have its reason in JSON; a status that may be temporary becomes
+ * -EHOSTUNREACH, after which the fetch is tried again. */
 static int read_credentials(S3Source *source, const S3HttpReply *reply, S3Fetched *ret, Error *err)
 {
     int r = credentials_parse_json(source, reply->body, reply->n_body, &ret->credentials, err);
@@ -141,7 +142,7 @@ int source_fetch_container(S3Source *source, S3Fetched *ret, Error *err)
     return r < 0 ? r : read_credentials(source, &reply, ret, err);
 }
 
-/* ---- the instance's ---- */
+/* ---- the instance's metadata ---- */
 
 int source_find_instance(S3Source *source)
 {
@@ -162,7 +163,7 @@ int source_find_instance(S3Source *source)
     return 0;
 }
 
-/* One GET below the instance's endpoint, with its token. */
+/* Sends one GET, with the token, to a path of the instance's endpoint. */
 static int metadata_get(S3Source *source, const char *path, const char *more, S3HttpReply *ret,
                         Error *err)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* http.c - see http.h. libcurl's multi interface for one request, because it
- * can be woken up: an identity that goes away does not wait for an endpoint that is silent. */
+/* http.c - see http.h. It uses libcurl's multi interface even for one request, because it can be woken up: so freeing
+ * an identity need not wait for a silent endpoint. */
 #include "store/s3/credentials/http.h"
 
 #include "base/clock.h"
@@ -35,7 +35,7 @@ S3Http *s3_http_free(S3Http *http)
     if (!http)
         return NULL;
     if (http->multi)
-        (void)curl_multi_cleanup(http->multi); /* holds no transfer any more */
+        (void)curl_multi_cleanup(http->multi); /* it has no transfer any more */
     secret_free(http);
     return NULL;
 }
@@ -43,7 +43,7 @@ S3Http *s3_http_free(S3Http *http)
 void s3_http_cancel(S3Http *http)
 {
     atomic_store(&http->cancelled, true);
-    (void)curl_multi_wakeup(http->multi); /* else it is seen within POLL_MSEC */
+    (void)curl_multi_wakeup(http->multi); /* on failure, noticed within POLL_MSEC */
 }
 
 static size_t on_credentials_body(char *data, _unused_ size_t one, size_t n, void *userdata)
@@ -87,7 +87,7 @@ static void header_add(struct curl_slist **headers, const char *line)
     *headers = memory_given(curl_slist_append(*headers, line));
 }
 
-/* True when libcurl took everything. */
+/* Sets the options of a request; returns false if libcurl refused one. */
 static bool prepare(S3Http *http, CURL *easy, const S3HttpRequest *request,
                     struct curl_slist **headers, char failure[CURL_ERROR_SIZE])
 {
@@ -112,7 +112,7 @@ static bool prepare(S3Http *http, CURL *easy, const S3HttpRequest *request,
     SET(CURLOPT_CONNECTTIMEOUT_MS, request->connect_msec);
     SET(CURLOPT_TIMEOUT_MS, request->whole_msec);
     SET(CURLOPT_NOSIGNAL, 1L);
-    SET(CURLOPT_QUICK_EXIT, 1L); /* a name server that is silent holds nobody up */
+    SET(CURLOPT_QUICK_EXIT, 1L); /* a silent name server must not delay the end */
     SET(CURLOPT_ERRORBUFFER, failure);
     SET(CURLOPT_WRITEFUNCTION, on_credentials_body);
     SET(CURLOPT_WRITEDATA, http);
@@ -122,7 +122,7 @@ static bool prepare(S3Http *http, CURL *easy, const S3HttpRequest *request,
     return good;
 }
 
-/* Returns the transfer's result; CURLE_ABORTED_BY_CALLBACK: it was cancelled. */
+/* Runs the transfer and returns its result; CURLE_ABORTED_BY_CALLBACK: it was cancelled. */
 static CURLcode drive(S3Http *http)
 {
     for (;;) {
@@ -145,7 +145,7 @@ int s3_http_request(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret
 {
     char failure[CURL_ERROR_SIZE] = "";
     _cleanup_(headers_free) struct curl_slist *headers = NULL;
-    _cleanup_(easy_cleanup) CURL *easy = curl_easy_init(); /* goes before its headers */
+    _cleanup_(easy_cleanup) CURL *easy = curl_easy_init(); /* freed before its headers */
 
     http->n_body = 0;
     http->date = 0;
@@ -171,7 +171,7 @@ int s3_http_request(S3Http *http, const S3HttpRequest *request, S3HttpReply *ret
                          failure[0] ? failure : curl_easy_strerror(code),
                          request->direct ? "" : proxy_named(request->url, proxy));
     }
-    if (!http->head_ended) /* libcurl takes that for a whole reply */
+    if (!http->head_ended) /* libcurl accepts a cut head as a whole reply */
         return error_set(err, -EHOSTUNREACH, "its reply ends too soon");
     *ret = (S3HttpReply){.status = status,
                          .date = http->date,

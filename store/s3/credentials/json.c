@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* json.c - what a container's endpoint and an instance's metadata answer. Pure.
+/* json.c - parses the answers of a container's endpoint and an instance's metadata. Pure.
  *
- * jansson's own error texts quote the bytes that they stumbled over, which may be the secret; so ours
- * give only the place. */
+ * jansson's own error texts quote the bytes at the error, which may be the secret; so the texts here
+ * give only the position. */
 #include "base/json/json.h"
 #include "base/memory.h"
 #include "base/text/secret.h"
@@ -58,7 +58,7 @@ void source_quote(const S3Source *source, const char *text, char *ret, size_t si
 
 static const char *text_of(json_t *root, const char *key)
 {
-    return json_string_value(json_object_get(root, key)); /* NULL when it is not a string */
+    return json_string_value(json_object_get(root, key)); /* NULL if it is not a string */
 }
 
 static int refused(const S3Source *source, const char *code, const char *message, Error *err)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* source.c - which source is set up, and the two that are on this machine: environment
- * and shared files. See source.h. */
+/* source.c - finds the configured source, and implements the two that are on this machine: environment and shared
+ * files. See source.h. */
 #include "store/s3/credentials/source.h"
 
 #include "base/file.h"
@@ -102,7 +102,7 @@ const char *source_profile_value(const SharedFile *config, const SharedFile *cre
     return NULL;
 }
 
-/* The file whose profile has keys; the credentials file is looked at first. */
+/* Returns the file whose profile has keys; the credentials file is searched first. */
 static const SharedFile *file_with_keys(const SharedFile *config, const SharedFile *credentials,
                                         const char *profile)
 {
@@ -114,7 +114,7 @@ static const SharedFile *file_with_keys(const SharedFile *config, const SharedFi
     return NULL;
 }
 
-/* Refuses a profile that has its credentials from a source that AWS's tools support and this program does not. */
+/* Refuses a profile whose credentials come from a source that AWS's tools support but this program does not. */
 static int refuse_others(const SharedFile *config, const SharedFile *credentials,
                          const char *profile, Error *err)
 {
@@ -159,7 +159,7 @@ static int load_files(SharedFile **ret_config, SharedFile **ret_credentials, Err
     return r < 0 ? r : shared_file_load(SHARED_CREDENTIALS, ret_credentials, err);
 }
 
-/* Reads them anew: somebody may have rotated the key. */
+/* Reads the shared files again, as the keys may have been rotated. */
 static int fetch_profile(S3Source *source, S3Credentials *ret, Error *err)
 {
     _cleanup_(shared_file_freep) SharedFile *config = NULL;
@@ -183,7 +183,7 @@ static int fetch_profile(S3Source *source, S3Credentials *ret, Error *err)
     return r;
 }
 
-/* ---- all of them ---- */
+/* ---- all sources ---- */
 
 static int find(S3Source *source, const S3Options *options, Error *err)
 {
@@ -280,6 +280,6 @@ int s3_source_fetch(S3Source *source, S3Fetched *ret, Error *err)
         source->answered = true;
         return r;
     }
-    source_take_out(source, own.text); /* it may say what it was told */
+    source_take_out(source, own.text); /* the error may quote a secret that was sent */
     return error_set(err, r, "%s", own.text);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sts.c - web identity: a token from a file (Kubernetes renews it) is given to STS's
+/* sts.c - web identity: sends a token from a file (Kubernetes renews it) to STS's
  * AssumeRoleWithWebIdentity, which answers with credentials. The request is not signed.
  *
- * It is a POST, so that the token is in no URL and so in nobody's access log. */
+ * It is a POST, so that the token is not part of a URL and does not appear in access logs. */
 #include "base/memory.h"
 #include "base/text/secret.h"
 #include "store/s3/credentials/source.h"
@@ -16,16 +16,16 @@ enum {
     STS_CONNECT_MSEC = 5000,
     STS_WHOLE_MSEC = 15000,
     DEPTH_MAX = 16,
-    SESSION_MAX = 64, /* STS's */
+    SESSION_MAX = 64, /* limit of STS */
 };
 
-/* ---- what is set up ---- */
+/* ---- configuration ---- */
 
-/* STS takes letters, digits and "_=,.@-", at least two. */
+/* STS accepts letters, digits and "_=,.@-", at least two characters. */
 static char *session_name(const char *wanted)
 {
     char host[SESSION_MAX] = "node", name[SESSION_MAX + 1];
-    (void)gethostname(host, sizeof(host) - 1); /* "node" is as good */
+    (void)gethostname(host, sizeof(host) - 1); /* on failure, "node" will do */
     host[sizeof(host) - 1] = '\0';
     (void)snprintf(name, sizeof(name), "%s%s", wanted ? "" : "sdtrain-", wanted ?: host);
     for (char *p = name; *p; p++)
@@ -113,7 +113,7 @@ int source_fetch_web_identity(S3Source *source, S3Fetched *ret, Error *err)
 
     char code[64] = "";
     r = credentials_parse_sts(source, reply.body, reply.n_body, &ret->credentials, code, err);
-    /* A refusal that names itself is for good, except these; 5xx and 429 without words are not. */
+    /* A refusal with a code is final, except for these two codes; a 5xx or 429 may be temporary in any case. */
     bool passing = reply.status >= 500 || reply.status == 429 ||
                    strcmp(code, "IDPCommunicationError") == 0 || strcmp(code, "Throttling") == 0;
     if (r >= 0 && reply.status != 200)
@@ -130,14 +130,14 @@ int source_fetch_web_identity(S3Source *source, S3Fetched *ret, Error *err)
 typedef struct Sts {
     XML_Parser parser;
     unsigned depth;
-    bool in_credentials, in_error, refused; /* a DTD, or too deep */
-    char *into;                             /* where the element's text goes; NULL: nowhere */
+    bool in_credentials, in_error, refused; /* the document has a DTD, or is nested too deeply */
+    char *into;                             /* destination of the element's text; NULL: dropped */
     size_t into_size, n;
     char access_key[256], secret_key[256], token[S3_TOKEN_MAX], expiration[64];
     char code[64], message[160];
 } Sts;
 
-/* expat hands back what held secrets. */
+/* Moves memory for expat, and wipes the old block, which may hold secrets. */
 static void *wiping_realloc(void *p, size_t n)
 {
     void *longer = malloc(n);
@@ -167,7 +167,7 @@ static void on_start(void *userdata, const XML_Char *name, _unused_ const XML_Ch
     sts->into = NULL;
     if (++sts->depth > DEPTH_MAX) {
         sts->refused = true;
-        (void)XML_StopParser(sts->parser, XML_FALSE); /* it is parsing */
+        (void)XML_StopParser(sts->parser, XML_FALSE); /* cannot fail while parsing */
         return;
     }
     if (strcmp(name, "Credentials") == 0)
@@ -195,7 +195,7 @@ static void on_sts_end(void *userdata, const XML_Char *name)
         sts->in_error = false;
 }
 
-/* Appends to the value that is being read. A value that is too long fills its field, and is refused for that. */
+/* Appends text to the current value. A value that is too long fills its field, and is refused later because of that. */
 static void on_sts_text(void *userdata, const XML_Char *text, int n_bytes)
 {
     Sts *sts = userdata;
@@ -213,7 +213,7 @@ static void on_sts_doctype(void *userdata, _unused_ const XML_Char *name,
 {
     Sts *sts = userdata;
     sts->refused = true;
-    (void)XML_StopParser(sts->parser, XML_FALSE); /* it is parsing */
+    (void)XML_StopParser(sts->parser, XML_FALSE); /* cannot fail while parsing */
 }
 
 static bool parse(Sts *sts, const char *text, size_t n_bytes)

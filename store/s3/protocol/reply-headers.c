@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reply-headers.c - the headers of reply.h. */
+/* reply-headers.c - parses the headers of a reply (reply.h). */
 #include "store/s3/protocol/reply.h"
 
 #include <string.h>
@@ -12,7 +12,7 @@ void reply_headers_init(ReplyHeaders *headers) { *headers = (ReplyHeaders){.retr
 
 /* ---- values ---- */
 
-/* Parses only digits, and returns their end in *ret_end. */
+/* Parses digits at the start of the text, and returns their end in *ret_end. */
 static bool parse_digits(const char *text, uint64_t *ret, const char **ret_end)
 {
     size_t n = strspn(text, "0123456789");
@@ -33,7 +33,7 @@ static bool parse_number(const char *text, uint64_t *ret)
     return true;
 }
 
-/* Parses "bytes 0-9/443", "bytes 0-9/" and "*", and of 416 "bytes *" and "/443". */
+/* Parses "bytes 0-9/443", or "bytes 0-9/" followed by "*"; of a 416 reply, "bytes *" followed by "/443". */
 static int parse_range(ReplyHeaders *h, const char *text)
 {
     uint64_t first = 0, last = 0, size = 0;
@@ -59,7 +59,7 @@ static int parse_range(ReplyHeaders *h, const char *text)
     return 0;
 }
 
-/* Parses "Sun, 06 Nov 1994 08:49:37 GMT"; RFC 9110 has two older forms that nobody writes. */
+/* Parses "Sun, 06 Nov 1994 08:49:37 GMT"; the two older forms of RFC 9110 are not used any more. */
 static bool parse_date(const char *text, int64_t *ret)
 {
     static const char months[] = "JanFebMarAprMayJunJulAugSepOctNovDec";
@@ -135,7 +135,7 @@ static int set_header(ReplyHeaders *h, const char *name, const char *value)
     } else if (strcasecmp(name, "ETag") == 0) {
         set_etag(h, value);
     } else if (strcasecmp(name, "x-amz-server-side-encryption") == 0) {
-        h->etag_opaque |= strncasecmp(value, "aws:kms", 7) == 0; /* AES256 is not */
+        h->etag_opaque |= strncasecmp(value, "aws:kms", 7) == 0; /* AES256 keeps the MD5 as ETag */
     } else if (strcasecmp(name, "x-amz-server-side-encryption-customer-algorithm") == 0) {
         h->etag_opaque = true;
     } else if (strcasecmp(name, "x-amz-meta-sdtrain-put") == 0) {

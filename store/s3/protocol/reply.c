@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* reply.c - the XML bodies of reply.h.
+/* reply.c - parses the XML bodies of replies (reply.h).
  *
  * walk() calls a document's `leaf` at the end of each element with the element's path
- * ("/ListBucketResult/Contents/Key") and text; the functions below it say what paths mean. */
+ * ("/ListBucketResult/Contents/Key") and text; each `leaf` below handles the paths of one kind of document. */
 #include "store/s3/protocol/reply.h"
 
 #include "base/cleanup.h"
@@ -12,13 +12,13 @@
 #include <string.h>
 #include <time.h>
 
-#define UNKNOWN UINT64_MAX /* a size or a time that was not told */
+#define UNKNOWN UINT64_MAX /* a size or a time that is missing */
 
 enum {
     BODY_MAX = 32 << 20,  /* 1,000 keys of 1,024 bytes, each written as %XX, are 3 MB */
-    TEXT_MAX = 16 << 10,  /* of one element */
-    PATH_BYTES = 256,     /* S3's deepest has 60 */
-    ELEMENTS_MAX = 10000, /* objects or uploads on a page; S3 gives 1,000 */
+    TEXT_MAX = 16 << 10,  /* the text of one element */
+    PATH_BYTES = 256,     /* S3's deepest path has 60 bytes */
+    ELEMENTS_MAX = 10000, /* maximum of objects or uploads on a page; S3 sends 1,000 */
 };
 
 typedef struct Walk {
@@ -44,7 +44,7 @@ static void XMLCALL on_begin(void *context, const char *name, const char **attri
     (void)attributes;
     Walk *w = context;
     size_t n = strlen(w->path), n_name = strlen(name);
-    if (w->r < 0) /* expat may call once more after it was stopped */
+    if (w->r < 0) /* expat may make one more call after it was stopped */
         return;
     if (n + 1 + n_name >= sizeof(w->path)) {
         stop(w, -EBADMSG, "elements too deep, or names too long");
@@ -82,7 +82,7 @@ static void XMLCALL on_reply_end(void *context, const char *name)
         return;
     }
     *strrchr(w->path, '/') = '\0';
-    w->n_text = 0; /* what stands between elements is not text of their parent's */
+    w->n_text = 0; /* text between elements does not belong to their parent */
 }
 
 static void XMLCALL on_reply_doctype(void *context, const char *name, const char *system,
@@ -92,7 +92,7 @@ static void XMLCALL on_reply_doctype(void *context, const char *name, const char
     stop(context, -EBADMSG, "a document type");
 }
 
-/* White space in front keeps a connection open while the server works (CompleteMultipartUpload). */
+/* The server may send white space first, to keep the connection open while it works (CompleteMultipartUpload). */
 static void skip_blanks(const char **body, size_t *n_bytes)
 {
     while (*n_bytes > 0 && strchr(" \t\r\n", **body) && **body) {
@@ -131,8 +131,8 @@ static int walk(const char *what, const char *body, size_t n_bytes,
 
 /* ---- texts ---- */
 
-/* As much as fits, whole characters of UTF-8, without control characters: it goes into logs, and a
- * region into headers. */
+/* Copies whole UTF-8 characters as far as they fit, without control characters: the text is logged, and a region is
+ * sent in headers. */
 static void copy_text(char *ret, size_t size, const char *text)
 {
     size_t n = strnlen(text, size);
@@ -145,7 +145,7 @@ static void copy_text(char *ret, size_t size, const char *text)
     ret[n] = '\0';
 }
 
-/* An ETag without its quotes, as a header has it. -EBADMSG: it is too long. */
+/* Copies an ETag without its quotes, as for the header. -EBADMSG: it is too long. */
 static int take_etag(const char *text, char ret[STORE_VERSION_MAX])
 {
     const char *first = strncmp(text, "W/", 2) == 0 ? text + 2 : text;
@@ -169,7 +169,7 @@ static int parse_size(const char *text, uint64_t *ret, const char **ret_why)
     return 0;
 }
 
-/* 2009-10-12T17:50:30.000Z */
+/* Parses a time like 2009-10-12T17:50:30.000Z. */
 static int parse_time(const char *text, uint64_t *ret_usec, const char **ret_why)
 {
     struct tm tm = {0};
@@ -200,7 +200,7 @@ static int digit_of(char c)
                                   : -1;
 }
 
-/* In place, of encoding-type=url: %XX, and '+' for a blank. */
+/* Decodes a text of encoding-type=url in place: %XX, and '+' for a blank. */
 static int decode_url(char *text)
 {
     char *to = text;
@@ -225,7 +225,7 @@ static void set_text(char **ret, const char *text)
     *ret = memory_text(text);
 }
 
-/* The path below its prefix, or NULL. */
+/* Returns the part of the path after the prefix; NULL: the path has another prefix. */
 static const char *below(const char *path, const char *prefix)
 {
     size_t n = strlen(prefix);
@@ -282,7 +282,7 @@ int reply_error(const char *body, size_t n_bytes, S3Error *ret)
 
 /* ---- ListObjectsV2, ListMultipartUploads ---- */
 
-/* Where a listing says what. Paths are below the document's; "": it does not say that. */
+/* The names of a listing's elements. Paths are relative to the document's; "": the listing has no such element. */
 typedef struct Listing {
     const char *what, *document, *entry, *key, *id, *size, *time, *etag, *next, *next_id;
     const char *lacks, *too_many;
@@ -323,7 +323,7 @@ typedef struct PageWalk {
     ReplyPage page;
     size_t room;
     bool encoded, truncated, is_page;
-    ReplyEntry entry; /* the one under way */
+    ReplyEntry entry; /* the entry being parsed */
 } PageWalk;
 
 static const ReplyEntry no_entry = {.n_bytes = UNKNOWN, .usec = UNKNOWN};
@@ -371,7 +371,7 @@ static int page_leaf(void *out, const char *path, const char *text, const char *
     else if (strcmp(name, listing->time) == 0)
         return parse_time(text, &w->entry.usec, ret_why);
     else if (strcmp(name, listing->etag) == 0)
-        (void)take_etag(text, w->entry.etag); /* one that is too long was not told */
+        (void)take_etag(text, w->entry.etag); /* an ETag that is too long is left out */
     else if (strcmp(name, listing->entry) == 0)
         return end_entry(w, ret_why);
     else if (strcmp(name, listing->next) == 0)

@@ -12,7 +12,7 @@
 #include <strings.h>
 #include <time.h>
 
-enum { KEY_BYTES = 32, DATE_BYTES = 8 /* of 20130524T000000Z */, OWN_HEADERS = 4 };
+enum { KEY_BYTES = 32, DATE_BYTES = 8 /* the date of 20130524T000000Z */, OWN_HEADERS = 4 };
 
 /* ---- URLs ---- */
 
@@ -49,7 +49,7 @@ static int compare_encoded(const void *a, const void *b)
     return order ? order : strcmp(left->value, right->value);
 }
 
-/* By name and value as they are when encoded: '=' would put "a-b" in front of "a". */
+/* Sorts by encoded name, then by encoded value. If it sorted "name=value" texts, '=' would put "a-b" before "a". */
 char *sign_query(const S3Pair *query, size_t n_query)
 {
     _cleanup_free_ Encoded *pairs = memory_zeroed(n_query, sizeof(*pairs));
@@ -126,7 +126,7 @@ typedef struct Header {
     size_t order;
 } Header;
 
-/* A name is a token of RFC 9110; a value holds no control character. */
+/* A name must be a token of RFC 9110; a value must not have control characters. */
 static bool is_header(const char *name, const char *value)
 {
     if (!*name)
@@ -155,7 +155,7 @@ static void sha256_lower(EVP_MD_CTX *sha, const char *text)
     }
 }
 
-/* Without blanks at its ends, each run of blanks inside as one. */
+/* Hashes a value without blanks at its ends, and with each inner run of blanks as one blank. */
 static void sha256_trimmed(EVP_MD_CTX *sha, const char *value)
 {
     const char *p = value + strspn(value, " ");
@@ -168,7 +168,7 @@ static void sha256_trimmed(EVP_MD_CTX *sha, const char *value)
     }
 }
 
-/* Headers of one name are one line. */
+/* Hashes the headers; several headers of one name become one line. */
 static void sha256_headers(EVP_MD_CTX *sha, const Header *headers, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -200,7 +200,7 @@ static char *signed_names(const Header *headers, size_t n)
     return out;
 }
 
-/* All that is signed, sorted, into `ret`, which has room for OWN_HEADERS more than the caller's. */
+/* Writes all headers to be signed, sorted, to `ret`, which has room for the caller's headers and OWN_HEADERS more. */
 static int collect_headers(const SignRequest *request, const S3Credentials *credentials,
                            const char *service, const char *date, Header *ret, size_t *ret_n,
                            Error *err)
@@ -252,14 +252,14 @@ static int canonical_request(const SignRequest *request, const Header *headers, 
 
 /* ---- the signature ---- */
 
-/* AWS4 + secret -> date -> region -> service -> aws4_request, once a day. */
+/* Derives the key: AWS4 + secret -> date -> region -> service -> aws4_request; once a day, as the result is cached. */
 static int signing_key(const char *secret, const char *date, const char *region,
                        const char *service, SignCache *cache, uint8_t ret[static KEY_BYTES])
 {
     _cleanup_(sha256_freep) EVP_MD_CTX *sha = sha256_new();
     if (!sha)
         return -ENOMEM;
-    sha256_add(sha, secret, strlen(secret) + 1); /* the NUL keeps them apart */
+    sha256_add(sha, secret, strlen(secret) + 1); /* the NUL separates it from the next text */
     sha256_add(sha, date, DATE_BYTES);
     sha256_add(sha, region, strlen(region) + 1);
     sha256_add(sha, service, strlen(service) + 1);

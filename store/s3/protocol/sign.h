@@ -7,7 +7,7 @@
  *            is not a date.
  * Threads:   any; a SignCache belongs to one thread.
  * Source:    AWS General Reference, "Create a signed AWS API request"; S3's exceptions: a path is
- *            encoded once, x-amz-content-sha256 is always there.
+ *            encoded once, x-amz-content-sha256 is always sent.
  */
 #pragma once
 
@@ -27,12 +27,13 @@ enum { SIGN_HASH_BYTES = 65 };
 
 typedef struct SignRequest {
     const char *method;
-    const char *host; /* as in the Host header: with a port unless it is the scheme's own */
+    const char *host; /* as in the Host header: has a port unless it is the scheme's default */
     const char *path; /* encoded, with its leading slash */
     const S3Pair *query;
     size_t n_query; /* in any order */
-    /* In any order and case; several of one name in the order in which they are sent. All are signed, and so are host,
-     * x-amz-date, x-amz-security-token and, for the service "s3", x-amz-content-sha256, which sign_request() adds. */
+    /* Headers may have any order and case; several of one name are in the order in which they are sent. All are signed.
+     * So are host, x-amz-date, x-amz-security-token and, for the service "s3", x-amz-content-sha256: sign_request()
+     * adds them. */
     const S3Pair *headers;
     size_t n_headers;
     const char *payload_hash; /* 64 hex digits, or SIGN_UNSIGNED */
@@ -40,7 +41,7 @@ typedef struct SignRequest {
 
 /* The last signing key, which is derived from secret, date, region and service. */
 typedef struct SignCache {
-    uint8_t scope[32]; /* hash of these four */
+    uint8_t scope[32]; /* hash of secret, date, region and service */
     uint8_t key[32];
     bool valid; /* false: no key was derived yet */
 } SignCache;
@@ -54,7 +55,7 @@ int sign_request(const SignRequest *request, const S3Credentials *credentials, c
                  const char *service, int64_t time, SignCache *cache, SignedRequest *ret,
                  Error *err);
 
-/* Encodes all bytes but letters, digits, "-._~" (and "/" when keep_slash) as %XX (RFC 3986). */
+/* Encodes all bytes except letters, digits, "-._~" (and "/" if keep_slash) as %XX (RFC 3986). */
 char *sign_encode(const char *text, bool keep_slash);
 /* Returns the canonical query string, "a=1&b=": sorted, encoded, each name with "=". */
 char *sign_query(const S3Pair *query, size_t n_query);

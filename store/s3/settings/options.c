@@ -19,16 +19,16 @@ static const struct {
              {"G", UINT64_C(1) << 30},
              {"T", UINT64_C(1) << 40}};
 
-static const char *const switches[] = {"auto", "on", "off"}; /* as S3Switch */
+static const char *const switches[] = {"auto", "on", "off"}; /* in the order of S3Switch */
 static const char *const addressings[] = {"auto", "path", "virtual"};
 
 typedef struct Load {
-    SharedFile *files[2]; /* config, credentials: who has a key first, counts */
+    SharedFile *files[2]; /* config, credentials: the first file with a key counts */
     const char *profile;
     Error *err;
 } Load;
 
-/* A value and where it was found. */
+/* A value and the place where it was found, for messages. */
 typedef struct Found {
     const char *value;
     char where[256];
@@ -60,7 +60,7 @@ static Found find_key(const Load *load, const char *key)
     return (Found){NULL};
 }
 
-/* The first variable that is set, else the key. */
+/* Finds the value of the first variable that is set, or else of the key. */
 static Found find(const Load *load, const char *first, const char *second, const char *key)
 {
     Found found = find_variable(first);
@@ -89,7 +89,7 @@ static int load_region(const Load *load, S3Options *o)
     return 0;
 }
 
-/* host[:port], [v6][:port] */
+/* Whether the n bytes are "host[:port]" or "[v6][:port]". */
 static bool is_host(const char *host, size_t n)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
@@ -149,7 +149,7 @@ static int load_ca_bundle(const Load *load, S3Options *o)
 
 /* ---- words and numbers ---- */
 
-/* Leaves *ret as it is when nothing was found. */
+/* Sets *ret to the index of the word; keeps *ret if no value was found. */
 static int load_word(const Load *load, const Found *found, const char *const words[3], int *ret)
 {
     if (!found->value)
@@ -180,7 +180,7 @@ static int load_addressing(const Load *load, S3Addressing *ret)
     return r;
 }
 
-/* Digits, with one letter of `units` behind them when n_units is more than one. */
+/* Parses digits, followed by one letter of `units` if n_units is more than one. */
 static bool parse_number(const char *text, size_t n_units, uint64_t *ret)
 {
     size_t n = strspn(text, "0123456789");
@@ -245,12 +245,12 @@ static int load_numbers(const Load *load, S3Options *o)
     o->connections = (int64_t)connections;
     o->deadline_usec = deadline_sec * USEC_PER_SEC;
     o->stall_usec = stall_sec * USEC_PER_SEC;
-    /* the default may be less than one part */
+    /* the default may be smaller than one part */
     o->memory_bytes = MAX(o->memory_bytes, o->part_bytes);
     return r;
 }
 
-/* A setting of ours that is misspelled would else be as if it were not there. */
+/* Refuses unknown SDTRAIN_S3_ variables: otherwise a misspelled one would be ignored. */
 static int check_names(const Load *load)
 {
     static const char prefix[] = "SDTRAIN_S3_";
@@ -271,7 +271,7 @@ static int check_names(const Load *load)
     return 0;
 }
 
-/* ---- all of it ---- */
+/* ---- all settings ---- */
 
 static int load_profile(Load *load, S3Options *o)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* options.h - the address of an S3 store and the way to talk to it: settings of AWS's own tools, and some of ours.
+/* options.h - settings of an S3 store: its address and how to access it; settings of AWS's tools, and some of our own.
  *
- * A setting comes from the environment, else from the profile (AWS_PROFILE, else "default") of the shared files
+ * A setting comes from the environment, or else from the profile (AWS_PROFILE, or else "default") in the shared files
  * AWS_CONFIG_FILE (~/.aws/config) and AWS_SHARED_CREDENTIALS_FILE (~/.aws/credentials). An empty variable counts as
  * unset.
  *
@@ -19,7 +19,7 @@
 #include "base/error.h"
 
 typedef enum S3Addressing {
-    S3_ADDRESS_AUTO,   /* host of AWS: the bucket in the host name, else in the path */
+    S3_ADDRESS_AUTO,   /* for AWS: the bucket is in the host name; otherwise in the path */
     S3_ADDRESS_PATH,   /* https://endpoint/bucket/key */
     S3_ADDRESS_VIRTUAL /* https://bucket.endpoint/key */
 } S3Addressing;
@@ -27,30 +27,31 @@ typedef enum S3Addressing {
 typedef enum S3Switch { S3_AUTO, S3_ON, S3_OFF } S3Switch;
 
 typedef struct S3Options {
-    /* "http://host:port" or "https://host": no path, no port that is the scheme's own. From AWS_ENDPOINT_URL_S3,
-     * AWS_ENDPOINT_URL, endpoint_url (unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS); else AWS's of the region. */
+    /* "http://host:port" or "https://host": without a path, and without the scheme's default port. From
+     * AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL or endpoint_url (unless AWS_IGNORE_CONFIGURED_ENDPOINT_URLS is set); else
+     * AWS's for the region. */
     char *endpoint;
     char *region;            /* AWS_REGION, AWS_DEFAULT_REGION, region; else "us-east-1" */
     char *profile;           /* AWS_PROFILE, else "default" */
     char *ca_bundle;         /* AWS_CA_BUNDLE, ca_bundle; NULL: the system's */
     S3Addressing addressing; /* SDTRAIN_S3_ADDRESSING; s3.addressing_style of the profile */
 
-    /* The following are SDTRAIN_S3_<NAME>: whole numbers, for bytes with K, M, G or T (powers of 1024). Each comment
-     * has the name, the meaning, the default and the bounds. */
-    /* PART_BYTES: bytes of a ranged get, and least bytes of a part that is put; 8M, 5M to 5G. */
+    /* The following are the variables SDTRAIN_S3_<NAME>: whole numbers; numbers of bytes may end in K, M, G or T
+     * (powers of 1024). Each comment has the name, the meaning, the default and the bounds. */
+    /* PART_BYTES: size of a ranged get, and minimum size of a part in a put; 8M, 5M to 5G. */
     uint64_t part_bytes;
-    /* CONNECTIONS: most requests under way; 32, 1 to 1024. */
+    /* CONNECTIONS: maximum number of requests in progress; 32, 1 to 1024. */
     int64_t connections;
-    /* MEMORY_BYTES: most bytes of the buffers of hedged gets; 256M, one part to 1T. */
+    /* MEMORY_BYTES: maximum size of all buffers of hedged gets; 256M, one part to 1T. */
     uint64_t memory_bytes;
-    /* DEADLINE_SEC: an operation is not tried again after it; 300, 1 to 86,400. */
+    /* DEADLINE_SEC: time after which an operation is not tried again; 300, 1 to 86,400. */
     uint64_t deadline_usec;
-    /* STALL_SEC: a try that moves no byte for this time has failed; 20, 1 to 3,600. */
+    /* STALL_SEC: a try fails if no byte is transferred for this time; 20, 1 to 3,600. */
     uint64_t stall_usec;
     /* SIGN_PAYLOAD auto|on|off: the signature covers a SHA-256 of the body. auto: on if neither TLS nor the server's
-     * crc32c guards the body. */
+     * check of crc32c protects the body. */
     S3Switch sign_payload;
-    /* CHECKSUM auto|on|off: crc32c is sent and asked for. auto: if probe.c finds that the server knows it. */
+    /* CHECKSUM auto|on|off: crc32c is sent and requested. auto: on if probe.c finds that the server supports it. */
     S3Switch checksum;
 } S3Options;
 
@@ -62,15 +63,15 @@ void s3_options_clear(S3Options *options);
 /* ---- the shared files, for options and credentials ----
  *
  * "[section]", "key = value", "key =" with indented "key = value" below it; '#' and ';' begin
- * comments. Sections and keys may come again: they are one section, and the last key counts. Keys
- * are compared without regard to case, profiles with it. */
+ * comments. If a section appears twice, both are one section; of a repeated key the last counts. Keys
+ * are compared without regard to case, profiles with regard to case. */
 
 typedef struct SharedFile SharedFile;
 
-/* A config file calls a profile's section "profile x", a credentials file "x"; both accept "default". */
+/* In a config file the section of profile x is "profile x", in a credentials file "x"; both accept "default". */
 typedef enum SharedFileKind { SHARED_CONFIG, SHARED_CREDENTIALS } SharedFileKind;
 
-/* Reads the shared file of that kind; a missing one counts as empty. */
+/* Reads the shared file of that kind; a missing file counts as empty. */
 int shared_file_load(SharedFileKind kind, SharedFile **ret, Error *err);
 /* Parses a copy of text, which shared_file_free() wipes. */
 int shared_file_parse(SharedFileKind kind, const char *name, const char *text, SharedFile **ret,
@@ -79,7 +80,7 @@ SharedFile *shared_file_free(SharedFile *file);
 DEFINE_CLEANUP(SharedFile, shared_file_free)
 const char *shared_file_name(const SharedFile *file);
 bool shared_file_has(const SharedFile *file, const char *profile);
-/* Returns NULL when the profile lacks the key. A nested key is written "s3.addressing_style". */
+/* Returns the value of a key, NULL if the profile lacks it. A nested key is written "s3.addressing_style". */
 const char *shared_file_get(const SharedFile *file, const char *profile, const char *key);
-/* Returns the line of a key, for messages; 0: the profile lacks the key. */
+/* Returns the line of a key, for messages; 0 if the profile lacks it. */
 int shared_file_line(const SharedFile *file, const char *profile, const char *key);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* shared-file.c - AWS's shared config and credentials files; see options.h.
  *
- * The text is cut into strings where it lies, so that secrets are in one place. */
+ * The strings point into the file's text, so that secrets are in one place. */
 #include "store/s3/settings/options.h"
 
 #include "base/file.h"
@@ -19,7 +19,7 @@ typedef struct Section {
 
 typedef struct SharedFileEntry {
     int section, line;
-    const char *outer; /* NULL, or the key below which it is indented */
+    const char *outer; /* the key below which this key is indented; NULL: none */
     const char *key;
     char *value;
 } SharedFileEntry;
@@ -32,9 +32,9 @@ struct SharedFile {
     int n_sections;
     SharedFileEntry *entries;
     int n_entries;
-    int last;      /* the entry that a more indented line belongs to; NONE: the section's first */
-    int parent;    /* the entry without a value above; NONE */
-    size_t indent; /* of the last key that is below no other */
+    int last; /* the entry that a more indented line continues; NONE: no key in this section yet */
+    int parent;    /* the last key without a value, below which keys may be indented; NONE */
+    size_t indent; /* indentation of the last key that is not below another */
 };
 
 SharedFile *shared_file_free(SharedFile *file)
@@ -69,7 +69,7 @@ static void cut_blanks(char *text)
         text[--n] = '\0';
 }
 
-/* A comment after a value stands behind a blank: values may hold '#' and ';'. */
+/* Cuts a comment after a value. It must follow a blank, as values may have '#' and ';'. */
 static void cut_comment(char *text)
 {
     for (char *p = text; *p; p++)
@@ -80,7 +80,7 @@ static void cut_comment(char *text)
     cut_blanks(text);
 }
 
-/* "profile x", "profile \"x y\"" -> the profile's name; NULL for a section of another kind. */
+/* Returns the profile's name of "profile x" or "profile \"x y\""; NULL for a section of another kind. */
 static char *profile_name(SharedFileKind kind, char *section)
 {
     char *name = section;
@@ -102,7 +102,7 @@ static int refuse(const SharedFile *file, int line, const char *what, Error *err
     return error_set(err, -EINVAL, "%s:%d: %s", file->name, line, what);
 }
 
-/* ---- what lines say ---- */
+/* ---- sections and keys ---- */
 
 static int begin_section(SharedFile *file, char *p, int line, Error *err)
 {
@@ -145,14 +145,14 @@ static int add_entry(SharedFile *file, const char *outer, char *p, int line, Err
     return 0;
 }
 
-/* A more indented line: a key below one without a value, else more of the last value. */
+/* Handles a more indented line: a nested key if the last key has no value, or else a continuation of the last value. */
 static int add_below(SharedFile *file, char *p, int line, Error *err)
 {
     if (file->parent != NONE)
         return add_entry(file, file->entries[file->parent].key, p, line, err);
     cut_comment(p);
     char *end = strchr(file->entries[file->last].value, '\0');
-    *end = '\n'; /* the line lies behind it */
+    *end = '\n'; /* in place: the new line is stored after it */
     memmove(end + 1, p, strlen(p) + 1);
     return 0;
 }
@@ -184,7 +184,7 @@ static void forget_plain_default(SharedFile *file)
 
 static int parse_lines(SharedFile *file, Error *err)
 {
-    static const char mark[] = "\xef\xbb\xbf"; /* as some editors begin a file */
+    static const char mark[] = "\xef\xbb\xbf"; /* byte order mark, which some editors write */
     char *p = file->text + (strncmp(file->text, mark, 3) == 0 ? 3 : 0);
     for (int line = 1; *p; line++) {
         char *end = p + strcspn(p, "\n"), *next = *end ? end + 1 : end;
@@ -224,7 +224,7 @@ int shared_file_parse(SharedFileKind kind, const char *name, const char *text, S
     return 0;
 }
 
-/* ---- where it lies ---- */
+/* ---- reading the file ---- */
 
 static char *find_file(SharedFileKind kind)
 {
@@ -254,7 +254,7 @@ int shared_file_load(SharedFileKind kind, SharedFile **ret, Error *err)
     return r;
 }
 
-/* ---- what it holds ---- */
+/* ---- values ---- */
 
 const char *shared_file_name(const SharedFile *file) { return file->name; }
 

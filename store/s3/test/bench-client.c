@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-client.c - the S3 client by itself: throughput and processor time of large puts and ranged gets.
+/* bench-client.c - measures only the S3 client: throughput and processor time of large puts and ranged gets.
  *
  *   bench-client BUCKET [MiB [PART-KiB [SECONDS]]]     endpoint and credentials from the environment
  *
- * It puts objects of one part each, and gets ranges of one object, as many at a time as there are
- * connections, for so many seconds each. */
+ * It puts objects of one part each, then gets ranges of one object, with as many requests at a time as there are
+ * connections, for SECONDS each. */
 #include "base/clock.h"
 #include "store/s3/client/client.h"
 #include "store/s3/test/testing-counts.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-s3-address.c - any text as an endpoint, a redirect's Location, and, cut at its line ends, a bucket and a key:
- * refused, or a host that fits and a path that begins at the root and holds nothing that ends a request's line. Then
- * as a URI of a store and as a key. */
+/* fuzz-s3-address.c - any text as a redirect's Location and, split at its line ends, as endpoint, region, bucket and
+ * key is either refused, or gives a host that fits and a path that begins with "/"; neither can end the request's line.
+ * The text is also tried as a store's URI and as a key. */
 #include "store/backend.h"
 #include "store/s3/client/address.h"
 #include "store/store.h"
@@ -57,7 +57,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
             assert(!tls || address.tls);
             check(&address);
         }
-    (void)store_key_is_good(text); /* only that it is safe */
+    (void)store_key_is_good(text); /* checks only that the call is safe */
     if (strncmp(text, "s3://", 5) == 0) {
         Store *store = NULL;
         if (store_open(text, &store, NULL) == 0)

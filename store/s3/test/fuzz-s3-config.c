@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-s3-config.c - any text as AWS's shared files: refused with its line, or answers. */
+/* fuzz-s3-config.c - any text as one of AWS's shared files is either refused with an error, or parsed. */
 #include "store/s3/settings/options.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-s3-credentials.c - any bytes as what a container, an instance or STS answers: refused with a
- * printable text, or whole credentials that may stand in a header. The first byte chooses. */
+/* fuzz-s3-credentials.c - any bytes as the answer of a container, an instance or STS are either refused with a
+ * printable error, or give complete credentials that are valid in a header. The first byte chooses the parser. */
 #include "store/s3/credentials/source.h"
 
 #include <string.h>

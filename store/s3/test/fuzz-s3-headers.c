@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-s3-headers.c - any lines as the headers of a reply. */
+/* fuzz-s3-headers.c - parses any lines as the headers of a reply. */
 #include "store/s3/protocol/reply.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-s3-reply.c - any bytes as each of S3's XML bodies: refused with a text, or whole. */
+/* fuzz-s3-reply.c - any bytes as each of S3's XML bodies are either refused with an error, or parsed completely. */
 #include "base/cleanup.h"
 #include "store/s3/protocol/reply.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-address.c - hosts and paths of requests. */
+/* test-address.c - tests the hosts and paths of requests, redirects, and the cache of regions. */
 #include "base/test/testing.h"
 
 #include "store/s3/client/address.h"
@@ -24,7 +24,7 @@ static const Case cases[] = {
      "/b/a%20b%2Bc/%C3%A4%3F%23%25%26%3D~"},
     {"http://h", S3_ADDRESS_AUTO, "r", "b", "/a//../b/", "h", "/b//a//../b/"},
     {"http://h", S3_ADDRESS_AUTO, "r", "b:c/d", "k", "h", "/b%3Ac%2Fd/k"},
-    /* The bucket is in the host, only for AWS's own servers under TLS. */
+    /* The bucket is in the host name only for AWS's own servers with TLS. */
     {"https://s3.r.amazonaws.com", S3_ADDRESS_AUTO, "r", "b-1", "k", "b-1.s3.r.amazonaws.com",
      "/k"},
     {"https://s3.r.amazonaws.com.cn", S3_ADDRESS_AUTO, "r", "b-1", "", "b-1.s3.r.amazonaws.com.cn",
@@ -46,7 +46,7 @@ static const Case cases[] = {
     {"http://h:8000", S3_ADDRESS_VIRTUAL, "r", "b..1", "k", NULL, NULL},
     {"http://h:8000", S3_ADDRESS_VIRTUAL, "r", "-b1", "k", NULL, NULL},
     {"http://h:8000", S3_ADDRESS_VIRTUAL, "r", "b/../c", "k", NULL, NULL},
-    /* AWS's endpoint goes where the bucket is. */
+    /* AWS's endpoint follows the region of the bucket. */
     {"https://s3.r.amazonaws.com", S3_ADDRESS_AUTO, "r2", "bbb", "k", "bbb.s3.r2.amazonaws.com",
      "/k"},
     {"https://s3.amazonaws.com", S3_ADDRESS_AUTO, "r2", "bbb", "k", "bbb.s3.r2.amazonaws.com",
@@ -118,7 +118,7 @@ static void test_places(_unused_ void **state)
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "home");
     s3_region_cache_note(&regions, "b", "one");
     s3_region_cache_note(&regions, "c", "two");
-    s3_region_cache_note(&regions, "c", ""); /* a text that could lead elsewhere is not kept */
+    s3_region_cache_note(&regions, "c", ""); /* texts that could form another host are not stored */
     s3_region_cache_note(&regions, "c", "evil.example/");
     s3_region_cache_note(&regions, "c", "a@evil.example");
     s3_region_cache_note(&regions, "c", "a b");
@@ -126,7 +126,7 @@ static void test_places(_unused_ void **state)
     assert_string_equal(s3_region_cache_find(&regions, &options, "b"), "three");
     assert_string_equal(s3_region_cache_find(&regions, &options, "c"), "two");
 
-    /* There are many more than there is room for: the newest are known. */
+    /* More buckets than fit: the newest are stored. */
     char bucket[16];
     for (int i = 0; i < 3 * S3_PLACES; i++) {
         (void)snprintf(bucket, sizeof(bucket), "b%d", i);

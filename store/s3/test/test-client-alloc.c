@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-client-alloc.c - each allocation fails in turn while a client is opened, puts and gets. It says
- * so, and what it says of the put is true. */
+/* test-client-alloc.c - each allocation fails in turn while a client is opened, puts and gets. The client must report
+ * the failure, and must report correctly whether the put was done. */
 #include "base/test/testing-alloc.h"
 #include "store/s3/test/testing-client.h"
 
@@ -25,7 +25,7 @@ static S3Options options = {
     .checksum = S3_ON,
 };
 
-/* Redirected once, so that this is there, too. */
+/* Redirects requests for "moved", so that the code for redirects runs, too. */
 static FakeStep script(void *context, const FakeRequest *request)
 {
     return strncmp(request->path, "/bucket/moved", 13) == 0
@@ -81,8 +81,8 @@ static AllocLife life(unsigned n, _unused_ void *arg)
     return r == -ENOMEM && struck ? ALLOC_FAILED : ALLOC_WRONG;
 }
 
-/* A server in a process of its own. Its threads allocate while lives are forked: a child of a process that has such
- * threads can find the allocator locked for ever. */
+/* Starts a server in a process of its own. Its threads allocate during the sweep: if they were in this process, a
+ * fork() could leave a child with the allocator locked for ever. */
 static pid_t server_start(int *port)
 {
     int channel[2];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-client-faults.c - the client against a server that misbehaves: what is tried again, what may
- * have been done, what is sent a second time. */
+/* test-client-faults.c - the client against a server that misbehaves: which requests are tried again, which puts may
+ * have been done, and which gets are hedged. */
 #include "store/s3/test/testing-client.h"
 
 #include "base/clock.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- what is tried again ---- */
+/* ---- retries ---- */
 
 static void test_refused_for_now(_unused_ void **state)
 {
@@ -38,7 +38,7 @@ static void test_broken_replies(_unused_ void **state)
     world_free(w);
 }
 
-/* Every byte of a reply's head, and some of its body, is once the last one. */
+/* The connection is cut after every byte of a reply's head, and after some bytes of its body. */
 static void test_reset_at_any_byte(_unused_ void **state)
 {
     enum { N = 200 };
@@ -65,7 +65,7 @@ static void test_reset_at_any_byte(_unused_ void **state)
     world_free(w);
 }
 
-/* A head that ends in order, but too soon, is not an object without bytes. */
+/* A head that ends with the connection, but too early, is not taken for an empty object. */
 static void test_heads_that_end(_unused_ void **state)
 {
     WORLD({.act = FAKE_RAW, .body = "HTTP/1.1 200 OK\r\n"}, {0},
@@ -87,7 +87,7 @@ static void test_heads_that_end(_unused_ void **state)
     world_free(w);
 }
 
-/* A SlowDown of the server halves the bound on requests under way; afterwards the bound grows again. */
+/* A SlowDown halves the limit of requests in progress; afterwards the limit grows again. */
 static void test_slow_down(_unused_ void **state)
 {
     enum { N = 64, TOO_MUCH = 8 };
@@ -108,7 +108,7 @@ static void test_slow_down(_unused_ void **state)
     s3_client_counts(w->client, &counts);
     assert_int_equal(counts.slow_downs, TOO_MUCH);
     assert_int_equal(counts.retries, TOO_MUCH);
-    assert_int_equal(counts.concurrency, 8); /* 4, and 64 successes more */
+    assert_int_equal(counts.concurrency, 8); /* from 4, after 64 more successes */
     world_free(w);
 }
 
@@ -151,11 +151,11 @@ static void test_stalls(_unused_ void **state)
         assert_memory_equal(requests[i].buffer, world_blob + i, 100000);
         tries += requests[i].tries;
     }
-    assert_true(tries >= 6); /* each once more; a slow machine may stall, too */
+    assert_true(tries >= 6); /* each is tried twice; a slow machine may also stall */
     world_free(w);
 }
 
-/* A put-if-absent of more bytes than sockets hold. */
+/* A put-if-absent with more bytes than the socket buffers hold. */
 static S3Request put_large(struct iovec body[11])
 {
     for (size_t i = 0; i < 11; i++)
@@ -169,12 +169,12 @@ static S3Request put_large(struct iovec body[11])
                        .n_body = 11};
 }
 
-/* A server that takes no more of a body has not acted: the put is tried again. */
+/* If the server stops reading the body, it has not executed the put: the put is tried again. */
 static void test_body_stalls(_unused_ void **state)
 {
     WORLD({.act = FAKE_HOLD, .n = 1000},
           {.act = FAKE_EARLY, .n = 1000, .status = 412, .code = "PreconditionFailed"});
-    w->options.stall_usec = 3 * USEC_PER_SEC; /* so long the second try may take, too */
+    w->options.stall_usec = 3 * USEC_PER_SEC; /* the second try may take this long, too */
     world_open_client(w);
     struct iovec body[11];
     S3Request put = put_large(body);
@@ -184,7 +184,7 @@ static void test_body_stalls(_unused_ void **state)
     world_free(w);
 }
 
-/* A refusal that comes before the body is sent ends the sending, and the put was not done. */
+/* A refusal before the whole body is sent ends the sending; the put was not done. */
 static void test_refused_early(_unused_ void **state)
 {
     WORLD({.act = FAKE_EARLY, .n = 1000, .status = 503, .code = "SlowDown"},
@@ -199,7 +199,7 @@ static void test_refused_early(_unused_ void **state)
 
 static void test_body_cut(_unused_ void **state)
 {
-    /* A put that did not arrive whole was not done: even a put-if-absent is tried again. */
+    /* A put that did not arrive completely was not done: even a put-if-absent is tried again. */
     WORLD({.act = FAKE_DEAF, .n = 0}, {.act = FAKE_DEAF, .n = 1 << 20});
     struct iovec body[11];
     S3Request put = put_large(body);
@@ -236,13 +236,13 @@ static void test_nobody_there(_unused_ void **state)
     S3Request put = world_put("k", true);
     put.deadline_usec = clock_boottime_usec() + 3 * USEC_PER_SEC;
     assert_int_equal(s3_do(w->client, &put, &err), -EHOSTUNREACH);
-    assert_false(put.unknown); /* nothing left us */
+    assert_false(put.unknown); /* no request was sent */
     assert_true(put.tries > 1);
     w->client = s3_client_close(w->client);
     free(w);
 }
 
-/* A name that cannot be: no server is asked for it. */
+/* An invalid host name fails before any name server is queried. */
 static void test_no_such_name(_unused_ void **state)
 {
     World *w = world_new(NULL, 0);
@@ -259,7 +259,7 @@ static void test_no_such_name(_unused_ void **state)
     world_free(w);
 }
 
-/* ---- what may have been done ---- */
+/* ---- unknown results ---- */
 
 static void test_lost_replies(_unused_ void **state)
 {
@@ -278,7 +278,7 @@ static void test_lost_replies(_unused_ void **state)
     world_free(w);
 }
 
-/* Over a connection that was kept open, libcurl would begin again without asking. */
+/* On a reused connection, libcurl itself would repeat the put. */
 static void test_lost_reply_on_a_kept_connection(_unused_ void **state)
 {
     WORLD({.act = FAKE_SERVE}, {.act = FAKE_LOSE}, {.act = FAKE_SERVE}, {.act = FAKE_LOSE});
@@ -331,7 +331,7 @@ static void test_error_in_a_success(_unused_ void **state)
     assert_true(post.unknown);
     assert_string_equal(post.refusal.code, "InternalError");
 
-    /* An error document that a user put into an object is not the server's answer. */
+    /* If a user's object has an error document as its content, this is not an error of the server. */
     S3Request get = {.method = S3_GET, .bucket = "bucket", .key = "k", .text_max = 1000};
     assert_int_equal(s3_do(w->client, &get, NULL), 0);
     assert_string_equal(get.text, error);
@@ -356,7 +356,7 @@ static void test_stop(_unused_ void **state)
     atomic_store(&stop, true);
     assert_int_equal(s3_wait(w->client, &stalls, NULL), -ECANCELED);
     assert_non_null(strstr(stalls.error.text, "cancelled"));
-    assert_true(clock_boottime_usec() - begun < 10 * USEC_PER_SEC); /* it would stall for 20 s */
+    assert_true(clock_boottime_usec() - begun < 10 * USEC_PER_SEC); /* the stall would last 20 s */
     world_free(w);
 }
 
@@ -367,7 +367,7 @@ static void test_hedge(_unused_ void **state)
     static FakeStep steps[25];
     steps[24] = (FakeStep){.act = FAKE_STALL, .n = 5000};
     World *w = world_new(steps, ELEMENTSOF(steps));
-    w->options.connections = 1; /* a hedge does not wait for its turn */
+    w->options.connections = 1; /* a hedge need not wait for its turn */
     world_open_client(w);
     for (size_t i = 0; i < 24; i++)
         world_expect_range(w, i, 65536, 1);

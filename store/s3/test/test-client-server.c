@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-client-server.c - the client against a real server, which checks what is signed: keys of all
- * kinds, ranges, conditions, parts, and its words when it refuses. */
+/* test-client-server.c - the client against a real server, which checks signatures: keys of all kinds, ranges,
+ * conditions, parts, and refusals. */
 #include "base/test/testing.h"
 
 #include "base/clock.h"
@@ -15,7 +15,7 @@ typedef struct World {
     S3Options options;
     S3Client *client;
     const char *bucket;
-    bool swift; /* it has no put-if-absent */
+    bool swift; /* Swift has no put-if-absent */
     uint8_t *large, *landing;
 } World;
 
@@ -248,7 +248,7 @@ static void test_wrong_secret(_unused_ void **state)
     _cleanup_free_ char *secret = strdup(getenv("AWS_SECRET_ACCESS_KEY"));
     (void)setenv("AWS_SECRET_ACCESS_KEY", "wrong-secret", 1);
     S3Options options = w.options;
-    options.connections = 2; /* another client, with an identity of its own */
+    options.connections = 2; /* other options, hence another client with its own identity */
     S3Client *client = NULL;
     Error err = ERROR_INIT;
     assert_int_equal(s3_client_open(&options, &client, &err), 0);
@@ -270,7 +270,7 @@ static void test_signed_payload(_unused_ void **state)
     struct iovec body[] = {{.iov_base = w.large, .iov_len = 1 << 20},
                            {.iov_base = w.large, .iov_len = 0},
                            {.iov_base = w.large + (1 << 20), .iov_len = 12345}};
-    for (int i = 0; i < 2; i++) { /* with it off, and as it is by itself: on, without TLS */
+    for (int i = 0; i < 2; i++) { /* off, and then auto: which means on, as there is no TLS */
         S3Request request = {.method = S3_PUT,
                              .bucket = w.bucket,
                              .key = "signed",

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-client.c - what the client asks and answers, what it learns from replies, and how it ends. */
+/* test-client.c - tests the client: its requests and results, what it learns from replies, and how requests end. */
 #include "store/s3/test/testing-client.h"
 
 #include "base/clock.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-/* ---- what works ---- */
+/* ---- successes and refusals ---- */
 
 static void test_objects(_unused_ void **state)
 {
@@ -53,7 +53,7 @@ static void test_objects(_unused_ void **state)
     world_expect_range(w, 0, BLOB_BYTES, 1);
     world_expect_range(w, 12345, 1 << 20, 1);
     world_expect_range(w, BLOB_BYTES - 1, 1, 1);
-    assert_int_equal(fake_connections(w->fake), 1); /* one after another need no more */
+    assert_int_equal(fake_connections(w->fake), 1); /* sequential requests need one connection */
 
     S3Counts counts;
     s3_client_counts(w->client, &counts);
@@ -87,7 +87,7 @@ static void test_refusals(_unused_ void **state)
     assert_null(large.text);
     assert_int_equal(large.tries, 1);
 
-    /* Shorter than asked is told at once. */
+    /* An object shorter than requested is reported at once. */
     S3Request range = world_get(BLOB_BYTES - 10, 11);
     assert_int_equal(s3_do(w->client, &range, &err), -EIO);
     assert_int_equal(range.tries, 1);
@@ -142,7 +142,7 @@ static void test_many_at_once(_unused_ void **state)
 
 static void test_checksums_of_gets(_unused_ void **state)
 {
-    static const char right[] = "x-amz-checksum-crc32c: yZRlqg==\r\n"; /* of "hello world" */
+    static const char right[] = "x-amz-checksum-crc32c: yZRlqg==\r\n"; /* crc32c of "hello world" */
     WORLD({.act = FAKE_CORRUPT, .n = 3, .headers = right},
           {.act = FAKE_SERVE, .headers = "x-amz-checksum-crc32c: AAAAAA==\r\n"},
           {.act = FAKE_SERVE, .headers = right},
@@ -158,7 +158,7 @@ static void test_checksums_of_gets(_unused_ void **state)
     assert_string_equal(get.text, "hello world");
     assert_string_equal(w->steps.seen[0], "ENABLED");
     free(get.text);
-    /* One of a multipart's parts says nothing of the whole. */
+    /* A checksum of a multipart upload's parts is not that of the whole object. */
     get = (S3Request){.method = S3_GET,
                       .bucket = "bucket",
                       .key = "hello",
@@ -178,7 +178,7 @@ static void test_checksums_of_puts(_unused_ void **state)
     S3Request put = world_put("c", false);
     put.checksum = true;
     assert_int_equal(s3_do(w->client, &put, NULL), 0);
-    assert_string_equal(w->steps.seen[0], ""); /* nobody said yet that the server knows it */
+    assert_string_equal(w->steps.seen[0], ""); /* it is unknown whether the server supports it */
     assert_string_equal(put.sent_crc32c, "");
     s3_client_set_checksum(w->client, true);
     put = world_put("c", false);
@@ -217,7 +217,7 @@ static void test_payload_hashes(_unused_ void **state)
     }
 }
 
-/* ---- what is learned ---- */
+/* ---- learning from replies ---- */
 
 static void test_clock(_unused_ void **state)
 {
@@ -230,7 +230,7 @@ static void test_clock(_unused_ void **state)
     World *w = world_new(steps, 1);
     w->steps.header = "x-amz-date";
     world_expect_range(w, 0, 1000, 2);
-    world_expect_range(w, 0, 1000, 1); /* and it stays corrected */
+    world_expect_range(w, 0, 1000, 1); /* the clock stays corrected */
     char date[16];
     time_t at = (time_t)theirs;
     struct tm tm;
@@ -244,7 +244,7 @@ static void test_clock(_unused_ void **state)
     assert_true(counts.clock_offset_sec > 86400 * 2 && counts.clock_offset_sec <= 86400 * 3);
     world_free(w);
 
-    /* A HEAD's refusal has no code; one that stays skewed is refused. */
+    /* The refusal of a HEAD has no code. If the time stays wrong after the correction, the request is refused. */
     steps[0] = steps[1] = (FakeStep){.act = FAKE_ANSWER, .status = 403, .date = theirs};
     w = world_new(steps, 1);
     S3Request head = {.method = S3_HEAD, .bucket = "bucket", .key = "blob"};
@@ -273,7 +273,7 @@ static void test_region(_unused_ void **state)
     world_free(w);
 }
 
-/* A bucket in the host's name: names below localhost are looked up by libcurl itself. */
+/* The bucket is in the host name: libcurl itself resolves names below localhost. */
 static void test_virtual_hosts(_unused_ void **state)
 {
     World *w = world_new(NULL, 0);
@@ -311,7 +311,7 @@ static void test_redirect(_unused_ void **state)
     char host[64];
     (void)snprintf(host, sizeof(host), "localhost:%d", fake_port(there->fake));
     assert_string_equal(there->steps.seen[0], host);
-    world_expect_range(w, 5, 1000, 1); /* it was for once */
+    world_expect_range(w, 5, 1000, 1); /* the redirect was for one request only */
     assert_int_equal(fake_requests(there->fake), 1);
     world_free(w);
     world_free(there);
@@ -332,7 +332,7 @@ static void test_redirect_in_circles(_unused_ void **state)
     world_free(w);
 }
 
-/* A container's credentials, which come late; the second ones have another name. */
+/* An endpoint that gives credentials only after a delay; each set has another name. */
 typedef struct Container {
     sem_t may;
     atomic_int n;
@@ -403,7 +403,7 @@ static void test_credentials_that_come_late(_unused_ void **state)
 
 static void test_expired_credentials(_unused_ void **state)
 {
-    /* The environment has no others: once more, then that is told. */
+    /* The environment has no other credentials: one retry, then the refusal is reported. */
     WORLD({.act = FAKE_ANSWER, .status = 400, .code = "ExpiredToken"}, {.act = FAKE_SERVE},
           {.act = FAKE_ANSWER, .status = 400, .code = "ExpiredToken"},
           {.act = FAKE_ANSWER, .status = 400, .code = "ExpiredToken"});
@@ -433,12 +433,12 @@ static void test_cancel(_unused_ void **state)
     s3_cancel(w->client, &paused);
     Error err = ERROR_INIT;
     int r = s3_wait(w->client, &paused, &err);
-    assert_true(r == -ECANCELED || r == 0); /* it may have been quicker */
-    s3_cancel(w->client, &paused);          /* does nothing any more */
+    assert_true(r == -ECANCELED || r == 0); /* the request may end before the cancel */
+    s3_cancel(w->client, &paused);          /* no effect: the request has ended */
     S3Request next = world_get(0, 1000);
     assert_int_equal(s3_do(w->client, &next, NULL), 0);
     assert_memory_equal(world_landing, world_blob, 1000);
-    assert_in_range(next.tries, 1, 2); /* the 503 went to whoever came first */
+    assert_in_range(next.tries, 1, 2); /* either request may get the 503 */
     world_free(w);
 }
 
@@ -460,13 +460,13 @@ static void test_close_under_way(_unused_ void **state)
     uint64_t begun = clock_boottime_usec();
     w->client = s3_client_close(w->client);
     assert_true(clock_boottime_usec() - begun < 15 * USEC_PER_SEC);
-    assert_int_equal(atomic_load(&left), 0); /* the one that stalls would for 20 s */
+    assert_int_equal(atomic_load(&left), 0); /* the stalled request would take 20 s */
     int cancelled = 0;
     for (size_t i = 0; i < ELEMENTSOF(requests); i++) {
         cancelled += requests[i].result == -ECANCELED;
         assert_true(requests[i].result == -ECANCELED || requests[i].result == 0);
     }
-    assert_true(cancelled >= 1); /* the one that stalls */
+    assert_true(cancelled >= 1); /* at least the stalled request */
     world_free(w);
 }
 
@@ -486,7 +486,7 @@ static void test_sharing(_unused_ void **state)
     world_free(w);
 }
 
-/* A client's thread stays with the parent. */
+/* After fork(), the client's thread exists only in the parent; the child can open a client of its own. */
 _unused_ static void test_fork(_unused_ void **state)
 {
     World *w = world_new(NULL, 0);
@@ -525,7 +525,8 @@ static void test_bad_endpoints(_unused_ void **state)
     }
 }
 
-/* An operator who reads "Failed to connect to 127.0.0.1 port 9" looks at the store, and not at a variable. */
+/* The error names the proxy: with only "Failed to connect to 127.0.0.1 port 9", an operator would search for the fault
+ * in the store and not in a variable. */
 static void test_proxy_of_the_environment_is_named(_unused_ void **state)
 {
     S3Options options = {.endpoint = (char *)"http://s3.invalid:9000",
@@ -548,7 +549,7 @@ static void test_proxy_of_the_environment_is_named(_unused_ void **state)
     if (!strstr(err.text, "through the proxy http://127.0.0.1:9 of http_proxy") ||
         strstr(err.text, "secret"))
         fail_msg("%s", err.text);
-    (void)s3_client_close(client); /* NULL always */
+    (void)s3_client_close(client); /* always returns NULL */
     (void)unsetenv("http_proxy");
     (void)setenv("no_proxy", "*", 1);
 }
@@ -572,7 +573,7 @@ int main(void)
         cmocka_unit_test(test_cancel),
         cmocka_unit_test(test_close_under_way),
         cmocka_unit_test(test_sharing),
-/* Neither sanitizer bears threads and a fork(). */
+/* Neither sanitizer supports threads together with a fork(). */
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
         cmocka_unit_test(test_fork),
 #endif

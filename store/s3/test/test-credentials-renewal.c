@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-credentials-renewal.c - credentials that are renewed, rejected, or expire; and that nobody
- * waits while there are good ones. */
+/* test-credentials-renewal.c - credentials are renewed, rejected, or expire; as long as there are valid ones, no caller
+ * waits. */
 #include "store/s3/test/testing-credentials.h"
 
 #include "base/file.h"
@@ -24,7 +24,7 @@ static void test_rotated_key(void **state)
     assert_int_equal(fixture_wait(f, &c, &later, &err), 0);
     assert_string_equal(c.access_key, "AKNEW");
     assert_true(later > serial);
-    s3_identity_reject(f->identity, serial); /* of the old ones: late, and nothing happens */
+    s3_identity_reject(f->identity, serial); /* for the old serial: too late, no effect */
     assert_int_equal(fixture_get(f, &c, &serial, &err), 0);
     assert_int_equal(serial, later);
     fixture_write(f, "credentials", "[default]\nregion = eu-west-1\n");
@@ -34,14 +34,14 @@ static void test_rotated_key(void **state)
     fixture_write(f, "credentials",
                   "[default]\naws_access_key_id = AKLAST\naws_secret_access_key = " SECRET "\n");
     for (int i = 0; i < PATIENCE_SEC * 100 && fixture_get(f, &c, &later, &err) < 0; i++)
-        (void)usleep(10000); /* it is read again by itself, and says so by no other way here */
+        (void)usleep(10000); /* the file is read again without a request */
     assert_string_equal(c.access_key, "AKLAST");
 }
 
 enum { LIFE_SEC = 16, ONE_HOUR = 3600 };
 
-/* The clock of who gives them is an hour behind ours. The first live for LIFE_SEC; then a refusal,
- * then a silence that the test ends. */
+/* The server's clock is an hour behind ours. The first credentials are valid for LIFE_SEC; then the server refuses a
+ * request, then it delays its answer until the test continues. */
 static bool answer_renewal(void *context, const EndpointRequest *request, char *ret, size_t size)
 {
     Fixture *f = context;
@@ -70,7 +70,7 @@ static void test_renewal(void **state)
     Error err;
     fixture_serve(f, answer_renewal, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "/");
     fixture_expect(f, "AKFIRST");
-    while (f->phase < 2) { /* nobody waits, and nothing is told, while they are good */
+    while (f->phase < 2) { /* while credentials are valid, no call waits or fails */
         assert_int_equal(fixture_get(f, &c, &serial, &err), 0);
         assert_int_equal(serial, 1);
         (void)usleep(1000);
@@ -99,7 +99,7 @@ static void test_expired_already(void **state)
     REFUSE(f, -EACCES, "the container's endpoint", "gave credentials that have expired");
 }
 
-/* No new ones came in time. It is logged while the old ones are good, and told when they are not. */
+/* No new credentials arrive in time. This is logged while the old ones are valid, and reported when they are not. */
 static void test_expired(void **state)
 {
     Fixture *f = *state;
@@ -120,7 +120,7 @@ static void test_expired(void **state)
         (void)usleep(10000);
     f->identity = s3_identity_free(f->identity);
     assert_true(dup2(kept, STDERR_FILENO) >= 0);
-    (void)close(kept); /* a test's */
+    (void)close(kept); /* closing cannot lose data here */
     (void)close(file);
     assert_int_equal(r, -EACCES);
     assert_non_null(strstr(err.text, "gave credentials that have expired"));
@@ -138,7 +138,7 @@ static bool answer_never(_unused_ void *context, _unused_ const EndpointRequest 
     return false;
 }
 
-/* An identity that waits for an endpoint goes at once, not when the endpoint's time is over. */
+/* An identity that waits for an endpoint is freed at once, without waiting for the endpoint's timeout. */
 static void test_free_while_asking(void **state)
 {
     Fixture *f = *state;

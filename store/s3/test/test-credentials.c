@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-credentials.c - every source against endpoints of our own: what is asked, what is made of
- * answers, silence and garbage, and that no text holds a secret. */
+/* test-credentials.c - every source against simulated endpoints: which requests are sent, how answers, silence and
+ * garbage are handled; and no text contains a secret. */
 #include "store/s3/test/testing-credentials.h"
 
 #include <fcntl.h>
@@ -29,7 +29,7 @@ static void test_environment(void **state)
     assert_string_equal(s3_identity_source(f->identity), "the environment");
     assert_int_equal(fixture_get(f, &c, &serial, &err), 0);
     assert_string_equal(c.token, TOKEN);
-    s3_identity_reject(f->identity, serial); /* there are no others */
+    s3_identity_reject(f->identity, serial); /* the environment has no other credentials */
     assert_int_equal(fixture_get(f, &c, &later, &err), 0);
     assert_int_equal(later, serial);
 }
@@ -112,7 +112,7 @@ static bool answer_sts(void *context, const EndpointRequest *request, char *ret,
                 !strcasestr(request->head, "\r\nAuthorization:");
     int phase = f->phase;
     if (phase == 7 && request->number % 3 == 0)
-        phase = 0; /* it recovers */
+        phase = 0; /* the server recovers */
     endpoint_reply(ret, size, good ? replies[phase].status : 418, 0,
                    good ? replies[phase].body : "not as it should be asked");
     return true;
@@ -128,7 +128,7 @@ static void test_web_identity(void **state)
     fixture_file(f, "AWS_WEB_IDENTITY_TOKEN_FILE", "token", PASS "\n");
     REFUSE(f, -EINVAL, "web identity", "AWS_WEB_IDENTITY_TOKEN_FILE", "no role");
     fixture_variable("AWS_ROLE_ARN", "arn:aws:iam::1:role/r");
-    /* STS is asked through a proxy, where there is one */
+    /* the request to STS uses a proxy if one is set */
     REFUSE(f, -EHOSTUNREACH, "web identity", "through the proxy http://127.0.0.1:9 of http_proxy");
     fixture_variable("http_proxy", NULL);
     fixture_variable("AWS_ROLE_SESSION_NAME", "me 1");
@@ -148,7 +148,7 @@ static void test_web_identity(void **state)
     f->phase = 6;
     REFUSE(f, -EACCES, "web identity", "no answer of STS");
     f->phase = 7;
-    fixture_expect(f, "AKSTS"); /* two that fail are told to nobody */
+    fixture_expect(f, "AKSTS"); /* two failures are not reported */
     f->identity = s3_identity_free(f->identity);
 
     f->phase = 0;
@@ -175,7 +175,7 @@ static void test_web_identity_of_profile(void **state)
 
 /* ---- a container's endpoint ---- */
 
-enum { CUT_OFF = 8 }; /* two of three replies end in their head */
+enum { CUT_OFF = 8 }; /* two of three replies are cut within their head */
 
 static bool answer_container(void *context, const EndpointRequest *request, char *ret, size_t size)
 {
@@ -304,7 +304,7 @@ static bool answer_instance(void *context, const EndpointRequest *request, char 
     bool shown = endpoint_has_header(request, "X-aws-ec2-metadata-token: " PASS);
     const char *roles = "/latest/meta-data/iam/security-credentials/";
     if (phase == 1)
-        return false; /* as where the answer needs one hop more than it may take */
+        return false; /* as if the answer needed more network hops than allowed */
     if (strcmp(request->path, "/latest/api/token") == 0) {
         bool good = strcmp(request->method, "PUT") == 0 &&
                     endpoint_has_header(request, "X-aws-ec2-metadata-token-ttl-seconds: 21600");
@@ -352,10 +352,10 @@ static void test_instance(void **state)
     f->phase = 6;
     REFUSE(f, -EACCES, "AssumeRoleUnauthorizedAccess");
     f->phase = 7;
-    REFUSE(f, -EACCES, "the metadata of the instance"); /* cut off, three times */
+    REFUSE(f, -EACCES, "the metadata of the instance"); /* cut off three times */
 }
 
-/* ---- where they are when nothing else is said ---- */
+/* ---- the default addresses ---- */
 
 static bool answer_relative(_unused_ void *context, const EndpointRequest *request, char *ret,
                             size_t size)
@@ -367,15 +367,15 @@ static bool answer_relative(_unused_ void *context, const EndpointRequest *reque
     return true;
 }
 
-/* A network of its own has both addresses, on loopback. */
+/* Runs in its own network namespace, which has both default addresses on its loopback interface. */
 static void test_default_addresses(void **state)
 {
     Fixture *f = *state;
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     assert_true(home >= 0);
     if (unshare(CLONE_NEWNET) < 0) {
-        (void)close(home); /* a test's */
-        skip();            /* only root may */
+        (void)close(home); /* closing cannot lose data here */
+        skip();            /* only root may create the namespace */
     }
     assert_int_equal(system("ip link set lo up && ip address add 169.254.170.2/32 dev lo && "
                             "ip address add 169.254.169.254/32 dev lo"),
@@ -391,7 +391,7 @@ static void test_default_addresses(void **state)
     endpoint_stop(container);
     endpoint_stop(instance);
     assert_int_equal(setns(home, CLONE_NEWNET), 0);
-    (void)close(home); /* a test's */
+    (void)close(home); /* closing cannot lose data here */
 }
 
 int main(void)

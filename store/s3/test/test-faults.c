@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-faults.c - the fixture testing-faults, against a real server, with only libcurl as a client. */
+/* test-faults.c - tests the fixture testing-faults against a real server, with plain libcurl as the client. */
 #include "store/s3/test/testing-faults.h"
 
 #include "base/test/testing.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-options.c - the environment, AWS's shared files and what is wrong in them. */
+/* test-options.c - the environment, AWS's shared files, and the errors in them that are refused. */
 #include "base/file.h"
 #include "base/test/testing.h"
 #include "store/s3/settings/options.h"
@@ -63,7 +63,7 @@ static void test_config(void **state)
         {"lab", "S3.MAX_CONCURRENT_REQUESTS", "20", 13},
         {"lab", "addressing_style", NULL, 0},
         {"lab", "s3.region", NULL, 0},
-        {"lab", "region", "there", 23}, /* the last one, in a section that came again */
+        {"lab", "region", "there", 23}, /* the last value, from a section that appears twice */
         {"lab", "ca_bundle", "/etc/ca.pem", 22},
         {"lab", "words", "one\ntwo\nthree", 24},
         {"lab", "empty", "", 27},
@@ -89,7 +89,7 @@ static void test_config(void **state)
 static void test_credentials(void **state)
 {
     (void)state;
-    /* As some write it: all keys of a section indented. */
+    /* Some people write it like this: all keys of a section are indented. */
     _cleanup_(shared_file_freep) SharedFile *file =
         parse(SHARED_CREDENTIALS, "[lab]\n"
                                   "    aws_access_key_id = AKIA\n"
@@ -104,7 +104,7 @@ static void test_credentials(void **state)
     assert_false(shared_file_has(file, "default"));
 }
 
-/* "[profile default]" counts, and "[default]" does not, wherever they stand. */
+/* If a file has both, "[profile default]" counts and "[default]" does not, in any order. */
 static void test_two_defaults(void **state)
 {
     (void)state;
@@ -243,7 +243,7 @@ static void test_files(void **state)
     assert_string_equal(o.region, "us-east-1");
     s3_options_clear(&o);
 
-    /* Files elsewhere; and none. */
+    /* Files in other places, and no file. */
     unsetenv("AWS_PROFILE");
     write_text("other", "[default]\nregion = four\n");
     setenv("AWS_CONFIG_FILE", "~/other", 1);
@@ -304,7 +304,7 @@ static void test_environment(void **state)
     assert_string_equal(o.endpoint, "https://s3.two.amazonaws.com");
     s3_options_clear(&o);
 
-    /* One part is always there, however much memory the defaults allow. */
+    /* There is always memory for one part, even if the default is smaller. */
     unsetenv("SDTRAIN_S3_MEMORY_BYTES");
     setenv("SDTRAIN_S3_PART_BYTES", "1G", 1);
     o = load();

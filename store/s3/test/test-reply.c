@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-reply.c - what AWS, Ceph, Swift and servers that are none of them answer. */
+/* test-reply.c - replies of AWS, Ceph, Swift, and of servers that are not S3 servers. */
 #include "base/test/testing.h"
 #include "store/s3/protocol/reply.h"
 
@@ -67,7 +67,7 @@ static void test_errors(void **state)
         assert_int_equal(reply_error(none[i], strlen(none[i]), &e), -ENOENT);
 }
 
-/* Cut between characters, and without what would break a line. */
+/* A long message is cut between characters, and has no character that would break a line. */
 static void test_long_error(void **state)
 {
     (void)state;
@@ -122,7 +122,7 @@ static void test_list(void **state)
     assert_string_equal(list.next, "1ueGcxLPRx1Tr/XYExHnhbYLgveDs2J/wm36Hy4vbOwM=");
     reply_page_clear(&list);
 
-    /* Ceph tells the encoding last. */
+    /* Ceph sends the encoding last. */
     static const char ceph[] = XML
         "<ListBucketResult" XMLNS
         "><Name>lab</Name><Prefix></Prefix><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated>"
@@ -137,7 +137,7 @@ static void test_list(void **state)
     assert_null(list.next);
     reply_page_clear(&list);
 
-    /* Not encoded; a last page that repeats its token. */
+    /* A list that is not encoded; the last page repeats its token. */
     static const char plain[] =
         "<?xml version='1.0' encoding='UTF-8'?>\n<ListBucketResult" XMLNS
         "><IsTruncated>false</IsTruncated><NextContinuationToken>x</NextContinuationToken>\n"
@@ -149,7 +149,7 @@ static void test_list(void **state)
     assert_null(list.next);
     reply_page_clear(&list);
 
-    /* A token is not a key: encoding-type says nothing of it. */
+    /* A token is not a key: encoding-type does not apply to it. */
     list = list_of("<ListBucketResult><EncodingType>url</EncodingType><IsTruncated>true"
                    "</IsTruncated><NextContinuationToken>a+b%2Fc</NextContinuationToken>"
                    "</ListBucketResult>");
@@ -232,7 +232,7 @@ static void assert_bad_list(Body *body, const char *words)
     free(body->text);
 }
 
-/* More than any server sends. */
+/* Replies that are larger than any server's are refused. */
 static void test_bounds(void **state)
 {
     (void)state;
@@ -339,7 +339,7 @@ static void test_multipart(void **state)
     assert_null(other);
 
     char etag[STORE_VERSION_MAX] = "";
-    /* White space in front: the server was still at work when it had to say something. */
+    /* White space comes first: the server had to send something while it was still working. */
     static const char end[] =
         "   \n\n" XML "<CompleteMultipartUploadResult" XMLNS
         "><Location>http://b.s3.amazonaws.com/k</Location><Bucket>b</Bucket><Key>k</Key>"
@@ -469,7 +469,7 @@ static void test_headers(void **state)
     assert_int_equal(h.retry_after_sec, -1);
 }
 
-/* A sum over the parts' sums is not a sum of the object. */
+/* A checksum computed from the parts' checksums is not a checksum of the object. */
 static void test_composite(void **state)
 {
     (void)state;
@@ -483,7 +483,7 @@ static void test_composite(void **state)
     assert_false(headers_of(parts, 1).has_crc32c);
 }
 
-/* As if they were not there. */
+/* Invalid headers are ignored. */
 static void test_odd_headers(void **state)
 {
     (void)state;
@@ -525,7 +525,7 @@ static void test_odd_headers(void **state)
     assert_string_equal(h.etag, "bare");
 }
 
-/* A header that reports how many bytes come must be right. */
+/* A header with a number of bytes must be valid. */
 static void test_bad_headers(void **state)
 {
     (void)state;

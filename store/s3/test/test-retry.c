@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-retry.c - every row of the table of replies, pauses, the limit, hedges. */
+/* test-retry.c - tests all rows of the tables of replies; pauses, the limit, and hedges. */
 #include "base/test/testing.h"
 
 #include "store/s3/client/retry.h"
@@ -15,7 +15,7 @@ typedef struct Case {
     bool unknown;
 } Case;
 
-/* The verdicts on a put that must not be done twice; each case is also tried with one that may be done twice. */
+/* The verdicts on a put that must not be executed twice; each case is also tested with a put that may. */
 static const Case cases[] = {
     {"", 200, RETRY_DONE, 0, false},
     {"", 204, RETRY_DONE, 0, false},
@@ -67,7 +67,7 @@ static const Case cases[] = {
     {"InvalidRange", 416, RETRY_FAIL, -EIO, false},
     {"MalformedXML", 400, RETRY_FAIL, -EIO, false},
     {"InvalidPart", 200, RETRY_FAIL, -EIO, false},
-    {"PermanentRedirect", 301, RETRY_FAIL, -EIO, false}, /* without saying where */
+    {"PermanentRedirect", 301, RETRY_FAIL, -EIO, false}, /* the reply names no new location */
     {"", 300, RETRY_FAIL, -EIO, false},
     {"", 100, RETRY_FAIL, -EIO, false},
 };
@@ -89,8 +89,8 @@ static void test_every_reply(_unused_ void **state)
             fail_msg("%ld %s: %d %d %d", c->status, c->code, verdict.action, verdict.result,
                      verdict.unknown);
 
-        /* A put that may be done twice, or was not sent whole, is done again wherever the answer left open whether
-         * it was done. */
+        /* If the answer leaves open whether a put was done, it is tried again if it may be executed twice, or was not
+         * sent completely. */
         bool slower = c->status == 503;
         RetryAction wanted = !c->unknown ? c->action : slower ? RETRY_SLOWER : RETRY_AGAIN;
         reply.repeatable = true;
@@ -112,7 +112,7 @@ static void test_unconditional_conflict(_unused_ void **state)
 
 static void test_lost_reply(_unused_ void **state)
 {
-    /* Nothing is known of a put that left whole. */
+    /* If the reply is lost, the result of a completely sent put is unknown. */
     RetryVerdict verdict = retry_judge(&(RetryReply){.sent = true, .failed = true, .status = 200});
     assert_int_equal(verdict.action, RETRY_FAIL);
     assert_true(verdict.unknown);
@@ -121,7 +121,7 @@ static void test_lost_reply(_unused_ void **state)
     verdict = retry_judge(&(RetryReply){.sent = true, .failed = true, .repeatable = true});
     assert_int_equal(verdict.action, RETRY_AGAIN);
 
-    /* One that did not leave whole was not done. */
+    /* A put that was not sent completely was not done. */
     verdict = retry_judge(&(RetryReply){.sent = false, .failed = true});
     assert_int_equal(verdict.action, RETRY_AGAIN);
     assert_false(verdict.unknown);
@@ -246,7 +246,7 @@ static void test_hedges(_unused_ void **state)
     retry_latency_add(&latency, 1000);
     assert_int_equal(retry_hedge_after_usec(&latency), 200 * USEC_PER_MSEC);
 
-    /* 1 % to 100 % of a second, in an order of their own: the last 64 of them count. */
+    /* The durations 10 ms to 640 ms, shuffled: only the last 64 durations count. */
     latency = (RetryLatency){0};
     for (uint64_t i = 0; i < 100; i++)
         retry_latency_add(&latency, 30 * USEC_PER_SEC);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-s3-answers.c - no answer is not an answer: each request to S3 that is refused, runs out of time, is answered
- * with nothing, with another document or with a part of one. Nobody hears that an object is absent, deleted or
- * written, or that a list is whole, unless the server says so. */
+/* test-s3-answers.c - requests to S3 that are refused, time out, or are answered with nothing, with another document or
+ * with a part of one. Unless the server reports it, no request may conclude that an object is absent, deleted or
+ * written, or that a list is complete. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "store/access-check.h"
@@ -22,12 +22,12 @@ static int setup(void **state)
     bool promised;
     fake_reset();
     assert_int_equal(store_open("s3://bucket/p", &store, &err), 0);
-    assert_int_equal(store_puts_if_absent(store, &promised, &err), 0); /* not one of the faults */
+    assert_int_equal(store_puts_if_absent(store, &promised, &err), 0); /* no faults yet */
     *state = store;
     return 0;
 }
 
-/* No count of what is left: the thread of a try frees what is its own after its answer is there. */
+/* Does not check for leaks: the thread of a try frees its memory only after its answer has arrived. */
 static int teardown(void **state)
 {
     *state = store_free(*state);
@@ -41,7 +41,7 @@ static int put(Store *store, const char *key, size_t n_bytes, StorePutFlags flag
     return store_put(store, key, &part, 1, flags, err);
 }
 
-/* 200, and no answer to what was asked. */
+/* Bodies of a reply 200 that are not an answer to the request. */
 static const char *const no_answers[] = {
     "",
     " \n",
@@ -55,7 +55,7 @@ static const char *const no_answers[] = {
     "<InitiateMultipartUploadResult><UploadId></UploadId></InitiateMultipartUploadResult>",
     "<CompleteMultipartUploadResult></CompleteMultipartUploadResult>",
 };
-/* Nor is a page that lacks the way to the next one, or an object's name, a list. */
+/* A page without the token for the next page, or without an object's name, is not a list either. */
 static const char *const no_lists[] = {
     "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
     "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken/></ListBucketResult>",
@@ -81,7 +81,7 @@ static void expect_no_list(Store *store, int expected)
     fake_mend();
 }
 
-/* Neither the first page nor a later one: what was listed before is not the list. */
+/* A bad answer to any page makes the whole list fail: a part of the list is not returned. */
 static void what_is_no_list_ends_it(void **state)
 {
     Store *store = *state;
@@ -132,7 +132,7 @@ static void a_sweep_without_a_list_is_no_sweep(void **state)
     assert_int_equal(removed, 1);
 }
 
-/* How old an upload is its server knows, whatever our clock says. */
+/* An upload's age is computed with the server's clock, whatever our clock shows. */
 static void the_servers_clock_tells_what_is_old(void **state)
 {
     Store *store = *state;
@@ -166,11 +166,11 @@ static void a_deletion_without_an_answer_is_none(void **state)
         assert_non_null(strstr(err.text, "cannot remove s3://bucket/p/a"));
         fake_mend();
         assert_int_equal(store_delete(store, "a", &err), 0);
-        assert_int_equal(store_delete(store, "a", &err), 0); /* it is gone already */
+        assert_int_equal(store_delete(store, "a", &err), 0); /* it is deleted already */
     }
     Error err = ERROR_INIT;
     fake_put("p/a", "x");
-    fake_break(FAKE_DELETE, 1, FAKE_LOSE); /* and was sent again */
+    fake_break(FAKE_DELETE, 1, FAKE_LOSE); /* the request is sent again */
     assert_int_equal(store_delete(store, "a", &err), 0);
     assert_int_equal(fake_n_objects(), 0);
 }
@@ -185,7 +185,7 @@ static void put_three(void)
     fake.n[FAKE_DELETE] = 0;
 }
 
-/* Each is deleted by itself, and so each has its own answer. */
+/* If the answer does not confirm all deletions, each object is deleted separately, with its own result. */
 static void what_does_not_say_that_all_are_deleted_says_nothing(void **state)
 {
     Store *store = *state;
@@ -205,7 +205,7 @@ static void what_does_not_say_that_all_are_deleted_says_nothing(void **state)
         assert_int_equal(fake.n[FAKE_DELETE], 3);
         assert_int_equal(fake_n_objects(), 0);
         fake_mend();
-        put_three(); /* one stays: it is named, and the others go all the same */
+        put_three(); /* one deletion fails: the error names its object, and the others are deleted */
         fake_break(FAKE_DELETE_MANY, 1, FAKE_ERROR_200);
         fake_break(FAKE_DELETE, 2, FAKE_DENY);
         assert_int_equal(store_delete_many(store, three, 3, &err), -EACCES);
@@ -220,7 +220,7 @@ static void what_does_not_say_that_all_are_deleted_says_nothing(void **state)
     assert_int_equal(fake.n[FAKE_DELETE], 3);
 }
 
-/* A server that is away is not asked key by key; nor is it believed to have deleted them. */
+/* If the server is unreachable, the keys are not tried one by one, and no object counts as deleted. */
 static void many_without_an_answer_are_not_deleted(void **state)
 {
     Store *store = *state;
@@ -232,7 +232,7 @@ static void many_without_an_answer_are_not_deleted(void **state)
         assert_non_null(strstr(err.text, "cannot remove objects of s3://bucket/p"));
         assert_int_equal(fake.n[FAKE_DELETE], 0);
         fake_mend();
-        put_three(); /* away in the midst: the first failure is told */
+        put_three(); /* unreachable midway: the first failure is reported */
         fake_break(FAKE_DELETE_MANY, 1, FAKE_DENY);
         fake_break(FAKE_DELETE, 1, FAKE_DENY);
         fake_break(FAKE_DELETE, 2, FAKE_SILENT);
@@ -260,7 +260,8 @@ static void an_upload_that_nobody_began_puts_nothing(void **state)
     assert_int_equal(fake_n_objects(), 0);
 }
 
-/* A look finds out whether the upload was done. If it was not, nothing of it is left, and it begins anew. */
+/* If the answer to a completion is unclear, a HEAD shows whether the upload was completed. If not, it is aborted and
+ * the put starts again. */
 static void an_upload_that_nobody_says_is_complete_is_looked_at(void **state)
 {
     Store *store = *state;
@@ -280,7 +281,7 @@ static void an_upload_that_nobody_says_is_complete_is_looked_at(void **state)
         }
 }
 
-/* Whether somebody was first, or an earlier try was it: a look that fails does not tell. */
+/* A HEAD that fails does not show whether another writer or an earlier try wrote the object. */
 static void a_look_without_an_answer_tells_nothing(void **state)
 {
     Store *store = *state;
@@ -300,7 +301,8 @@ static void a_look_without_an_answer_tells_nothing(void **state)
     assert_int_equal(fake.n[FAKE_CREATE], 0);
 }
 
-/* Two objects of the put's size, one by a program that marks nothing and one by this program: neither is the put's. */
+/* Objects of the put's size, one without a mark and one with the mark of another put: neither counts as written by this
+ * put. */
 static void an_object_of_our_size_is_not_ours(void **state)
 {
     Store *store = *state;
@@ -344,7 +346,7 @@ static StoreTry try_one(StoreTryKind kind, const char *marker)
     return t;
 }
 
-/* A marker is lacking if the server says that there is none. */
+/* A marker counts as missing only if the server reports that it does not exist. */
 static void a_marker_that_nobody_answers_for_is_not_lacking(_unused_ void **state)
 {
     StoreTry t = try_one(STORE_TRY_WRITE, ".mark");
@@ -354,14 +356,14 @@ static void a_marker_that_nobody_answers_for_is_not_lacking(_unused_ void **stat
     t = try_one(STORE_TRY_WRITE, ".mark");
     assert_int_equal(t.r, -EHOSTUNREACH);
     assert_false(t.lacks_marker);
-    assert_int_equal(fake.n[FAKE_PUT], n_puts); /* nothing else is asked of it */
+    assert_int_equal(fake.n[FAKE_PUT], n_puts); /* no further request is sent to the server */
     fake_break(FAKE_HEAD, 1, FAKE_DENY);
     t = try_one(STORE_TRY_WRITE, ".mark");
-    assert_true(t.r == 0 && !t.lacks_marker); /* who may not look may put */
+    assert_true(t.r == 0 && !t.lacks_marker); /* a user without the right to look may still put */
     assert_int_equal(fake_n_objects(), 0);
 }
 
-/* A user who may not write counts as a reader only if the server says so, whether the marker is there or not. */
+/* A user without the right to write counts as a reader only if the server answers a read, with or without a marker. */
 static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
 {
     static const FakeFault looks[] = {FAKE_SILENT, FAKE_DENY, FAKE_LOSE};
@@ -374,7 +376,7 @@ static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
         assert_true(strncmp(t.error.text, "cannot write s3://bucket/p", 26) == 0);
         fake_mend();
     }
-    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* away: it was not asked whether it may be read */
+    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* unreachable: the try does not test reading */
     const size_t n_heads = fake.n[FAKE_HEAD];
     StoreTry t = try_one(STORE_TRY_MARK, ".mark");
     assert_true(t.r == -EHOSTUNREACH && !t.may_read);
@@ -385,7 +387,7 @@ static void who_is_refused_may_read_if_the_server_says_so(_unused_ void **state)
     assert_true(fake_has("p/.mark"));
 }
 
-/* Each step of a try that has no answer is its result: put, get, delete, and the marker. */
+/* If a step of a try gets no answer, the try fails: put, get, delete, and the marker. */
 static void a_try_is_good_when_each_step_was(_unused_ void **state)
 {
     static const struct {
@@ -401,13 +403,13 @@ static void a_try_is_good_when_each_step_was(_unused_ void **state)
             assert_true(t.took_usec < 20 * USEC_PER_SEC);
             fake_mend();
         }
-    fake_break(FAKE_GET, 1, FAKE_CUT); /* half of what was written comes back */
+    fake_break(FAKE_GET, 1, FAKE_CUT); /* half of the object is returned */
     StoreTry t = try_one(STORE_TRY_WRITE, "");
     assert_int_equal(t.r, -EIO);
     assert_string_equal(t.error.text, "what was written comes back otherwise");
 }
 
-/* The other one is tried all the same. */
+/* If no thread can be started for one try, that try fails; the other one still runs. */
 static void a_try_without_a_thread_says_so(_unused_ void **state)
 {
     StoreTry tries[2] = {{.kind = STORE_TRY_WRITE, .uri = "s3://bucket/p"},
@@ -420,7 +422,7 @@ static void a_try_without_a_thread_says_so(_unused_ void **state)
     assert_non_null(strstr(tries[1].error.text, "cannot start a thread"));
 }
 
-/* A server that nobody knows yet refuses the object that asks what it can: that one is named, not the try's. */
+/* A server without a stored probe refuses the probe's object: the error names that object, not the try's. */
 static void a_refusal_names_the_object_that_was_refused(_unused_ void **state)
 {
     static char endpoint[] = "http://nobody-has-asked-it";
@@ -432,7 +434,8 @@ static void a_refusal_names_the_object_that_was_refused(_unused_ void **state)
     assert_null(strstr(t.error.text, "sdtrain-try"));
 }
 
-/* Where a text is too long its server's answer stays: three digits behind a colon, and nothing that is like them. */
+/* A long text keeps its server's answer, which begins with three digits after a colon; similar texts are not mistaken
+ * for it. */
 static void what_a_server_answered_is_found_in_a_long_text(_unused_ void **state)
 {
     static const char *const before[] = {"12 x",  "1 x",   "1234 x", "123x",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-s3-objects.c - s3:// against a server in memory: what the server can do, and what goes wrong
- * with which request. */
+/* test-s3-objects.c - s3:// against a server in memory, with different functions of the server and with a fault of each
+ * kind of request. */
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/number/hash.h"
@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define PREFIX "p q/a//b+"
-enum { WRITERS_SIZE = 5500 }; /* of an object of six parts */
+enum { WRITERS_SIZE = 5500 }; /* size of an object of six parts */
 
 static char body[20000];
 
@@ -26,7 +26,7 @@ static Store *open_store(void)
 
 static int put(Store *store, const char *key, size_t n_bytes, StorePutFlags flags, Error *err)
 {
-    /* The joints are not those of the parts. */
+    /* The borders of the iovecs are not those of the parts. */
     const size_t a = n_bytes / 3, b = n_bytes / 7;
     const struct iovec parts[] = {{body, a},
                                   {NULL, 0},
@@ -45,7 +45,7 @@ static void assert_there(Store *store, const char *key, size_t n_bytes)
     assert_memory_equal(got, body, n_bytes);
 }
 
-/* Checks that nothing is left but the objects themselves. */
+/* Checks that there are n objects and no unfinished upload. */
 static void assert_tidy(size_t n)
 {
     assert_int_equal(fake_n_objects(), n);
@@ -62,7 +62,7 @@ static int setup(void **state)
     return 0;
 }
 
-/* Fails if more stays allocated than two texts, under which the server's abilities are kept. */
+/* Fails if memory leaks. Two texts may stay allocated, under which the server's abilities are stored. */
 static int teardown(void **state)
 {
     *state = store_free(*state);
@@ -88,9 +88,9 @@ static void test_sizes(void **state)
         {UINT64_C(256) << 20, 32 << 20},
         {UINT64_C(513) << 20, 64 << 20},
         {UINT64_C(640000) << 20, 64 << 20},         /* 10,000 parts */
-        {(UINT64_C(640000) << 20) + 1, 65 << 20},   /* one byte more */
+        {(UINT64_C(640000) << 20) + 1, 65 << 20},   /* one byte more than that */
         {UINT64_C(5) << 40, UINT64_C(525) << 20},   /* 5 TiB */
-        {UINT64_C(50000) << 30, UINT64_C(5) << 30}, /* all that S3 can hold in parts */
+        {UINT64_C(50000) << 30, UINT64_C(5) << 30}, /* the maximum of S3 for an object in parts */
     };
     S3Options options = {.part_bytes = 8 << 20};
     Error err = ERROR_INIT;
@@ -105,7 +105,7 @@ static void test_sizes(void **state)
     assert_false(s3_is_multipart(&options, 0));
     assert_false(s3_is_multipart(&options, 16 << 20));
     assert_true(s3_is_multipart(&options, (16 << 20) + 1));
-    options.part_bytes = UINT64_C(5) << 30; /* a PUT holds 5 GiB */
+    options.part_bytes = UINT64_C(5) << 30; /* 5 GiB is the maximum of one PUT */
     assert_false(s3_is_multipart(&options, UINT64_C(5) << 30));
     assert_true(s3_is_multipart(&options, (UINT64_C(5) << 30) + 1));
 }
@@ -122,10 +122,10 @@ static void test_parts(void **state)
         assert_there(store, key, sizes[i]);
         assert_true(sizes[i] <= 2000 || fake.part_bytes_most == 1000);
     }
-    assert_int_equal(fake.part_bytes_least, 1); /* the last of 2,001 */
+    assert_int_equal(fake.part_bytes_least, 1); /* the last part of 2,001 */
     assert_int_equal(fake.n[FAKE_CREATE], 4);
     assert_int_equal(fake.n[FAKE_PART], 3 + 3 + 11 + 20);
-    assert_int_equal(fake.n[FAKE_ABORT], 0); /* each is complete */
+    assert_int_equal(fake.n[FAKE_ABORT], 0); /* each upload was completed */
     assert_tidy(ELEMENTSOF(sizes));
     assert_true(fake_has(PREFIX "/3000"));
 
@@ -139,7 +139,7 @@ static void test_parts(void **state)
     assert_int_equal(put(store, key, 1, 0, &err), -EINVAL);
 }
 
-/* ---- what the server can do ---- */
+/* ---- the server's abilities ---- */
 
 static void test_probe(void **state)
 {
@@ -206,14 +206,14 @@ static void test_probe_fails(void **state)
     fake_break(FAKE_PUT, 1, FAKE_DENY);
     assert_int_equal(put(store, "x", 7, 0, &err), -EACCES);
     assert_non_null(strstr(err.text, "s3://bucket/" PREFIX));
-    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* probed twice: for a moment, and with patience */
+    fake_break(FAKE_PUT, 1, FAKE_SILENT); /* probed twice: with a short, then the usual deadline */
     fake_break(FAKE_PUT, 2, FAKE_SILENT);
     assert_int_equal(put(store, "x", 7, 0, &err), -EHOSTUNREACH);
-    fake_break(FAKE_DELETE, 1, FAKE_DENY); /* who may not delete may still put */
+    fake_break(FAKE_DELETE, 1, FAKE_DENY); /* a user without the right to delete may still put */
     assert_int_equal(put(store, "x", 7, 0, &err), 0);
     assert_int_equal(fake_n_objects(), 2);
     StoreList list;
-    assert_int_equal(store_list(store, "", 10, &list, &err), 0); /* the probe is not seen */
+    assert_int_equal(store_list(store, "", 10, &list, &err), 0); /* the probe's object is hidden */
     assert_int_equal(list.n_objects, 1);
     store_list_clear(&list);
     size_t removed;
@@ -222,9 +222,9 @@ static void test_probe_fails(void **state)
     assert_tidy(1);
 }
 
-/* ---- puts that go wrong ---- */
+/* ---- failing puts ---- */
 
-/* The server is probed before the faults begin. */
+/* Probes the server now, so that faults do not hit the probe. */
 static void know(Store *store)
 {
     Error err = ERROR_INIT;
@@ -237,23 +237,23 @@ static void test_lost_puts(void **state)
     Store *store = *state;
     Error err = ERROR_INIT;
     know(store);
-    /* The put is done, its answer is lost, and it is sent again: 412, and the object is ours. */
+    /* The put is done, its answer is lost, and it is sent again: the answer is 412, but the object is from this put. */
     fake_break(FAKE_PUT, 1, FAKE_LOSE);
     assert_int_equal(put(store, "a", 7, STORE_IF_ABSENT, &err), 0);
     assert_int_equal(fake.n[FAKE_HEAD], 1);
     fake_break(FAKE_PUT, 1, FAKE_LOSE);
     assert_int_equal(put(store, "b", 7, 0, &err), 0);
     assert_int_equal(fake.n[FAKE_HEAD], 1);
-    /* Somebody else was first. */
+    /* Another writer was first. */
     fake_break(FAKE_PUT, 1, FAKE_RIVAL);
     assert_int_equal(put(store, "c", 7, STORE_IF_ABSENT, &err), -EEXIST);
     assert_string_equal(err.text, "s3://bucket/" PREFIX "/c exists already");
-    /* A conflict is not an answer. */
+    /* A conflict does not decide anything: the put is tried again. */
     fake_break(FAKE_PUT, 1, FAKE_CONFLICT);
     fake_break(FAKE_PUT, 2, FAKE_CONFLICT);
     assert_int_equal(put(store, "d", 7, STORE_IF_ABSENT, &err), 0);
     assert_there(store, "d", 7);
-    /* No answer comes until the deadline: the object may be there or not. */
+    /* No answer arrives until the deadline: then the object may exist or not. */
     fake_break(FAKE_PUT, 1, FAKE_LOSE_ALL);
     assert_int_equal(put(store, "e", 7, STORE_IF_ABSENT, &err), -EHOSTUNREACH);
     fake_break(FAKE_PUT, 1, FAKE_SILENT);
@@ -262,7 +262,7 @@ static void test_lost_puts(void **state)
     assert_tidy(5);
 }
 
-/* Endless conflicts end with the deadline. */
+/* If conflicts never end, the put fails at its deadline. */
 static void test_conflicts(void **state)
 {
     (void)state;
@@ -325,7 +325,7 @@ static void test_lost_uploads(void **state)
         int r = store_head(store, key, &n_bytes, &err);
         if (expected == 0)
             assert_there(store, key, WRITERS_SIZE);
-        else if (expected != -EEXIST) /* nothing is there, or the whole object */
+        else if (expected != -EEXIST) /* there is no object, or a whole one */
             assert_true(r == -ENOENT || (r == 0 && n_bytes == WRITERS_SIZE));
     }
 }
@@ -344,7 +344,7 @@ static void test_orphans(void **state)
     assert_there(store, "x", WRITERS_SIZE);
 }
 
-/* ---- deferred ---- */
+/* ---- deferred puts ---- */
 
 static void test_defer(void **state)
 {
@@ -367,8 +367,7 @@ static void test_defer(void **state)
     assert_int_equal(use.puts, N);
 }
 
-/* Freeing a store without a flush does not wait for a server that does not answer; the uploads that were begun are
- * aborted. */
+/* Freeing a store without a flush does not wait for a silent server; uploads in progress are aborted. */
 static void test_free_ends(void **state)
 {
     (void)state;
@@ -413,14 +412,14 @@ static void test_reads(void **state)
     assert_int_equal(store_get_range(store, "none", 0, 0, got, &err), -ENOENT);
     assert_int_equal(store_get_range(store, "none", 0, 3000, got, &err), -ENOENT);
 
-    /* An object that changes is read again, but not for ever. */
+    /* An object that changes is read again, but not without end. */
     fake_break(FAKE_GET, 3, FAKE_CHANGE);
     assert_int_equal(store_get_range(store, "x", 0, 5000, got, &err), 0);
     assert_memory_equal(got, body, 5000);
     fake_break(FAKE_GET, 0, FAKE_CHANGE);
     assert_int_equal(store_get_range(store, "x", 0, 5000, got, &err), -EIO);
     assert_non_null(strstr(err.text, "changed while it was read"));
-    assert_int_equal(store_get_range(store, "x", 0, 1000, got, &err), 0); /* one answer */
+    assert_int_equal(store_get_range(store, "x", 0, 1000, got, &err), 0); /* always consistent */
     FILE *file = tmpfile();
     assert_non_null(file);
     assert_int_equal(store_fetch(store, "x", sizeof(body), fileno(file), &err), -EIO);
@@ -429,14 +428,14 @@ static void test_reads(void **state)
     assert_int_equal(store_fetch(store, "x", sizeof(body), fileno(file), &err), 0);
     assert_int_equal(fd_read_all(fileno(file), got, sizeof(body), 0), 0);
     assert_memory_equal(got, body, sizeof(body));
-    /* Each range is of the new version, and the fetch began with the old one. */
+    /* The object changes right after the fetch began: all ranges are read again in the new version. */
     fake.n[FAKE_GET] = 0;
     fake_break(FAKE_GET, 1, FAKE_CHANGE);
     assert_int_equal(store_fetch(store, "x", sizeof(body), fileno(file), &err), 0);
     assert_int_equal(fake.n[FAKE_GET], 2 * sizeof(body) / fake.options.part_bytes);
     assert_int_equal(fclose(file), 0);
 
-    /* The first failure ends the others. */
+    /* The first failure cancels the other requests. */
     fake_break(FAKE_GET, 1, FAKE_STALL);
     fake_break(FAKE_GET, 2, FAKE_DENY);
     _cleanup_(event_count_freep) EventCount *events = NULL;
@@ -526,7 +525,7 @@ static void test_list(void **state)
     assert_int_equal(store_list(store, "many/", 2500, &list, &err), -EIO);
     assert_non_null(strstr(err.text, "cannot list s3://bucket/" PREFIX "/many/"));
 
-    /* The list of a server whose pages lead nowhere ends. */
+    /* If a server's pages never end, the list fails. */
     fake_mend();
     fake.stands_still = true;
     assert_int_equal(store_list(store, "many/", 5000, &list, &err), -EIO);
@@ -560,12 +559,12 @@ static void test_sweep(void **state)
     fake.ignores_prefix = true;
     fake.page = 2;
     assert_int_equal(store_sweep(store, 5400 * USEC_PER_SEC, not_kept, &asked, &removed, &err), 0);
-    assert_int_equal(asked, 6); /* only the old ones */
+    assert_int_equal(asked, 6); /* the caller is consulted only for old uploads */
     assert_int_equal(removed, 5);
     assert_int_equal(fake_n_uploads(), 4);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, &removed, &err), 0);
     assert_int_equal(removed, 3);
-    assert_int_equal(fake_n_uploads(), 1); /* the other store's */
+    assert_int_equal(fake_n_uploads(), 1); /* of the other store */
     fake_begin_upload(PREFIX "/x", 0);
     fake_break(FAKE_ABORT, 1, FAKE_DENY);
     assert_int_equal(store_sweep(store, 0, NULL, NULL, NULL, &err), -EACCES);
@@ -596,7 +595,8 @@ static void test_delete_many(void **state)
         assert_int_equal(store_delete_many(store, pointers, N, &err),
                          round == 3 ? -EHOSTUNREACH : 0);
         fake_mend();
-        /* Two requests of a thousand keys and one of one; one by one; a thousand one by one; nothing. */
+        /* Expected single deletions: one (two requests of a thousand keys, and one key left); all; a thousand and one;
+         * none. */
         static const size_t n_single[] = {1, N, 1001, 0};
         assert_int_equal(fake.n[FAKE_DELETE], n_single[round]);
         assert_true(round == 3 || fake_n_objects() == 0);
@@ -610,7 +610,7 @@ static void test_delete_many(void **state)
 
 /* ---- pages ---- */
 
-/* A list, and a deletion of many, has no key, one, a page, or one key less or more than a page. */
+/* Lists and deletions of zero keys, one key, one page, and one key less or more than a page. */
 static void test_pages(void **state)
 {
     Store *store = *state;
@@ -645,7 +645,7 @@ static void test_pages(void **state)
     }
 }
 
-/* A thousand uploads that nobody finished are a page, too. */
+/* Unfinished uploads are listed in pages of a thousand, too. */
 static void test_pages_of_uploads(void **state)
 {
     Store *store = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-s3-requests.c - how s3:// asks: pauses between tries, threads that cannot begin, memory that is not there, bytes
- * that are not what their ETag says, and pages, refusals and marks of strange servers. */
+/* test-s3-requests.c - s3:// under unusual conditions: pauses between tries, threads that cannot start, failing
+ * allocations, bytes that do not match their ETag, and pages, refusals and marks of unusual servers. */
 #include "base/clock.h"
 #include "base/fault.h"
 #include "base/test/testing.h"
@@ -37,7 +37,7 @@ static int teardown(_unused_ void **state)
     fake_reset();
     atomic_store(&threads_left, -1);
     const int n_left = atomic_load(&n_allocated) - n_before;
-    return n_left != 0 && n_left != 2; /* two texts: what was asked of the server is kept */
+    return n_left != 0 && n_left != 2; /* two texts stay: the stored result of the probe */
 }
 
 static int put(const char *key, StorePutFlags flags, Error *err)
@@ -49,7 +49,7 @@ static int put(const char *key, StorePutFlags flags, Error *err)
 
 /* ---- pauses ---- */
 
-/* A pause with tries = 16 has any length up to 20 s; so 400 of them are 10 s each on average, within 2 s. */
+/* With tries = 16 a pause has a random length up to 20 s; so the average of 400 pauses is 10 s, within 2 s. */
 static void a_pause_is_drawn_and_slept(_unused_ void **state)
 {
     enum { N = 400 };
@@ -67,7 +67,7 @@ static void a_pause_is_drawn_and_slept(_unused_ void **state)
     assert_in_range(most, 19 * USEC_PER_SEC, 20 * USEC_PER_SEC);
 }
 
-/* Nobody begins a pause that would be over after the deadline. */
+/* A pause that would end after the deadline is not begun. */
 static void a_pause_ends_before_its_deadline(_unused_ void **state)
 {
     const uint64_t before_usec = atomic_load(&paused_usec);
@@ -85,7 +85,7 @@ static void a_pause_ends_before_its_deadline(_unused_ void **state)
 
 /* ---- threads ---- */
 
-/* Then who defers a put does it. */
+/* Without threads, the caller of a deferred put does the put itself. */
 static void without_a_thread_a_put_is_done_at_once(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -94,7 +94,7 @@ static void without_a_thread_a_put_is_done_at_once(_unused_ void **state)
     assert_true(fake_has("p/a"));
     assert_int_equal(put("a", STORE_DEFER | STORE_IF_ABSENT, &err), -EEXIST);
     assert_int_equal(store_flush(store, &err), 0);
-    atomic_store(&threads_left, 1); /* one does all of them */
+    atomic_store(&threads_left, 1); /* a single thread does all of them */
     for (char key[] = "b"; key[0] <= 'z'; key[0]++)
         assert_int_equal(put(key, STORE_DEFER, &err), 0);
     assert_int_equal(store_flush(store, &err), 0);
@@ -102,7 +102,7 @@ static void without_a_thread_a_put_is_done_at_once(_unused_ void **state)
     assert_int_equal(atomic_load(&threads_left), 0);
 }
 
-/* As many as are busy, and no more than sixteen. */
+/* A new thread is started only if all are busy, and at most sixteen. */
 static void a_thread_is_begun_when_all_are_busy(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -128,8 +128,8 @@ static int put_large(const char *key, Error *err)
     return store_put(store, key, parts, 2, 0, err);
 }
 
-/* Two tables, a slice for each of six parts (the third is of who reads XML, which ends the program), and the text that
- * completes it. Nothing is left on the server. */
+/* The allocations are: two tables, a slice for each of six parts, and the text that completes the upload. The third
+ * allocation is the XML parser's, whose failure would end the program. No failure leaves anything on the server. */
 static void a_put_without_memory_is_none(_unused_ void **state)
 {
     for (int n = 1; n <= 10; n++) {
@@ -165,7 +165,7 @@ static void reads_and_deletions_without_memory_say_so(_unused_ void **state)
 
 /* ---- bytes and their ETag ---- */
 
-static const char *turned; /* what is read, one letter an answer; NULL: what is there */
+static const char *turned; /* first byte of each answer, one letter per answer; NULL: unchanged */
 
 static void turn(FakeKind kind, _unused_ const S3Request *request)
 {
@@ -173,7 +173,7 @@ static void turn(FakeKind kind, _unused_ const S3Request *request)
         shelf_find("p/k")->data[0] = *turned++;
 }
 
-/* The object has one letter, and an ETag that reports the MD5 of "A". */
+/* The object is one letter; its ETag is the MD5 of "A". */
 static void bytes_are_held_against_their_etag(_unused_ void **state)
 {
     static const struct {
@@ -187,7 +187,7 @@ static void bytes_are_held_against_their_etag(_unused_ void **state)
         {"A", "7FC56270E7A70FA81A5935B72EACBE29", false, 0, 1, 'A'},
         {"BA", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 2, 'A'},
         {"BCDEA", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 5, 'A'},
-        {"BBB", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 3, 'B'}, /* it is not an MD5 */
+        {"BBB", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 3, 'B'}, /* the ETag is not an MD5 */
         {"CCBBB", "7fc56270e7a70fa81a5935b72eacbe29", false, 0, 5, 'B'},
         {"BCBCB", "7fc56270e7a70fa81a5935b72eacbe29", false, -EIO, 5, 0},
         {"BBCCB", "7fc56270e7a70fa81a5935b72eacbe29", false, -EIO, 5, 0},
@@ -217,7 +217,7 @@ static void bytes_are_held_against_their_etag(_unused_ void **state)
 
 /* ---- strange servers ---- */
 
-/* Neither its end nor an error: what has our mark, but another size, is not what was put. */
+/* An object with our mark but without a known size does not count as written by this put. */
 static void half_a_put_is_not_ours(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -258,7 +258,7 @@ static void see_markers(FakeKind kind, const S3Request *request)
     }
 }
 
-/* Uploads of one name lie on three pages, and one server names only the last key. */
+/* Uploads of one name are on three pages. Then a server names only the last key as the marker. */
 static void uploads_of_one_name_are_on_many_pages(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -277,18 +277,18 @@ static void uploads_of_one_name_are_on_many_pages(_unused_ void **state)
     assert_int_equal(n_ids, 0);
 }
 
-/* Not all servers say the time: ours counts then. A key of another prefix is not an answer. */
+/* If a reply has no date, our clock is used. A listed key with another prefix is an error. */
 static void a_list_without_a_date_is_as_old_as_our_clock_says(_unused_ void **state)
 {
     Error err = ERROR_INIT;
     StoreList list;
     size_t removed;
-    fake_put("p/" STORE_TEMPORARY "probe-0123456789abcdef", "x"); /* of 2026-01-02 */
+    fake_put("p/" STORE_TEMPORARY "probe-0123456789abcdef", "x"); /* dated 2026-01-02 */
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
     assert_int_equal(removed, 1);
     fake_begin_upload("p/a", (clock_realtime_usec() / USEC_PER_SEC - 3600) * USEC_PER_SEC);
     assert_int_equal(store_sweep(store, 3600 * USEC_PER_SEC, NULL, NULL, &removed, &err), 0);
-    assert_int_equal(removed, 1); /* of just that age */
+    assert_int_equal(removed, 1); /* exactly that old */
     fake.text = "<ListBucketResult><Contents><Key>q/a</Key><Size>1</Size><ETag>v</ETag>"
                 "<LastModified>2026-01-02T03:04:05.000Z</LastModified></Contents>"
                 "<IsTruncated>false</IsTruncated></ListBucketResult>";
@@ -297,7 +297,7 @@ static void a_list_without_a_date_is_as_old_as_our_clock_says(_unused_ void **st
     assert_string_equal(err.text, "cannot list s3://bucket/p/: the server tells of q/a");
 }
 
-/* Which refusals of a probe mean that a function is not known, and which are errors. */
+/* Some refusals of a probe mean that the server lacks a function; others are errors. */
 static void a_probe_is_refused_in_many_words(_unused_ void **state)
 {
     static const struct {
@@ -313,8 +313,8 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
         {-EACCES, 400, "ExpiredToken", -EACCES, false},
         {-EHOSTUNREACH, 400, "BadDigest", 0, true},
         {-EHOSTUNREACH, 400, "XAmzContentChecksumMismatch", 0, true},
-        {-EAGAIN, 409, "ConditionalRequestConflict", 0, false}, /* of the second request */
-        {-EEXIST, 412, "PreconditionFailed", 0, false},         /* as well */
+        {-EAGAIN, 409, "ConditionalRequestConflict", 0, false}, /* for the second request */
+        {-EEXIST, 412, "PreconditionFailed", 0, false},         /* for the second request */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Error err = ERROR_INIT;
@@ -328,13 +328,13 @@ static void a_probe_is_refused_in_many_words(_unused_ void **state)
         assert_int_equal(fake.sends_crc32c, cases[i].knows_crc32c);
         assert_int_equal(promised, cases[i].expected == 0);
         assert_int_equal(fake_n_objects(), 0);
-        n_before += promised ? 2 : 0; /* what it is known by */
+        n_before += promised ? 2 : 0; /* the stored result of the probe */
     }
 }
 
 /* ---- names ---- */
 
-static char probed[S3_NAME_MAX + 1]; /* the last object that a look at the server has put */
+static char probed[S3_NAME_MAX + 1]; /* name of the last object that a probe has put */
 
 static void note_probe(FakeKind kind, const S3Request *request)
 {
@@ -342,7 +342,7 @@ static void note_probe(FakeKind kind, const S3Request *request)
         (void)snprintf(probed, sizeof(probed), "%s", request->key);
 }
 
-/* Two that look at one server at once must not meet. */
+/* Two concurrent probes of one server use different object names. */
 static void each_look_at_a_server_has_a_name_of_its_own(_unused_ void **state)
 {
     char before[sizeof(probed)] = "";
@@ -360,14 +360,14 @@ static void each_look_at_a_server_has_a_name_of_its_own(_unused_ void **state)
     }
 }
 
-/* Also where it is read in parts. */
+/* The text ends with a NUL even if it is read in several ranges. */
 static void a_text_ends_with_a_nul(_unused_ void **state)
 {
     Error err = ERROR_INIT;
     char *text;
     size_t n_bytes;
     assert_int_equal(put_large("large", &err), 0);
-    (void)mallopt(M_PERTURB, 0x5a); /* a sanitizer has a memory of its own */
+    (void)mallopt(M_PERTURB, 0x5a); /* no effect with a sanitizer, which has its own allocator */
     assert_int_equal(store_get(store, "large", sizeof(body), &text, &n_bytes, &err), 0);
     (void)mallopt(M_PERTURB, 0);
     assert_true(n_bytes > fake.options.part_bytes);
@@ -382,7 +382,7 @@ static void take_a_second(_unused_ FakeKind kind, _unused_ const S3Request *requ
     atomic_fetch_add(&paused_usec, USEC_PER_SEC);
 }
 
-/* Each call is counted, and how long it took: a put, a flush, and each way to read. */
+/* Each call is counted, and its duration added: a put, a flush, and each way to read. */
 static void what_a_store_is_used_is_counted(_unused_ void **state)
 {
     Error err = ERROR_INIT;
@@ -393,7 +393,7 @@ static void what_a_store_is_used_is_counted(_unused_ void **state)
     assert_int_equal(put("k", 0, &err), 0);
     store_use(store, &use);
     assert_true(use.puts == 1 && use.gets == 0 && use.get_usec == 0);
-    assert_in_range(use.put_usec, USEC_PER_SEC, 6 * USEC_PER_SEC); /* it may ask what is known */
+    assert_in_range(use.put_usec, USEC_PER_SEC, 6 * USEC_PER_SEC); /* this may include the probe */
     assert_int_equal(store_get(store, "k", 10, &text, NULL, &err), 0);
     assert_int_equal(store_get_range(store, "k", 0, 1, body, &err), 0);
     store_use(store, &use);
@@ -401,7 +401,7 @@ static void what_a_store_is_used_is_counted(_unused_ void **state)
     assert_in_range(use.get_usec, 2 * USEC_PER_SEC, 3 * USEC_PER_SEC);
     assert_int_equal(store_read_begin(store, &read, &err), 0);
     assert_int_equal(store_read_wait(store, &read, &err), 0);
-    assert_int_equal(store_get_range(store, "/", 0, 1, body, &err), -EINVAL); /* is not asked */
+    assert_int_equal(store_get_range(store, "/", 0, 1, body, &err), -EINVAL); /* sends no request */
     store_use(store, &use);
     assert_int_equal(use.gets, 3);
     free(text);
@@ -413,7 +413,7 @@ static const char *struck;
 
 static int strike(const char *point) { return strcmp(point, struck) == 0 ? -EUCLEAN : 0; }
 
-/* Before, in the midst and behind: each is an error that names the object, and no upload stays. */
+/* A fault before, during and after a put is an error that names the object, and no upload remains. */
 static void a_fault_of_a_put_is_told(_unused_ void **state)
 {
     static const char *const points[] = {"store.put.before", "store.put.half", "store.put.parts",
@@ -442,7 +442,7 @@ int main(void)
         body[i] = (char)(i * 2654435761u >> 11);
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
-        TEST(a_probe_is_refused_in_many_words), /* the first: sixteen servers are kept */
+        TEST(a_probe_is_refused_in_many_words), /* first, as only sixteen servers are stored */
         TEST(a_pause_is_drawn_and_slept),
         TEST(a_pause_ends_before_its_deadline),
         TEST(without_a_thread_a_put_is_done_at_once),

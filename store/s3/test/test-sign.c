@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-sign.c - the vectors that AWS has published, and the keys that people give to objects. */
+/* test-sign.c - test vectors that AWS has published, and object keys as people choose them. */
 #include "base/test/testing.h"
 #include "store/s3/protocol/sign.h"
 
@@ -97,8 +97,7 @@ static void test_documentation(void **state)
                       &cache);
 }
 
-/* AWS's Signature Version 4 test suite: those that need no normalised path, and no header over
- * several lines. */
+/* AWS's Signature Version 4 test suite, except vectors that need path normalization or a header over several lines. */
 static void test_suite(void **state)
 {
     (void)state;
@@ -181,7 +180,7 @@ static void test_suite(void **state)
     assert_signed(&v, "example.amazonaws.com", &session, "service", SUITE_TIME, &cache);
 }
 
-/* get-vanilla-query-order-encoded has three pairs, which is one more than a Vector holds. */
+/* The vector get-vanilla-query-order-encoded has three pairs, one more than fits into a Vector. */
 static void test_query(void **state)
 {
     (void)state;
@@ -266,7 +265,7 @@ static void test_payload(void **state)
     assert_string_equal(hash, "44ce7dd67c959e0d3524ffac1771dfbba87d2b6b4b4e99e42034a8b803f8b072");
 }
 
-/* A key that is kept must not be used for another day, region, service or secret. */
+/* A cached key must not be used for another day, region, service or secret. */
 static void test_cache(void **state)
 {
     (void)state;
@@ -308,7 +307,7 @@ static void test_cache(void **state)
     }
 }
 
-/* A reply's region and a file's token go into headers: nothing may end a line there. */
+/* A reply's region and a file's token are sent in headers: control characters in them must be refused. */
 static void test_refused(void **state)
 {
     (void)state;

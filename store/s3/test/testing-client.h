@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-client.h - a client and the server of testing-s3.h that it talks to, for one test.
+/* testing-client.h - for one test: a client, and the server of testing-s3.h that it uses.
  *
  * Ownership: world_new() gives the caller a World; the steps must outlive it.
  * Units:     bytes.
- * Errors:    what cannot be set up ends the test.
- * Threads:   the main thread; what the server saw is read when its request is over.
+ * Errors:    if the setup fails, the test ends.
+ * Threads:   the main thread; `seen` may be read only when the request is done.
  */
 #pragma once
 
@@ -17,26 +17,26 @@
 enum { BLOB_BYTES = 3 << 20, STEPS_SEEN = 16 };
 
 typedef struct Steps {
-    const FakeStep *steps; /* for the first n requests; later ones are served */
+    const FakeStep *steps; /* answers to the first n requests; later ones are served normally */
     size_t n;
-    const char *header;          /* name of the header to note; NULL: none */
-    char seen[STEPS_SEEN][1024]; /* its value in each of the first requests */
+    const char *header;          /* name of the header to record; NULL: none */
+    char seen[STEPS_SEEN][1024]; /* value of that header in each of the first requests */
 } Steps;
 
 typedef struct World {
     Steps steps;
     Fake *fake;
     S3Client *client;
-    S3Options options; /* of the client; changes take effect by world_open_client() */
+    S3Options options; /* options of the client; after a change call world_open_client() */
     char endpoint[128];
 } World;
 
-/* The bytes of the object /bucket/blob, and the buffer of world_get(). */
+/* Content of the object /bucket/blob, and destination buffer of world_get(). */
 extern uint8_t world_blob[BLOB_BYTES];
 extern uint8_t world_landing[BLOB_BYTES];
 extern const S3Pair world_if_absent[1];
 
-/* Puts credentials and no proxy into the environment; cmocka's set-up of a group. */
+/* Sets credentials and no_proxy in the environment; for cmocka's setup of a group. */
 int world_set_up(void **state);
 World *world_new(const FakeStep *steps, size_t n);
 void world_free(World *w);
@@ -47,9 +47,9 @@ void world_open_client(World *w);
     static const FakeStep steps[] = {__VA_ARGS__};                                                 \
     World *w = world_new(steps, ELEMENTSOF(steps))
 
-/* Makes a get of a range of the blob into world_landing. */
+/* Returns a get of a range of the blob, with world_landing as its buffer. */
 S3Request world_get(size_t offset, size_t n_bytes);
-/* Gets a range, and fails the test unless it comes whole after exactly `tries` tries. */
+/* Gets a range, and fails the test unless it succeeds after exactly `tries` tries. */
 void world_expect_range(World *w, size_t offset, size_t n_bytes, unsigned tries);
-/* Makes a put of "hello world", in two iovecs. */
+/* Returns a put of "hello world", in two iovecs. */
 S3Request world_put(const char *key, bool only_if_absent);

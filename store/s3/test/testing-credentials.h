@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-credentials.h - an identity under test, with an environment, a folder for files and an endpoint of its own.
+/* testing-credentials.h - an identity under test, with its own environment, folder for files and endpoint.
  *
  * Ownership: fixture_begin() and fixture_end() are cmocka's setup and teardown.
  * Units:     seconds since 1970.
@@ -16,7 +16,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-/* Secrets: assert_no_secret() looks for them. */
+/* The secrets for which assert_no_secret() searches. */
 #define SECRET "very/Secret+Key"
 #define TOKEN "session-Token-of-nobody"
 #define PASS "pass-that-is-shown-to-an-endpoint"
@@ -32,7 +32,7 @@ typedef struct Fixture {
     pthread_cond_t changed;
     unsigned n_ready;
     FakeEndpoint *endpoint;
-    atomic_int phase; /* the endpoint's */
+    atomic_int phase; /* state of the endpoint, set by the test */
 } Fixture;
 
 int fixture_begin(void **state);
@@ -41,20 +41,20 @@ int fixture_end(void **state);
 
 void fixture_variable(const char *name, const char *value); /* NULL: unset */
 void fixture_write(Fixture *f, const char *name, const char *text);
-/* Writes a file into the folder, and names it by a variable of the environment. */
+/* Writes a file into the folder, and sets a variable of the environment to its path. */
 void fixture_file(Fixture *f, const char *variable, const char *name, const char *text);
-/* Starts an endpoint in place of the last one, and puts its URL with `path` into a variable of the environment. */
+/* Starts an endpoint in place of the last one, and sets a variable of the environment to its URL with `path`. */
 void fixture_serve(Fixture *f, EndpointAnswer answer, const char *variable, const char *path);
 
 int fixture_new(Fixture *f, Error *err);
 int fixture_get(Fixture *f, S3Credentials *ret, uint64_t *ret_serial, Error *err);
 /* Waits until the identity has credentials or a failure, at most PATIENCE_SEC. */
 int fixture_wait(Fixture *f, S3Credentials *ret, uint64_t *ret_serial, Error *err);
-/* Waits until the credentials have that serial; every s3_identity_get() until then must succeed. */
+/* Waits until the credentials have at least that serial; every s3_identity_get() until then must succeed. */
 void fixture_wait_serial(Fixture *f, uint64_t serial, S3Credentials *ret);
-/* Makes an identity, whose first credentials must have this access key. */
+/* Makes an identity; its first credentials must have this access key. */
 void fixture_expect(Fixture *f, const char *access_key);
-/* Makes an identity, which must fail with `wanted` and a text that has all words. */
+/* Makes an identity; it must fail with `wanted` and an error that has all words. */
 void fixture_refuse(Fixture *f, int wanted, const char *const *words);
 #define REFUSE(f, r, ...) fixture_refuse(f, r, (const char *const[]){__VA_ARGS__, NULL})
 

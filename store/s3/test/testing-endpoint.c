@@ -35,7 +35,8 @@ static void need(bool good, const char *what)
     }
 }
 
-/* A whole request, its body by Content-Length; false when the other side goes. */
+/* Reads a whole request; Content-Length gives the length of its body. Returns false if the client closes the
+ * connection. */
 static bool read_request(FakeEndpoint *e, int fd, EndpointRequest *ret)
 {
     size_t n = 0, wanted = SIZE_MAX;
@@ -83,11 +84,11 @@ static void serve(FakeEndpoint *e, int fd)
         for (size_t done = 0; done < n;) {
             ssize_t sent = send(fd, e->reply + done, n - done, MSG_NOSIGNAL);
             if (sent <= 0)
-                break; /* the other side has gone */
+                break; /* the client has closed the connection */
             done += (size_t)sent;
         }
     }
-    (void)close(fd); /* a test's */
+    (void)close(fd); /* closing cannot lose data here */
 }
 
 static void *run(void *userdata)
@@ -135,7 +136,7 @@ void endpoint_stop(FakeEndpoint *e)
     need(eventfd_write(e->stop, 1) == 0, "eventfd");
     need(pthread_join(e->thread, NULL) == 0, "pthread_join");
     for (size_t i = 0; i < e->n_silent; i++)
-        (void)close(e->silent[i]); /* a test's */
+        (void)close(e->silent[i]); /* closing cannot lose data here */
     (void)close(e->listener);
     (void)close(e->stop);
     free(e);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-faults.c - starts the proxy and talks to it: one line out, one line in. */
+/* testing-faults.c - starts the proxy and sends it commands: one line per command, one line per answer. */
 #include "store/s3/test/testing-faults.h"
 
 #include "base/macro.h"
@@ -31,11 +31,11 @@ static _noreturn_ void die(const char *what, const char *text)
     abort();
 }
 
-/* The text behind "name": " in a line of JSON. */
+/* Copies the text after "name": " in a line of JSON. */
 static void text_of(const char *line, const char *name, char *ret, size_t size)
 {
     char pattern[32];
-    (void)snprintf(pattern, sizeof pattern, "\"%s\": \"", name); /* names are this file's own */
+    (void)snprintf(pattern, sizeof pattern, "\"%s\": \"", name); /* all names are short enough */
     const char *at = strstr(line, pattern);
     size_t n = at ? strcspn(at + strlen(pattern), "\"") : size;
     if (n >= size)
@@ -90,7 +90,7 @@ Faults *faults_start(const char *const *more)
     FILE *says = fdopen(out[0], "r");
     if (faults->pid < 0 || !says || !fgets(faults->answer, sizeof faults->answer, says))
         die("the proxy did not start", script);
-    (void)fclose(says); /* only read from */
+    (void)fclose(says); /* it was only read */
     char control[128];
     text_of(faults->answer, "endpoint", faults->endpoint, sizeof faults->endpoint);
     text_of(faults->answer, "control", control, sizeof control);
@@ -104,7 +104,7 @@ Faults *faults_stop(Faults *faults)
 {
     if (!faults)
         return NULL;
-    (void)fclose(faults->control); /* nothing is buffered */
+    (void)fclose(faults->control); /* nothing is buffered, so nothing is lost */
     kill(faults->pid, SIGTERM);
     if (waitpid(faults->pid, NULL, 0) < 0 || setenv("AWS_ENDPOINT_URL", faults->behind, true) < 0)
         die("faults_stop", strerror(errno));
@@ -143,7 +143,7 @@ const char *faults_do(Faults *faults, const char *format, ...)
 long faults_number(const char *answer, const char *name)
 {
     char pattern[32];
-    (void)snprintf(pattern, sizeof pattern, "\"%s\": ", name); /* too long a name is not found */
+    (void)snprintf(pattern, sizeof pattern, "\"%s\": ", name); /* a long name is not found */
     const char *at = strstr(answer, pattern);
     if (!at)
         die(name, answer);
@@ -160,7 +160,7 @@ long faults_add(Faults *faults, const char *format, ...)
     va_list list;
     va_start(list, format);
 #pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the caller's format was checked as his */
+#pragma GCC diagnostic ignored "-Wformat-nonliteral" /* the caller's own format was checked */
     long id = faults_number(tell(faults, wrapped, list), "ids");
 #pragma GCC diagnostic pop
     va_end(list);

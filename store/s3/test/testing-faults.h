@@ -6,14 +6,14 @@
  *     ... store_put() ...
  *     assert_int_equal(faults_count(faults, "{'method': 'PUT'}"), 2);
  *
- * Rules and commands are in the proxy's head comment; here ' may stand for ". It dies with this
- * process, however it ends.
+ * The head comment of the proxy describes rules and commands; here ' may be used instead of ". The proxy ends with this
+ * process, even after a crash.
  *
  * Ownership: faults_start() gives the caller a Faults; faults_stop() accepts NULL. The text that
- *            faults_do() returns lives until the next.
- * Units:     as the proxy's.
- * Errors:    what the proxy refuses, or what cannot be set up, ends the process with its words.
- * Threads:   one; the proxy is a process.
+ *            faults_do() returns is valid until the next call.
+ * Units:     as for the proxy.
+ * Errors:    if the proxy refuses a command, or the setup fails, the process ends with an error message.
+ * Threads:   one; the proxy is another process.
  */
 #pragma once
 
@@ -25,7 +25,7 @@
 typedef struct Faults Faults;
 
 /* Starts the proxy in front of AWS_ENDPOINT_URL, and sets that variable to the proxy's URL until faults_stop().
- * arguments: more for the proxy ("--tls", ...), ended by NULL; NULL: none. */
+ * arguments: further ones for the proxy ("--tls", ...), ended by NULL; NULL: none. */
 Faults *faults_start(const char *const *arguments);
 Faults *faults_stop(Faults *faults);
 DEFINE_CLEANUP(Faults, faults_stop)
@@ -33,12 +33,12 @@ const char *faults_endpoint(const Faults *faults);
 
 /* Sends one command; returns the proxy's answer, a line of JSON. */
 const char *faults_do(Faults *faults, const char *format, ...) _printf_(2, 3);
-/* Returns the number behind "name": in an answer. */
+/* Returns the number after "name": in an answer. */
 long faults_number(const char *answer, const char *name);
 
 /* Adds one rule; returns its id. */
 long faults_add(Faults *faults, const char *format, ...) _printf_(2, 3);
 /* Waits until the rule has fired n times, at most a minute. */
 void faults_wait(Faults *faults, long rule, int n);
-/* Requests seen so far that match. */
+/* Returns how many requests so far match. */
 long faults_count(Faults *faults, const char *match);

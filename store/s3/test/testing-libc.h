@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-libc.h - what the objects that a test is linked from ask of libc (-Wl,--wrap): pauses that cost no time,
- * threads that cannot begin, and a count of what is not freed.
+/* testing-libc.h - replacements of libc functions for the objects of a test (-Wl,--wrap): pauses that take no time,
+ * limits on new threads, failing allocations, and a count of blocks that are not freed.
  *
- * Ownership: one a process.
+ * Ownership: one per process.
  * Units:     microseconds.
  * Errors:    none.
  * Threads:   any.
@@ -12,9 +12,9 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-/* How long all have slept; clock_boottime_usec() is ahead by so much. */
+/* Sum of all pauses so far; clock_boottime_usec() is ahead by this time. */
 extern atomic_uint_least64_t paused_usec;
-/* How many more threads may begin; -1: any number. */
+/* How many more threads may start; -1: any number. */
 extern atomic_int threads_left;
 /* The n-th calloc(), malloc() or open_memstream() from now on fails (1: the next); 0: none. */
 extern atomic_int calloc_fails, malloc_fails, stream_fails;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-objects.c - see testing-objects.h. A request is served in s3_begin(). */
+/* testing-objects.c - see testing-objects.h. s3_begin() serves each request at once. */
 #include "store/s3/test/testing-objects.h"
 
 #include "base/clock.h"
@@ -12,7 +12,7 @@
 
 typedef struct Break {
     FakeKind kind;
-    size_t at; /* by fake.n; 0: all */
+    size_t at; /* number of the request, by fake.n; 0: all */
     FakeFault fault;
 } Break;
 
@@ -26,7 +26,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 static Break breaks[32];
 static size_t n_breaks, n_stalled, n_tellings;
-static S3Request *tellings[4096]; /* whose `done` is to be called */
+static S3Request *tellings[4096]; /* requests whose `done` must be called */
 static bool closing;
 
 /* ---- requests ---- */
@@ -109,7 +109,7 @@ static void set_etag(S3Request *q, unsigned version)
     (void)snprintf(q->reply.etag, sizeof(q->reply.etag), "v%u", version);
 }
 
-/* Reports whether If-None-Match lets the request pass. */
+/* Returns whether If-None-Match allows the request. */
 static bool is_absent(S3Request *q, bool ignores)
 {
     if (!header(q, "If-None-Match") || ignores)
@@ -184,7 +184,7 @@ static void serve_part(S3Request *q)
     free(part->data);
     part->data = gather(q, &part->n_bytes);
     part->version = ++shelf.serial;
-    if (q->checksum && fake.sends_crc32c) /* what the completion must repeat */
+    if (q->checksum && fake.sends_crc32c) /* the completion must repeat this */
         (void)snprintf(q->sent_crc32c, sizeof(q->sent_crc32c), "crc");
     fake.part_bytes_least = MIN(fake.part_bytes_least, part->n_bytes);
     fake.part_bytes_most = MAX(fake.part_bytes_most, part->n_bytes);
@@ -253,7 +253,7 @@ static void serve_get(S3Request *q)
         good(q);
     } else if (object->n_bytes > q->text_max) {
         refuse(q, -EFBIG, 200, "");
-    } else if (object->n_bytes > 0) { /* of nothing there is no text */
+    } else if (object->n_bytes > 0) { /* an empty object has no text */
         char *data = malloc(object->n_bytes + 1);
         memcpy(data, object->data, object->n_bytes);
         data[object->n_bytes] = '\0';
@@ -319,7 +319,7 @@ static void serve_list(S3Request *q)
     text(q, body, size);
 }
 
-/* Lists uploads in the order of their ids, as if all had one key. */
+/* Lists uploads in the order of their ids, as if all had the same key. */
 static void serve_uploads(S3Request *q)
 {
     const char *prefix = query(q, "prefix"), *after = query(q, "upload-id-marker");
@@ -373,7 +373,7 @@ static void serve_delete(S3Request *q)
     good(q);
 }
 
-/* S3 takes no deletion of many without the MD5 of its body. */
+/* S3 refuses DeleteObjects without the MD5 of its body. */
 static void check_deletion(const S3Request *q, const char *body, size_t n_bytes)
 {
     unsigned char digest[EVP_MAX_MD_SIZE], md5[2 * EVP_MAX_MD_SIZE];
@@ -480,11 +480,11 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
         refuse(q, -EACCES, 403, "AccessDenied");
         break;
     case FAKE_CHANGE:
-        shelf_find(q->key)->version = ++shelf.serial; /* the same bytes, so that a test can tell */
+        shelf_find(q->key)->version = ++shelf.serial; /* same bytes, so a test can compare them */
         serve(q, kind);
         break;
     case FAKE_STALL:
-        q->result = 1; /* under way */
+        q->result = 1; /* in progress */
         n_stalled++;
         break;
     case FAKE_REFUSE:
@@ -497,7 +497,7 @@ static void serve_badly(S3Request *q, FakeKind kind, FakeFault fault)
     }
 }
 
-/* Calls `done`, as the client's thread does. */
+/* Calls `done` of ended requests, in place of the client's thread. */
 static void *tell(_unused_ void *argument)
 {
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
@@ -507,15 +507,15 @@ static void *tell(_unused_ void *argument)
         if (n_tellings == 0)
             break;
         S3Request *q = tellings[--n_tellings];
-        (void)pthread_mutex_unlock(&lock); /* as above */
+        (void)pthread_mutex_unlock(&lock); /* cannot fail */
         q->done(q);
-        (void)pthread_mutex_lock(&lock); /* as above */
+        (void)pthread_mutex_lock(&lock); /* cannot fail */
     }
-    (void)pthread_mutex_unlock(&lock); /* as above */
+    (void)pthread_mutex_unlock(&lock); /* cannot fail */
     return NULL;
 }
 
-/* Signals that a request has ended, or is under way, for a test that waits for a stall. */
+/* Signals that a request has ended, or has stalled, for a test that waits for a stall. */
 static void ended(S3Request *q)
 {
     shelf_check(n_tellings < ELEMENTSOF(tellings), "too many requests");
@@ -540,7 +540,7 @@ void s3_begin(_unused_ S3Client *c, S3Request *q)
     else
         serve(q, kind);
     ended(q);
-    (void)pthread_mutex_unlock(&lock); /* as above */
+    (void)pthread_mutex_unlock(&lock); /* cannot fail */
 }
 
 int s3_wait(_unused_ S3Client *c, S3Request *q, Error *err)
@@ -552,11 +552,11 @@ int s3_wait(_unused_ S3Client *c, S3Request *q, Error *err)
         soon.tv_nsec += 1000000;
         soon.tv_sec += soon.tv_nsec / 1000000000;
         soon.tv_nsec %= 1000000000;
-        (void)pthread_cond_timedwait(&changed, &lock, &soon); /* looks at `stop` again */
+        (void)pthread_cond_timedwait(&changed, &lock, &soon); /* `stop` is checked every time */
     }
     if (q->result == 1)
         refuse(q, -ECANCELED, 0, "");
-    (void)pthread_mutex_unlock(&lock); /* as above */
+    (void)pthread_mutex_unlock(&lock); /* cannot fail */
     if (q->result < 0 && err)
         *err = q->error;
     return q->result;
@@ -569,7 +569,7 @@ void s3_cancel(_unused_ S3Client *c, S3Request *q)
         refuse(q, -ECANCELED, 0, "");
         ended(q);
     }
-    (void)pthread_mutex_unlock(&lock); /* as above */
+    (void)pthread_mutex_unlock(&lock); /* cannot fail */
 }
 
 int s3_do(S3Client *c, S3Request *q, Error *err)
@@ -597,8 +597,8 @@ S3Client *s3_client_close(S3Client *c)
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     closing = true;
     (void)pthread_cond_broadcast(&changed); /* cannot fail */
-    (void)pthread_mutex_unlock(&lock);      /* as above */
-    (void)pthread_join(c->thread, NULL);    /* ours, and not yet joined */
+    (void)pthread_mutex_unlock(&lock);      /* cannot fail */
+    (void)pthread_join(c->thread, NULL);    /* a thread of this file, not joined yet */
     return NULL;
 }
 
@@ -608,10 +608,10 @@ void s3_client_set_checksum(_unused_ S3Client *c, bool knows_crc32c)
 {
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     fake.sends_crc32c = knows_crc32c;
-    (void)pthread_mutex_unlock(&lock); /* as above */
+    (void)pthread_mutex_unlock(&lock); /* cannot fail */
 }
 
-/* ---- what tests do ---- */
+/* ---- functions for tests ---- */
 
 void fake_reset(void)
 {
@@ -622,7 +622,7 @@ void fake_reset(void)
     while (shelf.n_uploads > 0)
         shelf_drop_upload(&shelf.uploads[0]);
     n_breaks = n_stalled = 0;
-    (void)snprintf(endpoint, sizeof(endpoint), "http://fake-%u", ++site); /* is probed anew */
+    (void)snprintf(endpoint, sizeof(endpoint), "http://fake-%u", ++site); /* not probed yet */
     fake = (FakeServer){.options = {.endpoint = endpoint,
                                     .part_bytes = 1000,
                                     .connections = 8,
@@ -646,7 +646,7 @@ void fake_wait_stalled(void)
     (void)pthread_mutex_lock(&lock); /* cannot fail for a default mutex */
     while (n_stalled == 0)
         (void)pthread_cond_wait(&changed, &lock); /* cannot fail */
-    (void)pthread_mutex_unlock(&lock);            /* as above */
+    (void)pthread_mutex_unlock(&lock);            /* cannot fail */
 }
 
 void fake_put(const char *name, const char *data)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-objects.h - a server in memory behind client.h, linked in place of client.c. A test sets what the server can
- * do, and which requests meet a fault.
+/* testing-objects.h - a server in memory that implements client.h, linked in place of client.c. A test sets which
+ * functions the server has, and which requests fail.
  *
- * Ownership: one server a process; fake_reset() empties it.
+ * Ownership: one server per process; fake_reset() empties it.
  * Units:     bytes.
  * Errors:    a misuse of client.h ends the process.
  * Threads:   any.
@@ -27,18 +27,18 @@ typedef enum FakeKind {
 } FakeKind;
 
 typedef enum FakeFault {
-    FAKE_LOSE,      /* done; the answer is lost, and it is sent again */
-    FAKE_LOSE_ALL,  /* done; no answer comes until the deadline */
-    FAKE_SILENT,    /* not done; no answer until the deadline */
+    FAKE_LOSE,      /* done, but the answer is lost, and the request is sent again */
+    FAKE_LOSE_ALL,  /* done, but no answer arrives until the deadline */
+    FAKE_SILENT,    /* not done; no answer arrives until the deadline */
     FAKE_CONFLICT,  /* 409 */
     FAKE_ERROR_200, /* not done; 200 with fake.text, or with an <Error> */
     FAKE_CUT,       /* done; the second half of the answer is missing */
-    FAKE_NO_UPLOAD, /* somebody aborted the upload */
+    FAKE_NO_UPLOAD, /* another client aborted the upload */
     FAKE_DENY,      /* 403 */
-    FAKE_CHANGE,    /* the object is another one from now on */
-    FAKE_STALL,     /* until it is cancelled */
-    FAKE_RIVAL,     /* somebody else puts the object first */
-    FAKE_REFUSE,    /* as fake.refusal says */
+    FAKE_CHANGE,    /* the object has another version from now on */
+    FAKE_STALL,     /* no answer until the request is cancelled */
+    FAKE_RIVAL,     /* another writer puts the object first */
+    FAKE_REFUSE,    /* the request is refused as fake.refusal describes */
 } FakeFault;
 
 typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAbsent;
@@ -46,23 +46,23 @@ typedef enum FakeAbsent { ABSENT_OBEYED, ABSENT_IGNORED, ABSENT_REFUSED } FakeAb
 typedef struct FakeServer {
     S3Options options; /* of the client */
     FakeAbsent if_absent;
-    bool complete_ignores_absent; /* as Ceph's */
+    bool complete_ignores_absent; /* as Ceph does */
     bool checks_crc32c, says_bad_digest, lacks_delete_many, lacks_encoding, lacks_bucket;
     bool ignores_prefix; /* in a list of uploads */
-    bool stands_still;   /* each page of objects is the first */
-    const char *text;    /* of FAKE_ERROR_200 */
-    int64_t ahead_sec;   /* of our clock: its own, when it lists uploads */
-    bool says_no_length; /* of an object that is looked at */
-    const char *etag;    /* of what is read; NULL: no MD5 */
-    bool etag_opaque;    /* it says so */
+    bool stands_still;   /* each page of objects is the first one again */
+    const char *text;    /* body of FAKE_ERROR_200 */
+    int64_t ahead_sec;   /* how far the server's clock is ahead, in lists of uploads */
+    bool says_no_length; /* for HEAD and GET: no Content-Length */
+    const char *etag;    /* ETag of objects that are read; NULL: the version, not an MD5 */
+    bool etag_opaque;    /* the reply marks the ETag as opaque */
     struct {
         int r;
         long status;
         const char *code;
-    } refusal; /* of FAKE_REFUSE */
-    /* Looks at each request before it is served. */
+    } refusal; /* for FAKE_REFUSE */
+    /* Called for each request before it is served. */
     void (*on_request)(FakeKind kind, const S3Request *request);
-    size_t page; /* objects or uploads at most; 0: pages without an object go on for ever */
+    size_t page; /* maximum of objects or uploads per page; 0: endless pages without an object */
     /* Records of the requests. */
     size_t n[FAKE_KINDS]; /* number of requests of each kind */
     bool sends_crc32c;    /* as set by s3_client_set_checksum() */
@@ -73,7 +73,7 @@ typedef struct FakeServer {
 extern FakeServer fake;
 
 void fake_reset(void);
-/* The at-th request of a kind from now on (1: the next) meets the fault; at 0: all of them. */
+/* Makes the at-th request of a kind from now on (1: the next) fail with the fault; at 0: all of them. */
 void fake_break(FakeKind kind, size_t at, FakeFault fault);
 void fake_mend(void);         /* removes all faults */
 void fake_wait_stalled(void); /* waits until a request stalls */

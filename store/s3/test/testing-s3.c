@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-s3.c - see testing-s3.h. A thread accepts, a thread a connection answers. */
+/* testing-s3.c - see testing-s3.h. One thread accepts connections; each connection has a thread that answers. */
 #include "store/s3/test/testing-s3.h"
 
 #include "base/clock.h"
@@ -37,7 +37,7 @@ struct Fake {
     FakeScript script;
     void *context;
     atomic_bool stopping;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the fields below */
     unsigned n_requests, n_connections;
     Object objects[OBJECTS_MAX];
     size_t n_objects;
@@ -122,7 +122,7 @@ bool fake_header(const FakeRequest *request, const char *name, char *ret, size_t
     return false;
 }
 
-/* One byte at a time would be slow: what was read beyond the head begins the body. */
+/* Reads a request's head. It reads in large blocks, so bytes after the head are the start of the body. */
 static bool read_head(int fd, char *head, size_t *n, size_t *n_head)
 {
     *n = 0;
@@ -268,7 +268,7 @@ static void wait_for_the_end(const Connection *connection)
         ;
 }
 
-/* Whether the connection goes on. */
+/* Sends a reply as the step requires. Returns whether the connection continues. */
 static bool answer(Connection *connection, const FakeStep *step, Reply *reply)
 {
     int fd = connection->fd;
@@ -297,13 +297,13 @@ static bool answer(Connection *connection, const FakeStep *step, Reply *reply)
     if (step->act == FAKE_STALL || step->act == FAKE_EARLY)
         wait_for_the_end(connection);
     if (step->act == FAKE_RESET) {
-        /* An RST throws away what the other side has not read: that is what "at any byte" is. */
+        /* An RST discards bytes that the client has not read yet; this is intended. */
         reset(fd);
     }
     return step->act == FAKE_SERVE || step->act == FAKE_ANSWER || step->act == FAKE_CORRUPT;
 }
 
-/* False: the connection ended, or the script says that it does. */
+/* Reads the body, or as much of it as the step requires. Returns false if the connection has ended, or must end now. */
 static bool read_body(const Connection *connection, const FakeStep *step, const char *begun,
                       size_t n_begun, uint8_t *body, size_t n_body)
 {
@@ -381,7 +381,7 @@ static void *fake_run(void *userdata)
         if (fd < 0 && atomic_load(&fake->stopping))
             return NULL;
         if (fd < 0)
-            continue; /* the other side was quicker */
+            continue; /* the client has closed the connection already */
         (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
         Connection *connection = calloc(1, sizeof(*connection));
         MUST(connection);
@@ -395,7 +395,7 @@ static void *fake_run(void *userdata)
     }
 }
 
-/* ---- the whole ---- */
+/* ---- start and stop ---- */
 
 Fake *fake_start(FakeScript script, void *context)
 {

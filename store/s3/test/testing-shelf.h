@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-shelf.h - what the server in memory of testing-objects.c keeps: objects, and uploads that are not complete.
+/* testing-shelf.h - the storage of the server in testing-objects.c: objects, and unfinished uploads.
  *
- * Ownership: the shelf owns all names and bytes; shelf_put() takes `data`.
+ * Ownership: the shelf owns all names and bytes; shelf_put() takes over `data`.
  * Units:     bytes; *_usec since 1970.
- * Errors:    more than there is room for ends the process.
+ * Errors:    too many objects or uploads end the process.
  * Threads:   under the lock of testing-objects.c.
  */
 #pragma once
@@ -30,16 +30,16 @@ typedef struct Shelf {
     ShelfObject objects[4096];
     ShelfUpload uploads[1200];
     size_t n_objects, n_uploads;
-    unsigned serial; /* the version of an object, a part's, or the id of an upload: the newest */
+    unsigned serial; /* the newest number used: versions of objects and parts, and ids of uploads */
 } Shelf;
 
 extern Shelf shelf;
 
-/* Ends the process with these words, unless it is good. */
+/* Ends the process with this message unless good is true. */
 void shelf_check(bool good, const char *what);
-ShelfObject *shelf_find(const char *name); /* NULL: there is none */
+ShelfObject *shelf_find(const char *name); /* NULL: no such object */
 void shelf_take(ShelfObject *object);
-/* Replaces what has this name. */
+/* Stores an object; replaces one of the same name. */
 void shelf_put(const char *name, const char *mark, char *data, size_t n_bytes);
 ShelfUpload *shelf_begin_upload(const char *name, const char *mark, uint64_t begun_usec);
 void shelf_drop_upload(ShelfUpload *upload);

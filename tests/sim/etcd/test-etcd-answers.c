@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-answers.c - libetcd hears answers in an order, of a raft term or of a moment that no real etcd gives when
- * asked to. */
+/* test-etcd-answers.c - libetcd receives answers in an order, with a raft term or at a moment that
+ * a real etcd cannot be made to give. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -22,7 +22,8 @@ static void on_lease(EtcdLeaseState is, _unused_ int64_t id, void *userdata)
 
 static void reply_grant(int64_t id) { reply_grant_of(id, 10); }
 
-/* The one who answers the keep-alive may be deposed when the quorum answers. */
+/* The member that answers the keep-alive may be deposed when the quorum answers: two answers of
+ * different terms are not a renewal. */
 static void a_renewal_of_two_terms_is_none(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -34,7 +35,7 @@ static void a_renewal_of_two_terms_is_none(_unused_ void **state)
     reply_range(await_asked("Range"), 5, 3);
     assert_int_equal(seen.n_renewed, 0);
     assert_int_equal(etcd_lease_deadline_usec(lease), deadline_usec);
-    reply_range(await_asked("Range"), 5, 3); /* it is asked again soon */
+    reply_range(await_asked("Range"), 5, 3); /* the renewal is requested again soon */
     assert_int_equal(seen.n_renewed, 0);
     reply_keep_alive(77, 10, 3);
     assert_int_equal(seen.n_renewed, 1);
@@ -67,7 +68,7 @@ static void a_deadline_counts_from_the_send(_unused_ void **state)
     reply_keep_alive(77, 10, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(etcd_lease_deadline_usec(lease) <= sent_usec + 10 * USEC_PER_SEC);
-    (void)await_asked("LeaseKeepAlive"); /* so does the next renewal */
+    (void)await_asked("LeaseKeepAlive"); /* the next renewal is counted from then, too */
     assert_near(clock_boottime_usec(), sent_usec + 10 * USEC_PER_SEC / 4);
 }
 
@@ -77,7 +78,7 @@ static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
     open_client(answers_endpoint, NULL);
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant(77);
-    reply_keep_alive(77, 0, 2); /* there is none */
+    reply_keep_alive(77, 0, 2); /* TTL 0: there is no such lease */
     reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(seen.n_lost, 1);
     assert_int_equal(etcd_lease_id(lease), 0);
@@ -87,7 +88,7 @@ static void a_lost_lease_is_asked_for_anew_at_once(_unused_ void **state)
     assert_int_equal(etcd_lease_id(lease), 78);
 }
 
-/* The only member may be slow; the next question goes out while there is still time. */
+/* The only member may be slow: the next request is sent while there is still time. */
 static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -96,10 +97,10 @@ static void a_renewal_without_an_answer_is_asked_again(_unused_ void **state)
     reply_grant(77);
     AskedCall *first = await_asked("LeaseKeepAlive");
     pass_usec(3 * USEC_PER_SEC);
-    assert_null(first->wire); /* given up */
+    assert_null(first->wire); /* the first request was given up */
     reply_keep_alive(77, 10, 2);
     reply_range(await_asked("Range"), 5, 2);
-    if (seen.n_renewed == 0) /* that was the first one's witness */
+    if (seen.n_renewed == 0) /* only the first request's witness was answered */
         reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(clock_boottime_usec() < etcd_lease_deadline_usec(lease));
@@ -114,14 +115,14 @@ static void renewals_that_fail_are_tried_before_it_runs_out(_unused_ void **stat
     for (int i = 0; i < 8; i++) {
         reply_keep_alive(77, 2, 2);
         const uint64_t failed_usec = clock_boottime_usec();
-        reply_range(await_asked("Range"), 5, 3); /* of another term */
+        reply_range(await_asked("Range"), 5, 3); /* an answer of another term */
         (void)await_asked("LeaseKeepAlive");
         assert_true(clock_boottime_usec() < failed_usec + 2 * USEC_PER_SEC / 6);
         assert_int_equal(seen.n_renewed, 0);
     }
 }
 
-/* A new failure is tried again as soon as the first one was. */
+/* After a success, a new failure is retried as soon as the first failure was. */
 static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -130,7 +131,7 @@ static void a_renewal_that_succeeds_forgets_the_failures(_unused_ void **state)
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, &seen, &lease), 0);
     reply_grant_of(77, 100);
     for (int i = 0; i < 9; i++) {
-        const uint64_t term = i == 7 ? 2 : 3; /* but for one, of another term */
+        const uint64_t term = i == 7 ? 2 : 3; /* all answers but one are of another term */
         reply_keep_alive(77, 100, 2);
         failed_usec = clock_boottime_usec();
         reply_range(await_asked("Range"), 5, term);
@@ -150,7 +151,7 @@ static void an_answer_to_another_lease_is_none(_unused_ void **state)
     reply_range(await_asked("Range"), 5, 2);
     reply_keep_alive(76, 10, 2);
     assert_int_equal(seen.n_renewed, 0);
-    stream->n_asked++; /* it still is */
+    stream->n_asked++; /* the renewal still waits for an answer */
     reply_keep_alive(77, 10, 2);
     assert_int_equal(seen.n_renewed, 1);
 }
@@ -176,7 +177,8 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 {
 }
 
-/* It was deleted before the answer came, and the watch began behind both. */
+/* A candidate's key was deleted before the answer to its write came, and the watch began after
+ * both: the candidate stands again. */
 static void a_candidate_whose_key_nobody_shows_stands_again(_unused_ void **state)
 {
     SeenLease seen = {0};
@@ -215,7 +217,7 @@ static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const Etc
 {
 }
 
-/* The member answers all else: nothing but the watch itself can tell. */
+/* The member answers all other requests, so only the watch itself can show that it is silent. */
 static void a_watch_that_says_nothing_is_begun_anew(_unused_ void **state)
 {
     const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};
@@ -247,11 +249,11 @@ static void say_event(AskedCall *call, const char *key, int64_t revision, bool m
     part.fragment = more;
     part.n_events = 1;
     part.events = puts;
-    call->n_asked++; /* it speaks without being asked */
+    call->n_asked++; /* a message without a request */
     reply(call, &part.base);
 }
 
-/* It spoke a while ago: it has IDLE_SEC from then, and is asked. */
+/* A watch that received an event has IDLE_SEC from then, and is then asked for progress. */
 static void a_watch_that_spoke_is_looked_at_again(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -268,7 +270,7 @@ static void a_watch_that_spoke_is_looked_at_again(_unused_ void **state)
     assert_true(is_asked("Watch"));
 }
 
-/* In the end a revision is whole, in however many parts it came. */
+/* A revision is reported as a whole, in however many fragments it came. */
 static void fragments_of_a_revision_are_told_at_once(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -279,13 +281,13 @@ static void fragments_of_a_revision_are_told_at_once(_unused_ void **state)
     reply_created();
     say_event(stream, "/p/a", 6, true);
     assert_int_equal(seen.n_calls, 0);
-    say_event(stream, "/p/a", 7, true); /* 6 is whole by now */
+    say_event(stream, "/p/a", 7, true); /* an event of 7 shows that 6 is complete */
     assert_int_equal(seen.n_calls, 1);
     say_event(stream, "/p/b", 7, true);
     say_event(stream, "/p/c", 7, false);
     assert_int_equal(seen.n_calls, 2);
     assert_int_equal(seen.n_last, 3);
-    say_event(stream, "/p/a", 7, false); /* it was told */
+    say_event(stream, "/p/a", 7, false); /* revision 7 was reported before */
     assert_int_equal(seen.n_calls, 2);
     assert_int_equal(seen.n_events, 4);
 }
@@ -298,7 +300,7 @@ static void refuse_watch(void)
     reply(await_asked("Watch"), &refused.base);
 }
 
-/* The next list brings the changes whose fragments did not all arrive. */
+/* The changes of an incomplete message are dropped; the next list brings them. */
 static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -308,7 +310,7 @@ static void fragments_of_a_stream_that_ends_are_dropped(_unused_ void **state)
     AskedCall *stream = await_asked("Watch");
     reply_created();
     say_event(stream, "/p/a", 6, true);
-    stream->n_asked++; /* it ends without being asked */
+    stream->n_asked++; /* the stream ends without a request */
     refuse_watch();
     reply_range(await_asked("Range"), 7, 2);
     stream = await_asked("Watch");
@@ -336,7 +338,8 @@ static void a_watch_that_was_up_does_not_wait_long(_unused_ void **state)
     assert_true(clock_boottime_usec() < ended_usec + USEC_PER_SEC / 2);
 }
 
-/* It ran out between the list and the watch, which is refused as if there were no right. */
+/* The token expired between the list and the watch, which etcd refuses as if the user had no right:
+ * the watch gets a new token. */
 static void a_watch_that_is_refused_gets_another_token(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -371,7 +374,8 @@ static void on_other_history(_unused_ const EtcdHistory *was, _unused_ const Etc
     fail_msg("it is the same history");
 }
 
-/* Two members: the one that lags answers last. */
+/* An older answer that arrives late, as from a member that lags, does not set the history's
+ * revision back. */
 static void an_older_answer_takes_no_revision_back(_unused_ void **state)
 {
     int64_t first = 0, second = 0;
@@ -379,7 +383,7 @@ static void an_older_answer_takes_no_revision_back(_unused_ void **state)
     etcd_set_history(etcd, (EtcdHistory){.cluster = 7, .revision = 5}, on_other_history, NULL);
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &first, NULL), 0);
     AskedCall *older = await_asked("Range");
-    older->n_answered++; /* it waits */
+    older->n_answered++; /* the answer waits */
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &second, NULL), 0);
     reply_range(await_asked("Range"), 20, 2);
     assert_int_equal(second, 20);
@@ -395,7 +399,7 @@ static void on_each_history(_unused_ const EtcdHistory *was, _unused_ const Etcd
     ++*(int *)userdata;
 }
 
-/* Both were asked of the store before it was restored. */
+/* Two reads were sent before etcd was restored: the other history is reported once. */
 static void one_other_history_is_told_once(_unused_ void **state)
 {
     int64_t first = 0, second = 0;
@@ -413,7 +417,7 @@ static void one_other_history_is_told_once(_unused_ void **state)
 
 /* ---- members ---- */
 
-/* Whichever of the two the client begins with. */
+/* A client leaves a member that is down, whichever of the two it begins with. */
 static void a_member_that_is_down_is_left(_unused_ void **state)
 {
     for (size_t down = 0; down < 2; down++) {
@@ -444,7 +448,7 @@ static void a_silent_member_is_left(_unused_ void **state)
     assert_int_equal(revision, 5);
 }
 
-/* One answer that takes long says nothing of a member that gives others. */
+/* One slow answer does not count against a member that gives other answers. */
 static void a_member_that_answers_is_kept(_unused_ void **state)
 {
     const EtcdOp op = {.kind = ETCD_PUT, .key = "/q", .value = "v"};

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-changes.c - what elections and watches make of changes: terms that follow each other, keys that come and go
- * in the middle of others, several at once; and what they do beside a member or a client that is gone. */
+/* test-etcd-changes.c - how elections and watches handle changes: terms that follow each other,
+ * keys that appear and vanish between others, several changes at once; also after a member or the
+ * client has ended. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -13,7 +14,7 @@ static void on_lease(EtcdLeaseState is, int64_t id, _unused_ void *userdata)
 
 /* ---- elections ---- */
 
-static char scenario[256]; /* of what the election told: "+KEY@TERM" and "-KEY@TERM" */
+static char scenario[256]; /* reports of the election: "+KEY@TERM" and "-KEY@TERM" */
 
 static void on_election(bool leading, const char *key, int64_t term, _unused_ void *userdata)
 {
@@ -22,10 +23,10 @@ static void on_election(bool leading, const char *key, int64_t term, _unused_ vo
                    (long long)term);
 }
 
-/* Several changes in one message; `more` of the last revision may follow. */
+/* Several changes in one message. If `more` is set, further changes of the last revision may follow. */
 typedef struct Change {
     const char *key;
-    int64_t created, revision; /* created 0: it is gone */
+    int64_t created, revision; /* created 0: the key was deleted */
 } Change;
 
 static void say_changes(AskedCall *stream, const Change *changes, size_t n, bool more)
@@ -52,7 +53,7 @@ static void say_changes(AskedCall *stream, const Change *changes, size_t n, bool
     part.fragment = more;
     part.n_events = n;
     part.events = events;
-    stream->n_asked++; /* it speaks without being asked */
+    stream->n_asked++; /* a message without a request */
     reply(stream, &part.base);
 }
 
@@ -68,39 +69,39 @@ static AskedCall *stand_behind(const char *other, const char *third)
     assert_int_equal(etcd_lease_new(etcd, 1000, "/p/w", on_lease, NULL, &lease), 0);
     reply_grant_of(77, 1000);
     assert_int_equal(etcd_election_new(etcd, "/e/", "one", lease, on_election, NULL, &election), 0);
-    reply_page(5, false, other, third); /* created at 2 */
+    reply_page(5, false, other, third); /* keys with create revision 2 */
     AskedCall *stream = await_asked("Watch");
     reply_created();
     reply_txn();
     return stream;
 }
 
-/* A candidate leads only after all that stood before it have gone, in whatever order they go. */
+/* A candidate leads only after all earlier candidates have gone, in whatever order they go. */
 static void the_eldest_candidate_leads(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/1", "/e/2");
     say_change(stream, "/e/4d", 6, 6);
     assert_string_equal(scenario, "");
-    say_change(stream, "/e/9", 7, 7); /* behind it */
+    say_change(stream, "/e/9", 7, 7); /* a later candidate */
     say_change(stream, "/e/none", 0, 8);
     say_change(stream, "/e/1", 0, 9);
     assert_string_equal(scenario, "");
     say_change(stream, "/e/2", 0, 10);
     assert_string_equal(scenario, "+/e/4d@6 ");
-    say_change(stream, "/e/4d", 6, 11); /* another value, the same term */
+    say_change(stream, "/e/4d", 6, 11); /* another value, but the same term */
     say_change(stream, "/e/9", 0, 12);
     assert_string_equal(scenario, "+/e/4d@6 ");
     say_change(stream, "/e/4d", 0, 13);
     assert_string_equal(scenario, "+/e/4d@6 -/e/4d@6 ");
-    reply_txn(); /* it stands again */
+    reply_txn(); /* the candidate stands again */
     say_change(stream, "/e/4d", 14, 14);
     assert_string_equal(scenario, "+/e/4d@6 -/e/4d@6 +/e/4d@14 ");
 }
 
-/* It was deleted and put again between two lists. */
+/* The candidate's key was deleted and put again between two lists: that is another term. */
 static void a_key_that_is_born_again_is_another_term(_unused_ void **state)
 {
-    AskedCall *stream = stand_behind("/e/4d", NULL); /* its own, created at 2 */
+    AskedCall *stream = stand_behind("/e/4d", NULL); /* the candidate's key, created at 2 */
     assert_string_equal(scenario, "+/e/4d@2 ");
     say_change(stream, "/e/4d", 9, 9);
     assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 +/e/4d@9 ");
@@ -112,7 +113,8 @@ static void other_leases_change_nothing(_unused_ void **state)
     const size_t n_txns = all_calls("Txn");
     etcd_election_lease_changed(election, ETCD_LEASE_RENEWED, 77);
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 76);
-    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 77); /* that it has */
+    /* the lease that it has already */
+    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 77);
     etcd_election_lease_changed(NULL, ETCD_LEASE_LOST, 77);
     pass_usec(2 * USEC_PER_SEC);
     assert_int_equal(all_calls("Txn"), n_txns);
@@ -120,13 +122,14 @@ static void other_leases_change_nothing(_unused_ void **state)
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
     assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 ");
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
-    say_change(stream, "/e/4d", 0, 9); /* its old key goes: it does not stand for it */
+    /* the old key is deleted: without a lease the candidate does not stand again */
+    say_change(stream, "/e/4d", 0, 9);
     pass_usec(2 * USEC_PER_SEC);
     assert_int_equal(all_calls("Txn"), n_txns);
     assert_string_equal(scenario, "+/e/4d@2 -/e/4d@2 ");
 }
 
-/* How long the next transaction waits after one that fails. */
+/* Fails the awaited transaction. Returns how many milliseconds pass until the next one. */
 static uint64_t fail_txn(void)
 {
     AskedCall *call = await_asked("Txn");
@@ -136,7 +139,8 @@ static uint64_t fail_txn(void)
     return (clock_boottime_usec() - refused_usec) / USEC_PER_MSEC;
 }
 
-/* Whatever succeeds, the first write or one of another value, ends the row of failures. */
+/* Each success, of the first write or of another value, sets the pause after failures back to the
+ * shortest. */
 static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
 {
     AskedCall *stream = stand_behind("/e/1", NULL);
@@ -145,7 +149,7 @@ static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
             if (i > 0 && wanted == 50)
                 etcd_election_change(election, i == 1 ? "two" : "three");
             else if (i == 0 && wanted == 50)
-                (void)await_asked("Txn"); /* nobody has shown its key: it stands again */
+                (void)await_asked("Txn"); /* no event showed the key: the candidate stands again */
             assert_in_range(fail_txn(), wanted - 15, wanted + 15);
         }
         reply_txn();
@@ -161,7 +165,7 @@ static void a_write_that_succeeds_forgets_the_failures(_unused_ void **state)
 
 static int n_events;
 static EtcdEvent last_event;
-static char told_keys[128]; /* of the last call, blanks behind */
+static char told_keys[128]; /* keys of the last report, each followed by a space */
 
 static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revision,
                       _unused_ bool initial, _unused_ void *userdata)
@@ -176,15 +180,16 @@ static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revisi
         last_event = events[n - 1];
         assert_string_equal(last_event.kv.value,
                             last_event.kind == ETCD_EVENT_PUT && last_event.kv.n_value ? "v" : "");
-        last_event.kv.key = last_event.kv.value = NULL; /* lent */
+        /* the strings were valid only in the handler */
+        last_event.kv.key = last_event.kv.value = NULL;
     }
 }
 
-/* Keys come and go before, between and behind those that are there. */
+/* The watch knows which keys exist when keys appear and vanish before, between and after the others. */
 static void a_watch_knows_what_is_there(_unused_ void **state)
 {
     static const char *const keys[] = {"/p/a", "/p/b", "/p/c", "/p/d", "/p/e", "/p/f", "/p/g"};
-    static const int order[] = {0, 6, 2, 4, 5}; /* beside b and d */
+    static const int order[] = {0, 6, 2, 4, 5}; /* the keys other than b and d */
     bool there[ELEMENTSOF(keys)] = {[1] = true, [3] = true};
     int64_t revision = 10;
     n_events = 0;
@@ -206,7 +211,7 @@ static void a_watch_knows_what_is_there(_unused_ void **state)
         }
     assert_int_equal(n_events, 12);
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
-    reply_page(40, false, "/p/d", NULL); /* b is gone, and d is as it was */
+    reply_page(40, false, "/p/d", NULL); /* b is deleted, and d is unchanged */
     assert_int_equal(n_events, 13);
     assert_int_equal(last_event.kind, ETCD_EVENT_DELETE);
     assert_int_equal(last_event.kv.mod_revision, 40);
@@ -227,12 +232,12 @@ static AskedCall *begin_watch(const char *a, const char *b)
     return stream;
 }
 
-/* One transaction has changed several keys: each of them is known as it is now. */
+/* One transaction has changed several keys: the watch knows the new state of each. */
 static void a_revision_of_many_keys_is_known(_unused_ void **state)
 {
     static const Change changes[] = {{"/p/0", 12, 12}, {"/p/b", 0, 12}, {"/p/c", 12, 12}};
     AskedCall *stream = begin_watch("/p/a", "/p/b");
-    assert_string_equal(told_keys, "/p/a /p/b "); /* of one revision, in their order */
+    assert_string_equal(told_keys, "/p/a /p/b "); /* both of one revision, in the order of keys */
     say_changes(stream, changes, 3, false);
     assert_int_equal(n_events, 5);
     assert_string_equal(told_keys, "/p/0 /p/b /p/c ");
@@ -240,11 +245,11 @@ static void a_revision_of_many_keys_is_known(_unused_ void **state)
     assert_false(etcd_watch_knows(watch, "/p/b"));
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
     reply_page(40, false, "/p/a", NULL);
-    assert_int_equal(n_events, 7); /* two are gone */
+    assert_int_equal(n_events, 7); /* two keys are deleted */
     assert_false(etcd_watch_knows(watch, "/p/0") || etcd_watch_knows(watch, "/p/c"));
 }
 
-/* One that was never shown does not come into being by its end. */
+/* The deletion of a key that was never shown does not make it known. */
 static void the_end_of_an_unknown_key_makes_none(_unused_ void **state)
 {
     AskedCall *stream = begin_watch("/p/b", NULL);
@@ -255,17 +260,18 @@ static void the_end_of_an_unknown_key_makes_none(_unused_ void **state)
     const int before = n_events;
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
     reply_page(40, false, "/p/b", NULL);
-    assert_int_equal(n_events, before); /* nor does it end once more */
+    assert_int_equal(n_events, before); /* a further deletion is not reported */
 }
 
-/* The stream ends between two parts of a revision, of which an earlier one was told already: the next begins anew. */
+/* The stream ends within a message whose earlier part was reported: the rest is forgotten with the
+ * stream. */
 static void half_a_message_is_forgotten_with_its_stream(_unused_ void **state)
 {
     static const Change parts[] = {{"/p/b", 10, 10}, {"/p/c", 11, 11}, {"/p/d", 12, 12}};
     static const Change after[] = {{"/p/e", 41, 41}, {"/p/f", 42, 42}, {"/p/g", 42, 42}};
     AskedCall *stream = begin_watch("/p/a", NULL);
     say_changes(stream, parts, 3, true);
-    assert_int_equal(n_events, 3); /* 12 may go on */
+    assert_int_equal(n_events, 3); /* 12 may be incomplete */
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
     reply_page(40, false, "/p/a", "/p/b");
     const int before = n_events;
@@ -294,7 +300,8 @@ static void on_txn(_unused_ int r, _unused_ const Error *err, _unused_ const Etc
     fail_msg("nobody has been asked");
 }
 
-/* Only what the silent member owes is asked elsewhere. */
+/* Only the request that the silent member has not answered is sent to another member; a watch that
+ * gets events stays. */
 static void who_speaks_is_not_left_with_the_silent_one(_unused_ void **state)
 {
     int n_read = 0;
@@ -305,10 +312,11 @@ static void who_speaks_is_not_left_with_the_silent_one(_unused_ void **state)
     reply_created();
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &n_read, NULL), 0);
     refuse(await_asked("Range"), WIRE_UNAVAILABLE, "etcdserver: no leader");
-    assert_int_not_equal(await_asked("Range")->member, stream->member); /* which is silent */
+    /* the watch's member is silent */
+    assert_int_not_equal(await_asked("Range")->member, stream->member);
     const size_t n_lists = all_calls("Range");
     pass_usec(2200 * USEC_PER_MSEC);
-    assert_int_equal(all_calls("Range"), n_lists + 1); /* the read, and no list */
+    assert_int_equal(all_calls("Range"), n_lists + 1); /* the read, but no new list */
     assert_int_equal(await_asked("Range")->member, stream->member);
     assert_non_null(stream->wire);
     assert_true(etcd_watch_connected(watch));
@@ -316,7 +324,7 @@ static void who_speaks_is_not_left_with_the_silent_one(_unused_ void **state)
     assert_int_equal(n_read, 1);
 }
 
-/* Its parts may live on, and ask nobody. */
+/* The objects of a client that was freed may exist longer, but send no requests. */
 static void a_client_that_is_gone_asks_nothing(_unused_ void **state)
 {
     (void)stand_behind("/e/4d", NULL);

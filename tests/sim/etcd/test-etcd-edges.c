@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-edges.c - where calls and leases end or begin something else: who asks for a token and with what, results
- * without a message, limits, and which member is asked. */
+/* test-etcd-edges.c - cases at the limits of calls and leases: which call requests a token and with
+ * which credentials, results without a message, limits, and which member gets a request. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 #include "tests/sim/seams/loop.h"
 
 #include <string.h>
 
-/* The result that the handler of a call has received. */
+/* The result passed to the handler of a call. */
 typedef struct Heard {
     int n, r;
     bool has_result, succeeded;
@@ -78,7 +78,8 @@ static void a_token_is_asked_for_with_name_and_password(_unused_ void **state)
     assert_int_equal(heard.r, 0);
 }
 
-/* It changes nothing: whoever takes no connection, or has no leader, is passed over. */
+/* A request for a token changes nothing, so it is repeated on another member if a member accepts no
+ * connection or has no leader. */
 static void a_token_is_asked_for_on_another_member(_unused_ void **state)
 {
     Heard heard;
@@ -94,7 +95,7 @@ static void a_token_is_asked_for_on_another_member(_unused_ void **state)
     assert_int_equal(heard.r, 0);
 }
 
-/* The call's own deadline ends the wait, and what waits for longer goes on. */
+/* A call stops waiting for a token at its own deadline; a call with a later deadline continues. */
 static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
 {
     Heard first, second;
@@ -106,7 +107,7 @@ static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
     assert_int_equal(first.n, 1);
     assert_int_equal(first.r, -ETIMEDOUT);
     assert_int_equal(all_calls("Range"), 0);
-    if (second.n == 0) { /* or the same silence has ended it, too */
+    if (second.n == 0) { /* unless the same silence has ended it, too */
         reply_token("first");
         reply_range(await_asked("Range"), 5, 2);
         assert_int_equal(second.r, 0);
@@ -114,7 +115,8 @@ static void a_call_does_not_wait_for_a_token_for_ever(_unused_ void **state)
         assert_int_equal(second.r, -ETIMEDOUT);
 }
 
-/* Each of the words that ask for another token, to whoever has none to give and to whoever has had enough of them. */
+/* Refusals, of which two request another token: to a client without a user, and to a client that
+ * gets a new token each time. A refusal that stays is reported. */
 static void a_refusal_that_stays_is_told(_unused_ void **state)
 {
     static const struct {
@@ -157,7 +159,7 @@ static void on_status(int r, const Error *err, const EtcdStatus *status, void *u
     ((Heard *)userdata)->revision = status ? (int64_t)status->member : -1;
 }
 
-/* A member without a quorum has no tokens to give. */
+/* A status request needs no token, as a member without a quorum cannot give one. */
 static void a_status_needs_no_token(_unused_ void **state)
 {
     Heard heard = {0};
@@ -175,7 +177,7 @@ static void a_status_needs_no_token(_unused_ void **state)
     assert_true(heard.r == 0 && heard.has_result && heard.revision == 0);
     assert_int_equal(etcd_status(etcd, on_status, &heard, NULL), 0);
     refuse(await_asked("Status"), WIRE_UNAUTHENTICATED, "etcdserver: invalid auth token");
-    assert_int_equal(heard.n, 2); /* there was none to be replaced */
+    assert_int_equal(heard.n, 2); /* there was no token to replace */
     assert_true(heard.r == -EACCES && !heard.has_result);
 }
 
@@ -199,7 +201,7 @@ static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **stat
         compares[at].key = "/k";
         ops[at].key = "";
         assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
-        ops[at] = (EtcdOp){.kind = ETCD_DELETE_PREFIX, .key = ""}; /* would be all there is */
+        ops[at] = (EtcdOp){.kind = ETCD_DELETE_PREFIX, .key = ""}; /* would delete all keys */
         assert_int_equal(etcd_txn(etcd, compares, 3, ops, 3, on_txn, &heard, NULL), -EINVAL);
         ops[at] = (EtcdOp){.kind = ETCD_GET, .key = "/k"};
     }
@@ -212,7 +214,8 @@ static void what_is_too_large_or_without_a_key_is_not_asked(_unused_ void **stat
     assert_int_equal(heard.r, 0);
 }
 
-/* The result holds what each read of the transaction has found, in order; its other operations add nothing. */
+/* The result contains what each read of the transaction found, in order; the other operations add
+ * nothing. */
 static void a_transaction_hands_out_what_it_read(_unused_ void **state)
 {
     const EtcdOp ops[] = {{.kind = ETCD_GET, .key = "/a"},
@@ -264,7 +267,7 @@ static void a_transaction_hands_out_what_it_read(_unused_ void **state)
     assert_true(heard.r == -EIO && !heard.has_result);
 }
 
-/* A member that ends a request well and says nothing has not answered it. */
+/* A member that ends a request with OK, but without a message, has not answered it. */
 static void no_answer_is_none(_unused_ void **state)
 {
     static const char *const methods[] = {"Range", "Txn", "LeaseRevoke", "Status"};
@@ -292,7 +295,7 @@ static void no_answer_is_none(_unused_ void **state)
     open_client(answers_endpoint, "node");
     get(&heard);
     refuse(await_asked("Authenticate"), WIRE_OK, "");
-    assert_int_equal(heard.r, -EIO); /* nor is nothing a token */
+    assert_int_equal(heard.r, -EIO); /* an empty answer is not a token */
     get(&heard);
     reply_token("first");
     reply_range(await_asked("Range"), 5, 2);
@@ -301,7 +304,7 @@ static void no_answer_is_none(_unused_ void **state)
 
 /* ---- members ---- */
 
-/* Its text says what was asked of whom and for how long. */
+/* The error text says what was requested of which member, and for how long. */
 static void a_call_that_nobody_answers_ends_at_its_deadline(_unused_ void **state)
 {
     const EtcdOp op = {.kind = ETCD_GET, .key = "/a"};
@@ -324,7 +327,7 @@ static void a_call_that_nobody_answers_ends_at_its_deadline(_unused_ void **stat
     }
 }
 
-/* Whatever else begins meanwhile: it is a third of the deadline that a member may be silent. */
+/* However many other requests begin meanwhile, a member may be silent for a third of the deadline. */
 static void a_busy_client_leaves_a_silent_member(_unused_ void **state)
 {
     enum { READS = 18 };
@@ -335,7 +338,7 @@ static void a_busy_client_leaves_a_silent_member(_unused_ void **state)
         pass_usec(100 * USEC_PER_MSEC);
     }
     pass_usec(400 * USEC_PER_MSEC);
-    assert_true(all_calls("Range") > READS); /* all are asked of the other one */
+    assert_true(all_calls("Range") > READS); /* all are sent to the other member */
     assert_int_equal(open_calls("Range"), READS);
     for (int i = 0; i < READS; i++)
         reply_range(await_asked("Range"), 5, 2);
@@ -343,7 +346,7 @@ static void a_busy_client_leaves_a_silent_member(_unused_ void **state)
         assert_true(heard[i].n == 1 && heard[i].r == 0);
 }
 
-/* Clients that are told the same list do not all begin with the same member. */
+/* Clients with the same list of members do not all begin with the same member. */
 static void clients_begin_with_different_members(_unused_ void **state)
 {
     int n[2] = {0};
@@ -369,7 +372,7 @@ static void a_client_that_waits_for_nothing_sleeps(_unused_ void **state)
     const uint64_t until_usec = loops_now_usec() + 60 * USEC_PER_SEC;
     while (loops_run(until_usec))
         n++;
-    assert_in_range(n, 0, 3); /* a last look at who is silent */
+    assert_in_range(n, 0, 3); /* the last checks for a silent member */
 }
 
 /* ---- leases ---- */
@@ -385,7 +388,7 @@ static void a_revocation_tells_what_came_of_it(_unused_ void **state)
         assert_int_equal(etcd_lease_revoke(lease, i == 3 ? NULL : on_txn, &heard, NULL), 0);
         assert_int_equal(((Pb__LeaseRevokeRequest *)await_asked("LeaseRevoke")->request)->id, 77);
         refuse(await_asked("LeaseRevoke"), WIRE_UNAVAILABLE,
-               "Socket closed"); /* twice is not a harm */
+               "Socket closed"); /* a second revocation does no harm */
         assert_int_equal(heard.n, 0);
         done.header = &header;
         if (i == 2)
@@ -409,7 +412,7 @@ static void on_request(_unused_ const char *method, int r, _unused_ uint64_t too
     ++*(int *)userdata;
 }
 
-/* A grant that was tried twice may be of either try: it counts from the one that was answered. */
+/* A grant that was tried twice may be of either try: its TTL counts from the try that was answered. */
 static void a_grant_counts_from_its_own_try(_unused_ void **state)
 {
     int n_requests = 0;
@@ -423,7 +426,7 @@ static void a_grant_counts_from_its_own_try(_unused_ void **state)
     const uint64_t now_usec = clock_boottime_usec();
     pass_usec(USEC_PER_SEC);
     reply_grant_of(77, 10);
-    assert_int_equal(n_requests, 1); /* both tries are one request */
+    assert_int_equal(n_requests, 1); /* both tries count as one request */
     assert_in_range(etcd_lease_deadline_usec(lease), now_usec + 9900 * USEC_PER_MSEC,
                     now_usec + 10 * USEC_PER_SEC);
     (void)await_asked("LeaseKeepAlive");
@@ -431,7 +434,7 @@ static void a_grant_counts_from_its_own_try(_unused_ void **state)
                     now_usec + 2600 * USEC_PER_MSEC);
 }
 
-/* A loss is told once, and the lease is none until another one is granted. */
+/* A loss is reported once, and there is no lease until another one is granted. */
 static void a_lost_lease_is_none(_unused_ void **state)
 {
     open_client(answers_endpoint, NULL);
@@ -439,7 +442,7 @@ static void a_lost_lease_is_none(_unused_ void **state)
     hold_lease(100);
     assert_int_equal(etcd_lease_id(lease), 77);
     reply_keep_alive(77, 0, 2);
-    assert_int_equal(n_lost, 0); /* the witness has not spoken yet */
+    assert_int_equal(n_lost, 0); /* the witness has not answered yet */
     reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(n_lost, 1);
     assert_int_equal(etcd_lease_id(lease), 0);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-ends.c - what is left of a call, a watch, a lease or an election that is freed, in whatever it is doing and
- * also from within its own handler: no RPC, no timer that asks anew, no callback. */
+/* test-etcd-ends.c - after a call, a watch, a lease or an election is freed, in any state and even
+ * within its own handler, there is no RPC, no retry timer and no callback of it. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
 #include <string.h>
 
 static EtcdCall *call;
-static int n_heard;         /* callbacks of what is freed later */
-static bool frees_itself;   /* in its next callback */
-static EtcdLeaseState last; /* of the lease */
+static int n_heard;         /* callbacks of the objects that are freed later */
+static bool frees_itself;   /* frees the object in its next callback */
+static EtcdLeaseState last; /* last state of the lease */
 
 static void on_range(_unused_ int r, _unused_ const Error *err, _unused_ const EtcdRange *range,
                      _unused_ void *userdata)
@@ -74,7 +74,7 @@ static int tear_down(void **state)
     return answers_tear_down(state);
 }
 
-/* ---- what each of them may be doing ---- */
+/* ---- the states of each object ---- */
 
 static void reading(void)
 {
@@ -201,7 +201,7 @@ static void leading(void)
     reply_txn();
     say_candidate(5);
     reply_created();
-    assert_int_equal(n_heard, 2); /* it has a lease and leads */
+    assert_int_equal(n_heard, 2); /* the lease was granted, and the election won */
 }
 
 static void refused_candidate(void)
@@ -255,7 +255,8 @@ static size_t asked(void)
     return n;
 }
 
-/* But for witnesses that an earlier renewal has left, which end at their deadlines. */
+/* After an object is freed, no request of it is open, and no callback runs. Witnesses of an earlier
+ * renewal end at their deadlines. */
 static void what_is_freed_asks_for_nothing_and_hears_nothing(_unused_ void **state)
 {
     for (size_t i = 0; i < ELEMENTSOF(doing); i++) {
@@ -275,14 +276,14 @@ static void what_is_freed_asks_for_nothing_and_hears_nothing(_unused_ void **sta
     }
 }
 
-/* Objects outlive their client, and are freed after it. */
+/* Objects may be freed after their client; without it they send nothing. */
 static void what_is_left_without_its_client_is_quiet(_unused_ void **state)
 {
     for (size_t i = 0; i < ELEMENTSOF(doing); i++) {
         doing[i]();
         const int n_before = n_heard;
         etcd = etcd_free(etcd);
-        call = NULL; /* it went with its client */
+        call = NULL; /* freed with its client */
         const size_t n_asked = asked();
         pass_usec(120 * USEC_PER_SEC);
         assert_int_equal(open_calls(NULL), 0);
@@ -310,7 +311,7 @@ static void a_call_that_waits_for_a_token_may_be_freed(_unused_ void **state)
     assert_int_equal(n_heard, 0);
 }
 
-/* ---- from within its own handler ---- */
+/* ---- freed within its own handler ---- */
 
 static void expect_quiet(int n_wanted)
 {
@@ -341,7 +342,8 @@ static Pb__Event put_of(Pb__KeyValue *kv, int64_t revision)
     return put;
 }
 
-/* At its list, and at the first of three revisions that came together. */
+/* A watch may be freed in its handler: at its list, and at the first of three revisions that
+ * arrived together. */
 static void a_watch_may_be_freed_in_its_handler(_unused_ void **state)
 {
     list();
@@ -383,7 +385,7 @@ static void a_lease_may_be_freed_in_its_handler(_unused_ void **state)
 
     renewing_with_a_witness();
     frees_itself = true;
-    reply_keep_alive(77, 0, 2); /* lost */
+    reply_keep_alive(77, 0, 2); /* the lease is lost */
     expect_quiet(2);
     assert_int_equal(last, ETCD_LEASE_LOST);
 }
@@ -409,15 +411,16 @@ static void an_election_may_be_freed_in_its_handler(_unused_ void **state)
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
     expect_quiet_election(3);
 
-    leading();                                /* its key is another one by now: another term */
-    AskedCall *stream = await_asked("Watch"); /* asks for progress */
+    /* the key has a new create revision by now: another term */
+    leading();
+    AskedCall *stream = await_asked("Watch"); /* a request for progress */
     frees_itself = true;
     refuse(stream, WIRE_UNAVAILABLE, "no");
     say_candidate(9);
     expect_quiet_election(3);
 }
 
-/* ---- a lease that is given back ---- */
+/* ---- a revoked lease ---- */
 
 static void a_revocation_outlives_its_lease(_unused_ void **state)
 {
@@ -432,7 +435,7 @@ static void a_revocation_outlives_its_lease(_unused_ void **state)
         (void)await_asked("LeaseRevoke");
         pass_usec(20 * USEC_PER_MSEC);
         assert_int_equal(open_calls(NULL), 1);
-        etcd_lease_check(lease); /* there is none any more */
+        etcd_lease_check(lease); /* the lease does not exist any more */
         if (i % 2 == 0)
             lease = etcd_lease_free(lease);
         Pb__ResponseHeader header = header_of(6, 2);
@@ -443,7 +446,7 @@ static void a_revocation_outlives_its_lease(_unused_ void **state)
         const size_t n_asked = asked();
         pass_usec(60 * USEC_PER_SEC);
         assert_int_equal(n_heard, n_before + 1);
-        assert_int_equal(asked(), n_asked); /* nor is another one asked for */
+        assert_int_equal(asked(), n_asked); /* no other lease is requested */
         lease = etcd_lease_free(lease);
         etcd = etcd_free(etcd);
     }

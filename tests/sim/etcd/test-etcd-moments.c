@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-moments.c - libetcd against the model of an etcd, at moments that a real one does not let a test choose:
- * between two pages, between a write and its answer, while a watch is away. */
+/* test-etcd-moments.c - libetcd against the model of etcd, at moments that a test cannot choose
+ * with a real etcd: between two pages, between a write and its answer, while a watch is
+ * disconnected. */
 #include "base/clock.h"
 #include "base/test/testing.h"
 #include "etcd/etcd.h"
@@ -75,7 +76,7 @@ static void await_txn(const SeenTxn *seen)
         assert_true(loops_run(until_usec));
 }
 
-/* Returns the revision. */
+/* Changes a key. Returns the revision. */
 static int64_t change(EtcdOpKind kind, const char *key)
 {
     const EtcdOp op = {.kind = kind, .key = key, .value = "v"};
@@ -134,7 +135,8 @@ static void end_read(const SeenRange *seen)
     assert_int_equal(seen->r, 0);
 }
 
-/* Its first page is answered and not read yet. Each message of the reader takes a second from now on. */
+/* Begins a read in pages. Its first page is answered, but not received yet: from now on, each
+ * message of the reader takes a second. */
 static void begin_read(SeenRange *seen)
 {
     SeenRange connected = {0};
@@ -193,7 +195,8 @@ static void a_delete_takes_no_longer_name(_unused_ void **state)
     assert_string_equal(seen.last, "/p/ab");
 }
 
-/* Sent twice, it would say of itself that somebody else was first. */
+/* The client does not send such a write again: the second attempt would fail because of the first,
+ * as if another client had been first. */
 static void a_write_whose_answer_is_lost_is_neither_done_nor_not(_unused_ void **state)
 {
     const EtcdCompare absent = {.key = "/p/a", .target = ETCD_CREATE_REVISION, .equals = 0};
@@ -218,7 +221,7 @@ static void on_failed(int r, _unused_ const Error *err, _unused_ const EtcdRange
     *(int *)userdata = r;
 }
 
-/* It ends at its deadline, and has not asked without a pause until then. */
+/* A read without etcd ends at its deadline, and pauses between its attempts. */
 static void a_read_without_an_etcd_ends_in_time(_unused_ void **state)
 {
     int r = 0, n_turns = 0;
@@ -288,10 +291,10 @@ static void a_deleted_key_is_not_known(_unused_ void **state)
     assert_true(etcd_watch_knows(watch, "/p/b"));
     network_reset(READER, 0);
     run_for_msec(5000);
-    assert_int_equal(seen.n, 3); /* a, b, and a's end, once */
+    assert_int_equal(seen.n, 3); /* puts of a and b, and one delete of a */
 }
 
-/* Both come in one call: the death with a revision of its own, before the birth. */
+/* Both events come in one call: the delete, with its own revision, before the put. */
 static void
 a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both(_unused_ void **state)
 {
@@ -316,7 +319,7 @@ a_key_that_died_and_was_reborn_while_nobody_watched_is_told_as_both(_unused_ voi
     assert_int_equal(seen.of[n_before + 1].revision, reborn);
 }
 
-/* Neither as it changes nor in a list. */
+/* A watch of one key reports no key with a longer name, neither when it changes nor in a list. */
 static void a_watch_of_one_key_tells_of_no_longer_name(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -366,13 +369,14 @@ static void win(SeenTerm *seen)
     assert_true(seen->leading);
 }
 
-/* At once, and not when the watch shows that its key has gone. */
+/* A candidate whose lease is lost stops leading at once, not only when the watch shows that its key
+ * was deleted. */
 static void who_loses_the_lease_leads_no_more(_unused_ void **state)
 {
     SeenTerm seen = {0};
     win(&seen);
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, etcd_lease_id(lease) + 1);
-    assert_true(seen.leading); /* that was another one */
+    assert_true(seen.leading); /* another lease was lost */
     etcd_election_lease_changed(election, ETCD_LEASE_RENEWED, etcd_lease_id(lease));
     assert_true(seen.leading);
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, etcd_lease_id(lease));
@@ -380,7 +384,7 @@ static void who_loses_the_lease_leads_no_more(_unused_ void **state)
     assert_int_equal(seen.n_lost, 1);
 }
 
-/* Both come in one call of the watch. */
+/* The deletion and the new key come in one call of the watch: that is another term. */
 static void a_key_that_was_born_again_is_another_term(_unused_ void **state)
 {
     char key[32];
@@ -414,16 +418,16 @@ static void a_value_that_changes_while_another_is_written_is_written(_unused_ vo
     win(&seen);
     network_clog(READER, 0, USEC_PER_SEC / 5);
     etcd_election_change(election, "two");
-    run_for_msec(250); /* it is under way, or written and not answered */
+    run_for_msec(250); /* the write is in flight, or written but not answered */
     etcd_election_change(election, "three");
     run_for_msec(3000);
     assert_int_equal(etcd_get(clients[WRITER], "/e/", true, on_value, value, NULL), 0);
     run_for_msec(1000);
     assert_string_equal(value, "three");
-    assert_int_equal(seen.n_won, 1); /* in the same term */
+    assert_int_equal(seen.n_won, 1); /* still in the same term */
 }
 
-/* The requests that are under way to the member do not arrive, and their connection is reset. */
+/* Loses the requests that are on the way to the member, and resets their connection. */
 static void lose_requests(void)
 {
     network_cut(READER, 0, NETWORK_TO_MEMBER, true);

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-parts.c - no answer is not an answer: each call to etcd that is refused, runs out of time, is answered with
- * nothing, with bytes, or with a part of an answer. Nobody is told that a key is absent, a guard refused, a lease lost,
- * a write done or a leader deposed, unless etcd says so. */
+/* test-etcd-parts.c - a missing answer is not taken for an answer: each call to etcd is refused,
+ * times out, or is answered with nothing, with garbage or with a part of an answer. The caller is
+ * never told that a key is absent, a guard failed, a lease is lost, a write is done or a leader is
+ * deposed, unless etcd says so. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
 #include <string.h>
 
-/* ---- what a caller is told ---- */
+/* ---- results passed to a caller ---- */
 
 typedef struct Heard {
     int n, r;
@@ -82,7 +83,7 @@ static void hold_lease(int64_t ttl_sec)
 
 typedef enum NoAnswer { ENDED_WELL, NOTHING, BYTES, RESET, REFUSED, SILENCE, NO_ANSWERS } NoAnswer;
 
-/* A message that holds nothing: all of it is as if it were 0. */
+/* Replies with an empty message: all its fields have the value 0. */
 static void reply_nothing(AskedCall *call)
 {
     static const struct {
@@ -132,8 +133,8 @@ static void fail_to_answer(AskedCall *call, NoAnswer how)
     }
 }
 
-/* Fails each request of the call in this way until the caller is told; but not in the last moment of the call's 5 s, in
- * which it may be given up while it is failed. */
+/* Fails each request of the call in this way until the caller gets a result. It stops in the last
+ * moment of the call's 5 s, in which the call may be given up while it is being failed. */
 static void fail_until_heard(const char *method, NoAnswer how, const Heard *heard)
 {
     const uint64_t begun_usec = clock_boottime_usec();
@@ -164,7 +165,7 @@ static void ask(const char *method, Heard *heard)
         assert_int_equal(etcd_status(etcd, on_status, heard, NULL), 0);
 }
 
-/* Each call ends, with an error and without a result, in each way not to answer it. */
+/* Whichever way a call is not answered, it ends with an error and without a result. */
 static void no_call_makes_an_answer_of_none(_unused_ void **state)
 {
     static const char *const methods[] = {"Range", "Txn", "LeaseRevoke", "Status"};
@@ -184,8 +185,8 @@ static void no_call_makes_an_answer_of_none(_unused_ void **state)
         }
 }
 
-/* A request that may be done twice is sent again, and the whole answer counts. A transaction may have been done, so its
- * failure is reported to the caller. */
+/* A request that may be done twice is sent again, and the complete answer counts. A transaction may
+ * have been done, so its failure is reported to the caller. */
 static void what_may_be_asked_again_is(_unused_ void **state)
 {
     static const char *const methods[] = {"Range", "Txn", "LeaseRevoke", "Status"};
@@ -204,7 +205,8 @@ static void what_may_be_asked_again_is(_unused_ void **state)
         }
 }
 
-/* The answer was sent, and the call did not end well: a member that falls may have said what nobody else knows. */
+/* The answer was sent, but the call did not end with OK: a member that loses its leadership may
+ * have sent a result that no other member knows. */
 static void an_answer_that_ends_badly_is_none(_unused_ void **state)
 {
     Pb__ResponseHeader header = header_of(21, 2);
@@ -219,7 +221,7 @@ static void an_answer_that_ends_badly_is_none(_unused_ void **state)
     ask("Txn", &heard);
     reply_and_refuse(await_asked("Txn"), &refused.base, WIRE_UNAVAILABLE, "Socket closed");
     assert_true(heard.n == 1 && heard.r == -ECONNREFUSED && !heard.has_result);
-    ask("Range", &heard); /* it is sent again, and the second answer counts */
+    ask("Range", &heard); /* the read is sent again, and the second answer counts */
     reply_and_refuse(await_asked("Range"), &none.base, WIRE_UNAVAILABLE, "Socket closed");
     assert_int_equal(heard.n, 0);
     reply_page(22, false, "/p/a", NULL);
@@ -228,7 +230,7 @@ static void an_answer_that_ends_badly_is_none(_unused_ void **state)
 
 /* ---- reads ---- */
 
-/* A page says that there is more, and has no key from which the next page would go on. */
+/* A page says that there is more, but contains no key after which the next page would begin. */
 static void pages_without_a_key_are_not_the_end(_unused_ void **state)
 {
     for (int n_before = 0; n_before < 2; n_before++) {
@@ -246,7 +248,7 @@ static void pages_without_a_key_are_not_the_end(_unused_ void **state)
     }
 }
 
-/* A read whose later page fails gives none of the earlier ones. */
+/* If a later page of a read fails, the read returns none of the earlier pages. */
 static void pages_that_fail_give_nothing(_unused_ void **state)
 {
     for (NoAnswer how = 0; how < NO_ANSWERS; how++) {
@@ -274,7 +276,8 @@ static void reply_results(size_t n, bool succeeded)
     reply(await_asked("Txn"), &done.base);
 }
 
-/* The keys that a transaction read are absent only if each of its reads says so. */
+/* A key that a transaction reads is reported as absent only if the transaction's results for all
+ * its reads have arrived. */
 static void a_transaction_without_all_its_results_is_not_known(_unused_ void **state)
 {
     open_client(answers_endpoint, NULL);
@@ -290,13 +293,14 @@ static void a_transaction_without_all_its_results_is_not_known(_unused_ void **s
             assert_non_null(strstr(heard.text, "transaction: a part of the answer is missing"));
         assert_false(is_asked("Txn"));
     }
-    Heard heard; /* a guard that did not hold has no results */
+    Heard heard; /* a transaction whose guard failed has no results */
     ask("Txn", &heard);
     reply_results(0, false);
     assert_true(heard.r == 0 && heard.has_result && !heard.succeeded);
 }
 
-/* The answer is lost, and a caller that sends the transaction again is told only of the second: its guard did not hold.
+/* The first answer is lost. A caller that sends the transaction again gets the result of the second
+ * attempt only, whose guard fails because of the first.
  */
 static void a_transaction_that_is_sent_again_is_another_one(_unused_ void **state)
 {
@@ -315,7 +319,7 @@ static void a_transaction_that_is_sent_again_is_another_one(_unused_ void **stat
 
 /* ---- watches ---- */
 
-/* A list that is not answered, or in part, deletes nothing of what was shown. */
+/* A list without a complete answer deletes none of the known keys. */
 static void a_list_without_an_answer_deletes_nothing(_unused_ void **state)
 {
     for (NoAnswer how = 0; how < NO_ANSWERS; how++) {
@@ -327,7 +331,7 @@ static void a_list_without_an_answer_deletes_nothing(_unused_ void **state)
         refuse(await_asked("Watch"), WIRE_UNAVAILABLE, "Socket closed");
         fail_to_answer(await_asked("Range"), how);
         reply_page(6, true, "/p/a", NULL);
-        reply_page(6, true, NULL, NULL); /* cut */
+        reply_page(6, true, NULL, NULL); /* an incomplete list */
         assert_int_equal(seen.n_deleted, 0);
         assert_true(etcd_watch_knows(watch, "/p/b"));
         reply_page(7, false, "/p/a", NULL);
@@ -336,7 +340,7 @@ static void a_list_without_an_answer_deletes_nothing(_unused_ void **state)
     }
 }
 
-/* A stream that ends deletes nothing either, whatever it says. */
+/* A stream that ends deletes no key, whatever its last message. */
 static void a_stream_that_ends_deletes_nothing(_unused_ void **state)
 {
     for (NoAnswer how = 0; how < NO_ANSWERS; how++) {
@@ -373,8 +377,8 @@ static void no_answer_grants_a_lease(_unused_ void **state)
     }
 }
 
-/* One of the two answers that a renewal needs is missing, however often: the lease is held, and its deadline does not
- * move. */
+/* If one of the two answers that a renewal needs is missing, however often, the lease stays held,
+ * and its deadline does not move. */
 static void no_answer_renews_or_loses_a_lease(_unused_ void **state)
 {
     for (int of_witness = 0; of_witness < 2; of_witness++)
@@ -405,7 +409,7 @@ static void no_answer_renews_or_loses_a_lease(_unused_ void **state)
 
 /* ---- elections ---- */
 
-/* A leader leads on, whatever becomes of its list, its stream and the renewals of its lease. */
+/* A leader keeps leading, whatever happens to its list, its stream and the renewals of its lease. */
 static void no_answer_deposes_a_leader(_unused_ void **state)
 {
     for (NoAnswer how = 0; how < NO_ANSWERS; how++) {
@@ -419,21 +423,21 @@ static void no_answer_deposes_a_leader(_unused_ void **state)
         assert_int_equal(seen.n_won, 1);
         etcd_election_change(election, "w");
         fail_to_answer(await_asked("Txn"), how);
-        if (how != SILENCE) /* which has ended the stream by now */
+        if (how != SILENCE) /* SILENCE has ended the stream already */
             refuse(await_asked("Watch"), WIRE_UNAVAILABLE, "Socket closed");
         fail_to_answer(await_asked("Range"), how);
         assert_int_equal(seen.n_deposed, 0);
         reply_page(6, false, "/e/4d", NULL);
         assert_int_equal(seen.n_deposed, 0);
         assert_int_equal(seen.n_won, 1);
-        ASSERT_BYTES(txn_request()->success[0]->put->value, "w"); /* it is written again */
+        ASSERT_BYTES(txn_request()->success[0]->put->value, "w"); /* the value is written again */
         close_client();
     }
 }
 
 /* ---- deadlines and members ---- */
 
-/* The call's clock ran on while it waited for a token. */
+/* The call's deadline includes the time in which it waited for a token. */
 static void a_call_that_waited_for_a_token_ends_in_time(_unused_ void **state)
 {
     Heard heard;
@@ -452,7 +456,8 @@ static void a_call_that_waited_for_a_token_ends_in_time(_unused_ void **state)
     assert_in_range(clock_boottime_usec() - begun_usec, 5 * USEC_PER_SEC, 6 * USEC_PER_SEC);
 }
 
-/* A refusal of one page, which was answered in the end, is not reported as the reason why the next page is not. */
+/* A refusal of one page that was answered in the end is not reported as the reason why the next
+ * page fails. */
 static void each_page_has_its_own_reason(_unused_ void **state)
 {
     Heard heard = {0};
@@ -466,7 +471,7 @@ static void each_page_has_its_own_reason(_unused_ void **state)
     assert_string_equal(heard.text, "etcd at m0:2379: no read within 5.0 s");
 }
 
-/* The client does not go back to a member that it has left when that member may be used again. */
+/* The client does not return to a member that it has left, even when that member may be used again. */
 static void a_client_stays_with_the_member_that_it_went_to(_unused_ void **state)
 {
     Heard heard;
@@ -484,8 +489,8 @@ static void a_client_stays_with_the_member_that_it_went_to(_unused_ void **state
     }
 }
 
-/* A silent member is left after a third of the deadline, and what the look itself takes, however often it is asked
- * meanwhile. */
+/* A silent member is left after a third of the deadline (plus the interval of the check), however
+ * many requests are sent to it meanwhile. */
 static void who_is_silent_is_left_while_it_is_asked(_unused_ void **state)
 {
     enum { READS = 25 };
@@ -498,7 +503,7 @@ static void who_is_silent_is_left_while_it_is_asked(_unused_ void **state)
     assert_true(all_calls("Range") > READS);
 }
 
-/* A caller that takes a revocation back receives nothing more. */
+/* A caller that cancels a revocation gets no result. */
 static void a_revocation_can_be_taken_back(_unused_ void **state)
 {
     Heard heard = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-refusals.c - what libetcd makes of an answer that says no: whether it asks again, whom, with which token,
- * after which pause, and what it tells its caller. */
+/* test-etcd-refusals.c - how libetcd handles a refusal: whether it retries, on which member, with
+ * which token, after which pause, and what it reports to its caller. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 #include "tests/sim/seams/wire.h"
@@ -57,8 +57,8 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 
 /* ---- tokens ---- */
 
-/* The words of etcd for a token that is not good any more: it has run out, users have changed, its member is
- * younger. */
+/* etcd's texts for a token that is not valid any more: the token has expired, users have changed,
+ * or the member was restarted later. */
 static const struct {
     WireCode code;
     const char *text;
@@ -81,7 +81,7 @@ static void a_token_that_is_no_good_any_more_is_replaced(_unused_ void **state)
         assert_string_equal(await_asked("Range")->token, "second");
         reply_range(await_asked("Range"), 5, 2);
         assert_true(read.came && read.r == 0);
-        put(&written); /* it was not looked at: it may be sent again */
+        put(&written); /* the write was not processed, so it may be sent again */
         refuse(await_asked("Txn"), stale[i].code, stale[i].text);
         assert_false(written.came);
         reply_token("third");
@@ -113,7 +113,7 @@ static void a_stream_whose_token_is_no_good_gets_another(_unused_ void **state)
     }
 }
 
-/* Some member may refuse each token, and no request goes round for ever. */
+/* Members may refuse each new token: then the call ends, and does not retry for ever. */
 static void tokens_that_are_all_refused_end_the_call(_unused_ void **state)
 {
     Seen seen;
@@ -129,7 +129,7 @@ static void tokens_that_are_all_refused_end_the_call(_unused_ void **state)
     assert_true(clock_boottime_usec() < begun_usec + 2 * USEC_PER_SEC);
 }
 
-/* A right is not had by another token. */
+/* Another token does not give the user a right, so the refusal is reported at once. */
 static void what_a_user_may_not_do_is_told_at_once(_unused_ void **state)
 {
     Seen seen;
@@ -146,7 +146,7 @@ static void what_a_user_may_not_do_is_told_at_once(_unused_ void **state)
     assert_int_equal(all_calls("Authenticate"), 1);
 }
 
-/* All who wait hear of it, and the next one asks anew. */
+/* All waiting calls get the error, and the next call requests a token anew. */
 static void a_wrong_password_is_told_to_all_who_wait(_unused_ void **state)
 {
     Seen seen[3];
@@ -177,7 +177,7 @@ static void on_refused(int r, _unused_ const Error *err, _unused_ const EtcdRang
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_refused, NULL, NULL), 0);
 }
 
-/* It belongs to the next round, which has not been answered. */
+/* A call that begins in the handler of a refused one waits for the next token request. */
 static void who_asks_again_when_refused_waits_for_the_next_token(_unused_ void **state)
 {
     open_client(answers_endpoint, "node");
@@ -207,7 +207,7 @@ static void a_server_without_users_needs_no_token(_unused_ void **state)
     assert_int_equal(all_calls("Authenticate"), 1);
 }
 
-/* One question serves all. */
+/* One request for a token serves all waiting calls. */
 static void a_token_is_asked_for_once(_unused_ void **state)
 {
     Seen seen[3];
@@ -223,16 +223,16 @@ static void a_token_is_asked_for_once(_unused_ void **state)
     assert_int_equal(all_calls("Authenticate"), 1);
 }
 
-/* ---- what is told, and what is sent again ---- */
+/* ---- which refusals are reported, and which are retried ---- */
 
-/* r of a read and of a write; AGAIN: it is asked again. */
+/* The results of a read and of a write; AGAIN: the request is sent again. */
 enum { AGAIN = 1 };
 static const struct {
     WireCode code;
     const char *text;
     int read, written;
 } answers[] = {
-    {WIRE_UNAVAILABLE, "etcdserver: no leader", AGAIN, AGAIN}, /* nobody has looked at it */
+    {WIRE_UNAVAILABLE, "etcdserver: no leader", AGAIN, AGAIN}, /* no leader has processed it */
     {WIRE_UNAVAILABLE, "etcdserver: request timed out", AGAIN, -ETIMEDOUT},
     {WIRE_UNAVAILABLE, "etcdserver: leader changed", AGAIN, -ETIMEDOUT},
     {WIRE_UNAVAILABLE, "Socket closed", AGAIN, -ECONNREFUSED},
@@ -260,7 +260,7 @@ static void check_answer(const Seen *seen, const char *method, int wanted, const
     assert_true(seen->came);
     assert_int_equal(seen->r, wanted);
     assert_false(is_asked(method));
-    assert_non_null(strstr(seen->text, text)); /* people read etcd's own words */
+    assert_non_null(strstr(seen->text, text)); /* people should read etcd's own text */
 }
 
 static void each_answer_has_its_meaning(_unused_ void **state)
@@ -278,7 +278,7 @@ static void each_answer_has_its_meaning(_unused_ void **state)
     }
 }
 
-/* A call reports its last refusal at its deadline. */
+/* A call reports its last refusal when its deadline passes. */
 static void a_call_that_is_refused_until_its_deadline_says_why(_unused_ void **state)
 {
     Seen seen;
@@ -295,10 +295,10 @@ static void a_call_that_is_refused_until_its_deadline_says_why(_unused_ void **s
     assert_non_null(strstr(seen.text, "no leader"));
     const uint64_t took_usec = clock_boottime_usec() - begun_usec;
     assert_in_range(took_usec, 4900 * USEC_PER_MSEC, 5100 * USEC_PER_MSEC);
-    assert_in_range(all_calls("Range"), 10, 60); /* 100 ms and more apart */
+    assert_in_range(all_calls("Range"), 10, 60); /* pauses of 100 ms and more */
 }
 
-/* A read is asked for again, a write may have been done, and no stream waits for more. */
+/* A read is sent again; a write may have been done, so it fails; a stream ends. */
 static void bytes_that_are_no_message_end_what_they_answer(_unused_ void **state)
 {
     Seen seen;
@@ -329,7 +329,8 @@ static void bytes_that_are_no_message_end_what_they_answer(_unused_ void **state
 
 /* ---- members ---- */
 
-/* It answers others, so it is not silent; at its deadline the read is given up. */
+/* The member answers other calls, so it is not silent: the slow read is given up at its deadline,
+ * and the next read goes to another member. */
 static void a_member_that_kept_a_call_waiting_is_left(_unused_ void **state)
 {
     Seen slow, other;
@@ -357,7 +358,7 @@ static size_t refuse_one(const char *method, const char *text)
     return member;
 }
 
-/* Neither the call that it has refused nor the next ones within a second. */
+/* A member without a leader gets neither the refused call again nor the calls of the next second. */
 static void a_member_without_a_leader_is_left_for_a_while(_unused_ void **state)
 {
     Seen seen;
@@ -384,7 +385,7 @@ static void a_stream_that_its_member_ends_goes_to_another(_unused_ void **state)
     assert_int_not_equal(await_asked("Watch")->member, lost);
 }
 
-/* It said no, and is well. */
+/* The member has refused a request, but works: the client stays with it. */
 static void an_answer_that_says_no_leaves_no_member(_unused_ void **state)
 {
     static const struct {
@@ -406,7 +407,7 @@ static void an_answer_that_says_no_leaves_no_member(_unused_ void **state)
     reply_range(await_asked("Range"), 5, 2);
 }
 
-/* One was down, which may be over in half a second; the other has no leader. */
+/* One member was down, which may be over in half a second; the other has no leader. */
 static void a_member_that_was_down_is_tried_before_one_without_a_leader(_unused_ void **state)
 {
     Seen seen;
@@ -426,7 +427,8 @@ static void a_member_that_was_down_is_tried_before_one_without_a_leader(_unused_
     assert_int_equal(seen.r, 0);
 }
 
-/* One was silent, and is left for five seconds; the other has no leader, for one. */
+/* One member was silent, and is avoided for five seconds; the other has no leader, and is avoided
+ * for one. */
 static void of_members_that_are_left_the_next_to_be_back_is_asked(_unused_ void **state)
 {
     Seen seen;
@@ -453,7 +455,7 @@ static void reply_progress(void)
     reply(await_asked("Watch"), &progress.base);
 }
 
-/* Nothing has changed, and nobody owes an answer. */
+/* There are no changes, but each request for progress is answered. */
 static void a_quiet_member_is_kept(_unused_ void **state)
 {
     open_client(answers_endpoints, NULL);
@@ -472,7 +474,7 @@ static void a_quiet_member_is_kept(_unused_ void **state)
     assert_int_equal(all_calls("Range"), 1);
 }
 
-/* That it has begun is an answer, too. */
+/* The answer that a watch has begun may be missing, too: then the watch is begun anew. */
 static void a_watch_that_never_begins_is_begun_anew(_unused_ void **state)
 {
     Seen seen;
@@ -490,7 +492,7 @@ static void a_watch_that_never_begins_is_begun_anew(_unused_ void **state)
     assert_true(clock_boottime_usec() < begun_usec + 5 * USEC_PER_SEC);
 }
 
-/* Its member answers all else. The lease stays where it is well, too. */
+/* The member answers all other requests, but the watch is silent: the watch moves to another member. */
 static void a_watch_that_is_silent_goes_to_another_member(_unused_ void **state)
 {
     Seen seen;
@@ -509,7 +511,7 @@ static void a_watch_that_is_silent_goes_to_another_member(_unused_ void **state)
 
 /* ---- pauses ---- */
 
-/* Before the Nth try: 50, 100, 200, 400, 800, 1000, 1000 ms. */
+/* Checks the pause before the n-th retry: 50, 100, 200, 400, 800, 1000, 1000 ms. */
 static void expect_pause(int n, uint64_t refused_usec)
 {
     static const uint64_t msec[] = {50, 100, 200, 400, 800, 1000, 1000, 1000};
@@ -543,7 +545,7 @@ static void a_grant_that_fails_is_tried_ever_later(_unused_ void **state)
     reply_grant_of(77, 10);
     reply_keep_alive(77, 0, 2);
     reply_range(await_asked("Range"), 5, 2);
-    refuse_and_expect_pauses("LeaseGrant", WIRE_UNKNOWN); /* those before are forgotten */
+    refuse_and_expect_pauses("LeaseGrant", WIRE_UNKNOWN); /* the pauses begin anew */
 }
 
 static void begin_election(void)
@@ -560,7 +562,8 @@ static void a_candidate_that_is_refused_tries_ever_later(_unused_ void **state)
 {
     begin_election();
     refuse_and_expect_pauses("Txn", WIRE_UNKNOWN);
-    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78); /* another one begins anew */
+    /* with another lease the pauses begin anew */
+    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78);
     pass_usec(10 * USEC_PER_MSEC);
     refuse_and_expect_pauses("Txn", WIRE_UNKNOWN);
 }
@@ -579,7 +582,7 @@ static void a_renewal_whose_stream_ends_is_tried_again_soon(_unused_ void **stat
     expect_pause(0, ended_usec);
 }
 
-/* It stands again with the next lease, and not before. */
+/* A candidate that has lost its lease stands again only with the next lease. */
 static void a_candidate_without_a_lease_does_not_stand(_unused_ void **state)
 {
     for (int refused = 0; refused < 2; refused++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-renewal.c - how a lease is renewed, in virtual time: when, by which member, on which stream; what renews
- * it, the one thing that is its loss, how long a pause may be, and what an observer of requests is told. */
+/* test-etcd-renewal.c - how a lease is renewed, in virtual time: when, by which member, on which
+ * stream; which answers renew it, the only answer that means its loss, how long pauses may be, and
+ * what an observer of requests gets. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -21,7 +22,7 @@ static void on_lease(EtcdLeaseState is, _unused_ int64_t id, _unused_ void *user
 
 static struct {
     int n, last;
-} counted; /* renewals, as an observer is told of them */
+} counted; /* the renewals that an observer was told of */
 
 static void on_request(const char *method, int r, _unused_ uint64_t took_usec,
                        _unused_ void *userdata)
@@ -46,14 +47,14 @@ static void hold(int64_t ttl_sec)
     reply_grant_of(77, ttl_sec);
 }
 
-/* Asserts that it is that time, or later by no more than an answer takes. */
+/* Asserts that it is that time, or later by at most the time of an answer. */
 static void assert_now(uint64_t wanted_usec)
 {
     assert_in_range(clock_boottime_usec() + 5 * USEC_PER_MSEC, wanted_usec,
                     wanted_usec + 20 * USEC_PER_MSEC);
 }
 
-/* Gives both answers to the renewal that is awaited; returns when its request came. */
+/* Gives both answers to the awaited renewal. Returns when its request came. */
 static uint64_t renew(int64_t ttl_sec)
 {
     (void)await_asked("LeaseKeepAlive");
@@ -63,9 +64,9 @@ static uint64_t renew(int64_t ttl_sec)
     return asked_usec;
 }
 
-/* ---- when ---- */
+/* ---- the time of renewals ---- */
 
-/* Each quarter of the TTL the lease is renewed, whether it has a second or minutes. */
+/* A lease is renewed after each quarter of its TTL, whether the TTL is a second or minutes. */
 static void each_quarter_of_the_ttl_it_is_renewed(_unused_ void **state)
 {
     static const int64_t ttls[] = {1, 2, 3, 10, 60, 200};
@@ -86,12 +87,13 @@ static void each_quarter_of_the_ttl_it_is_renewed(_unused_ void **state)
         assert_int_equal(seen.n_renewed, 12);
         assert_int_equal(seen.n_lost, 0);
         assert_true(counted.n == 12 && counted.last == 0);
-        assert_int_equal(all_calls("LeaseKeepAlive"), i + 1); /* all on one stream */
+        assert_int_equal(all_calls("LeaseKeepAlive"), i + 1); /* all renewals use one stream */
         close_client();
     }
 }
 
-/* A request leaves for another member once a quarter is over, and for nobody sooner than in 0.3 s. */
+/* After a quarter of the TTL without an answer, the request goes to another member, but not before
+ * 0.3 s. */
 static void a_slow_member_is_left_for_another(_unused_ void **state)
 {
     static const struct {
@@ -103,13 +105,13 @@ static void a_slow_member_is_left_for_another(_unused_ void **state)
         hold(all[i].ttl_sec);
         AskedCall *slow = await_asked("LeaseKeepAlive"), *witness = await_asked("Range");
         const uint64_t asked_usec = clock_boottime_usec();
-        slow->n_answered++; /* it waits */
+        slow->n_answered++; /* the answer waits */
         witness->n_answered++;
         AskedCall *other = await_asked("LeaseKeepAlive");
         assert_now(asked_usec + all[i].msec * USEC_PER_MSEC);
         assert_int_not_equal(other->member, slow->member);
         assert_null(slow->wire);
-        assert_non_null(witness->wire); /* the member still owes that answer */
+        assert_non_null(witness->wire); /* the member has not answered the witness yet */
         assert_int_equal(await_asked("Range")->member, other->member);
         assert_true(counted.n == 1 && counted.last == -ETIMEDOUT);
         assert_int_equal(seen.n_renewed, 0);
@@ -119,13 +121,14 @@ static void a_slow_member_is_left_for_another(_unused_ void **state)
                         again_usec + ((uint64_t)all[i].ttl_sec * 1000 - 20) * USEC_PER_MSEC,
                         again_usec + (uint64_t)all[i].ttl_sec * USEC_PER_SEC);
         witness->n_answered--;
-        reply_range(witness, 5, 2); /* too late to count */
+        reply_range(witness, 5, 2); /* the witness's answer is too late to count */
         assert_int_equal(seen.n_renewed, 1);
         close_client();
     }
 }
 
-/* One member takes no connection, and two were slow once each: the first of the two is asked again while there is time.
+/* One member accepts no connection, and two were slow once each: the first of these two is tried
+ * again while there is time.
  */
 static void who_was_slow_is_asked_before_who_is_dead(_unused_ void **state)
 {
@@ -142,14 +145,14 @@ static void who_was_slow_is_asked_before_who_is_dead(_unused_ void **state)
     answers_down = 3 - first->member - second->member;
     AskedCall *third = await_asked("LeaseKeepAlive");
     assert_int_equal(third->member, first->member);
-    assert_in_range(counted.n, 2, 3); /* slow, slow, and once refused */
+    assert_in_range(counted.n, 2, 3); /* two slow requests, and perhaps one refused */
     reply_range(await_asked("Range"), 5, 2);
     reply_keep_alive(77, 3, 2);
     assert_int_equal(seen.n_renewed, 1);
     assert_true(clock_boottime_usec() < deadline_usec);
 }
 
-/* The renewal's clock goes on while nobody has a token to give: the client looks again sixteen times a TTL. */
+/* While a renewal waits for a token, its time runs on: the client checks sixteen times per TTL. */
 static void a_renewal_waits_for_a_token_briefly(_unused_ void **state)
 {
     open_of(answers_endpoint, "node");
@@ -166,9 +169,10 @@ static void a_renewal_waits_for_a_token_briefly(_unused_ void **state)
     assert_in_range(clock_boottime_usec(), known_usec, known_usec + USEC_PER_SEC);
 }
 
-/* ---- what renews a lease, and what is its loss ---- */
+/* ---- which answers renew a lease, and which mean its loss ---- */
 
-/* The client stays on the same stream of the same member, which is well. Only an observer is told of it. */
+/* Answers of another term are not slowness: the client stays on the same stream of the same member.
+ * Only an observer is told of the failed renewal. */
 static void another_term_is_no_slowness(_unused_ void **state)
 {
     open_of(answers_endpoints, NULL);
@@ -176,7 +180,7 @@ static void another_term_is_no_slowness(_unused_ void **state)
     AskedCall *stream = await_asked("LeaseKeepAlive");
     for (int i = 1; i <= 4; i++) {
         reply_range(await_asked("Range"), 5, 3);
-        reply_keep_alive(77, i % 2 ? 10 : 0, 2); /* nor is a loss one, said in another term */
+        reply_keep_alive(77, i % 2 ? 10 : 0, 2); /* TTL 0 of another term is not a loss */
         assert_true(counted.n == i && counted.last == -EAGAIN);
         assert_ptr_equal(await_asked("LeaseKeepAlive"), stream);
     }
@@ -184,7 +188,7 @@ static void another_term_is_no_slowness(_unused_ void **state)
     assert_int_equal(all_calls("LeaseKeepAlive"), 1);
 }
 
-/* Neither of the two answers is the renewal, whichever comes first. */
+/* Only one of the two answers does not renew the lease, whichever of them comes. */
 static void one_answer_of_two_renews_nothing(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);
@@ -204,11 +208,11 @@ static void one_answer_of_two_renews_nothing(_unused_ void **state)
     }
     assert_int_equal(etcd_lease_deadline_usec(lease), deadline_usec);
     assert_int_equal(etcd_lease_id(lease),
-                     77); /* long after the lease has run out: etcd has not said so */
+                     77); /* even after the lease's deadline: etcd has not reported a loss */
     assert_int_equal(seen.n_lost, 0);
 }
 
-/* An answer that comes again counts only for the earlier renewal. */
+/* A repeated answer counts only for the earlier renewal. */
 static void an_answer_counts_once(_unused_ void **state)
 {
     open_of(answers_endpoint, NULL);
@@ -216,17 +220,17 @@ static void an_answer_counts_once(_unused_ void **state)
     AskedCall *stream = await_asked("LeaseKeepAlive");
     reply_keep_alive(77, 10, 2);
     stream->n_asked++;
-    reply_keep_alive(77, 0, 3); /* the first one counts */
+    reply_keep_alive(77, 0, 3); /* ignored: the first answer counts */
     reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(seen.n_renewed, 1);
     stream->n_asked++;
-    reply_keep_alive(77, 0, 2); /* nobody has asked */
+    reply_keep_alive(77, 0, 2); /* an answer without a request */
     assert_int_equal(seen.n_lost, 0);
     assert_int_equal(etcd_lease_ttl_sec(lease), 10);
 }
 
-/* etcd says that there is no such lease. The stream goes with it, and the next lease is requested at once, as long as
- * the first. */
+/* etcd answers that there is no such lease: the lease is lost. The stream is closed, and the next
+ * lease is requested at once, with the first TTL. */
 static void only_a_ttl_of_nothing_is_a_loss(_unused_ void **state)
 {
     static const int64_t none[] = {0, -1};
@@ -240,7 +244,7 @@ static void only_a_ttl_of_nothing_is_a_loss(_unused_ void **state)
         assert_int_equal(etcd_lease_id(lease), 0);
         assert_true(counted.n == 2 && counted.last == -ESTALE);
         assert_int_equal(open_calls("LeaseKeepAlive"), 0);
-        etcd_lease_check(lease); /* there is nothing to be looked at */
+        etcd_lease_check(lease); /* there is no lease to check */
         assert_int_equal(((Pb__LeaseGrantRequest *)await_asked("LeaseGrant")->request)->ttl, 10);
         assert_now(lost_usec);
         reply_grant_of(78, 10);
@@ -252,7 +256,8 @@ static void only_a_ttl_of_nothing_is_a_loss(_unused_ void **state)
     }
 }
 
-/* A member may refuse to let us read the witness: one line says so, without the secret that we sent. */
+/* A member may refuse the read of the witness: one log line says so, and does not contain the
+ * secret that the client sent. */
 static void a_right_that_is_missing_is_told_once(_unused_ void **state)
 {
     char text[4096] = "";
@@ -263,7 +268,8 @@ static void a_right_that_is_missing_is_told_once(_unused_ void **state)
     reply_token("token");
     reply_grant_of(77, 100);
     assert_true(dup2(said, STDERR_FILENO) >= 0);
-    refuse(await_asked("Range"), WIRE_UNAVAILABLE, "Socket closed"); /* that is not a right */
+    /* this error is not about a right */
+    refuse(await_asked("Range"), WIRE_UNAVAILABLE, "Socket closed");
     refuse(await_asked("Range"), WIRE_PERMISSION_DENIED, "permission denied: node, secret");
     refuse(await_asked("Range"), WIRE_PERMISSION_DENIED, "permission denied: node, secret");
     assert_true(dup2(old, STDERR_FILENO) >= 0);
@@ -295,12 +301,12 @@ static void grants_that_fail_have_growing_pauses(_unused_ void **state)
         }
         reply_grant_of(77, 10);
         if (round == 0)
-            (void)renew(0); /* lost */
+            (void)renew(0); /* the lease is lost */
     }
 }
 
-/* The pause after the first renewal that fails behind a grant is as short as any first one, however the grant came
- * about; no pause is longer than an eighth of the TTL. */
+/* After a grant, however it was obtained, the pause after the first failed renewal is the shortest
+ * one. No pause is longer than an eighth of the TTL. */
 static void renewals_that_fail_have_growing_pauses(_unused_ void **state)
 {
     static const uint64_t msec[] = {50, 100, 200, 400, 500, 500, 500};
@@ -322,7 +328,7 @@ static void renewals_that_fail_have_growing_pauses(_unused_ void **state)
     }
 }
 
-/* ---- its end ---- */
+/* ---- the end of a lease ---- */
 
 static void on_txn(int r, _unused_ const Error *err, _unused_ const EtcdTxnResult *result,
                    void *userdata)
@@ -330,8 +336,8 @@ static void on_txn(int r, _unused_ const Error *err, _unused_ const EtcdTxnResul
     *(int *)userdata = r;
 }
 
-/* A lease may be given up while it is renewed, and while it rests. Nothing is requested for it any more, nor another
- * lease. */
+/* A lease may be revoked while a renewal is in progress, and between two renewals. After that
+ * nothing more is requested for it, and no other lease is. */
 static void what_is_given_up_is_renewed_no_more(_unused_ void **state)
 {
     for (int is_waiting = 0; is_waiting < 2; is_waiting++) {
@@ -349,7 +355,7 @@ static void what_is_given_up_is_renewed_no_more(_unused_ void **state)
         pass_usec(60 * USEC_PER_SEC);
         assert_int_equal(open_calls(NULL), 0);
         assert_int_equal(seen.n_granted, 1);
-        assert_int_equal(seen.n_lost, 0); /* given up is not lost */
+        assert_int_equal(seen.n_lost, 0); /* a revoked lease is not reported as lost */
         close_client();
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-requests.c - what libetcd asks for, field by field, and what it tells of the answers. */
+/* test-etcd-requests.c - libetcd's requests, field by field, and its results from the answers. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -62,7 +62,7 @@ static void one_key_is_asked_for_as_it_was(_unused_ void **state)
     assert_int_equal(range_request()->revision, 3);
     refuse(await_asked("Range"), WIRE_OUT_OF_RANGE,
            "etcdserver: mvcc: required revision has been compacted");
-    assert_int_equal(seen.r, -ESTALE); /* and is not asked for at another moment */
+    assert_int_equal(seen.r, -ESTALE); /* a compacted revision is not retried */
     assert_false(is_asked("Range"));
 }
 
@@ -86,7 +86,8 @@ static void a_prefix_ends_behind_its_last_key(_unused_ void **state)
     }
 }
 
-/* They are of one revision, though later ones have later headers; a page that is too large is asked for in halves. */
+/* All pages are read at one revision, though later answers have later headers. A page that is too
+ * large is requested again with half the limit. */
 static void pages_follow_each_other(_unused_ void **state)
 {
     SeenRange seen = {0};
@@ -115,7 +116,7 @@ static void pages_follow_each_other(_unused_ void **state)
     assert_int_equal(seen.first.n_value, 1);
 }
 
-/* Half of one key is none: it is not asked for for ever. */
+/* A single key that is too large fails: it is not requested for ever. */
 static void a_key_that_is_too_large_fails(_unused_ void **state)
 {
     SeenRange seen = {0};
@@ -131,7 +132,8 @@ static void a_key_that_is_too_large_fails(_unused_ void **state)
     assert_false(is_asked("Range"));
 }
 
-/* The result does not hold the keys of the first pages twice. */
+/* If the revision of the pages is compacted, the read begins anew, and its result does not contain
+ * the keys of the first pages twice. */
 static void pages_that_begin_anew_tell_nothing_twice(_unused_ void **state)
 {
     SeenRange seen = {0};
@@ -146,7 +148,7 @@ static void pages_that_begin_anew_tell_nothing_twice(_unused_ void **state)
     assert_int_equal(seen.revision, 9);
 }
 
-/* Each page has a deadline of its own. */
+/* Each page has its own deadline. */
 static void pages_may_take_longer_than_one_deadline(_unused_ void **state)
 {
     SeenRange seen = {0};
@@ -220,7 +222,7 @@ static void a_transaction_is_asked_for_as_it_is(_unused_ void **state)
     assert_int_equal(seen.revision, 5);
 }
 
-/* Its guard can never hold, whatever the key is. */
+/* A request for rights has a guard that can never hold, whatever the key is. */
 static void a_question_for_rights_writes_nothing(_unused_ void **state)
 {
     SeenTxn seen = {0};
@@ -231,8 +233,8 @@ static void a_question_for_rights_writes_nothing(_unused_ void **state)
     assert_int_equal(t->compare[0]->target, PB__COMPARE__TARGET__VERSION);
     assert_int_equal(t->compare[0]->version, INT64_MAX);
     assert_int_equal(t->n_success, 2);
-    ASSERT_BYTES(t->success[0]->range->key, "/k"); /* to read it, */
-    ASSERT_BYTES(t->success[1]->put->key, "/k");   /* and to write it */
+    ASSERT_BYTES(t->success[0]->range->key, "/k"); /* the right to read, */
+    ASSERT_BYTES(t->success[1]->put->key, "/k");   /* the right to write */
     refuse(await_asked("Txn"), WIRE_PERMISSION_DENIED, "etcdserver: permission denied");
     assert_int_equal(seen.r, -EACCES);
 }
@@ -264,7 +266,7 @@ static EtcdStatus status_of(const char *first, const char *second)
     return ret;
 }
 
-/* Each field, and of many errors as much as there is room for. */
+/* A status has each field of the answer, and as many of the errors as fit. */
 static void a_member_says_how_it_is(_unused_ void **state)
 {
     char large[300];
@@ -304,7 +306,7 @@ static void reply_of(uint64_t cluster, int64_t revision)
     assert_true(read.came && read.r == 0);
 }
 
-/* Which cluster it is the first answer tells; what tells nothing is no other one. */
+/* The first answer defines the cluster. An answer without a cluster id is not of another cluster. */
 static void an_answer_of_another_cluster_is_another_history(_unused_ void **state)
 {
     EtcdHistory told = {0};
@@ -321,7 +323,7 @@ static void an_answer_of_another_cluster_is_another_history(_unused_ void **stat
     assert_int_equal(etcd_history(etcd).revision, 500);
 }
 
-/* ---- whoever counts requests ---- */
+/* ---- an observer that counts requests ---- */
 
 static void on_lease(_unused_ EtcdLeaseState is, _unused_ int64_t id, _unused_ void *userdata) {}
 
@@ -351,7 +353,7 @@ static void each_request_is_counted_once(_unused_ void **state)
     assert_int_equal(etcd_get(etcd, "/p/a", false, on_range, &seen, NULL), 0);
     pass_usec(USEC_PER_SEC);
     refuse(await_asked("Range"), WIRE_UNAVAILABLE, "etcdserver: no leader");
-    assert_int_equal(counted.n, 0); /* it goes on elsewhere */
+    assert_int_equal(counted.n, 0); /* the request continues on another member */
     pass_usec(USEC_PER_SEC);
     reply_range(await_asked("Range"), 5, 2);
     assert_int_equal(counted.n, 1);

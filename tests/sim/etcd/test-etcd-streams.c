@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-streams.c - watches, leases and elections: what they ask for, field by field, and what they tell. */
+/* test-etcd-streams.c - watches, leases and elections: their requests, field by field, and what
+ * they report. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 
@@ -13,7 +14,7 @@ static int set_up_of(const char *endpoints)
 }
 
 static int set_up(_unused_ void **state) { return set_up_of(answers_endpoints); }
-/* Opens a client of one member only, which the client does not leave when that member is silent. */
+/* Opens a client of one member, which the client cannot leave when that member is silent. */
 static int set_up_one(_unused_ void **state) { return set_up_of(answers_endpoint); }
 
 /* ---- watches ---- */
@@ -22,7 +23,7 @@ typedef struct SeenEvents {
     int n_calls, n_initial;
     size_t n;
     int64_t revision;
-    EtcdEventKind kind; /* of the last */
+    EtcdEventKind kind; /* of the last event */
     int64_t created, modified;
 } SeenEvents;
 
@@ -85,7 +86,7 @@ static void begin_watch(SeenEvents *seen)
     reply_page(9, false, "/p/a", NULL);
 }
 
-/* kind PUT or DELETE of a key; NULL: no event. */
+/* Sends a PUT or DELETE of a key; key NULL: no event. */
 static void say_part(AskedCall *call, const char *key, bool deleted, int64_t revision, bool more)
 {
     Pb__ResponseHeader header = header_of(revision, 2);
@@ -102,11 +103,11 @@ static void say_part(AskedCall *call, const char *key, bool deleted, int64_t rev
     part.fragment = more;
     part.n_events = key ? 1 : 0;
     part.events = events;
-    call->n_asked++; /* it speaks without being asked */
+    call->n_asked++; /* a message without a request */
     reply(call, &part.base);
 }
 
-/* It may be a part without an event that says that a revision is whole. */
+/* The last fragment of a revision may contain no event: it only shows that the revision is complete. */
 static void the_last_fragment_may_be_empty(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -124,7 +125,7 @@ static void the_last_fragment_may_be_empty(_unused_ void **state)
     assert_false(etcd_watch_knows(watch, "/p/b"));
 }
 
-/* Each list after the first is told as what has changed, and again begins where it is. */
+/* Each list after the first is reported as changes, and the watch continues from the list's revision. */
 static void a_watch_that_breaks_lists_again(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -135,7 +136,7 @@ static void a_watch_that_breaks_lists_again(_unused_ void **state)
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
     assert_false(etcd_watch_connected(watch));
     assert_true(etcd_watch_knows(watch, "/p/a"));
-    reply_page(20, false, "/p/a", NULL); /* b is gone */
+    reply_page(20, false, "/p/a", NULL); /* b was deleted */
     assert_int_equal(etcd_watch_lists(watch), 2);
     assert_int_equal(seen.n_initial, 1);
     assert_int_equal(seen.n, 3);
@@ -143,14 +144,14 @@ static void a_watch_that_breaks_lists_again(_unused_ void **state)
     assert_int_equal(seen.modified, 20);
     assert_int_equal(watch_request()->start_revision, 20);
     reply_created();
-    stream = await_asked("Watch"); /* nothing happens for a while */
+    stream = await_asked("Watch"); /* after some time without events */
     const Pb__WatchRequest *request = (Pb__WatchRequest *)stream->request;
     assert_int_equal(request->request_case, PB__WATCH_REQUEST__REQUEST_PROGRESS);
-    say_part(stream, "/p/b", false, 20, false); /* as old as the list */
+    say_part(stream, "/p/b", false, 20, false); /* not newer than the list */
     assert_int_equal(seen.n, 3);
     const int n_calls = seen.n_calls;
     refuse(stream, WIRE_UNAVAILABLE, "Socket closed");
-    reply_page(20, false, "/p/a", NULL); /* nothing has changed, and that is told */
+    reply_page(20, false, "/p/a", NULL); /* an unchanged list is reported, too */
     assert_int_equal(seen.n_calls, n_calls + 1);
     assert_int_equal(seen.n, 3);
 }
@@ -165,7 +166,7 @@ static void a_compacted_watch_lists_again(_unused_ void **state)
     gone.canceled = true;
     gone.compact_revision = 25;
     reply(await_asked("Watch"), &gone.base);
-    assert_int_equal(open_calls("Watch"), 0); /* nobody needs the stream */
+    assert_int_equal(open_calls("Watch"), 0); /* the stream is closed */
     reply_page(30, false, "/p/a", "/p/b");
     assert_int_equal(seen.n, 2);
     assert_int_equal(watch_request()->start_revision, 30);
@@ -184,7 +185,7 @@ static void on_history(const EtcdHistory *was, const EtcdHistory *now, void *use
     ++*(int *)userdata;
 }
 
-/* A revision that a watch has shown did exist, so an older answer is of another history. */
+/* A revision that a watch has shown did exist, so an older answer belongs to another history. */
 static void what_a_watch_shows_is_history(_unused_ void **state)
 {
     SeenEvents seen = {0};
@@ -223,7 +224,7 @@ static void begin_lease(int64_t granted_ttl)
     reply_grant_of(77, granted_ttl);
 }
 
-/* etcd may grant a longer one than was asked for, and change it at a renewal. */
+/* etcd may grant a longer TTL than requested, and change it at a renewal. */
 static void a_lease_lives_as_long_as_etcd_says(_unused_ void **state)
 {
     begin_lease(20);
@@ -248,10 +249,10 @@ static void a_lease_lives_as_long_as_etcd_says(_unused_ void **state)
     (void)await_asked("LeaseKeepAlive");
     assert_in_range(clock_boottime_usec(), sent_usec + 9900 * USEC_PER_MSEC,
                     sent_usec + 10100 * USEC_PER_MSEC);
-    assert_int_equal(all_calls("LeaseKeepAlive"), 1); /* one stream for all */
+    assert_int_equal(all_calls("LeaseKeepAlive"), 1); /* one stream for all renewals */
 }
 
-/* A grant of nothing is none. */
+/* A grant without an id or a TTL is not a grant. */
 static void a_grant_without_an_id_is_asked_for_again(_unused_ void **state)
 {
     static const int64_t bad[][2] = {{0, 10}, {77, 0}};
@@ -293,7 +294,7 @@ static void a_candidate_puts_its_key_on_its_lease(_unused_ void **state)
     ASSERT_BYTES(t->success[0]->put->value, "one");
     assert_int_equal(t->success[0]->put->lease, 77);
     reply_txn();
-    reply_page(5, false, "/e/4d", NULL); /* created at 2 */
+    reply_page(5, false, "/e/4d", NULL); /* create revision 2 */
     assert_int_equal(term, 2);
     assert_string_equal(leader_key, "/e/4d");
     etcd_election_change(election, "two");
@@ -307,14 +308,16 @@ static void a_candidate_puts_its_key_on_its_lease(_unused_ void **state)
     etcd_election_lease_changed(election, ETCD_LEASE_LOST, 77);
     assert_int_equal(term, -2);
     assert_string_equal(leader_key, "/e/4d");
-    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78); /* with the newest value */
+    /* the candidate stands with the newest value */
+    etcd_election_lease_changed(election, ETCD_LEASE_GRANTED, 78);
     t = txn_request();
     ASSERT_BYTES(t->compare[0]->key, "/e/4e");
     ASSERT_BYTES(t->success[0]->put->value, "two");
     assert_int_equal(t->success[0]->put->lease, 78);
 }
 
-/* The watch has shown the key before the answer comes: nothing else will look at it again. */
+/* The watch shows the key before the first write's answer comes: no later event would cause the new
+ * value to be written. */
 static void a_value_that_changes_during_the_first_write_is_written(_unused_ void **state)
 {
     begin_lease(1000);
@@ -328,7 +331,7 @@ static void a_value_that_changes_during_the_first_write_is_written(_unused_ void
     assert_int_equal(txn_request()->compare[0]->create_revision, 2);
 }
 
-/* Each is begun anew on a stream of its own, and none is left behind. */
+/* Each renewal is begun anew on a new stream, and no old stream stays open. */
 static void a_witness_that_is_denied_leaves_no_stream(_unused_ void **state)
 {
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, NULL, &lease), 0);
@@ -343,24 +346,24 @@ static void a_witness_that_is_denied_leaves_no_stream(_unused_ void **state)
 static void a_lease_that_is_looked_at_is_renewed_at_once(_unused_ void **state)
 {
     assert_int_equal(etcd_lease_new(etcd, 100, "/p/w", on_lease, NULL, &lease), 0);
-    etcd_lease_check(lease); /* there is none yet */
+    etcd_lease_check(lease); /* there is no lease yet */
     reply_grant_of(77, 100);
     assert_false(is_asked("LeaseKeepAlive"));
     etcd_lease_check(lease);
     pass_usec(20 * USEC_PER_MSEC);
     AskedCall *stream = await_asked("LeaseKeepAlive");
-    etcd_lease_check(lease); /* that is under way */
+    etcd_lease_check(lease); /* a renewal is in progress */
     pass_usec(20 * USEC_PER_MSEC);
     assert_non_null(stream->wire);
     assert_int_equal(stream->n_asked, 1);
     reply_keep_alive(77, 100, 2);
     reply_range(await_asked("Range"), 5, 2);
-    etcd_lease_check(lease); /* on the same stream */
+    etcd_lease_check(lease); /* uses the same stream */
     pass_usec(20 * USEC_PER_MSEC);
     assert_int_equal(stream->n_asked, 2);
 }
 
-/* They are let go by the deadline, however long nobody answers. */
+/* Witnesses end at their deadline, however long no answer comes. */
 static void witnesses_without_an_answer_do_not_pile_up(_unused_ void **state)
 {
     assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), 0);
@@ -377,7 +380,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, answers_tear_down)
 #define CASE_OF_ONE(name)                                                                          \
-    cmocka_unit_test_setup_teardown(name, set_up_one, answers_tear_down) /* member */
+    cmocka_unit_test_setup_teardown(name, set_up_one, answers_tear_down) /* "one" member */
     const struct CMUnitTest tests[] = {
         CASE(a_watch_begins_with_what_its_list_has),
         CASE(a_watch_of_one_key_asks_for_no_more),

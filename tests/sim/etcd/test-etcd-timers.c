@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-timers.c - timers that the loop refuses, when a silent member is left, what is forbidden in a handler, and
- * what a call does not remember of its last request. */
+/* test-etcd-timers.c - timers that the loop refuses; when a silent member is left; a forbidden
+ * action in a handler; and errors that a call must not carry over from its last request. */
 #include "base/clock.h"
 #include "tests/sim/etcd/testing-answers.h"
 #include "tests/sim/seams/loop.h"
@@ -14,7 +14,7 @@
 static struct {
     int n, r;
     char text[256];
-} heard; /* by the handlers below */
+} heard; /* results passed to the handlers below */
 
 static void note(int r, const Error *err)
 {
@@ -45,7 +45,7 @@ static void on_election(_unused_ bool leading, _unused_ const char *key, _unused
 {
 }
 
-/* The grant after a loss finds no timer. */
+/* When the lease is lost, the next timer is refused: so the new grant finds no timer. */
 static void on_lease(EtcdLeaseState is, _unused_ int64_t id, _unused_ void *userdata)
 {
     if (is == ETCD_LEASE_LOST)
@@ -62,7 +62,7 @@ static const EtcdOp get_a = {.kind = ETCD_GET, .key = "/p/a"};
 
 /* ---- a loop without memory ---- */
 
-/* Nothing is begun, nobody is called, nothing is left behind. */
+/* Without a timer, an object is not begun: no callback runs, and nothing is left behind. */
 static void what_has_no_timer_is_not_begun(_unused_ void **state)
 {
     const EtcdOptions options = {.endpoints = answers_endpoint};
@@ -77,7 +77,7 @@ static void what_has_no_timer_is_not_begun(_unused_ void **state)
     assert_int_equal(etcd_txn(etcd, NULL, 0, &get_a, 1, on_txn, NULL, NULL), -ENOMEM);
     loop_refuse_timer(event, 1);
     assert_int_equal(etcd_revoke(etcd, 77, on_txn, NULL, NULL), -ENOMEM);
-    for (unsigned n = 1; n <= 2; n++) { /* its own, and that of its first request */
+    for (unsigned n = 1; n <= 2; n++) { /* the lease's timer, and that of its first request */
         loop_refuse_timer(event, n);
         assert_int_equal(etcd_lease_new(etcd, 10, "/p/w", on_lease, NULL, &lease), -ENOMEM);
         loop_refuse_timer(event, n);
@@ -94,7 +94,7 @@ static void what_has_no_timer_is_not_begun(_unused_ void **state)
                      -ENOMEM);
 }
 
-/* And asked for again, as one that etcd has refused. */
+/* A grant without a timer is retried, like one that etcd has refused. */
 static void a_grant_without_a_timer_is_tried_again(_unused_ void **state)
 {
     begin(answers_endpoint, NULL);
@@ -111,7 +111,8 @@ static void a_grant_without_a_timer_is_tried_again(_unused_ void **state)
 
 /* ---- silence ---- */
 
-/* A third of the deadline, and no sooner; it is looked at four times in that time. */
+/* A silent member is left after a third of the deadline, not before. The client checks four times
+ * in that time. */
 static void a_silent_member_is_left_after_its_time(_unused_ void **state)
 {
     const EtcdOptions options = {.endpoints = answers_endpoints, .timeout_usec = 6 * USEC_PER_SEC};
@@ -128,15 +129,15 @@ static void a_silent_member_is_left_after_its_time(_unused_ void **state)
     assert_int_not_equal(await_asked("Range")->member, silent->member);
 }
 
-/* A question on a stream is owed an answer, too: the client leaves the member long before the watch's own patience is
- * over. */
+/* A request for progress on a stream must be answered, too: otherwise the client leaves the member
+ * long before the watch's own timeout. */
 static void a_question_on_a_stream_is_owed_an_answer(_unused_ void **state)
 {
     begin(answers_endpoints, NULL);
     assert_int_equal(etcd_watch_prefix(etcd, "/p/", on_events, NULL, &watch), 0);
     reply_range(await_asked("Range"), 5, 2);
     reply_created();
-    AskedCall *stream = await_asked("Watch"); /* whether it is alive */
+    AskedCall *stream = await_asked("Watch"); /* a request for progress */
     stream->n_answered++;
     pass_usec(1600 * USEC_PER_MSEC);
     assert_non_null(stream->wire);
@@ -159,7 +160,7 @@ static void free_client_too(EtcdLeaseState is, _unused_ int64_t id, _unused_ voi
         etcd = etcd_free(etcd);
 }
 
-/* With what it runs on: the program ends there, rather than later and elsewhere. */
+/* A handler that frees its own client ends the program there, rather than later and elsewhere. */
 static void a_handler_that_frees_the_client_ends_the_program(_unused_ void **state)
 {
     for (int is_message = 0; is_message < 2; is_message++) {
@@ -187,9 +188,10 @@ static void a_handler_that_frees_the_client_ends_the_program(_unused_ void **sta
     }
 }
 
-/* ---- what a call remembers ---- */
+/* ---- errors of earlier requests ---- */
 
-/* Why the first page came late is not why the second one did not come. */
+/* The reason for the delay of the first page is not reported as the reason why the second page
+ * failed. */
 static void the_next_page_has_its_own_error(_unused_ void **state)
 {
     begin(answers_endpoint, "node");
@@ -199,7 +201,7 @@ static void the_next_page_has_its_own_error(_unused_ void **state)
     (void)await_asked("Range");
     assert_int_equal(etcd_txn(etcd, NULL, 0, &get_a, 1, on_txn, NULL, NULL), 0);
     refuse(await_asked("Txn"), WIRE_UNAUTHENTICATED, "etcdserver: invalid auth token");
-    (void)await_asked("Authenticate"); /* the second page waits for it */
+    (void)await_asked("Authenticate"); /* the second page waits for a token */
     reply_page(5, true, "/p/a", NULL);
     pass_usec(5 * USEC_PER_SEC);
     assert_int_equal(heard.n, 2);

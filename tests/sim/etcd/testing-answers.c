@@ -20,13 +20,13 @@ EtcdWatch *watch;
 EtcdElection *election;
 static AskedCall calls[CALLS_MAX];
 static size_t n_calls;
-static AskedCall *answered;      /* NULL: nothing is to be said */
-static ProtobufCMessage *answer; /* NULL: it ends with the status, or says garbage */
+static AskedCall *answered;      /* NULL: no answer is to be sent */
+static ProtobufCMessage *answer; /* NULL: only the status, or garbage, is sent */
 static bool is_garbage;
 static WireCode answer_code;
 static const char *answer_text;
 
-/* ---- what is not freed, of all objects that the test is linked from ---- */
+/* ---- memory that is not freed, in all objects linked into the test ---- */
 
 static long n_allocations;
 
@@ -59,7 +59,7 @@ int __wrap_vasprintf(char **ret, const char *format, va_list ap)
     return __real_vasprintf(ret, format, ap);
 }
 
-/* The same, as _FORTIFY_SOURCE has it. */
+/* The variant that _FORTIFY_SOURCE calls. */
 int __wrap___vasprintf_chk(char **ret, int flag, const char *format, va_list ap)
 {
     n_allocations++;
@@ -355,7 +355,7 @@ void reply_page(int64_t revision, bool more, const char *a, const char *b)
     reply(await_asked("Range"), &page.base);
 }
 
-/* ---- questions ---- */
+/* ---- requests ---- */
 
 Pb__RangeRequest *range_request(void) { return (Pb__RangeRequest *)await_asked("Range")->request; }
 

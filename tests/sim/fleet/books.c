@@ -33,7 +33,7 @@ void books_break(const char *invariant, const char *format, ...)
     is_broken = true;
     broken.invariant = invariant;
     va_start(ap, format);
-    (void)vsnprintf(broken.text, sizeof(broken.text), format, ap); /* cut to fit */
+    (void)vsnprintf(broken.text, sizeof(broken.text), format, ap); /* a long text is cut */
     va_end(ap);
     fleet_say("BROKEN %s: %s", invariant, broken.text);
 }
@@ -111,7 +111,8 @@ static void note_spec(int64_t revision, const ServerChange *change, const char *
     spec_record_clear(&spec);
 }
 
-/* Ranks go by their world's record: a phase beside an older one lets nobody go. */
+/* Returns whether the new phase tells a generation to go. Ranks go by their world's record, so a
+ * phase of an older generation does not count. */
 static bool goes(const JobBooks *job, const PhaseRecord *old)
 {
     return job->phase.go && job->phase.generation == job->generation &&
@@ -201,7 +202,7 @@ static void note_desired(int64_t revision, const ServerChange *change, const cha
     if (change->value && by == BY_PERSON)
         job->word_revision = revision;
     if (!change->value && by == BY_PROGRAM)
-        job->spec_by_hand = false; /* the job is deleted: what comes next is another one */
+        job->spec_by_hand = false; /* the job was deleted: a next one is another job */
 }
 
 static void note_record(int64_t revision, const ServerChange *change, Author by)
@@ -218,7 +219,7 @@ static void note_record(int64_t revision, const ServerChange *change, Author by)
         note_world(change, name, by);
     else if (kind == KEY_PHASES)
         note_phase(revision, change, name, by);
-    else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* what was committed stays so */
+    else if (kind == KEY_CHECKPOINTS && by != BY_HAND) /* a change by hand does not undo commits */
         note_commits(change, name);
     else if (kind == KEY_NODES)
         note_node(change, name, by);
@@ -265,12 +266,12 @@ void books_trained(const char *name, const char *submission, int64_t generation,
     JobBooks *job = job_of(name);
     mix(&step, sizeof(step));
     if (strcmp(job->submission, submission) != 0 || generation < job->trained_generation)
-        return; /* a world that nobody reaches: it cannot commit */
+        return; /* a rank of an unreachable world, which cannot commit */
     job->trained_generation = generation;
     job->trained_usec = loops_now_usec();
 }
 
-/* ---- life ---- */
+/* ---- counts, and the end ---- */
 
 BooksCounts books_counts(void)
 {

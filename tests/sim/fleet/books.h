@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* books.h - what a fleet's checkers know: every change in etcd as it is made, what trainers do, and what broke first.
+/* books.h - the books of a fleet's checkers: every change in etcd as it is made, what trainers do, and the first
+ * breach.
  *
- * The records' rules are those of a real etcd's history (tests/history/history.h). Rules that take more than records
- * are in checks.h.
+ * The records' rules are those of a real etcd's history (tests/history/history.h). Rules that need more than the
+ * records are in checks.h.
  *
  * Ownership: books_open() makes the only books of a simulation, books_close() frees them.
  * Units:     steps; *_usec is virtual time.
- * Errors:    what breaks is kept by books_break(); the first counts.
+ * Errors:    books_break() stores a breach; only the first one counts.
  * Threads:   one.
  */
 #pragma once
@@ -14,35 +15,37 @@
 #include "tests/history/rules.h"
 #include "tests/sim/server/server.h"
 
-/* Keys that tell who has made a change: its transaction puts one of them, too. A program's transaction puts neither. */
+/* A transaction of a person puts one of these two keys, too, which tells the checkers who made the
+ * change. A program's transaction puts neither key. */
 #define BOOKS_BY_PERSON "/by-person" /* sdctl */
-#define BOOKS_BY_HAND "/by-hand"     /* etcdctl: it is not judged, for it has to keep nothing */
+#define BOOKS_BY_HAND "/by-hand"     /* etcdctl: such a change need not keep any rule */
 
 typedef struct JobBooks {
     char name[RECORD_JOB_MAX + 1];
     bool has_spec, has_phase, has_desired;
     DesiredRecord desired;
-    char submission[SUBMISSION_BYTES]; /* of the spec */
+    char submission[SUBMISSION_BYTES]; /* the submission of the spec */
     PhaseRecord phase;
-    int64_t spec_created; /* create revision of the spec; 0: it is not there */
-    bool spec_by_hand;    /* lost, not deleted: the job is the same if it is given back */
-    int64_t born;         /* when the submission came */
-    int64_t phase_revision, word_revision; /* word: of a person's newest wish */
+    int64_t spec_created; /* create revision of the spec; 0: there is none */
+    /* lost by hand, not deleted: the job is the same if the spec is put back */
+    bool spec_by_hand;
+    int64_t born;                          /* revision at which the submission was made */
+    int64_t phase_revision, word_revision; /* word_revision: of a person's newest desired state */
     int64_t generation;                    /* of its newest world; 0: there is none */
     bool
-        world_by_hand; /* its ranks may begin where it once began: they cannot commit what is committed */
-    int64_t committed; /* the newest step that counts; 0: none */
+        world_by_hand; /* its ranks may begin where it once began, and cannot commit known steps again */
+    int64_t committed; /* the newest committed step that counts; 0: none */
     int64_t trained_generation;
     uint64_t trained_usec;
 } JobBooks;
 
 typedef struct NodeBooks {
     char name[NODE_NAME_MAX + 1];
-    bool is_there;       /* its own record is */
-    uint64_t gone_usec;  /* since when it is not: removed, or written over by a stranger */
-    bool is_forged;      /* the stranger's record is there */
-    uint64_t empty_usec; /* since when there is none, if it is not */
-    int64_t lease;       /* that its own record hung on last */
+    bool is_there;       /* the node's own record exists */
+    uint64_t gone_usec;  /* since when it is missing: removed, or overwritten by a stranger */
+    bool is_forged;      /* a stranger's record is in its place */
+    uint64_t empty_usec; /* time since which there is no record at all, if there is none */
+    int64_t lease;       /* the last lease of the node's own record */
     CordonRecord cordon;
 } NodeBooks;
 
@@ -53,20 +56,21 @@ typedef struct BooksCounts {
 void books_open(const char *cluster);
 void books_close(void);
 
-/* As ServerOptions.on_commit. */
+/* Books the changes of a transaction; called as ServerOptions.on_commit. */
 void books_note(int64_t revision, const ServerChange *changes, size_t n);
-/* A world of that submission has trained a step. */
+/* Books that a world of that submission has trained a step. */
 void books_trained(const char *job, const char *submission, int64_t generation, int64_t step);
-/* Nothing follows any more: what is left over is judged. */
+/* Checks what remains at the end, when no further change follows. */
 void books_end(void);
 
 const JobBooks *books_job(const char *job);
 const NodeBooks *books_node(const char *node);
-/* When the world of that generation was written, or written once more; 0: never, or too long ago. */
+/* Returns the revision at which the world of that generation was last written; 0: never, or too
+ * long ago. */
 int64_t books_world_revision(const char *job, int64_t generation);
 BooksCounts books_counts(void);
-uint64_t books_digest(void); /* of all that etcd has ever held, in order, and of all steps */
+uint64_t books_digest(void); /* digest of all values ever in etcd, in order, and of all steps */
 
 void books_break(const char *invariant, const char *format, ...) _printf_(2, 3);
-/* NULL: nothing is broken. */
+/* Returns the first breach, or NULL if nothing is broken. */
 const Breach *books_broken(void);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-commits.c - see checks.h: what was committed is whole, continues what was committed before, and is never lost,
- * whatever becomes of checkpoints/<job>: I3, I4, I9.
+/* checks-commits.c - see checks.h: each commit is complete, continues the commit before it, and is never lost, whatever
+ * happens to the record checkpoints/<job>: I3, I4, I9.
  *
- * The ledger knows every commit. One that verifies, and has always done so, is what its job goes on from. */
+ * The ledger has every commit. A job resumes from its newest commit that verifies and has always verified. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "tests/sim/fleet/manifests.h"
@@ -27,7 +27,7 @@ static void book(Ledger *job, int manifest)
     job->booked[job->n_booked++] = (Booked){.manifest = manifest};
 }
 
-/* That the job goes on from; -1: none. */
+/* Returns the checkpoint from which the job resumes; -1: none. */
 static int newest_booked(const Ledger *job)
 {
     for (int i = job->n_booked; i-- > 0;)
@@ -44,14 +44,15 @@ static bool is_named(const CheckpointsRecord *record, int manifest)
     return false;
 }
 
-/* A commit whose record is taken away before its leader has read it is known to nobody; the folder has it. */
+/* If a commit's record is removed before its leader has read it, no program knows the commit; only
+ * the folder has it. */
 static void note_unknown(Ledger *job, const CheckpointsRecord *record)
 {
     for (int i = 0; job->broken_commits && i < job->n_booked; i++)
         job->booked[i].unknown = !is_named(record, job->booked[i].manifest);
 }
 
-/* Its step; nothing was ever wrong with it. */
+/* Returns the step of the newest commit that was never damaged and is not unknown. */
 static int64_t safe_step(const Ledger *job)
 {
     int64_t step = 0;
@@ -86,7 +87,8 @@ static void check_made(const Writing *w, Ledger *job, const CheckpointCommit *co
     const int latest = newest_booked(job);
     const Manifest *m = manifests_get(manifest);
     Breach b;
-    /* Somebody damaged the record before the node heard that its commit was there: it commits the same again. */
+    /* The record was damaged by hand before the node heard of the success of its commit: so the
+     * node commits the same checkpoint again. */
     if (latest == manifest && job->broken_commits)
         return;
     if (!rule_commit_is_of_world(job->name, commit, world, &b) ||
@@ -103,8 +105,8 @@ static void check_made(const Writing *w, Ledger *job, const CheckpointCommit *co
     job->failing_usec = 0;
 }
 
-/* Its ranks have trained it. Those of a world that somebody put once more may find what its ranks of before have
- * committed. */
+/* Returns whether this world's ranks have trained the checkpoint. If somebody has put the world's
+ * record once more, its ranks may instead find a checkpoint that its earlier ranks committed. */
 static bool is_made_by(const WorldRecord *world, Ledger *job, int manifest)
 {
     if (!world || manifests_get(manifest)->generation != world->generation)
@@ -113,7 +115,7 @@ static bool is_made_by(const WorldRecord *world, Ledger *job, int manifest)
            !find_booked(job, manifest);
 }
 
-/* A node's. */
+/* Checks a commit by a node. */
 void checks_commit(const Writing *w, const Entry *e)
 {
     const CheckpointsRecord *record = entry_after(e);
@@ -138,7 +140,7 @@ void checks_commit(const Writing *w, const Entry *e)
     note_unknown(job, record);
 }
 
-/* A leader's: it strikes out, or puts back. */
+/* Checks a leader's change of a checkpoints record: it strikes out commits, or puts the record back. */
 void checks_rewrite(const Writing *w, const Entry *e)
 {
     const CheckpointsRecord *old = entry_before(e), *record = entry_after(e);
@@ -174,7 +176,7 @@ void checks_begins(const char *name, const char *submission, int64_t generation,
     Ledger *job = ledger_of(name);
     const int64_t step = number >= 0 ? manifests_get(number)->last : 0;
     if (strcmp(job->submission, submission) != 0 || generation < books_job(name)->generation)
-        return; /* nobody reaches it */
+        return; /* the world cannot be reached */
     if (safe_step(job) > step && !books_job(name)->world_by_hand)
         books_break("lost", "%s-%lld goes on from step %lld, and step %lld was committed", name,
                     (long long)generation, (long long)step, (long long)safe_step(job));

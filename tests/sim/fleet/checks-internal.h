@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-internal.h - what the files of the checks share; see checks.h.
+/* checks-internal.h - common to the files of the checks; see checks.h.
  *
- * Ownership: checks.c has the ledgers; pointers to them hold until checks_close().
+ * Ownership: checks.c has the ledgers; pointers to them are valid until checks_close().
  * Units:     as checks.h.
  * Errors:    books_break().
  * Threads:   one.
@@ -15,66 +15,70 @@
 
 enum { BOOKED_COMMITS_MAX = 64, MARKS_MAX = 128 };
 
-typedef struct Booked { /* a checkpoint that was committed, whatever became of the record */
+typedef struct Booked { /* a committed checkpoint, whatever happened to its record */
     int manifest;
-    bool struck;  /* the leader has struck it out, or it did not verify when it was looked for */
-    bool unknown; /* somebody has taken its record away, and what was put back does not name it */
+    bool struck; /* the leader has struck it out, or it did not verify in a search */
+    /* somebody removed the commit's record, and the record that was put back does not name the commit */
+    bool unknown;
 } Booked;
 
-typedef struct Ledger { /* of a job, by its name */
+typedef struct Ledger { /* the ledger of a job, found by its name */
     char name[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
-    int n_grains, max_failures, patience_sec; /* of the job file */
+    int n_grains, max_failures, patience_sec; /* from the job file */
     bool needs_gpu;
-    DesiredRecord word; /* a person's newest, and when */
+    DesiredRecord word; /* a person's newest desired state, and its revision */
     int64_t word_revision;
-    uint64_t pending_usec;             /* since when its phase says that it waits; 0: it does not */
-    int64_t world_revision;            /* of the newest that a leader wrote */
-    char resized[RECORD_TEXT_MAX + 1]; /* what was last said of a resize, and of which world */
+    uint64_t pending_usec;  /* since when the phase is pending; 0: it is not */
+    int64_t world_revision; /* revision of the newest world that a leader wrote */
+    /* the last reported resize, and the generation of its world */
+    char resized[RECORD_TEXT_MAX + 1];
     int64_t resized_generation;
-    JobPhase phase;                  /* as a leader last wrote it */
-    bool broken_world, broken_phase; /* somebody has been at the record since a leader wrote it */
-    bool broken_commits;             /* or ever */
-    int64_t visible_step, visible_before; /* that etcd has shown, ever and at the last failure */
-    int64_t committed_before;             /* the furthest commit that a failure has found */
-    int failures;   /* worlds in a row that failed without having shown a further step */
-    int lost;       /* the same, only of those that failed for the store */
-    int struck_out; /* worlds in a row that failed for a commit that was then struck out */
-    uint64_t committed_usec, failing_usec; /* the last commit; the first save that failed since */
-    char trouble[RECORD_INCIDENT_MAX + 1]; /* the open incident that says that its store fails */
-    uint64_t trouble_usec;                 /* failing_usec when that was opened */
+    JobPhase phase;                  /* the phase that a leader last wrote */
+    bool broken_world, broken_phase; /* changed by hand since a leader wrote the record */
+    bool broken_commits;             /* changed by hand at any time */
+    /* the newest step in etcd: ever, and at the last failure */
+    int64_t visible_step, visible_before;
+    int64_t committed_before; /* the newest committed step at a failure */
+    int failures;             /* failed worlds in a row that did not get beyond the newest step */
+    int lost;                 /* the same, but only of worlds that failed because of the store */
+    int struck_out; /* worlds in a row that failed because of a commit that was then struck out */
+    /* times of the last commit, and of the first failed save since then */
+    uint64_t committed_usec, failing_usec;
+    char trouble[RECORD_INCIDENT_MAX + 1]; /* the open incident about failures of the job's store */
+    uint64_t trouble_usec;                 /* failing_usec when that incident was opened */
     Booked booked[BOOKED_COMMITS_MAX];     /* oldest first */
     int n_booked;
 } Ledger;
 
 typedef struct NodeLedger {
-    int64_t left_revision, up_revision; /* that it says so; 0: never */
-    int64_t stay_revision;              /* when its record came */
-    int64_t gone_revision;              /* of its record; 0: it was never there */
+    int64_t left_revision, up_revision; /* when the node reported "left" and "up"; 0: never */
+    int64_t stay_revision;              /* when its present record was created */
+    int64_t gone_revision;              /* when its record vanished; 0: it was never there */
     uint64_t gone_usec;
 } NodeLedger;
 
-typedef struct Told { /* a controller in its life, of a job */
+typedef struct Told { /* what a controller has read about a job since its start */
     char submission[SUBMISSION_BYTES];
     int64_t generation, world_revision, word_revision;
-    int64_t went_generation;       /* the newest that it was told may go */
-    uint64_t word_usec, went_usec; /* when it was told of that word, of that "go" */
+    int64_t went_generation;       /* the newest generation that was told to go */
+    uint64_t word_usec, went_usec; /* when it read the newest desired state, and that "go" */
     CommitMark committed;
 } Told;
 
 typedef struct ControllerLedger {
     uint64_t led_usec;
-    uint64_t second; /* the one of which n_writes are */
+    uint64_t second; /* the second in which n_writes were counted */
     int n_writes;
     Told told[FLEET_JOBS_MAX];
-    CordonRecord *cordons; /* of each node, owned */
+    CordonRecord *cordons; /* the cordon of each node, owned */
     int64_t *cordon_revisions;
-    uint64_t *cordon_usec;   /* when it was told of each; owned */
-    int64_t *node_revisions; /* newest that it has read of each node's record; owned */
+    uint64_t *cordon_usec;   /* when it read each cordon; owned */
+    int64_t *node_revisions; /* newest revision of each node's record that it has read; owned */
 } ControllerLedger;
 
 typedef struct Writing { /* one transaction */
     HistoryChecker *h;
-    int controller; /* whose it is; -1: no controller's */
+    int controller; /* the writing controller; -1: not a controller */
     bool is_person, is_node;
 } Writing;
 
@@ -89,7 +93,7 @@ Ledger *ledger_of(const char *job);
 static inline int node_index(const char *name) { return (int)strtol(name + 1, NULL, 10); }
 static inline uint64_t seconds(uint64_t n) { return n * USEC_PER_SEC; }
 
-/* Returns the record that the transaction puts under that key, else the one that is there. */
+/* Returns the record that the transaction puts under that key, or else the present one. */
 static inline const void *record_of(const Writing *w, KeyKind kind, const char *name)
 {
     return entry_after(history_find(w->h, kind, name));
@@ -99,8 +103,8 @@ static inline bool is_written(const Writing *w, KeyKind kind, const char *name)
     const Entry *e = history_find(w->h, kind, name);
     return e && e->changes && e->after.there;
 }
-/* Returns what the writing controller has been told, in its life, of the job that is there; NULL: it was told of
- * another one. */
+/* Returns what the writing controller has read, since its start, about the present submission of
+ * the job; NULL if it has read only of another submission. */
 const Told *told_of(const Writing *w, const Ledger *job);
 
 /* ---- checks-time.c ---- */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-lost.c - see checks.h: records that vanish, are damaged or come back as they once were, and cordons.
+/* checks-lost.c - see checks.h: records that vanish, are damaged or return in an old state; and cordons.
  *
- * A leader never puts back anything older than what it has been told in its life. A person's word counts until there is
- * another. In a cordon, the leader leaves an operator's cause as it is, ends no quarantine without an end but that of a
- * job that is gone, and holds what a machine has done against that machine, one strike at a time. Where the record is
- * damaged, all this holds for the cordon that the leader has been told of before; a leader that has been told of none
- * writes nothing in its place but beside a cordon, which somebody may have meant.
+ * A leader never puts back a record older than the one that it has read since its start. A person's desired state
+ * counts until there is a newer one. In a cordon, the leader does not change an operator's cause, ends a quarantine
+ * without an end only if its job was deleted, and keeps a machine's strikes with that machine, adding one at a time.
+ * If the record is damaged, all this holds for the last cordon that the leader has read. A leader that has read none
+ * writes there only if it adds a cordon, since the damaged record may have contained one.
  *
- * A leader removes a job where a person has said so. It removes records of a job that stays where they are older than
- * the job's last two generations. */
+ * A leader removes a job only if a person has deleted it. If the job stays, it removes only those of its records that
+ * are older than its last two generations. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what a controller is told ---- */
+/* ---- what a controller reads ---- */
 
 static const char *submission_in(const Event *event, const Told *told)
 {
@@ -39,7 +39,7 @@ static void tell_cordon(ControllerLedger *c, const Event *event)
 {
     const int node = node_index(event->name);
     if (event->revision < c->cordon_revisions[node])
-        return; /* a late copy */
+        return; /* an older copy that arrives late */
     if (event->revision > c->cordon_revisions[node])
         c->cordon_usec[node] = loops_now_usec();
     c->cordon_revisions[node] = event->revision;
@@ -95,7 +95,7 @@ const Told *told_of(const Writing *w, const Ledger *job)
     return told && strcmp(told->submission, job->submission) == 0 ? told : NULL;
 }
 
-/* ---- words ---- */
+/* ---- desired states (words) ---- */
 
 void checks_word(const Writing *w, const Entry *e)
 {
@@ -130,8 +130,10 @@ void checks_follows_word(const Writing *w, const Ledger *job, const WorldRecord 
         books_break("lost", "%s looks for a checkpoint, and none was committed", job->name);
 }
 
-/* A leader that was told of a world keeps off its slots until another one follows, whatever becomes of the record; that
- * its job is at rest nobody has told it, when the phase is as it was or cannot be read. */
+/* Returns whether the writing leader must keep off the slots of the other job's world, although the
+ * world's record was changed by hand. A leader that has read a world keeps off its slots until a
+ * newer world follows. It cannot know that the job is at rest while the phase is unchanged or
+ * unreadable. */
 static bool holds_a_lost_world(const Writing *w, const Ledger *other, const Entry *phase)
 {
     const Told *told = &controller_ledgers[w->controller].told[other - ledgers];
@@ -140,7 +142,8 @@ static bool holds_a_lost_world(const Writing *w, const Ledger *other, const Entr
            told->world_revision == other->world_revision;
 }
 
-/* Checks the slots against those of worlds whose record is not what a leader wrote; the rules check the others. */
+/* Checks that the world shares no slot with worlds whose records were changed by hand. The rules
+ * check the other worlds. */
 void checks_slots(const Writing *w, const Entry *e)
 {
     const WorldRecord *world = entry_after(e);
@@ -163,8 +166,8 @@ void checks_slots(const Writing *w, const Entry *e)
 
 /* ---- cordons ---- */
 
-/* Returns the cordon that the writer must hold on to: where the record is damaged, the one that it has been told of
- * before. */
+/* Returns the cordon that the writer must keep: if the record is damaged, the last one that it has
+ * read. */
 static const CordonRecord *known_cordon(const Writing *w, const Entry *e)
 {
     static const CordonRecord unknown = {.causes = {{.owner = CORDON_OPERATOR,
@@ -200,7 +203,8 @@ static void check_kept(const Writing *w, const char *name, const CordonCause *wa
                     was->machine_id, name);
 }
 
-/* The machine must be the one that has the name, if the leader can have known of it. */
+/* Checks a cause that the leader adds or changes. Its machine must be the one with the node's name,
+ * if the leader can have known that. */
 static void check_cause(const Writing *w, const char *name, const CordonCause *is,
                         const CordonCause *was)
 {
@@ -244,7 +248,7 @@ void checks_removal(const Writing *w, const Entry *e)
     if (w->controller < 0 || e->after.there || !e->before.there || !e->job)
         return;
     const DesiredRecord *desired = entry_before(e->job->desired);
-    const int64_t newest = e->job->generation; /* whatever somebody has put in its world's place */
+    const int64_t newest = e->job->generation; /* of the last world that a leader wrote */
     if (e->kind != KEY_RANKS && e->kind != KEY_RENDEZVOUS) {
         if (desired && desired->state != DESIRED_DELETED)
             books_break("removes", "c%d removes %s, and nobody has deleted the job", w->controller,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* checks-time.c - see checks.h: whose absence a leader may act upon and when, and who starts before whom; and
- * that a request is heard before the first step. */
+/* checks-time.c - see checks.h: when a leader may act upon which absence, and which job starts
+ * before which; and that a request is obeyed before the first step. */
 #include "tests/sim/fleet/checks-internal.h"
 
 #include "cluster/cordon.h"
@@ -28,7 +28,7 @@ void checks_node(const Writing *w, const Entry *e)
     }
 }
 
-/* The last that the leader has seen of it. */
+/* Returns whether the last report of the node that the leader has read was "left". */
 static bool says_left(const NodeLedger *node, int64_t seen_revision)
 {
     return node->left_revision && node->left_revision <= seen_revision &&
@@ -40,15 +40,15 @@ static bool is_on_the_list(const char *name)
     return admission_allows(checks_options.core.admit, name, "");
 }
 
-/* Nodes that vanished within the last TTL, as far as the leader knew: one may have come and gone while it heard
- * nothing. */
+/* Checks that not too many nodes vanished within the last TTL, as far as the leader knew. A node
+ * that appeared and vanished while the leader read nothing does not count. */
 static void check_hold(const Writing *w, int64_t seen_revision)
 {
     int fresh = 0, present = 0;
     for (int i = 0; i < checks_options.n_nodes; i++) {
         const NodeLedger *node = &node_ledgers[i];
         const Entry *e = history_find(w->h, KEY_NODES, fleet_node_name(i));
-        /* one that left has said so */
+        /* a node that left has said so */
         if (!e || says_left(node, seen_revision) || !is_on_the_list(fleet_node_name(i)))
             continue;
         const bool gone = !e->after.there && node->gone_revision <= seen_revision,
@@ -73,15 +73,15 @@ void checks_absence(const Writing *w, const IncidentRecord *incident)
         check_hold(w, phase->tried_revision);
 }
 
-static struct {    /* the last that began */
-    bool is_whole; /* else it began before its incident, and most have come back since */
+static struct {    /* the last hold that began */
+    bool is_whole; /* else it began before its incident, and most have returned since */
     uint64_t usec;
-    int64_t
-        revision; /* up to which the leader had read as it decided: the incident is named by it */
+    int64_t revision; /* the leader's revision when it decided: the incident's name contains it */
 } hold;
 
-/* The hold goes on with the next leader, and with one that has seen nobody vanish: its incident is open for ten TTL,
- * while most of the nodes that it counts have not been seen since. */
+/* Checks that a hold is not ended too early. It continues with the next leader, even with one that
+ * has seen no node vanish: its incident stays open for ten TTL (the check allows nine) while most
+ * of the nodes that it counts have not been seen again. */
 void checks_hold(const Writing *w, const Entry *e)
 {
     enum { LEAST_TTLS = 9 };
@@ -111,7 +111,7 @@ void checks_hold(const Writing *w, const Entry *e)
                     incident->hold_nodes, e->name, (double)(now - hold.usec) / 1e6);
 }
 
-/* The page of a lost node: over when it is back, or cordoned, and not before anything has become of it. */
+/* Checks the incident of a lost node: it ends when the node is back or cordoned, not before. */
 void checks_loss(const Writing *w, const Entry *e)
 {
     const IncidentRecord *incident = entry_after(e);
@@ -135,7 +135,7 @@ static int usable(const Ledger *job, const NodeRecord *node)
     return n - __builtin_popcountll(bad);
 }
 
-/* Slots for the job that the leader knows to be there and open: what it had seen when it decided. */
+/* Returns how many open slots for the job the leader had read of when it decided. */
 static int open_slots(const Writing *w, const Ledger *job, int64_t seen_revision)
 {
     int slots = 0;
@@ -159,7 +159,7 @@ static bool goes_before(const Writing *w, const char *a, const char *b)
     return x && y && x->priority > y->priority;
 }
 
-/* Since when the leader could have let it go; 0: it could not. */
+/* Returns since when the leader could have started the job; 0: it could not. */
 static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_revision)
 {
     const Entry *desired = history_find(w->h, KEY_DESIRED, job->name),
@@ -176,7 +176,7 @@ static uint64_t waits_since(const Writing *w, const Ledger *job, int64_t seen_re
     return MAX(job->pending_usec, controller_ledgers[w->controller].led_usec);
 }
 
-/* The world takes a slot that the other job could use, where nobody holds the node back. */
+/* Returns whether the world takes a slot that the other job could use, on a node without a cordon. */
 static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *world)
 {
     for (size_t i = 0; i < world->n_runs; i++) {
@@ -190,7 +190,8 @@ static bool takes_of(const Writing *w, const Ledger *other, const WorldRecord *w
     return false;
 }
 
-/* Nothing starts before a job that has waited long, comes first and could run, on a slot that this one could use. */
+/* Checks that no job starts before one that has waited long, has precedence and could run on one of
+ * the slots. */
 void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 {
     const WorldRecord *world = record_of(w, KEY_WORLDS, job->name);
@@ -211,7 +212,7 @@ void checks_queue(const Writing *w, const Ledger *job, const PhaseRecord *phase)
 
 /* ---- requests before the first step ---- */
 
-/* A leader may wait for 5 s for the answer to what it wrote before, and as long for what it then reads again. */
+/* A leader may wait 5 s for the answer to its previous write, and then as long for a new read. */
 enum { HEARD_SEC = 12 };
 
 static bool is_old(uint64_t told_usec, uint64_t went_usec)
@@ -219,8 +220,8 @@ static bool is_old(uint64_t told_usec, uint64_t went_usec)
     return loops_now_usec() > MAX(told_usec, went_usec) + seconds(HEARD_SEC);
 }
 
-/* A world that has gone and has not made its first step runs no further beside a stop or a drain that its leader was
- * told of: there is nothing to save. */
+/* Checks that a world which has been told to go, but has not made its first step, does not keep
+ * running after its leader has read of a stop or a drain: there is nothing to save. */
 void checks_first_step(const Writing *w, const Ledger *job, const PhaseRecord *old,
                        const PhaseRecord *phase)
 {

@@ -13,7 +13,7 @@
 
 enum {
     CANDIDATES_MAX = 64,
-    WRITES_MAX = 200, /* of one controller in a second */
+    WRITES_MAX = 200, /* the most writes of one controller in a second */
     CHECKED_NODES_MAX = 64
 };
 
@@ -40,7 +40,7 @@ Ledger *ledger_of(const char *job)
 /* ---- I1 ---- */
 
 typedef struct Candidate {
-    char key[KEY_MAX]; /* empty: none */
+    char key[KEY_MAX]; /* empty: no candidate */
     int64_t created;
     int controller;
 } Candidate;
@@ -76,7 +76,7 @@ static void note_candidate(const Writing *w, const Entry *e)
     }
 }
 
-/* Only the first of the candidates writes, but for its own candidacy. */
+/* Checks I1: only the first candidate writes, except that each candidate writes its own candidacy. */
 static void check_term(const Writing *w)
 {
     const Candidate *first = first_candidate();
@@ -93,7 +93,7 @@ static void check_term(const Writing *w)
     last_term = first ? first->created : 0;
 }
 
-/* Decisions that change nothing would follow each other without end. */
+/* Checks that a leader comes to rest: decisions that change nothing would repeat endlessly. */
 static void check_rest(const Writing *w)
 {
     ControllerLedger *c = &controller_ledgers[w->controller];
@@ -114,7 +114,7 @@ static void note_spec(const Writing *w, const Entry *e)
     Ledger *job = ledger_of(e->name);
     if (!spec)
         return;
-    if (strcmp(job->submission, spec->submission) != 0) { /* else it is put back */
+    if (strcmp(job->submission, spec->submission) != 0) { /* else the spec was put back */
         Ledger fresh = {.world_revision = job->world_revision};
         memcpy(fresh.name, job->name, sizeof(fresh.name));
         memcpy(fresh.submission, spec->submission, SUBMISSION_BYTES);
@@ -134,7 +134,8 @@ static void note_spec(const Writing *w, const Entry *e)
 
 /* ---- worlds: I7 ---- */
 
-/* Pauses of 1, 2, 4, 8, 16, 30, ... s that fit into the patience, and the one that ends it. */
+/* Returns how many pauses of 1, 2, 4, 8, 16, 30, 30, ... s may be forgiven: those that fit into the
+ * patience, and the one that exceeds it. */
 static int forgiven_at_most(const Ledger *job)
 {
     int n = 0;
@@ -143,7 +144,8 @@ static int forgiven_at_most(const Ledger *job)
     return n;
 }
 
-/* A world is lost to one of the K, to the store, or to a commit that is struck out while another one counts. */
+/* How a lost world is counted: as one of the K failures, as lost to the store, or as lost to a
+ * commit that is struck out while another commit still counts. */
 enum { LOST_ONE, LOST_TO_STORE, LOST_TO_COMMIT };
 
 static int cost_of_failure(const Writing *w, const char *job, const char *cause)
@@ -157,8 +159,8 @@ static int cost_of_failure(const Writing *w, const char *job, const char *cause)
     return goes_back ? LOST_TO_COMMIT : LOST_ONE;
 }
 
-/* The books know more than a leader may have seen, so they allow it twice the number. Between two that count, no more
- * commits can be struck out than a record has. */
+/* Counts a failure. The books may know more than the leader has read, so they allow twice the
+ * number. Between two counted failures, at most as many commits can be struck out as a record has. */
 static void count_failure(const Writing *w, Ledger *job, int cost)
 {
     const CheckpointsRecord *commits = entry_before(history_find(w->h, KEY_CHECKPOINTS, job->name));
@@ -200,8 +202,9 @@ static void check_world(const Writing *w, const Entry *e)
 
 /* ---- phases ---- */
 
-/* A word about the size acts in its own direction, and no further, however the plan has changed since. A leader that
- * puts a phase back repeats what was decided when another size was wanted. */
+/* Checks a resize: it moves the number of ranks towards the wanted number, and not beyond it,
+ * however the plan has changed since. If a leader puts a phase back, the phase may repeat a resize
+ * that was decided when another size was wanted. */
 static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase)
 {
     const DesiredRecord *desired = record_of(w, KEY_DESIRED, job->name);
@@ -216,7 +219,7 @@ static void check_resize(const Writing *w, Ledger *job, const PhaseRecord *phase
         books_break("resize", "%s %s, and %d ranks are wanted", job->name, phase->reason, wanted);
 }
 
-static struct { /* of generations that were told to */
+static struct { /* generations that were told to go or to leave */
     char submission[SUBMISSION_BYTES];
     int64_t generation;
     bool leaves;
@@ -237,7 +240,7 @@ static bool is_marked(const char *submission, int64_t generation, bool leaves)
         if (marks[i].generation == generation && marks[i].leaves == leaves &&
             strcmp(marks[i].submission, submission) == 0)
             return true;
-    return n_marks > MARKS_MAX; /* perhaps too long ago */
+    return n_marks > MARKS_MAX; /* the mark may have been overwritten */
 }
 
 void checks_goes(const char *job, const char *submission, int64_t generation)
@@ -271,7 +274,7 @@ static void check_phase(const Writing *w, const Entry *e)
         note_mark(phase->submission, phase->generation, false);
     if (phase->leave && (!old->leave || old->generation != phase->generation))
         note_mark(phase->submission, phase->generation, true);
-    const bool asked = phase->leave && !old->leave && before; /* else it was put back */
+    const bool asked = phase->leave && !old->leave && before; /* else the phase was put back */
     if (before && phase->phase == PHASE_RUNNING && old->phase != PHASE_RUNNING)
         checks_first_step(w, job, old, phase);
     counts.n_leaves += asked;
@@ -293,9 +296,9 @@ void checks_save_fails(const char *name, const char *submission)
         job->failing_usec = loops_now_usec();
 }
 
-/* One of a job at a time, only while a store is, or was, away; and where nothing could be saved it is over when
- * something was, or when the job has ended. A world that somebody has put once more begins anew, with nothing to
- * save. */
+/* Checks an incident of store trouble. A job has at most one, and only while the store is or was
+ * out. If nothing could be saved, the incident ends only when a checkpoint was saved, or with the
+ * job. A world whose record was put once more by hand begins anew, with nothing to save. */
 static void check_trouble(const Writing *w, const Entry *e)
 {
     const IncidentRecord *old = entry_before(e), *incident = entry_after(e);
@@ -318,7 +321,8 @@ static void check_trouble(const Writing *w, const Entry *e)
         books_break("I10", "trouble of %s is over, and nothing was saved", job->name);
 }
 
-/* Growth that is told of could not leave twice in a row, and is still wanted. */
+/* Checks an incident of stuck growth: the job failed to grow twice in a row, and growth is still
+ * wanted. */
 static void check_stuck(const Writing *w, const IncidentRecord *incident)
 {
     const PhaseRecord *phase = record_of(w, KEY_PHASES, incident->job);
@@ -354,7 +358,7 @@ static void check_incident(const Writing *w, const Entry *e)
                   incident->node, incident->evidence);
 }
 
-/* ---- what nodes say ---- */
+/* ---- reports of nodes ---- */
 
 static void note_visible(Ledger *job, int64_t step)
 {
@@ -367,7 +371,7 @@ static void check_ranks(const Writing *w, const Entry *e)
     Ledger *job = e->job ? ledger_of(e->job->spec->name) : NULL;
     if (!ranks || !job || !w->is_node)
         return;
-    /* else of the job that had the name before */
+    /* else the report is about an earlier job of that name */
     const bool is_present = ranks->world_revision >= books_job(job->name)->born;
     note_visible(job, ranks->first_step);
     for (size_t i = 0; i < ranks->n_ranks; i++) {
@@ -384,8 +388,8 @@ static void check_ranks(const Writing *w, const Entry *e)
 
 /* ---- transactions ---- */
 
-/* Notes a change by somebody's etcdctl, which has to keep no rule. After a change to a phase, the job's failures count
- * from 0. */
+/* Notes a change by hand with etcdctl, which need not keep any rule. After a change to a phase, the
+ * job's failures count from 0. */
 static void note_vandal(const Entry *e)
 {
     if (e->kind != KEY_PHASES && e->kind != KEY_WORLDS && e->kind != KEY_CHECKPOINTS)
@@ -405,7 +409,7 @@ static void check_change(const Writing *w, const Entry *e)
     if (e->after.by_hand)
         note_vandal(e);
     checks_removal(w, e);
-    /* a word is a word, whoever puts it */
+    /* a desired state counts, whoever wrote it */
     if (e->after.by_hand && e->kind != KEY_SPECS && !(e->kind == KEY_DESIRED && entry_after(e)))
         return;
     switch (e->kind) {
@@ -455,7 +459,7 @@ void checks_witness(HistoryChecker *h)
         check_term(&w);
         check_rest(&w);
     }
-    for (size_t i = 0; i < h->n_changed; i++) /* a new job first: its records are of it */
+    for (size_t i = 0; i < h->n_changed; i++) /* specs first: other records may be of a new job */
         if (h->changed[i]->kind == KEY_SPECS)
             check_change(&w, h->changed[i]);
     for (size_t i = 0; i < h->n_changed; i++)
@@ -469,7 +473,8 @@ void checks_witness(HistoryChecker *h)
     }
 }
 
-/* A report of an older world has no rank that lives and is not there: the next world would wait for its end. */
+/* Checks that a report of an older world does not list a rank as living that has ended: the next
+ * world would wait for it. */
 static void check_report(HistoryChecker *h, const Entry *e)
 {
     const RanksRecord *ranks = entry_before(e);
@@ -528,7 +533,7 @@ void checks_controller_stepped(int controller, const Event *event, const Cluster
         books_break("rest", "c%d: records did not fit the limits", controller);
 }
 
-/* ---- life ---- */
+/* ---- open, close, and the end ---- */
 
 void checks_clock_steps(void) { checks_clocks_differ = true; }
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Shelf { /* of a key */
+typedef struct Shelf { /* the copies of a key */
     struct Shelf *next;
     char *key;
     Copy copies[COPIES_MAX];
@@ -106,7 +106,7 @@ static bool read_copy(KeyKind kind, const Copy *copy, char *ret)
 const char *copy_submission(KeyKind kind, const Copy *copy, char ret[SUBMISSION_BYTES])
 {
     *ret = '\0';
-    (void)read_copy(kind, copy, ret); /* stays empty */
+    (void)read_copy(kind, copy, ret); /* on failure ret stays empty */
     return ret;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* copies.h - what some of etcd's records are and were: a person who puts one back by hand has kept it.
+/* copies.h - present and earlier values of some of etcd's records, from which a person puts a record back by hand.
  *
- * The newest COPIES_MAX values are kept of records that do not return by themselves (specs, desired, worlds, phases,
+ * The newest COPIES_MAX values are kept: of records that do not return by themselves (specs, desired, worlds, phases,
  * checkpoints, cordons), and of nodes' records, for the faults that forge them.
  *
- * Ownership: copies_open() makes the only ones of a simulation, copies_close() frees them. A Copy holds until the next
- *            change.
+ * Ownership: copies_open() makes the only copies of a simulation, copies_close() frees them. A Copy is valid until the
+ *            next change.
  * Units:     revisions.
  * Errors:    NULL: there is none.
  * Threads:   one.
@@ -26,13 +26,14 @@ typedef struct Copy {
 
 void copies_open(const char *cluster);
 void copies_close(void);
-/* As ServerOptions.on_commit. */
+/* Stores the changes of a transaction; called as ServerOptions.on_commit. */
 void copies_note(int64_t revision, const ServerChange *changes, size_t n);
 
-/* age 0: as the record is; 1: as it was before, and so on. A removal counts, too. */
+/* Returns a value of the record. age 0: the present one; 1: the one before, and so on. A removal
+ * counts as a value, too. */
 const Copy *copies_get(KeyKind kind, const char *name, size_t age);
-/* The record as it is, if it is there. */
+/* Returns the present value of the record, or NULL if there is no record. */
 const Copy *copies_now(KeyKind kind, const char *name);
-/* Returns the submission that the record names; "": it cannot be read, or names none. */
+/* Returns the submission that the record names; "" if it cannot be read, or names none. */
 const char *copy_submission(KeyKind kind, const Copy *copy, char ret[SUBMISSION_BYTES]);
 bool copy_is_readable(KeyKind kind, const Copy *copy);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* faults-internal.h - what the files of faults share: draws, and what comes later.
+/* faults-internal.h - common to the files of faults: draws of random numbers, and delayed actions.
  *
- * Ownership: faults.c frees what is to come later.
+ * Ownership: faults.c frees the delayed actions.
  * Units:     as faults.h.
  * Errors:    none.
  * Threads:   one.
@@ -10,11 +10,11 @@
 
 #include "tests/sim/fleet/faults.h"
 
-/* The schedule that is played. */
+/* Returns the schedule in progress. */
 const Play *faults_play(void);
 bool faults_are_healed(void);
 
-/* From moments to several TTL. */
+/* Draws a duration, from a moment to several TTL. */
 uint64_t faults_some_while(void);
 void faults_later(uint64_t usec, void (*act)(int whom), int whom);
 

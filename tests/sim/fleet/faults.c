@@ -52,7 +52,7 @@ static size_t some_machine(void)
     return chance(700) ? fleet_machine(true, some_node()) : fleet_machine(false, some_controller());
 }
 
-/* ---- what comes later ---- */
+/* ---- delayed actions ---- */
 
 typedef struct Later {
     struct Later *next;
@@ -199,7 +199,7 @@ static void on_member_well(int member)
     Server *server = fleet_server();
     const size_t m = (size_t)member;
     if (is_silent)
-        return; /* what ends now is a fault of before */
+        return; /* an earlier fault ends during the silence */
     network_freeze(m, false);
     server_thaw(server, m);
     if (!server_is_up(server, m))
@@ -262,7 +262,7 @@ static void compact(void)
     const char *text;
     Server *server = fleet_server();
     (void)server_compact(server, server_revision(server),
-                         &text); /* nothing new: nothing to forget */
+                         &text); /* an error: nothing new to compact */
     network_server_changed();
 }
 
@@ -375,7 +375,7 @@ static void cut_node_from_store(void)
 
 static void on_store_back(_unused_ int whom)
 {
-    if (!is_healed) /* else it is back already, and outage.c may have sent it away again */
+    if (!is_healed) /* else it is back, and outage.c may have made it fail again */
         manifests_lose(false);
 }
 
@@ -426,7 +426,7 @@ static void cordon(void)
     fleet_cordon(some_node(), modes[below(ELEMENTSOF(modes))]);
 }
 
-/* ---- the faults there are ---- */
+/* ---- the kinds of faults ---- */
 
 static const struct {
     const char *name;
@@ -471,7 +471,7 @@ static const struct {
     {"cut-node-from-store", cut_node_from_store},
 };
 
-/* SDTRAIN_SIM_FAULTS="lose-record cordon": these kinds exist, and no others. */
+/* Returns the variable SDTRAIN_SIM_FAULTS: "lose-record cordon" allows only faults of these kinds. */
 static const char *asked_for(void) { return getenv("SDTRAIN_SIM_FAULTS"); }
 
 static bool is_among(const char *name, const char *names)
@@ -483,7 +483,8 @@ static bool is_among(const char *name, const char *names)
     return false;
 }
 
-/* One of all kinds, so that each strikes as often whatever others there are. */
+/* Draws one of all kinds, whether allowed or not, so that a kind strikes as often whatever other
+ * kinds are allowed. */
 static int some_fault(void)
 {
     int which = below(ELEMENTSOF(faults));
@@ -522,11 +523,11 @@ static void on_stranger(int node)
     faults_later(between(MSEC(20), SEC(2)), on_stranger, node);
 }
 
-/* ---- what a seed draws ---- */
+/* ---- drawing a schedule from a seed ---- */
 
 static void draw_job(Play *ret, int job)
 {
-    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"}; /* no prefix ends a name */
+    static const char *const names[PLAY_JOBS_MAX] = {"a", "ab", "abc"}; /* prefixes of each other */
     const int slots = ret->fleet.n_nodes * ret->fleet.n_slots, min = 1 + below(2),
               max = 1 + below(slots);
     ret->jobs[job] =
@@ -570,10 +571,10 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
     fleet->core.incidents_kept = 20;
     fleet->core.queue_patience_usec = SEC(below(3));
     ret->n_jobs = 1 + below(PLAY_JOBS_MAX);
-    ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots); /* once healed, all must run */
+    ret->n_jobs = MIN(ret->n_jobs, n_nodes * fleet->n_slots); /* healed, all must run */
     for (int i = 0; i < ret->n_jobs; i++)
         draw_job(ret, i);
-    if (its_seed % 8 == 5) { /* some machines have GPUs, and some jobs need them */
+    if (its_seed % 8 == 5) { /* some machines have GPUs, and some jobs need GPUs */
         fleet->gpu_key = its_seed;
         for (int i = 0; i < ret->n_jobs; i++)
             ret->jobs[i].plan.needs_gpu = chance(667);
@@ -582,8 +583,8 @@ void play_draw(uint64_t its_seed, int n_nodes, Play *ret)
         fleet->startup_sec = 20;
         ret->jobs[i].plan.first_usec = SEC(7 + its_seed / 7 % 8);
     }
-    ret->leaks = its_seed % 16 == 9;       /* no draw: other seeds stay what they were */
-    ret->has_stranger = its_seed % 9 == 4; /* likewise */
+    ret->leaks = its_seed % 16 == 9;       /* not drawn: so other seeds keep their schedules */
+    ret->has_stranger = its_seed % 9 == 4; /* not drawn, for the same reason */
     if (chance(500))
         fleet->core.quarantine_usec = SEC(3 + below(20));
     ret->faults_usec = between(SEC(15), SEC(50));
@@ -611,7 +612,7 @@ void play_describe(const Play *its)
     printf("\n");
 }
 
-/* ---- life ---- */
+/* ---- begin, heal and end ---- */
 
 void faults_begin(const Play *its)
 {

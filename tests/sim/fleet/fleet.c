@@ -23,20 +23,20 @@ enum { START_SEC = 1000000 };
 
 typedef struct Controller {
     int number;
-    sd_event *loop; /* NULL: it does not run */
+    sd_event *loop; /* NULL: the controller does not run */
     int64_t real_offset_usec;
     Etcd *etcd;
     Leader *leader;
-    bool is_over;        /* it is to be started anew */
-    uint64_t again_usec; /* after what time */
+    bool is_over;        /* the process is to be restarted */
+    uint64_t again_usec; /* time until the restart */
     Timer start;
 } Controller;
 
 typedef struct Node {
-    int number, n_machines; /* n_machines: those that had the name before */
+    int number, n_machines; /* n_machines: earlier machines of this name */
     Machine *machine;
     uint64_t incarnation;
-    char *state; /* history.json; NULL: there is none */
+    char *state; /* text of history.json; NULL: there is none */
     sd_event *loop;
     int64_t real_offset_usec;
     Timers timers;
@@ -47,7 +47,7 @@ typedef struct Node {
     Manager *manager;
     NodeVerdict verdict;
     bool is_frozen;
-    uint64_t thawed_usec; /* also: since when it runs */
+    uint64_t thawed_usec; /* when it thawed or started */
     SlotGpus gpus;
     bool is_over;
     uint64_t again_usec;
@@ -55,7 +55,7 @@ typedef struct Node {
 } Node;
 
 static FleetOptions options;
-static bool somebody_is_over; /* a process is to be started anew */
+static bool somebody_is_over; /* a process is to be restarted */
 static Controller controllers[FLEET_CONTROLLERS_MAX];
 static Node nodes[FLEET_NODES_MAX];
 static sd_event *world;
@@ -69,12 +69,12 @@ void fleet_say(const char *format, ...)
         return;
     printf("%10.4f ", (double)(loops_now_usec() - START_SEC * USEC_PER_SEC) / 1e6);
     va_start(ap, format);
-    (void)vprintf(format, ap); /* for people */
+    (void)vprintf(format, ap); /* output for people */
     va_end(ap);
     (void)putchar('\n');
 }
 
-/* Each record as it is written. */
+/* Prints each record that is written. */
 static void say_records(int64_t revision, const ServerChange *changes, size_t n)
 {
     for (size_t i = 0; options.says_records && i < n; i++)
@@ -90,7 +90,8 @@ static void on_commit(int64_t revision, const ServerChange *changes, size_t n,
     copies_note(revision, changes, n);
 }
 
-/* A loop of a process on that machine, with a client of etcd. The caller has entered no loop. */
+/* Opens the loop of a process on that machine, with a client of etcd. The caller must not be inside
+ * a loop. */
 sd_event *fleet_open_process(size_t machine, int64_t real_offset_usec, Etcd **ret)
 {
     sd_event *loop;
@@ -183,7 +184,7 @@ void fleet_kill_controller(int number)
     if (!c->loop)
         return;
     fleet_say("c%d: ends", number);
-    loop_kill(c->loop); /* first, so that nothing gets out */
+    loop_kill(c->loop); /* first, so that nothing more is sent */
     sd_event *previous = loop_enter(c->loop);
     c->leader = leader_free(c->leader);
     c->etcd = etcd_free(c->etcd);
@@ -300,7 +301,7 @@ static void on_answered(_unused_ int r, _unused_ const Error *err,
 {
 }
 
-/* As the probes do it, which have just looked. */
+/* Answers a check request as the probes do, from their last verdict. */
 static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool clear)
 {
     const Node *n = userdata;
@@ -319,7 +320,7 @@ static void on_check(void *userdata, const EtcdKeyValue *request, _unused_ bool 
 
 static void on_doctor(_unused_ void *userdata, _unused_ const RequestRecord *request) {}
 
-/* Each machine that has a node's name has GPUs of its own. */
+/* Returns the number of GPUs. Each machine that has a node's name has its own number. */
 static int draw_gpus(const Node *n)
 {
     if (!options.gpu_key)
@@ -488,7 +489,7 @@ void fleet_freeze_daemon(int number, bool frozen, bool whole)
         loop_freeze(nodes[number].loop, frozen);
 }
 
-/* A daemon that runs and hears nothing kills its ranks after fence_sec. */
+/* Checks that a running daemon that has received nothing for fence_sec has killed its ranks. */
 void fleet_check_fence(int number)
 {
     const Node *n = &nodes[number];
@@ -565,7 +566,7 @@ Server *fleet_server(void) { return server; }
 
 /* ---- time ---- */
 
-/* Restarts the processes that are over, as systemd does. */
+/* Restarts the processes that have ended, as systemd does. */
 static void restart_what_is_over(void)
 {
     somebody_is_over = false;
@@ -616,7 +617,7 @@ int64_t fleet_generation(const char *job) { return books_job(job)->generation; }
 int64_t fleet_committed(const char *job) { return books_job(job)->committed; }
 uint64_t fleet_digest(void) { return books_digest(); }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 static void set_defaults(FleetOptions *o)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fleet.h - a whole cluster in one thread and in virtual time: production code between models of what lies around it.
+/* fleet.h - a whole cluster in one thread and in virtual time: production code between models of its surroundings.
  *
  *     Leader × n          Manager × n ── Machine ── trainers (trainer.h, a model) ── their store (manifests.h, a model)
  *          └── libetcd ───────┘
  *                 └── network (seams/wire.h, a model) ── etcd (server/server.h, a model)
  *
- * There is one fleet at a time. Each controller and each sdtraind has a loop, a client of etcd and a machine of its
- * own. A process that ends is started again after a while, as systemd does it. The checkers' books are in books.h.
+ * There is one fleet at a time. Each controller and each sdtraind has its own loop, client of etcd and machine. A
+ * process that ends is started again after a while, as by systemd. The checkers' books are in books.h.
  *
  * Ownership: fleet_open() makes everything, fleet_close() frees it.
  * Units:     *_sec is virtual time; controllers and nodes are counted from 0, etcd's members too.
@@ -23,13 +23,14 @@
 typedef struct FleetOptions {
     uint64_t seed;
     int n_members, n_controllers, n_nodes, n_slots;
-    int64_t lease_sec, fence_sec, drain_sec;      /* 0: 10, 60, 60 */
-    double hang_floor_sec, startup_sec, save_sec; /* 0: 60, 300, 300 */
+    int64_t lease_sec, fence_sec, drain_sec;      /* 0: the defaults 10, 60, 60 */
+    double hang_floor_sec, startup_sec, save_sec; /* 0: the defaults 60, 300, 300 */
     ClusterConfig core;                           /* ttl_usec 0: the defaults */
-    ClusterLimits limits;                         /* of the core's tables; nodes 0: large enough */
-    uint64_t gpu_key;  /* tells which machines have how many GPUs; 0: none has any */
-    bool talks;        /* prints a line per transition */
-    bool says_records; /* and one per record that is written */
+    /* sizes of the core's tables; nodes 0: large enough for all */
+    ClusterLimits limits;
+    uint64_t gpu_key;  /* draws the number of GPUs of each machine; 0: no machine has any */
+    bool talks;        /* prints a line for each transition */
+    bool says_records; /* also prints a line for each record that is written */
 } FleetOptions;
 
 enum { FLEET_CONTROLLERS_MAX = 4, FLEET_NODES_MAX = 1024, FLEET_JOBS_MAX = 8 };
@@ -39,98 +40,105 @@ void fleet_close(void);
 
 typedef struct FleetJob {
     const char *name;
-    int min, max; /* ranks; each has a grain of the batch at most, and the batch has max grains */
+    int min, max; /* ranks; the batch has max grains */
     int max_failures, grow_interval_sec, store_patience_sec;
     int priority;
-    TrainerPlan plan; /* with needs_gpu, the job file asks for them */
+    TrainerPlan plan; /* with needs_gpu, the job file asks for GPUs */
 } FleetJob;
 
-/* ---- what people do: it is on its way, and is lost if etcd does not answer for five seconds ---- */
+/* ---- actions of people: sent without waiting; lost if etcd does not answer for five seconds ---- */
 
-/* Puts what `sdctl job start` puts; the job has min to max ranks. */
+/* Puts the keys that `sdctl job start` puts; the job has min to max ranks. */
 void fleet_submit(const char *job, int min, int max, int64_t steps);
 void fleet_submit_job(const FleetJob *job);
-/* Puts a person's wish for a job that is there. target 0: as many ranks as there may be. */
+/* Puts a person's desired state of an existing job. target 0: as many ranks as possible. */
 void fleet_want(const FleetJob *job, DesiredState state, int target);
-/* CORDON_NONE: takes back whatever holds the node. */
+/* Cordons the node. CORDON_NONE: removes all causes from the node's cordon. */
 void fleet_cordon(int node, CordonMode mode);
-/* The file as it was, of the submission that it was, if the record is that of the revision. */
+/* Puts the job's file back, under the given submission, if the record still has the given revision. */
 void fleet_put_spec(const FleetJob *job, const char *submission, int64_t revision);
-/* Somebody's etcdctl puts the record, or removes it (NULL), if it is that of the revision. */
+/* Puts the record as somebody's etcdctl would, or removes it (value NULL), if the record still has
+ * the given revision. */
 void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const char *value);
-/* From now on somebody is here who keeps a lease and has the right to write nodes' records. */
+/* From now on there is a stranger: a client that keeps a lease and has the right to write nodes'
+ * records. */
 void fleet_let_stranger_in(void);
-/* Its lease ends, and with it the record of a node whose daemon waits for that. */
+/* Ends the stranger's lease, and with it the record for whose end a daemon waits. */
 void fleet_send_stranger_away(void);
-/* That one writes the node's record: a later life of its daemon, which is to be isolated. */
+/* The stranger writes the node's record: as a later incarnation of its daemon, with the verdict
+ * "isolate". */
 void fleet_forge_node(int node);
-/* Reports whether a request of one of these people is not answered yet. */
+/* Returns whether a request of one of these people has not been answered yet. */
 bool fleet_people_wait(void);
 
-/* Asks etcd as sdctl does; NULL: there is no such record. The caller frees it. Time passes
- * meanwhile, a minute at most: etcd must answer. */
+/* Reads a record from etcd as sdctl does; NULL: there is no such record. The caller frees the text.
+ * Virtual time passes meanwhile, a minute at most: etcd must answer. */
 char *fleet_read(KeyKind kind, const char *name);
 
 /* ---- time ---- */
 
-/* Runs until the job is in that phase; false: it is not within limit_sec. */
+/* Runs until the job is in that phase. Returns false if it is not within limit_sec. */
 bool fleet_run_until(const char *job, JobPhase phase, int64_t limit_sec);
-/* Runs until a checkpoint of that step or a later one is committed. */
+/* Runs until a checkpoint of that step or a later one is committed. Returns false if none is within
+ * limit_sec. */
 bool fleet_run_until_committed(const char *job, int64_t step, int64_t limit_sec);
-/* Runs until then, or until something is broken. */
+/* Runs until that time, or until a rule is broken. */
 void fleet_run(uint64_t until_usec);
 void fleet_run_for(int64_t sec);
 
-/* ---- what has become of it, as etcd's records tell ---- */
+/* ---- the present state, as etcd's records show it ---- */
 
-int64_t fleet_generation(const char *job); /* of its newest world; 0: there is none */
-int64_t fleet_committed(const char *job);  /* the newest step; 0: none */
-/* -1: nobody leads. */
+int64_t fleet_generation(const char *job); /* of the job's newest world; 0: there is none */
+int64_t fleet_committed(const char *job);  /* the newest committed step; 0: none */
+/* Returns the number of the leading controller; -1: none leads. */
 int fleet_leader(void);
-/* Returns the digest of all that etcd has ever held, in order. */
+/* Returns the digest of all values ever in etcd, in order. */
 uint64_t fleet_digest(void);
-/* A leader holds its decisions about absent nodes. */
+/* Returns whether a leader holds its decisions about absent nodes. */
 bool fleet_holds(void);
-/* It is first in the line, and decides nothing because others have died on these records. */
+/* Returns whether the controller is first in the line of candidates, but decides nothing, because
+ * earlier leaders have died on these records. */
 bool fleet_stands_still(int controller);
-/* Returns what the core of a running controller knows. */
+/* Returns the core's state in a running controller. */
 const Cluster *fleet_core(int controller);
 
-/* A line: printed if the fleet talks. */
+/* Prints a line if the fleet talks. */
 void fleet_say(const char *format, ...) _printf_(1, 2);
 
-/* ---- what happens to processes and hosts ---- */
+/* ---- faults of processes and hosts ---- */
 
-/* SIGKILL: nothing that it sends after this gets out. It stays away until it is started. */
+/* SIGKILL: nothing that the controller sends after this leaves its machine. It stays down until it
+ * is started. */
 void fleet_kill_controller(int controller);
 void fleet_start_controller(int controller);
-void fleet_kill_daemon(int node); /* its trainers end with it */
+void fleet_kill_daemon(int node); /* the node's trainers end, too */
 void fleet_start_daemon(int node);
-bool fleet_runs(int node); /* the daemon */
+bool fleet_runs(int node); /* whether the daemon runs */
 const char *fleet_node_name(int node);
 
-/* The same, and it is started again after that time. */
+/* Kill the process, and start it again after that time. */
 void fleet_restart_controller(int controller, uint64_t after_usec);
 void fleet_restart_daemon(int node, uint64_t after_usec);
-/* systemctl stop: it gives up its lease, or drains. It is started again after that time from its end. */
+/* systemctl stop: the controller gives up its lease, the node drains. The process is started again
+ * after_usec after its end. */
 void fleet_leave_controller(int controller, uint64_t after_usec);
 void fleet_drain(int node, uint64_t after_usec);
-/* Another machine has the node's name after that time. */
+/* After that time, another machine has the node's name. */
 void fleet_replace(int node, uint64_t after_usec);
 
-/* Its loop stands still. whole: so does all else on the host. */
+/* Stops the process' loop. whole: everything else on the host stops, too. */
 void fleet_freeze_controller(int controller, bool frozen);
-/* SIGHUP, with these settings of the core. */
+/* Sends SIGHUP, with these settings of the core. */
 void fleet_configure(int controller, const ClusterConfig *core);
 void fleet_freeze_daemon(int node, bool frozen, bool whole);
 void fleet_step_clock(bool of_node, int number, int64_t by_usec);
 void fleet_judge(int node, NodeVerdict verdict);
-void fleet_check_fence(int node); /* of a node whose ranks train */
-/* GPUs of the machine: the first slots have one each. */
+void fleet_check_fence(int node); /* for a node whose ranks train */
+/* Returns the number of the machine's GPUs. The first slots have one GPU each. */
 int fleet_gpus(int node);
-void fleet_fill_gpus(int node); /* one for each slot */
+void fleet_fill_gpus(int node); /* gives each slot a GPU */
 
-/* Between a process and every member of etcd. */
+/* The path between a process and all members of etcd. */
 size_t fleet_machine(bool of_node, int number);
 void fleet_cut(size_t machine, bool up, bool down);
 void fleet_clog(size_t machine, uint64_t extra_usec);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* leaders.c - see fleet.h: what a test asks of one controller, and tells it. */
+/* leaders.c - see fleet.h: how a test reads the state of one controller, and configures it. */
 #include "tests/sim/fleet/fleet-internal.h"
 #include "tests/sim/seams/loop.h"
 

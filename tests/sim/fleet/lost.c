@@ -11,10 +11,10 @@
 
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
-typedef struct Foreign { /* a record that a later version has written over */
+typedef struct Foreign { /* a record that a later version has overwritten */
     struct Foreign *next;
     KeyKind kind;
-    const char *name; /* a job's of the schedule, or a node's */
+    const char *name; /* name of one of the schedule's jobs, or of a node */
     char *was, *is;
 } Foreign;
 
@@ -22,7 +22,8 @@ static Foreign *foreign;
 
 /* ---- a record of a later version ---- */
 
-/* Again and again: what was asked of a member that stood still may be done long after. */
+/* Puts the old value back. It is called repeatedly, since a request to a member that stood still
+ * may be carried out long after. */
 static void go_away(Foreign *f)
 {
     const Copy *now = copies_now(f->kind, f->name);
@@ -65,7 +66,7 @@ static void make_foreign(KeyKind kind, const char *name, const Copy *now)
     faults_later(between(SEC(1), SEC(10)), on_version_leaves, number);
 }
 
-/* ---- one as it once was ---- */
+/* ---- an old value of a record ---- */
 
 static bool is_of_present(KeyKind kind, const Copy *copy, const JobBooks *books)
 {
@@ -76,7 +77,8 @@ static bool is_of_present(KeyKind kind, const Copy *copy, const JobBooks *books)
            strcmp(copy_submission(kind, copy, submission), books->submission) == 0;
 }
 
-/* One that somebody may have kept; of the present submission. NULL: there is none. */
+/* Draws an old value of the record that a person may have kept, of the present submission. NULL:
+ * there is none. */
 static const Copy *older_copy(KeyKind kind, const char *name)
 {
     const JobBooks *books = books_job(name);
@@ -88,7 +90,8 @@ static const Copy *older_copy(KeyKind kind, const char *name)
     return n ? copies[below(n)] : NULL;
 }
 
-/* A leader that has not seen it cannot know that its slots are others' by now (tests/sim/README.md). */
+/* Returns whether the old phase makes a job active that is not. A leader that has not read of it
+ * cannot know that its slots are in use by other jobs by now (tests/sim/README.md). */
 static bool is_active_again(const Copy *copy, const char *name)
 {
     PhaseRecord phase;
@@ -125,7 +128,7 @@ void lost_strike(void)
                                            : play->jobs[below(play->n_jobs)].name;
     const Copy *now = copies_now(kind, name);
     if (kind != KEY_CORDONS && !copies_now(KEY_SPECS, name))
-        return; /* the job is gone, or nobody knows it any more */
+        return; /* the job was deleted, or its file was lost */
     if (how == 2)
         put_older(kind, name);
     else if (!now)
@@ -135,7 +138,7 @@ void lost_strike(void)
     else if (how == 1)
         damage(kind, name, now);
     else if (kind !=
-             KEY_WORLDS) /* of such a world no leader knows the slots: tests/sim/README.md */
+             KEY_WORLDS) /* no leader could read the slots of such a world: tests/sim/README.md */
         make_foreign(kind, name, now);
 }
 
@@ -189,9 +192,9 @@ void lost_give_back(const FleetJob *job)
         const Copy *copy = copies_now(kinds[i], job->name);
         is_known |= copy_is_readable(kinds[i], copy);
         if (!*submission)
-            (void)copy_submission(kinds[i], copy, submission); /* stays empty */
+            (void)copy_submission(kinds[i], copy, submission); /* on failure it stays empty */
     }
-    if (begun && !is_known) { /* nobody knows any more which one it was */
+    if (begun && !is_known) { /* the job's submission is lost */
         fleet_want(job, DESIRED_DELETED, 0);
         return;
     }

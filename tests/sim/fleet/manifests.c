@@ -99,6 +99,6 @@ int manifest_of(const char *uri)
     if (!*uri)
         return -1;
     int n = sscanf(uri, "file:///c/%d/manifest.json", &number);
-    assert(n == 1 && number >= 0 && (size_t)number < n_all); /* nobody else makes URIs */
+    assert(n == 1 && number >= 0 && (size_t)number < n_all); /* only trainers make such URIs */
     return number;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* manifests.h - the store that the model of trainers saves to: checkpoints by number, and which history each tells.
+/* manifests.h - the store to which the model of trainers saves: checkpoints by number, each with its history.
  *
- * A checkpoint appears whole or not at all. Each submission of a job has a folder of its own.
+ * A checkpoint appears completely or not at all. Each submission of a job has its own folder.
  *
  * Ownership: manifests_open() makes the only store of a simulation, manifests_close() frees it.
  * Units:     steps.
@@ -14,10 +14,11 @@
 
 typedef struct Manifest {
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES];
-    int64_t generation;  /* that saved it */
-    int parent;          /* the checkpoint that its world went on from, or saved before; -1: none */
-    int64_t first, last; /* the steps that were trained since; last is the checkpoint's */
-    bool damaged, was_damaged; /* it, or an object of it; was_damaged: at any time */
+    int64_t generation;  /* generation of the world that saved it */
+    int parent;          /* the checkpoint that its world restored or saved before it; -1: none */
+    int64_t first, last; /* the steps trained since the parent; last is the checkpoint's step */
+    /* the manifest or one of its objects is damaged; was_damaged: at any time */
+    bool damaged, was_damaged;
 } Manifest;
 
 void manifests_open(void);
@@ -25,23 +26,24 @@ void manifests_close(void);
 
 int manifests_put(const Manifest *manifest);
 const Manifest *manifests_get(int number);
-/* Returns the newest checkpoint of the submission among those that verify; -1: there is none. */
+/* Returns the submission's newest checkpoint that verifies; -1: there is none. */
 int manifests_newest(const char *submission);
-/* The one that was saved last, and up to three of its job before it. Returns how many. */
+/* Damages the checkpoint that was saved last, and up to three earlier ones of its job. Returns how
+ * many. */
 int manifests_damage(void);
-void manifests_mend(void); /* all of them */
-/* Whether the history that ends with that checkpoint has each step exactly once. */
+void manifests_mend(void); /* repairs all checkpoints */
+/* Returns whether the history that ends with that checkpoint has each step exactly once. */
 bool manifests_are_whole(int number);
 
-/* While it is out nothing is saved, found or restored. */
+/* Makes the store fail: while it is out, nothing is saved, found or restored. */
 void manifests_lose(bool out);
 bool manifests_are_out(void);
-bool manifests_were_out(void); /* once, at least, for somebody */
-void manifests_note_cut(void); /* a node does not reach it */
-/* It did not verify once, at least. */
+bool manifests_were_out(void); /* whether the store was ever out, even for only one node */
+void manifests_note_cut(void); /* notes that a node does not reach the store */
+/* Returns whether the checkpoint ever failed to verify. */
 bool manifests_was_damaged(int number);
 
 enum { MANIFEST_URI_BYTES = 48 };
 const char *manifest_uri(int number, char ret[MANIFEST_URI_BYTES]);
-/* -1: the URI is empty. */
+/* Returns the number in the URI; -1: the URI is empty. */
 int manifest_of(const char *uri);

@@ -10,7 +10,7 @@
 
 static Server *server;
 static char endpoints[32 * SERVER_MEMBERS_MAX], addresses[SERVER_MEMBERS_MAX][32];
-static const char *names[SERVER_MEMBERS_MAX]; /* the network borrows them */
+static const char *names[SERVER_MEMBERS_MAX]; /* the network borrows these names */
 
 static void on_message(ServerCall *call, ProtobufCMessage *message, void *userdata)
 {
@@ -44,7 +44,7 @@ static bool is_up(void *its, size_t member) { return server_is_up(its, member); 
 static void advance(void *its, uint64_t now_usec) { server_advance(its, now_usec); }
 static uint64_t next_usec(void *its) { return server_next_usec(its); }
 
-/* The server is there before the network, so it has draws of its own. */
+/* The server is created before the network, so it draws its own random numbers. */
 static uint64_t server_draws;
 static uint64_t draw_for_server(_unused_ void *userdata)
 {

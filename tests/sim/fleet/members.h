@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* members.h - the model of an etcd cluster (server/server.h) at the end of the simulated network (seams/wire.h).
+/* members.h - the model of an etcd cluster (server/server.h), connected to the simulated network (seams/wire.h).
  *
  * Ownership: members_open() makes the only network and server of a simulation, which members_close() frees after every
  *            client.
@@ -12,14 +12,15 @@
 #include "tests/sim/server/server.h"
 
 typedef struct MembersOptions {
-    size_t n_members, n_machines; /* machines: of clients */
+    size_t n_members, n_machines; /* n_machines: machines of clients */
     uint64_t seed;
-    /* As ServerOptions; NULL: nobody asks. */
+    /* As in ServerOptions; may be NULL. */
     void (*on_commit)(int64_t revision, const ServerChange *changes, size_t n, void *userdata);
 } MembersOptions;
 
-/* The server is borrowed: whoever changes it by other ways than a client calls network_server_changed(). */
+/* Returns the server, borrowed. A caller that changes it other than by a client calls
+ * network_server_changed(). */
 Server *members_open(const MembersOptions *options);
 void members_close(void);
-/* As EtcdOptions.endpoints. */
+/* Returns the endpoints, in the form of EtcdOptions.endpoints. */
 const char *members_endpoints(void);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* outage.c - the store or etcd goes away once a schedule has healed, while nothing else goes wrong.
+/* outage.c - the store or etcd fails once a schedule has healed, while nothing else goes wrong.
  *
- * Entry points (faults.h): outage_run() takes the store away for some seconds: no world ends of it, each job that
- * trains has an incident that says so, and its checkpoints catch up. silence_run() takes etcd away for fence_sec:
- * until then ranks train on, and after it none runs. */
+ * Entry points (faults.h): outage_run() makes the store fail for some seconds: no world ends because of it, each job
+ * that trains has an incident about it, and its checkpoints catch up. silence_run() makes etcd silent for more than
+ * fence_sec: until fence_sec has passed the ranks train on, and then none runs. */
 #include "daemon/world/progress.h"
 #include "tests/sim/fleet/books.h"
 #include "tests/sim/fleet/checks.h"
@@ -15,13 +15,14 @@
 
 enum {
     QUIESCENT_SEC = 60,
-    /* From the last data until the wait is known: the wait, the record, the leader. Trainers wait 25 s (trainer.c). */
+    /* From the last data until the incident is open: the wait, the record, the leader. Trainers
+     * wait 25 s (trainer.c). */
     KNOWN_SEC = PROGRESS_WAIT_SEC + 3,
-    CAUGHT_UP_SEC = 10, /* from the store's return, beside a save's interval */
-    FENCE_SLACK_SEC = 2 /* the last word may be a renewal ago; a daemon looks each second */
+    CAUGHT_UP_SEC = 10, /* after the store's return, in addition to a save's interval */
+    FENCE_SLACK_SEC = 2 /* the last answer may be a renewal old; a daemon checks each second */
 };
 
-/* Whether the job trains, has long to go, and is not about to leave. */
+/* Returns whether the job trains, has long to go, and is not about to leave. */
 static bool is_quiescent(const FleetJob *job)
 {
     const JobBooks *books = books_job(job->name);
@@ -41,7 +42,8 @@ static bool all_have_trained_since(const Play *play, uint64_t usec)
     return true;
 }
 
-/* Waits until a hang of the faults before is over: the watchdog has found it, and the world after it trains. */
+/* Waits until a hang from an earlier fault is over: the watchdog has found it, and the next world
+ * trains. */
 static bool wait_for_quiescence(const Play *play)
 {
     uint64_t since = loops_now_usec();
@@ -96,14 +98,14 @@ void outage_run(const Play *play)
     if (ahead_usec == UINT64_MAX)
         return;
     fleet_say("only the store goes away");
-    ahead_usec += SEC(1); /* those who have read further ahead need not wait for long enough */
+    ahead_usec += SEC(1); /* a rank with more samples read ahead may not wait long enough */
     manifests_lose(true);
     fleet_run(loops_now_usec() + ahead_usec + SEC(KNOWN_SEC));
     if (books_broken())
         return;
     if (checks_counts().n_leaves == before.n_leaves)
         check_known(play, quiescent,
-                    ahead_usec); /* a job that saves before it leaves reports nothing meanwhile */
+                    ahead_usec); /* a job that saves before it leaves reports nothing */
     fleet_say("the store is back");
     manifests_lose(false);
     const uint64_t back_usec = loops_now_usec();
@@ -118,7 +120,7 @@ void outage_run(const Play *play)
 
 /* ---- only etcd is silent ---- */
 
-/* Nobody decides while etcd is silent, and so nothing may end. */
+/* Checks that all jobs train on: while etcd is silent no leader decides, so no world may end. */
 static void check_trains_on(const Play *play, const bool *quiescent)
 {
     for (int i = 0; i < play->n_jobs; i++) {

@@ -19,9 +19,9 @@ enum { SAVE_STEPS = 10, WRITES_MAX = 4, STRANGER_SEC = 20 };
 static sd_event *loop;
 static Etcd *admin;
 static int n_under_way;     /* transactions without an answer */
-static EtcdLease *stranger; /* NULL: none was here */
+static EtcdLease *stranger; /* NULL: there was none */
 
-/* Whether it was done shows in the records. */
+/* The records show whether it was written, so the result is ignored. */
 static void on_written(_unused_ int r, _unused_ const Error *err,
                        _unused_ const EtcdTxnResult *result, _unused_ void *userdata)
 {
@@ -30,7 +30,7 @@ static void on_written(_unused_ int r, _unused_ const Error *err,
 
 bool fleet_people_wait(void) { return n_under_way > 0; }
 
-/* by: books.h. */
+/* Writes all operations in one transaction. by: a key of books.h that tells who writes. */
 static void write_all(const char *by, const EtcdCompare *guards, size_t n_guards, const EtcdOp *its,
                       size_t n)
 {
@@ -81,7 +81,7 @@ void fleet_submit_job(const FleetJob *job)
     (void)snprintf(submission, sizeof(submission), "%016llx%016llx",
                    (unsigned long long)network_draw(UINT64_MAX),
                    (unsigned long long)network_draw(UINT64_MAX));
-    /* Its folder is the old one: that tells a real job which one it is. */
+    /* The job keeps its old folder, from which a real job would know its submission. */
     _cleanup_free_ char *text =
         spec_text(job, books->spec_by_hand ? books->submission : submission);
     _cleanup_free_ char *wish = desired_text(job, DESIRED_RUNNING, 0);
@@ -89,7 +89,7 @@ void fleet_submit_job(const FleetJob *job)
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_SPECS, job->name, key[0]), .value = text},
         {.kind = ETCD_PUT, .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]), .value = wish}};
     const EtcdCompare guards[] = {
-        /* the name is free */
+        /* the job's name is not in use */
         {ops[0].key, ETCD_MOD_REVISION, 0},
         {ops[1].key, ETCD_MOD_REVISION, 0},
         {key_of(CLUSTER, KEY_WORLDS, job->name, key[2]), ETCD_MOD_REVISION, 0},
@@ -120,12 +120,12 @@ void fleet_put_by_hand(KeyKind kind, const char *name, int64_t revision, const c
     write_all(BOOKS_BY_HAND, &guard, 1, &op, 1);
 }
 
-/* ---- a stranger, who has the right to write nodes' records ---- */
+/* ---- a stranger with the right to write nodes' records ---- */
 
 static void on_stranger(_unused_ EtcdLeaseState state, _unused_ int64_t lease,
                         _unused_ void *userdata)
 {
-    /* what is written next hangs on whatever lease there is then */
+    /* each later write uses the present lease */
 }
 
 void fleet_let_stranger_in(void)
@@ -144,7 +144,7 @@ void fleet_send_stranger_away(void)
     if (!stranger)
         return;
     sd_event *previous = loop_enter(loop);
-    (void)etcd_lease_revoke(stranger, NULL, NULL, NULL); /* else it runs out */
+    (void)etcd_lease_revoke(stranger, NULL, NULL, NULL); /* on failure the lease expires */
     stranger = etcd_lease_free(stranger);
     (void)loop_enter(previous);
 }
@@ -194,7 +194,7 @@ void fleet_want(const FleetJob *job, DesiredState state, int target)
     char key[2][KEY_MAX];
     _cleanup_free_ char *wish = desired_text(job, state, target);
     const EtcdCompare guard = {key_of(CLUSTER, KEY_SPECS, job->name, key[0]), ETCD_CREATE_REVISION,
-                               books_job(job->name)->spec_created}; /* the job is there */
+                               books_job(job->name)->spec_created}; /* the job still exists */
     const EtcdOp op = {.kind = ETCD_PUT,
                        .key = key_of(CLUSTER, KEY_DESIRED, job->name, key[1]),
                        .value = wish};
@@ -222,7 +222,7 @@ void fleet_cordon(int node, CordonMode mode)
     write_all(BOOKS_BY_PERSON, NULL, 0, &op, 1);
 }
 
-enum { READ_SEC = 60 }; /* for all tries of a read */
+enum { READ_SEC = 60 }; /* limit for all attempts of a read */
 
 typedef struct Reading {
     char *value;
@@ -244,7 +244,7 @@ char *fleet_read(KeyKind kind, const char *name)
     char key[KEY_MAX];
     Reading reading = {.r = -EAGAIN};
     const uint64_t until_usec = loops_now_usec() + READ_SEC * USEC_PER_SEC;
-    while (reading.r < 0 && !books_broken()) { /* its member may have no leader for a moment */
+    while (reading.r < 0 && !books_broken()) { /* the member may have no leader for a moment */
         assert(loops_now_usec() < until_usec);
         reading.is_heard = false;
         sd_event *previous = loop_enter(loop);
@@ -257,7 +257,7 @@ char *fleet_read(KeyKind kind, const char *name)
     return reading.value;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 void people_open(void)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* schedule.c - one schedule of a fleet: jobs, faults, healing, and then every job must train again. */
+/* schedule.c - runs one schedule of a fleet: jobs, faults, healing; then every job must train again. */
 #include "tests/sim/schedule.h"
 
 #include "base/log.h"
@@ -15,12 +15,12 @@
 #define SEC(n) ((uint64_t)(n)*USEC_PER_SEC)
 
 enum {
-    HANG_TOLD_SEC = 15, /* the others of a world wait so long for one that hangs */
+    HANG_TOLD_SEC = 15, /* the other ranks of a world wait this long for a hanging rank */
     STARTS_MAX = 3,
-    PATIENCE_SEC = 2 /* of people, with what they have asked for */
+    PATIENCE_SEC = 2 /* how long people wait for the effect of a request */
 };
 
-/* Running, with a step lately; or done. */
+/* Returns whether the job runs and made a step lately, or has ended for good. */
 static bool is_well(const FleetJob *job)
 {
     const JobBooks *books = books_job(job->name);
@@ -30,13 +30,14 @@ static bool is_well(const FleetJob *job)
         return true;
     if (books->phase.phase == PHASE_FAILED &&
         strstr(books->phase.reason, "no checkpoint of the job verifies"))
-        return true; /* lost for good */
+        return true; /* no checkpoint is left */
     return books->phase.phase == PHASE_RUNNING &&
            books->trained_generation == books->phase.generation &&
            loops_now_usec() - books->trained_usec < 4 * job->plan.step_usec + SEC(1);
 }
 
-/* The last of the faults may have been one too many, or a deletion came first. */
+/* Starts jobs that rest or are missing: the last fault may have been one failure too many, or a job
+ * was deleted before. */
 static void start_what_rests(const Play *play, int *n_starts)
 {
     for (int i = 0; i < play->fleet.n_nodes; i++)
@@ -56,16 +57,17 @@ static void start_what_rests(const Play *play, int *n_starts)
             fleet_want(job, DESIRED_RUNNING, 0);
         else if (books->has_spec && books->has_phase &&
                  (phase == PHASE_FAILED || phase == PHASE_STOPPED) &&
-                 (books->desired.state == DESIRED_STOPPED || /* it rests as it was told */
+                 (books->desired.state == DESIRED_STOPPED || /* stopped by a request */
                   books->word_revision <=
-                      books->phase.tried_revision) && /* else it is on its way */
+                      books->phase.tried_revision) && /* else the request to start is in progress */
                  n_starts[i]++ < STARTS_MAX)
             fleet_want(job, DESIRED_RUNNING, 0);
     }
 }
 
-/* Three TTL, the deadlines of a start and of leaving, the pauses between starts, and what a hang takes.
- * SDTRAIN_SIM_WITHIN_SEC=1: so soon that schedules break, for whoever wants to see that. */
+/* Returns how long a schedule may take to train again: three TTL, the deadlines of a start and of
+ * leaving, the pauses between starts, and the time to detect a hang. SDTRAIN_SIM_WITHIN_SEC=1 sets
+ * it so low that schedules break, to try out the reports. */
 static uint64_t liveness_bound(const Play *play, bool hang)
 {
     const char *asked = getenv("SDTRAIN_SIM_WITHIN_SEC");
@@ -109,7 +111,7 @@ static void check_liveness(const Play *play)
     }
 }
 
-/* Once healed, each job gets a share that fits beside the others'. */
+/* After the healing, each job gets a share of the slots, so that all jobs can run together. */
 static void give_shares(Play *play)
 {
     const int share = play->fleet.n_nodes * play->fleet.n_slots / play->n_jobs;
@@ -173,7 +175,7 @@ void schedule_run(uint64_t seed, int n_nodes, bool talks, ScheduleResult *ret)
     if (breach)
         (void)snprintf(ret->invariant, sizeof(ret->invariant), "%s", breach->invariant);
     if (breach)
-        (void)snprintf(ret->text, sizeof(ret->text), "%s", breach->text); /* cut to fit */
+        (void)snprintf(ret->text, sizeof(ret->text), "%s", breach->text); /* a long text is cut */
     faults_end();
     fleet_close();
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-fleet.c - production controllers and daemons in one process, in virtual time: a job runs, is hit, and ends. */
+/* test-fleet.c - production controllers and daemons in one process, in virtual time: a job runs
+ * through a fault and ends. */
 #include "base/log.h"
 #include "base/test/testing.h"
 #include "controller/core/step/survey.h"
@@ -31,7 +32,7 @@ static void it_survives_a_leader(_unused_ void **state)
     fleet_kill_controller(first);
     assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
     assert_int_equal(fleet_leader(), 1 - first);
-    assert_int_equal(fleet_generation("a"), 1); /* training did not notice */
+    assert_int_equal(fleet_generation("a"), 1); /* training was not interrupted */
     fleet_close();
 }
 
@@ -51,7 +52,8 @@ static void it_survives_a_daemon(_unused_ void **state)
     fleet_close();
 }
 
-/* Somebody writes a node's record four times a second, for twenty seconds; leaders come and go meanwhile. */
+/* A stranger writes a node's record four times a second, for twenty seconds; meanwhile a leader is
+ * killed. The job trains on. */
 static void it_survives_a_stranger(_unused_ void **state)
 {
     fleet_open(&usual);
@@ -77,14 +79,15 @@ static void it_survives_a_stranger(_unused_ void **state)
     assert_non_null(incident);
     assert_string_equal(incident->node, fleet_node_name(1));
     assert_int_equal(incident->state, INCIDENT_OPEN);
-    fleet_run_for(40); /* three leases of ten seconds, and some */
+    fleet_run_for(40); /* more than three leases of ten seconds */
     assert_int_equal(incident->state, INCIDENT_RESOLVED);
     assert_true(fleet_run_until("a", PHASE_SUCCEEDED, 300));
     assert_int_equal(fleet_generation("a"), 1);
     fleet_close();
 }
 
-/* As where a library in it calls exit(). */
+/* A rank that exits with 0, as when a library calls exit(), but has not reported that it is done,
+ * counts as failed. */
 static void a_rank_that_ends_without_a_word_is_not_done(_unused_ void **state)
 {
     fleet_open(&usual);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-leaders.c - moments of a leader that no schedule draws, in a whole cluster and in virtual time. */
+/* test-leaders.c - situations of a leader that no schedule draws, in a whole cluster and in virtual
+ * time. */
 #include "base/fault.h"
 #include "base/memory.h"
 #include "base/test/testing.h"
@@ -13,7 +14,7 @@
 
 enum {
     LEASE_SEC = 10,
-    PROOF_SEC = 3 * LEASE_SEC /* that a leader lives to have shown that it can */
+    PROOF_SEC = 3 * LEASE_SEC /* a leader that lives this long has shown that it can work */
 };
 
 static const FleetOptions usual = {
@@ -31,7 +32,7 @@ static const FleetJob small = {.name = "a",
                                         .save_usec = 20 * USEC_PER_MSEC,
                                         .restore_usec = 200 * USEC_PER_MSEC}};
 
-/* Each case ends here: no rule was broken on the way. */
+/* Ends a case: no rule may have been broken. */
 static void end(void)
 {
     const Breach *breach = books_broken();
@@ -47,9 +48,10 @@ static void begin(const FleetOptions *options)
     assert_true(fleet_run_until_committed("a", 20, 120));
 }
 
-/* ---- leaders that die in a row ---- */
+/* ---- leaders that die one after the other ---- */
 
-/* Returns the controller that leads, or is first and stands still; -1: none does within limit_sec. */
+/* Returns the controller that leads, or that is first and stands still; -1: there is none within
+ * limit_sec. */
 static int next_leader(int limit_sec)
 {
     for (int i = 0; i < 10 * limit_sec; i++) {
@@ -68,7 +70,7 @@ static void wait_for_leader(int controller, int limit_sec)
     assert_int_equal(fleet_leader(), controller);
 }
 
-/* Two leaders die on the same records; returns the third, which stands still. */
+/* Two leaders die on the same records. Returns the third one, which stands still. */
 static int begin_deaths(void)
 {
     for (int i = 0; i < 2; i++) {
@@ -96,13 +98,14 @@ static void who_comes_after_two_deaths_waits(_unused_ void **state)
     fleet_run_for(PROOF_SEC - 2);
     assert_true(fleet_stands_still(third));
     wait_for_leader(third, 4);
-    assert_true(fleet_committed("a") > committed); /* training did not notice */
+    assert_true(fleet_committed("a") > committed); /* training was not interrupted */
     assert_int_equal(fleet_generation("a"), 1);
     end();
 }
 
-/* A leader that stood still has decided nothing, so its death says nothing of the records. A third death on them
- * doubles the pause. The job is at rest, since each leader notes the newest commit of a job that trains. */
+/* A leader that stands still decides nothing, so its death does not count against the records. A
+ * third death of a deciding leader doubles the pause. The job is at rest here, since each leader
+ * would note the newest commit of a training job. */
 static void each_further_death_doubles_the_pause(_unused_ void **state)
 {
     begin(&usual);
@@ -114,7 +117,7 @@ static void each_further_death_doubles_the_pause(_unused_ void **state)
     assert_true(fourth >= 0 && fleet_stands_still(fourth));
     fleet_start_controller(third);
     wait_for_leader(fourth, PROOF_SEC + 2);
-    fleet_kill_controller(fourth); /* before it has decided anything */
+    fleet_kill_controller(fourth); /* killed before its first decision */
     assert_int_equal(next_leader(30), third);
     assert_true(fleet_stands_still(third));
     fleet_run_for(2 * PROOF_SEC - 2);
@@ -146,7 +149,7 @@ static void records_that_change_end_it(_unused_ void **state)
 
 /* ---- transactions ---- */
 
-static const char *struck; /* a fault point that fails once; NULL: it has */
+static const char *struck; /* the fault point that is to fail once; NULL: it has failed */
 
 static int strike_once(const char *point)
 {
@@ -156,7 +159,8 @@ static int strike_once(const char *point)
     return -EIO;
 }
 
-/* Whether it was written shows when everything is read again: there is one world, and it goes once. */
+/* A transaction fails before or after it is written. Reading everything again shows whether it was
+ * written: there is one world, and it is told to go once. */
 static void a_decision_that_fails_is_made_again(_unused_ void **state)
 {
     static const char *const points[] = {"decide.world.before", "decide.world.after",
@@ -203,7 +207,7 @@ static void requests_are_answered_and_go(_unused_ void **state)
     put_request("r4", "recover", "a");
     fleet_run_for(2);
     expect_answer("r1", "refused: there is no such job");
-    expect_answer("r2", "rank 0 saves after its present step"); /* its node's */
+    expect_answer("r2", "rank 0 saves after its present step"); /* the node's answer */
     expect_answer("r3", "healthy");
     expect_answer("r4", "refused: the job runs");
     fleet_want(&small, DESIRED_STOPPED, 0);
@@ -223,7 +227,7 @@ static int incidents(void)
     return n;
 }
 
-/* Nobody was told of them: they stay as long as there is room. */
+/* Resolved incidents beyond incidents_kept are removed, oldest first. */
 static void old_incidents_go(_unused_ void **state)
 {
     FleetOptions options = usual;
@@ -267,7 +271,7 @@ static void what_does_not_fit_is_read_again(_unused_ void **state)
     for (int i = 0; i < 600 && books_job("a")->has_phase; i++)
         fleet_run(loops_now_usec() + 100 * USEC_PER_MSEC);
     const int leader = fleet_leader();
-    fleet_cut(fleet_machine(false, leader), true, true); /* its first try gets no answer */
+    fleet_cut(fleet_machine(false, leader), true, true); /* the first try gets no answer */
     fleet_run(loops_now_usec() + 6200 * USEC_PER_MSEC);
     fleet_cut(fleet_machine(false, leader), false, false);
     assert_true(fleet_run_until("b", PHASE_RUNNING, 60));
@@ -275,7 +279,7 @@ static void what_does_not_fit_is_read_again(_unused_ void **state)
     end();
 }
 
-/* Somebody's script put the file of one job below the name of another. */
+/* A script wrote the file of one job under the name of another: that job fails. */
 static void a_file_below_another_name_is_a_bad_one(_unused_ void **state)
 {
     begin(&usual);

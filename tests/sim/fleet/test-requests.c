@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-requests.c - every request at every moment of a job, by one leader, by one that dies before it has read the
- * request, and by one that dies after: production controllers and daemons, in virtual time.
+/* test-requests.c - every request at every stage of a job, by a leader that stays, by one that dies before it has read
+ * the request, and by one that dies after that: production controllers and daemons, in virtual time.
  *
- * The outcome of each, and its latest time, stand in the table of docs/operating/job.md, which this test reads. A
- * request to a leader that has died is heard TAKEOVER_SEC later, and nothing else may differ.
+ * The table of docs/operating/job.md has the outcome of each request and its latest time; this test reads the table. If
+ * the leader dies, the outcome may be TAKEOVER_SEC later, with no other difference.
  *
  *   test-requests          tries each cell of the table
- *   test-requests print    prints the table that would be right */
+ *   test-requests print    prints the correct table */
 #include "base/cleanup.h"
 #include "base/file.h"
 #include "base/test/testing.h"
@@ -21,10 +21,10 @@
 enum {
     NODES = 4,
     RANKS = 3,     /* one node is spare */
-    FEWER = 2,     /* that a resize asks for */
-    LONG_SEC = 20, /* what is long in a moment: a restore, a first step, a save */
+    FEWER = 2,     /* the number that a resize requests */
+    LONG_SEC = 20, /* a long duration: of a restore, a first step, a save */
     WATCH_SEC = 90,
-    TAKEOVER_SEC = 16, /* the lease of a leader that has died, and an election */
+    TAKEOVER_SEC = 16, /* the lease of a dead leader, and an election */
     STEPS = 100000,
     TEXT_BYTES = 64
 };
@@ -61,7 +61,7 @@ static void change_plan(uint64_t *member, uint64_t usec)
     trainers_plan("a", &job.plan);
 }
 
-/* ---- moments ---- */
+/* ---- the stages of a job ---- */
 
 static void submit(void)
 {
@@ -127,7 +127,7 @@ static void makes_its_first_step_again(void)
     assert_int_equal(phase()->phase, PHASE_RECOVERING);
 }
 
-/* A store that does not answer costs pauses of which each is longer than the one before. */
+/* The store does not answer, so the job's worlds fail, each pause longer than the one before. */
 static void pauses(void)
 {
     trains();
@@ -141,7 +141,7 @@ static void pauses(void)
     assert_int_equal(phase()->phase, PHASE_RECOVERING);
 }
 
-/* The job is to have two ranks from now on; its last save takes long. */
+/* The job is to have two ranks from now on, and its last save takes long. */
 static void resizes(void)
 {
     trains();
@@ -238,7 +238,7 @@ static const struct {
                 {"checkpoint", ask_checkpoint},
                 {"delete", ask_delete}};
 
-/* ---- what comes of it ---- */
+/* ---- outcomes ---- */
 
 typedef enum Leader { LEADER_STAYS, LEADER_DIES_BEFORE, LEADER_DIES_AFTER, LEADER_KINDS } Leader;
 
@@ -247,7 +247,7 @@ static const char *const leader_names[] = {"the leader stays", "the leader dies 
 
 typedef struct Result {
     char what[TEXT_BYTES];
-    double sec; /* until then; 0: nothing changed */
+    double sec; /* time until the outcome; 0: nothing changed */
 } Result;
 
 static int ranks(void)
@@ -258,7 +258,7 @@ static int ranks(void)
     return n;
 }
 
-/* It is at rest, as far as people see it: gone, ended, or training in a world. */
+/* Returns whether the job is at rest, as people see it: gone, ended, or training in a world. */
 static bool rests(void)
 {
     const JobBooks *b = books();
@@ -268,7 +268,8 @@ static bool rests(void)
            (!phase_is_active(b->phase.phase) ? ranks() == 0 : b->phase.phase == PHASE_RUNNING);
 }
 
-/* "stopped, saved", "3 ranks, moved", "goes on": moved is a world without n0, saved that all its steps are. */
+/* Describes the outcome: "stopped, saved", "3 ranks, moved", "goes on". moved: the world has no
+ * rank on n0; saved: there is a newer checkpoint. */
 static void describe(int64_t generation, int64_t committed, char ret[TEXT_BYTES])
 {
     const JobBooks *b = books();
@@ -302,7 +303,7 @@ static void kill_leader(void)
         fleet_restart_controller(fleet_leader(), 5 * USEC_PER_SEC);
 }
 
-/* Plays a moment and a request; the fleet is closed. */
+/* Plays a stage and a request, and closes the fleet. */
 static Result play(void (*come)(void), void (*ask)(void), Leader leader)
 {
     const FleetOptions options = {
@@ -343,7 +344,7 @@ static Result play(void (*come)(void), void (*ask)(void), Leader leader)
 
 enum { COLUMNS = 2 + (int)ELEMENTSOF(requests), CELL_BYTES = 80 };
 
-/* Cuts "| a | b |" into its cells; returns how many there are. */
+/* Splits "| a | b |" into its cells; returns how many there are. */
 static int split(char *line, char *ret[COLUMNS + 1])
 {
     int n = 0;
@@ -358,7 +359,8 @@ static int split(char *line, char *ret[COLUMNS + 1])
     return n;
 }
 
-/* Tells whether the cell says that; bound_sec is added to its time. "-": what comes without a request. */
+/* Returns whether the result agrees with the cell; bound_sec is added to the cell's time. "-": as
+ * without a request. */
 static bool says(const char *cell, const Result *result, const Result *without, int bound_sec)
 {
     char what[CELL_BYTES] = "";
@@ -389,7 +391,7 @@ static void try_row(size_t moment, char *cells[])
         }
 }
 
-/* The lines of the table below the heading, with its own two first ones. */
+/* Returns the lines of the table below the heading, including its two heading lines. */
 static char *read_table(char **ret_text)
 {
     Error err = ERROR_INIT;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-watch.c - libetcd's watch over members whose moments a real etcd does not let one choose. */
+/* test-watch.c - libetcd's watch, in situations that cannot be brought about with a real etcd. */
 #include "base/test/testing.h"
 #include "etcd/etcd.h"
 #include "tests/sim/fleet/members.h"
@@ -57,7 +57,7 @@ static void on_events(const EtcdEvent *events, size_t n, _unused_ int64_t revisi
         *n_keys += events[i].kind == ETCD_EVENT_PUT ? 1 : -1;
 }
 
-/* Returns the revision. */
+/* Changes a key. Returns the revision. */
 static int64_t change(EtcdOpKind kind, const char *key)
 {
     const EtcdOp op = {.kind = kind, .key = key, .value = "v"};
@@ -76,7 +76,8 @@ static void run_for_msec(uint64_t msec)
         ;
 }
 
-/* etcd takes a watch from just the revision that it has compacted, and never tells of what was deleted in it. */
+/* etcd accepts a watch from the very revision that it has compacted, but never reports what was
+ * deleted in that revision. The client notices such a deletion itself. */
 static void a_delete_between_list_and_watch_survives_a_compaction(_unused_ void **state)
 {
     const char *text;
@@ -85,7 +86,7 @@ static void a_delete_between_list_and_watch_survives_a_compaction(_unused_ void 
     (void)change(ETCD_PUT, "/p/b");
     network_clog(READER, 0, USEC_PER_SEC); /* each message of the reader takes a second */
     assert_int_equal(etcd_watch_prefix(clients[READER], "/p/", on_events, &n_keys, &watch), 0);
-    while (n_keys < 2) /* the list came, and the request for a watch has left */
+    while (n_keys < 2) /* until the list has arrived and the watch request is sent */
         assert_true(loops_run(UINT64_MAX));
     const int64_t revision = change(ETCD_DELETE, "/p/a");
     assert_int_equal(server_compact(server, revision, &text), SERVER_OK);

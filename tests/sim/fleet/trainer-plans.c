@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* trainer-plans.c - see trainer.h: how the worlds of each job train, and what is wrong with a job. */
+/* trainer-plans.c - see trainer.h: the plan by which each job's worlds train, and faults that
+ * belong to a job. */
 #include "tests/sim/fleet/trainer-internal.h"
 
 #include <stdio.h>

@@ -18,13 +18,13 @@
 
 enum {
     BOOT_MSEC = 50,
-    DEATH_MSEC = 1, /* until SIGKILL has its effect */
-    LOSS_MSEC = 50, /* until a rank sees that a peer is gone */
+    DEATH_MSEC = 1, /* delay of SIGKILL's effect */
+    LOSS_MSEC = 50, /* time until a rank notices that a peer has ended */
     AGAIN_MSEC = 100,
     COMM_TIMEOUT_MSEC = 15000,
     STORE_AGAIN_MSEC = 300,
-    STORE_DEADLINE_MSEC = 3000, /* of one operation */
-    SAVE_TRIES = 3,             /* of a job's or a world's last checkpoint */
+    STORE_DEADLINE_MSEC = 3000, /* deadline of one operation */
+    SAVE_TRIES = 3,             /* attempts to save a job's or a world's last checkpoint */
     WAIT_SLICE_MSEC = 500,
     DATA_TIMEOUT_MSEC = 25000,
 };
@@ -33,7 +33,7 @@ struct Ring { /* the ranks of one world, once they have met */
     Ring *next;
     char job[RECORD_JOB_MAX + 1], submission[SUBMISSION_BYTES], address[CHANNEL_ADDRESS_MAX];
     int64_t generation, step, saving, committed; /* saving: the step that is being saved */
-    int parent, written; /* checkpoints; -1: none. written: its verdict is awaited */
+    int parent, written; /* numbers of checkpoints; -1: none. written: waits for its verdict */
     int size, n_joined, n_tries;
     bool began, over, ends, saves;
     uint64_t stalled_usec, waiting_usec, unsaved_usec, asking_usec;
@@ -49,7 +49,7 @@ static Ring *rings;
 Place trainer_places[FLEET_NODES_MAX];
 static int numbers[FLEET_NODES_MAX], n_places;
 uint64_t trainers_grace_usec, trainers_ttl_usec;
-static uint64_t n_addresses; /* each rank 0 has another one */
+static uint64_t n_addresses; /* each process of rank 0 has another address */
 
 static void on_no_timer(_unused_ void *userdata, _unused_ const Error *err) { abort(); }
 
@@ -65,7 +65,8 @@ static void after_msec(Timer *timer, uint64_t msec, TimerDue due, void *who)
 
 static bool is_out(const Trainer *t) { return trainer_out_since(t->node) != 0; }
 
-/* Tells whether what has asked the store since *since goes on asking. */
+/* Returns whether a request to the store, which has gone unanswered since *since, is still within
+ * its deadline. */
 static bool has_patience(uint64_t *since)
 {
     const uint64_t now = loops_now_usec();
@@ -77,14 +78,14 @@ static bool has_patience(uint64_t *since)
     return false;
 }
 
-/* ---- what a trainer says ---- */
+/* ---- messages of a trainer ---- */
 
 static bool is_halted(const Trainer *t)
 {
     return t->hangs || t->is_stopped || trainer_places[t->node].frozen;
 }
 
-/* False: it is dead, or its daemon does not read. */
+/* Sends a message to the daemon. Returns false if the trainer is dead or its daemon does not read. */
 static bool say(const Trainer *t, ChannelMessage *m)
 {
     m->generation = m->type == CHANNEL_HELLO ? 0 : t->generation;
@@ -170,7 +171,7 @@ static void ring_end(Ring *ring, const char *text)
     }
 }
 
-/* All reach the same verdict; whose grain it is looks for the reason first. */
+/* All ranks reach the same verdict; the rank with the bad grain first looks for the reason. */
 static void ring_diverge(Ring *ring)
 {
     Trainer *owner = ring->of[ring->step % ring->size];
@@ -183,7 +184,8 @@ static void ring_diverge(Ring *ring)
             trainer_fail(ring->of[i], EXIT_NON_FINITE, "the loss is not finite");
 }
 
-/* Where the world's record was put anew, by hand, its ranks have ended, and others meet: the newest ring first. */
+/* Returns the ring of a trainer's world, newest first. If the world's record was put anew by hand,
+ * its first ranks have ended and others meet in another ring. */
 static Ring *ring_of(const Trainer *t)
 {
     for (Ring *ring = rings; ring; ring = ring->next)
@@ -243,7 +245,7 @@ static void ring_begin(Ring *ring)
     }
     checks_begins(ring->job, ring->submission, ring->generation, ring->parent);
     if (ring->step >= trainer_plan(ring->job)->plan.steps)
-        ring_finish(ring); /* the last world died after its last commit */
+        ring_finish(ring); /* the last world ended after its last commit */
     else
         ring_begin_step(ring, true);
 }
@@ -266,7 +268,7 @@ static void join(Trainer *t)
 
 /* ---- steps ---- */
 
-/* Some are halted or out of reach: the others wait, and say so. */
+/* Returns whether some ranks are halted or unreachable. Then the others wait and report it. */
 static bool ring_stalls(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
@@ -288,7 +290,7 @@ static bool ring_stalls(Ring *ring)
     return true;
 }
 
-/* The rank that has been without the store for longest; NULL: none is. */
+/* Returns the rank that has been without the store for the longest time; NULL: there is none. */
 static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
 {
     Trainer *first = NULL;
@@ -303,7 +305,8 @@ static Trainer *waiting_rank(const Ring *ring, uint64_t *ret_since)
     return first;
 }
 
-/* Makes all ranks wait, and report it, for the rank whose samples read ahead are used up; false: there is none. */
+/* Makes all ranks wait, and report it, if one rank has used up the samples that it read ahead of an
+ * outage. Returns false if there is none. */
 static bool ring_waits(Ring *ring)
 {
     const uint64_t now = loops_now_usec();
@@ -381,14 +384,14 @@ static void save_fails(Ring *ring)
         ring->unsaved_usec = loops_now_usec();
     ring->saves = false;
     if (!ring->ends)
-        return; /* training goes on, and the next one may be */
+        return; /* training continues, and the next save may succeed */
     if (++ring->n_tries == SAVE_TRIES)
         trainer_fail(ring->of[0], EXIT_STORE_UNREACHABLE, "the last checkpoint could not be saved");
     else
         begin_save(ring);
 }
 
-/* Until its daemon, which may stand still, takes the message. */
+/* Reports the saved checkpoint. Tries again until the daemon, which may be frozen, reads the message. */
 static void tell_saved(void *userdata)
 {
     Ring *ring = userdata;
@@ -418,7 +421,7 @@ static void on_save(void *userdata)
         return;
     }
     ring->asking_usec = 0;
-    if (trainer_plan(ring->job)->taken_over) { /* it looks before each manifest */
+    if (trainer_plan(ring->job)->taken_over) { /* a trainer checks the owner before each manifest */
         trainer_fail(rank0, EXIT_NOT_OWNER, TRAINERS_OTHER_OWNER);
         return;
     }
@@ -453,10 +456,10 @@ static void hear_verdict(Trainer *t, const ChannelMessage *m)
     if (ring->ends && ring->committed == ring->step)
         ring_finish(ring);
     else if (ring->ends)
-        begin_save(ring); /* that one was under way when the last was due */
+        begin_save(ring); /* that save began before the last one was due */
 }
 
-/* ---- from its start to its being ready ---- */
+/* ---- from the start until ready ---- */
 
 static void on_booted(void *userdata)
 {
@@ -468,7 +471,8 @@ static void on_booted(void *userdata)
         (void)say(t, &m);
 }
 
-/* Nobody knows which checkpoint is the newest: the folder is looked through. True: the job goes on as it was told. */
+/* If the newest checkpoint is not known, rank 0 searches the folder. Returns true if the trainer
+ * can resume as it was told. */
 static bool has_looked(Trainer *t)
 {
     char uri[MANIFEST_URI_BYTES];
@@ -549,7 +553,7 @@ static void assign(Trainer *t, int64_t generation, const ChannelAssign *m)
     after(&t->work, trainer_plan(t->job)->plan.restore_usec, on_restored, t);
 }
 
-/* ---- what its daemon and its kernel do to it ---- */
+/* ---- actions of the daemon and the kernel ---- */
 
 static void on_dead(void *userdata)
 {
@@ -559,7 +563,7 @@ static void on_dead(void *userdata)
         trainer_end(t, -SIGKILL);
 }
 
-/* The timer of the kernel: a frozen host's does not run. */
+/* The kernel's dead-man timer expires. On a frozen host it does not run. */
 static void on_deadman(void *userdata)
 {
     Trainer *t = userdata;
@@ -610,7 +614,7 @@ static void started(void *userdata, Task *task)
     after_msec(&t->work, BOOT_MSEC, on_booted, t);
 }
 
-/* One that is stopped hears when it goes on. */
+/* Reads the waiting messages. A stopped trainer reads them when it continues. */
 void trainer_listen(Trainer *t)
 {
     ChannelMessage m;
@@ -656,7 +660,7 @@ TaskProgram trainers_program(int node)
                          .cleared = cleared};
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 void trainers_open(int n_nodes, uint64_t its_grace_usec, uint64_t its_ttl_usec)
 {

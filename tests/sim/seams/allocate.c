@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* allocate.c - malloc() for a program of one thread that plays many schedules: it takes the place of the C library's.
+/* allocate.c - malloc() for a program with one thread that plays many schedules: it replaces the C library's malloc().
  *
- * A block has the size of its class and lies in a span, which begins at a multiple of SPAN_BYTES and says which class
- * that is. A freed block goes to the front of its class's list and stays there. Nothing is given back to the kernel,
- * and nothing is checked: builds with sanitizers have the allocator of these. */
+ * A block has the size of its class and is in a span. A span begins at a multiple of SPAN_BYTES and records the class
+ * of its blocks. A freed block goes to the front of its class's list and stays there. Nothing is returned to the
+ * kernel, and nothing is checked: builds with sanitizers use the sanitizer's allocator. */
 #include "base/macro.h"
 
 #include <errno.h>
@@ -14,12 +14,13 @@
 #include <sys/mman.h>
 
 enum {
-    STEP_BYTES = 16, /* between the classes of small blocks, and how all are aligned */
-    N_STEPS = 64,    /* classes of small blocks; above, there are four for each doubling */
+    STEP_BYTES = 16, /* difference between classes of small blocks; alignment of all blocks */
+    /* classes of small blocks; larger blocks have four classes for each doubling */
+    N_STEPS = 64,
     N_CLASSES = N_STEPS + 4 * 40,
     SPAN_BYTES = 1 << 16,
-    HEAD_BYTES = 64,        /* of a span, before its first block */
-    REGION_BYTES = 1 << 24, /* asked of the kernel at a time */
+    HEAD_BYTES = 64,        /* of a span's header, before its first block */
+    REGION_BYTES = 1 << 24, /* requested from the kernel at a time */
 };
 
 typedef struct Block {
@@ -32,7 +33,7 @@ typedef struct Span {
 
 static struct {
     Block *free;
-    char *next, *end; /* of the span that blocks are cut from */
+    char *next, *end; /* the unused part of the span from which new blocks are taken */
 } classes[N_CLASSES];
 
 static char *region, *region_end;
@@ -41,7 +42,7 @@ static size_t class_of(size_t n_bytes)
 {
     if (n_bytes <= STEP_BYTES * N_STEPS)
         return n_bytes ? (n_bytes - 1) / STEP_BYTES : 0;
-    const int log2 = 63 - __builtin_clzll(n_bytes - 1); /* at least 10 */
+    const int log2 = 63 - __builtin_clzll(n_bytes - 1); /* log2 is at least 10 */
     return N_STEPS + 4 * (size_t)(log2 - 10) + ((n_bytes - 1) >> (log2 - 2) & 3);
 }
 
@@ -141,7 +142,7 @@ void *realloc(void *p, size_t n_bytes)
 
 size_t malloc_usable_size(void *p) { return p ? span_of(p)->block_bytes : 0; }
 
-/* Nothing that is simulated asks for more than malloc() gives. */
+/* No simulated code needs a larger alignment than malloc() gives. */
 void *aligned_alloc(size_t alignment, size_t n_bytes)
 {
     if (alignment <= STEP_BYTES)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* clock.c - base/clock.h in virtual time. Linked before base, whose own clock then stays away. */
+/* clock.c - base/clock.h in virtual time. It is linked before the base library, so it replaces that
+ * library's clock. */
 #include "base/clock.h"
 #include "tests/sim/seams/loop.h"
 

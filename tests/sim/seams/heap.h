@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* heap.h - a priority queue of nodes that lie in their owners' structs and can be taken out from anywhere.
+/* heap.h - a priority queue of nodes that are members of their owners' structs; any node can be removed.
  *
  * Ownership: heap_close() frees the array; the nodes are their owners'.
  * Units:     none.
@@ -21,7 +21,7 @@ typedef struct HeapEntry {
 
 typedef struct Heap {
     bool (*before)(const HeapNode *a,
-                   const HeapNode *b); /* a strict order of nodes with equal keys */
+                   const HeapNode *b); /* a strict order of nodes that have equal keys */
     HeapEntry *entries;
     size_t n, size;
 } Heap;
@@ -30,8 +30,8 @@ static inline HeapNode *heap_first(const Heap *heap)
 {
     return heap->n ? heap->entries[0].node : NULL;
 }
-/* Puts a node where it belongs by its key, and by before() where keys are equal: a new one, or one of this heap that
- * has changed. Lower keys come first. */
+/* Puts a node into the order given by its key, and by before() if keys are equal. The node is new,
+ * or is in this heap and has changed. Lower keys come first. */
 void heap_put(Heap *heap, HeapNode *node, uint64_t key);
 void heap_remove(Heap *heap, HeapNode *node);
 void heap_close(Heap *heap);

@@ -16,20 +16,21 @@ typedef enum SourceKind { SOURCE_TIME, SOURCE_DEFER, SOURCE_IO } SourceKind;
 
 struct sd_event_source {
     LIST_ENTRY(sd_event_source) list;
-    HeapNode node; /* in its loop's `pending` or `timers`, or in none */
+    HeapNode node; /* in its loop's `pending` or `timers`, or in neither */
     Heap *heap;
-    sd_event *loop; /* NULL: cut off from it */
+    sd_event *loop; /* NULL: the source is disconnected from its loop */
     SourceKind kind;
     unsigned n_references;
-    bool floating; /* its loop owns it, and it holds no reference on the loop */
+    bool floating; /* the loop owns the source, which has no reference to the loop */
     bool dispatching;
     bool pending;
     int enabled;
     int64_t priority;
-    uint64_t serial;            /* order of being added */
-    uint64_t pending_iteration; /* when it became pending */
-    uint64_t usec, placed_usec; /* of SOURCE_TIME; placed_usec: of its place in a heap */
-    int fd;                     /* of SOURCE_IO */
+    uint64_t serial;            /* order in which sources were added */
+    uint64_t pending_iteration; /* the loop's iteration in which it became pending */
+    /* only SOURCE_TIME; placed_usec: the time by which it is sorted in a heap */
+    uint64_t usec, placed_usec;
+    int fd; /* only SOURCE_IO */
     uint32_t events, ready;
     union {
         sd_event_time_handler_t time;
@@ -46,16 +47,16 @@ struct sd_event {
     unsigned n_references;
     uint64_t serial;
     uint64_t iteration;
-    uint64_t due_usec, due_turn; /* of its place in loops.due */
+    uint64_t due_usec, due_turn; /* by which it is sorted in loops.due */
     uint64_t last_turn;          /* turn of its last callback */
     bool frozen, dead, exiting, dispatching;
     int state, exit_code;
     int64_t realtime_offset_usec;
     size_t machine;
-    unsigned refused; /* the number of the timer that is, counted from now; 0: none */
+    unsigned refused; /* the n-th timer from now on is refused; 0: none */
     Heap timers, pending;
     LIST_HEAD(SourceList, sd_event_source)
-    sources, descriptors; /* of all other kinds, and SOURCE_IO */
+    sources, descriptors; /* sources: all kinds except SOURCE_IO; descriptors: SOURCE_IO */
 };
 
 static struct {
@@ -63,19 +64,19 @@ static struct {
     uint64_t now_usec, serial, turn;
     size_t n_loops;
     Heap due;                    /* the loops that have something to do */
-    LIST_HEAD(, sd_event) moved; /* those whose place in `due` may be another one by now */
+    LIST_HEAD(, sd_event) moved; /* loops whose place in `due` may have to change */
     sd_event *current;
 } loops;
 
 /* ---- orders ---- */
 
-/* By usec, then: */
+/* Orders timers that have the same usec. */
 static bool timer_before(const HeapNode *a, const HeapNode *b)
 {
     return OWNER(a, sd_event_source, node)->serial < OWNER(b, sd_event_source, node)->serial;
 }
 
-/* By priority, then: */
+/* Orders pending sources that have the same priority. */
 static bool pending_before(const HeapNode *a, const HeapNode *b)
 {
     const sd_event_source *x = OWNER(a, sd_event_source, node),
@@ -85,7 +86,7 @@ static bool pending_before(const HeapNode *a, const HeapNode *b)
     return x->usec != y->usec ? x->usec < y->usec : x->serial < y->serial;
 }
 
-/* By due_usec, then: */
+/* Orders loops that have the same due_usec. */
 static bool loop_before(const HeapNode *a, const HeapNode *b)
 {
     const sd_event *x = OWNER(a, sd_event, node), *y = OWNER(b, sd_event, node);
@@ -94,7 +95,7 @@ static bool loop_before(const HeapNode *a, const HeapNode *b)
 
 /* ---- places ---- */
 
-/* UINT64_MAX: it has nothing to do. */
+/* Returns when the loop has something to do; UINT64_MAX: never. */
 static uint64_t loop_due_usec(const sd_event *loop)
 {
     const HeapNode *timer = heap_first(&loop->timers);
@@ -118,7 +119,8 @@ static void loop_place(sd_event *loop)
         heap_remove(&loops.due, &loop->node);
 }
 
-/* A callback moves its sources many times; its loop is placed when somebody asks which loop is next. */
+/* Notes that a loop's place in `due` may change. A callback changes its sources many times, so the
+ * loop is moved only when the next loop is needed. */
 static void loop_moved(sd_event *loop)
 {
     if (!loop->has_moved)
@@ -150,15 +152,14 @@ static void source_unplace(sd_event_source *s)
     s->heap = NULL;
 }
 
-/* Puts a source where it belongs after any change of it. */
+/* Puts a source into the right heap after any change of the source. */
 static void source_place(sd_event_source *s)
 {
     Heap *heap = NULL;
     if (s->kind == SOURCE_IO) {
         bool ready = s->enabled != SD_EVENT_OFF && (s->ready & s->events);
         if (ready && !s->pending)
-            s->pending_iteration =
-                s->loop->iteration + 1; /* a loop learns of it when it waits next */
+            s->pending_iteration = s->loop->iteration + 1; /* a loop notices it at its next wait */
         s->pending = ready;
     }
     if (s->enabled != SD_EVENT_OFF && s->pending)
@@ -178,7 +179,7 @@ static void source_place(sd_event_source *s)
     loop_moved(s->loop);
 }
 
-/* ---- the simulator's side ---- */
+/* ---- functions for the simulator ---- */
 
 void loops_open(uint64_t boottime_usec)
 {
@@ -267,7 +268,7 @@ static int source_call(sd_event_source *s)
 
 static void source_dispatch(sd_event_source *s)
 {
-    if (s->kind != SOURCE_DEFER) /* of descriptors: behind the others, if it stays ready */
+    if (s->kind != SOURCE_DEFER) /* a descriptor that stays ready goes behind the other sources */
         s->pending = false;
     if (s->enabled == SD_EVENT_ONESHOT)
         s->enabled = SD_EVENT_OFF;
@@ -515,7 +516,7 @@ sd_event_source *sd_event_source_unref(sd_event_source *s)
     if (--s->n_references > 0)
         return NULL;
     if (s->dispatching)
-        source_disconnect(s); /* freed when its callback has returned */
+        source_disconnect(s); /* freed when the callback has returned */
     else
         source_free(s);
     return NULL;
@@ -534,7 +535,7 @@ int sd_event_source_set_enabled(sd_event_source *s, int enabled)
         return 0;
     assert(enabled == SD_EVENT_OFF || enabled == SD_EVENT_ON || enabled == SD_EVENT_ONESHOT);
     assert(s->kind != SOURCE_DEFER ||
-           enabled != SD_EVENT_ON); /* it would leave no time for others */
+           enabled != SD_EVENT_ON); /* with ON, it would leave no time for other sources */
     if (!s->loop || s->loop->state == SD_EVENT_FINISHED)
         return enabled == SD_EVENT_OFF ? 0 : -ESTALE;
     if (s->kind == SOURCE_TIME && (enabled == SD_EVENT_OFF) != (s->enabled == SD_EVENT_OFF))

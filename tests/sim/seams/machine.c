@@ -12,36 +12,36 @@
 #include <sys/epoll.h>
 
 enum {
-    /* A task's channel and pidfd are FIRST_FD + 2 k and the next; its pid is FIRST_PID + k. */
+    /* Task k has the channel FIRST_FD + 2 k, the pidfd FIRST_FD + 2 k + 1, and the pid FIRST_PID + k. */
     FIRST_FD = 1 << 24, /* the descriptors of seams/wire.c begin at 1 << 20 */
     FIRST_PID = 1000,
 };
 
-typedef struct Queue { /* of messages that were sent and not read, oldest first */
+typedef struct Queue { /* messages that were sent and not read, oldest first */
     ChannelMessage *all[TASK_MESSAGES_MAX];
     size_t n;
 } Queue;
 
 struct Task {
     Machine *machine;
-    int slot, number; /* the number is one of a kind as long as the task is there */
+    int slot, number; /* the number is unique while the task exists */
     bool lives, leaves;
     int status;
-    Process *process; /* the daemon's half; NULL: its daemon has let go of it */
-    Queue up, down;   /* to the daemon, and from it */
+    Process *process; /* the daemon's half; NULL: the daemon has given it up */
+    Queue up, down;   /* messages to the daemon; messages from the daemon */
     void *userdata;
 };
 
 struct Machine {
     TaskProgram program;
-    sd_event *loop; /* of the daemon; NULL: none runs */
+    sd_event *loop; /* loop of the daemon; NULL: none runs */
     Task *of[RECORD_SLOTS_MAX];
     Machine *next;
 };
 
-static Machine *machines;                    /* all of them */
-static Task **tasks;                         /* by number; NULL: the number is free */
-static size_t n_tasks, tasks_room, n_living; /* n_living: numbers that are taken */
+static Machine *machines;                    /* the list of all machines */
+static Task **tasks;                         /* indexed by number; NULL: the number is free */
+static size_t n_tasks, tasks_room, n_living; /* n_living: used numbers */
 
 /* ---- messages ---- */
 
@@ -97,7 +97,8 @@ static Task *task_of(const Process *process)
     return process->channel < 0 ? NULL : task_at(process->channel);
 }
 
-/* Shows the loop what there is to read of the task: of its channel, and of its end. */
+/* Makes the loop's descriptors of the task ready: its channel if there is something to read, its
+ * pidfd if it has ended. */
 static void show(const Task *task)
 {
     sd_event *loop = task->machine->loop;
@@ -229,7 +230,7 @@ int process_start(const ProcessNeeds *needs, int slot, _unused_ const ProcessPro
     assert(slot >= 0 && slot < RECORD_SLOTS_MAX);
     Task *task = machine->of[slot];
     assert(!task || (!task->lives && !task->leaves)); /* the daemon starts only in clear slots */
-    (void)task_free(task);                            /* NULL always */
+    (void)task_free(task);                            /* always returns NULL */
     task = machine->of[slot] = task_new(machine, slot);
     *ret = (Process){.needs = needs,
                      .slot = slot,
@@ -362,7 +363,7 @@ int channel_receive(int fd, ChannelMessage *ret, Error *err)
     return task->lives ? -EAGAIN : error_set(err, -EPIPE, "the other side closed the channel");
 }
 
-/* ---- daemon/process/logs.h: nobody prints anything ---- */
+/* ---- daemon/process/logs.h: no task prints anything ---- */
 
 struct RankLog {
     char nothing;

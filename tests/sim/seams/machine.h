@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* machine.h - the trainer processes of a simulated machine, as its kernel keeps them.
+/* machine.h - the trainer processes of a simulated machine, as its kernel would keep them.
  *
  * machine.c defines the functions of daemon/process/process.h and logs.h, channel_send(), channel_receive() and
- * orphans_owner_tag(). So daemon/world starts Tasks instead of processes, talks to them, kills them, and waits until
- * nothing of them lives.
+ * orphans_owner_tag(). So daemon/world starts Tasks instead of processes, exchanges messages with them, kills them, and
+ * waits until nothing of them is left.
  *
  *     machine_open(machine, loop);   // an sdtraind begins to run on it
  *     ...                            // it calls process_start(): program->started()
  *     task_say(task, &message);      // to the daemon
  *     task_end(task, 83);            // it exits
  *
- * A Task lives until the model of its program ends it, whatever happens to its daemon, and its slot is clear only when
- * the task has ended and left nothing behind. A daemon that was killed finds the slots as they are.
+ * A Task lives until the model of its program ends it, whatever happens to its daemon. Its slot is clear only when the
+ * task has ended and left nothing behind. After a daemon was killed, the next one finds the slots unchanged.
  *
  * Ownership: machine_new() gives the caller a Machine, which owns its Tasks; machine_free() accepts NULL. A Task is
- *            gone when its slot is started anew.
+ *            freed when a new one is started in its slot.
  * Units:     exit codes; signals negative.
- * Errors:    those of process.h and channel.h. A channel takes TASK_MESSAGES_MAX messages that nobody reads: -EAGAIN.
+ * Errors:    those of process.h and channel.h. A channel holds at most TASK_MESSAGES_MAX unread messages: -EAGAIN.
  * Threads:   one.
  */
 #pragma once
@@ -29,45 +29,47 @@ enum { TASK_MESSAGES_MAX = 64 };
 typedef struct Machine Machine;
 typedef struct Task Task;
 
-/* The model of the program that is started in the slots. Called in the middle of the daemon's work: a callee notes what
- * it is told, and acts later. */
+/* The model of the program that is started in the slots. Its functions are called in the middle of
+ * the daemon's work: they must only note the event, and act later. */
 typedef struct TaskProgram {
     void *userdata;
     void (*started)(void *userdata, Task *task);
-    /* A message waits: task_hear(). */
+    /* A message for the task waits: task_hear(). */
     void (*told)(void *userdata, Task *task);
-    /* It got SIGKILL, and is to be ended by task_end(task, -SIGKILL) unless nothing can end it. */
+    /* The task got SIGKILL: end it by task_end(task, -SIGKILL), unless nothing can end it. */
     void (*killed)(void *userdata, Task *task);
-    /* Its daemon has killed it and stands still until it ends: it is to be ended now, or it will not end in time. */
+    /* The daemon has killed the task and is waiting, blocked, until it ends: end the task now, or
+     * it does not end in time. */
     void (*awaited)(void *userdata, Task *task);
-    /* Its daemon closed its end of the channel. */
+    /* The daemon has closed its end of the channel. */
     void (*hung_up)(void *userdata, Task *task);
-    /* The Task is gone after this call. */
+    /* The Task is freed after this call. */
     void (*cleared)(void *userdata, Task *task);
 } TaskProgram;
 
 Machine *machine_new(const TaskProgram *program);
 Machine *machine_free(Machine *machine);
 
-/* From now on a process that is started on that loop is one of this machine. */
+/* From now on, a process started on that loop runs on this machine. */
 void machine_open(Machine *machine, sd_event *loop);
-/* The daemon is gone. Its tasks stay. */
+/* The daemon has ended. Its tasks stay. */
 void machine_close(Machine *machine);
 
-/* NULL: none was started there since the machine was made. */
+/* Returns the task in the slot; NULL: none was started there since the machine was made. */
 Task *machine_task(Machine *machine, int slot);
 
 int task_slot(const Task *task);
 bool task_lives(const Task *task);
-/* Attaches the model's data to the task, which has none (NULL) at first. */
+/* Sets the model's data of the task, NULL at first. */
 void task_set_userdata(Task *task, void *userdata);
 void *task_userdata(const Task *task);
 
-/* Takes the oldest message of its daemon; false: there is none. *ret is to be cleared. */
+/* Takes the oldest message from the daemon. Returns false if there is none. The caller clears *ret. */
 bool task_hear(Task *task, ChannelMessage *ret);
-/* False: its daemon is gone, or does not read. Strings are copied. */
+/* Sends a message to the daemon. Returns false if the daemon has ended or does not read. Strings
+ * are copied. */
 bool task_say(Task *task, const ChannelMessage *message);
-/* status: exit code, or -signal. A task that has ended stays as it is. */
+/* Ends a task. status: exit code, or -signal. Has no effect on a task that has ended. */
 void task_end(Task *task, int status);
-/* Something that it started lives on, or does not any more. */
+/* Sets whether something that the task started still lives. */
 void task_leave_behind(Task *task, bool leaves);

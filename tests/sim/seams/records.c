@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* records.c - the codecs of records, which remember what they have read and written.
+/* records.c - the codecs of records, with a cache of their results.
  *
- * A record comes to each node, to each controller and to each checker, and once more when the schedule is played again.
- * The linker puts these functions before those of cluster/records.c (--wrap), in programs that play many schedules.
- * The record that a text is read as, and the text that a record is written as, depend on nothing else: a remembered
- * answer is the one that the production code gave to the same bytes. Errors name a key and are not remembered. */
+ * Each node, each controller and each checker reads a record, and all of them again when the schedule is played a
+ * second time. In programs that play many schedules, the linker calls these functions instead of those of
+ * cluster/records.c (--wrap). The result of a read depends only on the text, that of a write only on the record and
+ * the old text. So a cached result is the one that the production code gave for the same bytes. Errors name a key and
+ * are not cached. */
 #include "cluster/records.h"
 
 #include "base/json/field-table.h"
@@ -21,23 +22,23 @@ typedef int (*Decode)(const char *source, const char *text, size_t n_bytes, void
 typedef char *(*Encode)(const void *record, const char *old_text);
 
 typedef struct Codec {
-    const char *kind;         /* of record_tables */
-    const RecordTable *table; /* NULL until it was looked up */
+    const char *kind;         /* the kind in record_tables */
+    const RecordTable *table; /* NULL until it is looked up */
     size_t size;
     Decode decode;
     Encode encode;
 } Codec;
 
-/* A remembered answer. For a read, `asked` is the text and `answer` the record. For a write, `asked` is the record with
- * its parts and after it the old text, and `answer` is the text. */
+/* A cached result. For a read, `asked` is the text and `answer` the record. For a write, `asked` is
+ * the record with its parts, followed by the old text, and `answer` is the text. */
 typedef struct Slot {
-    Codec *codec; /* NULL: nothing is remembered */
+    Codec *codec; /* NULL: the slot is empty */
     void *asked, *answer;
     size_t n_asked;
 } Slot;
 
 static Slot read_slots[SLOTS], written_slots[SLOTS];
-static bool writes_record; /* whoever calls json_dumps() now */
+static bool writes_record; /* json_dumps() is being called to write a record */
 
 static const RecordTable *table_of(Codec *codec)
 {
@@ -48,10 +49,10 @@ static const RecordTable *table_of(Codec *codec)
     return codec->table;
 }
 
-/* ---- parts: what a record has allocated ---- */
+/* ---- parts: the memory that a record has allocated ---- */
 
 typedef struct Part {
-    void **at; /* NULL: there are no more */
+    void **at; /* NULL: there are no more parts */
     size_t n_bytes;
 } Part;
 
@@ -128,7 +129,7 @@ static int decode(Codec *codec, const char *source, const char *text, size_t n_b
     return r;
 }
 
-/* Appends to what was asked. */
+/* Appends bytes to `asked`. */
 static size_t add(char **asked, size_t *room, size_t n, const void *bytes, size_t n_bytes)
 {
     if (n + n_bytes > *room)
@@ -146,7 +147,8 @@ static char *encode(Codec *codec, const void *record, const char *old_text)
     for (Part part; (part = next_part(table, asked, &i)).at;) {
         const size_t at = (size_t)((char *)part.at - asked);
         n = add(&asked, &room, n, *part.at, part.n_bytes);
-        memset(asked + at, 1, sizeof(void *)); /* there is one; where is all the same */
+        /* only whether there is a part counts, not its address */
+        memset(asked + at, 1, sizeof(void *));
     }
     if (old_text)
         n = add(&asked, &room, n, old_text, strlen(old_text) + 1);
@@ -164,10 +166,10 @@ static char *encode(Codec *codec, const void *record, const char *old_text)
     return text;
 }
 
-/* ---- trees ---- */
+/* ---- JSON trees ---- */
 
-/* A record is read for the first time soon after it was written: its text need not be parsed, for what jansson writes
- * it reads as the same tree. Nobody changes the tree of a record that was written. */
+/* A record is first read soon after it was written. Its text then need not be parsed: jansson would
+ * read the text that it wrote as the same tree. A written record's tree is never changed. */
 static struct {
     size_t n_text;
     char *text;

@@ -11,15 +11,15 @@
 #include <time.h>
 
 enum {
-    DESCRIPTORS_FROM = 1 << 20, /* of no file */
+    DESCRIPTORS_FROM = 1 << 20, /* no real descriptor is that high */
     DELAY_MIN_USEC = 200,
     DELAY_MAX_USEC = 2000,
-    /* As etcd/grpc/wire.c sets gRPC: */
+    /* The same as etcd/grpc/wire.c sets for gRPC: */
     CONNECT_MSEC = 2000,
     RETRY_MIN_MSEC = 100,
     RETRY_MAX_MSEC = 500,
     PING_WAIT_MSEC = 2000,
-    PING_LATEST_MSEC = 6000 + PING_WAIT_MSEC, /* they go out each 6 s */
+    PING_LATEST_MSEC = 6000 + PING_WAIT_MSEC, /* pings go out every 6 s */
 };
 
 typedef struct Path {
@@ -29,23 +29,23 @@ typedef struct Path {
 
 /* A client's connection to a member. */
 typedef struct Link {
-    LIST_ENTRY(Link) list; /* of the network */
+    LIST_ENTRY(Link) list; /* list of all links */
     Wire *wire;
     Path *path;
     size_t member;
     bool connected;
-    uint64_t retry_usec; /* no connection is tried before */
+    uint64_t retry_usec; /* no earlier connection attempt */
     sd_event_source *connecting, *pinging;
-    uint64_t last_usec[NETWORK_WAYS];     /* nothing arrives before what was sent before */
-    uint64_t released_usec[NETWORK_WAYS]; /* nor before what was held */
+    uint64_t last_usec[NETWORK_WAYS];     /* messages of a way arrive in order */
+    uint64_t released_usec[NETWORK_WAYS]; /* arrival of the last released message */
 } Link;
 
 typedef struct Arrival {
     TAILQ_ENTRY(Arrival) next;
     WireCall *call;
     bool end;
-    ProtobufCMessage *message; /* NULL, when not at the end: bytes that are not a message */
-    WireStatus status;         /* at the end */
+    ProtobufCMessage *message; /* NULL before the end: bytes that are not a message */
+    WireStatus status;         /* only at the end */
 } Arrival;
 
 struct Wire {
@@ -54,7 +54,7 @@ struct Wire {
     int fd;
     Link *links;
     size_t n_links;
-    TAILQ_HEAD(CallQueue, WireCall) calls; /* those whose client is there, by age */
+    TAILQ_HEAD(CallQueue, WireCall) calls; /* calls with a client, oldest first */
     TAILQ_HEAD(ArrivalQueue, Arrival) arrivals;
 };
 
@@ -63,24 +63,25 @@ struct WireRequest {
     ProtobufCMessage *message;
 };
 
-/* Two ends: the client's is there while `wire` is, the server's while `server_call` is. */
+/* A call has two ends: the client's exists while `wire` is set, the server's while `server_call` is
+ * set. */
 struct WireCall {
-    LIST_ENTRY(WireCall) list;  /* of the network */
-    TAILQ_ENTRY(WireCall) next; /* of its wire */
+    LIST_ENTRY(WireCall) list;  /* list of all calls */
+    TAILQ_ENTRY(WireCall) next; /* list of its wire's calls */
     Wire *wire;
     Rpc *rpc;
-    Link *link; /* with wire */
+    Link *link; /* valid while wire is set */
     Path *path;
     size_t member;
     const WireMethod *method;
     char *token;
-    WireRequest *first; /* until the connection is up */
+    WireRequest *first; /* the first request, until the connection is up */
     sd_event_source *deadline;
     void *server_call;
-    bool ended;       /* the client's end is among the arrivals */
-    bool gone;        /* the server is told that the client is gone */
-    bool broken;      /* its connection is reset: what is under way is lost */
-    size_t n_packets; /* under way */
+    bool ended;       /* the end is among the client's arrivals */
+    bool gone;        /* the server must be told that the client has ended */
+    bool broken;      /* the connection is reset: packets in flight are lost */
+    size_t n_packets; /* packets in flight */
 };
 
 typedef enum PacketKind {
@@ -92,8 +93,8 @@ typedef enum PacketKind {
 } PacketKind;
 
 typedef struct Packet {
-    LIST_ENTRY(Packet) list;  /* of the network */
-    TAILQ_ENTRY(Packet) next; /* of those that are held */
+    LIST_ENTRY(Packet) list;  /* list of all packets */
+    TAILQ_ENTRY(Packet) next; /* queue of held packets */
     bool held;
     PacketKind kind;
     WireCall *call;
@@ -115,7 +116,7 @@ static struct {
     size_t n_wires;
     Path *paths;          /* [machine][member] */
     bool *frozen;         /* [member] */
-    uint64_t *heard_usec; /* of each machine */
+    uint64_t *heard_usec; /* [machine] time of its last message */
     LIST_HEAD(, Link) links;
     LIST_HEAD(, WireCall) calls;
     LIST_HEAD(, Packet) packets;
@@ -149,7 +150,7 @@ static bool silent(const Path *path, size_t member)
     return blocked(path, member, NETWORK_TO_MEMBER) || blocked(path, member, NETWORK_TO_CLIENT);
 }
 
-/* ---- the server ---- */
+/* ---- the server's time ---- */
 
 static void arm(sd_event_source *timer, uint64_t at_usec)
 {
@@ -172,7 +173,7 @@ static int on_tick(sd_event_source *source _unused_, uint64_t usec _unused_,
 
 void network_server_changed(void) { arm(net.tick, loops_now_usec()); }
 
-/* ---- a call's ends ---- */
+/* ---- the two ends of a call ---- */
 
 static void call_check(WireCall *call)
 {
@@ -241,7 +242,8 @@ static NetworkWay packet_way(const Packet *packet)
     return packet->kind < PACKET_ANSWER ? NETWORK_TO_MEMBER : NETWORK_TO_CLIENT;
 }
 
-/* Schedules a packet. One that was sent after a held one, and is under way, waits for it: both arrive then, by age. */
+/* Schedules a packet. A packet in flight that was sent after a held packet waits for it: then both
+ * arrive in the order in which they were sent. */
 static void packet_schedule(Packet *packet, bool was_held)
 {
     WireCall *call = packet->call;
@@ -307,7 +309,7 @@ static void packet_to_member(Packet *packet)
         if (call->server_call)
             net.server.send(net.server.server, call->server_call, packet->request->message);
     }
-    if (call->gone) /* what was held overtakes nothing, and is done although nobody waits */
+    if (call->gone) /* held requests keep their order, and are done although the client has ended */
         server_cancel(call);
     server_run();
 }
@@ -348,7 +350,8 @@ void network_end(WireCall *call, WireCode code, const char *text)
     call->server_call = NULL;
 }
 
-/* The client has heard the end, or is gone; then the server hears that, when there is one. */
+/* Detaches the client, which has received the end or has ended. If the server has the call, it is
+ * then told. */
 static void call_leave(WireCall *call)
 {
     if (!call->broken && (call->server_call || call->n_packets > 0))
@@ -363,7 +366,7 @@ static void call_leave(WireCall *call)
 
 /* ---- connections ---- */
 
-/* The calls that wait for the connection go out, or end. */
+/* Sends the calls that wait for the connection, or ends them if there is a failure. */
 static void link_settle(Link *link, const char *failure)
 {
     WireCall *call;
@@ -383,7 +386,7 @@ static int on_connecting(sd_event_source *source _unused_, uint64_t usec _unused
 {
     Link *link = userdata;
     if (loops_now_usec() < link->retry_usec) {
-        link_settle(link, "failed to connect to all addresses"); /* as the last time */
+        link_settle(link, "failed to connect to all addresses"); /* as at the last attempt */
         return 0;
     }
     if (silent(link->path, link->member) || !net.server.is_up(net.server.server, link->member)) {
@@ -435,7 +438,7 @@ static int on_pinging(sd_event_source *source _unused_, uint64_t usec _unused_, 
     return 0;
 }
 
-/* After a path has changed: pings begin to be missed, or what was held goes on. */
+/* After a path has changed: pings begin to be missed, or no longer are. */
 static void path_changed(void)
 {
     Link *link;
@@ -498,7 +501,8 @@ static int on_wake(sd_event_source *source _unused_, int fd _unused_, uint32_t r
 {
     Wire *wire = userdata;
     Arrival *arrival, *last = TAILQ_LAST(&wire->arrivals, ArrivalQueue);
-    /* Those that are there now; a callback may cut calls, which end the next time. */
+    /* Takes only the present arrivals: a callback may end calls, whose arrivals are taken the next
+     * time. */
     for (bool more = last; more && !loop_is_dead(wire->loop);) {
         arrival = TAILQ_FIRST(&wire->arrivals);
         TAILQ_REMOVE(&wire->arrivals, arrival, next);
@@ -658,7 +662,7 @@ size_t network_machine(const WireCall *call)
     return (size_t)(call->path - net.paths) / net.options.n_members;
 }
 
-/* ---- life ---- */
+/* ---- open and close ---- */
 
 void network_open(const NetworkOptions *options)
 {

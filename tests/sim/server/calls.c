@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* calls.c - calls: what is asked, what waits, what goes out.
+/* calls.c - calls: their requests, their waiting, and their answers.
  *
- * A call's messages and its end are put into one queue and handed out by server_advance(), so that no callback runs
- * while the model is at work. A call lives until its client is gone or has its end, nothing of the call is in the
- * queue, and no write of it waits for a quorum. */
+ * A call's messages and its end are put into one queue, which server_advance() delivers, so that no callback runs
+ * while the model is working. A call is freed when its client has gone or has got its end, the queue has no entry of
+ * it, and no write of it waits for a quorum. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
 
-enum { TIMEOUT_SEC = 5 /* and two elections, as etcd has it */ };
+enum { TIMEOUT_SEC = 5 /* plus two elections, as in etcd */ };
 
 static const Refusal no_leader = {SERVER_UNAVAILABLE, "etcdserver: no leader"};
 static const Refusal timed_out = {SERVER_UNAVAILABLE, "etcdserver: request timed out"};
@@ -46,7 +46,7 @@ const ProtobufCMessageDescriptor *server_request_type(const char *path)
     return method < METHODS ? methods[method].request : NULL;
 }
 
-/* ---- life ---- */
+/* ---- create and free ---- */
 
 static void inbox_pop(ServerCall *call)
 {
@@ -101,7 +101,7 @@ void call_output(ServerCall *call, ProtobufCMessage *message)
     TAILQ_INSERT_TAIL(&call->server->outputs, output, list);
 }
 
-/* A write that a leader has is not taken back with it. */
+/* Ends a call. A write that a leader already has is not cancelled by that. */
 void call_end(ServerCall *call, Refusal refusal)
 {
     if (call->gone)
@@ -124,7 +124,7 @@ void calls_end_of_member(Server *server, size_t member, Refusal refusal)
 
 /* ---- one request ---- */
 
-/* True: it is answered or refused; false: it waits. */
+/* Handles a request. Returns true if it was answered or refused, false if it waits. */
 typedef bool (*Handler)(ServerCall *call, const ProtobufCMessage *request);
 
 static bool answer(ServerCall *call, Refusal refusal, ProtobufCMessage *message)
@@ -140,7 +140,7 @@ static bool answer(ServerCall *call, Refusal refusal, ProtobufCMessage *message)
     return true;
 }
 
-/* A write was done; the client hears of it when its member has applied it. */
+/* Answers a write that was done. The answer waits until the call's member has applied the write. */
 static bool answer_applied(ServerCall *call, Refusal refusal, ProtobufCMessage *message)
 {
     const Server *server = call->server;
@@ -155,7 +155,8 @@ static bool answer_applied(ServerCall *call, Refusal refusal, ProtobufCMessage *
     return false;
 }
 
-/* A read of what the quorum has; its member may be behind. */
+/* Returns whether a linearizable read can be answered: its member must have applied all that the
+ * quorum has. Otherwise lets the call wait. */
 static bool can_read(ServerCall *call)
 {
     const Server *server = call->server;
@@ -242,7 +243,7 @@ static bool handle_grant(ServerCall *call, const ProtobufCMessage *message)
     Lease *lease;
     Refusal refusal = users_caller(server, call->member, call->token, &caller);
 
-    free(caller.user); /* anybody may; a wrong token is wrong all the same */
+    free(caller.user); /* any user may do this, but a wrong token is refused */
     if (refusal.code != SERVER_OK)
         return answer(call, refusal, NULL);
     if (!can_write(call))
@@ -291,7 +292,8 @@ static bool handle_revoke(ServerCall *call, const ProtobufCMessage *message)
     return answer_applied(call, refusal, &response->base);
 }
 
-/* By a leader's own memory, which may be that of a former one. -1: it has to wait. */
+/* Renews a lease as this leader remembers it, even if it is a former leader that does not know it.
+ * Returns the TTL in seconds, or -1 if the renewal has to wait. */
 static int64_t renew_at(Server *server, size_t leader, int64_t id)
 {
     Member *m = &server->members[leader];
@@ -301,7 +303,7 @@ static int64_t renew_at(Server *server, size_t leader, int64_t id)
     for (size_t i = 0; i < m->n_beliefs; i++)
         if (m->beliefs[i].id == id) {
             if (m->beliefs[i].expires_usec <= server->now_usec)
-                return -1; /* it would be revoked, if anybody agreed */
+                return -1; /* the lease should be revoked, but no quorum agrees */
             m->beliefs[i].expires_usec =
                 server->now_usec + (uint64_t)m->beliefs[i].ttl_sec * USEC_PER_SEC;
             return m->beliefs[i].ttl_sec;
@@ -314,7 +316,7 @@ static bool handle_keep_alive(ServerCall *call, const ProtobufCMessage *message)
     const Pb__LeaseKeepAliveRequest *request = (const Pb__LeaseKeepAliveRequest *)message;
     Server *server = call->server;
     const Member *m = &server->members[call->member];
-    /* Its header is of before the renewal. */
+    /* The header is taken before the renewal. */
     Pb__ResponseHeader *header = raft_header(server, call->member, 0);
     int64_t ttl_sec = -1;
 
@@ -353,7 +355,7 @@ static bool handle_authenticate(ServerCall *call, const ProtobufCMessage *messag
     if (!can_read(call))
         return false;
     Refusal refusal = users_check_password(server, request->name, request->password);
-    if (refusal.code == SERVER_OK) { /* who has a wrong token gets no other */
+    if (refusal.code == SERVER_OK) { /* a wrong token gets no new one */
         Caller caller;
         refusal = users_caller(server, call->member, call->token, &caller);
         free(caller.user);
@@ -456,7 +458,7 @@ ServerCall *server_open(Server *server, size_t member, const char *path,
     return call;
 }
 
-/* As it would be after the wire. */
+/* Returns a copy, as it would arrive over the wire. */
 static ProtobufCMessage *copy_of(const ProtobufCMessage *message)
 {
     size_t n = protobuf_c_message_get_packed_size(message);
@@ -542,10 +544,11 @@ static void retry_applied(ServerCall *call)
     }
     ProtobufCMessage *message = TAKE_PTR(call->answer);
     stop_waiting(call);
-    (void)answer(call, REFUSAL_NONE, message); /* it is answered now */
+    (void)answer(call, REFUSAL_NONE, message); /* the call is answered now */
 }
 
-/* The leader that has it is back. One that nobody else has heard of is lost with its term. */
+/* The leader that has the proposal is back in contact. If its term has ended, the proposal is lost,
+ * because no other member had it. */
 static void retry_proposal(ServerCall *call)
 {
     Server *server = call->server;
@@ -582,7 +585,7 @@ static void retry(ServerCall *call, bool new_leader)
             call_end(call, (Refusal){SERVER_UNAVAILABLE, "etcdserver: leader changed"});
         else
             attempt(call);
-        process(call); /* a stream's next request */
+        process(call); /* the stream's next request */
         break;
     case WAIT_QUORUM:
         retry_proposal(call);
@@ -625,7 +628,7 @@ void calls_time_out(Server *server)
     for (ServerCall *call = TAILQ_FIRST(&server->waiting), *next; call; call = next) {
         next = TAILQ_NEXT(call, waiting_list);
         if (call->until_usec > server->now_usec)
-            break; /* all wait equally long */
+            break; /* all calls wait for the same time */
         if (!call->gone && !server->members[call->member].frozen)
             call_end(call, timeout_of(call));
     }
@@ -643,7 +646,7 @@ uint64_t calls_next_usec(const Server *server)
     return UINT64_MAX;
 }
 
-/* ---- what goes out ---- */
+/* ---- delivery ---- */
 
 void calls_deliver(Server *server)
 {
@@ -682,6 +685,6 @@ void calls_clear(Server *server)
             next = TAILQ_NEXT(call, list);
             if (call->wait == WAIT_QUORUM)
                 call->wait = WAIT_ANSWER;
-            (void)server_cancel(call); /* frees it */
+            (void)server_cancel(call); /* frees the call */
         }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* kv.c - a Range or a Txn, checked, done and answered as etcd 3.4 does it. */
+/* kv.c - checks, carries out and answers a Range or a Txn as etcd 3.4 does. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
@@ -8,7 +8,7 @@ enum { OPS_MAX = 128 };
 
 static const Refusal no_key = {SERVER_INVALID_ARGUMENT, "etcdserver: key is not provided"};
 
-/* ---- what can be said without the store ---- */
+/* ---- checks that do not need the store ---- */
 
 Refusal kv_check_range(const Pb__RangeRequest *request)
 {
@@ -29,7 +29,8 @@ static Refusal check_op(const Pb__RequestOp *op)
     }
 }
 
-/* As etcd looks at it, an end of "\0" lies before every key: such a delete overlaps with no put. */
+/* Returns whether the operation deletes the key. For this check, as in etcd, a range end of "\0"
+ * sorts before every key: such a delete overlaps with no put. */
 static bool deletes(const Pb__RequestOp *op, Bytes key)
 {
     if (op->request_case != PB__REQUEST_OP__REQUEST_DELETE_RANGE)
@@ -103,7 +104,7 @@ Pb__KeyValue *kv_message(const Version *version)
 
 typedef struct Page {
     Pb__RangeResponse *response;
-    size_t limit, room; /* limit 0: none */
+    size_t limit, room; /* limit 0: no limit */
     bool count_only;
 } Page;
 
@@ -117,7 +118,7 @@ static bool add_to_page(const Version *version, void *userdata)
         return true;
     if (page->limit > 0 && response->n_kvs == page->limit) {
         response->more = true;
-        return true; /* it is counted all the same */
+        return true; /* the key is counted nevertheless */
     }
     response->kvs =
         memory_grow(response->kvs, response->n_kvs, &page->room, sizeof(Pb__KeyValue *));
@@ -125,7 +126,7 @@ static bool add_to_page(const Version *version, void *userdata)
     return true;
 }
 
-/* now: what the reader sees as present. */
+/* now: the newest revision that the reader sees. */
 static Pb__RangeResponse *range_response(const Server *server, const Pb__RangeRequest *request,
                                          int64_t now)
 {
@@ -174,7 +175,8 @@ Refusal kv_range(Server *server, size_t member, const Caller *caller,
 
 static int compare_numbers(int64_t a, int64_t b) { return a < b ? -1 : a > b; }
 
-/* One without an operand, or with that of another target, compares with 0 or with nothing. */
+/* Returns whether a comparison holds. Without an operand, or with the operand of another target, it
+ * compares with 0 or an empty value. */
 static bool holds(const Server *server, const Pb__Compare *compare, int64_t now)
 {
     static const Version none = {0};
@@ -246,7 +248,8 @@ static Refusal check_rights(const Server *server, const Caller *caller,
     return refusal;
 }
 
-/* A lease that is not there, and a read of a revision that is not there, refuse the whole. */
+/* Checks the whole transaction: it is refused if a lease does not exist, or a read is of a revision
+ * that does not exist. */
 static Refusal check_ops(const Server *server, const Pb__TxnRequest *request, int64_t now)
 {
     Refusal refusal = REFUSAL_NONE;
@@ -265,7 +268,7 @@ static Refusal check_ops(const Server *server, const Pb__TxnRequest *request, in
     return refusal;
 }
 
-/* The header of an answer within an answer has a revision and nothing else. */
+/* Returns the header of an answer inside an answer, which has only a revision. */
 static Pb__ResponseHeader *inner_header(int64_t revision)
 {
     Pb__ResponseHeader *header = memory_new(Pb__ResponseHeader);
@@ -303,7 +306,7 @@ static Pb__ResponseOp *perform(Server *server, const Pb__RequestOp *op, int64_t 
         break;
     }
     default:
-        assert(false); /* kv_check_txn() refused it */
+        assert(false); /* kv_check_txn() has refused other kinds */
     }
     return ret;
 }
@@ -320,7 +323,7 @@ Refusal kv_txn(Server *server, size_t member, const Caller *caller, const Pb__Tx
                ProtobufCMessage **ret)
 {
     bool writes = !kv_only_reads(request);
-    /* A read sees what its member has applied; a write comes after all others. */
+    /* A read sees what its member has applied; a write sees all earlier writes. */
     int64_t now = writes ? server->mvcc.revision : server->members[member].applied;
     Refusal refusal = check_rights(server, caller, request);
     bool succeeded = true;

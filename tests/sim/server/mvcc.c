@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* mvcc.c - keys, their versions by revision, and the history that watches read.
  *
- * A key keeps its versions, newest first; the history names the same versions by revision. A compaction goes through
- * what it removes from the history, never through all keys. As in etcd 3.4 it also takes the deletes of its own
- * revision: a watch from exactly there sees only the puts. */
+ * A key keeps its versions, newest first; the history lists the same versions by revision. A compaction visits only the
+ * versions that it removes from the history, never all keys. As in etcd 3.4 it also removes the deletes of its own
+ * revision: a watch from exactly that revision sees only the puts. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ static void version_drop(Mvcc *mvcc, Version *version)
     free(version);
     if (key->newest)
         return;
-    assert(!key->lease); /* a key without versions was deleted */
+    assert(!key->lease); /* a key without versions was deleted, so it has no lease */
     tree_remove(&mvcc->keys, &key->node);
     free(key);
 }
@@ -68,7 +68,7 @@ void mvcc_clear(Mvcc *mvcc)
             lessor_attach(key, NULL);
         for (Version *older; version; version = older) {
             older = version->older;
-            version_drop(mvcc, version); /* the last one takes the key */
+            version_drop(mvcc, version); /* dropping the last version frees the key */
         }
     }
     for (size_t i = 0; i < mvcc->n_history; i++)
@@ -116,7 +116,7 @@ void mvcc_visit(const Mvcc *mvcc, const KeyRange *range, int64_t revision, Versi
     if (!range->single)
         tree_visit(&mvcc->keys, range->begin, range->end, range->endless, look, &at);
     else if ((node = tree_find(&mvcc->keys, range->begin)))
-        (void)look(node, &at); /* there is no other */
+        (void)look(node, &at); /* a single key, so the result is not needed */
 }
 
 /* ---- writes ---- */

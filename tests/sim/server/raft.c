@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* raft.c - members: who is in contact with the others, who leads, and what each of them believes.
  *
- * A quorum in contact that follows a leader moves the store on. When the leader falls out of contact, the others miss
- * it for an election's time and then have another one, of a higher term, who gives every lease its TTL once more. A
- * leader that is cut off believes in itself for that long, one whose disk hangs for ever. */
+ * A quorum in contact that follows a leader can commit revisions. When the leader loses contact, the other members
+ * wait for an election timeout and then elect a leader of a higher term, which gives every lease its TTL again. A
+ * leader that is cut off believes for the same time that it leads; a leader whose disk hangs believes it for ever. */
 #include "tests/sim/server/server-internal.h"
 
 enum {
     HEARTBEATS_PER_ELECTION = 10,
-    STREAM_ELECTIONS = 3, /* without leader, until streams that want one end */
+    /* election timeouts without a leader, until streams that require one end */
+    STREAM_ELECTIONS = 3,
 };
 
 static const Refusal no_leader = {SERVER_UNAVAILABLE, "etcdserver: no leader"};
@@ -50,7 +51,7 @@ static void apply(Server *server, size_t index, int64_t to)
     watcher_notify(server, index, from, to);
 }
 
-/* When the member applies its next revision; UINT64_MAX: it has all. */
+/* Returns when the member applies its next revision; UINT64_MAX: it has applied all. */
 static uint64_t apply_usec(const Server *server, const Member *m)
 {
     if (!m->in_contact || m->applied >= server->mvcc.revision)
@@ -113,7 +114,7 @@ static void learn(Server *server, size_t index)
     m->streams_usec = UINT64_MAX;
     forget_beliefs(m);
     if (is_new)
-        calls_retry(server, index, true); /* reads that waited are refused */
+        calls_retry(server, index, true); /* refuses reads that waited */
     apply_due(server, index);
     calls_retry(server, index, false);
 }
@@ -204,7 +205,7 @@ void raft_review(Server *server)
     bool stands = has_quorum(server) && highest <= server->term;
     if (server->leader != SIZE_MAX && (!stands || !server->members[server->leader].in_contact))
         lose_leader(server);
-    /* One who was missed for less than an election's time goes on. */
+    /* A leader that was out of contact for less than an election timeout continues. */
     if (server->leader == SIZE_MAX && stands && server->former != SIZE_MAX &&
         server->members[server->former].in_contact &&
         server->members[server->former].leader == server->former) {
@@ -222,7 +223,7 @@ void raft_review(Server *server)
 
 /* ---- time ---- */
 
-/* When a member without word of its leader gives it up. */
+/* Returns when a member that has lost its leader stops following it. */
 static uint64_t give_up_usec(const Server *server, const Member *m)
 {
     if (!runs(m) || m->disk_stopped || m->leader == SIZE_MAX ||
@@ -236,7 +237,7 @@ static void give_up(Server *server, size_t index)
     Member *m = &server->members[index];
 
     m->leader = SIZE_MAX;
-    m->term++; /* it stands for election */
+    m->term++; /* the member stands for election */
     m->streams_usec = server->now_usec + STREAM_ELECTIONS * server->options.election_usec;
     forget_beliefs(m);
     calls_retry(server, index, false);
@@ -257,7 +258,7 @@ static void end_streams(Server *server, size_t index)
 
 void raft_advance(Server *server)
 {
-    raft_review(server); /* contact_usec may have come */
+    raft_review(server); /* contact_usec may have passed */
     for (size_t i = 0; i < server->n_members; i++) {
         Member *m = &server->members[i];
         if (give_up_usec(server, m) <= server->now_usec)
@@ -298,7 +299,7 @@ uint64_t raft_next_usec(const Server *server)
 
 void raft_init(Server *server)
 {
-    server->term = 1; /* etcd's first election makes it 2 */
+    server->term = 1; /* etcd's first election raises it to 2 */
     server->leader = server->former = server->preferred = SIZE_MAX;
     server->election_usec = UINT64_MAX;
     for (size_t i = 0; i < server->n_members; i++) {
@@ -317,7 +318,7 @@ void raft_init(Server *server)
 
 /* ---- faults ---- */
 
-/* It hears of the others within a heartbeat. */
+/* A member returns: it is in contact with the others within a heartbeat. */
 static void reconnect(Server *server, Member *m)
 {
     m->contact_usec = server->now_usec + server_draw(server) % (server->options.election_usec /
@@ -364,7 +365,7 @@ void server_thaw(Server *server, size_t index)
     if (!m->frozen)
         return;
     m->frozen = false;
-    calls_thawed(server, index); /* before it hears of anything new */
+    calls_thawed(server, index); /* before the member gets anything new */
     reconnect(server, m);
 }
 

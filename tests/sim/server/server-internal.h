@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server-internal.h - what the files of the model share; nobody else includes it.
+/* server-internal.h - common to the files of the model, and included only by them.
  *
  * Layers, each on the one before:
  *   tree.c     ordered bytes and ranges
@@ -8,15 +8,15 @@
  *   users.c    passwords, tokens, rights
  *   kv.c       a Range or Txn and its answer
  *   watcher.c  watches of a stream, by range
- *   raft.c     members: who is in contact, who leads, who knows it
- *   calls.c    calls, what waits, what goes out
+ *   raft.c     members: who is in contact, who leads, who knows the leader
+ *   calls.c    calls: their requests, waiting and answers
  *
- * There is one store, that of the quorum. A member shows the part of it that it has applied. A member's beliefs
- * (term, leader, leases as a former leader) are its own, and stay as they are while it is out of contact.
+ * There is one store, that of the quorum. A member shows the part of the store that it has applied. A member has its
+ * own beliefs (term, leader, leases as a former leader), which do not change while it is out of contact.
  *
  * Ownership: a Server owns everything here.
  * Units:     *_usec is the caller's time; revisions are etcd's.
- * Errors:    a Refusal: gRPC's code and etcd's words; a code of SERVER_OK is none.
+ * Errors:    a Refusal: gRPC's code and etcd's text; the code SERVER_OK is not an error.
  * Threads:   one.
  */
 #pragma once
@@ -42,10 +42,10 @@ static inline Bytes bytes_from(ProtobufCBinaryData data)
 {
     return (Bytes){.data = data.data, .n = data.len};
 }
-/* A copy with one byte more, which is 0; of no bytes: no data. */
+/* Returns a copy followed by one byte that is 0. If there are no bytes, data is NULL. */
 ProtobufCBinaryData bytes_copy(Bytes bytes);
 
-/* A key, or [begin, end) as requests say it: no end means only the key, "\0" all keys from it on. */
+/* A key, or [begin, end) as in requests: no end means only the key, "\0" all keys from begin on. */
 typedef struct KeyRange {
     Bytes begin, end;
     bool single, endless;
@@ -59,7 +59,7 @@ typedef struct Lease Lease;
 typedef struct Key Key;
 
 typedef struct Version {
-    struct Version *older, *newer; /* of the same key */
+    struct Version *older, *newer; /* versions of the same key */
     Key *key;
     int64_t create_revision, mod_revision, version, lease;
     bool deleted;
@@ -68,11 +68,11 @@ typedef struct Version {
 } Version;
 
 struct Key {
-    TreeNode node; /* by name */
+    TreeNode node; /* sorted by name */
     Version *newest;
     Lease *lease;
     LIST_ENTRY(Key) of_lease;
-    char name[]; /* and a 0 */
+    char name[]; /* followed by a 0 */
 };
 
 typedef struct Revision {
@@ -83,17 +83,18 @@ typedef struct Revision {
 
 typedef struct Mvcc {
     Tree keys;
-    int64_t revision, compacted; /* compacted: -1 before the first time */
-    Revision *history;           /* of revision first + i */
+    int64_t revision, compacted; /* compacted: -1 before the first compaction */
+    Revision *history;           /* revision first + i is at index i */
     size_t n_history, history_room;
     int64_t first;
-    bool writing; /* between begin and end */
+    bool writing; /* between mvcc_begin() and mvcc_end() */
     uint64_t live_bytes;
 } Mvcc;
 
 void mvcc_init(Mvcc *mvcc);
 void mvcc_clear(Mvcc *mvcc);
-/* Begins a revision: the writes between begin and end, if there are any, are one. */
+/* Begins a transaction: all writes before mvcc_end() are of one revision. Without writes there is
+ * no new revision. */
 void mvcc_begin(Server *server);
 void mvcc_put(Server *server, Bytes key, Bytes value, int64_t lease);
 int64_t mvcc_delete(Server *server, const KeyRange *range);
@@ -106,7 +107,7 @@ const Version *mvcc_get(const Mvcc *mvcc, Bytes key, int64_t revision);
 typedef bool (*VersionVisitor)(const Version *version, void *userdata);
 void mvcc_visit(const Mvcc *mvcc, const KeyRange *range, int64_t revision, VersionVisitor visit,
                 void *userdata);
-/* NULL: the revision is compacted, or is not there yet. */
+/* Returns the changes of a revision; NULL: it is compacted or not made yet. */
 const Revision *mvcc_changes(const Mvcc *mvcc, int64_t revision);
 Refusal mvcc_compact(Mvcc *mvcc, int64_t revision);
 void mvcc_copy(const Mvcc *from, Mvcc *to);
@@ -134,9 +135,9 @@ typedef struct Belief {
 Lease *lessor_find(const Server *server, int64_t id);
 Refusal lessor_grant(Server *server, int64_t id, int64_t ttl_sec, Lease **ret);
 Refusal lessor_revoke(Server *server, int64_t id);
-/* Returns seconds; 0: there is no such lease any more. */
+/* Renews a lease. Returns its TTL in seconds; 0: the lease does not exist any more. */
 int64_t lessor_renew(Server *server, int64_t id);
-/* A new leader gives each lease its TTL once more, and a bit. */
+/* A new leader gives each lease its TTL again, and an election timeout. */
 void lessor_promote(Server *server);
 void lessor_attach(Key *key, Lease *lease); /* NULL detaches */
 void lessor_expire(Server *server);
@@ -150,7 +151,7 @@ void lessor_copy(const Server *from, Server *to);
 typedef struct Right {
     ServerRights rights;
     char *begin, *end;
-    KeyRange range; /* of these */
+    KeyRange range; /* from begin to end */
 } Right;
 
 typedef struct User {
@@ -166,13 +167,13 @@ typedef struct Users {
     size_t n, room;
 } Users;
 
-/* Each member has tokens of its own: it forgets a token that it has not seen for a while. */
+/* Each member has its own tokens: it forgets a token that it has not seen for a while. */
 typedef struct Token {
     char *text, *user;
     uint64_t until_usec;
 } Token;
 
-/* The user that makes a request; revision 0: the request names none. */
+/* The user that makes a request; revision 0: the request has no token. */
 typedef struct Caller {
     char *user;
     uint64_t revision;
@@ -182,7 +183,7 @@ Refusal users_caller(Server *server, size_t member, const char *token, Caller *r
 Refusal users_may(const Server *server, const Caller *caller, const KeyRange *range,
                   ServerRights rights);
 Refusal users_check_password(const Server *server, const char *name, const char *password);
-/* Every member that is in contact knows the token. */
+/* Makes a token for the user. Every member that is in contact then knows it. */
 char *users_token(Server *server, const char *name);
 void users_forget_tokens(Server *server, size_t member);
 void users_clear(Users *users);
@@ -203,21 +204,21 @@ Pb__KeyValue *kv_message(const Version *version);
 /* ---- watcher.c ---- */
 
 typedef struct Watcher {
-    TreeNode node;             /* in the member's tree, while synced */
-    TAILQ_ENTRY(Watcher) list; /* of the call */
+    TreeNode node;             /* in the member's tree, while it is synced */
+    TAILQ_ENTRY(Watcher) list; /* list of the call's watchers */
     TAILQ_ENTRY(Watcher) unsynced_list;
     ServerCall *call;
     int64_t id;
-    uint8_t *bytes;        /* what the range points to */
-    int64_t next_revision; /* all before it are told */
+    uint8_t *bytes;        /* the bytes of the node's range */
+    int64_t next_revision; /* all earlier revisions were sent */
     bool fragment, synced;
-    uint64_t sync_usec; /* of one that is not synced: when it reads the history */
-    Version **events;   /* of the present round */
+    uint64_t sync_usec; /* if not synced: when it next reads the history */
+    Version **events;   /* gathered in the present round */
     size_t n_events, room;
 } Watcher;
 
 void watcher_request(ServerCall *call, const Pb__WatchRequest *request);
-/* The member has applied these revisions. */
+/* The member has applied the revisions from..to: notifies its watchers. */
 void watcher_notify(Server *server, size_t member, int64_t from, int64_t to);
 void watcher_sync(Server *server, size_t member);
 uint64_t watcher_next_usec(const Server *server, size_t member);
@@ -228,41 +229,41 @@ void watcher_free_all(ServerCall *call);
 typedef struct Member {
     uint64_t id;
     bool up, frozen, isolated, disk_stopped;
-    uint64_t contact_usec; /* when a member that comes back is in contact again */
+    uint64_t contact_usec; /* when a returning member is in contact again */
     bool in_contact;
 
     /* The member's beliefs. */
     uint64_t term;
-    size_t leader; /* SIZE_MAX: none */
-    uint64_t
-        lost_usec; /* when it saw its leader last, while it is out of contact or there is none */
-    uint64_t streams_usec; /* when streams that want a leader end; UINT64_MAX: there is one */
-    Belief *beliefs;       /* of a leader that is out of contact */
+    size_t leader;         /* SIZE_MAX: none */
+    uint64_t lost_usec;    /* while it has no contact or leader: when it last had a leader */
+    uint64_t streams_usec; /* when streams that require a leader end; UINT64_MAX: it has a leader */
+    Belief *beliefs;       /* a leader out of contact believes these leases */
     size_t n_beliefs;
 
-    int64_t applied; /* revision */
+    int64_t applied; /* the newest applied revision */
     uint64_t lag_usec;
     Token *tokens;
     size_t n_tokens, tokens_room;
 
     TAILQ_HEAD(, ServerCall) calls;
-    Tree watchers;                               /* those that are synced */
-    TAILQ_HEAD(UnsyncedQueue, Watcher) unsynced; /* by sync_usec */
-    Watcher **touched;                           /* of the present round */
+    Tree watchers;                               /* the synced watchers */
+    TAILQ_HEAD(UnsyncedQueue, Watcher) unsynced; /* sorted by sync_usec */
+    Watcher **touched;                           /* watchers with events in the present round */
     size_t n_touched, touched_room;
 } Member;
 
 void raft_init(Server *server);
-/* Does what is due by now, and notes what contact and quorum have become. */
+/* Does everything that is due by now, and updates contact and quorum. */
 void raft_advance(Server *server);
 uint64_t raft_next_usec(const Server *server);
-/* To be called when a member's state has changed. */
+/* Updates contact and quorum. Call it after a member's state has changed. */
 void raft_review(Server *server);
-/* Whether this member is one of a quorum that follows a leader. */
+/* Returns whether this member is in a quorum that follows a leader. */
 bool raft_reaches_leader(const Server *server, size_t member);
-/* A revision was made: members apply it, now or after their lag. */
+/* A revision was committed: members apply it, now or after their lag. */
 void raft_committed(Server *server);
-/* Members in contact apply what they lag behind with: a compaction stands behind it in the log. */
+/* Members in contact apply all revisions that they lag behind: in the log, these come before a
+ * compaction. */
 void raft_catch_up(Server *server);
 Pb__ResponseHeader *raft_header(const Server *server, size_t member, int64_t revision);
 
@@ -282,10 +283,10 @@ typedef enum Method {
 
 typedef enum Wait {
     WAIT_NOTHING,
-    WAIT_LEADER,  /* nobody has it yet */
-    WAIT_QUORUM,  /* a leader has it, who cannot agree upon it with others */
-    WAIT_APPLIED, /* until its member has applied as much as the quorum had */
-    WAIT_ANSWER,  /* lost: only the time-out ends it */
+    WAIT_LEADER,  /* no leader has the request yet */
+    WAIT_QUORUM,  /* a leader has the request, but has no quorum */
+    WAIT_APPLIED, /* until the member has applied what the quorum had */
+    WAIT_ANSWER,  /* the request is lost: only the timeout ends the wait */
 } Wait;
 
 typedef struct Inbox {
@@ -302,18 +303,19 @@ struct ServerCall {
     char *token;
     ServerEvents events;
     void *userdata;
-    bool gone;   /* the client is, or the call has ended */
-    bool opened; /* its member has looked at it */
+    bool gone;   /* the client has gone, or the call has ended */
+    bool opened; /* the member has begun to serve it */
     size_t n_outputs;
 
-    TAILQ_HEAD(, Inbox) inbox; /* not looked at yet; the first is the one that waits */
+    TAILQ_HEAD(, Inbox) inbox; /* requests not served yet; the first one may be waiting */
     Wait wait;
-    uint64_t until_usec; /* of one that waits */
-    uint64_t wait_term;  /* of WAIT_QUORUM: the term of the leader that has it */
-    bool wait_alone;     /* and whether only its member has it */
-    bool decided;        /* a new leader has it and carries it out */
+    uint64_t until_usec; /* deadline, while it waits */
+    uint64_t wait_term;  /* WAIT_QUORUM: term of the leader that has the request */
+    bool wait_alone;     /* WAIT_QUORUM: whether only this member has the request */
+    bool decided;        /* a new leader has the request and carries it out */
     int64_t wait_revision;
-    ProtobufCMessage *answer; /* of WAIT_APPLIED: what is done already; NULL: it is a read */
+    /* WAIT_APPLIED: the answer of a write that is done; NULL: it is a read */
+    ProtobufCMessage *answer;
 
     TAILQ_HEAD(, Watcher) watchers;
     int64_t next_watch_id;
@@ -322,7 +324,7 @@ struct ServerCall {
 typedef struct Output {
     TAILQ_ENTRY(Output) list;
     ServerCall *call;
-    ProtobufCMessage *message; /* NULL: the end */
+    ProtobufCMessage *message; /* NULL: the end of the call */
     Refusal refusal;
 } Output;
 
@@ -330,11 +332,11 @@ struct Server {
     ServerOptions options;
     uint64_t now_usec, cluster_id;
     uint64_t term;
-    size_t leader, former;  /* SIZE_MAX: none; former: the last one */
-    uint64_t election_usec; /* when a quorum without leader has one; UINT64_MAX: none is coming */
-    size_t preferred;       /* who is to win it; SIZE_MAX: anybody */
+    size_t leader, former;  /* SIZE_MAX: none; former: the last leader */
+    uint64_t election_usec; /* when a quorum without a leader elects one; UINT64_MAX: never */
+    size_t preferred;       /* the member that is to win the election; SIZE_MAX: any */
     bool nospace;
-    size_t writer; /* of the transaction that is being done; SIZE_MAX: none is */
+    size_t writer; /* client of the transaction in progress; SIZE_MAX: none */
     size_t n_members;
     Member members[SERVER_MEMBERS_MAX];
     Mvcc mvcc;
@@ -348,16 +350,17 @@ uint64_t server_draw(Server *server);
 void call_output(ServerCall *call, ProtobufCMessage *message);
 void call_end(ServerCall *call, Refusal refusal);
 void calls_end_of_member(Server *server, size_t member, Refusal refusal);
-/* Looks again at what waits, after something has changed at this member. new_leader: the member has learnt of one. */
+/* Tries the waiting calls of this member again after a change. new_leader: the member has just
+ * learned of a leader. */
 void calls_retry(Server *server, size_t member, bool new_leader);
-/* There is a new leader: what the last one had is agreed upon now, or lost. */
+/* There is a new leader: the proposals of the last one are committed now, or lost. */
 void calls_decide(Server *server);
-/* Looks at what came while the member was frozen. */
+/* Serves the requests that arrived while the member was frozen. */
 void calls_thawed(Server *server, size_t member);
 void calls_time_out(Server *server);
 uint64_t calls_next_usec(const Server *server);
 void calls_deliver(Server *server);
-/* Drops the proposals that leaders had and upon which nobody has agreed. */
+/* Drops the leaders' proposals that are not committed. */
 void calls_forget_proposals(Server *server);
-/* All calls are gone, without a word. */
+/* Frees all calls without callbacks. */
 void calls_clear(Server *server);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* server.c - see server.h: the life of a cluster, its time, and what an operator does. */
+/* server.c - see server.h: creates a cluster, advances its time, and does an operator's actions. */
 #include "tests/sim/server/server-internal.h"
 
 enum { ELECTION_MSEC = 1000, REQUEST_BYTES_MAX = 1536 << 10 };
@@ -65,7 +65,7 @@ size_t server_writer(const Server *server) { return server->writer; }
 void server_advance(Server *server, uint64_t now_usec)
 {
     assert(now_usec >= server->now_usec);
-    /* One thing after the other, each at its own time. */
+    /* Do what is due one step after the other, each at its own time. */
     for (uint64_t next; (next = raft_next_usec(server)) <= now_usec;) {
         server->now_usec = MAX(server->now_usec, next);
         calls_time_out(server);
@@ -81,7 +81,7 @@ uint64_t server_next_usec(const Server *server)
     return MAX(server->now_usec, MIN(raft_next_usec(server), calls_next_usec(server)));
 }
 
-/* ---- questions ---- */
+/* ---- state ---- */
 
 bool server_is_up(const Server *server, size_t member) { return server->members[member].up; }
 size_t server_members(const Server *server) { return server->n_members; }
@@ -94,7 +94,7 @@ uint64_t server_term(const Server *server) { return server->term; }
 size_t server_leader(const Server *server) { return server->leader; }
 int64_t server_revision(const Server *server) { return server->mvcc.revision; }
 
-/* ---- what an operator does ---- */
+/* ---- an operator's actions ---- */
 
 ServerCode server_compact(Server *server, int64_t revision, const char **ret_text)
 {
@@ -109,7 +109,7 @@ ServerCode server_compact(Server *server, int64_t revision, const char **ret_tex
 void server_set_nospace(Server *server, bool full) { server->nospace = full; }
 
 struct ServerSnapshot {
-    Server *server; /* of which the store, leases and users are used */
+    Server *server; /* only its store, leases and users are used */
 };
 
 static Server *copy_of(const Server *from)
@@ -145,7 +145,7 @@ void server_restore(Server *server, const ServerSnapshot *snapshot, uint64_t clu
 {
     for (size_t i = 0; i < server->n_members; i++)
         server_stop(server, i);
-    calls_forget_proposals(server); /* they were of another history */
+    calls_forget_proposals(server); /* the proposals belong to another history */
     clear(server);
     mvcc_copy(&snapshot->server->mvcc, &server->mvcc);
     lessor_copy(snapshot->server, server);

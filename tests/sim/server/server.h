@@ -5,16 +5,16 @@
  *     server_send(call, &request.base);
  *     server_advance(server, now_usec); // events.message, then events.ended
  *
- * One Server is the whole cluster. It is data and nothing else: no clock, thread or I/O. Time goes on only in
- * server_advance(), and chance is a function of the caller, so that a schedule can be played again. The messages
- * are those of etcd/etcd.proto; a transport carries them, delays them and loses them.
+ * One Server is the whole cluster. It consists only of data: no clock, thread or I/O. Time advances only in
+ * server_advance(), and random choices come from a function of the caller, so that a schedule can be played again. The
+ * messages are those of etcd/etcd.proto; a transport carries them, delays them and loses them.
  *
- * Ownership: server_new() gives the caller a Server; server_free() accepts NULL and ends every call without a word.
+ * Ownership: server_new() gives the caller a Server; server_free() accepts NULL and frees calls without callbacks.
  *            A ServerCall belongs to the Server until events.ended has returned or server_cancel() was called. Requests
  *            are borrowed. events.message gives the message away: protobuf_c_message_free_unpacked(message, NULL)
- *            frees it. Bytes and texts in it hold one byte more than their length, which is 0.
+ *            frees it. Bytes and texts in it are followed by one byte that is 0.
  * Units:     *_usec is the caller's time, in microseconds; ttl_sec whole seconds; members are counted from 0.
- * Errors:    a call ends with gRPC's status number and etcd 3.4's words. Misuse that no client can commit is
+ * Errors:    a call ends with gRPC's status number and etcd 3.4's text. Misuse that no client can commit is
  *            asserted.
  * Threads:   one. Callbacks run only within server_advance(); they may call all but server_advance(), server_free()
  *            and server_restore().
@@ -29,10 +29,10 @@ typedef struct ServerCall ServerCall;
 
 enum {
     SERVER_MEMBERS_MAX = 7,
-    SERVER_KEY_BYTES_MAX = 1 << 10, /* the model's own limit; etcd has none but that of a request */
+    SERVER_KEY_BYTES_MAX = 1 << 10, /* the model's own limit; etcd only limits requests */
 };
 
-/* gRPC's numbers of those that etcd uses. */
+/* Those of gRPC's status codes that etcd uses. */
 typedef enum ServerCode {
     SERVER_OK = 0,
     SERVER_UNKNOWN = 2,
@@ -47,12 +47,12 @@ typedef enum ServerCode {
     SERVER_UNAUTHENTICATED = 16,
 } ServerCode;
 
-/* One key in one revision, for a checker. Valid during the callback. */
+/* The change of one key in one revision, for a checker. Valid during the callback. */
 typedef struct ServerChange {
-    const char *key, *value; /* NUL-terminated; value is NULL where the key was deleted */
+    const char *key, *value; /* NUL-terminated; value is NULL if the key was deleted */
     size_t n_key, n_value;
     int64_t create_revision, version, lease;
-    const char *old_value; /* NULL: there was no such key */
+    const char *old_value; /* NULL: the key did not exist */
     size_t n_old_value;
     int64_t old_create_revision, old_mod_revision;
 } ServerChange;
@@ -60,89 +60,92 @@ typedef struct ServerChange {
 typedef struct ServerOptions {
     size_t n_members;
     uint64_t cluster_id, now_usec;
-    uint64_t election_usec; /* how long a leader is missed; 0: etcd's 1 s */
+    uint64_t election_usec; /* time without a leader until an election; 0: etcd's 1 s */
     size_t
-        request_bytes_max; /* also what a fragment of a watch's answer may hold; 0: etcd's 1.5 MiB */
-    /* Any 64 bits; NULL: always 0, so that every choice is the first one. */
+        request_bytes_max; /* also the size of a fragment of a watch's answer; 0: etcd's 1.5 MiB */
+    /* Returns any 64 bits; NULL: always 0, so that each choice is the first one. */
     uint64_t (*draw)(void *userdata);
-    /* Once for each revision, when it is made and before anybody is told; NULL: nobody asks. */
+    /* Called once for each revision, when it is made and before any client is notified; may be NULL. */
     void (*on_commit)(int64_t revision, const ServerChange *changes, size_t n, void *userdata);
-    void *userdata; /* of both */
+    void *userdata; /* for both functions */
 } ServerOptions;
 
 int server_new(const ServerOptions *options, Server **ret);
 Server *server_free(Server *server);
 
-/* Within on_commit: ServerMetadata.client of the transaction; SIZE_MAX: a lease has ended. */
+/* Within on_commit: returns ServerMetadata.client of the transaction; SIZE_MAX: a lease has expired. */
 size_t server_writer(const Server *server);
 
-/* Time is now_usec, which is not before the last one. Does what is due by then, and hands out the calls' answers. */
+/* Sets the time to now_usec, which must not be before the last time. Does everything that is due by
+ * then, and delivers the calls' answers. */
 void server_advance(Server *server, uint64_t now_usec);
-/* When server_advance() has to be called next; UINT64_MAX: not before something else is. */
+/* Returns when server_advance() must be called next; UINT64_MAX: only after another call of this
+ * interface. */
 uint64_t server_next_usec(const Server *server);
 
 /* ---- calls ---- */
 
 typedef struct ServerMetadata {
-    bool hasleader;    /* a member without leader refuses instead of waiting */
+    bool hasleader;    /* a member without a leader refuses the call instead of waiting */
     const char *token; /* NULL: none */
-    size_t client;     /* whose call it is, for server_writer() */
+    size_t client;     /* identifies the client, for server_writer() */
 } ServerMetadata;
 
 typedef struct ServerEvents {
-    /* Owns the message from now on. */
+    /* Receives an answer, and owns the message. */
     void (*message)(ServerCall *call, ProtobufCMessage *message, void *userdata);
-    /* Comes last; text is valid during the callback, the call is gone after it. */
+    /* Comes last; text is valid during the callback, the call is freed after it. */
     void (*ended)(ServerCall *call, ServerCode code, const char *text, void *userdata);
 } ServerEvents;
 
-/* Begins a call of a method, as "/etcdserverpb.KV/Txn", on a member that is up (server_is_up). Each call, also one of
- * a unary method, gets its request by server_send(). */
+/* Begins a call of a method, as "/etcdserverpb.KV/Txn", on a member that is up (server_is_up). The
+ * request of each call, even of a unary method, is sent by server_send(). */
 ServerCall *server_open(Server *server, size_t member, const char *path,
                         const ServerMetadata *metadata, const ServerEvents *events, void *userdata);
 /* Sends a request: one for a unary method, any number for a stream. A request that comes after the end is dropped. */
 void server_send(ServerCall *call, const ProtobufCMessage *request);
-/* The client is gone, or the deadline has passed: no callback runs any more, but what was asked for may still be done.
- * Accepts NULL, returns NULL. */
+/* The client has ended, or the deadline has passed: no callback runs any more, but the request may
+ * still be carried out. Accepts NULL, returns NULL. */
 ServerCall *server_cancel(ServerCall *call);
-/* The descriptor of the requests of a method; NULL: there is no such method. */
+/* Returns the descriptor of a method's requests; NULL: there is no such method. */
 const ProtobufCMessageDescriptor *server_request_type(const char *path);
 
 /* ---- members ---- */
 
-/* False: it takes no connection. */
+/* Returns false if the member accepts no connection. */
 bool server_is_up(const Server *server, size_t member);
-/* The member's process ends: its calls end as UNAVAILABLE, tokens are forgotten. */
+/* Stops the member's process: its calls end as UNAVAILABLE, and its tokens are forgotten. */
 void server_stop(Server *server, size_t member);
 void server_start(Server *server, size_t member);
-/* The member says nothing and does nothing, until it goes on with all that was sent to it. */
+/* Freezes the member: it sends and does nothing until it is thawed, and then handles everything
+ * that was sent to it. */
 void server_freeze(Server *server, size_t member);
 void server_thaw(Server *server, size_t member);
-/* The member is cut off from the other members, not from clients. */
+/* Cuts the member off from the other members, but not from clients. */
 void server_isolate(Server *server, size_t member);
 void server_join(Server *server, size_t member);
-/* The member cannot write: it takes part in nothing, but does not know it. As leader it answers keep-alives from
- * memory, while the others have another leader. */
+/* The member cannot write to its disk: it takes part in nothing, without knowing that. As a leader
+ * it answers keep-alives from memory, while the other members have another leader. */
 void server_stop_disk(Server *server, size_t member);
 void server_start_disk(Server *server, size_t member);
-/* The member applies, and its watches show, what is agreed upon that much later; 0 ends the lag. */
+/* The member applies committed revisions, and its watches show them, that much later; 0 ends the lag. */
 void server_lag(Server *server, size_t member, uint64_t lag_usec);
-/* The present leader gives way to this member, in a new term. Does nothing without a quorum. */
+/* Moves the leadership to this member, in a new term. Does nothing without a quorum. */
 void server_elect(Server *server, size_t member);
 
 size_t server_members(const Server *server);
 uint64_t server_member_id(const Server *server, size_t member);
 uint64_t server_cluster_id(const Server *server);
 uint64_t server_term(const Server *server);
-/* SIZE_MAX while there is none. */
+/* Returns SIZE_MAX while there is no leader. */
 size_t server_leader(const Server *server);
 int64_t server_revision(const Server *server);
 
-/* ---- what an operator does ---- */
+/* ---- an operator's actions ---- */
 
-/* Forgets what was before this revision; gives the status that etcd has for it. */
+/* Removes the history before this revision. Returns the status that etcd gives. */
 ServerCode server_compact(Server *server, int64_t revision, const char **ret_text);
-/* The alarm NOSPACE: writes are refused, deletes and reads are not. */
+/* Sets the alarm NOSPACE: writes are refused; deletes and reads are not. */
 void server_set_nospace(Server *server, bool full);
 
 typedef enum ServerRights {
@@ -152,18 +155,19 @@ typedef enum ServerRights {
 
 /* The user "root" may do everything. */
 void server_add_user(Server *server, const char *name, const char *password);
-/* Grants rights on [key, range_end) as in a RangeRequest; n_range_end 0: only on the key. */
+/* Grants rights on [key, range_end), as in a RangeRequest; n_range_end 0: only on the key. */
 void server_grant(Server *server, const char *user, ServerRights rights, const char *key,
                   const char *range_end, size_t n_range_end);
 void server_enable_auth(Server *server, bool enable);
 
-/* False: the lease was never granted, or has been revoked, as it is up to half a second after it has run out. */
+/* Returns false if the lease was never granted or has been revoked. An expired lease is revoked up
+ * to half a second later. */
 bool server_has_lease(const Server *server, int64_t id);
 
 typedef struct ServerSnapshot ServerSnapshot;
 
-/* Keys, history, leases and users as they are now. */
+/* Copies the present keys, history, leases and users. */
 ServerSnapshot *server_snapshot(const Server *server);
 ServerSnapshot *server_snapshot_free(ServerSnapshot *snapshot);
-/* All members stop and start from the snapshot (borrowed), as a cluster of this id. */
+/* Stops all members and starts them from the snapshot (borrowed), as a cluster with this id. */
 void server_restore(Server *server, const ServerSnapshot *snapshot, uint64_t cluster_id);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.c - see tree.h. Priorities come from the number of the insertion, so that a schedule repeats. */
+/* tree.c - see tree.h. Priorities are computed from the number of the insertion, so that a schedule
+ * repeats exactly. */
 #include "tests/sim/server/tree.h"
 
 #include "base/number/philox.h"
@@ -33,7 +34,7 @@ static void update(TreeNode *node)
         node->last = node->right->last;
 }
 
-/* Splits a tree: the nodes before `at` go to the left, the rest to the right. */
+/* Splits a tree: the nodes before `at` go to the left tree, the others to the right tree. */
 static void split(TreeNode *node, const TreeNode *at, TreeNode **ret_left, TreeNode **ret_right)
 {
     if (!node) {
@@ -80,7 +81,7 @@ static TreeNode *insert(TreeNode *root, TreeNode *node)
 
 static TreeNode *without(TreeNode *root, const TreeNode *node)
 {
-    assert(root); /* it is in the tree */
+    assert(root); /* the node is in the tree */
     if (root == node)
         return merge(root->left, root->right);
     if (order(node, root) < 0)
@@ -153,7 +154,7 @@ void tree_visit(const Tree *tree, Bytes from, Bytes to, bool endless, TreeVisito
                 void *userdata)
 {
     Visit v = {.from = from, .to = to, .endless = endless, .visit = visit, .userdata = userdata};
-    (void)visit_below(tree->root, &v); /* whether the visitor has ended it matters to nobody */
+    (void)visit_below(tree->root, &v); /* it does not matter whether the visitor ended the visit */
 }
 
 static bool ends_after(const TreeNode *node, Bytes key)
@@ -177,5 +178,5 @@ static bool visit_around(TreeNode *node, const Visit *v)
 void tree_visit_around(const Tree *tree, Bytes key, TreeVisitor visit, void *userdata)
 {
     Visit v = {.from = key, .visit = visit, .userdata = userdata};
-    (void)visit_around(tree->root, &v); /* as above */
+    (void)visit_around(tree->root, &v); /* whether the visitor ended it does not matter */
 }

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tree.h - an ordered set of byte strings, and of ranges of them: a treap whose nodes lie in what they order.
+/* tree.h - an ordered set of byte strings, and of ranges of them: a treap whose nodes are members of the ordered
+ * objects.
  *
- * A node is a range [begin, end). Those that order single keys leave end empty, and only tree_visit() visits them. Two
- * nodes may begin alike; the one inserted first comes first.
+ * A node is a range [begin, end). Nodes that order single keys leave end empty, and only tree_visit() visits them. Two
+ * nodes may have the same begin; the one inserted first comes first.
  *
  * Source:    Aragon, Seidel: "Randomized Search Trees", FOCS'89; ranges by the largest end below each node.
- * Ownership: the caller owns nodes and bytes, which must stay where they are while the node is in a tree.
+ * Ownership: the caller owns nodes and bytes, which must not move while the node is in a tree.
  * Units:     bytes.
  * Errors:    none.
  * Threads:   none of its own.
@@ -19,12 +20,12 @@ typedef struct Bytes {
     size_t n;
 } Bytes;
 
-/* As memcmp() orders them; a beginning comes before the whole. */
+/* Compares as memcmp() does; a prefix comes before the longer string. */
 int bytes_compare(Bytes a, Bytes b);
 
 typedef struct TreeNode {
     Bytes begin, end;
-    bool endless; /* end is behind all keys */
+    bool endless; /* end is after all keys */
     struct TreeNode *left, *right;
     const struct TreeNode *last; /* the node at or below this one with the largest end */
     uint64_t number, priority;
@@ -38,13 +39,13 @@ typedef struct Tree {
 
 void tree_insert(Tree *tree, TreeNode *node);
 void tree_remove(Tree *tree, TreeNode *node);
-/* The node that begins here; NULL: none. */
+/* Returns the first node with this begin; NULL: none. */
 TreeNode *tree_find(const Tree *tree, Bytes begin);
 TreeNode *tree_first(const Tree *tree);
-/* False ends the visit. It must not change the tree. */
+/* Returns false to end the visit. It must not change the tree. */
 typedef bool (*TreeVisitor)(TreeNode *node, void *userdata);
-/* Visits all that begin at or after `from` and, unless endless, before `to`; in order. */
+/* Visits, in order, all nodes that begin at or after `from` and, unless endless, before `to`. */
 void tree_visit(const Tree *tree, Bytes from, Bytes to, bool endless, TreeVisitor visit,
                 void *userdata);
-/* Visits all whose range contains the key. */
+/* Visits all nodes whose range contains the key. */
 void tree_visit_around(const Tree *tree, Bytes key, TreeVisitor visit, void *userdata);

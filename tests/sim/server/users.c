@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* users.c - passwords, tokens and rights.
  *
- * Tokens are etcd's simple ones: every member that applies the request for one knows it, forgets it when it restarts
- * or has not seen it for five minutes. */
+ * Tokens are etcd's simple tokens: every member that applies the request for a token knows it, until the member
+ * restarts or has not seen the token for five minutes. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
@@ -93,7 +93,7 @@ Refusal users_caller(Server *server, size_t member, const char *token, Caller *r
                  : REFUSAL_NONE;
 }
 
-/* Whether rights of one kind, together, cover all from begin to end. */
+/* Returns whether the user's rights of one kind, together, cover the range from begin to end. */
 static bool covers(const User *user, ServerRights rights, const KeyRange *range)
 {
     Bytes at = range->begin;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* watcher.c - the watches of a stream.
  *
- * One that is synced lies in its member's tree of ranges and is told of a revision when the member applies it. One that
- * began in the past, or whose member was behind, reads the history: up to 1000 revisions an answer. */
+ * A synced watcher is in its member's tree of ranges, and is notified of a revision when the member applies it. A
+ * watcher that began in the past, or whose member was behind, reads the history: up to 1000 revisions per answer. */
 #include "tests/sim/server/server-internal.h"
 
 #include <string.h>
 
 enum {
-    SYNC_MSEC = 100,      /* how often etcd looks at those that are not synced */
-    REVISIONS_MAX = 1000, /* of one answer */
+    SYNC_MSEC = 100,      /* how often etcd serves the unsynced watchers */
+    REVISIONS_MAX = 1000, /* in one answer */
     GRPC_BYTES = 512 << 10,
 };
 
@@ -91,7 +91,7 @@ static size_t event_bytes(const Pb__Event *event)
     return 1 + length_bytes(n) + n;
 }
 
-/* Splits an answer that is too large, but never one event. */
+/* Sends an answer; if it is too large, splits it between events. */
 static void send_fragments(Watcher *watcher, Pb__WatchResponse *whole, int64_t revision)
 {
     ServerCall *call = watcher->call;
@@ -159,20 +159,20 @@ static void gather(Watcher *watcher, Version *version)
     watcher->events[watcher->n_events++] = version;
 }
 
-/* Cancels a watcher: the changes that it should have been told next are compacted. */
+/* Cancels a watcher whose next changes are compacted. */
 static void cancel_compacted(Watcher *watcher)
 {
     const Mvcc *mvcc = &watcher->call->server->mvcc;
     Pb__WatchResponse *response = response_new(watcher->call, watcher->id, 0);
 
-    response->header->revision = 0; /* etcd says so */
+    response->header->revision = 0; /* as in etcd */
     response->canceled = true;
     response->compact_revision = mvcc->compacted;
     call_output(watcher->call, &response->base);
     watcher_free(watcher);
 }
 
-/* ---- those that are synced ---- */
+/* ---- synced watchers ---- */
 
 typedef struct Round {
     Member *member;
@@ -212,9 +212,9 @@ void watcher_notify(Server *server, size_t index, int64_t from, int64_t to)
     Round round = {.member = member};
     Watcher *outdated;
 
-    do { /* only a member that was cut off while others compacted has any */
+    do { /* only a member that was cut off during a compaction has any */
         outdated = NULL;
-        if (from <= server->mvcc.compacted) /* the deletes of that revision are gone, too */
+        if (from <= server->mvcc.compacted) /* deletes of the compacted revision are lost, too */
             tree_visit(&member->watchers, (Bytes){0}, (Bytes){0}, true, find_outdated, &outdated);
         if (outdated)
             cancel_compacted(outdated);
@@ -235,7 +235,7 @@ void watcher_notify(Server *server, size_t index, int64_t from, int64_t to)
     member->n_touched = 0;
 }
 
-/* ---- those that are not ---- */
+/* ---- unsynced watchers ---- */
 
 static bool watches(const Watcher *watcher, Bytes key)
 {
@@ -320,7 +320,7 @@ static void create(ServerCall *call, const Pb__WatchCreateRequest *request)
     const Member *member = &call->server->members[call->member];
     ProtobufCBinaryData key = request->key;
 
-    if (key.len == 0) /* the smallest there is */
+    if (key.len == 0) /* the smallest possible key */
         key = (ProtobufCBinaryData){.data = first_key, .len = 1};
     KeyRange range = key_range(key, request->range_end);
     Refusal refusal = may_watch(call, &range);
@@ -341,7 +341,7 @@ static void create(ServerCall *call, const Pb__WatchCreateRequest *request)
     if (!range.single)
         memcpy(watcher->bytes + key.len + 1, range.end.data, range.end.n);
     watcher->node.begin = (Bytes){.data = watcher->bytes, .n = key.len};
-    /* The range of a single key ends at the key with a 0 behind it. */
+    /* The range of a single key ends at the key followed by a 0. */
     watcher->node.end = range.single
                             ? (Bytes){.data = watcher->bytes, .n = key.len + 1}
                             : (Bytes){.data = watcher->bytes + key.len + 1, .n = range.end.n};
@@ -362,7 +362,7 @@ void watcher_request(ServerCall *call, const Pb__WatchRequest *request)
     if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE)
         create(call, request->create);
     else if (request->request_case == PB__WATCH_REQUEST__REQUEST_PROGRESS)
-        /* etcd before 3.4.25 does not wait for the events before it. */
+        /* etcd before 3.4.25 does not wait for earlier events. */
         call_output(call,
                     &response_new(call, -1, call->server->members[call->member].applied)->base);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bench-comm.c - what collectives cost on this machine: bench-comm [RANKS [MIB]].
+/* bench-comm.c - measures the time of collectives on this machine: bench-comm [RANKS [MIB]].
  *
- * Prints one JSON line a figure; medians of rank 0. */
+ * Prints one JSON line for each figure: the median time of rank 0. */
 
 #include "base/clock.h"
 #include "trainer/comm/test/testing-world.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* fuzz-rendezvous.c - any bytes over the wire of ranks that meet. The first byte chooses the receiver: the rendezvous
- * store, from a stranger or from a rank that proves its header; its client, as a greeting and an answer; or a rank that
- * others call. The receiver refuses or answers the bytes, and the store serves the next request. */
+/* fuzz-rendezvous.c - sends any bytes to the code that connects ranks. The first byte chooses the
+ * receiver: the rendezvous store, from a stranger or from a rank that proves its header; the
+ * store's client, as a greeting and an answer; or a rank that other ranks call. The receiver
+ * refuses or answers the bytes, and the store serves the next request. */
 #include "base/clock.h"
 #include "trainer/comm/connector.h"
 #include "trainer/comm/rendezvous-client.h"
@@ -18,9 +19,10 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes);
 const char *__lsan_default_suppressions(void);
 
-/* A thread that uses libcrypto has 904 bytes of its own, the state of its errors, which only a pthread key points to
- * and which go with the thread. After as many threads as there are numbers (32,768) the store's thread has the number
- * of one that has ended. LeakSanitizer takes it for that one, does not look into it, and calls the bytes lost. */
+/* A thread that uses libcrypto has 904 bytes of error state. Only a pthread key points to them, and
+ * they are freed when the thread ends. After as many threads as there are thread numbers (32,768),
+ * the store's thread has the number of a thread that has ended. LeakSanitizer then takes it for the
+ * ended thread, does not scan it, and reports the bytes as lost. */
 const char *__lsan_default_suppressions(void) { return "leak:CRYPTO_zalloc\n"; }
 
 typedef struct Input {
@@ -31,7 +33,8 @@ typedef struct Input {
 static const uint8_t secret[COMM_SECRET_BYTES] = {5};
 static const CommKey key = {.generation = 3, .secret = secret};
 
-/* Calls from many addresses: those of connections that have just ended are not free yet. */
+/* Calls from many source addresses, because the ports of connections that have just ended are not
+ * free yet. */
 static int dial(const char *address)
 {
     static uint32_t n;
@@ -52,7 +55,7 @@ static int dial(const char *address)
 
 static void say(int fd, Input in)
 {
-    (void)!send(fd, in.data, in.n_bytes, MSG_NOSIGNAL); /* received or not */
+    (void)!send(fd, in.data, in.n_bytes, MSG_NOSIGNAL); /* the receiver may have closed */
 }
 
 static void try_store(const char *address, Input in, bool prove)
@@ -61,7 +64,7 @@ static void try_store(const char *address, Input in, bool prove)
     int fd = dial(address);
     RendezvousGreeting greeting;
     RendezvousRequest request;
-    for (size_t done = 0; done < sizeof(greeting);) { /* the fuzzer's own timer interrupts */
+    for (size_t done = 0; done < sizeof(greeting);) { /* the fuzzer's timer may interrupt recv() */
         ssize_t n = recv(fd, (char *)&greeting + done, sizeof(greeting) - done, 0);
         assert(n > 0 || (n < 0 && errno == EINTR));
         done += n > 0 ? (size_t)n : 0;
@@ -80,8 +83,7 @@ static void try_store(const char *address, Input in, bool prove)
         say(fd, (Input){(const uint8_t *)&request, sizeof(request)});
     }
     say(fd, in);
-    (void)shutdown(fd,
-                   SHUT_WR); /* it has ended already, or the store sees that nothing more comes */
+    (void)shutdown(fd, SHUT_WR); /* the store has closed the connection, or sees the end of input */
     for (int turns = 0; turns < 100; turns++) {
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, 100) <= 0 || recv(fd, sink, sizeof(sink), 0) <= 0)
@@ -102,11 +104,11 @@ static void *serve(void *arg)
     struct linger hard = {.l_onoff = 1};
     if (fd < 0)
         return NULL;
-    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard)); /* only ports are spared */
+    (void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &hard, sizeof(hard)); /* leaves no port in use */
     say(fd, server->in);
-    (void)shutdown(fd, SHUT_WR); /* as above */
+    (void)shutdown(fd, SHUT_WR); /* the client may have closed already */
     char sink[256];
-    (void)!recv(fd, sink, sizeof(sink), 0); /* whatever is requested */
+    (void)!recv(fd, sink, sizeof(sink), 0); /* reads any request */
     (void)close(fd);
     return NULL;
 }
@@ -127,8 +129,8 @@ static void try_client(Input in, bool set)
         r = rendezvous_set(address, &key, "k", "v", 1, deadline_usec, &err);
     else
         r = rendezvous_get(address, &key, "k", value, sizeof(value), &n, deadline_usec, &err);
-    assert(r < 0);                              /* nobody knows the secret */
-    (void)shutdown(server.listener, SHUT_RDWR); /* one that nobody called does not wait */
+    assert(r < 0);                              /* the fuzzer does not know the secret */
+    (void)shutdown(server.listener, SHUT_RDWR); /* ends the thread if no client connected */
     r = pthread_join(thread, NULL);
     assert(r == 0);
     (void)close(server.listener);
@@ -154,7 +156,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n_bytes)
     static Rendezvous *store;
     static int n;
     Error err = ERROR_INIT;
-    if (n++ % 10000 == 0) { /* its keys are bounded */
+    if (n++ % 10000 == 0) { /* the store's number of keys is bounded */
         store = rendezvous_free(store);
         int r = rendezvous_new("127.0.0.1", 2, &key, &store, &err);
         assert(r == 0);

@@ -2,8 +2,8 @@
 /* test-collectives.c - gloo.c at the bounds of its tables: worlds of 2 to 16,384 ranks, of which one is real and the
  * others are played (testing-mesh.h).
  *
- * The real rank gets the right data, and each message that it sends equals the one that its receiver gets when the
- * receiver is the real rank. */
+ * The real rank gets the right data. Each message that it sends equals the message that the receiver expects in
+ * the run in which that receiver is the real rank. */
 
 #include "base/clock.h"
 #include "base/number/philox.h"
@@ -17,7 +17,8 @@
 
 enum { KIND_ALL_REDUCE, KIND_SCATTER, KIND_SCATTER_OUT, KIND_GATHER, KIND_BROADCAST };
 
-/* n and piece are elements, and of a gather and a broadcast bytes; piece of a broadcast is its root. */
+/* n and piece count elements; for a gather and a broadcast they count bytes. For a broadcast, piece
+ * is the root. */
 typedef struct Step {
     int kind;
     CommType type;
@@ -25,7 +26,7 @@ typedef struct Step {
     size_t n, piece;
 } Step;
 
-/* ---- what is allocated: the linker's --wrap ---- */
+/* ---- counting allocations, by the linker's --wrap ---- */
 
 static long n_allocated;
 
@@ -70,13 +71,13 @@ void __wrap_free(void *p)
     __real_free(p);
 }
 
-/* ---- what is under way ---- */
+/* ---- the step in progress ---- */
 
 static struct {
     Step step;
     int rank, size;
-    size_t bytes;  /* of an element */
-    size_t *taken; /* [size] own elements that each peer has sent for this rank's sums */
+    size_t bytes;  /* bytes of an element */
+    size_t *taken; /* [size] elements that each peer has sent so far for this rank's sums */
     char *data;
 } now;
 
@@ -92,7 +93,7 @@ static size_t piece_of(const Step *step, int size)
     return step->kind == KIND_BROADCAST ? 1 : step->piece;
 }
 
-/* Reports whether one message from each rank holds all that the rank sends. */
+/* Returns whether the all-reduce is small: one message from each rank contains all its data. */
 static bool is_small(const Step *step, int size)
 {
     const size_t n_bytes = step->n * comm_type_bytes(step->type);
@@ -139,7 +140,7 @@ static int owner_of(const Step *step, int size, size_t i)
     return (int)(i / piece_of(step, size) % (size_t)size);
 }
 
-/* Returns the sum in the order of addition that gloo.c promises. */
+/* Returns the expected sum, in the order of addition that gloo.c promises. */
 static Value sum_of(const Step *step, int size, size_t i)
 {
     const int first = is_small(step, size) ? 0 : owner_of(step, size, i);
@@ -149,7 +150,7 @@ static Value sum_of(const Step *step, int size, size_t i)
     return sum;
 }
 
-/* Returns the k-th element of those that a rank owns. */
+/* Returns the index of the k-th element that a rank owns. */
 static size_t own_element(const Step *step, int rank, int size, size_t k)
 {
     const size_t piece = piece_of(step, size);
@@ -273,7 +274,7 @@ static int open_rank(int rank, int size, Comm **ret, Error *err)
     now.size = size;
     for (int peer = 0; peer < rank; peer++) {
         char name[MESH_NAME], address[MESH_NAME];
-        (void)snprintf(name, sizeof(name), "g7/test/%d", peer); /* it fits */
+        (void)snprintf(name, sizeof(name), "g7/test/%d", peer); /* the text fits */
         mesh_address(peer, address);
         mesh_publish(name, address);
     }
@@ -288,7 +289,7 @@ static int open_rank(int rank, int size, Comm **ret, Error *err)
     return comm_open_gloo(&options, ret, err);
 }
 
-/* Orders the messages with one peer by slot. */
+/* Sorts the messages with one peer by slot. */
 static int compare_slots(const void *a, const void *b)
 {
     const MeshMessage *x = a, *y = b;
@@ -305,12 +306,13 @@ static MeshMessage *messages_with(int peer, bool sent, size_t *ret_n)
             found[n++] = mesh.messages[i];
     qsort(found, n, sizeof(*found), compare_slots);
     for (size_t i = 1; i < n; i++)
-        assert_true(found[i].slot > found[i - 1].slot); /* else one is taken for the other */
+        assert_true(found[i].slot > found[i - 1].slot); /* else they could be mixed up */
     *ret_n = n;
     return found;
 }
 
-/* run_rank() does all steps as one rank, and returns what passed between it and each of some ranks, both ways. */
+/* run_rank() does all steps as one rank, and returns the messages between it and each of the ranks
+ * `some`, in both directions. */
 enum { SOME_MAX = 5 };
 typedef struct Passed {
     MeshMessage *list[SOME_MAX][2];
@@ -340,7 +342,8 @@ static void run_rank(int rank, int size, const Step *steps, size_t n_steps, cons
     }
 }
 
-/* Checks that the messages that a rank of `some` sends to another of them are those that the other receives. */
+/* Checks, for each two ranks of `some`, that the messages that one sends are those that the other
+ * receives. */
 static void run_world(int size, const Step *steps, size_t n_steps, bool late)
 {
     const int all[SOME_MAX] = {0, 1, size / 2, size - 2, size - 1};
@@ -398,7 +401,8 @@ static void worlds_of_any_size_agree(void **state)
     }
 }
 
-/* One exchange has room for 16 KiB of each of 256 ranks, and for 4,096 bytes of each of 1,024. */
+/* The scratch memory of one exchange suffices for 16 KiB of each of 256 ranks, or for 4,096 bytes
+ * of each of 1,024. */
 static void the_small_exchange_ends_where_its_memory_does(void **state)
 {
     (void)state;
@@ -413,8 +417,8 @@ static void the_small_exchange_ends_where_its_memory_does(void **state)
     }
 }
 
-/* Blocks of every peer lie in the memory that a comm has for them, however many peers there are. A real rank that is
- * not the first has rank 0's block at the beginning of that memory. */
+/* The blocks of all peers fit into a comm's scratch memory, however many peers there are. The real
+ * rank is rank 1, so that rank 0's block is at the beginning of that memory. */
 static void blocks_of_all_ranks_have_room(void **state)
 {
     (void)state;
@@ -435,17 +439,18 @@ static void blocks_of_all_ranks_have_room(void **state)
     mesh_reset();
 }
 
-/* Many blocks are under way at once, and no more than the bound: neither one by one nor all of them together. */
+/* Many blocks are in flight at once, up to the bound: they are sent neither one by one nor all
+ * together. */
 static void so_many_messages_are_under_way(void **state)
 {
     (void)state;
     static const struct {
         Step step;
-        size_t under_way; /* from one peer */
+        size_t under_way; /* messages in flight from one peer */
     } cases[] = {
         {{KIND_GATHER, COMM_I32, COMM_SUM, 1000, 1}, 64 / 2},
         {{KIND_SCATTER, COMM_F32, COMM_SUM, 1000, 1}, 16},
-        {{KIND_SCATTER, COMM_F32, COMM_SUM, 4 << 20, 1 << 20}, 8}, /* 256 KiB each */
+        {{KIND_SCATTER, COMM_F32, COMM_SUM, 4 << 20, 1 << 20}, 8}, /* blocks of 256 KiB */
     };
     for (size_t i = 0; i < ELEMENTSOF(cases); i++) {
         Error err = ERROR_INIT;
@@ -458,7 +463,8 @@ static void so_many_messages_are_under_way(void **state)
     mesh_reset();
 }
 
-/* Whichever call of the network fails, the comm reports it, leaves nothing behind and does nothing more. */
+/* Whichever network call fails, the comm reports the failure, releases everything and makes no
+ * further network call. */
 static void each_failure_ends_the_comm(void **state)
 {
     (void)state;
@@ -478,7 +484,7 @@ static void each_failure_ends_the_comm(void **state)
             mesh.fail_at = mesh.n_calls + k;
             r = run_step(comm, &steps[i], &err);
             if (r < 0) {
-                assert_int_equal(mesh.n_calls, mesh.fail_at); /* the failure was the last */
+                assert_int_equal(mesh.n_calls, mesh.fail_at); /* no call after the failure */
                 assert_int_equal(r, -ECONNRESET);
                 assert_non_null(strstr(err.text, "rank 1 of 3: rank 1 is gone"));
                 assert_int_equal(run_step(comm, &steps[i], &err), -ECONNRESET);

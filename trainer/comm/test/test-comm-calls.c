@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-comm-calls.c - what all comms have in common, over a backend that notes what it is handed: arguments, a failure
- * that stays, abort; the comm of one rank; and the arithmetic of sums. */
+/* test-comm-calls.c - what all comms have in common, tested over a backend that records its
+ * arguments: the arguments of each call, a failure that stays, and abort; also the comm of one
+ * rank, and the arithmetic of sums. */
 
 #include "base/test/testing.h"
 #include "trainer/comm/combine.h"
@@ -8,7 +9,7 @@
 
 #include <string.h>
 
-/* ---- a backend that notes ---- */
+/* ---- a backend that records its calls ---- */
 
 enum { ALL_REDUCE = 1, REDUCE_SCATTER, ALL_GATHER, BROADCAST };
 
@@ -21,7 +22,7 @@ typedef struct Noted {
 } Noted;
 
 static Noted noted;
-static int answer; /* of the next call */
+static int answer; /* returned by the backend's next call */
 static Comm *aborted_meanwhile;
 
 static int conclude(Noted now, Error *err)
@@ -88,7 +89,7 @@ static Comm fresh(void)
 
 static char data[64], out[5 * 8];
 
-/* The i-th call; n: 0, or what it is of. */
+/* call() makes the i-th call of a comm; n is 0 or the call's size. */
 enum { CALLS = 5 };
 static int call(Comm *comm, int i, size_t n, Error *err)
 {
@@ -139,7 +140,7 @@ static void what_a_rank_brings_to_a_gather_lies_in_its_place(void **state)
     assert_int_equal(call(&comm, 3, 8, &err), 0);
     assert_true(noted.call == ALL_GATHER && noted.data == out && noted.n == 40 && noted.piece == 8);
     assert_memory_equal(out, "................abcdefgh................", 40);
-    assert_int_equal(comm_all_gather(&comm, out + 2 * 8, out, 8, &err), 0); /* it is there */
+    assert_int_equal(comm_all_gather(&comm, out + 2 * 8, out, 8, &err), 0); /* in is in its place */
     assert_memory_equal(out, "................abcdefgh................", 40);
 }
 
@@ -152,7 +153,7 @@ static void nothing_to_do_is_done(void **state)
         answer = -EIO;
         assert_int_equal(call(&comm, i, 0, &err), 0);
         assert_int_equal(noted.call, 0);
-        comm_abort(&comm); /* and still says that the comm has ended */
+        comm_abort(&comm); /* an empty call fails, too, after an abort */
         assert_int_equal(call(&comm, i, 0, &err), -ECANCELED);
     }
 }
@@ -193,14 +194,15 @@ static void an_abort_is_told_apart(void **state)
         assert_non_null(strstr(err.text, call_names[i]));
     }
     assert_int_equal(noted.call, 0);
-    for (int i = 0; i < CALLS; i++) { /* while it is under way: what it says then is the abort's */
+    /* an abort during the call: its failure is reported as -ECANCELED */
+    for (int i = 0; i < CALLS; i++) {
         Comm other = fresh();
         answer = -ECONNRESET;
         aborted_meanwhile = &other;
         assert_int_equal(call(&other, i, 2, &err), -ECANCELED);
         assert_int_equal(noted.aborts, 1);
     }
-    Comm done = fresh(); /* too late for a call that is done */
+    Comm done = fresh(); /* an abort cannot fail a call that has succeeded */
     aborted_meanwhile = &done;
     assert_int_equal(call(&done, 0, 2, &err), 0);
     assert_int_equal(call(&done, 0, 2, &err), -ECANCELED);
@@ -242,7 +244,8 @@ static void one_rank_has_everything(void **state)
 
 /* ---- sums ---- */
 
-/* Combines elements of every length up to that of two vectors, at every place of one; the memory around them stays. */
+/* Combines every number of elements up to that of two vectors, at every alignment within one; the
+ * memory around them is unchanged. */
 static void each_element_is_combined_and_no_other(void **state)
 {
     (void)state;

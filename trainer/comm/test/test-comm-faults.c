@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-comm-faults.c - peers that die, stop, never come; aborts: what the others see, and when. */
+/* test-comm-faults.c - peers that die, stop or never start, and aborts: which errors the other
+ * ranks get, and when. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -14,25 +15,25 @@
 
 enum { BIG = 1 << 20 };
 
-/* A call that waits for nothing ends far from the deadline, also on a machine that stands still now
- * and then. */
+/* A deadline that is far away: a call that should end at once must end long before it, even on a
+ * machine that is delayed now and then. */
 #define DEADLINE_USEC (40 * USEC_PER_SEC)
 #define AT_ONCE_USEC (20 * USEC_PER_SEC)
 
 typedef struct Shared {
     atomic_uint_fast64_t struck_usec; /* when the fault struck */
-    atomic_int failed;                /* ranks that have seen it */
+    atomic_int failed;                /* ranks that have seen the fault */
     int code[WORLD_MAX];
-    uint64_t after_usec[WORLD_MAX]; /* the fault */
-    uint64_t took_usec[WORLD_MAX];  /* the call that failed */
+    uint64_t after_usec[WORLD_MAX]; /* time from the fault to its detection */
+    uint64_t took_usec[WORLD_MAX];  /* duration of the call that failed */
     size_t n;                       /* elements of the all-reduce */
     int victim, signal, round;
-    ClockGate gate; /* opens when all is as it should be before a deadline */
+    ClockGate gate; /* opens when everything is ready for the deadline to pass */
 } Shared;
 
 static uint64_t now(void) { return clock_boottime_usec(); }
 
-/* Reduces until it fails, notes code and time, checks that the next call fails at once. */
+/* Reduces until a call fails, stores its code and times, and checks that the next call fails at once. */
 static void reduce_until_failure(World *world, Comm *comm, Shared *shared)
 {
     _cleanup_free_ int32_t *data = calloc(shared->n, sizeof(*data));
@@ -44,7 +45,7 @@ static void reduce_until_failure(World *world, Comm *comm, Shared *shared)
         if (world->rank == shared->victim && round == shared->round) {
             atomic_store(&shared->struck_usec, now());
             clock_gate_pass(&shared->gate);
-            (void)kill(getpid(), shared->signal); /* ourselves: cannot fail */
+            (void)kill(getpid(), shared->signal); /* a signal to this process: cannot fail */
         }
         begun = now();
         r = comm_all_reduce(comm, COMM_I32, COMM_SUM, data, shared->n, &err);
@@ -93,13 +94,13 @@ static void a_killed_peer_ends_the_others_at_once(void **state)
     }
 }
 
-/* A peer that is killed at any time, also in the middle of a message of which all has been posted.
+/* A peer is killed at any time, even in the middle of a message that has been posted completely.
  */
 static int run_killed_any_time(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     Error err = ERROR_INIT;
-    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* both have opened */
+    world_check(world_barrier(comm, &err) == 0, "%s", err.text); /* both ranks have opened */
     if (world->rank == shared->victim) {
         timer_t timer;
         struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGKILL};
@@ -135,8 +136,8 @@ static void a_peer_may_die_in_the_middle_of_a_message(void **state)
     }
 }
 
-/* Survivors keep their comm until all have failed, so that each meets its own deadline. Time passes
- * from when the last rank stops. */
+/* The surviving ranks keep their comms until all have failed, so that each reaches its own
+ * deadline. Time passes only after the last rank has stopped. */
 static int run_stopped(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
@@ -144,7 +145,7 @@ static int run_stopped(World *world, Comm *comm, void *arg)
     reduce_until_failure(world, comm, shared);
     (void)atomic_fetch_add(&shared->failed, 1);
     while (atomic_load(&shared->failed) < world->size - 1)
-        usleep(1000); /* bounded by world_wait() */
+        usleep(1000); /* world_wait() limits the wait */
     return 0;
 }
 
@@ -163,22 +164,23 @@ static void a_stopped_peer_is_a_timeout_at_the_deadline(void **state)
                        .run = run_stopped,
                        .arg = shared};
         world_start(&world);
-        /* The last rank stops itself; the others end on their own, then it is killed. */
+        /* The last rank stops itself. The other ranks fail at their deadlines; then the last rank
+         * is killed. */
         for (uint64_t t = now(); atomic_load(&shared->failed) < size - 1;) {
             assert_true(now() - t < WORLD_SEC * USEC_PER_SEC);
             usleep(1000);
         }
-        (void)kill(world.pids[size - 1], SIGKILL); /* our child, not reaped yet */
+        (void)kill(world.pids[size - 1], SIGKILL); /* our child, not reaped yet: it exists */
         assert_int_equal(world_wait(&world, WORLD_SEC, NULL), 1);
         for (int rank = 0; rank < size - 1; rank++) {
             assert_int_equal(shared->code[rank], -ETIMEDOUT);
-            /* of its own call, which may have begun before the other's */
+            /* measured from the rank's own call, which may begin before the others' calls */
             assert_in_range(shared->took_usec[rank], 1980000, AT_ONCE_USEC);
         }
     }
 }
 
-static Shared *meeting; /* of rank 1 */
+static Shared *meeting; /* of rank 1; NULL after it passed the gate */
 
 static void note_that_we_met(const struct pollfd *fds, nfds_t n)
 {
@@ -188,7 +190,7 @@ static void note_that_we_met(const struct pollfd *fds, nfds_t n)
     meeting = NULL;
 }
 
-/* Rank 2 never opens the comm. Time passes from when the others have met. */
+/* Rank 2 never opens the comm. Time passes only after the other two ranks have connected. */
 static int run_missing(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
@@ -207,8 +209,8 @@ static int run_missing(World *world, Comm *comm, void *arg)
         world_check(strstr(err.text, "g1/late/2"), "text: %s", err.text);
         (void)atomic_fetch_add(&shared->failed, 1);
     }
-    while (atomic_load(&shared->failed) < 2) /* rank 0 serves the store until all are through */
-        usleep(1000);                        /* bounded by world_wait() */
+    while (atomic_load(&shared->failed) < 2) /* rank 0 serves the store until all have failed */
+        usleep(1000);                        /* world_wait() limits the wait */
     return 0;
 }
 
@@ -229,13 +231,14 @@ static void a_missing_peer_bounds_opening(void **state)
     }
 }
 
-/* Rank 1 publishes its address and dies before it connects. Rank 0's time passes only then. */
+/* Rank 1 publishes its address and ends before rank 2 connects to it. Rank 0's time passes only
+ * after that. */
 static int run_half_open(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     (void)comm;
     if (world->rank == 1) {
-        world->connect_usec = 500000; /* gives up: rank 2 is not there yet */
+        world->connect_usec = 500000; /* fails: rank 2 has not opened yet */
         Error err = ERROR_INIT;
         Comm *mine;
         int r = world_open(world, "g1/half", &mine, &err);
@@ -247,17 +250,17 @@ static int run_half_open(World *world, Comm *comm, void *arg)
     if (world->rank == 0)
         clock_hold(&shared->gate);
     while (world->rank == 2 && atomic_load(&shared->failed) == 0)
-        usleep(1000); /* bounded by world_wait() */
+        usleep(1000); /* world_wait() limits the wait */
     Error err = ERROR_INIT;
     uint64_t t = now();
     _cleanup_(comm_freep) Comm *mine = NULL;
     int r = world_open(world, "g1/half", &mine, &err);
-    if (r == 0) /* rank 0 was connected to rank 1 while it lived */
+    if (r == 0) /* rank 0 may have connected to rank 1 before that ended */
         r = world_barrier(mine, &err);
     shared->code[world->rank] = r;
     shared->after_usec[world->rank] = now() - t;
     while (world->rank == 0 && shared->code[2] == 0)
-        usleep(1000); /* the store must last; bounded by world_wait() */
+        usleep(1000); /* the store must stay; bounded by world_wait() */
     return 0;
 }
 
@@ -286,19 +289,19 @@ typedef struct Aborter {
 static void *abort_soon(void *arg)
 {
     Aborter *aborter = arg;
-    usleep(50000); /* lets the call begin to wait; early or late, it must end */
+    usleep(50000); /* lets the call begin to wait; the call must end in any case */
     atomic_store(&aborter->shared->struck_usec, now());
     comm_abort(aborter->comm);
     return NULL;
 }
 
-/* Rank 1 stays out of the barrier until rank 0's is aborted. */
+/* Rank 1 does not join the barrier until rank 0's barrier is aborted. */
 static int run_abort(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     if (world->rank == 1) {
         while (atomic_load(&shared->failed) == 0)
-            usleep(1000); /* bounded by world_wait() */
+            usleep(1000); /* world_wait() limits the wait */
         return 0;
     }
     Aborter aborter = {comm, shared};
@@ -327,15 +330,15 @@ static void an_abort_ends_a_call(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* Two ranks with one number: the second is refused, by name. Then time passes, and the first misses
- * the others. */
+/* Two ranks have the same number: the second is refused with an error that names it. Then time
+ * passes, and the first times out without the other ranks. */
 static int run_twins(World *world, Comm *comm, void *arg)
 {
     Shared *shared = arg;
     (void)comm;
     if (world->rank == 0) {
         while (atomic_load(&shared->failed) < 2)
-            usleep(1000); /* serves the store; bounded by world_wait() */
+            usleep(1000); /* serves the store; world_wait() limits the wait */
         return 0;
     }
     world->rank = 1;

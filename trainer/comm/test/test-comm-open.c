@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-comm-open.c - how a rank opens its comms by a store and a meeting in memory (testing-mesh.h): whom it asks,
- * calls and takes over, in worlds of up to 16,384 ranks, and whom it blames when that fails. */
+/* test-comm-open.c - how a rank opens its comms, with a store and connections in memory
+ * (testing-mesh.h): which ranks it looks up, calls and adopts, in worlds of up to 16,384 ranks, and
+ * which rank it blames when that fails. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -33,13 +34,14 @@ static void publish_ranks(int below)
 {
     for (int rank = 0; rank < below; rank++) {
         char name[MESH_NAME], address[MESH_NAME];
-        (void)snprintf(name, sizeof(name), "g7/test/%d", rank); /* it fits */
+        (void)snprintf(name, sizeof(name), "g7/test/%d", rank); /* the text fits */
         mesh_address(rank, address);
         mesh_publish(name, address);
     }
 }
 
-/* Every deadline is that of the opening. */
+/* Opens a comm, and checks that every deadline was that of the opening and that nothing is left
+ * open on failure. */
 static int open_within(const CommOptions *options, Comm **ret, Error *err)
 {
     const uint64_t begun = clock_boottime_usec();
@@ -66,10 +68,10 @@ static void a_rank_calls_those_below_it_and_takes_all(void **state)
         const CommOptions options = options_of(rank, size);
         if (open_within(&options, &comm, &err) < 0)
             fail_msg("%s", err.text);
-        (void)snprintf(name, sizeof(name), "g7/test/%d", rank); /* it fits */
+        (void)snprintf(name, sizeof(name), "g7/test/%d", rank); /* the text fits */
         mesh_address(rank, address);
         assert_string_equal(mesh_published(name), address);
-        assert_int_equal(mesh_store.n, rank + 1); /* nothing else */
+        assert_int_equal(mesh_store.n, rank + 1); /* the rank published nothing else */
         assert_int_equal(mesh.n_called, rank);
         assert_int_equal(mesh.n_adopted, size - 1);
         assert_int_equal(unmet, 0);
@@ -79,13 +81,13 @@ static void a_rank_calls_those_below_it_and_takes_all(void **state)
     }
 }
 
-/* ---- who is to blame ---- */
+/* ---- which rank is blamed ---- */
 
 typedef struct Blame {
     int rank;
-    const char *bad; /* the key of which the store answers so */
+    const char *bad; /* the key for which the store answers with the error `answer` */
     int answer;
-    int hold, call; /* what hold says, of rank 4; what a call to rank 3 says */
+    int hold, call; /* errors: of connector_hold(), for rank 4; of a call to rank 3 */
     int unmet;
 } Blame;
 
@@ -93,17 +95,18 @@ static void whom_a_rank_blames(void **state)
 {
     (void)state;
     static const Blame cases[] = {
-        /* The store is not there: rank 0, whose it is, and nobody if it is our own. */
+        /* The store is not reached: rank 0, which serves it, is blamed. Rank 0 itself blames no rank. */
         {2, "g7/test/2", -ECONNREFUSED, 0, 0, 1},
         {2, "g7/test/2", -ETIMEDOUT, 0, 0, 1},
         {0, "g7/test/0", -ECONNREFUSED, 0, 0, 0},
         {5, "g7/test/3", -ECONNREFUSED, 0, 0, 1},
         {5, "g7/test/3", -EHOSTUNREACH, 0, 0, 1},
         {5, "g7/test/3", -ECONNRESET, 0, 0, 1},
-        /* It says that the rank is there already, or that it is full: nobody is out of reach. */
+        /* The store answers that the rank exists already, or that the store is full: no rank is
+         * blamed. */
         {2, "g7/test/2", -EEXIST, 0, 0, 0},
         {2, "g7/test/2", -ENOSPC, 0, 0, 0},
-        /* It says that a rank has not come; a rank says nonsense; a rank does not call. */
+        /* A rank has not published; a rank published a malformed address; a rank does not call. */
         {5, "g7/test/3", -ETIMEDOUT, 0, 0, 1 + 3},
         {5, "", 0, 0, -EPROTO, 1 + 3},
         {5, "", 0, -ETIMEDOUT, 0, 1 + 4},
@@ -117,7 +120,7 @@ static void whom_a_rank_blames(void **state)
         char text[64];
         mesh_reset();
         publish_ranks(c->rank);
-        (void)snprintf(mesh_store.bad, sizeof(mesh_store.bad), "%s", c->bad); /* it fits */
+        (void)snprintf(mesh_store.bad, sizeof(mesh_store.bad), "%s", c->bad); /* the text fits */
         mesh_store.answer = c->answer;
         mesh.hold_fails = c->hold;
         mesh.hold_peer = 4;
@@ -129,7 +132,7 @@ static void whom_a_rank_blames(void **state)
             fail_msg("case %zu: %d, %d: %s", i, r, unmet, err.text);
         (void)snprintf(text, sizeof(text), "opening comm g7/test as rank %d of 8", c->rank);
         assert_non_null(strstr(err.text, text));
-        if (c->rank == 5 && !c->hold) /* it called nobody behind who failed */
+        if (c->rank == 5 && !c->hold) /* after a failure no further rank is called */
             assert_int_equal(mesh.n_called, c->call ? 4 : 3);
     }
 }
@@ -141,7 +144,7 @@ static void nobody_needs_to_be_told(void **state)
     Error err = ERROR_INIT;
     Comm *comm = NULL;
     options.unmet = NULL;
-    mesh_reset(); /* nobody has come */
+    mesh_reset(); /* no other rank has published */
     assert_int_equal(open_within(&options, &comm, &err), -ETIMEDOUT);
     assert_null(comm);
 }
@@ -150,7 +153,7 @@ static void each_call_of_the_mesh_may_fail(void **state)
 {
     (void)state;
     const CommOptions options = options_of(1, 3);
-    for (size_t k = 1; k <= 4; k++) { /* making it, and two ranks to adopt */
+    for (size_t k = 1; k <= 4; k++) { /* one mesh to make, two ranks to adopt */
         Error err = ERROR_INIT;
         Comm *comm = NULL;
         mesh_reset();
@@ -202,7 +205,7 @@ static void each_rank_says_that_it_knows_of_the_bulk_comm(void **state)
     mesh_store.answer = -ECONNREFUSED;
     assert_int_equal(bulk_offer(&options, &err), -ECONNREFUSED);
     assert_int_equal(unmet, 1);
-    mesh_store.answer = -EEXIST; /* it is there already, in another life: rank 0 answered */
+    mesh_store.answer = -EEXIST; /* an earlier process of this rank has set it: rank 0 answered */
     const CommOptions again = options_of(1024, 1025);
     assert_int_equal(bulk_offer(&again, &err), -EEXIST);
     assert_int_equal(unmet, 0);
@@ -216,11 +219,12 @@ static void each_rank_says_that_it_knows_of_the_bulk_comm(void **state)
 
 typedef struct BulkCase {
     int rank, size;
-    int missing;         /* the rank that does not know of it; -1: none */
-    const char *verdict; /* of rank 0; NULL: it is set by the case itself, or nobody set it */
+    int missing; /* the rank that does not know of the bulk comm; -1: none */
+    /* published by rank 0; NULL: rank 0 is the tested rank, or published nothing */
+    const char *verdict;
     const char *bad;
     int answer;
-    int r; /* what bulk_open() says */
+    int r; /* what bulk_open() returns */
     bool opens;
     int unmet;
 } BulkCase;
@@ -239,7 +243,7 @@ static void the_bulk_comm_is_opened_when_all_know_of_it(void **state)
         {2, 3, -1, "yes", "", 0, 0, true, 0},
         {2, 3, -1, "no", "", 0, 0, false, 0},
         {2, 3, -1, "yet", "", 0, 0, false, 0},
-        {2, 3, 0, "yes", "", 0, 0, false, 0}, /* a rank 0 of an older version says nothing */
+        {2, 3, 0, "yes", "", 0, 0, false, 0}, /* a rank 0 of an older version publishes nothing */
         {2, 3, -1, NULL, "", 0, -ETIMEDOUT, false, 1},
         {2, 3, -1, "yes", "g7/knows-bulk/0", -ECONNREFUSED, -ECONNREFUSED, false, 1},
         {2, 3, -1, "yes", uses, -EHOSTUNREACH, -EHOSTUNREACH, false, 1},
@@ -252,13 +256,13 @@ static void the_bulk_comm_is_opened_when_all_know_of_it(void **state)
         publish_ranks(c->rank);
         for (int rank = 0; rank < c->size; rank++) {
             char name[MESH_NAME];
-            (void)snprintf(name, sizeof(name), "g7/knows-bulk/%d", rank); /* it fits */
+            (void)snprintf(name, sizeof(name), "g7/knows-bulk/%d", rank); /* the text fits */
             if (rank != c->missing)
                 mesh_publish(name, "yes");
         }
         if (c->verdict)
             mesh_publish(uses, c->verdict);
-        (void)snprintf(mesh_store.bad, sizeof(mesh_store.bad), "%s", c->bad); /* it fits */
+        (void)snprintf(mesh_store.bad, sizeof(mesh_store.bad), "%s", c->bad); /* the text fits */
         mesh_store.answer = c->answer;
         const CommOptions options = options_of(c->rank, c->size);
         const uint64_t begun = clock_boottime_usec();

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-comm.c - every collective, with 1, 2, 3 and 5 ranks and sizes that do not divide, against
- * sums that each rank computes by itself. */
+/* test-comm.c - every collective, with 1, 2, 3 and 5 ranks and sizes that are not multiples of
+ * these, against sums that each rank computes by itself. */
 
 #include "base/clock.h"
 #include "base/number/hash.h"
@@ -15,7 +15,7 @@
 static const int world_sizes[] = {1, 2, 3, 5};
 static const size_t counts[] = {1, 2, 3, 7, 64, 1000, 4099, 70001, 1048583};
 
-/* Element i of rank r: SplitMix64's finaliser, which is cheaper here than Philox. */
+/* Returns element i of rank r, by SplitMix64's finaliser, which is cheaper here than Philox. */
 static uint32_t word_of(int rank, size_t i)
 {
     uint64_t x = (uint64_t)rank << 40 | i;
@@ -83,7 +83,7 @@ static void reduce_integers(World *world, Comm *comm, size_t n)
     }
 }
 
-/* Right to rounding, the same bits in two runs and on all ranks. */
+/* A sum of floats is right to rounding, and has the same bits in two runs and on all ranks. */
 static void reduce_floats(World *world, Comm *comm, size_t n)
 {
     _cleanup_free_ float *a = malloc(n * sizeof(*a));
@@ -125,7 +125,8 @@ static void scatter_and_gather(World *world, Comm *comm, size_t n)
     }
 }
 
-/* Pieces dealt out in turn, the last one short; some ranks may have none. */
+/* Sums and gathers pieces that are dealt out in turn. The last piece may be short; some ranks may
+ * have none. */
 static void deal(World *world, Comm *comm, size_t n, size_t piece)
 {
     size_t size = (size_t)world->size, rank = (size_t)world->rank;
@@ -192,7 +193,8 @@ static void collectives_are_right(void **state)
     }
 }
 
-/* A barrier holds everybody until the last one comes: each rank counts itself before it. */
+/* No rank passes a barrier before the last rank has reached it: each rank counts itself before the
+ * barrier. */
 static int run_barriers(World *world, Comm *comm, void *arg)
 {
     int *counters = arg;
@@ -212,7 +214,7 @@ static void barriers_hold(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* Two comms side by side on one store, messages of one never reach the other. */
+/* Two comms use one store side by side: messages of one never reach the other. */
 static int run_two_comms(World *world, Comm *comm, void *arg)
 {
     (void)arg;
@@ -234,11 +236,11 @@ static void two_comms_stay_apart(void **state)
     assert_int_equal(world_run(&world, WORLD_SEC), 0);
 }
 
-/* A world has the bulk comm when all its ranks know of it, and none of them else: a rank of 0.2.0 says nothing and
- * opens nothing. */
+/* A world opens the bulk comm only if all its ranks know of it; otherwise no rank has it. A rank of
+ * version 0.2.0 publishes nothing and opens nothing. */
 typedef struct BulkCase {
     int size;
-    unsigned knowing; /* a bit a rank */
+    unsigned knowing; /* one bit for each rank */
 } BulkCase;
 
 static int run_bulk(World *world, Comm *unused, void *arg)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-connector-limits.c - ranks that meet: 257 and 1,025 of them, nobody beyond, who comes twice, who is missing, and
- * calls that are made again. */
+/* test-connector-limits.c - connecting ranks: 257 and 1,025 of them, callers that claim a rank
+ * beyond the world, a rank that connects twice, a missing rank, and repeated calls. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -31,7 +31,8 @@ static Connector *open_meeting(const CommOptions *options)
     return meeting;
 }
 
-/* Calls rank 0 of a world of any size as that rank, which has nobody else to meet; the connection. */
+/* Calls rank 0 of a world of any size as the given rank, which connects with no other rank. Returns
+ * the connection. */
 static int call_rank_0(int rank, const char *address)
 {
     Error err = ERROR_INIT;
@@ -56,7 +57,7 @@ typedef struct Call {
     uint8_t nonce[NONCE_BYTES], proof[PROOF_BYTES];
 } Call;
 
-/* Calls with a good proof whatever it says. */
+/* Calls with a good proof of the given words, whatever they are. */
 static int call_as(const char *address, uint32_t magic, uint32_t from, uint32_t to)
 {
     Said said = {.prefix = "g7/test", .from = htole32(from), .to = htole32(to), .nonce = {9, 8, 7}};
@@ -93,7 +94,8 @@ static void assert_refused(const char *address, uint32_t magic, uint32_t from, u
     (void)close(fd);
 }
 
-/* Rank 0 meets all others; who says that he is a rank of a larger world, or rank 0, is not met. */
+/* Rank 0 connects with all other ranks. A caller that claims to be a rank of a larger world, or
+ * rank 0, is refused. */
 static void meet_all(int size)
 {
     const CommOptions zero = options_of(0, size);
@@ -102,7 +104,7 @@ static void meet_all(int size)
     pthread_t thread;
     assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
     for (int rank = 1; rank < size; rank++) {
-        if (rank == size - 1) { /* all but one have come */
+        if (rank == size - 1) { /* only this last rank is missing */
             assert_refused(address, CONNECTOR_MAGIC, (uint32_t)size, 0);
             assert_refused(address, CONNECTOR_MAGIC, (uint32_t)size + 1, 0);
             assert_refused(address, CONNECTOR_MAGIC, UINT32_MAX, 0);
@@ -136,7 +138,8 @@ static void rank_0_meets_257_and_1025_ranks(void **state)
         meet_all(1025);
 }
 
-/* Its first connection broke, or its process was started twice: the last one counts, and it is one rank. */
+/* A rank may connect twice, because its first connection broke or its process was started twice:
+ * the last connection counts, and the rank counts once. */
 static void a_rank_that_comes_twice_is_one_rank(void **state)
 {
     (void)state;
@@ -163,7 +166,7 @@ static void a_rank_that_comes_twice_is_one_rank(void **state)
     (void)connector_free(holder.meeting);
 }
 
-/* Twice the same rank is not the other one. */
+/* Two connections of the same rank do not count as one of another rank. */
 static void a_rank_that_is_missing_is_named(void **state)
 {
     (void)state;
@@ -176,7 +179,7 @@ static void a_rank_that_is_missing_is_named(void **state)
         int fds[2] = {-EBADF, -EBADF};
         pthread_t thread;
         char text[64];
-        static ClockGate gates[ELEMENTSOF(cases)]; /* no time passes before both are met */
+        static ClockGate gates[ELEMENTSOF(cases)]; /* no time passes before both have connected */
         gates[i].awaited = 1;
         clock_hold(&gates[i]);
         holder.usec = 1000;
@@ -200,8 +203,8 @@ static void a_rank_that_is_missing_is_named(void **state)
     }
 }
 
-/* Plays a process that is called. Turn by turn it sends nothing, a greeting of another kind, nothing after the call,
- * a wrong proof, and then all that a rank sends. */
+/* Plays a called process. In successive turns it sends nothing; a greeting with a wrong magic;
+ * nothing after the call; a wrong proof; and then everything that a rank sends. */
 static void answer_call(int fd, int turn)
 {
     Said said = {.prefix = "g7/test"};
@@ -245,7 +248,7 @@ static void a_call_is_made_again_until_it_is_answered(void **state)
         assert_true(fds[turn] >= 0);
         answer_call(fds[turn], turn);
         if (turn == 0 || turn == 2)
-            (void)shutdown(fds[turn], SHUT_RDWR); /* it drops who calls */
+            (void)shutdown(fds[turn], SHUT_RDWR); /* the called process drops the caller */
     }
     assert_int_equal(pthread_join(thread, NULL), 0);
     assert_int_equal(holder.r, 0);
@@ -261,7 +264,8 @@ static void a_call_is_made_again_until_it_is_answered(void **state)
     (void)connector_free(holder.meeting);
 }
 
-/* A rank below it waits to be met, and the one behind that has gone. */
+/* Two ranks are called: the lower one does not answer yet, the higher one has ended. The ended rank
+ * is named. */
 static void a_rank_that_has_gone_is_named(void **state)
 {
     (void)state;
@@ -283,7 +287,7 @@ static void a_rank_that_has_gone_is_named(void **state)
 
 static pthread_t tests_thread;
 static atomic_bool others_are_late;
-static atomic_int n_polls; /* of other threads */
+static atomic_int n_polls; /* polls of other threads than the test's */
 
 static void be_late_if_told(void)
 {
@@ -299,7 +303,8 @@ static void count_polls(const struct pollfd *fds, nfds_t n)
         (void)atomic_fetch_add(&n_polls, 1);
 }
 
-/* An hour passes for the rank that waits. It does not look again and again at a stranger that it has dropped. */
+/* An hour passes for the waiting rank. After it has dropped a stranger, it does not poll in a busy
+ * loop. */
 static void strangers_that_are_left_cost_nothing(void **state)
 {
     (void)state;
@@ -316,10 +321,10 @@ static void strangers_that_are_left_cost_nothing(void **state)
     assert_refused(address, CONNECTOR_MAGIC, 2, 0);
     assert_true(recv(silent, greeting, 1, MSG_DONTWAIT) < 0 && errno == EAGAIN);
     atomic_store(&others_are_late, true);
-    (void)close(dial(address)); /* ends its poll */
+    (void)close(dial(address)); /* ends the rank's poll */
     assert_true(has_ended(silent));
     atomic_store(&n_polls, 0);
-    usleep(20000); /* time enough to look often; the test holds either way */
+    usleep(20000); /* time enough for many polls; the test holds either way */
     assert_in_range(atomic_load(&n_polls), 0, 20);
     (void)close(silent);
     (void)close(call_rank_0(1, address));
@@ -329,7 +334,7 @@ static void strangers_that_are_left_cost_nothing(void **state)
     (void)connector_free(holder.meeting);
 }
 
-/* A rank keeps 256 strangers; each further one takes the place of the oldest. */
+/* A rank keeps 256 strangers. Each further one replaces the oldest. */
 static void the_oldest_stranger_makes_way(void **state)
 {
     (void)state;
@@ -341,7 +346,7 @@ static void the_oldest_stranger_makes_way(void **state)
     int fds[MOST + 2];
     uint8_t greeting[24];
     for (size_t i = 0; i < ELEMENTSOF(fds); i++)
-        fds[i] = dial(address); /* they wait for it to look */
+        fds[i] = dial(address); /* the calls wait in the backlog, as the rank does not accept yet */
     assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
     for (size_t i = 0; i < ELEMENTSOF(fds); i++)
         assert_int_equal(recv(fds[i], greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));

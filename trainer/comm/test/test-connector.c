@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-connector.c - ranks that connect to each other: those of one world, those of another, strangers and
- * impostors. */
+/* test-connector.c - connecting ranks: of one world, of different worlds, strangers and impostors. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -50,7 +49,8 @@ static void *hold(void *arg)
     return NULL;
 }
 
-/* Rank 0 and rank 1 of two, each with what it knows; what each of them got. */
+/* Connects ranks 0 and 1 of two, each with its own options. Returns each rank's result and the rank
+ * that it missed. */
 static void meet_two(const CommOptions options[2], uint64_t usec, int ret_r[2], int ret_peer[2])
 {
     Error err = ERROR_INIT;
@@ -65,7 +65,7 @@ static void meet_two(const CommOptions options[2], uint64_t usec, int ret_r[2], 
         assert_int_equal(pthread_create(&threads[i], NULL, hold, &holders[i]), 0);
     for (int i = 0; i < 2; i++)
         assert_int_equal(pthread_join(threads[i], NULL), 0);
-    for (int i = 0; i < 2; i++) { /* no sooner: where nobody listens a call is refused */
+    for (int i = 0; i < 2; i++) { /* only now: a call to a closed port would be refused */
         ret_r[i] = holders[i].r;
         ret_peer[i] = holders[i].peer;
         if (holders[i].r == 0) {
@@ -99,7 +99,7 @@ static void those_of_one_world_meet_and_no_others(void **state)
         assert_true(peer[0] == 1 && peer[1] == 0);
     }
     CommOptions apart[2] = {options_of(0, 2, &key), options_of(1, 2, &key)};
-    apart[1].prefix = "g7/reports"; /* another comm of the same world */
+    apart[1].prefix = "g7/reports"; /* the prefix of another comm of the same world */
     meet_two(apart, 200000, r, peer);
     assert_true(r[0] == -ETIMEDOUT && r[1] == -ETIMEDOUT);
 }
@@ -116,7 +116,7 @@ static int call_as_stranger(const char *address)
     return fd;
 }
 
-/* The first caller used to get the connection. */
+/* Strangers that call before the rank does not get its place, though they come first. */
 static void strangers_come_first_and_get_nothing(void **state)
 {
     (void)state;
@@ -128,11 +128,12 @@ static void strangers_come_first_and_get_nothing(void **state)
     _cleanup_(connector_freep) Connector *caller = open_meeting(&one);
     pthread_t thread;
     int peer;
-    for (size_t i = 0; i < MANY / 2; i++) /* they wait for it to look */
+    for (size_t i = 0; i < MANY / 2; i++) /* they wait in the backlog until the rank accepts */
         fds[i] = call_as_stranger(connector_address(holder.meeting));
     assert_int_equal(pthread_create(&thread, NULL, hold, &holder), 0);
     for (size_t i = MANY / 2; i < MANY; i++) {
-        const uint32_t call[16] = {0x3174656d, 1, 0}; /* as rank 1 says it, with a proof of zeros */
+        /* as rank 1 sends it, with a proof of zeros */
+        const uint32_t call[16] = {0x3174656d, 1, 0};
         fds[i] = call_as_stranger(connector_address(holder.meeting));
         (void)!send(fds[i], i % 3 ? (const char *)call : "GET / HTTP/1.1\r\n\r\n", i % 3 ? 64 : 18,
                     MSG_NOSIGNAL);
@@ -159,14 +160,14 @@ static void strangers_come_first_and_get_nothing(void **state)
         (void)close(fds[i]);
 }
 
-/* Greets as a rank does, and answers calls with whatever. */
+/* Greets as a rank does, and answers every call with a wrong proof. */
 static void *play_rank(void *arg)
 {
     const int *listener = arg;
     for (;;) {
         int fd = accept(*listener, NULL, NULL);
         if (fd < 0)
-            return NULL; /* shut down: the end */
+            return NULL; /* the test has shut the listener down */
         uint32_t greeting[6] = {0x3174656d};
         char call[64], reply[32] = "";
         (void)!send(fd, greeting, sizeof(greeting), MSG_NOSIGNAL);
@@ -191,7 +192,7 @@ static void an_impostor_is_not_taken_for_a_rank(void **state)
     assert_int_equal(connector_call(caller, 0, address, &err), 0);
     assert_int_equal(connector_hold(caller, in(500000), &peer, &err), -ETIMEDOUT);
     assert_int_equal(peer, 0);
-    (void)shutdown(listener, SHUT_RDWR); /* ends its thread */
+    (void)shutdown(listener, SHUT_RDWR); /* ends the listener's thread */
     assert_int_equal(pthread_join(thread, NULL), 0);
     (void)close(listener);
 }
@@ -236,7 +237,8 @@ typedef struct Apart {
 static Apart *apart;
 static int apart_rank;
 
-/* Rank 1 sees that it has met rank 0; rank 2 pauses when the store has dropped it. */
+/* Passes the gate when rank 1 has connected with rank 0, and when rank 2, which the store has
+ * dropped, pauses. */
 static void note_what_was_seen(const struct pollfd *fds, nfds_t n)
 {
     static bool seen;
@@ -246,7 +248,8 @@ static void note_what_was_seen(const struct pollfd *fds, nfds_t n)
     clock_gate_pass(&apart->gate);
 }
 
-/* Rank 2 has another secret: it is told that the store drops it, and the others which rank they miss. */
+/* Rank 2 has another secret: its error says that the store drops it; the errors of the others name
+ * the missing rank. */
 static int open_apart(World *world, Comm *comm, void *arg)
 {
     (void)comm;
@@ -263,7 +266,7 @@ static int open_apart(World *world, Comm *comm, void *arg)
     world_check(!mine, "it opened");
     atomic_store(&apart->codes[world->rank], code + (strstr(err.text, "g1/apart/2") ? 0 : -10000));
     while (world->rank == 0 && (apart->codes[1] == 0 || apart->codes[2] == 0))
-        usleep(1000); /* the store must last; bounded by world_wait() */
+        usleep(1000); /* the store must stay; bounded by world_wait() */
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-late.c - ranks and stores that stand still beyond a deadline: what they were told wins.
+/* test-late.c - ranks and stores that are delayed beyond a deadline: messages that arrived in time still count.
  *
- * Each case says where somebody stands still, and what comes meanwhile: testing-clock.h. */
+ * Each case defines where a thread is delayed, and what arrives meanwhile: testing-clock.h. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -48,7 +48,7 @@ static int get(const Rendezvous *store, const CommKey *by, const char *name)
                           &err);
 }
 
-/* ---- who asks a store ---- */
+/* ---- clients of a store ---- */
 
 static void what_the_store_said_counts_however_late_it_is_read(void **state)
 {
@@ -75,7 +75,8 @@ static void who_was_dropped_says_so_when_the_pause_outlasts_its_time(void **stat
     assert_int_equal(r, -ECONNRESET);
 }
 
-/* Drops whom it greets once, and then answers, with proof, that no rank has set the key in time. */
+/* Greets two connections: drops the first one, and answers the second one, with a proof, that no
+ * rank has set the key in time. */
 static void *drop_and_answer(void *arg)
 {
     const int *listener = arg;
@@ -119,9 +120,10 @@ static void what_the_store_tells_says_more_than_an_earlier_drop(void **state)
 
 /* ---- a store ---- */
 
-/* Where the store's thread stands still: it posts `stands`, and goes on, late, with `go`. */
+/* Here the store's thread is delayed: it posts `stands`, waits for `go`, and then continues with a
+ * late clock. */
 static struct {
-    pthread_t tests; /* thread: not the store's */
+    pthread_t tests; /* the test's thread, not the store's */
     atomic_bool closed;
     sem_t stands, go;
 } door;
@@ -165,7 +167,7 @@ static int dial(const Rendezvous *store)
     return fd;
 }
 
-/* A connection that has been greeted, and what it will ask about "k". */
+/* A connection that has been greeted, and the request about "k" that it will send. */
 typedef struct Asker {
     int fd;
     RendezvousRequest request;
@@ -203,7 +205,8 @@ static uint32_t answered(Asker *a)
     return le32toh(answer.status);
 }
 
-/* A rank waits for a key; it is set while the store stands still, and then the rank's time is over. */
+/* A rank waits for a key. Another rank sets the key while the store is delayed, and then the first
+ * rank's time has passed. */
 static void set_while_it_stands_still(bool before_the_look)
 {
     _cleanup_(rendezvous_freep) Rendezvous *store = NULL;
@@ -216,9 +219,9 @@ static void set_while_it_stands_still(bool before_the_look)
     Asker sets = come_to(store, RENDEZVOUS_SET, 1);
     assert_int_equal(set(store, &key, "so that the first waits by now"), 0);
     close_the_door();
-    int stranger = dial(store); /* ends its poll */
+    int stranger = dial(store); /* ends the store's poll */
     await_at_the_door();
-    if (before_the_look) { /* the next turn reads a late clock, stands still and looks */
+    if (before_the_look) { /* the next turn reads a late clock and is delayed before its poll */
         int another = dial(store);
         open_the_door(false);
         await_at_the_door();
@@ -230,7 +233,7 @@ static void set_while_it_stands_still(bool before_the_look)
     (void)close(stranger);
     store = rendezvous_free(store);
     clock_hooks = (ClockHooks){0};
-    (void)sem_destroy(&door.stands); /* nobody waits */
+    (void)sem_destroy(&door.stands); /* no thread waits on it */
     (void)sem_destroy(&door.go);
     assert_int_equal(get_status, 0);
     assert_int_equal(set_status, 0);
@@ -243,7 +246,7 @@ static void a_key_that_came_while_the_store_stood_still_is_handed_out(void **sta
     set_while_it_stands_still(true);
 }
 
-/* ---- ranks that meet ---- */
+/* ---- connecting ranks ---- */
 
 static Connector *open_meeting(const CommOptions *options)
 {
@@ -306,26 +309,26 @@ static void nobody_at_an_address_is_told_apart_from_who_is_late(void **state)
     assert_int_equal(r, -ECONNREFUSED);
 }
 
-/* ---- a call among them ---- */
+/* ---- a collective call ---- */
 
 enum { ROWS = 8, PIECE = 1024, ALL = 2 * ROWS * PIECE };
 static char *gathered;
 static bool stood_still;
 static int n_readings;
 
-/* The first reading makes the call's deadline. With the second, which is for the first row, rank 1
- * stands still until the last row begins: then the rows before it are through. */
+/* The first reading of the clock sets the call's deadline. The second one is for the first row:
+ * there, rank 1 is delayed until the last row begins, when the rows before it have arrived. */
 static void stand_still_until_the_last_row(void)
 {
     if (++n_readings != 2)
         return;
     while (__atomic_load_n(&gathered[ALL - 2 * PIECE], __ATOMIC_ACQUIRE) != 1)
-        usleep(1000); /* bounded by world_wait() */
+        usleep(1000); /* world_wait() limits the wait */
     usleep(50000);    /* so that a tick most likely falls here; the test holds either way */
     stood_still = true;
 }
 
-/* The second reading only is late. */
+/* Makes only the second reading late. */
 static void be_late_once(void)
 {
     clock_be_in_time();
@@ -348,7 +351,7 @@ static int gather_late(World *world, Comm *comm, void *arg)
         clock_hooks.before_reading = be_late_once;
     }
     int r = comm_all_gather_dealt(comm, data, ALL, PIECE, &err);
-    gathered = NULL; /* the hook does nothing more */
+    gathered = NULL; /* from here on the hook does nothing */
     world_check(r == 0, "%s", err.text);
     for (size_t i = 0; i < ALL; i++)
         world_check(data[i] == (char)(1 + i / PIECE % 2), "byte %zu is %d", i, data[i]);
@@ -368,7 +371,8 @@ static void a_message_that_is_through_counts_however_late_we_look(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_message_that_is_through_counts_however_late_we_look), /* it forks */
+        /* this test forks, so it is the first */
+        cmocka_unit_test(a_message_that_is_through_counts_however_late_we_look),
         cmocka_unit_test(what_the_store_said_counts_however_late_it_is_read),
         cmocka_unit_test(who_was_dropped_says_so_when_the_pause_outlasts_its_time),
         cmocka_unit_test(what_the_store_tells_says_more_than_an_earlier_drop),

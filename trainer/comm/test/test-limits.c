@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-limits.c - a rendezvous store whose tables are full, at their bounds: a connection that is in stays, one that
- * is refused gets an error; slow connections; and a process whose descriptors are short. */
+/* test-limits.c - a rendezvous store whose tables are full: at the bound an accepted connection
+ * stays, and a refused one gets an error; also slow connections, and a process that has too few
+ * descriptors. */
 
 #include "base/clock.h"
 #include "base/test/testing.h"
@@ -61,12 +62,12 @@ static void a_full_store_keeps_what_it_has(void **state)
         (void)snprintf(name, sizeof(name), "key/%d", i);
         assert_int_equal(set(store, name, name, strlen(name), &err), 0);
     }
-    for (int i = 0; i < 2; i++) { /* not once, and then it has room */
+    for (int i = 0; i < 2; i++) { /* twice: the first refusal must not make room */
         assert_int_equal(set(store, "one more", "x", 1, &err), -ENOSPC);
         assert_non_null(strstr(err.text, "setting one more: No space left on device"));
         assert_int_equal(set(store, "one more", "", 0, &err), -ENOSPC);
     }
-    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* set again */
+    assert_int_equal(set(store, "key/0", "key/0", 5, &err), 0); /* set again, to the same value */
     assert_int_equal(set(store, "key/1", "key/2", 5, &err), -EEXIST);
     assert_int_equal(set(store, "key/2", "key/", 4, &err), -EEXIST);
     for (int i = 0; i < KEYS; i += KEYS / 9) {
@@ -96,7 +97,7 @@ static void the_bytes_of_a_store_are_bounded(void **state)
     assert_has(store, "nothing", "", 0);
 }
 
-/* Requests a key, and waits; n_said bytes of its name are sent. */
+/* Requests a key with a long wait, and sends only the first n_said bytes of its name. */
 static void ask_for(int fd, const char *name, size_t n_said)
 {
     RendezvousGreeting greeting;
@@ -119,7 +120,7 @@ static int come_and_wait(const Rendezvous *store)
     return fd;
 }
 
-/* Each rank may have four connections, and a world 64 more. */
+/* Each rank may have four connections, and the world 64 more. */
 static void no_rank_that_waits_makes_way(void **state)
 {
     (void)state;
@@ -133,15 +134,15 @@ static void no_rank_that_waits_makes_way(void **state)
         _cleanup_(rendezvous_freep) Rendezvous *store = open_store(world);
         for (int i = 0; i < n; i++)
             waiting[i] = come_and_wait(store);
-        int more = come_and_wait(store); /* accepted behind all of them */
-        assert_true(has_ended(more));    /* without an answer */
+        int more = come_and_wait(store); /* accepted after all the others */
+        assert_true(has_ended(more));    /* closed without an answer */
         (void)close(more);
         assert_int_equal(rendezvous_get(rendezvous_address(store), &key, "k", value, sizeof(value),
                                         &n_value, in(100000), &err),
                          -ECONNRESET);
         assert_non_null(strstr(err.text, "waiting for k"));
         assert_non_null(strstr(err.text, rendezvous_address(store)));
-        (void)close(waiting[0]); /* its place is free as soon as the store has looked */
+        (void)close(waiting[0]); /* the place is free at the store's next turn */
         assert_int_equal(set(store, "k", "v", 1, &err), 0);
         for (int i = 1; i < n; i++) {
             RendezvousAnswer answer;
@@ -157,7 +158,7 @@ static void no_rank_that_waits_makes_way(void **state)
 
 static pthread_t tests_thread;
 static atomic_bool store_is_late;
-static atomic_int n_polls; /* of other threads */
+static atomic_int n_polls; /* polls of other threads than the test's */
 
 static void be_late_if_told(void)
 {
@@ -172,7 +173,7 @@ static void count_polls(const struct pollfd *fds, nfds_t n)
         (void)atomic_fetch_add(&n_polls, 1);
 }
 
-/* Opens a store with hooks, which are set while there is one thread. */
+/* Opens a store with clock hooks, which are set while the process has only one thread. */
 static Rendezvous *open_hooked_store(void)
 {
     tests_thread = pthread_self();
@@ -193,11 +194,12 @@ static Rendezvous *free_hooked_store(Rendezvous *store)
 static void let_an_hour_pass(const Rendezvous *store)
 {
     atomic_store(&store_is_late, true);
-    (void)close(dial(rendezvous_address(store))); /* ends its poll */
+    (void)close(dial(rendezvous_address(store))); /* ends the store's poll */
 }
 
-/* Bounds what the kernel sends ahead on each connection that the store accepts from now on: without the bound,
- * a whole answer fits at times, and the store is done with a client that has read nothing. */
+/* Bounds the kernel's send buffer of each connection that the store accepts from now on. Without
+ * the bound, a whole answer fits into the buffer at times, and the store finishes with a client
+ * that has read nothing. */
 static void bound_what_is_sent_ahead(void)
 {
     int n_listening = 0;
@@ -214,7 +216,7 @@ static void bound_what_is_sent_ahead(void)
     assert_int_equal(n_listening, 1);
 }
 
-/* Opens a connection that reads little at a time, and does not wait for ever. */
+/* Opens a connection that receives little at a time. A recv() on it waits at most a minute. */
 static int dial_slowly(const Rendezvous *store)
 {
     Error err = ERROR_INIT;
@@ -232,7 +234,7 @@ static int dial_slowly(const Rendezvous *store)
     return fd;
 }
 
-/* Reads all that comes until the end. */
+/* Reads everything until the connection ends, up to max bytes. Returns the number of bytes. */
 static size_t take_all(int fd, char *to, size_t max)
 {
     size_t n = 0;
@@ -257,7 +259,7 @@ static void an_answer_is_written_as_it_is_taken(void **state)
         ask_for(fd, "k", 1);
         ask_for(other, "k", 1);
         assert_int_equal(set(store, "k", value, sizeof(value), &err), 0);
-        assert_has(store, "k", value, sizeof(value)); /* others are served meanwhile */
+        assert_has(store, "k", value, sizeof(value)); /* other clients are served meanwhile */
         if (takes) {
             assert_int_equal(take_all(fd, got, sizeof(got)), n_answer);
             assert_memory_equal(got + sizeof(RendezvousAnswer), value, sizeof(value));
@@ -273,7 +275,8 @@ static void an_answer_is_written_as_it_is_taken(void **state)
     }
 }
 
-/* One client has proven that it is a rank, and sends half of its key; the other sends half of its request. */
+/* Two clients that do not finish are dropped: one has proven that it is a rank and sent half of its
+ * key, the other has sent half of its request. */
 static void who_says_half_is_left(void **state)
 {
     (void)state;
@@ -295,7 +298,8 @@ static void who_says_half_is_left(void **state)
     store = free_hooked_store(store);
 }
 
-/* A process that has no descriptor for a new client serves those that it has, and looks again soon. */
+/* A process without a descriptor for a new client serves its present clients, and tries to accept
+ * again soon. */
 static void descriptors_may_be_short(void **state)
 {
     (void)state;
@@ -307,17 +311,17 @@ static void descriptors_may_be_short(void **state)
     ask_for(waits, "k", 1);
     assert_int_equal(set(store, "it waits", "x", 1, &err), 0);
     assert_int_equal(getrlimit(RLIMIT_NOFILE, &files), 0);
-    int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* the lowest number that is free */
+    int late = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0); /* the lowest free number */
     few = (struct rlimit){.rlim_cur = (rlim_t)late + 1, .rlim_max = files.rlim_max};
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
     struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     to.sin_port = htons((uint16_t)atoi(strrchr(rendezvous_address(store), ':') + 1));
     atomic_store(&n_polls, 0);
     assert_int_equal(connect(late, (struct sockaddr *)&to, sizeof(to)), 0);
-    usleep(50000); /* so that the store most likely has looked; the test holds either way */
+    usleep(50000); /* so that the store most likely has polled; the test holds either way */
     const int n = atomic_load(&n_polls);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &files), 0);
-    assert_in_range(n, 0, 10); /* the store does not look all the time */
+    assert_in_range(n, 0, 10); /* the store does not poll in a busy loop */
     assert_int_equal(recv(late, &greeting, sizeof(greeting), MSG_WAITALL), sizeof(greeting));
     assert_int_equal(set(store, "k", "v", 1, &err), 0);
     assert_true(recv(waits, &greeting, 1, 0) == 1);
@@ -326,7 +330,7 @@ static void descriptors_may_be_short(void **state)
     store = free_hooked_store(store);
 }
 
-/* A connection that was reset is forgotten; it is not looked at again and again. */
+/* A connection that was reset is removed: the store does not poll it in a busy loop. */
 static void who_is_reset_is_forgotten(void **state)
 {
     (void)state;
@@ -345,12 +349,12 @@ static void who_is_reset_is_forgotten(void **state)
     }
     assert_int_equal(set(store, "both have gone", "x", 1, &err), 0);
     atomic_store(&n_polls, 0);
-    usleep(20000); /* time enough to look often; the test holds either way */
+    usleep(20000); /* time enough for many polls; the test holds either way */
     assert_in_range(atomic_load(&n_polls), 0, 10);
     store = free_hooked_store(store);
 }
 
-/* Reports whether another thread of this process blocks that signal. */
+/* Returns whether another thread of this process blocks the signal. */
 static bool other_thread_blocks(int signal)
 {
     bool blocks = false;
@@ -360,7 +364,7 @@ static bool other_thread_blocks(int signal)
         char path[300], line[256];
         unsigned long long mask = 0;
         (void)snprintf(path, sizeof(path), "/proc/self/task/%s/status",
-                       entry->d_name); /* it fits */
+                       entry->d_name); /* the text fits */
         FILE *status = atoi(entry->d_name) == gettid() ? NULL : fopen(path, "re");
         while (status && fgets(line, sizeof(line), status))
             if (strncmp(line, "SigBlk:", 7) == 0)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-rendezvous.c - the rendezvous store and its client, good and bad callers, limits. */
+/* test-rendezvous.c - the rendezvous store and its client: good and bad callers, limits. */
 
 #include "base/clock.h"
 #include "base/number/philox.h"
@@ -22,7 +22,7 @@
 static const uint8_t secret[COMM_SECRET_BYTES] = {1, 2, 3};
 static const CommKey key = {.generation = 7, .secret = secret};
 
-#define MINUTE (60 * USEC_PER_SEC) /* for what takes no time */
+#define MINUTE (60 * USEC_PER_SEC) /* a far deadline, for calls that end at once */
 
 static uint64_t in(uint64_t usec) { return clock_boottime_usec() + usec; }
 
@@ -75,7 +75,8 @@ static void values_come_back(void **state)
     assert_int_equal(rendezvous_get(address, &key, "empty", back, 1, &n, deadline, &err), 0);
     assert_int_equal(n, 0);
 
-    /* Too large for the asker; set once; too large for the store. */
+    /* A value that is too large for the caller; a key that is set twice; a value that is too large
+     * for the store. */
     assert_int_equal(rendezvous_get(address, &key, "big", back, 10, &n, deadline, &err), -EPROTO);
     assert_int_equal(rendezvous_set(address, &key, "big", big, RENDEZVOUS_VALUE_MAX, deadline,
                                     &err),
@@ -92,7 +93,7 @@ static void values_come_back(void **state)
 static void *set_later(void *arg)
 {
     Error err = ERROR_INIT;
-    usleep(30000); /* so that the get most likely waits; the test holds either way */
+    usleep(30000); /* so that rendezvous_get() most likely waits; the test holds either way */
     assert(rendezvous_set(arg, &key, "later", "x", 1, in(MINUTE), &err) == 0);
     return NULL;
 }
@@ -157,7 +158,7 @@ static RendezvousGreeting greeted(int fd)
     return greeting;
 }
 
-/* SET of "k" to "v", proven by that key. */
+/* Makes a request that sets "k" to "v", with a proof by the given key. */
 static RendezvousRequest make_request(const RendezvousGreeting *greeting, const CommKey *by)
 {
     RendezvousRequest request = {.magic = htole32(RENDEZVOUS_MAGIC),
@@ -173,9 +174,9 @@ static RendezvousRequest make_request(const RendezvousGreeting *greeting, const 
 static void assert_dropped(const RendezvousRequest *request, int fd)
 {
     char sink;
-    (void)!send(fd, request, sizeof(*request), MSG_NOSIGNAL); /* it may be closed already */
+    (void)!send(fd, request, sizeof(*request), MSG_NOSIGNAL); /* the store may have closed it */
     (void)!send(fd, "kv", 2, MSG_NOSIGNAL);
-    assert_true(recv(fd, &sink, 1, 0) <= 0); /* without a word */
+    assert_true(recv(fd, &sink, 1, 0) <= 0); /* closed without an answer */
     (void)close(fd);
 }
 
@@ -195,7 +196,7 @@ static void malformed_requests_are_dropped(void **state)
         {magic, RENDEZVOUS_SET, 1, UINT32_MAX},
         {magic, RENDEZVOUS_GET, 1, RENDEZVOUS_WAIT_MSEC_MAX + 1},
     };
-    for (size_t i = 0; i < ELEMENTSOF(bad); i++) { /* proven, and still no request */
+    for (size_t i = 0; i < ELEMENTSOF(bad); i++) { /* a good proof, but a malformed request */
         int fd = dial(store);
         RendezvousGreeting greeting = greeted(fd);
         RendezvousRequest request = {.magic = htole32(bad[i][0]),
@@ -206,7 +207,7 @@ static void malformed_requests_are_dropped(void **state)
         proof_make(&key, "ask", &asked, sizeof(asked), request.proof);
         assert_dropped(&request, fd);
     }
-    for (int i = 0; i < 200; i++) { /* noise of any length, abandoned */
+    for (int i = 0; i < 200; i++) { /* random bytes of any length, then a close */
         int fd = dial(store);
         Philox noise[8];
         for (size_t k = 0; k < ELEMENTSOF(noise); k++)
@@ -228,7 +229,7 @@ static void who_proves_nothing_is_dropped(void **state)
     size_t n;
     char value[8];
     for (size_t i = 0; i < ELEMENTSOF(wrong); i++) {
-        be_late_after_a_pause(); /* it is dropped once at least */
+        be_late_after_a_pause(); /* the store drops it at least once */
         int set =
             rendezvous_set(rendezvous_address(store), &wrong[i], "k", "v", 1, in(MINUTE), &err);
         clock_be_in_time();
@@ -239,7 +240,7 @@ static void who_proves_nothing_is_dropped(void **state)
         assert_int_equal(set, -ECONNRESET);
         assert_int_equal(get, -ECONNRESET);
     }
-    /* A request that was good on one connection is not good on the next, nor with another body. */
+    /* A request that is good on one connection is not good on another one, nor with another body. */
     int first = dial(store), second = dial(store), third = dial(store);
     RendezvousGreeting greetings[] = {greeted(first), greeted(second), greeted(third)};
     assert_memory_not_equal(greetings[0].nonce, greetings[1].nonce, NONCE_BYTES);
@@ -261,7 +262,7 @@ static void who_proves_nothing_is_dropped(void **state)
                      0);
     assert_true(n == 1 && value[0] == 'v');
 
-    /* A store of another world's, or of nobody's, is not believed. */
+    /* A client does not accept the answer of a store of another world, or of one without a secret. */
     _cleanup_(rendezvous_freep) Rendezvous *foreign = NULL;
     assert_int_equal(rendezvous_new("127.0.0.1", 2, &wrong[1], &foreign, &err), 0);
     assert_true(rendezvous_get(rendezvous_address(foreign), &key, "k", value, sizeof(value), &n,
@@ -273,7 +274,7 @@ typedef struct Impostor {
     uint32_t status;
 } Impostor;
 
-/* Greets, reads whatever is asked, and answers without a proof. */
+/* Greets, reads any request, and answers without a proof. */
 static void *play_store(void *arg)
 {
     const Impostor *impostor = arg;
@@ -300,7 +301,7 @@ static void an_answer_that_proves_nothing_is_no_answer(void **state)
         pthread_t thread;
         size_t n;
         assert_int_equal(address_listen("127.0.0.1", 1, &impostor.listener, address, &err), 0);
-        assert_int_equal(fcntl(impostor.listener, F_SETFL, 0), 0); /* its thread waits */
+        assert_int_equal(fcntl(impostor.listener, F_SETFL, 0), 0); /* accept() blocks */
         assert_int_equal(pthread_create(&thread, NULL, play_store, &impostor), 0);
         assert_int_equal(rendezvous_get(address, &key, "k", value, sizeof(value), &n, in(MINUTE),
                                         &err),
@@ -314,7 +315,7 @@ static void strangers_take_nobodys_place(void **state)
 {
     (void)state;
     _cleanup_(rendezvous_freep) Rendezvous *store = open_store(1);
-    enum { MANY = 600 }; /* more than the store keeps of them */
+    enum { MANY = 600 }; /* more than the store's places for strangers */
     static int fds[MANY];
     for (size_t i = 0; i < MANY; i++)
         fds[i] = dial(store);
@@ -328,7 +329,8 @@ static void strangers_take_nobodys_place(void **state)
         assert_closed(fds[i], 60000);
         (void)close(fds[i]);
     }
-    assert_true(clock_boottime_usec() - t > USEC_PER_SEC); /* the last ones had their 2 s */
+    /* the last ones had about 2 s to prove themselves */
+    assert_true(clock_boottime_usec() - t > USEC_PER_SEC);
     assert_store_works(store, "c");
 }
 
@@ -359,7 +361,7 @@ static void nobody_at_the_address_is_an_error_at_once(void **state)
     assert_null(store);
 
     Rendezvous *nowhere = NULL;
-    assert_true(rendezvous_new("192.0.2.1", 1, &key, &nowhere, &err) < 0); /* not our address */
+    assert_true(rendezvous_new("192.0.2.1", 1, &key, &nowhere, &err) < 0); /* not this host's */
     assert_non_null(strstr(err.text, "192.0.2.1"));
     assert_null(nowhere);
 }
@@ -378,17 +380,18 @@ static void bring_up_in_the_pause(const struct pollfd *fds, nfds_t n)
 {
     (void)fds;
     if (n == 0)
-        (void)bring_up(); /* the second time it is there */
+        (void)bring_up(); /* the second try finds the address */
 }
 
-/* There is a way in the end, but then nobody answers until the time is over. */
+/* At first there is no route; then there is one, but no answer before the deadline: the error is
+ * the missing route. */
 static void no_way_until_it_is_too_late_is_said(void)
 {
     Error err = ERROR_INIT;
     char address[ADDRESS_MAX], far[ADDRESS_MAX];
     int listener;
     assert_int_equal(address_listen("0.0.0.0", 0, &listener, address, &err), 0);
-    int only = dial_port(address); /* more do not find room */
+    int only = dial_port(address); /* the listener's backlog has room only for this one */
     (void)snprintf(far, sizeof(far), "198.51.100.1%s", strrchr(address, ':'));
     clock_hooks.before_poll = bring_up_in_the_pause;
     be_late_after_a_pause();
@@ -401,14 +404,14 @@ static void no_way_until_it_is_too_late_is_said(void)
     (void)close(listener);
 }
 
-/* In a network of the test's own: there is no way to the address at first. */
+/* The client retries while there is no route to the address. The test has its own network namespace. */
 static void a_host_that_cannot_be_reached_yet_is_waited_for(void **state)
 {
     (void)state;
     _cleanup_fd_ int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     assert_true(home >= 0);
     if (unshare(CLONE_NEWNET) < 0)
-        skip(); /* only root may */
+        skip(); /* only root may unshare */
     assert_int_equal(system("ip link set lo up"), 0);
     no_way_until_it_is_too_late_is_said();
     Error err = ERROR_INIT;

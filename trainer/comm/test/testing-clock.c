@@ -21,7 +21,7 @@ ssize_t __wrap_send(int fd, const void *data, size_t n_bytes, int flags);
 
 ClockHooks clock_hooks;
 static ClockGate *_Atomic held_by;
-static uint64_t held_usec; /* when it was; written before held_by */
+static uint64_t held_usec; /* time at which the clock was stopped; written before held_by */
 static _Thread_local bool is_late, before_words, found_nothing, after_word, after_pause;
 
 void clock_hold(ClockGate *gate)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-clock.h - for tests: time that passes when the test says so, and threads that stand still.
+/* testing-clock.h - for tests: a clock that the test stops and advances, and threads that are delayed.
  *
- * A program that links testing-clock calls its clock_boottime_usec(), poll(), recv() and send(): a test waits for
- * an event where it would have to guess after how many seconds a busy machine has come to it.
+ * A program that links testing-clock calls its versions of clock_boottime_usec(), poll(), recv() and send(). So a test
+ * waits for an event, where it would otherwise have to guess after how many seconds a busy machine reaches that event.
  *
  * Ownership: a gate is the test's, in memory that all processes share (world_share()).
  * Units:     microseconds.
  * Errors:    none.
- * Threads:   any; hooks are set while there is one.
+ * Threads:   any; hooks are set while there is only one thread.
  */
 #pragma once
 
@@ -16,41 +16,41 @@
 #include <poll.h>
 #include <stdatomic.h>
 
-/* ---- time stands still until all that is awaited has been seen ---- */
+/* ---- a clock that stands still until all awaited events have been seen ---- */
 
 typedef struct ClockGate {
-    atomic_int awaited;               /* events */
-    atomic_uint_fast64_t opened_usec; /* 0: it is closed */
+    atomic_int awaited;               /* number of events still awaited */
+    atomic_uint_fast64_t opened_usec; /* 0: the gate is closed */
 } ClockGate;
 
-/* This process' clock stands until the gate opens, and then goes on from there. */
+/* Stops this process' clock until the gate opens; then the clock continues from the same time. */
 void clock_hold(ClockGate *gate);
-/* One of the events has been seen. */
+/* Records that one of the awaited events has been seen. The last one opens the gate. */
 void clock_gate_pass(ClockGate *gate);
 
-/* ---- a thread that stands still ---- */
+/* ---- a delayed thread ---- */
 
 /* From now on this thread's clock is an hour ahead. */
 void clock_be_late(void);
-/* This thread's clock goes right again, and it stands still no more. */
+/* Sets this thread's clock right again, and ends its delays. */
 void clock_be_in_time(void);
-/* Before each word that this thread waits for it finds nothing, then stands still until the word has
- * come, and then is late. */
+/* From now on, each time this thread is to receive, it first finds nothing, then waits until data
+ * have arrived, and from then on its clock is late. */
 void stand_still_before_words(void);
-/* After its next pause, a poll of no descriptors, this thread is late. */
+/* After this thread's next pause (a poll of no descriptors) its clock is late. */
 void be_late_after_a_pause(void);
-/* After the next word that it sends this thread stands still until the answer has come, and then is
- * late. */
+/* After its next send, this thread waits until the answer has arrived; then its clock is late. */
 void stand_still_after_word(void);
 
-/* ---- hooks, NULL at first ---- */
+/* ---- hooks, initially NULL ---- */
 
 typedef struct ClockHooks {
     void (*before_poll)(const struct pollfd *fds, nfds_t n);
     void (*after_poll)(const struct pollfd *fds, nfds_t n);
-    void (*before_reading)(void); /* of the clock */
+    void (*before_reading)(void); /* before this process reads the clock */
 } ClockHooks;
 extern ClockHooks clock_hooks;
 
-/* Tells whether these are of a meeting (connector.h) that talks with nobody: it has met all whom it called. */
+/* Returns whether the descriptors are those of a connector (connector.h) without connections in
+ * progress: all calls that it made have succeeded. */
 bool polls_a_listener_only(const struct pollfd *fds, nfds_t n);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-dial.h - for tests of stores and meetings: the world's key, a deadline, and a connection of a stranger's own.
+/* testing-dial.h - for tests of stores and connectors: the world's key, a deadline, and a plain connection.
  *
  * Ownership: dial() gives the caller a descriptor.
  * Units:     microseconds.

@@ -42,7 +42,7 @@ typedef struct Pending {
     size_t n_bytes;
 } Pending;
 
-/* The first to come is the first to go. */
+/* A first-in, first-out queue. */
 typedef struct Queue {
     Pending *items;
     size_t first, end, capacity;
@@ -58,7 +58,7 @@ struct GlooBuffer {
 
 struct GlooMesh {
     int rank, size;
-    size_t n_posted; /* by rank 0 */
+    size_t n_posted; /* messages that are posted to come from rank 0 */
     bool *adopted;
 };
 
@@ -236,7 +236,7 @@ struct Connector {
 
 void mesh_address(int rank, char ret[MESH_NAME])
 {
-    (void)snprintf(ret, MESH_NAME, "10.0.%d.%d:7", rank >> 8, rank & 255); /* it fits */
+    (void)snprintf(ret, MESH_NAME, "10.0.%d.%d:7", rank >> 8, rank & 255); /* the text fits */
 }
 
 int connector_open(const CommOptions *options, Connector **ret, _unused_ Error *err)
@@ -301,8 +301,8 @@ const char *mesh_published(const char *name) { return look_for(name); }
 void mesh_publish(const char *name, const char *value)
 {
     must(mesh_store.n < MESH_KEYS && !look_for(name), "%s", name);
-    (void)snprintf(mesh_store.names[mesh_store.n], MESH_NAME, "%s", name);   /* it fits */
-    (void)snprintf(mesh_store.values[mesh_store.n], MESH_NAME, "%s", value); /* as above */
+    (void)snprintf(mesh_store.names[mesh_store.n], MESH_NAME, "%s", name);   /* the text fits */
+    (void)snprintf(mesh_store.values[mesh_store.n], MESH_NAME, "%s", value); /* the text fits */
     mesh_store.n++;
 }
 

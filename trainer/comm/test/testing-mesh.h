@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-mesh.h - for tests: one rank of a world of any size, whose store, meeting and connections are in memory.
+/* testing-mesh.h - for tests: one rank of a world of any size, with the store and all connections in memory.
  *
  * It is linked in place of gloo-shim.cc, connector.c and rendezvous-client.c. The rank is real, its peers are
- * played: the test says what bytes come from them, and is told of all that the rank sends. So a world of 16,384
- * ranks takes one process.
+ * played: the test defines the bytes that they send, and records all that the rank sends. So a world of 16,384
+ * ranks needs only one process.
  *
- * Ownership: one world a process; mesh_reset() empties it.
- * Units:     bytes; deadlines as gloo-shim.h has them.
- * Errors:    a misuse of the three interfaces ends the process with its text: a message outside its buffer, one place
- *            for two messages at once, a wait for nothing, a message that changed while it was sent.
+ * Ownership: one world per process; mesh_reset() empties it.
+ * Units:     bytes; deadlines as in gloo-shim.h.
+ * Errors:    a misuse of the three interfaces ends the process with a text: a message outside its buffer, overlapping
+ *            messages at the same time, a wait without a message, a message that changed while it was sent.
  * Threads:   one.
  */
 #pragma once
@@ -17,7 +17,7 @@
 
 typedef struct MeshMessage {
     int peer;
-    bool sent; /* else received */
+    bool sent; /* sent by the real rank; else received */
     uint64_t slot;
     size_t n_bytes;
     uint64_t hash; /* of the bytes */
@@ -28,38 +28,39 @@ enum { MESH_KEYS = 8192, MESH_NAME = 300 };
 typedef struct MeshStore {
     char names[MESH_KEYS][MESH_NAME], values[MESH_KEYS][MESH_NAME];
     size_t n;
-    /* The one key for which the store answers with an error, and that error; "": there is none. */
+    /* The one key for which the store answers with an error; "": none. answer is that error. */
     char bad[MESH_NAME];
     int answer;
 } MeshStore;
 
 typedef struct Mesh {
-    /* The test's. */
-    void (*fill)(int peer, char *memory, size_t n_bytes); /* what comes from a peer */
-    bool late;                 /* it comes when it is waited for, not at once */
+    /* Set by the test. */
+    void (*fill)(int peer, char *memory, size_t n_bytes); /* makes the data that come from a peer */
+    bool late;                 /* a message arrives when it is waited for, not at once */
     size_t fail_at;            /* the call of gloo-shim.h that fails; 0: none */
-    int hold_fails, hold_peer; /* what connector_hold() says */
-    int call_fails;            /* connector_call() to rank 3 says this */
-    /* The record of what the rank did. */
+    int hold_fails, hold_peer; /* what connector_hold() returns */
+    int call_fails;            /* what connector_call() to rank 3 returns */
+    /* The record of the rank's actions. */
     size_t n_calls, n_buffers,
-        n_waiting; /* calls of gloo-shim.h; buffers there are; messages nobody waited for */
-    size_t n_meetings, n_meshes; /* that there are */
-    size_t n_behind; /* the most messages that were posted to come from rank 0 and not waited for */
+        n_waiting; /* calls of gloo-shim.h; existing buffers; messages without a wait */
+    size_t n_meetings, n_meshes; /* existing connectors; existing meshes */
+    size_t n_behind; /* the most messages from rank 0 that were posted and not yet waited for */
     uint64_t least_deadline, most_deadline;
     MeshMessage *messages;
     size_t n_messages, max_messages;
     int n_called, n_adopted, n_aborted;
     char *lowest,
-        *highest; /* of the memory that messages of a collective may go through; highest: behind it */
+        *highest; /* the memory range used by messages of a collective; highest is its end */
 } Mesh;
 
 extern Mesh mesh;
 extern MeshStore mesh_store;
 
 void mesh_reset(void);
-/* Puts a key into the store, as another rank does. */
+/* Sets a key in the store, as another rank would. */
 void mesh_publish(const char *name, const char *value);
-/* NULL: nobody has set it. */
+/* Returns the value of a key, or NULL if it is not set. */
 const char *mesh_published(const char *name);
-/* The address of a rank, as the played meeting gives it to this one and wants it of the others. */
+/* Writes the address of a rank: the played connector reports it for this rank, and expects it for
+ * the others. */
 void mesh_address(int rank, char ret[MESH_NAME]);

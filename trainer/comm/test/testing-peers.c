@@ -49,7 +49,7 @@ static int played_broadcast(Comm *comm, int root, void *data, size_t n_bytes, Er
     return root == comm->rank ? 0 : ask(comm, PLAYED_BROADCAST, data, n_bytes, n_bytes, err);
 }
 
-static void played_abort(Comm *comm) { (void)comm; /* nothing waits */ }
+static void played_abort(Comm *comm) { (void)comm; /* no call is in progress */ }
 
 static Comm *played_free(Comm *comm)
 {

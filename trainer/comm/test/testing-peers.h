@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* testing-peers.h - for tests and fuzzers: a comm whose other ranks are played by the test.
  *
- * Every collective returns what the play makes of it: it is handed the buffer as this rank left it, and overwrites
- * what the others send. So a peer can say anything.
+ * Every collective calls the test's play() with the buffer as this rank filled it; play() overwrites the other
+ * ranks' parts and returns the result of the call. So a peer can send anything.
  *
  * Ownership: comm_open_played() gives the caller a Comm; borrows the play.
  * Units:     bytes.
@@ -21,8 +21,9 @@ typedef enum PlayedCall {
 } PlayedCall;
 
 typedef struct Play {
-    /* data: all ranks' parts of an all-gather (own_bytes each, this rank's in its place), else the
-     * one buffer. A broadcast of this rank's own is not played. */
+    /* Plays the other ranks in a call. data: for an all-gather, the parts of all ranks (own_bytes
+     * each, this rank's part filled in); else the only buffer. It is not called for a broadcast of
+     * this rank's own data. */
     int (*play)(void *arg, PlayedCall call, void *data, size_t n_bytes, size_t own_bytes);
     void *arg;
 } Play;

@@ -13,8 +13,8 @@
 #include <sys/wait.h>
 
 #ifdef __SANITIZE_THREAD__
-/* Gloo is not instrumented: its reference counts, which order the end of a buffer after its last
- * use, are not seen. */
+/* Gloo is not instrumented, so ThreadSanitizer does not see its reference counts, which order the
+ * freeing of a buffer after its last use. */
 const char *__tsan_default_suppressions(void);
 const char *__tsan_default_suppressions(void)
 {
@@ -59,7 +59,7 @@ int world_open(World *world, const char *prefix, Comm **ret, Error *err)
     return comm_open_gloo(&options, ret, err);
 }
 
-/* Rank 0 serves the store and tells the others its address, one record each. */
+/* Runs a rank. Rank 0 serves the store and sends its address to the others, one record each. */
 static int child(World *world)
 {
     Error err = ERROR_INIT;
@@ -92,7 +92,7 @@ void world_start(World *world)
     assert(world->size >= 1 && world->size <= WORLD_MAX);
     int r = pipe(world->pipe);
     assert(r == 0);
-    (void)fflush(NULL); /* else each child writes the parent's buffers again */
+    (void)fflush(NULL); /* else each child would write the parent's buffered output again */
     for (int rank = 0; rank < world->size; rank++) {
         world->pids[rank] = fork();
         assert(world->pids[rank] >= 0);
@@ -115,7 +115,7 @@ int world_wait(World *world, int timeout_sec, int *ret_status)
         struct pollfd p = {.fd = fd, .events = POLLIN};
         if (poll(&p, 1, now < deadline ? (int)((deadline - now) / USEC_PER_MSEC) : 0) <= 0) {
             (void)fprintf(stderr, "rank %d hangs\n", rank);
-            (void)kill(pid, SIGKILL); /* it is our child and not reaped: it exists */
+            (void)kill(pid, SIGKILL); /* our child, not reaped yet: it exists */
         }
         (void)close(fd);
         int status = -1;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* loop-scripts.c - see loop-scripts.h. No script depends on how fast it runs: sources that are due at different times
- * have priorities of the same order, so that a loop that comes late runs them in it, too. */
+/* loop-scripts.c - see loop-scripts.h. The scripts do not depend on the speed of the machine:
+ * sources that are due at different times have priorities in the same order, so that even a late
+ * loop runs them in this order. */
 #include "tests/sim/seams/test/loop-scripts.h"
 #include "base/clock.h"
 
@@ -18,8 +19,8 @@ struct Part {
     Script *script;
     sd_event_source *source;
     char name;
-    void (*act)(Part *part); /* NULL: nothing but being noted */
-    int r;                   /* what the callback returns */
+    void (*act)(Part *part); /* NULL: the callback is only recorded */
+    int r;                   /* returned by the callback */
 };
 
 struct Script {
@@ -27,7 +28,7 @@ struct Script {
     sd_event *event;
     int fd;
     char ran[64];
-    Part parts[SOURCES]; /* A, B, C, D */
+    Part parts[SOURCES]; /* the sources A, B, C, D */
 };
 
 static int ran(Part *part)
@@ -63,7 +64,7 @@ static Script script_open(const LoopKind *kind)
     return script;
 }
 
-/* Gives the parts their script, which has its place now. */
+/* Initializes the parts of a script, whose address must not change from now on. */
 static void script_place(Script *script)
 {
     script->fd = script->kind->descriptor();
@@ -101,7 +102,7 @@ static uint64_t in_msec(uint64_t msec) { return clock_boottime_usec() + msec * U
     Script script = script_open(kind);                                                             \
     script_place(&script);                                                                         \
     Part *a = &script.parts[0], *b = &script.parts[1], *c = &script.parts[2];                      \
-    (void)a, (void)b, (void)c /* not every script has all */
+    (void)a, (void)b, (void)c /* not every script uses all */
 
 static void priority_before_time(const LoopKind *kind)
 {

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-allocate.c - the allocator of sim: blocks keep what is in them, lie apart, and are given again. */
+/* test-allocate.c - the allocator of sim: blocks keep their content, do not overlap, and are reused
+ * after they are freed. */
 #include "base/number/philox.h"
 
 #include <errno.h>
@@ -37,7 +38,7 @@ static void keep(size_t i, void *bytes, size_t n, unsigned mark)
     memset(bytes, (int)(unsigned char)mark, malloc_usable_size(bytes));
 }
 
-/* Whatever is asked for in whatever order: no block changes another, and what realloc() moves comes along. */
+/* For random sizes in random order, no block changes another one, and realloc() keeps the content. */
 static void stay_apart(void **state)
 {
     (void)state;
@@ -85,7 +86,8 @@ static void gives_again(void **state)
 static void refuses(void **state)
 {
     (void)state;
-    volatile size_t much = SIZE_MAX / 2 + 1; /* compilers know that it is too much */
+    /* volatile, so that compilers do not warn that it is too much */
+    volatile size_t much = SIZE_MAX / 2 + 1;
     void *p = NULL;
     assert_null(malloc(much));
     assert_int_equal(errno, ENOMEM);

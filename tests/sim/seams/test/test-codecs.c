@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-codecs.c - codecs that remember: what they answer is what they would answer the first time. */
+/* test-codecs.c - codecs with a cache give the same results as without one. */
 #include "cluster/records.h"
 
 #include "base/cleanup.h"
@@ -18,7 +18,7 @@ static RanksRecord ranks_of(RankReport *reports, size_t n)
     return (RanksRecord){.node = "n1", .generation = 3, .ranks = reports, .n_ranks = n};
 }
 
-/* The record is the same struct, with the same array; what lies in the array counts. */
+/* The cache compares the content of a record's arrays, not only the struct. */
 static void parts_count(void **state)
 {
     (void)state;
@@ -38,7 +38,7 @@ static void parts_count(void **state)
     }
 }
 
-/* Each reader may change and free what it got. */
+/* Each reader gets its own copy, which it may change and free. */
 static void readers_have_their_own(void **state)
 {
     (void)state;
@@ -78,7 +78,7 @@ static void old_text_counts(void **state)
     }
 }
 
-/* One text may be of two kinds; and an error names the caller's key. */
+/* One text may be read as two kinds of record, and an error names the caller's key. */
 static void kinds_and_keys_count(void **state)
 {
     (void)state;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-loop-libsystemd.c - the scripts that test-loop.c runs on the model are true of libsystemd. */
+/* test-loop-libsystemd.c - libsystemd gives the same results for the scripts that test-loop.c runs
+ * on the model. */
 #include "base/cleanup.h"
 #include "tests/sim/seams/test/loop-scripts.h"
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-loop.c - the model of sd-event: the scripts that libsystemd agrees to, and what virtual time adds. */
+/* test-loop.c - the model of sd-event: the scripts that also hold for libsystemd, and the
+ * properties of virtual time. */
 #include "base/clock.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/test/loop-scripts.h"
@@ -123,7 +124,7 @@ static void a_dead_loop_runs_nothing(void **state _unused_)
         ;
     loop_kill(p.a);
     assert_true(loop_is_dead(p.a) && !loop_is_dead(p.b));
-    /* Its code still can be told to end, and what it arms stays away. */
+    /* A killed loop's code may still change its sources, but none of them runs. */
     assert_int_equal(sd_event_source_set_time(p.sources[3], 11), 0);
     while (loops_run(UINT64_MAX))
         ;

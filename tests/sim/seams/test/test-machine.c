@@ -9,7 +9,7 @@
 
 enum { ALIVE_USEC = 7 };
 
-/* ---- the model of a program: it notes what happens to it ---- */
+/* ---- the model of a program: it records its events ---- */
 
 static char happened[256];
 
@@ -68,7 +68,7 @@ static void moved(void *userdata)
     siginfo_t info;
     d->n_moved++;
     assert_true(process_reap(&d->process, &info));
-    assert_false(process_reap(&d->process, &info)); /* once */
+    assert_false(process_reap(&d->process, &info)); /* a task is reaped only once */
 }
 
 static void begin(Daemon *d, Machine *m)
@@ -144,13 +144,13 @@ static void messages(_unused_ void **state)
     assert_non_null(task);
     assert_null(machine_task(machine, 1));
 
-    /* Down, in order; the text is a copy. */
+    /* Messages to the task arrive in order; the text is a copy. */
     assert_int_equal(channel_send(d->process.channel, &m, NULL), 0);
     spec[0] = '!';
     m = (ChannelMessage){.type = CHANNEL_ALIVE, .generation = 3, .alive_usec = ALIVE_USEC};
     assert_int_equal(channel_send(d->process.channel, &m, NULL), 0);
     assert_happened("told2 told2 ");
-    assert_false(task_hear(machine_task(other, 2), &got)); /* not the other machine's */
+    assert_false(task_hear(machine_task(other, 2), &got)); /* not the other machine's task */
     assert_true(task_hear(task, &got));
     assert_int_equal(got.type, CHANNEL_ASSIGN);
     assert_string_equal(got.assign.spec, "{}");
@@ -159,7 +159,7 @@ static void messages(_unused_ void **state)
     assert_int_equal(got.alive_usec, ALIVE_USEC);
     assert_false(task_hear(task, &got));
 
-    /* Up: nothing is heard before the loop runs, and nothing twice. */
+    /* Messages to the daemon arrive only when the loop runs, and only once. */
     m = (ChannelMessage){.type = CHANNEL_HELLO};
     assert_true(task_say(task, &m));
     m.type = CHANNEL_READY;
@@ -187,7 +187,7 @@ static void full(_unused_ void **state)
     assert_false(task_say(task, &m));
     assert_true(task_hear(task, &got));
     assert_int_equal(channel_send(d->process.channel, &m, NULL), 0);
-    process_deafen(&d->process); /* what nobody reads goes with the channel */
+    process_deafen(&d->process); /* discards unread messages with the channel */
 }
 
 static void killed_and_gone(_unused_ void **state)
@@ -198,23 +198,23 @@ static void killed_and_gone(_unused_ void **state)
     process_kill(&d->process);
     settle();
     assert_happened("started1 killed1 ");
-    assert_int_equal(d->n_moved, 0); /* it survives until its model ends it */
+    assert_int_equal(d->n_moved, 0); /* the task survives until its model ends it */
     assert_false(gone(d));
     task_leave_behind(task, true);
     task_end(task, -SIGKILL);
-    task_end(task, 0);     /* it is dead */
-    assert_false(gone(d)); /* nobody has reaped it */
+    task_end(task, 0);     /* no effect: the task has ended */
+    assert_false(gone(d)); /* the daemon has not reaped it */
     settle();
     assert_int_equal(d->n_moved, 1);
     assert_int_equal(d->r, -EPIPE);
     assert_true(d->process.exited);
-    assert_false(gone(d)); /* something lives on */
+    assert_false(gone(d)); /* something that it started lives on */
     process_kill(&d->process);
     assert_happened("");
     task_leave_behind(task, false);
     assert_true(gone(d));
     process_retire(&d->process);
-    start(d, 1); /* the slot is clear */
+    start(d, 1); /* the slot is clear now */
     assert_happened("cleared1 started1 ");
     assert_true(task_lives(machine_task(machine, 1)));
 }
@@ -228,7 +228,8 @@ static void last_words(_unused_ void **state)
     Task *task = machine_task(machine, 1);
     assert_true(task_say(task, &m));
     task_end(task, 3);
-    /* Both are there; its end comes first, and what it said is not lost. */
+    /* The task's end and its message arrive at once: the end comes first, and the message is not
+     * lost. */
     assert_true(process_reap(&d->process, &info));
     assert_int_equal(info.si_code, CLD_EXITED);
     assert_int_equal(info.si_status, 3);
@@ -252,7 +253,7 @@ static void daemon_goes(_unused_ void **state)
     settle();
     assert_int_equal(d->n_heard, 0);
     assert_happened("started4 hung4 ");
-    /* It lives on, and the next daemon does not know it. */
+    /* The task lives on, and the next daemon does not know it. */
     begin(d, machine);
     assert_ptr_equal(machine_task(machine, 4), task);
     assert_ptr_equal(task_userdata(task), d);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-wire.c - libetcd as it is, over the simulated network, in virtual time. */
+/* test-wire.c - the unchanged libetcd over the simulated network, in virtual time. */
 #include "base/memory.h"
 #include "tests/sim/seams/loop.h"
 #include "tests/sim/seams/test/testing-server.h"
@@ -15,13 +15,13 @@ static const char *const addresses[] = {"m0:2379", "m1:2379", "m2:2379"};
 
 enum { MACHINES = 2 };
 
-/* A process with a client, and what it has seen. */
+/* A process with a client of etcd. */
 typedef struct Process {
     sd_event *loop;
     Etcd *etcd;
 } Process;
 
-static char *history; /* of all, with its times */
+static char *history; /* results of all processes, in order */
 
 static void say(const char *format, ...) _printf_(1, 2);
 static void say(const char *format, ...)
@@ -82,7 +82,7 @@ static void run_for(uint64_t usec)
         ;
 }
 
-/* Runs until the history has this text; a second of virtual time more than `sec` is too long. */
+/* Runs until the history contains the text, for at most `sec` seconds of virtual time. */
 static void run_until(const char *text, uint64_t sec)
 {
     uint64_t until = loops_now_usec() + sec * USEC_PER_SEC;
@@ -119,12 +119,13 @@ static void a_request_takes_virtual_time(void **state _unused_)
     world_open(1);
     Process p = process_open(0, "m0:2379", 0);
     put(&p, "k", "v", "p");
-    assert_string_equal(history, ""); /* never from within the call */
+    assert_string_equal(history, ""); /* callbacks never run within the call */
     run_until("p: txn 0 1", 1);
     get(&p, "k", "p");
     run_until("p: get 0 v", 1);
-    assert_in_range(loops_now_usec() - USEC_PER_SEC, 6 * 200, 6 * 2000); /* it connects first */
-    /* Ten seconds of delay in each direction are more than a call has. */
+    /* the client connects first */
+    assert_in_range(loops_now_usec() - USEC_PER_SEC, 6 * 200, 6 * 2000);
+    /* A delay of ten seconds in each direction is longer than a call's deadline. */
     network_clog(0, 0, 10 * USEC_PER_SEC);
     get(&p, "k", "late");
     run_until("late: get -110", 6);
@@ -143,7 +144,7 @@ static void a_lost_answer_ends_at_the_deadline(void **state _unused_)
     put(&p, "k", "second", "second");
     run_until("second: txn -110 -1", 2);
     assert_int_equal(loops_now_usec(), begun + USEC_PER_SEC);
-    assert_string_equal(testing_server_value("k"), "second"); /* done all the same */
+    assert_string_equal(testing_server_value("k"), "second"); /* the write was done nevertheless */
     process_close(&p);
     world_close();
 }
@@ -156,7 +157,7 @@ static void a_cut_path_holds_what_is_sent(void **state _unused_)
     run_until("first: txn 0 1", 1);
     network_cut(1, 0, NETWORK_TO_MEMBER, true);
     put(&p, "k", "second", "second");
-    put(&other, "j", "other", "other"); /* of another machine */
+    put(&other, "j", "other", "other"); /* of a client on another machine */
     run_until("other: txn 0 1", 1);
     run_for(USEC_PER_SEC);
     assert_false(said("second"));
@@ -171,16 +172,18 @@ static void a_cut_path_holds_what_is_sent(void **state _unused_)
 static void on_watch(const EtcdEvent *events, size_t n_events, int64_t revision, bool initial,
                      void *userdata);
 
-/* A watch passes over what comes after something newer: one event would be missed for good. */
+/* Held messages are not overtaken by newer ones: a watch skips events older than one that it has
+ * seen, so it would miss an event for good. */
 static void what_is_held_is_not_overtaken(void **state _unused_)
 {
-    for (unsigned i = 0; i < 30; i++) { /* the second is under way while the path becomes whole */
+    /* the second event is in flight when the path is restored */
+    for (unsigned i = 0; i < 30; i++) {
         world_open(100 + i);
         Process p = process_open(1, "m0:2379", 0), other = process_open(0, "m0:2379", 0);
         EtcdWatch *watch;
         assert_int_equal(etcd_watch_prefix(p.etcd, "a/", on_watch, NULL, &watch), 0);
         run_until("watch: initial 0", 1);
-        put(&other, "a/0", "up", "0"); /* its connection is there */
+        put(&other, "a/0", "up", "0"); /* so that its connection is established */
         run_until("watch: put a/0", 1);
         network_cut(1, 0, NETWORK_TO_CLIENT, true);
         put(&other, "a/1", "held", "1");
@@ -206,10 +209,10 @@ static void pings_give_a_cut_connection_up(void **state _unused_)
     run_until("first: txn 0 1", 1);
     network_cut(0, 0, NETWORK_TO_MEMBER, true);
     put(&p, "k", "second", "second");
-    run_until("second: txn -111 -1", 9); /* may have been done, so it is not sent again */
+    run_until("second: txn -111 -1", 9); /* the write may have been done, so it is not sent again */
     network_cut(0, 0, NETWORK_TO_MEMBER, false);
     run_for(20 * USEC_PER_SEC);
-    assert_string_equal(testing_server_value("k"), "first"); /* what was held is lost */
+    assert_string_equal(testing_server_value("k"), "first"); /* the held request is lost */
     put(&p, "k", "third", "third");
     run_until("third: txn 0 1", 1);
     process_close(&p);
@@ -225,7 +228,7 @@ static void a_silent_endpoint_is_left(void **state _unused_)
     size_t used = testing_server_last();
     network_freeze(used, true);
     get(&p, "k", "p");
-    run_until("p: get 0 v", 4); /* before the deadline of 5 s */
+    run_until("p: get 0 v", 4); /* within the deadline of 5 s */
     assert_int_not_equal(testing_server_last(), used);
     process_close(&p);
     world_close();
@@ -237,7 +240,7 @@ static void one_that_answers_others_is_not_silent(void **state _unused_)
     Process p = process_open(0, "m0:2379,m1:2379,m2:2379", 0);
     testing_server_hold("Txn");
     put(&p, "k", "v", "slow");
-    for (size_t i = 0; i < 8; i++) { /* of half a second; silence is a third of 5 s */
+    for (size_t i = 0; i < 8; i++) { /* each after half a second; silence would be a third of 5 s */
         get(&p, "k", "p");
         run_for(USEC_PER_SEC / 2);
     }
@@ -253,10 +256,10 @@ static void an_answer_that_is_no_message_is_an_error(void **state _unused_)
     Process p = process_open(0, "m0:2379", 0);
     testing_server_garble(true);
     put(&p, "k", "v", "p");
-    run_until("p: txn -5 -1", 1); /* it may have been done */
+    run_until("p: txn -5 -1", 1); /* the transaction may have been done */
     get(&p, "k", "p");
     run_for(USEC_PER_SEC);
-    assert_false(said("get")); /* tried again and again */
+    assert_false(said("get")); /* the read is tried again and again */
     testing_server_garble(false);
     run_until("p: get 0 v", 1);
     process_close(&p);
@@ -286,12 +289,12 @@ static void a_member_that_is_down_has_seen_nothing(void **state _unused_)
     for (size_t i = 0; i < TESTING_MEMBERS; i++)
         testing_server_stop(i, i != 2);
     put(&p, "k", "v", "p");
-    run_until("p: txn 0 1", 4); /* a transaction, sent again since it was never sent */
+    run_until("p: txn 0 1", 4); /* the transaction was never sent, so it is sent again */
     assert_int_equal(testing_server_writes(), 1);
     assert_int_equal(testing_server_last(), 2);
     testing_server_stop(2, true);
     testing_server_stop(0, false);
-    put(&p, "k", "w", "again"); /* the connection is gone */
+    put(&p, "k", "w", "again"); /* the connection is lost */
     run_until("again: txn 0 1", 4);
     assert_string_equal(testing_server_value("k"), "w");
     process_close(&p);
@@ -321,12 +324,12 @@ static void a_cancelled_watch_lists_again(void **state _unused_)
     run_until("watch: initial 1", 1);
     put(&p, "a/2", "two", "2");
     run_until("watch: put a/2=two", 1);
-    testing_server_delete("a/1", false); /* it misses that */
+    testing_server_delete("a/1", false); /* the client misses this delete */
     testing_server_cancel_watches();
     run_until("watch: delete a/1=", 2);
     assert_int_equal(etcd_watch_lists(watch), 2);
 
-    /* A reset connection likewise. */
+    /* A reset connection has the same effect. */
     run_for(USEC_PER_SEC);
     assert_int_equal(testing_server_streams(), 1);
     testing_server_delete("a/2", false);
@@ -334,7 +337,8 @@ static void a_cancelled_watch_lists_again(void **state _unused_)
     run_until("watch: delete a/2=", 2);
     assert_int_equal(etcd_watch_lists(watch), 3);
     run_for(USEC_PER_SEC);
-    assert_int_equal(testing_server_streams(), 1); /* the member has heard of the others' ends */
+    /* the member has noticed the ends of the old streams */
+    assert_int_equal(testing_server_streams(), 1);
     watch = etcd_watch_free(watch);
     run_for(USEC_PER_SEC);
     assert_int_equal(testing_server_streams(), 0);
@@ -464,7 +468,7 @@ static void a_lease_lives_while_its_process_runs(void **state _unused_)
 
     loop_freeze(c.p.loop, true);
     run_for(10 * USEC_PER_SEC);
-    assert_null(strstr(history, "lost")); /* it has not heard of it */
+    assert_null(strstr(history, "lost")); /* the frozen process has not noticed the loss */
     loop_freeze(c.p.loop, false);
     run_until("a: lease lost", 2);
     assert_true(said("a: has lost"));
@@ -484,7 +488,7 @@ static void a_killed_leader_has_a_successor(void **state _unused_)
 
     loop_kill(a.p.loop);
     size_t n_writes = testing_server_writes();
-    put(&a.p, "late", "x", "a"); /* nothing gets out any more */
+    put(&a.p, "late", "x", "a"); /* a killed process sends nothing */
     candidate_close(&a);
     run_until("b: leads", 6);
     run_for(USEC_PER_SEC);
@@ -525,7 +529,7 @@ static void the_dead_hear_nothing(void **state _unused_)
     run_until("p: get", 1);
     assert_int_equal(etcd_txn(p.etcd, NULL, 0, &op, 1, kill_in_callback, &p, NULL), 0);
     put(&p, "k", "w", "p");
-    loop_freeze(p.loop, true); /* so that both answers are there at once */
+    loop_freeze(p.loop, true); /* so that both answers arrive at once */
     run_for(USEC_PER_SEC);
     loop_freeze(p.loop, false);
     run_for(USEC_PER_SEC);
@@ -535,7 +539,7 @@ static void the_dead_hear_nothing(void **state _unused_)
     world_close();
 }
 
-/* ---- the same again ---- */
+/* ---- the same seed gives the same history ---- */
 
 static char *scenario(uint64_t seed)
 {

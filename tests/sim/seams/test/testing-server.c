@@ -24,7 +24,7 @@ typedef struct ServerCall {
     WireCall *call;
     size_t member;
     const char *path;
-    ProtobufCMessage *request; /* not looked at yet */
+    ProtobufCMessage *request; /* not served yet */
     bool watching;
     char *from, *to;
 } ServerCall;
@@ -35,7 +35,7 @@ static struct {
     LIST_HEAD(, ServerCall) calls;
     Key keys[KEYS];
     Lease leases[LEASES];
-    const char *held; /* a method */
+    const char *held; /* the method whose requests are held */
     bool garble;
     size_t n_keys, n_leases, n_writes, last;
     int64_t revision;
@@ -279,7 +279,7 @@ static void watch(ServerCall *call, const Pb__WatchRequest *request)
     response.header = &header;
     const Pb__WatchCreateRequest *create = request->create;
     if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE &&
-        create->start_revision < server.revision) { /* keeps no history */
+        create->start_revision < server.revision) { /* the server keeps no history */
         response.canceled = true;
         response.compact_revision = server.revision + 1;
     } else if (request->request_case == PB__WATCH_REQUEST__REQUEST_CREATE) {
@@ -311,7 +311,7 @@ static void serve(ServerCall *call)
     message_free(request);
 }
 
-/* ---- what the network asks ---- */
+/* ---- functions for the network ---- */
 
 static void *server_open(void *userdata _unused_, size_t member, const char *path, bool hasleader,
                          const char *token, WireCall *wire_call)
@@ -326,7 +326,7 @@ static void *server_open(void *userdata _unused_, size_t member, const char *pat
 static void server_send(void *userdata _unused_, void *server_call, const ProtobufCMessage *request)
 {
     ServerCall *call = server_call;
-    assert(!call->request); /* each is served before the next comes */
+    assert(!call->request); /* each request is served before the next arrives */
     call->request = copy(request);
 }
 
@@ -334,7 +334,7 @@ static void server_cancel(void *userdata _unused_, void *server_call)
 {
     ServerCall *call = server_call;
     if (call->request && !strcmp(call->path, "/etcdserverpb.KV/Txn"))
-        (void)txn_do((const Pb__TxnRequest *)call->request); /* what was asked for may be done */
+        (void)txn_do((const Pb__TxnRequest *)call->request); /* a request may still be done */
     call_free(call);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-server.h - a few keys behind etcd's API, enough to try the network with: one store behind all members.
+/* testing-server.h - a few keys behind etcd's API, to test the network with: one store behind all members.
  *
  * Ownership: testing_server_open() makes the only one; testing_server_close() frees it.
  * Units:     microseconds; members are counted from 0.
@@ -15,18 +15,18 @@ enum { TESTING_MEMBERS = 3 };
 NetworkServer testing_server_open(void);
 void testing_server_close(void);
 
-/* A member that is down takes no connection; what it had heard is forgotten. */
+/* Stops or starts a member. A stopped member accepts no connection and forgets its requests. */
 void testing_server_stop(size_t member, bool stop);
-/* The value of a key; NULL: there is none. */
+/* Returns the value of a key; NULL: there is no such key. */
 const char *testing_server_value(const char *key);
-size_t testing_server_writes(void);  /* transactions that changed something */
-size_t testing_server_streams(void); /* watches and keep-alives that are open */
-size_t testing_server_last(void);    /* the member that was asked last */
-/* Requests of this method ("Txn") are not looked at; NULL: all are. */
+size_t testing_server_writes(void);  /* number of transactions that changed something */
+size_t testing_server_streams(void); /* number of open watches and keep-alives */
+size_t testing_server_last(void);    /* the member that got the last request */
+/* Holds requests of this method ("Txn") unserved; NULL: none. */
 void testing_server_hold(const char *method);
-/* Answers are bytes that are not a message. */
+/* Makes all answers bytes that are not a message. */
 void testing_server_garble(bool garble);
-/* Deletes a key; the watches are told if tell. */
+/* Deletes a key; watches are notified only if tell is true. */
 void testing_server_delete(const char *key, bool tell);
-/* Ends every watch, as for a revision that is compacted. */
+/* Ends every watch, as if its revision were compacted. */
 void testing_server_cancel_watches(void);

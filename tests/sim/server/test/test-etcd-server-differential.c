@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-server-differential.c - the model says what etcd says: drawn stories of reads, transactions, leases,
- * watches and compactions, told to both.
+/* test-etcd-server-differential.c - the model gives the same answers as etcd: random scenarios ("stories") of reads,
+ * transactions, leases, watches and compactions are run on both.
  *
- * SDTRAIN_ETCD_STORIES=FIRST..LAST tells those; without it a range is drawn, and printed. */
+ * SDTRAIN_ETCD_STORIES=FIRST..LAST runs those scenarios; without it a range is drawn, and printed. */
 #include "tests/sim/server/test/testing-pair.h"
 
 #include "base/memory.h"
@@ -26,8 +26,9 @@ static uint32_t draw(Draws *draws, uint32_t below)
 typedef struct Scenario {
     Pair *pair;
     Draws draws;
-    int64_t first; /* revision at its begin */
-    bool ordered;  /* no range ends before it begins: what etcd's rights make of one is chance */
+    int64_t first; /* revision at the scenario's start */
+    /* no range ends before it begins: etcd's rights for such a range are undefined */
+    bool ordered;
 } Scenario;
 
 static ProtobufCBinaryData bytes(const char *text, size_t n)
@@ -77,7 +78,7 @@ static ProtobufCBinaryData draw_end(Scenario *scenario, ProtobufCBinaryData key)
     return end;
 }
 
-/* Mostly one that can be read. */
+/* Draws a revision, mostly one that can be read. */
 static int64_t draw_revision(Scenario *scenario)
 {
     int64_t now = server_revision(scenario->pair->server);
@@ -131,10 +132,10 @@ static void draw_compare(Scenario *scenario, Pb__Compare *ret)
     if (draw(&scenario->draws, 2) == 0)
         operand = ret->target == PB__COMPARE__TARGET__VERSION ? (int64_t)draw(&scenario->draws, 4)
                                                               : draw_revision(scenario);
-    /* Now and then one of another target. */
+    /* Sometimes the operand of another target. */
     ret->operand_case = cases[draw(&scenario->draws, 8) == 0 ? draw(&scenario->draws, 3)
                                                              : (uint32_t)ret->target % 3];
-    ret->version = operand; /* the union's other members are as wide */
+    ret->version = operand; /* the other members of the union have the same size */
 }
 
 typedef struct DrawnOp {
@@ -153,7 +154,7 @@ static void draw_put(Scenario *scenario, DrawnOp *ret)
     put->key = draw_key(&scenario->draws);
     (void)snprintf(ret->value, sizeof(ret->value), "v%u", draw(&scenario->draws, 1000));
     put->value = bytes(ret->value, draw(&scenario->draws, 6) == 0 ? 0 : strlen(ret->value));
-    if (draw(&scenario->draws, 2) == 0) /* one of them is not there */
+    if (draw(&scenario->draws, 2) == 0) /* one of these leases does not exist */
         put->lease = 1 + draw(&scenario->draws, (uint32_t)scenario->pair->n_leases + 1);
     ret->op.request_case = PB__REQUEST_OP__REQUEST_PUT;
     ret->op.put = put;
@@ -178,7 +179,7 @@ static void draw_op(Scenario *scenario, DrawnOp *ret)
         ret->op.delete_range = &ret->delete_range;
         break;
     default:
-        if (draw(&scenario->draws, 60) > 0) /* else none at all */
+        if (draw(&scenario->draws, 60) > 0) /* else the operation is empty */
             draw_put(scenario, ret);
     }
 }
@@ -228,7 +229,7 @@ static void tell_lease(Scenario *scenario)
     switch (draw(&scenario->draws, 5)) {
     case 0:
     case 1:
-        /* An id of its own, one that is there perhaps, or one that etcd chooses; a TTL too large now and then. */
+        /* A new id, one that may exist, or one that etcd chooses; sometimes a TTL that is too large. */
         if (pair->n_leases < PAIR_LEASES_MAX)
             pair_grant(pair, TTL_SEC * (draw(&scenario->draws, 10) ? INT64_C(1) : INT64_C(1000)),
                        draw(&scenario->draws, 3) ? 0 : 1000 + draw(&scenario->draws, 3));
@@ -241,8 +242,8 @@ static void tell_lease(Scenario *scenario)
     }
 }
 
-/* etcd lets a watch that began in the past read only now and then, and a compaction may come first.
- * A watch that has shown this put has read. */
+/* Waits until the watches of the past have read. etcd lets them read only at intervals, and a
+ * compaction may come first. A watch that has shown this put has read. */
 static void let_read(Pair *pair, ProtobufCBinaryData key)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
@@ -276,7 +277,7 @@ static void tell_watch(Scenario *scenario)
         let_read(scenario->pair, create.key);
 }
 
-/* Takes away what one story leaves behind, so that each story can be told alone. */
+/* Removes everything that a scenario leaves behind, so that each scenario can be run separately. */
 static void tidy_up(Pair *pair)
 {
     Pb__TxnRequest request = PB__TXN_REQUEST__INIT;
@@ -343,7 +344,7 @@ static void the_model_says_what_etcd_says(void **state)
     print_message("%llu answers compared\n", (unsigned long long)pair->n_compared);
 }
 
-/* ---- what stories do not draw ---- */
+/* ---- cases that scenarios do not draw ---- */
 
 static void ask_status(Pair *pair)
 {
@@ -468,7 +469,7 @@ static void users_may_what_etcd_lets_them(void **state)
     server_grant(pair->server, "u", SERVER_READ | SERVER_WRITE, "b0", "", 0);
     server_enable_auth(pair->server, true);
 
-    steps(pair, 1, 30); /* nobody */
+    steps(pair, 1, 30); /* without a user */
     watch_all_kinds(pair);
     log_in(pair, "u", "wrong");
     log_in(pair, "nobody", "pw");
@@ -482,7 +483,7 @@ static void users_may_what_etcd_lets_them(void **state)
     }
     steps(pair, 3, 20);
     watch_all_kinds(pair);
-    log_in(pair, "root", "secret"); /* refused: the token comes along */
+    log_in(pair, "root", "secret"); /* refused, because the old token is sent, too */
     for (int side = 0; side < 2; side++) {
         free((char *)pair->tokens[side]);
         pair->tokens[side] = NULL;

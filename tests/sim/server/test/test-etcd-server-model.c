@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test-etcd-server-model.c - what etcd can't be made to do quickly or at will: leases that run out, leaders that
- * change, members that are cut off, frozen or late, answers in fragments, a store of another day. */
+/* test-etcd-server-model.c - behaviour that a real etcd cannot show quickly or at will: leases that
+ * expire, leaders that change, members that are cut off, frozen or late, answers in fragments, a
+ * restored store. */
 #include "base/test/testing.h"
 
 #include "base/cleanup.h"
@@ -86,7 +87,7 @@ static World *world_free(World *world)
 }
 DEFINE_CLEANUP(World, world_free)
 
-/* Goes from one due moment to the next, as a simulator does. */
+/* Advances from one due time to the next, as a simulator does. */
 static void pass_msec(World *world, uint64_t msec)
 {
     uint64_t until = world->now_usec + msec * USEC_PER_MSEC;
@@ -195,7 +196,7 @@ static void put_now(World *world, const char *key, const char *value)
     pass_msec(world, 0);
     expect_end(client, SERVER_OK, "");
     protobuf_c_message_free_unpacked(client->messages[0], NULL);
-    world->n_clients--; /* the last one; its place is free again */
+    world->n_clients--; /* the last client; its place is free again */
     *client = (Client){0};
 }
 
@@ -229,7 +230,7 @@ static void a_lease_takes_its_keys_in_one_revision(void **state)
     (void)send_put(world, 1, "b", "1", lease);
     (void)send_put(world, 0, "a", "1", lease);
     (void)send_put(world, 0, "c", "1", lease);
-    (void)send_put(world, 0, "c", "of nobody", 0); /* detaches it */
+    (void)send_put(world, 0, "c", "of nobody", 0); /* detaches the key from the lease */
     Client *watch = send_watch(world, 2, "a", 0, false);
     pass_msec(world, 9999);
     assert_int_equal(server_revision(world->server), 5);
@@ -237,7 +238,7 @@ static void a_lease_takes_its_keys_in_one_revision(void **state)
     assert_int_equal(server_revision(world->server), 6);
     assert_int_equal(world->n_changes, 2);
     assert_string_equal(world->last_key, "b");
-    assert_int_equal(watch->n, 2); /* created, and both deletes together */
+    assert_int_equal(watch->n, 2); /* "created", and both deletes in one answer */
     assert_int_equal(watched(watch, 1)->n_events, 2);
     assert_int_equal(watched(watch, 1)->events[0]->type, PB__EVENT__EVENT_TYPE__DELETE);
     assert_string_equal((char *)watched(watch, 1)->events[0]->kv->key.data, "a");
@@ -247,7 +248,7 @@ static void a_renewal_counts_from_when_it_came(void **state)
 {
     (void)state;
     _cleanup_(world_freep) World *world = world_new(3);
-    world->draw = 499999; /* etcd looks for leases as late as it may */
+    world->draw = 499999; /* etcd checks leases as late as possible */
     int64_t lease = grant_now(world, 10);
     (void)send_put(world, 0, "a", "1", lease);
     Client *stream = keep_alive_open(world, 1);
@@ -257,7 +258,7 @@ static void a_renewal_counts_from_when_it_came(void **state)
     assert_int_equal(renewed_ttl(stream, 0), 10);
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
-    keep_alive(stream, lease); /* it has run out, but nobody has looked */
+    keep_alive(stream, lease); /* the lease has expired, but etcd has not checked yet */
     pass_msec(world, 0);
     assert_int_equal(renewed_ttl(stream, 1), 0);
     assert_int_equal(server_revision(world->server), 3);
@@ -275,7 +276,7 @@ static void a_new_leader_gives_leases_their_time_again(void **state)
     server_elect(world->server, 2);
     assert_int_equal(server_term(world->server), term + 1);
     assert_int_equal(server_leader(world->server), 2);
-    pass_msec(world, 10999); /* its TTL and an election */
+    pass_msec(world, 10999); /* the lease's TTL and an election timeout */
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
     assert_int_equal(server_revision(world->server), 3);
@@ -294,7 +295,7 @@ static void no_lease_runs_out_without_a_quorum(void **state)
     assert_int_equal(server_revision(world->server), 2);
     assert_true(server_leader(world->server) == SIZE_MAX);
     server_start(world->server, 1);
-    pass_msec(world, 3999); /* an election, its TTL, and a bit */
+    pass_msec(world, 3999); /* two election timeouts and its TTL */
     assert_int_equal(server_revision(world->server), 2);
     pass_msec(world, 1);
     assert_int_equal(server_revision(world->server), 3);
@@ -317,11 +318,12 @@ static void a_leader_whose_disk_hangs_renews_what_is_gone(void **state)
     }
     Client *witness = send_get(world, old, "a", true);
     pass_msec(world, 0);
-    assert_int_equal(server_revision(world->server), 3); /* the others have let it run out */
+    /* the other members have let the lease expire */
+    assert_int_equal(server_revision(world->server), 3);
     assert_true(server_leader(world->server) != old && server_term(world->server) > term);
     assert_int_equal(renewed_ttl(stream, 5), 10);
     assert_int_equal(((Pb__LeaseKeepAliveResponse *)stream->messages[5])->header->raft_term, term);
-    assert_false(witness->ended); /* which is why libetcd asks for a witness */
+    assert_false(witness->ended); /* so libetcd sends such a read as a witness */
     server_start_disk(world->server, old);
     keep_alive(stream, lease);
     pass_msec(world, 0);
@@ -338,7 +340,7 @@ static void a_member_without_leader_says_so_to_those_who_ask(void **state)
     size_t alone = (server_leader(world->server) + 1) % 3;
     Client *watch = send_watch(world, alone, "a", 0, false);
     server_isolate(world->server, alone);
-    Client *early = send_get(world, alone, "a", true); /* it does not know yet */
+    Client *early = send_get(world, alone, "a", true); /* not yet known to be cut off */
     pass_msec(world, 1000);
     Client *late = send_get(world, alone, "a", true);
     Client *status = client_open(world, alone, "/etcdserverpb.Maintenance/Status", false, NULL);
@@ -351,7 +353,7 @@ static void a_member_without_leader_says_so_to_those_who_ask(void **state)
                         "etcdserver: no leader");
     pass_msec(world, 3000);
     expect_end(watch, SERVER_UNAVAILABLE, "etcdserver: no leader");
-    put_now(world, "a", "1"); /* the others go on */
+    put_now(world, "a", "1"); /* the other members continue */
     Client *patient = send_get(world, alone, "a", false);
     pass_msec(world, 3000);
     expect_end(early, SERVER_UNAVAILABLE, "etcdserver: request timed out");
@@ -372,10 +374,10 @@ static void a_write_without_quorum_is_done_later_or_never(void **state)
         server_stop(world->server, (leader + 2) % 3);
         Client *put = send_put(world, leader, "a", "1", 0),
                *gone = send_put(world, leader, "b", "1", 0);
-        gone->call = server_cancel(gone->call); /* what it asked for may still be done */
+        gone->call = server_cancel(gone->call); /* the call's request may still be carried out */
         pass_msec(world, 500);
         server_start(world->server, (leader + 1) % 3);
-        pass_msec(world, 100); /* the same leader, who was not missed for long */
+        pass_msec(world, 100); /* the same leader, which was out of contact only briefly */
         expect_end(put, SERVER_OK, "");
         assert_int_equal(server_revision(world->server), 3);
 
@@ -412,7 +414,7 @@ static void a_frozen_member_answers_when_it_thaws(void **state)
     expect_end(get, SERVER_OK, "");
     expect_end(put, SERVER_OK, "");
     assert_int_equal(((Pb__RangeResponse *)get->messages[0])->kvs[0]->version, 2);
-    assert_int_equal(watch->n, 3); /* what it missed in one answer, then the put */
+    assert_int_equal(watch->n, 3); /* the missed changes in one answer, then the put */
     assert_int_equal(watched(watch, 1)->n_events, 2);
 }
 
@@ -425,7 +427,7 @@ static void a_member_that_lags_shows_it(void **state)
     Client *watch = send_watch(world, slow, "a", 0, false);
     Client *put = send_put(world, slow, "a", "1", 0), *get = send_get(world, slow, "a", false);
     pass_msec(world, 699);
-    assert_int_equal(server_revision(world->server), 2); /* it is done */
+    assert_int_equal(server_revision(world->server), 2); /* the write is done */
     assert_false(put->ended || get->ended);
     assert_int_equal(watch->n, 1);
     pass_msec(world, 1);
@@ -438,7 +440,7 @@ static void a_member_that_lags_shows_it(void **state)
     assert_int_equal(watch->n, 3);
 }
 
-/* A compaction stands in the log behind what the member lags behind with. */
+/* In the log, a compaction comes after the revisions that the member has not applied yet. */
 static void a_member_that_lags_applies_before_it_compacts(void **state)
 {
     (void)state;
@@ -449,7 +451,7 @@ static void a_member_that_lags_applies_before_it_compacts(void **state)
     pass_msec(world, 1000);
     const int64_t before = server_revision(world->server);
     server_lag(world->server, 0, 700 * USEC_PER_MSEC);
-    pass_msec(world, 1500); /* the lease has run out, and the member does not show it yet */
+    pass_msec(world, 1500); /* the lease has expired, but the member does not show it yet */
     assert_int_equal(server_revision(world->server), before + 1);
     assert_int_equal(watch->n, 1);
     assert_int_equal(server_compact(world->server, before + 1, &text), SERVER_OK);
@@ -458,7 +460,7 @@ static void a_member_that_lags_applies_before_it_compacts(void **state)
     assert_int_equal(watched(watch, 1)->events[0]->type, PB__EVENT__EVENT_TYPE__DELETE);
 }
 
-/* A watch there lists again: nobody can show it a delete that is compacted. */
+/* A watch of a returning member lists the keys again: a compacted delete cannot be shown. */
 static void a_member_that_comes_back_tells_no_half_revision(void **state)
 {
     (void)state;
@@ -512,7 +514,7 @@ static void a_large_answer_comes_in_fragments(void **state)
     pass_msec(world, 100);
     assert_int_equal(whole->n, 2);
     assert_int_equal(watched(whole, 1)->n_events, 5);
-    assert_int_equal(parts->n, 4); /* two, two, one: etcd's limit is 2 MiB */
+    assert_int_equal(parts->n, 4); /* two, two and one: etcd's limit is 2 MiB */
     assert_int_equal(watched(parts, 1)->n_events, 2);
     assert_true(watched(parts, 1)->fragment && watched(parts, 2)->fragment);
     assert_int_equal(watched(parts, 3)->n_events, 1);
@@ -575,7 +577,7 @@ static void a_snapshot_brings_the_old_store_back(void **state)
     assert_string_equal((char *)answer->kvs[0]->value.data, "old");
     assert_int_equal(answer->header->revision, 2);
     assert_int_equal(answer->header->cluster_id, 8);
-    pass_msec(world, 11000); /* its lease came along, with its whole time */
+    pass_msec(world, 11000); /* the restored lease has its whole TTL again */
     assert_int_equal(server_revision(world->server), 3);
 }
 
@@ -597,7 +599,8 @@ static void tokens_are_forgotten(void **state)
     server_stop(world->server, 2);
     server_start(world->server, 2);
     static const int wait_sec[] = {200, 200, 301};
-    for (size_t i = 0; i < ELEMENTSOF(wait_sec); i++) { /* one that is used lives on, there */
+    /* a token in use stays valid, on the member where it is used */
+    for (size_t i = 0; i < ELEMENTSOF(wait_sec); i++) {
         pass_msec(world, (uint64_t)wait_sec[i] * 1000);
         for (size_t member = 0; member < 3; member++) {
             Client *get = client_open(world, member, "/etcdserverpb.KV/Range", false, token);
@@ -611,7 +614,7 @@ static void tokens_are_forgotten(void **state)
     }
 }
 
-/* A write costs what it touches: no walk over all keys and watches. */
+/* A write costs only what it touches: it does not walk over all keys and watches. */
 static void many_keys_and_watches_are_cheap(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-client.c - see testing-client.h: each batch is plucked from one queue before the next one begins. */
+/* testing-client.c - see testing-client.h: each gRPC batch is awaited before the next one begins. */
 #include "tests/sim/server/test/testing-client.h"
 
 #include "base/memory.h"
@@ -22,7 +22,7 @@ struct TestingStream {
     const ProtobufCMessageDescriptor *response;
     grpc_metadata token;
     grpc_metadata_array initial;
-    bool started; /* its first metadata was asked for */
+    bool started; /* the initial metadata was requested */
 };
 
 TestingClient *testing_client_new(const char *endpoint)
@@ -187,7 +187,7 @@ ProtobufCMessage *testing_stream_receive(TestingStream *stream)
     grpc_byte_buffer *in = NULL;
     grpc_op ops[2] = {{.op = GRPC_OP_RECV_MESSAGE}, {.op = GRPC_OP_RECV_INITIAL_METADATA}};
 
-    ops[0].data.recv_message.recv_message = &in; /* the call's deadline ends the wait */
+    ops[0].data.recv_message.recv_message = &in; /* the call's deadline limits the wait */
     ops[1].data.recv_initial_metadata.recv_initial_metadata = &stream->initial;
     batch(stream->client, stream->call, ops, stream->started ? 1 : 2);
     stream->started = true;

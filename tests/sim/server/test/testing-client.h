@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-client.h - one client of a real etcd member that waits for each answer, by gRPC and nothing of libetcd.
+/* testing-client.h - a client of a real etcd member that waits for each answer; it uses gRPC, and nothing of libetcd.
  *
  * Ownership: testing_client_new() gives the caller a client, testing_stream_open() a stream; the functions that free
  *            them accept NULL. Messages are freed by protobuf_c_message_free_unpacked(message, NULL).
  * Units:     bytes.
- * Errors:    what gRPC cannot do at all ends the test; a call's status is its result.
+ * Errors:    a failure of gRPC itself ends the test; a call's status is its result.
  * Threads:   main thread only.
  */
 #pragma once
@@ -19,7 +19,8 @@ TestingClient *testing_client_new(const char *endpoint);
 TestingClient *testing_client_free(TestingClient *client);
 DEFINE_CLEANUP(TestingClient, testing_client_free)
 
-/* gRPC's status; ret_text is to be freed; token may be NULL, response too (then nothing is unpacked). */
+/* Makes a call and returns gRPC's status. The caller frees *ret_text. token may be NULL; so may
+ * response: then nothing is unpacked. */
 int testing_client_call(TestingClient *client, const char *path, const char *token,
                         const void *request, size_t n_request,
                         const ProtobufCMessageDescriptor *response, ProtobufCMessage **ret,
@@ -28,6 +29,6 @@ int testing_client_call(TestingClient *client, const char *path, const char *tok
 TestingStream *testing_stream_open(TestingClient *client, const char *path, const char *token,
                                    const ProtobufCMessageDescriptor *response);
 void testing_stream_send(TestingStream *stream, const ProtobufCMessage *message);
-/* The next message; NULL: none came within a minute, or the stream has ended. */
+/* Returns the next message; NULL: none arrived within a minute, or the stream has ended. */
 ProtobufCMessage *testing_stream_receive(TestingStream *stream);
 TestingStream *testing_stream_close(TestingStream *stream);

@@ -7,9 +7,10 @@
 #include <string.h>
 
 enum { MODEL, ETCD };
-enum { NO_LEASE = 770000000 }; /* an id that neither side has */
+enum { NO_LEASE = 770000000 }; /* an id that exists on neither side */
 
-/* One watch on both: a text for each kind of item, since etcd orders control and events at will. */
+/* One watch on both sides. Control messages and events have separate texts, since etcd orders the
+ * two arbitrarily. */
 struct PairStream {
     ServerCall *call;
     TestingStream *stream;
@@ -93,7 +94,7 @@ static int64_t lease_number(const Pair *pair, int side, int64_t id)
     for (int i = 0; id != 0 && i < pair->n_leases; i++)
         if (pair->leases[side][i] == id)
             return i + 1;
-    return id != 0 ? -1 : 0; /* of a story before */
+    return id != 0 ? -1 : 0; /* a lease of an earlier scenario */
 }
 
 static void say_kv(FILE *f, const Pair *pair, int side, const Pb__KeyValue *kv)
@@ -139,7 +140,7 @@ static void say_txn(FILE *f, const Pair *pair, int side, const Pb__TxnResponse *
     }
 }
 
-/* A member's id is left out. */
+/* Writes an error text without the member's id. */
 static void report_error(FILE *f, const char *text)
 {
     const char *at = strstr(text, "memberID:");
@@ -242,7 +243,7 @@ static void compare(Pair *pair, const char *what, const char *model, const char 
 
 /* ---- unary ---- */
 
-/* Lease numbers become ids of this side: at most one number is asked for in a request. */
+/* Returns this side's id of a lease number. A request contains at most one number. */
 static int64_t lease_id(const Pair *pair, int side, int64_t number)
 {
     if (number > 0 && number <= pair->n_leases)
@@ -366,7 +367,7 @@ void pair_compact(Pair *pair, int64_t revision)
         if (rest < 128)
             break;
     }
-    bytes[n++] = 0x10; /* physical */
+    bytes[n++] = 0x10; /* the field physical = true */
     bytes[n++] = 1;
     int code = testing_client_call(pair->client, "/etcdserverpb.KV/Compact", pair->tokens[ETCD],
                                    bytes, n, NULL, NULL, &text);
@@ -428,7 +429,7 @@ static void append(char **text, char *more)
     *text = longer;
 }
 
-/* Takes the message. Each event and each control message is an item. */
+/* Records a response, and frees it. Each event and each control message counts as an item. */
 static void note(Pair *pair, PairStream *watch, int side, Pb__WatchResponse *response)
 {
     char *control = NULL, *events = NULL;
@@ -489,7 +490,7 @@ void pair_watch(Pair *pair, const Pb__WatchCreateRequest *create)
     watch->stream = testing_stream_open(pair->client, path, pair->tokens[ETCD],
                                         &pb__watch_response__descriptor);
     testing_stream_send(watch->stream, &request.base);
-    /* The next request may overtake this one on another stream: wait for its answer. */
+    /* The next request, on another stream, might overtake this one: wait for its answer. */
     pair_check_watches(pair);
 }
 
@@ -510,7 +511,8 @@ static void check_watch(Pair *pair, PairStream *watch)
 
 void pair_check_watches(Pair *pair)
 {
-    server_advance(pair->server, pair->now_usec += USEC_PER_SEC); /* those of the past have read */
+    /* so that the watches of the past have read */
+    server_advance(pair->server, pair->now_usec += USEC_PER_SEC);
     for (int i = 0; i < pair->n_watches; i++)
         check_watch(pair, pair->watches[i]);
 }

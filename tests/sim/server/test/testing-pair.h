@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* testing-pair.h - the model and a real etcd, which are asked the same and must say the same.
+/* testing-pair.h - the model and a real etcd, which get the same requests and must give the same answers.
  *
- * The parts that cannot be the same are left out: ids of cluster, members and of leases that the server chose, terms,
- * sizes, and how the events of a watch are spread over answers.
+ * Values that cannot be equal are not compared: ids of cluster and members, of leases that the server chose, terms,
+ * sizes, and how the events of a watch are divided into answers.
  *
  * Ownership: pair_new() gives the caller a Pair of a model and a client of that etcd; pair_free() accepts NULL.
  * Units:     none.
- * Errors:    a difference ends the test and prints both answers with what was asked.
+ * Errors:    a difference ends the test and prints both answers with the request.
  * Threads:   main thread only.
  */
 #pragma once
@@ -24,10 +24,10 @@ typedef struct PairStream PairStream;
 typedef struct Pair {
     Server *server;
     TestingClient *client;
-    const char *scenario;  /* what a difference is reported with */
-    const char *tokens[2]; /* of model and etcd; NULL: none */
+    const char *scenario;  /* named in reports of differences */
+    const char *tokens[2]; /* of the model and of etcd; NULL: none */
     uint64_t now_usec;
-    /* The ids that requests and answers use for lease 1, 2, ... */
+    /* The ids of lease 1, 2, ... on each side */
     int64_t leases[2][PAIR_LEASES_MAX];
     int n_leases;
     PairStream *watches[PAIR_WATCHES_MAX];
@@ -39,16 +39,17 @@ Pair *pair_new(const char *endpoint);
 Pair *pair_free(Pair *pair);
 DEFINE_CLEANUP(Pair, pair_free)
 
-/* Asks both; a lease in a request is its number. Returns the model's answer or NULL, to be freed. */
+/* Sends a request to both. A lease in the request is given by its number. Returns the model's
+ * answer, to be freed, or NULL. */
 ProtobufCMessage *pair_ask(Pair *pair, const char *path, ProtobufCMessage *request,
                            const ProtobufCMessageDescriptor *response);
-/* The next lease number is what the answer names. */
+/* Grants a lease on both sides. The lease gets the next number. */
 void pair_grant(Pair *pair, int64_t ttl_sec, int64_t id);
-/* Both have the same revision after it, with the same words. */
+/* Compacts both sides: both must give the same result, and have the same revision after it. */
 void pair_compact(Pair *pair, int64_t revision);
-/* The alarm NOSPACE. */
+/* Sets or clears the alarm NOSPACE. */
 void pair_set_nospace(Pair *pair, bool full);
-/* A stream of its own. */
+/* Begins a watch on a new stream. */
 void pair_watch(Pair *pair, const Pb__WatchCreateRequest *create);
 /* Checks that both have reported the same on all watches so far. */
 void pair_check_watches(Pair *pair);
